@@ -1,0 +1,177 @@
+// Package floors holds the architecture of the module: which package may import
+// which, and what some of them must do without. It reads the source and nothing
+// else, every file for every platform, so it takes well under a second.
+package floors
+
+import (
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/superstep-dev/superstep"
+
+// floors is the building, from the cellar up. A package imports only from floors
+// below its own. On its own floor it may import the packages it lies within, whose
+// contract it fulfils (runlog/sqlite imports runlog), and what is internal to its
+// family; its tests may import the suites of its family (model/modeltest).
+//
+// "." is the root of the module and "dir/..." is everything below dir.
+var floors = []struct {
+	name     string
+	packages []string
+}{
+	{"-2", []string{"internal/clean", "internal/docs", "internal/floors", "internal/porter", "internal/suggest"}},
+	{"-1", []string{"internal/docindex"}},
+	{"0", []string{
+		"runlog", "runlog/sqlite", "runlog/runlogtest",
+		"model", "model/openai", "model/offline", "model/modeltest",
+		"tool", "tool/builtin", "tool/tooltest",
+	}},
+	{"1", []string{"pregel", "transcript"}},
+	{"2", []string{"graph", "agent"}},
+	{"3", []string{"workflow", "workflow/research"}},
+	{"4", []string{"."}},
+	{"5", nil}, // terminal and web interfaces, other drivers, telemetry
+	{"6", []string{"cli"}},
+	{"7", []string{"cmd/superstep"}},
+	{"examples", []string{"examples/..."}},
+}
+
+// hosts says who may import a package that others shall not name. Whoever wants a
+// store or a model takes it as an argument, and the command hands it over.
+var hosts = map[string][]string{
+	"runlog/sqlite": {"cli", "cmd/superstep", "examples/..."},
+	"model/openai":  {"cli", "cmd/superstep", "examples/..."},
+	"model/offline": {"cli", "cmd/superstep", "examples/..."},
+}
+
+// A ban names what packages, or single files, must do without: imports, by path, a
+// tree of them as "net/...", and functions, as "time.Now".
+type ban struct {
+	in     []string
+	what   []string
+	except map[string]string // "file: what" to why
+	why    string
+}
+
+var bans = []ban{
+	{
+		in: []string{"pregel", "graph", "transcript"},
+		what: []string{
+			"net/...", "os/exec",
+			"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc", "time.Tick", "time.NewTimer", "time.NewTicker",
+			"os.Getenv", "os.LookupEnv", "os.Environ", "os.Open", "os.OpenFile", "os.ReadFile", "os.WriteFile", "os.Create",
+			"math/rand", "math/rand/v2", "crypto/rand",
+		},
+		except: map[string]string{
+			"graph/run.go: math/rand/v2":  "the jitter of retries",
+			"graph/run.go: time.NewTimer": "the wait between two attempts",
+		},
+		why: "what decides takes the time, chance and input as arguments, so that a replay decides the same",
+	},
+	{
+		in:   []string{"pregel/machine.go", "pregel/path.go", "pregel/snapshot.go"},
+		what: []string{"context", "time", "sync", "sync/...", "os", "io", "go statement", "channel"},
+		why:  "the machine is pure; what waits, and what runs beside it, belongs into a driver",
+	},
+}
+
+// state lists the package variables that the rule of TestNoPackageState would
+// refuse and that are fine, with the reason: "dir.name" to why.
+var state = map[string]string{}
+
+func TestFloors(t *testing.T) {
+	t.Parallel()
+	m := load(t)
+	for _, problem := range m.imports() {
+		t.Error(problem)
+	}
+}
+
+func TestBans(t *testing.T) {
+	t.Parallel()
+	m := load(t)
+	for _, problem := range m.banned(bans) {
+		t.Error(problem)
+	}
+}
+
+// Importing a package changes nothing, and no package remembers anything. There is
+// no init function; a package variable is a sentinel error, a compiled regular
+// expression, an embedded file or an unexported table, and nothing writes to it.
+func TestNoPackageState(t *testing.T) {
+	t.Parallel()
+	m := load(t)
+	for _, problem := range m.packageState() {
+		t.Error(problem)
+	}
+}
+
+// Every library that something of the module imports has a row in
+// docs/dependencies.md that says why, with the version that go.mod asks for.
+func TestDependenciesAreExplained(t *testing.T) {
+	t.Parallel()
+	m := load(t)
+	doc, err := os.ReadFile(filepath.Join(m.root, "docs", "dependencies.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gomod, err := os.ReadFile(filepath.Join(m.root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range m.unexplained(string(doc), string(gomod)) {
+		t.Error(problem)
+	}
+}
+
+// TestRulesBite breaks each rule once, in a module of its own.
+func TestRulesBite(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		file string
+		src  string
+		want string // of the one problem there is
+	}{
+		{"upwards", "pregel/a.go", `package pregel; import _ "` + module + `/graph"`, "pregel (floor 1) imports graph (floor 2)"},
+		{"sideways", "graph/a.go", `package graph; import _ "` + module + `/agent"`, "graph (floor 2) imports agent (floor 2)"},
+		{"parent to child", "runlog/a.go", `package runlog; import _ "` + module + `/runlog/sqlite"`, "runlog (floor 0) imports runlog/sqlite (floor 0)"},
+		{"unlisted", "pool/a.go", `package pool`, "pool has no floor"},
+		{"concrete store", "workflow/a.go", `package workflow; import _ "` + module + `/runlog/sqlite"`, "workflow names runlog/sqlite"},
+		{"suite in production", "agent/a.go", `package agent; import _ "` + module + `/model/modeltest"`, "agent imports the test suite model/modeltest"},
+		{"suite of another family", "tool/a_test.go", `package tool; import _ "` + module + `/model/modeltest"`, "tool (floor 0) imports model/modeltest (floor 0)"},
+		{"clock", "transcript/a.go", `package transcript; import clock "time"; var _ = clock.Now()`, "uses time.Now"},
+		{"network", "graph/a.go", `package graph; import _ "net/http"`, "uses net/http"},
+		{"goroutine", "pregel/machine.go", `package pregel; func f() { go f() }`, "uses go statement"},
+		{"init", "tool/a.go", `package tool; func init() {}`, "func init"},
+		{"exported table", "tool/a.go", `package tool; var Names = []string{"a"}`, "tool.Names"},
+		{"written table", "tool/a.go", `package tool; var seen = map[string]bool{}; func f(s string) { seen[s] = true }`, "tool.seen"},
+		{"unset variable", "tool/a.go", `package tool; var debug bool; func f() *bool { return &debug }`, "tool.debug"},
+		{"lock", "tool/a.go", `package tool; import "sync"; var mu sync.Mutex`, "tool.mu"},
+		{"library", "tool/a.go", `package tool; import _ "example.org/lib/sub"`, "example.org/lib/sub has no row"},
+		{"shadow", "tool/a.go", `package tool; var words = []string{"a"}; func f() { words := words; words[0] = "b" }`, ""},
+		{"child to parent", "tool/builtin/a.go", `package builtin; import _ "` + module + `/tool"`, ""},
+		{"suite in tests", "runlog/sqlite/a_test.go", `package sqlite; import _ "` + module + `/runlog/runlogtest"`, ""},
+		{"outside tests", "pregel/a_test.go", `package pregel_test; import _ "` + module + `/graph"`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := &tree{packages: map[string]*pkg{}, fset: token.NewFileSet()}
+			if err := m.add(c.file, []byte(c.src)); err != nil {
+				t.Fatal(err)
+			}
+			got := slices.Concat(m.imports(), m.banned(bans), m.packageState(), m.unexplained("", ""))
+			switch {
+			case c.want == "" && len(got) > 0:
+				t.Errorf("refused: %s", strings.Join(got, "\n"))
+			case c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)):
+				t.Errorf("problems %q, want one with %q", got, c.want)
+			}
+		})
+	}
+}

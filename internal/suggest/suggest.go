@@ -1,0 +1,66 @@
+// Package suggest finds what somebody probably meant.
+package suggest
+
+import (
+	"fmt"
+	"strings"
+)
+
+// longest is the length of the longest word that is compared, so that nonsense costs nothing.
+const longest = 256
+
+// Closest gives the candidate that is most like a word, "" if none is like it: two
+// letters, or a third of them, may be mistyped, but not all. Case does not matter. Of
+// several that are equally like it, the first wins.
+func Closest(word string, candidates []string) string {
+	if len(word) > longest {
+		return ""
+	}
+	best, distance := "", min(len(word), max(2, len(word)/3)+1)
+	for _, c := range candidates {
+		if d := edits(strings.ToLower(word), strings.ToLower(c), distance); d < distance {
+			best, distance = c, d
+		}
+	}
+	return best
+}
+
+// Hint is an end of sentence: "; did you mean "x"?", or the candidates if they are
+// few, or nothing.
+func Hint(word string, candidates []string) string {
+	if c := Closest(word, candidates); c != "" {
+		return fmt.Sprintf("; did you mean %q?", c)
+	}
+	if len(candidates) > 0 && len(candidates) <= 12 {
+		return "; known: " + strings.Join(candidates, ", ")
+	}
+	return ""
+}
+
+// edits is the number of letters to insert, delete, replace or swap (with the next
+// one) to get from a to b, or limit if it is not below that. After Damerau (1964),
+// in the restricted form that edits no letter twice.
+func edits(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	before, above, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range above {
+		above[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, above, row = above, row, before
+	}
+	return min(above[len(b)], limit)
+}
