@@ -1,0 +1,59 @@
+package runlog
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrFenced says that another process has taken the run over since.
+	ErrFenced = errors.New("the run was taken over by another process")
+	// ErrExists says that a run of that ID is there already.
+	ErrExists = errors.New("a run of this ID exists already")
+	// ErrUnknown says that a write may or may not have become durable: read before writing again.
+	ErrUnknown = errors.New("the outcome of the write is unknown")
+)
+
+// A BusyError says that a live process holds the run.
+type BusyError struct {
+	ID    string
+	Owner string
+	Until time.Time // when its lease ends if it is not renewed
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("run %s is being run by %s; watch it with `superstep runs watch %s`, or stop it with `superstep runs cancel %s`", e.ID, e.Owner, e.ID, e.ID)
+}
+
+// A NotFoundError says that the store has no such run.
+type NotFoundError struct {
+	ID    string
+	Store string // which store was searched, for people
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("no run %q in %s; `superstep runs list` shows the runs there are", e.ID, e.Store)
+}
+
+// A CorruptError says that a stored record is damaged. Records before Seq are intact.
+type CorruptError struct {
+	ID   string
+	Seq  uint64 // the first record that cannot be trusted
+	Good uint64 // the last one that can, 0 if there is none
+	Why  string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("the log of run %s is damaged at record %d (%s); record %d is the last good one", e.ID, e.Seq, e.Why, e.Good)
+}
+
+// An EndedError says that a run is over: nothing is added to its log any more.
+type EndedError struct {
+	ID     string
+	Status Status
+}
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("run %s is %s; start a new one with `superstep run`", e.ID, e.Status)
+}

@@ -1,0 +1,481 @@
+package runlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrCancelRequested is the cause of a context that ended because somebody asked for
+// the run to be cancelled.
+var ErrCancelRequested = errors.New("cancellation was requested")
+
+// A Journal is the hold of this process on one run: the way its tasks write the log,
+// find what they did before a crash, and are followed while they do it. Its methods
+// may be called from several goroutines.
+type Journal struct {
+	store Store
+	log   Log
+	id    string
+	opt   JournalOptions
+	info  Info
+
+	hub hub
+
+	// read are the records that were read to open the journal, kept for the first
+	// reader of them, which is who continues the run.
+	read atomic.Pointer[[]Record]
+
+	append    sync.Mutex // one append at a time, so that followers see the log's order
+	questions sync.Mutex // one question or answer at a time, so that each is there once
+
+	mu     sync.Mutex
+	queue  []*appending // what waits for its append
+	scopes map[string]*memory
+	done   []string // the tasks with a result in the superstep that is under way
+	since  int      // bytes of data since the last snapshot
+	size   int      // bytes of the last snapshot
+	graph  bool     // a graph was run to its end
+}
+
+// appending is a call of Append.
+type appending struct {
+	recs   []Record
+	status Status
+	ended  bool
+	err    error
+}
+
+// memory is what later effects and questions of a scope need to know of its log.
+type memory struct {
+	settled  map[string]Settled // by key, like the others
+	intents  map[string]intents
+	asked    map[string]Asked
+	answers  map[string]Answered
+	attempts int // that failed since the task was last given up
+}
+
+// intents counts how often an effect was intended, and whether the last time has no outcome.
+type intents struct {
+	n    int
+	open bool
+}
+
+// of gives the memory of a scope. The caller holds mu.
+func (j *Journal) of(path string) *memory {
+	m := j.scopes[path]
+	if m == nil {
+		m = &memory{settled: map[string]Settled{}, intents: map[string]intents{}, asked: map[string]Asked{}, answers: map[string]Answered{}}
+		j.scopes[path] = m
+	}
+	return m
+}
+
+// JournalOptions are the settings of OpenJournal. Nil means the defaults.
+type JournalOptions struct {
+	Create *NewRun          // make the run; defaults to none: it must exist
+	Reopen bool             // with Create: go on with the run if it exists already
+	Now    func() time.Time // stamps records; defaults to time.Now
+	Renew  time.Duration    // how often Hold renews the lease and looks for a cancellation; defaults to 2 s
+	// SnapshotAfter is the least that is written between two snapshots, in bytes of data;
+	// defaults to 16 KB.
+	SnapshotAfter int
+	// Failpoint is called with the name of each point at which a crash is interesting.
+	// It is there for crash tests; defaults to nothing.
+	Failpoint func(name string)
+}
+
+// OpenJournal acquires a run and reads what it needs of its log, from the last
+// snapshot on. The errors are those of Store.Acquire and Store.Read.
+func OpenJournal(ctx context.Context, store Store, id string, opt *JournalOptions) (*Journal, error) {
+	j := &Journal{store: store, id: id, scopes: map[string]*memory{}}
+	if opt != nil {
+		j.opt = *opt
+	}
+	if j.opt.Now == nil {
+		j.opt.Now = time.Now
+	}
+	if j.opt.Renew <= 0 {
+		j.opt.Renew = 2 * time.Second
+	}
+	if j.opt.SnapshotAfter <= 0 {
+		j.opt.SnapshotAfter = 16 << 10
+	}
+	var err error
+	j.log, j.info, err = store.Acquire(ctx, id, &AcquireOptions{Create: j.opt.Create})
+	if errors.Is(err, ErrExists) && j.opt.Reopen {
+		j.log, j.info, err = store.Acquire(ctx, id, nil)
+	}
+	if errors.Is(err, ErrExists) {
+		return nil, fmt.Errorf("%w; set Reopen to go on with it", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	j.hub.head = j.info.Head
+	if err := j.recover(ctx); err != nil {
+		return nil, errors.Join(err, j.log.Release(context.WithoutCancel(ctx)))
+	}
+	return j, nil
+}
+
+// ID is the run's.
+func (j *Journal) ID() string { return j.id }
+
+// Info is the run as it was when the journal was opened.
+func (j *Journal) Info() Info { return j.info }
+
+func (j *Journal) recover(ctx context.Context) error {
+	var read []Record
+	for r, err := range Records(ctx, j.store, j.id, j.info.Snapshot) {
+		if err != nil {
+			return err
+		}
+		if err := j.note(&r); err != nil {
+			return err
+		}
+		read = append(read, r)
+	}
+	j.read.Store(&read)
+	return nil
+}
+
+// Since reads the stored records from a sequence number on (0 is the first).
+func (j *Journal) Since(ctx context.Context, seq uint64) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		if seq == j.info.Snapshot {
+			if read := j.read.Swap(nil); read != nil {
+				for _, r := range *read {
+					if !yield(r, nil) {
+						return
+					}
+					seq = r.Seq + 1
+				}
+			}
+		}
+		for r, err := range Records(ctx, j.store, j.id, seq) {
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// Records reads all stored records of a run from a sequence number on.
+func Records(ctx context.Context, store Store, id string, from uint64) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		from = max(from, 1)
+		for {
+			recs, err := store.Read(ctx, id, from, 256)
+			for i := range recs {
+				if !yield(recs[i], nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(Record{}, err)
+				return
+			}
+			if len(recs) == 0 {
+				return
+			}
+			from = recs[len(recs)-1].Seq + 1
+		}
+	}
+}
+
+// note keeps what later effects and questions need of a record. What tasks did is
+// forgotten when their superstep commits: they never run again.
+func (j *Journal) note(r *Record) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.since += len(r.Data)
+	switch r.Kind {
+	case KindSnapshot:
+		j.since, j.size = 0, len(r.Data)
+	case KindCarried:
+		return noted(r, j.restore)
+	case KindTaskDone:
+		j.done = append(j.done, r.Path)
+	case KindStepCommitted:
+		for _, path := range j.done {
+			delete(j.scopes, path)
+		}
+		j.done = j.done[:0]
+	case KindTaskFailed:
+		return noted(r, func(d TaskFailed) {
+			m := j.of(r.Path)
+			if m.attempts = d.Attempt; d.Final {
+				m.attempts = 0
+			}
+		})
+	case KindIntended:
+		return noted(r, func(d Intended) { m := j.of(r.Path); m.intents[d.Key] = intents{m.intents[d.Key].n + 1, true} })
+	case KindSettled:
+		return noted(r, func(d Settled) {
+			m := j.of(r.Path)
+			m.settled[d.Key] = d
+			m.intents[d.Key] = intents{n: m.intents[d.Key].n}
+		})
+	case KindAsked:
+		return noted(r, func(d Asked) { j.of(r.Path).asked[d.Key] = d })
+	case KindAnswered:
+		return noted(r, func(d Answered) { j.of(r.Path).answers[d.Key] = d })
+	}
+	return nil
+}
+
+func noted[T any](r *Record, keep func(T)) error {
+	var d T
+	if err := unmarshal(r, &d); err != nil {
+		return err
+	}
+	keep(d)
+	return nil
+}
+
+// Carry is what must follow a snapshot that is written with the results of the given
+// tasks, nil for nothing.
+func (j *Journal) Carry(tasks ...string) *Carried {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var c Carried
+	done := make(map[string]bool, len(j.done)+len(tasks))
+	for _, path := range j.done {
+		done[path] = true
+	}
+	for _, path := range tasks {
+		done[path] = true
+	}
+	for _, path := range slices.Sorted(maps.Keys(j.scopes)) {
+		if done[path] {
+			continue // its superstep commits together with the snapshot
+		}
+		m := j.scopes[path]
+		if len(m.settled)+len(m.intents)+len(m.asked)+m.attempts == 0 {
+			continue
+		}
+		s := CarriedScope{Path: path, Attempts: m.attempts, Settled: values(m.settled), Asked: values(m.asked), Answers: values(m.answers)}
+		for _, key := range slices.Sorted(maps.Keys(m.intents)) {
+			s.Intents = append(s.Intents, CarriedIntent{key, m.intents[key].n, m.intents[key].open})
+		}
+		c.Scopes = append(c.Scopes, s)
+	}
+	if c.Scopes == nil {
+		return nil
+	}
+	return &c
+}
+
+func values[T any](m map[string]T) []T {
+	var out []T
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[key])
+	}
+	return out
+}
+
+// restore takes over what was carried past a snapshot.
+func (j *Journal) restore(c Carried) {
+	for _, s := range c.Scopes {
+		m := j.of(s.Path)
+		m.attempts = s.Attempts
+		for _, d := range s.Settled {
+			m.settled[d.Key] = d
+		}
+		for _, d := range s.Intents {
+			m.intents[d.Key] = intents{d.N, d.Open}
+		}
+		for _, d := range s.Asked {
+			m.asked[d.Key] = d
+		}
+		for _, d := range s.Answers {
+			m.answers[d.Key] = d
+		}
+	}
+}
+
+func unmarshal(r *Record, into any) error {
+	if err := json.Unmarshal(r.Data, into); err != nil {
+		return fmt.Errorf("record %d (%s): %w", r.Seq, r.Kind, err)
+	}
+	return nil
+}
+
+// New makes a record of this moment. Data is encoded as JSON, unless it is a
+// json.RawMessage, which is taken as it is; it may be nil.
+func (j *Journal) New(kind Kind, path string, data any) (Record, error) {
+	r := Record{Kind: kind, Path: path, Time: j.opt.Now().UTC()}
+	switch d := data.(type) {
+	case nil:
+		return r, nil
+	case json.RawMessage:
+		r.Data = d
+		return r, nil
+	}
+	var err error
+	if r.Data, err = json.Marshal(data); err != nil {
+		return r, fmt.Errorf("encoding %s of %s: %w", kind, path, err)
+	}
+	return r, nil
+}
+
+// Append makes records durable, all or none, and shows them to followers. A status
+// other than "" becomes the run's in listings. Appends of several goroutines that wait
+// for each other share one, but not each other's fate: one whose ctx has ended or whose
+// records cannot be stored fails alone.
+func (j *Journal) Append(ctx context.Context, status Status, recs ...Record) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("run %s: %w", j.id, err)
+	}
+	a := &appending{recs: recs, status: status}
+	j.mu.Lock()
+	j.queue = append(j.queue, a)
+	j.mu.Unlock()
+	j.append.Lock()
+	defer j.append.Unlock()
+	if a.ended {
+		return a.err // somebody took it along
+	}
+	j.mu.Lock()
+	group := j.queue
+	j.queue = nil
+	j.mu.Unlock()
+	// From here on it is not this caller's append alone, so its ctx does not end it.
+	ctx = context.WithoutCancel(ctx)
+	err := j.write(ctx, group...)
+	for _, a := range group {
+		a.ended, a.err = true, err
+		if err != nil && len(group) > 1 && !errors.Is(err, ErrUnknown) { // nothing of it is stored
+			a.err = j.write(ctx, a)
+		}
+	}
+	return a.err
+}
+
+// write makes the records of a group durable in one batch.
+func (j *Journal) write(ctx context.Context, group ...*appending) error {
+	var b Batch
+	for _, a := range group {
+		b.Records = append(b.Records, a.recs...)
+		if a.status != "" {
+			b.Status = a.status
+		}
+	}
+	j.fail("journal.before-append")
+	if err := j.log.Append(ctx, &b); err != nil {
+		return fmt.Errorf("run %s: %w", j.id, err)
+	}
+	j.fail("journal.after-append")
+	for i := range b.Records {
+		if err := j.note(&b.Records[i]); err != nil {
+			return err
+		}
+	}
+	j.hub.publish(b.Records...)
+	return nil
+}
+
+// ErrUsed says that a journal has a graph that was run to its end: it takes no other.
+var ErrUsed = errors.New("the journal belongs to a graph that has ended; a run is one graph")
+
+// Begin lets a graph use the journal, or gives ErrUsed if one has ended in it.
+func (j *Journal) Begin() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.graph {
+		return fmt.Errorf("run %s: %w", j.id, ErrUsed)
+	}
+	return nil
+}
+
+// End says that the graph of the journal was run to its end.
+func (j *Journal) End() {
+	j.mu.Lock()
+	j.graph = true
+	j.mu.Unlock()
+}
+
+// Cancelled renews the lease and reports whether somebody asked for the run to be
+// cancelled.
+func (j *Journal) Cancelled(ctx context.Context) bool {
+	asked, err := j.log.Renew(ctx)
+	return err == nil && asked
+}
+
+// Write is New and Append of one record.
+func (j *Journal) Write(ctx context.Context, status Status, kind Kind, path string, data any) error {
+	r, err := j.New(kind, path, data)
+	if err != nil {
+		return err
+	}
+	return j.Append(ctx, status, r)
+}
+
+// Live shows a record to the followers there are now and stores nothing.
+func (j *Journal) Live(kind Kind, path string, data any) {
+	if !j.hub.followed() {
+		return
+	}
+	if r, err := j.New(kind, path, data); err == nil {
+		j.hub.publish(r)
+	}
+}
+
+// Grown reports whether the log has grown twice as large since the last snapshot as
+// that snapshot is: the time to write a new one. Snapshots then grow threefold, so all
+// of them together are at most half as large again as the last one, and both the log
+// and a recovery stay linear in what the run produced.
+func (j *Journal) Grown() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.since > max(2*j.size, j.opt.SnapshotAfter)
+}
+
+// Hold keeps the run's lease until the context it returns has ended, which happens
+// when the parent ends or stop is called, and with the cause ErrCancelRequested or
+// ErrFenced when it must. Stop waits for the goroutine behind it.
+func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) {
+	held, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		t := time.NewTicker(j.opt.Renew)
+		defer t.Stop()
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-t.C:
+			}
+			asked, err := j.log.Renew(held)
+			switch {
+			case errors.Is(err, ErrFenced):
+				cancel(err)
+			case err == nil && asked:
+				cancel(ErrCancelRequested)
+			}
+			// Any other error is left to the next append: a lease is about speed, not safety.
+		}
+	}()
+	return held, func() { cancel(nil); <-done }
+}
+
+// Close ends what follows the journal and gives the run up.
+func (j *Journal) Close(ctx context.Context) error {
+	j.hub.close()
+	return j.log.Release(ctx)
+}
+
+func (j *Journal) fail(point string) {
+	if j.opt.Failpoint != nil {
+		j.opt.Failpoint(point)
+	}
+}

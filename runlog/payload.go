@@ -1,0 +1,183 @@
+package runlog
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+)
+
+// The payloads below are the Data of the record kinds of the same name. They are the
+// stored format, like the frame: a field may be added, none is renamed or reused.
+
+// RunStarted opens a log.
+type RunStarted struct {
+	Workflow string          `json:"workflow"`
+	Inputs   json.RawMessage `json:"inputs,omitempty"` // as the user gave them, an object
+	Engine   string          `json:"engine,omitempty"` // the version of superstep
+	Title    string          `json:"title,omitempty"`
+}
+
+// RunResumed says that a process took the run up again.
+type RunResumed struct {
+	Owner string `json:"owner,omitempty"`
+}
+
+// RunPaused says that nothing moves until a question is answered.
+type RunPaused struct {
+	Waiting []string `json:"waiting"` // the paths of the waiting tasks
+}
+
+// RunFailed says why a run stopped. It can be resumed.
+type RunFailed struct {
+	Error string   `json:"error"`
+	Code  string   `json:"code,omitempty"`  // a stable word for programs: "task", "limit", "denied", …
+	Tasks []string `json:"tasks,omitempty"` // the paths of the tasks that failed
+}
+
+// RunFinished closes a log.
+type RunFinished struct {
+	Output  json.RawMessage `json:"output,omitempty"`
+	Steps   int             `json:"steps"`
+	Skipped []string        `json:"skipped,omitempty"` // the tasks that failed and were passed over: the run is partial
+}
+
+// TaskDone is the result of a task: all that the superstep needs of it. It also
+// stands for a task that failed for good and was passed over, with Error set and
+// without an update.
+type TaskDone struct {
+	Node   string          `json:"node"`
+	Key    string          `json:"key,omitempty"`
+	Step   int             `json:"step"`
+	Update json.RawMessage `json:"update,omitempty"`
+	Sends  []TaskSend      `json:"sends,omitempty"`
+	Vote   string          `json:"vote,omitempty"` // "" halts; "stay", "complete"
+	Error  string          `json:"error,omitempty"`
+}
+
+// Append appends the encoding of the payload, which is that of encoding/json. It does
+// not look into Update and Args again, which makes a difference where they are large.
+func (d *TaskDone) Append(dst []byte) ([]byte, error) {
+	str := func(name, value string) error {
+		if value == "" {
+			return nil
+		}
+		b, err := json.Marshal(value)
+		dst = append(append(append(append(dst, ",\""...), name...), "\":"...), b...)
+		return err
+	}
+	node, err := json.Marshal(d.Node)
+	dst = append(append(dst, `{"node":`...), node...)
+	err = errors.Join(err, str("key", d.Key))
+	dst = strconv.AppendInt(append(dst, `,"step":`...), int64(d.Step), 10)
+	if len(d.Update) > 0 {
+		dst = append(append(dst, `,"update":`...), d.Update...)
+	}
+	if len(d.Sends) > 0 {
+		dst = append(dst, `,"sends":[`...)
+		for i := range d.Sends {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			s := &d.Sends[i]
+			to, terr := json.Marshal(s.To)
+			dst = append(append(dst, `{"to":`...), to...)
+			err = errors.Join(err, terr, str("key", s.Key))
+			if len(s.Arg) > 0 {
+				dst = append(append(dst, `,"arg":`...), s.Arg...)
+			}
+			dst = append(dst, '}')
+		}
+		dst = append(dst, ']')
+	}
+	err = errors.Join(err, str("vote", d.Vote), str("error", d.Error))
+	return append(dst, '}'), err
+}
+
+// TaskSend is a message of a task to a node.
+type TaskSend struct {
+	To  string          `json:"to"`
+	Key string          `json:"key,omitempty"`
+	Arg json.RawMessage `json:"arg,omitempty"`
+}
+
+// TaskFailed is an attempt that failed.
+type TaskFailed struct {
+	Node    string `json:"node"`
+	Key     string `json:"key,omitempty"`
+	Step    int    `json:"step"`
+	Attempt int    `json:"attempt"` // from 1
+	Error   string `json:"error"`
+	Final   bool   `json:"final,omitempty"` // there is no further attempt
+}
+
+// StepCommitted closes a superstep: the results of its tasks, in path order, are the state.
+type StepCommitted struct {
+	Step int `json:"step"`
+}
+
+// Intended says that an effect is about to happen.
+type Intended struct {
+	Key   string          `json:"key"`
+	Kind  string          `json:"kind"`
+	Name  string          `json:"name,omitempty"`
+	Once  bool            `json:"once,omitempty"`
+	Hash  string          `json:"hash,omitempty"`  // of what went in
+	Input json.RawMessage `json:"input,omitempty"` // what went in, where people want to see it
+}
+
+// Settled is the outcome of an effect. One without an Error is never asked for again.
+type Settled struct {
+	Key    string          `json:"key"`
+	Kind   string          `json:"kind"`
+	Name   string          `json:"name,omitempty"`
+	Hash   string          `json:"hash,omitempty"`
+	Input  json.RawMessage `json:"input,omitempty"` // of an effect without an intent
+	Output json.RawMessage `json:"output,omitempty"`
+	Error  string          `json:"error,omitempty"`
+}
+
+// Asked is an open question. Its address is the path of its record and Key.
+type Asked struct {
+	Key      string          `json:"key"`
+	Question string          `json:"question"`
+	Options  []string        `json:"options,omitempty"`
+	Default  json.RawMessage `json:"default,omitempty"`
+	Schema   json.RawMessage `json:"schema,omitempty"`
+}
+
+// Answered closes a question.
+type Answered struct {
+	Key    string          `json:"key"`
+	Answer json.RawMessage `json:"answer"`
+	Denied bool            `json:"denied,omitempty"` // nobody may or will answer
+	By     string          `json:"by,omitempty"`     // "default", "flag", "person", …
+}
+
+// Event is something a task wants known.
+type Event struct {
+	Name string          `json:"name"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Carried follows a snapshot: what scopes have done and asked that belong to no task of
+// the supersteps before it, so that it is found without reading those.
+type Carried struct {
+	Scopes []CarriedScope `json:"scopes"`
+}
+
+// CarriedScope is what one scope has done and asked.
+type CarriedScope struct {
+	Path     string          `json:"path"`
+	Settled  []Settled       `json:"settled,omitempty"`
+	Intents  []CarriedIntent `json:"intents,omitempty"`
+	Asked    []Asked         `json:"asked,omitempty"`
+	Answers  []Answered      `json:"answers,omitempty"`
+	Attempts int             `json:"attempts,omitempty"`
+}
+
+// CarriedIntent is how often an effect was intended, and whether the last time has no outcome.
+type CarriedIntent struct {
+	Key  string `json:"key"`
+	N    int    `json:"n"`
+	Open bool   `json:"open,omitempty"`
+}

@@ -1,0 +1,159 @@
+// Package runlog keeps the append-only logs that runs are made of.
+//
+// A run is an ordered log of records. Everything else (state, checkpoints, the
+// transcript on screen, metrics) is a reading of that log. A record counts only
+// once [Log.Append] has returned: by then it is durable in the way its store
+// promises, and no reader sees it earlier.
+//
+// One process at a time writes a run. [Store.Acquire] raises the run's epoch, and
+// every append checks that epoch inside the store's own transaction, so a writer
+// that lost its run gets [ErrFenced] and writes nothing. Leases only decide how
+// soon another process may take over; they are never needed for safety.
+package runlog
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Kind names what a record says. Kinds are part of the stored format: they are
+// never renamed, and a reader passes over the ones it does not know.
+type Kind string
+
+// The kinds of version 1. The type of a record's Data is the payload of the same
+// name in payload.go.
+const (
+	KindRunStarted    Kind = "run.started"
+	KindRunResumed    Kind = "run.resumed"
+	KindRunPaused     Kind = "run.paused"
+	KindRunFailed     Kind = "run.failed"
+	KindRunCancelled  Kind = "run.cancelled"
+	KindRunFinished   Kind = "run.finished"
+	KindTaskDone      Kind = "task.done"
+	KindTaskFailed    Kind = "task.failed"
+	KindStepCommitted Kind = "step.committed"
+	KindSnapshot      Kind = "snapshot"
+	KindIntended      Kind = "effect.intended"
+	KindSettled       Kind = "effect.settled"
+	KindAsked         Kind = "question.asked"
+	KindAnswered      Kind = "question.answered"
+	KindEvent         Kind = "event"
+	KindCarried       Kind = "carried"
+)
+
+// A Record is one entry of a run's log.
+type Record struct {
+	Seq   uint64          // position in the run, from 1 and without gaps; 0 in a live-only record
+	Epoch uint64          // the epoch of the writer
+	Time  time.Time       // when it was written, in UTC; for people, never for order
+	Kind  Kind            // what it says
+	Path  string          // the identity of the task it belongs to, or ""
+	Data  json.RawMessage // a JSON object, or nil
+}
+
+// Status is the state of a run as listings show it.
+type Status string
+
+// The statuses of a run. Interrupted is never stored: it is how a running run
+// reads once nobody holds it any more.
+const (
+	Running     Status = "running"
+	Paused      Status = "paused"
+	Completed   Status = "completed"
+	Partial     Status = "partial" // completed, but some tasks failed and were passed over
+	Failed      Status = "failed"
+	Cancelled   Status = "cancelled"
+	Interrupted Status = "interrupted"
+)
+
+// Ended reports whether a run of this status is over: it will write no more records.
+// A failed run has not ended in this sense, since it can be resumed.
+func (s Status) Ended() bool { return s == Completed || s == Partial || s == Cancelled }
+
+// Info is what a store says of a run without reading its log.
+type Info struct {
+	ID       string
+	Workflow string
+	Title    string // one line for people: what the run is about
+	Status   Status
+	Created  time.Time
+	Updated  time.Time // when it was last acquired or changed its status
+	Head     uint64    // the sequence number of the last record, 0 if there is none
+	Snapshot uint64    // the sequence number of the last KindSnapshot record, 0 if there is none
+	Epoch    uint64    // how often the run was acquired
+	Owner    string    // who holds it, "" if nobody does
+	Cancel   bool      // a cancellation was requested and not yet carried out
+}
+
+// NewRun says how a run is listed when Acquire makes it.
+type NewRun struct {
+	Workflow string
+	Title    string
+}
+
+// AcquireOptions tell Acquire what to do. Nil means: the run must exist.
+type AcquireOptions struct {
+	Create *NewRun // make the run; ErrExists if there is one of that ID
+}
+
+// A Batch is what one append writes: all of it or nothing.
+type Batch struct {
+	Records []Record // Kind, Path, Time and Data from the caller; the log sets Seq and Epoch in place
+	Status  Status   // the run's new status in listings, "" for no change
+}
+
+// A Log is the hold of one process on one run. Its methods may be called from
+// several goroutines.
+type Log interface {
+	// Append makes the batch durable and returns. On any error nothing of the batch
+	// is in the log, with one exception: after an ErrUnknown the log must be read
+	// again before anything is written. ErrFenced means somebody else holds the run,
+	// *EndedError that a batch has given it a status that is its last.
+	Append(ctx context.Context, b *Batch) error
+
+	// Renew extends the lease and reports whether a cancellation was requested.
+	Renew(ctx context.Context) (cancel bool, err error)
+
+	// Release gives the run up. It is idempotent; an append after it gives ErrFenced.
+	Release(ctx context.Context) error
+}
+
+// A Store keeps the logs of many runs. Its methods may be called from several
+// goroutines, and from several processes where the store says so.
+type Store interface {
+	// Acquire takes a run for writing and raises its epoch, which fences every
+	// earlier holder. It gives *BusyError while another live process holds the run,
+	// *NotFoundError if there is no such run and ErrExists if there should not be.
+	// The returned Info is as of the acquisition.
+	Acquire(ctx context.Context, id string, opt *AcquireOptions) (Log, Info, error)
+
+	// Read returns up to limit records from sequence number from on, in order, after
+	// checking their checksums and the hash chain. An empty result means that there
+	// are none yet. A damaged record gives *CorruptError, with the intact records before it.
+	Read(ctx context.Context, id string, from uint64, limit int) ([]Record, error)
+
+	// Runs lists runs, the newest first.
+	Runs(ctx context.Context, f *Filter) ([]Info, error)
+
+	// RequestCancel asks whoever holds the run to stop it. The request is durable.
+	RequestCancel(ctx context.Context, id string) error
+
+	// Delete removes a run and its log. A run that is held gives *BusyError.
+	Delete(ctx context.Context, id string) error
+}
+
+// A Filter picks runs. Nil means all of them.
+type Filter struct {
+	ID     string   // this run exactly, "" for any
+	Prefix string   // IDs that start with this, "" for any
+	Status []Status // any of these, empty for all; matched on what is listed, so Interrupted works
+	Limit  int      // at most this many, 0 for all
+}
+
+// A Waiter is a store that can say when a run may have grown, so that readers need
+// not poll. Wait returns nil once the run's head is at or past seq, or when it may
+// be; readers read and wait again.
+type Waiter interface {
+	Wait(ctx context.Context, id string, seq uint64) error
+}

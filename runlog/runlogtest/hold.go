@@ -1,0 +1,274 @@
+package runlogtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+var holdCases = []testCase{
+	{"create", "a new run is running, in epoch 1, held, and without records", func(f *fixture) {
+		_, info, err := f.store.Acquire(f.Context(), "r", &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "brief", Title: "a 'title'"}})
+		f.ok(err)
+		for _, got := range []runlog.Info{info, f.info("r")} {
+			if got.ID != "r" || got.Workflow != "brief" || got.Title != "a 'title'" || got.Status != runlog.Running ||
+				got.Epoch != 1 || got.Head != 0 || got.Snapshot != 0 || got.Cancel || got.Owner == "" ||
+				got.Created.IsZero() || got.Updated.IsZero() {
+				f.Fatalf("a new run is %+v", got)
+			}
+		}
+	}},
+	{"exists", "making a run whose ID is taken gives ErrExists and changes nothing", func(f *fixture) {
+		f.released("r", 3)
+		_, _, err := f.store.Acquire(f.Context(), "r", &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "other"}})
+		f.is(err, runlog.ErrExists)
+		if got := f.info("r"); got.Workflow != "w" || got.Head != 3 || got.Epoch != 1 {
+			f.Fatalf("the run became %+v", got)
+		}
+	}},
+	{"one of many creates", "of many who make the same run at once, one does", func(f *fixture) {
+		var made atomic.Int32
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				_, _, err := f.store.Acquire(context.Background(), "r", &runlog.AcquireOptions{Create: &runlog.NewRun{}})
+				if err == nil {
+					made.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if made.Load() != 1 {
+			f.Fatalf("%d made it", made.Load())
+		}
+	}},
+	{"not found", "a run that is not there gives *NotFoundError everywhere", func(f *fixture) {
+		f.create("there")
+		_, _, err := f.store.Acquire(f.Context(), "gone", nil)
+		if e := as[*runlog.NotFoundError](f, err); e.ID != "gone" || e.Store == "" {
+			f.Fatalf("%+v", e)
+		}
+		_, err = f.store.Read(f.Context(), "gone", 1, 1)
+		as[*runlog.NotFoundError](f, err)
+		as[*runlog.NotFoundError](f, f.store.RequestCancel(f.Context(), "gone"))
+		as[*runlog.NotFoundError](f, f.store.Delete(f.Context(), "gone"))
+		f.wantIDs(&runlog.Filter{ID: "gone"})
+	}},
+	{"busy", "a run that is held cannot be acquired or deleted, and its holder is not disturbed", func(f *fixture) {
+		l := f.create("r")
+		_, _, err := f.store.Acquire(f.Context(), "r", nil)
+		if e := as[*runlog.BusyError](f, err); e.ID != "r" || e.Owner == "" || e.Until.IsZero() {
+			f.Fatalf("%+v", e)
+		}
+		as[*runlog.BusyError](f, f.store.Delete(f.Context(), "r"))
+		f.append(l, &runlog.Batch{Records: records(1)})
+		if _, err := l.Renew(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+	}},
+	{"busy for another store", "another store over the same data cannot take a held run either, and sees its state", func(f *fixture) {
+		re, ok := f.store.(Reopener)
+		if !ok {
+			f.Skipf("%T keeps nothing", f.store)
+		}
+		l := f.create("r")
+		other := &fixture{T: f.T, store: re.Reopen(f.T)}
+		_, _, err := other.store.Acquire(f.Context(), "r", nil)
+		as[*runlog.BusyError](f, err)
+		if got := other.info("r"); got.Status != runlog.Running || got.Owner == "" {
+			f.Fatalf("it sees %+v", got)
+		}
+		f.ok(l.Release(f.Context()))
+		other.acquire("r")
+		f.is(l.Append(f.Context(), &runlog.Batch{Records: records(1)}), runlog.ErrFenced)
+	}},
+	{"release", "after Release the run can be acquired in the next epoch, goes on where it was, and the old log is fenced", func(f *fixture) {
+		l := f.create("r")
+		f.append(l, &runlog.Batch{Records: records(2)})
+		f.ok(l.Release(f.Context()))
+		f.ok(l.Release(f.Context()))
+		f.is(l.Append(f.Context(), &runlog.Batch{Records: records(1)}), runlog.ErrFenced)
+		second, info := f.acquire("r")
+		if info.Epoch != 2 || info.Head != 2 || info.Status != runlog.Running || info.Owner == "" {
+			f.Fatalf("the second holder got %+v", info)
+		}
+		f.ok(l.Release(f.Context())) // of the first, which must not disturb the second
+		f.append(second, &runlog.Batch{Records: records(1)})
+		recs := f.read("r", 1, 9)
+		f.seqs(recs, 1, 3)
+		if recs[1].Epoch != 1 || recs[2].Epoch != 2 {
+			f.Fatalf("epochs %d, %d", recs[1].Epoch, recs[2].Epoch)
+		}
+	}},
+	{"fenced", "once a run was taken over, its former holder writes nothing: not a record, not a status, not a lease", func(f *fixture) {
+		ex := f.expirer()
+		first := f.create("r")
+		f.append(first, &runlog.Batch{Records: records(2)})
+		ex.Expire(f.T, "r")
+		second, info := f.acquire("r")
+		if info.Epoch != 2 {
+			f.Fatalf("the second holder has epoch %d", info.Epoch)
+		}
+		f.is(first.Append(f.Context(), &runlog.Batch{Records: records(1)}), runlog.ErrFenced)
+		f.is(first.Append(f.Context(), &runlog.Batch{Status: runlog.Failed}), runlog.ErrFenced)
+		f.is(first.Append(f.Context(), &runlog.Batch{}), runlog.ErrFenced)
+		_, err := first.Renew(f.Context())
+		f.is(err, runlog.ErrFenced)
+		f.ok(first.Release(f.Context()))
+		if got := f.info("r"); got.Head != 2 || got.Status != runlog.Running || got.Owner == "" || got.Epoch != 2 {
+			f.Fatalf("the fenced holder left %+v", got)
+		}
+		f.append(second, &runlog.Batch{Records: records(1)})
+	}},
+	{"fenced in company", "a fenced append does not keep those it shares a transaction with from being stored", func(f *fixture) {
+		ex := f.expirer()
+		stale := f.create("stale")
+		ex.Expire(f.T, "stale")
+		f.acquire("stale")
+		var wg sync.WaitGroup
+		for i := range 16 {
+			l := f.create(fmt.Sprintf("good-%d", i))
+			wg.Go(func() {
+				for range 5 {
+					if err := l.Append(context.Background(), &runlog.Batch{Records: records(1)}); err != nil {
+						f.Error(err)
+					}
+				}
+			})
+			wg.Go(func() {
+				if err := stale.Append(context.Background(), &runlog.Batch{Records: records(1)}); err == nil {
+					f.Error("a stale append was stored")
+				}
+			})
+		}
+		wg.Wait()
+		for i := range 16 {
+			f.seqs(f.read(fmt.Sprintf("good-%d", i), 1, 99), 1, 5)
+		}
+	}},
+	{"interrupted", "a running run reads as interrupted, and as nobody's, once its holder is gone or has released it", func(f *fixture) {
+		l := f.create("released")
+		if got := f.info("released"); got.Status != runlog.Running {
+			f.Fatalf("a held run is %s", got.Status)
+		}
+		f.ok(l.Release(f.Context()))
+		paused := f.create("paused")
+		f.append(paused, &runlog.Batch{Status: runlog.Paused})
+		f.ok(paused.Release(f.Context()))
+		if got := f.info("released"); got.Status != runlog.Interrupted || got.Owner != "" {
+			f.Fatalf("a released run is %+v", got)
+		}
+		if got := f.info("paused"); got.Status != runlog.Paused || got.Owner != "" {
+			f.Fatalf("a paused run is %+v", got)
+		}
+		ex := f.expirer()
+		dead := f.create("dead")
+		ex.Expire(f.T, "dead")
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Interrupted}}, "dead", "released")
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Running}})
+		_, err := dead.Renew(f.Context()) // nobody has taken it over, so it may go on
+		f.ok(err)
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Running}}, "dead")
+	}},
+	{"cancel", "a request to cancel is seen by Renew and by listings until the run ends, and by a later holder", func(f *fixture) {
+		l := f.create("r")
+		if cancel, err := l.Renew(f.Context()); err != nil || cancel {
+			f.Fatalf("Renew: %v, %v", cancel, err)
+		}
+		f.ok(f.store.RequestCancel(f.Context(), "r"))
+		if cancel, err := l.Renew(f.Context()); err != nil || !cancel || !f.info("r").Cancel {
+			f.Fatalf("Renew: %v, %v; listed %+v", cancel, err, f.info("r"))
+		}
+		f.ok(l.Release(f.Context()))
+		l, info := f.acquire("r")
+		if !info.Cancel {
+			f.Fatal("the next holder does not see the request")
+		}
+		f.append(l, &runlog.Batch{Status: runlog.Cancelled})
+		if got := f.info("r"); got.Cancel || got.Status != runlog.Cancelled {
+			f.Fatalf("after it was carried out: %+v", got)
+		}
+		f.ok(f.store.RequestCancel(f.Context(), "r"))
+		if f.info("r").Cancel {
+			f.Fatal("a run that has ended is to be cancelled")
+		}
+	}},
+	{"ended", "a run that has ended takes no more records and keeps its status, in the same hold and in a later one; the batch that ends it may have records", func(f *fixture) {
+		for _, end := range []runlog.Status{runlog.Completed, runlog.Partial, runlog.Cancelled} {
+			id := "r-" + string(end)
+			l := f.create(id)
+			f.append(l, &runlog.Batch{Records: records(2)})
+			f.append(l, &runlog.Batch{Records: records(2), Status: end})
+			refused := func() {
+				f.Helper()
+				for _, b := range []*runlog.Batch{
+					{Records: records(1)},
+					{Records: records(2), Status: end},
+					{Status: runlog.Running},
+				} {
+					err := l.Append(f.Context(), b)
+					if e := as[*runlog.EndedError](f, err); e.ID != id || e.Status != end {
+						f.Fatalf("%+v", e)
+					}
+				}
+				if got := f.info(id); got.Head != 4 || got.Status != end {
+					f.Fatalf("the run became %+v", got)
+				}
+				f.seqs(f.read(id, 1, 9), 1, 4)
+			}
+			refused()
+			f.ok(l.Release(f.Context()))
+			l, _ = f.acquire(id)
+			refused()
+			if _, err := l.Renew(f.Context()); err != nil {
+				f.Fatal(err)
+			}
+			f.ok(l.Release(f.Context()))
+		}
+		for _, s := range []runlog.Status{runlog.Failed, runlog.Paused} {
+			l := f.create("r-" + string(s))
+			f.append(l, &runlog.Batch{Records: records(1), Status: s})
+			f.append(l, &runlog.Batch{Records: records(1), Status: runlog.Running})
+		}
+	}},
+	{"updated", "Updated is when the run changed its status or was acquired, whatever leases are renewed in between", func(f *fixture) {
+		ex := f.expirer()
+		l := f.create("r")
+		was := f.info("r").Updated
+		ex.Expire(f.T, "r")
+		if _, err := l.Renew(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+		f.append(l, &runlog.Batch{Records: records(1)})
+		if got := f.info("r").Updated; !got.Equal(was) {
+			f.Fatalf("a renewal moved it from %s to %s", was, got)
+		}
+		f.append(l, &runlog.Batch{Status: runlog.Paused})
+		if got := f.info("r").Updated; !got.After(was) {
+			f.Fatalf("a new status left it at %s", got)
+		}
+	}},
+	{"hostile ids", "an ID that is not 1 to 64 of a-z, 0-9 and - is refused with a clear error, and nothing is made", testHostileIDs},
+}
+
+func testHostileIDs(f *fixture) {
+	for _, id := range append(hostile, "", "A", "ü", strings.Repeat("x", 65)) {
+		_, _, err := f.store.Acquire(f.Context(), id, &runlog.AcquireOptions{Create: &runlog.NewRun{}})
+		if err == nil || !strings.Contains(err.Error(), "ID") {
+			f.Errorf("Acquire(%q): %v", id, err)
+		}
+		if _, err := f.store.Read(f.Context(), id, 1, 1); err == nil {
+			f.Errorf("Read(%q) found something", id)
+		}
+	}
+	for _, id := range []string{"a", "-", "0", strings.Repeat("z-9", 21) + "y"} {
+		f.create(id)
+	}
+	if got := len(f.ids(nil)); got != 4 {
+		f.Errorf("there are %d runs", got)
+	}
+}

@@ -1,0 +1,132 @@
+package runlogtest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// hostile are texts that a careless query, pattern or path takes for more than text.
+var hostile = []string{
+	"'", `"`, "%", "_", "a%", "a_", "*", "?", "[a-z]", `\`, "--x'", "' OR 1=1 --", "'; DROP TABLE runs; --",
+	"../x", "..", "/", "a/b", "a b", "a\x00b", "\x00", "a\n", "a{", "a|b", "$ne", "{}", "🙂", "\xff", "%00",
+}
+
+var listCases = []testCase{
+	{"newest first", "Runs lists all runs, the newest first, at most Limit", func(f *fixture) {
+		f.wantIDs(nil)
+		for i := range 5 {
+			f.released(fmt.Sprintf("r-%d", (i*3)%5), 1)
+		}
+		all := []string{"r-2", "r-4", "r-1", "r-3", "r-0"}
+		f.wantIDs(nil, all...)
+		f.wantIDs(&runlog.Filter{}, all...)
+		f.wantIDs(&runlog.Filter{Limit: 2}, all[:2]...)
+		f.wantIDs(&runlog.Filter{Limit: 9}, all...)
+	}},
+	{"heads", "a listed Head is the number of the run's last record, whatever its neighbours have", func(f *fixture) {
+		for i, n := range []int{3, 0, 1, 0, 2} {
+			f.released(fmt.Sprintf("r-%d", i), n)
+		}
+		for i, want := range []uint64{3, 0, 1, 0, 2} {
+			if got := f.info(fmt.Sprintf("r-%d", i)).Head; got != want {
+				f.Errorf("run %d has head %d, want %d", i, got, want)
+			}
+		}
+	}},
+	{"filter exactly", "ID and Prefix match exactly: no wildcards, no folding, no more than was asked for", func(f *fixture) {
+		for _, id := range []string{"a", "aa", "a-b", "a1", "b", "foo", "foobar", "fooz", "zzz", "z"} {
+			f.create(id)
+		}
+		f.wantIDs(&runlog.Filter{Prefix: "foo"}, "fooz", "foobar", "foo")
+		f.wantIDs(&runlog.Filter{Prefix: "z"}, "z", "zzz")
+		f.wantIDs(&runlog.Filter{Prefix: "a-"}, "a-b")
+		f.wantIDs(&runlog.Filter{Prefix: "foobarx"})
+		f.wantIDs(&runlog.Filter{ID: "foo"}, "foo")
+		f.wantIDs(&runlog.Filter{ID: "fo"})
+		f.wantIDs(&runlog.Filter{ID: "foo", Prefix: "f"}, "foo")
+		f.wantIDs(&runlog.Filter{ID: "foo", Prefix: "b"})
+		for _, text := range append(hostile, "A", "FOO") {
+			f.wantIDs(&runlog.Filter{Prefix: text})
+			f.wantIDs(&runlog.Filter{Prefix: "foo" + text})
+			f.wantIDs(&runlog.Filter{ID: text})
+			f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Status(text)}})
+		}
+	}},
+	{"filter by status", "Status matches any of those given, as listed", func(f *fixture) {
+		statuses := []runlog.Status{runlog.Running, runlog.Paused, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled}
+		for _, s := range statuses {
+			l := f.create("r-" + string(s))
+			f.append(l, &runlog.Batch{Status: s})
+		}
+		for _, s := range statuses {
+			f.wantIDs(&runlog.Filter{Status: []runlog.Status{s}}, "r-"+string(s))
+		}
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Failed, runlog.Paused}}, "r-failed", "r-paused")
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Failed, runlog.Paused}, Limit: 1}, "r-failed")
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Interrupted}})
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.Running}, Prefix: "r-"}, "r-running")
+	}},
+	{"status", "an append changes the listed status only if it says so", func(f *fixture) {
+		l := f.create("r")
+		f.append(l, &runlog.Batch{Records: records(1), Status: runlog.Paused})
+		f.append(l, &runlog.Batch{Records: records(1)})
+		if got := f.info("r"); got.Status != runlog.Paused || got.Head != 2 || got.Updated.Before(got.Created) {
+			f.Fatalf("listed %+v", got)
+		}
+		f.append(l, &runlog.Batch{Status: runlog.Completed})
+		if got := f.info("r"); got.Status != runlog.Completed || got.Head != 2 {
+			f.Fatalf("listed %+v", got)
+		}
+	}},
+	{"snapshot pointer", "Snapshot is the number of the last snapshot record, for listings and for the next holder", func(f *fixture) {
+		l := f.create("r")
+		recs := records(4)
+		recs[1].Kind, recs[2].Kind = runlog.KindSnapshot, runlog.KindSnapshot
+		f.append(l, &runlog.Batch{Records: recs})
+		f.append(l, &runlog.Batch{Records: records(2)})
+		if got := f.info("r").Snapshot; got != 3 {
+			f.Fatalf("listed snapshot %d, want 3", got)
+		}
+		f.ok(l.Release(f.Context()))
+		if _, info := f.acquire("r"); info.Snapshot != 3 || info.Head != 6 {
+			f.Fatalf("the next holder got %+v", info)
+		}
+	}},
+	{"delete", "a deleted run is gone with its records; its neighbours are not, and a new run of that ID starts afresh", func(f *fixture) {
+		for _, id := range []string{"a", "b", "c"} {
+			f.released(id, 3)
+		}
+		f.ok(f.store.Delete(f.Context(), "b"))
+		f.wantIDs(nil, "c", "a")
+		for _, id := range []string{"a", "c"} {
+			f.seqs(f.read(id, 1, 9), 1, 3)
+		}
+		as[*runlog.NotFoundError](f, f.store.Delete(f.Context(), "b"))
+		l := f.create("b")
+		if got := f.info("b"); got.Epoch != 1 || got.Head != 0 {
+			f.Fatalf("the new run is %+v", got)
+		}
+		f.append(l, &runlog.Batch{Records: records(1)})
+		f.seqs(f.read("b", 1, 9), 1, 1)
+		if got := f.ids(nil); !slices.Contains(got, "b") {
+			f.Fatalf("listed %q", got)
+		}
+	}},
+	{"delete fences", "whoever held a run when it was deleted cannot write into a later run of that ID", func(f *fixture) {
+		ex := f.expirer()
+		stale := f.create("r")
+		f.append(stale, &runlog.Batch{Records: records(1)})
+		ex.Expire(f.T, "r")
+		f.ok(f.store.Delete(f.Context(), "r"))
+		f.is(stale.Append(f.Context(), &runlog.Batch{Records: records(1)}), runlog.ErrFenced)
+		f.create("r")
+		f.is(stale.Append(f.Context(), &runlog.Batch{Records: records(1)}), runlog.ErrFenced)
+		_, err := stale.Renew(f.Context())
+		f.is(err, runlog.ErrFenced)
+		if head := f.info("r").Head; head != 0 {
+			f.Fatalf("the new run has %d records", head)
+		}
+	}},
+}

@@ -1,0 +1,345 @@
+package runlog
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A Scope is one task's way into its run's log. A nil Scope is that of a run without
+// a log: effects just happen, events go nowhere, and questions cannot be asked.
+type Scope struct {
+	j    *Journal
+	path string
+}
+
+// Scope is the part of the log that belongs to the task of that path.
+func (j *Journal) Scope(path string) *Scope { return &Scope{j: j, path: path} }
+
+// Path is the identity of the task, "" without a log.
+func (s *Scope) Path() string {
+	if s == nil {
+		return ""
+	}
+	return s.path
+}
+
+// Run is the identity of the run, "" without a log.
+func (s *Scope) Run() string {
+	if s == nil {
+		return ""
+	}
+	return s.j.id
+}
+
+// Repeat says what may happen to an effect whose outcome a crash has swallowed.
+type Repeat uint8
+
+// What may happen to an effect of unknown outcome.
+const (
+	RepeatFreely Repeat = iota // it changes nothing: again, and no intent is written ahead of it
+	RepeatByKey                // again, with the same key
+	RepeatNever                // a person decides
+)
+
+// An Effect is something a task does to the world or asks of it.
+type Effect struct {
+	Key    string // names it within its task; the same whenever the task runs again
+	Kind   string // "model", "tool", or a word of the caller's
+	Name   string // which model or tool, for people
+	Repeat Repeat
+	Hash   string // of what goes in; "" if nobody wants to know whether that changed
+	Input  any    // what goes in, where people want to see it; nil for nothing
+	// Do does it. The key is stable across crashes and attempts and unique to the
+	// effect. The output is JSON.
+	Do func(ctx context.Context, key string) (json.RawMessage, error)
+}
+
+// A DivergedError says that a task, run again, does something else than the log has
+// of it: the code or what it reads has changed since.
+type DivergedError struct{ Path, Key string }
+
+func (e *DivergedError) Error() string {
+	return fmt.Sprintf("%s: effect %q goes in differently than it is recorded; the workflow or its tools changed since the run began; start a new run, or go back to the version that began it", e.Path, e.Key)
+}
+
+// A WaitError says that a task cannot go on before a question is answered. A task
+// that gets one returns it; it is run again from its top with the answer.
+type WaitError struct {
+	Path     string
+	Question Asked
+}
+
+func (e *WaitError) Error() string { return fmt.Sprintf("%s asks: %s", e.Path, e.Question.Question) }
+
+// ErrDenied says that a question will not be answered.
+var ErrDenied = errors.New("denied")
+
+// ErrNoLog says that a run without a log cannot ask.
+var ErrNoLog = errors.New("a run without a log cannot pause for an answer; run it with a journal")
+
+// Do makes an effect happen once as far as that can be had: a recorded outcome is
+// given again, an intent without an outcome is repeated if the effect may be, and a
+// person is asked otherwise (*WaitError). A failure is recorded too, but the next Do
+// tries again. The outcome is durable when Do returns.
+func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
+	if s == nil {
+		return e.Do(ctx, "")
+	}
+	j := s.j
+	j.mu.Lock()
+	m := j.of(s.path)
+	done, settled := m.settled[e.Key]
+	intents := m.intents[e.Key]
+	j.mu.Unlock()
+	if settled && done.Error == "" {
+		if done.Hash != e.Hash {
+			return nil, &DivergedError{s.path, e.Key}
+		}
+		return done.Output, nil
+	}
+	if intents.open && e.Repeat == RepeatNever {
+		if err := s.unknown(ctx, e, intents.n); err != nil {
+			return nil, err
+		}
+	}
+	input, err := encodeInput(e)
+	if err != nil {
+		return nil, err
+	}
+	if e.Repeat != RepeatFreely {
+		intent := Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Once: e.Repeat == RepeatNever, Hash: e.Hash, Input: input}
+		if err := j.Write(ctx, "", KindIntended, s.path, intent); err != nil {
+			return nil, err
+		}
+		input = nil
+	} else {
+		j.Live(KindIntended, s.path, Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input})
+	}
+	j.fail("effect.before")
+	out, err := e.Do(ctx, s.key(e.Key))
+	j.fail("effect.after")
+	if err != nil && ctx.Err() != nil {
+		return nil, err // stopped, not failed: whether it happened is not known
+	}
+	outcome := Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input, Output: out}
+	if err != nil {
+		outcome.Output, outcome.Error = nil, err.Error()
+	}
+	// What has happened is recorded even if the run is being stopped meanwhile.
+	if werr := j.Write(context.WithoutCancel(ctx), "", KindSettled, s.path, outcome); werr != nil {
+		return nil, errors.Join(werr, err)
+	}
+	return out, err
+}
+
+func encodeInput(e *Effect) (json.RawMessage, error) {
+	if e.Input == nil {
+		return nil, nil
+	}
+	b, err := json.Marshal(e.Input)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the input of effect %q: %w", e.Key, err)
+	}
+	return b, nil
+}
+
+// The answers to the question about an effect of unknown outcome.
+const (
+	unknownAgain = "do it again"
+	unknownDone  = "it happened"
+)
+
+// unknown asks what to do about an effect that must not be repeated and whose outcome
+// is not known, and gives nil if it is to be repeated all the same.
+func (s *Scope) unknown(ctx context.Context, e *Effect, intents int) error {
+	answer, err := s.Ask(ctx, &Asked{
+		Key:      fmt.Sprintf("unknown:%s:%d", e.Key, intents),
+		Question: fmt.Sprintf("%s %s was under way when the run was cut off, and it must not happen twice. Did it happen?", e.Kind, e.Name),
+		Options:  []string{unknownAgain, unknownDone},
+	})
+	if err != nil {
+		return err
+	}
+	var choice string
+	if err := json.Unmarshal(answer, &choice); err != nil {
+		return fmt.Errorf("%s: the answer about effect %q: %w", s.path, e.Key, err)
+	}
+	if choice == unknownAgain {
+		return nil
+	}
+	return &HappenedError{Name: e.Name}
+}
+
+// A HappenedError says that an effect happened before a crash and that its outcome is lost.
+type HappenedError struct{ Name string }
+
+func (e *HappenedError) Error() string {
+	return fmt.Sprintf("%s was done before an interruption; its output is lost, and it must not be done again", e.Name)
+}
+
+// Ask gives the answer to a question, or a *WaitError while there is none. The
+// question's Key names it within its task. A denied question gives ErrDenied.
+func (s *Scope) Ask(ctx context.Context, q *Asked) (json.RawMessage, error) {
+	if s == nil {
+		return nil, ErrNoLog
+	}
+	j := s.j
+	j.questions.Lock()
+	defer j.questions.Unlock()
+	j.mu.Lock()
+	m := j.of(s.path)
+	answer, answered := m.answers[q.Key]
+	_, asked := m.asked[q.Key]
+	j.mu.Unlock()
+	if answered {
+		if answer.Denied {
+			return nil, fmt.Errorf("%s: %q: %w", s.path, q.Question, ErrDenied)
+		}
+		return answer.Answer, nil
+	}
+	if !asked {
+		if err := j.Write(ctx, "", KindAsked, s.path, q); err != nil {
+			return nil, err
+		}
+	}
+	return nil, &WaitError{Path: s.path, Question: *q}
+}
+
+// An OpenQuestion is a question nobody has answered.
+type OpenQuestion struct {
+	Path string
+	Asked
+}
+
+// Open lists the open questions of the run, ordered by path and key.
+func (j *Journal) Open() []OpenQuestion {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []OpenQuestion
+	for path, m := range j.scopes {
+		for key, q := range m.asked {
+			if _, ok := m.answers[key]; !ok {
+				out = append(out, OpenQuestion{path, q})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b OpenQuestion) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Key, b.Key))
+	})
+	return out
+}
+
+// An AnsweredError says that a question has its answer already.
+type AnsweredError struct{ Path, Key string }
+
+func (e *AnsweredError) Error() string {
+	return fmt.Sprintf("%s: question %q is answered already", e.Path, e.Key)
+}
+
+// Answer closes an open question. Each is answered once: the second answer gives
+// *AnsweredError.
+func (j *Journal) Answer(ctx context.Context, path string, a *Answered) error {
+	j.questions.Lock()
+	defer j.questions.Unlock()
+	j.mu.Lock()
+	m := j.of(path)
+	q, asked := m.asked[a.Key]
+	_, answered := m.answers[a.Key]
+	j.mu.Unlock()
+	if !asked {
+		return fmt.Errorf("run %s: %s has no question %q", j.id, path, a.Key)
+	}
+	if answered {
+		return &AnsweredError{path, a.Key}
+	}
+	if len(q.Options) > 0 && !a.Denied {
+		var choice string
+		if err := json.Unmarshal(a.Answer, &choice); err != nil || !slices.Contains(q.Options, choice) {
+			return fmt.Errorf("run %s: %s: the answer must be one of %q, not %s", j.id, path, q.Options, a.Answer)
+		}
+	}
+	return j.Write(ctx, "", KindAnswered, path, a)
+}
+
+// Attempts is how many attempts of the task have failed since it was last given up.
+func (s *Scope) Attempts() int {
+	if s == nil {
+		return 0
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	return s.j.of(s.path).attempts
+}
+
+// Emit records something the task wants known. It is durable when Emit returns.
+func (s *Scope) Emit(ctx context.Context, name string, data any) error {
+	if s == nil {
+		return nil
+	}
+	e, err := newEvent(name, data)
+	if err != nil {
+		return err
+	}
+	return s.j.Write(ctx, "", KindEvent, s.path, e)
+}
+
+// Live shows something to those who follow the run now. It is not recorded.
+func (s *Scope) Live(name string, data any) {
+	if s == nil || !s.j.hub.followed() {
+		return
+	}
+	if e, err := newEvent(name, data); err == nil {
+		s.j.Live(KindEvent, s.path, e)
+	}
+}
+
+func newEvent(name string, data any) (Event, error) {
+	b, err := json.Marshal(data)
+	if err != nil {
+		return Event{}, fmt.Errorf("encoding event %q: %w", name, err)
+	}
+	return Event{Name: name, Data: b}, nil
+}
+
+// key is the idempotency key of an effect: stable across crashes and attempts.
+func (s *Scope) key(effect string) string {
+	h := sha256.Sum256([]byte(s.j.id + "\x00" + s.path + "\x00" + effect))
+	return hex.EncodeToString(h[:16])
+}
+
+// Hash is a short digest of anything that encodes as JSON, for Effect.Hash.
+func Hash(v any) (string, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:12]), nil
+}
+
+// Do is [Scope.Do] for an output of any type that encodes as JSON.
+func Do[T any](ctx context.Context, s *Scope, e *Effect, do func(ctx context.Context, key string) (T, error)) (T, error) {
+	var out T
+	typed := *e
+	typed.Do = func(ctx context.Context, key string) (json.RawMessage, error) {
+		v, err := do(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(v)
+	}
+	b, err := s.Do(ctx, &typed)
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(b, &out); err != nil {
+		return out, fmt.Errorf("%s: the recorded outcome of effect %q: %w", s.Path(), e.Key, err)
+	}
+	return out, nil
+}

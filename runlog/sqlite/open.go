@@ -1,0 +1,243 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	zsqlite "zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// applicationID marks the files that are superstep stores: "Sstp".
+const applicationID = 0x53737470
+
+// prepareFile sees to it that path is a file that may be a store, and makes an
+// empty one if there is none.
+func prepareFile(path string) error {
+	dir := filepath.Dir(path)
+	unsynced := append(above(missing(dir)), dir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making the directory of store %s: %w; name a place that can be written", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case err == nil:
+		err = f.Close()
+		for _, d := range unsynced {
+			err = errors.Join(err, syncDir(d))
+		}
+	case errors.Is(err, fs.ErrExist):
+		err = checkHeader(path)
+	}
+	if err != nil {
+		var file *fs.PathError
+		if errors.As(err, &file) {
+			return fmt.Errorf("opening store %s: %w; check the permissions, or name another place", path, err)
+		}
+		return err
+	}
+	return checkPermissions(path, dir)
+}
+
+// checkHeader refuses files that are not even SQLite's. An empty file is a new store.
+func checkHeader(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return fmt.Errorf("store %s is a directory; name a file in it", path)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("store %s is not a regular file; name another one", path)
+	}
+	if info.Size() == 0 {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	magic := []byte("SQLite format 3\x00")
+	got := make([]byte, len(magic))
+	if _, err := io.ReadFull(f, got); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	if !bytes.Equal(got, magic) {
+		return fmt.Errorf("%s is not a superstep store; name another file", path)
+	}
+	return nil
+}
+
+// checkPermissions refuses a store that every user of the machine may change.
+func checkPermissions(path, dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // the mode says nothing there
+	}
+	for _, name := range []string{path, dir} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return fmt.Errorf("opening store %s: %w", path, err)
+		}
+		sticky := info.IsDir() && info.Mode()&fs.ModeSticky != 0
+		if info.Mode().Perm()&0o002 != 0 && !sticky {
+			return fmt.Errorf("store %s: everyone may write to %s; run `chmod 700 %s && chmod 600 %s`", path, name, dir, path)
+		}
+	}
+	return nil
+}
+
+// missing returns those of dir and the directories above it that are not there, the
+// deepest first.
+func missing(dir string) (dirs []string) {
+	for {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return dirs
+		}
+		dirs = append(dirs, dir)
+		dir = filepath.Dir(dir)
+	}
+}
+
+// above returns the directories that have the names of dirs in them.
+func above(dirs []string) (parents []string) {
+	for _, d := range dirs {
+		parents = append(parents, filepath.Dir(d))
+	}
+	return parents
+}
+
+// syncDir makes a new name in a directory durable, if the directory may be listed:
+// without that right nothing can be done about it.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrInvalid) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
+}
+
+// migrate brings the file to the newest schema. The file may be new, and other
+// processes may be doing the same.
+func migrate(ctx context.Context, c *conn, path string) error {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	// In a transaction, so that what it sees is of one moment.
+	if err := c.exec("BEGIN", nil); err != nil {
+		return err
+	}
+	version, err := schemaVersion(c, path, len(names))
+	if err := errors.Join(err, c.rollback()); err != nil {
+		return err
+	}
+	if err := useWAL(ctx, c); err != nil {
+		return err
+	}
+	if version == len(names) {
+		return nil
+	}
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	err = migrateLocked(c, path, names)
+	if err == nil {
+		err = c.commit()
+	}
+	if err != nil {
+		return errors.Join(err, c.rollback())
+	}
+	return nil
+}
+
+// migrateLocked looks again, now that nobody else can migrate.
+func migrateLocked(c *conn, path string, names []string) error {
+	version, err := schemaVersion(c, path, len(names))
+	if err != nil {
+		return err
+	}
+	for ; version < len(names); version++ {
+		script, err := migrations.ReadFile(names[version])
+		if err != nil {
+			return err
+		}
+		if err := sqlitex.ExecuteScript(c.sq, string(script), nil); err != nil {
+			return dbError{fmt.Errorf("migrating to schema %d: %w", version+1, err)}
+		}
+	}
+	// A pragma takes no parameters; both values are ours.
+	for _, pragma := range []string{
+		fmt.Sprintf("PRAGMA application_id=%d", applicationID),
+		fmt.Sprintf("PRAGMA user_version=%d", len(names)),
+	} {
+		if err := c.exec(pragma, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// schemaVersion returns the version of the file's schema, 0 for a new file, and
+// refuses files that are not ours or too new.
+func schemaVersion(c *conn, path string, known int) (int, error) {
+	app, err := c.integer("PRAGMA application_id", nil)
+	if err != nil {
+		return 0, err
+	}
+	version, err := c.integer("PRAGMA user_version", nil)
+	if err != nil {
+		return 0, err
+	}
+	tables, err := c.integer("SELECT count(*) FROM sqlite_schema", nil)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case app == 0 && version == 0 && tables == 0:
+		return 0, nil
+	case app != applicationID:
+		return 0, fmt.Errorf("%s is not a superstep store but another program's database; name another file", path)
+	case version > int64(known):
+		return 0, fmt.Errorf("store %s has schema %d and was written by a newer superstep; this one reads up to schema %d, so update superstep to open it", path, version, known)
+	}
+	return int(version), nil
+}
+
+// useWAL turns the write-ahead log on, which stays on in the file.
+func useWAL(ctx context.Context, c *conn) error {
+	var mode string
+	err := retryBusy(ctx, func() error {
+		return c.query("PRAGMA journal_mode=WAL", nil, func(st *zsqlite.Stmt) bool {
+			mode = st.ColumnText(0)
+			return false
+		})
+	})
+	if err == nil && !strings.EqualFold(mode, "wal") {
+		err = fmt.Errorf("the file system cannot do write-ahead logging (journal mode %q); put the store on a local disk", mode)
+	}
+	return err
+}

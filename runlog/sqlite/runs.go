@@ -1,0 +1,431 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+	zsqlite "zombiezen.com/go/sqlite"
+)
+
+func isUnknown(err error) bool { return errors.Is(err, runlog.ErrUnknown) }
+
+// A row is a row of the table of runs.
+type row struct {
+	no     int64
+	info   runlog.Info // as stored
+	holder string
+	until  time.Time
+}
+
+// selectRuns is followed by a condition. The head is one seek per run.
+const selectRuns = `SELECT no, id, workflow, title, status, created, updated, epoch, snapshot, cancel, owner, holder, lease_until,
+	(SELECT pos FROM records WHERE pos > runs.no << 32 AND pos < (runs.no + 1) << 32 ORDER BY pos DESC LIMIT 1)
+	FROM runs `
+
+func scanRow(st *zsqlite.Stmt) row {
+	moment := func(col int) time.Time { return time.Unix(0, st.ColumnInt64(col)).UTC() }
+	r := row{no: st.ColumnInt64(0), holder: st.ColumnText(11), until: moment(12)}
+	r.info = runlog.Info{
+		ID:       st.ColumnText(1),
+		Workflow: st.ColumnText(2),
+		Title:    st.ColumnText(3),
+		Status:   runlog.Status(st.ColumnText(4)),
+		Created:  moment(5),
+		Updated:  moment(6),
+		Epoch:    uint64(st.ColumnInt64(7)),
+		Snapshot: uint64(st.ColumnInt64(8)),
+		Cancel:   st.ColumnBool(9),
+		Owner:    st.ColumnText(10),
+	}
+	if !st.ColumnIsNull(13) {
+		r.info.Head = uint64(st.ColumnInt64(13) - first(r.no))
+	}
+	return r
+}
+
+// findRow reads the row of a run, nil if there is none.
+func findRow(c *conn, id string) (found *row, err error) {
+	err = c.query(selectRuns+"WHERE id = ?1", func(st *zsqlite.Stmt) { st.BindText(1, id) }, func(st *zsqlite.Stmt) bool {
+		r := scanRow(st)
+		found = &r
+		return false
+	})
+	return found, err
+}
+
+// A liveness answers whether runs are held, and asks for each holder once.
+type liveness struct {
+	s     *Store
+	now   time.Time
+	alive map[string]bool
+}
+
+func (s *Store) liveness() *liveness {
+	return &liveness{s: s, now: s.now(), alive: map[string]bool{}}
+}
+
+func (v *liveness) held(r *row) bool {
+	if r.holder == "" || !v.now.Before(r.until) {
+		return false
+	}
+	alive, known := v.alive[r.holder]
+	if !known {
+		alive = v.s.owners.alive(r.holder)
+		v.alive[r.holder] = alive
+	}
+	return alive
+}
+
+// A doubt says that a lease has ended though its holder's lock is still there: the
+// holder hangs, or the clock has jumped.
+type doubt struct {
+	holder string
+	until  time.Time
+}
+
+func (d *doubt) Error() string { return "the lease of a holder that seems to be alive has ended" }
+
+// free returns nil if the run may be taken from whoever held it, or a *doubt unless
+// the caller has waited since it was given the same one.
+func (s *Store) free(r *row, seen *doubt) error {
+	live := s.liveness()
+	switch d := (doubt{r.holder, r.until}); {
+	case live.held(r):
+		return busy(r)
+	case live.now.Before(r.until) || !s.owners.foreign(r.holder):
+		return nil
+	case seen == nil:
+		return &d
+	case *seen != d: // somebody is alive
+		return busy(r)
+	}
+	return nil
+}
+
+// patiently calls f, and once more if it is in doubt about a holder, after enough time
+// for one that is alive to renew its lease. Leases are on the wall clock, this is not.
+func (s *Store) patiently(ctx context.Context, f func(seen *doubt) error) error {
+	err := f(nil)
+	var seen *doubt
+	if !errors.As(err, &seen) {
+		return err
+	}
+	wait := time.NewTimer(s.lease / 3)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return f(seen)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return fmt.Errorf("writing store %s: %w", s.path, errClosed)
+	}
+}
+
+func (s *Store) notFound(id string) error { return &runlog.NotFoundError{ID: id, Store: s.path} }
+
+func busy(r *row) error {
+	return &runlog.BusyError{ID: r.info.ID, Owner: r.info.Owner, Until: r.until}
+}
+
+// Acquire implements [runlog.Store].
+func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+	if err := runlog.CheckID(id); err != nil {
+		return nil, runlog.Info{}, err
+	}
+	holder, err := s.owners.join()
+	if err != nil {
+		return nil, runlog.Info{}, err
+	}
+	a := &acquiring{s: s, id: id, holder: holder}
+	if opt != nil {
+		a.create = opt.Create
+	}
+	err = s.patiently(ctx, func(seen *doubt) error {
+		a.seen = seen
+		return s.write(ctx, &op{apply: a.apply, landed: a.landed})
+	})
+	if err != nil {
+		if corrupt := (*runlog.CorruptError)(nil); errors.As(err, &corrupt) {
+			err = s.diagnose(ctx, id, err)
+		}
+		return nil, runlog.Info{}, err
+	}
+	return a.log, a.info, nil
+}
+
+// diagnose looks for the first damage of a run whose last record is damaged.
+func (s *Store) diagnose(ctx context.Context, id string, err error) error {
+	corrupt := (*runlog.CorruptError)(nil)
+	for from := uint64(1); ; {
+		records, readErr := s.Read(ctx, id, from, 256)
+		if errors.As(readErr, &corrupt) {
+			return readErr
+		}
+		if readErr != nil || len(records) == 0 {
+			return err
+		}
+		from += uint64(len(records))
+	}
+}
+
+type acquiring struct {
+	s      *Store
+	id     string
+	holder string
+	create *runlog.NewRun // nil: the run must be there
+	seen   *doubt         // nil at first
+	log    *log
+	info   runlog.Info
+}
+
+func (a *acquiring) apply(w *writer) error {
+	r, err := findRow(w.c, a.id)
+	switch {
+	case err != nil:
+		return err
+	case a.create != nil && r != nil:
+		return fmt.Errorf("run %s: %w", a.id, runlog.ErrExists)
+	case a.create == nil && r == nil:
+		return a.s.notFound(a.id)
+	case r != nil:
+		if err := a.s.free(r, a.seen); err != nil {
+			return err
+		}
+	}
+	now := a.s.now().UTC()
+	if r == nil {
+		if r, err = a.insert(w.c, now); err != nil {
+			return err
+		}
+	}
+	hash, err := lastHash(w.c, r)
+	if err != nil {
+		return err
+	}
+	a.info = r.info
+	a.info.Epoch++
+	a.info.Updated = now
+	a.info.Owner = a.s.owner
+	a.log = &log{s: a.s, id: a.id, no: r.no, epoch: a.info.Epoch}
+	a.log.durable = tail{seq: r.info.Head, hash: hash, status: r.info.Status, snapshot: r.info.Snapshot}
+	return w.c.exec("UPDATE runs SET epoch = ?2, updated = ?3, owner = ?4, holder = ?5, lease_until = ?6 WHERE no = ?1", func(st *zsqlite.Stmt) {
+		st.BindInt64(1, r.no)
+		st.BindInt64(2, int64(a.info.Epoch))
+		st.BindInt64(3, now.UnixNano())
+		st.BindText(4, a.s.owner)
+		st.BindText(5, a.holder)
+		st.BindInt64(6, now.Add(a.s.lease).UnixNano())
+	})
+}
+
+func (a *acquiring) insert(c *conn, now time.Time) (*row, error) {
+	err := c.exec("INSERT INTO runs (id, workflow, title, status, created, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?5)", func(st *zsqlite.Stmt) {
+		st.BindText(1, a.id)
+		st.BindText(2, a.create.Workflow)
+		st.BindText(3, a.create.Title)
+		st.BindText(4, string(runlog.Running))
+		st.BindInt64(5, now.UnixNano())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &row{no: c.sq.LastInsertRowID(), info: runlog.Info{
+		ID: a.id, Workflow: a.create.Workflow, Title: a.create.Title, Status: runlog.Running, Created: now,
+	}}, nil
+}
+
+func (a *acquiring) landed(c *conn) (bool, error) {
+	r, err := findRow(c, a.id)
+	return err == nil && r != nil && r.holder == a.holder && r.info.Epoch == a.info.Epoch, err
+}
+
+// lastHash checks a run's last record and returns its hash.
+func lastHash(c *conn, r *row) (runlog.FrameHash, error) {
+	head := r.info.Head
+	if r.info.Snapshot > head {
+		return runlog.FrameHash{}, runlog.NewChain(r.info.ID, head+1).Damaged("it is missing, though a later one was written")
+	}
+	if head == 0 {
+		return runlog.FrameHash{}, nil
+	}
+	chain := runlog.NewChain(r.info.ID, head)
+	var damage error
+	err := c.query("SELECT frame FROM records WHERE pos = ?1", func(st *zsqlite.Stmt) {
+		st.BindInt64(1, first(r.no)+int64(head))
+	}, func(st *zsqlite.Stmt) bool {
+		var last runlog.Record
+		if last, damage = chain.Next(blob(st)); damage == nil && last.Epoch > r.info.Epoch {
+			damage = runlog.NewChain(r.info.ID, head).Damaged(fmt.Sprintf("epoch %d in a run of epoch %d", last.Epoch, r.info.Epoch))
+		}
+		return false
+	})
+	return chain.Hash, errors.Join(err, damage)
+}
+
+// Runs implements [runlog.Store].
+func (s *Store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info, err error) {
+	if f == nil {
+		f = &runlog.Filter{}
+	}
+	if f.Prefix != "" && runlog.CheckID(f.Prefix) != nil {
+		return nil, ctx.Err() // no ID begins like that
+	}
+	where, bind := condition(f)
+	err = s.readers.with(ctx, func(c *conn) error {
+		infos = nil
+		live := s.liveness()
+		return c.query(selectRuns+where+"ORDER BY no DESC", bind, func(st *zsqlite.Stmt) bool {
+			r := scanRow(st)
+			if !live.held(&r) {
+				r.info.Owner = ""
+				if r.info.Status == runlog.Running {
+					r.info.Status = runlog.Interrupted
+				}
+			}
+			if len(f.Status) == 0 || slices.Contains(f.Status, r.info.Status) {
+				infos = append(infos, r.info)
+			}
+			return ctx.Err() == nil && (f.Limit <= 0 || len(infos) < f.Limit)
+		})
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, s.explain("reading", err)
+	}
+	return infos, nil
+}
+
+// condition is the part of a filter that the database decides. Values are bound,
+// so there is one text for each set of fields.
+func condition(f *runlog.Filter) (where string, bind func(*zsqlite.Stmt)) {
+	var terms, values []string
+	term := func(sql string, vs ...string) {
+		terms = append(terms, sql)
+		values = append(values, vs...)
+	}
+	if f.ID != "" {
+		term("id = ?", f.ID)
+	}
+	if p := f.Prefix; p != "" {
+		// IDs are ASCII, so the last byte has a successor, and bytes compare as text.
+		term("id >= ? AND id < ?", p, p[:len(p)-1]+string(p[len(p)-1]+1))
+	}
+	switch {
+	case len(f.Status) == 1 && f.Status[0] == runlog.Interrupted:
+		term("status = ?", string(runlog.Running))
+	case len(f.Status) == 1:
+		term("status = ?", string(f.Status[0]))
+	}
+	if len(terms) == 0 {
+		return "", nil
+	}
+	return "WHERE " + strings.Join(terms, " AND ") + " ", func(st *zsqlite.Stmt) {
+		for i, v := range values {
+			st.BindText(i+1, v)
+		}
+	}
+}
+
+// Read implements [runlog.Store]. A limit of 0 or less means all.
+func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) (records []runlog.Record, err error) {
+	from = min(max(from, 1), maxSeq+1)
+	start := max(from-1, 1) // one earlier, to check the link
+	most := int64(-1)
+	if limit > 0 {
+		most = int64(limit) + int64(from-start)
+	}
+	chain := runlog.NewChain(id, start)
+	err = s.readers.with(ctx, func(c *conn) error {
+		no, err := c.integer("SELECT no FROM runs WHERE id = ?1", func(st *zsqlite.Stmt) { st.BindText(1, id) })
+		if err != nil {
+			return err
+		}
+		if no == 0 {
+			return s.notFound(id)
+		}
+		var damage error
+		err = c.query("SELECT frame FROM records WHERE pos BETWEEN ?1 AND ?2 ORDER BY pos LIMIT ?3", func(st *zsqlite.Stmt) {
+			st.BindInt64(1, first(no)+int64(start))
+			st.BindInt64(2, first(no)+maxSeq)
+			st.BindInt64(3, most)
+		}, func(st *zsqlite.Stmt) bool {
+			var rec runlog.Record
+			if rec, damage = chain.Next(blob(st)); damage == nil && rec.Seq >= from {
+				records = append(records, rec)
+			}
+			return damage == nil && ctx.Err() == nil
+		})
+		if code(err) == zsqlite.ResultCorrupt {
+			err = chain.Damaged(s.explain("reading", err).Error())
+		}
+		return errors.Join(damage, err, ctx.Err())
+	})
+	return records, s.explain("reading", err)
+}
+
+// RequestCancel implements [runlog.Store].
+func (s *Store) RequestCancel(ctx context.Context, id string) error {
+	apply := func(w *writer) error {
+		r, err := findRow(w.c, id)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			return s.notFound(id)
+		}
+		if r.info.Status.Ended() {
+			return nil // there is nothing left to stop
+		}
+		return w.c.exec("UPDATE runs SET cancel = 1 WHERE no = ?1", func(st *zsqlite.Stmt) { st.BindInt64(1, r.no) })
+	}
+	landed := func(c *conn) (bool, error) {
+		r, err := findRow(c, id)
+		return r != nil && (r.info.Cancel || r.info.Status.Ended()), err
+	}
+	return s.write(ctx, &op{apply: apply, landed: landed})
+}
+
+// Delete implements [runlog.Store].
+func (s *Store) Delete(ctx context.Context, id string) error {
+	var seen *doubt
+	apply := func(w *writer) error {
+		r, err := findRow(w.c, id)
+		switch {
+		case err != nil:
+			return err
+		case r == nil:
+			return s.notFound(id)
+		}
+		if err := s.free(r, seen); err != nil {
+			return err
+		}
+		err = w.c.exec("DELETE FROM records WHERE pos BETWEEN ?1 AND ?2", func(st *zsqlite.Stmt) {
+			st.BindInt64(1, first(r.no))
+			st.BindInt64(2, first(r.no)+maxSeq)
+		})
+		if err != nil {
+			return err
+		}
+		return w.c.exec("DELETE FROM runs WHERE no = ?1", func(st *zsqlite.Stmt) { st.BindInt64(1, r.no) })
+	}
+	landed := func(c *conn) (bool, error) {
+		r, err := findRow(c, id)
+		return r == nil, err
+	}
+	err := s.patiently(ctx, func(d *doubt) error {
+		seen = d
+		return s.write(ctx, &op{apply: apply, landed: landed})
+	})
+	if err == nil {
+		s.watch.wake(id)
+	}
+	return err
+}

@@ -1,0 +1,151 @@
+// Package sqlite keeps run logs in one SQLite file, which several processes of one
+// machine may use at once.
+//
+// A commit is durable when it returns: the file is in WAL mode with
+// synchronous=FULL. Appends that arrive while another is being committed share the
+// next transaction. A run whose process died can be taken over at once, because
+// each process holds an operating-system lock that ends with it; one that hangs can
+// lose its runs once their leases have ended, to somebody who has then waited for a
+// third of a lease and seen no renewal, so that a jump of the clock costs nobody its
+// runs. Neither matters for safety, which rests on the epoch that every append checks
+// in its own transaction.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+	zsqlite "zombiezen.com/go/sqlite"
+)
+
+// Options are the settings of a store. Nil and zero values mean the written defaults.
+type Options struct {
+	Now   func() time.Time // the clock for leases and listings; default time.Now
+	Lease time.Duration    // how long a hold lasts unless it is renewed; default 15 s
+	Owner string           // who holds the runs, for people; default "host:pid"
+
+	// Failpoint is called at the points of a write at which a crash is interesting:
+	// "sqlite.before-begin", "sqlite.mid-write" (after each record of the open
+	// transaction), "sqlite.before-commit" and "sqlite.after-commit" (durable, but
+	// nobody knows yet). It must return or end the process. Default: none.
+	Failpoint func(name string)
+}
+
+// Store is a [runlog.Store] and [runlog.Waiter] in an SQLite file. Several stores
+// may be open on one file, in one process or in many.
+type Store struct {
+	path  string
+	now   func() time.Time
+	lease time.Duration
+	owner string
+	fail  func(string)
+
+	owners  owners
+	readers pool
+	watch   watch
+
+	turn    chan *writer  // has the writer while nobody writes
+	ops     chan *op      // to whoever writes
+	closing chan struct{} // closed when Close begins
+	once    sync.Once
+	closed  error
+}
+
+var (
+	_ runlog.Store  = (*Store)(nil)
+	_ runlog.Waiter = (*Store)(nil)
+)
+
+// errClosed is what a closed store answers.
+var errClosed = errors.New("the store is closed")
+
+// minVersion is the first SQLite without the WAL-reset bug of 3.7.0 to 3.51.2,
+// which could lose commits (https://sqlite.org/wal.html#walresetbug).
+const minVersion = 3_051_003
+
+// Open opens the store in the file path and makes the file, its directory and its
+// tables if they are missing. It refuses a file that is something else, that a
+// newer superstep wrote, or that everyone may write to. The caller closes the store.
+func Open(ctx context.Context, path string, opt *Options) (*Store, error) {
+	return open(ctx, path, opt, (*conn).commit)
+}
+
+// open takes the function that commits, so that tests can make it fail.
+func open(ctx context.Context, path string, opt *Options, commit func(*conn) error) (*Store, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if zsqlite.VersionNumber < minVersion {
+		return nil, fmt.Errorf("this program was built with SQLite %s, which can lose commits; build it with 3.51.3 or newer", zsqlite.Version)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening store: %w", err)
+	}
+	s := newStore(path, opt)
+	if err := prepareFile(path); err != nil {
+		return nil, err
+	}
+	c, err := openConn(path)
+	if err != nil {
+		return nil, s.explain("opening", err)
+	}
+	if err := migrate(ctx, c, path); err != nil {
+		return nil, errors.Join(s.explain("opening", err), c.close())
+	}
+	s.turn <- &writer{s: s, c: c, commit: commit}
+	return s, nil
+}
+
+func newStore(path string, opt *Options) *Store {
+	if opt == nil {
+		opt = &Options{}
+	}
+	s := &Store{
+		path: path, now: opt.Now, lease: opt.Lease, owner: opt.Owner, fail: opt.Failpoint,
+		owners:  owners{dir: path + ".owners"},
+		turn:    make(chan *writer, 1),
+		ops:     make(chan *op),
+		closing: make(chan struct{}),
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.lease <= 0 {
+		s.lease = 15 * time.Second
+	}
+	if s.owner == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "localhost"
+		}
+		s.owner = fmt.Sprintf("%s:%d", host, os.Getpid())
+	}
+	if s.fail == nil {
+		s.fail = func(string) {}
+	}
+	s.readers.open = func() (*conn, error) { return openReader(path) }
+	s.readers.slots = make(chan struct{}, maxReaders)
+	s.watch.s = s
+	return s
+}
+
+// Close ends the store. Writes that have begun are finished first. Runs that are
+// still held read as interrupted from then on, and others may take them over.
+func (s *Store) Close() error {
+	s.once.Do(func() {
+		close(s.closing)
+		w := <-s.turn // for good
+		s.closed = errors.Join(w.c.close(), s.watch.close(), s.readers.close(), s.owners.leave())
+	})
+	return s.closed
+}
+
+// explain names the store in an error of SQLite and says the remedy if there is one.
+func (s *Store) explain(doing string, err error) error { return explain(s.path, doing, err) }
