@@ -1,0 +1,424 @@
+package pregel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Exec computes one task against the state of the last commit. It is called from
+// several goroutines at once and must not change the state it is given. It should
+// return soon after ctx is done. A panic in it is a failed task.
+type Exec[S, U, M any] func(ctx context.Context, t *Task[M], state S) Result[U, M]
+
+// A Recorder makes results count. Record is called from one goroutine at a time,
+// with the tasks that have ended since the last call, in path order, and whether they
+// closed their superstep; the machine has applied all of that by then. What Record
+// was given is part of the run once it has returned nil, and nothing that follows
+// from it starts before. After an error the run stops and the machine is to be thrown away.
+type Recorder[S, U, M any] interface {
+	Record(ctx context.Context, m *Machine[S, U, M], ended []Ended[U, M], commit bool) error
+}
+
+// Ended is a task that has ended, and how.
+type Ended[U, M any] struct {
+	Task   Task[M]
+	Result Result[U, M]
+}
+
+// RunOptions are the settings of Run. Nil means the defaults.
+type RunOptions[S, U, M any] struct {
+	Parallelism int                // tasks at work at once; defaults to 16
+	MaxSteps    int                // supersteps before a *StepLimitError; defaults to no limit
+	Timeout     time.Duration      // before a *TimeoutError, from this call on; defaults to no limit
+	Recorder    Recorder[S, U, M]  // defaults to none: the run leaves nothing behind
+	Started     func(t *Task[M])   // called as a task starts, from its goroutine; defaults to nothing
+	Wakes       func() (int, bool) // asked for waiting tasks that may go on, until it says no; defaults to none
+}
+
+// Run drives a machine to its end on goroutines of this process. It returns nil once
+// the machine has ended; a *TasksError if tasks failed for good, after the others of
+// their superstep have ended; a *WaitingError if only waiting tasks are left; a
+// *StepLimitError or *TimeoutError at a limit; a *StalledError if a join never fired; and the cause of
+// ctx if that ended first. In each of these cases the machine is consistent and Run can
+// be called again. When it returns, no goroutine of its making is left.
+//
+// A superstep of one task computes on the caller's goroutine.
+func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, M], opt *RunOptions[S, U, M]) error {
+	var o RunOptions[S, U, M]
+	if opt != nil {
+		o = *opt
+	}
+	if o.Parallelism <= 0 {
+		o.Parallelism = 16
+	}
+	if o.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout, &TimeoutError{What: "the run", After: o.Timeout})
+		defer cancel()
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	p := &pool[S, U, M]{ctx: ctx, m: m, exec: guard(exec), started: o.Started, size: o.Parallelism, eager: o.Recorder != nil || o.Wakes != nil, more: make(chan struct{}, 1)}
+	defer p.wait()
+	d := &driver[S, U, M]{pool: p, opt: &o, ctx: ctx}
+	if err := d.run(m); err != nil {
+		stop(err) // the tasks still at work end before Run does
+		return err
+	}
+	return nil
+}
+
+type driver[S, U, M any] struct {
+	pool *pool[S, U, M]
+	opt  *RunOptions[S, U, M]
+	ctx  context.Context
+	one  [1]Ended[U, M]
+}
+
+func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
+	for !m.Ended() {
+		if d.ctx.Err() != nil && d.pool.idle() && !m.Complete() {
+			return context.Cause(d.ctx)
+		}
+		if d.opt.MaxSteps > 0 && m.Step() >= d.opt.MaxSteps {
+			return stepLimit(m, d.opt.MaxSteps)
+		}
+		ended, err := d.next(m)
+		if err != nil {
+			return err
+		}
+		if err := d.settle(m, ended); err != nil {
+			return err
+		}
+	}
+	return stalled(m)
+}
+
+// next starts what may start and gives the tasks that have ended since.
+func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
+	if m.Complete() {
+		return nil, nil // every task of the step was recovered
+	}
+	if d.ctx.Err() == nil {
+		d.wake(m)
+		tasks := m.Plan()
+		if len(tasks) == 1 && d.pool.idle() {
+			d.one[0] = d.pool.compute(&tasks[0])
+			return d.one[:], nil
+		}
+		d.pool.submit(tasks)
+	}
+	if d.pool.idle() {
+		return nil, stuck(m)
+	}
+	return d.pool.collect(), nil
+}
+
+// settle records what has ended, applies it, and commits the superstep if that was the last of it.
+func (d *driver[S, U, M]) settle(m *Machine[S, U, M], ended []Ended[U, M]) error {
+	last := m.open == len(ended) && m.failed == 0
+	n := 0
+	for _, e := range ended {
+		switch e.Result.Outcome {
+		case Aborted:
+			last = false
+			if err := m.Apply(e.Task.Index, e.Result); err != nil {
+				return err
+			}
+			continue
+		case Failed, Waiting:
+			last = false
+		}
+		ended[n] = e
+		n++
+	}
+	ended = ended[:n]
+	for i := range ended {
+		if err := m.Apply(ended[i].Task.Index, ended[i].Result); err != nil {
+			return err
+		}
+	}
+	if last {
+		m.Commit()
+	}
+	if d.opt.Recorder == nil || len(ended) == 0 && !last {
+		return nil
+	}
+	// What has ended is kept even if the run is being stopped meanwhile.
+	return d.opt.Recorder.Record(context.WithoutCancel(d.ctx), m, ended, last)
+}
+
+func (d *driver[S, U, M]) wake(m *Machine[S, U, M]) {
+	if d.opt.Wakes == nil {
+		return
+	}
+	for {
+		i, ok := d.opt.Wakes()
+		if !ok {
+			return
+		}
+		m.Wake(i)
+	}
+}
+
+// guard makes a panic of a task a failure of it.
+func guard[S, U, M any](exec Exec[S, U, M]) Exec[S, U, M] {
+	return func(ctx context.Context, t *Task[M], s S) (r Result[U, M]) {
+		defer func() {
+			if v := recover(); v != nil {
+				r = Result[U, M]{Outcome: Failed, Err: &PanicError{Value: v, Stack: debug.Stack()}}
+			}
+		}()
+		return exec(ctx, t, s)
+	}
+}
+
+// pool computes tasks on at most size goroutines, which end when there is nothing to do.
+type pool[S, U, M any] struct {
+	ctx     context.Context
+	m       *Machine[S, U, M]
+	exec    Exec[S, U, M]
+	started func(*Task[M])
+	size    int
+	eager   bool // collect gives what has ended at once, rather than when all have
+	workers sync.WaitGroup
+	out     int           // submitted and not collected; the driver's alone
+	more    chan struct{} // a token: enough has ended to be collected
+
+	mu    sync.Mutex
+	state S // what the tasks read
+	queue []Task[M]
+	head  int // of queue
+	busy  int // workers
+	want  int // how many must have ended for a token
+	ended []Ended[U, M]
+	spare []Ended[U, M]
+}
+
+func (p *pool[S, U, M]) idle() bool { return p.out == 0 }
+
+func (p *pool[S, U, M]) compute(t *Task[M]) Ended[U, M] {
+	if p.started != nil {
+		p.started(t)
+	}
+	return Ended[U, M]{*t, p.exec(p.ctx, t, p.m.state)}
+}
+
+func (p *pool[S, U, M]) submit(tasks []Task[M]) {
+	if len(tasks) == 0 {
+		return
+	}
+	p.out += len(tasks)
+	p.mu.Lock()
+	p.state = p.m.state
+	if p.head == len(p.queue) {
+		p.queue, p.head = p.queue[:0], 0
+	}
+	p.queue = append(p.queue, tasks...)
+	start := min(len(tasks), p.size-p.busy)
+	p.busy += start
+	p.mu.Unlock()
+	for range start {
+		p.workers.Go(p.work)
+	}
+}
+
+func (p *pool[S, U, M]) work() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.head < len(p.queue) {
+		t, state := p.queue[p.head], p.state
+		p.head++
+		p.mu.Unlock()
+		e := Ended[U, M]{Task: t}
+		if p.ctx.Err() != nil {
+			e.Result = Result[U, M]{Outcome: Aborted, Err: context.Cause(p.ctx)}
+		} else {
+			if p.started != nil {
+				p.started(&e.Task)
+			}
+			e.Result = p.exec(p.ctx, &e.Task, state)
+		}
+		p.mu.Lock()
+		p.ended = append(p.ended, e)
+		if len(p.ended) >= p.want {
+			select {
+			case p.more <- struct{}{}:
+			default:
+			}
+		}
+	}
+	p.busy--
+}
+
+// collect waits until a task has ended, or all of them, and gives those that have in
+// path order. The slice is valid until the next call.
+func (p *pool[S, U, M]) collect() []Ended[U, M] {
+	want := p.out
+	if p.eager {
+		want = 1
+	}
+	for {
+		p.mu.Lock()
+		p.want = want
+		got := p.ended
+		if len(got) >= want {
+			p.ended, p.spare = p.spare[:0], got
+			p.mu.Unlock()
+			p.out -= len(got)
+			sortEnded(got)
+			return got
+		}
+		p.mu.Unlock()
+		<-p.more
+	}
+}
+
+func sortEnded[U, M any](e []Ended[U, M]) {
+	byIndex := func(a, b Ended[U, M]) int { return a.Task.Index - b.Task.Index }
+	if !slices.IsSortedFunc(e, byIndex) {
+		slices.SortFunc(e, byIndex)
+	}
+}
+
+func (p *pool[S, U, M]) wait() { p.workers.Wait() }
+
+// A TasksError says which tasks of a superstep failed for good, in path order.
+type TasksError struct {
+	Step  int
+	Tasks []TaskError
+}
+
+// A TaskError says why one task failed.
+type TaskError struct {
+	Path string
+	Err  error
+}
+
+func (e *TaskError) Error() string { return fmt.Sprintf("node %s: %v", e.Path, e.Err) }
+
+// Unwrap gives the cause.
+func (e *TaskError) Unwrap() error { return e.Err }
+
+func (e *TasksError) Error() string {
+	lines := make([]string, len(e.Tasks))
+	for i := range e.Tasks {
+		lines[i] = e.Tasks[i].Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives the failures one by one.
+func (e *TasksError) Unwrap() []error {
+	out := make([]error, len(e.Tasks))
+	for i := range e.Tasks {
+		out[i] = &e.Tasks[i]
+	}
+	return out
+}
+
+// A WaitingError says that a run can go on only once something it waits for has happened.
+type WaitingError struct {
+	Paths []string // the waiting tasks, in path order
+}
+
+func (e *WaitingError) Error() string {
+	return "waiting for an answer to " + strings.Join(e.Paths, ", ")
+}
+
+// A StepLimitError says that a run took as many supersteps as it may.
+type StepLimitError struct {
+	Limit    int
+	Frontier []string // what would have computed next, in path order, at most ten
+}
+
+func (e *StepLimitError) Error() string {
+	return fmt.Sprintf("stopped at %d steps; frontier: %s; raise the step limit (--max-steps, or MaxSteps) if the loop is meant to be longer", e.Limit, strings.Join(e.Frontier, ", "))
+}
+
+// A TimeoutError says that a run or a task took longer than it may.
+type TimeoutError struct {
+	What  string
+	After time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("%s took longer than its limit of %s", e.What, e.After)
+}
+
+// Timeout reports true, as net.Error has it.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// A StalledError says that a join can never fire: the run is over and not every source has sent.
+type StalledError struct {
+	Vertex  string
+	Missing []string
+}
+
+func (e *StalledError) Error() string {
+	return fmt.Sprintf("node %q joins all of its sources, but %s never sent; give it an `any` join, or make every route reach it", e.Vertex, strings.Join(e.Missing, ", "))
+}
+
+// A PanicError is a panic of a task.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap gives the panic value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+func stuck[S, U, M any](m *Machine[S, U, M]) error {
+	if failed := m.Failures(); len(failed) > 0 {
+		e := &TasksError{Step: m.Step()}
+		for _, i := range failed {
+			e.Tasks = append(e.Tasks, TaskError{m.Path(&m.tasks[i]), m.results[i].Err})
+		}
+		return e
+	}
+	if waits := m.Waits(); len(waits) > 0 {
+		e := &WaitingError{}
+		for _, i := range waits {
+			e.Paths = append(e.Paths, m.Path(&m.tasks[i]))
+		}
+		return e
+	}
+	return errors.New("pregel: nothing to do in a superstep that is not complete")
+}
+
+func stalled[S, U, M any](m *Machine[S, U, M]) error {
+	missing := m.Stalled()
+	if len(missing) == 0 {
+		return nil
+	}
+	to := slices.Min(slices.Collect(maps.Keys(missing)))
+	e := &StalledError{Vertex: m.prog.Vertices[to].Name}
+	for _, from := range missing[to] {
+		e.Missing = append(e.Missing, m.prog.Vertices[from].Name)
+	}
+	return e
+}
+
+func stepLimit[S, U, M any](m *Machine[S, U, M], limit int) error {
+	e := &StepLimitError{Limit: limit}
+	for i := range m.tasks {
+		if i == 10 {
+			e.Frontier = append(e.Frontier, fmt.Sprintf("and %d more", len(m.tasks)-i))
+			break
+		}
+		e.Frontier = append(e.Frontier, m.Path(&m.tasks[i]))
+	}
+	return e
+}

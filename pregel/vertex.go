@@ -1,0 +1,260 @@
+package pregel
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// A VertexProgram is what every vertex of a large graph computes, after the vertex
+// API of Malewicz et al., "Pregel: a system for large-scale graph processing"
+// (SIGMOD 2010). V is the value of a vertex, E of an edge (struct{} for none) and M
+// of a message. It is a definition: any number of runs may share it.
+//
+// # Supersteps
+//
+// In a superstep every active vertex computes: it reads the messages sent to it in the
+// superstep before, changes its value, sends messages and votes. It is active in the
+// first superstep if it is an entry, after that if it voted [Stay] or a message came.
+// [Halt] puts it to sleep until a message comes, [Complete] for good; messages to a
+// completed vertex are dropped. The run ends when no vertex is active.
+//
+// # Determinism
+//
+// A run gives the same bits at every parallelism, with and without checkpoints, and
+// after a restore, as long as Compute depends on nothing but what it is given. Messages
+// reach a vertex in the order of their sources and, of one source, in the order sent.
+// Combine folds them from the left in that order, what came by Send before
+// what came by SendToNeighbors. Aggregators and changes of the topology have fixed
+// orders of their own.
+//
+// # Memory and speed
+//
+// A run keeps a V and about a byte for every vertex, and with a Combine up to three Ms: the
+// messages to it, what it says to its neighbours, and the next of either; two if the program
+// only sends or only says. Nothing is kept per message then: each is folded into the one of its
+// target during the superstep it is sent in, from buffers of bounded size. With no Combine
+// there are 8 bytes more per vertex, and every message is kept until it is read, for a while
+// twice and with its target.
+//
+// A superstep costs what is active and what it sends. When a large part of the graph
+// says something to all of its neighbours (SendToNeighbors, with a Combine), it is not sent at
+// all: in the next superstep every vertex gathers it from the sources of its edges,
+// which several goroutines can do without meeting and in the same order as if it
+// had been sent. That is the fastest way for a message to travel.
+type VertexProgram[V, E, M any] struct {
+	// Compute computes one vertex. value points at the vertex's own value. Of in, there is one
+	// message at most if the program has a Combine; the slice is valid during the call. It is
+	// called from several goroutines at once, for different vertices.
+	//
+	// A panic in it ends the run with a *VertexError; one in Combine with a *PanicError. All
+	// other functions are called on the goroutine of Run. A Compute that waits for something should
+	// give up by [VertexContext.Fail] once [VertexContext.Context] is done.
+	Compute func(c *VertexContext[V, E, M], v int32, value *V, in []M) Vote
+	// Combine makes one message of two to the same vertex. Nil keeps messages apart.
+	Combine *Combiner[M]
+	// Aggregators are those the program may use.
+	Aggregators []AnyAggregator
+	// Terminal ends the run after a superstep, whoever is still active. Nil means never.
+	Terminal func(b *Barrier) bool
+	// Conflict gives the value of a vertex that is added and exists, or is added again
+	// by another vertex of the same superstep. Nil keeps what was there, or came first.
+	Conflict func(v int32, have, add V) V
+}
+
+// VertexOptions are the settings of [VertexRun.Run]. Nil means the defaults.
+type VertexOptions[V, E, M any] struct {
+	Parallelism int // goroutines at work at once; defaults to GOMAXPROCS
+	MaxSteps    int // supersteps before a *StepLimitError, counted from the first of the run; defaults to no limit
+	// CheckpointEvery calls Checkpoint after every so many supersteps: at 5, when 5, 10,
+	// 15 … have been computed. Defaults to never.
+	CheckpointEvery int
+	// Checkpoint is given the run as it is at a barrier. The snapshot is the callee's to keep. An
+	// error of it ends Run, at that barrier.
+	Checkpoint func(s *VertexSnapshot[V, E, M]) error
+	// Trace is called after every superstep. The engine reads no clock: who wants to know how
+	// long a superstep took reads one here. Defaults to nothing.
+	Trace func(s VertexStats)
+}
+
+// VertexStats are the counts of one superstep. They do not depend on the parallelism.
+type VertexStats struct {
+	Step     int // from 0
+	Computed int // vertices that computed
+	Messages int // messages sent, before any were combined; one to all neighbours counts for each
+	Vertices int // that exist after the superstep
+	Changes  int // of the topology, that took effect
+	Ignored  int // changes of the topology that did not: their vertex or edge did not exist
+}
+
+// A Barrier is the end of a superstep.
+type Barrier struct {
+	VertexStats
+	agg *aggregates
+}
+
+func (b *Barrier) aggregating() *aggregates { return b.agg }
+
+// A VertexError says which vertex ended a run. If several did in one superstep, it is the one of
+// the lowest index.
+type VertexError struct {
+	Vertex int32
+	Label  string // its id if the graph was built from named edges
+	Step   int
+	Err    error
+}
+
+func (e *VertexError) Error() string {
+	return fmt.Sprintf("vertex %s in superstep %d: %v", e.Label, e.Step, e.Err)
+}
+
+// Unwrap gives the cause, a *PanicError for a panic.
+func (e *VertexError) Unwrap() error { return e.Err }
+
+// A VertexContext is the engine as a computing vertex sees it. It belongs to one call
+// of Compute.
+type VertexContext[V, E, M any] struct {
+	run *VertexRun[V, E, M]
+	ctx context.Context
+	v   int32
+
+	reach   int32 // Send goes straight to the vertices below it
+	shift   uint8 // which part of the outbox: the target shifted by this
+	out     *outbox[M]
+	slot    []M    // by vertex: what it says to all neighbours
+	said    uint64 // who of the current word has, and has neighbours
+	stays   uint64 // who of the current word voted Stay
+	ends    uint64 // who of the current word voted Complete
+	box     [1]M   // an inbox
+	agg     aggregates
+	changes []change[V, E]
+	late    []lateSend[M]
+	tally   tally
+
+	stop        *atomic.Bool
+	err         error // why v failed
+	interrupted bool
+	first, last int // the chunks in out, if directed > 0
+	directed    int // messages in out
+}
+
+// tally is what a goroutine counted in one superstep.
+type tally struct {
+	computed, messages int
+	said, saidEdges    int // vertices with neighbours that said something to them, and how many they have
+	ended              bool
+}
+
+// Context ends when the run is to stop.
+func (c *VertexContext[V, E, M]) Context() context.Context { return c.ctx }
+
+// Step is the superstep, from 0.
+func (c *VertexContext[V, E, M]) Step() int { return c.run.step }
+
+// NumVertices is one more than the highest index of a vertex in this superstep.
+func (c *VertexContext[V, E, M]) NumVertices() int { return c.run.n }
+
+// Degree is the number of edges out of the vertex.
+func (c *VertexContext[V, E, M]) Degree() int { return c.run.degree(c.v) }
+
+// Targets are the ends of the edges out of the vertex. The slice must not be changed.
+func (c *VertexContext[V, E, M]) Targets() []int32 {
+	to, _ := c.run.edges(c.v)
+	return to
+}
+
+// EdgeValues are the values of the edges out of the vertex, in the order of Targets.
+// The slice must not be changed.
+func (c *VertexContext[V, E, M]) EdgeValues() []E {
+	_, values := c.run.edges(c.v)
+	return values
+}
+
+// Send sends a message to a vertex, which need not be a neighbour. One that does not
+// exist must be added in the same superstep; if its index has never been a
+// vertex the run ends with a *VertexError, otherwise the message is dropped.
+func (c *VertexContext[V, E, M]) Send(to int32, m M) {
+	if uint32(to) >= uint32(c.reach) {
+		c.sendFar(to, m)
+		return
+	}
+	part := &c.out.parts[uint32(to)>>(c.shift&31)%maxParts]
+	*part = append(*part, envelope[M]{to, m})
+	c.directed++
+}
+
+func (c *VertexContext[V, E, M]) sendFar(to int32, m M) {
+	r := c.run
+	if uint32(to) < uint32(r.n) && !hasBit(r.gone, to) {
+		part := &c.out.parts[uint32(to)>>(c.shift&31)%maxParts]
+		*part = append(*part, envelope[M]{to, m})
+		c.directed++
+		return
+	}
+	c.late = append(c.late, lateSend[M]{c.v, to, m})
+}
+
+// SendToNeighbors sends the same message along every edge out of the vertex.
+func (c *VertexContext[V, E, M]) SendToNeighbors(m M) {
+	bit := uint64(1) << (uint(c.v) & 63)
+	if uint(c.v) >= uint(len(c.slot)) || c.said&bit != 0 {
+		c.sayAgain(m)
+		return
+	}
+	if d := c.run.degree(c.v); d > 0 {
+		c.slot[c.v] = m
+		c.said |= bit
+		c.tally.said++
+		c.tally.saidEdges += d
+	}
+}
+
+// sayAgain is the first SendToNeighbors of a run, the second of a vertex, or any with no Combine.
+func (c *VertexContext[V, E, M]) sayAgain(m M) {
+	if c.run.prog.Combine != nil && len(c.slot) == 0 {
+		c.slot = c.run.makeSlots()
+		c.SendToNeighbors(m)
+		return
+	}
+	for _, to := range c.Targets() {
+		c.Send(to, m)
+	}
+}
+
+// Fail ends the run with a *VertexError of the vertex. The caller should return.
+func (c *VertexContext[V, E, M]) Fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+func (c *VertexContext[V, E, M]) aggregating() *aggregates { return &c.agg }
+
+// compute computes one vertex.
+func (c *VertexContext[V, E, M]) compute(v int32, in []M) {
+	c.v, c.agg.vertex = v, v
+	r := c.run
+	switch r.prog.Compute(c, v, &r.values[v], in) {
+	case Stay:
+		c.stays |= 1 << (uint(v) & 63)
+	case Complete:
+		c.ends |= 1 << (uint(v) & 63)
+	case Halt:
+	}
+	c.tally.computed++
+}
+
+// flush tells the run what the vertices of a word did.
+func (c *VertexContext[V, E, M]) flush(w int) {
+	if c.stays != 0 {
+		c.run.next.add(w, c.stays)
+	}
+	if c.said != 0 {
+		c.run.said.add(w, c.said)
+	}
+	if c.ends != 0 {
+		orWord(&c.run.closed[w], c.ends)
+		c.tally.ended = true
+	}
+	c.stays, c.said, c.ends = 0, 0, 0
+}

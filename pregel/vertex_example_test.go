@@ -1,0 +1,149 @@
+package pregel_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/superstep-dev/superstep/pregel"
+)
+
+// Every vertex learns the largest value (Malewicz et al., figure 2).
+func ExampleVertexProgram_maximum() {
+	var ring pregel.EdgeList[struct{}]
+	for v := range int32(4) {
+		ring.Add(v, (v+1)%4)
+	}
+	g, err := ring.Build(4)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	maximum := &pregel.VertexProgram[int, struct{}, int]{
+		Compute: func(c *pregel.VertexContext[int, struct{}, int], _ int32, most *int, in []int) pregel.Vote {
+			changed := c.Step() == 0
+			if len(in) > 0 && in[0] > *most {
+				*most, changed = in[0], true
+			}
+			if changed {
+				c.SendToNeighbors(*most)
+			}
+			return pregel.Halt
+		},
+		Combine: pregel.CombineMax[int](),
+	}
+	run, err := pregel.NewVertexRun(g, maximum, []int{3, 6, 2, 1})
+	if err == nil {
+		err = run.Run(context.Background(), nil)
+	}
+	fmt.Println(run.Values(), run.Step(), err)
+	// Output: [6 6 6 6] 5 <nil>
+}
+
+// Ranks until they change by less than a millionth in all.
+func ExampleVertexProgram_pageRank() {
+	var web pregel.NamedEdges[string, struct{}]
+	web.Vertex("home", "about", "product", "links")
+	web.Edge("home", "about")
+	web.Edge("home", "product")
+	web.Edge("home", "links")
+	web.Edge("about", "home")
+	web.Edge("product", "home")
+	web.Edge("links", "home")
+	web.Edge("links", "product")
+	g, err := web.Build()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	n := float64(g.NumVertices())
+	moved := pregel.NewSum[float64]("moved")
+	rank := &pregel.VertexProgram[float64, struct{}, float64]{
+		Compute: func(c *pregel.VertexContext[float64, struct{}, float64], _ int32, rank *float64, in []float64) pregel.Vote {
+			next := 1 / n
+			if c.Step() > 0 {
+				next = 0.15 / n
+			}
+			if len(in) > 0 {
+				next += 0.85 * in[0]
+			}
+			moved.Add(c, math.Abs(next-*rank))
+			*rank = next
+			c.SendToNeighbors(next / float64(c.Degree()))
+			return pregel.Stay
+		},
+		Combine:     pregel.CombineSum[float64](),
+		Aggregators: []pregel.AnyAggregator{moved},
+		Terminal:    func(b *pregel.Barrier) bool { m, _ := moved.Value(b); return m < 1e-6 },
+	}
+	run, err := pregel.NewVertexRun(g, rank, nil)
+	if err == nil {
+		err = run.Run(context.Background(), &pregel.VertexOptions[float64, struct{}, float64]{MaxSteps: 1000})
+	}
+	for v, x := range run.Values() {
+		fmt.Printf("%s %.3f\n", web.ID(int32(v)), x)
+	}
+	fmt.Println(err)
+	// Output:
+	// home 0.442
+	// about 0.163
+	// product 0.232
+	// links 0.163
+	// <nil>
+}
+
+// Vertices that reach each other share the lowest of their indexes.
+func ExampleVertexProgram_connectedComponents() {
+	edges := pregel.EdgeList[struct{}]{From: []int32{4, 3, 1}, To: []int32{3, 0, 2}, Undirected: true}
+	g, err := edges.Build(6)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	run, err := pregel.NewVertexRun(g, components(), nil)
+	if err == nil {
+		err = run.Run(context.Background(), nil)
+	}
+	fmt.Println(run.Values(), err)
+	// Output: [0 1 1 0 0 5] <nil>
+}
+
+// The length of the shortest way from one vertex to every other.
+func ExampleVertexProgram_shortestPaths() {
+	var roads pregel.NamedEdges[string, float64]
+	roads.Vertex("a", "b", "c", "d")
+	roads.Edge("a", "b", 7)
+	roads.Edge("a", "c", 2)
+	roads.Edge("c", "b", 3)
+	roads.Edge("b", "d", 1)
+	g, err := roads.Build()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	paths := &pregel.VertexProgram[float64, float64, float64]{
+		Compute: func(c *pregel.VertexContext[float64, float64, float64], _ int32, dist *float64, in []float64) pregel.Vote {
+			if c.Step() == 0 {
+				*dist = 0 // only the entry computes in the first superstep
+			} else if in[0] >= *dist {
+				return pregel.Halt
+			} else {
+				*dist = in[0]
+			}
+			length := c.EdgeValues()
+			for i, to := range c.Targets() {
+				c.Send(to, *dist+length[i])
+			}
+			return pregel.Halt
+		},
+		Combine: pregel.CombineMin[float64](),
+	}
+	far := math.Inf(1)
+	start, _ := roads.Index("a")
+	run, err := pregel.NewVertexRun(g, paths, []float64{far, far, far, far}, start)
+	if err == nil {
+		err = run.Run(context.Background(), nil)
+	}
+	fmt.Println(run.Values(), err)
+	// Output: [0 5 2 6] <nil>
+}
