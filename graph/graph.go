@@ -1,0 +1,139 @@
+// Package graph builds workflows as graphs over a typed state and runs them in
+// supersteps.
+//
+// A node reads the state and returns an update; a reducer, func(S, U) S, folds
+// updates into the state in a fixed order at the end of each superstep. Edges and
+// branches say who runs next. Everything a run needs to survive a crash follows from
+// that: an update is data and can be logged, and the fold can be repeated.
+//
+//	g := graph.New("brief", reduce)
+//	g.Add("search", search)
+//	g.Add("write", write)
+//	g.Edge(graph.Start, "search")
+//	g.Branch("search", enough, "search", "write")
+//	g.Edge("write", graph.End)
+//	flow, err := g.Compile()
+//
+// S and U must encode as JSON if the flow is run with a journal. Nodes must not
+// change the state they are given: others read it at the same time.
+package graph
+
+import (
+	"context"
+	"time"
+)
+
+// Start and End are where every graph begins and ends. They are no nodes: an edge
+// from Start names an entry, an edge to End a way out.
+const (
+	Start = "@start"
+	End   = "@end"
+)
+
+// Func is the short form of a node.
+type Func[S, U any] func(ctx context.Context, state S) (U, error)
+
+// TaskFunc is the full form of a node, with a handle on the task it is run for.
+type TaskFunc[S, U any] func(ctx context.Context, t *Task, state S) (U, error)
+
+// OnError says what a node's failure means once its attempts are used up.
+type OnError uint8
+
+// What a failure means.
+const (
+	Fail OnError = iota // the run fails when the rest of the superstep has ended
+	Skip                // the node is passed over: no update, its edges count, and the run ends partial
+)
+
+// Join says what wakes a node that several others lead to.
+type Join uint8
+
+// The joins of a node.
+const (
+	Any Join = iota // any of them; those of one superstep are one visit
+	All             // every one of them, over however many supersteps
+)
+
+// A Retry says how often and how soon a failed node is tried again. Nil means once.
+type Retry struct {
+	Attempts int              // in all, the first included; defaults to 3
+	Backoff  time.Duration    // before the second attempt; defaults to 500 ms
+	Factor   float64          // from one pause to the next; defaults to 2
+	Max      time.Duration    // of a pause; defaults to 30 s
+	Jitter   float64          // a pause is varied by up to this part of it, 0 to 1; defaults to 0.1, negative for none
+	If       func(error) bool // whether a failure is worth another attempt; defaults to always
+}
+
+// A Node is a node with all its settings.
+type Node[S, U any] struct {
+	Name    string         // letters, digits, '_', '-' and '.'
+	Run     TaskFunc[S, U] // what it does
+	Retry   *Retry
+	Timeout time.Duration // of one attempt; defaults to none
+	OnError OnError
+	Join    Join
+	Version string // changes whenever the node comes to mean something else, so that old runs are not resumed with it
+}
+
+// A Send is a message to a node: it runs with Arg, which [Task.Arg] gives it. Sends
+// of different keys to one node run side by side, each under its key.
+type Send struct {
+	To  string
+	Key string
+	Arg any // encodes as JSON
+}
+
+// A Graph is a graph being built. Its methods only take notes; Compile says what is
+// wrong with them.
+type Graph[S, U any] struct {
+	name   string
+	reduce func(S, U) S
+	nodes  []Node[S, U]
+	funcs  []Func[S, U] // by node, nil for the full form
+	edges  []edge
+	routes []route[S]
+}
+
+type edge struct{ from, to string }
+
+// route is a choice made when a node is done.
+type route[S any] struct {
+	from   string
+	branch func(S) string
+	fan    func(S) []Send
+	to     []string
+}
+
+// New begins a graph. The reducer must be a pure function; it must not change the
+// state it is given in place where older states share its maps or slices.
+func New[S, U any](name string, reduce func(state S, update U) S) *Graph[S, U] {
+	return &Graph[S, U]{name: name, reduce: reduce}
+}
+
+// Add adds a node.
+func (g *Graph[S, U]) Add(name string, fn Func[S, U]) {
+	g.nodes = append(g.nodes, Node[S, U]{Name: name})
+	g.funcs = append(g.funcs, fn)
+}
+
+// AddNode adds a node with settings, or in its full form.
+func (g *Graph[S, U]) AddNode(n Node[S, U]) {
+	g.nodes = append(g.nodes, n)
+	g.funcs = append(g.funcs, nil)
+}
+
+// Edge lets to run in the superstep after from.
+func (g *Graph[S, U]) Edge(from, to string) { g.edges = append(g.edges, edge{from, to}) }
+
+// Branch lets choose pick what runs after from, out of to. It sees the state with the
+// update of from folded in, and must be a pure function.
+func (g *Graph[S, U]) Branch(from string, choose func(S) string, to ...string) {
+	g.routes = append(g.routes, route[S]{from: from, branch: choose, to: to})
+}
+
+// Fan lets split send any number of messages to nodes out of to after from has run.
+// It sees the state with the update of from folded in, and must be a pure function.
+// Sending nothing is allowed; the run goes on with whatever else is active.
+func (g *Graph[S, U]) Fan(from string, split func(S) []Send, to ...string) {
+	g.routes = append(g.routes, route[S]{from: from, fan: split, to: to})
+}

@@ -1,0 +1,530 @@
+package graph_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+var errCrash = errors.New("the process died")
+
+// mortal is a store in which the process dies at the n-th append: before the append is
+// durable, or after it and before anybody is told.
+type mortal struct {
+	*runlog.Memory
+	mu    sync.Mutex
+	now   time.Time
+	n     int
+	after bool
+	acked int // records acknowledged
+}
+
+func newMortal() *mortal {
+	m := &mortal{now: time.Unix(1, 0), n: -1}
+	m.Memory = runlog.NewMemory(&runlog.MemoryOptions{Now: func() time.Time { return m.now }})
+	return m
+}
+
+// revive lets the lease of the dead process run out.
+func (m *mortal) revive(n int, after bool) {
+	m.now = m.now.Add(time.Hour)
+	m.n, m.after = n, after
+}
+
+func (m *mortal) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+	l, info, err := m.Memory.Acquire(ctx, id, opt)
+	return &mortalLog{l, m}, info, err
+}
+
+type mortalLog struct {
+	runlog.Log
+	m *mortal
+}
+
+func (l *mortalLog) Append(ctx context.Context, b *runlog.Batch) error {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	dies := l.m.n == 0
+	if l.m.n >= 0 {
+		l.m.n--
+	}
+	if dies || l.m.n < -1 {
+		if dies && l.m.after {
+			if err := l.Log.Append(ctx, b); err != nil {
+				return err
+			}
+		}
+		l.m.n = -2 // dead: nothing works any more
+		return errCrash
+	}
+	if l.m.n == -2 {
+		return errCrash
+	}
+	err := l.Log.Append(ctx, b)
+	if err == nil {
+		l.m.acked += len(b.Records)
+	}
+	return err
+}
+
+func (l *mortalLog) Release(context.Context) error { return nil }
+
+// A plan is a random graph that can be built again and again.
+type plan struct {
+	layers [][]string
+	edges  [][2]string
+	joins  map[string]bool
+	fans   map[string]int // width of the fan from a node to its worker
+	loops  int            // how often the last layer goes back to the first
+	delays map[string]time.Duration
+}
+
+func drawPlan(t *rapid.T) plan {
+	p := plan{joins: map[string]bool{}, fans: map[string]int{}, delays: map[string]time.Duration{}, loops: rapid.IntRange(0, 2).Draw(t, "loops")}
+	for i := range rapid.IntRange(1, 4).Draw(t, "layers") {
+		var layer []string
+		for j := range rapid.IntRange(1, 4).Draw(t, "width") {
+			n := fmt.Sprintf("n%d-%d", i, j)
+			layer = append(layer, n)
+			p.delays[n] = time.Duration(rapid.IntRange(0, 3).Draw(t, "delay")) * 100 * time.Microsecond
+			if i == 0 {
+				continue
+			}
+			above := p.layers[i-1]
+			picked := 0
+			for k, from := range above {
+				if rapid.Bool().Draw(t, "edge") || k == len(above)-1 && picked == 0 {
+					p.edges = append(p.edges, [2]string{from, n})
+					picked++
+				}
+			}
+			p.joins[n] = picked > 1 && p.loops == 0 && rapid.Bool().Draw(t, "join")
+			if rapid.IntRange(0, 3).Draw(t, "fan") == 0 {
+				p.fans[n] = rapid.IntRange(1, 5).Draw(t, "fan width")
+			}
+		}
+		p.layers = append(p.layers, layer)
+	}
+	return p
+}
+
+// build makes the graph of a plan. Ran is called whenever a node runs.
+func (p *plan) build(ran func(path string), delay bool) *graph.Graph[state, update] {
+	g := graph.New("random", reduce)
+	node := func(name string, all bool) {
+		n := graph.Node[state, update]{Name: name, Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
+			path := pregel.Path(t.Node(), t.Key(), t.Visit())
+			if delay {
+				time.Sleep(p.delays[name])
+			}
+			// Two effects and something that depends on all that came before.
+			a, err := graph.Do(ctx, t, "a", func(context.Context, string) (int, error) { return s.N % 7, nil })
+			if err != nil {
+				return update{}, err
+			}
+			ran(path)
+			return update{Add: a + len(s.Trail) + 1, Visit: path}, nil
+		}}
+		if all {
+			n.Join = graph.All
+		}
+		g.AddNode(n)
+	}
+	out := map[string]bool{}
+	for _, layer := range p.layers {
+		for _, n := range layer {
+			node(n, p.joins[n])
+		}
+	}
+	for _, n := range p.layers[0] {
+		g.Edge(graph.Start, n)
+	}
+	for _, e := range p.edges {
+		g.Edge(e[0], e[1])
+		out[e[0]] = true
+	}
+	node("last", false)
+	for _, layer := range p.layers {
+		for _, n := range layer {
+			if w := p.fans[n]; w > 0 {
+				node(n+"-worker", false)
+				g.Fan(n, func(s state) []graph.Send {
+					var sends []graph.Send
+					for i := range w + s.N%2 {
+						sends = append(sends, graph.Send{To: n + "-worker", Key: fmt.Sprint("k", i), Arg: i})
+					}
+					return sends
+				}, n+"-worker")
+				g.Edge(n+"-worker", "last")
+				out[n] = true
+			}
+			if !out[n] {
+				g.Edge(n, "last")
+			}
+		}
+	}
+	first := p.layers[0][0]
+	g.Branch("last", func(s state) string {
+		rounds := 0
+		for _, v := range s.Trail {
+			if strings.HasPrefix(v, "last") {
+				rounds++
+			}
+		}
+		if rounds <= p.loops {
+			return first
+		}
+		return graph.End
+	}, first, graph.End)
+	return g
+}
+
+func (p *plan) flow(t interface{ Fatalf(string, ...any) }, ran func(string), delay bool) *graph.Flow[state, update] {
+	f, err := p.build(ran, delay).Compile()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return f
+}
+
+// canonical is a log without what may differ between two runs of the same work: times,
+// epochs, and the order in which tasks of one superstep got their results in.
+func canonical(t interface{ Fatalf(string, ...any) }, store runlog.Store, id string) []string {
+	var out, step []string
+	for r, err := range runlog.Records(context.Background(), store, id, 0) {
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		line := fmt.Sprintf("%s %s %s", r.Path, r.Kind, r.Data)
+		if r.Kind == runlog.KindStepCommitted {
+			slices.Sort(step)
+			out = append(append(out, slices.Compact(step)...), line)
+			step = nil
+			continue
+		}
+		if r.Kind != runlog.KindSnapshot {
+			step = append(step, line)
+		}
+	}
+	return append(out, step...)
+}
+
+// However tasks are delayed and however many run at once, a graph comes to the same
+// state by the same log.
+func TestAnyScheduleGivesOneState(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPlan(t)
+		var want state
+		var log []string
+		for i, parallelism := range []int{1, 2, 16} {
+			store := newMortal()
+			j, err := runlog.OpenJournal(context.Background(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := p.flow(t, func(string) {}, i > 0)
+			got, err := f.Run(context.Background(), state{}, &graph.RunOptions{Journal: j, Parallelism: parallelism})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plain, err := f.Run(context.Background(), state{}, &graph.RunOptions{Parallelism: parallelism})
+			if err != nil || !reflect.DeepEqual(plain, got) {
+				t.Fatalf("without a journal: %v, %v; with one: %v", plain, err, got)
+			}
+			l := canonical(t, store, "run")
+			if i == 0 {
+				want, log = got, l
+				continue
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("parallelism %d: state %v, want %v", parallelism, got, want)
+			}
+			if !slices.Equal(l, log) {
+				t.Fatalf("parallelism %d: log\n%s\nwant\n%s", parallelism, strings.Join(l, "\n"), strings.Join(log, "\n"))
+			}
+		}
+	})
+}
+
+// Wherever a run is cut off, it comes to the state of a run that was not, and no task
+// whose result was acknowledged runs again.
+func TestAnyCrashGivesOneState(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPlan(t)
+		want, err := p.flow(t, func(string) {}, false).Run(context.Background(), state{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := newMortal()
+		runs := map[string]int{}
+		var mu sync.Mutex
+		ran := func(path string) { mu.Lock(); runs[path]++; mu.Unlock() }
+		f := p.flow(t, ran, true)
+		options := &runlog.JournalOptions{Create: &runlog.NewRun{}, SnapshotAfter: rapid.SampledFrom([]int{1, 500, 0}).Draw(t, "snapshots")}
+		for crash := 0; ; crash++ {
+			store.revive(rapid.IntRange(0, 12).Draw(t, "append"), rapid.Bool().Draw(t, "after"))
+			if crash > 30 {
+				store.revive(-1, false)
+			}
+			j, err := runlog.OpenJournal(context.Background(), store, "run", options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			options.Create = nil
+			done := finished(t, store)
+			mu.Lock()
+			before := map[string]int{}
+			for path, n := range runs {
+				before[path] = n
+			}
+			mu.Unlock()
+			got, err := f.Run(context.Background(), state{}, &graph.RunOptions{Journal: j})
+			for path := range done {
+				if runs[path] != before[path] {
+					t.Fatalf("%s ran again although its result was recorded", path)
+				}
+			}
+			if errors.Is(err, errCrash) {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("after %d crashes: state %v, want %v", crash, got, want)
+			}
+			return
+		}
+	})
+}
+
+// finished are the tasks whose results are in the log.
+func finished(t *rapid.T, store runlog.Store) map[string]bool {
+	done := map[string]bool{}
+	for r, err := range runlog.Records(context.Background(), store, "run", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind == runlog.KindTaskDone {
+			done[r.Path] = true
+		}
+	}
+	return done
+}
+
+func open(t *testing.T, store runlog.Store, create bool) *runlog.Journal {
+	t.Helper()
+	var opt runlog.JournalOptions
+	if create {
+		opt.Create = &runlog.NewRun{Workflow: "test"}
+	}
+	j, err := runlog.OpenJournal(t.Context(), store, "run", &opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close(context.Background()) })
+	return j
+}
+
+// A finished task's result is kept when a sibling fails: the run that goes on repeats
+// only the sibling.
+func TestFailureKeepsSiblings(t *testing.T) {
+	store := runlog.NewMemory(nil)
+	runs := map[string]int{}
+	var mu sync.Mutex
+	broken := true
+	g := graph.New("siblings", reduce)
+	for _, n := range []string{"good", "bad", "ugly"} {
+		g.Add(n, func(context.Context, state) (update, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			runs[n]++
+			if broken && n != "good" {
+				return update{Visit: "never"}, fmt.Errorf("%s luck", n)
+			}
+			return update{Visit: n}, nil
+		})
+		g.Edge(graph.Start, n)
+		g.Edge(n, graph.End)
+	}
+	f := compile(t, g)
+	j := open(t, store, true)
+	got, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
+	var failed *pregel.TasksError
+	if !errors.As(err, &failed) || len(failed.Tasks) != 2 || err.Error() != "node bad: bad luck\nnode ugly: ugly luck" || len(got.Trail) != 0 {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	_ = j.Close(t.Context())
+	broken = false
+	got, err = f.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store, false)})
+	if err != nil || strings.Join(got.Trail, " ") != "good bad ugly" {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	if runs["good"] != 1 || runs["bad"] != 2 || runs["ugly"] != 2 {
+		t.Errorf("runs: %v", runs)
+	}
+}
+
+// A pause keeps what came before the question, other branches go on, and each answer counts once.
+func TestPauseAndResume(t *testing.T) {
+	store := runlog.NewMemory(nil)
+	effects, others := 0, 0
+	g := graph.New("pause", reduce)
+	g.AddNode(graph.Node[state, update]{Name: "ask", Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
+		n, err := graph.Do(ctx, t, "count", func(context.Context, string) (int, error) { effects++; return effects, nil })
+		if err != nil {
+			return update{}, err
+		}
+		answer, err := t.Ask(ctx, &runlog.Asked{Key: "go", Question: "Go on?", Options: []string{"yes", "no"}})
+		if err != nil {
+			return update{}, fmt.Errorf("asking: %w", err)
+		}
+		return update{Add: n, Visit: string(answer)}, nil
+	}})
+	g.Add("other", func(context.Context, state) (update, error) { others++; return update{Visit: "other"}, nil })
+	g.Edge(graph.Start, "ask")
+	g.Edge(graph.Start, "other")
+	g.Edge("ask", graph.End)
+	g.Edge("other", graph.End)
+	f := compile(t, g)
+	j := open(t, store, true)
+	for range 2 { // running again without an answer changes nothing
+		_, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
+		var wait *pregel.WaitingError
+		if !errors.As(err, &wait) || !slices.Equal(wait.Paths, []string{"ask"}) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	_ = j.Close(t.Context())
+	j = open(t, store, false)
+	if q := j.Open(); len(q) != 1 || q[0].Path != "ask" || q[0].Question != "Go on?" {
+		t.Fatalf("open questions: %v", q)
+	}
+	if err := j.Answer(t.Context(), "ask", &runlog.Answered{Key: "go", Answer: json.RawMessage(`"maybe"`)}); err == nil || !strings.Contains(err.Error(), "must be one of") {
+		t.Fatalf("got %v", err)
+	}
+	if err := j.Answer(t.Context(), "ask", &runlog.Answered{Key: "go", Answer: json.RawMessage(`"yes"`)}); err != nil {
+		t.Fatal(err)
+	}
+	var twice *runlog.AnsweredError
+	if err := j.Answer(t.Context(), "ask", &runlog.Answered{Key: "go", Answer: json.RawMessage(`"no"`)}); !errors.As(err, &twice) {
+		t.Fatalf("got %v", err)
+	}
+	got, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
+	if err != nil || strings.Join(got.Trail, " ") != `"yes" other` || got.N != 1 || effects != 1 || others != 1 {
+		t.Fatalf("got %v, %v; %d effects, %d others", got, err, effects, others)
+	}
+}
+
+// What must happen once is never repeated unasked.
+func TestUnknownOutcomeAsks(t *testing.T) {
+	for _, c := range []struct {
+		answer string
+		paid   int
+		fails  bool
+	}{{"do it again", 2, false}, {"it happened", 1, true}} {
+		store := newMortal()
+		paid := 0
+		f := compile(t, one(graph.Node[state, update]{Name: "pay", Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
+			n, err := graph.DoOnce(ctx, t, "pay", func(context.Context, string) (int, error) { paid++; return paid, nil })
+			return update{Add: n}, err
+		}}))
+		store.revive(2, false) // the snapshot and the intent are kept, the outcome is not
+		j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); !errors.Is(err, errCrash) || paid != 1 {
+			t.Fatalf("got %v, paid %d", err, paid)
+		}
+		store.revive(-1, false)
+		j = open(t, store, false)
+		_, err = f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
+		var wait *pregel.WaitingError
+		if !errors.As(err, &wait) || paid != 1 {
+			t.Fatalf("got %v, paid %d", err, paid)
+		}
+		q := j.Open()[0]
+		b, _ := json.Marshal(c.answer)
+		if err := j.Answer(t.Context(), q.Path, &runlog.Answered{Key: q.Key, Answer: b}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
+		if paid != c.paid || (err != nil) != c.fails {
+			t.Errorf("%s: paid %d, %v", c.answer, paid, err)
+		}
+	}
+}
+
+func TestChangedGraphIsRefused(t *testing.T) {
+	store := runlog.NewMemory(nil)
+	build := func(extra string) *graph.Flow[state, update] {
+		g := graph.New("versions", reduce)
+		g.Add("a", func(context.Context, state) (update, error) { return update{}, errors.New("not yet") })
+		g.Add(extra, visit(extra))
+		g.Edge(graph.Start, "a")
+		g.Edge("a", extra)
+		g.Edge(extra, graph.End)
+		return compile(t, g)
+	}
+	j := open(t, store, true)
+	_, _ = build("b").Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
+	_ = j.Close(t.Context())
+	j = open(t, store, false)
+	_, err := build("c").Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
+	var changed *graph.ChangedError
+	if !errors.As(err, &changed) || !strings.Contains(err.Error(), "- node b") || !strings.Contains(err.Error(), "+ edge a → c") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// A long run is recovered from its last snapshot, and its log stays linear in what it produced.
+func TestSnapshotsBoundTheLog(t *testing.T) {
+	store := runlog.NewMemory(nil)
+	g := graph.New("grow", func(s state, u update) state { return reduce(s, u) })
+	blob := strings.Repeat("x", 1000)
+	g.Add("grow", func(context.Context, state) (update, error) { return update{Add: 1, Visit: blob}, nil })
+	g.Edge(graph.Start, "grow")
+	stop := 300
+	g.Branch("grow", func(s state) string {
+		if s.N < stop {
+			return "grow"
+		}
+		return graph.End
+	}, "grow", graph.End)
+	f := compile(t, g)
+	j := open(t, store, true)
+	var limit *pregel.StepLimitError
+	if _, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, MaxSteps: 290}); !errors.As(err, &limit) {
+		t.Fatal(err)
+	}
+	_ = j.Close(t.Context())
+	j = open(t, store, false)
+	if j.Info().Snapshot < 100 {
+		t.Errorf("the last snapshot is record %d of %d", j.Info().Snapshot, j.Info().Head)
+	}
+	got, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, MaxSteps: 1000})
+	if err != nil || got.N != 300 || len(got.Trail) != 300 {
+		t.Fatalf("got %d, %v", got.N, err)
+	}
+	bytes := 0
+	for r := range j.Since(t.Context(), 0) {
+		bytes += len(r.Data)
+	}
+	if bytes > 300*1000*5/2 {
+		t.Errorf("the log has %d bytes for %d produced", bytes, 300*1000)
+	}
+}
