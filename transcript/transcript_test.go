@@ -1,0 +1,326 @@
+package transcript_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+// log builds records. Each is a second after the one before.
+type log struct {
+	recs []runlog.Record
+	seq  uint64
+	now  time.Time
+}
+
+func newLog() *log { return &log{now: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)} }
+
+func (l *log) add(kind runlog.Kind, path string, data any) {
+	l.seq++
+	l.put(l.seq, kind, path, data)
+}
+
+func (l *log) live(kind runlog.Kind, path string, data any) { l.put(0, kind, path, data) }
+
+func (l *log) put(seq uint64, kind runlog.Kind, path string, data any) {
+	l.now = l.now.Add(time.Second)
+	b, err := json.Marshal(data)
+	if err != nil {
+		panic(err)
+	}
+	l.recs = append(l.recs, runlog.Record{Seq: seq, Kind: kind, Path: path, Time: l.now, Data: b})
+}
+
+func (l *log) event(path, name string, data any) {
+	b, _ := json.Marshal(data)
+	l.live(runlog.KindEvent, path, runlog.Event{Name: name, Data: b})
+}
+
+func (l *log) settle(path, key, kind, name string, input, output any) {
+	in, _ := json.Marshal(input)
+	out, _ := json.Marshal(output)
+	l.add(runlog.KindSettled, path, runlog.Settled{Key: key, Kind: kind, Name: name, Input: in, Output: out})
+}
+
+func (l *log) fold() *transcript.Run {
+	r := &transcript.Run{}
+	for _, rec := range l.recs {
+		r.Apply(rec)
+	}
+	return r
+}
+
+func said(text string) model.Response {
+	return model.Response{Message: model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.Text, Text: text}}}, Usage: model.Usage{In: 10, Out: 5}}
+}
+
+const path = "gather[api]"
+
+// research is a run of two supersteps with an agent, up to the end of its turn.
+func research() *log {
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "research", Title: "a\ntitle"})
+	l.event("plan", "task.started", map[string]any{"node": "plan", "step": 0})
+	l.add(runlog.KindTaskDone, "plan", runlog.TaskDone{Node: "plan", Sends: []runlog.TaskSend{{To: "gather", Key: "api"}, {To: "gather", Key: "auth"}, {To: "gather", Key: "api"}}})
+	l.add(runlog.KindStepCommitted, "", runlog.StepCommitted{Step: 0})
+	l.event(path, "task.started", map[string]any{"node": "gather", "key": "api", "step": 1})
+	l.settle(path, "agent", "agent", "researcher", nil, struct{}{})
+	l.add(runlog.KindIntended, path, runlog.Intended{Key: "turn-0", Kind: "model", Name: "m"})
+	l.event(path, "text", map[string]string{"text": "Looking "})
+	l.event(path, "text", map[string]string{"text": "around"})
+	return l
+}
+
+func TestLiveTextBecomesTheTurn(t *testing.T) {
+	t.Parallel()
+	l := research()
+	task := l.fold().Task(path)
+	if task.Last() != "Looking around" || !task.Thinking || task.Node != "gather" || task.Key != "api" || task.Agent != "researcher" {
+		t.Errorf("live: %+v", task)
+	}
+	l.settle(path, "turn-0", "model", "m", nil, said("Looked around."))
+	r := l.fold()
+	task = r.Task(path)
+	if task.Last() != "Looked around." || task.Live() != "" || task.Thinking || len(task.Parts) != 1 {
+		t.Errorf("stored: %+v", task)
+	}
+	if r.Usage != (model.Usage{In: 10, Out: 5}) || r.Agents != 1 || r.Title != "a title" {
+		t.Errorf("the run: %+v", r)
+	}
+	if got := r.Step(1).Planned["gather"]; got != 2 {
+		t.Errorf("%d tasks planned", got)
+	}
+}
+
+func TestTools(t *testing.T) {
+	t.Parallel()
+	l := research()
+	l.live(runlog.KindIntended, path, runlog.Intended{Key: "turn-0/call-0", Kind: "tool", Name: "grep", Input: json.RawMessage(`{"max":3,"note":"first","pattern":"func\nmain"}`)})
+	tool1 := l.fold().Task(path).Current()
+	if tool1 == nil || tool1.Name != "grep" || tool1.Arg != "func main" || tool1.State != transcript.Running {
+		t.Fatalf("at work: %+v", tool1)
+	}
+	l.settle(path, "turn-0/call-0", "tool", "grep", nil, tool.Result{Text: "no such file", Error: true})
+	r := l.fold()
+	task := r.Task(path)
+	if task.Current() != nil || task.Tools != 1 || task.Parts[0].Tool.State != transcript.Failed || task.Parts[0].Tool.Result != "no such file" {
+		t.Errorf("ended: %+v %+v", task, task.Parts[0].Tool)
+	}
+	if got := task.Parts[0].Tool.Time.Elapsed(l.now.Add(time.Hour)); got != time.Second {
+		t.Errorf("it took %s", got)
+	}
+}
+
+func TestTaskStates(t *testing.T) {
+	t.Parallel()
+	l := research()
+	check := func(want transcript.State, attempt int) {
+		t.Helper()
+		if task := l.fold().Task(path); task.State != want || task.Attempt != attempt {
+			t.Errorf("%s, attempt %d; want %s, %d", task.State, task.Attempt, want, attempt)
+		}
+	}
+	check(transcript.Running, 1)
+	l.add(runlog.KindTaskFailed, path, runlog.TaskFailed{Node: "gather", Key: "api", Step: 1, Attempt: 1, Error: "boom"})
+	check(transcript.Running, 2)
+	l.add(runlog.KindTaskFailed, path, runlog.TaskFailed{Node: "gather", Key: "api", Step: 1, Attempt: 2, Error: "boom", Final: true})
+	check(transcript.Failed, 2)
+	l.add(runlog.KindRunFailed, "", runlog.RunFailed{Error: "boom", Code: "task"})
+	l.add(runlog.KindRunResumed, "", runlog.RunResumed{})
+	check(transcript.Failed, 2)
+	l.event(path, "task.started", map[string]any{"node": "gather", "key": "api", "step": 1})
+	check(transcript.Running, 2)
+	l.add(runlog.KindTaskDone, path, runlog.TaskDone{Node: "gather", Key: "api", Step: 1, Error: "gone"})
+	check(transcript.Skipped, 2)
+}
+
+// A pause is no time at work, neither for the run nor for the task that asks.
+func TestTimeLeavesOutPauses(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w"}) // 12:00:01
+	l.add(runlog.KindAsked, "ask", runlog.Asked{Key: "q", Question: "Sure?", Options: []string{"yes"}})
+	l.add(runlog.KindRunPaused, "", runlog.RunPaused{Waiting: []string{"ask"}}) // 2 s of work
+	r := l.fold()
+	if r.Status != runlog.Paused || len(r.Open()) != 1 || r.Task("ask").State != transcript.Waiting {
+		t.Errorf("paused: %+v", r)
+	}
+	l.now = l.now.Add(10 * time.Hour)
+	l.add(runlog.KindRunResumed, "", runlog.RunResumed{})
+	l.add(runlog.KindAnswered, "ask", runlog.Answered{Key: "q", Answer: json.RawMessage(`"yes"`), By: "person"})
+	l.add(runlog.KindTaskDone, "ask", runlog.TaskDone{Node: "ask"})
+	l.add(runlog.KindStepCommitted, "", runlog.StepCommitted{})
+	l.add(runlog.KindRunFinished, "", runlog.RunFinished{Output: json.RawMessage(`1`), Steps: 1})
+	r = l.fold()
+	later := l.now.Add(time.Hour)
+	if got := r.Time.Elapsed(later); got != 6*time.Second {
+		t.Errorf("the run worked %s", got)
+	}
+	if got := r.Task("ask").Time.Elapsed(later); got != 2*time.Second {
+		t.Errorf("the task worked %s", got)
+	}
+	if len(r.Open()) != 0 || r.Questions[0].Answer != "yes" || r.Status != runlog.Completed || r.Ended != l.now {
+		t.Errorf("the end: %+v", r)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	l := research()
+	r := l.fold()
+	r.Interrupt()
+	if r.Status != runlog.Interrupted || r.Task(path).State != transcript.Stopped || r.Time.Elapsed(l.now.Add(time.Hour)) != 8*time.Second {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What is read twice, as a follower that was cut off reads it, changes nothing.
+func TestRepeatedRecords(t *testing.T) {
+	t.Parallel()
+	l := research()
+	l.settle(path, "turn-0", "model", "m", nil, said("done"))
+	once, twice := l.fold(), &transcript.Run{}
+	for _, rec := range l.recs {
+		twice.Apply(rec)
+		if rec.Seq > 0 {
+			twice.Apply(rec)
+		}
+	}
+	if !reflect.DeepEqual(once, twice) {
+		t.Error("reading records twice made a difference")
+	}
+}
+
+func TestClean(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, want string }{
+		{"plain\ttext\n", "plain\ttext\n"},
+		{"ümläut 漢字 👩‍💻", "ümläut 漢字 👩‍💻"},
+		{"\x1b[31mred\x1b[0m", "red"},
+		{"\x1b]0;title\aafter", "after"},
+		{"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"},
+		{"a\u009b2Jb\u0085c", "a2Jbc"},
+		{"a\rb\r\nc\u2028d", "a\nb\nc\nd"},
+		{"\u202egnp.exe\u2066\u2069\u200f", "gnp.exe"},
+		{"bell\a nul\x00 del\x7f", "bell nul del"},
+		{"bad \xff utf", "bad \ufffd utf"},
+		{"x\U000e0041\ufeff\u200by", "xy"},
+	} {
+		if got := transcript.Clean(c.in); got != c.want {
+			t.Errorf("Clean(%q) = %q, want %q", c.in, got, c.want)
+		}
+	}
+	if got := transcript.Line(" a\n\tb \x1b[2J c"); got != "a b c" {
+		t.Errorf("Line: %q", got)
+	}
+}
+
+// A hostile text takes no longer than its length deserves.
+func TestCleanIsLinear(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"\x1b", "\x1b]", "\x1b[", "\x1bP", "\xc2\x9b", "\xff", "\u202e", "\x1b[1;"} {
+		long := strings.Repeat(part, 1<<20/len(part))
+		start := time.Now()
+		if got := transcript.Clean(long); dangerous(got) {
+			t.Errorf("%q came through", part)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("a megabyte of %q took %s", part, took)
+		}
+	}
+}
+
+func dangerous(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool {
+		return r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+	})
+}
+
+func FuzzClean(f *testing.F) {
+	f.Add("\x1b[31m\x1b]52;c;x\a")
+	f.Add("\x1b\x1b[\x1b]m\xc2\x9b1m\xc2")
+	f.Add("\xe2\x80\xae\xf3\xa0\x81\x81\x9b31m")
+	f.Fuzz(func(t *testing.T, s string) {
+		got := transcript.Clean(s)
+		if dangerous(got) {
+			t.Errorf("Clean(%q) = %q", s, got)
+		}
+		if again := transcript.Clean(got); again != got {
+			t.Errorf("Clean(%q) = %q, and again %q", s, got, again)
+		}
+		if line := transcript.Line(s); dangerous(line) || strings.ContainsAny(line, "\n\t") {
+			t.Errorf("Line(%q) = %q", s, line)
+		}
+	})
+}
+
+// Whatever a log says, the fold does not break, and none of its text is dangerous.
+func FuzzApply(f *testing.F) {
+	f.Add(int64(1), "gather[a%20b]#2", "\x1b[31mx", []byte(`{"key":"k","kind":"tool","name":"\u001b[2J","input":{"path":"\u009b"},"step":-5}`))
+	f.Add(int64(2), "[", "]#", []byte(`{"step":1048577,"sends":[{"to":"a","key":"b"}]}`))
+	f.Add(int64(3), "", "text", []byte(`{"name":"text","data":{"text":"\u001b"}}`))
+	kinds := []runlog.Kind{
+		runlog.KindRunStarted, runlog.KindRunResumed, runlog.KindRunPaused, runlog.KindRunFailed, runlog.KindRunCancelled, runlog.KindRunFinished,
+		runlog.KindTaskDone, runlog.KindTaskFailed, runlog.KindStepCommitted, runlog.KindIntended, runlog.KindSettled, runlog.KindAsked, runlog.KindAnswered, runlog.KindEvent, "unknown",
+	}
+	f.Fuzz(func(t *testing.T, seed int64, path, other string, data []byte) {
+		rnd := rand.New(rand.NewSource(seed)) //nolint:gosec // a schedule, no secret
+		r := &transcript.Run{}
+		now := time.Unix(0, 0)
+		for i := range 40 {
+			p := path
+			if rnd.Intn(2) == 0 {
+				p = other
+			}
+			now = now.Add(time.Duration(rnd.Intn(2000)-500) * time.Millisecond)
+			rec := runlog.Record{Kind: kinds[rnd.Intn(len(kinds))], Path: p, Time: now, Data: data}
+			if rnd.Intn(3) > 0 {
+				rec.Seq = uint64(i + 1)
+			}
+			r.Apply(rec)
+		}
+		texts := []string{r.Workflow, r.Title, r.Error, r.Code}
+		for _, task := range r.Tasks {
+			texts = append(texts, task.Path, task.Node, task.Key, task.Agent, task.Error, task.Last(), task.Live(), task.LiveReasoning())
+			if c := task.Current(); c != nil {
+				texts = append(texts, c.Name, c.Kind, c.Arg, c.Result)
+			}
+			for _, p := range task.Parts {
+				texts = append(texts, p.Text, p.Agent)
+				if p.Tool != nil {
+					texts = append(texts, p.Tool.Name, p.Tool.Kind, p.Tool.Arg, p.Tool.Result)
+				}
+			}
+		}
+		for _, q := range r.Questions {
+			texts = append(texts, q.Path, q.Key, q.Question, q.Default, q.Answer, q.By, fmt.Sprint(q.Options))
+		}
+		for _, s := range texts {
+			if dangerous(s) {
+				t.Errorf("%q", s)
+			}
+		}
+	})
+}
+
+func Example() {
+	l := research()
+	var run transcript.Run
+	for _, rec := range l.recs {
+		run.Apply(rec)
+	}
+	for _, task := range run.Active() {
+		fmt.Printf("%s/%s %s: %s\n", task.Node, task.Key, task.Time.Elapsed(l.now), task.Last())
+	}
+	// Output: gather/api 4s: Looking around
+}
