@@ -1,0 +1,348 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"pgregory.net/rapid"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/modeltest"
+)
+
+// transport answers every request with what the function returns.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func answer(body io.Reader) transport {
+	return func(r *http.Request) (*http.Response, error) {
+		h := http.Header{"Content-Type": {"text/event-stream"}}
+		return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(body), Request: r}, nil
+	}
+}
+
+func newModel(t testing.TB, rt http.RoundTripper) *Model {
+	t.Helper()
+	m, err := New(&Options{Model: "m", APIKey: "sk-canary-1234567890", HTTPClient: &http.Client{Transport: rt}, Retries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func ask() *model.Request {
+	return &model.Request{Messages: []model.Message{model.UserText("hi")}, Key: "k"}
+}
+
+// show is a turn as one line of JSON, or its error.
+func show(r *model.Response, err error) string {
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
+
+func chunks(deltas ...string) string {
+	var b strings.Builder
+	for _, d := range deltas {
+		if strings.HasPrefix(d, "{") {
+			fmt.Fprintf(&b, "data: {\"choices\":[{\"delta\":%s}]}\n\n", d)
+		} else {
+			b.WriteString(d)
+		}
+	}
+	return b.String()
+}
+
+const (
+	endCalls = `data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}` + "\n\ndata: [DONE]\n\n"
+	endStop  = `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+)
+
+// TestDialects checks streams as servers of all kinds send them.
+func TestDialects(t *testing.T) {
+	said := func(parts, stop string) string {
+		return `{"message":{"role":"assistant","parts":` + parts + `},"usage":{"in":0,"out":0},"stop":"` + stop + `"}`
+	}
+	two := said(`[{"kind":"call","call":{"id":"a","name":"f","args":{"x":1}}},{"kind":"call","call":{"id":"b","name":"f","args":{"x":2}}}]`, "calls")
+	one := said(`[{"kind":"call","call":{"id":"a","name":"f","args":{"x":1}}}]`, "calls")
+	hi := said(`[{"kind":"text","text":"hi"}]`, "end")
+	for _, c := range []struct{ name, body, want string }{
+		{"index 0 for all", chunks(
+			`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]}`,
+			`{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"{\"x\":2}"}}]}`) + endCalls, two},
+		{"index 0 for all, fragments", chunks(
+			`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}`, `{"tool_calls":[{"index":0,"function":{"arguments":"{\"x\":1}"}}]}`,
+			`{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":""}}]}`, `{"tool_calls":[{"index":0,"function":{"arguments":"{\"x\":2}"}}]}`) + endCalls, two},
+		{"no index, whole calls", chunks(`{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}},{"id":"b","function":{"name":"f","arguments":"{\"x\":2}"}}]}`) + endStop, two},
+		{"no index, fragments", chunks(
+			`{"tool_calls":[{"id":"a","function":{"name":"f"}}]}`, `{"tool_calls":[{"function":{"arguments":"{\"x\""}}]}`, `{"tool_calls":[{"function":{"arguments":":1}"}}]}`,
+			`{"tool_calls":[{"id":"b","function":{"name":"f"}}]}`, `{"tool_calls":[{"function":{"arguments":"{\"x\":2}"}}]}`) + endCalls, two},
+		{"interleaved", chunks(
+			`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}},{"index":1,"id":"b","function":{"name":"f","arguments":"{"}}]}`,
+			`{"tool_calls":[{"index":1,"function":{"arguments":"\"x\":2}"}},{"index":0,"function":{"arguments":":1}"}}]}`) + endCalls, two},
+		{"id and name in every delta", chunks(
+			`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}`, `{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]}`,
+			`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"1}"}}]}`, `{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}`) + endCalls, one},
+		{"arguments as an object", chunks(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":{"x":1}}}]}`) + endStop, one},
+		{"arguments null", chunks(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":null}}]}`) + endStop,
+			said(`[{"kind":"call","call":{"id":"a","name":"f","args":{}}}]`, "calls")},
+		{"one id twice", chunks(
+			`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}},{"index":1,"id":"a","function":{"name":"f","arguments":"{\"x\":2}"}}]}`) + endCalls,
+			strings.Replace(two, `"b"`, `"a_2"`, 1)},
+		{"one id twice, no index", chunks(
+			`{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]}`, `{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{\"x\":2}"}}]}`) + endCalls,
+			strings.Replace(two, `"b"`, `"a_2"`, 1)},
+		{"no ids, same index", chunks(
+			`{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{\"x\":1}"}}]}`, `{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{\"x\":2}"}}]}`) + endCalls,
+			""},
+		{"reasoning of OpenRouter", chunks(`{"reasoning":"hm"}`, `{"reasoning":"!","content":"hi"}`) + endStop, said(`[{"kind":"reasoning","text":"hm!"},{"kind":"text","text":"hi"}]`, "end")},
+		{"reasoning twice", chunks(`{"reasoning":"hm","reasoning_content":"hm"}`, `{"content":"hi","reasoning":null}`) + endStop, said(`[{"kind":"reasoning","text":"hm"},{"kind":"text","text":"hi"}]`, "end")},
+		{"content in pieces", chunks(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"hi"}]}`) + endStop, said(`[{"kind":"reasoning","text":"hm"},{"kind":"text","text":"hi"}]`, "end")},
+		{"refusal", chunks(`{"content":null,"refusal":"hi"}`) + endStop, hi},
+		{"comments, events and line ends", ": OPENROUTER PROCESSING\r\n\r\nevent: message\r\nid: 7\r\n" + strings.ReplaceAll(chunks(`{"content":"hi"}`)+endStop, "\n", "\r\n"), hi},
+		{"many comments", strings.Repeat(": waiting\n\n", 5000) + chunks(`{"content":"hi"}`) + endStop, hi},
+		{"no blank lines, no spaces", strings.ReplaceAll(strings.ReplaceAll(chunks(`{"content":"hi"}`)+endStop, "\n\n", "\n"), "data: ", "data:"), hi},
+		{"data over several lines", "data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"hi\"}}]}\n\n" + endStop, hi},
+		{"no [DONE]", strings.TrimSuffix(chunks(`{"content":"hi"}`)+endStop, "data: [DONE]\n\n"), hi},
+		{"no last line end", strings.TrimSuffix(chunks(`{"content":"hi"}`)+endStop, "\n\n"), hi},
+		{"more after [DONE]", chunks(`{"content":"hi"}`) + endStop + "data: nonsense\n\n", hi},
+		{"other choices", `data: {"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"length"}]}` + "\n\n" + chunks(`{"content":"hi"}`) + endStop, hi},
+		{"not streamed", "{\n  \"choices\": [{\"index\":0, \"message\": {\"role\":\"assistant\",\n\"content\":\"hi\"}, \"finish_reason\":\"stop\"}]\n}\n", hi},
+		{"finish with the last text", `data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}],"usage":null}` + "\n\ndata: [DONE]\n\n", hi},
+		{"cumulative usage", `data: {"choices":[{"delta":{"content":"h"}}],"usage":{"prompt_tokens":5,"completion_tokens":1}}` + "\n\n" +
+			`data: {"choices":[{"delta":{"content":"i"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":2,"prompt_cache_hit_tokens":4}}` + "\n\n",
+			`{"message":{"role":"assistant","parts":[{"kind":"text","text":"hi"}]},"usage":{"in":5,"out":2,"cached":4},"stop":"end"}`},
+
+		{"nothing", "", "error: openai/m: the stream ended before the model was done; try again"},
+		{"no finish_reason", chunks(`{"content":"hi"}`, "data: [DONE]\n\n"), "error: openai/m: the stream ended before the model was done: it gave no finish_reason; try again"},
+		{"calls that are not there", endCalls, `error: openai/m: the turn ended with "tool_calls" but has no tool calls`},
+		{"strange finish", strings.Replace(endStop, "stop", "abort", 1), `error: openai/m: the server broke the turn off with finish_reason "abort"`},
+		{"call without a name", chunks(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}`) + endCalls, "error: openai/m: tool call 1 has no name"},
+		{"error with spaces", "data: { \"error\" : {\"message\":\"no memory\",\"code\":503}}\n\n", "error: openai/m: service unavailable (503) from https://api.openai.com/v1: no memory; the server has a problem, try again later"},
+		{"error beside choices", `data: {"id":"x","error":{"code":"server_error","message":"Provider died"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}` + "\n\n", "error: openai/m: Provider died"},
+		{"error event of SSE", "event: error\ndata: {\"message\":\"oops\"}\n\n", "error: openai/m: oops"},
+		{"error event of text", "event: error\ndata: out of memory\n\n", "error: openai/m: out of memory"},
+		{"error line of llama.cpp", "error: {\"code\":500,\"message\":\"kv cache full\"}\n\n", "error: openai/m: internal server error (500) from https://api.openai.com/v1: kv cache full; the server has a problem, try again later"},
+		{"error instead of a stream", "{\"error\": \"model 'm' not found\"}", "error: openai/m: model 'm' not found"},
+		{"error with the key", "data: {\"error\":{\"message\":\"bad key sk-canary-1234567890\"}}\n\n", "error: openai/m: bad key [API key]"},
+		{"text", "data: hello\n\n", `error: openai/m: the stream holds "hello" where a JSON object belongs`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newModel(t, answer(strings.NewReader(c.body)))
+			got := show(model.Collect(m.Generate(t.Context(), ask()), nil))
+			if c.name == "no ids, same index" {
+				if strings.Count(got, `"id":"call_`) != 2 || !strings.Contains(got, `{"x":1}`) || !strings.Contains(got, `{"x":2}`) {
+					t.Errorf("got %s", got)
+				}
+				again := newModel(t, answer(strings.NewReader(c.body)))
+				if same := show(model.Collect(again.Generate(t.Context(), ask()), nil)); same != got {
+					t.Errorf("the same turn got other ids: %s", same)
+				}
+				return
+			}
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestIDsDifferFromHistory(t *testing.T) {
+	body := chunks(`{"tool_calls":[{"index":0,"id":"call_0","function":{"name":"f","arguments":"{}"}}]}`) + endCalls
+	m := newModel(t, answer(strings.NewReader(body)))
+	req := ask()
+	req.Messages = append(req.Messages, model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.ToolCall, Call: &model.Call{ID: "call_0", Name: "f"}}}},
+		model.ToolResult(model.Call{ID: "call_0"}, "x", false))
+	got, err := model.Collect(m.Generate(t.Context(), req), nil)
+	if err != nil || got.Message.Calls()[0].ID != "call_0_2" {
+		t.Errorf("got %s", show(got, err))
+	}
+}
+
+func FuzzStream(f *testing.F) {
+	wire := modeltest.OpenAI{}
+	rich := modeltest.Reply{Fragment: 3, Parts: []model.Part{
+		{Kind: model.Text, Text: "é"}, {Kind: model.Reasoning, Text: "r"},
+		{Kind: model.ToolCall, Call: &model.Call{Name: "f", Args: json.RawMessage(`{"x":"\"}"}`)}},
+		{Kind: model.ToolCall, Call: &model.Call{Name: "g", Args: json.RawMessage(`{}`)}},
+		{Kind: model.UsagePart, Usage: &model.Usage{In: 1}},
+	}}
+	f.Add(bytes.Join(wire.Frames(nil, &rich), nil), uint16(3))
+	f.Add([]byte(chunks(`{"content":"hi"}`)+endStop), uint16(1))
+	f.Add([]byte(chunks(`{"tool_calls":[{"id":"a","function":{"name":"f","arguments":{"x":1,"x":2}}}]}`)+endStop), uint16(1))
+	f.Add([]byte("event: error\ndata: x\n\nerror: {\n\n{\"choices\":[{\"message\":{}}]}"), uint16(2))
+	f.Add(wire.ErrorFrame("x", "y"), uint16(7))
+	f.Fuzz(func(t *testing.T, body []byte, size uint16) {
+		want := play(t, bytes.NewReader(body))
+		for _, r := range []io.Reader{iotest.OneByteReader(bytes.NewReader(body)), pieces(body, int(size)), iotest.DataErrReader(bytes.NewReader(body))} {
+			if got := play(t, r); got != want {
+				t.Errorf("another chunking gave\n%s\nnot\n%s", got, want)
+			}
+		}
+		play(t, io.MultiReader(bytes.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	})
+}
+
+func pieces(b []byte, size int) io.Reader {
+	var rs []io.Reader
+	for size = max(size, 1); len(b) > 0; {
+		n := min(size, len(b))
+		rs = append(rs, bytes.NewReader(b[:n]))
+		b = b[n:]
+	}
+	return io.MultiReader(rs...)
+}
+
+// play runs a body through the model, checks the contract, and returns all parts and
+// the error as text.
+func play(t *testing.T, body io.Reader) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var parts []model.Part
+	var failure error
+	for p, err := range newModel(t, answer(body)).Generate(ctx, ask()) {
+		if failure != nil {
+			t.Fatal("the stream went on after its error")
+		}
+		if failure = err; err == nil {
+			parts = append(parts, p)
+		}
+	}
+	var typed *model.Error
+	if failure != nil && (!errors.As(failure, &typed) || strings.Contains(failure.Error(), "canary")) {
+		t.Errorf("the error is %v", failure)
+	}
+	if errors.Is(failure, context.DeadlineExceeded) {
+		t.Error("the stream does not end")
+	}
+	ids := map[string]bool{}
+	for _, p := range parts {
+		if p.Kind != model.ToolCall {
+			continue
+		}
+		args := map[string]any{}
+		if failure != nil || ids[p.Call.ID] || p.Call.Name == "" || json.Unmarshal(p.Call.Args, &args) != nil {
+			t.Errorf("the call %+v was yielded, error %v", p.Call, failure)
+		}
+		ids[p.Call.ID] = true
+	}
+	if last := len(parts) - 1; failure == nil && (last < 0 || parts[last].Kind != model.Stop) {
+		t.Error("the stream has neither stop nor error")
+	}
+	raw, err := json.Marshal(parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(string(raw), failure)
+}
+
+// TestChunking checks that turns of all kinds survive the wire, however it is cut.
+func TestChunking(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		reply := modeltest.Reply{Fragment: rapid.IntRange(0, 5).Draw(r, "fragment")}
+		for i, n := 0, rapid.IntRange(0, 5).Draw(r, "parts"); i < n; i++ {
+			text := rapid.String().Draw(r, "text")
+			switch kind := rapid.SampledFrom([]model.PartKind{model.Text, model.Reasoning, model.ToolCall}).Draw(r, "kind"); kind {
+			case model.ToolCall:
+				args, err := json.Marshal(map[string]any{"a": text, "b": map[string]string{text: text}})
+				if err != nil {
+					r.Fatal(err)
+				}
+				reply.Parts = append(reply.Parts, model.Part{Kind: kind, Call: &model.Call{ID: fmt.Sprint(i), Name: "f", Args: args}})
+			default:
+				reply.Parts = append(reply.Parts, model.Part{Kind: kind, Text: text})
+			}
+		}
+		body := bytes.Join(modeltest.OpenAI{}.Frames(nil, &reply), nil)
+		whole := show(model.Collect(newModel(t, answer(bytes.NewReader(body))).Generate(t.Context(), ask()), nil))
+		cut := show(model.Collect(newModel(t, answer(pieces(body, rapid.IntRange(1, 50).Draw(r, "size")))).Generate(t.Context(), ask()), nil))
+		if whole != cut || strings.HasPrefix(whole, "error") {
+			r.Errorf("whole %s\ncut   %s", whole, cut)
+		}
+		for _, p := range reply.Parts {
+			if p.Kind == model.ToolCall && !strings.Contains(whole, string(p.Call.Args)) {
+				r.Errorf("the arguments %s are not in %s", p.Call.Args, whole)
+			}
+		}
+	})
+}
+
+// TestEncode compares requests with the files in testdata. Run with UPDATE=1 to write them.
+func TestEncode(t *testing.T) {
+	zero, warm := 0.0, 0.7
+	args := func(s string) json.RawMessage { return json.RawMessage(s) }
+	calls := model.Message{Role: model.Assistant, Parts: []model.Part{
+		{Kind: model.Reasoning, Text: "hm"}, {Kind: model.Text, Text: "Let me "}, {Kind: model.Text, Text: "see."},
+		{Kind: model.ToolCall, Call: &model.Call{ID: "1", Name: "look", Args: args(`{"at": "<b>"}`)}}, {Kind: model.ToolCall, Call: &model.Call{ID: "2", Name: "now"}},
+	}}
+	results := model.Message{Role: model.Tool, Parts: []model.Part{
+		{Kind: model.Result, Call: &model.Call{ID: "1", Name: "look"}, Text: "no such file", Error: true}, {Kind: model.Result, Call: &model.Call{ID: "2", Name: "now"}},
+	}}
+	closed := &jsonschema.Schema{Not: &jsonschema.Schema{}}
+	tools := []model.ToolSpec{
+		{Name: "look", Description: "Looks.", Input: &jsonschema.Schema{Type: "object", Required: []string{"at"}, Properties: map[string]*jsonschema.Schema{"at": {Type: "string"}}, AdditionalProperties: closed}},
+		{Name: "now"}, {Name: "any", Input: &jsonschema.Schema{}}, {Name: "open", Input: &jsonschema.Schema{Type: "object"}},
+	}
+	for name, c := range map[string]struct {
+		opts Options
+		req  model.Request
+	}{
+		"plain":     {Options{Model: "gpt-4o"}, model.Request{Messages: []model.Message{model.UserText("hi")}}},
+		"history":   {Options{Model: "gpt-4o"}, model.Request{System: "Be brief.", Messages: []model.Message{model.UserText("hi"), calls, results, {Role: model.Assistant}, {Role: model.User, Parts: []model.Part{{Kind: model.Text, Text: "a"}, {Kind: model.Text, Text: "b"}}}}, Tools: tools}},
+		"reasoning": {Options{Model: "deepseek", BaseURL: "http://localhost:1/v1/", ReplayReasoning: true, Effort: "low"}, model.Request{Messages: []model.Message{model.UserText(""), calls, results}, MaxTokens: 9, Temperature: &zero}},
+		"required":  {Options{Model: "gpt-4o"}, model.Request{Messages: []model.Message{model.UserText("hi")}, Tools: tools[:1], Choice: "required", MaxTokens: 9, Temperature: &warm}},
+		"named":     {Options{Model: "o3", BaseURL: "http://localhost:1/v1/chat/completions"}, model.Request{Messages: []model.Message{model.UserText("hi")}, Tools: tools[:2], Choice: "now", MaxTokens: 9}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent bytes.Buffer
+			c.opts.HTTPClient = &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+				fmt.Fprintf(&sent, "%s %s\n", r.Method, r.URL)
+				body, err := io.ReadAll(r.Body)
+				if err != nil || r.ContentLength != int64(len(body)) {
+					t.Errorf("read %d of %d bytes: %v", len(body), r.ContentLength, err)
+				}
+				if err := json.Indent(&sent, body, "", "  "); err != nil {
+					t.Errorf("%v: %s", err, body)
+				}
+				sent.WriteByte('\n')
+				return answer(strings.NewReader(endStop))(r)
+			})}
+			m, err := New(&c.opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := model.Collect(m.Generate(t.Context(), &c.req), nil); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", name+".golden")
+			if os.Getenv("UPDATE") != "" {
+				if err := os.WriteFile(file, sent.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil || sent.String() != string(want) {
+				t.Errorf("sent\n%s\nwant\n%s(%v)", &sent, want, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,279 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/modeltest"
+)
+
+const canary = "sk-canary-1234567890"
+
+// against returns a model of the server at base, with the options changed by edit.
+func against(t *testing.T, base string, edit func(*Options)) *Model {
+	t.Helper()
+	rt := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(rt.CloseIdleConnections)
+	o := &Options{Model: "m", APIKey: canary, BaseURL: base, HTTPClient: &http.Client{Transport: rt}, Backoff: time.Millisecond, Jitter: func() float64 { return 0 }}
+	if edit != nil {
+		edit(o)
+	}
+	m, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// fails runs a turn and checks that its error says want and does not say the key.
+func fails(t *testing.T, m *Model, want string) *model.Error {
+	t.Helper()
+	_, err := model.Collect(m.Generate(t.Context(), ask()), nil)
+	e, ok := err.(*model.Error)
+	if !ok || !strings.Contains(err.Error(), want) {
+		t.Fatalf("got the error %v, want one with %q", err, want)
+	}
+	if all := fmt.Sprintf("%v %+v %#v %q", err, e, e, e.Err); strings.Contains(all, canary) {
+		t.Errorf("the key is in %s", all)
+	}
+	return e
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, c := range []struct {
+		opts *Options
+		want string
+	}{
+		{nil, "openai: no model name; set Options.Model"},
+		{&Options{Model: "m", BaseURL: "localhost:11434/v1"}, "not an http or https address"},
+		{&Options{Model: "m", BaseURL: "/v1"}, "not an http or https address"},
+		{&Options{Model: "m", BaseURL: "http://u:" + canary + "@h/v1"}, "holds a user or password"},
+		{&Options{Model: "m", BaseURL: "http://h/v1?key=" + canary}, "must not have a query"},
+		{&Options{Model: "m", BaseURL: "http://h/%zz" + canary}, "cannot be parsed"},
+		{&Options{Model: "m", APIKey: "sk\n" + canary}, "check OPENAI_API_KEY"},
+	} {
+		_, err := New(c.opts)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), canary) {
+			t.Errorf("got %v, want an error with %q and without the key", err, c.want)
+		}
+	}
+}
+
+func TestKeyIsNotPrinted(t *testing.T) {
+	o := Options{Model: "m", APIKey: canary}
+	m, err := New(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	for _, v := range []any{o, &o, m, *m} {
+		fmt.Fprintf(&out, "%v %+v %#v %s %q %x\n", v, v, v, v, v, v)
+		slog.New(slog.NewTextHandler(&out, nil)).Info("x", "v", v)
+		slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "v", v)
+		if raw, err := json.Marshal(v); err == nil {
+			out.Write(raw)
+		}
+	}
+	if strings.Contains(out.String(), canary) || strings.Contains(out.String(), fmt.Sprintf("%x", canary)) {
+		t.Errorf("the key is in\n%s", &out)
+	}
+}
+
+func TestServerEchoesKey(t *testing.T) {
+	for _, body := range []string{`{"error":{"message":"no such key: %s"}}`, `%s`, `{"detail":["%s is bad"]}`, `<html>%s</html>`, strings.Repeat("x", 490) + "%s"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprintf(w, body, canary)
+		}))
+		fails(t, against(t, s.URL, nil), "check the API key in OPENAI_API_KEY")
+		s.Close()
+	}
+}
+
+func TestRedirects(t *testing.T) {
+	var seen []string
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Header.Get("Authorization"))
+	}))
+	defer elsewhere.Close()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/away/chat/completions":
+			http.Redirect(w, r, elsewhere.URL+"/v1?key="+r.Header.Get("Authorization"), http.StatusTemporaryRedirect)
+		case "/moved/chat/completions":
+			http.Redirect(w, r, "/v1/chat/completions", http.StatusMovedPermanently)
+		case "/here/chat/completions":
+			http.Redirect(w, r, "/v1/chat/completions", http.StatusPermanentRedirect)
+		default:
+			if body, err := io.ReadAll(r.Body); err != nil || !bytes.Contains(body, []byte(`"temperature":0`)) || r.Header.Get("Authorization") != "Bearer "+canary {
+				t.Errorf("after the redirect: %s, %v, %v", body, r.Header, err)
+			}
+			fmt.Fprint(w, endStop)
+		}
+	}))
+	defer s.Close()
+	fails(t, against(t, s.URL+"/away", nil), "a redirect to "+elsewhere.URL+"/v1, which is not followed")
+	fails(t, against(t, s.URL+"/moved", nil), "correct the base URL")
+	if len(seen) > 0 {
+		t.Errorf("the other host was asked with %q", seen)
+	}
+	zero := 0.0
+	req := ask()
+	req.Temperature = &zero
+	if _, err := model.Collect(against(t, s.URL+"/here", nil).Generate(t.Context(), req), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWrongServers(t *testing.T) {
+	for _, c := range []struct{ header, value, body, want string }{
+		{"Content-Type", "text/html; charset=utf-8", "<html>", "a web page and not a stream; check the base URL"},
+		{"Content-Encoding", "br", "xxx", `compressed with "br"`},
+		{"Content-Type", "application/json", `{"choices":[]}`, "ended before the model was done"},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(c.header, c.value)
+			fmt.Fprint(w, c.body)
+		}))
+		fails(t, against(t, s.URL, func(o *Options) { o.Retries = -1 }), c.want)
+		s.Close()
+	}
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	base := "http://" + gone.Addr().String() + "/v1"
+	e := fails(t, against(t, base, nil), "cannot reach "+base+": ")
+	if !strings.HasSuffix(e.Error(), "connection refused; is the server running?") || !e.Temporary || e.Code != model.CodeConnect {
+		t.Errorf("got %v", e)
+	}
+}
+
+func TestMaxBytes(t *testing.T) {
+	reply := modeltest.Reply{Parts: modeltest.Text(strings.Repeat("x", 1000)).Parts, Fault: modeltest.Infinite, At: 1}
+	s := modeltest.NewServer(t, modeltest.Sequence(reply), nil)
+	e := fails(t, against(t, s.URL, func(o *Options) { o.MaxBytes = 1 << 20 }), "raise Options.MaxBytes")
+	if e.Code != model.CodeTooLarge || e.Temporary {
+		t.Errorf("got %#v", e)
+	}
+	e = fails(t, against(t, s.URL, nil), "the turn says more than 8 MiB")
+	if e.Code != model.CodeTooLarge || e.Temporary {
+		t.Errorf("got %#v", e)
+	}
+}
+
+// TestRelax checks that fields a server does not know are left out after it said so.
+func TestRelax(t *testing.T) {
+	var fields []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent := map[string]json.RawMessage{}
+		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
+			t.Error(err)
+		}
+		for _, f := range []string{"stream_options", "tool_choice"} {
+			if sent[f] != nil {
+				fields = append(fields, f)
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				fmt.Fprintf(w, `{"detail":[{"loc":["body"],"msg":"x"},{}],"message":"extra field %s"}`, f)
+				return
+			}
+		}
+		fields = append(fields, string(sent["tools"]))
+		fmt.Fprint(w, endStop)
+	}))
+	defer s.Close()
+	req := ask()
+	req.Tools, req.Choice = []model.ToolSpec{{Name: "a"}, {Name: "b"}}, "b"
+	if _, err := model.Collect(against(t, s.URL, nil).Generate(t.Context(), req), nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(fields) != 3 || fields[0] != "stream_options" || fields[1] != "tool_choice" || strings.Contains(fields[2], `"a"`) || !strings.Contains(fields[2], `"b"`) {
+		t.Errorf("the server was sent %q", fields)
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	m := newModel(t, transport(func(*http.Request) (*http.Response, error) {
+		t.Error("something was sent")
+		return nil, io.EOF
+	}))
+	user := []model.Message{model.UserText("x")}
+	for _, c := range []struct {
+		req  *model.Request
+		want string
+	}{
+		{nil, "the request is nil"},
+		{&model.Request{}, "has no messages"},
+		{&model.Request{Messages: []model.Message{{Role: "robot"}}}, `message 1: unknown role "robot"`},
+		{&model.Request{Messages: []model.Message{{Role: model.Tool}}}, "without results"},
+		{&model.Request{Messages: []model.Message{{Role: model.User, Parts: []model.Part{{Kind: model.Stop}}}}}, `kind "stop" does not belong in a message of role "user"`},
+		{&model.Request{Messages: []model.Message{{Role: model.Assistant, Parts: []model.Part{{Kind: model.ToolCall}}}}}, "names no call"},
+		{&model.Request{Messages: user, Choice: "required"}, "has no tools"},
+		{&model.Request{Messages: user, Choice: "x"}, `the tool "x" is to be called but the request does not have it`},
+		{&model.Request{Messages: user, Tools: []model.ToolSpec{{}}}, "a tool has no name"},
+	} {
+		_, err := model.Collect(m.Generate(t.Context(), c.req), nil)
+		e, ok := err.(*model.Error)
+		if !ok || e.Code != model.CodeRequest || e.Temporary || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, c := range []struct {
+		name, value string
+		want        time.Duration
+	}{
+		{"Retry-After", "", 0}, {"Retry-After", "7", 7 * time.Second}, {"Retry-After", "0.5", time.Second / 2}, {"Retry-After", "-3", 0},
+		{"Retry-After", "soon", 0}, {"Retry-After", "NaN", 0}, {"Retry-After", "1e300", 365 * 24 * time.Hour},
+		{"Retry-After", now.Add(time.Hour).Format(http.TimeFormat), time.Hour}, {"Retry-After", now.Add(-time.Hour).Format(http.TimeFormat), 0},
+		{"Retry-After-Ms", "250", 250 * time.Millisecond},
+	} {
+		if got := retryAfter(http.Header{c.name: {c.value}}, now); got != c.want {
+			t.Errorf("%s: %s is %s, want %s", c.name, c.value, got, c.want)
+		}
+	}
+}
+
+func TestNextWait(t *testing.T) {
+	m := newModel(t, nil)
+	m.opts.Retries, m.opts.Backoff = 20, 500*time.Millisecond
+	down := &model.Error{Status: 503, Temporary: true}
+	for _, c := range []struct {
+		jitter float64
+		n      int
+		err    *model.Error
+		want   time.Duration
+		again  bool
+	}{
+		{0, 1, down, 250 * time.Millisecond, true}, {0.5, 1, down, 375 * time.Millisecond, true}, {0, 2, down, 500 * time.Millisecond, true},
+		{0, 10, down, 4 * time.Second, true}, {1, 19, down, 8 * time.Second, true}, {0, 20, down, 0, false},
+		{0.5, 1, &model.Error{Temporary: true, RetryAfter: time.Minute}, time.Minute + 250*time.Millisecond, true},
+		{0, 1, &model.Error{Temporary: true, RetryAfter: time.Minute + 1}, time.Minute + 1, false},
+		{0, 1, &model.Error{Status: 400}, 0, false}, {0, 1, &model.Error{Temporary: true, Code: model.CodeIdle}, 0, false},
+	} {
+		m.opts.Jitter = func() float64 { return c.jitter }
+		if wait, again := m.nextWait(c.n, c.err); wait != c.want || again != c.again {
+			t.Errorf("attempt %d after %v: got %s, %v; want %s, %v", c.n, c.err, wait, again, c.want, c.again)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if sleep(ctx, time.Minute) {
+		t.Error("a sleep longer than the deadline was begun")
+	}
+}
