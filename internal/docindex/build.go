@@ -1,0 +1,351 @@
+package docindex
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+const (
+	format  = 1        // of cache files; part of their name
+	maxFile = 16 << 20 // bytes; larger files are data, not documents
+	racy    = 2 * time.Second
+)
+
+const schema = `
+create table files(id integer primary key, path text not null unique, size integer not null, mtime integer not null, title text not null, fresh integer not null, skipped integer not null);
+create table chunks(id integer primary key, file integer not null, first integer not null, last integer not null, off integer not null, size integer not null);
+create index chunks_file on chunks(file);
+create table meta(dir text not null, removed integer not null);
+create virtual table t using fts5(body, head, content='', contentless_delete=1, tokenize='ascii');
+create virtual table v using fts5vocab(t, 'row');
+insert into t(t, rank) values('pgsz', 16000);
+insert into t(t, rank) values('hashsize', 33554432);
+`
+
+type builder struct {
+	dir, cache string
+	root       *os.Root
+	progress   func(int, int64)
+	stats      Stats
+	unread     int // folders and files not even looked into
+}
+
+// A file is one to be indexed, as it was found or as it was when indexed.
+type file struct {
+	id    int64
+	path  string // relative, with slashes
+	size  int64
+	mtime int64
+	title string // what it says it is about
+	fresh bool   // modified so shortly before it was read that a later change may not show
+}
+
+// bringUpToDate returns connections to a cache file that agrees with the folder.
+func (b *builder) bringUpToDate(ctx context.Context) ([]*sqlite.Conn, Stats, error) {
+	sweep(filepath.Dir(b.cache))
+	found, err := b.walk(ctx)
+	if err != nil {
+		return nil, Stats{}, err
+	}
+	if intact(b.cache) {
+		conns, err := b.reuse(ctx, found)
+		if err == nil || ctx.Err() != nil {
+			return conns, b.stats, err
+		}
+	}
+	b.stats = Stats{}
+	conns, err := b.rebuild(ctx, found)
+	return conns, b.stats, err
+}
+
+// reuse opens the cache file, or an updated copy of it if files changed.
+func (b *builder) reuse(ctx context.Context, found []file) ([]*sqlite.Conn, error) {
+	conns, err := openAll(b.cache)
+	if err != nil {
+		return nil, err
+	}
+	known, removed, err := b.known(conns[0])
+	if err != nil {
+		closeAll(conns)
+		return nil, err
+	}
+	changed, gone := diff(found, known)
+	if len(changed) == 0 && len(gone) == 0 {
+		if err := b.count(conns[0]); err != nil {
+			closeAll(conns)
+			return nil, err
+		}
+		return conns, nil
+	}
+	closeAll(conns)
+	if (len(changed)+len(gone))*3 > len(found) || removed > 2*len(found) {
+		return b.rebuild(ctx, found)
+	}
+	return b.publish(func(tmp *os.File) error {
+		old, err := os.Open(b.cache)
+		if err != nil {
+			return err
+		}
+		defer old.Close()
+		_, err = io.Copy(tmp, old)
+		return err
+	}, func(c *sqlite.Conn) error { return b.update(ctx, c, changed, gone) })
+}
+
+func (b *builder) rebuild(ctx context.Context, found []file) ([]*sqlite.Conn, error) {
+	return b.publish(func(*os.File) error { return nil }, func(c *sqlite.Conn) error {
+		if err := sqlitex.ExecuteScript(c, schema, nil); err != nil {
+			return err
+		}
+		if err := sqlitex.Execute(c, `insert into meta values(?, 0)`, &sqlitex.ExecOptions{Args: []any{b.dir}}); err != nil {
+			return err
+		}
+		return b.update(ctx, c, found, nil)
+	})
+}
+
+// publish makes a new cache file: prepare fills it, change works on the database it
+// then is. The file appears under its name whole and durable, or not at all.
+func (b *builder) publish(prepare func(*os.File) error, change func(*sqlite.Conn) error) (conns []*sqlite.Conn, err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(b.cache), "build-*.tmp") // mode 0600
+	if err != nil {
+		return nil, fmt.Errorf("%w; set another cache folder", err)
+	}
+	name := tmp.Name()
+	defer func() {
+		tmp.Close()
+		if err != nil {
+			closeAll(conns)
+			conns = nil
+			os.Remove(name)
+		}
+	}()
+	if err := prepare(tmp); err != nil {
+		return nil, fmt.Errorf("write index cache %s: %w", name, err)
+	}
+	if err := write(name, change); err != nil {
+		return nil, err
+	}
+	if err := seal(tmp); err != nil {
+		return nil, fmt.Errorf("write index cache %s: %w", name, err)
+	}
+	// Opened before it has its name, so that this process searches what it built even
+	// if another replaces the file at once.
+	if conns, err = openAll(name); err != nil {
+		return nil, err
+	}
+	if err := b.count(conns[0]); err != nil {
+		return conns, err
+	}
+	if err := os.Rename(name, b.cache); err != nil {
+		return conns, fmt.Errorf("publish index cache: %w", err)
+	}
+	return conns, nil
+}
+
+func write(name string, change func(*sqlite.Conn) error) (err error) {
+	c, err := sqlite.OpenConn(name, sqlite.OpenReadWrite)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	for _, pragma := range []string{`page_size = 4096`, `journal_mode = off`, `synchronous = off`, `locking_mode = exclusive`, `cache_size = -200000`} {
+		if err := sqlitex.ExecuteTransient(c, `pragma `+pragma, nil); err != nil {
+			return err
+		}
+	}
+	if err := sqlitex.ExecuteTransient(c, `begin`, nil); err != nil {
+		return err
+	}
+	if err := change(c); err != nil {
+		return err
+	}
+	return sqlitex.ExecuteTransient(c, `commit`, nil)
+}
+
+func openAll(name string) ([]*sqlite.Conn, error) {
+	var conns []*sqlite.Conn
+	for range connections() {
+		c, err := sqlite.OpenConn(uri(name), sqlite.OpenReadOnly, sqlite.OpenURI)
+		if err == nil {
+			// Reading the schema opens the file before it may be renamed.
+			err = errors.Join(sqlitex.ExecuteTransient(c, `select dir from meta`, nil), sqlitex.ExecuteTransient(c, `pragma cache_size = -16000`, nil))
+			conns = append(conns, c)
+		}
+		if err != nil {
+			closeAll(conns)
+			return nil, fmt.Errorf("open index cache %s: %w", name, err)
+		}
+	}
+	return conns, nil
+}
+
+func closeAll(conns []*sqlite.Conn) {
+	for _, c := range conns {
+		c.Close()
+	}
+}
+
+func (b *builder) count(c *sqlite.Conn) error {
+	return sqlitex.ExecuteTransient(c, `select count(*) filter (where not skipped), count(*) filter (where skipped), (select count(*) from chunks) from files`, &sqlitex.ExecOptions{
+		ResultFunc: func(s *sqlite.Stmt) error {
+			b.stats.Files, b.stats.Chunks = s.ColumnInt(0), s.ColumnInt(2)
+			b.stats.Skipped = b.unread + s.ColumnInt(1)
+			return nil
+		},
+	})
+}
+
+// known returns the files the cache knows and how many of its chunks were removed since it
+// was built.
+func (b *builder) known(c *sqlite.Conn) (map[string]file, int, error) {
+	dir, removed := "", 0
+	err := sqlitex.ExecuteTransient(c, `select dir, removed from meta`, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		dir, removed = s.ColumnText(0), s.ColumnInt(1)
+		return nil
+	}})
+	if err == nil && dir != b.dir {
+		err = fmt.Errorf("index cache %s is of %s", b.cache, dir)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	files := make(map[string]file)
+	err = sqlitex.ExecuteTransient(c, `select id, path, size, mtime, fresh from files`, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		f := file{id: s.ColumnInt64(0), path: s.ColumnText(1), size: s.ColumnInt64(2), mtime: s.ColumnInt64(3), fresh: s.ColumnBool(4)}
+		files[f.path] = f
+		return nil
+	}})
+	return files, removed, err
+}
+
+// diff returns what of found has to be read, and what of known has to go.
+func diff(found []file, known map[string]file) (changed, gone []file) {
+	seen := make(map[string]bool, len(found))
+	for _, f := range found {
+		seen[f.path] = true
+		k, ok := known[f.path]
+		if ok && k.size == f.size && k.mtime == f.mtime && !k.fresh {
+			continue
+		}
+		changed = append(changed, f)
+		if ok {
+			gone = append(gone, k)
+		}
+	}
+	for _, k := range known {
+		if !seen[k.path] {
+			gone = append(gone, k)
+		}
+	}
+	slices.SortFunc(gone, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	return changed, gone
+}
+
+// walk lists the files of an indexed kind, sorted by path.
+func (b *builder) walk(ctx context.Context) ([]file, error) {
+	var files []file
+	err := filepath.WalkDir(b.dir, func(name string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			if name == b.dir {
+				return err
+			}
+			b.unread++
+			return nil
+		}
+		if d.IsDir() {
+			if base := d.Name(); name != b.dir && (base == ".git" || base == "node_modules") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !d.Type().IsRegular() || kindOf(d.Name()) == notText {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil { // it is gone
+			return nil
+		}
+		rel, err := filepath.Rel(b.dir, name)
+		if err != nil {
+			return err
+		}
+		if info.Size() > maxFile {
+			b.unread++
+			return nil
+		}
+		files = append(files, file{path: filepath.ToSlash(rel), size: info.Size(), mtime: info.ModTime().UnixNano()})
+		return nil
+	})
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	return files, err
+}
+
+// Cache files carry the CRC-32C of the rest of them in the four bytes that SQLite
+// leaves to applications as "user version".
+const sealAt, sealSize = 60, 4
+
+func seal(f *os.File) error {
+	sum, err := checksum(f)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(binary.BigEndian.AppendUint32(nil, sum), sealAt); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// intact says whether the cache file exists and is as it was published.
+func intact(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	want := make([]byte, sealSize)
+	if _, err := f.ReadAt(want, sealAt); err != nil {
+		return false
+	}
+	sum, err := checksum(f)
+	return err == nil && sum == binary.BigEndian.Uint32(want)
+}
+
+func checksum(f *os.File) (uint32, error) {
+	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, sealAt)); err != nil {
+		return 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.CopyBuffer(h, io.NewSectionReader(f, sealAt+sealSize, info.Size()), make([]byte, 256<<10))
+	return h.Sum32(), err
+}
+
+// sweep removes what builders that were killed left behind.
+func sweep(dir string) {
+	old, _ := filepath.Glob(filepath.Join(dir, "build-*.tmp"))
+	for _, name := range old {
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > time.Hour {
+			os.Remove(name)
+		}
+	}
+}

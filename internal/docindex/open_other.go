@@ -1,0 +1,5 @@
+//go:build !unix
+
+package docindex
+
+const nonblock = 0

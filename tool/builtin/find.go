@@ -1,0 +1,357 @@
+package builtin
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/superstep-dev/superstep/tool"
+)
+
+const (
+	grepMatches = 100      // by default
+	grepMost    = 1000     // at most
+	grepFile    = 32 << 20 // bytes of a file searched; larger ones are named and skipped
+	grepText    = 300      // bytes of a line shown
+)
+
+// skipped says whether a folder is left out of walks unless it is where they start.
+func skipped(name string) bool { return name == ".git" || name == "node_modules" }
+
+// walk calls f with every file below dir, in order of folders, as a path relative to the
+// root. Symbolic links to files inside the root are files; those to folders are not
+// followed, so a walk ends.
+func (r *Root) walk(ctx context.Context, dir string, f func(name string) error) error {
+	return fs.WalkDir(r.root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		switch {
+		case err != nil && name == dir:
+			return r.explain(dir, err)
+		case err != nil: // a folder that may not be read or is gone
+			return nil
+		case d.IsDir():
+			if name != dir && skipped(d.Name()) {
+				return fs.SkipDir
+			}
+			return nil
+		case d.Type()&fs.ModeSymlink != 0:
+			rel, err := r.resolve(name)
+			if err != nil {
+				return nil
+			}
+			if info, err := r.root.Stat(rel); err != nil || !info.Mode().IsRegular() {
+				return nil
+			}
+		case !d.Type().IsRegular():
+			return nil
+		}
+		return f(name)
+	})
+}
+
+// start returns the folder of a search, and its name for errors.
+func (r *Root) start(name string) (string, error) {
+	name = cmp.Or(name, ".")
+	rel, err := r.resolve(name)
+	if err != nil {
+		return "", err
+	}
+	if _, err := r.root.Stat(rel); err != nil {
+		return "", r.explain(name, err)
+	}
+	return rel, nil
+}
+
+// Glob returns the tool "glob", which finds files below root by their path.
+func Glob(root *Root) *tool.Tool {
+	type args struct {
+		Pattern string `json:"pattern" jsonschema:"such as **/*.go or docs/*.{md,txt}; * and ? stop at /, ** does not"`
+		Path    string `json:"path,omitempty" jsonschema:"the folder the pattern is relative to; defaults to the working folder"`
+	}
+	return made(tool.New("glob", "Find files by a pattern over their paths. The output is one path per line, sorted. Files in .git and node_modules are left out unless path, or the pattern before its first special character, is in them.",
+		func(ctx context.Context, in args) (string, error) {
+			list, err := root.glob(ctx, in.Pattern, in.Path)
+			if err != nil {
+				return "", err
+			}
+			if len(list) == 0 {
+				return fmt.Sprintf("no file matches %s; ** matches folders of any depth, as in **/%s", in.Pattern, path.Base(in.Pattern)), nil
+			}
+			more := ""
+			if n := len(list) - listed; n > 0 {
+				list, more = list[:listed], fmt.Sprintf("[%d more files; use a narrower pattern]\n", n)
+			}
+			for i := range list {
+				list[i] = shown(list[i])
+			}
+			return strings.Join(list, "\n") + "\n" + more, nil
+		}, &tool.Options{Effect: tool.Pure}))
+}
+
+func (r *Root) glob(ctx context.Context, pattern, dir string) ([]string, error) {
+	if !doublestar.ValidatePattern(pattern) {
+		return nil, fmt.Errorf("pattern %q: is not valid; check its brackets, braces and backslashes", pattern)
+	}
+	base, err := r.start(dir)
+	if err != nil {
+		return nil, err
+	}
+	fixed, rest := doublestar.SplitPattern(pattern)
+	fixed, err = r.local(path.Join(base, fixed))
+	if path.IsAbs(pattern) {
+		fixed, rest = doublestar.SplitPattern(pattern)
+		fixed, err = r.local(fixed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(strings.Split(rest, "/"), "..") {
+		return nil, r.outside(pattern)
+	}
+	from, err := r.resolve(fixed)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := r.root.Stat(from); err != nil || !info.IsDir() {
+		return nil, nil
+	}
+	var list []string
+	err = r.walk(ctx, from, func(name string) error {
+		rel := name
+		if from != "." {
+			rel = strings.TrimPrefix(name, from+"/")
+		}
+		if ok, _ := doublestar.Match(rest, rel); ok {
+			list = append(list, path.Join(fixed, rel))
+		}
+		return nil
+	})
+	slices.Sort(list)
+	return list, err
+}
+
+// Grep returns the tool "grep", which finds lines of text files below root.
+func Grep(root *Root) *tool.Tool {
+	type args struct {
+		Pattern    string `json:"pattern" jsonschema:"a regular expression in RE2 syntax, matched against each line"`
+		Literal    bool   `json:"literal,omitempty" jsonschema:"take the pattern as plain text"`
+		IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"match regardless of case"`
+		Path       string `json:"path,omitempty" jsonschema:"the folder or file to search; defaults to the working folder"`
+		Include    string `json:"include,omitempty" jsonschema:"only files that match, such as *.go or docs/**/*.md"`
+		Max        int    `json:"max,omitempty" jsonschema:"how many matches to return, at most 1000; defaults to 100"`
+	}
+	return made(tool.New("grep", "Search the text of files. The output is path:line:text, sorted by path. Binary files, .git and node_modules are left out.",
+		func(ctx context.Context, in args) (string, error) {
+			if in.Max < 0 || in.Max > grepMost {
+				return "", fmt.Errorf("max %d: must be from 1 to %d", in.Max, grepMost)
+			}
+			g, err := newGrep(in.Pattern, in.Literal, in.IgnoreCase)
+			if err != nil {
+				return "", err
+			}
+			g.max = cmp.Or(in.Max, grepMatches)
+			files, err := root.grepFiles(ctx, in.Path, in.Include)
+			if err != nil {
+				return "", err
+			}
+			return g.run(ctx, root, files)
+		}, &tool.Options{Effect: tool.Pure}))
+}
+
+func (r *Root) grepFiles(ctx context.Context, dir, include string) ([]string, error) {
+	if !doublestar.ValidatePattern(include) {
+		return nil, fmt.Errorf("include %q: is not a valid pattern; check its brackets, braces and backslashes", include)
+	}
+	from, err := r.start(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	err = r.walk(ctx, from, func(name string) error {
+		subject := name
+		if !strings.Contains(include, "/") {
+			subject = path.Base(name)
+		}
+		if include != "" {
+			if ok, _ := doublestar.Match(include, subject); !ok {
+				return nil
+			}
+		}
+		files = append(files, name)
+		return nil
+	})
+	slices.Sort(files)
+	return files, err
+}
+
+type grep struct {
+	re  *regexp.Regexp
+	max int
+}
+
+func newGrep(pattern string, literal, ignoreCase bool) (*grep, error) {
+	expr := pattern
+	if literal {
+		expr = regexp.QuoteMeta(pattern)
+	}
+	if ignoreCase {
+		expr = "(?i)" + expr
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return nil, fmt.Errorf("pattern %q: is not a regular expression in RE2 syntax: %w; correct it, or set literal to search for it as plain text", pattern, err)
+	}
+	return &grep{re: re}, nil
+}
+
+// found is what one file holds.
+type found struct {
+	lines []string
+	big   bool
+	err   error
+}
+
+// run searches files at once, as many as there are processors, and puts the results in
+// the order of files. It stops when it has enough.
+func (g *grep) run(ctx context.Context, root *Root, files []string) (string, error) {
+	ctx, stop := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer stop()
+	type job struct {
+		name string
+		out  chan found
+	}
+	jobs := make(chan job)
+	order := make(chan job, 4*runtime.GOMAXPROCS(0))
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for j := range jobs {
+				j.out <- g.file(ctx, root, j.name)
+			}
+		})
+	}
+	workers.Go(func() {
+		defer close(jobs)
+		defer close(order)
+		for _, name := range files {
+			j := job{name, make(chan found, 1)}
+			select {
+			case order <- j:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case jobs <- j:
+			case <-ctx.Done():
+				j.out <- found{err: ctx.Err()}
+				return
+			}
+		}
+	})
+	var out strings.Builder
+	matches, big := 0, 0
+	for j := range order {
+		f := <-j.out
+		if f.err != nil && ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		if f.big {
+			big++
+		}
+		for _, l := range f.lines {
+			if matches == g.max || out.Len()+len(l) > textBytes {
+				fmt.Fprintf(&out, "[there are more matches; narrow the pattern, path or include]\n")
+				return out.String(), nil
+			}
+			out.WriteString(l + "\n")
+			matches++
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if matches == 0 {
+		fmt.Fprintf(&out, "no match in %d files\n", len(files)-big)
+	}
+	if big > 0 {
+		fmt.Fprintf(&out, "[%d files over %d MiB were not searched]\n", big, grepFile>>20)
+	}
+	return out.String(), nil
+}
+
+// file searches one file. One that cannot be read holds nothing, as one that is binary.
+func (g *grep) file(ctx context.Context, root *Root, name string) (out found) {
+	f, info, err := root.open(name)
+	if err != nil {
+		return found{err: err}
+	}
+	defer f.Close()
+	if info.Size() > grepFile {
+		return found{big: true}
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, grepFile))
+	if err != nil {
+		return found{err: err}
+	}
+	if bytes.IndexByte(raw[:min(len(raw), sniffed)], 0) >= 0 {
+		return found{}
+	}
+	for n := 1; len(raw) > 0; n++ {
+		var line []byte
+		line, raw, _ = bytes.Cut(raw, []byte("\n"))
+		if n%4096 == 0 && ctx.Err() != nil {
+			return found{err: ctx.Err()}
+		}
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		at := g.re.FindIndex(line)
+		if at == nil {
+			continue
+		}
+		out.lines = append(out.lines, fmt.Sprintf("%s:%d:%s", shown(name), n, excerpt(line, at[0])))
+		if len(out.lines) > g.max {
+			break
+		}
+	}
+	return out
+}
+
+// excerpt cuts a long line to grepText bytes that hold what is at offset at.
+func excerpt(line []byte, at int) string {
+	if len(line) <= grepText {
+		return string(line)
+	}
+	lo := 0
+	if at > grepText*2/3 {
+		lo = at - grepText/3
+	}
+	hi := min(len(line), lo+grepText)
+	for lo > 0 && lo < at && !utf8.RuneStart(line[lo]) {
+		lo++
+	}
+	for hi < len(line) && hi > lo && !utf8.RuneStart(line[hi]) {
+		hi--
+	}
+	s := string(line[lo:hi])
+	if lo > 0 {
+		s = "…" + s
+	}
+	if hi < len(line) {
+		s += "…"
+	}
+	return s
+}

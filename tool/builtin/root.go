@@ -1,0 +1,220 @@
+// Package builtin holds the tools every agent may be given: files below one folder,
+// search in documents and on the web, and a place to think.
+package builtin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/superstep-dev/superstep/internal/suggest"
+)
+
+// A Root is a folder that tools cannot leave: not by "..", not by an absolute path, and
+// not by a symbolic link, even one that is changed while a tool runs. Links that stay
+// inside work. On Linux this does not hold for bind mounts, which are part of the tree
+// they are mounted in. It is safe for use from several goroutines.
+type Root struct {
+	root *os.Root
+	dir  string // absolute, as given
+	real string // without symbolic links
+}
+
+// OpenRoot opens a folder. Close it when no tool made from it is used any more.
+func OpenRoot(dir string) (*Root, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("folder %s: %w", dir, err)
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return nil, fmt.Errorf("folder %s: %w", dir, err)
+	}
+	r, err := os.OpenRoot(real)
+	if err != nil {
+		return nil, fmt.Errorf("folder %s: %w", dir, err)
+	}
+	return &Root{root: r, dir: abs, real: real}, nil
+}
+
+// Dir is the absolute path of the folder.
+func (r *Root) Dir() string { return r.dir }
+
+// Close releases the folder.
+func (r *Root) Close() error { return r.root.Close() }
+
+// local returns a path as one relative to the root, cleaned, with slashes.
+func (r *Root) local(name string) (string, error) {
+	if strings.IndexByte(name, 0) >= 0 {
+		return "", fmt.Errorf("path %q: contains a NUL character", name)
+	}
+	if filepath.IsAbs(name) {
+		rel, ok := below(r.dir, name)
+		if !ok {
+			rel, ok = below(r.real, name)
+		}
+		if !ok {
+			return "", r.outside(name)
+		}
+		name = rel
+	}
+	name = filepath.ToSlash(filepath.Clean(filepath.FromSlash(name)))
+	if !filepath.IsLocal(filepath.FromSlash(name)) {
+		return "", r.outside(name)
+	}
+	return name, nil
+}
+
+func below(dir, name string) (string, bool) {
+	rel, err := filepath.Rel(dir, name)
+	return rel, err == nil && filepath.IsLocal(rel)
+}
+
+func (r *Root) outside(name string) error {
+	return fmt.Errorf("path %s is outside %s; use a path inside that folder", name, r.dir)
+}
+
+// resolve follows the symbolic links in a path, so that it names no link but possibly
+// something that does not exist. os.Root decides what may be opened; this makes absolute
+// links that stay inside work, and tells the others from missing files.
+func (r *Root) resolve(name string) (string, error) {
+	rest, err := r.local(name)
+	if err != nil {
+		return "", err
+	}
+	done := "."
+	for links := 0; rest != "" && rest != "."; {
+		var part string
+		part, rest, _ = strings.Cut(rest, "/")
+		if part == ".." {
+			if done == "." {
+				return "", r.leaves(name)
+			}
+			done = path.Dir(done)
+			continue
+		}
+		next := path.Join(done, part)
+		info, err := r.root.Lstat(filepath.FromSlash(next))
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			done = next // what is missing here is missing for whoever opens it
+			continue
+		}
+		if links++; links > 40 {
+			return "", fmt.Errorf("path %s in %s: too many symbolic links", name, r.dir)
+		}
+		target, err := r.root.Readlink(filepath.FromSlash(next))
+		if err != nil {
+			return "", r.explain(name, err)
+		}
+		if filepath.IsAbs(target) {
+			rel, ok := below(r.real, target)
+			if !ok {
+				rel, ok = below(r.dir, target)
+			}
+			if !ok {
+				return "", r.leaves(name)
+			}
+			target, done = rel, "."
+		}
+		rest = strings.Trim(filepath.ToSlash(target)+"/"+rest, "/")
+	}
+	return done, nil
+}
+
+func (r *Root) leaves(name string) error {
+	return fmt.Errorf("path %s leaves %s by a symbolic link; use a path that stays inside that folder", name, r.dir)
+}
+
+// explain turns an error of os.Root into one that names the path and the root.
+func (r *Root) explain(name string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return r.missing(name)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("path %s in %s: permission denied: %w", name, r.dir, fs.ErrPermission)
+	}
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return fmt.Errorf("path %s in %s: %w", name, r.dir, err)
+}
+
+// missing is the error for a file that does not exist, with what may have been meant.
+func (r *Root) missing(name string) error {
+	hint := "list the folder to see what there is"
+	if rel, err := r.resolve(name); err == nil {
+		if d, err := r.root.Open(filepath.FromSlash(path.Dir(rel))); err == nil {
+			defer d.Close()
+			names, _ := d.Readdirnames(5000)
+			if near := suggest.Closest(path.Base(rel), names); near != "" {
+				hint = fmt.Sprintf("did you mean %s?", path.Join(path.Dir(rel), near))
+			}
+		}
+	}
+	return fmt.Errorf("path %s in %s: %w; %s", name, r.dir, fs.ErrNotExist, hint)
+}
+
+// open opens a regular file for reading. It does not wait for the other end of a FIFO.
+func (r *Root) open(name string) (*os.File, fs.FileInfo, error) {
+	rel, err := r.resolve(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := r.root.OpenFile(filepath.FromSlash(rel), os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, nil, r.explain(name, err)
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		err = r.explain(name, err)
+	case info.IsDir():
+		err = fmt.Errorf("path %s in %s: is a directory; list it instead", name, r.dir)
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("path %s in %s: is not a regular file", name, r.dir)
+	default:
+		return f, info, nil
+	}
+	f.Close()
+	return nil, nil, err
+}
+
+// sub returns the folder of that path inside the root and its entries, sorted.
+func (r *Root) entries(name string) (string, []fs.DirEntry, error) {
+	rel, err := r.resolve(name)
+	if err != nil {
+		return "", nil, err
+	}
+	info, err := r.root.Stat(filepath.FromSlash(rel))
+	if err != nil {
+		return "", nil, r.explain(name, err)
+	}
+	if !info.IsDir() {
+		return "", nil, fmt.Errorf("path %s in %s: is a file, not a directory", name, r.dir)
+	}
+	list, err := fs.ReadDir(r.root.FS(), rel)
+	if err != nil {
+		return "", nil, r.explain(name, err)
+	}
+	return rel, list, nil
+}
+
+const sniffed = 8000 // bytes looked at to tell text from binary, as Git does
+
+// isBinary looks for a NUL byte at the start of a file and leaves the offset there.
+func isBinary(f *os.File) (bool, error) {
+	head := make([]byte, sniffed)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, err
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return bytes.IndexByte(head[:n], 0) >= 0, err
+}

@@ -1,0 +1,193 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/internal/suggest"
+)
+
+// A Set is the tools a model may call, in order. It is safe for use from several
+// goroutines; a nil Set holds no tools.
+type Set struct {
+	tools  []*Tool
+	byName map[string]entry
+}
+
+type entry struct {
+	tool  *Tool
+	check checker
+}
+
+// NewSet makes a set of tools, or returns an error that names every mistake in them: a
+// bad or repeated name, a missing function, an invalid schema or effect.
+func NewSet(tools ...*Tool) (*Set, error) {
+	s := &Set{byName: make(map[string]entry, len(tools))}
+	var errs []error
+	for i, t := range tools {
+		if t == nil {
+			errs = append(errs, fmt.Errorf("tool %d of %d: is nil", i+1, len(tools)))
+			continue
+		}
+		check, err := t.validate()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("tool %q: %w", t.Name, err))
+		}
+		if _, twice := s.byName[t.Name]; twice {
+			errs = append(errs, fmt.Errorf("tool %q: given twice; give one of the two another name", t.Name))
+			continue
+		}
+		s.tools = append(s.tools, t)
+		s.byName[t.Name] = entry{t, check}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return s, nil
+}
+
+// validate checks what NewSet promises about one tool.
+func (t *Tool) validate() (checker, error) {
+	var errs []error
+	if !validName(t.Name) {
+		errs = append(errs, errors.New("bad name; use 1 to 64 letters, digits, _ and -"))
+	}
+	if t.Run == nil {
+		errs = append(errs, errors.New("has no function"))
+	}
+	switch t.Effect {
+	case "", Pure, Idempotent, Once:
+	default:
+		errs = append(errs, fmt.Errorf("unknown effect %q; use pure, idempotent or once", t.Effect))
+	}
+	check, err := newChecker(t.Input)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	return check, errors.Join(errs...)
+}
+
+func validName(name string) bool {
+	for _, c := range []byte(name) {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return len(name) >= 1 && len(name) <= 64
+}
+
+// Tools returns the tools in order.
+func (s *Set) Tools() []*Tool {
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.tools)
+}
+
+// Names returns the names of the tools in order.
+func (s *Set) Names() []string {
+	if s == nil {
+		return nil
+	}
+	names := make([]string, len(s.tools))
+	for i, t := range s.tools {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// Get returns the tool of that name, and whether there is one.
+func (s *Set) Get(name string) (*Tool, bool) {
+	if s == nil {
+		return nil, false
+	}
+	e, ok := s.byName[name]
+	return e.tool, ok
+}
+
+// Select returns the set of only the tools named, in the order of names, or an error
+// that lists every name that is unknown or repeated.
+func (s *Set) Select(names ...string) (*Set, error) {
+	out := &Set{byName: make(map[string]entry, len(names))}
+	var errs []error
+	for _, name := range names {
+		t, ok := s.Get(name)
+		if !ok {
+			errs = append(errs, errors.New(s.unknown(name)))
+			continue
+		}
+		if _, twice := out.byName[name]; twice {
+			errs = append(errs, fmt.Errorf("tool %q: named twice", name))
+			continue
+		}
+		out.tools = append(out.tools, t)
+		out.byName[name] = s.byName[name]
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return out, nil
+}
+
+// Call uses a tool. It never fails but in its result, which is what the model is to
+// read: an unknown name, arguments that do not fit, an error of the tool and a panic in
+// it are results with Error set. The text is cleaned and truncated. If ctx has ended the
+// tool is not called; callers that must tell a cancelled call from a failed one look at
+// ctx.
+func (s *Set) Call(ctx context.Context, name string, c *Call) Result {
+	if _, ok := s.Get(name); !ok {
+		return failure(s.unknown(name))
+	}
+	if err := ctx.Err(); err != nil {
+		return failure(fmt.Sprintf("tool %s was not called: %v", name, context.Cause(ctx)))
+	}
+	if c == nil {
+		c = new(Call)
+	}
+	e := s.byName[name]
+	if _, err := e.check.check(c.Args); err != nil {
+		return failure(err.Error())
+	}
+	call := *c
+	if len(strings.TrimSpace(string(call.Args))) == 0 {
+		call.Args = []byte("{}")
+	}
+	text, err := run(ctx, e.tool, &call)
+	if err != nil {
+		return failure(err.Error())
+	}
+	text, _ = Truncate(Clean(text))
+	return Result{Text: text}
+}
+
+func run(ctx context.Context, t *Tool, c *Call) (text string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			text, err = "", fmt.Errorf("tool %s panicked: %v", t.Name, p)
+		}
+	}()
+	return t.Run(ctx, c)
+}
+
+func failure(text string) Result {
+	text, _ = Truncate(Clean(text))
+	if text == "" {
+		text = "the tool failed without saying why"
+	}
+	return Result{Text: text, Error: true}
+}
+
+func (s *Set) unknown(name string) string {
+	names := s.Names()
+	if len(names) == 0 {
+		return fmt.Sprintf("no tool %q; there are no tools", name)
+	}
+	hint := ""
+	if near := suggest.Closest(name, names); near != "" {
+		hint = fmt.Sprintf("did you mean %q? ", near)
+	}
+	return fmt.Sprintf("no tool %q; %sthe tools are: %s", name, hint, strings.Join(names, ", "))
+}

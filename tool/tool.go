@@ -1,0 +1,46 @@
+// Package tool is what agents act with: values with a name, a schema and a function.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Effect says what calling a tool twice does, which decides what happens to a call
+// that a crash left without an outcome.
+type Effect string
+
+// The effects of a tool.
+const (
+	Pure       Effect = "pure"       // changes nothing: called again
+	Idempotent Effect = "idempotent" // a second call with the same key and arguments changes nothing more: called again
+	Once       Effect = "once"       // must not happen twice: never called again unasked
+)
+
+// A Tool is a definition. It is a value: build it, hand it over, never change it after.
+type Tool struct {
+	Name        string             // [a-zA-Z0-9_-]{1,64}, what models call it by
+	Description string             // for the model
+	Input       *jsonschema.Schema // of the arguments, an object
+	Effect      Effect             // "" means Once, the careful choice
+	// Run does the work. It is called with arguments that fit Input, from several
+	// goroutines. An error is a failure of the tool, which the model gets to see as a
+	// result; it never ends the run.
+	Run func(ctx context.Context, c *Call) (string, error)
+}
+
+// A Call is one use of a tool.
+type Call struct {
+	ID   string          // the model's name for the call
+	Key  string          // identifies the call across crashes and retries, for tools that are idempotent by key
+	Args json.RawMessage // a JSON object
+}
+
+// A Result is what a call gave, ready for the model: output or error, already
+// truncated to the limits of this package.
+type Result struct {
+	Text  string `json:"text"`
+	Error bool   `json:"error,omitempty"`
+}
