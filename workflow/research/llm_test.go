@@ -1,0 +1,477 @@
+package research_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/modeltest"
+	"github.com/superstep-dev/superstep/model/offline"
+	"github.com/superstep-dev/superstep/model/openai"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/builtin"
+	"github.com/superstep-dev/superstep/workflow/research"
+)
+
+// talk makes a model of a server that says what handle says.
+func talk(t testing.TB, handle modeltest.Handler) (model.Model, *modeltest.Server) {
+	t.Helper()
+	server := modeltest.NewServer(t, handle, nil)
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(transport.CloseIdleConnections)
+	m, err := openai.New(&openai.Options{
+		Model: "gpt-test", APIKey: "key", BaseURL: server.URL, HTTPClient: &http.Client{Transport: transport}, Retries: 2, Backoff: time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, server
+}
+
+// finding is one as a model hands it in.
+type finding struct {
+	Claim      string  `json:"claim"`
+	Quote      string  `json:"quote"`
+	Path       string  `json:"path"`
+	Line       int     `json:"line"`
+	Confidence float64 `json:"confidence"`
+}
+
+func call(name string, args any) model.Part {
+	b, err := json.Marshal(args)
+	if err != nil {
+		panic(err)
+	}
+	return model.Part{Kind: model.ToolCall, Call: &model.Call{Name: name, Args: b}}
+}
+
+type object = map[string]any
+
+// llm plays a language model with the manners of real ones: what it says depends on what
+// it is asked and on nothing else. Meet, unless nil, is called when a researcher begins.
+func llm(meet func()) modeltest.Handler {
+	return func(r *modeltest.ParsedRequest) modeltest.Reply {
+		has := func(name string) bool {
+			return slices.ContainsFunc(r.Tools, func(s model.ToolSpec) bool { return s.Name == name })
+		}
+		turn, prompt := 0, r.Messages[0].Text()
+		for _, m := range r.Messages {
+			if m.Role == model.Assistant {
+				turn++
+			}
+		}
+		var parts []model.Part
+		switch {
+		case has("plan"):
+			parts = [][]model.Part{
+				{{Kind: model.Text, Text: "Let me think."}, call("think", object{"reflection": "leases and retries"})},
+				{call("plan", object{"queries": []string{"failed job  retry", " ", "lease end", "too many"}})},
+			}[turn]
+		case has("directions"):
+			parts = [][]model.Part{
+				{call("search_docs", object{"query": "failed job retry"}), call("search_docs", object{"query": "lease end"}), call("search_docs", object{"query": "one too many"})},
+				{call("directions", object{"directions": []object{
+					{"topic": "Leases", "priority": "high"}, {"topic": "retries", "rationale": "the heart\nof it"}, {"topic": "leases"}, {"topic": "dead  letters"},
+				}})},
+			}[turn]
+		case has("findings"):
+			if turn == 0 && meet != nil && !strings.Contains(prompt, "Searched before") {
+				meet()
+			}
+			parts = researcher(prompt, turn)
+		case turn == 0:
+			parts = []model.Part{call("write_file", object{"content": "# Heron\n\nA lease lasts 30 s [1]. Nobody says so [99].\n"})}
+		default:
+			parts = []model.Part{call("write_file", object{"content": "# Heron\n\nA lease lasts 30 s [1, 2]. Retries back off [3] [4].\n"})}
+		}
+		return modeltest.Reply{Parts: parts, Fragment: 7}
+	}
+}
+
+func researcher(prompt string, turn int) []model.Part {
+	_, rest, _ := strings.Cut(prompt, "Direction: ")
+	topic, _, _ := strings.Cut(rest, "\n")
+	if turn == 0 {
+		return []model.Part{call("search_docs", object{"query": topic + " heron"}), call("read_file", object{"path": "README.md"}), call("search_docs", object{"query": "greedy"})}
+	}
+	lease := finding{"A lease lasts 30 s.", "The lease lasts thirty seconds and is renewed every ten, so a", "./guide/leases.md", 7, 1.7}
+	backoff := finding{"It backs off.", "A failed job is retried with exponential backoff", "guide/retries.md", 3, 0.8}
+	found := map[string][]finding{
+		"Leases": {lease, {"So says the code.", "LeaseTime is how long a worker may keep a job without renewing its lease.", "internal/lease.go", 1, 0.9}, lease},
+		"retries": {backoff, {"Forever.", "A failed job is retried forever.", "guide/retries.md", 4, 0.99},
+			{"None.", "A job is lost.", "guide/none.md", 1, 0.5}, {"Secret.", "root:x:0:0", "../../../../../../../etc/passwd", 1, 1}},
+		"dead letters": {backoff, {"Kept.", "Nothing is ever deleted from the dead letter topic automatically.", "guide/retries.md", 11, -3}},
+	}[topic]
+	if strings.Contains(prompt, "Searched before") {
+		found = []finding{{"The code doubles it.", "It starts at one second and\ndoubles with every attempt, up to an hour.", "internal/backoff.go", 5, 0.7}}
+	}
+	return []model.Part{call("findings", object{"findings": found})}
+}
+
+// want is what the run with llm comes to.
+func checkRun(t *testing.T, out research.Output) {
+	t.Helper()
+	var places []string
+	for _, s := range out.Sources {
+		places = append(places, fmt.Sprintf("%d %s %s %.1f", s.N, s.Place, s.Direction, s.Confidence))
+	}
+	if diff := cmp.Diff([]string{
+		"1 guide/leases.md:3 Leases 1.0", "2 internal/lease.go:9 Leases 0.9", "3 guide/retries.md:3 retries 0.8", "4 internal/backoff.go:6 retries 0.7", "5 guide/retries.md:11 dead letters 0.0",
+	}, places); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]research.OutputPart{{Topic: "Leases", Sources: 2, Confidence: 1}, {Topic: "retries", Sources: 2, Confidence: 0.94}, {Topic: "dead letters", Sources: 1, Confidence: 0.8}}, out.Directions,
+		cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })); diff != "" {
+		t.Error(diff)
+	}
+	if out.Searches != 6 || out.Dropped != 3 || out.Model != "openai/gpt-test" {
+		t.Errorf("%d searches, %d dropped, model %s", out.Searches, out.Dropped, out.Model)
+	}
+	if n := checkBrief(t, "testdata/heron", out.Text); n != 4 || strings.Contains(out.Text, "[99]") {
+		t.Errorf("%d sources:\n%s", n, out.Text)
+	}
+	if b, err := os.ReadFile(out.Report); err != nil || string(b) != out.Text {
+		t.Errorf("the file is not the brief: %v", err)
+	}
+}
+
+// barrier gives a function that returns when n have called it.
+func barrier(t *testing.T, n int) func() {
+	var all sync.WaitGroup
+	all.Add(n)
+	return func() {
+		all.Done()
+		met := make(chan struct{})
+		go func() { all.Wait(); close(met) }()
+		select {
+		case <-met:
+		case <-time.After(10 * time.Second):
+			t.Error("the researchers do not work side by side")
+		}
+	}
+}
+
+func heron(t testing.TB) research.Inputs {
+	t.Helper()
+	docs, err := filepath.Abs("testdata/heron")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return research.Inputs{Question: "How does Heron\nretry a failed job?", Docs: docs, Report: filepath.Join(t.TempDir(), "brief.md")}
+}
+
+func TestLanguageModel(t *testing.T) {
+	m, server := talk(t, llm(barrier(t, 3)))
+	store := runlog.NewMemory(nil)
+	out, res, err := run(t, store, options(t, m), heron(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkRun(t, out)
+	if res.Steps != 7 { // planner, explorer, researchers, coverage, one researcher, coverage, synthesizer
+		t.Errorf("%d steps", res.Steps)
+	}
+	var tasks []string
+	for r, err := range runlog.Records(t.Context(), store, "r1", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind == runlog.KindTaskDone && (strings.HasPrefix(r.Path, "researcher") || strings.HasPrefix(r.Path, "coverage")) {
+			tasks = append(tasks, r.Path)
+		}
+	}
+	slices.Sort(tasks)
+	if diff := cmp.Diff([]string{"coverage", "coverage#1", "researcher[1-leases]", "researcher[2-retries]", "researcher[2-retries]#1", "researcher[3-dead-letters]"}, tasks); diff != "" {
+		t.Error(diff)
+	}
+	for _, r := range server.Requests() {
+		prompt := r.Messages[0].Text()
+		if !strings.Contains(prompt, "Question: How does Heron retry a failed job?\n") && !strings.HasSuffix(prompt, "Question: How does Heron retry a failed job?") {
+			t.Errorf("the question is not in %q", prompt)
+		}
+		if strings.Contains(prompt, "Searched before: retries heron\n") && !strings.Contains(prompt, "Found before: guide/retries.md:3 It backs off.\n") {
+			t.Errorf("what was found is not in %q", prompt)
+		}
+	}
+}
+
+// A model that asks for more than the budget is told so, and is not given it, however
+// many ways of searching there are.
+func TestBudgetIsShared(t *testing.T) {
+	web := tavily(t)
+	m, server := talk(t, llm(nil))
+	opt := options(t, m)
+	opt.SearchWeb = web
+	if _, _, err := run(t, runlog.NewMemory(nil), opt, heron(t)); err != nil {
+		t.Fatal(err)
+	}
+	refused := map[string]int{}
+	for _, r := range server.Requests() {
+		last := r.Messages[len(r.Messages)-1]
+		for _, p := range last.Parts {
+			if text, ok := strings.CutPrefix(p.Text, "search_docs and search_web: no more of "); ok && p.Kind == model.Result {
+				refused[text[:1]]++
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"2": 1, "1": 4}, refused); diff != "" { // of the explorer, of the researchers
+		t.Error(diff)
+	}
+}
+
+// A model that does nothing it is asked to fails the run, which says what may be the matter.
+func TestUselessModel(t *testing.T) {
+	m, _ := talk(t, modeltest.Sequence(modeltest.Text("I would rather not.")))
+	out, _, err := run(t, runlog.NewMemory(nil), options(t, m), heron(t))
+	if err == nil || !strings.Contains(err.Error(), "it may not be able to call tools") || out.Text != "" {
+		t.Errorf("%v: %s", err, out.Text)
+	}
+}
+
+// A report that cannot be written is not lost: it is written when the run is resumed, and no model is asked for it again.
+func TestReportIsWrittenOnResume(t *testing.T) {
+	m, server := talk(t, llm(nil))
+	store := runlog.NewMemory(nil)
+	in := heron(t)
+	dir := t.TempDir()
+	in.Report = filepath.Join(dir, "out", "brief.md")
+	opt := options(t, m)
+	block := false
+	opt.Model = func(string) (model.Model, error) { // the last thing before the graph begins
+		if !block {
+			block = true
+			return m, nil
+		}
+		_ = os.WriteFile(filepath.Join(dir, "out"), nil, 0o600)
+		return m, nil
+	}
+	_, _, err := run(t, store, opt, in)
+	if err == nil || !strings.Contains(err.Error(), "the report is done but cannot be written") {
+		t.Fatal(err)
+	}
+	asked := len(server.Requests())
+	if err := os.Remove(filepath.Join(dir, "out")); err != nil {
+		t.Fatal(err)
+	}
+	opt.Model = func(string) (model.Model, error) { return m, nil }
+	out, _, err := run(t, store, opt, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(out.Report); err != nil || string(b) != out.Text || len(server.Requests()) != asked {
+		t.Errorf("%v; %d requests, then %d", err, asked, len(server.Requests()))
+	}
+}
+
+// A failing model fails the run, after as many attempts as a failure that may pass
+// deserves, and the run can be resumed.
+func TestModelFails(t *testing.T) {
+	for _, tc := range []struct {
+		status, fail, attempts int
+	}{{401, 1, 1}, {503, 4, 3}} {
+		t.Run(fmt.Sprint(tc.status), func(t *testing.T) {
+			good := llm(nil)
+			var mu sync.Mutex
+			left := 1000
+			m, _ := talk(t, func(r *modeltest.ParsedRequest) modeltest.Reply {
+				mu.Lock()
+				defer mu.Unlock()
+				if left--; left >= 0 {
+					return modeltest.Failure(tc.status, "")
+				}
+				return good(r)
+			})
+			store, opt, in := runlog.NewMemory(nil), options(t, m), heron(t)
+			_, _, err := run(t, store, opt, in)
+			var fail *model.Error
+			if !errors.As(err, &fail) || fail.Status != tc.status {
+				t.Fatal(err)
+			}
+			attempts := 0
+			for r, err := range runlog.Records(t.Context(), store, "r1", 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Kind == runlog.KindTaskFailed {
+					attempts++
+				}
+			}
+			if attempts != tc.attempts {
+				t.Errorf("%d attempts, want %d", attempts, tc.attempts)
+			}
+			mu.Lock()
+			left = 0
+			mu.Unlock()
+			out, _, err := run(t, store, opt, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkRun(t, out)
+		})
+	}
+}
+
+// tavily is a tool to search the web with, of which there is one page.
+func tavily(t testing.TB) *tool.Tool {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"results":[{"title":"Heron","url":"https://heron.example/retries","content":"A failed job is retried with backoff. The backoff of a failed job\nnever exceeds an hour."},`+
+			`{"title":"Other","url":"https://other.example/x","content":"Another page says that a failed job is retried ten times."}]}`)
+	}))
+	t.Cleanup(srv.Close)
+	w, err := builtin.SearchWeb(builtin.WebOptions{APIKey: "key", BaseURL: srv.URL, HTTPClient: srv.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// The web can be searched instead of documents; its quotes are checked against what the
+// searches gave.
+func TestWeb(t *testing.T) {
+	opt := options(t, offline.New())
+	opt.SearchWeb = tavily(t)
+	out, _, err := run(t, runlog.NewMemory(nil), opt, research.Inputs{Question: "When is a failed job retried?"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{"A failed job is retried with backoff.": true, "The backoff of a failed job never exceeds an hour.": true, "Another page says that a failed job is retried ten times.": true}
+	for _, s := range out.Sources {
+		if !want[s.Quote] || !strings.HasPrefix(s.Place, "https://") {
+			t.Errorf("%+v", s)
+		}
+	}
+	if len(out.Sources) < 2 || out.Dropped != 0 || !strings.Contains(out.Text, "] https://other.example/x — “Another page says that a failed job is retried ten times.”\n") {
+		t.Errorf("%d dropped:\n%s", out.Dropped, out.Text)
+	}
+}
+
+var errCrash = errors.New("the process died")
+
+// mortal is a store in which the process dies at the n-th append: before the append is
+// durable, or after it and before anybody is told.
+type mortal struct {
+	*runlog.Memory
+	mu    sync.Mutex
+	now   time.Time
+	left  int // appends until then, negative for never
+	after bool
+	dead  bool
+}
+
+func newMortal() *mortal {
+	m := &mortal{now: time.Unix(1, 0), left: -1}
+	m.Memory = runlog.NewMemory(&runlog.MemoryOptions{Now: func() time.Time { m.mu.Lock(); defer m.mu.Unlock(); return m.now }})
+	return m
+}
+
+// revive starts another process when the lease of the dead one has run out.
+func (m *mortal) revive(left int, after bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = m.now.Add(time.Hour)
+	m.left, m.after, m.dead = left, after, false
+}
+
+func (m *mortal) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+	l, info, err := m.Memory.Acquire(ctx, id, opt)
+	return &mortalLog{l, m}, info, err
+}
+
+type mortalLog struct {
+	runlog.Log
+	m *mortal
+}
+
+func (l *mortalLog) Append(ctx context.Context, b *runlog.Batch) error {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	if l.m.dead {
+		return errCrash
+	}
+	l.m.dead = l.m.left == 0
+	l.m.left--
+	if l.m.dead && !l.m.after {
+		return errCrash
+	}
+	l.m.mu.Unlock()
+	err := l.Log.Append(ctx, b)
+	l.m.mu.Lock()
+	if err == nil && l.m.dead {
+		return errCrash
+	}
+	return err
+}
+
+func (l *mortalLog) Release(context.Context) error { return nil }
+
+// A run that dies again and again comes to the brief of one that did not, and pays for
+// no turn twice but those that were under way when it died.
+func TestCrashes(t *testing.T) {
+	in := heron(t)
+	m, server := talk(t, llm(nil))
+	want, _, err := run(t, runlog.NewMemory(nil), options(t, m), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns := len(server.Requests())
+	cache := t.TempDir()
+	intervals := []int{3, 5, 8, 13}
+	if testing.Short() {
+		intervals = []int{4}
+	}
+	for _, every := range intervals {
+		t.Run(fmt.Sprintf("every %d appends", every), func(t *testing.T) {
+			m, server := talk(t, llm(nil))
+			opt := options(t, m)
+			opt.CacheDir = cache
+			if err := os.Remove(in.Report); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			store := newMortal()
+			for crashes := 0; ; crashes++ {
+				store.revive(every, crashes%2 == 0)
+				if crashes > 200 {
+					t.Fatal("it does not get on")
+				}
+				got, _, err := run(t, store, opt, in)
+				if errors.Is(err, errCrash) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Error(diff)
+				}
+				checkRun(t, got)
+				if crashes < 30/every-2 {
+					t.Errorf("only %d crashes", crashes)
+				}
+				asked := server.Asked()
+				if asked[""] != 0 || len(asked) != turns {
+					t.Errorf("%d turns, want %d", len(asked), turns)
+				}
+				if n := len(server.Requests()) - turns; n > 3*(crashes+1) {
+					t.Errorf("%d turns were paid for twice in %d crashes", n, crashes)
+				}
+				return
+			}
+		})
+	}
+}

@@ -1,0 +1,395 @@
+// Package workflow gives a piece of work a name, typed inputs and an output, so that
+// hosts can list it, start it from a command line and take it up again after a crash.
+package workflow
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A Workflow is a definition. It is a value: build it, hand it over, never change it after.
+type Workflow struct {
+	Name        string
+	Description string
+	Inputs      *jsonschema.Schema // an object; the order of its properties is the order for people
+	// NoModel says that the workflow calls no language model.
+	NoModel bool
+	// Prepare looks at the inputs of a run that is to begin, which fit the schema, and
+	// gives those that it begins with: a relative path made absolute, say, since the run
+	// may be taken up elsewhere. An error is why there can be no such run. It may be
+	// called several times, also with what it gave, and never for a run that is taken
+	// up again. Nil leaves the inputs as they are.
+	Prepare func(inputs json.RawMessage) (json.RawMessage, error)
+	// Run does the work, or goes on with it: the journal knows how far it is. The
+	// inputs fit the schema. It is called once at a time per run.
+	Run func(ctx context.Context, e *Exec) (*Result, error)
+}
+
+// An Exec is one execution of a workflow.
+type Exec struct {
+	Inputs  json.RawMessage
+	Journal *runlog.Journal
+	Graph   graph.RunOptions // what the host wants of graphs; Journal is set
+}
+
+// A Result is what a workflow ends with.
+type Result struct {
+	Output  json.RawMessage
+	Steps   int
+	Skipped []string // the tasks that failed and were passed over
+}
+
+// New makes a workflow of a graph. In is a struct: its fields are the inputs, its
+// json tags their names, its jsonschema tags their descriptions; a field without
+// omitempty is required. Begin makes the first state of them, and end makes the
+// output, which encodes as JSON, of the last state.
+func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], begin func(In) (S, error), end func(S) (Out, error)) (*Workflow, error) {
+	return Func(name, description, func(ctx context.Context, in In, e *Exec) (Out, graph.Final[S], error) {
+		var out Out
+		state, err := begin(in)
+		if err != nil {
+			return out, graph.Final[S]{}, err
+		}
+		final, err := flow.Execute(ctx, state, &e.Graph)
+		if err != nil {
+			return out, final, err
+		}
+		out, err = end(final.State)
+		return out, final, err
+	})
+}
+
+// Func is New for a workflow that builds its graph from its inputs.
+func Func[In, S, Out any](name, description string, run func(ctx context.Context, in In, e *Exec) (Out, graph.Final[S], error)) (*Workflow, error) {
+	schema, err := jsonschema.For[In](nil)
+	if err != nil {
+		return nil, fmt.Errorf("workflow %q: its inputs: %w", name, err)
+	}
+	w := &Workflow{Name: name, Description: description, Inputs: schema}
+	w.Run = func(ctx context.Context, e *Exec) (*Result, error) {
+		var in In
+		if err := json.Unmarshal(orEmpty(e.Inputs), &in); err != nil {
+			return nil, fmt.Errorf("workflow %q: its inputs: %w", name, err)
+		}
+		out, final, err := run(ctx, in, e)
+		res := &Result{Steps: final.Steps, Skipped: final.Skipped}
+		if err != nil {
+			return res, err
+		}
+		if res.Output, err = json.Marshal(out); err != nil {
+			return res, fmt.Errorf("workflow %q: its output: %w", name, err)
+		}
+		return res, nil
+	}
+	return w, nil
+}
+
+// orEmpty is what was given, or an object without anything in it.
+func orEmpty(inputs json.RawMessage) json.RawMessage {
+	if len(bytes.TrimSpace(inputs)) == 0 {
+		return json.RawMessage("{}")
+	}
+	return inputs
+}
+
+// An InputsError lists everything that is wrong with the inputs of a run.
+type InputsError struct {
+	Workflow string
+	Problems []string
+}
+
+func (e *InputsError) Error() string {
+	if len(e.Problems) == 1 {
+		return fmt.Sprintf("workflow %q: %s", e.Workflow, e.Problems[0])
+	}
+	return fmt.Sprintf("workflow %q: its inputs have %d mistakes:\n  - %s", e.Workflow, len(e.Problems), strings.Join(e.Problems, "\n  - "))
+}
+
+// FailureCode is the code of runs that fail with the error.
+func (e *InputsError) FailureCode() string { return "inputs" }
+
+// An Input is one input as people see it.
+type Input struct {
+	Name        string
+	Type        string // "string", "integer", "number", "boolean", or another of JSON Schema
+	Description string
+	Required    bool
+	Default     json.RawMessage
+}
+
+// List gives the inputs in their order.
+func (w *Workflow) List() []Input {
+	if w.Inputs == nil {
+		return nil
+	}
+	names := slices.Clone(w.Inputs.PropertyOrder)
+	if len(names) == 0 {
+		for n := range w.Inputs.Properties {
+			names = append(names, n)
+		}
+		sort.Strings(names)
+	}
+	var out []Input
+	for _, n := range names {
+		p := w.Inputs.Properties[n]
+		out = append(out, Input{Name: n, Type: schemaType(p), Description: p.Description, Required: slices.Contains(w.Inputs.Required, n), Default: p.Default})
+	}
+	return out
+}
+
+func schemaType(s *jsonschema.Schema) string {
+	if s.Type != "" {
+		return s.Type
+	}
+	for _, t := range s.Types {
+		if t != "null" {
+			return t
+		}
+	}
+	return "any"
+}
+
+// Parse makes inputs of words as a command line has them: "key=value" for an input of
+// that name (or what was meant to be its name), anything else for the first required
+// input that is not given by name. A name is meant if it is nearly one and the word has
+// no spaces. After the word "--" everything is text. Values are read as the type of their
+// input and never bent to fit. All faults are reported at once, as an *InputsError.
+// Prepare is not called; see Settle.
+func (w *Workflow) Parse(words []string, named map[string]string) (json.RawMessage, error) {
+	inputs := w.List()
+	names := make([]string, len(inputs))
+	for i := range inputs {
+		names[i] = inputs[i].Name
+	}
+	given := map[string]string{}
+	var free []string
+	var problems []string
+	give := func(key, value string) {
+		if _, twice := given[key]; twice {
+			problems = append(problems, key+": is given twice")
+		}
+		given[key] = value
+	}
+	slips := map[string]bool{}
+	for i, word := range words {
+		if word == "--" {
+			free = append(free, words[i+1:]...)
+			break
+		}
+		key, value, ok := strings.Cut(word, "=")
+		switch {
+		case ok && slices.Contains(names, key):
+			give(key, value)
+		case ok && meant(key, word, names):
+			give(key, value)
+			slips[key] = true
+		default:
+			free = append(free, word)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(named)) {
+		give(key, named[key])
+	}
+	if len(free) > 0 {
+		i := slices.IndexFunc(inputs, func(i Input) bool { _, ok := given[i.Name]; return i.Required && !ok })
+		if i < 0 {
+			problems = append(problems, fmt.Sprintf("nothing to do with %q: every required input is given; use key=value", strings.Join(free, " ")))
+		} else {
+			given[inputs[i].Name] = strings.Join(free, " ")
+		}
+	}
+	values := map[string]any{}
+	for _, in := range inputs {
+		s, ok := given[in.Name]
+		if !ok {
+			continue
+		}
+		v, err := parseValue(in.Type, s)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("%s: %v", in.Name, err))
+			continue
+		}
+		values[in.Name] = v
+		delete(given, in.Name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(names, key) {
+			problem := fmt.Sprintf("unknown input %q%s", key, suggest.Hint(key, names))
+			if slips[key] {
+				problem += " (for text with an equals sign, put -- before it)"
+			}
+			problems = append(problems, problem)
+		}
+	}
+	b, err := json.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	return b, w.check(b, problems)
+}
+
+// meant reports whether a word that is no name of an input is a slip for one. Ordinary
+// text has equals signs too.
+func meant(key, word string, names []string) bool {
+	return len(key) > 2 && strings.IndexFunc(word, unicode.IsSpace) < 0 && suggest.Closest(key, names) != ""
+}
+
+func parseValue(kind, s string) (any, error) {
+	switch kind {
+	case "integer":
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("want a whole number, got %q", s)
+		}
+		return n, nil
+	case "number":
+		if f, err := strconv.ParseFloat(s, 64); err == nil && json.Valid([]byte(s)) {
+			return f, nil
+		}
+		return nil, fmt.Errorf("want a finite number, got %q", s)
+	case "boolean":
+		switch s {
+		case "true":
+			return true, nil
+		case "false":
+			return false, nil
+		}
+		return nil, fmt.Errorf("want true or false, got %q", s)
+	case "string":
+		return s, nil
+	}
+	var v any
+	if err := json.Unmarshal([]byte(s), &v); err != nil {
+		return nil, fmt.Errorf("want JSON, got %q", s)
+	}
+	return v, nil
+}
+
+// Check reports everything that is wrong with inputs, as an *InputsError, or why
+// Prepare refuses them.
+func (w *Workflow) Check(inputs json.RawMessage) error {
+	_, err := w.Settle(inputs)
+	return err
+}
+
+// Settle gives the inputs that a run is to begin with: those given, checked, and as
+// Prepare makes them.
+func (w *Workflow) Settle(inputs json.RawMessage) (json.RawMessage, error) {
+	if err := w.check(inputs, nil); err != nil || w.Prepare == nil {
+		return inputs, err
+	}
+	return w.Prepare(orEmpty(inputs))
+}
+
+func (w *Workflow) check(inputs json.RawMessage, problems []string) error {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(orEmpty(inputs), &values); err != nil {
+		return &InputsError{w.Name, append(problems, "want a JSON object with finite numbers: "+err.Error())}
+	}
+	known := w.List()
+	names := make([]string, len(known))
+	for i, in := range known {
+		names[i] = in.Name
+		if _, ok := values[in.Name]; !ok && in.Required && !slices.ContainsFunc(problems, func(p string) bool { return strings.HasPrefix(p, in.Name+": ") }) {
+			problems = append(problems, fmt.Sprintf("%s is required%s", in.Name, described(in)))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(names, key) {
+			problems = append(problems, fmt.Sprintf("unknown input %q%s", key, suggest.Hint(key, names)))
+			continue
+		}
+		if err := fits(w.Inputs.Properties[key], values[key]); err != nil {
+			problems = append(problems, fmt.Sprintf("%s: %v", key, err))
+		}
+	}
+	if len(problems) > 0 {
+		return &InputsError{w.Name, problems}
+	}
+	return nil
+}
+
+func described(in Input) string {
+	if in.Description == "" {
+		return ""
+	}
+	return " (" + in.Description + ")"
+}
+
+// fits reports what is wrong with a value. A number must be one that its Go type can hold.
+func fits(p *jsonschema.Schema, raw json.RawMessage) error {
+	want := schemaType(p)
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return fmt.Errorf("want a finite number, got %s", raw)
+	}
+	if _, number := v.(float64); number && want == "integer" {
+		if _, err := strconv.ParseInt(string(raw), 10, 64); err != nil {
+			return fmt.Errorf("want integer, got %s", raw)
+		}
+	}
+	bare := jsonschema.Schema{Type: p.Type, Types: p.Types}
+	if err := valid(&bare, v); err != nil {
+		return fmt.Errorf("want %s, got %s", want, raw)
+	}
+	return valid(p, v)
+}
+
+func valid(s *jsonschema.Schema, v any) error {
+	r, err := s.Resolve(nil)
+	if err != nil {
+		return err
+	}
+	return r.Validate(v)
+}
+
+// A Set is a list of workflows by name.
+type Set []*Workflow
+
+// Find gives the workflow of a name, or an error that suggests another.
+func (s Set) Find(name string) (*Workflow, error) {
+	names := make([]string, len(s))
+	for i, w := range s {
+		if w.Name == name {
+			return w, nil
+		}
+		names[i] = w.Name
+	}
+	return nil, &UnknownError{name, suggest.Hint(name, names)}
+}
+
+// An UnknownError says that there is no workflow of a name.
+type UnknownError struct{ Name, hint string }
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("there is no workflow %q%s", e.Name, e.hint)
+}
+
+// Validate reports every mistake in the set at once.
+func (s Set) Validate() error {
+	var errs []error
+	for i, w := range s {
+		switch {
+		case w == nil || w.Run == nil || w.Name == "":
+			errs = append(errs, fmt.Errorf("workflow %d has no name or no function", i))
+		case slices.ContainsFunc(s[:i], func(o *Workflow) bool { return o != nil && o.Name == w.Name }):
+			errs = append(errs, fmt.Errorf("workflow %q is there twice", w.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
