@@ -1,0 +1,253 @@
+package superstep
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"runtime/debug"
+	"sync"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// A Run is a run that this engine executes.
+type Run struct {
+	id      string
+	engine  *Engine
+	journal *runlog.Journal
+	stop    context.CancelCauseFunc
+	done    chan struct{}
+	outcome Outcome
+}
+
+// An Outcome is how an execution ended.
+type Outcome struct {
+	Status  runlog.Status // Interrupted if it was stopped and can be resumed
+	Output  json.RawMessage
+	Steps   int
+	Skipped []string
+	Open    []runlog.OpenQuestion // of a paused run
+	Err     error                 // of a failed or interrupted run
+}
+
+// ID is the run's.
+func (r *Run) ID() string { return r.id }
+
+// Follow is [Engine.Follow] of this run.
+func (r *Run) Follow(ctx context.Context, from uint64) iter.Seq2[runlog.Record, error] {
+	if r.journal == nil {
+		return runlog.Follow(ctx, r.engine.store, r.id, from)
+	}
+	return r.journal.Follow(ctx, from)
+}
+
+// Wait gives the outcome once there is one.
+func (r *Run) Wait(ctx context.Context) (Outcome, error) {
+	select {
+	case <-r.done:
+		return r.outcome, nil
+	case <-ctx.Done():
+		return Outcome{}, context.Cause(ctx)
+	}
+}
+
+// launch executes a run on a goroutine of its own, which Close and the run's end wait for.
+func (e *Engine) launch(ctx context.Context, j *runlog.Journal, w *workflow.Workflow, inputs json.RawMessage, answer Answering, see func(runlog.Record, error)) *Run {
+	ctx, stop := context.WithCancelCause(ctx)
+	r := &Run{id: j.ID(), engine: e, journal: j, stop: stop, done: make(chan struct{})}
+	e.mu.Lock()
+	e.runs[r.id] = r
+	if e.closed {
+		stop(ErrClosed)
+	}
+	e.mu.Unlock()
+	seen := observe(ctx, j, see)
+	e.work.Go(func() {
+		defer close(r.done)
+		defer seen()
+		held, release := j.Hold(ctx)
+		r.outcome = e.execute(held, j, w, inputs, answer)
+		release()
+		stop(nil)
+		e.mu.Lock()
+		delete(e.runs, r.id)
+		e.mu.Unlock()
+		if err := j.Close(context.WithoutCancel(ctx)); err != nil && r.outcome.Err == nil && !errors.Is(err, runlog.ErrFenced) {
+			r.outcome.Err = err
+		}
+	})
+	return r
+}
+
+// observe shows the records of a journal to see until the journal is closed, and returns
+// once it is sure to miss none. What it returns waits for the end.
+func observe(ctx context.Context, j *runlog.Journal, see func(runlog.Record, error)) (wait func()) {
+	if see == nil {
+		return func() {}
+	}
+	ready, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		follows := sync.OnceFunc(func() { close(ready) })
+		defer follows()
+		for rec, err := range j.Follow(context.WithoutCancel(ctx), 0) {
+			follows() // a run has a first record by now, and what comes after it is kept for us
+			see(rec, err)
+		}
+	}()
+	<-ready
+	return func() { <-done }
+}
+
+// execute runs a workflow until nothing moves any more, and records how it ended.
+func (e *Engine) execute(ctx context.Context, j *runlog.Journal, w *workflow.Workflow, inputs json.RawMessage, answer Answering) Outcome {
+	exec := &workflow.Exec{
+		Inputs:  inputs,
+		Journal: j,
+		Graph:   graph.RunOptions{Journal: j, Parallelism: e.opt.Parallelism, MaxSteps: e.opt.MaxSteps, Timeout: e.opt.Timeout},
+	}
+	for {
+		res, err := runWorkflow(ctx, w, exec)
+		var wait *pregel.WaitingError
+		if !errors.As(err, &wait) {
+			return record(ctx, j, res, err)
+		}
+		answered, aerr := answerAll(ctx, j, answer)
+		if aerr != nil {
+			return record(ctx, j, res, aerr)
+		}
+		if answered == 0 {
+			return pause(ctx, j, wait)
+		}
+	}
+}
+
+func runWorkflow(ctx context.Context, w *workflow.Workflow, exec *workflow.Exec) (res *workflow.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return w.Run(ctx, exec)
+}
+
+func answerAll(ctx context.Context, j *runlog.Journal, answer Answering) (n int, err error) {
+	if answer == nil {
+		return 0, nil
+	}
+	for _, q := range j.Open() {
+		a, ok := answer(ctx, q)
+		if !ok {
+			continue
+		}
+		a.Key = q.Key
+		if err := j.Answer(ctx, q.Path, a); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+func pause(ctx context.Context, j *runlog.Journal, wait *pregel.WaitingError) Outcome {
+	if out, ok := stopped(ctx, j, wait); ok {
+		return out
+	}
+	out := Outcome{Status: runlog.Paused, Open: j.Open()}
+	out.end(ctx, j, runlog.KindRunPaused, runlog.RunPaused{Waiting: wait.Paths})
+	return out
+}
+
+// end writes the last record of an execution. If that fails, the run is left as one that was interrupted.
+func (o *Outcome) end(ctx context.Context, j *runlog.Journal, kind runlog.Kind, data any) {
+	if err := j.Write(context.WithoutCancel(ctx), o.Status, kind, "", data); err != nil {
+		o.Status, o.Err = runlog.Interrupted, errors.Join(o.Err, err)
+	}
+}
+
+// stopped is the outcome of an execution that did not come to its own end: somebody
+// asked for it to be cancelled, or it is to be taken up later. A cancellation that was
+// asked for and has not been seen yet is carried out here.
+func stopped(ctx context.Context, j *runlog.Journal, why error) (Outcome, bool) {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, runlog.ErrCancelRequested), j.Cancelled(context.WithoutCancel(ctx)):
+		out := Outcome{Status: runlog.Cancelled, Err: runlog.ErrCancelRequested}
+		out.end(ctx, j, runlog.KindRunCancelled, nil)
+		return out, true
+	case cause != nil:
+		return Outcome{Status: runlog.Interrupted, Err: cause}, true
+	case errors.Is(why, runlog.ErrFenced):
+		return Outcome{Status: runlog.Interrupted, Err: why}, true
+	}
+	return Outcome{}, false
+}
+
+// record writes the end of an execution into the log, if it is one.
+func record(ctx context.Context, j *runlog.Journal, res *workflow.Result, err error) Outcome {
+	out := Outcome{Err: err}
+	if err != nil {
+		var ok bool
+		if out, ok = stopped(ctx, j, err); !ok {
+			out = Outcome{Status: runlog.Failed, Err: err}
+			out.end(ctx, j, runlog.KindRunFailed, failure(err))
+		}
+	}
+	if res != nil {
+		out.Output, out.Steps, out.Skipped = res.Output, res.Steps, res.Skipped
+	}
+	if err == nil {
+		out.Status = runlog.Completed
+		if len(out.Skipped) > 0 {
+			out.Status = runlog.Partial
+		}
+		out.end(ctx, j, runlog.KindRunFinished, runlog.RunFinished{Output: out.Output, Steps: out.Steps, Skipped: out.Skipped})
+	}
+	return out
+}
+
+// The codes of RunFailed.
+const (
+	CodeTask    = "task"    // a task failed
+	CodeLimit   = "limit"   // a step or time limit was reached
+	CodeDenied  = "denied"  // a required action was denied
+	CodeChanged = "changed" // the workflow is not the one that began the run
+)
+
+// FailureCode is the stable word for why a run failed. An error that has a method
+// FailureCode() string says it itself, unless it gives "".
+func FailureCode(err error) string {
+	var steps *pregel.StepLimitError
+	var late *pregel.TimeoutError
+	var changed *graph.ChangedError
+	var coded interface {
+		error
+		FailureCode() string
+	}
+	switch {
+	case errors.As(err, &coded) && coded.FailureCode() != "":
+		return coded.FailureCode()
+	case errors.Is(err, runlog.ErrDenied):
+		return CodeDenied
+	case errors.As(err, &steps), errors.As(err, &late):
+		return CodeLimit
+	case errors.As(err, &changed):
+		return CodeChanged
+	}
+	return CodeTask
+}
+
+func failure(err error) runlog.RunFailed {
+	d := runlog.RunFailed{Error: err.Error(), Code: FailureCode(err)}
+	var tasks *pregel.TasksError
+	if errors.As(err, &tasks) {
+		for i := range tasks.Tasks {
+			d.Tasks = append(d.Tasks, tasks.Tasks[i].Path)
+		}
+	}
+	return d
+}

@@ -1,0 +1,407 @@
+// Package superstep runs workflows that survive a crash. An [Engine] holds a store of
+// runs and a list of workflows; it starts runs, takes them up again, and lets any
+// number of readers follow them.
+package superstep
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// Version is the version of this module.
+const Version = "0.1.0-dev"
+
+// Options are the settings of an Engine. Nil means the defaults.
+type Options struct {
+	Workflows   []*workflow.Workflow
+	Parallelism int               // tasks of one run at work at once; defaults to 16
+	MaxSteps    int               // supersteps of a run; defaults to the graph's own default
+	Timeout     time.Duration     // of one run, from its start or resumption; defaults to none
+	Now         func() time.Time  // stamps records; defaults to time.Now
+	NewID       func() string     // names runs, [a-z0-9-]{1,64}; defaults to 8 random hexadecimal digits
+	Failpoint   func(name string) // see runlog.JournalOptions; defaults to nothing
+}
+
+// An Engine runs workflows. Its methods may be called from several goroutines.
+type Engine struct {
+	store runlog.Store
+	opt   Options
+
+	mu     sync.Mutex
+	runs   map[string]*Run // those that are executing here
+	closed bool
+	work   sync.WaitGroup // runs, and calls that may start one
+}
+
+// New makes an engine. It reports every mistake in its workflows at once. The store
+// stays the caller's, to be closed after the engine.
+func New(store runlog.Store, opt *Options) (*Engine, error) {
+	e := &Engine{store: store, runs: map[string]*Run{}}
+	if opt != nil {
+		e.opt = *opt
+	}
+	if e.opt.Now == nil {
+		e.opt.Now = time.Now
+	}
+	if e.opt.NewID == nil {
+		e.opt.NewID = newID
+	}
+	return e, workflow.Set(e.opt.Workflows).Validate()
+}
+
+func newID() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	return hex.EncodeToString(b[:])
+}
+
+// Workflows are those the engine can run.
+func (e *Engine) Workflows() workflow.Set { return e.opt.Workflows }
+
+// Answering decides about an open question when nothing else of a run can move, for
+// which it may take until ctx ends, as it does when the run is to stop: an
+// answer, or false to leave it open.
+type Answering func(ctx context.Context, q runlog.OpenQuestion) (*runlog.Answered, bool)
+
+// StartOptions are the settings of one run. Nil means the defaults.
+type StartOptions struct {
+	Title  string    // one line about the run, for listings; defaults to the first required input
+	Answer Answering // defaults to leaving every question open, which pauses the run
+	// Observe is called with every record of the run from its first on, the live-only
+	// ones of this execution included, in order and on one goroutine. The run does not
+	// wait for it, but its outcome does. Defaults to nothing.
+	Observe func(runlog.Record, error)
+}
+
+// Start begins a run of a workflow and returns while it executes. Inputs are a JSON
+// object. The run goes on until it ends, pauses or fails, or ctx ends; in the last
+// case it can be resumed.
+func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage, opt *StartOptions) (*Run, error) {
+	leave, err := e.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	w, err := e.Workflows().Find(name)
+	if err != nil {
+		return nil, err
+	}
+	if inputs, err = w.Settle(inputs); err != nil {
+		return nil, err
+	}
+	var o StartOptions
+	if opt != nil {
+		o = *opt
+	}
+	if o.Title == "" {
+		o.Title = title(w, inputs)
+	}
+	create := &runlog.NewRun{Workflow: name, Title: o.Title}
+	var j *runlog.Journal
+	for range 10 { // a short ID may be taken
+		j, err = e.journal(ctx, e.opt.NewID(), create)
+		if !errors.Is(err, runlog.ErrExists) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	started := runlog.RunStarted{Workflow: name, Inputs: inputs, Engine: Version, Title: o.Title}
+	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
+		return nil, errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+	}
+	return e.launch(ctx, j, w, inputs, o.Answer, o.Observe), nil
+}
+
+func (e *Engine) journal(ctx context.Context, id string, create *runlog.NewRun) (*runlog.Journal, error) {
+	return runlog.OpenJournal(ctx, e.store, id, &runlog.JournalOptions{Create: create, Now: e.opt.Now, Failpoint: e.opt.Failpoint})
+}
+
+func title(w *workflow.Workflow, inputs json.RawMessage) string {
+	var values map[string]any
+	if json.Unmarshal(inputs, &values) != nil {
+		return ""
+	}
+	for _, in := range w.List() {
+		if s, ok := values[in.Name].(string); ok && in.Required {
+			return strings.Join(strings.Fields(s), " ")
+		}
+	}
+	return ""
+}
+
+// An EndedError says that a run is over and cannot be resumed.
+type EndedError = runlog.EndedError
+
+// ResumeOptions are the settings of Resume. Nil means the defaults.
+type ResumeOptions struct {
+	Answer  Answering                  // defaults to leaving every question open
+	Observe func(runlog.Record, error) // see StartOptions
+}
+
+// Resume takes up a run that was interrupted, failed or paused. Nothing that is in
+// its log is done again. A finished run gives its recorded outcome at once; one that
+// another process is running gives *runlog.BusyError, a cancelled one *EndedError.
+func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Run, error) {
+	leave, err := e.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	switch info.Status {
+	case runlog.Cancelled:
+		return nil, &EndedError{ID: id, Status: info.Status}
+	case runlog.Completed, runlog.Partial:
+		return e.finished(ctx, info)
+	}
+	j, err := e.journal(ctx, id, nil)
+	if err != nil {
+		return nil, err
+	}
+	if now := j.Info(); now.Status.Ended() { // it ended while we looked
+		if err := j.Close(context.WithoutCancel(ctx)); err != nil {
+			return nil, err
+		}
+		if now.Status == runlog.Cancelled {
+			return nil, &EndedError{ID: id, Status: now.Status}
+		}
+		return e.finished(ctx, now)
+	}
+	r, err := e.resume(ctx, j, opt)
+	if err != nil {
+		return nil, errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+	}
+	return r, nil
+}
+
+func (e *Engine) resume(ctx context.Context, j *runlog.Journal, opt *ResumeOptions) (*Run, error) {
+	if j.Info().Cancel { // whoever held it then did not get to it
+		if err := j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil); err != nil {
+			return nil, err
+		}
+		return nil, &EndedError{ID: j.ID(), Status: runlog.Cancelled}
+	}
+	started, err := e.started(ctx, j.ID())
+	if err != nil {
+		return nil, err
+	}
+	w, err := e.Workflows().Find(started.Workflow)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.Write(ctx, runlog.Running, runlog.KindRunResumed, "", runlog.RunResumed{}); err != nil {
+		return nil, err
+	}
+	var o ResumeOptions
+	if opt != nil {
+		o = *opt
+	}
+	return e.launch(ctx, j, w, started.Inputs, o.Answer, o.Observe), nil
+}
+
+// Started is how a run began.
+func (e *Engine) started(ctx context.Context, id string) (runlog.RunStarted, error) {
+	var d runlog.RunStarted
+	recs, err := e.store.Read(ctx, id, 1, 1)
+	if err != nil {
+		return d, err
+	}
+	if len(recs) == 0 || recs[0].Kind != runlog.KindRunStarted {
+		return d, fmt.Errorf("run %s was cut off before it began; remove it with `superstep runs rm %s`", id, id)
+	}
+	if err := json.Unmarshal(recs[0].Data, &d); err != nil {
+		return d, fmt.Errorf("run %s: its first record: %w", id, err)
+	}
+	return d, nil
+}
+
+func (e *Engine) find(ctx context.Context, id string) (runlog.Info, error) {
+	infos, err := e.store.Runs(ctx, &runlog.Filter{ID: id})
+	if err != nil {
+		return runlog.Info{}, err
+	}
+	if len(infos) == 0 {
+		return runlog.Info{}, &runlog.NotFoundError{ID: id, Store: "the store"}
+	}
+	return infos[0], nil
+}
+
+// finished is a run that ended before: nothing executes.
+func (e *Engine) finished(ctx context.Context, info runlog.Info) (*Run, error) {
+	r := &Run{id: info.ID, engine: e, done: make(chan struct{})}
+	close(r.done)
+	r.outcome = Outcome{Status: info.Status}
+	for rec, err := range runlog.Records(ctx, e.store, info.ID, info.Head) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.Kind == runlog.KindRunFinished {
+			var d runlog.RunFinished
+			if err := json.Unmarshal(rec.Data, &d); err != nil {
+				return nil, fmt.Errorf("run %s: its last record: %w", info.ID, err)
+			}
+			r.outcome.Output, r.outcome.Steps, r.outcome.Skipped = d.Output, d.Steps, d.Skipped
+		}
+	}
+	return r, nil
+}
+
+// Cancel asks for a run to be cancelled, whoever runs it. If nobody does, it is
+// cancelled when Cancel returns; otherwise soon after.
+func (e *Engine) Cancel(ctx context.Context, id string) error {
+	leave, err := e.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if info.Status.Ended() {
+		return &EndedError{ID: id, Status: info.Status}
+	}
+	j, err := e.journal(ctx, id, nil)
+	var busy *runlog.BusyError
+	if errors.As(err, &busy) {
+		e.mu.Lock()
+		r := e.runs[id]
+		e.mu.Unlock()
+		if r != nil {
+			r.stop(runlog.ErrCancelRequested)
+			return nil
+		}
+		return e.store.RequestCancel(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	if now := j.Info(); now.Status.Ended() { // it ended while we looked
+		err = &EndedError{ID: id, Status: now.Status}
+	} else {
+		err = j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil)
+	}
+	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+}
+
+// Runs lists runs, the newest first. Nil means all of them.
+func (e *Engine) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, error) {
+	return e.store.Runs(ctx, f)
+}
+
+// Delete removes a run and its log.
+func (e *Engine) Delete(ctx context.Context, id string) error { return e.store.Delete(ctx, id) }
+
+// An AmbiguousError says that a reference fits several runs.
+type AmbiguousError struct {
+	Ref     string
+	Matches []runlog.Info
+}
+
+func (e *AmbiguousError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q fits %d runs:", e.Ref, len(e.Matches))
+	for i, m := range e.Matches {
+		if i == 10 {
+			fmt.Fprintf(&b, "\n  and %d more", len(e.Matches)-i)
+			break
+		}
+		fmt.Fprintf(&b, "\n  %s  %s  %s", m.ID, m.Workflow, m.Title)
+	}
+	return b.String()
+}
+
+// Find gives the run that people mean: its ID, a prefix of it that no other has,
+// "@last" for the newest, "@-2" for the one before it, and so on.
+func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
+	if back, ok := strings.CutPrefix(ref, "@"); ok {
+		n := 1
+		if back != "last" {
+			d, err := strconv.Atoi(back)
+			if err != nil || d >= 0 {
+				return runlog.Info{}, fmt.Errorf("%q is no run: use an ID, a prefix of one, @last, or @-2 for the one before", ref)
+			}
+			n = -d
+		}
+		infos, err := e.store.Runs(ctx, &runlog.Filter{Limit: n})
+		if err != nil {
+			return runlog.Info{}, err
+		}
+		if len(infos) < n {
+			return runlog.Info{}, fmt.Errorf("%q: there are %d runs; start one with `superstep run`", ref, len(infos))
+		}
+		return infos[n-1], nil
+	}
+	infos, err := e.store.Runs(ctx, &runlog.Filter{Prefix: ref})
+	if err != nil {
+		return runlog.Info{}, err
+	}
+	for _, info := range infos {
+		if info.ID == ref {
+			return info, nil
+		}
+	}
+	switch {
+	case ref == "" || len(infos) == 0:
+		return runlog.Info{}, &runlog.NotFoundError{ID: ref, Store: "the store"}
+	case len(infos) > 1:
+		return runlog.Info{}, &AmbiguousError{ref, infos}
+	}
+	return infos[0], nil
+}
+
+// Follow yields a run's records from a sequence number on (0 is the first) and then
+// those to come, until nobody runs it any more. Of a run that executes in this engine
+// it yields the live-only records too.
+func (e *Engine) Follow(ctx context.Context, id string, from uint64) iter.Seq2[runlog.Record, error] {
+	e.mu.Lock()
+	r := e.runs[id]
+	e.mu.Unlock()
+	if r != nil {
+		return r.journal.Follow(ctx, from)
+	}
+	return runlog.Follow(ctx, e.store, id, from)
+}
+
+// Close stops the runs that execute here, at a point they can be resumed from, and
+// waits for them.
+func (e *Engine) Close() {
+	e.mu.Lock()
+	e.closed = true
+	for _, r := range e.runs {
+		r.stop(ErrClosed)
+	}
+	e.mu.Unlock()
+	e.work.Wait()
+}
+
+// ErrClosed says that an engine was closed: it starts nothing any more.
+var ErrClosed = errors.New("the engine was closed")
+
+// enter lets Close wait for a call that may start something, until leave is called.
+func (e *Engine) enter() (leave func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, ErrClosed
+	}
+	e.work.Add(1)
+	return e.work.Done, nil
+}
