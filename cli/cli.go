@@ -1,0 +1,285 @@
+// Package cli is the command line as a library: a program that hands its workflows to
+// [Main] gets the whole command, with progress, resumption and output for programs.
+//
+//	func main() {
+//		os.Exit(cli.Main(&cli.Options{Workflows: []*workflow.Workflow{brief}}))
+//	}
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// Options are what a program brings to its command line. Nil means the defaults.
+type Options struct {
+	Name    string              // what the command is called in hints; defaults to the program's file name
+	Version string              // defaults to superstep.Version
+	Args    []string            // without the program's name; defaults to those of the process
+	Stdin   io.Reader           // defaults to that of the process
+	Stdout  io.Writer           // results; defaults to that of the process
+	Stderr  io.Writer           // everything else; defaults to that of the process
+	Env     func(string) string // defaults to os.Getenv
+	// Workflows are those that need nothing of the command line.
+	Workflows []*workflow.Workflow
+	// Setup makes the workflows that do, from the settings. It is called when workflows
+	// are needed and not before, perhaps more than once: with Workflow == "" they are
+	// only listed and described, and a model that is missing is no error then. An *Error
+	// decides the exit code; see [NoModel]. Defaults to none.
+	Setup func(*Setup) ([]*workflow.Workflow, error)
+	// OpenStore opens the place where runs are kept. The directory exists and can be
+	// written. Defaults to memory, so that nothing survives the process.
+	OpenStore func(ctx context.Context, dataDir string) (runlog.Store, io.Closer, error)
+	// Failpoint is for crash tests; see superstep.Options.
+	Failpoint func(name string)
+
+	heartbeat time.Duration // between the signs of life of plain progress; defaults to 30 s
+}
+
+// Setup is what the command line says about how workflows are to work.
+type Setup struct {
+	Workflow string // the one that is about to run, "" if none is
+	Model    string // of a new run --model or SUPERSTEP_MODEL, of another its input "model" (else SUPERSTEP_MODEL); "" for none
+	DataDir  string // where runs are kept
+	CacheDir string // for what can be made again
+	Offline  bool   // open no connection but to this machine
+	Env      func(string) string
+	Notice   func(format string, args ...any) // says something to the user, on standard error
+}
+
+// The exit codes of the command.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1
+	ExitUsage       = 2 // nothing ran
+	ExitPaused      = 3 // a person must answer; the run can be resumed
+	ExitNoModel     = 4
+	ExitLimit       = 5 // of steps, time or money
+	ExitDenied      = 6 // a required action was denied
+	ExitPartial     = 7 // the run finished, but some tasks failed
+	ExitInterrupted = 130
+	ExitPipe        = 141 // who read the output went away, and the run was stopped
+	ExitTerminated  = 143
+)
+
+// Main runs the command and returns its exit code. Standard output has results only.
+func Main(opt *Options) int {
+	a := newApp(opt)
+	defer a.ignorePipe()()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	code := a.run(ctx)
+	if err := a.out.failed(); err != nil && !errors.Is(err, syscall.EPIPE) && code == ExitOK {
+		a.fail(&Error{Exit: ExitFailed, Code: "output", Message: fmt.Sprintf("cannot write the output: %v", err)})
+		code = ExitFailed
+	}
+	return code
+}
+
+// app is one call of the command.
+type app struct {
+	opt  Options
+	set  settings
+	in   *input
+	out  *output
+	err  *output
+	term terminal
+
+	settled bool // the flags are known
+
+	store  runlog.Store
+	closer io.Closer
+}
+
+// settings are the global flags.
+type settings struct {
+	output  string
+	color   string
+	noColor bool
+	plain   bool
+	quiet   bool
+	verbose bool
+	dataDir string
+	noInput bool
+	offline bool
+	model   string
+}
+
+func newApp(opt *Options) *app {
+	a := &app{}
+	if opt != nil {
+		a.opt = *opt
+	}
+	o := &a.opt
+	if o.Name == "" {
+		o.Name = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	}
+	if o.Version == "" {
+		o.Version = superstep.Version
+	}
+	if o.Args == nil {
+		o.Args = os.Args[1:]
+	}
+	if o.Stdin == nil {
+		o.Stdin = os.Stdin
+	}
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	if o.Stderr == nil {
+		o.Stderr = os.Stderr
+	}
+	if o.Env == nil {
+		o.Env = os.Getenv
+	}
+	if o.heartbeat <= 0 {
+		o.heartbeat = 30 * time.Second
+	}
+	a.in, a.out, a.err = &input{r: o.Stdin}, &output{w: o.Stdout}, &output{w: o.Stderr}
+	return a
+}
+
+// run runs the command that the arguments name, and says what went wrong.
+func (a *app) run(ctx context.Context) (code int) {
+	defer func() {
+		if a.closer == nil {
+			return
+		}
+		if err := a.closer.Close(); err != nil && code == ExitOK {
+			a.fail(err)
+			code = ExitFailed
+		}
+	}()
+	root, err := a.root()
+	if err == nil {
+		root.SetArgs(a.opt.Args)
+		err = root.ExecuteContext(ctx)
+	}
+	if err == nil {
+		return ExitOK
+	}
+	a.early()
+	if e := classify(err); e.shown {
+		return e.Exit
+	}
+	return a.fail(err)
+}
+
+// engine opens the store and makes an engine over the workflows. With runs == "" the
+// engine is for looking at runs only.
+func (a *app) engine(ctx context.Context, runs string, opt *superstep.Options) (*superstep.Engine, error) {
+	var set workflow.Set
+	if runs != "" {
+		var err error
+		if set, err = a.workflows(runs); err != nil {
+			return nil, err
+		}
+	}
+	return a.engineOf(ctx, set, opt)
+}
+
+func (a *app) engineOf(ctx context.Context, set workflow.Set, opt *superstep.Options) (*superstep.Engine, error) {
+	if err := a.open(ctx); err != nil {
+		return nil, err
+	}
+	o := superstep.Options{Workflows: set, Failpoint: a.opt.Failpoint}
+	if opt != nil {
+		o.MaxSteps, o.Timeout = opt.MaxSteps, opt.Timeout
+	}
+	return superstep.New(a.store, &o)
+}
+
+// workflows gives those there are. Name is the one about to run, "" for none.
+func (a *app) workflows(name string) (workflow.Set, error) {
+	set := workflow.Set(a.opt.Workflows)
+	if a.opt.Setup == nil {
+		return set, nil
+	}
+	made, err := a.opt.Setup(&Setup{
+		Workflow: name, Model: a.set.model, DataDir: a.dataDir(), CacheDir: a.cacheDir(), Offline: a.set.offline, Env: a.opt.Env,
+		Notice: func(format string, args ...any) {
+			if !a.set.quiet && !a.programs() && name != "" {
+				a.err.line(fmt.Sprintf(format, args...))
+			}
+		},
+	})
+	return append(set[:len(set):len(set)], made...), err
+}
+
+// open opens the store if it is not open.
+func (a *app) open(ctx context.Context) error {
+	if a.store != nil {
+		return nil
+	}
+	if a.opt.OpenStore == nil {
+		a.store = runlog.NewMemory(nil)
+		return nil
+	}
+	dir := a.dataDir()
+	if err := writable(dir); err != nil {
+		return err
+	}
+	var err error
+	a.store, a.closer, err = a.opt.OpenStore(ctx, dir)
+	if err != nil {
+		a.store, a.closer = nil, nil
+		return &Error{Exit: ExitFailed, Code: "store", Message: err.Error(), Err: err}
+	}
+	return nil
+}
+
+// writable sees to it that a directory is there and can be written.
+func writable(dir string) error {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		var f *os.File
+		if f, err = os.CreateTemp(dir, ".write-*"); err == nil {
+			err = errors.Join(f.Close(), os.Remove(f.Name()))
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	why := err
+	var path *os.PathError
+	if errors.As(err, &path) {
+		why = path.Err
+	}
+	return &Error{
+		Exit: ExitFailed, Code: "data_dir", Err: err,
+		Message: fmt.Sprintf("cannot write %s: %v; set --data-dir (or SUPERSTEP_DATA_DIR) to a folder that can be written", dir, why),
+	}
+}
+
+// programs reports whether the output is for programs.
+func (a *app) programs() bool { return a.set.output != "text" }
+
+// hint is a command to type next, with the flags that it takes to mean the same place.
+func (a *app) hint(words ...string) string {
+	s := a.opt.Name + " " + strings.Join(words, " ")
+	if a.set.dataDir != "" && a.set.dataDir != a.opt.Env("SUPERSTEP_DATA_DIR") {
+		s += " --data-dir " + quote(a.set.dataDir)
+	}
+	return s
+}
+
+// quote makes one word of a string for a POSIX shell.
+func quote(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,=", r))
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+// event is one line of -o jsonl. Its fields are a promise: some may be added, none changes.
+type event struct {
+	V     int    `json:"v"`
+	Seq   int    `json:"seq"` // from 1 and without gaps in each stream
+	TS    string `json:"ts"`
+	Run   string `json:"run"`
+	Type  string `json:"type"`
+	Step  string `json:"step,omitempty"`  // the node
+	Agent string `json:"agent,omitempty"` // the key of the task, else the agent at work in it
+	Task  string `json:"task,omitempty"`  // the identity of the task
+	Data  any    `json:"data,omitempty"`
+}
+
+// events is the view for programs.
+type events struct {
+	s    *session
+	out  *output
+	text bool // with what models say while they say it
+	seq  int
+}
+
+func (v *events) suspend() {}
+func (v *events) resume()  {}
+func (v *events) close()   {}
+
+type fields map[string]any
+
+func (v *events) see(rec *runlog.Record, t *transcript.Run, old bool) {
+	if old {
+		return
+	}
+	kind, data := v.translate(rec, t)
+	if kind == "" {
+		return
+	}
+	e := event{Type: kind, Data: data}
+	if task := t.Task(rec.Path); task != nil {
+		e.Step, e.Agent, e.Task = task.Node, task.Key, task.Path
+		if e.Agent == "" {
+			e.Agent = task.Agent
+		}
+	}
+	v.write(&e, rec.Time)
+}
+
+func (v *events) write(e *event, at time.Time) {
+	v.seq++
+	e.V, e.Seq, e.TS, e.Run = 1, v.seq, at.UTC().Format(time.RFC3339Nano), v.s.id
+	_ = v.out.json(e, false) // made of what JSON has
+}
+
+// finished writes the last event of the stream.
+func (v *events) finished(e *ending) {
+	v.write(&event{Type: "run.finished", Data: e.json()}, v.s.now())
+}
+
+// translate gives the type and the data of the event that a record is, "" if it is none.
+func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) {
+	task := t.Task(rec.Path)
+	switch rec.Kind {
+	case runlog.KindRunStarted:
+		return "run.started", fields{"workflow": t.Workflow, "title": t.Title, "inputs": t.Inputs}
+	case runlog.KindRunResumed:
+		return "run.resumed", fields{"workflow": t.Workflow}
+	case runlog.KindTaskDone:
+		d := fields{"state": task.State, "superstep": task.Step, "attempt": task.Attempt, "duration_ms": task.Time.Elapsed(rec.Time).Milliseconds(), "tools": task.Tools}
+		if task.Error != "" {
+			d["error"] = task.Error
+		}
+		return "task.done", d
+	case runlog.KindTaskFailed:
+		var d runlog.TaskFailed
+		_ = json.Unmarshal(rec.Data, &d)
+		return "task.failed", fields{"attempt": d.Attempt, "error": d.Error, "final": d.Final}
+	case runlog.KindStepCommitted:
+		var d runlog.StepCommitted
+		_ = json.Unmarshal(rec.Data, &d)
+		s := t.Step(d.Step)
+		if s == nil {
+			return "", nil
+		}
+		paths := []string{}
+		for _, task := range s.Tasks {
+			paths = append(paths, task.Path)
+		}
+		return "step.done", fields{"superstep": d.Step, "tasks": paths, "duration_ms": s.Time.Elapsed(rec.Time).Milliseconds()}
+	case runlog.KindAsked:
+		var d runlog.Asked
+		_ = json.Unmarshal(rec.Data, &d)
+		return "question.asked", d
+	case runlog.KindAnswered:
+		var d runlog.Answered
+		_ = json.Unmarshal(rec.Data, &d)
+		return "question.answered", d
+	case runlog.KindIntended:
+		var d runlog.Intended
+		_ = json.Unmarshal(rec.Data, &d)
+		return started(&d)
+	case runlog.KindSettled:
+		var d runlog.Settled
+		_ = json.Unmarshal(rec.Data, &d)
+		return settled(&d)
+	case runlog.KindEvent:
+		return v.translateEvent(rec)
+	}
+	return "", nil // run.finished stands for the other ends of a run
+}
+
+func (v *events) translateEvent(rec *runlog.Record) (string, any) {
+	var d runlog.Event
+	_ = json.Unmarshal(rec.Data, &d)
+	switch {
+	case d.Name == "task.started" && rec.Seq == 0:
+		var s struct{ Step int }
+		_ = json.Unmarshal(d.Data, &s)
+		return "task.started", fields{"superstep": s.Step}
+	case rec.Seq == 0 && (d.Name == "text" || d.Name == "reasoning"):
+		if !v.text {
+			return "", nil
+		}
+		return d.Name + ".delta", d.Data
+	}
+	return "event", fields{"name": d.Name, "data": d.Data}
+}
+
+func started(d *runlog.Intended) (string, any) {
+	switch d.Kind {
+	case "agent":
+		return "", nil // said when it is settled, which is at once
+	case "model":
+		return "turn.started", fields{"model": d.Name, "key": d.Key}
+	case "tool":
+		return "tool.started", fields{"tool": d.Name, "key": d.Key, "args": d.Input}
+	}
+	return "effect.started", fields{"kind": d.Kind, "name": d.Name, "key": d.Key}
+}
+
+func settled(d *runlog.Settled) (string, any) {
+	f := fields{"key": d.Key}
+	if d.Error != "" {
+		f["error"] = d.Error
+	}
+	switch d.Kind {
+	case "agent":
+		var in struct{ Agent, Model, Prompt string }
+		_ = json.Unmarshal(d.Input, &in)
+		f["agent"], f["model"], f["prompt"] = d.Name, in.Model, in.Prompt
+		return "agent.started", f
+	case "model":
+		f["model"] = d.Name
+		var r model.Response
+		if d.Error == "" && json.Unmarshal(d.Output, &r) == nil {
+			f["message"], f["usage"], f["stop"] = r.Message, r.Usage, r.Stop
+		}
+		return "turn.done", f
+	case "tool":
+		f["tool"], f["result"] = d.Name, d.Output
+		if d.Input != nil {
+			f["args"] = d.Input
+		}
+		return "tool.done", f
+	}
+	f["kind"], f["name"] = d.Kind, d.Name
+	return "effect.done", f
+}

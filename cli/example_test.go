@@ -1,0 +1,57 @@
+package cli_test //nolint:testableexamples // a main function ends the process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/sqlite"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// This is the main function of a program with one workflow and the whole command line
+// around it: run, resume, list, watch and the rest.
+func Example() {
+	greet, err := greeting()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(cli.Main(&cli.Options{
+		Workflows: []*workflow.Workflow{greet},
+		OpenStore: func(ctx context.Context, dir string) (runlog.Store, io.Closer, error) {
+			s, err := sqlite.Open(ctx, filepath.Join(dir, "greetings.db"), nil)
+			return s, s, err
+		},
+	}))
+}
+
+type whom struct {
+	Name string `json:"name" jsonschema:"who is greeted"`
+}
+
+type greeted struct {
+	Name, Text string
+}
+
+func greeting() (*workflow.Workflow, error) {
+	g := graph.New("greet", func(s greeted, text string) greeted {
+		s.Text = text
+		return s
+	})
+	g.Add("greet", func(_ context.Context, s greeted) (string, error) { return "Hello, " + s.Name + ".", nil })
+	g.Edge(graph.Start, "greet")
+	g.Edge("greet", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		return nil, err
+	}
+	return workflow.New("greet", "Greet somebody", flow,
+		func(in whom) (greeted, error) { return greeted{Name: in.Name}, nil },
+		func(s greeted) (string, error) { return s.Text, nil })
+}

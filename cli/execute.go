@@ -1,0 +1,275 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+// A view shows what happens in a run while it happens. Its methods but close are
+// called with the session's lock held.
+type view interface {
+	// see is called for every record once the transcript has it. Old ones were there
+	// before this command and are no news.
+	see(rec *runlog.Record, t *transcript.Run, old bool)
+	suspend() // somebody else writes to the terminal
+	resume()
+	close() // ends the goroutines of the view
+}
+
+// session is one run as this command follows it.
+type session struct {
+	id    string
+	after uint64        // records up to this one are old
+	named chan struct{} // closed once id is set
+	now   func() time.Time
+
+	mu    sync.Mutex
+	run   transcript.Run
+	err   error // why following broke off
+	views []view
+}
+
+func (a *app) session(after uint64, streamText bool) *session {
+	s := &session{after: after, named: make(chan struct{}), now: time.Now}
+	if a.set.output == "jsonl" {
+		s.views = append(s.views, &events{s: s, out: a.out, text: streamText})
+	}
+	switch {
+	case a.set.quiet:
+	case a.term.live && !(a.programs() && a.term.outTTY):
+		s.views = append(s.views, newLive(a, s))
+	case !a.programs():
+		s.views = append(s.views, newPlain(a, s))
+	}
+	return s
+}
+
+// name says which run it is. Records wait for it.
+func (s *session) name(id string) {
+	s.id = id
+	close(s.named)
+}
+
+// observe takes the next record of the run.
+func (s *session) observe(rec runlog.Record, err error) {
+	<-s.named
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.err = err
+		return
+	}
+	s.run.Apply(rec)
+	old := rec.Seq != 0 && rec.Seq <= s.after
+	for _, v := range s.views {
+		v.see(&rec, &s.run, old)
+	}
+}
+
+func (s *session) suspend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.views {
+		v.suspend()
+	}
+}
+
+func (s *session) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.views {
+		v.resume()
+	}
+}
+
+// close ends the views, but not what still has to be said by them.
+func (s *session) close() {
+	for _, v := range s.views {
+		v.close()
+	}
+}
+
+// job is a run that is to be executed.
+type job struct {
+	flags    *running
+	answers  answers
+	workflow string
+	after    uint64 // the last record that is old
+	begin    func(context.Context, superstep.Answering, func(runlog.Record, error)) (*superstep.Run, error)
+}
+
+var errPipe = errors.New("nobody reads the output any more")
+
+// execute runs a run to its end and says how it ended.
+func (a *app) execute(ctx context.Context, j *job) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	s := a.session(j.after, j.flags.streamText)
+	a.out.broken = func() { stop(errPipe) }
+	done := a.signals(stop, s)
+	defer done()
+	ask := &asker{app: a, session: s, answers: j.answers, policy: j.flags.onAsk}
+	run, err := j.begin(ctx, ask.answer, s.observe)
+	if err != nil {
+		s.close()
+		return stopped(ctx, err)
+	}
+	s.name(run.ID())
+	out, _ := run.Wait(context.Background()) // a run that is told to stop ends in its own time; a second signal is there for the impatient
+	s.close()
+	if s.err != nil {
+		a.warn(fmt.Sprintf("progress broke off: %v", s.err))
+	}
+	if s.run.Seq == 0 { // it was over before
+		for rec, err := range run.Follow(ctx, 0) {
+			s.observe(rec, err)
+		}
+	}
+	if j.answers != nil && out.Status != runlog.Interrupted {
+		ask.leftover()
+	}
+	return a.finish(s, a.ending(ctx, s, &out, ask))
+}
+
+// A signalError is the cause of a context that a signal ended.
+type signalError struct{ sig os.Signal }
+
+func (e *signalError) Error() string {
+	if e.sig == syscall.SIGTERM {
+		return "terminated"
+	}
+	return "interrupted"
+}
+
+func (e *signalError) exit() int {
+	if e.sig == syscall.SIGTERM {
+		return ExitTerminated
+	}
+	return ExitInterrupted
+}
+
+// stopped is err, or what stopped the command if that is why.
+func stopped(ctx context.Context, err error) error {
+	var sig *signalError
+	if errors.As(context.Cause(ctx), &sig) {
+		return &Error{Exit: sig.exit(), Code: "interrupted", Message: sig.Error(), Err: err}
+	}
+	return err
+}
+
+// signals lets the first signal stop the run at a safe point. What it returns ends that.
+func (a *app) signals(stop context.CancelCauseFunc, s *session) func() {
+	return onSignal(func(why *signalError) {
+		stop(why)
+		if !a.programs() {
+			s.suspend()
+			a.err.line("stopping at a safe point; once more to stop at once")
+			s.resume()
+		}
+	})
+}
+
+// onSignal calls do for the first signal that wants the process to end. The second one
+// ends it, as if nobody had asked to be told: whatever a run is doing, its log is safe.
+// What onSignal returns ends that.
+func onSignal(do func(why *signalError)) func() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-end:
+		case sig := <-c:
+			signal.Stop(c)
+			do(&signalError{sig})
+		}
+	}()
+	return func() {
+		signal.Stop(c)
+		close(end)
+		<-ended
+	}
+}
+
+// ending is how a run ended, for people and programs.
+type ending struct {
+	run      *transcript.Run
+	id       string
+	status   runlog.Status
+	exit     int
+	duration time.Duration
+	output   []byte // JSON
+	err      *Error // nil if nothing is wrong
+	open     []*transcript.Question
+	shown    bool // the user is looking at the run already
+}
+
+func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, ask *asker) *ending {
+	e := &ending{run: &s.run, id: s.id, status: out.Status, output: out.Output, duration: s.run.Time.Elapsed(s.now())}
+	s.run.Interrupt()
+	var sig *signalError
+	switch errors.As(context.Cause(ctx), &sig); out.Status {
+	case runlog.Completed:
+		e.exit = ExitOK
+	case runlog.Partial:
+		e.exit = ExitPartial
+	case runlog.Paused:
+		e.exit, e.open = ExitPaused, s.run.Open()
+		if ask.refused {
+			e.exit = ExitFailed
+			e.err = &Error{Exit: ExitFailed, Code: "question", Message: fmt.Sprintf("run %s asks and --on-ask fail is set", s.id)}
+		}
+	case runlog.Cancelled:
+		e.exit = ExitFailed
+		e.err = &Error{Exit: ExitFailed, Code: "cancelled", Message: fmt.Sprintf("run %s was cancelled", s.id), Err: out.Err}
+	default:
+		e.err = a.failure(out, s.id)
+		e.exit = e.err.Exit
+	}
+	if out.Err != nil && e.err == nil {
+		e.err = classify(out.Err)
+		e.exit = max(e.exit, e.err.Exit)
+	}
+	switch {
+	case out.Status == runlog.Completed || out.Status == runlog.Partial || out.Status == runlog.Cancelled:
+	case sig != nil:
+		e.exit = sig.exit()
+		e.err = &Error{Exit: e.exit, Code: "interrupted", Message: fmt.Sprintf("run %s was %s; it can be resumed", s.id, sig), Err: out.Err}
+	case errors.Is(context.Cause(ctx), errPipe):
+		e.exit = ExitPipe
+		e.err = &Error{Exit: e.exit, Code: "pipe", Message: errPipe.Error(), shown: true}
+	}
+	return e
+}
+
+// failure is why a run failed or could not go on.
+func (a *app) failure(out *superstep.Outcome, id string) *Error {
+	if out.Err == nil {
+		return &Error{Exit: ExitFailed, Code: "failed", Message: fmt.Sprintf("run %s ended as %s", id, out.Status)}
+	}
+	e := *classify(out.Err)
+	if e.Exit == ExitInterrupted || e.Exit == ExitOK { // a workflow's own cancellation is its failure
+		e.Exit, e.Code = ExitFailed, "failed"
+	}
+	if out.Status != runlog.Failed || e.Code == "not_signed_in" {
+		return &e
+	}
+	logged := superstep.FailureCode(out.Err) // what `runs watch` goes by
+	e.Exit = exitOf(logged)
+	var own *Error
+	if !errors.As(out.Err, &own) {
+		e.Code = logged
+	}
+	return &e
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+type usageJSON struct {
+	In     int `json:"in"`
+	Out    int `json:"out"`
+	Agents int `json:"agents"`
+}
+
+type questionJSON struct {
+	Path     string   `json:"path"`
+	Key      string   `json:"key"`
+	Question string   `json:"question"`
+	Options  []string `json:"options,omitempty"`
+	Default  string   `json:"default,omitempty"`
+}
+
+// finishedJSON is the data of the event run.finished.
+type finishedJSON struct {
+	Status    runlog.Status   `json:"status"`
+	Exit      int             `json:"exit"`
+	Duration  int64           `json:"duration_ms"`
+	Usage     usageJSON       `json:"usage"`
+	Output    json.RawMessage `json:"output,omitempty"`
+	Skipped   []string        `json:"skipped,omitempty"`
+	Questions []questionJSON  `json:"questions,omitempty"`
+	Error     *errorJSON      `json:"error,omitempty"`
+}
+
+func (e *ending) json() finishedJSON {
+	f := finishedJSON{
+		Status: e.status, Exit: e.exit, Duration: e.duration.Milliseconds(), Output: e.output, Skipped: e.run.Skipped,
+		Usage: usageJSON{e.run.Usage.In, e.run.Usage.Out, e.run.Agents}, Questions: questions(e.open),
+	}
+	if e.err != nil {
+		f.Error = e.err.json()
+	}
+	return f
+}
+
+func questions(open []*transcript.Question) []questionJSON {
+	var out []questionJSON
+	for _, q := range open {
+		out = append(out, questionJSON{q.Path, q.Key, q.Question, q.Options, q.Default})
+	}
+	return out
+}
+
+// finish says how a run ended: the result on standard output, the rest on standard error.
+func (a *app) finish(s *session, e *ending) error {
+	switch a.set.output {
+	case "jsonl":
+		for _, v := range s.views {
+			if ev, ok := v.(*events); ok {
+				ev.finished(e)
+			}
+		}
+	case "json":
+		if err := a.out.json(struct {
+			Run      string `json:"run"`
+			Workflow string `json:"workflow"`
+			finishedJSON
+		}{e.id, e.run.Workflow, e.json()}, true); err != nil {
+			return err
+		}
+	default:
+		if text := resultText(e.output); text != "" {
+			a.out.line(a.term.wrap(text))
+		}
+	}
+	if !a.programs() {
+		a.summary(e)
+	} else if e.err != nil && !e.err.shown {
+		_ = a.err.json(struct {
+			Error *errorJSON `json:"error"`
+		}{e.err.json()}, false)
+	}
+	if e.exit == ExitOK {
+		return nil
+	}
+	return &Error{Exit: e.exit, Code: "run", Message: string(e.status), shown: true}
+}
+
+// resultText is an output as people read it: a text, the text of an object that has one, else JSON.
+func resultText(output json.RawMessage) string {
+	if len(output) == 0 || string(output) == "null" {
+		return ""
+	}
+	var s string
+	if json.Unmarshal(output, &s) == nil {
+		return strings.TrimRight(s, "\n")
+	}
+	var o struct{ Text, Answer string }
+	if json.Unmarshal(output, &o) == nil {
+		if o.Text != "" {
+			return strings.TrimRight(o.Text, "\n")
+		}
+		if o.Answer != "" {
+			return strings.TrimRight(o.Answer, "\n")
+		}
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, output, "", "  ") != nil {
+		return string(output)
+	}
+	return b.String()
+}
+
+// summary is what is said last.
+func (a *app) summary(e *ending) {
+	if e.err != nil && e.err.Code == "pipe" {
+		return
+	}
+	if !a.set.quiet {
+		last := finalLine(e, time.Now())
+		if a.term.live {
+			last = a.closing(e)
+		}
+		fmt.Fprintln(a.err, last)
+	}
+	if e.err != nil && !e.err.shown {
+		a.complain(e.err)
+	}
+	if e.status == runlog.Partial {
+		a.err.line(fmt.Sprintf("  passed over after failures: %s", strings.Join(e.run.Skipped, ", ")))
+	}
+	for _, q := range e.open {
+		a.err.line("  " + q.Path + " asks: " + transcript.Line(q.Question) + choices(q))
+	}
+	if a.set.quiet && e.exit == ExitOK {
+		return
+	}
+	a.next(e)
+}
+
+func choices(q *transcript.Question) string {
+	if len(q.Options) == 0 {
+		return ""
+	}
+	return " [" + strings.Join(q.Options, ", ") + "]"
+}
+
+// closing is the completion line on a terminal.
+func (a *app) closing(e *ending) string {
+	p := palette(a.term.errColor)
+	facts := fmt.Sprintf(" %s · ↓ %s tokens · %s", duration(e.duration), count(e.run.Usage.In+e.run.Usage.Out), plural(e.run.Agents, "agent"))
+	switch e.status {
+	case runlog.Completed:
+		return p.green("⣿") + " Workflow completed in" + facts
+	case runlog.Partial:
+		return p.yellow("⣿") + " Workflow completed in part in" + facts
+	case runlog.Paused:
+		return p.yellow("?") + " Workflow paused after" + facts
+	case runlog.Failed:
+		return p.red("✗") + " Workflow failed after" + facts
+	case runlog.Cancelled:
+		return p.red("■") + " Workflow cancelled after" + facts
+	}
+	return p.yellow("■") + " Workflow stopped after" + facts
+}
+
+// finalLine is the last line of plain progress.
+func finalLine(e *ending, now time.Time) string {
+	word := string(e.status)
+	if e.status == runlog.Completed {
+		word = "finished"
+	}
+	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", now.Format(time.TimeOnly), e.id, word, duration(e.duration), count(e.run.Usage.In+e.run.Usage.Out), e.run.Agents)
+	denied := 0
+	for _, q := range e.run.Questions {
+		if q.Denied {
+			denied++
+		}
+	}
+	if denied > 0 {
+		line += fmt.Sprintf(" denied=%d", denied)
+	}
+	return fmt.Sprintf("%s exit=%d", line, e.exit)
+}
+
+// next says what to type next.
+func (a *app) next(e *ending) {
+	line := func(what, do string) { a.err.line(fmt.Sprintf("  %-7s %s", what, do)) }
+	var o struct{ Report string }
+	if json.Unmarshal(e.output, &o) == nil && o.Report != "" {
+		line("Report", near(o.Report))
+	}
+	if len(e.open) > 0 {
+		q := e.open[0]
+		value := "VALUE"
+		if len(q.Options) > 0 {
+			value = q.Options[0]
+		}
+		line("Answer", a.hint("runs", "answer", e.id, quote(q.Path+"="+value)))
+	}
+	switch e.status {
+	case runlog.Failed, runlog.Interrupted:
+		if e.exit != ExitUsage {
+			line("Resume", a.hint("runs", "resume", e.id))
+		}
+	case runlog.Paused:
+		if len(e.open) == 0 {
+			line("Resume", a.hint("runs", "resume", e.id))
+		}
+	}
+	if !e.shown {
+		line("Inspect", a.hint("runs", "show", e.id))
+	}
+}
+
+// near is a path relative to here if it is below.
+func near(path string) string {
+	wd, err := os.Getwd()
+	if err != nil || !filepath.IsAbs(path) {
+		return path
+	}
+	rel, err := filepath.Rel(wd, path)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		return path
+	}
+	return "." + string(filepath.Separator) + rel
+}

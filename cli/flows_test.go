@@ -1,0 +1,310 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// values is the state and the update of all test workflows: what nodes have to say, by key.
+type values map[string]string
+
+func fold(s, u values) values {
+	out := values{}
+	for _, m := range []values{s, u} {
+		for k, v := range m {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+type node = graph.Node[values, values]
+
+// chain makes a flow of nodes that follow each other.
+func chain(name string, nodes ...node) *graph.Flow[values, values] {
+	g := graph.New(name, fold)
+	last := graph.Start
+	for _, n := range nodes {
+		g.AddNode(n)
+		g.Edge(last, n.Name)
+		last = n.Name
+	}
+	g.Edge(last, graph.End)
+	f, err := g.Compile()
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+func flows(s *Setup) ([]*workflow.Workflow, error) {
+	var out []*workflow.Workflow
+	var errs []error
+	add := func(w *workflow.Workflow, err error) {
+		out, errs = append(out, w), append(errs, err)
+	}
+	add(hello())
+	add(gather())
+	add(asking())
+	add(simple("fail", "Fails", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
+		return nil, errors.New("the disk is on fire; put it out")
+	}}))
+	add(simple("nomodel", "Needs a model", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
+		return values{"out": "with " + s.Model}, nil
+	}}))
+	add(simple("latemodel", "Needs a model when it runs", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
+		return nil, NoModel("model openai/x needs an API key", "set OPENAI_API_KEY")
+	}}))
+	for name, err := range map[string]error{
+		"lateinputs": &workflow.InputsError{Workflow: "lateinputs", Problems: []string{"x: is gone"}},
+		"latelimit":  &Error{Exit: ExitLimit, Code: "budget", Message: "the budget is spent"},
+		"misled":     &runlog.NotFoundError{ID: "x", Store: "elsewhere"},
+	} {
+		add(simple(name, "Fails", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) { return nil, err }}))
+	}
+	add(picky())
+	add(whichModel(s))
+	add(partial())
+	add(loop())
+	add(slow())
+	add(evil())
+	return out, errors.Join(errs...)
+}
+
+func simple(name, description string, n node) (*workflow.Workflow, error) {
+	return workflow.New(name, description, chain(name, n),
+		func(struct{}) (values, error) { return values{}, nil },
+		func(s values) (string, error) { return s["out"], nil })
+}
+
+func hello() (*workflow.Workflow, error) {
+	type in struct {
+		Name  string `json:"name" jsonschema:"whom to greet"`
+		Times int    `json:"times,omitempty" jsonschema:"how often"`
+		Loud  bool   `json:"loud,omitempty" jsonschema:"shout"`
+		Dir   string `json:"data_dir,omitempty"` // its flag is taken
+	}
+	f := chain("hello", node{Name: "greet", Run: func(_ context.Context, _ *graph.Task, s values) (values, error) {
+		return values{"out": "Hello, " + s["name"] + "!"}, nil
+	}})
+	return workflow.New("hello", "Greet somebody", f,
+		func(i in) (values, error) {
+			if i.Loud {
+				i.Name = strings.ToUpper(i.Name)
+			}
+			return values{"name": i.Name, "times": fmt.Sprint(max(1, i.Times))}, nil
+		},
+		func(s values) (string, error) {
+			n := 1
+			_, _ = fmt.Sscan(s["times"], &n)
+			return strings.TrimSpace(strings.Repeat(s["out"]+"\n", n)), nil
+		})
+}
+
+// picky is a workflow that refuses runs and changes their inputs.
+func picky() (*workflow.Workflow, error) {
+	w, err := hello()
+	if err != nil {
+		return nil, err
+	}
+	w.Name = "picky"
+	w.Prepare = func(raw json.RawMessage) (json.RawMessage, error) {
+		var in struct {
+			Name string `json:"name"`
+		}
+		if err := json.Unmarshal(raw, &in); err != nil {
+			return nil, err
+		}
+		if in.Name == "nobody" {
+			return nil, usage("nobody cannot be greeted")
+		}
+		if !strings.HasPrefix(in.Name, "/") {
+			in.Name = "/here/" + in.Name
+		}
+		return json.Marshal(in)
+	}
+	return w, nil
+}
+
+// whichModel asks, and says which model it was set up with.
+func whichModel(s *Setup) (*workflow.Workflow, error) {
+	type in struct {
+		Model string `json:"model,omitempty"`
+	}
+	f := chain("whichmodel", node{Name: "ask", Run: func(ctx context.Context, t *graph.Task, _ values) (values, error) {
+		_, err := t.Ask(ctx, &runlog.Asked{Key: "q", Question: "Go on?", Options: []string{"yes", "no"}})
+		return values{"out": "with " + s.Model}, err
+	}})
+	return workflow.New("whichmodel", "Say which model", f,
+		func(in) (values, error) { return values{}, nil },
+		func(v values) (string, error) { return v["out"], nil })
+}
+
+// say does what an agent does to the log: it starts, takes a turn and calls a tool.
+func say(ctx context.Context, t *graph.Task, text string) error {
+	sc := t.Scope()
+	do := func(e *runlog.Effect, out any) error {
+		_, err := runlog.Do(ctx, sc, e, func(context.Context, string) (any, error) { return out, nil })
+		return err
+	}
+	return errors.Join(
+		do(&runlog.Effect{Key: "agent", Kind: "agent", Name: "researcher", Input: map[string]string{"agent": "researcher", "model": "test/m", "prompt": "look"}}, struct{}{}),
+		func() error {
+			sc.Live("text", map[string]string{"agent": "researcher", "text": text})
+			return nil
+		}(),
+		do(&runlog.Effect{Key: "turn-0", Kind: "model", Name: "test/m", Repeat: runlog.RepeatByKey}, model.Response{
+			Message: model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.Text, Text: text}}},
+			Usage:   model.Usage{In: 3000, Out: 1000}, Stop: model.StopCalls,
+		}),
+		do(&runlog.Effect{Key: "turn-0/call-0", Kind: "tool", Name: "grep", Input: json.RawMessage(`{"max":3,"pattern":"func main"}`)}, tool.Result{Text: "main.go:3"}),
+	)
+}
+
+func gather() (*workflow.Workflow, error) {
+	g := graph.New("gather", fold)
+	g.Add("plan", func(context.Context, values) (values, error) { return values{}, nil })
+	g.AddNode(node{Name: "gather", Run: func(ctx context.Context, t *graph.Task, _ values) (values, error) {
+		return values{t.Key(): "found"}, say(ctx, t, "looking at "+t.Key())
+	}})
+	g.Add("brief", func(_ context.Context, s values) (values, error) {
+		return values{"text": fmt.Sprintf("auth %s, api %s", s["auth"], s["api"])}, nil
+	})
+	g.Edge(graph.Start, "plan")
+	g.Fan("plan", func(values) []graph.Send {
+		return []graph.Send{{To: "gather", Key: "auth"}, {To: "gather", Key: "api"}}
+	}, "gather")
+	g.Edge("gather", "brief")
+	g.Edge("brief", graph.End)
+	f, err := g.Compile()
+	if err != nil {
+		return nil, err
+	}
+	type out struct {
+		Text   string `json:"text"`
+		Report string `json:"report"`
+	}
+	return workflow.New("gather", "Agents in parallel", f,
+		func(struct{}) (values, error) { return values{}, nil },
+		func(s values) (out, error) { return out{s["text"], "brief.md"}, nil })
+}
+
+func asking() (*workflow.Workflow, error) {
+	type in struct {
+		Default string `json:"default,omitempty"`
+		Free    bool   `json:"free,omitempty" jsonschema:"ask for anything"`
+	}
+	f := chain("ask", node{Name: "ask", Run: func(ctx context.Context, t *graph.Task, s values) (values, error) {
+		q := &runlog.Asked{Key: "q", Question: "Publish it?", Options: []string{"yes", "no"}}
+		if s["free"] == "true" {
+			q.Options = nil
+		}
+		if d := s["default"]; d != "" {
+			q.Default, _ = json.Marshal(d)
+		}
+		raw, err := t.Ask(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		var answer string
+		err = json.Unmarshal(raw, &answer)
+		return values{"out": "answered " + answer}, err
+	}})
+	return workflow.New("ask", "Ask a person", f,
+		func(i in) (values, error) {
+			return values{"default": i.Default, "free": fmt.Sprint(i.Free)}, nil
+		},
+		func(s values) (string, error) { return s["out"], nil })
+}
+
+func partial() (*workflow.Workflow, error) {
+	return simple("partial", "Passes over a failure", node{Name: "work", OnError: graph.Skip, Run: func(context.Context, *graph.Task, values) (values, error) {
+		return nil, errors.New("one source is gone")
+	}})
+}
+
+func loop() (*workflow.Workflow, error) {
+	g := graph.New("loop", fold)
+	g.Add("again", func(context.Context, values) (values, error) { return nil, nil })
+	g.Edge(graph.Start, "again")
+	g.Branch("again", func(values) string { return "again" }, "again", graph.End)
+	f, err := g.Compile()
+	if err != nil {
+		return nil, err
+	}
+	return workflow.New("loop", "Never ends", f,
+		func(struct{}) (values, error) { return values{}, nil },
+		func(values) (string, error) { return "", nil })
+}
+
+func slow() (*workflow.Workflow, error) {
+	type in struct {
+		MS    int `json:"ms,omitempty"`
+		Tasks int `json:"tasks,omitempty"`
+	}
+	g := graph.New("slow", fold)
+	g.Add("first", func(context.Context, values) (values, error) { return nil, nil })
+	g.AddNode(node{Name: "wait", Run: func(ctx context.Context, t *graph.Task, s values) (values, error) {
+		ms := 0
+		_, _ = fmt.Sscan(s["ms"], &ms)
+		select {
+		case <-time.After(time.Duration(ms) * time.Millisecond):
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}})
+	g.Edge(graph.Start, "first")
+	g.Fan("first", func(s values) []graph.Send {
+		n := 1
+		_, _ = fmt.Sscan(s["tasks"], &n)
+		var out []graph.Send
+		for i := range max(n, 1) {
+			out = append(out, graph.Send{To: "wait", Key: fmt.Sprintf("t%02d", i)})
+		}
+		return out
+	}, "wait")
+	g.Edge("wait", graph.End)
+	f, err := g.Compile()
+	if err != nil {
+		return nil, err
+	}
+	return workflow.New("slow", "Takes a while", f,
+		func(i in) (values, error) { return values{"ms": fmt.Sprint(i.MS), "tasks": fmt.Sprint(i.Tasks)}, nil },
+		func(values) (string, error) { return "slept", nil })
+}
+
+const hostile = "\x1b[31mred\x1b]0;title\a\u009b2J\u202eevil\x00"
+
+func evil() (*workflow.Workflow, error) {
+	type in struct {
+		Text string `json:"text"`
+		Fail bool   `json:"fail,omitempty"`
+	}
+	f := chain("evil", node{Name: "work", Run: func(ctx context.Context, t *graph.Task, s values) (values, error) {
+		if err := say(ctx, t, hostile); err != nil {
+			return nil, err
+		}
+		_, err := runlog.Do(ctx, t.Scope(), &runlog.Effect{Key: "x", Kind: "tool", Name: hostile, Input: map[string]string{"path": hostile}},
+			func(context.Context, string) (tool.Result, error) {
+				return tool.Result{Text: hostile, Error: true}, nil
+			})
+		if err == nil && s["fail"] == "true" {
+			err = errors.New("broken: " + hostile)
+		}
+		return values{"out": hostile}, err
+	}})
+	return workflow.New("evil", "Sends escape sequences", f,
+		func(i in) (values, error) { return values{"fail": fmt.Sprint(i.Fail)}, nil },
+		func(s values) (string, error) { return s["out"], nil })
+}

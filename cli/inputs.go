@@ -1,0 +1,284 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+const (
+	inputFlag = "superstep-input" // annotates the flags that stand for inputs, with the name of the input
+	listType  = "strings"         // the type of flags that may be repeated
+)
+
+// list is a flag that may be repeated. Unlike pflag's own it leaves commas alone.
+type list []string
+
+func (l *list) String() string     { return strings.Join(*l, " ") }
+func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+func (l *list) Type() string       { return listType }
+
+// inputValue is a flag that stands for an input. What it may be is decided when all inputs are known.
+type inputValue struct{ value, kind string }
+
+func (v *inputValue) String() string     { return v.value }
+func (v *inputValue) Set(s string) error { v.value = s; return nil }
+func (v *inputValue) Type() string       { return v.kind }
+
+func flagName(input string) string { return strings.ReplaceAll(input, "_", "-") }
+
+// prepareRun gives the command `run` a flag for each input of the workflow that the
+// arguments name, if they name one.
+func (a *app) prepareRun(root, run *cobra.Command) error {
+	args := a.opt.Args
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		args = args[1:]
+	} else if len(args) > 0 && args[0] == "help" {
+		args = args[1:]
+	}
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd != run {
+		return nil
+	}
+	set, err := a.workflows("")
+	if err != nil {
+		return err
+	}
+	a.describeRun(run, set)
+	name := firstWord(rest, set, func(name string) *pflag.Flag {
+		if f := run.Flags().Lookup(name); f != nil {
+			return f
+		}
+		return root.PersistentFlags().Lookup(name)
+	})
+	w, err := set.Find(name)
+	if err != nil {
+		return nil // said when the command runs
+	}
+	addInputFlags(run, root.PersistentFlags(), w)
+	return nil
+}
+
+// firstWord finds the first argument that is not a flag or the value of one. An
+// unknown flag is taken to have a value, unless what follows is a workflow.
+func firstWord(args []string, set workflow.Set, lookup func(string) *pflag.Flag) string {
+	short := map[byte]bool{'o': true, 'i': true} // those that take values
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		switch {
+		case arg == "--":
+			if i+1 < len(args) {
+				return args[i+1]
+			}
+			return ""
+		case !strings.HasPrefix(arg, "-") || arg == "-":
+			return arg
+		case strings.Contains(arg, "="):
+		case strings.HasPrefix(arg, "--"):
+			f := lookup(arg[2:])
+			next := ""
+			if i+1 < len(args) {
+				next = args[i+1]
+			}
+			_, err := set.Find(next)
+			if f != nil && f.NoOptDefVal == "" || f == nil && err != nil {
+				i++
+			}
+		case len(arg) == 2 && short[arg[1]]:
+			i++
+		}
+	}
+	return ""
+}
+
+func addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {
+	run.Use = "run " + w.Name + " [free text | key=value ...]"
+	run.Long = w.Description
+	run.Example = examples(run.Root().Name(),
+		"run "+w.Name+sample(w), "",
+		"run "+w.Name+" -i key=value -o json", "",
+		"run "+w.Name+" --inputs inputs.json", "")
+	for _, in := range w.List() {
+		name := flagName(in.Name)
+		if run.Flags().Lookup(name) != nil || global.Lookup(name) != nil || name == "help" {
+			continue // there is -i
+		}
+		text := in.Description
+		if in.Required {
+			text = strings.TrimSpace(text + " (required)")
+		}
+		f := run.Flags().VarPF(&inputValue{kind: in.Type}, name, "", text)
+		f.Annotations = map[string][]string{inputFlag: {in.Name}}
+		if in.Type == "boolean" {
+			f.NoOptDefVal = "true"
+		}
+	}
+}
+
+// gathered is what the command line says about inputs.
+type gathered struct {
+	words []string // free text and key=value
+	pairs []string // of -i
+	file  string   // of --inputs
+	flags *pflag.FlagSet
+	model string
+}
+
+// inputs makes the inputs of a run. What is given by word lies over what is in a file.
+// All faults are reported at once.
+func (a *app) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, error) {
+	var problems []string
+	named := map[string]string{}
+	for _, p := range g.pairs {
+		key, value, ok := strings.Cut(p, "=")
+		if !ok || key == "" {
+			problems = append(problems, fmt.Sprintf("-i %s: use key=value", quote(p)))
+			continue
+		}
+		if _, twice := named[key]; twice {
+			problems = append(problems, fmt.Sprintf("-i %s: %s is given twice", quote(p), key))
+		}
+		named[key] = value
+	}
+	g.flags.VisitAll(func(f *pflag.Flag) {
+		in := f.Annotations[inputFlag]
+		if in == nil || !f.Changed {
+			return
+		}
+		if _, twice := named[in[0]]; twice {
+			problems = append(problems, fmt.Sprintf("--%s and -i %s are both given", f.Name, in[0]))
+		}
+		named[in[0]] = f.Value.String()
+	})
+	file, err := a.inputsFile(g.file)
+	if err != nil {
+		problems = append(problems, err.Error())
+	}
+	takesModel := slices.ContainsFunc(w.List(), func(in workflow.Input) bool { return in.Name == "model" })
+	if _, given := named["model"]; takesModel && !given && g.model != "" && file["model"] == nil {
+		named["model"] = g.model
+	}
+
+	rest := without(w, func(name string) bool { return file[name] != nil || err != nil })
+	given, err := rest.Parse(g.words, named)
+	if err := collect(&problems, err); err != nil {
+		return nil, err
+	}
+	over := map[string]json.RawMessage{}
+	if err := json.Unmarshal(given, &over); err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(file, func(name string, _ json.RawMessage) bool { return over[name] != nil })
+	b, err := json.Marshal(file)
+	if err != nil {
+		return nil, err
+	}
+	if len(file) > 0 {
+		free := without(w, func(string) bool { return true }) // what is missing was said
+		if err := collect(&problems, free.Check(b)); err != nil {
+			return nil, err
+		}
+	}
+	if len(problems) > 0 {
+		return nil, &workflow.InputsError{Workflow: w.Name, Problems: problems}
+	}
+	maps.Copy(over, file)
+	return json.Marshal(over)
+}
+
+// without is a workflow that does not require some inputs, to check others against.
+func without(w *workflow.Workflow, known func(name string) bool) *workflow.Workflow {
+	schema := jsonschema.Schema{}
+	if w.Inputs != nil {
+		schema = *w.Inputs
+	}
+	schema.Required = slices.DeleteFunc(slices.Clone(schema.Required), known)
+	return &workflow.Workflow{Name: w.Name, Inputs: &schema}
+}
+
+// collect adds the problems of an error, if that is what it has.
+func collect(problems *[]string, err error) error {
+	var wrong *workflow.InputsError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	*problems = append(*problems, wrong.Problems...)
+	return nil
+}
+
+// inputsFile reads a JSON object from a file, or from standard input for "-".
+func (a *app) inputsFile(name string) (map[string]json.RawMessage, error) {
+	if name == "" {
+		return nil, nil
+	}
+	var raw []byte
+	where := "standard input"
+	if name == "-" {
+		if a.set.noInput {
+			return nil, usage("--inputs -: standard input is not read with --no-input; name a file")
+		}
+		var err error
+		if raw, err = io.ReadAll(a.opt.Stdin); err != nil { // to its end; a signal ends the process, since nothing runs yet
+			return nil, usage(fmt.Sprintf("--inputs: cannot read standard input: %v", err))
+		}
+	} else {
+		where = name
+		if abs, err := filepath.Abs(name); err == nil {
+			where = abs
+		}
+		info, err := os.Stat(where)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return nil, usage(fmt.Sprintf("--inputs: there is no file %s", where))
+		case err == nil && info.IsDir():
+			return nil, usage(fmt.Sprintf("--inputs: %s is a directory; name a JSON file", where))
+		}
+		if err == nil {
+			raw, err = os.ReadFile(where)
+		}
+		if err != nil {
+			return nil, usage(fmt.Sprintf("--inputs: cannot read %s: %v", where, errors.Unwrap(err)))
+		}
+	}
+	return object(raw, where)
+}
+
+// object decodes the inputs of a file.
+func object(raw []byte, where string) (map[string]json.RawMessage, error) {
+	var m map[string]json.RawMessage
+	d := json.NewDecoder(bytes.NewReader(raw))
+	err := d.Decode(&m)
+	if err == nil && m == nil {
+		err = errors.New("it is null")
+	}
+	if err == nil {
+		if _, more := d.Token(); more != io.EOF {
+			err = errors.New("there is something after the object")
+		}
+	}
+	if err == nil {
+		return m, nil
+	}
+	at := where
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		before := raw[:min(int(syntax.Offset), len(raw))]
+		line := bytes.Count(before, []byte("\n")) + 1
+		at = fmt.Sprintf("%s:%d:%d", where, line, len(before)-bytes.LastIndexByte(before, '\n')-1)
+	}
+	return nil, usage(fmt.Sprintf("--inputs: %s: want a JSON object: %v", at, err))
+}

@@ -1,0 +1,458 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+func (a *app) runsCommand() *cobra.Command {
+	n := a.opt.Name
+	runs := &cobra.Command{
+		Use: "runs", Short: "Look at runs, resume, answer, cancel and remove them",
+		Example: examples(n, "runs list", "", "runs show @last", "", "runs resume 7f3a", "", `runs answer @last write=yes`, ""),
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("runs: which of list, show, watch, resume, answer, cancel, rm?")
+			}
+			return a.unknownCommand(cmd, args[:1])
+		},
+	}
+	runs.AddCommand(a.listCommand(), a.showCommand(), a.watchCommand(), a.resumeCommand(), a.answerCommand(), a.cancelCommand(), a.rmCommand())
+	return runs
+}
+
+// ids completes the IDs of runs.
+func (a *app) ids(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if err := a.configure(cmd.Flags()); err != nil || len(args) > 0 && cmd.Name() != "rm" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	infos, err := a.list(cmd.Context(), &runlog.Filter{Limit: 50})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	out := []string{"@last\tthe newest run"}
+	for _, i := range infos {
+		out = append(out, i.ID+"\t"+transcript.Line(string(i.Status)+" "+i.Workflow+" "+i.Title))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) list(ctx context.Context, f *runlog.Filter) ([]runlog.Info, error) {
+	e, err := a.engine(ctx, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	return e.Runs(ctx, f)
+}
+
+// one is for commands about one run.
+func (a *app) one(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usage(fmt.Sprintf("%s: name one run: its ID, the start of it, @last, or @-2 for the one before", strings.TrimPrefix(cmd.CommandPath(), a.opt.Name+" ")))
+	}
+	return nil
+}
+
+// find gives the run that is meant. It never shows one as running that nobody runs.
+func (a *app) find(ctx context.Context, ref string) (*superstep.Engine, runlog.Info, error) {
+	e, err := a.engine(ctx, "", nil)
+	if err != nil {
+		return nil, runlog.Info{}, err
+	}
+	info, err := e.Find(ctx, ref)
+	var missing *runlog.NotFoundError
+	var ambiguous *superstep.AmbiguousError
+	switch {
+	case errors.As(err, &missing):
+		err = &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: fmt.Sprintf("no run %q in %s; `%s` shows the runs there are", ref, a.dataDir(), a.hint("runs", "list"))}
+	case err != nil && !errors.As(err, &ambiguous) && strings.HasPrefix(ref, "@"):
+		err = usage(err.Error())
+	}
+	return e, info, err
+}
+
+// infoJSON is a run in a listing.
+type infoJSON struct {
+	ID       string        `json:"id"`
+	Workflow string        `json:"workflow"`
+	Title    string        `json:"title,omitempty"`
+	Status   runlog.Status `json:"status"`
+	Created  time.Time     `json:"created"`
+	Updated  time.Time     `json:"updated"`
+	Owner    string        `json:"owner,omitempty"`
+}
+
+func (a *app) listCommand() *cobra.Command {
+	var statuses []string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List runs, the newest first", Args: a.none,
+		Example: examples(a.opt.Name, "runs list", "", "runs list --status failed,paused --limit 5", "", "runs list -o json", ""),
+	}
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only these: running, paused, completed, partial, failed, cancelled, interrupted")
+	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many, 0 for all")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		f := &runlog.Filter{Limit: limit}
+		for _, s := range statuses {
+			all := []string{"running", "paused", "completed", "partial", "failed", "cancelled", "interrupted"}
+			if err := oneOf("--status", s, all...); err != nil {
+				return err
+			}
+			f.Status = append(f.Status, runlog.Status(s))
+		}
+		if limit < 0 {
+			return usage(fmt.Sprintf("--limit: want 0 or more, got %d", limit))
+		}
+		infos, err := a.list(cmd.Context(), f)
+		if err != nil {
+			return err
+		}
+		return a.printList(infos)
+	}
+	return cmd
+}
+
+func (a *app) printList(infos []runlog.Info) error {
+	rows := make([]infoJSON, 0, len(infos))
+	for _, i := range infos {
+		rows = append(rows, infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner})
+	}
+	switch a.set.output {
+	case "json":
+		return a.out.json(rows, true)
+	case "jsonl":
+		for _, r := range rows {
+			if err := a.out.json(r, false); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(infos) == 0 {
+		a.err.line("no runs here; start one with `" + a.opt.Name + " run`")
+		return nil
+	}
+	width := 0
+	if fd, ok := isTerminal(a.opt.Stdout); ok {
+		width, _, _ = term.GetSize(fd)
+	}
+	idWidth, flowWidth := 2, 8
+	for _, i := range infos {
+		idWidth, flowWidth = max(idWidth, len(i.ID)), max(flowWidth, ansi.StringWidth(transcript.Line(i.Workflow)))
+	}
+	pal := palette(a.term.outColor)
+	put := func(id, status, age, flow, title string) {
+		line := fmt.Sprintf("%-*s  %s%s  %-8s  %-*s  %s", idWidth, id, pal.status(status), strings.Repeat(" ", max(0, 11-len(status))), age, flowWidth, flow, title)
+		line = strings.TrimRight(line, " ")
+		if width > 0 {
+			line = ansi.Truncate(line, width, "…")
+		}
+		_, _ = a.out.Write([]byte(line + "\n"))
+	}
+	put("ID", "STATUS", "STARTED", "WORKFLOW", "TITLE")
+	for _, i := range infos {
+		put(i.ID, string(i.Status), ago(time.Since(i.Created)), transcript.Line(i.Workflow), transcript.Line(i.Title))
+	}
+	return nil
+}
+
+// status colours the word, which says the same without.
+func (p palette) status(s string) string {
+	switch runlog.Status(s) {
+	case runlog.Completed:
+		return p.green(s)
+	case runlog.Failed:
+		return p.red(s)
+	case runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running:
+		return p.yellow(s)
+	}
+	return s
+}
+
+func (a *app) watchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "watch ID", Short: "Follow a run that another process may be running", Args: a.one, ValidArgsFunction: a.ids,
+		Example: examples(a.opt.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, info, err := a.find(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.watch(cmd.Context(), e, info)
+		},
+	}
+}
+
+// watch follows a run until nobody runs it. Its exit code is the run's.
+func (a *app) watch(ctx context.Context, e *superstep.Engine, info runlog.Info) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	s := a.session(0, false)
+	a.out.broken = func() { stop(errPipe) }
+	done := onSignal(func(why *signalError) { stop(why) })
+	defer done()
+	s.name(info.ID)
+	var broke error
+	for rec, err := range e.Follow(ctx, info.ID, 0) {
+		if err != nil {
+			broke = err
+			break
+		}
+		s.observe(rec, nil)
+	}
+	s.close()
+	if errors.Is(context.Cause(ctx), errPipe) {
+		return nil
+	}
+	if broke != nil {
+		return stopped(ctx, broke)
+	}
+	now, err := e.Find(ctx, info.ID)
+	if err != nil {
+		return err
+	}
+	return a.finish(s, watched(s, now))
+}
+
+// watched is how a run ended that somebody else ran.
+func watched(s *session, info runlog.Info) *ending {
+	r := &s.run
+	r.Interrupt()
+	e := &ending{run: r, id: info.ID, status: info.Status, output: r.Output, duration: r.Time.Elapsed(s.now())}
+	switch info.Status {
+	case runlog.Partial:
+		e.exit = ExitPartial
+	case runlog.Paused:
+		e.exit, e.open = ExitPaused, r.Open()
+	case runlog.Failed:
+		e.exit = exitOf(r.Code)
+		e.err = &Error{Exit: e.exit, Code: r.Code, Message: r.Error}
+	case runlog.Cancelled:
+		e.exit = ExitFailed
+		e.err = &Error{Exit: e.exit, Code: "cancelled", Message: fmt.Sprintf("run %s was cancelled", info.ID)}
+	case runlog.Interrupted:
+		e.exit = ExitFailed
+		e.err = &Error{Exit: e.exit, Code: "interrupted", Message: fmt.Sprintf("run %s was interrupted; nobody runs it", info.ID)}
+	}
+	return e
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	var r running
+	cmd := &cobra.Command{
+		Use: "resume ID", Short: "Go on with a run that was interrupted, failed or paused", Args: a.one, ValidArgsFunction: a.ids,
+		Example: examples(a.opt.Name, "runs resume @last", "", "runs resume 7f3a --answer write=yes", "", "runs resume 7f3a -o jsonl", ""),
+	}
+	r.add(cmd.Flags())
+	noModel(cmd, a)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("model") {
+			return usage("--model: a run keeps the model that it began with; leave the flag out, or start a new run with `" + a.opt.Name + " run`")
+		}
+		ans, err := r.check(a)
+		if err != nil {
+			return err
+		}
+		_, info, err := a.find(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return a.resume(cmd.Context(), info, &r, ans)
+	}
+	return cmd
+}
+
+// noModel takes the flag --model, only to say that there is none.
+func noModel(cmd *cobra.Command, a *app) {
+	cmd.Flags().StringVar(&a.set.model, "model", "", "")
+	cmd.Flags().Lookup("model").Hidden = true
+}
+
+func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answers) error {
+	name := info.Workflow
+	if info.Status.Ended() {
+		name = "" // nothing will run
+	}
+	run, err := a.read(ctx, info)
+	if err != nil {
+		return err
+	}
+	var began struct{ Model string }
+	if json.Unmarshal(run.Inputs, &began) == nil && began.Model != "" {
+		a.set.model = began.Model
+	}
+	engine, err := a.engine(ctx, name, r.engine())
+	if err != nil {
+		return err
+	}
+	return a.execute(ctx, &job{
+		flags: r, answers: ans, workflow: info.Workflow, after: info.Head,
+		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
+			return engine.Resume(ctx, info.ID, &superstep.ResumeOptions{Answer: answer, Observe: observe})
+		},
+	})
+}
+
+func (a *app) answerCommand() *cobra.Command {
+	var r running
+	cmd := &cobra.Command{
+		Use: "answer ID PATH=value...", Short: "Answer the questions of a paused run, and go on with it", ValidArgsFunction: a.ids,
+		Example: examples(a.opt.Name, "runs answer @last write=yes", "", `runs answer 7f3a "gather[tests]=run them"`, "a task of a fan-out"),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usage("runs answer: name the run and the answer: ID PATH=value")
+			}
+			return nil
+		},
+	}
+	r.add(cmd.Flags())
+	noModel(cmd, a)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("model") {
+			return usage("--model: a run keeps the model that it began with; leave the flag out, or start a new run with `" + a.opt.Name + " run`")
+		}
+		ans, err := r.check(a)
+		if err != nil {
+			return err
+		}
+		for _, s := range args[1:] {
+			g, err := parseAnswer("runs answer:", s)
+			if err != nil {
+				return err
+			}
+			ans = append(ans, g)
+		}
+		_, info, err := a.find(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if err := a.checkAnswers(cmd.Context(), info, ans); err != nil {
+			return err
+		}
+		return a.resume(cmd.Context(), info, &r, ans)
+	}
+	return cmd
+}
+
+// checkAnswers refuses answers that nobody waits for, before anything runs.
+func (a *app) checkAnswers(ctx context.Context, info runlog.Info, ans answers) error {
+	run, err := a.read(ctx, info)
+	if err != nil {
+		return err
+	}
+	open := run.Open()
+	var asks []string
+	for _, q := range open {
+		asks = append(asks, fmt.Sprintf("%s asks: %s%s", q.Path, transcript.Line(q.Question), choices(q)))
+	}
+	for _, g := range ans {
+		i := slices.IndexFunc(open, func(q *transcript.Question) bool { return answers{g}.take(q.Path) != nil })
+		switch {
+		case len(open) == 0:
+			return usage(fmt.Sprintf("run %s has no open question; it is %s", info.ID, info.Status))
+		case i < 0:
+			return usage(fmt.Sprintf("run %s has no open question of %q", info.ID, g.path), asks...)
+		}
+		if q := open[i]; len(q.Options) > 0 && !slices.Contains(q.Options, g.value) {
+			return usage(fmt.Sprintf("%s: want one of %s, got %q", q.Path, strings.Join(q.Options, ", "), g.value))
+		}
+	}
+	return nil
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel ID", Short: "Stop a run for good, whoever runs it", Args: a.one, ValidArgsFunction: a.ids,
+		Example: examples(a.opt.Name, "runs cancel @last", ""),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			e, info, err := a.find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if err := e.Cancel(ctx, info.ID); err != nil {
+				return err
+			}
+			status := a.settle(ctx, e, info.ID)
+			if a.programs() {
+				return a.out.json(map[string]any{"run": info.ID, "status": status}, a.set.output == "json")
+			}
+			if status == runlog.Running {
+				a.err.line(fmt.Sprintf("run %s is asked to stop and has not yet; it will when its tasks let it", info.ID))
+				return nil
+			}
+			a.err.line(fmt.Sprintf("run %s is %s", info.ID, status))
+			return nil
+		},
+	}
+}
+
+// settle waits a little for a run to stop.
+func (a *app) settle(ctx context.Context, e *superstep.Engine, id string) runlog.Status {
+	for range 60 {
+		info, err := e.Find(ctx, id)
+		if err != nil || info.Status != runlog.Running {
+			return info.Status
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return info.Status
+		}
+	}
+	return runlog.Running
+}
+
+func (a *app) rmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm ID...", Short: "Remove runs and their logs", ValidArgsFunction: a.ids,
+		Example: examples(a.opt.Name, "runs rm 7f3a", "", "runs rm @last @-2", ""),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.one(cmd, args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			var ids []string // all are found before one is removed, since @last moves
+			var engine *superstep.Engine
+			for _, ref := range args {
+				e, info, err := a.find(ctx, ref)
+				if err != nil {
+					return err
+				}
+				engine = e
+				if !slices.Contains(ids, info.ID) {
+					ids = append(ids, info.ID)
+				}
+			}
+			for _, id := range ids {
+				if err := engine.Delete(ctx, id); err != nil {
+					return err
+				}
+				if !a.programs() {
+					a.err.line("removed run " + id)
+				}
+			}
+			if a.programs() {
+				return a.out.json(map[string]any{"removed": ids}, a.set.output == "json")
+			}
+			return nil
+		},
+	}
+}

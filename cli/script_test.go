@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The scripts are one test per exit code and per convention of the command line.
+// Besides the usual commands they have:
+//
+//	code N cmd...        run it and expect that exit code
+//	within D cmd...      as code 0, and no longer than that
+//	isjson               standard output is one JSON value
+//	isjsonl [exit]       it is events without gaps, the last run.finished with that exit code
+//	noesc                no stream has an ESC byte
+//	normal STREAM FILE   write a stream without IDs, times and durations
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("SUPERSTEP_DATA_DIR", e.WorkDir+"/data")
+			e.Setenv("HOME", e.WorkDir+"/home")
+			e.Setenv("TERM", "xterm-256color")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code": func(ts *testscript.TestScript, _ bool, args []string) {
+				want, err := strconv.Atoi(args[0])
+				ts.Check(err)
+				expect(ts, want, args[1:])
+			},
+			"within": func(ts *testscript.TestScript, _ bool, args []string) {
+				limit, err := time.ParseDuration(args[0])
+				ts.Check(err)
+				best := time.Hour
+				for range 5 { // the machine may be busy with something else
+					start := time.Now()
+					expect(ts, 0, args[1:])
+					best = min(best, time.Since(start))
+				}
+				if best > limit && !raced {
+					ts.Fatalf("took %s, longer than %s", best, limit)
+				}
+			},
+			"isjson": func(ts *testscript.TestScript, _ bool, _ []string) {
+				var v any
+				if err := json.Unmarshal([]byte(ts.ReadFile("stdout")), &v); err != nil {
+					ts.Fatalf("stdout is not JSON: %v\n%s", err, ts.ReadFile("stdout"))
+				}
+			},
+			"isjsonl": isJSONLines,
+			"noesc": func(ts *testscript.TestScript, neg bool, _ []string) {
+				all := ts.ReadFile("stdout") + ts.ReadFile("stderr")
+				if found := strings.ContainsRune(all, '\x1b'); found != neg {
+					ts.Fatalf("ESC found: %t\n%q", found, all)
+				}
+				if strings.ContainsAny(all, "\u009b\u202e\x00\a") {
+					ts.Fatalf("a control character came through: %q", all)
+				}
+			},
+			"normal": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(normalise(ts.ReadFile(args[0]))), 0o600))
+			},
+		},
+	})
+}
+
+func expect(ts *testscript.TestScript, want int, args []string) {
+	err := ts.Exec(args[0], args[1:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func isJSONLines(ts *testscript.TestScript, _ bool, args []string) {
+	var last struct {
+		V, Seq int
+		Type   string
+		Data   struct {
+			Exit   int
+			Status string
+		}
+	}
+	n := 0
+	for line := range bytes.Lines([]byte(ts.ReadFile("stdout"))) {
+		n++
+		if last.Type == "run.finished" {
+			ts.Fatalf("line %d comes after run.finished", n)
+		}
+		if err := json.Unmarshal(line, &last); err != nil {
+			ts.Fatalf("line %d: %v", n, err)
+		}
+		if last.Seq != n || last.V != 1 {
+			ts.Fatalf("line %d has seq %d, v %d", n, last.Seq, last.V)
+		}
+	}
+	if last.Type != "run.finished" {
+		ts.Fatalf("the last event is %q", last.Type)
+	}
+	if len(args) > 0 && args[0] != strconv.Itoa(last.Data.Exit) {
+		ts.Fatalf("run.finished says exit %d, want %s", last.Data.Exit, args[0])
+	}
+}
+
+// normalise takes out what differs from one run to the next.
+func normalise(s string) string {
+	for _, r := range []struct{ from, to string }{
+		{`"ts":"[^"]*"`, `"ts":"TS"`},
+		{`"duration_ms":\d+`, `"duration_ms":0`},
+		{`(?m)^\d\d:\d\d:\d\d`, `00:00:00`},
+		{`\b\d+\.\ds\b`, `0.0s`},
+		{`\b[0-9a-f]{8}\b`, `ID`},
+		{`\b(finished|paused|failed) \d+s`, `$1 0s`},
+	} {
+		s = regexp.MustCompile(r.from).ReplaceAllString(s, r.to)
+	}
+	return s
+}

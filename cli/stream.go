@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+	"golang.org/x/term"
+
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+// output is a stream that remembers why it broke, and is silent from then on.
+type output struct {
+	mu     sync.Mutex
+	w      io.Writer
+	err    error
+	broken func() // called once, when it breaks
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	if o.err != nil {
+		defer o.mu.Unlock()
+		return len(p), nil
+	}
+	_, o.err = o.w.Write(p)
+	broken := o.broken
+	if o.err == nil {
+		broken = nil
+	}
+	o.mu.Unlock()
+	if broken != nil {
+		broken()
+	}
+	return len(p), nil
+}
+
+func (o *output) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// line writes text that somebody else may have had a hand in, made harmless.
+func (o *output) line(s string) { fmt.Fprintln(o, transcript.Clean(s)) }
+
+// json writes a value, over several lines if it is for people too.
+func (o *output) json(v any, indent bool) error {
+	b, err := encode(v, indent)
+	if err != nil {
+		return err
+	}
+	_, err = o.Write(append(b, '\n'))
+	return err
+}
+
+// encode is JSON in which the characters that terminals act upon are escaped.
+func encode(v any, indent bool) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if indent {
+		e.SetIndent("", "  ")
+	}
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	raw := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	var safe []byte
+	for i, r := range string(raw) {
+		// Beyond ASCII such characters occur in strings only, where an escape means the same.
+		if r < 0x7f || !(unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+			if safe != nil {
+				safe = append(safe, string(r)...)
+			}
+			continue
+		}
+		if safe == nil {
+			safe = append(make([]byte, 0, len(raw)+16), raw[:i]...)
+		}
+		safe = fmt.Appendf(safe, `\u%04x`, r)
+	}
+	if safe != nil {
+		return safe, nil
+	}
+	return raw, nil
+}
+
+// ignorePipe makes writes to a closed pipe fail instead of ending the process. What it
+// returns undoes that. Children are not affected, as they would be by signal.Ignore.
+func (a *app) ignorePipe() func() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGPIPE)
+	return func() { signal.Stop(c) }
+}
+
+// input reads lines from standard input, once somebody wants any.
+type input struct {
+	r     io.Reader
+	once  sync.Once
+	lines chan string // closed at the end of input
+}
+
+// next is where lines come from. The goroutine behind it ends with the input or the
+// process: a read from a terminal cannot be broken off.
+func (i *input) next() <-chan string {
+	i.once.Do(func() {
+		i.lines = make(chan string)
+		go func() {
+			defer close(i.lines)
+			s := bufio.NewScanner(i.r)
+			s.Buffer(nil, 1<<20)
+			for s.Scan() {
+				i.lines <- s.Text()
+			}
+		}()
+	})
+	return i.lines
+}
+
+// terminal is what the streams are and may be sent.
+type terminal struct {
+	errTTY, outTTY, inTTY bool
+	errColor, outColor    bool // escape sequences may be sent
+	live                  bool // lines on standard error may be redrawn
+	plain                 bool // no decoration
+	fd                    int  // of standard error
+}
+
+func isTerminal(stream any) (fd int, ok bool) {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return -1, false
+	}
+	return int(f.Fd()), term.IsTerminal(int(f.Fd()))
+}
+
+// look finds out about the streams, once the flags are known.
+func (a *app) look() {
+	t := &a.term
+	t.fd, t.errTTY = isTerminal(a.opt.Stderr)
+	_, t.outTTY = isTerminal(a.opt.Stdout)
+	_, t.inTTY = isTerminal(a.opt.Stdin)
+	t.plain = a.set.plain || a.opt.Env("ACCESSIBLE") == "1"
+	t.errColor, t.outColor = a.colored(t.errTTY), a.colored(t.outTTY)
+	t.live = t.errTTY && t.errColor && !t.plain && a.opt.Env("TERM") != "dumb"
+}
+
+func (a *app) colored(tty bool) bool {
+	force := a.opt.Env("FORCE_COLOR")
+	switch {
+	case a.set.noColor || a.set.color == "never":
+		return false
+	case a.set.color == "always" || force != "" && force != "0":
+		return true
+	case a.opt.Env("NO_COLOR") != "" || a.opt.Env("TERM") == "dumb":
+		return false
+	}
+	return tty
+}
+
+// size is that of the terminal behind standard error, in cells.
+func (t *terminal) size() (width, height int) {
+	w, h, err := term.GetSize(t.fd)
+	if err != nil || w <= 0 || h <= 0 {
+		return 80, 24
+	}
+	return w, h
+}
+
+// wrap breaks the lines of a result between words where standard output is a terminal.
+// Programs, and people who redirect it, get it as it is.
+func (t *terminal) wrap(s string) string {
+	if !t.outTTY {
+		return s
+	}
+	width, _ := t.size()
+	return ansi.Wordwrap(s, width, "")
+}
+
+// A palette styles text, or does not.
+type palette bool
+
+func (p palette) sgr(code, s string) string {
+	if !p || s == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (p palette) bold(s string) string   { return p.sgr("1", s) }
+func (p palette) dim(s string) string    { return p.sgr("2", s) }
+func (p palette) red(s string) string    { return p.sgr("31", s) }
+func (p palette) green(s string) string  { return p.sgr("32", s) }
+func (p palette) yellow(s string) string { return p.sgr("33", s) }

@@ -1,0 +1,32 @@
+// Command brief is a Go workflow of one's own with the whole command line around it:
+//
+//	go run ./examples/brief run brief "Pregel"
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/sqlite"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+func main() {
+	brief, err := flow()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(cli.Main(&cli.Options{
+		Workflows: []*workflow.Workflow{brief},
+		OpenStore: func(ctx context.Context, dir string) (runlog.Store, io.Closer, error) {
+			s, err := sqlite.Open(ctx, filepath.Join(dir, "brief.db"), nil)
+			return s, s, err
+		},
+	}))
+}
