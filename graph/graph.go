@@ -20,7 +20,12 @@ package graph
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/graph/reduce"
 )
 
 // Start and End are where every graph begins and ends. They are no nodes: an edge
@@ -36,23 +41,42 @@ type Func[S, U any] func(ctx context.Context, state S) (U, error)
 // TaskFunc is the full form of a node, with a handle on the task it is run for.
 type TaskFunc[S, U any] func(ctx context.Context, t *Task, state S) (U, error)
 
-// OnError says what a node's failure means once its attempts are used up.
+// OnError says what a node's failure means once its attempts are used up, unless a
+// Catch or a Settled join takes care of it.
 type OnError uint8
 
 // What a failure means.
 const (
-	Fail OnError = iota // the run fails when the rest of the superstep has ended
-	Skip                // the node is passed over: no update, its edges count, and the run ends partial
+	Fail  OnError = iota // the run fails when the rest of the superstep has ended
+	Skip                 // the node is passed over: no update, its edges count, and the run ends partial
+	Abort                // the run fails at once: what is at work is stopped
 )
 
 // Join says what wakes a node that several others lead to.
-type Join uint8
+type Join int
 
-// The joins of a node.
+// The joins of a node. See also [Quorum].
 const (
-	Any Join = iota // any of them; those of one superstep are one visit
-	All             // every one of them, over however many supersteps
+	Any     Join = 0  // any of them; those of one superstep are one visit
+	All     Join = -1 // every one of them, over however many supersteps
+	Settled Join = -2 // as All, and those that failed count too: see [Task.Failures]
 )
+
+// Quorum is the join of a node that n of those that lead to it wake, each counted once,
+// over however many supersteps. What comes after is dropped until all have come.
+func Quorum(n int) Join { return Join(n) }
+
+func (j Join) String() string {
+	switch j {
+	case Any:
+		return "any"
+	case All:
+		return "all"
+	case Settled:
+		return "settled"
+	}
+	return fmt.Sprintf("quorum %d", int(j))
+}
 
 // A Retry says how often and how soon a failed node is tried again. Nil means once.
 type Retry struct {
@@ -73,6 +97,51 @@ type Node[S, U any] struct {
 	OnError OnError
 	Join    Join
 	Version string // changes whenever the node comes to mean something else, so that old runs are not resumed with it
+
+	// Reads names the nodes whose updates this one sees: the state it is given is the
+	// first one of the run with only those folded in. Such a node starts as soon as all
+	// it reads is final, without waiting for the rest of the superstep. Nil is the whole
+	// state; empty, but not nil, is the first state alone.
+	Reads []string
+	// Sends names the nodes that the task itself may send to; see [Task.Send].
+	Sends []string
+	// Input is what the state must fulfil for the node; defaults to nothing.
+	Input *Input[S]
+	// Output is a schema that the update must fit, as JSON; an update that does not is a
+	// failed attempt. Defaults to none.
+	Output *jsonschema.Schema
+	// Cache spares the node work it has done before, in this run or another. Defaults to none.
+	Cache *Caching[S]
+
+	Kind string   // what it is, for pictures: "agent", "tool", …; defaults to a plain function
+	Sub  *Shape   // the graph inside of it, for pictures and to notice its changes; defaults to none
+	Uses []string // workflows that it runs by name
+}
+
+// Input is a check of what a node is given. If the node that produced it declares what
+// it reads, it is run again with what is wrong, see [Task.Feedback]; its new update
+// takes the place of nothing, but is folded in after the old one. When as many attempts
+// as the node's Retry has (3 by default) have not produced anything that fits, the node
+// fails with a *SchemaError.
+type Input[S any] struct {
+	Schema *jsonschema.Schema
+	Of     func(S) (any, error) // what is checked, encodes as JSON; defaults to the state
+	// From is the producing node: one of Reads, and it reads nothing that the node does
+	// not read. It defaults to the only one of Reads.
+	From string
+}
+
+// Caching says how the work of a node may be spared.
+type Caching[S any] struct {
+	Key func(S) any   // what the update depends on, encodes as JSON; defaults to the state
+	TTL time.Duration // how long an update is good; defaults to for ever
+}
+
+// A Cache keeps updates of nodes under keys made of the node's definition and its
+// input. Its methods may be called from several goroutines.
+type Cache interface {
+	Load(ctx context.Context, key string) (value []byte, ok bool, err error)
+	Store(ctx context.Context, key string, value []byte, ttl time.Duration) error // 0 is for ever
 }
 
 // A Send is a message to a node: it runs with Arg, which [Task.Arg] gives it. Sends
@@ -92,6 +161,9 @@ type Graph[S, U any] struct {
 	funcs  []Func[S, U] // by node, nil for the full form
 	edges  []edge
 	routes []route[S]
+	catch  []edge
+	tagged *reduce.Tagged[S, U] // nil for a reducer that is a function
+	check  func(S) error
 }
 
 type edge struct{ from, to string }
@@ -109,6 +181,18 @@ type route[S any] struct {
 func New[S, U any](name string, reduce func(state S, update U) S) *Graph[S, U] {
 	return &Graph[S, U]{name: name, reduce: reduce}
 }
+
+// NewTagged begins a graph whose reducer is told by struct tags. Two tasks of one
+// superstep that write a field without a reducer are an error that names both.
+func NewTagged[S, U any](name string, tags *reduce.Tagged[S, U]) *Graph[S, U] {
+	g := New(name, tags.Reduce)
+	g.tagged = tags
+	return g
+}
+
+// Check makes an update a failed attempt of its task if the state it leads to does not
+// hold: the one the task was given, with the update folded in.
+func (g *Graph[S, U]) Check(holds func(S) error) { g.check = holds }
 
 // Add adds a node.
 func (g *Graph[S, U]) Add(name string, fn Func[S, U]) {
@@ -137,3 +221,8 @@ func (g *Graph[S, U]) Branch(from string, choose func(S) string, to ...string) {
 func (g *Graph[S, U]) Fan(from string, split func(S) []Send, to ...string) {
 	g.routes = append(g.routes, route[S]{from: from, fan: split, to: to})
 }
+
+// Catch lets to run after from has failed for good, instead of failing the run. The
+// update and the routes of from do not exist; [Task.Failures] tells to what happened.
+// Graph.End means that nothing else is done about it.
+func (g *Graph[S, U]) Catch(from, to string) { g.catch = append(g.catch, edge{from, to}) }

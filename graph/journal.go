@@ -4,35 +4,77 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"iter"
+	"strings"
 
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// snapshot is the Data of a KindSnapshot record. The first one of a run opens it.
-type snapshot[S any] struct {
-	Graph   string                      `json:"graph"`
-	Digest  string                      `json:"digest"`
-	Shape   *Shape                      `json:"shape,omitempty"` // in the first one only
-	Skipped []string                    `json:"skipped,omitempty"`
-	Machine pregel.Snapshot[S, message] `json:"machine"`
+// snapshot is the Data of a KindSnapshot record, and of a KindInner one. The first one of
+// a run opens it.
+type snapshot[S, U any] struct {
+	Graph   string                         `json:"graph"`
+	Digest  string                         `json:"digest"`
+	Shape   *Shape                         `json:"shape,omitempty"` // in the first one only
+	Skipped []string                       `json:"skipped,omitempty"`
+	Machine pregel.Snapshot[S, U, message] `json:"machine"`
+}
+
+// records are those of the log that the run goes on from.
+func (x *execution[S, U]) records(ctx context.Context) (iter.Seq2[runlog.Record, error], error) {
+	inner, err := x.journal.Begin(x.opt.space)
+	if err != nil {
+		return nil, fmt.Errorf("graph %q: %w", x.flow.name, err)
+	}
+	if x.opt.space == "" {
+		return x.journal.Since(ctx, x.journal.Info().Snapshot), nil
+	}
+	return func(yield func(runlog.Record, error) bool) {
+		for _, r := range inner {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}, nil
+}
+
+// owns reports whether a record is of this graph, and not of one inside of it or around it.
+func (x *execution[S, U]) owns(r *runlog.Record) bool {
+	switch r.Kind {
+	case runlog.KindSnapshot:
+		return x.opt.space == ""
+	case runlog.KindInner:
+		return x.opt.space != ""
+	case runlog.KindStepCommitted:
+		return r.Path == x.opt.space
+	case runlog.KindTaskDone:
+		return strings.LastIndexByte(r.Path, '/')+1 == len(x.prefix)
+	}
+	return false
 }
 
 // open continues the run in the journal, or begins it there.
-func (x *execution[S, U]) open(ctx context.Context, state S) (*pregel.Machine[S, U, message], error) {
-	f := x.flow
-	if err := x.journal.Begin(); err != nil {
-		return nil, fmt.Errorf("graph %q: %w", f.name, err)
+func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[S, U, message], err error) {
+	recs, err := x.records(ctx)
+	if err != nil {
+		return nil, err
 	}
-	var m *pregel.Machine[S, U, message]
+	defer func() {
+		if err != nil {
+			x.journal.End(x.opt.space, false)
+		}
+	}()
 	places := map[place]int{}
-	for r, err := range x.journal.Since(ctx, x.journal.Info().Snapshot) {
+	for r, err := range recs {
 		if err != nil {
 			return nil, err
 		}
+		if !x.owns(&r) {
+			continue
+		}
 		switch r.Kind {
-		case runlog.KindSnapshot:
+		case runlog.KindSnapshot, runlog.KindInner:
 			if m, err = x.restore(ctx, &r); err != nil {
 				return nil, err
 			}
@@ -47,7 +89,7 @@ func (x *execution[S, U]) open(ctx context.Context, state S) (*pregel.Machine[S,
 					return nil, fmt.Errorf("run %s: record %d commits a superstep that is not complete", x.journal.ID(), r.Seq)
 				}
 				m.Commit()
-				x.settleSkips()
+				x.settleSkips(m)
 				clear(places)
 			}
 		}
@@ -58,30 +100,36 @@ func (x *execution[S, U]) open(ctx context.Context, state S) (*pregel.Machine[S,
 	if m != nil {
 		return m, nil
 	}
-	m, err := f.begin(state)
+	if m, err = x.flow.begin(state); err != nil {
+		return nil, err
+	}
+	first, err := x.snapshots(nil, m, &x.flow.shape)
 	if err != nil {
 		return nil, err
 	}
-	recs, err := x.snapshots(nil, m, &f.shape)
-	if err != nil {
-		return nil, err
-	}
-	return m, x.journal.Append(ctx, "", recs...)
+	return m, x.journal.Append(ctx, "", first...)
 }
 
 // snapshots adds a snapshot, and what must follow it, to records.
 func (x *execution[S, U]) snapshots(recs []runlog.Record, m *pregel.Machine[S, U, message], shape *Shape) ([]runlog.Record, error) {
+	kind := runlog.KindSnapshot
+	if x.opt.space != "" {
+		kind = runlog.KindInner
+	}
 	var tasks []string
 	for i := range recs {
 		if recs[i].Kind == runlog.KindTaskDone {
 			tasks = append(tasks, recs[i].Path)
 		}
 	}
-	r, err := x.journal.New(runlog.KindSnapshot, "", x.snapshot(m, shape))
+	r, err := x.journal.New(kind, x.opt.space, snapshot[S, U]{Graph: x.flow.name, Digest: x.flow.digest, Shape: shape, Skipped: x.skipped, Machine: m.Snapshot()})
 	if err != nil {
 		return nil, err
 	}
 	recs = append(recs, r)
+	if kind == runlog.KindInner {
+		return recs, nil
+	}
 	if carried := x.journal.Carry(tasks...); carried != nil {
 		if r, err = x.journal.New(runlog.KindCarried, "", carried); err != nil {
 			return nil, err
@@ -91,27 +139,16 @@ func (x *execution[S, U]) snapshots(recs []runlog.Record, m *pregel.Machine[S, U
 	return recs, nil
 }
 
-// skip is a task that was passed over in the superstep that is under way.
-type skip struct {
-	index int
-	path  string
-}
-
-// settleSkips puts the tasks that were passed over in a superstep in path order.
-func (x *execution[S, U]) settleSkips() {
-	slices.SortFunc(x.skips, func(a, b skip) int { return a.index - b.index })
-	for _, s := range x.skips {
-		x.skipped = append(x.skipped, s.path)
+// settleSkips takes note of the tasks that the last commit passed over.
+func (x *execution[S, U]) settleSkips(m *pregel.Machine[S, U, message]) {
+	skipped := m.Skipped()
+	for i := range skipped {
+		x.skipped = append(x.skipped, x.path(&skipped[i]))
 	}
-	x.skips = x.skips[:0]
-}
-
-func (x *execution[S, U]) snapshot(m *pregel.Machine[S, U, message], shape *Shape) snapshot[S] {
-	return snapshot[S]{Graph: x.flow.name, Digest: x.flow.digest, Shape: shape, Skipped: x.skipped, Machine: m.Snapshot()}
 }
 
 func (x *execution[S, U]) restore(ctx context.Context, r *runlog.Record) (*pregel.Machine[S, U, message], error) {
-	var s snapshot[S]
+	var s snapshot[S, U]
 	err := json.Unmarshal(r.Data, &s) // also fills what comes before a field that does not fit
 	if s.Digest != x.flow.digest {
 		return nil, x.changed(ctx, s.Graph)
@@ -120,7 +157,7 @@ func (x *execution[S, U]) restore(ctx context.Context, r *runlog.Record) (*prege
 		return nil, fmt.Errorf("the state does not fit the graph's type any more: %w", err)
 	}
 	x.skipped = s.Skipped
-	return pregel.Restore[S, U](&x.flow.program, &s.Machine)
+	return pregel.Restore(&x.flow.program, &s.Machine)
 }
 
 // changed says how the graph differs from the one that the run began with.
@@ -132,10 +169,12 @@ func (x *execution[S, U]) changed(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if r.Kind != runlog.KindSnapshot {
+		if r.Kind != runlog.KindSnapshot && r.Kind != runlog.KindInner || r.Path != x.opt.space {
 			continue
 		}
-		var first snapshot[json.RawMessage]
+		var first struct {
+			Shape *Shape `json:"shape"`
+		}
 		if err := json.Unmarshal(r.Data, &first); err != nil {
 			return err
 		}
@@ -158,42 +197,73 @@ func (x *execution[S, U]) redo(m *pregel.Machine[S, U, message], places map[plac
 	if err := json.Unmarshal(r.Data, &d); err != nil {
 		return err
 	}
+	vertex, ok := x.flow.index[d.Node]
+	if !ok {
+		return fmt.Errorf("it has a result of %q, which the graph no longer has", d.Node)
+	}
+	res, err := x.result(&d, r.Path)
+	if err != nil {
+		return err
+	}
+	if d.Step > m.Step() {
+		return m.RecoverEarly(vertex, d.Key, d.Step, res)
+	}
 	if len(places) == 0 {
 		for _, t := range m.Tasks() {
 			places[place{t.Vertex, t.Key}] = t.Index
 		}
 	}
-	vertex, ok := x.flow.index[d.Node]
 	index, planned := places[place{vertex, d.Key}]
-	if !ok || !planned || d.Step != m.Step() {
+	if !planned || d.Step != m.Step() {
 		return fmt.Errorf("it has a result of %s in superstep %d, where that task does not belong", r.Path, d.Step)
-	}
-	res := pregel.Result[U, message]{Outcome: pregel.Done}
-	if d.Error != "" {
-		res.Outcome = pregel.Skipped
-		x.skips = append(x.skips, skip{index, r.Path})
-	} else if err := json.Unmarshal(d.Update, &res.Update); err != nil {
-		return fmt.Errorf("the update of %s does not fit the graph's type any more: %w", r.Path, err)
-	}
-	for _, s := range d.Sends {
-		to, ok := x.flow.index[s.To]
-		if !ok {
-			return fmt.Errorf("%s sent to %q, which the graph no longer has", r.Path, s.To)
-		}
-		res.Sends = append(res.Sends, pregel.Send[message]{To: to, Key: s.Key, Msg: s.Arg, Bare: s.Arg == nil})
 	}
 	return m.Recover(index, res)
 }
 
-// Record implements pregel.Recorder.
-func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, message], ended []pregel.Ended[U, message], commit bool) error {
-	for i := range ended {
-		if ended[i].Result.Outcome == pregel.Skipped {
-			x.skips = append(x.skips, skip{ended[i].Task.Index, m.Path(&ended[i].Task)})
+// result is what a record says of a task.
+func (x *execution[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, message], error) {
+	res := pregel.Result[U, message]{Outcome: pregel.Done}
+	misfit := func(err error) error {
+		return fmt.Errorf("the update of %s does not fit the graph's type any more: %w", path, err)
+	}
+	switch {
+	case d.Caught:
+		res.Outcome = pregel.Caught
+	case d.Error != "":
+		res.Outcome = pregel.Skipped
+	default:
+		if err := json.Unmarshal(d.Update, &res.Update); err != nil {
+			return res, misfit(err)
 		}
 	}
+	if d.Fixed != "" {
+		fixed, ok := x.flow.index[d.Fixed]
+		if !ok {
+			return res, fmt.Errorf("%s amended %q, which the graph no longer has", path, d.Fixed)
+		}
+		res.Fix = &pregel.Fix[U]{Vertex: fixed}
+		if err := json.Unmarshal(d.Fix, &res.Fix.Update); err != nil {
+			return res, misfit(err)
+		}
+	}
+	for _, s := range d.Sends {
+		to, ok := x.flow.index[s.To]
+		if !ok {
+			return res, fmt.Errorf("%s sent to %q, which the graph no longer has", path, s.To)
+		}
+		send := pregel.Send[message]{To: to, Key: s.Key, Bare: s.Arg == nil}
+		if !send.Bare {
+			send.Msg = message{From: d.Node, Arg: s.Arg, Failed: s.Failed}
+		}
+		res.Sends = append(res.Sends, send)
+	}
+	return res, nil
+}
+
+// Record implements pregel.Recorder.
+func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, message], ended []pregel.Ended[U, message], commit bool) error {
 	if commit {
-		x.settleSkips()
+		x.settleSkips(m)
 	}
 	if x.journal == nil {
 		return nil
@@ -204,33 +274,32 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 		recs = append(recs, r)
 		return err
 	}
-	step := m.Step()
-	if commit {
-		step--
-	}
 	for i := range ended {
 		t, r := &ended[i].Task, &ended[i].Result
-		if r.Outcome != pregel.Done && r.Outcome != pregel.Skipped {
+		switch r.Outcome {
+		case pregel.Done, pregel.Skipped, pregel.Caught:
+		default:
 			continue // a failure was recorded by its attempts, a wait by its question
 		}
+		path := x.path(t)
 		if last, ok := r.Note.(*runlog.TaskFailed); ok { // the last attempt of a task that is passed over
-			if err := add(runlog.KindTaskFailed, m.Path(t), last); err != nil {
+			if err := add(runlog.KindTaskFailed, path, last); err != nil {
 				return err
 			}
 		}
-		data, err := x.done(t, r, step)
+		data, err := x.done(t, r)
 		if err != nil {
 			return err
 		}
-		if err := add(runlog.KindTaskDone, m.Path(t), data); err != nil {
+		if err := add(runlog.KindTaskDone, path, data); err != nil {
 			return err
 		}
 	}
 	if commit {
-		if err := add(runlog.KindStepCommitted, "", runlog.StepCommitted{Step: step}); err != nil {
+		if err := add(runlog.KindStepCommitted, x.opt.space, runlog.StepCommitted{Step: m.Step() - 1}); err != nil {
 			return err
 		}
-		if x.journal.Grown() && !m.Ended() {
+		if x.journal.Grown(x.opt.space) && !m.Ended() {
 			var err error
 			if recs, err = x.snapshots(recs, m, nil); err != nil {
 				return err
@@ -248,15 +317,23 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 	return nil
 }
 
-func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, message], step int) (json.RawMessage, error) {
-	d := runlog.TaskDone{Node: x.flow.nodes[t.Vertex].Name, Key: t.Key, Step: step}
-	if r.Outcome == pregel.Skipped {
-		d.Error = r.Err.Error()
-	} else {
+func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, message]) (json.RawMessage, error) {
+	d := runlog.TaskDone{Node: x.flow.nodes[t.Vertex].Name, Key: t.Key, Step: t.Step}
+	if r.Outcome == pregel.Done {
 		d.Update, _ = r.Note.(json.RawMessage)
+	} else {
+		d.Error, d.Caught = r.Err.Error(), r.Outcome == pregel.Caught
 	}
-	for _, s := range r.Sends {
-		d.Sends = append(d.Sends, runlog.TaskSend{To: x.flow.nodes[s.To].Name, Key: s.Key, Arg: s.Msg})
+	if r.Fix != nil {
+		var err error
+		d.Fixed = x.flow.nodes[r.Fix.Vertex].Name
+		if d.Fix, err = json.Marshal(r.Fix.Update); err != nil {
+			return nil, err
+		}
+	}
+	for i := range r.Sends {
+		s := &r.Sends[i]
+		d.Sends = append(d.Sends, runlog.TaskSend{To: x.flow.nodes[s.To].Name, Key: s.Key, Arg: s.Msg.Arg, Failed: s.Msg.Failed})
 	}
 	return d.Append(make([]byte, 0, len(d.Update)+128))
 }
@@ -269,8 +346,7 @@ type taskStarted struct {
 }
 
 func (x *execution[S, U]) started(t *pregel.Task[message]) {
-	n := x.flow.nodes[t.Vertex].Name
-	x.journal.Scope(pregel.Path(n, t.Key, t.Visit)).Live("task.started", taskStarted{n, t.Key, t.Step})
+	x.journal.Scope(x.path(t)).Live("task.started", taskStarted{x.flow.nodes[t.Vertex].Name, t.Key, t.Step})
 }
 
 // failed records an attempt that failed.

@@ -25,6 +25,25 @@ type RunOptions struct {
 	Parallelism int           // tasks at work at once; defaults to 16
 	MaxSteps    int           // supersteps before a *pregel.StepLimitError; defaults to 100, or to the number of nodes where that is more
 	Timeout     time.Duration // of the whole run, from this call on; defaults to none
+	// Barrier makes every node wait for its superstep, even if what it reads is final.
+	// The state that a run ends with is the same.
+	Barrier bool
+	// Stop, once closed, lets nothing start any more: the run ends with
+	// pregel.ErrStopped when what is at work has ended. Defaults to never.
+	Stop <-chan struct{}
+	// Cache is where nodes with a Caching find work that was done before. Defaults to none.
+	Cache Cache
+	// Workflows finds what nodes run by name. Defaults to nothing.
+	Workflows func(name string) (Nested, error)
+
+	space string // the path of the task that runs the graph, "" for a run's own
+}
+
+// A Nested is something that a node can run by name within its own run.
+type Nested interface {
+	// RunNested runs it with inputs, a JSON object, and gives its output. The options
+	// are those of [Task.Nested].
+	RunNested(ctx context.Context, inputs json.RawMessage, opt *RunOptions) (json.RawMessage, error)
 }
 
 // A Final is what a run ended with.
@@ -37,7 +56,7 @@ type Final[S any] struct {
 // Run runs the graph from a state to its end. It fails with a *pregel.TasksError, a
 // *pregel.WaitingError while questions are open, a *pregel.StepLimitError, a
 // *pregel.TimeoutError, a *ChangedError if the journal is of another version of the graph,
-// the cause of ctx, or an error of the journal. In all of these cases a run with a
+// a *ConflictError, pregel.ErrStopped, the cause of ctx, or an error of the journal. In all of these cases a run with a
 // journal can be continued.
 func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, error) {
 	final, err := f.Execute(ctx, state, opt)
@@ -47,21 +66,32 @@ func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, erro
 // Execute is Run for those who want to know more of the end than the state. On an
 // error Final is as of the last superstep.
 func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (Final[S], error) {
-	var o RunOptions
+	x := &execution[S, U]{flow: f}
 	if opt != nil {
-		o = *opt
+		x.opt = *opt
 	}
+	o := &x.opt
 	if o.MaxSteps <= 0 {
 		o.MaxSteps = max(100, len(f.nodes))
 	}
-	x := &execution[S, U]{flow: f, journal: o.Journal}
-	ro := &pregel.RunOptions[S, U, message]{Parallelism: o.Parallelism, MaxSteps: o.MaxSteps, Timeout: o.Timeout}
+	if x.journal = o.Journal; o.space != "" {
+		x.prefix = o.space + "/"
+	}
+	ctx, x.abort = context.WithCancelCause(ctx)
+	defer x.abort(nil)
+	ro := &pregel.RunOptions[S, U, message]{Parallelism: o.Parallelism, MaxSteps: o.MaxSteps, Timeout: o.Timeout, Barrier: o.Barrier, Stop: o.Stop}
 	var m *pregel.Machine[S, U, message]
 	var err error
 	switch {
-	case o.Journal != nil:
-		m, err = x.open(ctx, state)
-		ro.Recorder, ro.Started = x, x.started
+	case x.journal != nil:
+		if m, err = x.open(ctx, state); err == nil {
+			ended := false
+			defer func() { x.journal.End(o.space, ended) }()
+			defer func() { ended = m.Ended() }()
+		}
+		answered, stop := x.journal.Listen()
+		defer stop()
+		ro.Recorder, ro.Started, ro.Wake, ro.Ready = x, x.started, answered, x.ready
 	case f.skips:
 		m, err = f.begin(state)
 		ro.Recorder = x // to know what was passed over
@@ -75,74 +105,94 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (Fin
 	err = pregel.Run(ctx, m, x.exec, ro)
 	if x.journal == nil {
 		x.state, x.steps = m.State(), m.Step()
-	} else if err == nil {
-		x.journal.End()
 	}
 	return Final[S]{State: x.state, Steps: x.steps, Skipped: x.skipped}, err
 }
 
 // begin makes a machine at the start of a run.
 func (f *Flow[S, U]) begin(state S) (*pregel.Machine[S, U, message], error) {
+	if f.branch != nil {
+		state = f.branch(state) // its lists are the caller's
+	}
 	entries := f.entries
 	for i := range f.starts {
-		sends, err := f.starts[i].choose(f, state)
+		sends, err := f.starts[i].choose(f, Start, state)
 		if err != nil {
 			return nil, fmt.Errorf("graph %q: %w", f.name, err)
 		}
 		entries = append(entries[:len(entries):len(entries)], sends...)
 	}
-	return pregel.New[S, U, message](&f.program, state, entries...), nil
+	return pregel.New(&f.program, state, entries...), nil
 }
 
 // execution is one run.
 type execution[S, U any] struct {
 	flow    *Flow[S, U]
+	opt     RunOptions
 	journal *runlog.Journal // nil for a run that leaves nothing behind
-	skipped []string        // of the supersteps that are committed, in order
-	skips   []skip          // of the one that is under way
-	state   S               // with a journal: as of the last superstep that is in it
+	prefix  string          // of the paths of its tasks
+	abort   context.CancelCauseFunc
+	skipped []string // of the supersteps that are committed, in order
+	state   S        // with a journal: as of the last superstep that is in it
 	steps   int
+}
+
+func (x *execution[S, U]) path(t *pregel.Task[message]) string {
+	return x.prefix + pregel.Path(x.flow.nodes[t.Vertex].Name, t.Key, t.Visit)
+}
+
+// ready reports whether a task that waits has nothing to wait for.
+func (x *execution[S, U]) ready(t *pregel.Task[message]) bool { return !x.journal.Asks(x.path(t)) }
+
+// task makes the handle of a task, nil if nobody will look at it.
+func (x *execution[S, U]) task(n *node[S, U], t *pregel.Task[message]) *Task {
+	if x.journal == nil && n.fn != nil && n.input == nil {
+		return nil
+	}
+	task := &Task{node: n.Name, key: t.Key, visit: t.Visit, inbox: t.Inbox, opt: &x.opt}
+	if x.journal != nil {
+		task.scope = x.journal.Scope(x.path(t))
+	}
+	return task
 }
 
 // exec runs a node until an attempt succeeds or there are no more.
 func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S) pregel.Result[U, message] {
 	n := &x.flow.nodes[t.Vertex]
-	var task *Task
-	first := 1
-	if x.journal != nil || n.fn == nil {
-		task = &Task{node: n.Name, key: t.Key, visit: t.Visit, inbox: t.Inbox}
-		if x.journal != nil {
-			task.scope = x.journal.Scope(pregel.Path(n.Name, t.Key, t.Visit))
-			first += task.scope.Attempts()
-		}
+	task := x.task(n, t)
+	if x.flow.branch != nil {
+		s = x.flow.branch(s) // others are given it too, and fold into it
 	}
-	for attempt := first; ; attempt++ {
+	for attempt := 1 + task.Scope().Attempts(); ; attempt++ {
 		if task != nil {
-			task.attempt = attempt
+			task.attempt, task.sends = attempt, nil
 		}
 		r, err := x.attempt(ctx, n, task, s)
 		if err == nil {
 			return r
 		}
-		var wait *runlog.WaitError
-		if errors.As(err, &wait) {
+		switch {
+		case runlog.Waits(err):
 			return pregel.Result[U, message]{Outcome: pregel.Waiting, Err: err}
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil, errors.Is(err, pregel.ErrStopped):
 			return pregel.Result[U, message]{Outcome: pregel.Aborted, Err: err}
-		}
-		if errors.Is(err, runlog.ErrFenced) {
+		case errors.Is(err, runlog.ErrFenced):
 			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: err}
 		}
 		pause, again := n.Retry.after(attempt, err)
+		var unfit *SchemaError
+		again = again && !errors.As(err, &unfit) // whose attempts are used up
 		record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again}
-		if !again && n.OnError == Skip {
+		if !again && (n.caught || n.OnError == Skip) {
 			return x.passOver(n, s, record, err)
 		}
 		if werr := x.failed(ctx, record, task.Scope().Path()); werr != nil {
 			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: errors.Join(err, werr)}
 		}
 		if !again {
+			if n.OnError == Abort {
+				x.abort(&pregel.TasksError{Step: t.Step, Tasks: []pregel.TaskError{{Path: x.path(t), Err: err}}})
+			}
 			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: err}
 		}
 		if !sleep(ctx, pause) {
@@ -160,7 +210,7 @@ func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task
 		ctx, stop = context.WithTimeoutCause(ctx, n.Timeout, limit)
 		defer stop()
 		defer func() {
-			if err != nil && parent.Err() == nil && ctx.Err() != nil {
+			if err != nil && parent.Err() == nil && ctx.Err() != nil && !runlog.Waits(err) {
 				err = limit
 			}
 		}()
@@ -170,39 +220,86 @@ func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task
 			err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
+	if n.input != nil {
+		if s, r.Fix, err = x.fit(ctx, n, task, s); err != nil {
+			return r, err
+		}
+	}
 	var u U
-	if n.fn != nil {
-		u, err = n.fn(ctx, s)
+	if n.Cache != nil && x.opt.Cache != nil {
+		u, err = x.cached(ctx, n, task, s)
 	} else {
-		u, err = n.Run(ctx, task, s)
+		u, err = n.run(ctx, task, s)
 	}
 	if err != nil {
 		return r, err
 	}
-	r = pregel.Result[U, message]{Outcome: pregel.Done, Update: u, Sends: n.sends}
-	if len(n.routes) > 0 {
-		if r.Sends, err = n.next(x.flow, x.flow.reduce(s, u)); err != nil {
-			return r, err
-		}
-	}
-	if x.journal != nil {
-		update, err := json.Marshal(u)
-		if err != nil {
-			return r, fmt.Errorf("its update cannot be encoded: %w", err)
-		}
-		r.Note = json.RawMessage(update)
-	}
-	return r, nil
+	r.Outcome, r.Update, r.Sends = pregel.Done, u, n.sends
+	return r, x.finish(n, task, s, &r)
 }
 
-// passOver is the result of a node whose attempts are used up and that may be skipped.
-// Its last attempt is recorded together with that, so that a crash leaves both or neither.
-func (x *execution[S, U]) passOver(n *node[S, U], s S, last *runlog.TaskFailed, err error) pregel.Result[U, message] {
-	sends, rerr := n.next(x.flow, s)
-	if rerr != nil {
-		return pregel.Result[U, message]{Outcome: pregel.Failed, Err: errors.Join(err, rerr)}
+func (n *node[S, U]) run(ctx context.Context, task *Task, s S) (U, error) {
+	if n.fn != nil {
+		return n.fn(ctx, s)
 	}
-	return pregel.Result[U, message]{Outcome: pregel.Skipped, Sends: sends, Err: err, Note: last}
+	return n.Run(ctx, task, s)
+}
+
+// finish checks what a node has made, and adds what follows from it.
+func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Result[U, message]) error {
+	f := x.flow
+	if len(n.routes) > 0 || f.check != nil {
+		after := f.reduce(s, r.Update)
+		if f.check != nil {
+			if err := f.check(after); err != nil {
+				return fmt.Errorf("its update leads to a state that does not hold: %w", err)
+			}
+		}
+		var err error
+		if r.Sends, err = n.next(f, after); err != nil {
+			return err
+		}
+	}
+	if task != nil && len(task.sends) > 0 {
+		direct, err := n.directed(task.sends)
+		if err != nil {
+			return err
+		}
+		r.Sends = append(r.Sends[:len(r.Sends):len(r.Sends)], direct...)
+	}
+	if x.journal == nil && n.output == nil {
+		return nil
+	}
+	update, err := json.Marshal(r.Update)
+	if err != nil {
+		return fmt.Errorf("its update cannot be encoded: %w", err)
+	}
+	if n.output != nil {
+		if err := fits(n.output, update); err != nil {
+			return fmt.Errorf("its update does not fit its schema: %w", err)
+		}
+	}
+	r.Note = json.RawMessage(update)
+	return nil
+}
+
+// passOver is the result of a node whose attempts are used up and whose failure is
+// taken care of, or who may be skipped. Its last attempt is recorded together with
+// that, so that a crash leaves both or neither.
+func (x *execution[S, U]) passOver(n *node[S, U], s S, last *runlog.TaskFailed, err error) pregel.Result[U, message] {
+	if !n.caught {
+		sends, rerr := n.next(x.flow, s)
+		if rerr != nil {
+			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: errors.Join(err, rerr)}
+		}
+		return pregel.Result[U, message]{Outcome: pregel.Skipped, Sends: sends, Err: err, Note: last}
+	}
+	arg, _ := json.Marshal(Failure{Node: n.Name, Key: last.Key, Error: last.Error, Attempts: last.Attempt}) // strings and numbers encode
+	r := pregel.Result[U, message]{Outcome: pregel.Caught, Err: err, Note: last}
+	for _, to := range n.catch {
+		r.Sends = append(r.Sends, pregel.Send[message]{To: to, Msg: message{From: n.Name, Arg: arg, Failed: true}})
+	}
+	return r
 }
 
 // next is who runs after a node: over its edges, then over its routes in the order they were added.
@@ -211,11 +308,11 @@ func (n *node[S, U]) next(f *Flow[S, U], after S) ([]pregel.Send[message], error
 		return n.sends, nil
 	}
 	if len(n.routes) == 1 && len(n.sends) == 0 {
-		return n.routes[0].choose(f, after)
+		return n.routes[0].choose(f, n.Name, after)
 	}
 	out := n.sends[:len(n.sends):len(n.sends)]
 	for i := range n.routes {
-		sends, err := n.routes[i].choose(f, after)
+		sends, err := n.routes[i].choose(f, n.Name, after)
 		if err != nil {
 			return nil, err
 		}
@@ -229,7 +326,7 @@ type choosable interface{ node(name string) (int, bool) }
 
 func (f *Flow[S, U]) node(name string) (int, bool) { i, ok := f.index[name]; return i, ok }
 
-func (r *compiledRoute[S]) choose(f choosable, s S) ([]pregel.Send[message], error) {
+func (r *compiledRoute[S]) choose(f choosable, from string, s S) ([]pregel.Send[message], error) {
 	if r.branch != nil {
 		to := r.branch(s)
 		sends, ok := r.sends[to]
@@ -245,21 +342,57 @@ func (r *compiledRoute[S]) choose(f choosable, s S) ([]pregel.Send[message], err
 			return nil, r.stray(d.To)
 		}
 		to, _ := f.node(d.To)
-		send := pregel.Send[message]{To: to, Key: d.Key, Bare: d.Arg == nil}
-		if d.Arg != nil {
-			arg, err := json.Marshal(d.Arg)
-			if err != nil {
-				return nil, fmt.Errorf("the argument for %s cannot be encoded: %w", pregel.Path(d.To, d.Key, 0), err)
-			}
-			send.Msg = arg
+		send, err := directed(&d, from, to)
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, send)
 	}
 	return out, nil
 }
 
+// directed makes a message of a Send.
+func directed(d *Send, from string, to int) (pregel.Send[message], error) {
+	send := pregel.Send[message]{To: to, Key: d.Key, Bare: d.Arg == nil}
+	if d.Arg != nil {
+		arg, err := json.Marshal(d.Arg)
+		if err != nil {
+			return send, fmt.Errorf("the argument for %s cannot be encoded: %w", pregel.Path(d.To, d.Key, 0), err)
+		}
+		send.Msg = message{From: from, Arg: arg}
+	}
+	return send, nil
+}
+
+// directed makes messages of what a task has sent itself.
+func (n *node[S, U]) directed(sends []Send) ([]pregel.Send[message], error) {
+	out := make([]pregel.Send[message], len(sends))
+	for i := range sends {
+		to, ok := n.direct[sends[i].To]
+		if !ok {
+			return nil, fmt.Errorf("it sent to %q, which is not among its Sends%s", sends[i].To, suggest.Hint(sends[i].To, n.Sends))
+		}
+		var err error
+		if out[i], err = directed(&sends[i], n.Name, to); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 func (r *compiledRoute[S]) stray(to string) error {
 	return fmt.Errorf("the %s from %s chose %q, which is not among its targets%s", r.kind(), r.from, to, suggest.Hint(to, r.to))
+}
+
+// attempts is how many there are in all.
+func (r *Retry) attempts() int {
+	switch {
+	case r == nil:
+		return 1
+	case r.Attempts == 0:
+		return 3
+	}
+	return r.Attempts
 }
 
 // after gives the pause before the next attempt, and whether there is one.

@@ -5,17 +5,23 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
 // A Task is a node's handle on the one run of it that is under way.
 type Task struct {
-	node    string
-	key     string
-	visit   int
-	attempt int
-	inbox   []json.RawMessage
-	scope   *runlog.Scope
+	node     string
+	key      string
+	visit    int
+	attempt  int
+	inbox    []message
+	sends    []Send
+	feedback []string
+	scope    *runlog.Scope
+	opt      *RunOptions
 }
 
 // Node is the name of the node.
@@ -30,15 +36,89 @@ func (t *Task) Visit() int { return t.visit }
 // Attempt is which attempt this is, from 1.
 func (t *Task) Attempt() int { return t.attempt }
 
-// Arg decodes the argument of the Send it runs for.
+// Arg decodes the argument of the Send it runs for; the last of them, if several came.
 func (t *Task) Arg(into any) error {
-	if len(t.inbox) == 0 {
-		return fmt.Errorf("node %s: it was not sent anything", t.node)
+	for i := len(t.inbox) - 1; i >= 0; i-- {
+		if t.inbox[i].Failed {
+			continue
+		}
+		if err := json.Unmarshal(t.inbox[i].Arg, into); err != nil {
+			return fmt.Errorf("node %s: the argument it was sent: %w", t.node, err)
+		}
+		return nil
 	}
-	if err := json.Unmarshal(t.inbox[len(t.inbox)-1], into); err != nil {
-		return fmt.Errorf("node %s: the argument it was sent: %w", t.node, err)
+	return fmt.Errorf("node %s: it was not sent anything", t.node)
+}
+
+// A Message is something a node was sent.
+type Message struct {
+	From string // the node, or Start
+	Arg  json.RawMessage
+}
+
+// Messages are all it was sent, in the order of the senders' paths.
+func (t *Task) Messages() []Message {
+	var out []Message
+	for _, m := range t.inbox {
+		if !m.Failed {
+			out = append(out, Message{m.From, m.Arg})
+		}
 	}
-	return nil
+	return out
+}
+
+// A Failure is how a node failed for good.
+type Failure struct {
+	Node     string `json:"node"`
+	Key      string `json:"key,omitempty"`
+	Error    string `json:"error"`
+	Attempts int    `json:"attempts"`
+}
+
+// Failures are those it is there to take care of, or that its Settled join has met, in
+// path order.
+func (t *Task) Failures() []Failure {
+	var out []Failure
+	for _, m := range t.inbox {
+		var f Failure
+		if m.Failed && json.Unmarshal(m.Arg, &f) == nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Feedback says, of a node that is run again because its work did not fit the Input of
+// another, what was wrong with each attempt so far. It is empty otherwise.
+func (t *Task) Feedback() []string { return t.feedback }
+
+// Send sends a message when the task is done, after those of its edges and routes, to a
+// node that its Sends name.
+func (t *Task) Send(s Send) { t.sends = append(t.sends, s) }
+
+// Nested are the options to run a graph within the task: it is kept in the same log and
+// taken up with the task. The key tells the graphs of one task apart; "" will do for the
+// only one. The error of the inner run is to be returned, wrapped or not.
+func (t *Task) Nested(key string) *RunOptions {
+	o := *t.opt
+	o.MaxSteps, o.Timeout = 0, 0
+	if o.space = t.scope.Path(); key != "" {
+		o.space += "/" + pregel.Path("~", key, 0)
+	}
+	return &o
+}
+
+// Workflow finds what the host has under a name, to be run with the options of Nested.
+func (t *Task) Workflow(name string) (Nested, error) {
+	if t.opt.Workflows == nil {
+		return nil, fmt.Errorf("node %s: there is no workflow %q here: the run was begun without any", t.node, name)
+	}
+	return t.opt.Workflows(name)
+}
+
+// Emit puts an event into the log. It is durable when Emit returns.
+func (t *Task) Emit(ctx context.Context, name string, data any) error {
+	return t.scope.Emit(ctx, name, data)
 }
 
 // Scope is the task's way into the log: effects, questions, events. It is nil, and
@@ -55,6 +135,30 @@ func (t *Task) Scope() *runlog.Scope {
 // again from its top with the answer. What must not be repeated until then belongs in [Do].
 func (t *Task) Ask(ctx context.Context, q *runlog.Asked) (json.RawMessage, error) {
 	return t.scope.Ask(ctx, q)
+}
+
+// Ask is [Task.Ask] for an answer of any type that encodes as JSON. The question's Schema
+// defaults to that of the type; an answer that does not fit is turned down.
+func Ask[T any](ctx context.Context, t *Task, q *runlog.Asked) (T, error) {
+	var out T
+	typed := *q
+	if len(typed.Schema) == 0 {
+		schema, err := jsonschema.For[T](nil)
+		if err != nil {
+			return out, fmt.Errorf("node %s: question %q: %w", t.node, q.Key, err)
+		}
+		if typed.Schema, err = json.Marshal(schema); err != nil {
+			return out, err
+		}
+	}
+	answer, err := t.Ask(ctx, &typed)
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(answer, &out); err != nil {
+		return out, fmt.Errorf("node %s: the answer to %q: %w", t.node, q.Key, err)
+	}
+	return out, nil
 }
 
 // Do makes an effect of a task happen once: when the task is run again, after a crash

@@ -15,25 +15,29 @@ const (
 	Complete             // never compute again; messages to it are dropped
 )
 
-// Join says what wakes a vertex that several others send to.
-type Join uint8
-
-// The joins of a vertex.
-const (
-	Any Join = iota // any message; those of one superstep are one visit
-	All             // a message from every one of its sources, over however many supersteps
-)
-
 // A Vertex is a place in the graph.
 type Vertex struct {
-	Name    string
-	Join    Join
-	Sources []int // of an All join: the vertices it waits for, by index, distinct
+	Name string
+	// Need makes it a join: it is woken once so many of its Sources have sent, over
+	// however many supersteps, each counted once. What further sources send is dropped
+	// until all have, or one of them sends again, which begins the next round. 0 is no
+	// join: any message wakes it, those of one superstep being one visit.
+	Need    int
+	Sources []int // of a join: the vertices it waits for, by index, sorted, distinct; what others send wakes it as ever
+	// Reads are the vertices whose updates its tasks see: the state they are given is
+	// the first one of the run with only those folded in, of the supersteps before
+	// theirs. Nil is the whole state. A task that reads little may start early, see
+	// Program.AllowEarly.
+	Reads []int
+	// Targets are all vertices it may ever send to, in any way. Only AllowEarly looks at them.
+	Targets []int
+	// Corrects are the vertices whose updates its results may amend, see Result.Fix.
+	Corrects []int
 }
 
 // A Program is the fixed part of a run: what a machine is made from. It must not
 // change once a machine has it, and any number of machines may share it.
-type Program[S, U any] struct {
+type Program[S, U, M any] struct {
 	Vertices []Vertex
 	// Reduce folds an update into the state. It must be a pure function: it is called
 	// in path order at every barrier, and again when a run is recovered.
@@ -41,6 +45,15 @@ type Program[S, U any] struct {
 	// Terminal ends the run as soon as it holds for the state, whatever is still
 	// active. Nil means never.
 	Terminal func(S) bool
+	// Branch makes of a state one that may be folded further beside the original: the
+	// two must not share memory that Reduce writes to, such as the spare capacity of a
+	// slice. Nil means that Reduce writes to nothing.
+	Branch func(S) S
+	// Check looks at the results of a complete superstep before its commit, in path
+	// order. An error ends the run there. Nil checks nothing.
+	Check func(tasks []Task[M], results []Result[U, M]) error
+
+	early *earlyPlan // who may start early, nil for nobody
 }
 
 // A Send is a message to a vertex.
@@ -57,7 +70,7 @@ type Task[M any] struct {
 	Key    string // the instance, "" for the vertex itself
 	Visit  int    // how often this instance has computed before, in this run
 	Step   int    // the superstep, from 0
-	Index  int    // its place among the tasks of the step, which is its place in the fold
+	Index  int    // its place among the tasks of the step, which is its place in the fold; negative for one that starts early
 	Inbox  []M    // in the order of the senders' places
 }
 
@@ -68,6 +81,7 @@ type Outcome uint8
 const (
 	Done    Outcome = iota + 1 // its update and sends count
 	Skipped                    // it failed and is passed over: its sends count, its update does not exist
+	Caught                     // it failed and its sends say so to whoever takes care of that; otherwise as Skipped
 	Failed                     // it failed for good: the step cannot commit
 	Waiting                    // it waits for something outside; Wake makes it ready again
 	Aborted                    // it was stopped before it ended; as if it had never started
@@ -79,13 +93,21 @@ type Result[U, M any] struct {
 	Update  U
 	Sends   []Send[M]
 	Vote    Vote
-	Err     error // of Skipped, Failed and Aborted
-	Note    any   // for the recorder; the machine does not look at it
+	Err     error   // of Skipped, Caught, Failed and Aborted
+	Fix     *Fix[U] // folded before Update, nil for none
+	Note    any     // for the recorder; the machine does not look at it
+}
+
+// A Fix is a task's amendment to what another vertex has done: those who read that
+// vertex see it as an update of its.
+type Fix[U any] struct {
+	Vertex int // one that the task's own Corrects
+	Update U
 }
 
 // A Machine is a run between decisions. It is not safe for concurrent use.
 type Machine[S, U, M any] struct {
-	prog  *Program[S, U]
+	prog  *Program[S, U, M]
 	state S
 	step  int
 
@@ -102,9 +124,21 @@ type Machine[S, U, M any] struct {
 	visits    []int32
 	keyVisits map[instance]int32
 	completed map[instance]bool
-	arrived   map[int][]int // of All joins: the sources that have sent, sorted
+	rounds    map[int]*round[M] // of joins, by vertex
+	touched   []int             // the joins that the commit under way has sent to
 
 	frontier frontier[M]
+	skipped  []Task[M] // of the last commit
+
+	views *views[S, U]    // what vertices that read little see; nil if there are none
+	ahead *ahead[S, U, M] // what starts before its superstep; nil if nothing does
+}
+
+// round is what a join has so far.
+type round[M any] struct {
+	sources []int // those that have sent, sorted
+	inbox   []M
+	fired   bool // enough have; it waits for the rest, to drop what they send
 }
 
 type instance struct {
@@ -121,14 +155,23 @@ type frontier[M any] struct {
 }
 
 // New makes a machine in its first superstep. The entries are woken in the order given.
-func New[S, U, M any](prog *Program[S, U], state S, entries ...Send[M]) *Machine[S, U, M] {
-	m := &Machine[S, U, M]{prog: prog, state: state, visits: make([]int32, len(prog.Vertices))}
-	m.frontier.at = make([]int32, len(prog.Vertices))
-	m.frontier.sorted = true
+func New[S, U, M any](prog *Program[S, U, M], state S, entries ...Send[M]) *Machine[S, U, M] {
+	m := empty(prog, state)
 	for i := range entries {
 		m.deliver(-1, &entries[i])
 	}
 	m.openStep()
+	return m
+}
+
+func empty[S, U, M any](prog *Program[S, U, M], state S) *Machine[S, U, M] {
+	m := &Machine[S, U, M]{prog: prog, state: state, visits: make([]int32, len(prog.Vertices))}
+	m.frontier.at = make([]int32, len(prog.Vertices))
+	m.frontier.sorted = true
+	m.views = newViews(prog, state)
+	if prog.early != nil && prog.Terminal == nil {
+		m.ahead = newAhead(m)
+	}
 	return m
 }
 
@@ -157,37 +200,57 @@ func (m *Machine[S, U, M]) Path(t *Task[M]) string {
 	return Path(m.prog.Vertices[t.Vertex].Name, t.Key, t.Visit)
 }
 
-// Plan hands out the tasks that may start now, in path order. A task is handed out
-// once, and again after Wake. The slice is the machine's own and valid until the
-// next call of Plan or Commit.
+// Plan hands out the tasks that may start now, in path order, those that start early
+// last. A task is handed out once, and again after Wake. The slice is the machine's own
+// and valid until the next call of Plan or Commit.
 func (m *Machine[S, U, M]) Plan() []Task[M] {
 	if m.fresh {
 		m.fresh = false
-		if !m.recovered {
+		if m.ahead == nil && !m.recovered {
 			return m.tasks
 		}
 		m.ready = m.ready[:0]
 		for i := range m.results {
-			if m.results[i].Outcome == 0 {
+			if m.results[i].Outcome == 0 && (m.ahead == nil || m.ahead.take(i)) {
 				m.ready = append(m.ready, i)
 			}
 		}
 	}
-	if len(m.ready) == 0 {
-		return nil
+	var out []Task[M]
+	if len(m.ready) > 0 {
+		slices.Sort(m.ready)
+		out = make([]Task[M], len(m.ready))
+		for i, x := range m.ready {
+			out[i] = m.tasks[x]
+		}
+		m.ready = m.ready[:0]
 	}
-	slices.Sort(m.ready)
-	out := make([]Task[M], len(m.ready))
-	for i, x := range m.ready {
-		out[i] = m.tasks[x]
+	if m.ahead != nil {
+		out = append(out, m.ahead.plan()...)
 	}
-	m.ready = m.ready[:0]
 	return out
+}
+
+// Sees is the state that a task which was handed out is given.
+func (m *Machine[S, U, M]) Sees(t *Task[M]) S {
+	if m.views == nil || m.prog.Vertices[t.Vertex].Reads == nil {
+		return m.state
+	}
+	if m.ahead != nil {
+		return m.ahead.sees(t)
+	}
+	return m.views.sees(t.Vertex)
 }
 
 // Apply takes the result of a task of this superstep. It changes nothing but what is
 // known of that task; the state moves at Commit.
 func (m *Machine[S, U, M]) Apply(index int, r Result[U, M]) error {
+	if index < 0 && m.ahead != nil {
+		var err error
+		if index, err = m.ahead.apply(index, &r); err != nil || index < 0 {
+			return err
+		}
+	}
 	if index < 0 || index >= len(m.tasks) {
 		return fmt.Errorf("superstep %d has no task %d", m.step, index)
 	}
@@ -198,7 +261,7 @@ func (m *Machine[S, U, M]) Apply(index int, r Result[U, M]) error {
 		return fmt.Errorf("task %s has a result already", m.Path(&m.tasks[index]))
 	}
 	switch r.Outcome {
-	case Done, Skipped:
+	case Done, Skipped, Caught:
 		m.open--
 	case Failed:
 		m.open--
@@ -213,11 +276,19 @@ func (m *Machine[S, U, M]) Apply(index int, r Result[U, M]) error {
 		return fmt.Errorf("task %s: a result needs an outcome", m.Path(&m.tasks[index]))
 	}
 	m.results[index] = r
+	if m.ahead != nil {
+		m.ahead.applied(index)
+	}
 	return nil
 }
 
 // Wake makes a waiting task ready again.
 func (m *Machine[S, U, M]) Wake(index int) {
+	if index < 0 {
+		if index = m.ahead.wake(index); index < 0 {
+			return
+		}
+	}
 	if m.results[index].Outcome == Waiting {
 		m.waiting--
 		m.results[index] = Result[U, M]{}
@@ -235,14 +306,36 @@ func (m *Machine[S, U, M]) Recover(index int, r Result[U, M]) error {
 	return m.Apply(index, r)
 }
 
+// RecoverEarly is Recover for a task that had started early: one of a superstep that
+// has not been opened yet.
+func (m *Machine[S, U, M]) RecoverEarly(vertex int, key string, step int, r Result[U, M]) error {
+	if m.ahead == nil {
+		return fmt.Errorf("%s has a result in superstep %d already, and nothing starts early", Path(m.prog.Vertices[vertex].Name, key, 0), step)
+	}
+	return m.ahead.recover(instance{vertex, key}, step, r)
+}
+
 // Complete reports whether every task of the superstep has ended well, so that Commit may be called.
 func (m *Machine[S, U, M]) Complete() bool { return m.open == 0 && m.failed == 0 && len(m.tasks) > 0 }
 
 // Failures are the indexes of the tasks that failed for good, in path order.
 func (m *Machine[S, U, M]) Failures() []int { return m.having(Failed, m.failed) }
 
-// Waits are the indexes of the waiting tasks, in path order.
-func (m *Machine[S, U, M]) Waits() []int { return m.having(Waiting, m.waiting) }
+// Waits are the waiting tasks, in path order, those that started early last.
+func (m *Machine[S, U, M]) Waits() []Task[M] {
+	var out []Task[M]
+	for _, i := range m.having(Waiting, m.waiting) {
+		out = append(out, m.tasks[i])
+	}
+	if m.ahead != nil {
+		out = append(out, m.ahead.waits()...)
+	}
+	return out
+}
+
+// Skipped are the tasks that the last commit passed over, in path order. The slice is
+// valid until the next one.
+func (m *Machine[S, U, M]) Skipped() []Task[M] { return m.skipped }
 
 func (m *Machine[S, U, M]) having(o Outcome, n int) []int {
 	if n == 0 {
@@ -263,10 +356,20 @@ func (m *Machine[S, U, M]) Commit() {
 	if !m.Complete() {
 		panic("pregel: commit of a superstep that is not complete")
 	}
+	m.skipped = m.skipped[:0]
 	for i := range m.tasks {
-		r := &m.results[i]
-		if r.Outcome == Done {
+		t, r := &m.tasks[i], &m.results[i]
+		switch r.Outcome {
+		case Done:
+			if r.Fix != nil {
+				m.state = m.prog.Reduce(m.state, r.Fix.Update)
+			}
 			m.state = m.prog.Reduce(m.state, r.Update)
+			if m.views != nil {
+				m.views.keep(t.Vertex, t.Step, t.Index, r.Fix, r.Update)
+			}
+		case Skipped:
+			m.skipped = append(m.skipped, *t)
 		}
 		if r.Vote == Complete { // before any message of the step is delivered
 			if m.completed == nil {
@@ -284,13 +387,15 @@ func (m *Machine[S, U, M]) Commit() {
 			m.wake(t.Vertex, t.Key)
 		}
 	}
+	m.fire()
 	m.step++
 	m.openStep()
 }
 
 // deliver puts a message where its vertex finds it in the next superstep.
 func (m *Machine[S, U, M]) deliver(from int, s *Send[M]) {
-	if m.prog.Vertices[s.To].Join == All && s.Key == "" && from >= 0 && !m.arrive(s.To, from) {
+	if m.prog.joins(from, s.To, s.Key) {
+		m.arrive(from, s)
 		return
 	}
 	if i := m.wake(s.To, s.Key); i >= 0 && !s.Bare {
@@ -299,22 +404,60 @@ func (m *Machine[S, U, M]) deliver(from int, s *Send[M]) {
 	}
 }
 
-// arrive counts a source of an All join and reports whether it was the last one.
-func (m *Machine[S, U, M]) arrive(to, from int) bool {
-	if m.arrived == nil {
-		m.arrived = map[int][]int{}
-	}
-	got := m.arrived[to]
-	i, found := slices.BinarySearch(got, from)
-	if !found {
-		got = slices.Insert(got, i, from)
-	}
-	if len(got) < len(m.prog.Vertices[to].Sources) {
-		m.arrived[to] = got
+// joins reports whether a message counts towards a join, rather than to wake its vertex.
+func (p *Program[S, U, M]) joins(from, to int, key string) bool {
+	v := &p.Vertices[to]
+	if v.Need == 0 || key != "" || from < 0 {
 		return false
 	}
-	delete(m.arrived, to)
-	return true
+	_, found := slices.BinarySearch(v.Sources, from)
+	return found
+}
+
+// arrive counts a source of a join. What comes in one superstep belongs to one round,
+// so the joins fire when all of it is there.
+func (m *Machine[S, U, M]) arrive(from int, s *Send[M]) {
+	r := m.rounds[s.To]
+	if r != nil {
+		_, again := slices.BinarySearch(r.sources, from)
+		if r.fired && again {
+			r = nil // another round
+		}
+	}
+	if r == nil {
+		r = &round[M]{}
+		if m.rounds == nil {
+			m.rounds = map[int]*round[M]{}
+		}
+		m.rounds[s.To] = r
+	}
+	if i, found := slices.BinarySearch(r.sources, from); !found {
+		r.sources = slices.Insert(r.sources, i, from)
+	}
+	if !s.Bare && !r.fired {
+		r.inbox = append(r.inbox, s.Msg)
+	}
+	m.touched = append(m.touched, s.To)
+}
+
+// fire wakes the joins that enough sources have sent to.
+func (m *Machine[S, U, M]) fire() {
+	slices.Sort(m.touched)
+	for _, to := range slices.Compact(m.touched) {
+		r, v := m.rounds[to], &m.prog.Vertices[to]
+		if !r.fired && len(r.sources) >= v.Need {
+			r.fired = true
+			if i := m.wake(to, ""); i >= 0 {
+				t := &m.frontier.tasks[i]
+				t.Inbox = append(t.Inbox, r.inbox...)
+			}
+			r.inbox = nil
+		}
+		if len(r.sources) == len(v.Sources) {
+			delete(m.rounds, to)
+		}
+	}
+	m.touched = m.touched[:0]
 }
 
 // wake makes an instance active in the next superstep and gives its place there, or
@@ -377,6 +520,9 @@ func (m *Machine[S, U, M]) openStep() {
 	m.results = slices.Grow(m.results[:0], len(m.tasks))[:len(m.tasks)]
 	m.ready, m.fresh, m.recovered = m.ready[:0], true, false
 	m.open, m.failed, m.waiting = len(m.tasks), 0, 0
+	if m.ahead != nil {
+		m.ahead.open()
+	}
 }
 
 // visit counts a computation of an instance and gives how many came before it.
@@ -394,16 +540,19 @@ func (m *Machine[S, U, M]) visit(vertex int, key string) int {
 	return int(n)
 }
 
-// Stalled are the All joins that some sources have reached and others have not, by
+// Stalled are the joins that some sources have reached but not enough of them, by
 // vertex, with the sources that are missing. Once the run has Ended they can never fire.
 func (m *Machine[S, U, M]) Stalled() map[int][]int {
-	if len(m.arrived) == 0 {
-		return nil
-	}
-	out := make(map[int][]int, len(m.arrived))
-	for to, got := range m.arrived {
+	var out map[int][]int
+	for to, r := range m.rounds {
+		if r.fired {
+			continue
+		}
+		if out == nil {
+			out = map[int][]int{}
+		}
 		for _, s := range m.prog.Vertices[to].Sources {
-			if !slices.Contains(got, s) {
+			if !slices.Contains(r.sources, s) {
 				out[to] = append(out[to], s)
 			}
 		}

@@ -28,8 +28,8 @@ type (
 	task   = pregel.Task[int]
 )
 
-func program(names ...string) *pregel.Program[trail, string] {
-	p := &pregel.Program[trail, string]{Reduce: func(s trail, u string) trail { return append(s[:len(s):len(s)], u) }}
+func program(names ...string) *pregel.Program[trail, string, int] {
+	p := &pregel.Program[trail, string, int]{Reduce: func(s trail, u string) trail { return append(s[:len(s):len(s)], u) }}
 	for _, n := range names {
 		p.Vertices = append(p.Vertices, pregel.Vertex{Name: n})
 	}
@@ -121,7 +121,7 @@ func TestFailureBlocksTheCommit(t *testing.T) {
 }
 
 func TestTerminalStateTakesNoStep(t *testing.T) {
-	p := &pregel.Program[int, int]{Vertices: []pregel.Vertex{{Name: "a"}}, Reduce: func(s, u int) int { return s + u }, Terminal: func(s int) bool { return s >= 10 }}
+	p := &pregel.Program[int, int, int]{Vertices: []pregel.Vertex{{Name: "a"}}, Reduce: func(s, u int) int { return s + u }, Terminal: func(s int) bool { return s >= 10 }}
 	m := pregel.New[int, int, int](p, 10, pregel.Send[int]{Bare: true})
 	if !m.Ended() || m.Step() != 0 {
 		t.Errorf("ended %v after %d steps", m.Ended(), m.Step())
@@ -137,7 +137,7 @@ func TestTerminalStateTakesNoStep(t *testing.T) {
 
 func TestAllJoinNeedsDistinctSources(t *testing.T) {
 	p := program("a", "b", "j")
-	p.Vertices[2] = pregel.Vertex{Name: "j", Join: pregel.All, Sources: []int{0, 1}}
+	p.Vertices[2] = pregel.Vertex{Name: "j", Need: 2, Sources: []int{0, 1}}
 	m := pregel.New[trail, string, int](p, nil, to(0))
 	got := drive(t, m, map[string]result{"a": done("a", to(2), to(2), to(0)), "a#1": done("a", to(2), to(1)), "b": done("b", to(2))})
 	if want := "[[a] [a#1] [b] [j]]"; fmt.Sprint(got) != want {
@@ -226,16 +226,16 @@ func TestCompletionOrderDecidesNothing(t *testing.T) {
 }
 
 // reload sends a machine through JSON and recovers a random part of its step.
-func reload(t *rapid.T, p *pregel.Program[trail, string], m *pregel.Machine[trail, string, int], r *rand.Rand, does func(string, trail) result) *pregel.Machine[trail, string, int] {
+func reload(t *rapid.T, p *pregel.Program[trail, string, int], m *pregel.Machine[trail, string, int], r *rand.Rand, does func(string, trail) result) *pregel.Machine[trail, string, int] {
 	b, err := json.Marshal(m.Snapshot())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s pregel.Snapshot[trail, int]
+	var s pregel.Snapshot[trail, string, int]
 	if err := json.Unmarshal(b, &s); err != nil {
 		t.Fatal(err)
 	}
-	again, err := pregel.Restore[trail, string](p, &s)
+	again, err := pregel.Restore(p, &s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,8 +250,8 @@ func reload(t *rapid.T, p *pregel.Program[trail, string], m *pregel.Machine[trai
 }
 
 func TestRestoreNamesWhatIsMissing(t *testing.T) {
-	s := &pregel.Snapshot[trail, int]{Frontier: []pregel.Woken[int]{{Vertex: "gone"}}}
-	if _, err := pregel.Restore[trail, string](program("a"), s); err == nil || !strings.Contains(err.Error(), `"gone"`) {
+	s := &pregel.Snapshot[trail, string, int]{Frontier: []pregel.Woken[int]{{Vertex: "gone"}}}
+	if _, err := pregel.Restore(program("a"), s); err == nil || !strings.Contains(err.Error(), `"gone"`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -343,9 +343,8 @@ func TestWaitingTasksGoOnWhenWoken(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	answered = true
-	woken := false
-	wakes := func() (int, bool) { w := !woken; woken = true; return 0, w }
-	if err := pregel.Run(t.Context(), m, exec, &pregel.RunOptions[trail, string, int]{Wakes: wakes}); err != nil || !slices.Equal(m.State(), trail{"a", "b"}) {
+	ready := func(x *task) bool { return x.Vertex == 0 }
+	if err := pregel.Run(t.Context(), m, exec, &pregel.RunOptions[trail, string, int]{Ready: ready}); err != nil || !slices.Equal(m.State(), trail{"a", "b"}) {
 		t.Errorf("state %v, %v", m.State(), err)
 	}
 }
@@ -372,7 +371,7 @@ func Example() {
 	neighbours := [][]int{{1}, {0, 3}, {1, 3}, {2}}
 	type values = [4]int
 	type update struct{ vertex, value int }
-	p := &pregel.Program[values, update]{Reduce: func(s values, u update) values { s[u.vertex] = u.value; return s }}
+	p := &pregel.Program[values, update, int]{Reduce: func(s values, u update) values { s[u.vertex] = u.value; return s }}
 	var all []pregel.Send[int]
 	for i := range neighbours {
 		p.Vertices = append(p.Vertices, pregel.Vertex{Name: fmt.Sprint("v", i)})

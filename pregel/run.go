@@ -34,13 +34,19 @@ type Ended[U, M any] struct {
 
 // RunOptions are the settings of Run. Nil means the defaults.
 type RunOptions[S, U, M any] struct {
-	Parallelism int                // tasks at work at once; defaults to 16
-	MaxSteps    int                // supersteps before a *StepLimitError; defaults to no limit
-	Timeout     time.Duration      // before a *TimeoutError, from this call on; defaults to no limit
-	Recorder    Recorder[S, U, M]  // defaults to none: the run leaves nothing behind
-	Started     func(t *Task[M])   // called as a task starts, from its goroutine; defaults to nothing
-	Wakes       func() (int, bool) // asked for waiting tasks that may go on, until it says no; defaults to none
+	Parallelism int               // tasks at work at once; defaults to 16
+	MaxSteps    int               // supersteps before a *StepLimitError; defaults to no limit
+	Timeout     time.Duration     // before a *TimeoutError, from this call on; defaults to no limit
+	Recorder    Recorder[S, U, M] // defaults to none: the run leaves nothing behind
+	Started     func(t *Task[M])  // called as a task starts, from its goroutine; defaults to nothing
+	Barrier     bool              // no task starts before its superstep, even if what it reads is final
+	Stop        <-chan struct{}   // once closed, nothing starts any more, and the run ends with ErrStopped when what is at work has ended; defaults to never
+	Wake        <-chan struct{}   // says that waiting tasks may go on, so that Ready is asked of each; defaults to never
+	Ready       func(t *Task[M]) bool
 }
+
+// ErrStopped says that a run was stopped from outside, between two tasks.
+var ErrStopped = errors.New("the run was stopped")
 
 // Run drives a machine to its end on goroutines of this process. It returns nil once
 // the machine has ended; a *TasksError if tasks failed for good, after the others of
@@ -65,7 +71,10 @@ func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, 
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	p := &pool[S, U, M]{ctx: ctx, m: m, exec: guard(exec), started: o.Started, size: o.Parallelism, eager: o.Recorder != nil || o.Wakes != nil, more: make(chan struct{}, 1)}
+	if m.ahead != nil && o.Barrier {
+		m.ahead.off = true
+	}
+	p := &pool[S, U, M]{ctx: ctx, m: m, exec: guard(exec), started: o.Started, size: o.Parallelism, eager: o.Recorder != nil || o.Wake != nil || m.ahead != nil, more: make(chan struct{}, 1)}
 	defer p.wait()
 	d := &driver[S, U, M]{pool: p, opt: &o, ctx: ctx}
 	if err := d.run(m); err != nil {
@@ -84,6 +93,9 @@ type driver[S, U, M any] struct {
 
 func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
 	for !m.Ended() {
+		if d.stopping() && d.pool.idle() && !m.Complete() {
+			return ErrStopped
+		}
 		if d.ctx.Err() != nil && d.pool.idle() && !m.Complete() {
 			return context.Cause(d.ctx)
 		}
@@ -101,51 +113,61 @@ func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
 	return stalled(m)
 }
 
+func (d *driver[S, U, M]) stopping() bool {
+	select {
+	case <-d.opt.Stop:
+		return true
+	default:
+		return false
+	}
+}
+
 // next starts what may start and gives the tasks that have ended since.
 func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
 	if m.Complete() {
-		return nil, nil // every task of the step was recovered
+		return nil, nil // every task of the step has a result from before
 	}
-	if d.ctx.Err() == nil {
-		d.wake(m)
+	if d.ctx.Err() == nil && !d.stopping() {
 		tasks := m.Plan()
-		if len(tasks) == 1 && d.pool.idle() {
+		if len(tasks) == 1 && d.pool.idle() && m.waiting == 0 {
 			d.one[0] = d.pool.compute(&tasks[0])
 			return d.one[:], nil
 		}
 		d.pool.submit(tasks)
 	}
 	if d.pool.idle() {
+		if d.wake(m) {
+			return nil, nil
+		}
 		return nil, stuck(m)
 	}
-	return d.pool.collect(), nil
+	ended := d.pool.collect(d.opt.Wake)
+	if len(ended) == 0 {
+		d.wake(m)
+	}
+	return ended, nil
 }
 
 // settle records what has ended, applies it, and commits the superstep if that was the last of it.
 func (d *driver[S, U, M]) settle(m *Machine[S, U, M], ended []Ended[U, M]) error {
-	last := m.open == len(ended) && m.failed == 0
 	n := 0
 	for _, e := range ended {
-		switch e.Result.Outcome {
-		case Aborted:
-			last = false
-			if err := m.Apply(e.Task.Index, e.Result); err != nil {
-				return err
-			}
-			continue
-		case Failed, Waiting:
-			last = false
-		}
-		ended[n] = e
-		n++
-	}
-	ended = ended[:n]
-	for i := range ended {
-		if err := m.Apply(ended[i].Task.Index, ended[i].Result); err != nil {
+		if err := m.Apply(e.Task.Index, e.Result); err != nil {
 			return err
 		}
+		if e.Result.Outcome != Aborted {
+			ended[n] = e
+			n++
+		}
 	}
+	ended = ended[:n]
+	last := m.Complete()
 	if last {
+		if m.prog.Check != nil {
+			if err := m.prog.Check(m.tasks, m.results); err != nil {
+				return err
+			}
+		}
 		m.Commit()
 	}
 	if d.opt.Recorder == nil || len(ended) == 0 && !last {
@@ -155,17 +177,19 @@ func (d *driver[S, U, M]) settle(m *Machine[S, U, M], ended []Ended[U, M]) error
 	return d.opt.Recorder.Record(context.WithoutCancel(d.ctx), m, ended, last)
 }
 
-func (d *driver[S, U, M]) wake(m *Machine[S, U, M]) {
-	if d.opt.Wakes == nil {
-		return
+// wake makes waiting tasks ready that may go on, and reports whether there were any.
+func (d *driver[S, U, M]) wake(m *Machine[S, U, M]) bool {
+	if d.opt.Ready == nil {
+		return false
 	}
-	for {
-		i, ok := d.opt.Wakes()
-		if !ok {
-			return
+	some := false
+	for _, t := range m.Waits() {
+		if d.opt.Ready(&t) {
+			m.Wake(t.Index)
+			some = true
 		}
-		m.Wake(i)
 	}
+	return some
 }
 
 // guard makes a panic of a task a failure of it.
@@ -193,13 +217,19 @@ type pool[S, U, M any] struct {
 	more    chan struct{} // a token: enough has ended to be collected
 
 	mu    sync.Mutex
-	state S // what the tasks read
-	queue []Task[M]
+	state S // what the tasks read that have no view of their own
+	queue []item[S, M]
 	head  int // of queue
 	busy  int // workers
 	want  int // how many must have ended for a token
 	ended []Ended[U, M]
 	spare []Ended[U, M]
+}
+
+// item is a task and what it reads: the state of the pool, or one of its own.
+type item[S, M any] struct {
+	task Task[M]
+	view *S
 }
 
 func (p *pool[S, U, M]) idle() bool { return p.out == 0 }
@@ -208,7 +238,7 @@ func (p *pool[S, U, M]) compute(t *Task[M]) Ended[U, M] {
 	if p.started != nil {
 		p.started(t)
 	}
-	return Ended[U, M]{*t, p.exec(p.ctx, t, p.m.state)}
+	return Ended[U, M]{*t, p.exec(p.ctx, t, p.m.Sees(t))}
 }
 
 func (p *pool[S, U, M]) submit(tasks []Task[M]) {
@@ -216,12 +246,25 @@ func (p *pool[S, U, M]) submit(tasks []Task[M]) {
 		return
 	}
 	p.out += len(tasks)
+	var views []S
+	if p.m.views != nil {
+		views = make([]S, len(tasks))
+		for i := range tasks {
+			views[i] = p.m.Sees(&tasks[i])
+		}
+	}
 	p.mu.Lock()
 	p.state = p.m.state
 	if p.head == len(p.queue) {
 		p.queue, p.head = p.queue[:0], 0
 	}
-	p.queue = append(p.queue, tasks...)
+	for i := range tasks {
+		it := item[S, M]{task: tasks[i]}
+		if views != nil {
+			it.view = &views[i]
+		}
+		p.queue = append(p.queue, it)
+	}
 	start := min(len(tasks), p.size-p.busy)
 	p.busy += start
 	p.mu.Unlock()
@@ -234,10 +277,14 @@ func (p *pool[S, U, M]) work() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.head < len(p.queue) {
-		t, state := p.queue[p.head], p.state
+		it, state := p.queue[p.head], p.state
+		p.queue[p.head] = item[S, M]{}
 		p.head++
 		p.mu.Unlock()
-		e := Ended[U, M]{Task: t}
+		if it.view != nil {
+			state = *it.view
+		}
+		e := Ended[U, M]{Task: it.task}
 		if p.ctx.Err() != nil {
 			e.Result = Result[U, M]{Outcome: Aborted, Err: context.Cause(p.ctx)}
 		} else {
@@ -259,8 +306,8 @@ func (p *pool[S, U, M]) work() {
 }
 
 // collect waits until a task has ended, or all of them, and gives those that have in
-// path order. The slice is valid until the next call.
-func (p *pool[S, U, M]) collect() []Ended[U, M] {
+// path order, or nothing if it was woken. The slice is valid until the next call.
+func (p *pool[S, U, M]) collect(wake <-chan struct{}) []Ended[U, M] {
 	want := p.out
 	if p.eager {
 		want = 1
@@ -277,7 +324,11 @@ func (p *pool[S, U, M]) collect() []Ended[U, M] {
 			return got
 		}
 		p.mu.Unlock()
-		<-p.more
+		select {
+		case <-p.more:
+		case <-wake:
+			return nil
+		}
 	}
 }
 
@@ -332,6 +383,9 @@ type WaitingError struct {
 func (e *WaitingError) Error() string {
 	return "waiting for an answer to " + strings.Join(e.Paths, ", ")
 }
+
+// Waits reports that the run is not over.
+func (e *WaitingError) Waits() bool { return true }
 
 // A StepLimitError says that a run took as many supersteps as it may.
 type StepLimitError struct {
@@ -390,8 +444,8 @@ func stuck[S, U, M any](m *Machine[S, U, M]) error {
 	}
 	if waits := m.Waits(); len(waits) > 0 {
 		e := &WaitingError{}
-		for _, i := range waits {
-			e.Paths = append(e.Paths, m.Path(&m.tasks[i]))
+		for i := range waits {
+			e.Paths = append(e.Paths, m.Path(&waits[i]))
 		}
 		return e
 	}

@@ -272,6 +272,10 @@ func internKind(b []byte) Kind {
 		return KindAnswered
 	case KindEvent:
 		return KindEvent
+	case KindCarried:
+		return KindCarried
+	case KindInner:
+		return KindInner
 	}
 	return Kind(b)
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,10 +40,40 @@ type Journal struct {
 	mu     sync.Mutex
 	queue  []*appending // what waits for its append
 	scopes map[string]*memory
-	done   []string // the tasks with a result in the superstep that is under way
-	since  int      // bytes of data since the last snapshot
-	size   int      // bytes of the last snapshot
-	graph  bool     // a graph was run to its end
+	spaces map[string]*space // of the graphs that are under way, by the path of the task that runs them, "" for the run's own
+	nested bool              // some scope is that of a task of an inner graph
+	listen map[chan struct{}]bool
+	since  int // bytes of data since the last snapshot
+	size   int // bytes of the last snapshot
+}
+
+// space is one graph of the run.
+type space struct {
+	done  []string // its tasks with a result in the superstep that is under way
+	recs  []Record // of an inner one: what it needs to go on, from its last snapshot on
+	since int      // bytes of data in recs
+	size  int      // bytes of its last snapshot
+	held  bool     // it is being run
+	ended bool     // it was run to its end
+}
+
+// in gives the space of a path of a task: that of the graph it belongs to.
+func (j *Journal) in(path string) *space {
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 {
+		return j.space("")
+	}
+	j.nested = true
+	return j.space(path[:i])
+}
+
+func (j *Journal) space(path string) *space {
+	s := j.spaces[path]
+	if s == nil {
+		s = &space{}
+		j.spaces[path] = s
+	}
+	return s
 }
 
 // appending is a call of Append.
@@ -74,6 +105,7 @@ func (j *Journal) of(path string) *memory {
 	if m == nil {
 		m = &memory{settled: map[string]Settled{}, intents: map[string]intents{}, asked: map[string]Asked{}, answers: map[string]Answered{}}
 		j.scopes[path] = m
+		j.nested = j.nested || strings.Contains(path, "/")
 	}
 	return m
 }
@@ -95,7 +127,7 @@ type JournalOptions struct {
 // OpenJournal acquires a run and reads what it needs of its log, from the last
 // snapshot on. The errors are those of Store.Acquire and Store.Read.
 func OpenJournal(ctx context.Context, store Store, id string, opt *JournalOptions) (*Journal, error) {
-	j := &Journal{store: store, id: id, scopes: map[string]*memory{}}
+	j := &Journal{store: store, id: id, scopes: map[string]*memory{}, spaces: map[string]*space{}, listen: map[chan struct{}]bool{}}
 	if opt != nil {
 		j.opt = *opt
 	}
@@ -202,13 +234,18 @@ func (j *Journal) note(r *Record) error {
 		j.since, j.size = 0, len(r.Data)
 	case KindCarried:
 		return noted(r, j.restore)
+	case KindInner:
+		s := j.space(r.Path)
+		s.recs, s.since, s.size = append(s.recs[:0:0], *r), 0, len(r.Data)
 	case KindTaskDone:
-		j.done = append(j.done, r.Path)
+		s := j.in(r.Path)
+		s.done = append(s.done, r.Path)
+		s.keep(r, strings.Contains(r.Path, "/"))
 	case KindStepCommitted:
-		for _, path := range j.done {
-			delete(j.scopes, path)
-		}
-		j.done = j.done[:0]
+		s := j.space(r.Path)
+		j.forget(s.done)
+		s.done = s.done[:0]
+		s.keep(r, r.Path != "")
 	case KindTaskFailed:
 		return noted(r, func(d TaskFailed) {
 			m := j.of(r.Path)
@@ -227,9 +264,64 @@ func (j *Journal) note(r *Record) error {
 	case KindAsked:
 		return noted(r, func(d Asked) { j.of(r.Path).asked[d.Key] = d })
 	case KindAnswered:
+		for ch := range j.listen {
+			select {
+			case ch <- struct{}{}:
+			default:
+			}
+		}
 		return noted(r, func(d Answered) { j.of(r.Path).answers[d.Key] = d })
 	}
 	return nil
+}
+
+func (s *space) keep(r *Record, inner bool) {
+	if inner {
+		s.recs = append(s.recs, *r)
+		s.since += len(r.Data)
+	}
+}
+
+// forget drops what tasks did, and the graphs they ran: they never run again.
+func (j *Journal) forget(tasks []string) {
+	for _, path := range tasks {
+		delete(j.scopes, path)
+	}
+	if !j.nested {
+		return
+	}
+	done := make(map[string]bool, len(tasks))
+	for _, path := range tasks {
+		done[path] = true
+	}
+	j.nested = false
+	for path := range j.scopes {
+		if within(path, done) {
+			delete(j.scopes, path)
+		} else if strings.Contains(path, "/") {
+			j.nested = true
+		}
+	}
+	for path, s := range j.spaces {
+		if path == "" {
+			continue
+		}
+		if (done[path] || within(path, done)) && !s.held {
+			delete(j.spaces, path)
+		} else {
+			j.nested = true
+		}
+	}
+}
+
+// within reports whether a path is that of something inside of one of the tasks.
+func within(path string, tasks map[string]bool) bool {
+	for i := len(path) - 1; i > 0; i-- {
+		if path[i] == '/' && tasks[path[:i]] {
+			return true
+		}
+	}
+	return false
 }
 
 func noted[T any](r *Record, keep func(T)) error {
@@ -247,15 +339,23 @@ func (j *Journal) Carry(tasks ...string) *Carried {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var c Carried
-	done := make(map[string]bool, len(j.done)+len(tasks))
-	for _, path := range j.done {
+	done := map[string]bool{}
+	for _, path := range j.space("").done {
 		done[path] = true
 	}
 	for _, path := range tasks {
 		done[path] = true
 	}
+	for _, path := range slices.Sorted(maps.Keys(j.spaces)) {
+		if path == "" || done[path] || within(path, done) {
+			continue
+		}
+		for _, r := range j.spaces[path].recs {
+			c.Inner = append(c.Inner, CarriedRecord{r.Kind, r.Path, r.Data})
+		}
+	}
 	for _, path := range slices.Sorted(maps.Keys(j.scopes)) {
-		if done[path] {
+		if done[path] || within(path, done) {
 			continue // its superstep commits together with the snapshot
 		}
 		m := j.scopes[path]
@@ -268,7 +368,7 @@ func (j *Journal) Carry(tasks ...string) *Carried {
 		}
 		c.Scopes = append(c.Scopes, s)
 	}
-	if c.Scopes == nil {
+	if c.Scopes == nil && c.Inner == nil {
 		return nil
 	}
 	return &c
@@ -284,6 +384,23 @@ func values[T any](m map[string]T) []T {
 
 // restore takes over what was carried past a snapshot.
 func (j *Journal) restore(c Carried) {
+	for _, r := range c.Inner {
+		rec := Record{Kind: r.Kind, Path: r.Path, Data: r.Data}
+		switch r.Kind {
+		case KindInner:
+			s := j.space(r.Path)
+			s.recs, s.since, s.size = []Record{rec}, 0, len(r.Data)
+			j.nested = true
+		case KindTaskDone:
+			s := j.in(r.Path)
+			s.done = append(s.done, r.Path)
+			s.keep(&rec, true)
+		case KindStepCommitted:
+			s := j.space(r.Path)
+			s.done = s.done[:0]
+			s.keep(&rec, true)
+		}
+	}
 	for _, s := range c.Scopes {
 		m := j.of(s.Path)
 		m.attempts = s.Attempts
@@ -383,24 +500,69 @@ func (j *Journal) write(ctx context.Context, group ...*appending) error {
 	return nil
 }
 
-// ErrUsed says that a journal has a graph that was run to its end: it takes no other.
-var ErrUsed = errors.New("the journal belongs to a graph that has ended; a run is one graph")
+// ErrUsed says that a graph is run in a place of the log that has one already: the run's
+// own, which is one graph, or that of a task, which runs its inner graphs under one key each.
+var ErrUsed = errors.New("another graph was run there")
 
-// Begin lets a graph use the journal, or gives ErrUsed if one has ended in it.
-func (j *Journal) Begin() error {
+// Begin lets a graph use the part of the log that belongs to the task of that path, ""
+// for the run itself, and gives what it needs of it to go on: of an inner graph the
+// records from its last KindInner on; those of the run are had from Since. Until End is
+// called no other graph may use it, and none after one has ended there, except that an
+// inner graph may be taken up again to give its end once more.
+func (j *Journal) Begin(path string) ([]Record, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.graph {
-		return fmt.Errorf("run %s: %w", j.id, ErrUsed)
+	s := j.space(path)
+	if s.held || s.ended && path == "" {
+		at := "run " + j.id
+		if path != "" {
+			at += ": " + path
+		}
+		return nil, fmt.Errorf("%s: %w", at, ErrUsed)
 	}
-	return nil
+	s.held = true
+	j.nested = j.nested || path != ""
+	return slices.Clone(s.recs), nil
 }
 
-// End says that the graph of the journal was run to its end.
-func (j *Journal) End() {
+// End says that a graph does not use its part of the log any more, and whether it was
+// run to its end.
+func (j *Journal) End(path string, ended bool) {
 	j.mu.Lock()
-	j.graph = true
+	s := j.space(path)
+	s.held, s.ended = false, s.ended || ended
 	j.mu.Unlock()
+}
+
+// Listen gives a channel that receives something after every answer to a question.
+func (j *Journal) Listen() (answered <-chan struct{}, stop func()) {
+	ch := make(chan struct{}, 1)
+	j.mu.Lock()
+	j.listen[ch] = true
+	j.mu.Unlock()
+	return ch, func() {
+		j.mu.Lock()
+		delete(j.listen, ch)
+		j.mu.Unlock()
+	}
+}
+
+// Asks reports whether a task of that path, or one inside of it, has asked something
+// that nobody has answered.
+func (j *Journal) Asks(path string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for p, m := range j.scopes {
+		if p != path && !strings.HasPrefix(p, path+"/") {
+			continue
+		}
+		for key := range m.asked {
+			if _, ok := m.answers[key]; !ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Cancelled renews the lease and reports whether somebody asked for the run to be
@@ -429,13 +591,18 @@ func (j *Journal) Live(kind Kind, path string, data any) {
 	}
 }
 
-// Grown reports whether the log has grown twice as large since the last snapshot as
-// that snapshot is: the time to write a new one. Snapshots then grow threefold, so all
-// of them together are at most half as large again as the last one, and both the log
-// and a recovery stay linear in what the run produced.
-func (j *Journal) Grown() bool {
+// Grown reports whether the log of a graph has grown twice as large since its last
+// snapshot as that snapshot is: the time to write a new one. Snapshots then grow
+// threefold, so all of them together are at most half as large again as the last one, and
+// both the log and a recovery stay linear in what the run produced. The path is that of
+// the task that runs the graph, "" for the run's own.
+func (j *Journal) Grown(path string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if path != "" {
+		s := j.space(path)
+		return s.since > max(2*s.size, j.opt.SnapshotAfter)
+	}
 	return j.since > max(2*j.size, j.opt.SnapshotAfter)
 }
 

@@ -52,6 +52,9 @@ type TaskDone struct {
 	Sends  []TaskSend      `json:"sends,omitempty"`
 	Vote   string          `json:"vote,omitempty"` // "" halts; "stay", "complete"
 	Error  string          `json:"error,omitempty"`
+	Caught bool            `json:"caught,omitempty"` // the failure was sent to a node that takes care of it
+	Fixed  string          `json:"fixed,omitempty"`  // the node whose update Fix amends
+	Fix    json.RawMessage `json:"fix,omitempty"`
 }
 
 // Append appends the encoding of the payload, which is that of encoding/json. It does
@@ -85,19 +88,30 @@ func (d *TaskDone) Append(dst []byte) ([]byte, error) {
 			if len(s.Arg) > 0 {
 				dst = append(append(dst, `,"arg":`...), s.Arg...)
 			}
+			if s.Failed {
+				dst = append(dst, `,"failed":true`...)
+			}
 			dst = append(dst, '}')
 		}
 		dst = append(dst, ']')
 	}
 	err = errors.Join(err, str("vote", d.Vote), str("error", d.Error))
+	if d.Caught {
+		dst = append(dst, `,"caught":true`...)
+	}
+	if d.Fixed != "" {
+		err = errors.Join(err, str("fixed", d.Fixed))
+		dst = append(append(dst, `,"fix":`...), d.Fix...)
+	}
 	return append(dst, '}'), err
 }
 
 // TaskSend is a message of a task to a node.
 type TaskSend struct {
-	To  string          `json:"to"`
-	Key string          `json:"key,omitempty"`
-	Arg json.RawMessage `json:"arg,omitempty"`
+	To     string          `json:"to"`
+	Key    string          `json:"key,omitempty"`
+	Arg    json.RawMessage `json:"arg,omitempty"`
+	Failed bool            `json:"failed,omitempty"` // Arg says how the sender failed
 }
 
 // TaskFailed is an attempt that failed.
@@ -162,7 +176,15 @@ type Event struct {
 // Carried follows a snapshot: what scopes have done and asked that belong to no task of
 // the supersteps before it, so that it is found without reading those.
 type Carried struct {
-	Scopes []CarriedScope `json:"scopes"`
+	Scopes []CarriedScope  `json:"scopes"`
+	Inner  []CarriedRecord `json:"inner,omitempty"` // of the graphs that tasks run, since the last snapshot of each
+}
+
+// CarriedRecord is a record from before a snapshot.
+type CarriedRecord struct {
+	Kind Kind            `json:"kind"`
+	Path string          `json:"path,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"`
 }
 
 // CarriedScope is what one scope has done and asked.

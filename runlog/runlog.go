@@ -40,6 +40,7 @@ const (
 	KindAnswered      Kind = "question.answered"
 	KindEvent         Kind = "event"
 	KindCarried       Kind = "carried"
+	KindInner         Kind = "snapshot.inner" // a KindSnapshot of a graph that a task runs; Path is the task's
 )
 
 // A Record is one entry of a run's log.

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // A Scope is one task's way into its run's log. A nil Scope is that of a run without
@@ -35,6 +37,15 @@ func (s *Scope) Run() string {
 		return ""
 	}
 	return s.j.id
+}
+
+// Inner is the scope of a part of the task, which has a name of its own. A name is made
+// of the characters that names of nodes are.
+func (s *Scope) Inner(name string) *Scope {
+	if s == nil {
+		return nil
+	}
+	return s.j.Scope(s.path + "/" + name)
 }
 
 // Repeat says what may happen to an effect whose outcome a crash has swallowed.
@@ -76,6 +87,19 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string { return fmt.Sprintf("%s asks: %s", e.Path, e.Question.Question) }
+
+// Waits reports that the task is not over.
+func (e *WaitError) Waits() bool { return true }
+
+// Waits reports whether an error says that a task has not failed but waits for
+// something outside: it, or one that it wraps, has a method Waits that says so.
+func Waits(err error) bool {
+	var w interface {
+		error
+		Waits() bool
+	}
+	return errors.As(err, &w) && w.Waits()
+}
 
 // ErrDenied says that a question will not be answered.
 var ErrDenied = errors.New("denied")
@@ -264,7 +288,29 @@ func (j *Journal) Answer(ctx context.Context, path string, a *Answered) error {
 			return fmt.Errorf("run %s: %s: the answer must be one of %q, not %s", j.id, path, q.Options, a.Answer)
 		}
 	}
+	if len(q.Schema) > 0 && !a.Denied {
+		if err := fits(q.Schema, a.Answer); err != nil {
+			return fmt.Errorf("run %s: %s: the answer %s does not fit: %w", j.id, path, a.Answer, err)
+		}
+	}
 	return j.Write(ctx, "", KindAnswered, path, a)
+}
+
+// fits checks a value against a JSON Schema.
+func fits(schema, value json.RawMessage) error {
+	var s jsonschema.Schema
+	if err := json.Unmarshal(schema, &s); err != nil {
+		return fmt.Errorf("the schema of the question: %w", err)
+	}
+	r, err := s.Resolve(nil)
+	if err != nil {
+		return fmt.Errorf("the schema of the question: %w", err)
+	}
+	var v any
+	if err := json.Unmarshal(value, &v); err != nil {
+		return err
+	}
+	return r.Validate(v)
 }
 
 // Attempts is how many attempts of the task have failed since it was last given up.

@@ -1,0 +1,53 @@
+package draw
+
+// colours are of a node on one background.
+type colours struct{ fill, stroke, text string }
+
+// class is how nodes of a kind look. State is never told by it alone: it also stands in
+// the node as a glyph and a word.
+type class struct {
+	name        string
+	light, dark colours
+	width       int // of the outline
+	dash        bool
+}
+
+// The places of the classes in the palette.
+const (
+	classTerminal = iota
+	classNode
+	classState // the first of the states
+)
+
+// palette has a contrast of 4.5 and more between each text and its fill.
+var palette = [...]class{
+	classTerminal:             {"terminal", colours{"#eaeef2", "#6e7781", "#1f2328"}, colours{"#30363d", "#8b949e", "#f0f6fc"}, 1, false},
+	classNode:                 {"node", colours{"#f6f8fa", "#57606a", "#1f2328"}, colours{"#1c2128", "#8b949e", "#f0f6fc"}, 1, false},
+	classState + int(Pending): {"pending", colours{"#f6f8fa", "#6e7781", "#424a53"}, colours{"#1c2128", "#8b949e", "#c9d1d9"}, 1, true},
+	classState + int(Running): {"running", colours{"#ddf4ff", "#0969da", "#0a3069"}, colours{"#0c2d6b", "#58a6ff", "#f0f6fc"}, 3, false},
+	classState + int(Waiting): {"waiting", colours{"#fff8c5", "#9a6700", "#3b2300"}, colours{"#4b2900", "#d29922", "#fff8c5"}, 3, true},
+	classState + int(Done):    {"done", colours{"#dafbe1", "#1a7f37", "#0a3d1c"}, colours{"#0f3d1f", "#3fb950", "#dafbe1"}, 1, false},
+	classState + int(Skipped): {"skipped", colours{"#fbefff", "#8250df", "#3e1f79"}, colours{"#3c1e70", "#a371f7", "#fbefff"}, 1, true},
+	classState + int(Caught):  {"caught", colours{"#fff1e5", "#bc4c00", "#471700"}, colours{"#5a1e02", "#db6d28", "#ffebda"}, 1, true},
+	classState + int(Failed):  {"failed", colours{"#ffebe9", "#cf222e", "#660018"}, colours{"#5d0f12", "#f85149", "#ffebe9"}, 3, false},
+}
+
+// canvas is what is behind and between the nodes.
+type canvas struct{ back, text, line, fail string }
+
+var (
+	lightCanvas = canvas{"#ffffff", "#1f2328", "#57606a", "#cf222e"}
+	darkCanvas  = canvas{"#0d1117", "#f0f6fc", "#9198a1", "#ff7b72"}
+)
+
+func (n *node) look() class {
+	switch {
+	case n.form == terminal:
+		return palette[classTerminal]
+	case n.status == "" || int(n.state) >= len(states):
+		return palette[classNode]
+	}
+	return palette[classState+int(n.state)]
+}
+
+func (n *node) class() string { return n.look().name }

@@ -1,0 +1,222 @@
+package draw
+
+import (
+	"encoding/json"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Status folds the records of a run into the states of its nodes, by path. They may be
+// those of a whole run, of one that is not finished, or what a follower has seen so far.
+// On an error it gives the states up to there, and the error as it came.
+func Status(records iter.Seq2[runlog.Record, error]) (map[string]NodeStatus, error) {
+	var p Progress
+	for r, err := range records {
+		if err != nil {
+			return p.Status(), err
+		}
+		p.Apply(&r)
+	}
+	return p.Status(), nil
+}
+
+// Progress is the fold of [Status] one record at a time, for those who follow a run. The
+// zero value is the progress of a run that has not begun.
+type Progress struct {
+	seq    uint64
+	halted bool // nothing runs until the run is resumed
+	tasks  map[string]*task
+}
+
+// task is how far a task has come.
+type task struct {
+	state    State
+	failures int
+	open     []string // the keys of the questions without an answer
+}
+
+// Apply takes the next record, stored or live-only. One that was applied before is passed
+// over, and so is what it does not understand.
+func (p *Progress) Apply(r *runlog.Record) {
+	if r.Seq != 0 {
+		if r.Seq <= p.seq {
+			return
+		}
+		p.seq = r.Seq
+	}
+	switch r.Kind {
+	case runlog.KindRunStarted, runlog.KindRunResumed:
+		p.stop(r.Kind == runlog.KindRunResumed)
+		p.halted = false
+	case runlog.KindRunPaused, runlog.KindRunFailed, runlog.KindRunCancelled, runlog.KindRunFinished:
+		p.stop(false)
+		p.halted = true
+	}
+	if r.Path != "" {
+		p.applyTask(r)
+	}
+}
+
+// stop takes back what was running. A run that is resumed tries again what failed.
+func (p *Progress) stop(retry bool) {
+	for _, t := range p.tasks {
+		if t.state == Running || retry && t.state == Failed {
+			t.state = Pending
+		}
+	}
+}
+
+func (p *Progress) applyTask(r *runlog.Record) {
+	switch r.Kind {
+	case "task.started": // live-only
+		p.set(r.Path, Running)
+	case runlog.KindTaskDone:
+		var d runlog.TaskDone
+		if json.Unmarshal(r.Data, &d) != nil {
+			return
+		}
+		switch {
+		case d.Caught:
+			p.set(r.Path, Caught)
+		case d.Error != "":
+			p.set(r.Path, Skipped)
+		default:
+			p.set(r.Path, Done)
+		}
+	case runlog.KindTaskFailed:
+		var d runlog.TaskFailed
+		if json.Unmarshal(r.Data, &d) != nil {
+			return
+		}
+		state := Running
+		if d.Final {
+			state = Failed
+		}
+		p.set(r.Path, state).failures++
+	case runlog.KindAsked:
+		var d runlog.Asked
+		if json.Unmarshal(r.Data, &d) != nil {
+			return
+		}
+		t := p.set(r.Path, Waiting)
+		if !slices.Contains(t.open, d.Key) {
+			t.open = append(t.open, d.Key)
+		}
+	case runlog.KindAnswered:
+		var d runlog.Answered
+		t := p.tasks[r.Path]
+		if t == nil || json.Unmarshal(r.Data, &d) != nil {
+			return
+		}
+		t.open = slices.DeleteFunc(t.open, func(key string) bool { return key == d.Key })
+		if t.state == Waiting && len(t.open) == 0 {
+			p.set(r.Path, Running)
+		}
+	}
+}
+
+// set moves a task to a state, and everything it lies within along with it. What is done
+// stays done.
+func (p *Progress) set(path string, state State) *task {
+	t := p.task(path)
+	if state == Running && p.halted {
+		state = Pending
+	}
+	if t.state != Done && t.state != Skipped && t.state != Caught {
+		t.state = state
+	}
+	for up := parent(path); up != ""; up = parent(up) {
+		around := p.task(up)
+		if around.state == Pending && !p.halted {
+			around.state = Running
+		}
+	}
+	return t
+}
+
+func (p *Progress) task(path string) *task {
+	if p.tasks == nil {
+		p.tasks = make(map[string]*task)
+	}
+	t := p.tasks[path]
+	if t == nil {
+		t = &task{}
+		p.tasks[path] = t
+	}
+	return t
+}
+
+// parent is the path of the task that a task lies within, "" for none.
+func parent(path string) string {
+	return path[:max(0, strings.LastIndexByte(path, '/'))]
+}
+
+// nodePath is the path of the node that a task is of: without keys and visits.
+func nodePath(task string) string {
+	names := strings.Split(task, "/")
+	for i, s := range names {
+		if j := strings.IndexAny(s, "[#"); j >= 0 {
+			names[i] = s[:j]
+		}
+	}
+	return strings.Join(names, "/")
+}
+
+// Status is the states of the nodes so far, by path. The caller owns it.
+//
+// Of several tasks of a node the one that most needs to be looked at speaks for it:
+// failed, then waiting, running, done, caught, skipped. A sub-graph in which nothing
+// runs and something waits is waiting too.
+func (p *Progress) Status() map[string]NodeStatus {
+	paths := make([]string, 0, len(p.tasks))
+	for path := range p.tasks {
+		paths = append(paths, path)
+	}
+	slices.SortFunc(paths, func(a, b string) int { // what lies within others first
+		if d := strings.Count(b, "/") - strings.Count(a, "/"); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	inside := make(map[string]State) // by path of a task: what speaks for those in it
+	out := make(map[string]NodeStatus)
+	for _, path := range paths {
+		t := p.tasks[path]
+		state := t.state
+		switch within := inside[path]; {
+		case within == Waiting && (state == Running || state == Pending), within == Failed && state == Pending:
+			state = within
+		}
+		if up := parent(path); up != "" {
+			inside[up] = insides(inside[up], state)
+		}
+		name := nodePath(path)
+		s := out[name]
+		if urgency[state] > urgency[s.State] {
+			s.State = state
+		}
+		s.Visits++
+		if state == Done {
+			s.Done++
+		}
+		s.Failures += t.failures
+		out[name] = s
+	}
+	return out
+}
+
+// urgency orders the states by which speaks for a node that has tasks in several.
+var urgency = [...]int{Pending: 0, Skipped: 1, Caught: 2, Done: 3, Running: 4, Waiting: 5, Failed: 6}
+
+// insides is what matters to a task of those within it: that one runs, else waits, else failed.
+func insides(a, b State) State {
+	for _, s := range [...]State{Running, Waiting, Failed} {
+		if a == s || b == s {
+			return s
+		}
+	}
+	return Pending
+}

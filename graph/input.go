@@ -1,0 +1,202 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/graph/reduce"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A SchemaError says that nothing fit the input of a node.
+type SchemaError struct {
+	Node     string
+	Producer string // the node that was run again, "" if there is none
+	Attempts []SchemaAttempt
+}
+
+// A SchemaAttempt is an input that did not fit.
+type SchemaAttempt struct {
+	Input   json.RawMessage
+	Problem string
+}
+
+func (e *SchemaError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the input of node %s does not fit its schema", e.Node)
+	if e.Producer != "" {
+		fmt.Fprintf(&b, ", %d times as %s produced it", len(e.Attempts), e.Producer)
+	}
+	for i, a := range e.Attempts {
+		fmt.Fprintf(&b, "\n  %d. %s", i+1, a.Problem)
+	}
+	return b.String()
+}
+
+// fits checks an encoded value.
+func fits(schema *jsonschema.Resolved, value json.RawMessage) error {
+	d := json.NewDecoder(bytes.NewReader(value))
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return err
+	}
+	return schema.Validate(v)
+}
+
+// fit checks the input of a node, and lets the node that produced it try again while it
+// does not fit. It gives the state with the new work folded in, and that work.
+func (x *execution[S, U]) fit(ctx context.Context, n *node[S, U], task *Task, s S) (S, *pregel.Fix[U], error) {
+	fail := &SchemaError{Node: n.Name}
+	most := 1
+	if n.input.from >= 0 {
+		fail.Producer = x.flow.nodes[n.input.from].Name
+		if most = n.Retry.attempts(); n.Retry == nil {
+			most = (&Retry{}).attempts()
+		}
+	}
+	given := s
+	var fix *pregel.Fix[U]
+	for {
+		value, err := n.input.value(s)
+		if err != nil {
+			return s, nil, err
+		}
+		problem := fits(n.input.schema, value)
+		if problem == nil {
+			return s, fix, nil
+		}
+		fail.Attempts = append(fail.Attempts, SchemaAttempt{value, problem.Error()})
+		if len(fail.Attempts) == most {
+			return s, nil, fail
+		}
+		u, err := x.again(ctx, n.input.from, task, given, fail.Attempts)
+		if err != nil {
+			return s, nil, fmt.Errorf("running %s again for a better input: %w", fail.Producer, err)
+		}
+		s, fix = x.flow.reduce(given, u), &pregel.Fix[U]{Vertex: n.input.from, Update: u}
+	}
+}
+
+func (in *checkedInput[S]) value(s S) (json.RawMessage, error) {
+	var v any = s
+	if in.Of != nil {
+		var err error
+		if v, err = in.Of(s); err != nil {
+			return nil, err
+		}
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("its input cannot be encoded: %w", err)
+	}
+	return b, nil
+}
+
+// again runs the node that produced an input once more, within the task that was given
+// the input, and as an effect of it: a crash does not repeat it.
+func (x *execution[S, U]) again(ctx context.Context, vertex int, task *Task, s S, bad []SchemaAttempt) (U, error) {
+	n := &x.flow.nodes[vertex]
+	name := fmt.Sprintf("%s~%d", n.Name, len(bad)+1)
+	effect := &runlog.Effect{Key: name, Kind: "rerun", Name: n.Name}
+	return runlog.Do(ctx, task.scope, effect, func(ctx context.Context, _ string) (U, error) {
+		inner := &Task{node: n.Name, attempt: len(bad) + 1, scope: task.scope.Inner(name), opt: task.opt}
+		for _, b := range bad {
+			inner.feedback = append(inner.feedback, b.Problem)
+		}
+		u, err := n.run(ctx, inner, s)
+		if err != nil || n.output == nil {
+			return u, err
+		}
+		b, err := json.Marshal(u)
+		if err == nil {
+			err = fits(n.output, b)
+		}
+		return u, err
+	})
+}
+
+// cached is the update of a node, from the cache if it has been made before.
+func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task, s S) (u U, err error) {
+	var of any = s
+	if n.Cache.Key != nil {
+		of = n.Cache.Key(s)
+	}
+	var arg []message
+	if task != nil {
+		arg = task.inbox
+	}
+	b, err := json.Marshal([]any{x.flow.name, n.Name, n.Kind, n.Version, of, arg})
+	if err != nil {
+		return u, fmt.Errorf("the key of its cache cannot be encoded: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	key := hex.EncodeToString(sum[:])
+	had, ok, err := x.opt.Cache.Load(ctx, key)
+	if err != nil {
+		return u, fmt.Errorf("its cache: %w", err)
+	}
+	if ok && json.Unmarshal(had, &u) == nil {
+		return u, nil
+	}
+	var zero U
+	if u, err = n.run(ctx, task, s); err != nil {
+		return zero, err
+	}
+	if b, err = json.Marshal(u); err != nil {
+		return zero, fmt.Errorf("its update cannot be encoded: %w", err)
+	}
+	if err := x.opt.Cache.Store(ctx, key, b, n.Cache.TTL); err != nil {
+		return zero, fmt.Errorf("its cache: %w", err)
+	}
+	return u, nil
+}
+
+// A ConflictError says that two tasks of one superstep wrote a field that has no reducer.
+type ConflictError struct {
+	Field string
+	Paths [2]string
+	Step  int
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s and %s both wrote %s in superstep %d, and it has no reducer; give it a `reduce` tag, or let one of them write it", e.Paths[0], e.Paths[1], e.Field, e.Step)
+}
+
+// conflicts looks for two writers of one field.
+func (f *Flow[S, U]) conflicts(tags *reduce.Tagged[S, U]) func([]pregel.Task[message], []pregel.Result[U, message]) error {
+	return func(tasks []pregel.Task[message], results []pregel.Result[U, message]) error {
+		if len(tasks) < 2 {
+			return nil
+		}
+		var all uint64
+		for i := range results {
+			if results[i].Outcome != pregel.Done {
+				continue
+			}
+			set := tags.Writes(results[i].Update)
+			if twice := all & set; twice != 0 {
+				return f.conflict(tags, tasks, results, i, twice)
+			}
+			all |= set
+		}
+		return nil
+	}
+}
+
+func (f *Flow[S, U]) conflict(tags *reduce.Tagged[S, U], tasks []pregel.Task[message], results []pregel.Result[U, message], second int, set uint64) error {
+	path := func(i int) string { return pregel.Path(f.nodes[tasks[i].Vertex].Name, tasks[i].Key, tasks[i].Visit) }
+	set &= -set // the first of them
+	first := 0
+	for results[first].Outcome != pregel.Done || tags.Writes(results[first].Update)&set == 0 {
+		first++
+	}
+	return &ConflictError{Field: tags.Names(set)[0], Paths: [2]string{path(first), path(second)}, Step: tasks[second].Step}
+}

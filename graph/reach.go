@@ -1,0 +1,169 @@
+package graph
+
+import "slices"
+
+// unjoined finds two sources of a join of which one may run without the other. The
+// nearest node that every way to all of them comes through has to lead to each, whatever
+// is chosen on the way. Fans are taken to send something.
+func (c *compiler[S, U]) unjoined(join int) (runs, not int, found bool) {
+	sources := c.in[join]
+	if len(sources) < 2 || !c.chooses() {
+		return 0, 0, false
+	}
+	if c.idom == nil {
+		c.dominate()
+	}
+	common := sources[0]
+	for _, s := range sources[1:] {
+		common = c.common(common, s)
+	}
+	start := []int{common}
+	if common == len(c.g.nodes) {
+		start = slices.Clone(c.entries)
+	}
+	sure := make([]bool, len(c.g.nodes))
+	mark(start, sure, func(i int) [2][]int { return [2][]int{c.out[i]} })
+	for k, s := range sources {
+		if sure[s] || c.inevitable(s)[common] {
+			continue
+		}
+		return sources[(k+1)%len(sources)], s, true
+	}
+	return 0, 0, false
+}
+
+// chooses reports whether there is a branch at all.
+func (c *compiler[S, U]) chooses() bool {
+	for _, r := range c.g.routes {
+		if r.branch != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// dominate finds for every node the last one that every way from Start to it comes
+// through, itself aside. Start is the place after the last node. The algorithm is that of
+// Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
+func (c *compiler[S, U]) dominate() {
+	n := len(c.g.nodes)
+	next := func(i int) [2][]int {
+		if i == n {
+			return [2][]int{c.entries, c.starts}
+		}
+		return [2][]int{c.out[i], c.loose[i]}
+	}
+	c.order = make([]int, n+1) // in postorder, 0 for what cannot be reached
+	var post []int
+	type frame struct{ node, list, at int }
+	seen := make([]bool, n+1)
+	seen[n] = true
+	for stack := []frame{{node: n}}; len(stack) > 0; {
+		f := &stack[len(stack)-1]
+		lists := next(f.node)
+		if f.list == len(lists) {
+			post = append(post, f.node)
+			c.order[f.node] = len(post)
+			stack = stack[:len(stack)-1]
+			continue
+		}
+		if f.at == len(lists[f.list]) {
+			f.list, f.at = f.list+1, 0
+			continue
+		}
+		to := lists[f.list][f.at]
+		f.at++
+		if !seen[to] {
+			seen[to] = true
+			stack = append(stack, frame{node: to})
+		}
+	}
+	back := make([][]int, n+1)
+	for i := range n + 1 {
+		for _, list := range next(i) {
+			for _, to := range list {
+				back[to] = append(back[to], i)
+			}
+		}
+	}
+	c.idom = make([]int, n+1)
+	for i := range c.idom {
+		c.idom[i] = -1
+	}
+	c.idom[n] = n
+	slices.Reverse(post)
+	for more := true; more; {
+		more = false
+		for _, i := range post[1:] {
+			best := -1
+			for _, b := range back[i] {
+				switch {
+				case c.idom[b] < 0:
+				case best < 0:
+					best = b
+				default:
+					best = c.common(best, b)
+				}
+			}
+			if c.idom[i] != best {
+				c.idom[i], more = best, true
+			}
+		}
+	}
+}
+
+// common is the last node that every way to a and to b comes through.
+func (c *compiler[S, U]) common(a, b int) int {
+	for a != b {
+		if c.order[a] < c.order[b] {
+			a = c.idom[a]
+		} else {
+			b = c.idom[b]
+		}
+	}
+	return a
+}
+
+// inevitable are the nodes, and in the last place Start, after which another node runs
+// whatever is chosen, provided that loops end.
+func (c *compiler[S, U]) inevitable(node int) []bool {
+	n := len(c.g.nodes)
+	leads := make([]bool, n+1)
+	back := make([][]int, n)
+	for i := range n {
+		for _, to := range append(append([]int(nil), c.out[i]...), c.loose[i]...) {
+			back[to] = append(back[to], i)
+		}
+	}
+	mark([]int{node}, leads[:n], func(i int) [2][]int { return [2][]int{back[i]} })
+	for more := true; more; {
+		more = false
+		for i := range n {
+			if leads[i] && i != node && !c.leadsOn(i, leads) {
+				leads[i], more = false, true
+			}
+		}
+	}
+	for _, e := range c.entries {
+		leads[n] = leads[n] || leads[e]
+	}
+	return leads
+}
+
+func (c *compiler[S, U]) leadsOn(i int, leads []bool) bool {
+	for _, to := range c.out[i] {
+		if leads[to] {
+			return true
+		}
+	}
+	for _, choice := range c.choices[i] {
+		all := len(choice) > 0
+		for _, to := range choice {
+			all = all && to >= 0 && leads[to]
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}

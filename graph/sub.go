@@ -1,0 +1,72 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// Sub is a node that runs another graph. In makes the first state of that graph from
+// the state of this one, and out the update from its last. The inner graph has its own
+// place in the log, is taken up where it was, and may ask; it is run anew at each visit
+// of the node. The two need no type in common.
+func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, error), out func(S2) (U, error)) Node[S, U] {
+	shape := flow.Shape()
+	return Node[S, U]{
+		Name: name, Kind: "sub", Sub: &shape, Uses: flow.Uses(),
+		Run: func(ctx context.Context, t *Task, s S) (u U, err error) {
+			first, err := in(s)
+			if err != nil {
+				return u, err
+			}
+			last, err := flow.Run(ctx, first, t.Nested(""))
+			if err != nil {
+				return u, fmt.Errorf("%s: %w", flow.name, err)
+			}
+			return out(last)
+		},
+	}
+}
+
+// Call is a node that runs a workflow the host has under a name, within the same run.
+// In makes its inputs, which encode as a JSON object, and out the update from its output.
+func Call[S, U any](name, workflow string, in func(S) (any, error), out func(json.RawMessage) (U, error)) Node[S, U] {
+	return Node[S, U]{
+		Name: name, Kind: "sub", Uses: []string{workflow},
+		Run: func(ctx context.Context, t *Task, s S) (u U, err error) {
+			w, err := t.Workflow(workflow)
+			if err != nil {
+				return u, err
+			}
+			v, err := in(s)
+			if err != nil {
+				return u, err
+			}
+			inputs, err := json.Marshal(v)
+			if err != nil {
+				return u, fmt.Errorf("the inputs of %s cannot be encoded: %w", workflow, err)
+			}
+			output, err := w.RunNested(ctx, inputs, t.Nested(""))
+			if err != nil {
+				return u, fmt.Errorf("%s: %w", workflow, err)
+			}
+			return out(output)
+		},
+	}
+}
+
+// Uses are the workflows that the graph runs by name, itself or in a graph inside of
+// it, in the order of its nodes.
+func (f *Flow[S, U]) Uses() []string {
+	var out []string
+	seen := map[string]bool{}
+	for i := range f.nodes {
+		for _, name := range f.nodes[i].Uses {
+			if !seen[name] {
+				seen[name] = true
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
