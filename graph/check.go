@@ -58,7 +58,10 @@ func (c *compiler[S, U]) checkNodes() {
 		} else {
 			c.index[n.Name] = i
 		}
-		if n.Run == nil && g.funcs[i] == nil {
+		switch {
+		case n.Err != nil:
+			c.report("node %q: %v", n.Name, n.Err)
+		case n.Run == nil && g.funcs[i] == nil:
 			c.report("node %q has no function", n.Name)
 		}
 		if n.Join < Settled {

@@ -53,14 +53,15 @@ type Flow[S, U any] struct {
 // node is a node as it is run.
 type node[S, U any] struct {
 	Node[S, U]
-	fn     Func[S, U]
-	sends  []pregel.Send[message] // over its edges
-	routes []compiledRoute[S]
-	direct map[string]int // whom its tasks may send to
-	catch  []int          // who is told of its failure; nil if nobody is
-	caught bool           // its failure is taken care of
-	input  *checkedInput[S]
-	output *jsonschema.Resolved
+	fn      Func[S, U]
+	sends   []pregel.Send[message] // over its edges
+	routes  []compiledRoute[S]
+	direct  map[string]int // whom its tasks may send to
+	settled []int          // the joins that its failure counts in
+	catch   []int          // who takes care of its failure
+	caught  bool           // somebody does, or it is not to be taken care of
+	input   *checkedInput[S]
+	output  *jsonschema.Resolved
 }
 
 type compiledRoute[S any] struct {
@@ -108,7 +109,7 @@ func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 		n := &f.nodes[c.index[e.from]]
 		n.sends = append(n.sends, send)
 		if g.nodes[send.To].Join == Settled {
-			n.catch, n.caught = append(n.catch, send.To), true
+			n.settled = append(n.settled, send.To)
 		}
 	}
 	for _, r := range g.routes {

@@ -48,7 +48,7 @@ type OnError uint8
 // What a failure means.
 const (
 	Fail  OnError = iota // the run fails when the rest of the superstep has ended
-	Skip                 // the node is passed over: no update, its edges count, and the run ends partial
+	Skip                 // the node is passed over: no update, its edges and routes count, and the run ends partial
 	Abort                // the run fails at once: what is at work is stopped
 )
 
@@ -59,7 +59,7 @@ type Join int
 const (
 	Any     Join = 0  // any of them; those of one superstep are one visit
 	All     Join = -1 // every one of them, over however many supersteps
-	Settled Join = -2 // as All, and those that failed count too: see [Task.Failures]
+	Settled Join = -2 // as All, and those that failed for good count too, instead of failing the run: see [Task.Failures]
 )
 
 // Quorum is the join of a node that n of those that lead to it wake, each counted once,
@@ -116,6 +116,7 @@ type Node[S, U any] struct {
 	Kind string   // what it is, for pictures: "agent", "tool", …; defaults to a plain function
 	Sub  *Shape   // the graph inside of it, for pictures and to notice its changes; defaults to none
 	Uses []string // workflows that it runs by name
+	Err  error    // what is wrong with it, for Compile to report, from whoever made it
 }
 
 // Input is a check of what a node is given. If the node that produced it declares what

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -183,7 +184,7 @@ func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S
 		var unfit *SchemaError
 		again = again && !errors.As(err, &unfit) // whose attempts are used up
 		record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again}
-		if !again && (n.caught || n.OnError == Skip) {
+		if !again && (n.caught || len(n.settled) > 0 || n.OnError == Skip) {
 			return x.passOver(n, s, record, err)
 		}
 		if werr := x.failed(ctx, record, task.Scope().Path()); werr != nil {
@@ -287,17 +288,26 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Resul
 // taken care of, or who may be skipped. Its last attempt is recorded together with
 // that, so that a crash leaves both or neither.
 func (x *execution[S, U]) passOver(n *node[S, U], s S, last *runlog.TaskFailed, err error) pregel.Result[U, message] {
-	if !n.caught {
-		sends, rerr := n.next(x.flow, s)
+	arg, _ := json.Marshal(Failure{Node: n.Name, Key: last.Key, Error: last.Error, Attempts: last.Attempt}) // strings and numbers encode
+	tell := func(to int) pregel.Send[message] {
+		return pregel.Send[message]{To: to, Msg: message{From: n.Name, Arg: arg, Failed: true}}
+	}
+	if n.OnError == Skip && !n.caught {
+		next, rerr := n.next(x.flow, s)
 		if rerr != nil {
 			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: errors.Join(err, rerr)}
 		}
+		sends := slices.Clone(next)
+		for i := range sends {
+			if slices.Contains(n.settled, sends[i].To) {
+				sends[i] = tell(sends[i].To)
+			}
+		}
 		return pregel.Result[U, message]{Outcome: pregel.Skipped, Sends: sends, Err: err, Note: last}
 	}
-	arg, _ := json.Marshal(Failure{Node: n.Name, Key: last.Key, Error: last.Error, Attempts: last.Attempt}) // strings and numbers encode
 	r := pregel.Result[U, message]{Outcome: pregel.Caught, Err: err, Note: last}
-	for _, to := range n.catch {
-		r.Sends = append(r.Sends, pregel.Send[message]{To: to, Msg: message{From: n.Name, Arg: arg, Failed: true}})
+	for _, to := range slices.Concat(n.settled, n.catch) {
+		r.Sends = append(r.Sends, tell(to))
 	}
 	return r
 }

@@ -154,12 +154,16 @@ func parent(path string) string {
 	return path[:max(0, strings.LastIndexByte(path, '/'))]
 }
 
-// nodePath is the path of the node that a task is of: without keys and visits.
+// nodePath is the path of the node that a task is of: without keys and visits, and
+// without the keys that tell apart several graphs within one task.
 func nodePath(task string) string {
-	names := strings.Split(task, "/")
-	for i, s := range names {
+	var names []string
+	for s := range strings.SplitSeq(task, "/") {
 		if j := strings.IndexAny(s, "[#"); j >= 0 {
-			names[i] = s[:j]
+			s = s[:j]
+		}
+		if s != "~" {
+			names = append(names, s)
 		}
 	}
 	return strings.Join(names, "/")
