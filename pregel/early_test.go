@@ -223,3 +223,28 @@ func TestEarlyStartChangesNothing(t *testing.T) {
 		t.Errorf("only %d tasks started early", total)
 	}
 }
+
+func TestEarlyTaskWokenAsItsSuperstepOpens(t *testing.T) {
+	p := &pregel.Program[trail, string, int]{Reduce: func(s trail, u string) trail { return append(s[:len(s):len(s)], u) }}
+	p.Vertices = []pregel.Vertex{{Name: "a", Targets: []int{2}}, {Name: "b"}, {Name: "c", Reads: []int{0}}}
+	p.AllowEarly()
+	m := pregel.New(p, nil, to(0), to(1))
+	x := m.Plan()
+	b := x[1]
+	_ = m.Apply(x[0].Index, done("a", to(2)))
+	c := m.Plan()
+	if len(c) != 1 || c[0].Index >= 0 {
+		t.Fatalf("%v", c)
+	}
+	_ = m.Apply(c[0].Index, result{Outcome: pregel.Waiting})
+	_ = m.Apply(b.Index, done("b"))
+	m.Commit()
+	w := m.Waits()
+	if len(w) != 1 {
+		t.Fatal(w)
+	}
+	m.Wake(w[0].Index)
+	if got := m.Plan(); len(got) != 1 {
+		t.Errorf("woken before the first Plan, and never handed out: %v", got)
+	}
+}

@@ -216,15 +216,12 @@ func (m *Machine[S, U, M]) Plan() []Task[M] {
 			}
 		}
 	}
-	var out []Task[M]
-	if len(m.ready) > 0 {
-		slices.Sort(m.ready)
-		out = make([]Task[M], len(m.ready))
-		for i, x := range m.ready {
-			out[i] = m.tasks[x]
-		}
-		m.ready = m.ready[:0]
+	slices.Sort(m.ready)
+	out := make([]Task[M], 0, len(m.ready))
+	for _, x := range m.ready {
+		out = append(out, m.tasks[x])
 	}
+	m.ready = m.ready[:0]
 	if m.ahead != nil {
 		out = append(out, m.ahead.plan()...)
 	}
@@ -269,8 +266,7 @@ func (m *Machine[S, U, M]) Apply(index int, r Result[U, M]) error {
 	case Waiting:
 		m.waiting++
 	case Aborted:
-		m.results[index] = Result[U, M]{}
-		m.ready = append(m.ready, index)
+		m.again(index)
 		return nil
 	default:
 		return fmt.Errorf("task %s: a result needs an outcome", m.Path(&m.tasks[index]))
@@ -291,8 +287,16 @@ func (m *Machine[S, U, M]) Wake(index int) {
 	}
 	if m.results[index].Outcome == Waiting {
 		m.waiting--
-		m.results[index] = Result[U, M]{}
-		m.ready = append(m.ready, index)
+		m.again(index)
+	}
+}
+
+// again makes a task ready that was handed out.
+func (m *Machine[S, U, M]) again(index int) {
+	m.results[index] = Result[U, M]{}
+	m.ready = append(m.ready, index)
+	if m.ahead != nil {
+		m.ahead.current[index].started = false // it may be before the first Plan of the step
 	}
 }
 

@@ -79,6 +79,11 @@ func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, 
 	d := &driver[S, U, M]{pool: p, opt: &o, ctx: ctx}
 	if err := d.run(m); err != nil {
 		stop(err) // the tasks still at work end before Run does
+		for !d.lost && !p.idle() {
+			if e := d.keep(m, p.collect(nil)); e != nil {
+				return errors.Join(err, e)
+			}
+		}
 		return err
 	}
 	return nil
@@ -89,6 +94,7 @@ type driver[S, U, M any] struct {
 	opt  *RunOptions[S, U, M]
 	ctx  context.Context
 	one  [1]Ended[U, M]
+	lost bool // the recorder has failed
 }
 
 func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
@@ -148,33 +154,54 @@ func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
 	return ended, nil
 }
 
-// settle records what has ended, applies it, and commits the superstep if that was the last of it.
+// settle applies what has ended, commits the superstep if that was the last of it, and records both.
 func (d *driver[S, U, M]) settle(m *Machine[S, U, M], ended []Ended[U, M]) error {
+	ended, err := d.apply(m, ended)
+	if err != nil {
+		return err
+	}
+	last := m.Complete()
+	if last {
+		if err := m.Check(); err != nil {
+			return errors.Join(err, d.record(m, ended, false))
+		}
+		m.Commit()
+	}
+	return d.record(m, ended, last)
+}
+
+// keep is settle for what ends when the run is over: it closes no superstep.
+func (d *driver[S, U, M]) keep(m *Machine[S, U, M], ended []Ended[U, M]) error {
+	ended, err := d.apply(m, ended)
+	if err != nil {
+		return err
+	}
+	return d.record(m, ended, false)
+}
+
+// apply tells the machine what has become of tasks, and gives those that have ended.
+func (d *driver[S, U, M]) apply(m *Machine[S, U, M], ended []Ended[U, M]) ([]Ended[U, M], error) {
 	n := 0
 	for _, e := range ended {
 		if err := m.Apply(e.Task.Index, e.Result); err != nil {
-			return err
+			return nil, err
 		}
 		if e.Result.Outcome != Aborted {
 			ended[n] = e
 			n++
 		}
 	}
-	ended = ended[:n]
-	last := m.Complete()
-	if last {
-		if m.prog.Check != nil {
-			if err := m.prog.Check(m.tasks, m.results); err != nil {
-				return err
-			}
-		}
-		m.Commit()
-	}
-	if d.opt.Recorder == nil || len(ended) == 0 && !last {
+	return ended[:n], nil
+}
+
+func (d *driver[S, U, M]) record(m *Machine[S, U, M], ended []Ended[U, M], commit bool) error {
+	if d.opt.Recorder == nil || len(ended) == 0 && !commit {
 		return nil
 	}
 	// What has ended is kept even if the run is being stopped meanwhile.
-	return d.opt.Recorder.Record(context.WithoutCancel(d.ctx), m, ended, last)
+	err := d.opt.Recorder.Record(context.WithoutCancel(d.ctx), m, ended, commit)
+	d.lost = err != nil
+	return err
 }
 
 // wake makes waiting tasks ready that may go on, and reports whether there were any.

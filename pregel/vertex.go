@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // A VertexProgram is what every vertex of a large graph computes, after the vertex
@@ -42,14 +43,26 @@ import (
 // all: in the next superstep every vertex gathers it from the sources of its edges,
 // which several goroutines can do without meeting and in the same order as if it
 // had been sent. That is the fastest way for a message to travel.
+//
+// # Failures
+//
+// A program with a Retry or a Timeout is one whose vertices may fail. An attempt fails by
+// [VertexContext.Fail], by a panic, or by its context ending before it. Nothing of it stays: the
+// next one finds the value and the messages as they were, and what the failed one sent, gave to
+// aggregators and asked of the topology has never been. A superstep that does not come to its end, because
+// a vertex has failed for good or the run was stopped, has never been either: [VertexRun.Run] may
+// be called again and computes it anew, with its attempts counted anew. So a snapshot needs to hold
+// no attempts. This costs a second V and about a hundred nanoseconds for every vertex that
+// computes, and such a program never gathers; one with neither pays nothing for it.
 type VertexProgram[V, E, M any] struct {
 	// Compute computes one vertex. value points at the vertex's own value. Of in, there is one
 	// message at most if the program has a Combine; the slice is valid during the call. It is
 	// called from several goroutines at once, for different vertices.
 	//
-	// A panic in it ends the run with a *VertexError; one in Combine with a *PanicError. All
-	// other functions are called on the goroutine of Run. A Compute that waits for something should
-	// give up by [VertexContext.Fail] once [VertexContext.Context] is done.
+	// A panic in it ends the run with a *VertexError, unless it is tried again; one in Combine
+	// with a *PanicError. All other functions but Copy and Retry.If are called on the goroutine of
+	// Run. A Compute that waits for something should give up by [VertexContext.Fail] once
+	// [VertexContext.Context] is done.
 	Compute func(c *VertexContext[V, E, M], v int32, value *V, in []M) Vote
 	// Combine makes one message of two to the same vertex. Nil keeps messages apart.
 	Combine *Combiner[M]
@@ -60,12 +73,26 @@ type VertexProgram[V, E, M any] struct {
 	// Conflict gives the value of a vertex that is added and exists, or is added again
 	// by another vertex of the same superstep. Nil keeps what was there, or came first.
 	Conflict func(v int32, have, add V) V
+	// Retry says how often and how soon a vertex that failed computes again. A vertex that pauses
+	// keeps its goroutine: a program whose vertices do so at the same time wants a Parallelism to match. Nil
+	// means that a vertex which fails ends the run.
+	Retry *Retry
+	// Timeout is of one attempt: the context of the vertex ends then, and the attempt has failed.
+	// It takes effect when Compute returns. Defaults to none.
+	Timeout time.Duration
+	// Copy makes a value that shares nothing which Compute changes, for an attempt to work on. Nil
+	// means that a plain copy does. It is used only with a Retry or a Timeout.
+	Copy func(V) V
 }
+
+// mayFail reports whether vertices are computed in attempts.
+func (p *VertexProgram[V, E, M]) mayFail() bool { return p.Retry != nil || p.Timeout > 0 }
 
 // VertexOptions are the settings of [VertexRun.Run]. Nil means the defaults.
 type VertexOptions[V, E, M any] struct {
-	Parallelism int // goroutines at work at once; defaults to GOMAXPROCS
-	MaxSteps    int // supersteps before a *StepLimitError, counted from the first of the run; defaults to no limit
+	Parallelism int           // goroutines at work at once; defaults to GOMAXPROCS
+	MaxSteps    int           // supersteps before a *StepLimitError, counted from the first of the run; defaults to no limit
+	Timeout     time.Duration // before a *TimeoutError, from this call on; defaults to no limit
 	// CheckpointEvery calls Checkpoint after every so many supersteps: at 5, when 5, 10,
 	// 15 … have been computed. Defaults to never.
 	CheckpointEvery int
@@ -75,6 +102,9 @@ type VertexOptions[V, E, M any] struct {
 	// Trace is called after every superstep. The engine reads no clock: who wants to know how
 	// long a superstep took reads one here. Defaults to nothing.
 	Trace func(s VertexStats)
+	// Retrying is called when an attempt has failed and another will follow after the pause, from
+	// the goroutine of the vertex: several at once. Defaults to nothing.
+	Retrying func(failed *VertexError, pause time.Duration)
 }
 
 // VertexStats are the counts of one superstep. They do not depend on the parallelism.
@@ -85,6 +115,7 @@ type VertexStats struct {
 	Vertices int // that exist after the superstep
 	Changes  int // of the topology, that took effect
 	Ignored  int // changes of the topology that did not: their vertex or edge did not exist
+	Retries  int // attempts of vertices after their first
 }
 
 // A Barrier is the end of a superstep.
@@ -98,13 +129,17 @@ func (b *Barrier) aggregating() *aggregates { return b.agg }
 // A VertexError says which vertex ended a run. If several did in one superstep, it is the one of
 // the lowest index.
 type VertexError struct {
-	Vertex int32
-	Label  string // its id if the graph was built from named edges
-	Step   int
-	Err    error
+	Vertex   int32
+	Label    string // its id if the graph was built from named edges
+	Step     int
+	Attempts int // how many it had made
+	Err      error
 }
 
 func (e *VertexError) Error() string {
+	if e.Attempts > 1 {
+		return fmt.Sprintf("vertex %s in superstep %d, attempt %d: %v", e.Label, e.Step, e.Attempts, e.Err)
+	}
 	return fmt.Sprintf("vertex %s in superstep %d: %v", e.Label, e.Step, e.Err)
 }
 
@@ -136,16 +171,23 @@ type VertexContext[V, E, M any] struct {
 	interrupted bool
 	first, last int // the chunks in out, if directed > 0
 	directed    int // messages in out
+
+	// Of a program whose vertices may fail.
+	attempt int
+	undo    []undone[V] // by vertex this goroutine has computed in the superstep
+	again   []M         // an inbox of which the messages are kept elsewhere
+	mark    mark
 }
 
 // tally is what a goroutine counted in one superstep.
 type tally struct {
 	computed, messages int
 	said, saidEdges    int // vertices with neighbours that said something to them, and how many they have
+	retries            int
 	ended              bool
 }
 
-// Context ends when the run is to stop.
+// Context ends when the run is to stop, or the attempt has lasted for its Timeout.
 func (c *VertexContext[V, E, M]) Context() context.Context { return c.ctx }
 
 // Step is the superstep, from 0.
@@ -221,11 +263,19 @@ func (c *VertexContext[V, E, M]) sayAgain(m M) {
 	}
 }
 
-// Fail ends the run with a *VertexError of the vertex. The caller should return.
+// Fail says that the vertex has failed: it computes again if the program has a Retry that allows
+// it, and otherwise the run ends with a *VertexError. The caller should return.
 func (c *VertexContext[V, E, M]) Fail(err error) {
 	if c.err == nil {
 		c.err = err
 	}
+}
+
+// failed is the error of the vertex that is computing.
+func (c *VertexContext[V, E, M]) failed(err error) *VertexError {
+	e := c.run.vertexError(c.v, err)
+	e.Attempts = max(1, c.attempt)
+	return e
 }
 
 func (c *VertexContext[V, E, M]) aggregating() *aggregates { return &c.agg }
@@ -234,7 +284,7 @@ func (c *VertexContext[V, E, M]) aggregating() *aggregates { return &c.agg }
 func (c *VertexContext[V, E, M]) compute(v int32, in []M) {
 	c.v, c.agg.vertex = v, v
 	r := c.run
-	switch r.prog.Compute(c, v, &r.values[v], in) {
+	switch r.body(c, v, &r.values[v], in) {
 	case Stay:
 		c.stays |= 1 << (uint(v) & 63)
 	case Complete:

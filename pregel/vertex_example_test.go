@@ -2,8 +2,10 @@ package pregel_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/superstep-dev/superstep/pregel"
 )
@@ -146,4 +148,38 @@ func ExampleVertexProgram_shortestPaths() {
 	}
 	fmt.Println(run.Values(), err)
 	// Output: [0 5 2 6] <nil>
+}
+
+// A vertex that asks a service which is busy now and then.
+func ExampleVertexProgram_retry() {
+	asked := 0
+	ask := func(context.Context) (int, error) {
+		if asked++; asked < 3 {
+			return 0, errors.New("busy")
+		}
+		return 42, nil
+	}
+	p := &pregel.VertexProgram[int, struct{}, int]{
+		Compute: func(c *pregel.VertexContext[int, struct{}, int], _ int32, answer *int, _ []int) pregel.Vote {
+			var err error
+			if *answer, err = ask(c.Context()); err != nil {
+				c.Fail(err)
+			}
+			return pregel.Halt
+		},
+		Retry:   &pregel.Retry{Attempts: 5, Backoff: time.Millisecond},
+		Timeout: time.Minute,
+	}
+	var one pregel.EdgeList[struct{}]
+	g, err := one.Build(1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	run, err := pregel.NewVertexRun(g, p, nil)
+	if err == nil {
+		err = run.Run(context.Background(), nil)
+	}
+	fmt.Println(run.Values(), asked, err)
+	// Output: [42] 3 <nil>
 }

@@ -70,6 +70,8 @@ type AnyAggregator interface {
 	name() string
 	newCell() any
 	newValue() any
+	given(cell any) int
+	takeBack(cell any, to int)
 	close(value any, cells []any)
 	encode(value any) (json.RawMessage, error)
 	decode(value any, data json.RawMessage) error
@@ -117,6 +119,17 @@ func (v *aggregateValue[A]) fold(fold func(a, b A) A, x A) {
 func (a *Aggregator[A]) name() string  { return a.Name }
 func (a *Aggregator[A]) newCell() any  { return &aggregateCell[A]{} }
 func (a *Aggregator[A]) newValue() any { return &aggregateValue[A]{} }
+
+// given is how much a cell holds whose blocks are not folded yet, and takeBack what makes it so again.
+func (a *Aggregator[A]) given(cell any) int {
+	return len(cell.(*aggregateCell[A]).given) //nolint:errcheck // made by newCell
+}
+
+func (a *Aggregator[A]) takeBack(cell any, to int) {
+	c := cell.(*aggregateCell[A]) //nolint:errcheck // made by newCell
+	clear(c.given[to:])
+	c.given = c.given[:to]
+}
 
 // close folds and empties the cells of all goroutines into the value. Each vertex was computed by
 // one of them.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A VertexRun is a vertex program at work on a graph. It is not safe for concurrent use.
@@ -21,6 +22,7 @@ type VertexRun[V, E, M any] struct {
 	step   int
 	values []V
 	broken error
+	body   func(c *VertexContext[V, E, M], v int32, value *V, in []M) Vote // Compute, or attempts of it
 
 	active, next   vertexSet // who computes in this superstep, and in the next one
 	closed, gone   []uint64  // who never computes again; who of them does not exist
@@ -67,6 +69,7 @@ type crew[V, E, M any] struct {
 	outs     []*outbox[M] // by chunk
 	list     []int32
 	shift    uint8
+	retrying func(failed *VertexError, pause time.Duration)
 
 	mu       sync.Mutex
 	free     []*outbox[M]
@@ -120,6 +123,10 @@ func newVertexRun[V, E, M any](g *Graph[E], prog *VertexProgram[V, E, M], values
 		closed: make([]uint64, wordsFor(n)), gone: make([]uint64, wordsFor(n)),
 		tuning: tuning{gatherFrom: 1 << 12, gatherShare: 6, round: 1 << 18, direct: 1 << 13, list: 1 << 12},
 	}
+	r.body = prog.Compute
+	if prog.mayFail() {
+		r.body = (*VertexContext[V, E, M]).attempts
+	}
 	if prog.Combine != nil {
 		r.has, r.nextHas = make([]uint64, wordsFor(n)), make([]uint64, wordsFor(n))
 	}
@@ -156,13 +163,15 @@ func (r *VertexRun[V, E, M]) Aggregated() Aggregating {
 }
 
 // Run computes supersteps until no vertex is active, and returns nil then. It returns a
-// *StepLimitError at the limit, a *VertexError if a vertex failed or panicked, the error of a
-// checkpoint, and the cause of ctx if that is done first. When it returns, no goroutine of its
+// *StepLimitError or *TimeoutError at a limit, a *VertexError if a vertex failed or panicked, the error
+// of a checkpoint, and the cause of ctx if that is done first. When it returns, no goroutine of its
 // making is left.
 //
-// After an error that came between two supersteps Run may be called again and goes on. One in the
-// middle of a superstep leaves values of two supersteps side by side: the run is to be thrown
-// away then, and [RestoreVertexRun] continues from the last checkpoint.
+// After an error that came between two supersteps Run may be called again and goes on, and so it
+// does after one in the middle of a superstep if the program has a Retry or a Timeout. If it has
+// neither, that leaves values of two supersteps side by side: the run is to be thrown
+// away then, and [RestoreVertexRun] continues from the last checkpoint. The same holds for a
+// message or a change of the topology that cannot be.
 //
 // A superstep of one vertex computes on the caller's goroutine.
 func (r *VertexRun[V, E, M]) Run(ctx context.Context, opt *VertexOptions[V, E, M]) error {
@@ -176,7 +185,12 @@ func (r *VertexRun[V, E, M]) Run(ctx context.Context, opt *VertexOptions[V, E, M
 	if r.broken != nil {
 		return r.broken
 	}
-	r.hire(ctx, o.Parallelism)
+	if o.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout, &TimeoutError{What: "the run", After: o.Timeout})
+		defer cancel()
+	}
+	r.hire(ctx, &o)
 	defer func() { r.crew = nil }()
 	stop := &r.crew.stop
 	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
@@ -199,9 +213,9 @@ func (r *VertexRun[V, E, M]) Run(ctx context.Context, opt *VertexOptions[V, E, M
 
 func (r *VertexRun[V, E, M]) pendingStep() bool { return r.gather || !r.active.empty() }
 
-func (r *VertexRun[V, E, M]) hire(ctx context.Context, parallelism int) {
-	r.crew = &crew[V, E, M]{}
-	for range parallelism {
+func (r *VertexRun[V, E, M]) hire(ctx context.Context, o *VertexOptions[V, E, M]) {
+	r.crew = &crew[V, E, M]{retrying: o.Retrying}
+	for range o.Parallelism {
 		c := &VertexContext[V, E, M]{run: r, ctx: ctx, stop: &r.crew.stop, out: &outbox[M]{}}
 		c.agg = aggregates{list: r.prog.Aggregators, values: r.aggregated}
 		for _, a := range r.prog.Aggregators {
@@ -214,6 +228,10 @@ func (r *VertexRun[V, E, M]) hire(ctx context.Context, parallelism int) {
 func (r *VertexRun[V, E, M]) superstep(ctx context.Context, o *VertexOptions[V, E, M]) error {
 	r.compute()
 	if err := r.failure(ctx); err != nil {
+		if r.prog.mayFail() {
+			r.rollback()
+			return err
+		}
 		r.broken = fmt.Errorf("the run ended in the middle of superstep %d, restore it from a checkpoint: %w", r.step, err)
 		return err
 	}
@@ -262,6 +280,7 @@ func (r *VertexRun[V, E, M]) barrier() (VertexStats, error) {
 	for _, c := range r.crew.at {
 		stats.Computed += c.tally.computed
 		stats.Messages += c.tally.messages + c.tally.saidEdges + len(c.late)
+		stats.Retries += c.tally.retries
 		said.said += c.tally.said
 		said.messages += c.tally.messages
 		said.saidEdges += c.tally.saidEdges
@@ -296,7 +315,7 @@ func (r *VertexRun[V, E, M]) barrier() (VertexStats, error) {
 
 // mayGather decides whether what was said to all neighbours is to be gathered.
 func (r *VertexRun[V, E, M]) mayGather(said *tally, requests int) bool {
-	return said.said > 0 && requests == 0 && said.messages == 0 && r.n >= r.tuning.gatherFrom &&
+	return !r.prog.mayFail() && said.said > 0 && requests == 0 && said.messages == 0 && r.n >= r.tuning.gatherFrom &&
 		said.saidEdges >= r.edgeN/r.tuning.gatherShare && r.compact()
 }
 
@@ -385,7 +404,7 @@ func (r *VertexRun[V, E, M]) stepLimit(limit int) error {
 var errNoVertex = errors.New("no such vertex")
 
 func (r *VertexRun[V, E, M]) vertexError(v int32, err error) *VertexError {
-	return &VertexError{Vertex: v, Label: r.g.Label(v), Step: r.step, Err: err}
+	return &VertexError{Vertex: v, Label: r.g.Label(v), Step: r.step, Attempts: 1, Err: err}
 }
 
 func (r *VertexRun[V, E, M]) degree(v int32) int {

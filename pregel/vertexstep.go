@@ -17,7 +17,11 @@ func (r *VertexRun[V, E, M]) compute() {
 	}
 	list, listed := w.list[:0], false
 	if !r.gather {
-		list, listed = r.active.collect(list, max(r.tuning.list, r.n/32))
+		limit := max(r.tuning.list, r.n/32)
+		if r.prog.mayFail() {
+			limit = r.n // attempts are taken back only where no block is folded yet
+		}
+		list, listed = r.active.collect(list, limit)
 	}
 	w.list = list
 	w.shift = uint8(max(10, bits.Len(uint(r.n))-6))
@@ -28,7 +32,7 @@ func (r *VertexRun[V, E, M]) compute() {
 		c.begin(w.shift, !listed)
 	}
 	if listed {
-		size := min(max(1, len(list)/256), 1<<12)
+		size := min(max(1, len(list)/max(256, 4*len(w.at))), 1<<12)
 		r.rounds((len(list)+size-1)/size, true, func(c *VertexContext[V, E, M], k int) {
 			c.computeListed(list[k*size : min(len(list), (k+1)*size)])
 		})
@@ -63,6 +67,8 @@ func (c *VertexContext[V, E, M]) begin(shift uint8, whole bool) {
 	r := c.run
 	c.slot, c.shift, c.tally, c.agg.whole = r.slots, shift, tally{}, whole
 	c.changes, c.late = c.changes[:0], c.late[:0]
+	clear(c.undo)
+	c.undo = c.undo[:0]
 	if c.reach = int32(r.n); r.holes {
 		c.reach = 0
 	}
@@ -143,7 +149,7 @@ func (c *VertexContext[V, E, M]) chunk(k int, do func(c *VertexContext[V, E, M],
 		}
 		if c.err != nil {
 			w.mu.Lock()
-			w.failures = append(w.failures, c.run.vertexError(c.v, c.err))
+			w.failures = append(w.failures, c.failed(c.err))
 			w.mu.Unlock()
 			w.full.Store(true)
 			c.err = nil

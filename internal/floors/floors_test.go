@@ -31,8 +31,9 @@ var floors = []struct {
 		"model", "model/openai", "model/offline", "model/modeltest",
 		"tool", "tool/builtin", "tool/tooltest",
 	}},
-	{"1", []string{"graph/reduce", "pregel", "transcript"}},
+	{"1", []string{"graph/reduce", "pregel", "pregel/pregeltest", "transcript"}},
 	{"2", []string{"graph", "graph/draw", "agent"}},
+	{"2½", []string{"graph/node"}},
 	{"3", []string{"workflow", "workflow/research"}},
 	{"4", []string{"."}},
 	{"5", nil}, // terminal and web interfaces, other drivers, telemetry
@@ -60,7 +61,7 @@ type ban struct {
 
 var bans = []ban{
 	{
-		in: []string{"pregel", "graph", "graph/draw", "transcript"},
+		in: []string{"pregel", "graph", "graph/draw", "graph/node", "transcript"},
 		what: []string{
 			"net/...", "os/exec",
 			"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc", "time.Tick", "time.NewTimer", "time.NewTicker",
