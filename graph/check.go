@@ -70,7 +70,7 @@ func (c *compiler[S, U]) checkNodes() {
 		if n.Timeout < 0 {
 			c.report("node %q: its timeout is negative", n.Name)
 		}
-		if r := n.Retry; r != nil && (r.Attempts < 0 || r.Backoff < 0 || r.Max < 0 || r.Factor < 0 || r.Jitter > 1) {
+		if r := n.Retry; r != nil && (r.Attempts < 0 || r.Max < 0 || r.Factor < 0 || r.Jitter > 1) {
 			c.report("node %q: its retry has a negative number or a jitter above 1", n.Name)
 		}
 	}
@@ -257,10 +257,8 @@ func (c *compiler[S, U]) checkRoutes() {
 			trapped = append(trapped, nd.Name)
 		}
 	}
-	if !slices.Contains(reached, false) {
-		for i := range c.g.nodes {
-			c.checkJoin(i)
-		}
+	for i := range c.g.nodes {
+		c.checkJoin(i, reached)
 	}
 	if len(trapped) > 0 && !slices.ContainsFunc(c.leads, func(b bool) bool { return !b }) {
 		c.report("no way out of %s; branch from one of them to graph.End", strings.Join(trapped, ", "))
@@ -270,7 +268,7 @@ func (c *compiler[S, U]) checkRoutes() {
 	}
 }
 
-func (c *compiler[S, U]) checkJoin(i int) {
+func (c *compiler[S, U]) checkJoin(i int, reached []bool) {
 	nd := &c.g.nodes[i]
 	if nd.Join == Any {
 		return
@@ -293,7 +291,7 @@ func (c *compiler[S, U]) checkJoin(i int) {
 		c.report("%s, but %s leads to it by a choice, so that it may wait for ever; use an edge, or an `any` join", what, from)
 	case slices.Contains(c.entries, i):
 		c.report("%s and is an entry too", what)
-	default:
+	case !slices.ContainsFunc(slices.Concat(c.in[i], []int{i}), func(n int) bool { return !reached[n] }):
 		if a, b, never := c.unjoined(i); never {
 			c.report("%s, but there is a way on which %s runs and %s does not, so that it may wait for ever; use an `any` join or a quorum, or lead both ways to it", what, c.g.nodes[a].Name, c.g.nodes[b].Name)
 		}

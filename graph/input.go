@@ -58,8 +58,8 @@ func (x *execution[S, U]) fit(ctx context.Context, n *node[S, U], task *Task, s 
 	most := 1
 	if n.input.from >= 0 {
 		fail.Producer = x.flow.nodes[n.input.from].Name
-		if most = n.Retry.attempts(); n.Retry == nil {
-			most = (&Retry{}).attempts()
+		if most = 3; n.Retry != nil && n.Retry.Attempts > 0 {
+			most = n.Retry.Attempts
 		}
 	}
 	given := s

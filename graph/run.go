@@ -180,7 +180,7 @@ func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S
 		case errors.Is(err, runlog.ErrFenced):
 			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: err}
 		}
-		pause, again := n.Retry.after(attempt, err)
+		pause, again := n.pause(attempt, err)
 		var unfit *SchemaError
 		again = again && !errors.As(err, &unfit) // whose attempts are used up
 		record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again}
@@ -394,50 +394,9 @@ func (r *compiledRoute[S]) stray(to string) error {
 	return fmt.Errorf("the %s from %s chose %q, which is not among its targets%s", r.kind(), r.from, to, suggest.Hint(to, r.to))
 }
 
-// attempts is how many there are in all.
-func (r *Retry) attempts() int {
-	switch {
-	case r == nil:
-		return 1
-	case r.Attempts == 0:
-		return 3
-	}
-	return r.Attempts
-}
-
-// after gives the pause before the next attempt, and whether there is one.
-func (r *Retry) after(attempt int, err error) (time.Duration, bool) {
-	if r == nil {
-		return 0, false
-	}
-	attempts, pause, factor, most, jitter := r.Attempts, r.Backoff, r.Factor, r.Max, r.Jitter
-	if attempts == 0 {
-		attempts = 3
-	}
-	if attempt >= attempts || r.If != nil && !r.If(err) {
-		return 0, false
-	}
-	if pause == 0 {
-		pause = 500 * time.Millisecond
-	}
-	if factor == 0 {
-		factor = 2
-	}
-	if most == 0 {
-		most = 30 * time.Second
-	}
-	if jitter == 0 {
-		jitter = 0.1
-	}
-	d := float64(pause)
-	for range attempt - 1 {
-		d = min(d*factor, float64(most))
-	}
-	d = min(d, float64(most))
-	if jitter > 0 {
-		d *= 1 - jitter*rand.Float64()
-	}
-	return time.Duration(d), true
+// pause is how long to wait before the next attempt, if there is one.
+func (n *Node[S, U]) pause(attempt int, err error) (time.Duration, bool) {
+	return n.Retry.After(attempt, err, rand.Float64())
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
