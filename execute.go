@@ -20,8 +20,28 @@ type Run struct {
 	engine  *Engine
 	journal *runlog.Journal
 	stop    context.CancelCauseFunc
+	halt    chan struct{} // closed for nothing to start any more
+	halting sync.Once
 	done    chan struct{}
 	outcome Outcome
+}
+
+// Stop ends an execution so that it can be resumed: nothing starts any more, and what
+// is at work may come to its end until ctx ends, after which it is stopped. Stop
+// returns the outcome, Interrupted unless the run ended by itself.
+func (r *Run) Stop(ctx context.Context) Outcome {
+	if r.halt != nil { // it executes, or did
+		r.halting.Do(func() { close(r.halt) })
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		if r.stop != nil {
+			r.stop(pregel.ErrStopped)
+		}
+		<-r.done
+	}
+	return r.outcome
 }
 
 // An Outcome is how an execution ended.
@@ -58,7 +78,7 @@ func (r *Run) Wait(ctx context.Context) (Outcome, error) {
 // launch executes a run on a goroutine of its own, which Close and the run's end wait for.
 func (e *Engine) launch(ctx context.Context, j *runlog.Journal, w *workflow.Workflow, inputs json.RawMessage, answer Answering, see func(runlog.Record, error)) *Run {
 	ctx, stop := context.WithCancelCause(ctx)
-	r := &Run{id: j.ID(), engine: e, journal: j, stop: stop, done: make(chan struct{})}
+	r := &Run{id: j.ID(), engine: e, journal: j, stop: stop, halt: make(chan struct{}), done: make(chan struct{})}
 	e.mu.Lock()
 	e.runs[r.id] = r
 	if e.closed {
@@ -70,7 +90,7 @@ func (e *Engine) launch(ctx context.Context, j *runlog.Journal, w *workflow.Work
 		defer close(r.done)
 		defer seen()
 		held, release := j.Hold(ctx)
-		r.outcome = e.execute(held, j, w, inputs, answer)
+		r.outcome = e.execute(held, r.halt, j, w, inputs, answer)
 		release()
 		stop(nil)
 		e.mu.Lock()
@@ -104,17 +124,24 @@ func observe(ctx context.Context, j *runlog.Journal, see func(runlog.Record, err
 }
 
 // execute runs a workflow until nothing moves any more, and records how it ended.
-func (e *Engine) execute(ctx context.Context, j *runlog.Journal, w *workflow.Workflow, inputs json.RawMessage, answer Answering) Outcome {
+func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Journal, w *workflow.Workflow, inputs json.RawMessage, answer Answering) Outcome {
 	exec := &workflow.Exec{
 		Inputs:  inputs,
 		Journal: j,
-		Graph:   graph.RunOptions{Journal: j, Parallelism: e.opt.Parallelism, MaxSteps: e.opt.MaxSteps, Timeout: e.opt.Timeout},
+		Graph:   graph.RunOptions{Journal: j, Parallelism: e.opt.Parallelism, MaxSteps: e.opt.MaxSteps, Timeout: e.opt.Timeout, Cache: e.opt.Cache, Workflows: e.Workflows().Nested, Stop: halt},
 	}
+	late, deaf := j.Listen()
+	defer deaf()
 	for {
 		res, err := runWorkflow(ctx, w, exec)
 		var wait *pregel.WaitingError
 		if !errors.As(err, &wait) {
 			return record(ctx, j, res, err)
+		}
+		select {
+		case <-late: // an answer came when nothing was left to hear it
+			continue
+		default:
 		}
 		answered, aerr := answerAll(ctx, j, answer)
 		if aerr != nil {
@@ -181,7 +208,7 @@ func stopped(ctx context.Context, j *runlog.Journal, why error) (Outcome, bool) 
 		return out, true
 	case cause != nil:
 		return Outcome{Status: runlog.Interrupted, Err: cause}, true
-	case errors.Is(why, runlog.ErrFenced):
+	case errors.Is(why, runlog.ErrFenced), errors.Is(why, pregel.ErrStopped):
 		return Outcome{Status: runlog.Interrupted, Err: why}, true
 	}
 	return Outcome{}, false

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -30,6 +31,7 @@ type Options struct {
 	MaxSteps    int               // supersteps of a run; defaults to the graph's own default
 	Timeout     time.Duration     // of one run, from its start or resumption; defaults to none
 	Now         func() time.Time  // stamps records; defaults to time.Now
+	Cache       graph.Cache       // where nodes find work that was done before; defaults to none
 	NewID       func() string     // names runs, [a-z0-9-]{1,64}; defaults to 8 random hexadecimal digits
 	Failpoint   func(name string) // see runlog.JournalOptions; defaults to nothing
 }
@@ -297,6 +299,34 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 		err = &EndedError{ID: id, Status: now.Status}
 	} else {
 		err = j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil)
+	}
+	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+}
+
+// Answer answers a question of a run that executes here, which goes on with it at
+// once, or of one that nobody executes, which goes on when it is resumed. A run that
+// another process executes gives *runlog.BusyError. Each question is answered once, by
+// an answer that fits it.
+func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answered) error {
+	leave, err := e.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	e.mu.Lock()
+	r := e.runs[id]
+	e.mu.Unlock()
+	if r != nil {
+		return r.journal.Answer(ctx, path, a)
+	}
+	j, err := e.journal(ctx, id, nil)
+	if err != nil {
+		return err
+	}
+	if now := j.Info(); now.Status.Ended() {
+		err = &EndedError{ID: id, Status: now.Status}
+	} else {
+		err = j.Answer(ctx, path, a)
 	}
 	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 }

@@ -330,6 +330,40 @@ func TestCacheSparesWork(t *testing.T) {
 	}
 }
 
+func TestMemoryCache(t *testing.T) {
+	now := time.Unix(100, 0)
+	c := graph.NewMemoryCache(2, func() time.Time { return now })
+	has := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, k := range []string{"a", "b", "c"} {
+			if v, ok, err := c.Load(t.Context(), k); ok && string(v) == k && err == nil {
+				got = append(got, k)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("has %v, want %v", got, want)
+		}
+	}
+	put := func(k string, ttl time.Duration) {
+		if err := c.Store(t.Context(), k, []byte(k), ttl); err != nil {
+			t.Error(err)
+		}
+	}
+	put("a", 0)
+	put("b", time.Second)
+	has("a", "b")
+	now = now.Add(time.Second)
+	has("a")
+	put("b", time.Minute)
+	has("a", "b") // b was used last
+	put("c", 0)
+	has("b", "c")
+	put("c", time.Second)
+	now = now.Add(time.Hour)
+	has()
+}
+
 // A task may send to whom it likes, as long as it has said so.
 func TestTaskSends(t *testing.T) {
 	g := graph.New("sends", reduce)

@@ -42,8 +42,11 @@ type RunOptions struct {
 
 // A Nested is something that a node can run by name within its own run.
 type Nested interface {
-	// RunNested runs it with inputs, a JSON object, and gives its output. The options
-	// are those of [Task.Nested].
+	// Settle checks inputs, a JSON object, and gives those to run it with. It is asked
+	// once per task, however often that is run again.
+	Settle(inputs json.RawMessage) (json.RawMessage, error)
+	// RunNested runs it with settled inputs and gives its output. The options are those
+	// of [Task.Nested].
 	RunNested(ctx context.Context, inputs json.RawMessage, opt *RunOptions) (json.RawMessage, error)
 }
 
@@ -103,7 +106,7 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (Fin
 		return Final[S]{State: state}, err
 	}
 	x.state, x.steps = m.State(), m.Step()
-	err = pregel.Run(ctx, m, x.exec, ro)
+	err = pregel.Run(ctx, m, x.directed(), ro)
 	if x.journal == nil {
 		x.state, x.steps = m.State(), m.Step()
 	}
@@ -180,7 +183,7 @@ func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S
 		case errors.Is(err, runlog.ErrFenced):
 			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: err}
 		}
-		pause, again := n.pause(attempt, err)
+		pause, again := x.pause(n, task, attempt, err)
 		var unfit *SchemaError
 		again = again && !errors.As(err, &unfit) // whose attempts are used up
 		record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again}

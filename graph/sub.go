@@ -46,6 +46,10 @@ func Call[S, U any](name, workflow string, in func(S) (any, error), out func(jso
 			if err != nil {
 				return u, fmt.Errorf("the inputs of %s cannot be encoded: %w", workflow, err)
 			}
+			inputs, err = Do(ctx, t, "inputs", func(context.Context, string) (json.RawMessage, error) { return w.Settle(inputs) })
+			if err != nil {
+				return u, err
+			}
 			output, err := w.RunNested(ctx, inputs, t.Nested(""))
 			if err != nil {
 				return u, fmt.Errorf("%s: %w", workflow, err)

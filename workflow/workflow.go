@@ -29,6 +29,8 @@ type Workflow struct {
 	Inputs      *jsonschema.Schema // an object; the order of its properties is the order for people
 	// NoModel says that the workflow calls no language model.
 	NoModel bool
+	// Uses names the workflows that it runs by name; see graph.Call.
+	Uses []string
 	// Prepare looks at the inputs of a run that is to begin, which fit the schema, and
 	// gives those that it begins with: a relative path made absolute, say, since the run
 	// may be taken up elsewhere. An error is why there can be no such run. It may be
@@ -59,7 +61,7 @@ type Result struct {
 // omitempty is required. Begin makes the first state of them, and end makes the
 // output, which encodes as JSON, of the last state.
 func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], begin func(In) (S, error), end func(S) (Out, error)) (*Workflow, error) {
-	return Func(name, description, func(ctx context.Context, in In, e *Exec) (Out, graph.Final[S], error) {
+	w, err := Func(name, description, func(ctx context.Context, in In, e *Exec) (Out, graph.Final[S], error) {
 		var out Out
 		state, err := begin(in)
 		if err != nil {
@@ -72,6 +74,10 @@ func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], be
 		out, err = end(final.State)
 		return out, final, err
 	})
+	if err == nil {
+		w.Uses = flow.Uses()
+	}
+	return w, err
 }
 
 // Func is New for a workflow that builds its graph from its inputs.
@@ -390,6 +396,9 @@ func (s Set) Validate() error {
 		case slices.ContainsFunc(s[:i], func(o *Workflow) bool { return o != nil && o.Name == w.Name }):
 			errs = append(errs, fmt.Errorf("workflow %q is there twice", w.Name))
 		}
+	}
+	for _, problem := range s.uses() {
+		errs = append(errs, errors.New(problem))
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,69 @@
+package graph
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+// MemoryCache is a [Cache] of this process. It keeps the entries that were used last.
+type MemoryCache struct {
+	now  func() time.Time
+	most int
+
+	mu      sync.Mutex
+	entries map[string]*list.Element // of kept
+	used    list.List                // the one that was used last in front
+}
+
+// cachedEntry is an element of MemoryCache.used.
+type cachedEntry struct {
+	key   string
+	value []byte
+	until time.Time // zero for ever
+}
+
+// NewMemoryCache makes a cache of at most so many entries that tells the time by now.
+func NewMemoryCache(most int, now func() time.Time) *MemoryCache {
+	return &MemoryCache{now: now, most: most, entries: map[string]*list.Element{}}
+}
+
+// Load implements Cache.
+func (c *MemoryCache) Load(_ context.Context, key string) ([]byte, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.entries[key]
+	if at == nil {
+		return nil, false, nil
+	}
+	e := at.Value.(*cachedEntry)
+	if !e.until.IsZero() && !c.now().Before(e.until) {
+		c.drop(at)
+		return nil, false, nil
+	}
+	c.used.MoveToFront(at)
+	return e.value, true, nil
+}
+
+// Store implements Cache.
+func (c *MemoryCache) Store(_ context.Context, key string, value []byte, ttl time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := &cachedEntry{key: key, value: value}
+	if ttl > 0 {
+		e.until = c.now().Add(ttl)
+	}
+	if at := c.entries[key]; at != nil {
+		c.drop(at)
+	}
+	c.entries[key] = c.used.PushFront(e)
+	for c.used.Len() > c.most {
+		c.drop(c.used.Back())
+	}
+	return nil
+}
+
+func (c *MemoryCache) drop(at *list.Element) {
+	delete(c.entries, c.used.Remove(at).(*cachedEntry).key)
+}

@@ -1,0 +1,178 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// fold is what the records of one graph come to: the machine as it is after the last of
+// them. It executes nothing.
+type fold[S, U any] struct {
+	flow    *Flow[S, U]
+	space   string // the path of the task that runs the graph, "" for a run's own
+	m       *pregel.Machine[S, U, message]
+	skipped []string // the paths of the tasks that were passed over
+	shape   *Shape   // of the graph that began the run, if it has been seen
+	places  map[place]int
+	// changed is the error for a run of another graph, or of another version of this one.
+	changed func(name string, shape *Shape) error
+}
+
+// place finds a task of the current superstep.
+type place struct {
+	vertex int
+	key    string
+}
+
+func (d *fold[S, U]) path(t *pregel.Task[message]) string {
+	return d.flow.path(d.space, t)
+}
+
+// path is that of a task of the graph, which the task of that space runs.
+func (f *Flow[S, U]) path(space string, t *pregel.Task[message]) string {
+	path := pregel.Path(f.nodes[t.Vertex].Name, t.Key, t.Visit)
+	if space != "" {
+		path = space + "/" + path
+	}
+	return path
+}
+
+// owns reports whether a record is of this graph, and not of one inside of it or around it.
+func (d *fold[S, U]) owns(r *runlog.Record) bool {
+	switch r.Kind {
+	case runlog.KindSnapshot:
+		return d.space == ""
+	case runlog.KindInner:
+		return d.space != "" && r.Path == d.space
+	case runlog.KindStepCommitted:
+		return r.Path == d.space
+	case runlog.KindTaskDone:
+		i := strings.LastIndexByte(r.Path, '/')
+		return r.Path[:max(i, 0)] == d.space
+	}
+	return false
+}
+
+// apply takes the next record of the log.
+func (d *fold[S, U]) apply(r *runlog.Record) (err error) {
+	if !d.owns(r) {
+		return nil
+	}
+	switch r.Kind {
+	case runlog.KindSnapshot, runlog.KindInner:
+		return d.restore(r)
+	case runlog.KindTaskDone:
+		if d.m != nil {
+			err = d.redo(r)
+		}
+	case runlog.KindStepCommitted:
+		if d.m == nil {
+			return nil
+		}
+		if !d.m.Complete() {
+			return fmt.Errorf("record %d commits a superstep that is not complete", r.Seq)
+		}
+		d.m.Commit()
+		skipped := d.m.Skipped()
+		for i := range skipped {
+			d.skipped = append(d.skipped, d.path(&skipped[i]))
+		}
+		clear(d.places)
+	}
+	if err != nil {
+		return fmt.Errorf("record %d: %w", r.Seq, err)
+	}
+	return nil
+}
+
+func (d *fold[S, U]) restore(r *runlog.Record) error {
+	var s snapshot[S, U]
+	err := json.Unmarshal(r.Data, &s) // also fills what comes before a field that does not fit
+	if s.Shape != nil {
+		d.shape = s.Shape
+	}
+	if s.Digest != d.flow.digest {
+		return d.changed(s.Graph, d.shape)
+	}
+	if err != nil {
+		return fmt.Errorf("record %d: the state does not fit the graph's type any more: %w", r.Seq, err)
+	}
+	d.skipped = s.Skipped
+	clear(d.places)
+	d.m, err = pregel.Restore(&d.flow.program, &s.Machine)
+	return err
+}
+
+// redo applies a recorded result.
+func (d *fold[S, U]) redo(r *runlog.Record) error {
+	var done runlog.TaskDone
+	if err := json.Unmarshal(r.Data, &done); err != nil {
+		return err
+	}
+	vertex, ok := d.flow.index[done.Node]
+	if !ok {
+		return fmt.Errorf("it has a result of %q, which the graph no longer has", done.Node)
+	}
+	res, err := d.flow.result(&done, r.Path)
+	if err != nil {
+		return err
+	}
+	if done.Step > d.m.Step() {
+		return d.m.RecoverEarly(vertex, done.Key, done.Step, res)
+	}
+	if len(d.places) == 0 {
+		d.places = map[place]int{}
+		for _, t := range d.m.Tasks() {
+			d.places[place{t.Vertex, t.Key}] = t.Index
+		}
+	}
+	index, planned := d.places[place{vertex, done.Key}]
+	if !planned || done.Step != d.m.Step() {
+		return fmt.Errorf("it has a result of %s in superstep %d, where that task does not belong", r.Path, done.Step)
+	}
+	return d.m.Recover(index, res)
+}
+
+// result is what a record says of a task.
+func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, message], error) {
+	res := pregel.Result[U, message]{Outcome: pregel.Done}
+	misfit := func(err error) error {
+		return fmt.Errorf("the update of %s does not fit the graph's type any more: %w", path, err)
+	}
+	switch {
+	case d.Caught:
+		res.Outcome = pregel.Caught
+	case d.Error != "":
+		res.Outcome = pregel.Skipped
+	default:
+		if err := json.Unmarshal(d.Update, &res.Update); err != nil {
+			return res, misfit(err)
+		}
+	}
+	if d.Fixed != "" {
+		fixed, ok := f.index[d.Fixed]
+		if !ok {
+			return res, fmt.Errorf("%s amended %q, which the graph no longer has", path, d.Fixed)
+		}
+		res.Fix = &pregel.Fix[U]{Vertex: fixed}
+		if err := json.Unmarshal(d.Fix, &res.Fix.Update); err != nil {
+			return res, misfit(err)
+		}
+	}
+	for _, s := range d.Sends {
+		to, ok := f.index[s.To]
+		if !ok {
+			return res, fmt.Errorf("%s sent to %q, which the graph no longer has", path, s.To)
+		}
+		send := pregel.Send[message]{To: to, Key: s.Key, Bare: s.Arg == nil}
+		if !send.Bare {
+			send.Msg = message{From: d.Node, Arg: s.Arg, Failed: s.Failed}
+		}
+		res.Sends = append(res.Sends, send)
+	}
+	return res, nil
+}

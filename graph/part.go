@@ -1,0 +1,83 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Part runs a node as a part of a task, for nodes that are made of others. It has a place
+// of its own in the log, below the task's and under its name: effects, questions and inner
+// graphs of several parts do not meet. Of its settings Timeout, Retry and Output count; its
+// attempts are counted anew after a crash. It may not send. A panic of it is an error.
+func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, err error) {
+	if n.Err != nil {
+		return u, fmt.Errorf("%s: %w", n.Name, n.Err)
+	}
+	if n.Run == nil || !nodeName.MatchString(n.Name) {
+		return u, fmt.Errorf("node %s: its part %q has no function, or its name is none of a node", t.node, n.Name)
+	}
+	for attempt := 1; ; attempt++ {
+		inner := &Task{node: n.Name, key: t.key, visit: t.visit, attempt: attempt, inbox: t.inbox, feedback: t.feedback, scope: t.scope.Inner(n.Name), opt: t.opt}
+		if u, err = n.part(ctx, inner, state); err == nil {
+			return u, nil
+		}
+		err = fmt.Errorf("%s: %w", n.Name, err)
+		if runlog.Waits(err) || ctx.Err() != nil {
+			return u, err
+		}
+		pause, again := n.Retry.after(attempt, err)
+		if !again || !sleep(ctx, pause) {
+			return u, err
+		}
+	}
+}
+
+func (n *Node[S, U]) part(ctx context.Context, t *Task, state S) (u U, err error) {
+	if n.Timeout > 0 {
+		limit := &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout}
+		parent := ctx
+		ctx, stop := context.WithTimeoutCause(ctx, n.Timeout, limit)
+		defer stop()
+		defer func() {
+			if err != nil && parent.Err() == nil && ctx.Err() != nil && !runlog.Waits(err) {
+				err = limit
+			}
+		}()
+		return n.once(ctx, t, state)
+	}
+	return n.once(ctx, t, state)
+}
+
+func (n *Node[S, U]) once(ctx context.Context, t *Task, state S) (u U, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	if u, err = n.Run(ctx, t, state); err != nil {
+		return u, err
+	}
+	if len(t.sends) > 0 {
+		return u, fmt.Errorf("it sent to %q; a part of a node cannot send", t.sends[0].To)
+	}
+	if n.Output == nil {
+		return u, nil
+	}
+	schema, err := n.Output.Resolve(nil)
+	if err != nil {
+		return u, fmt.Errorf("the schema of its output: %w", err)
+	}
+	b, err := json.Marshal(u)
+	if err != nil {
+		return u, fmt.Errorf("its update cannot be encoded: %w", err)
+	}
+	if err := fits(schema, b); err != nil {
+		return u, fmt.Errorf("its update does not fit its schema: %w", err)
+	}
+	return u, nil
+}
