@@ -317,7 +317,12 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answered
 	r := e.runs[id]
 	e.mu.Unlock()
 	if r != nil {
-		return r.journal.Answer(ctx, path, a)
+		if err := r.journal.Answer(ctx, path, a); !errors.Is(err, runlog.ErrFenced) {
+			return err
+		}
+		if _, err := r.Wait(ctx); err != nil { // it has let go of the run
+			return err
+		}
 	}
 	j, err := e.journal(ctx, id, nil)
 	if err != nil {

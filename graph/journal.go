@@ -3,9 +3,10 @@ package graph
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
-	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
@@ -39,21 +40,6 @@ func (x *execution[S, U]) records(ctx context.Context) (iter.Seq2[runlog.Record,
 	}, nil
 }
 
-// owns reports whether a record is of this graph, and not of one inside of it or around it.
-func (x *execution[S, U]) owns(r *runlog.Record) bool {
-	switch r.Kind {
-	case runlog.KindSnapshot:
-		return x.opt.space == ""
-	case runlog.KindInner:
-		return x.opt.space != ""
-	case runlog.KindStepCommitted:
-		return r.Path == x.opt.space
-	case runlog.KindTaskDone:
-		return strings.LastIndexByte(r.Path, '/')+1 == len(x.prefix)
-	}
-	return false
-}
-
 // open continues the run in the journal, or begins it there.
 func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[S, U, message], err error) {
 	recs, err := x.records(ctx)
@@ -65,40 +51,18 @@ func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[
 			x.journal.End(x.opt.space, false)
 		}
 	}()
-	places := map[place]int{}
+	past := &fold[S, U]{flow: x.flow, space: x.opt.space, changed: func(name string, _ *Shape) error { return x.changed(ctx, name) }}
 	for r, err := range recs {
 		if err != nil {
 			return nil, err
 		}
-		if !x.owns(&r) {
-			continue
-		}
-		switch r.Kind {
-		case runlog.KindSnapshot, runlog.KindInner:
-			if m, err = x.restore(ctx, &r); err != nil {
-				return nil, err
-			}
-			clear(places)
-		case runlog.KindTaskDone:
-			if m != nil {
-				err = x.redo(m, places, &r)
-			}
-		case runlog.KindStepCommitted:
-			if m != nil {
-				if !m.Complete() {
-					return nil, fmt.Errorf("run %s: record %d commits a superstep that is not complete", x.journal.ID(), r.Seq)
-				}
-				m.Commit()
-				x.settleSkips(m)
-				clear(places)
-			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("run %s: record %d: %w", x.journal.ID(), r.Seq, err)
+		if err := past.apply(&r); err != nil {
+			return nil, fmt.Errorf("run %s: %w", x.journal.ID(), err)
 		}
 	}
-	if m != nil {
-		return m, nil
+	if past.m != nil {
+		x.skipped = past.skipped
+		return past.m, nil
 	}
 	if m, err = x.flow.begin(state); err != nil {
 		return nil, err
@@ -147,19 +111,6 @@ func (x *execution[S, U]) settleSkips(m *pregel.Machine[S, U, message]) {
 	}
 }
 
-func (x *execution[S, U]) restore(ctx context.Context, r *runlog.Record) (*pregel.Machine[S, U, message], error) {
-	var s snapshot[S, U]
-	err := json.Unmarshal(r.Data, &s) // also fills what comes before a field that does not fit
-	if s.Digest != x.flow.digest {
-		return nil, x.changed(ctx, s.Graph)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the state does not fit the graph's type any more: %w", err)
-	}
-	x.skipped = s.Skipped
-	return pregel.Restore(&x.flow.program, &s.Machine)
-}
-
 // changed says how the graph differs from the one that the run began with.
 func (x *execution[S, U]) changed(ctx context.Context, name string) error {
 	if name != x.flow.name {
@@ -183,81 +134,6 @@ func (x *execution[S, U]) changed(ctx context.Context, name string) error {
 		}
 	}
 	return &ChangedError{Graph: x.flow.name, Diff: []string{"its record of the first version is missing"}}
-}
-
-// place finds a task of the current superstep.
-type place struct {
-	vertex int
-	key    string
-}
-
-// redo applies a recorded result.
-func (x *execution[S, U]) redo(m *pregel.Machine[S, U, message], places map[place]int, r *runlog.Record) error {
-	var d runlog.TaskDone
-	if err := json.Unmarshal(r.Data, &d); err != nil {
-		return err
-	}
-	vertex, ok := x.flow.index[d.Node]
-	if !ok {
-		return fmt.Errorf("it has a result of %q, which the graph no longer has", d.Node)
-	}
-	res, err := x.result(&d, r.Path)
-	if err != nil {
-		return err
-	}
-	if d.Step > m.Step() {
-		return m.RecoverEarly(vertex, d.Key, d.Step, res)
-	}
-	if len(places) == 0 {
-		for _, t := range m.Tasks() {
-			places[place{t.Vertex, t.Key}] = t.Index
-		}
-	}
-	index, planned := places[place{vertex, d.Key}]
-	if !planned || d.Step != m.Step() {
-		return fmt.Errorf("it has a result of %s in superstep %d, where that task does not belong", r.Path, d.Step)
-	}
-	return m.Recover(index, res)
-}
-
-// result is what a record says of a task.
-func (x *execution[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, message], error) {
-	res := pregel.Result[U, message]{Outcome: pregel.Done}
-	misfit := func(err error) error {
-		return fmt.Errorf("the update of %s does not fit the graph's type any more: %w", path, err)
-	}
-	switch {
-	case d.Caught:
-		res.Outcome = pregel.Caught
-	case d.Error != "":
-		res.Outcome = pregel.Skipped
-	default:
-		if err := json.Unmarshal(d.Update, &res.Update); err != nil {
-			return res, misfit(err)
-		}
-	}
-	if d.Fixed != "" {
-		fixed, ok := x.flow.index[d.Fixed]
-		if !ok {
-			return res, fmt.Errorf("%s amended %q, which the graph no longer has", path, d.Fixed)
-		}
-		res.Fix = &pregel.Fix[U]{Vertex: fixed}
-		if err := json.Unmarshal(d.Fix, &res.Fix.Update); err != nil {
-			return res, misfit(err)
-		}
-	}
-	for _, s := range d.Sends {
-		to, ok := x.flow.index[s.To]
-		if !ok {
-			return res, fmt.Errorf("%s sent to %q, which the graph no longer has", path, s.To)
-		}
-		send := pregel.Send[message]{To: to, Key: s.Key, Bare: s.Arg == nil}
-		if !send.Bare {
-			send.Msg = message{From: d.Node, Arg: s.Arg, Failed: s.Failed}
-		}
-		res.Sends = append(res.Sends, send)
-	}
-	return res, nil
 }
 
 // Record implements pregel.Recorder.
@@ -346,7 +222,7 @@ type taskStarted struct {
 }
 
 func (x *execution[S, U]) started(t *pregel.Task[message]) {
-	x.journal.Scope(x.path(t)).Live("task.started", taskStarted{x.flow.nodes[t.Vertex].Name, t.Key, t.Step})
+	x.journal.Scope(x.path(t)).Live(startedEvent, taskStarted{x.flow.nodes[t.Vertex].Name, t.Key, t.Step})
 }
 
 // failed records an attempt that failed.
@@ -355,4 +231,42 @@ func (x *execution[S, U]) failed(ctx context.Context, d *runlog.TaskFailed, path
 		return nil
 	}
 	return x.journal.Write(ctx, "", runlog.KindTaskFailed, path, d)
+}
+
+// directed is exec, and in a replay one whose results come when it is their turn.
+func (x *execution[S, U]) directed() pregel.Exec[S, U, message] {
+	if x.journal == nil || x.journal.Director() == nil {
+		return x.exec
+	}
+	return func(ctx context.Context, t *pregel.Task[message], s S) pregel.Result[U, message] {
+		r := x.exec(ctx, t, s)
+		kind := runlog.KindTaskDone
+		switch r.Outcome {
+		case pregel.Done:
+		case pregel.Skipped, pregel.Caught:
+			kind = runlog.KindTaskFailed // its last attempt is recorded with it
+		default:
+			return r
+		}
+		if err := x.journal.Director().Turn(ctx, kind, x.path(t), ""); err != nil {
+			return pregel.Result[U, message]{Outcome: pregel.Aborted, Err: err}
+		}
+		return r
+	}
+}
+
+// pause is the pause before a task's next attempt, and whether there is one. A replay
+// makes no pauses, and cannot judge a failure whose text is all that is known.
+func (x *execution[S, U]) pause(n *node[S, U], t *Task, attempt int, err error) (time.Duration, bool) {
+	pause, again := n.pause(attempt, err)
+	if x.journal == nil || x.journal.Director() == nil {
+		return pause, again
+	}
+	var replayed *runlog.ReplayedError
+	if errors.As(err, &replayed) {
+		if final, known := x.journal.Director().Final(t.Scope().Path(), attempt); known {
+			again = !final
+		}
+	}
+	return 0, again
 }

@@ -55,7 +55,7 @@ var ErrStopped = errors.New("the run was stopped")
 // ctx if that ended first. In each of these cases the machine is consistent and Run can
 // be called again. When it returns, no goroutine of its making is left.
 //
-// A superstep of one task computes on the caller's goroutine.
+// A superstep of one task, and any with a Parallelism of 1, computes on the caller's goroutine.
 func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, M], opt *RunOptions[S, U, M]) error {
 	var o RunOptions[S, U, M]
 	if opt != nil {
@@ -79,8 +79,8 @@ func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, 
 	d := &driver[S, U, M]{pool: p, opt: &o, ctx: ctx}
 	if err := d.run(m); err != nil {
 		stop(err) // the tasks still at work end before Run does
-		for !d.lost && !p.idle() {
-			if e := d.keep(m, p.collect(nil)); e != nil {
+		for !d.lost && !d.idle() {
+			if e := d.keep(m, d.collect(nil)); e != nil {
 				return errors.Join(err, e)
 			}
 		}
@@ -94,15 +94,34 @@ type driver[S, U, M any] struct {
 	opt  *RunOptions[S, U, M]
 	ctx  context.Context
 	one  [1]Ended[U, M]
-	lost bool // the recorder has failed
+	lost bool      // the recorder has failed
+	line []Task[M] // with a Parallelism of 1: what is to be computed, one after the other
+}
+
+func (d *driver[S, U, M]) idle() bool { return d.pool.idle() && len(d.line) == 0 }
+
+// collect gives tasks that have ended. One at a time are computed here, so that each is
+// recorded before the next starts.
+func (d *driver[S, U, M]) collect(wake <-chan struct{}) []Ended[U, M] {
+	if len(d.line) == 0 {
+		return d.pool.collect(wake)
+	}
+	t := d.line[0]
+	d.line = d.line[1:]
+	if d.ctx.Err() != nil || d.stopping() {
+		d.one[0] = Ended[U, M]{t, Result[U, M]{Outcome: Aborted, Err: context.Cause(d.ctx)}}
+	} else {
+		d.one[0] = d.pool.compute(&t)
+	}
+	return d.one[:]
 }
 
 func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
 	for !m.Ended() {
-		if d.stopping() && d.pool.idle() && !m.Complete() {
+		if d.stopping() && d.idle() && !m.Complete() {
 			return ErrStopped
 		}
-		if d.ctx.Err() != nil && d.pool.idle() && !m.Complete() {
+		if d.ctx.Err() != nil && d.idle() && !m.Complete() {
 			return context.Cause(d.ctx)
 		}
 		if d.opt.MaxSteps > 0 && m.Step() >= d.opt.MaxSteps {
@@ -135,19 +154,23 @@ func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
 	}
 	if d.ctx.Err() == nil && !d.stopping() {
 		tasks := m.Plan()
-		if len(tasks) == 1 && d.pool.idle() && m.waiting == 0 {
+		if len(tasks) == 1 && d.idle() && m.waiting == 0 {
 			d.one[0] = d.pool.compute(&tasks[0])
 			return d.one[:], nil
 		}
-		d.pool.submit(tasks)
+		if d.pool.size == 1 {
+			d.line = append(d.line, tasks...)
+		} else {
+			d.pool.submit(tasks)
+		}
 	}
-	if d.pool.idle() {
+	if d.idle() {
 		if d.wake(m) {
 			return nil, nil
 		}
 		return nil, stuck(m)
 	}
-	ended := d.pool.collect(d.opt.Wake)
+	ended := d.collect(d.opt.Wake)
 	if len(ended) == 0 {
 		d.wake(m)
 	}

@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"encoding/json"
+	"iter"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A Token is a piece of what a model is saying, for the task of that path.
+type Token struct {
+	Path  string
+	Agent string
+	Kind  model.PartKind // model.Text or model.Reasoning
+	Text  string
+}
+
+// Tokens are the pieces of what models say among the records of a run that is followed
+// while it executes. They are live-only: there are none in a store, and the finished
+// turn has all of them.
+func Tokens(records iter.Seq2[runlog.Record, error]) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		for r, err := range records {
+			t := Token{Path: r.Path}
+			if err == nil {
+				if r.Kind != runlog.KindEvent || r.Seq != 0 {
+					continue
+				}
+				var e runlog.Event
+				if err = json.Unmarshal(r.Data, &e); err == nil {
+					if t.Kind = model.PartKind(e.Name); t.Kind != model.Text && t.Kind != model.Reasoning {
+						continue
+					}
+					var d Delta
+					err = json.Unmarshal(e.Data, &d)
+					t.Agent, t.Text = d.Agent, d.Text
+				}
+			}
+			if !yield(t, err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package superstep_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// asksWhich is a second node that asks and gives the answer.
+func asksWhich(ctx context.Context, t *graph.Task) (string, error) {
+	return graph.Ask[string](ctx, t, &runlog.Asked{Key: "q", Question: "Which?"})
+}
+
+func answered(s string) *runlog.Answered {
+	b, _ := json.Marshal(s)
+	return &runlog.Answered{Key: "q", Answer: b, By: "person"}
+}
+
+func TestAnswerAPausedRun(t *testing.T) {
+	r := &rig{second: asksWhich}
+	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
+	run := start(t, e, nil)
+	out, err := run.Wait(t.Context())
+	if err != nil || out.Status != runlog.Paused {
+		t.Fatalf("got %+v, %v", out, err)
+	}
+	if err := e.Answer(t.Context(), run.ID(), "second", &runlog.Answered{Key: "q", Answer: json.RawMessage(`7`)}); err == nil {
+		t.Error("an answer of another type was taken")
+	}
+	if err := e.Answer(t.Context(), run.ID(), "second", answered("x")); err != nil {
+		t.Fatal(err)
+	}
+	var twice *runlog.AnsweredError
+	if err := e.Answer(t.Context(), run.ID(), "second", answered("y")); !errors.As(err, &twice) {
+		t.Errorf("got %v", err)
+	}
+	again := resume(t, e, run.ID(), nil)
+	if out, err = again.Wait(t.Context()); err != nil || string(out.Output) != `"a  b:1x"` {
+		t.Fatalf("got %+v, %v", out, err)
+	}
+	var ended *runlog.EndedError
+	if err := e.Answer(t.Context(), run.ID(), "second", answered("z")); !errors.As(err, &ended) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// An answer that comes when a run is about to pause for it is not left lying.
+func TestAnswerJustBeforeThePause(t *testing.T) {
+	r := &rig{second: asksWhich}
+	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
+	run := start(t, e, nil)
+	for rec, err := range run.Follow(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Kind == runlog.KindAsked {
+			if err := e.Answer(t.Context(), run.ID(), "second", answered("now")); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	out, err := run.Wait(t.Context())
+	if out.Status == runlog.Paused { // the answer came even later: it is there for whoever resumes
+		out, err = resume(t, e, run.ID(), nil).Wait(t.Context())
+	}
+	if err != nil || string(out.Output) != `"a  b:1now"` {
+		t.Fatalf("got %+v, %v", out, err)
+	}
+}
+
+func TestStopAtASafePoint(t *testing.T) {
+	release := make(chan struct{})
+	r := &rig{}
+	r.second = func(ctx context.Context, _ *graph.Task) (string, error) {
+		select {
+		case <-release:
+			return "2", nil
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
+	// What is at work may end by itself, and then the run has.
+	run := start(t, e, nil)
+	<-r.entered
+	close(release)
+	if out := run.Stop(t.Context()); out.Status != runlog.Completed {
+		t.Fatalf("got %+v", out)
+	}
+	// It is cut off at the deadline, and the run can be resumed.
+	release = make(chan struct{})
+	r.once, r.entered = sync.Once{}, make(chan struct{})
+	run = start(t, e, nil)
+	<-r.entered
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	if out := run.Stop(late); out.Status != runlog.Interrupted || !errors.Is(out.Err, pregel.ErrStopped) {
+		t.Fatalf("got %+v", out)
+	}
+	close(release)
+	out, err := resume(t, e, run.ID(), nil).Wait(t.Context())
+	if err != nil || out.Status != runlog.Completed || r.first.Load() != 2 {
+		t.Fatalf("got %+v, %v; the first node ran %d times", out, err, r.first.Load())
+	}
+}

@@ -1,0 +1,117 @@
+package graph
+
+import (
+	"encoding/json"
+	"iter"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// An Update is what a task has contributed, as it got its result in.
+type Update struct {
+	Path   string // of the task
+	Node   string
+	Step   int
+	Update json.RawMessage // nil for one that failed and was passed over or caught
+	Error  string          // of such a one
+}
+
+// startedEvent is the name of the live-only event of a task that starts.
+const startedEvent = "task.started"
+
+// Updates are the updates among the records of a run, as they come in: those of one
+// superstep in any order. Records may be followed or read from a store.
+func Updates(records iter.Seq2[runlog.Record, error]) iter.Seq2[Update, error] {
+	return readings(records, func(r *runlog.Record) (Update, bool, error) {
+		if r.Kind != runlog.KindTaskDone {
+			return Update{}, false, nil
+		}
+		var d runlog.TaskDone
+		err := json.Unmarshal(r.Data, &d)
+		return Update{Path: r.Path, Node: d.Node, Step: d.Step, Update: d.Update, Error: d.Error}, true, err
+	})
+}
+
+// TaskPhase is where a task stands.
+type TaskPhase string
+
+// The phases of a task. Started is live-only.
+const (
+	TaskStarted TaskPhase = "started"
+	TaskFailed  TaskPhase = "failed" // an attempt has
+	TaskAsks    TaskPhase = "asks"
+	TaskDone    TaskPhase = "done"
+)
+
+// A TaskEvent is a step in the life of a task.
+type TaskEvent struct {
+	Path  string
+	Phase TaskPhase
+	Error string // of an attempt that failed, or a task that was passed over
+}
+
+// Tasks are the steps in the lives of tasks among the records of a run.
+func Tasks(records iter.Seq2[runlog.Record, error]) iter.Seq2[TaskEvent, error] {
+	return readings(records, func(r *runlog.Record) (TaskEvent, bool, error) {
+		e := TaskEvent{Path: r.Path}
+		var d struct {
+			Error string `json:"error"`
+		}
+		switch r.Kind {
+		case runlog.KindEvent:
+			var d runlog.Event
+			if r.Seq != 0 {
+				return e, false, nil
+			}
+			err := json.Unmarshal(r.Data, &d)
+			e.Phase = TaskStarted
+			return e, err != nil || d.Name == startedEvent, err
+		case runlog.KindAsked:
+			e.Phase = TaskAsks
+			return e, true, nil
+		case runlog.KindTaskFailed:
+			e.Phase = TaskFailed
+		case runlog.KindTaskDone:
+			e.Phase = TaskDone
+		default:
+			return e, false, nil
+		}
+		err := json.Unmarshal(r.Data, &d)
+		e.Error = d.Error
+		return e, true, err
+	})
+}
+
+// A CustomEvent is what a task has emitted.
+type CustomEvent struct {
+	Path string
+	Name string
+	Data json.RawMessage
+}
+
+// Events are what tasks have emitted, among the records of a run.
+func Events(records iter.Seq2[runlog.Record, error]) iter.Seq2[CustomEvent, error] {
+	return readings(records, func(r *runlog.Record) (CustomEvent, bool, error) {
+		if r.Kind != runlog.KindEvent || r.Seq == 0 {
+			return CustomEvent{}, false, nil
+		}
+		var d runlog.Event
+		err := json.Unmarshal(r.Data, &d)
+		return CustomEvent{Path: r.Path, Name: d.Name, Data: d.Data}, true, err
+	})
+}
+
+// readings is what read makes of the records that it takes.
+func readings[T any](records iter.Seq2[runlog.Record, error], read func(*runlog.Record) (T, bool, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for r, err := range records {
+			v, taken := *new(T), false
+			if err == nil {
+				v, taken, err = read(&r)
+			}
+			if (taken || err != nil) && !yield(v, err) {
+				return
+			}
+		}
+	}
+}
