@@ -79,7 +79,7 @@ Exit codes: 0 completed, 1 failed, 2 wrong usage (nothing ran), 3 waiting for a 
 		return bare(cmd, args)
 	}
 	run := a.runCommand()
-	root.AddCommand(run, a.runsCommand(), a.versionCommand(), a.completionCommand())
+	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.versionCommand(), a.completionCommand())
 	return root, a.prepareRun(root, run)
 }
 
@@ -228,7 +228,7 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 		a.out.line(a.greeting(set))
 		return nil
 	}
-	a.err.line(cmd.Short + "\n\nExamples:\n" + cmd.Example + "\n\nCommands: run, runs, version, completion; `" + a.opt.Name + " COMMAND --help` says more")
+	a.err.line(cmd.Short + "\n\nExamples:\n" + cmd.Example + "\n\nCommands: run, runs, workflows, version, completion; `" + a.opt.Name + " COMMAND --help` says more")
 	return &Error{Exit: ExitUsage, shown: true}
 }
 
