@@ -67,6 +67,9 @@ func (c *compiler[S, U]) checkNodes() {
 		if n.Join < Settled {
 			c.report("node %q: there is no join %d; use graph.Any, All, Settled or Quorum(n)", n.Name, int(n.Join))
 		}
+		if n.Most < 0 {
+			c.report("node %q: the most tasks of it are negative", n.Name)
+		}
 		if n.Timeout < 0 {
 			c.report("node %q: its timeout is negative", n.Name)
 		}

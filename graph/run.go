@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -34,6 +35,10 @@ type RunOptions struct {
 	Stop <-chan struct{}
 	// Cache is where nodes with a Caching find work that was done before. Defaults to none.
 	Cache Cache
+	// Admit is asked before a task sends to several of a node of some kind, each under
+	// its key. An error fails the attempt, or makes the task wait, see runlog.Waits.
+	// Defaults to letting all pass.
+	Admit func(kind string, tasks int) error
 	// Workflows finds what nodes run by name. Defaults to nothing.
 	Workflows func(name string) (Nested, error)
 
@@ -271,6 +276,9 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Resul
 		}
 		r.Sends = append(r.Sends[:len(r.Sends):len(r.Sends)], direct...)
 	}
+	if err := x.admit(r.Sends); err != nil {
+		return err
+	}
 	if x.journal == nil && n.output == nil {
 		return nil
 	}
@@ -284,6 +292,31 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Resul
 		}
 	}
 	r.Note = json.RawMessage(update)
+	return nil
+}
+
+// admit looks at how many tasks of each node are sent to.
+func (x *execution[S, U]) admit(sends []pregel.Send[message]) error {
+	var wide map[int]int
+	for i := range sends {
+		if sends[i].Key != "" {
+			if wide == nil {
+				wide = map[int]int{}
+			}
+			wide[sends[i].To]++
+		}
+	}
+	for _, to := range slices.Sorted(maps.Keys(wide)) {
+		n, tasks := &x.flow.nodes[to], wide[to]
+		if n.Most > 0 && tasks > n.Most {
+			return fmt.Errorf("it sends to %d tasks of %s, which may have %d; send less, or raise its Most", tasks, n.Name, n.Most)
+		}
+		if x.opt.Admit != nil {
+			if err := x.opt.Admit(n.Kind, tasks); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

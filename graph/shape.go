@@ -22,6 +22,7 @@ type ShapeNode struct {
 	Reads   []string `json:"reads,omitempty"`   // of one that declares them; see Bounded
 	Bounded bool     `json:"bounded,omitempty"` // it sees what Reads names and no more
 	Input   string   `json:"input,omitempty"`   // the node whose work its Input checks
+	Most    int      `json:"most,omitempty"`
 	Uses    []string `json:"uses,omitempty"`
 	Sub     *Shape   `json:"sub,omitempty"`
 }
@@ -79,6 +80,87 @@ func (s Shape) nodeLines() []string {
 		}
 	}
 	return out
+}
+
+// Bound is the most tasks of nodes of some kinds that a run can have, in the graphs
+// inside of it too, where that can be known: not if such a node is on a cycle or behind
+// one, or is sent to by a fan that has no bound.
+func (s Shape) Bound(kinds ...string) (tasks int, known bool) {
+	index := make(map[string]int, len(s.Nodes))
+	for i, n := range s.Nodes {
+		index[n.Name] = i
+	}
+	b := bound{shape: &s, in: make([][]*ShapeEdge, len(s.Nodes)), index: index, visits: make([]int, len(s.Nodes)), state: make([]uint8, len(s.Nodes))}
+	for i := range s.Edges {
+		e := &s.Edges[i]
+		if to, ok := index[e.To]; ok {
+			b.in[to] = append(b.in[to], e)
+		}
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		each := 0
+		if slices.Contains(kinds, n.Kind) {
+			each = 1
+		}
+		if n.Sub != nil {
+			inner, known := n.Sub.Bound(kinds...)
+			if !known {
+				return 0, false
+			}
+			each += inner
+		}
+		if each == 0 {
+			continue
+		}
+		visits := b.of(i)
+		if visits < 0 {
+			return 0, false
+		}
+		tasks += visits * each
+	}
+	return tasks, true
+}
+
+// bound finds how often nodes can be visited.
+type bound struct {
+	shape  *Shape
+	index  map[string]int
+	in     [][]*ShapeEdge
+	visits []int
+	state  []uint8 // 1 while its sources are looked at, 2 once visits is known
+}
+
+// of gives the visits of a node, -1 if they cannot be known.
+func (b *bound) of(i int) int {
+	switch b.state[i] {
+	case 1:
+		return -1 // a cycle
+	case 2:
+		return b.visits[i]
+	}
+	b.state[i] = 1
+	sum := 0
+	for _, e := range b.in[i] {
+		from := 1
+		if e.From != Start {
+			from = b.of(b.index[e.From])
+		}
+		if e.Kind == "fan" || e.Kind == "send" {
+			if b.shape.Nodes[i].Most == 0 {
+				from = -1
+			} else if from > 0 {
+				from *= b.shape.Nodes[i].Most
+			}
+		}
+		if from < 0 {
+			sum = -1
+			break
+		}
+		sum += from
+	}
+	b.state[i], b.visits[i] = 2, sum
+	return sum
 }
 
 func (s Shape) edgeLines() []string {
