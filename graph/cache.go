@@ -37,7 +37,7 @@ func (c *MemoryCache) Load(_ context.Context, key string) ([]byte, bool, error) 
 	if at == nil {
 		return nil, false, nil
 	}
-	e := at.Value.(*cachedEntry)
+	e, _ := at.Value.(*cachedEntry)
 	if !e.until.IsZero() && !c.now().Before(e.until) {
 		c.drop(at)
 		return nil, false, nil
@@ -65,5 +65,6 @@ func (c *MemoryCache) Store(_ context.Context, key string, value []byte, ttl tim
 }
 
 func (c *MemoryCache) drop(at *list.Element) {
-	delete(c.entries, c.used.Remove(at).(*cachedEntry).key)
+	e, _ := c.used.Remove(at).(*cachedEntry)
+	delete(c.entries, e.key)
 }

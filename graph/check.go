@@ -142,7 +142,7 @@ func (c *compiler[S, U]) checkEdges() {
 			if slices.Contains(n.Sends[:k], to) {
 				c.report("%s name %q twice", where, to)
 			} else if to == End {
-				c.report("%s name graph.End; a message cannot be sent there", where)
+				c.ends[i], c.leads[i] = true, true
 			} else if to := c.find(to, where); to >= 0 {
 				c.lead(i, to)
 				c.leads[i] = true

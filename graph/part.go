@@ -30,7 +30,7 @@ func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, 
 		if runlog.Waits(err) || ctx.Err() != nil {
 			return u, err
 		}
-		pause, again := n.Retry.after(attempt, err)
+		pause, again := n.pause(attempt, err)
 		if !again || !sleep(ctx, pause) {
 			return u, err
 		}

@@ -410,18 +410,22 @@ func directed(d *Send, from string, to int) (pregel.Send[message], error) {
 	return send, nil
 }
 
-// directed makes messages of what a task has sent itself.
+// directed makes messages of what a task has sent itself. What is sent to the end goes nowhere.
 func (n *node[S, U]) directed(sends []Send) ([]pregel.Send[message], error) {
-	out := make([]pregel.Send[message], len(sends))
+	out := make([]pregel.Send[message], 0, len(sends))
 	for i := range sends {
 		to, ok := n.direct[sends[i].To]
 		if !ok {
 			return nil, fmt.Errorf("it sent to %q, which is not among its Sends%s", sends[i].To, suggest.Hint(sends[i].To, n.Sends))
 		}
-		var err error
-		if out[i], err = directed(&sends[i], n.Name, to); err != nil {
+		if to < 0 {
+			continue
+		}
+		send, err := directed(&sends[i], n.Name, to)
+		if err != nil {
 			return nil, err
 		}
+		out = append(out, send)
 	}
 	return out, nil
 }

@@ -116,6 +116,10 @@ func (t *Task) Workflow(name string) (Nested, error) {
 	return t.opt.Workflows(name)
 }
 
+// Stopped is closed once the run is to stop between two tasks: one that waits for
+// something long may end with pregel.ErrStopped then, and is run again when the run goes on.
+func (t *Task) Stopped() <-chan struct{} { return t.opt.Stop }
+
 // Emit puts an event into the log. It is durable when Emit returns.
 func (t *Task) Emit(ctx context.Context, name string, data any) error {
 	return t.scope.Emit(ctx, name, data)

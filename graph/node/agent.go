@@ -1,0 +1,274 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Agent is a node that lets an agent work. When it is run again after a crash, the agent
+// goes on in the middle of its conversation; after a *agent.LimitError it begins anew.
+// When it is run again for a better input of another node, the agent is told what was
+// wrong with what it gave. Update may not change the outcome.
+func Agent[S, U any](name string, def *agent.Agent, prompt func(S) (string, error), update func(S, *agent.Outcome) (U, error)) graph.Node[S, U] {
+	n := graph.Node[S, U]{Name: name, Kind: "agent"}
+	n.Err = errors.Join(whole(def), missing("prompt", prompt == nil), missing("update", update == nil))
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		text, err := prompt(s)
+		if err != nil {
+			return u, err
+		}
+		out, err := converse(ctx, t.Scope(), def, "", withFeedback(text, t.Feedback()))
+		if err != nil {
+			return u, err
+		}
+		return update(s, out)
+	}
+	return n
+}
+
+// Subagent is [Agent] for one of a list, by its name.
+func Subagent[S, U any](name, which string, agents []*agent.Agent, prompt func(S) (string, error), update func(S, *agent.Outcome) (U, error)) graph.Node[S, U] {
+	def, err := pick(agents, which)
+	if err != nil {
+		return graph.Node[S, U]{Name: name, Kind: "subagent", Err: err}
+	}
+	n := Agent(name, def, prompt, update)
+	n.Kind = "subagent"
+	return n
+}
+
+// A Job is what one of several agents is to do.
+type Job struct {
+	Key    string // names the job within its node; defaults to its place in the list, from 1
+	Agent  string // its name; defaults to the only agent there is
+	Prompt string
+}
+
+// SubagentsOptions are the settings of Subagents. Nil means the defaults.
+type SubagentsOptions struct {
+	Width   int  // agents at work at once; defaults to 4
+	Settled bool // a failure is a result; defaults to the failure of the node, once all that had begun has ended
+}
+
+// Subagents is a node that has jobs done side by side, by agents of a list. Merge makes
+// the update from the results, which are in the order of the jobs and named by their keys.
+// Each agent is taken up by itself where a crash has cut it off. Jobs must be a pure
+// function: a job is known again by its key.
+func Subagents[S, U any](name string, agents []*agent.Agent, jobs func(S) ([]Job, error), merge func(S, []Result[*agent.Outcome]) (U, error), opt *SubagentsOptions) graph.Node[S, U] {
+	o := SubagentsOptions{}
+	if opt != nil {
+		o = *opt
+	}
+	if o.Width <= 0 {
+		o.Width = 4
+	}
+	n := graph.Node[S, U]{Name: name, Kind: "subagents"}
+	n.Err = errors.Join(wholeList(agents), missing("list of jobs", jobs == nil), missing("merge", merge == nil))
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		list, err := jobs(s)
+		if err != nil {
+			return u, err
+		}
+		defs, err := assign(list, agents)
+		if err != nil {
+			return u, err
+		}
+		results := make([]Result[*agent.Outcome], len(list))
+		halt := func(err error) bool { return !runlog.Waits(err) }
+		errs := each(len(list), o.Width, halt, func(i int) error {
+			j := list[i]
+			if j.Key == "" {
+				j.Key = strconv.Itoa(i + 1)
+			}
+			var err error
+			results[i], err = work(ctx, t, defs[i], &j, o.Settled)
+			return err
+		})
+		if err := verdict(errs); err != nil {
+			return u, err
+		}
+		return merge(s, results)
+	}
+	return n
+}
+
+// assign finds the agents of jobs, and reports every mistake in them.
+func assign(jobs []Job, agents []*agent.Agent) ([]*agent.Agent, error) {
+	defs, errs := make([]*agent.Agent, len(jobs)), []error(nil)
+	seen := map[string]bool{}
+	for i, j := range jobs {
+		key := j.Key
+		if key == "" {
+			key = strconv.Itoa(i + 1)
+		}
+		if seen[key] {
+			errs = append(errs, fmt.Errorf("job %q is there twice; give each a key of its own", key))
+		}
+		seen[key] = true
+		var err error
+		if defs[i], err = pick(agents, j.Agent); err != nil {
+			errs = append(errs, fmt.Errorf("job %q: %w", key, err))
+		}
+	}
+	return defs, errors.Join(errs...)
+}
+
+// work has one job done. With settled, a failure is recorded, and given as a result.
+func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, settled bool) (Result[*agent.Outcome], error) {
+	r := Result[*agent.Outcome]{Name: j.Key}
+	prompt := withFeedback(j.Prompt, t.Feedback())
+	key := "job/" + j.Key
+	if !settled {
+		var err error
+		if r.Value, err = converse(ctx, t.Scope(), def, key, prompt); err != nil {
+			return r, fmt.Errorf("job %q: %w", j.Key, err)
+		}
+		return r, nil
+	}
+	hash, err := runlog.Hash([]string{def.Name, prompt})
+	if err != nil {
+		return r, err
+	}
+	// What the agent said is in the log as its turns; the outcome of the job is only whether it failed.
+	end := &runlog.Effect{Key: key, Kind: "job", Name: def.Name, Hash: hash, Inside: true}
+	why, err := runlog.Do(ctx, t.Scope(), end, func(ctx context.Context, _ string) (string, error) {
+		var err error
+		r.Value, err = converse(ctx, t.Scope(), def, key, prompt)
+		if err != nil && (ctx.Err() != nil || fatal(err)) {
+			return "", err
+		}
+		return text(err), nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("job %q: %w", j.Key, err)
+	}
+	if r.Error = why; why != "" {
+		r.Value = nil
+	} else if r.Value == nil {
+		r.Value, err = converse(ctx, t.Scope(), def, key, prompt)
+	}
+	return r, err
+}
+
+// fatal is whether an error is of the run and not of the work.
+func fatal(err error) bool {
+	var diverged *runlog.DivergedError
+	return runlog.Waits(err) || errors.Is(err, runlog.ErrFenced) || errors.As(err, &diverged)
+}
+
+// text is what an error says.
+func text(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case err.Error() == "":
+		return "it failed without saying why"
+	}
+	return err.Error()
+}
+
+// converse runs an agent. A conversation that is in the log and has come to nothing for
+// want of turns would come to nothing again, so it is followed by another.
+func converse(ctx context.Context, scope *runlog.Scope, def *agent.Agent, key, prompt string) (*agent.Outcome, error) {
+	for round := 1; ; round++ {
+		w := &agent.Work{Key: key, Prompt: prompt}
+		if round > 1 {
+			w.Key = strings.TrimPrefix(fmt.Sprintf("%s/again-%d", key, round), "/")
+		}
+		spent := &runlog.Effect{Key: strings.TrimPrefix(w.Key+"/spent", "/"), Kind: "limit", Name: def.Name, Inside: true}
+		spent.Do = func(context.Context, string) (json.RawMessage, error) { return nil, unspent{} }
+		if _, err := scope.Do(ctx, spent); err == nil {
+			continue
+		} else if !errors.Is(err, unspent{}) {
+			return nil, err
+		}
+		out, err := def.Run(ctx, scope, w)
+		var limit *agent.LimitError
+		if errors.As(err, &limit) {
+			spent.Do = func(context.Context, string) (json.RawMessage, error) { return json.RawMessage("true"), nil }
+			if _, serr := scope.Do(ctx, spent); serr != nil {
+				return out, errors.Join(err, serr)
+			}
+		}
+		return out, err
+	}
+}
+
+// unspent says that an effect is not in the log. It waits, so that asking leaves no trace there.
+type unspent struct{}
+
+func (unspent) Error() string { return "it is not recorded" }
+
+// Waits reports that nothing has failed.
+func (unspent) Waits() bool { return true }
+
+func withFeedback(prompt string, feedback []string) string {
+	if len(feedback) == 0 {
+		return prompt
+	}
+	var b strings.Builder
+	b.WriteString(prompt)
+	b.WriteString("\n\nWhat you gave for this before could not be used:\n")
+	for _, f := range feedback {
+		b.WriteString("- " + f + "\n")
+	}
+	b.WriteString("Do it again so that this does not happen.")
+	return b.String()
+}
+
+// pick finds an agent by name, "" for the only one.
+func pick(agents []*agent.Agent, name string) (*agent.Agent, error) {
+	var names []string
+	for _, a := range agents {
+		if a == nil {
+			continue
+		}
+		if a.Name == name || name == "" && len(agents) == 1 {
+			return a, nil
+		}
+		names = append(names, a.Name)
+	}
+	switch {
+	case len(names) == 0:
+		return nil, fmt.Errorf("there is no agent %q: there are no agents", name)
+	case name == "":
+		return nil, fmt.Errorf("which agent is not said; the agents are: %s", strings.Join(names, ", "))
+	}
+	return nil, fmt.Errorf("there is no agent %q%s", name, suggest.Hint(name, names))
+}
+
+func whole(a *agent.Agent) error {
+	switch {
+	case a == nil:
+		return errors.New("its agent is nil")
+	case a.Model == nil:
+		return fmt.Errorf("agent %s has no model", a.Name)
+	}
+	return nil
+}
+
+func wholeList(agents []*agent.Agent) error {
+	if len(agents) == 0 {
+		return errors.New("it has no agents")
+	}
+	var errs []error
+	seen := map[string]bool{}
+	for _, a := range agents {
+		errs = append(errs, whole(a))
+		if a != nil && seen[a.Name] {
+			errs = append(errs, fmt.Errorf("agent %q is there twice", a.Name))
+		} else if a != nil {
+			seen[a.Name] = true
+		}
+	}
+	return errors.Join(errs...)
+}

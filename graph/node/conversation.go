@@ -1,0 +1,215 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+)
+
+// A Conversation says where in a state a conversation is.
+type Conversation[S, U any] struct {
+	Messages func(S) []model.Message
+	Replace  func(S, []model.Message) (U, error) // the update after which it is another one
+}
+
+func (c *Conversation[S, U]) whole() error {
+	return errors.Join(missing("conversation's Messages", c.Messages == nil), missing("conversation's Replace", c.Replace == nil))
+}
+
+// ClearOptions are the settings of Clear. Nil means the defaults.
+type ClearOptions struct {
+	Keep    int         // messages to keep from the end, and what these answer; defaults to 0
+	Summary model.Model // what sums the others up, in a message of their own; nil for no summary
+}
+
+// Clear is a node that drops a conversation, or all but its end.
+func Clear[S, U any](name string, conv Conversation[S, U], opt *ClearOptions) graph.Node[S, U] {
+	var o ClearOptions
+	if opt != nil {
+		o = *opt
+	}
+	n := graph.Node[S, U]{Name: name, Kind: "context", Err: conv.whole()}
+	if o.Keep < 0 {
+		n.Err = errors.Join(n.Err, fmt.Errorf("it is to keep %d messages", o.Keep))
+	}
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		short, err := shorten(ctx, t, conv.Messages(s), o.Keep, o.Summary)
+		if err != nil {
+			return u, err
+		}
+		return conv.Replace(s, short)
+	}
+	return n
+}
+
+// Action is what is done about a conversation that has grown long.
+type Action string
+
+// The actions.
+const (
+	Warn      Action = "warn"      // an event, and nothing else
+	Summarize Action = "summarize" // a summary takes the place of all but the last messages
+	Recreate  Action = "recreate"  // a new conversation, which knows a summary of the old one
+)
+
+// A Threshold is a part of a model's window, 0 to 1, and what is done from there on.
+type Threshold struct {
+	At float64
+	Do Action
+}
+
+// MonitorOptions are the settings of Monitor.
+type MonitorOptions[S any] struct {
+	Window int // tokens that the model takes; must be given
+	// Used is how many tokens the conversation takes, such as the input of the last turn's
+	// model.Usage. Defaults to Estimate.
+	Used func(S) int
+	// Thresholds in any order: what the highest says that has been reached is done. They
+	// default to Summarize at 0.45 and Recreate at 0.6, or to Warn at both without a Summary.
+	Thresholds []Threshold
+	Keep       int         // messages that Summarize leaves, and what these answer; defaults to 6
+	Summary    model.Model // what sums up
+}
+
+// Level is the data of the event "context", which a [Monitor] emits when it does something.
+type Level struct {
+	Used   int    `json:"used"` // tokens
+	Window int    `json:"window"`
+	Action Action `json:"action"`
+}
+
+// Monitor is a node that keeps a conversation within its model's window. When there is
+// nothing to do, or only to warn, its update is the zero U.
+func Monitor[S, U any](name string, conv Conversation[S, U], opt MonitorOptions[S]) graph.Node[S, U] {
+	if opt.Used == nil {
+		opt.Used = func(s S) int { return Estimate(conv.Messages(s)) }
+	}
+	if opt.Keep == 0 {
+		opt.Keep = 6
+	}
+	if opt.Thresholds == nil && opt.Summary != nil {
+		opt.Thresholds = []Threshold{{0.45, Summarize}, {0.6, Recreate}}
+	} else if opt.Thresholds == nil {
+		opt.Thresholds = []Threshold{{0.45, Warn}, {0.6, Warn}}
+	}
+	n := graph.Node[S, U]{Name: name, Kind: "context", Err: errors.Join(conv.whole(), opt.wrong())}
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		l := Level{Used: opt.Used(s), Window: opt.Window}
+		if l.Action = opt.action(l.Used); l.Action == "" {
+			return u, nil
+		}
+		if l.Action != Warn {
+			keep := opt.Keep
+			if l.Action == Recreate {
+				keep = 0
+			}
+			short, err := shorten(ctx, t, conv.Messages(s), keep, opt.Summary)
+			if err != nil {
+				return u, err
+			}
+			if u, err = conv.Replace(s, short); err != nil {
+				return u, err
+			}
+		}
+		return u, t.Emit(ctx, "context", l)
+	}
+	return n
+}
+
+func (o *MonitorOptions[S]) wrong() error {
+	var errs []error
+	if o.Window <= 0 {
+		errs = append(errs, errors.New("its window is not given"))
+	}
+	if o.Keep < 0 {
+		errs = append(errs, fmt.Errorf("it is to keep %d messages", o.Keep))
+	}
+	for _, l := range o.Thresholds {
+		switch {
+		case l.At <= 0 || l.At > 1:
+			errs = append(errs, fmt.Errorf("its threshold %v is not above 0 and at most 1", l.At))
+		case l.Do != Warn && l.Do != Summarize && l.Do != Recreate:
+			errs = append(errs, fmt.Errorf("there is no action %q; use warn, summarize or recreate", l.Do))
+		case l.Do != Warn && o.Summary == nil:
+			errs = append(errs, fmt.Errorf("to %s it wants a Summary, the model that sums up", l.Do))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *MonitorOptions[S]) action(used int) (do Action) {
+	highest := 0.0
+	for _, l := range o.Thresholds {
+		if float64(used) >= l.At*float64(o.Window) && l.At > highest {
+			highest, do = l.At, l.Do
+		}
+	}
+	return do
+}
+
+// Estimate is about how many tokens messages take: a quarter of their bytes, which is the
+// rule of thumb for English text.
+func Estimate(messages []model.Message) int {
+	bytes := 0
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			bytes += len(p.Text)
+			if p.Call != nil {
+				bytes += len(p.Call.Name) + len(p.Call.Args)
+			}
+		}
+	}
+	return (bytes + 3) / 4
+}
+
+const summaryPrompt = "Sum up the conversation so that its work can be gone on with by somebody who has not read it: " +
+	"what is wanted, what was found and done, what was decided and why, and what is left. Give names, paths and numbers exactly. Say nothing else."
+
+// shorten keeps the end of a conversation and a summary of the rest. An end that begins
+// with results keeps the turn they answer too: without it, no model would take them.
+func shorten(ctx context.Context, t *graph.Task, messages []model.Message, keep int, by model.Model) ([]model.Message, error) {
+	cut := max(0, len(messages)-keep)
+	for cut > 0 && cut < len(messages) && messages[cut].Role == model.Tool {
+		cut--
+	}
+	if cut == 0 {
+		return messages, nil
+	}
+	rest := slices.Clone(messages[cut:])
+	if by == nil {
+		return rest, nil
+	}
+	req := &model.Request{System: summaryPrompt, Messages: []model.Message{model.UserText(written(messages[:cut]))}}
+	resp, err := ask(ctx, t, "summary", by, req)
+	if err != nil {
+		return nil, fmt.Errorf("summing the conversation up: %w", err)
+	}
+	sum := resp.Message.Text()
+	if sum == "" || resp.Stop == model.StopLength || resp.Stop == model.StopFilter {
+		return nil, fmt.Errorf("summing the conversation up: %s gave no whole summary (stop: %s)", by.Name(), resp.Stop)
+	}
+	return append([]model.Message{model.UserText("What came before, summed up:\n\n" + sum)}, rest...), nil
+}
+
+// written is a conversation as a text: a model that is handed calls wants the tools they
+// are of, and one that is handed a text knows that it is not its turn in it.
+func written(messages []model.Message) string {
+	var b []byte
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			switch p.Kind {
+			case model.Text:
+				b = fmt.Appendf(b, "%s: %s\n\n", m.Role, p.Text)
+			case model.ToolCall:
+				b = fmt.Appendf(b, "%s calls %s with %s\n\n", m.Role, p.Call.Name, p.Call.Args)
+			case model.Result:
+				b = fmt.Appendf(b, "result of %s: %s\n\n", p.Call.Name, p.Text)
+			}
+		}
+	}
+	return string(b)
+}

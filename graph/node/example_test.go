@@ -1,0 +1,142 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/model/offline"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// A page is the state of a graph; what its nodes return are lines.
+type page struct {
+	Topic string   `json:"topic"`
+	Lines []string `json:"lines,omitempty"`
+}
+
+type lines []string
+
+func addLines(p page, l lines) page {
+	p.Lines = append(p.Lines[:len(p.Lines):len(p.Lines)], l...)
+	return p
+}
+
+func line(_ page, text string) (lines, error) { return lines{text}, nil }
+
+// run runs nodes one after the other.
+func run(nodes ...graph.Node[page, lines]) {
+	g := graph.New("example", addLines)
+	from := graph.Start
+	for _, n := range nodes {
+		g.AddNode(n)
+		g.Edge(from, n.Name)
+		from = n.Name
+	}
+	g.Edge(from, graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	final, err := flow.Run(context.Background(), page{Topic: "Pregel"}, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(strings.Join(final.Lines, "\n"))
+}
+
+func ExampleAgent() {
+	type query struct {
+		Query string `json:"query"`
+	}
+	search, err := tool.New("search", "Search the notes.", func(context.Context, query) (string, error) {
+		return "## notes.md:3-3\n3\tPregel runs graphs in supersteps.\n", nil
+	}, &tool.Options{Effect: tool.Pure})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	tools, err := tool.NewSet(search)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	reader := &agent.Agent{Name: "reader", Prompt: "Answer from the notes.", Model: offline.New(), Tools: tools}
+	prompt := func(p page) (string, error) { return "How does " + p.Topic + " run graphs?", nil }
+	run(node.Agent("read", reader, prompt, func(p page, out *agent.Outcome) (lines, error) {
+		answer, _, _ := strings.Cut(out.Text, "\n")
+		return line(p, answer)
+	}))
+	// Output: - “Pregel runs graphs in supersteps.” (notes.md:3)
+}
+
+func ExampleTool() {
+	type args struct {
+		Word  string `json:"word"`
+		Times int    `json:"times"`
+	}
+	repeat, err := tool.New("repeat", "Repeat a word.", func(_ context.Context, in args) (string, error) {
+		return strings.Repeat(in.Word, in.Times), nil
+	}, &tool.Options{Effect: tool.Pure})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	tools, err := tool.NewSet(repeat)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	run(node.Tool("cheer", tools, "repeat", node.Args[page]{
+		Static: map[string]any{"times": 2},
+		Paths:  map[string]string{"word": "topic"},
+	}, line))
+	// Output: PregelPregel
+}
+
+func ExampleParallel() {
+	source := func(name string, err error) graph.Node[page, lines] {
+		return graph.Node[page, lines]{Name: name, Run: func(context.Context, *graph.Task, page) (lines, error) {
+			return lines{"from " + name}, err
+		}}
+	}
+	branches := []graph.Node[page, lines]{source("web", nil), source("books", errors.New("the library is closed")), source("notes", nil)}
+	run(node.Parallel("gather", branches, func(_ page, results []node.Result[lines]) (lines, error) {
+		count := fmt.Sprintf("%d of %d sources", len(node.Values(results)), len(results))
+		return append(lines{count}, node.Concat(results)...), nil
+	}, &node.ParallelOptions{Settled: true}))
+	// Output:
+	// 2 of 3 sources
+	// from web
+	// from notes
+}
+
+func ExampleRouter() {
+	g := graph.New("example", addLines)
+	g.Add("short", func(context.Context, page) (lines, error) { return lines{"a short page"}, nil })
+	g.Add("long", func(context.Context, page) (lines, error) { return lines{"a long page"}, nil })
+	// With a model for it, the chooser is node.ByModel.
+	byTopic := node.Choose(node.Field[page]("topic", map[string]string{"Pregel": "long"}, ""))
+	g.AddNode(node.Router("route", byTopic, func(p page, to string) (lines, error) { return line(p, "it becomes "+to) }, "short", "short", "long"))
+	g.Edge(graph.Start, "route")
+	g.Edge("short", graph.End)
+	g.Edge("long", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, topic := range []string{"Pregel", "naming"} {
+		final, err := flow.Run(context.Background(), page{Topic: topic}, nil)
+		fmt.Println(strings.Join(final.Lines, ": "), err)
+	}
+	// Output:
+	// it becomes long: a long page <nil>
+	// it becomes short: a short page <nil>
+}

@@ -1,0 +1,89 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// Broadcast sends the same to several nodes, for [graph.Graph.Fan].
+func Broadcast[S, A any](arg func(S) A, to ...string) func(S) []graph.Send {
+	return func(s S) []graph.Send {
+		v := arg(s)
+		out := make([]graph.Send, len(to))
+		for i, name := range to {
+			out[i] = graph.Send{To: name, Arg: v}
+		}
+		return out
+	}
+}
+
+// Split deals the items out to several nodes in turn, for [graph.Graph.Fan]: each is sent a
+// list of its own. A node for which there is none is not sent anything.
+func Split[S, E any](items func(S) []E, to ...string) func(S) []graph.Send {
+	return func(s S) []graph.Send {
+		all := items(s)
+		var out []graph.Send
+		for i := range min(len(to), len(all)) {
+			var share []E
+			for k := i; k < len(all); k += len(to) {
+				share = append(share, all[k])
+			}
+			out = append(out, graph.Send{To: to[i], Arg: share})
+		}
+		return out
+	}
+}
+
+// Map sends every item to a node of its own making, side by side, for [graph.Graph.Fan].
+// The key names an item among the others; two of one key are one visit of the node. A nil
+// key is the item's place in the list, from 1, written so that the order of keys is that of
+// the items.
+func Map[S, E any](to string, items func(S) []E, key func(E) string) func(S) []graph.Send {
+	return func(s S) []graph.Send {
+		all := items(s)
+		digits := len(strconv.Itoa(len(all)))
+		out := make([]graph.Send, len(all))
+		for i, e := range all {
+			out[i] = graph.Send{To: to, Arg: e}
+			if key != nil {
+				out[i].Key = key(e)
+			} else {
+				out[i].Key = fmt.Sprintf("%0*d", digits, i+1)
+			}
+		}
+		return out
+	}
+}
+
+// Gather is a node that merges what it was sent, each decoded into an E. The results are
+// in the order of the senders' paths and named by the senders; with a Settled join the
+// failures of those that failed come after them.
+//
+// The join says how many distinct senders it waits for: see [graph.Node]. All and Settled
+// count edges, over which nothing is sent, so that they want a Fan or a Send beside.
+func Gather[S, U, E any](name string, join graph.Join, merge func(S, []Result[E]) (U, error)) graph.Node[S, U] {
+	n := graph.Node[S, U]{Name: name, Kind: "gather", Join: join, Err: missing("merge", merge == nil)}
+	n.Run = func(_ context.Context, t *graph.Task, s S) (u U, err error) {
+		var results []Result[E]
+		for _, m := range t.Messages() {
+			r := Result[E]{Name: m.From}
+			if err := json.Unmarshal(m.Arg, &r.Value); err != nil {
+				return u, fmt.Errorf("what %s sent: %w", m.From, err)
+			}
+			results = append(results, r)
+		}
+		for _, f := range t.Failures() {
+			r := Result[E]{Name: f.Node, Error: f.Error}
+			if f.Key != "" {
+				r.Name += "[" + f.Key + "]"
+			}
+			results = append(results, r)
+		}
+		return merge(s, results)
+	}
+	return n
+}

@@ -1,0 +1,152 @@
+// Package node has the usual kinds of nodes as ready-made values: agents, tools, routers,
+// fan-in, branches side by side, waiting, questions, and care of a conversation.
+//
+//	g.AddNode(node.Agent("plan", planner, prompt, update))
+//	g.AddNode(node.Tool("lint", tools, "lint", node.Args[state]{Paths: map[string]string{"path": "file"}}, update))
+//
+// Each function returns a [graph.Node], whose other settings (Retry, Timeout, Reads, …)
+// are the caller's to set. What it does to the world, or asks of it, is an effect in the
+// run's log, so that it is not repeated when the node is run again after a crash or for
+// another attempt. What is wrong with a node that is known when it is made is kept in its
+// Err, for Compile to report.
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Transform is a node that makes an update of the state and does nothing else.
+func Transform[S, U any](name string, fn func(S) (U, error)) graph.Node[S, U] {
+	n := graph.Node[S, U]{Name: name, Kind: "transform", Err: missing("function", fn == nil)}
+	n.Run = func(_ context.Context, _ *graph.Task, s S) (U, error) { return fn(s) }
+	return n
+}
+
+// missing is the mistake of leaving out a function.
+func missing(what string, is bool) error {
+	if !is {
+		return nil
+	}
+	return fmt.Errorf("its %s is nil", what)
+}
+
+// decoded is the JSON of a state, as it is read by paths.
+func decoded(state any) (any, error) {
+	b, err := json.Marshal(state)
+	if err != nil {
+		return nil, fmt.Errorf("the state cannot be encoded: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var v any
+	err = d.Decode(&v)
+	return v, err
+}
+
+// at finds what is at a path: names of fields, and places in lists from 0, with dots between.
+func at(v any, path string) (any, bool) {
+	for name := range strings.SplitSeq(path, ".") {
+		switch in := v.(type) {
+		case map[string]any:
+			next, ok := in[name]
+			if !ok {
+				return nil, false
+			}
+			v = next
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(in) {
+				return nil, false
+			}
+			v = in[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// each does n pieces of work, at most width of them at once, and gives their errors by
+// piece. With until, nothing more is begun once it has held of an error.
+func each(n, width int, until func(error) bool, work func(i int) error) []error {
+	errs := make([]error, n)
+	var stop atomic.Bool
+	var group sync.WaitGroup
+	slots := make(chan struct{}, max(1, min(width, n)))
+	for i := range n {
+		slots <- struct{}{}
+		if stop.Load() {
+			break
+		}
+		group.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = safely(func() error { return work(i) })
+			if errs[i] != nil && until(errs[i]) {
+				stop.Store(true)
+			}
+		})
+	}
+	group.Wait()
+	return errs
+}
+
+// safely makes an error of a panic.
+func safely(work func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return work()
+}
+
+// verdict is the error of work done side by side: what has failed, in its order, or else
+// what some of it waits for.
+func verdict(errs []error) error {
+	var failed, waiting []error
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case runlog.Waits(err):
+			waiting = append(waiting, err)
+		default:
+			failed = append(failed, err)
+		}
+	}
+	if failed != nil {
+		return errors.Join(failed...)
+	}
+	return errors.Join(waiting...)
+}
+
+// ask gets a turn from a model, as an effect of the task.
+func ask(ctx context.Context, t *graph.Task, key string, m model.Model, req *model.Request) (*model.Response, error) {
+	hash, err := runlog.Hash(struct {
+		System   string
+		Messages []model.Message
+		Choice   string
+	}{req.System, req.Messages, req.Choice})
+	if err != nil {
+		return nil, err
+	}
+	effect := &runlog.Effect{Key: key, Kind: "model", Name: m.Name(), Repeat: runlog.RepeatByKey, Hash: hash}
+	return runlog.Do(ctx, t.Scope(), effect, func(ctx context.Context, key string) (*model.Response, error) {
+		keyed := *req
+		keyed.Key = key
+		return model.Collect(m.Generate(ctx, &keyed), nil)
+	})
+}

@@ -1,0 +1,180 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Strategy says which branches of a [Parallel] node count.
+type Strategy uint8
+
+// The strategies of a Parallel node.
+const (
+	All  Strategy = iota // every one; the results are in the order of the branches
+	Race                 // the first to end, well or not; there is one result
+	Any                  // the first to end well; there is one result
+)
+
+// ParallelOptions are the settings of Parallel. Nil means the defaults.
+type ParallelOptions struct {
+	Strategy Strategy
+	Width    int // branches at work at once, of All; defaults to all of them
+	// Settled makes a failure that counts a result instead of the failure of the node.
+	Settled bool
+}
+
+// Parallel is a node that runs others side by side, on the state it was given, and merges
+// their updates into one. What a branch gave is recorded when it ends, so that only those
+// that had not ended are run again after a crash. With Race and Any those that have not won
+// are cancelled, and which one has won is recorded.
+//
+// Of the settings of a branch Timeout, Retry and Output count; see [graph.Part].
+func Parallel[S, U any](name string, branches []graph.Node[S, U], merge func(S, []Result[U]) (U, error), opt *ParallelOptions) graph.Node[S, U] {
+	p := &parallel[S, U]{branches: branches}
+	if opt != nil {
+		p.ParallelOptions = *opt
+	}
+	if p.Width <= 0 {
+		p.Width = len(branches)
+	}
+	n := graph.Node[S, U]{Name: name, Kind: "parallel"}
+	shape, err := p.shape(name)
+	if p.Strategy > Any {
+		err = errors.Join(err, fmt.Errorf("there is no strategy %d; use node.All, Race or Any", p.Strategy))
+	}
+	n.Err = errors.Join(err, missing("merge", merge == nil))
+	n.Sub = shape
+	for i := range branches {
+		n.Uses = append(n.Uses, branches[i].Uses...)
+	}
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		var results []Result[U]
+		if p.Strategy == All {
+			results, err = p.all(ctx, t, s)
+		} else {
+			results, err = p.first(ctx, t, s)
+		}
+		if err != nil {
+			return u, err
+		}
+		return merge(s, results)
+	}
+	return n
+}
+
+type parallel[S, U any] struct {
+	ParallelOptions
+	branches []graph.Node[S, U]
+}
+
+// shape is that of the branches as a graph, which finds what is wrong with them.
+func (p *parallel[S, U]) shape(name string) (*graph.Shape, error) {
+	g := graph.New(name, func(s S, _ U) S { return s })
+	for i := range p.branches {
+		b := &p.branches[i]
+		if b.Join != graph.Any || b.Reads != nil || b.Input != nil || b.Cache != nil || b.OnError != graph.Fail || b.Sends != nil {
+			return nil, fmt.Errorf("branch %q: a branch has no Join, Reads, Input, Cache, OnError or Sends", b.Name)
+		}
+		g.AddNode(*b)
+		g.Edge(graph.Start, b.Name)
+		g.Edge(b.Name, graph.End)
+	}
+	flow, err := g.Compile()
+	if err != nil {
+		return nil, err
+	}
+	shape := flow.Shape()
+	return &shape, nil
+}
+
+func (p *parallel[S, U]) all(ctx context.Context, t *graph.Task, s S) ([]Result[U], error) {
+	results := make([]Result[U], len(p.branches))
+	halt := func(err error) bool { return !runlog.Waits(err) }
+	errs := each(len(p.branches), p.Width, halt, func(i int) error {
+		b := &p.branches[i]
+		effect := &runlog.Effect{Key: "branch/" + b.Name, Kind: "branch", Name: b.Name, Inside: true}
+		r, err := runlog.Do(ctx, t.Scope(), effect, func(ctx context.Context, _ string) (Result[U], error) {
+			return p.run(ctx, t, b, s, p.Settled)
+		})
+		results[i] = r
+		return err
+	})
+	return results, verdict(errs)
+}
+
+// run runs a branch. With settled, its failure is a result.
+func (p *parallel[S, U]) run(ctx context.Context, t *graph.Task, b *graph.Node[S, U], s S, settled bool) (Result[U], error) {
+	r := Result[U]{Name: b.Name}
+	u, err := graph.Part(ctx, t, b, s)
+	if err == nil {
+		r.Value = u
+		return r, nil
+	}
+	if !settled || ctx.Err() != nil || fatal(err) {
+		return r, err
+	}
+	r.Error = text(err)
+	return r, nil
+}
+
+// first runs the branches until one has won. Who that is depends on time, which is why
+// it is an effect.
+func (p *parallel[S, U]) first(ctx context.Context, t *graph.Task, s S) ([]Result[U], error) {
+	r, err := runlog.Do(ctx, t.Scope(), &runlog.Effect{Key: "winner", Kind: "branch", Name: t.Node(), Inside: true}, func(ctx context.Context, _ string) (Result[U], error) {
+		return p.compete(ctx, t, s)
+	})
+	return []Result[U]{r}, err
+}
+
+// errLost says why a branch was cancelled.
+var errLost = errors.New("another branch has won")
+
+// compete gives the winner, when all others have ended too.
+func (p *parallel[S, U]) compete(ctx context.Context, t *graph.Task, s S) (won Result[U], err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	type end struct {
+		i      int
+		result Result[U]
+		err    error
+	}
+	ends := make(chan end, len(p.branches))
+	for i := range p.branches {
+		go func() {
+			e := end{i: i}
+			e.err = safely(func() (err error) { e.result, err = p.run(ctx, t, &p.branches[i], s, false); return err })
+			ends <- e
+		}()
+	}
+	decided := false
+	errs := make([]error, len(p.branches))
+	for range p.branches {
+		e := <-ends
+		errs[e.i] = e.err
+		counts := e.err == nil || p.Strategy == Race && !fatal(e.err)
+		if decided || !counts || ctx.Err() != nil && e.err != nil {
+			continue
+		}
+		decided = true
+		won, err = e.result, e.err
+		cancel(errLost)
+	}
+	if !decided {
+		if waits := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return !runlog.Waits(err) }); len(waits) > 0 {
+			errs = waits // one of them may still win
+		}
+		if err = verdict(errs); !p.Settled || ctx.Err() != nil || fatal(err) {
+			return won, err
+		}
+		return Result[U]{Name: t.Node(), Error: text(err)}, nil
+	}
+	if err != nil && p.Settled {
+		won.Error, err = text(err), nil
+	}
+	return won, err
+}

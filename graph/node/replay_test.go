@@ -1,0 +1,89 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// A run of any of the kinds is replayed from its log to the same records, without doing
+// anything to the world.
+func TestReplay(t *testing.T) {
+	kinds := map[string]func(t testing.TB, w *world) *graph.Flow[state, update]{
+		"limit, and anew": func(t testing.TB, w *world) *graph.Flow[state, update] {
+			m := &talker{name: "m"}
+			m.say = func(*model.Request) (model.Response, error) {
+				w.did("turn")
+				if m.asked() < 3 {
+					return says("hm"), nil
+				}
+				return wants("done", `{"a":"x"}`), nil
+			}
+			a := &agent.Agent{Name: "a", Model: m, Tools: tools(t, echo(t, "done", tool.Pure, nil)), Finish: "done", Limits: agent.Limits{Turns: 2}}
+			n := node.Agent("work", a, topic, said)
+			n.Retry = &graph.Retry{Attempts: 2, Backoff: 1}
+			return chain(t, n)
+		},
+		"until": func(t testing.TB, w *world) *graph.Flow[state, update] {
+			holds := func(context.Context, state) (bool, error) { w.did("look"); return true, nil }
+			return chain(t, node.Until("wait", clock(), time.Second, holds, idle))
+		},
+		"branches fail": func(t testing.TB, w *world) *graph.Flow[state, update] {
+			broken := func(context.Context, *graph.Task, state) (update, error) { return update{}, errors.New("it is broken") }
+			return chain(t, node.Parallel("n", []graph.Node[state, update]{effect(w, "n", "a", false), {Name: "b", Run: broken}}, notes, &node.ParallelOptions{Settled: true}))
+		},
+	}
+	for name, build := range crashing {
+		kinds[name] = build
+	}
+	for name, build := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{}
+			type inputs struct {
+				Topic string `json:"topic"`
+			}
+			first := state{Items: []int{1, 2, 3}, Talk: []model.Message{model.UserText("a"), model.UserText("b"), model.UserText("c")}}
+			f, err := workflow.New("test", "A test.", build(t, w), func(in inputs) (state, error) { s := first; s.Topic = in.Topic; return s, nil },
+				func(s state) (string, error) { return strings.Join(s.Notes, " "), nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: []*workflow.Workflow{f}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			run, err := e.Start(t.Context(), "test", json.RawMessage(`{"topic":"go"}`), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out, err := run.Wait(t.Context()); err != nil || out.Status != runlog.Completed {
+				t.Fatal(out, err)
+			}
+			did := len(w.done)
+			report, err := e.Replay(t.Context(), run.ID(), &superstep.ReplayOptions{Wait: 5 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report.Diverged != nil {
+				t.Errorf("%v: recorded %+v, replayed %+v", report.Diverged, report.Diverged.Recorded, report.Diverged.Replayed)
+			}
+			if len(w.done) != did {
+				t.Errorf("the replay did %v", w.done[did:])
+			}
+		})
+	}
+}

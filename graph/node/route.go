@@ -1,0 +1,175 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/model"
+)
+
+// A Chooser chooses one of the targets, or "" for none of them. What it asks of the world
+// has to be an effect of the task.
+type Chooser[S any] func(ctx context.Context, t *graph.Task, s S, targets []string) (string, error)
+
+// Router is a node that chooses where to go on, out of targets, and sends there. The
+// fallback is where to go when the chooser chooses nothing; "" makes that a failure.
+// Update may note the choice. A choice that is not among the targets is a failure.
+//
+// graph.End among the targets, or as the fallback, means to send nothing. It wants an edge
+// from the node to graph.End as well.
+func Router[S, U any](name string, choose Chooser[S], update func(S, string) (U, error), fallback string, targets ...string) graph.Node[S, U] {
+	n := graph.Node[S, U]{Name: name, Kind: "decision"}
+	n.Err = errors.Join(missing("chooser", choose == nil), missing("update", update == nil))
+	if len(targets) == 0 {
+		n.Err = errors.Join(n.Err, errors.New("it has no targets; list the nodes it may choose"))
+	}
+	for _, to := range append(slices.Clone(targets), fallback) {
+		if to != "" && to != graph.End && !slices.Contains(n.Sends, to) {
+			n.Sends = append(n.Sends, to)
+		}
+	}
+	targets = slices.Clone(targets)
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		to, err := choose(ctx, t, s, targets)
+		switch {
+		case err != nil:
+			return u, err
+		case to == "" && fallback == "":
+			return u, fmt.Errorf("nothing was chosen out of %s, and there is no fallback", strings.Join(targets, ", "))
+		case to == "":
+			to = fallback
+		case !slices.Contains(targets, to):
+			return u, fmt.Errorf("the choice %q is not among the targets%s", to, suggest.Hint(to, targets))
+		}
+		if u, err = update(s, to); err == nil && to != graph.End {
+			t.Send(graph.Send{To: to})
+		}
+		return u, err
+	}
+	return n
+}
+
+// A Case is a target with what has to hold for it.
+type Case[S any] struct {
+	To string
+	If func(S) bool
+}
+
+// Match gives the target of the first case that holds, or the fallback, for [graph.Graph.Branch].
+func Match[S any](fallback string, cases ...Case[S]) func(S) string {
+	return func(s S) string {
+		for _, c := range cases {
+			if c.If(s) {
+				return c.To
+			}
+		}
+		return fallback
+	}
+}
+
+// Field gives the target that is listed under what is at a path in the state's JSON, or
+// the fallback, for [graph.Graph.Branch]. Paths are as in [Args]. A text stands for itself;
+// anything else is listed under its JSON: "true", "3".
+func Field[S any](path string, targets map[string]string, fallback string) func(S) string {
+	return func(s S) string {
+		v, err := decoded(s)
+		if err != nil {
+			return fallback // what cannot be encoded cannot be the state of a graph
+		}
+		found, ok := at(v, path)
+		if !ok {
+			return fallback
+		}
+		word, isText := found.(string)
+		if !isText {
+			b, err := json.Marshal(found)
+			if err != nil {
+				return fallback
+			}
+			word = string(b)
+		}
+		if to, ok := targets[word]; ok {
+			return to
+		}
+		return fallback
+	}
+}
+
+// Choose makes a chooser of a function such as those of [Match] and [Field].
+func Choose[S any](choose func(S) string) Chooser[S] {
+	return func(_ context.Context, _ *graph.Task, s S, _ []string) (string, error) { return choose(s), nil }
+}
+
+// choices is how often a model is asked for a choice before the fallback is taken.
+const choices = 3
+
+// ByModel is a chooser that has a model choose: it must call a tool whose one argument is
+// one of the targets. Every turn is recorded. A model that does not choose one of them is
+// told so; at the third time nothing is chosen.
+func ByModel[S any](m model.Model, system string, prompt func(S) (string, error)) Chooser[S] {
+	return func(ctx context.Context, t *graph.Task, s S, targets []string) (string, error) {
+		if m == nil || prompt == nil {
+			return "", errors.New("the chooser has no model or no prompt")
+		}
+		text, err := prompt(s)
+		if err != nil {
+			return "", err
+		}
+		req := &model.Request{System: system, Choice: "choose", Tools: []model.ToolSpec{chooseTool(targets)}}
+		req.Messages = []model.Message{model.UserText(withFeedback(text, t.Feedback()))}
+		for i := range choices {
+			resp, err := ask(ctx, t, fmt.Sprintf("choice-%d", i+1), m, req)
+			if err != nil {
+				return "", err
+			}
+			to, problem := chosen(resp.Message, targets)
+			if problem == "" {
+				return to, nil
+			}
+			req.Messages = append(slices.Clone(req.Messages), resp.Message)
+			calls := resp.Message.Calls()
+			for _, c := range calls {
+				req.Messages = append(req.Messages, model.ToolResult(c, problem, true))
+			}
+			if len(calls) == 0 {
+				req.Messages = append(req.Messages, model.UserText(problem))
+			}
+		}
+		return "", nil
+	}
+}
+
+func chooseTool(targets []string) model.ToolSpec {
+	to := &jsonschema.Schema{Type: "string", Description: "Where to go on."}
+	for _, name := range targets {
+		to.Enum = append(to.Enum, name)
+	}
+	return model.ToolSpec{Name: "choose", Description: "Choose where to go on.", Input: &jsonschema.Schema{
+		Type: "object", Properties: map[string]*jsonschema.Schema{"to": to}, Required: []string{"to"},
+		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+	}}
+}
+
+// chosen reads a choice, or says what is wrong with it.
+func chosen(m model.Message, targets []string) (to, problem string) {
+	want := fmt.Sprintf(`Call the tool "choose" once, with "to" one of: %s.`, strings.Join(targets, ", "))
+	calls := m.Calls()
+	if len(calls) != 1 || calls[0].Name != "choose" {
+		return "", want
+	}
+	var args struct {
+		To string `json:"to"`
+	}
+	if err := json.Unmarshal(calls[0].Args, &args); err != nil || !slices.Contains(targets, args.To) {
+		return "", want
+	}
+	return args.To, ""
+}

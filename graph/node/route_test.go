@@ -1,0 +1,246 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/model"
+)
+
+func TestMatchAndField(t *testing.T) {
+	match := node.Match("c", node.Case[state]{"a", func(s state) bool { return len(s.Items) > 2 }}, node.Case[state]{"b", func(s state) bool { return len(s.Items) > 0 }})
+	done := node.Field[state]("done", map[string]string{"true": "a", "false": "b"}, "c")
+	topic := node.Field[state]("topic", map[string]string{"go": "a", "true": "b"}, "c")
+	second := node.Field[state]("items.1", map[string]string{"12345678901234567": "a", "2": "b"}, "c")
+	for _, tc := range []struct {
+		name   string
+		choose func(state) string
+		s      state
+		want   string
+	}{
+		{"the first case that holds", match, state{Items: []int{1, 2, 3}}, "a"},
+		{"the second", match, state{Items: []int{1}}, "b"},
+		{"none of the cases", match, state{}, "c"},
+		{"true", done, state{Done: true}, "a"},
+		{"false", done, state{}, "b"},
+		{"a text", topic, state{Topic: "go"}, "a"},
+		{"a text that is none of them", topic, state{Topic: "rust"}, "c"},
+		{"a large number, exactly", second, state{Items: []int{0, 12345678901234567}}, "a"},
+		{"a number", second, state{Items: []int{0, 2}}, "b"},
+		{"not there", second, state{Items: []int{0}}, "c"},
+	} {
+		if got := tc.choose(tc.s); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestRouter(t *testing.T) {
+	choose := func(to string) node.Chooser[state] { return node.Choose(func(state) string { return to }) }
+	for _, tc := range []struct {
+		name     string
+		choose   node.Chooser[state]
+		fallback string
+		targets  []string
+		want     string
+		fails    string
+	}{
+		{"a target", choose("b"), "a", []string{"a", "b"}, "[b b]", ""},
+		{"nothing", choose(""), "a", []string{"b"}, "[a a]", ""},
+		{"nothing, without a fallback", choose(""), "", []string{"a", "b"}, "", "nothing was chosen out of a, b, and there is no fallback"},
+		{"a stranger", choose("bb"), "a", []string{"a", "b"}, "", `the choice "bb" is not among the targets; did you mean "b"?`},
+		{"the end", choose(graph.End), "", []string{"a", "b", graph.End}, "[" + graph.End + "]", ""},
+		{"an error", func(context.Context, *graph.Task, state, []string) (string, error) { return "", errors.New("no idea") }, "a", []string{"a", "b"}, "", "no idea"},
+	} {
+		got, err := routed(t, node.Router("route", tc.choose, add, tc.fallback, tc.targets...)).Run(t.Context(), state{}, nil)
+		if tc.fails != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.fails) {
+				t.Errorf("%s: %v", tc.name, err)
+			}
+		} else if err != nil || fmt.Sprint(got.Notes) != tc.want {
+			t.Errorf("%s: got %v, %v", tc.name, got.Notes, err)
+		}
+	}
+}
+
+func TestByModel(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		replies []model.Response
+		want    string
+		turns   int
+	}{
+		{"at once", []model.Response{wants("choose", `{"to":"b"}`)}, "[b b]", 1},
+		{"after saying something", []model.Response{says("b"), wants("choose", `{"to":"b"}`)}, "[b b]", 2},
+		{"after a stranger", []model.Response{wants("choose", `{"to":"B"}`), wants("choose", `{"to":"b"}`)}, "[b b]", 2},
+		{"never", []model.Response{wants("chose", `{"to":"b"}`)}, "[a a]", 3},
+	} {
+		m := sequence(tc.replies...)
+		got, err := routed(t, node.Router("route", node.ByModel(m, "Choose.", topic), add, "a", "a", "b")).Run(t.Context(), state{Topic: "go"}, nil)
+		if err != nil || fmt.Sprint(got.Notes) != tc.want || m.asked() != tc.turns {
+			t.Errorf("%s: got %v, %v after %d turns", tc.name, got.Notes, err, m.asked())
+		}
+		req := m.reqs[m.asked()-1]
+		enum := req.Tools[0].Input.Properties["to"].Enum
+		if req.Choice != "choose" || req.System != "Choose." || cmp.Diff([]any{"a", "b"}, enum) != "" || len(req.Messages) != 2*tc.turns-1 {
+			t.Errorf("%s: asked %+v", tc.name, req)
+		}
+	}
+}
+
+func TestSplitTakesTurns(t *testing.T) {
+	items := func(s state) []int { return s.Items }
+	got := node.Split(items, "a", "b")(state{Items: []int{1, 2, 3, 4}})
+	if diff := cmp.Diff([]graph.Send{{To: "a", Arg: []int{1, 3}}, {To: "b", Arg: []int{2, 4}}}, got); diff != "" {
+		t.Error(diff)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		all, to := rapid.SliceOf(rapid.Int()).Draw(t, "items"), rapid.SliceOfNDistinct(rapid.StringN(1, 3, -1), 1, 5, rapid.ID[string]).Draw(t, "to")
+		shares := node.Split(items, to...)(state{Items: all})
+		var back []int
+		for i := range all {
+			s := shares[i%len(to)]
+			back = append(back, s.Arg.([]int)[i/len(to)])
+			if s.To != to[i%len(to)] {
+				t.Fatalf("share %d goes to %s", i%len(to), s.To)
+			}
+		}
+		sum := 0
+		for _, s := range shares {
+			sum += len(s.Arg.([]int))
+		}
+		if sum != len(all) || len(back) > 0 && cmp.Diff(all, back) != "" {
+			t.Fatalf("%v is not %v", shares, all)
+		}
+	})
+}
+
+// Items are mapped side by side, and what came of them is gathered in their order.
+func TestMapAndGather(t *testing.T) {
+	g := graph.New("test", reduce)
+	g.AddNode(note("begin"))
+	g.AddNode(graph.Node[state, update]{Name: "work", Sends: []string{"gather"}, Run: func(_ context.Context, t *graph.Task, _ state) (update, error) {
+		var n int
+		if err := t.Arg(&n); err != nil {
+			return update{}, err
+		}
+		t.Send(graph.Send{To: "gather", Arg: []string{fmt.Sprintf("%s:%d", t.Key(), n*n)}})
+		return update{}, nil
+	}})
+	g.AddNode(node.Gather("gather", graph.Any, func(_ state, rs []node.Result[[]string]) (update, error) {
+		return update{Notes: node.Concat(rs)}, nil
+	}))
+	g.Edge(graph.Start, "begin")
+	g.Fan("begin", node.Map("work", func(s state) []int { return s.Items }, nil), "work")
+	g.Edge("gather", graph.End)
+	got, err := compile(t, g).Run(t.Context(), state{Items: []int{3, 1, 2, 0, 0, 0, 0, 0, 0, 0, 9}}, nil)
+	if err != nil || fmt.Sprint(got.Notes) != "[begin 01:9 02:1 03:4 04:0 05:0 06:0 07:0 08:0 09:0 10:0 11:81]" {
+		t.Errorf("got %v, %v", got.Notes, err)
+	}
+	keyed := node.Map("work", func(s state) []int { return s.Items }, func(n int) string { return fmt.Sprintf("k%d", n) })(state{Items: []int{5}})
+	if diff := cmp.Diff([]graph.Send{{To: "work", Key: "k5", Arg: 5}}, keyed); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What several nodes send is waited for: so many distinct ones, or all, of which some may fail.
+func TestGatherJoins(t *testing.T) {
+	build := func(join graph.Join, broken bool, slow bool) *graph.Graph[state, update] {
+		g := graph.New("test", reduce)
+		g.AddNode(note("a"))
+		g.AddNode(note("b"))
+		g.AddNode(note("later"))
+		b := &[]graph.Node[state, update]{note("c")}[0]
+		if broken {
+			b.Run = func(context.Context, *graph.Task, state) (update, error) { return update{}, errors.New("it is broken") }
+		}
+		g.AddNode(*b)
+		g.AddNode(node.Gather("gather", join, func(_ state, rs []node.Result[string]) (update, error) {
+			var u update
+			for _, r := range rs {
+				u.Notes = append(u.Notes, fmt.Sprintf("%s=%s%s", r.Name, r.Value, r.Error))
+			}
+			return u, nil
+		}))
+		for _, name := range []string{"a", "b"} {
+			g.Edge(graph.Start, name)
+		}
+		if slow {
+			g.Edge("b", "later")
+			g.Edge("later", "c")
+		} else {
+			g.Edge(graph.Start, "c")
+			g.Edge(graph.Start, "later")
+			g.Edge("later", graph.End)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			g.Edge(name, "gather")
+		}
+		g.Edge("gather", graph.End)
+		return g
+	}
+	got, err := compile(t, build(graph.Settled, true, true)).Run(t.Context(), state{}, nil)
+	if err != nil || fmt.Sprint(got.Notes) != "[a b later c=it is broken]" {
+		t.Errorf("settled: got %v, %v", got.Notes, err)
+	}
+	sending := build(graph.Quorum(2), false, false)
+	sending.Fan("a", node.Broadcast(func(s state) string { return strings.Join(s.Notes, "") }, "gather"), "gather")
+	sending.Fan("b", node.Broadcast(func(s state) string { return strings.Join(s.Notes, "") }, "gather"), "gather")
+	got, err = compile(t, sending).Run(t.Context(), state{}, nil)
+	if err != nil || fmt.Sprint(got.Notes) != "[a b later c a=a b=b]" {
+		t.Errorf("quorum: got %v, %v", got.Notes, err)
+	}
+	bad := graph.New("test", reduce)
+	bad.AddNode(note("a"))
+	bad.AddNode(node.Gather("gather", graph.Any, func(state, []node.Result[int]) (update, error) { return update{}, nil }))
+	bad.Edge(graph.Start, "a")
+	bad.Fan("a", node.Broadcast(func(state) string { return "x" }, "gather"), "gather")
+	bad.Edge("gather", graph.End)
+	if _, err := compile(t, bad).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), "what a sent: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestResults(t *testing.T) {
+	ok, bad := node.Result[int]{Name: "ok", Value: 1}, node.Result[int]{Name: "bad", Error: "it is broken"}
+	two := node.Result[int]{Name: "two", Value: 2}
+	for name, tc := range map[string]struct {
+		got  func() (int, error)
+		want string
+	}{
+		"first":               {func() (int, error) { return node.First([]node.Result[int]{ok, bad}) }, "1 <nil>"},
+		"first fails":         {func() (int, error) { return node.First([]node.Result[int]{bad, ok}) }, "0 bad: it is broken"},
+		"first of none":       {func() (int, error) { return node.First[int](nil) }, "0 there are no results"},
+		"last":                {func() (int, error) { return node.Last([]node.Result[int]{bad, two}) }, "2 <nil>"},
+		"last of none":        {func() (int, error) { return node.Last[int](nil) }, "0 there are no results"},
+		"first success":       {func() (int, error) { return node.FirstSuccess([]node.Result[int]{bad, two, ok}) }, "2 <nil>"},
+		"first success, none": {func() (int, error) { return node.FirstSuccess([]node.Result[int]{bad, bad}) }, "0 bad: it is broken\nbad: it is broken"},
+		"first success of 0":  {func() (int, error) { return node.FirstSuccess[int](nil) }, "0 there are no results"},
+	} {
+		v, err := tc.got()
+		if got := fmt.Sprint(v, " ", err); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+	if diff := cmp.Diff([]int{1, 2}, node.Values([]node.Result[int]{ok, bad, two})); diff != "" {
+		t.Error(diff)
+	}
+	object := func(m map[string]any) node.Result[map[string]any] { return node.Result[map[string]any]{Value: m} }
+	first := map[string]any{"a": map[string]any{"x": 1, "y": 1}, "b": []int{1}, "c": 1}
+	merged := node.DeepMerge([]node.Result[map[string]any]{object(first), {Error: "it is broken"}, object(map[string]any{"a": map[string]any{"y": 2, "z": 2}, "b": []int{2}, "d": 2})})
+	if diff := cmp.Diff(map[string]any{"a": map[string]any{"x": 1, "y": 2, "z": 2}, "b": []int{2}, "c": 1, "d": 2}, merged); diff != "" {
+		t.Error(diff)
+	}
+	if first["a"].(map[string]any)["y"] != 1 {
+		t.Error("what was merged was changed")
+	}
+}

@@ -1,0 +1,132 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// Func is a node that calls a function of the caller's once: its result is recorded. The
+// effect says what a second call would do, which decides what happens after a crash;
+// "" means tool.Once; see [Tool]. The key is the same whenever the call is repeated. In and Out encode as JSON.
+func Func[S, U, In, Out any](name string, effect tool.Effect, args func(S) (In, error), call func(ctx context.Context, key string, in In) (Out, error), update func(S, Out) (U, error)) graph.Node[S, U] {
+	n := graph.Node[S, U]{Name: name, Kind: "tool"}
+	repeat, err := repeats(effect)
+	n.Err = errors.Join(err, missing("args", args == nil), missing("call", call == nil), missing("update", update == nil))
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		in, err := args(s)
+		if err != nil {
+			return u, err
+		}
+		hash, err := runlog.Hash(in)
+		if err != nil {
+			return u, fmt.Errorf("its arguments cannot be encoded: %w", err)
+		}
+		e := &runlog.Effect{Key: "call", Kind: "tool", Name: name, Repeat: repeat, Hash: hash, Input: in}
+		out, err := runlog.Do(ctx, t.Scope(), e, func(ctx context.Context, key string) (Out, error) { return call(ctx, key, in) })
+		if err != nil {
+			return u, err
+		}
+		return update(s, out)
+	}
+	return n
+}
+
+func repeats(effect tool.Effect) (runlog.Repeat, error) {
+	switch effect {
+	case tool.Pure:
+		return runlog.RepeatFreely, nil
+	case tool.Idempotent:
+		return runlog.RepeatByKey, nil
+	case tool.Once, "":
+		return runlog.RepeatNever, nil
+	}
+	return runlog.RepeatNever, fmt.Errorf("there is no effect %q; use pure, idempotent or once", effect)
+}
+
+// Args are the arguments of a tool: those of Static, over them what Paths finds in the
+// state, and over these what From gives.
+type Args[S any] struct {
+	Static map[string]any
+	// Paths says where in the state's JSON arguments are: names of fields, and places in
+	// lists from 0, with dots between. One that is not there is left out.
+	Paths map[string]string
+	From  func(S) (map[string]any, error) // nil for none
+}
+
+func (a *Args[S]) of(state S) (json.RawMessage, error) {
+	args := maps.Clone(a.Static)
+	if args == nil {
+		args = map[string]any{}
+	}
+	if len(a.Paths) > 0 {
+		v, err := decoded(state)
+		if err != nil {
+			return nil, err
+		}
+		for arg, path := range a.Paths {
+			if found, ok := at(v, path); ok {
+				args[arg] = found
+			}
+		}
+	}
+	if a.From != nil {
+		from, err := a.From(state)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(args, from)
+	}
+	b, err := json.Marshal(args)
+	if err != nil {
+		return nil, fmt.Errorf("its arguments cannot be encoded: %w", err)
+	}
+	return b, nil
+}
+
+// Tool is a node that calls a tool of a set by its name. Update gets what the tool said. A
+// failure of the tool is one of the node. What happens to a call that a crash has cut off
+// follows from the tool's Effect, as it does for agents: one that must not be repeated is
+// asked about, and if it happened the node fails with a *runlog.HappenedError, of which a
+// Catch can take care.
+func Tool[S, U any](name string, tools *tool.Set, which string, args Args[S], update func(S, string) (U, error)) graph.Node[S, U] {
+	n := graph.Node[S, U]{Name: name, Kind: "tool"}
+	one, err := tools.Select(which)
+	_, encodes := json.Marshal(args.Static)
+	n.Err = errors.Join(err, encodes, missing("update", update == nil))
+	if n.Err != nil {
+		return n
+	}
+	def, _ := one.Get(which)
+	repeat, err := repeats(def.Effect)
+	n.Err = err
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		input, err := args.of(s)
+		if err != nil {
+			return u, err
+		}
+		hash, err := runlog.Hash(input)
+		if err != nil {
+			return u, err
+		}
+		e := &runlog.Effect{Key: "call", Kind: "tool", Name: which, Repeat: repeat, Hash: hash, Input: input}
+		out, err := runlog.Do(ctx, t.Scope(), e, func(ctx context.Context, key string) (string, error) {
+			r := one.Call(ctx, which, &tool.Call{ID: name, Key: key, Args: input})
+			if r.Error {
+				return "", fmt.Errorf("tool %s: %s", which, r.Text)
+			}
+			return r.Text, nil
+		})
+		if err != nil {
+			return u, err
+		}
+		return update(s, out)
+	}
+	return n
+}

@@ -1,0 +1,162 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A Clock is how nodes know of time: Clock{time.Now, time.After} outside of tests.
+type Clock struct {
+	Now   func() time.Time
+	After func(time.Duration) <-chan time.Time
+}
+
+func (c *Clock) whole() error {
+	return errors.Join(missing("clock's Now", c.Now == nil), missing("clock's After", c.After == nil))
+}
+
+// sleep waits, until the run is stopped at the latest.
+func (c *Clock) sleep(ctx context.Context, t *graph.Task, d time.Duration) error {
+	select {
+	case <-c.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.Nested("").Stop:
+		return pregel.ErrStopped // nobody should have to wait for somebody who waits
+	}
+}
+
+// Wait is a node that waits for a while. When the wait is over is decided when it begins,
+// and recorded: a run that is taken up again waits for what is left of it. When the run is
+// told to stop, the wait is broken off, to be taken up with the run.
+func Wait[S, U any](name string, clock Clock, while func(S) (time.Duration, error), update func(S) (U, error)) graph.Node[S, U] {
+	n := graph.Node[S, U]{Name: name, Kind: "wait"}
+	n.Err = errors.Join(clock.whole(), missing("duration", while == nil), missing("update", update == nil))
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		d, err := while(s)
+		if err != nil {
+			return u, err
+		}
+		effect := &runlog.Effect{Key: "until", Kind: "timer", Name: name, Input: d.String()}
+		until, err := runlog.Do(ctx, t.Scope(), effect, func(context.Context, string) (time.Time, error) {
+			return clock.Now().Add(d).UTC().Round(0), nil
+		})
+		if err != nil {
+			return u, err
+		}
+		for left := until.Sub(clock.Now()); left > 0; left = until.Sub(clock.Now()) {
+			if err := clock.sleep(ctx, t, left); err != nil {
+				return u, err
+			}
+		}
+		return update(s)
+	}
+	return n
+}
+
+// Until is a node that waits for something to hold, and looks for it at once and then at
+// every interval. It waits for ever unless it has a Timeout, which counts from when the run
+// was last taken up. That it holds is recorded. An error of holds is a failure of the node.
+func Until[S, U any](name string, clock Clock, every time.Duration, holds func(context.Context, S) (bool, error), update func(S) (U, error)) graph.Node[S, U] {
+	n := graph.Node[S, U]{Name: name, Kind: "wait"}
+	n.Err = errors.Join(clock.whole(), missing("condition", holds == nil), missing("update", update == nil))
+	if every <= 0 {
+		n.Err = errors.Join(n.Err, fmt.Errorf("its interval is %v; it must be more than nothing", every))
+	}
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		for round := 1; ; round++ {
+			effect := &runlog.Effect{Key: fmt.Sprintf("held-%d", round), Kind: "timer", Name: name}
+			stopped := false
+			held, err := runlog.Do(ctx, t.Scope(), effect, func(ctx context.Context, _ string) (bool, error) {
+				for {
+					if ok, err := holds(ctx, s); ok || err != nil {
+						return ok, err
+					}
+					err := clock.sleep(ctx, t, every)
+					if stopped = errors.Is(err, pregel.ErrStopped); stopped {
+						return false, nil // that is no failure of the effect
+					} else if err != nil {
+						return false, err
+					}
+				}
+			})
+			switch {
+			case err != nil:
+				return u, err
+			case held:
+				return update(s)
+			case stopped:
+				return u, pregel.ErrStopped
+			}
+		}
+	}
+	return n
+}
+
+// A Question is what a node asks a person. Its answer is an A.
+type Question[A any] struct {
+	Text    string
+	Options []string // what may be answered, of an A that is a string; nil for anything
+	// Default stands in for an answer that nobody will give: if the question is denied, or
+	// the run has no log. Nil means that the node fails then.
+	Default *A
+	// Check says what is wrong with an answer; the question is then asked again, with
+	// that. It is a pure function. Nil takes every answer that fits the type.
+	Check func(A) error
+}
+
+// Ask is a node that asks a person, and makes an update of the answer. The run pauses
+// when everything else is done that can be done without it. The question is made once
+// for every time the node is run, and should be a pure function.
+func Ask[S, U, A any](name string, question func(S) (Question[A], error), update func(S, A) (U, error)) graph.Node[S, U] {
+	n := graph.Node[S, U]{Name: name, Kind: "ask"}
+	n.Err = errors.Join(missing("question", question == nil), missing("update", update == nil))
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		q, err := question(s)
+		if err != nil {
+			return u, err
+		}
+		answer, err := q.ask(ctx, t)
+		if err != nil {
+			return u, err
+		}
+		return update(s, answer)
+	}
+	return n
+}
+
+func (q *Question[A]) ask(ctx context.Context, t *graph.Task) (answer A, err error) {
+	if len(q.Options) > 0 && reflect.TypeFor[A]().Kind() != reflect.String {
+		return answer, fmt.Errorf("its question has options, but its answer is a %s; options are answered by a string", reflect.TypeFor[A]())
+	}
+	asked := &runlog.Asked{Key: "answer", Question: q.Text, Options: q.Options}
+	if q.Default != nil {
+		if asked.Default, err = json.Marshal(q.Default); err != nil {
+			return answer, fmt.Errorf("the default of its question: %w", err)
+		}
+	}
+	for round := 2; ; round++ {
+		answer, err = graph.Ask[A](ctx, t, asked)
+		if q.Default != nil && (errors.Is(err, runlog.ErrDenied) || errors.Is(err, runlog.ErrNoLog)) {
+			return *q.Default, nil
+		}
+		if err != nil || q.Check == nil {
+			return answer, err
+		}
+		wrong := q.Check(answer)
+		if wrong == nil {
+			return answer, nil
+		}
+		asked.Key = fmt.Sprintf("answer-%d", round)
+		asked.Question = fmt.Sprintf("%s\n(The last answer will not do: %v)", q.Text, wrong)
+	}
+}
