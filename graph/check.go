@@ -14,22 +14,23 @@ import (
 )
 
 type compiler[S, U any] struct {
-	g        *Graph[S, U]
-	index    map[string]int
-	problems []string
-	out      [][]int   // by node: over edges, without End
-	loose    [][]int   // by node: over anything else, without End
-	ends     []bool    // by node: something of it leads to End
-	leads    []bool    // by node: it has an edge or a route
-	in       [][]int   // by node: over edges
-	looseIn  [][]int   // by node: over anything else, -1 for Start
-	choices  [][][]int // by node: the targets of each of its routes, -1 for End
-	entries  []int     // over edges
-	starts   []int     // over routes
-	idom     []int     // by node: see dominate
-	order    []int     // by node: its place in postorder
-	inputs   []*checkedInput[S]
-	outputs  []*jsonschema.Resolved
+	g            *Graph[S, U]
+	index        map[string]int
+	problems     []string
+	out          [][]int   // by node: over edges, without End
+	loose        [][]int   // by node: over anything else, without End
+	ends         []bool    // by node: something of it leads to End
+	leads        []bool    // by node: it has an edge or a route
+	in           [][]int   // by node: over edges
+	looseIn      [][]int   // by node: over anything else, -1 for Start
+	choices      [][][]int // by node: the targets of each of its routes, -1 for End
+	startChoices [][]int
+	entries      []int // over edges
+	starts       []int // over routes
+	idom         []int // by node: see dominate
+	order        []int // by node: its place in postorder
+	inputs       []*checkedInput[S]
+	outputs      []*jsonschema.Resolved
 }
 
 func (c *compiler[S, U]) report(format string, args ...any) {
@@ -186,7 +187,9 @@ func (c *compiler[S, U]) checkRoute(r *route[S]) {
 	}
 	var targets []int
 	defer func() {
-		if from >= 0 {
+		if r.from == Start {
+			c.startChoices = append(c.startChoices, targets)
+		} else if from >= 0 {
 			c.choices[from] = append(c.choices[from], targets)
 		}
 	}()

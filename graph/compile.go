@@ -75,6 +75,9 @@ func (g *Graph[S, U]) Compile() (*Flow[S, U], error) {
 	c := &compiler[S, U]{g: g, index: make(map[string]int, len(g.nodes))}
 	c.checkTypes()
 	c.checkNodes()
+	for _, chain := range g.chains {
+		c.problems = append(c.problems, chain.problems()...)
+	}
 	c.checkEdges()
 	c.checkReads()
 	if len(c.problems) == 0 { // the rest would only repeat it
@@ -150,7 +153,7 @@ func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 	nd := c.g.nodes[i]
 	v := pregel.Vertex{Name: nd.Name, Targets: append(append([]int(nil), c.out[i]...), c.loose[i]...)}
-	s := ShapeNode{Name: nd.Name, Kind: nd.Kind, Version: nd.Version, Reads: nd.Reads, Bounded: nd.Reads != nil, Uses: nd.Uses, Sub: nd.Sub}
+	s := ShapeNode{Name: nd.Name, Kind: nd.Kind, Version: nd.Version, Reads: nd.Reads, Bounded: nd.Reads != nil, Most: nd.Most, Uses: nd.Uses, Sub: nd.Sub}
 	if nd.Join != Any {
 		if v.Sources = distinct(c.in[i]); nd.Join > 0 {
 			v.Sources, v.Need = distinct(append(c.looseIn[i], c.in[i]...)), int(nd.Join)
@@ -183,7 +186,9 @@ func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 		if n.direct == nil {
 			n.direct = map[string]int{}
 		}
-		n.direct[to] = c.index[to]
+		if n.direct[to] = -1; to != End {
+			n.direct[to] = c.index[to]
+		}
 		f.shape.Edges = append(f.shape.Edges, ShapeEdge{From: nd.Name, To: to, Kind: "send"})
 	}
 	f.program.Vertices[i], f.nodes[i] = v, n

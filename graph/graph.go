@@ -97,7 +97,8 @@ type Node[S, U any] struct {
 	// it reads is final, without waiting for the rest of the superstep. Nil is the whole
 	// state; empty, but not nil, is the first state alone.
 	Reads []string
-	// Sends names the nodes that the task itself may send to; see [Task.Send].
+	// Sends names the nodes that the task itself may send to, and End if it may end
+	// instead; see [Task.Send].
 	Sends []string
 	// Input is what the state must fulfil for the node; defaults to nothing.
 	Input *Input[S]
@@ -106,6 +107,10 @@ type Node[S, U any] struct {
 	Output *jsonschema.Schema
 	// Cache spares the node work it has done before, in this run or another. Defaults to none.
 	Cache *Caching[S]
+
+	// Most is how many tasks of it another task may send to at once, under different
+	// keys; more is a failed attempt of that task. Defaults to any number. See [Shape.Bound].
+	Most int
 
 	Kind string   // what it is, for pictures: "agent", "tool", …; defaults to a plain function
 	Sub  *Shape   // the graph inside of it, for pictures and to notice its changes; defaults to none
@@ -159,6 +164,7 @@ type Graph[S, U any] struct {
 	catch  []edge
 	tagged *reduce.Tagged[S, U] // nil for a reducer that is a function
 	check  func(S) error
+	chains []*Chain[S, U]
 }
 
 type edge struct{ from, to string }

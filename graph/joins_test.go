@@ -159,6 +159,18 @@ func TestJoinsThatMayNeverFire(t *testing.T) {
 			edges(g, "@start x", "c a", "c b", "a j", "b j", "j @end", "d @end")
 			g.Branch("x", pick, "c", "d")
 		}, ""},
+		"only the ways that lead to both": {func(g *graph.Graph[state, update]) {
+			edges(g, "@start a", "b p", "b q", "c p", "c q", "p j", "q j", "x @end", "j @end")
+			g.Branch("a", pick, "x", "b", "c")
+		}, ""},
+		"a choice at the start": {func(g *graph.Graph[state, update]) {
+			edges(g, "@start q", "a p", "b p", "p j", "q j", "j @end")
+			g.Branch(graph.Start, pick, "a", "b")
+		}, ""},
+		"a choice at the start that leaves one out": {func(g *graph.Graph[state, update]) {
+			edges(g, "@start q", "a p", "b @end", "p j", "q j", "j @end")
+			g.Branch(graph.Start, pick, "a", "b")
+		}, "there is a way on which q runs and p does not"},
 		"a loop on the way": {func(g *graph.Graph[state, update]) {
 			edges(g, "@start x", "x a", "x b", "b j", "c j", "j @end", "d @end", "@start d")
 			g.Branch("a", pick, "a", "c")
@@ -167,7 +179,7 @@ func TestJoinsThatMayNeverFire(t *testing.T) {
 	for name, c := range cases {
 		g := graph.New("join", reduce)
 		g.AddNode(j)
-		for _, n := range []string{"x", "a", "b", "c", "d"} {
+		for _, n := range []string{"x", "a", "b", "c", "d", "p", "q"} {
 			g.Add(n, visit(n))
 		}
 		c.build(g)

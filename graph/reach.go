@@ -2,9 +2,9 @@ package graph
 
 import "slices"
 
-// unjoined finds two sources of a join of which one may run without the other. The
-// nearest node that every way to all of them comes through has to lead to each, whatever
-// is chosen on the way. Fans are taken to send something.
+// unjoined finds two sources of a join of which one may run without the other: there is a
+// way to it on which no node leads to the other whatever is chosen from there on. Fans are
+// taken to send something.
 func (c *compiler[S, U]) unjoined(join int) (runs, not int, found bool) {
 	sources := c.in[join]
 	if len(sources) < 2 || !c.chooses() {
@@ -17,19 +17,40 @@ func (c *compiler[S, U]) unjoined(join int) (runs, not int, found bool) {
 	for _, s := range sources[1:] {
 		common = c.common(common, s)
 	}
-	start := []int{common}
+	from := []int{common}
 	if common == len(c.g.nodes) {
-		start = slices.Clone(c.entries)
+		from = slices.Clone(c.entries)
 	}
+	// Whatever edges alone lead to from where all ways to the sources come through is sure.
 	sure := make([]bool, len(c.g.nodes))
-	mark(start, sure, func(i int) [2][]int { return [2][]int{c.out[i]} })
-	for k, s := range sources {
-		if sure[s] || c.inevitable(s)[common] {
+	mark(from, sure, func(i int) [2][]int { return [2][]int{c.out[i]} })
+	for _, s := range sources {
+		if sure[s] {
 			continue
 		}
-		return sources[(k+1)%len(sources)], s, true
+		if runs, found = c.without(s, sources); found {
+			return runs, s, true
+		}
 	}
 	return 0, 0, false
+}
+
+// without finds a node, out of some, that can be reached on a way on which no node leads
+// to another one for sure.
+func (c *compiler[S, U]) without(node int, out []int) (int, bool) {
+	n := len(c.g.nodes)
+	leads := c.inevitable(node)
+	if leads[n] {
+		return 0, false
+	}
+	seen := slices.Clone(leads[:n])
+	mark(slices.Concat(c.entries, c.starts), seen, func(i int) [2][]int { return [2][]int{c.out[i], c.loose[i]} })
+	for _, o := range out {
+		if seen[o] && !leads[o] {
+			return o, true
+		}
+	}
+	return 0, false
 }
 
 // chooses reports whether there is a branch at all.
@@ -139,24 +160,23 @@ func (c *compiler[S, U]) inevitable(node int) []bool {
 	for more := true; more; {
 		more = false
 		for i := range n {
-			if leads[i] && i != node && !c.leadsOn(i, leads) {
+			if leads[i] && i != node && !leadsOn(c.out[i], c.choices[i], leads) {
 				leads[i], more = false, true
 			}
 		}
 	}
-	for _, e := range c.entries {
-		leads[n] = leads[n] || leads[e]
-	}
+	leads[n] = leadsOn(c.entries, c.startChoices, leads)
 	return leads
 }
 
-func (c *compiler[S, U]) leadsOn(i int, leads []bool) bool {
-	for _, to := range c.out[i] {
+// leadsOn reports whether edges or choices lead to nodes that lead on for sure.
+func leadsOn(edges []int, choices [][]int, leads []bool) bool {
+	for _, to := range edges {
 		if leads[to] {
 			return true
 		}
 	}
-	for _, choice := range c.choices[i] {
+	for _, choice := range choices {
 		all := len(choice) > 0
 		for _, to := range choice {
 			all = all && to >= 0 && leads[to]

@@ -23,8 +23,7 @@ type Chooser[S any] func(ctx context.Context, t *graph.Task, s S, targets []stri
 // fallback is where to go when the chooser chooses nothing; "" makes that a failure.
 // Update may note the choice. A choice that is not among the targets is a failure.
 //
-// graph.End among the targets, or as the fallback, means to send nothing. It wants an edge
-// from the node to graph.End as well.
+// graph.End among the targets, or as the fallback, means to send nothing.
 func Router[S, U any](name string, choose Chooser[S], update func(S, string) (U, error), fallback string, targets ...string) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "decision"}
 	n.Err = errors.Join(missing("chooser", choose == nil), missing("update", update == nil))
@@ -32,7 +31,7 @@ func Router[S, U any](name string, choose Chooser[S], update func(S, string) (U,
 		n.Err = errors.Join(n.Err, errors.New("it has no targets; list the nodes it may choose"))
 	}
 	for _, to := range append(slices.Clone(targets), fallback) {
-		if to != "" && to != graph.End && !slices.Contains(n.Sends, to) {
+		if to != "" && !slices.Contains(n.Sends, to) {
 			n.Sends = append(n.Sends, to)
 		}
 	}
@@ -49,7 +48,7 @@ func Router[S, U any](name string, choose Chooser[S], update func(S, string) (U,
 		case !slices.Contains(targets, to):
 			return u, fmt.Errorf("the choice %q is not among the targets%s", to, suggest.Hint(to, targets))
 		}
-		if u, err = update(s, to); err == nil && to != graph.End {
+		if u, err = update(s, to); err == nil {
 			t.Send(graph.Send{To: to})
 		}
 		return u, err

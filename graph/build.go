@@ -1,0 +1,170 @@
+package graph
+
+import (
+	"context"
+	"slices"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A Chain adds to a graph in the order in which things happen:
+//
+//	g := graph.New("brief", reduce).
+//		Start(plan).
+//		Loop(enough, search, read).
+//		If(worthwhile).
+//		Then(write).
+//		Else().
+//		Then(apologize).
+//		EndIf().
+//		End()
+//
+// It makes the nodes, edges, branches and catches that could have been added one by one,
+// and nothing else: each node is one that was given. Its methods only take notes, End
+// writes them into the graph, and Compile says what is wrong with them.
+//
+// A condition is the choice of the node that ran before, as in [Graph.Branch]: it sees the
+// state with the update of that node, and must be a pure function.
+type Chain[S, U any] struct {
+	g        *Graph[S, U]
+	seq      bool // made by Seq
+	ended    bool
+	ops      []func(*chaining[S, U], *block[S, U])
+	mistakes []string
+}
+
+// A Block is what a chain is made of: a Node, or a chain made by [Seq].
+type Block[S, U any] interface {
+	chain(l *chaining[S, U], b *block[S, U], what string)
+}
+
+// Step is a node of a function in its short form.
+func Step[S, U any](name string, fn Func[S, U]) Node[S, U] {
+	n := Node[S, U]{Name: name}
+	if fn != nil {
+		n.Run = func(ctx context.Context, _ *Task, s S) (U, error) { return fn(ctx, s) }
+	}
+	return n
+}
+
+// Start begins a chain at the start of the graph, with blocks one after the other. There
+// may be none, and there may be other ways to begin.
+func (g *Graph[S, U]) Start(blocks ...Block[S, U]) *Chain[S, U] {
+	c := &Chain[S, U]{g: g}
+	g.chains = append(g.chains, c)
+	return c.then("Start", blocks)
+}
+
+// Seq is a chain to be used as a block of another: a branch of a Parallel, the body of a
+// Loop, or a part with a Catch of its own. It has no Start and no End.
+func Seq[S, U any](blocks ...Block[S, U]) *Chain[S, U] {
+	return (&Chain[S, U]{seq: true}).then("Seq", blocks)
+}
+
+func (c *Chain[S, U]) op(f func(*chaining[S, U], *block[S, U])) *Chain[S, U] {
+	c.ops = append(c.ops, f)
+	return c
+}
+
+func (c *Chain[S, U]) then(what string, blocks []Block[S, U]) *Chain[S, U] {
+	blocks = slices.Clone(blocks)
+	return c.op(func(l *chaining[S, U], b *block[S, U]) { l.blocks(b, what, blocks) })
+}
+
+// Then goes on with blocks, one after the other.
+func (c *Chain[S, U]) Then(blocks ...Block[S, U]) *Chain[S, U] {
+	if len(blocks) == 0 {
+		return c.op(func(l *chaining[S, U], b *block[S, U]) {
+			l.report(b.place("Then"), "it names no node")
+		})
+	}
+	return c.then("Then", blocks)
+}
+
+// If goes on with what comes up to the Else if a condition holds, and otherwise with what
+// comes between that and the EndIf. Without an Else it goes on after the EndIf. Either way
+// may be empty, but not both.
+func (c *Chain[S, U]) If(cond func(S) bool) *Chain[S, U] {
+	return c.op(func(l *chaining[S, U], b *block[S, U]) { l.begin(b, cond) })
+}
+
+// Else begins the other way of the last open If.
+func (c *Chain[S, U]) Else() *Chain[S, U] {
+	return c.op(func(l *chaining[S, U], b *block[S, U]) { l.other(b) })
+}
+
+// EndIf ends the last open If.
+func (c *Chain[S, U]) EndIf() *Chain[S, U] {
+	return c.op(func(l *chaining[S, U], b *block[S, U]) { l.endIf(b) })
+}
+
+// Loop runs a body, and again until a condition holds after it. A limit to the rounds is a
+// part of the condition, and counted in the state.
+func (c *Chain[S, U]) Loop(until func(S) bool, body ...Block[S, U]) *Chain[S, U] {
+	body = slices.Clone(body)
+	return c.op(func(l *chaining[S, U], b *block[S, U]) { l.loop(b, until, body) })
+}
+
+// Parallel runs branches side by side. The node after them joins them: it runs when all of
+// them have ended, for All; or failed for good, for Settled; or as soon as n of them have
+// ended, for Quorum(n), the others being run to their end all the same; or, for Any, again
+// in every superstep after one in which a branch has ended, and what follows with it.
+// Each branch has to end in one node. Only All may be the last thing in a graph. Between an
+// If and its EndIf, All and Settled have to follow a node.
+func (c *Chain[S, U]) Parallel(join Join, branches ...Block[S, U]) *Chain[S, U] {
+	branches = slices.Clone(branches)
+	return c.op(func(l *chaining[S, U], b *block[S, U]) { l.parallel(b, join, branches) })
+}
+
+// Wait is a node that asks a person, and makes an update of the answer. See [Ask] for
+// answers that are no text.
+func (c *Chain[S, U]) Wait(name, question string, answered func(state S, answer string) (U, error)) *Chain[S, U] {
+	n := Node[S, U]{Name: name, Kind: "ask"}
+	if answered != nil {
+		n.Run = func(ctx context.Context, t *Task, s S) (u U, err error) {
+			answer, err := Ask[string](ctx, t, &runlog.Asked{Key: "answer", Question: question})
+			if err != nil {
+				return u, err
+			}
+			return answered(s, answer)
+		}
+	}
+	return c.op(func(l *chaining[S, U], b *block[S, U]) { l.node(b, "Wait", &n) })
+}
+
+// Catch makes a node take care of failures: of every node before it that no other Catch
+// takes care of, as far back as the way of the If, the body of the Loop, the branch of the
+// Parallel or the Seq goes that it is in. The chain goes on after it, whether there was a
+// failure or not. What fails within a Parallel is for a Catch in its branch, or a Settled
+// join: the other branches go on.
+func (c *Chain[S, U]) Catch(handler Node[S, U]) *Chain[S, U] {
+	return c.op(func(l *chaining[S, U], b *block[S, U]) { l.catch(b, &handler) })
+}
+
+// End ends the chain at the end of the graph, and gives the graph, to which more can be
+// added.
+func (c *Chain[S, U]) End() *Graph[S, U] {
+	if c.seq {
+		g := New[S, U]("", nil)
+		g.chains = []*Chain[S, U]{c}
+		c.mistakes = []string{"End of a Seq: the chain has no Start; a Seq is a block of another chain, which begins with graph.New(…).Start"}
+		c.ended = true
+		return g
+	}
+	if !c.ended {
+		c.ended = true
+		c.mistakes = c.write()
+	}
+	return c.g
+}
+
+// Compile is End, and then Compile of the graph.
+func (c *Chain[S, U]) Compile() (*Flow[S, U], error) { return c.End().Compile() }
+
+// problems is what is wrong with the chain.
+func (c *Chain[S, U]) problems() []string {
+	if !c.ended {
+		return []string{"a chain has no End; what it says is not in the graph"}
+	}
+	return c.mistakes
+}

@@ -1,0 +1,397 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+)
+
+// chaining writes a chain into its graph.
+type chaining[S, U any] struct {
+	g        *Graph[S, U]
+	names    map[string]bool
+	within   string // the blocks around, for mistakes
+	mistakes []string
+	routes   []choosing[S]
+	ifs      int // how many are open, in all blocks
+}
+
+// choosing is a branch whose targets are not known yet.
+type choosing[S any] struct {
+	from string
+	root *slot[S]
+}
+
+// slot is where a choice leads to: a node, another choice made at once, several of these,
+// or nothing yet.
+type slot[S any] struct {
+	to   string
+	test *test[S]
+	all  []*slot[S]
+}
+
+type test[S any] struct {
+	cond    func(S) bool
+	yes, no *slot[S]
+}
+
+// end is where the chain goes on: after a node, or where a choice of one leads to.
+type end[S any] struct {
+	from string
+	slot *slot[S] // nil for after the node
+}
+
+// block is a part of a chain that is being written.
+type block[S, U any] struct {
+	after  string   // what came last, for mistakes
+	ends   []end[S] // one of them is taken; all of them, if they are open
+	open   string   // the Parallel whose branches are yet to be joined, "" for none
+	join   Join     // of it
+	size   int      // how many nodes it has
+	loose  []string // the nodes that nobody takes care of
+	ifs    []*choice[S]
+	begins int // in loose: what belongs to the innermost If
+}
+
+// choice is an If that has not ended.
+type choice[S any] struct {
+	at     string
+	test   *test[S]
+	turned bool     // its Else has come
+	ends   []end[S] // of its first way, then
+	begins int      // of what is around
+}
+
+func (c *Chain[S, U]) write() []string {
+	l := &chaining[S, U]{g: c.g, names: map[string]bool{}}
+	for i := range c.g.nodes {
+		l.names[c.g.nodes[i].Name] = true
+	}
+	edges, catches := len(c.g.edges), len(c.g.catch)
+	b := &block[S, U]{ends: []end[S]{{from: Start}}}
+	c.run(l, b)
+	if b.open != "" && b.join != All {
+		l.report(b.open, "nothing follows that could join its branches; use graph.All, or put a node after it")
+	}
+	l.lead(b.ends, End)
+	if len(l.mistakes) > 0 { // edges would only lead to more
+		c.g.edges, c.g.catch = c.g.edges[:edges], c.g.catch[:catches]
+		return l.mistakes
+	}
+	for _, r := range l.routes {
+		for k := range r.root.width() { // a branch leads to one node at a time
+			c.g.Branch(r.from, func(s S) string { return r.root.choose(s, k) }, r.root.targets(k, nil)...)
+		}
+	}
+	return nil
+}
+
+// run writes the chain at the place where a block is.
+func (c *Chain[S, U]) run(l *chaining[S, U], b *block[S, U]) {
+	for _, op := range c.ops {
+		op(l, b)
+	}
+	for _, f := range b.ifs {
+		l.report(f.at, "it has no EndIf")
+	}
+	l.ifs -= len(b.ifs)
+}
+
+func (n Node[S, U]) chain(l *chaining[S, U], b *block[S, U], what string) { l.node(b, what, &n) }
+
+func (c *Chain[S, U]) chain(l *chaining[S, U], b *block[S, U], what string) {
+	if c == nil || !c.seq {
+		l.report(b.place(what), "a block is neither a node nor made by graph.Seq")
+		return
+	}
+	if c.ended {
+		l.report(b.place(what), "a Seq is within itself")
+		return
+	}
+	in := &block[S, U]{after: b.after, ends: b.ends, open: b.open, join: b.join}
+	c.ended = true // until it is written
+	c.run(l, in)
+	c.ended = false
+	b.after, b.ends, b.open, b.join = in.after, in.ends, in.open, in.join
+	b.size += in.size
+	b.loose = append(b.loose, in.loose...)
+}
+
+func (b *block[S, U]) place(what string) string {
+	if b.after == "" {
+		return what + " at the beginning"
+	}
+	return what + " after " + b.after
+}
+
+func (l *chaining[S, U]) report(at, format string, args ...any) {
+	l.mistakes = append(l.mistakes, l.within+at+": "+fmt.Sprintf(format, args...))
+}
+
+// inside writes the blocks of a part that has a beginning of its own.
+func (l *chaining[S, U]) inside(at string, ends []end[S], blocks []Block[S, U]) *block[S, U] {
+	around := l.within
+	l.within += at + ": "
+	b := &block[S, U]{ends: ends}
+	l.blocks(b, "node", blocks)
+	l.within = around
+	return b
+}
+
+func (l *chaining[S, U]) blocks(b *block[S, U], what string, blocks []Block[S, U]) {
+	for _, in := range blocks {
+		if in == nil {
+			l.report(b.place(what), "a block is nil")
+			continue
+		}
+		in.chain(l, b, what)
+	}
+}
+
+// lead leads some ends to a node, or to End.
+func (l *chaining[S, U]) lead(ends []end[S], to string) {
+	for _, e := range ends {
+		if e.slot != nil {
+			e.slot.to = to
+		} else {
+			l.g.Edge(e.from, to)
+		}
+	}
+}
+
+// decide makes a choice at some ends.
+func (l *chaining[S, U]) decide(ends []end[S], t *test[S]) {
+	for _, e := range ends {
+		if e.slot != nil {
+			e.slot.test = t
+		} else {
+			l.routes = append(l.routes, choosing[S]{e.from, &slot[S]{test: t}})
+		}
+	}
+}
+
+// joined reports whether the branches of the last Parallel have been joined, and that
+// they have not.
+func (l *chaining[S, U]) joined(b *block[S, U], at string) bool {
+	if b.open == "" {
+		return true
+	}
+	l.report(at, "the branches of the Parallel before it are not joined yet; put a node between")
+	b.open = ""
+	return false
+}
+
+// add adds a node, unless there is one of that name.
+func (l *chaining[S, U]) add(b *block[S, U], at string, n *Node[S, U]) {
+	if l.names[n.Name] {
+		l.report(at, "there is a node %q already", n.Name)
+	} else {
+		l.names[n.Name] = true
+		l.g.AddNode(*n)
+	}
+	b.size++
+	b.after = fmt.Sprintf("node %q", n.Name)
+}
+
+func (l *chaining[S, U]) node(b *block[S, U], what string, n *Node[S, U]) {
+	at := b.place(what)
+	joins := *n
+	if b.open != "" {
+		if n.Join != Any && n.Join != b.join {
+			l.report(at, "node %q has the join %s, but the Parallel before it has %s", n.Name, n.Join, b.join)
+		}
+		joins.Join = b.join
+	}
+	l.add(b, at, &joins)
+	l.lead(b.ends, n.Name)
+	b.ends, b.open = []end[S]{{from: n.Name}}, ""
+	b.loose = append(b.loose, n.Name)
+}
+
+func (l *chaining[S, U]) begin(b *block[S, U], cond func(S) bool) {
+	at := b.place("If")
+	if cond == nil {
+		l.report(at, "its condition is nil")
+	}
+	l.joined(b, at)
+	t := &test[S]{cond: cond, yes: &slot[S]{}, no: &slot[S]{}}
+	l.decide(b.ends, t)
+	l.ifs++
+	b.ifs = append(b.ifs, &choice[S]{at: at, test: t, begins: b.begins})
+	b.ends, b.begins = []end[S]{{slot: t.yes}}, len(b.loose)
+}
+
+// innermost is the last open If, nil after reporting that there is none.
+func (l *chaining[S, U]) innermost(b *block[S, U], what string) *choice[S] {
+	at := b.place(what)
+	if len(b.ifs) == 0 {
+		l.report(at, "there is no If before it")
+		return nil
+	}
+	l.joined(b, at)
+	return b.ifs[len(b.ifs)-1]
+}
+
+func (l *chaining[S, U]) other(b *block[S, U]) {
+	f := l.innermost(b, "Else")
+	if f == nil {
+		return
+	}
+	if f.turned {
+		l.report(b.place("Else"), "the %s has an Else already", f.at)
+		return
+	}
+	f.turned, f.ends = true, b.ends
+	b.ends, b.begins = []end[S]{{slot: f.test.no}}, len(b.loose)
+}
+
+func (l *chaining[S, U]) endIf(b *block[S, U]) {
+	f := l.innermost(b, "EndIf")
+	if f == nil {
+		return
+	}
+	if !f.turned {
+		b.ends = append(b.ends, end[S]{slot: f.test.no})
+	}
+	b.ends = slices.Concat(f.ends, b.ends)
+	b.ifs, b.begins = b.ifs[:len(b.ifs)-1], f.begins
+	l.ifs--
+	if f.test.yes.empty() && f.test.no.empty() {
+		l.report(f.at, "there is nothing in it")
+	}
+}
+
+func (l *chaining[S, U]) loop(b *block[S, U], until func(S) bool, body []Block[S, U]) {
+	at := b.place("Loop")
+	if until == nil {
+		l.report(at, "its condition is nil")
+	}
+	l.joined(b, at)
+	back, out := &slot[S]{}, &slot[S]{}
+	in := l.inside(at, append(slices.Clone(b.ends), end[S]{slot: back}), body)
+	switch {
+	case in.size == 0:
+		l.report(at, "its body is empty")
+	case in.open != "":
+		l.report(at, "its body ends in a Parallel, whose branches are not joined; put a node at the end of it")
+	case slices.ContainsFunc(in.ends, func(e end[S]) bool { return e.slot != nil && back.reaches(e.slot) }):
+		l.report(at, "a round of it may run nothing, and so for ever; put a node in its body that no If passes by")
+	default:
+		l.decide(in.ends, &test[S]{cond: until, yes: out, no: back})
+		b.after = in.after
+	}
+	b.ends = []end[S]{{slot: out}}
+	b.size += in.size
+	b.loose = append(b.loose, in.loose...)
+}
+
+func (l *chaining[S, U]) parallel(b *block[S, U], join Join, branches []Block[S, U]) {
+	at := b.place("Parallel")
+	l.joined(b, at)
+	if len(branches) == 0 {
+		l.report(at, "it has no branches")
+	}
+	if join < 0 && l.ifs > 0 && (len(b.ends) != 1 || b.ends[0].slot != nil) {
+		// Compile cannot tell then that a way that leads to one branch leads to all.
+		l.report(at, "between an If and its EndIf it has to follow a node; put one before it")
+	}
+	var ends []end[S]
+	for i, branch := range branches {
+		in := l.inside(fmt.Sprintf("%s: branch %d", at, i+1), fork(b.ends), []Block[S, U]{branch})
+		b.size += in.size
+		switch {
+		case in.size == 0:
+			l.report(at, "branch %d of it is empty", i+1)
+		case len(in.ends) != 1 || in.ends[0].slot != nil || in.open != "":
+			l.report(at, "branch %d of it ends in several ways; put a node at the end of it, to be joined with the others", i+1)
+		default:
+			ends = append(ends, in.ends...)
+		}
+	}
+	b.ends, b.open, b.join = ends, at, join
+	b.after = "the " + at
+}
+
+// fork are the same ends for one more branch.
+func fork[S any](ends []end[S]) []end[S] {
+	out := slices.Clone(ends)
+	for i, e := range ends {
+		if e.slot != nil {
+			out[i].slot = &slot[S]{}
+			e.slot.all = append(e.slot.all, out[i].slot)
+		}
+	}
+	return out
+}
+
+func (l *chaining[S, U]) catch(b *block[S, U], n *Node[S, U]) {
+	at := b.place("Catch")
+	l.joined(b, at)
+	caught := b.loose[b.begins:]
+	if len(caught) == 0 {
+		l.report(at, "there is no node before it to take care of")
+	}
+	for _, from := range caught {
+		l.g.Catch(from, n.Name)
+	}
+	l.add(b, at, n)
+	b.loose = append(b.loose[:b.begins:b.begins], n.Name)
+	b.ends = append(slices.Clone(b.ends), end[S]{from: n.Name})
+}
+
+func (s *slot[S]) empty() bool { return s.to == "" && s.test == nil && s.all == nil }
+
+// width is how many nodes choices lead to at most.
+func (s *slot[S]) width() int {
+	if s.test != nil {
+		return max(s.test.yes.width(), s.test.no.width())
+	}
+	n := 0
+	for _, in := range s.all {
+		n += in.width()
+	}
+	return max(1, n)
+}
+
+// one finds which of several slots the kth node belongs to, and which one of that it is.
+// Where there are fewer, the last one stands for the rest.
+func (s *slot[S]) one(k int) (*slot[S], int) {
+	k = min(k, s.width()-1)
+	for _, in := range s.all {
+		n := in.width()
+		if k < n {
+			return in.one(k)
+		}
+		k -= n
+	}
+	return s, k
+}
+
+// choose follows the choices to the kth node.
+func (s *slot[S]) choose(state S, k int) string {
+	for s, k = s.one(k); s.test != nil; s, k = s.one(k) {
+		if s.test.cond(state) {
+			s = s.test.yes
+		} else {
+			s = s.test.no
+		}
+	}
+	return s.to
+}
+
+// targets are what the kth node may be, in order.
+func (s *slot[S]) targets(k int, to []string) []string {
+	s, k = s.one(k)
+	if s.test != nil {
+		return s.test.no.targets(k, s.test.yes.targets(k, to))
+	}
+	if slices.Contains(to, s.to) {
+		return to
+	}
+	return append(to, s.to)
+}
+
+// reaches reports whether choices may lead to a slot without a node between.
+func (s *slot[S]) reaches(other *slot[S]) bool {
+	return s == other || s.test != nil && (s.test.yes.reaches(other) || s.test.no.reaches(other)) ||
+		slices.ContainsFunc(s.all, func(in *slot[S]) bool { return in.reaches(other) })
+}
