@@ -88,7 +88,8 @@ type Work struct {
 }
 
 // Run lets the agent work until it ends. The scope is that of the task it works for;
-// nil if the run has no log. An agent with a Finish tool that never calls it gives
+// nil if the run has no log. It keeps to the budget of the run: near a limit it is told,
+// once, to wrap up, and at one it gives *runlog.BudgetError, which the task is to return. An agent with a Finish tool that never calls it gives
 // *LimitError, with the outcome so far; a failing model gives its error.
 func (a *Agent) Run(ctx context.Context, scope *runlog.Scope, w *Work) (*Outcome, error) {
 	r := &run{Agent: a, scope: scope, prefix: w.Key, quota: make([]int, len(a.Limits.Calls))}
@@ -131,6 +132,7 @@ type run struct {
 	turns  int
 	specs  []model.ToolSpec
 	quota  []int // how much of Limits.Calls is used, by recorded calls too
+	warned bool  // it was told to wrap up
 	out    Outcome
 }
 
@@ -144,8 +146,10 @@ type Started struct {
 func (r *run) announce(ctx context.Context, w *Work) error {
 	_, err := r.scope.Do(ctx, &runlog.Effect{
 		Key: r.prefix + "agent", Kind: "agent", Name: r.Name,
-		Input: Started{r.Name, r.Model.Name(), w.Prompt},
-		Do:    func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`{}`), nil },
+		Input: Started{r.Name, r.Model.Name(), w.Prompt}, Cost: runlog.Amount{Agents: 1},
+		Do: func(ctx context.Context, _ string) (json.RawMessage, error) {
+			return json.RawMessage(`{}`), r.unpriced(ctx)
+		},
 	})
 	return err
 }
@@ -154,11 +158,12 @@ func (r *run) announce(ctx context.Context, w *Work) error {
 func (r *run) turn(ctx context.Context) (done bool, err error) {
 	n := r.out.Turns
 	r.out.Turns++
+	hint := r.hint(turnKey(r.prefix, n))
 	req := &model.Request{System: r.Prompt, Messages: r.out.Messages, Tools: r.specs, MaxTokens: r.Limits.MaxTokens}
 	if r.Finish != "" && r.out.Turns == r.turns {
 		req.Choice = r.Finish // the last chance for a result
 	}
-	resp, err := r.ask(ctx, n, req)
+	resp, err := r.ask(ctx, n, req, hint)
 	if err != nil {
 		return false, err
 	}
@@ -210,7 +215,7 @@ type Delta struct {
 }
 
 // ask gets a turn from the model, or from the log if it was had before.
-func (r *run) ask(ctx context.Context, n int, req *model.Request) (*model.Response, error) {
+func (r *run) ask(ctx context.Context, n int, req *model.Request, hint string) (*model.Response, error) {
 	hash, err := runlog.Hash(struct {
 		System   string
 		Messages []model.Message
@@ -219,7 +224,10 @@ func (r *run) ask(ctx context.Context, n int, req *model.Request) (*model.Respon
 	if err != nil {
 		return nil, err
 	}
-	effect := &runlog.Effect{Key: fmt.Sprintf("%sturn-%d", r.prefix, n), Kind: "model", Name: r.Model.Name(), Repeat: runlog.RepeatByKey, Hash: hash}
+	effect := &runlog.Effect{
+		Key: turnKey(r.prefix, n), Kind: "model", Name: r.Model.Name(), Repeat: runlog.RepeatByKey, Hash: hash,
+		Hint: hint, Cost: r.estimate(req), Spent: r.spent,
+	}
 	return runlog.Do(ctx, r.scope, effect, func(ctx context.Context, key string) (*model.Response, error) {
 		keyed := *req
 		keyed.Key = key
@@ -280,7 +288,7 @@ func (r *run) call(ctx context.Context, turn, i int, c model.Call) (tool.Result,
 	}
 	effect := &runlog.Effect{
 		Key: fmt.Sprintf("%sturn-%d/call-%d", r.prefix, turn, i), Kind: "tool", Name: c.Name,
-		Hash: hash, Input: c.Args, Repeat: r.repeat(c.Name),
+		Hash: hash, Input: c.Args, Repeat: r.repeat(c.Name), Cost: runlog.Amount{Calls: 1},
 	}
 	res, err := runlog.Do(ctx, r.scope, effect, func(ctx context.Context, key string) (tool.Result, error) {
 		res := r.Tools.Call(ctx, c.Name, &tool.Call{ID: c.ID, Key: key, Args: c.Args})

@@ -38,6 +38,9 @@ type offline struct{}
 
 func (offline) Name() string { return Name }
 
+// Price is nothing.
+func (offline) Price() (model.Price, bool) { return model.Price{}, true }
+
 // maxSearches is how often it searches before it answers, and mostResults how much it
 // asks for where it may.
 const (

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+const (
+	bytesPerToken = 4    // of text, for what a request is going to read
+	outputTokens  = 1024 // of a turn whose output nobody bounds
+)
+
+func turnKey(prefix string, turn int) string { return fmt.Sprintf("%sturn-%d", prefix, turn) }
+
+// hint tells the agent before a turn to wrap up, if a limit of the run is near and it was
+// not told before. A turn that was begun before is begun in the same way again, whatever
+// is left by now.
+func (r *run) hint(key string) string {
+	hint, begun := r.scope.Hint(key)
+	if low := r.low(); !begun && low != "" {
+		end := "give your result now"
+		if r.Finish != "" {
+			end = "call the tool " + r.Finish + " with your result now"
+		}
+		hint = fmt.Sprintf("Budget notice: this run has used %s. Wrap up: finish what you must, then %s.", low, end)
+	}
+	if hint != "" {
+		r.warned = true
+		r.out.Messages = append(r.out.Messages, model.UserText(hint))
+	}
+	return hint
+}
+
+func (r *run) low() string {
+	if r.warned {
+		return ""
+	}
+	return r.scope.Low()
+}
+
+// estimate is what a turn may cost. It errs on no particular side: what it does cost is
+// known when it is over.
+func (r *run) estimate(req *model.Request) runlog.Amount {
+	size := len(req.System)
+	for _, m := range req.Messages {
+		for _, p := range m.Parts {
+			if size += len(p.Text); p.Call != nil {
+				size += len(p.Call.Args)
+			}
+		}
+	}
+	out := req.MaxTokens
+	if out <= 0 {
+		out = outputTokens
+	}
+	return r.amount(model.Usage{In: size / bytesPerToken, Out: out})
+}
+
+// spent is what a turn did cost.
+func (r *run) spent(output json.RawMessage) runlog.Amount {
+	var resp model.Response
+	if json.Unmarshal(output, &resp) != nil {
+		return r.amount(model.Usage{})
+	}
+	return r.amount(resp.Usage)
+}
+
+func (r *run) amount(u model.Usage) runlog.Amount {
+	a := runlog.Amount{Tokens: int64(u.In) + int64(u.Out), Turns: 1}
+	if p, known := price(r.Model); known {
+		a.Money = p.Of(u)
+	}
+	return a
+}
+
+func price(m model.Model) (model.Price, bool) {
+	if p, ok := m.(model.Priced); ok {
+		return p.Price()
+	}
+	return model.Price{}, false
+}
+
+// unpriced makes a note in a run with a limit on money if it cannot hold for the agent.
+func (r *run) unpriced(ctx context.Context) error {
+	if _, known := price(r.Model); known || !r.scope.CountsMoney() {
+		return nil
+	}
+	return r.scope.Emit(ctx, "note", struct {
+		Text string `json:"text"`
+	}{fmt.Sprintf("model %s tells no price: what agent %s costs is not counted, and the limit on money does not hold for it", r.Model.Name(), r.Name)})
+}
