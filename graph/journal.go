@@ -257,14 +257,14 @@ func (x *execution[S, U]) directed() pregel.Exec[S, U, message] {
 
 // pause is the pause before a task's next attempt, and whether there is one. A replay
 // makes no pauses, and cannot judge a failure whose text is all that is known.
-func (x *execution[S, U]) pause(n *node[S, U], t *Task, attempt int, err error) (time.Duration, bool) {
+func (x *execution[S, U]) pause(n *node[S, U], path string, attempt int, err error) (time.Duration, bool) {
 	pause, again := n.pause(attempt, err)
 	if x.journal == nil || x.journal.Director() == nil {
 		return pause, again
 	}
 	var replayed *runlog.ReplayedError
 	if errors.As(err, &replayed) {
-		if final, known := x.journal.Director().Final(t.Scope().Path(), attempt); known {
+		if final, known := x.journal.Director().Final(path, attempt); known {
 			again = !final
 		}
 	}

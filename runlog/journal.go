@@ -45,6 +45,7 @@ type Journal struct {
 	listen map[chan struct{}]bool
 	since  int // bytes of data since the last snapshot
 	size   int // bytes of the last snapshot
+	ledger ledger
 }
 
 // space is one graph of the run.
@@ -90,13 +91,16 @@ type memory struct {
 	intents  map[string]intents
 	asked    map[string]Asked
 	answers  map[string]Answered
-	attempts int // that failed since the task was last given up
+	attempts int                     // that failed since the task was last given up
+	held     map[string]Amount       // what is set aside, by effect
+	short    map[string]*BudgetError // what has not begun for want of budget, by effect
 }
 
 // intents counts how often an effect was intended, and whether the last time has no outcome.
 type intents struct {
 	n    int
 	open bool
+	hint string
 }
 
 // of gives the memory of a scope. The caller holds mu.
@@ -119,9 +123,14 @@ type JournalOptions struct {
 	// SnapshotAfter is the least that is written between two snapshots, in bytes of data;
 	// defaults to 16 KB.
 	SnapshotAfter int
+	// Budget changes what the log says the run may use, see Budget.Over. The log is told
+	// by who writes KindRunStarted and KindRunResumed. Defaults to no change.
+	Budget *Budget
 	// Failpoint is called with the name of each point at which a crash is interesting.
 	// It is there for crash tests; defaults to nothing.
 	Failpoint func(name string)
+	// Director makes the execution a replay. Defaults to none.
+	Director Director
 }
 
 // OpenJournal acquires a run and reads what it needs of its log, from the last
@@ -152,6 +161,9 @@ func OpenJournal(ctx context.Context, store Store, id string, opt *JournalOption
 		return nil, err
 	}
 	j.hub.head = j.info.Head
+	if j.opt.Budget != nil {
+		j.ledger.over, j.ledger.limit = *j.opt.Budget, *j.opt.Budget
+	}
 	if err := j.recover(ctx); err != nil {
 		return nil, errors.Join(err, j.log.Release(context.WithoutCancel(ctx)))
 	}
@@ -203,9 +215,9 @@ func (j *Journal) Since(ctx context.Context, seq uint64) iter.Seq2[Record, error
 // Records reads all stored records of a run from a sequence number on.
 func Records(ctx context.Context, store Store, id string, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		from = max(from, 1)
+		next := max(from, 1)
 		for {
-			recs, err := store.Read(ctx, id, from, 256)
+			recs, err := store.Read(ctx, id, next, 256)
 			for i := range recs {
 				if !yield(recs[i], nil) {
 					return
@@ -218,7 +230,7 @@ func Records(ctx context.Context, store Store, id string, from uint64) iter.Seq2
 			if len(recs) == 0 {
 				return
 			}
-			from = recs[len(recs)-1].Seq + 1
+			next = recs[len(recs)-1].Seq + 1
 		}
 	}
 }
@@ -229,7 +241,12 @@ func (j *Journal) note(r *Record) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.since += len(r.Data)
+	j.ledger.tick(r)
 	switch r.Kind {
+	case KindRunStarted, KindRunResumed:
+		if len(r.Data) > 0 {
+			return noted(r, func(d RunResumed) { j.ledger.give(d.Budget) })
+		}
 	case KindSnapshot:
 		j.since, j.size = 0, len(r.Data)
 	case KindCarried:
@@ -254,12 +271,19 @@ func (j *Journal) note(r *Record) error {
 			}
 		})
 	case KindIntended:
-		return noted(r, func(d Intended) { m := j.of(r.Path); m.intents[d.Key] = intents{m.intents[d.Key].n + 1, true} })
+		return noted(r, func(d Intended) {
+			m := j.of(r.Path)
+			m.intents[d.Key] = intents{m.intents[d.Key].n + 1, true, d.Hint}
+			if d.Cost != nil {
+				j.ledger.hold(m, d.Key, *d.Cost)
+			}
+		})
 	case KindSettled:
 		return noted(r, func(d Settled) {
 			m := j.of(r.Path)
 			m.settled[d.Key] = d
 			m.intents[d.Key] = intents{n: m.intents[d.Key].n}
+			j.ledger.settle(m, &d)
 		})
 	case KindAsked:
 		return noted(r, func(d Asked) { j.of(r.Path).asked[d.Key] = d })
@@ -285,7 +309,7 @@ func (s *space) keep(r *Record, inner bool) {
 // forget drops what tasks did, and the graphs they ran: they never run again.
 func (j *Journal) forget(tasks []string) {
 	for _, path := range tasks {
-		delete(j.scopes, path)
+		j.drop(path)
 	}
 	if !j.nested {
 		return
@@ -297,7 +321,7 @@ func (j *Journal) forget(tasks []string) {
 	j.nested = false
 	for path := range j.scopes {
 		if within(path, done) {
-			delete(j.scopes, path)
+			j.drop(path)
 		} else if strings.Contains(path, "/") {
 			j.nested = true
 		}
@@ -364,11 +388,13 @@ func (j *Journal) Carry(tasks ...string) *Carried {
 		}
 		s := CarriedScope{Path: path, Attempts: m.attempts, Settled: values(m.settled), Asked: values(m.asked), Answers: values(m.answers)}
 		for _, key := range slices.Sorted(maps.Keys(m.intents)) {
-			s.Intents = append(s.Intents, CarriedIntent{key, m.intents[key].n, m.intents[key].open})
+			in := m.intents[key]
+			s.Intents = append(s.Intents, CarriedIntent{key, in.n, in.open, in.hint, m.held[key].or()})
 		}
 		c.Scopes = append(c.Scopes, s)
 	}
-	if c.Scopes == nil && c.Inner == nil {
+	c.Ledger = j.ledger.carried()
+	if c.Scopes == nil && c.Inner == nil && c.Ledger == nil {
 		return nil
 	}
 	return &c
@@ -384,6 +410,7 @@ func values[T any](m map[string]T) []T {
 
 // restore takes over what was carried past a snapshot.
 func (j *Journal) restore(c Carried) {
+	j.ledger.restore(c.Ledger)
 	for _, r := range c.Inner {
 		rec := Record{Kind: r.Kind, Path: r.Path, Data: r.Data}
 		switch r.Kind {
@@ -408,7 +435,10 @@ func (j *Journal) restore(c Carried) {
 			m.settled[d.Key] = d
 		}
 		for _, d := range s.Intents {
-			m.intents[d.Key] = intents{d.N, d.Open}
+			m.intents[d.Key] = intents{d.N, d.Open, d.Hint}
+			if d.Open && d.Cost != nil {
+				j.ledger.hold(m, d.Key, *d.Cost)
+			}
 		}
 		for _, d := range s.Asked {
 			m.asked[d.Key] = d
@@ -449,6 +479,13 @@ func (j *Journal) New(kind Kind, path string, data any) (Record, error) {
 // for each other share one, but not each other's fate: one whose ctx has ended or whose
 // records cannot be stored fails alone.
 func (j *Journal) Append(ctx context.Context, status Status, recs ...Record) error {
+	if j.opt.Director != nil && len(recs) > 0 {
+		if err := j.turn(ctx, &recs[0]); err != nil {
+			return fmt.Errorf("run %s: %w", j.id, err)
+		}
+		j.opt.Director.Stamp(recs)
+		ctx = context.WithoutCancel(ctx) // it was written
+	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("run %s: %w", j.id, err)
 	}
@@ -479,6 +516,9 @@ func (j *Journal) Append(ctx context.Context, status Status, recs ...Record) err
 
 // write makes the records of a group durable in one batch.
 func (j *Journal) write(ctx context.Context, group ...*appending) error {
+	if err := j.carry(group); err != nil {
+		return err
+	}
 	var b Batch
 	for _, a := range group {
 		b.Records = append(b.Records, a.recs...)
@@ -548,13 +588,16 @@ func (j *Journal) Listen() (answered <-chan struct{}, stop func()) {
 }
 
 // Asks reports whether a task of that path, or one inside of it, has asked something
-// that nobody has answered.
+// that nobody has answered, or lacks budget.
 func (j *Journal) Asks(path string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for p, m := range j.scopes {
 		if p != path && !strings.HasPrefix(p, path+"/") {
 			continue
+		}
+		if j.lacks(m) != nil {
+			return true
 		}
 		for key := range m.asked {
 			if _, ok := m.answers[key]; !ok {
@@ -563,6 +606,12 @@ func (j *Journal) Asks(path string) bool {
 		}
 	}
 	return false
+}
+
+// Head is the sequence number of the last record that was stored.
+func (j *Journal) Head() uint64 {
+	_, head := j.hub.position()
+	return head
 }
 
 // Cancelled renews the lease and reports whether somebody asked for the run to be

@@ -15,16 +15,23 @@ type RunStarted struct {
 	Inputs   json.RawMessage `json:"inputs,omitempty"` // as the user gave them, an object
 	Engine   string          `json:"engine,omitempty"` // the version of superstep
 	Title    string          `json:"title,omitempty"`
+	Parent   string          `json:"parent,omitempty"` // of a fork: the run that it goes on from,
+	At       uint64          `json:"at,omitempty"`     // and the record of it that was the last
+	Budget   *Budget         `json:"budget,omitempty"` // nil for no limit
 }
 
 // RunResumed says that a process took the run up again.
 type RunResumed struct {
-	Owner string `json:"owner,omitempty"`
+	Owner  string  `json:"owner,omitempty"`
+	Budget *Budget `json:"budget,omitempty"` // in place of the one before; nil for no change
 }
 
-// RunPaused says that nothing moves until a question is answered.
+// RunPaused says that nothing moves until a question is answered, or until the run is
+// resumed with a larger budget.
 type RunPaused struct {
-	Waiting []string `json:"waiting"` // the paths of the waiting tasks
+	Waiting []string     `json:"waiting"`          // the paths of the waiting tasks
+	Reason  string       `json:"reason,omitempty"` // why, for people; "" for questions
+	Short   *BudgetError `json:"short,omitempty"`  // the limit it has met
 }
 
 // RunFailed says why a run stopped. It can be resumed.
@@ -137,6 +144,8 @@ type Intended struct {
 	Once  bool            `json:"once,omitempty"`
 	Hash  string          `json:"hash,omitempty"`  // of what went in
 	Input json.RawMessage `json:"input,omitempty"` // what went in, where people want to see it
+	Hint  string          `json:"hint,omitempty"`  // what the task was told with it
+	Cost  *Amount         `json:"cost,omitempty"`  // what is set aside for it
 }
 
 // Settled is the outcome of an effect. One without an Error is never asked for again.
@@ -148,6 +157,8 @@ type Settled struct {
 	Input  json.RawMessage `json:"input,omitempty"` // of an effect without an intent
 	Output json.RawMessage `json:"output,omitempty"`
 	Error  string          `json:"error,omitempty"`
+	Hint   string          `json:"hint,omitempty"`
+	Spent  *Amount         `json:"spent,omitempty"` // what it did cost
 }
 
 // Asked is an open question. Its address is the path of its record and Key.
@@ -162,7 +173,7 @@ type Asked struct {
 // Answered closes a question.
 type Answered struct {
 	Key    string          `json:"key"`
-	Answer json.RawMessage `json:"answer"`
+	Answer json.RawMessage `json:"answer,omitempty"`
 	Denied bool            `json:"denied,omitempty"` // nobody may or will answer
 	By     string          `json:"by,omitempty"`     // "default", "flag", "person", …
 }
@@ -177,6 +188,7 @@ type Event struct {
 // the supersteps before it, so that it is found without reading those.
 type Carried struct {
 	Scopes []CarriedScope  `json:"scopes"`
+	Ledger *CarriedLedger  `json:"ledger,omitempty"`
 	Inner  []CarriedRecord `json:"inner,omitempty"` // of the graphs that tasks run, since the last snapshot of each
 }
 
@@ -199,7 +211,9 @@ type CarriedScope struct {
 
 // CarriedIntent is how often an effect was intended, and whether the last time has no outcome.
 type CarriedIntent struct {
-	Key  string `json:"key"`
-	N    int    `json:"n"`
-	Open bool   `json:"open,omitempty"`
+	Key  string  `json:"key"`
+	N    int     `json:"n"`
+	Open bool    `json:"open,omitempty"`
+	Hint string  `json:"hint,omitempty"`
+	Cost *Amount `json:"cost,omitempty"`
 }

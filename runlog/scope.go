@@ -66,6 +66,13 @@ type Effect struct {
 	Repeat Repeat
 	Hash   string // of what goes in; "" if nobody wants to know whether that changed
 	Input  any    // what goes in, where people want to see it; nil for nothing
+	Hint   string // what the task was told with it, kept for when it runs again; see Scope.Hint
+	Cost   Amount // what it may cost, which is set aside before it begins
+	// Spent is what it did cost, by its output. Nil means Cost.
+	Spent func(output json.RawMessage) Amount
+	// Inside says that Do is work of the run itself, whose own effects are in the log: a
+	// replay does it too.
+	Inside bool
 	// Do does it. The key is stable across crashes and attempts and unique to the
 	// effect. The output is JSON.
 	Do func(ctx context.Context, key string) (json.RawMessage, error)
@@ -110,7 +117,8 @@ var ErrNoLog = errors.New("a run without a log cannot pause for an answer; run i
 // Do makes an effect happen once as far as that can be had: a recorded outcome is
 // given again, an intent without an outcome is repeated if the effect may be, and a
 // person is asked otherwise (*WaitError). A failure is recorded too, but the next Do
-// tries again. The outcome is durable when Do returns.
+// tries again. The outcome is durable when Do returns. An effect that the budget has
+// not enough left for does not begin (*BudgetError).
 func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	if s == nil {
 		return e.Do(ctx, "")
@@ -136,8 +144,13 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	release, err := j.reserve(s.path, e)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if e.Repeat != RepeatFreely {
-		intent := Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Once: e.Repeat == RepeatNever, Hash: e.Hash, Input: input}
+		intent := Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Once: e.Repeat == RepeatNever, Hash: e.Hash, Input: input, Hint: e.Hint, Cost: e.Cost.or()}
 		if err := j.Write(ctx, "", KindIntended, s.path, intent); err != nil {
 			return nil, err
 		}
@@ -146,12 +159,12 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 		j.Live(KindIntended, s.path, Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input})
 	}
 	j.fail("effect.before")
-	out, err := e.Do(ctx, s.key(e.Key))
+	out, err := s.do(ctx, e)
 	j.fail("effect.after")
-	if err != nil && ctx.Err() != nil {
-		return nil, err // stopped, not failed: whether it happened is not known
+	if err != nil && (ctx.Err() != nil || e.Repeat == RepeatFreely && Waits(err)) {
+		return nil, err // stopped, or waiting for an answer, and not failed
 	}
-	outcome := Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input, Output: out}
+	outcome := Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input, Output: out, Hint: e.Hint, Spent: e.cost(out, err)}
 	if err != nil {
 		outcome.Output, outcome.Error = nil, err.Error()
 	}
@@ -214,6 +227,9 @@ func (s *Scope) Ask(ctx context.Context, q *Asked) (json.RawMessage, error) {
 		return nil, ErrNoLog
 	}
 	j := s.j
+	if err := s.turnToAsk(ctx, q); err != nil {
+		return nil, err
+	}
 	j.questions.Lock()
 	defer j.questions.Unlock()
 	j.mu.Lock()
@@ -231,6 +247,9 @@ func (s *Scope) Ask(ctx context.Context, q *Asked) (json.RawMessage, error) {
 		if err := j.Write(ctx, "", KindAsked, s.path, q); err != nil {
 			return nil, err
 		}
+	}
+	if d := j.opt.Director; d != nil {
+		d.Waits(s.path, q.Key)
 	}
 	return nil, &WaitError{Path: s.path, Question: *q}
 }

@@ -1,0 +1,75 @@
+package runlog
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// A Director makes an execution of a run repeat what another has recorded, without doing
+// any of its effects. It is called from the goroutines of tasks.
+type Director interface {
+	// Turn waits until it is the turn of a record of that kind and path and, of an
+	// effect, question or event, that key or name. The error is why it will never be.
+	Turn(ctx context.Context, kind Kind, path, key string) error
+	// Stamp gives records whose turn it is the times they are to have.
+	Stamp(recs []Record)
+	// Outcome gives what has come of an effect, or an error if that is not known.
+	Outcome(ctx context.Context, path string, e *Effect) (Settled, error)
+	// Waits is told that a task has found a question without an answer.
+	Waits(path, key string)
+	// Final gives whether the recorded attempt of a task was its last one, and whether
+	// there is a record of it.
+	Final(path string, attempt int) (final, known bool)
+}
+
+// A ReplayedError is the recorded failure of an effect. Only its text is known.
+type ReplayedError struct{ Text string }
+
+func (e *ReplayedError) Error() string { return e.Text }
+
+// Director is who directs the execution, nil for nobody.
+func (j *Journal) Director() Director { return j.opt.Director }
+
+// turn waits for the turn of a record.
+func (j *Journal) turn(ctx context.Context, r *Record) error {
+	var named struct{ Key, Name string }
+	switch r.Kind {
+	case KindIntended, KindSettled, KindAsked, KindAnswered:
+		if err := json.Unmarshal(r.Data, &named); err != nil {
+			return err
+		}
+	case KindEvent:
+		if err := json.Unmarshal(r.Data, &named); err != nil {
+			return err
+		}
+		named.Key = named.Name
+	}
+	return j.opt.Director.Turn(ctx, r.Kind, r.Path, named.Key)
+}
+
+// do does an effect, or gives what has come of it.
+func (s *Scope) do(ctx context.Context, e *Effect) (json.RawMessage, error) {
+	if d := s.j.opt.Director; d != nil && !e.Inside {
+		was, err := d.Outcome(ctx, s.path, e)
+		if err == nil && was.Error != "" {
+			err = &ReplayedError{was.Error}
+		}
+		return was.Output, err
+	}
+	return e.Do(ctx, s.key(e.Key))
+}
+
+// turnToAsk waits for the turn of a question that is new, before anything is locked.
+func (s *Scope) turnToAsk(ctx context.Context, q *Asked) error {
+	d := s.j.opt.Director
+	if d == nil {
+		return nil
+	}
+	s.j.mu.Lock()
+	_, asked := s.j.of(s.path).asked[q.Key]
+	s.j.mu.Unlock()
+	if asked {
+		return nil
+	}
+	return d.Turn(ctx, KindAsked, s.path, q.Key)
+}
