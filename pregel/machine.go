@@ -360,6 +360,14 @@ func (m *Machine[S, U, M]) Commit() {
 	if !m.Complete() {
 		panic("pregel: commit of a superstep that is not complete")
 	}
+	m.fold()
+	m.route()
+	m.step++
+	m.openStep()
+}
+
+// fold puts the updates of the superstep into the state.
+func (m *Machine[S, U, M]) fold() {
 	m.skipped = m.skipped[:0]
 	for i := range m.tasks {
 		t, r := &m.tasks[i], &m.results[i]
@@ -375,12 +383,24 @@ func (m *Machine[S, U, M]) Commit() {
 		case Skipped:
 			m.skipped = append(m.skipped, *t)
 		}
+	}
+}
+
+// route delivers the messages of the superstep.
+func (m *Machine[S, U, M]) route() {
+	sends := 0
+	for i := range m.tasks {
+		r := &m.results[i]
+		sends += len(r.Sends)
 		if r.Vote == Complete { // before any message of the step is delivered
 			if m.completed == nil {
 				m.completed = map[instance]bool{}
 			}
 			m.completed[instance{m.tasks[i].Vertex, m.tasks[i].Key}] = true
 		}
+	}
+	if sends > 8 { // a wide step: room for it at once
+		m.frontier.tasks = slices.Grow(m.frontier.tasks, min(sends, len(m.prog.Vertices)))
 	}
 	for i := range m.tasks {
 		t, r := &m.tasks[i], &m.results[i]
@@ -392,8 +412,6 @@ func (m *Machine[S, U, M]) Commit() {
 		}
 	}
 	m.fire()
-	m.step++
-	m.openStep()
 }
 
 // deliver puts a message where its vertex finds it in the next superstep.
@@ -429,7 +447,7 @@ func (m *Machine[S, U, M]) arrive(from int, s *Send[M]) {
 		}
 	}
 	if r == nil {
-		r = &round[M]{}
+		r = &round[M]{sources: make([]int, 0, len(m.prog.Vertices[s.To].Sources))}
 		if m.rounds == nil {
 			m.rounds = map[int]*round[M]{}
 		}

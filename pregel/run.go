@@ -3,11 +3,8 @@ package pregel
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -42,7 +39,9 @@ type RunOptions[S, U, M any] struct {
 	Barrier     bool              // no task starts before its superstep, even if what it reads is final
 	Stop        <-chan struct{}   // once closed, nothing starts any more, and the run ends with ErrStopped when what is at work has ended; defaults to never
 	Wake        <-chan struct{}   // says that waiting tasks may go on, so that Ready is asked of each; defaults to never
-	Ready       func(t *Task[M]) bool
+	// Ready reports whether a waiting task may go on now; it is asked when Wake says so
+	// and before the run would end for want of anything to do. Defaults to never.
+	Ready func(t *Task[M]) bool
 }
 
 // ErrStopped says that a run was stopped from outside, between two tasks.
@@ -74,13 +73,13 @@ func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, 
 	if m.ahead != nil && o.Barrier {
 		m.ahead.off = true
 	}
-	p := &pool[S, U, M]{ctx: ctx, m: m, exec: guard(exec), started: o.Started, size: o.Parallelism, eager: o.Recorder != nil || o.Wake != nil || m.ahead != nil, more: make(chan struct{}, 1)}
+	p := &pool[S, U, M]{ctx: ctx, m: m, exec: exec, started: o.Started, size: o.Parallelism, eager: o.Recorder != nil || o.Wake != nil || m.ahead != nil, more: make(chan struct{}, 1)}
 	defer p.wait()
 	d := &driver[S, U, M]{pool: p, opt: &o, ctx: ctx}
 	if err := d.run(m); err != nil {
 		stop(err) // the tasks still at work end before Run does
 		for !d.lost && !d.idle() {
-			if e := d.keep(m, d.collect(nil)); e != nil {
+			if e := d.keep(m, d.collect(m, nil)); e != nil {
 				return errors.Join(err, e)
 			}
 		}
@@ -102,7 +101,7 @@ func (d *driver[S, U, M]) idle() bool { return d.pool.idle() && len(d.line) == 0
 
 // collect gives tasks that have ended. One at a time are computed here, so that each is
 // recorded before the next starts.
-func (d *driver[S, U, M]) collect(wake <-chan struct{}) []Ended[U, M] {
+func (d *driver[S, U, M]) collect(m *Machine[S, U, M], wake <-chan struct{}) []Ended[U, M] {
 	if len(d.line) == 0 {
 		return d.pool.collect(wake)
 	}
@@ -111,7 +110,7 @@ func (d *driver[S, U, M]) collect(wake <-chan struct{}) []Ended[U, M] {
 	if d.ctx.Err() != nil || d.stopping() {
 		d.one[0] = Ended[U, M]{t, Result[U, M]{Outcome: Aborted, Err: context.Cause(d.ctx)}}
 	} else {
-		d.one[0] = d.pool.compute(&t)
+		d.pool.compute(&d.one[0], &t, m.Sees(&t))
 	}
 	return d.one[:]
 }
@@ -125,7 +124,7 @@ func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
 			return context.Cause(d.ctx)
 		}
 		if d.opt.MaxSteps > 0 && m.Step() >= d.opt.MaxSteps {
-			return stepLimit(m, d.opt.MaxSteps)
+			return m.LimitError(d.opt.MaxSteps)
 		}
 		ended, err := d.next(m)
 		if err != nil {
@@ -135,7 +134,7 @@ func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
 			return err
 		}
 	}
-	return stalled(m)
+	return m.StallError()
 }
 
 func (d *driver[S, U, M]) stopping() bool {
@@ -155,7 +154,7 @@ func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
 	if d.ctx.Err() == nil && !d.stopping() {
 		tasks := m.Plan()
 		if len(tasks) == 1 && d.idle() && m.waiting == 0 {
-			d.one[0] = d.pool.compute(&tasks[0])
+			d.pool.compute(&d.one[0], &tasks[0], m.Sees(&tasks[0]))
 			return d.one[:], nil
 		}
 		if d.pool.size == 1 {
@@ -168,9 +167,9 @@ func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
 		if d.wake(m) {
 			return nil, nil
 		}
-		return nil, stuck(m)
+		return nil, m.Stuck()
 	}
-	ended := d.collect(d.opt.Wake)
+	ended := d.collect(m, d.opt.Wake)
 	if len(ended) == 0 {
 		d.wake(m)
 	}
@@ -242,18 +241,6 @@ func (d *driver[S, U, M]) wake(m *Machine[S, U, M]) bool {
 	return some
 }
 
-// guard makes a panic of a task a failure of it.
-func guard[S, U, M any](exec Exec[S, U, M]) Exec[S, U, M] {
-	return func(ctx context.Context, t *Task[M], s S) (r Result[U, M]) {
-		defer func() {
-			if v := recover(); v != nil {
-				r = Result[U, M]{Outcome: Failed, Err: &PanicError{Value: v, Stack: debug.Stack()}}
-			}
-		}()
-		return exec(ctx, t, s)
-	}
-}
-
 // pool computes tasks on at most size goroutines, which end when there is nothing to do.
 type pool[S, U, M any] struct {
 	ctx     context.Context
@@ -266,14 +253,15 @@ type pool[S, U, M any] struct {
 	out     int           // submitted and not collected; the driver's alone
 	more    chan struct{} // a token: enough has ended to be collected
 
-	mu    sync.Mutex
-	state S // what the tasks read that have no view of their own
-	queue []item[S, M]
-	head  int // of queue
-	busy  int // workers
-	want  int // how many must have ended for a token
-	ended []Ended[U, M]
-	spare []Ended[U, M]
+	mu     sync.Mutex
+	state  S // what the tasks read that have no view of their own
+	queue  []item[S, M]
+	head   int  // of queue
+	busy   int  // workers
+	coming bool // a worker has been started that has not taken a task yet
+	want   int  // how many must have ended for a token
+	ended  []Ended[U, M]
+	spare  []Ended[U, M]
 }
 
 // item is a task and what it reads: the state of the pool, or one of its own.
@@ -284,11 +272,18 @@ type item[S, M any] struct {
 
 func (p *pool[S, U, M]) idle() bool { return p.out == 0 }
 
-func (p *pool[S, U, M]) compute(t *Task[M]) Ended[U, M] {
+// compute computes a task. A panic of it is a failure.
+func (p *pool[S, U, M]) compute(e *Ended[U, M], t *Task[M], state S) {
+	e.Task, e.Result = *t, Result[U, M]{}
+	defer func() {
+		if v := recover(); v != nil {
+			e.Result = Result[U, M]{Outcome: Failed, Err: &PanicError{Value: v, Stack: debug.Stack()}}
+		}
+	}()
 	if p.started != nil {
-		p.started(t)
+		p.started(&e.Task)
 	}
-	return Ended[U, M]{*t, p.exec(p.ctx, t, p.m.Sees(t))}
+	e.Result = p.exec(p.ctx, &e.Task, state)
 }
 
 func (p *pool[S, U, M]) submit(tasks []Task[M]) {
@@ -308,6 +303,8 @@ func (p *pool[S, U, M]) submit(tasks []Task[M]) {
 	if p.head == len(p.queue) {
 		p.queue, p.head = p.queue[:0], 0
 	}
+	p.queue = slices.Grow(p.queue, len(tasks))
+	p.ended = slices.Grow(p.ended, len(tasks))
 	for i := range tasks {
 		it := item[S, M]{task: tasks[i]}
 		if views != nil {
@@ -315,10 +312,17 @@ func (p *pool[S, U, M]) submit(tasks []Task[M]) {
 		}
 		p.queue = append(p.queue, it)
 	}
-	start := min(len(tasks), p.size-p.busy)
-	p.busy += start
+	p.wake()
 	p.mu.Unlock()
-	for range start {
+}
+
+// wake starts a worker, unless one is on its way: it starts the next one when it has taken
+// a task. So tasks that take long get a goroutine each, and short ones share a few. The
+// caller holds mu.
+func (p *pool[S, U, M]) wake() {
+	if !p.coming && p.busy < p.size {
+		p.coming = true
+		p.busy++
 		p.workers.Go(p.work)
 	}
 }
@@ -326,22 +330,23 @@ func (p *pool[S, U, M]) submit(tasks []Task[M]) {
 func (p *pool[S, U, M]) work() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var e Ended[U, M] // one for all tasks, since it is allocated
 	for p.head < len(p.queue) {
 		it, state := p.queue[p.head], p.state
 		p.queue[p.head] = item[S, M]{}
 		p.head++
+		p.coming = false
+		if p.head < len(p.queue) {
+			p.wake()
+		}
 		p.mu.Unlock()
 		if it.view != nil {
 			state = *it.view
 		}
-		e := Ended[U, M]{Task: it.task}
 		if p.ctx.Err() != nil {
-			e.Result = Result[U, M]{Outcome: Aborted, Err: context.Cause(p.ctx)}
+			e = Ended[U, M]{it.task, Result[U, M]{Outcome: Aborted, Err: context.Cause(p.ctx)}}
 		} else {
-			if p.started != nil {
-				p.started(&e.Task)
-			}
-			e.Result = p.exec(p.ctx, &e.Task, state)
+			p.compute(&e, &it.task, state)
 		}
 		p.mu.Lock()
 		p.ended = append(p.ended, e)
@@ -352,6 +357,7 @@ func (p *pool[S, U, M]) work() {
 			}
 		}
 	}
+	p.coming = false
 	p.busy--
 }
 
@@ -390,139 +396,3 @@ func sortEnded[U, M any](e []Ended[U, M]) {
 }
 
 func (p *pool[S, U, M]) wait() { p.workers.Wait() }
-
-// A TasksError says which tasks of a superstep failed for good, in path order.
-type TasksError struct {
-	Step  int
-	Tasks []TaskError
-}
-
-// A TaskError says why one task failed.
-type TaskError struct {
-	Path string
-	Err  error
-}
-
-func (e *TaskError) Error() string { return fmt.Sprintf("node %s: %v", e.Path, e.Err) }
-
-// Unwrap gives the cause.
-func (e *TaskError) Unwrap() error { return e.Err }
-
-func (e *TasksError) Error() string {
-	lines := make([]string, len(e.Tasks))
-	for i := range e.Tasks {
-		lines[i] = e.Tasks[i].Error()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// Unwrap gives the failures one by one.
-func (e *TasksError) Unwrap() []error {
-	out := make([]error, len(e.Tasks))
-	for i := range e.Tasks {
-		out[i] = &e.Tasks[i]
-	}
-	return out
-}
-
-// A WaitingError says that a run can go on only once something it waits for has happened.
-type WaitingError struct {
-	Paths []string // the waiting tasks, in path order
-}
-
-func (e *WaitingError) Error() string {
-	return "waiting for an answer to " + strings.Join(e.Paths, ", ")
-}
-
-// Waits reports that the run is not over.
-func (e *WaitingError) Waits() bool { return true }
-
-// A StepLimitError says that a run took as many supersteps as it may.
-type StepLimitError struct {
-	Limit    int
-	Frontier []string // what would have computed next, in path order, at most ten
-}
-
-func (e *StepLimitError) Error() string {
-	return fmt.Sprintf("stopped at %d steps; frontier: %s; raise the step limit (--max-steps, or MaxSteps) if the loop is meant to be longer", e.Limit, strings.Join(e.Frontier, ", "))
-}
-
-// A TimeoutError says that a run or a task took longer than it may.
-type TimeoutError struct {
-	What  string
-	After time.Duration
-}
-
-func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("%s took longer than its limit of %s", e.What, e.After)
-}
-
-// Timeout reports true, as net.Error has it.
-func (e *TimeoutError) Timeout() bool { return true }
-
-// A StalledError says that a join can never fire: the run is over and not every source has sent.
-type StalledError struct {
-	Vertex  string
-	Missing []string
-}
-
-func (e *StalledError) Error() string {
-	return fmt.Sprintf("node %q joins all of its sources, but %s never sent; give it an `any` join, or make every route reach it", e.Vertex, strings.Join(e.Missing, ", "))
-}
-
-// A PanicError is a panic of a task.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
-
-// Unwrap gives the panic value if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
-func stuck[S, U, M any](m *Machine[S, U, M]) error {
-	if failed := m.Failures(); len(failed) > 0 {
-		e := &TasksError{Step: m.Step()}
-		for _, i := range failed {
-			e.Tasks = append(e.Tasks, TaskError{m.Path(&m.tasks[i]), m.results[i].Err})
-		}
-		return e
-	}
-	if waits := m.Waits(); len(waits) > 0 {
-		e := &WaitingError{}
-		for i := range waits {
-			e.Paths = append(e.Paths, m.Path(&waits[i]))
-		}
-		return e
-	}
-	return errors.New("pregel: nothing to do in a superstep that is not complete")
-}
-
-func stalled[S, U, M any](m *Machine[S, U, M]) error {
-	missing := m.Stalled()
-	if len(missing) == 0 {
-		return nil
-	}
-	to := slices.Min(slices.Collect(maps.Keys(missing)))
-	e := &StalledError{Vertex: m.prog.Vertices[to].Name}
-	for _, from := range missing[to] {
-		e.Missing = append(e.Missing, m.prog.Vertices[from].Name)
-	}
-	return e
-}
-
-func stepLimit[S, U, M any](m *Machine[S, U, M], limit int) error {
-	e := &StepLimitError{Limit: limit}
-	for i := range m.tasks {
-		if i == 10 {
-			e.Frontier = append(e.Frontier, fmt.Sprintf("and %d more", len(m.tasks)-i))
-			break
-		}
-		e.Frontier = append(e.Frontier, m.Path(&m.tasks[i]))
-	}
-	return e
-}

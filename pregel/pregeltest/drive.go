@@ -3,8 +3,6 @@ package pregeltest
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -61,13 +59,13 @@ func serially[S, U, M any](ctx context.Context, m *pregel.Machine[S, U, M], exec
 			return errors.Join(err, d.putBack())
 		}
 	}
-	return stalled(m)
+	return m.StallError()
 }
 
 // next computes tasks, at least one if any may start, and closes the superstep if that was the last of it.
 func (d *serial[S, U, M]) next() error {
 	if limit := d.opt.MaxSteps; limit > 0 && d.m.Step() >= limit {
-		return stepLimit(d.m, limit)
+		return d.m.LimitError(limit)
 	}
 	var ended []pregel.Ended[U, M]
 	if !d.m.Complete() {
@@ -86,7 +84,7 @@ func (d *serial[S, U, M]) next() error {
 			if d.wake() {
 				return nil
 			}
-			return stuck(d.m)
+			return d.m.Stuck()
 		}
 	}
 	return d.settle(ended)
@@ -180,49 +178,4 @@ func (d *serial[S, U, M]) putBack() error {
 		failed = errors.Join(failed, err)
 	}
 	return failed
-}
-
-func stuck[S, U, M any](m *pregel.Machine[S, U, M]) error {
-	if failed := m.Failures(); len(failed) > 0 {
-		e := &pregel.TasksError{Step: m.Step()}
-		for _, i := range failed {
-			e.Tasks = append(e.Tasks, pregel.TaskError{Path: m.Path(&m.Tasks()[i]), Err: m.Result(i).Err})
-		}
-		return e
-	}
-	waits := m.Waits()
-	if len(waits) == 0 {
-		return fmt.Errorf("pregeltest: superstep %d is not complete, and nothing may start", m.Step())
-	}
-	e := &pregel.WaitingError{}
-	for i := range waits {
-		e.Paths = append(e.Paths, m.Path(&waits[i]))
-	}
-	return e
-}
-
-func stalled[S, U, M any](m *pregel.Machine[S, U, M]) error {
-	missing := m.Stalled()
-	if len(missing) == 0 {
-		return nil
-	}
-	name := func(v int) string { return m.Path(&pregel.Task[M]{Vertex: v}) }
-	to := slices.Min(slices.Collect(maps.Keys(missing)))
-	e := &pregel.StalledError{Vertex: name(to)}
-	for _, from := range missing[to] {
-		e.Missing = append(e.Missing, name(from))
-	}
-	return e
-}
-
-func stepLimit[S, U, M any](m *pregel.Machine[S, U, M], limit int) error {
-	e := &pregel.StepLimitError{Limit: limit}
-	for i, t := range m.Tasks() {
-		if i == 10 {
-			e.Frontier = append(e.Frontier, fmt.Sprintf("and %d more", len(m.Tasks())-i))
-			break
-		}
-		e.Frontier = append(e.Frontier, m.Path(&t))
-	}
-	return e
 }

@@ -151,7 +151,7 @@ func (w *wild) straight() (State, string, []string) {
 		m.Commit()
 		j.close(m, step)
 	}
-	return m.State(), fmt.Sprint(stalled(m)), j.commits
+	return m.State(), fmt.Sprint(m.StallError()), j.commits
 }
 
 // random runs a program with crashes and compares what it comes to with the straight run.

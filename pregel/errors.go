@@ -1,0 +1,157 @@
+package pregel
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A TasksError says which tasks of a superstep failed for good, in path order.
+type TasksError struct {
+	Step  int
+	Tasks []TaskError
+}
+
+// A TaskError says why one task failed.
+type TaskError struct {
+	Path string
+	Err  error
+}
+
+func (e *TaskError) Error() string { return fmt.Sprintf("node %s: %v", e.Path, e.Err) }
+
+// Unwrap gives the cause.
+func (e *TaskError) Unwrap() error { return e.Err }
+
+func (e *TasksError) Error() string {
+	lines := make([]string, len(e.Tasks))
+	for i := range e.Tasks {
+		lines[i] = e.Tasks[i].Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives the failures one by one.
+func (e *TasksError) Unwrap() []error {
+	out := make([]error, len(e.Tasks))
+	for i := range e.Tasks {
+		out[i] = &e.Tasks[i]
+	}
+	return out
+}
+
+// A WaitingError says that a run can go on only once something it waits for has happened.
+type WaitingError struct {
+	Paths []string // the waiting tasks, in path order
+}
+
+func (e *WaitingError) Error() string {
+	return "waiting for an answer to " + strings.Join(e.Paths, ", ")
+}
+
+// Waits reports that the run is not over.
+func (e *WaitingError) Waits() bool { return true }
+
+// A StepLimitError says that a run took as many supersteps as it may.
+type StepLimitError struct {
+	Limit    int
+	Frontier []string // what would have computed next, in path order, at most ten
+}
+
+func (e *StepLimitError) Error() string {
+	return fmt.Sprintf("stopped at %d steps; frontier: %s; raise the step limit (--max-steps, or MaxSteps) if the loop is meant to be longer", e.Limit, strings.Join(e.Frontier, ", "))
+}
+
+// A TimeoutError says that a run or a task took longer than it may.
+type TimeoutError struct {
+	What  string
+	After time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("%s took longer than its limit of %s", e.What, e.After)
+}
+
+// Timeout reports true, as net.Error has it.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// A StalledError says that a join can never fire: the run is over and not every source has sent.
+type StalledError struct {
+	Vertex  string
+	Need    int // of the Sources
+	Sources int
+	Missing []string
+}
+
+func (e *StalledError) Error() string {
+	what := "all of its sources"
+	if e.Need < e.Sources {
+		what = fmt.Sprintf("%d of its %d sources", e.Need, e.Sources)
+	}
+	return fmt.Sprintf("node %q joins %s, but %s never sent; give it an `any` join, or make every route reach it", e.Vertex, what, strings.Join(e.Missing, ", "))
+}
+
+// A PanicError is a panic of a task.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap gives the panic value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// Stuck is why a superstep does not go on when nothing is at work and nothing may
+// start: a *TasksError, or a *WaitingError.
+func (m *Machine[S, U, M]) Stuck() error {
+	if failed := m.Failures(); len(failed) > 0 {
+		e := &TasksError{Step: m.Step()}
+		for _, i := range failed {
+			e.Tasks = append(e.Tasks, TaskError{m.Path(&m.tasks[i]), m.results[i].Err})
+		}
+		return e
+	}
+	if waits := m.Waits(); len(waits) > 0 {
+		e := &WaitingError{}
+		for i := range waits {
+			e.Paths = append(e.Paths, m.Path(&waits[i]))
+		}
+		return e
+	}
+	return errors.New("pregel: nothing to do in a superstep that is not complete")
+}
+
+// StallError is what is wrong with the end of a run: a *StalledError, or nil.
+func (m *Machine[S, U, M]) StallError() error {
+	missing := m.Stalled()
+	if len(missing) == 0 {
+		return nil
+	}
+	to := slices.Min(slices.Collect(maps.Keys(missing)))
+	v := &m.prog.Vertices[to]
+	e := &StalledError{Vertex: v.Name, Need: v.Need, Sources: len(v.Sources)}
+	for _, from := range missing[to] {
+		e.Missing = append(e.Missing, m.prog.Vertices[from].Name)
+	}
+	return e
+}
+
+// LimitError is the *StepLimitError of a run that has come to its limit.
+func (m *Machine[S, U, M]) LimitError(limit int) error {
+	e := &StepLimitError{Limit: limit}
+	for i := range m.tasks {
+		if i == 10 {
+			e.Frontier = append(e.Frontier, fmt.Sprintf("and %d more", len(m.tasks)-i))
+			break
+		}
+		e.Frontier = append(e.Frontier, m.Path(&m.tasks[i]))
+	}
+	return e
+}
