@@ -84,7 +84,7 @@ func TestFanIsBounded(t *testing.T) {
 	}
 	width = 3
 	refused := errors.New("too many")
-	admit := func(kind string, tasks int) error {
+	admit := func(_, kind string, tasks int) error {
 		if kind == "agent" && tasks == 3 {
 			return refused
 		}

@@ -48,6 +48,7 @@ type Flow[S, U any] struct {
 	branch  func(S) S // gives a state that may be folded beside the original
 	check   func(S) error
 	skips   bool // some node may be passed over
+	steps   int  // the most supersteps of a run that does not say
 }
 
 // node is a node as it is run.
@@ -91,7 +92,7 @@ func (g *Graph[S, U]) Compile() (*Flow[S, U], error) {
 
 func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 	g := c.g
-	f := &Flow[S, U]{name: g.name, index: c.index, nodes: make([]node[S, U], len(g.nodes)), reduce: g.reduce, check: g.check, branch: reduce.Clipper[S]()}
+	f := &Flow[S, U]{name: g.name, index: c.index, nodes: make([]node[S, U], len(g.nodes)), reduce: g.reduce, check: g.check, steps: g.steps, branch: reduce.Clipper[S]()}
 	f.program = pregel.Program[S, U, message]{Vertices: make([]pregel.Vertex, len(g.nodes)), Reduce: g.reduce, Branch: f.branch}
 	if g.tagged != nil {
 		f.program.Check = f.conflicts(g.tagged)
@@ -138,6 +139,9 @@ func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 		if e.to != End {
 			n.catch = append(n.catch, c.index[e.to])
 		}
+	}
+	if f.steps <= 0 {
+		f.steps = max(100, len(f.nodes))
 	}
 	f.program.AllowEarly()
 	b, err := json.Marshal(f.shape)

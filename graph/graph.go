@@ -165,6 +165,7 @@ type Graph[S, U any] struct {
 	tagged *reduce.Tagged[S, U] // nil for a reducer that is a function
 	check  func(S) error
 	chains []*Chain[S, U]
+	steps  int
 }
 
 type edge struct{ from, to string }
@@ -195,6 +196,10 @@ func NewTagged[S, U any](name string, tags *reduce.Tagged[S, U]) *Graph[S, U] {
 // hold: the one the task was given, with the update folded in.
 func (g *Graph[S, U]) Check(holds func(S) error) { g.check = holds }
 
+// MaxSteps is the most supersteps of a run of the graph where its RunOptions do not say,
+// as for one within another; see there. 0 is the default of those.
+func (g *Graph[S, U]) MaxSteps(n int) { g.steps = n }
+
 // Add adds a node.
 func (g *Graph[S, U]) Add(name string, fn Func[S, U]) {
 	g.nodes = append(g.nodes, Node[S, U]{Name: name})
@@ -218,7 +223,8 @@ func (g *Graph[S, U]) Branch(from string, choose func(S) string, to ...string) {
 
 // Fan lets split send any number of messages to nodes out of to after from has run.
 // It sees the state with the update of from folded in, and must be a pure function.
-// Sending nothing is allowed; the run goes on with whatever else is active.
+// Each Send to one node has a Key of its own. Sending nothing is allowed; the run goes on
+// with whatever else is active.
 func (g *Graph[S, U]) Fan(from string, split func(S) []Send, to ...string) {
 	g.routes = append(g.routes, route[S]{from: from, fan: split, to: to})
 }

@@ -105,7 +105,7 @@ func (in *checkedInput[S]) value(s S) (json.RawMessage, error) {
 func (x *execution[S, U]) again(ctx context.Context, vertex int, task *Task, s S, bad []SchemaAttempt) (U, error) {
 	n := &x.flow.nodes[vertex]
 	name := fmt.Sprintf("%s~%d", n.Name, len(bad)+1)
-	effect := &runlog.Effect{Key: name, Kind: "rerun", Name: n.Name}
+	effect := &runlog.Effect{Key: name, Kind: "rerun", Name: n.Name, Inside: true}
 	return runlog.Do(ctx, task.scope, effect, func(ctx context.Context, _ string) (U, error) {
 		inner := &Task{node: n.Name, attempt: len(bad) + 1, scope: task.scope.Inner(name), opt: task.opt}
 		for _, b := range bad {
@@ -123,40 +123,75 @@ func (x *execution[S, U]) again(ctx context.Context, vertex int, task *Task, s S
 	})
 }
 
+// cachedWork is what a cache holds of a node: its update, and what its task sent itself.
+type cachedWork struct {
+	Update json.RawMessage   `json:"update"`
+	Sends  []runlog.TaskSend `json:"sends,omitempty"`
+}
+
 // cached is the update of a node, from the cache if it has been made before.
 func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task, s S) (u U, err error) {
-	var of any = s
-	if n.Cache.Key != nil {
-		of = n.Cache.Key(s)
-	}
-	var arg []message
-	if task != nil {
-		arg = task.inbox
-	}
-	b, err := json.Marshal([]any{x.flow.name, n.Name, n.Kind, n.Version, of, arg})
+	key, err := x.cacheKey(n, task, s)
 	if err != nil {
 		return u, fmt.Errorf("the key of its cache cannot be encoded: %w", err)
 	}
-	sum := sha256.Sum256(b)
-	key := hex.EncodeToString(sum[:])
 	had, ok, err := x.opt.Cache.Load(ctx, key)
 	if err != nil {
 		return u, fmt.Errorf("its cache: %w", err)
 	}
-	if ok && json.Unmarshal(had, &u) == nil {
+	var work cachedWork
+	if ok && json.Unmarshal(had, &work) == nil && json.Unmarshal(work.Update, &u) == nil {
+		for _, d := range work.Sends {
+			send := Send{To: d.To, Key: d.Key}
+			if d.Arg != nil {
+				send.Arg = d.Arg
+			}
+			task.sends = append(task.sends, send)
+		}
 		return u, nil
 	}
 	var zero U
 	if u, err = n.run(ctx, task, s); err != nil {
 		return zero, err
 	}
-	if b, err = json.Marshal(u); err != nil {
+	work = cachedWork{}
+	if work.Update, err = json.Marshal(u); err != nil {
 		return zero, fmt.Errorf("its update cannot be encoded: %w", err)
+	}
+	if task != nil {
+		for _, d := range task.sends {
+			kept := runlog.TaskSend{To: d.To, Key: d.Key}
+			if d.Arg != nil {
+				if kept.Arg, err = json.Marshal(d.Arg); err != nil {
+					return zero, fmt.Errorf("the argument for %s cannot be encoded: %w", d.To, err)
+				}
+			}
+			work.Sends = append(work.Sends, kept)
+		}
+	}
+	b, err := json.Marshal(&work)
+	if err != nil {
+		return zero, err
 	}
 	if err := x.opt.Cache.Store(ctx, key, b, n.Cache.TTL); err != nil {
 		return zero, fmt.Errorf("its cache: %w", err)
 	}
 	return u, nil
+}
+
+// cacheKey is made of the definition of a node and what it is given.
+func (x *execution[S, U]) cacheKey(n *node[S, U], task *Task, s S) (string, error) {
+	var of any = s
+	if n.Cache.Key != nil {
+		of = n.Cache.Key(s)
+	}
+	var sent []message
+	if task != nil {
+		sent = task.inbox
+	}
+	b, err := json.Marshal([]any{x.flow.name, n.Name, n.Kind, n.Version, of, sent})
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), err
 }
 
 // A ConflictError says that two tasks of one superstep wrote a field that has no reducer.

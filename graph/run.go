@@ -25,7 +25,7 @@ type RunOptions struct {
 	// run leaves nothing behind.
 	Journal     *runlog.Journal
 	Parallelism int           // tasks at work at once; defaults to 16
-	MaxSteps    int           // supersteps before a *pregel.StepLimitError; defaults to 100, or to the number of nodes where that is more
+	MaxSteps    int           // supersteps before a *pregel.StepLimitError; defaults to what the graph says, or 100, or the number of nodes where that is more
 	Timeout     time.Duration // of the whole run, from this call on; defaults to none
 	// Barrier makes every node wait for its superstep, even if what it reads is final.
 	// The state that a run ends with is the same.
@@ -35,10 +35,10 @@ type RunOptions struct {
 	Stop <-chan struct{}
 	// Cache is where nodes with a Caching find work that was done before. Defaults to none.
 	Cache Cache
-	// Admit is asked before a task sends to several of a node of some kind, each under
-	// its key. An error fails the attempt, or makes the task wait, see runlog.Waits.
+	// Admit is asked before the task of a path sends to several of a node of some kind,
+	// each under its key. An error fails the attempt, or makes the task wait, see runlog.Waits.
 	// Defaults to letting all pass.
-	Admit func(kind string, tasks int) error
+	Admit func(path, kind string, tasks int) error
 	// Workflows finds what nodes run by name. Defaults to nothing.
 	Workflows func(name string) (Nested, error)
 
@@ -81,7 +81,7 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (Fin
 	}
 	o := &x.opt
 	if o.MaxSteps <= 0 {
-		o.MaxSteps = max(100, len(f.nodes))
+		o.MaxSteps = f.steps
 	}
 	if x.journal = o.Journal; o.space != "" {
 		x.prefix = o.space + "/"
@@ -141,8 +141,9 @@ type execution[S, U any] struct {
 	journal *runlog.Journal // nil for a run that leaves nothing behind
 	prefix  string          // of the paths of its tasks
 	abort   context.CancelCauseFunc
-	skipped []string // of the supersteps that are committed, in order
-	state   S        // with a journal: as of the last superstep that is in it
+	skipped []string          // of the supersteps that are committed, in order
+	woken   map[string]uint64 // by path of a waiting task: the head of the log when it was ready last
+	state   S                 // with a journal: as of the last superstep that is in it
 	steps   int
 }
 
@@ -150,8 +151,19 @@ func (x *execution[S, U]) path(t *pregel.Task[message]) string {
 	return x.prefix + pregel.Path(x.flow.nodes[t.Vertex].Name, t.Key, t.Visit)
 }
 
-// ready reports whether a task that waits has nothing to wait for.
-func (x *execution[S, U]) ready(t *pregel.Task[message]) bool { return !x.journal.Asks(x.path(t)) }
+// ready reports whether a task that waits may go on: it has no open question, and
+// something has happened since it was asked about last.
+func (x *execution[S, U]) ready(t *pregel.Task[message]) bool {
+	path, head := x.path(t), x.journal.Head()
+	if x.journal.Asks(path) || x.woken[path] == head {
+		return false
+	}
+	if x.woken == nil {
+		x.woken = map[string]uint64{}
+	}
+	x.woken[path] = head
+	return true
+}
 
 // task makes the handle of a task, nil if nobody will look at it.
 func (x *execution[S, U]) task(n *node[S, U], t *pregel.Task[message]) *Task {
@@ -180,34 +192,46 @@ func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S
 		if err == nil {
 			return r
 		}
-		switch {
-		case runlog.Waits(err):
-			return pregel.Result[U, message]{Outcome: pregel.Waiting, Err: err}
-		case ctx.Err() != nil, errors.Is(err, pregel.ErrStopped):
-			return pregel.Result[U, message]{Outcome: pregel.Aborted, Err: err}
-		case errors.Is(err, runlog.ErrFenced):
-			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: err}
-		}
-		pause, again := x.pause(n, task, attempt, err)
-		var unfit *SchemaError
-		again = again && !errors.As(err, &unfit) // whose attempts are used up
-		record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again}
-		if !again && (n.caught || len(n.settled) > 0 || n.OnError == Skip) {
-			return x.passOver(n, s, record, err)
-		}
-		if werr := x.failed(ctx, record, task.Scope().Path()); werr != nil {
-			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: errors.Join(err, werr)}
-		}
-		if !again {
-			if n.OnError == Abort {
-				x.abort(&pregel.TasksError{Step: t.Step, Tasks: []pregel.TaskError{{Path: x.path(t), Err: err}}})
-			}
-			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: err}
-		}
-		if !sleep(ctx, pause) {
-			return pregel.Result[U, message]{Outcome: pregel.Aborted, Err: err}
+		if end, over := x.missed(ctx, n, t, attempt, s, err); over {
+			return end
 		}
 	}
+}
+
+// missed says what comes of an attempt that has failed, once there is to be no other.
+// Until then it waits for the next.
+func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.Task[message], attempt int, s S, err error) (end pregel.Result[U, message], over bool) {
+	ended := func(o pregel.Outcome, err error) (pregel.Result[U, message], bool) {
+		return pregel.Result[U, message]{Outcome: o, Err: err}, true
+	}
+	switch {
+	case runlog.Waits(err):
+		return ended(pregel.Waiting, err)
+	case ctx.Err() != nil, errors.Is(err, pregel.ErrStopped):
+		return ended(pregel.Aborted, err)
+	case errors.Is(err, runlog.ErrFenced):
+		return ended(pregel.Failed, err)
+	}
+	pause, again := x.pause(n, x.path(t), attempt, err)
+	var unfit *SchemaError
+	again = again && !errors.As(err, &unfit) // whose attempts are used up
+	record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again}
+	if !again && (n.caught || len(n.settled) > 0 || n.OnError == Skip) {
+		return x.passOver(n, s, record, err), true
+	}
+	if werr := x.failed(ctx, record, x.path(t)); werr != nil {
+		return ended(pregel.Failed, errors.Join(err, werr))
+	}
+	if !again {
+		if n.OnError == Abort {
+			x.abort(&pregel.TasksError{Step: t.Step, Tasks: []pregel.TaskError{{Path: x.path(t), Err: err}}})
+		}
+		return ended(pregel.Failed, err)
+	}
+	if !sleep(ctx, pause) {
+		return ended(pregel.Aborted, err)
+	}
+	return end, false
 }
 
 // attempt runs a node once and chooses who is next.
@@ -276,7 +300,7 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Resul
 		}
 		r.Sends = append(r.Sends[:len(r.Sends):len(r.Sends)], direct...)
 	}
-	if err := x.admit(r.Sends); err != nil {
+	if err := x.admit(task.Scope().Path(), r.Sends); err != nil {
 		return err
 	}
 	if x.journal == nil && n.output == nil {
@@ -296,7 +320,7 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Resul
 }
 
 // admit looks at how many tasks of each node are sent to.
-func (x *execution[S, U]) admit(sends []pregel.Send[message]) error {
+func (x *execution[S, U]) admit(path string, sends []pregel.Send[message]) error {
 	var wide map[int]int
 	for i := range sends {
 		if sends[i].Key != "" {
@@ -306,13 +330,16 @@ func (x *execution[S, U]) admit(sends []pregel.Send[message]) error {
 			wide[sends[i].To]++
 		}
 	}
+	if wide == nil {
+		return nil
+	}
 	for _, to := range slices.Sorted(maps.Keys(wide)) {
 		n, tasks := &x.flow.nodes[to], wide[to]
 		if n.Most > 0 && tasks > n.Most {
 			return fmt.Errorf("it sends to %d tasks of %s, which may have %d; send less, or raise its Most", tasks, n.Name, n.Most)
 		}
 		if x.opt.Admit != nil {
-			if err := x.opt.Admit(n.Kind, tasks); err != nil {
+			if err := x.opt.Admit(path, n.Kind, tasks); err != nil {
 				return err
 			}
 		}
@@ -383,7 +410,16 @@ func (r *compiledRoute[S]) choose(f choosable, from string, s S) ([]pregel.Send[
 	}
 	split := r.fan(s)
 	out := make([]pregel.Send[message], 0, len(split))
+	var before map[Send]bool
+	if len(split) > 1 {
+		before = make(map[Send]bool, len(split))
+	}
 	for _, d := range split {
+		if id := (Send{To: d.To, Key: d.Key}); before[id] {
+			return nil, fmt.Errorf("the fan from %s sends to %s twice; give each of its tasks a Key", r.from, pregel.Path(d.To, d.Key, 0))
+		} else if before != nil {
+			before[id] = true
+		}
 		if _, ok := r.sends[d.To]; !ok {
 			return nil, r.stray(d.To)
 		}
