@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/pregel"
@@ -51,6 +53,7 @@ type Outcome struct {
 	Steps   int
 	Skipped []string
 	Open    []runlog.OpenQuestion // of a paused run
+	Short   *runlog.BudgetError   // of a run that is paused for want of budget: the first limit it has met
 	Err     error                 // of a failed or interrupted run
 }
 
@@ -128,14 +131,18 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Jo
 	exec := &workflow.Exec{
 		Inputs:  inputs,
 		Journal: j,
-		Graph:   graph.RunOptions{Journal: j, Parallelism: e.opt.Parallelism, MaxSteps: e.opt.MaxSteps, Timeout: e.opt.Timeout, Cache: e.opt.Cache, Workflows: e.Workflows().Nested, Stop: halt},
+		Graph:   graph.RunOptions{Journal: j, Parallelism: e.opt.Parallelism, MaxSteps: e.opt.MaxSteps, Timeout: e.opt.Timeout, Cache: e.opt.Cache, Workflows: e.Workflows().Nested, Stop: halt, Admit: admit(j)},
 	}
 	late, deaf := j.Listen()
 	defer deaf()
 	for {
-		res, err := runWorkflow(ctx, w, exec)
+		res, err := e.within(ctx, j, w, exec)
 		var wait *pregel.WaitingError
-		if !errors.As(err, &wait) {
+		var short *runlog.BudgetError
+		switch {
+		case errors.As(err, &short): // the run as a whole, or something beside its graph
+			return pause(ctx, j, err, nil)
+		case !errors.As(err, &wait):
 			return record(ctx, j, res, err)
 		}
 		select {
@@ -148,9 +155,28 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Jo
 			return record(ctx, j, res, aerr)
 		}
 		if answered == 0 {
-			return pause(ctx, j, wait)
+			return pause(ctx, j, err, wait.Paths)
 		}
 	}
+}
+
+// within runs a workflow until its time at work is over, if it has a limit. That is no
+// deadline of the context: who sees one coming would rather fail than wait.
+func (e *Engine) within(ctx context.Context, j *runlog.Journal, w *workflow.Workflow, exec *workflow.Exec) (*workflow.Result, error) {
+	left, limited := j.Wall()
+	if !limited {
+		return runWorkflow(ctx, w, exec)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	late := time.AfterFunc(left, func() { stop(j.Late()) })
+	defer late.Stop()
+	res, err := runWorkflow(ctx, w, exec)
+	var short *runlog.BudgetError
+	if err != nil && errors.As(context.Cause(ctx), &short) {
+		return nil, short
+	}
+	return res, err
 }
 
 func runWorkflow(ctx context.Context, w *workflow.Workflow, exec *workflow.Exec) (res *workflow.Result, err error) {
@@ -180,12 +206,21 @@ func answerAll(ctx context.Context, j *runlog.Journal, answer Answering) (n int,
 	return n, nil
 }
 
-func pause(ctx context.Context, j *runlog.Journal, wait *pregel.WaitingError) Outcome {
-	if out, ok := stopped(ctx, j, wait); ok {
+// pause ends an execution that can go on when somebody has answered, or allows it more.
+func pause(ctx context.Context, j *runlog.Journal, why error, waiting []string) Outcome {
+	if out, ok := stopped(ctx, j, why); ok {
 		return out
 	}
-	out := Outcome{Status: runlog.Paused, Open: j.Open()}
-	out.end(ctx, j, runlog.KindRunPaused, runlog.RunPaused{Waiting: wait.Paths})
+	out := Outcome{Status: runlog.Paused, Open: j.Open(), Short: j.Short()}
+	var short *runlog.BudgetError
+	if errors.As(why, &short) {
+		out.Short = short
+	}
+	paused := runlog.RunPaused{Waiting: waiting}
+	if out.Short != nil {
+		paused.Reason, paused.Short = out.Short.Error(), out.Short
+	}
+	out.end(ctx, j, runlog.KindRunPaused, paused)
 	return out
 }
 
@@ -243,6 +278,7 @@ const (
 	CodeLimit   = "limit"   // a step or time limit was reached
 	CodeDenied  = "denied"  // a required action was denied
 	CodeChanged = "changed" // the workflow is not the one that began the run
+	CodeBudget  = "budget"  // a limit of the budget was reached beside any task; else the run pauses
 )
 
 // FailureCode is the stable word for why a run failed. An error that has a method
@@ -277,4 +313,49 @@ func failure(err error) runlog.RunFailed {
 		}
 	}
 	return d
+}
+
+// admit refuses a fan-out to more agents than the budget of a run has left.
+func admit(j *runlog.Journal) func(path, kind string, tasks int) error {
+	return func(path, kind string, tasks int) error {
+		if kind != agentKind && kind != subagentKind {
+			return nil
+		}
+		return j.Scope(path).Affords("fan/"+kind, runlog.Amount{Agents: int64(tasks)})
+	}
+}
+
+// The kinds of nodes of which each task starts an agent.
+const (
+	agentKind    = "agent"
+	subagentKind = "subagent"
+)
+
+// A BoundError says that a run may start more agents than its budget has, so that it was not begun.
+type BoundError struct {
+	Workflow string
+	Agents   int
+	Limit    int64
+}
+
+func (e *BoundError) Error() string {
+	return fmt.Sprintf("workflow %q may start %d agents, and the budget has %d; raise the limit of agents, or make its fans narrower", e.Workflow, e.Agents, e.Limit)
+}
+
+// FailureCode is the code of runs that are not begun for it.
+func (e *BoundError) FailureCode() string { return CodeBudget }
+
+// bounded compares what a run may start, where that can be known, with its budget.
+func bounded(w *workflow.Workflow, inputs json.RawMessage, budget *runlog.Budget) error {
+	if budget == nil || budget.Agents <= 0 || w.Flow == nil {
+		return nil
+	}
+	flow, err := w.Flow(inputs)
+	if err != nil {
+		return fmt.Errorf("workflow %q: %w", w.Name, err)
+	}
+	if agents, known := flow.Shape().Bound(agentKind, subagentKind); known && int64(agents) > budget.Agents {
+		return &BoundError{w.Name, agents, budget.Agents}
+	}
+	return nil
 }

@@ -81,6 +81,9 @@ type Answering func(ctx context.Context, q runlog.OpenQuestion) (*runlog.Answere
 type StartOptions struct {
 	Title  string    // one line about the run, for listings; defaults to the first required input
 	Answer Answering // defaults to leaving every question open, which pauses the run
+	// Budget bounds what the run may use, all of its executions together. At a limit the
+	// run pauses, and goes on when it is resumed with a larger one. Defaults to no limits.
+	Budget *runlog.Budget
 	// Observe is called with every record of the run from its first on, the live-only
 	// ones of this execution included, in order and on one goroutine. The run does not
 	// wait for it, but its outcome does. Defaults to nothing.
@@ -110,10 +113,13 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if o.Title == "" {
 		o.Title = title(w, inputs)
 	}
+	if err := bounded(w, inputs, o.Budget); err != nil {
+		return nil, err
+	}
 	create := &runlog.NewRun{Workflow: name, Title: o.Title}
 	var j *runlog.Journal
 	for range 10 { // a short ID may be taken
-		j, err = e.journal(ctx, e.opt.NewID(), create)
+		j, err = e.open(ctx, e.opt.NewID(), create, o.Budget)
 		if !errors.Is(err, runlog.ErrExists) {
 			break
 		}
@@ -121,7 +127,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	started := runlog.RunStarted{Workflow: name, Inputs: inputs, Engine: Version, Title: o.Title}
+	started := runlog.RunStarted{Workflow: name, Inputs: inputs, Engine: Version, Title: o.Title, Budget: o.Budget}
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
 		return nil, errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 	}
@@ -129,7 +135,11 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 }
 
 func (e *Engine) journal(ctx context.Context, id string, create *runlog.NewRun) (*runlog.Journal, error) {
-	return runlog.OpenJournal(ctx, e.store, id, &runlog.JournalOptions{Create: create, Now: e.opt.Now, Failpoint: e.opt.Failpoint})
+	return e.open(ctx, id, create, nil)
+}
+
+func (e *Engine) open(ctx context.Context, id string, create *runlog.NewRun, budget *runlog.Budget) (*runlog.Journal, error) {
+	return runlog.OpenJournal(ctx, e.store, id, &runlog.JournalOptions{Create: create, Budget: budget, Now: e.opt.Now, Failpoint: e.opt.Failpoint})
 }
 
 func title(w *workflow.Workflow, inputs json.RawMessage) string {
@@ -152,6 +162,9 @@ type EndedError = runlog.EndedError
 type ResumeOptions struct {
 	Answer  Answering                  // defaults to leaving every question open
 	Observe func(runlog.Record, error) // see StartOptions
+	// Budget changes that of the run from now on, see runlog.Budget.Over. What the run
+	// has used before counts. Defaults to no change.
+	Budget *runlog.Budget
 }
 
 // Resume takes up a run that was interrupted, failed or paused. Nothing that is in
@@ -173,7 +186,11 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 	case runlog.Completed, runlog.Partial:
 		return e.finished(ctx, info)
 	}
-	j, err := e.journal(ctx, id, nil)
+	var o ResumeOptions
+	if opt != nil {
+		o = *opt
+	}
+	j, err := e.open(ctx, id, nil, o.Budget)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +203,7 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 		}
 		return e.finished(ctx, now)
 	}
-	r, err := e.resume(ctx, j, opt)
+	r, err := e.resume(ctx, j, &o)
 	if err != nil {
 		return nil, errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 	}
@@ -208,14 +225,15 @@ func (e *Engine) resume(ctx context.Context, j *runlog.Journal, opt *ResumeOptio
 	if err != nil {
 		return nil, err
 	}
-	if err := j.Write(ctx, runlog.Running, runlog.KindRunResumed, "", runlog.RunResumed{}); err != nil {
+	var resumed runlog.RunResumed
+	if opt.Budget != nil {
+		b := j.Budget()
+		resumed.Budget = &b
+	}
+	if err := j.Write(ctx, runlog.Running, runlog.KindRunResumed, "", resumed); err != nil {
 		return nil, err
 	}
-	var o ResumeOptions
-	if opt != nil {
-		o = *opt
-	}
-	return e.launch(ctx, j, w, started.Inputs, o.Answer, o.Observe), nil
+	return e.launch(ctx, j, w, started.Inputs, opt.Answer, opt.Observe), nil
 }
 
 // Started is how a run began.

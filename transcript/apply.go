@@ -56,9 +56,11 @@ func (r *Run) applyRun(rec *runlog.Record) {
 		r.proceed(rec.Time)
 	case runlog.KindRunResumed:
 		r.halt(runlog.Interrupted, r.last) // if its log does not say how it ended
-		r.Error, r.Code = "", ""
+		r.Error, r.Code, r.Reason, r.Short = "", "", "", nil
 		r.proceed(rec.Time)
 	case runlog.KindRunPaused:
+		d, _ := decode[runlog.RunPaused](rec)
+		r.Reason, r.Short = Clean(d.Reason), d.Short
 		r.halt(runlog.Paused, rec.Time)
 	case runlog.KindRunCancelled:
 		r.halt(runlog.Cancelled, rec.Time)

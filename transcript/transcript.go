@@ -30,9 +30,11 @@ type Run struct {
 	Questions []*Question // in the order they were asked
 	Skipped   []string
 	Output    json.RawMessage
-	Error     string // of a failed run
-	Code      string // of a failed run
-	Seq       uint64 // of the last stored record
+	Error     string              // of a failed run
+	Code      string              // of a failed run
+	Reason    string              // of a run that is paused for another reason than a question
+	Short     *runlog.BudgetError // of a run that is paused for want of budget
+	Seq       uint64              // of the last stored record
 
 	step  int       // the superstep that is not committed yet
 	last  time.Time // of the last record

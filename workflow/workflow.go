@@ -40,6 +40,17 @@ type Workflow struct {
 	// Run does the work, or goes on with it: the journal knows how far it is. The
 	// inputs fit the schema. It is called once at a time per run.
 	Run func(ctx context.Context, e *Exec) (*Result, error)
+	// Flow gives the graph that a run of these inputs runs, to read its log with: its
+	// history and states, and to fork it. It does nothing else, and may be called at any
+	// time. Nil if the workflow is not one graph.
+	Flow func(inputs json.RawMessage) (graph.Reading, error)
+}
+
+// An OpaqueError says that there is no looking into the runs of a workflow.
+type OpaqueError struct{ Name string }
+
+func (e *OpaqueError) Error() string {
+	return fmt.Sprintf("workflow %q does not say which graph it runs, so its runs have no states to show and cannot be forked; set its Flow", e.Name)
 }
 
 // An Exec is one execution of a workflow.
@@ -74,13 +85,16 @@ func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], be
 		out, err = end(final.State)
 		return out, final, err
 	})
-	if err == nil {
-		w.Uses = flow.Uses()
+	if err != nil {
+		return nil, err
 	}
-	return w, err
+	w.Uses = flow.Uses()
+	w.Flow = func(json.RawMessage) (graph.Reading, error) { return flow, nil }
+	return w, nil
 }
 
-// Func is New for a workflow that builds its graph from its inputs.
+// Func is New for a workflow that builds its graph from its inputs. Set Flow of what it
+// gives, if that is always one graph.
 func Func[In, S, Out any](name, description string, run func(ctx context.Context, in In, e *Exec) (Out, graph.Final[S], error)) (*Workflow, error) {
 	schema, err := jsonschema.For[In](nil)
 	if err != nil {

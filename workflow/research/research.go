@@ -107,6 +107,7 @@ func New(opt *Options) (*workflow.Workflow, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.Flow = func(json.RawMessage) (graph.Reading, error) { return (&researcher{opt: opt}).flow() }
 	w.Prepare = func(raw json.RawMessage) (json.RawMessage, error) {
 		var in Inputs
 		if err := json.Unmarshal(raw, &in); err != nil {

@@ -1,0 +1,252 @@
+package superstep
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// A Moment is a run between two supersteps, its state as JSON.
+type Moment = graph.Checkpoint[json.RawMessage]
+
+// reading gives how a run began, and the graph to read it with.
+func (e *Engine) reading(ctx context.Context, id string) (runlog.RunStarted, graph.Reading, error) {
+	started, err := e.started(ctx, id)
+	if err != nil {
+		return started, nil, err
+	}
+	w, err := e.Workflows().Find(started.Workflow)
+	if err != nil {
+		return started, nil, err
+	}
+	if w.Flow == nil {
+		return started, nil, &workflow.OpaqueError{Name: w.Name}
+	}
+	flow, err := w.Flow(started.Inputs)
+	return started, flow, err
+}
+
+// Reading is the graph of a run, to read its log with.
+func (e *Engine) Reading(ctx context.Context, id string) (graph.Reading, error) {
+	_, flow, err := e.reading(ctx, id)
+	return flow, err
+}
+
+// A PointError says that a run has no such point.
+type PointError struct{ Why string }
+
+func (e *PointError) Error() string { return e.Why }
+
+func noPoint(format string, args ...any) error { return &PointError{fmt.Sprintf(format, args...)} }
+
+// History yields the moments of a run: its beginning, and one after each superstep. A fork
+// begins with the moment it was forked from. Nothing is executed. The engine must have
+// the run's workflow, and that one must say its graph (see workflow.Workflow.Flow).
+func (e *Engine) History(ctx context.Context, id string) iter.Seq2[Moment, error] {
+	return func(yield func(Moment, error) bool) {
+		_, flow, err := e.reading(ctx, id)
+		if err != nil {
+			yield(Moment{}, err)
+			return
+		}
+		for m, err := range flow.Checkpoints(runlog.Records(ctx, e.store, id, 0)) {
+			if err != nil {
+				err = fmt.Errorf("run %s: %w", id, err)
+			}
+			if !yield(m, err) {
+				return
+			}
+		}
+	}
+}
+
+// At gives the moment of a run that people mean: "3" is after three supersteps and "0" the
+// beginning; "seq:120" is as of record 120; the name of a node, or the path of a task, is
+// right before it first computed; "" is the last.
+// A *PointError says that there is none.
+func (e *Engine) At(ctx context.Context, id, ref string) (Moment, error) {
+	step, seq := -1, uint64(0)
+	number, isSeq := strings.CutPrefix(ref, "seq:")
+	n, err := strconv.ParseUint(number, 10, 31)
+	switch {
+	case isSeq && (err != nil || n == 0):
+		return Moment{}, noPoint("%q is no record: want seq: and a number from 1", ref)
+	case isSeq:
+		seq = n
+	case err == nil:
+		step = int(n)
+	}
+	var last Moment
+	var names []string
+	for m, err := range e.History(ctx, id) {
+		if err != nil {
+			return Moment{}, err
+		}
+		if seq > 0 && m.Seq > seq {
+			break
+		}
+		last = m
+		if step == m.Step {
+			return m, nil
+		}
+		for _, path := range m.Next {
+			node, _, _ := strings.Cut(path, "[")
+			node, _, _ = strings.Cut(node, "#")
+			if path == ref || node == ref {
+				return m, nil
+			}
+			if !slices.Contains(names, node) {
+				names = append(names, node)
+			}
+		}
+	}
+	switch {
+	case last.Seq == 0 && seq == 0:
+		return Moment{}, noPoint("the graph of run %s has not begun", id)
+	case last.Seq == 0:
+		return Moment{}, noPoint("at record %d the graph of run %s had not begun", seq, id)
+	case step >= 0:
+		return Moment{}, noPoint("run %s has no superstep %d; its last is %d", id, step, last.Step)
+	case seq == 0 && ref != "":
+		return Moment{}, noPoint("run %s has no step %q%s", id, ref, suggest.Hint(ref, names))
+	}
+	return last, nil
+}
+
+// How a task differs between two runs.
+const (
+	Changed = "changed"
+	OnlyA   = "only_a"
+	OnlyB   = "only_b"
+)
+
+// A TaskDiff is a task that two runs do not have in common.
+type TaskDiff struct {
+	Step    int      `json:"step"` // the superstep, from 1
+	Path    string   `json:"path"`
+	How     string   `json:"how"`
+	Changes []Change `json:"changes,omitempty"` // of its result, if it changed
+}
+
+// A RunDiff is how two runs differ.
+type RunDiff struct {
+	Same  int        `json:"same"` // tasks that computed the same in the same superstep
+	Tasks []TaskDiff `json:"tasks"`
+	State []Change   `json:"state"` // from the last state of the one to that of the other
+}
+
+// Diff compares two runs, superstep by superstep. Of a fork, what it was spared counts as
+// the same if the other has it.
+func (e *Engine) Diff(ctx context.Context, a, b string) (*RunDiff, error) {
+	one, err := e.moments(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	two, err := e.moments(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	out := &RunDiff{Tasks: []TaskDiff{}, State: []Change{}}
+	first := max(one[0].Step, two[0].Step)
+	for step := first + 1; step <= max(last(one).Step, last(two).Step); step++ {
+		if err := out.step(step, tasksOf(one, step), tasksOf(two, step)); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range longer(one, two) {
+		if m.Step <= first {
+			out.Same += len(m.Tasks)
+		}
+	}
+	state, err := Diff(last(one).State, last(two).State)
+	if state != nil {
+		out.State = state
+	}
+	return out, err
+}
+
+func last(ms []Moment) *Moment { return &ms[len(ms)-1] }
+
+// longer is the history that goes back further.
+func longer(a, b []Moment) []Moment {
+	if b[0].Step < a[0].Step {
+		return b
+	}
+	return a
+}
+
+func (e *Engine) moments(ctx context.Context, id string) ([]Moment, error) {
+	var out []Moment
+	for m, err := range e.History(ctx, id) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("the graph of run %s has not begun", id)
+	}
+	return out, nil
+}
+
+func tasksOf(ms []Moment, step int) map[string]graph.Result {
+	out := map[string]graph.Result{}
+	for i := range ms {
+		if ms[i].Step == step {
+			for _, r := range ms[i].Tasks {
+				out[r.Path] = r
+			}
+		}
+	}
+	return out
+}
+
+func (d *RunDiff) step(step int, a, b map[string]graph.Result) error {
+	var paths []string
+	for path := range a {
+		paths = append(paths, path)
+	}
+	for path := range b {
+		if _, both := a[path]; !both {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		x, inA := a[path]
+		y, inB := b[path]
+		switch {
+		case !inB:
+			d.Tasks = append(d.Tasks, TaskDiff{Step: step, Path: path, How: OnlyA})
+			continue
+		case !inA:
+			d.Tasks = append(d.Tasks, TaskDiff{Step: step, Path: path, How: OnlyB})
+			continue
+		}
+		before, err := json.Marshal(x)
+		after, err2 := json.Marshal(y)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		changes, err := Diff(before, after)
+		if err != nil {
+			return err
+		}
+		if changes == nil {
+			d.Same++
+			continue
+		}
+		d.Tasks = append(d.Tasks, TaskDiff{Step: step, Path: path, How: Changed, Changes: changes})
+	}
+	return nil
+}

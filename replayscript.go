@@ -1,0 +1,412 @@
+package superstep
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// errCut is why an execution ends where the process ended that is replayed.
+var errCut = errors.New("the recorded process ended here")
+
+// script is a log that is being replayed. It implements runlog.Director: whoever wants to
+// write waits until it is the turn of that record.
+type script struct {
+	recs  []runlog.Record
+	lanes map[lane][]int // where records stand, by what names them
+
+	mu       sync.Mutex
+	cursor   int // the next record
+	end      int // of the epoch
+	lost     int // those who wait for something that the epoch has no record of
+	cutting  bool
+	waits    map[lane]bool // for answers, since the epoch began
+	cut      context.CancelCauseFunc
+	moved    chan struct{} // closed at any change
+	hash     runlog.FrameHash
+	diverged *Divergence
+}
+
+// lane names records that can only be told apart by their order.
+type lane struct {
+	kind runlog.Kind
+	path string
+	key  string
+}
+
+func newScript() *script {
+	return &script{lanes: map[lane][]int{}, moved: make(chan struct{})}
+}
+
+func (s *script) add(r runlog.Record) {
+	l := lane{kind: r.Kind, path: r.Path}
+	var named struct{ Key, Name string }
+	switch r.Kind {
+	case runlog.KindIntended, runlog.KindSettled, runlog.KindAsked, runlog.KindAnswered, runlog.KindEvent:
+		if json.Unmarshal(r.Data, &named) == nil {
+			l.key = named.Key
+		}
+		if r.Kind == runlog.KindEvent {
+			l.key = named.Name
+		}
+	}
+	s.lanes[l] = append(s.lanes[l], len(s.recs))
+	s.recs = append(s.recs, r)
+}
+
+// open begins an epoch, which goes up to a record.
+func (s *script) open(end int, cut context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end, s.cut, s.cutting, s.lost, s.waits = end, cut, false, 0, map[lane]bool{}
+	s.change()
+}
+
+// next is the record that is due, nil at the end of the epoch.
+func (s *script) next() *runlog.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cursor == s.end {
+		return nil
+	}
+	return &s.recs[s.cursor]
+}
+
+func (s *script) move() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moved
+}
+
+func (s *script) wasCut() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cutting
+}
+
+func (s *script) divergence() *Divergence {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.diverged
+}
+
+// answered waits until no answer is due, and gives what is, and where.
+func (s *script) answered(ctx context.Context) (int, *runlog.Record) {
+	for {
+		moved := s.move()
+		next := s.next()
+		if next == nil {
+			return 0, nil
+		}
+		if next.Kind != runlog.KindAnswered || s.divergence() != nil {
+			return int(next.Seq), next
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return 0, nil
+		}
+	}
+}
+
+// change tells everybody who waits. The caller holds mu.
+func (s *script) change() {
+	close(s.moved)
+	s.moved = make(chan struct{})
+	s.check()
+}
+
+// check ends the execution where it ended. The caller holds mu.
+func (s *script) check() {
+	if s.diverged != nil {
+		s.stop(s.diverged)
+		return
+	}
+	if s.cursor == s.end {
+		s.stop(errCut)
+		return
+	}
+	switch s.recs[s.cursor].Kind {
+	case runlog.KindRunCancelled:
+		s.stop(errCut)
+	case runlog.KindRunFailed, runlog.KindRunPaused:
+		if s.lost > 0 {
+			s.stop(errCut) // a limit, or somebody, stopped the run before they were done
+		}
+	}
+}
+
+func (s *script) stop(why error) {
+	s.cutting = true
+	s.cut(why)
+}
+
+// abandon ends the execution, whatever the record says.
+func (s *script) abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop(context.Canceled)
+	s.change()
+}
+
+// find gives the place of the first record of a lane from the cursor on, -1 for none.
+func (s *script) find(l lane) int {
+	for _, i := range s.lanes[l] {
+		if i >= s.cursor {
+			return i
+		}
+	}
+	return -1
+}
+
+// Turn implements runlog.Director.
+func (s *script) Turn(ctx context.Context, kind runlog.Kind, path, key string) error {
+	_, err := s.await(ctx, lane{kind, path, key}, true)
+	return err
+}
+
+// Outcome implements runlog.Director.
+func (s *script) Outcome(ctx context.Context, path string, e *runlog.Effect) (runlog.Settled, error) {
+	var d runlog.Settled
+	i, err := s.await(ctx, lane{runlog.KindSettled, path, e.Key}, false)
+	if err == nil {
+		err = json.Unmarshal(s.recs[i].Data, &d)
+	}
+	return d, err
+}
+
+// Stamp implements runlog.Director.
+func (s *script) Stamp(recs []runlog.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range recs {
+		if at := s.cursor + i; at < s.end {
+			recs[i].Time = s.recs[at].Time
+		}
+	}
+}
+
+// Hint implements runlog.Hinter.
+func (s *script) Hint(path, key string) (hint string, recorded bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.find(lane{runlog.KindIntended, path, key})
+	if settled := s.find(lane{runlog.KindSettled, path, key}); i < 0 || settled >= 0 && settled < i {
+		i = settled
+	}
+	var d struct{ Hint string }
+	if i < 0 || json.Unmarshal(s.recs[i].Data, &d) != nil {
+		return "", false
+	}
+	return d.Hint, true
+}
+
+// Waits implements runlog.Director.
+func (s *script) Waits(path, key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits[lane{runlog.KindAnswered, path, key}] = true
+	s.change()
+}
+
+// due gives the answer that is due, unless its task has yet to find that there is none:
+// one that finds the answer at once would not do again what it did then.
+func (s *script) due(late bool) *runlog.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cursor == s.end || s.recs[s.cursor].Kind != runlog.KindAnswered {
+		return nil
+	}
+	r := &s.recs[s.cursor]
+	var a runlog.Answered
+	if json.Unmarshal(r.Data, &a) == nil && !late && !s.waits[lane{r.Kind, r.Path, a.Key}] {
+		return nil
+	}
+	return r
+}
+
+// Final implements runlog.Director.
+func (s *script) Final(path string, attempt int) (final, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.find(lane{kind: runlog.KindTaskFailed, path: path})
+	if i < 0 || i >= s.end {
+		return false, false
+	}
+	var d runlog.TaskFailed
+	if json.Unmarshal(s.recs[i].Data, &d) != nil || d.Attempt != attempt {
+		return false, false
+	}
+	return d.Final, true
+}
+
+// await gives the place of the next record of a lane, when it is its turn if that is
+// asked for. What the epoch has no record of never comes to pass in it: then await ends
+// with ctx, or with the epoch.
+func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.diverged != nil {
+			return 0, s.diverged
+		}
+		i := s.find(l)
+		if i == s.cursor && i < s.end && turn {
+			return i, nil
+		}
+		if s.cutting {
+			return 0, errCut
+		}
+		if i >= 0 && i < s.end && !turn {
+			return i, nil
+		}
+		known := i >= 0 && i < s.end
+		if i < 0 && s.recs[s.cursor].Path == l.path { // its task is here and does something else
+			return 0, s.differ(l.path, fmt.Sprintf("it comes to %s, which is not in the record", l), &runlog.Record{Kind: l.kind, Path: l.path})
+		}
+		if err := s.sleep(ctx, known); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// sleep waits for a change. The caller holds mu.
+func (s *script) sleep(ctx context.Context, known bool) error {
+	var ended <-chan struct{}
+	if !known { // whoever stopped it may do so again
+		ended = ctx.Done()
+		s.lost++
+		defer func() { s.lost-- }()
+		if s.check(); s.cutting {
+			return errCut
+		}
+	}
+	moved := s.moved
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-moved:
+		return nil
+	case <-ended:
+		return context.Cause(ctx)
+	}
+}
+
+func (l lane) String() string {
+	if l.key != "" {
+		return fmt.Sprintf("%s %q", l.kind, l.key)
+	}
+	return string(l.kind)
+}
+
+// match compares records with those that are due, and gives them their times.
+func (s *script) match(recs []runlog.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.diverged != nil {
+		return s.diverged
+	}
+	hash := s.hash
+	for i := range recs {
+		r := &recs[i]
+		if s.cursor+i >= s.end {
+			if s.cutting {
+				return errCut
+			}
+			return s.differ(r.Path, fmt.Sprintf("it writes %s, and the record has nothing there", r.Kind), r)
+		}
+		due := &s.recs[s.cursor+i]
+		if r.Kind != due.Kind || r.Path != due.Path {
+			return s.differ(r.Path, fmt.Sprintf("it writes %s, and the record has %s of %q", r.Kind, due.Kind, due.Path), r)
+		}
+		same, next, err := equal(hash, due, r)
+		if err != nil {
+			return err
+		}
+		if !same {
+			return s.differ(r.Path, fmt.Sprintf("its %s is not what is recorded%s", r.Kind, firstChange(due.Data, r.Data)), r)
+		}
+		r.Time, hash = due.Time, next
+	}
+	s.hash = hash
+	return nil
+}
+
+// firstChange is in words where two payloads differ.
+func firstChange(recorded, replayed json.RawMessage) string {
+	changes, err := Diff(recorded, replayed)
+	if err != nil || len(changes) == 0 {
+		return ""
+	}
+	c := changes[0]
+	return fmt.Sprintf(": %s was %s and is %s", c.Path, short(c.Before), short(c.After))
+}
+
+func short(v json.RawMessage) string {
+	const most = 80
+	switch {
+	case v == nil:
+		return "absent"
+	case len(v) > most:
+		return string([]rune(string(v[:most]))) + "…"
+	}
+	return string(v)
+}
+
+// take moves on past records that were written.
+func (s *script) take(recs []runlog.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cursor += len(recs)
+	s.change()
+	return nil
+}
+
+// diverge notes that the replay and the record differ, unless they already did.
+func (s *script) diverge(path, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.differ(path, why, nil)
+}
+
+func (s *script) differ(path, why string, got *runlog.Record) error {
+	if s.diverged == nil {
+		d := &Divergence{Path: path, Why: why, Replayed: got}
+		if s.cursor < len(s.recs) {
+			r := s.recs[s.cursor]
+			d.Recorded, d.Seq = &r, r.Seq
+		} else if s.cursor > 0 {
+			d.Seq = s.recs[s.cursor-1].Seq + 1
+		}
+		if got != nil {
+			r := *got
+			d.Replayed = &r
+		}
+		s.diverged = d
+		s.change()
+	}
+	return s.diverged
+}
+
+// differs takes an error of writing: a divergence is noted already.
+func (s *script) differs(err error) error {
+	if s.divergence() != nil {
+		return nil
+	}
+	return err
+}
+
+func (s *script) stalled(after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cursor == s.end {
+		return
+	}
+	due := &s.recs[s.cursor]
+	_ = s.differ(due.Path, fmt.Sprintf("nothing wrote the recorded %s within %s", due.Kind, after), nil)
+}
