@@ -65,7 +65,7 @@ const (
 	ExitUsage       = 2 // nothing ran
 	ExitPaused      = 3 // a person must answer; the run can be resumed
 	ExitNoModel     = 4
-	ExitLimit       = 5 // of steps, time or money
+	ExitLimit       = 5 // of steps, or of the budget: time, money, tokens, agents
 	ExitDenied      = 6 // a required action was denied
 	ExitPartial     = 7 // the run finished, but some tasks failed
 	ExitInterrupted = 130

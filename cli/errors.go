@@ -64,7 +64,7 @@ func exitOf(code string) int {
 		return ExitUsage
 	case "no_model", "not_signed_in":
 		return ExitNoModel
-	case superstep.CodeLimit:
+	case superstep.CodeLimit, superstep.CodeBudget:
 		return ExitLimit
 	case superstep.CodeDenied:
 		return ExitDenied

@@ -215,6 +215,14 @@ type ending struct {
 	shown    bool // the user is looking at the run already
 }
 
+// lacks makes it the ending of a run that needs a larger budget, if it does.
+func (e *ending) lacks(short *runlog.BudgetError) {
+	if short != nil {
+		e.exit = ExitLimit
+		e.err = &Error{Exit: ExitLimit, Code: short.FailureCode(), Message: transcript.Line(short.Error()), Err: short}
+	}
+}
+
 func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, ask *asker) *ending {
 	e := &ending{run: &s.run, id: s.id, status: out.Status, output: out.Output, duration: s.run.Time.Elapsed(s.now())}
 	s.run.Interrupt()
@@ -226,6 +234,7 @@ func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, as
 		e.exit = ExitPartial
 	case runlog.Paused:
 		e.exit, e.open = ExitPaused, s.run.Open()
+		e.lacks(out.Short)
 		if ask.refused {
 			e.exit = ExitFailed
 			e.err = &Error{Exit: ExitFailed, Code: "question", Message: fmt.Sprintf("run %s asks and --on-ask fail is set", s.id)}

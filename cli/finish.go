@@ -211,8 +211,12 @@ func (a *app) next(e *ending) {
 			line("Resume", a.hint("runs", "resume", e.id))
 		}
 	case runlog.Paused:
-		if len(e.open) == 0 {
-			line("Resume", a.hint("runs", "resume", e.id))
+		words := []string{"runs", "resume", e.id}
+		if e.run.Short != nil {
+			words = append(words, raised(e.run.Short)...)
+		}
+		if e.run.Short != nil || len(e.open) == 0 {
+			line("Resume", a.hint(words...))
 		}
 	}
 	if !e.shown {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,6 +66,9 @@ func flows(s *Setup) ([]*workflow.Workflow, error) {
 	add(simple("latemodel", "Needs a model when it runs", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
 		return nil, NoModel("model openai/x needs an API key", "set OPENAI_API_KEY")
 	}}))
+	add(simple("fickle", "Changes its mind", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
+		return values{"out": cmp.Or(s.Env("TEST_CHANGED"), "as ever")}, nil
+	}}))
 	for name, err := range map[string]error{
 		"lateinputs": &workflow.InputsError{Workflow: "lateinputs", Problems: []string{"x: is gone"}},
 		"latelimit":  &Error{Exit: ExitLimit, Code: "budget", Message: "the budget is spent"},
@@ -78,6 +82,7 @@ func flows(s *Setup) ([]*workflow.Workflow, error) {
 	add(loop())
 	add(slow())
 	add(evil())
+	add(spend())
 	return out, errors.Join(errs...)
 }
 

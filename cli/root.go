@@ -177,8 +177,10 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 func wanted(f *pflag.Flag, got string, err error) string {
 	var want string
 	switch f.Value.Type() {
-	case "int":
+	case "int", "int64":
 		want = "a whole number"
+	case "float64":
+		want = "a number such as 1.50"
 	case "duration":
 		want = "a duration such as 90s or 10m"
 	case "bool":

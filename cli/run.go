@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,13 +24,19 @@ type running struct {
 	onAsk      string
 	timeout    time.Duration
 	maxSteps   int
+	maxCost    float64
+	maxTokens  int64
+	maxAgents  int64
 	streamText bool
 }
 
 func (r *running) add(f *pflag.FlagSet) {
 	f.Var(&r.answers, "answer", "answer a question ahead: PATH=value (may be repeated)")
 	f.StringVar(&r.onAsk, "on-ask", "", "what to do about a question with no answer and no default: wait, deny or fail (default: ask on a terminal, else wait)")
-	f.DurationVar(&r.timeout, "timeout", 0, "stop after this long, such as 90s or 10m (default: never)")
+	f.DurationVar(&r.timeout, "timeout", 0, "pause after this long at work in all, such as 90s or 10m (default: never)")
+	f.Float64Var(&r.maxCost, "max-cost", 0, "pause before the run costs more US dollars than this in all, where models tell their price (default: no limit)")
+	f.Int64Var(&r.maxTokens, "max-tokens", 0, "pause before models read and write more tokens than this in all (default: no limit)")
+	f.Int64Var(&r.maxAgents, "max-agents", 0, "pause before more agents than this begin (default: no limit)")
 	f.IntVar(&r.maxSteps, "max-steps", 0, "stop after this many supersteps (default: the workflow's own limit)")
 	f.BoolVar(&r.streamText, "stream-text", false, "with -o jsonl: also what models say while they say it")
 }
@@ -45,6 +53,12 @@ func (r *running) check(a *app) (answers, error) {
 		return nil, usage(fmt.Sprintf("--timeout: want a positive duration such as 90s, got %s", r.timeout))
 	case r.maxSteps < 0:
 		return nil, usage(fmt.Sprintf("--max-steps: want a positive number, got %d", r.maxSteps))
+	case !(r.maxCost >= 0 && r.maxCost < 1e12):
+		return nil, usage(fmt.Sprintf("--max-cost: want a number of US dollars such as 1.50, got %g", r.maxCost))
+	case r.maxTokens < 0:
+		return nil, usage(fmt.Sprintf("--max-tokens: want a positive number, got %d", r.maxTokens))
+	case r.maxAgents < 0:
+		return nil, usage(fmt.Sprintf("--max-agents: want a positive number, got %d", r.maxAgents))
 	case r.streamText && a.set.output != "jsonl":
 		return nil, usage("--stream-text needs -o jsonl")
 	}
@@ -52,7 +66,32 @@ func (r *running) check(a *app) (answers, error) {
 }
 
 func (r *running) engine() *superstep.Options {
-	return &superstep.Options{MaxSteps: r.maxSteps, Timeout: r.timeout}
+	return &superstep.Options{MaxSteps: r.maxSteps}
+}
+
+// budget is what the flags say, nil for nothing.
+func (r *running) budget() *runlog.Budget {
+	b := runlog.Budget{Tokens: r.maxTokens, Agents: r.maxAgents, Money: int64(math.Ceil(r.maxCost * 1e6)), Wall: r.timeout}
+	if b == (runlog.Budget{}) {
+		return nil
+	}
+	return &b
+}
+
+// raised is the flag that lets a run go on that has met a limit.
+func raised(e *runlog.BudgetError) []string {
+	n := e.Enough()
+	switch e.What {
+	case runlog.BudgetTokens:
+		return []string{"--max-tokens", strconv.FormatInt(n, 10)}
+	case runlog.BudgetAgents:
+		return []string{"--max-agents", strconv.FormatInt(n, 10)}
+	case runlog.BudgetMoney:
+		return []string{"--max-cost", strconv.FormatFloat(math.Ceil(float64(n)/1e4)/100, 'f', 2, 64)}
+	case runlog.BudgetWall:
+		return []string{"--timeout", time.Duration(n).String()}
+	}
+	return nil
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -171,7 +210,7 @@ func (a *app) runWorkflow(ctx context.Context, name string, g *gathered, r *runn
 	return a.execute(ctx, &job{
 		flags: r, answers: ans, workflow: name,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
-			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe})
+			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget()})
 		},
 	})
 }

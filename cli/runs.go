@@ -21,17 +21,18 @@ import (
 func (a *app) runsCommand() *cobra.Command {
 	n := a.opt.Name
 	runs := &cobra.Command{
-		Use: "runs", Short: "Look at runs, resume, answer, cancel and remove them",
+		Use: "runs", Short: "Look at runs, resume, answer, cancel, fork, compare, replay and remove them",
 		Example: examples(n, "runs list", "", "runs show @last", "", "runs resume 7f3a", "", `runs answer @last write=yes`, ""),
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("runs: which of list, show, watch, resume, answer, cancel, rm?")
+				return usage("runs: which of list, show, watch, resume, answer, cancel, rm, history, fork, diff, replay?")
 			}
 			return a.unknownCommand(cmd, args[:1])
 		},
 	}
-	runs.AddCommand(a.listCommand(), a.showCommand(), a.watchCommand(), a.resumeCommand(), a.answerCommand(), a.cancelCommand(), a.rmCommand())
+	runs.AddCommand(a.listCommand(), a.showCommand(), a.watchCommand(), a.resumeCommand(), a.answerCommand(), a.cancelCommand(), a.rmCommand(),
+		a.historyCommand(), a.forkCommand(), a.diffCommand(), a.replayCommand())
 	return runs
 }
 
@@ -94,6 +95,30 @@ type infoJSON struct {
 	Created  time.Time     `json:"created"`
 	Updated  time.Time     `json:"updated"`
 	Owner    string        `json:"owner,omitempty"`
+	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "" for questions
+}
+
+// reason says why a run is paused, from its last record.
+func (a *app) reason(ctx context.Context, info *runlog.Info) (string, error) {
+	if info.Status != runlog.Paused {
+		return "", nil
+	}
+	recs, err := a.store.Read(ctx, info.ID, info.Head, 1)
+	if err != nil || len(recs) == 0 || recs[0].Kind != runlog.KindRunPaused {
+		return "", err
+	}
+	var d runlog.RunPaused
+	if err := json.Unmarshal(recs[0].Data, &d); err != nil {
+		return "", fmt.Errorf("run %s: its last record: %w", info.ID, err)
+	}
+	return reasonOf(d.Short), nil
+}
+
+func reasonOf(short *runlog.BudgetError) string {
+	if short == nil {
+		return ""
+	}
+	return short.FailureCode()
 }
 
 func (a *app) listCommand() *cobra.Command {
@@ -121,15 +146,19 @@ func (a *app) listCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printList(infos)
+		return a.printList(cmd.Context(), infos)
 	}
 	return cmd
 }
 
-func (a *app) printList(infos []runlog.Info) error {
+func (a *app) printList(ctx context.Context, infos []runlog.Info) error {
 	rows := make([]infoJSON, 0, len(infos))
 	for _, i := range infos {
-		rows = append(rows, infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner})
+		why, err := a.reason(ctx, &i)
+		if err != nil {
+			a.warn(err.Error()) // the other runs are listed all the same
+		}
+		rows = append(rows, infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, why})
 	}
 	switch a.set.output {
 	case "json":
@@ -150,24 +179,33 @@ func (a *app) printList(infos []runlog.Info) error {
 	if fd, ok := isTerminal(a.opt.Stdout); ok {
 		width, _, _ = term.GetSize(fd)
 	}
-	idWidth, flowWidth := 2, 8
-	for _, i := range infos {
+	idWidth, statusWidth, flowWidth := 2, 11, 8
+	for n, i := range infos {
+		statusWidth = max(statusWidth, len(i.Status)+len(why(&rows[n])))
 		idWidth, flowWidth = max(idWidth, len(i.ID)), max(flowWidth, ansi.StringWidth(transcript.Line(i.Workflow)))
 	}
 	pal := palette(a.term.outColor)
-	put := func(id, status, age, flow, title string) {
-		line := fmt.Sprintf("%-*s  %s%s  %-8s  %-*s  %s", idWidth, id, pal.status(status), strings.Repeat(" ", max(0, 11-len(status))), age, flowWidth, flow, title)
+	put := func(id, status, why, age, flow, title string) {
+		line := fmt.Sprintf("%-*s  %s%s%s  %-8s  %-*s  %s", idWidth, id, pal.status(status), why, strings.Repeat(" ", max(0, statusWidth-len(status)-len(why))), age, flowWidth, flow, title)
 		line = strings.TrimRight(line, " ")
 		if width > 0 {
 			line = ansi.Truncate(line, width, "…")
 		}
 		_, _ = a.out.Write([]byte(line + "\n"))
 	}
-	put("ID", "STATUS", "STARTED", "WORKFLOW", "TITLE")
-	for _, i := range infos {
-		put(i.ID, string(i.Status), ago(time.Since(i.Created)), transcript.Line(i.Workflow), transcript.Line(i.Title))
+	put("ID", "STATUS", "", "STARTED", "WORKFLOW", "TITLE")
+	for n, i := range infos {
+		put(i.ID, string(i.Status), why(&rows[n]), ago(time.Since(i.Created)), transcript.Line(i.Workflow), transcript.Line(i.Title))
 	}
 	return nil
+}
+
+// why is the reason of a pause as the listing adds it to the status.
+func why(r *infoJSON) string {
+	if r.Reason == "" {
+		return ""
+	}
+	return " (" + r.Reason + ")"
 }
 
 // status colours the word, which says the same without.
@@ -238,6 +276,7 @@ func watched(s *session, info runlog.Info) *ending {
 		e.exit = ExitPartial
 	case runlog.Paused:
 		e.exit, e.open = ExitPaused, r.Open()
+		e.lacks(r.Short)
 	case runlog.Failed:
 		e.exit = exitOf(r.Code)
 		e.err = &Error{Exit: e.exit, Code: r.Code, Message: r.Error}
@@ -291,10 +330,7 @@ func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answ
 	if err != nil {
 		return err
 	}
-	var began struct{ Model string }
-	if json.Unmarshal(run.Inputs, &began) == nil && began.Model != "" {
-		a.set.model = began.Model
-	}
+	a.began(run)
 	engine, err := a.engine(ctx, name, r.engine())
 	if err != nil {
 		return err
@@ -302,7 +338,7 @@ func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answ
 	return a.execute(ctx, &job{
 		flags: r, answers: ans, workflow: info.Workflow, after: info.Head,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
-			return engine.Resume(ctx, info.ID, &superstep.ResumeOptions{Answer: answer, Observe: observe})
+			return engine.Resume(ctx, info.ID, &superstep.ResumeOptions{Answer: answer, Observe: observe, Budget: r.budget()})
 		},
 	})
 }

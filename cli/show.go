@@ -29,10 +29,14 @@ func (a *app) read(ctx context.Context, info runlog.Info) (*transcript.Run, erro
 }
 
 func (a *app) showCommand() *cobra.Command {
-	return &cobra.Command{
+	var at string
+	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show what a run did, said and wants", Args: a.one, ValidArgsFunction: a.ids,
-		Example: examples(a.opt.Name, "runs show @last", "", "runs show 7f3a -v", "with tools and what was said", "runs show 7f3a -o json", ""),
+		Example: examples(a.opt.Name, "runs show @last", "", "runs show 7f3a -v", "with tools and what was said", "runs show 7f3a -o json", "", "runs show 7f3a --at 2", "its state after the second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("at") {
+				return a.showAt(cmd.Context(), args[0], at)
+			}
 			_, info, err := a.find(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -49,6 +53,8 @@ func (a *app) showCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&at, "at", "", "show the state at a `point`: "+atHelp)
+	return cmd
 }
 
 type runJSON struct {
@@ -86,7 +92,7 @@ type taskJSON struct {
 
 func showJSON(info runlog.Info, r *transcript.Run, now time.Time) *runJSON {
 	out := &runJSON{
-		infoJSON: infoJSON{info.ID, info.Workflow, info.Title, info.Status, info.Created, info.Updated, info.Owner},
+		infoJSON: infoJSON{info.ID, info.Workflow, info.Title, info.Status, info.Created, info.Updated, info.Owner, reasonOf(r.Short)},
 		Inputs:   r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: usageJSON{r.Usage.In, r.Usage.Out, r.Agents},
 		Steps: []stepJSON{}, Questions: questions(r.Open()), Output: r.Output, Skipped: r.Skipped,
 	}
@@ -127,6 +133,9 @@ func (a *app) show(info runlog.Info, r *transcript.Run, now time.Time) {
 	}
 	for _, q := range r.Open() {
 		put("\n%s asks: %s%s", q.Path, q.Question, choices(q))
+	}
+	if r.Reason != "" {
+		put("\n%s %s", p.yellow("paused:"), r.Reason)
 	}
 	if r.Error != "" {
 		put("\n%s %s", p.red("error:"), r.Error)

@@ -1,0 +1,376 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+// atHelp says how a point of a run is named.
+const atHelp = "a superstep (0 is the beginning), seq:N for record N, or a step or task, which is right before it first ran"
+
+// past gives the run that is meant, and an engine that can read its states and runs nothing.
+func (a *app) past(ctx context.Context, ref string) (*superstep.Engine, runlog.Info, error) {
+	_, info, err := a.find(ctx, ref)
+	if err != nil {
+		return nil, info, err
+	}
+	set, err := a.workflows("")
+	if err != nil {
+		return nil, info, err
+	}
+	e, err := a.engineOf(ctx, set, nil)
+	return e, info, err
+}
+
+// at gives the point of a run that is meant.
+func (a *app) at(ctx context.Context, e *superstep.Engine, id, ref string) (superstep.Moment, error) {
+	m, err := e.At(ctx, id, ref)
+	var wrong *superstep.PointError
+	if errors.As(err, &wrong) {
+		err = usage(err.Error(), "see the supersteps: "+a.hint("runs", "history", id))
+	}
+	return m, err
+}
+
+type momentJSON struct {
+	Step  int             `json:"step"`
+	Seq   uint64          `json:"seq"`
+	Tasks []string        `json:"tasks"`
+	Next  []string        `json:"next"`
+	State json.RawMessage `json:"state,omitempty"`
+}
+
+func moment(m *superstep.Moment) momentJSON {
+	out := momentJSON{Step: m.Step, Seq: m.Seq, Tasks: []string{}, Next: append([]string{}, m.Next...)}
+	for _, t := range m.Tasks {
+		out.Tasks = append(out.Tasks, t.Path)
+	}
+	return out
+}
+
+func (a *app) historyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "history ID", Short: "List the supersteps of a run: what each computed, and what was next", Args: a.one, ValidArgsFunction: a.ids,
+		Example: examples(a.opt.Name, "runs history @last", "", "runs history 7f3a -o json", "", "runs show 7f3a --at 2", "the state after the second superstep"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, info, err := a.past(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			rows := []momentJSON{}
+			for m, err := range e.History(cmd.Context(), info.ID) {
+				if err != nil {
+					return err
+				}
+				rows = append(rows, moment(&m))
+			}
+			return a.printHistory(rows)
+		},
+	}
+}
+
+func (a *app) printHistory(rows []momentJSON) error {
+	switch a.set.output {
+	case "json":
+		return a.out.json(rows, true)
+	case "jsonl":
+		for i := range rows {
+			if err := a.out.json(rows[i], false); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(rows) == 0 {
+		a.err.line("its graph has not begun")
+		return nil
+	}
+	width := len("COMPUTED")
+	for i := range rows {
+		width = max(width, len(strings.Join(rows[i].Tasks, " ")))
+	}
+	width = min(width, 60)
+	put := func(step, seq, computed, next string) {
+		a.out.line(strings.TrimRight(fmt.Sprintf("%-4s  %-6s  %-*s  %s", step, seq, width, computed, next), " "))
+	}
+	put("STEP", "SEQ", "COMPUTED", "NEXT")
+	for i := range rows {
+		r := &rows[i]
+		put(fmt.Sprint(r.Step), fmt.Sprint(r.Seq), strings.Join(r.Tasks, " "), strings.Join(r.Next, " "))
+	}
+	return nil
+}
+
+// showAt prints the state of a run at a point of it.
+func (a *app) showAt(ctx context.Context, ref, at string) error {
+	e, info, err := a.past(ctx, ref)
+	if err != nil {
+		return err
+	}
+	m, err := a.at(ctx, e, info.ID, at)
+	if err != nil {
+		return err
+	}
+	if a.programs() {
+		out := moment(&m)
+		out.State = m.State
+		return a.out.json(out, a.set.output == "json")
+	}
+	if !a.set.quiet {
+		a.err.line(fmt.Sprintf("run %s after %s (record %d), next: %s", info.ID, plural(m.Step, "superstep"), m.Seq, orNothing(m.Next)))
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, m.State, "", "  "); err != nil {
+		return err
+	}
+	a.out.line(b.String())
+	return nil
+}
+
+func orNothing(paths []string) string {
+	if len(paths) == 0 {
+		return "nothing"
+	}
+	return strings.Join(paths, ", ")
+}
+
+func (a *app) diffCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "diff A[@POINT] B[@POINT]", Short: "Compare two runs, or the states of two points",
+		Long: "Compare two runs, superstep by superstep; with a point behind both, compare two states, which may be of one run.\nA point is " + atHelp + ".",
+		Example: examples(a.opt.Name, "runs diff 7f3a 91bc", "", "runs diff 7f3a@1 7f3a@3", "what two supersteps changed", "runs diff @-2@write @last@write", "",
+			"runs diff 7f3a 91bc -o json", ""),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				args = nil // the second is a run too
+			}
+			return a.ids(cmd, args, word)
+		},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usage("runs diff: name two runs, or two points of runs: A[@POINT] B[@POINT]")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			refA, atA, pointA := cutPoint(args[0])
+			refB, atB, pointB := cutPoint(args[1])
+			if pointA != pointB {
+				return usage("runs diff: give a point behind both runs, or behind neither", "such as: "+a.hint("runs", "diff", "7f3a@1", "7f3a@3"))
+			}
+			e, one, err := a.past(cmd.Context(), refA)
+			if err != nil {
+				return err
+			}
+			_, two, err := a.find(cmd.Context(), refB)
+			if err != nil {
+				return err
+			}
+			if pointA {
+				return a.diffStates(cmd.Context(), e, [2]string{one.ID, two.ID}, [2]string{atA, atB})
+			}
+			d, err := e.Diff(cmd.Context(), one.ID, two.ID)
+			if err != nil {
+				return err
+			}
+			return a.printRunDiff(d)
+		},
+	}
+}
+
+// cutPoint splits 7f3a@2 and @last@2.
+func cutPoint(s string) (ref, point string, ok bool) {
+	i := strings.LastIndexByte(s, '@')
+	if i <= 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+func (a *app) diffStates(ctx context.Context, e *superstep.Engine, ids, at [2]string) error {
+	var states [2]json.RawMessage
+	for i := range ids {
+		m, err := a.at(ctx, e, ids[i], at[i])
+		if err != nil {
+			return err
+		}
+		states[i] = m.State
+	}
+	changes, err := superstep.Diff(states[0], states[1])
+	if err != nil {
+		return err
+	}
+	if changes == nil {
+		changes = []superstep.Change{}
+	}
+	if a.programs() {
+		return a.out.json(map[string]any{"state": changes}, a.set.output == "json")
+	}
+	if len(changes) == 0 {
+		a.err.line("the states are the same")
+	}
+	a.printChanges("", changes)
+	return nil
+}
+
+func (a *app) printRunDiff(d *superstep.RunDiff) error {
+	if a.programs() {
+		return a.out.json(d, a.set.output == "json")
+	}
+	for i := range d.Tasks {
+		t := &d.Tasks[i]
+		how := map[string]string{superstep.Changed: "~", superstep.OnlyA: "-", superstep.OnlyB: "+"}[t.How]
+		a.out.line(fmt.Sprintf("%s %d %s", how, t.Step, t.Path))
+		a.printChanges("    ", t.Changes)
+	}
+	if len(d.State) > 0 {
+		a.out.line("the last state")
+		a.printChanges("    ", d.State)
+	}
+	if !a.set.quiet {
+		a.err.line(fmt.Sprintf("%s the same, %d not", plural(d.Same, "task"), len(d.Tasks)))
+	}
+	return nil
+}
+
+func (a *app) printChanges(indent string, changes []superstep.Change) {
+	for _, c := range changes {
+		path := c.Path
+		if path == "" {
+			path = "/"
+		}
+		if c.Before != nil {
+			a.out.line(indent + "- " + path + " " + a.oneLine(c.Before))
+		}
+		if c.After != nil {
+			a.out.line(indent + "+ " + path + " " + a.oneLine(c.After))
+		}
+	}
+}
+
+// oneLine is a value as it is written, cut unless all of it is wanted.
+func (a *app) oneLine(v json.RawMessage) string {
+	s := transcript.Line(string(v))
+	if r := []rune(s); len(r) > 120 && !a.set.verbose {
+		return string(r[:119]) + "…"
+	}
+	return s
+}
+
+func (a *app) replayCommand() *cobra.Command {
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use: "replay ID", Short: "Execute a run again from its own record, and compare", Args: a.one, ValidArgsFunction: a.ids,
+		Long: "Execute a run again from its own record, in memory, and compare what it writes byte for byte. No model and no tool is called.\n" +
+			"The exit code is 1 if something differs: the workflow has changed since, or does something that depends on more than its inputs and effects.",
+		Example: examples(a.opt.Name, "runs replay @last", "", "runs replay 7f3a -o json", ""),
+	}
+	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long the workflow may compute from one record to the next")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if wait <= 0 {
+			return usage(fmt.Sprintf("--wait: want a positive duration such as 90s, got %s", wait))
+		}
+		_, info, err := a.find(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		e, err := a.replayer(cmd.Context(), info)
+		if err != nil {
+			return err
+		}
+		report, err := e.Replay(cmd.Context(), info.ID, &superstep.ReplayOptions{Wait: wait})
+		if err != nil {
+			return err
+		}
+		return a.printReplay(info.ID, report)
+	}
+	return cmd
+}
+
+// replayer is an engine that can execute a run again. The model that the run began with
+// need not be there, as it is not asked.
+func (a *app) replayer(ctx context.Context, info runlog.Info) (*superstep.Engine, error) {
+	run, err := a.read(ctx, info)
+	if err != nil {
+		return nil, err
+	}
+	a.began(run)
+	set, err := a.workflows(info.Workflow)
+	if err != nil {
+		if set, err = a.workflows(""); err != nil {
+			return nil, err
+		}
+	}
+	return a.engineOf(ctx, set, nil)
+}
+
+// began sets the model that a run began with.
+func (a *app) began(run *transcript.Run) {
+	var began struct{ Model string }
+	if json.Unmarshal(run.Inputs, &began) == nil && began.Model != "" {
+		a.set.model = began.Model
+	}
+}
+
+type recordJSON struct {
+	Seq  uint64          `json:"seq,omitempty"`
+	Kind runlog.Kind     `json:"kind"`
+	Path string          `json:"path,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+type divergenceJSON struct {
+	Seq      uint64      `json:"seq"`
+	Path     string      `json:"path"`
+	Message  string      `json:"message"`
+	Recorded *recordJSON `json:"recorded,omitempty"`
+	Replayed *recordJSON `json:"replayed,omitempty"`
+}
+
+func (a *app) printReplay(id string, r *superstep.ReplayReport) error {
+	var diverged *divergenceJSON
+	if d := r.Diverged; d != nil {
+		diverged = &divergenceJSON{Seq: d.Seq, Path: d.Path, Message: d.Why, Recorded: record(d.Recorded), Replayed: record(d.Replayed)}
+	}
+	if a.programs() {
+		err := a.out.json(map[string]any{
+			"run": id, "equal": diverged == nil, "records": r.Records, "executed": r.Executed, "epochs": r.Epochs, "hash": fmt.Sprintf("%x", r.Hash), "divergence": diverged,
+		}, a.set.output == "json")
+		if err != nil || diverged == nil {
+			return err
+		}
+		return &Error{Exit: ExitFailed, Code: "diverged", Message: r.Diverged.Error(), shown: true}
+	}
+	if diverged == nil {
+		a.out.line(fmt.Sprintf("run %s replayed: %s, every byte equal, no model called", id, plural(r.Records, "record")))
+		return nil
+	}
+	next := []string{}
+	for _, side := range []struct {
+		name string
+		rec  *recordJSON
+	}{{"recorded", diverged.Recorded}, {"replayed", diverged.Replayed}} {
+		if side.rec != nil {
+			next = append(next, fmt.Sprintf("%s: %s %s %s", side.name, side.rec.Kind, side.rec.Path, a.oneLine(side.rec.Data)))
+		}
+	}
+	return &Error{Exit: ExitFailed, Code: "diverged", Message: fmt.Sprintf("the replay of run %s differs at %s", id, r.Diverged.Error()), Next: next}
+}
+
+func record(r *runlog.Record) *recordJSON {
+	if r == nil {
+		return nil
+	}
+	return &recordJSON{Seq: r.Seq, Kind: r.Kind, Path: r.Path, Data: r.Data}
+}
