@@ -38,14 +38,14 @@ var floors = []struct {
 	{"4", []string{"."}},
 	{"5", nil}, // terminal and web interfaces, other drivers, telemetry
 	{"6", []string{"cli"}},
-	{"7", []string{"cmd/superstep"}},
+	{"7", []string{"cmd/superstep", "internal/bench"}},
 	{"examples", []string{"examples/..."}},
 }
 
 // hosts says who may import a package that others shall not name. Whoever wants a
 // store or a model takes it as an argument, and the command hands it over.
 var hosts = map[string][]string{
-	"runlog/sqlite": {"cli", "cmd/superstep", "examples/..."},
+	"runlog/sqlite": {"cli", "cmd/superstep", "examples/...", "internal/bench"},
 	"model/openai":  {"cli", "cmd/superstep", "examples/..."},
 	"model/offline": {"cli", "cmd/superstep", "examples/..."},
 }
