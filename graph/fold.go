@@ -110,7 +110,7 @@ func (d *fold[S, U]) restore(r *runlog.Record) error {
 // redo applies a recorded result.
 func (d *fold[S, U]) redo(r *runlog.Record) error {
 	var done runlog.TaskDone
-	if err := json.Unmarshal(r.Data, &done); err != nil {
+	if err := done.Parse(r.Data); err != nil {
 		return err
 	}
 	vertex, ok := d.flow.index[done.Node]

@@ -78,7 +78,7 @@ func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[
 			switch r.Kind {
 			case runlog.KindTaskDone:
 				var d runlog.TaskDone
-				if json.Unmarshal(r.Data, &d) == nil && d.Error != "" {
+				if d.Parse(r.Data) == nil && d.Error != "" {
 					failures[r.Path] = d
 				}
 			case runlog.KindStepCommitted:

@@ -27,7 +27,7 @@ func Updates(records iter.Seq2[runlog.Record, error]) iter.Seq2[Update, error] {
 			return Update{}, false, nil
 		}
 		var d runlog.TaskDone
-		err := json.Unmarshal(r.Data, &d)
+		err := d.Parse(r.Data)
 		return Update{Path: r.Path, Node: d.Node, Step: d.Step, Update: d.Update, Error: d.Error}, true, err
 	})
 }

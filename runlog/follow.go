@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,7 +18,7 @@ const (
 // hub holds the last records of a running journal for those who follow it.
 type hub struct {
 	mu        sync.Mutex
-	followers int
+	followers atomic.Int32
 	ring      []Record
 	first     uint64        // the position of the first record of the ring
 	bytes     int           // of data in the ring
@@ -26,17 +27,13 @@ type hub struct {
 	closed    bool
 }
 
-func (h *hub) follow(n int) {
-	h.mu.Lock()
-	h.followers += n
+func (h *hub) follow(n int32) {
+	h.mu.Lock() // what is published after this is kept
+	h.followers.Add(n)
 	h.mu.Unlock()
 }
 
-func (h *hub) followed() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.followers > 0
-}
+func (h *hub) followed() bool { return h.followers.Load() > 0 }
 
 func (h *hub) publish(recs ...Record) {
 	h.mu.Lock()
@@ -46,7 +43,7 @@ func (h *hub) publish(recs ...Record) {
 			h.head = recs[i].Seq
 		}
 	}
-	if h.followers == 0 { // whoever comes reads the store first
+	if h.followers.Load() == 0 { // whoever comes reads the store first
 		h.first += uint64(len(h.ring))
 		h.ring, h.bytes = nil, 0
 		return

@@ -107,11 +107,19 @@ type intents struct {
 func (j *Journal) of(path string) *memory {
 	m := j.scopes[path]
 	if m == nil {
-		m = &memory{settled: map[string]Settled{}, intents: map[string]intents{}, asked: map[string]Asked{}, answers: map[string]Answered{}}
+		m = &memory{}
 		j.scopes[path] = m
 		j.nested = j.nested || strings.Contains(path, "/")
 	}
 	return m
+}
+
+// put sets an entry of a map that is there only once it has one: most scopes never need theirs.
+func put[V any](m *map[string]V, key string, v V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[key] = v
 }
 
 // JournalOptions are the settings of OpenJournal. Nil means the defaults.
@@ -273,7 +281,7 @@ func (j *Journal) note(r *Record) error {
 	case KindIntended:
 		return noted(r, func(d Intended) {
 			m := j.of(r.Path)
-			m.intents[d.Key] = intents{m.intents[d.Key].n + 1, true, d.Hint}
+			put(&m.intents, d.Key, intents{m.intents[d.Key].n + 1, true, d.Hint})
 			if d.Cost != nil {
 				j.ledger.hold(m, d.Key, *d.Cost)
 			}
@@ -281,12 +289,12 @@ func (j *Journal) note(r *Record) error {
 	case KindSettled:
 		return noted(r, func(d Settled) {
 			m := j.of(r.Path)
-			m.settled[d.Key] = d
-			m.intents[d.Key] = intents{n: m.intents[d.Key].n}
+			put(&m.settled, d.Key, d)
+			put(&m.intents, d.Key, intents{n: m.intents[d.Key].n})
 			j.ledger.settle(m, &d)
 		})
 	case KindAsked:
-		return noted(r, func(d Asked) { j.of(r.Path).asked[d.Key] = d })
+		return noted(r, func(d Asked) { put(&j.of(r.Path).asked, d.Key, d) })
 	case KindAnswered:
 		for ch := range j.listen {
 			select {
@@ -294,7 +302,7 @@ func (j *Journal) note(r *Record) error {
 			default:
 			}
 		}
-		return noted(r, func(d Answered) { j.of(r.Path).answers[d.Key] = d })
+		return noted(r, func(d Answered) { put(&j.of(r.Path).answers, d.Key, d) })
 	}
 	return nil
 }
@@ -432,19 +440,19 @@ func (j *Journal) restore(c Carried) {
 		m := j.of(s.Path)
 		m.attempts = s.Attempts
 		for _, d := range s.Settled {
-			m.settled[d.Key] = d
+			put(&m.settled, d.Key, d)
 		}
 		for _, d := range s.Intents {
-			m.intents[d.Key] = intents{d.N, d.Open, d.Hint}
+			put(&m.intents, d.Key, intents{d.N, d.Open, d.Hint})
 			if d.Open && d.Cost != nil {
 				j.ledger.hold(m, d.Key, *d.Cost)
 			}
 		}
 		for _, d := range s.Asked {
-			m.asked[d.Key] = d
+			put(&m.asked, d.Key, d)
 		}
 		for _, d := range s.Answers {
-			m.answers[d.Key] = d
+			put(&m.answers, d.Key, d)
 		}
 	}
 }

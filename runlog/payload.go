@@ -113,6 +113,110 @@ func (d *TaskDone) Append(dst []byte) ([]byte, error) {
 	return append(dst, '}'), err
 }
 
+// Parse decodes the payload. The update aliases data. It takes what Append has written
+// apart without looking into the update, and leaves anything else to encoding/json.
+func (d *TaskDone) Parse(data []byte) error {
+	*d = TaskDone{}
+	p := parser{b: data}
+	p.lit(`{"node":`)
+	d.Node = p.str()
+	if p.has(`,"key":`) {
+		d.Key = p.str()
+	}
+	p.lit(`,"step":`)
+	d.Step = p.num()
+	if p.has(`,"update":`) {
+		d.Update = p.value()
+	}
+	if p.has("}") && len(p.b) == 0 && !p.bad {
+		return nil
+	}
+	if p.bad || len(p.b) == 0 || p.b[0] != ',' {
+		*d = TaskDone{}
+		return json.Unmarshal(data, d)
+	}
+	var rest TaskDone // which is small
+	if json.Unmarshal(append([]byte{'{'}, p.b[1:]...), &rest) != nil || rest.Node != "" || rest.Key != "" || rest.Update != nil {
+		*d = TaskDone{}
+		return json.Unmarshal(data, d)
+	}
+	rest.Node, rest.Key, rest.Step, rest.Update = d.Node, d.Key, d.Step, d.Update
+	*d = rest
+	return nil
+}
+
+// parser takes JSON apart as long as it is as simple as expected.
+type parser struct {
+	b   []byte
+	bad bool
+}
+
+func (p *parser) has(s string) bool {
+	if len(p.b) < len(s) || string(p.b[:len(s)]) != s {
+		return false
+	}
+	p.b = p.b[len(s):]
+	return true
+}
+
+func (p *parser) lit(s string) { p.bad = p.bad || !p.has(s) }
+
+// str takes a string without escapes.
+func (p *parser) str() string {
+	if p.bad = p.bad || len(p.b) == 0 || p.b[0] != '"'; p.bad {
+		return ""
+	}
+	for i, c := range p.b[1:] {
+		switch {
+		case c == '"':
+			s := string(p.b[1 : i+1])
+			p.b = p.b[i+2:]
+			return s
+		case c == '\\' || c < ' ' || c >= 0x7f:
+			p.bad = true
+			return ""
+		}
+	}
+	p.bad = true
+	return ""
+}
+
+func (p *parser) num() int {
+	n, digits := 0, 0
+	for ; digits < len(p.b) && digits < 10 && p.b[digits] >= '0' && p.b[digits] <= '9'; digits++ {
+		n = 10*n + int(p.b[digits]-'0')
+	}
+	p.bad = p.bad || digits == 0 || digits > 1 && p.b[0] == '0'
+	p.b = p.b[digits:]
+	return n
+}
+
+// value takes any value, without a check of what is in it.
+func (p *parser) value() json.RawMessage {
+	depth, quoted := 0, false
+	for i := 0; i < len(p.b); i++ {
+		c := p.b[i]
+		switch {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case (c == ',' || c == '}') && depth == 0:
+			v := p.b[:i:i]
+			p.bad = p.bad || i == 0
+			p.b = p.b[i:]
+			return v
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	p.bad = true
+	return nil
+}
+
 // TaskSend is a message of a task to a node.
 type TaskSend struct {
 	To     string          `json:"to"`

@@ -364,12 +364,19 @@ func (s *Scope) Live(name string, data any) {
 	}
 }
 
-func newEvent(name string, data any) (Event, error) {
+// newEvent is the encoding of an Event. It does not look into the data again.
+func newEvent(name string, data any) (json.RawMessage, error) {
 	b, err := json.Marshal(data)
 	if err != nil {
-		return Event{}, fmt.Errorf("encoding event %q: %w", name, err)
+		return nil, fmt.Errorf("encoding event %q: %w", name, err)
 	}
-	return Event{Name: name, Data: b}, nil
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		return nil, fmt.Errorf("encoding event %q: %w", name, err)
+	}
+	out := make([]byte, 0, len(quoted)+len(b)+len(`{"name":,"data":}`))
+	out = append(append(out, `{"name":`...), quoted...)
+	return append(append(append(out, `,"data":`...), b...), '}'), nil
 }
 
 // key is the idempotency key of an effect: stable across crashes and attempts.

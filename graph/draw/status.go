@@ -75,7 +75,7 @@ func (p *Progress) applyTask(r *runlog.Record) {
 		p.set(r.Path, Running)
 	case runlog.KindTaskDone:
 		var d runlog.TaskDone
-		if json.Unmarshal(r.Data, &d) != nil {
+		if d.Parse(r.Data) != nil {
 			return
 		}
 		switch {
