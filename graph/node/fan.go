@@ -39,7 +39,7 @@ func Split[S, E any](items func(S) []E, to ...string) func(S) []graph.Send {
 }
 
 // Map sends every item to a node of its own making, side by side, for [graph.Graph.Fan].
-// The key names an item among the others; two of one key are one visit of the node. A nil
+// The key names an item among the others; two of one key fail the node. A nil
 // key is the item's place in the list, from 1, written so that the order of keys is that of
 // the items.
 func Map[S, E any](to string, items func(S) []E, key func(E) string) func(S) []graph.Send {

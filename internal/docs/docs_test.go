@@ -92,6 +92,24 @@ func TestGoInReadme(t *testing.T) {
 	}
 }
 
+// What the page about graphs shows is in the example, word for word, and so it compiles and is tested.
+func TestGoInGraphs(t *testing.T) {
+	t.Parallel()
+	example, err := os.ReadFile(filepath.Join("..", "..", "examples", "review", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := blocks(t, "docs/graphs.md", "go")
+	if len(code) < 5 {
+		t.Fatalf("there are %d blocks", len(code))
+	}
+	for _, block := range code {
+		if !bytes.Contains(example, []byte(block)) {
+			t.Errorf("this is not in examples/review:\n%s", block)
+		}
+	}
+}
+
 // exported finds the compiled packages and all that they import.
 func exported(t *testing.T, packages ...string) map[string]string {
 	t.Helper()

@@ -1,0 +1,145 @@
+// Command review is a tour of what graphs can do: it reviews some files, each by a task of
+// its own, asks a person about what it has found, and writes a report.
+//
+//	go run ./examples/review run review files=graph/run.go,graph/task.go
+//	go run ./examples/review workflows graph review
+//
+// No model is called: what would be an agent is a plain function here.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/graph/reduce"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/sqlite"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// State is what the nodes know. The tags say how their updates are folded into it.
+type State struct {
+	Files    []string `reduce:"union"`
+	Findings []string `reduce:"append"`
+	Rounds   int      `reduce:"sum"`
+	Verdict  string
+	Report   string
+}
+
+// Update is what a node contributes; what it leaves at zero it has not written.
+type Update struct {
+	Files    []string
+	Findings []string
+	Rounds   int
+	Verdict  string
+	Report   string
+}
+
+// look reviews one file. It is the part that would cost something, so it is an effect: it
+// is done once, whatever happens to the process.
+func look(ctx context.Context, t *graph.Task, _ State) (Update, error) {
+	var file string
+	if err := t.Arg(&file); err != nil {
+		return Update{}, err
+	}
+	lines, err := graph.Do(ctx, t, "read", func(context.Context, string) (int, error) {
+		b, err := os.ReadFile(file)
+		return strings.Count(string(b), "\n"), err
+	})
+	if err != nil {
+		return Update{}, err
+	}
+	return Update{Findings: []string{fmt.Sprintf("%s has %d lines", file, lines)}}, nil
+}
+
+// weigh makes findings of the files that could not be reviewed.
+func weigh(_ context.Context, t *graph.Task, _ State) (Update, error) {
+	var u Update
+	for _, f := range t.Failures() {
+		u.Findings = append(u.Findings, "could not review: "+f.Error)
+	}
+	return u, nil
+}
+
+func build() (*graph.Flow[State, Update], error) {
+	tags, err := reduce.Tags[State, Update]()
+	if err != nil {
+		return nil, err
+	}
+	g := graph.NewTagged("review", tags)
+
+	// One task per file, as many as there are.
+	g.Add("plan", func(context.Context, State) (Update, error) { return Update{Rounds: 1}, nil })
+	g.Fan("plan", node.Map("look", func(s State) []string { return s.Files }, func(f string) string { return f }), "look")
+	g.AddNode(graph.Node[State, Update]{Name: "look", Run: look, Retry: &graph.Retry{Attempts: 2, Backoff: 10 * time.Millisecond}, Most: 50})
+
+	// It waits for all of them, and a file that cannot be reviewed is no end of the run.
+	g.AddNode(graph.Node[State, Update]{Name: "weigh", Join: graph.Settled, Run: weigh})
+
+	// A person decides, and may have it done again.
+	g.AddNode(node.Ask("approve", func(s State) (node.Question[string], error) {
+		return node.Question[string]{
+			Text:    strings.Join(s.Findings, "; ") + ". Write the report?",
+			Options: []string{"yes", "again", "no"},
+		}, nil
+	}, func(_ State, answer string) (Update, error) { return Update{Verdict: answer}, nil }))
+	g.Branch("approve", node.Match(graph.End,
+		node.Case[State]{To: "write", If: func(s State) bool { return s.Verdict == "yes" }},
+		node.Case[State]{To: "plan", If: func(s State) bool { return s.Verdict == "again" && s.Rounds < 3 }},
+	), "write", "plan", graph.End)
+	g.AddNode(node.Transform("write", func(s State) (Update, error) {
+		return Update{Report: strings.Join(s.Findings, "\n")}, nil
+	}))
+
+	g.Edge(graph.Start, "plan")
+	g.Edge("look", "weigh")
+	g.Edge("weigh", "approve")
+	g.Edge("write", graph.End)
+	return g.Compile()
+}
+
+// Inputs are what the command line takes.
+type Inputs struct {
+	Files string `json:"files" jsonschema:"the files to review, with commas between them"`
+}
+
+func review() (*workflow.Workflow, error) {
+	flow, err := build()
+	if err != nil {
+		return nil, err
+	}
+	begin := func(in Inputs) (State, error) {
+		if in.Files == "" {
+			return State{}, errors.New("files: name at least one")
+		}
+		return State{Files: strings.Split(in.Files, ",")}, nil
+	}
+	w, err := workflow.New("review", "Review files, ask, and write a report", flow, begin, func(s State) (string, error) { return s.Report, nil })
+	if err == nil {
+		w.NoModel = true
+	}
+	return w, err
+}
+
+func main() {
+	w, err := review()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(cli.Main(&cli.Options{
+		Name: "review", Workflows: workflow.Set{w},
+		OpenStore: func(ctx context.Context, dir string) (runlog.Store, io.Closer, error) {
+			s, err := sqlite.Open(ctx, dir+"/runs.db", nil)
+			return s, s, err
+		},
+	}))
+}
