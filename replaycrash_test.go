@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -21,47 +20,11 @@ import (
 	"github.com/superstep-dev/superstep/model/offline"
 	"github.com/superstep-dev/superstep/model/openai"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
 	"github.com/superstep-dev/superstep/workflow/research"
 )
-
-var errDied = errors.New("the process died")
-
-// mortal is a store in which the process dies at the n-th append: before it is durable, or
-// after it and before anybody is told.
-type mortal struct {
-	*runlog.Memory
-	after bool
-
-	mu   sync.Mutex
-	left int // appends until then
-	dead bool
-}
-
-func (m *mortal) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
-	l, info, err := m.Memory.Acquire(ctx, id, opt)
-	return &mortalLog{l, m}, info, err
-}
-
-type mortalLog struct {
-	runlog.Log
-	m *mortal
-}
-
-func (l *mortalLog) Append(ctx context.Context, b *runlog.Batch) error {
-	m := l.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.dead {
-		return errDied
-	}
-	m.left--
-	if m.dead = m.left == 0; m.dead && !m.after {
-		return errDied
-	}
-	return errors.Join(l.Log.Append(ctx, b), map[bool]error{true: errDied}[m.dead])
-}
 
 // A run whose process died at any append, and that was taken up, is replayed: with the
 // deaths.
@@ -71,18 +34,20 @@ func TestReplayAfterAnyCrash(t *testing.T) {
 	for name, w := range map[string]*workflow.Workflow{"deep": deep(t, &did), "wide": (&wide{}).workflow(t)} {
 		for _, after := range []bool{false, true} {
 			died := 0
-			for n := 2; ; n++ {
-				store := &mortal{Memory: runlog.NewMemory(nil), left: n, after: after}
+			for n := 1; ; n++ {
+				store := runlogtest.NewMortal()
+				store.DieAt(n, after)
 				first := engine(t, store, w)
 				run := start(t, first, nil)
 				if _, err := run.Wait(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if !store.dead {
+				if !store.Dead() {
 					break
 				}
 				died++
-				second := engine(t, store.Memory, w)
+				store.Revive()
+				second := engine(t, store, w)
 				ends(t, resume(t, second, run.ID(), nil), runlog.Completed)
 				did.Store(0)
 				report := replays(t, second, run.ID())

@@ -16,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // meter is a model that says what it is to say in each turn, and uses so much of tokens.
@@ -103,13 +104,13 @@ func hints(out *agent.Outcome) int {
 // An agent near a limit is told once to wrap up. Wherever it is cut off, and whatever it
 // may use by then, no turn that was begun is begun differently.
 func TestHintAtEveryCrash(t *testing.T) {
-	run := func(t *testing.T, store *mortal, m *meter, limit int64) (*agent.Outcome, error) {
+	run := func(t *testing.T, store *runlogtest.Mortal, m *meter, limit int64) (*agent.Outcome, error) {
 		b := &bench{}
 		a := &agent.Agent{Name: "tester", Model: m, Tools: b.tools(t), Limits: agent.Limits{MaxTokens: 100}}
 		return a.Run(t.Context(), limited(t, store, &runlog.Budget{Tokens: limit, Soft: 0.2}).Scope("task"), &agent.Work{Prompt: "go"})
 	}
 	const limit = 1000 // 0.2 of it are two turns
-	want, err := run(t, newMortal(-1, false), talkative(), limit)
+	want, err := run(t, runlogtest.NewMortal(), talkative(), limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,13 +123,14 @@ func TestHintAtEveryCrash(t *testing.T) {
 		for n := 0; !ended; n++ {
 			for _, after := range []bool{false, true} {
 				t.Run(fmt.Sprintf("append %d, after %v, then %d", n, after, then), func(t *testing.T) {
-					store, m := newMortal(n, after), talkative()
+					store, m := runlogtest.NewMortal(), talkative()
+					store.DieAt(n, after)
 					if _, err := run(t, store, m, limit); err == nil {
 						ended = true
 						return
 					}
 					crashes++
-					store.revive()
+					store.Revive()
 					got, err := run(t, store, m, then)
 					if err != nil {
 						t.Fatal(err)
@@ -157,7 +159,7 @@ func TestHintAtEveryCrash(t *testing.T) {
 
 // At a limit an agent waits. With a larger budget it goes on, and ends as one without limits does.
 func TestParksAndGoesOn(t *testing.T) {
-	work := func(t *testing.T, store *mortal, m model.Model, b *bench, limit *runlog.Budget) (*agent.Outcome, error) {
+	work := func(t *testing.T, store *runlogtest.Mortal, m model.Model, b *bench, limit *runlog.Budget) (*agent.Outcome, error) {
 		a := &agent.Agent{Name: "tester", Model: m, Tools: b.tools(t), Limits: agent.Limits{MaxTokens: 30}}
 		j := limited(t, store, limit)
 		out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{Prompt: "go"})
@@ -167,7 +169,7 @@ func TestParksAndGoesOn(t *testing.T) {
 		}
 		return out, err
 	}
-	want, err := work(t, newMortal(-1, false), talkative(), &bench{}, nil)
+	want, err := work(t, runlogtest.NewMortal(), talkative(), &bench{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +182,7 @@ func TestParksAndGoesOn(t *testing.T) {
 		"money":  {{Money: 371}, {Money: 800}, {Money: 2000}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			store, m, b := newMortal(-1, false), talkative(), &bench{}
+			store, m, b := runlogtest.NewMortal(), talkative(), &bench{}
 			for i := range limits {
 				limits[i].Soft = 1
 				out, err := work(t, store, dear{m, price}, b, &limits[i])
@@ -189,7 +191,7 @@ func TestParksAndGoesOn(t *testing.T) {
 					if !errors.As(err, &short) || !runlog.Waits(err) || short.Path != "task" {
 						t.Fatalf("with %+v: %v", limits[i], err)
 					}
-					store.revive()
+					store.Revive()
 					continue
 				}
 				if err != nil {
@@ -207,7 +209,7 @@ func TestParksAndGoesOn(t *testing.T) {
 					t.Errorf("turn %d was asked for %d times", turn, len(shown))
 				}
 			}
-			store.revive()
+			store.Revive()
 			if got := limited(t, store, nil).Spent(); got != (runlog.Amount{Tokens: 400, Money: 4 * (70 + 300), Turns: 4, Calls: 3, Agents: 1}) {
 				t.Errorf("spent %+v", got)
 			}
@@ -221,7 +223,7 @@ func TestAgentsShareABudget(t *testing.T) {
 }
 
 func shareABudget(t *testing.T) {
-	store := newMortal(-1, false)
+	store := runlogtest.NewMortal()
 	j := limited(t, store, &runlog.Budget{Tokens: 1000, Soft: 1})
 	all := make(chan struct{}) // have begun, or wait
 	said := []model.Part{{Kind: model.Text, Text: "ok"}}
@@ -254,7 +256,7 @@ func shareABudget(t *testing.T) {
 // A limit on money does not hold for a model that tells no price, and the log says so.
 func TestUnpriced(t *testing.T) {
 	for _, priced := range []bool{false, true} {
-		store, meter := newMortal(-1, false), talkative()
+		store, meter := runlogtest.NewMortal(), talkative()
 		var m model.Model = meter
 		if priced {
 			m = dear{meter: meter}

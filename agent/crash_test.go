@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,65 +15,8 @@ import (
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
-
-var errCrash = errors.New("the process died")
-
-// mortal is a store in which the process dies at the n-th append: before the append is
-// durable, or after it and before anybody is told.
-type mortal struct {
-	*runlog.Memory
-	mu    sync.Mutex
-	now   time.Time
-	left  int // appends until then, negative for never
-	after bool
-	dead  bool
-}
-
-func newMortal(left int, after bool) *mortal {
-	m := &mortal{now: time.Unix(1, 0), left: left, after: after}
-	m.Memory = runlog.NewMemory(&runlog.MemoryOptions{Now: func() time.Time { m.mu.Lock(); defer m.mu.Unlock(); return m.now }})
-	return m
-}
-
-// revive starts a process that does not die, when the lease of the dead one has run out.
-func (m *mortal) revive() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.now = m.now.Add(time.Hour)
-	m.left, m.dead = -1, false
-}
-
-func (m *mortal) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
-	l, info, err := m.Memory.Acquire(ctx, id, opt)
-	return &mortalLog{l, m}, info, err
-}
-
-type mortalLog struct {
-	runlog.Log
-	m *mortal
-}
-
-func (l *mortalLog) Append(ctx context.Context, b *runlog.Batch) error {
-	l.m.mu.Lock()
-	if l.m.dead {
-		l.m.mu.Unlock()
-		return errCrash
-	}
-	dies := l.m.left == 0
-	l.m.left--
-	l.m.dead = dies
-	l.m.mu.Unlock()
-	if dies && !l.m.after {
-		return errCrash
-	}
-	if err := l.Log.Append(ctx, b); err != nil || !dies {
-		return err
-	}
-	return errCrash
-}
-
-func (l *mortalLog) Release(context.Context) error { return nil }
 
 // journal opens the run of a test.
 func journal(t testing.TB, store runlog.Store, create bool) *runlog.Journal {
@@ -130,14 +72,14 @@ func TestCrashAtEveryAppend(t *testing.T) {
 		modeltest.Text("let me think"),
 		calls(call("done", "e")),
 	)
-	run := func(t *testing.T, store *mortal) (*agent.Outcome, *bench, *modeltest.Server, error) {
+	run := func(t *testing.T, store *runlogtest.Mortal) (*agent.Outcome, *bench, *modeltest.Server, error) {
 		m, server := talk(t, handle)
 		b := &bench{}
 		a := &agent.Agent{Name: "tester", Prompt: "p", Model: m, Tools: b.tools(t), Finish: "done"}
 		out, err := a.Run(t.Context(), journal(t, store, !exists(t, store)).Scope("task"), &agent.Work{Prompt: "go"})
 		return out, b, server, err
 	}
-	want, _, _, err := run(t, newMortal(-1, false))
+	want, _, _, err := run(t, runlogtest.NewMortal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,18 +91,19 @@ func TestCrashAtEveryAppend(t *testing.T) {
 		ended := false
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("append %d, after %v", n, after), func(t *testing.T) {
-				store := newMortal(n, after)
+				store := runlogtest.NewMortal()
+				store.DieAt(n, after)
 				_, first, asked, err := run(t, store)
 				if err == nil {
 					ended = true
 					return
 				}
-				if !errors.Is(err, errCrash) {
+				if !errors.Is(err, runlogtest.ErrCrash) {
 					t.Fatal(err)
 				}
 				crashes++
 				done := settled(t, store)
-				store.revive()
+				store.Revive()
 				got, again, askedAgain, err := run(t, store)
 				if err != nil {
 					t.Fatal(err)
@@ -226,18 +169,15 @@ func TestOnceParks(t *testing.T) {
 		{"it happened", "send mail, put x", "send error=true send was done before an interruption; its output is lost, and it must not be done again"},
 	} {
 		t.Run(tc.answer, func(t *testing.T) {
-			store := newMortal(-1, false)
-			b := &bench{hook: func(name string) { // the process dies while the tool runs
-				store.mu.Lock()
-				defer store.mu.Unlock()
-				store.dead = store.now.Equal(time.Unix(1, 0))
-			}}
+			store := runlogtest.NewMortal()
+			var once sync.Once
+			b := &bench{hook: func(string) { once.Do(store.Die) }} // the process dies while the tool runs
 			m, _ := talk(t, handle)
 			a := &agent.Agent{Name: "tester", Model: m, Tools: b.tools(t)}
-			if _, err := a.Run(t.Context(), journal(t, store, true).Scope("task"), &agent.Work{}); !errors.Is(err, errCrash) {
+			if _, err := a.Run(t.Context(), journal(t, store, true).Scope("task"), &agent.Work{}); !errors.Is(err, runlogtest.ErrCrash) {
 				t.Fatal(err)
 			}
-			store.revive()
+			store.Revive()
 			j := journal(t, store, false)
 			_, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{})
 			var wait *runlog.WaitError
@@ -273,7 +213,7 @@ func TestDiverged(t *testing.T) {
 		"user prompt":   func(_ *agent.Agent, w *agent.Work) { w.Prompt = "new" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := newMortal(-1, false)
+			store := runlogtest.NewMortal()
 			j := journal(t, store, true)
 			a, w := &agent.Agent{Name: "tester", Prompt: "old", Model: m, Tools: (&bench{}).tools(t)}, &agent.Work{Prompt: "old"}
 			if _, err := a.Run(t.Context(), j.Scope("task"), w); err != nil {
@@ -292,7 +232,7 @@ func TestDiverged(t *testing.T) {
 // Two uses of an agent in one task keep to themselves.
 func TestKeys(t *testing.T) {
 	m, server := talk(t, modeltest.Sequence(modeltest.Text("one"), modeltest.Text("two")))
-	j := journal(t, newMortal(-1, false), true)
+	j := journal(t, runlogtest.NewMortal(), true)
 	a := &agent.Agent{Name: "tester", Model: m}
 	for range 2 {
 		for key, want := range map[string]string{"a": "", "b": ""} {
@@ -310,7 +250,7 @@ func TestKeys(t *testing.T) {
 // What the model says is shown while it says it, and is no part of the log.
 func TestDeltas(t *testing.T) {
 	m, _ := talk(t, modeltest.Sequence(modeltest.Reply{Parts: []model.Part{{Kind: model.Reasoning, Text: "hm"}, {Kind: model.Text, Text: "hel"}, {Kind: model.Text, Text: "lo"}}}))
-	j := journal(t, newMortal(-1, false), true)
+	j := journal(t, runlogtest.NewMortal(), true)
 	var got []string
 	following, done := make(chan struct{}), make(chan struct{})
 	if err := j.Scope("task").Emit(t.Context(), "first", 1); err != nil {

@@ -36,9 +36,15 @@ func chain(b testing.TB, n int) *graph.Flow[counter, int] {
 func loop(b testing.TB, n int) *graph.Flow[counter, int] {
 	g := graph.New("loop", add)
 	g.Add("w", one1)
+	return around(b, g, func(s counter) bool { return s.N < n })
+}
+
+// around runs the node w of g again and again while there is more to do.
+func around[S, U any](b testing.TB, g *graph.Graph[S, U], more func(S) bool) *graph.Flow[S, U] {
+	b.Helper()
 	g.Edge(graph.Start, "w")
-	g.Branch("w", func(s counter) string {
-		if s.N < n {
+	g.Branch("w", func(s S) string {
+		if more(s) {
 			return "w"
 		}
 		return graph.End

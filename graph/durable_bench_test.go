@@ -43,18 +43,7 @@ func durableLoop(b testing.TB, n int, grow bool, pause time.Duration) *graph.Flo
 		}
 		return blobUpdate{text, grow}, nil
 	})
-	g.Edge(graph.Start, "w")
-	g.Branch("w", func(s blob) string {
-		if s.N < n {
-			return "w"
-		}
-		return graph.End
-	}, "w", graph.End)
-	f, err := g.Compile()
-	if err != nil {
-		b.Fatal(err)
-	}
-	return f
+	return around(b, g, func(s blob) bool { return s.N < n })
 }
 
 func openStore(b testing.TB) *sqlite.Store {

@@ -17,6 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	reducers "github.com/superstep-dev/superstep/graph/reduce"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 type plans struct {
@@ -113,8 +114,8 @@ func TestInputThatNeverFits(t *testing.T) {
 func TestInputSurvivesACrash(t *testing.T) {
 	for after := range 2 {
 		for n := range 14 {
-			store := newMortal()
-			store.revive(n, after == 1)
+			store := runlogtest.NewMortal()
+			store.DieAt(n, after == 1)
 			var mu sync.Mutex
 			calls := map[int]int{}
 			flow, err := planned(func(t *graph.Task, s plans) (planning, error) {
@@ -135,10 +136,10 @@ func TestInputSurvivesACrash(t *testing.T) {
 				if got, err = flow.Run(t.Context(), plans{}, &graph.RunOptions{Journal: j}); err == nil {
 					break
 				}
-				if !errors.Is(err, errCrash) {
+				if !errors.Is(err, runlogtest.ErrCrash) {
 					t.Fatal(err)
 				}
-				store.revive(-1, false)
+				store.Revive()
 			}
 			if got.Used != "abc" || got.Plan != "abc" || !slices.Equal(got.Notes, []string{"saw a"}) {
 				t.Fatalf("crash %d: got %+v", n, got)

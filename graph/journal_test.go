@@ -17,70 +17,8 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
-
-var errCrash = errors.New("the process died")
-
-// mortal is a store in which the process dies at the n-th append: before the append is
-// durable, or after it and before anybody is told.
-type mortal struct {
-	*runlog.Memory
-	mu    sync.Mutex
-	now   time.Time
-	n     int
-	after bool
-	acked int // records acknowledged
-}
-
-func newMortal() *mortal {
-	m := &mortal{now: time.Unix(1, 0), n: -1}
-	m.Memory = runlog.NewMemory(&runlog.MemoryOptions{Now: func() time.Time { return m.now }})
-	return m
-}
-
-// revive lets the lease of the dead process run out.
-func (m *mortal) revive(n int, after bool) {
-	m.now = m.now.Add(time.Hour)
-	m.n, m.after = n, after
-}
-
-func (m *mortal) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
-	l, info, err := m.Memory.Acquire(ctx, id, opt)
-	return &mortalLog{l, m}, info, err
-}
-
-type mortalLog struct {
-	runlog.Log
-	m *mortal
-}
-
-func (l *mortalLog) Append(ctx context.Context, b *runlog.Batch) error {
-	l.m.mu.Lock()
-	defer l.m.mu.Unlock()
-	dies := l.m.n == 0
-	if l.m.n >= 0 {
-		l.m.n--
-	}
-	if dies || l.m.n < -1 {
-		if dies && l.m.after {
-			if err := l.Log.Append(ctx, b); err != nil {
-				return err
-			}
-		}
-		l.m.n = -2 // dead: nothing works any more
-		return errCrash
-	}
-	if l.m.n == -2 {
-		return errCrash
-	}
-	err := l.Log.Append(ctx, b)
-	if err == nil {
-		l.m.acked += len(b.Records)
-	}
-	return err
-}
-
-func (l *mortalLog) Release(context.Context) error { return nil }
 
 // A plan is a random graph that can be built again and again.
 type plan struct {
@@ -288,7 +226,7 @@ func TestAnyScheduleGivesOneState(t *testing.T) {
 		var log []string
 		for i, parallelism := range []int{1, 2, 16, 16} {
 			barrier := i == 0 || i == 3
-			store := newMortal()
+			store := runlogtest.NewMortal()
 			j, err := runlog.OpenJournal(context.Background(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
 			if err != nil {
 				t.Fatal(err)
@@ -326,16 +264,16 @@ func TestAnyCrashGivesOneState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		store := newMortal()
+		store := runlogtest.NewMortal()
 		runs := map[string]int{}
 		var mu sync.Mutex
 		ran := func(path string) { mu.Lock(); runs[path]++; mu.Unlock() }
 		f := p.flow(t, ran, true)
 		options := &runlog.JournalOptions{Create: &runlog.NewRun{}, SnapshotAfter: rapid.SampledFrom([]int{1, 500, 0}).Draw(t, "snapshots")}
 		for crash := 0; ; crash++ {
-			store.revive(rapid.IntRange(0, 12).Draw(t, "append"), rapid.Bool().Draw(t, "after"))
-			if crash > 30 {
-				store.revive(-1, false)
+			store.Revive()
+			if n, after := rapid.IntRange(0, 12).Draw(t, "append"), rapid.Bool().Draw(t, "after"); crash <= 30 {
+				store.DieAt(n, after)
 			}
 			j, err := runlog.OpenJournal(context.Background(), store, "run", options)
 			if err != nil {
@@ -355,7 +293,7 @@ func TestAnyCrashGivesOneState(t *testing.T) {
 					t.Fatalf("%s ran again although its result was recorded", path)
 				}
 			}
-			if errors.Is(err, errCrash) {
+			if errors.Is(err, runlogtest.ErrCrash) {
 				continue
 			}
 			if err != nil {
@@ -494,21 +432,21 @@ func TestUnknownOutcomeAsks(t *testing.T) {
 		paid   int
 		fails  bool
 	}{{"do it again", 2, false}, {"it happened", 1, true}} {
-		store := newMortal()
+		store := runlogtest.NewMortal()
 		paid := 0
 		f := compile(t, one(graph.Node[state, update]{Name: "pay", Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
 			n, err := graph.DoOnce(ctx, t, "pay", func(context.Context, string) (int, error) { paid++; return paid, nil })
 			return update{Add: n}, err
 		}}))
-		store.revive(2, false) // the snapshot and the intent are kept, the outcome is not
+		store.DieAt(2, false) // the snapshot and the intent are kept, the outcome is not
 		j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); !errors.Is(err, errCrash) || paid != 1 {
+		if _, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); !errors.Is(err, runlogtest.ErrCrash) || paid != 1 {
 			t.Fatalf("got %v, paid %d", err, paid)
 		}
-		store.revive(-1, false)
+		store.Revive()
 		j = open(t, store, false)
 		_, err = f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
 		var wait *pregel.WaitingError

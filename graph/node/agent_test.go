@@ -17,6 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 func named(name string, m model.Model) *agent.Agent { return &agent.Agent{Name: name, Model: m} }
@@ -89,7 +90,7 @@ func TestAgentHearsFeedback(t *testing.T) {
 		Schema: &jsonschema.Schema{Enum: []any{"good"}},
 		Of:     func(s state) (any, error) { return s.Notes[len(s.Notes)-1], nil },
 	}
-	got, err := chain(t, a, check).Run(t.Context(), state{Topic: "write"}, &graph.RunOptions{Journal: open(t, newMortal(-1, false))})
+	got, err := chain(t, a, check).Run(t.Context(), state{Topic: "write"}, &graph.RunOptions{Journal: open(t, runlogtest.NewMortal())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,13 +110,13 @@ func TestAgentBeginsAnewAfterALimit(t *testing.T) {
 	m := sequence(says("hm"), says("hm"), wants("done", `{"a":"x"}`))
 	a := &agent.Agent{Name: "a", Model: m, Tools: set, Finish: "done", Limits: agent.Limits{Turns: 2}}
 	n := node.Agent("work", a, topic, func(s state, o *agent.Outcome) (update, error) { return add(s, string(o.Args)) })
-	store := newMortal(-1, false)
+	store := runlogtest.NewMortal()
 	flow := chain(t, n)
 	var limit *agent.LimitError
 	if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)}); !errors.As(err, &limit) {
 		t.Fatal(err)
 	}
-	store.revive()
+	store.Revive()
 	got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)})
 	if err != nil || cmp.Diff([]string{`{"a":"x"}`}, got.Notes) != "" || m.asked() != 3 {
 		t.Fatalf("got %v, %v after %d turns", got, err, m.asked())
@@ -180,17 +181,17 @@ func TestSubagentsFailures(t *testing.T) {
 		}
 	})
 	t.Run("settled stays settled", func(t *testing.T) {
-		store, merges := newMortal(-1, false), 0
+		store, merges := runlogtest.NewMortal(), 0
 		flow := chain(t, node.Subagents("work", list, jobs, func(s state, rs []node.Result[*agent.Outcome]) (update, error) {
 			if merges++; merges == 1 {
-				store.kill()
+				store.Die()
 			}
 			return texts(s, rs)
 		}, &node.SubagentsOptions{Settled: true}))
-		if _, err := flow.Run(t.Context(), state{Items: []int{1, 2}}, &graph.RunOptions{Journal: open(t, store)}); !errors.Is(err, errCrash) {
+		if _, err := flow.Run(t.Context(), state{Items: []int{1, 2}}, &graph.RunOptions{Journal: open(t, store)}); !errors.Is(err, runlogtest.ErrCrash) {
 			t.Fatal(err)
 		}
-		store.revive()
+		store.Revive()
 		broken = false
 		got, err := flow.Run(t.Context(), state{Items: []int{1, 2}}, &graph.RunOptions{Journal: open(t, store)})
 		if diff := cmp.Diff([]string{"1 did 1", "2 failed: agent a: no answer"}, got.Notes); diff != "" || err != nil {
@@ -206,7 +207,7 @@ func TestSubagentsFailures(t *testing.T) {
 		}
 	})
 	t.Run("fail, and again", func(t *testing.T) {
-		store := newMortal(-1, false)
+		store := runlogtest.NewMortal()
 		flow := chain(t, node.Subagents("work", list, jobs, texts, &node.SubagentsOptions{Width: 1}))
 		_, err := flow.Run(t.Context(), state{Items: []int{1, 2}}, &graph.RunOptions{Journal: open(t, store)})
 		if err == nil || !strings.Contains(err.Error(), `job "2": agent a: no answer`) {
@@ -214,7 +215,7 @@ func TestSubagentsFailures(t *testing.T) {
 		}
 		broken = false
 		before := m.asked()
-		store.revive()
+		store.Revive()
 		got, err := flow.Run(t.Context(), state{Items: []int{1, 2}}, &graph.RunOptions{Journal: open(t, store)})
 		if err != nil || cmp.Diff([]string{"1 did 1", "2 did 2"}, got.Notes) != "" || m.asked() != before+1 {
 			t.Errorf("got %v, %v, asked %d times more", got, err, m.asked()-before)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -18,6 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -194,68 +194,6 @@ func echo(t testing.TB, name string, effect tool.Effect, hook func(c *tool.Call)
 	return e
 }
 
-var errCrash = errors.New("the process died")
-
-// mortal is a store in which the process dies at the n-th append: before it is durable, or
-// after that and before anybody is told.
-type mortal struct {
-	*runlog.Memory
-	mu    sync.Mutex
-	now   time.Time
-	left  int // appends until then, negative for never
-	after bool
-	dead  bool
-}
-
-func newMortal(left int, after bool) *mortal {
-	m := &mortal{now: time.Unix(1, 0), left: left, after: after}
-	m.Memory = runlog.NewMemory(&runlog.MemoryOptions{Now: func() time.Time { m.mu.Lock(); defer m.mu.Unlock(); return m.now }})
-	return m
-}
-
-func (m *mortal) kill() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.dead = true
-}
-
-// revive starts a process that does not die, when the lease of the dead one has run out.
-func (m *mortal) revive() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.now = m.now.Add(time.Hour)
-	m.left, m.dead = -1, false
-}
-
-func (m *mortal) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
-	l, info, err := m.Memory.Acquire(ctx, id, opt)
-	return &mortalLog{l, m}, info, err
-}
-
-type mortalLog struct {
-	runlog.Log
-	m *mortal
-}
-
-func (l *mortalLog) Append(ctx context.Context, b *runlog.Batch) error {
-	l.m.mu.Lock()
-	defer l.m.mu.Unlock()
-	if l.m.dead {
-		return errCrash
-	}
-	l.m.dead = l.m.left == 0
-	l.m.left--
-	if l.m.dead && !l.m.after {
-		return errCrash
-	}
-	if err := l.Log.Append(ctx, b); err != nil || !l.m.dead {
-		return err
-	}
-	return errCrash
-}
-
-func (l *mortalLog) Release(context.Context) error { return nil }
-
 // open opens the run of a test, and makes it the first time.
 func open(t testing.TB, store runlog.Store) *runlog.Journal {
 	t.Helper()
@@ -302,7 +240,8 @@ func TestCrashAtEveryAppend(t *testing.T) {
 			for n := 0; ; n++ {
 				ended := false
 				for _, after := range []bool{false, true} {
-					store, w := newMortal(n, after), &world{}
+					store, w := runlogtest.NewMortal(), &world{}
+					store.DieAt(n, after)
 					flow := build(t, w)
 					_, err := flow.Run(t.Context(), first, &graph.RunOptions{Journal: open(t, store)})
 					if err == nil {
@@ -315,13 +254,13 @@ func TestCrashAtEveryAppend(t *testing.T) {
 						}
 						continue
 					}
-					if !errors.Is(err, errCrash) {
+					if !errors.Is(err, runlogtest.ErrCrash) {
 						t.Fatal(err)
 					}
 					crashes++
 					well, _ := settled(t, store)
 					before := slices.Clone(w.done)
-					store.revive()
+					store.Revive()
 					got, err := flow.Run(t.Context(), first, &graph.RunOptions{Journal: open(t, store)})
 					if err != nil {
 						t.Fatalf("append %d, after %v: %v", n, after, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // after is a branch that takes a while, in the time of a bubble, and may fail.
@@ -80,7 +81,7 @@ func TestStrategies(t *testing.T) {
 func TestWinnerIsRecorded(t *testing.T) {
 	for _, strategy := range []node.Strategy{node.Race, node.Any} {
 		synctest.Test(t, func(t *testing.T) {
-			slow, store, merges := time.Hour, newMortal(-1, false), 0
+			slow, store, merges := time.Hour, runlogtest.NewMortal(), 0
 			branch := func(name string, d *time.Duration) graph.Node[state, update] {
 				return graph.Node[state, update]{Name: name, Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
 					return after(name, *d, nil).Run(ctx, t, s)
@@ -89,15 +90,15 @@ func TestWinnerIsRecorded(t *testing.T) {
 			fast := time.Minute
 			n := node.Parallel("n", []graph.Node[state, update]{branch("a", &slow), branch("b", &fast)}, func(s state, rs []node.Result[update]) (update, error) {
 				if merges++; merges == 1 {
-					store.kill()
+					store.Die()
 				}
 				return notes(s, rs)
 			}, &node.ParallelOptions{Strategy: strategy})
 			flow := chain(t, n)
-			if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)}); !errors.Is(err, errCrash) {
+			if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)}); !errors.Is(err, runlogtest.ErrCrash) {
 				t.Fatal(err)
 			}
-			store.revive()
+			store.Revive()
 			slow, fast = 0, time.Hour
 			got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)})
 			if err != nil || fmt.Sprint(got.Notes) != "[b]" {
@@ -121,7 +122,7 @@ func TestBranchAsks(t *testing.T) {
 		"any":     {&node.ParallelOptions{Strategy: node.Any}, errors.New("it is broken"), "[yes]", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, ran := newMortal(-1, false), 0
+			store, ran := runlogtest.NewMortal(), 0
 			x := graph.Node[state, update]{Name: "x", Run: func(_ context.Context, _ *graph.Task, s state) (update, error) {
 				ran++
 				if tc.other != nil {
@@ -144,7 +145,7 @@ func TestBranchAsks(t *testing.T) {
 			if err := j.Answer(t.Context(), "n/ask", &runlog.Answered{Key: "answer", Answer: json.RawMessage(`"yes"`)}); err != nil {
 				t.Fatal(err)
 			}
-			store.revive()
+			store.Revive()
 			got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)})
 			if err != nil || fmt.Sprint(got.Notes) != tc.want || ran != tc.ran {
 				t.Errorf("got %v, %v, x ran %d times", got.Notes, err, ran)
@@ -169,7 +170,7 @@ func TestBranchSettings(t *testing.T) {
 	if n.Sub == nil || len(n.Sub.Nodes) != 2 || n.Sub.Nodes[1].Sub == nil {
 		t.Errorf("its shape is %v", n.Sub)
 	}
-	got, err := chain(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, newMortal(-1, false))})
+	got, err := chain(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, runlogtest.NewMortal())})
 	if diff := cmp.Diff([]string{"flaky attempt 2", "sub in"}, got.Notes); diff != "" || err != nil {
 		t.Error(diff, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -58,7 +59,7 @@ func TestToolFailures(t *testing.T) {
 	}
 	calls = 0
 	n.Retry = &graph.Retry{Attempts: 2, Backoff: 1}
-	if got, err := chain(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, newMortal(-1, false))}); err != nil || calls != 2 {
+	if got, err := chain(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, runlogtest.NewMortal())}); err != nil || calls != 2 {
 		t.Errorf("got %v, %v after %d calls", got, err, calls)
 	}
 	wrong := node.Tool("tool", set, "echo", node.Args[state]{Static: map[string]any{"z": 1}}, add)
@@ -97,11 +98,11 @@ func TestOnce(t *testing.T) {
 			calls int
 		}{"do it again": {"[go//0]", 2}, "it happened": {"[sorry]", 1}} {
 			t.Run(name+", "+answer, func(t *testing.T) {
-				store, keys := newMortal(-1, false), []string(nil)
+				store, keys := runlogtest.NewMortal(), []string(nil)
 				g := graph.New("test", reduce)
 				g.AddNode(build(t, func(c *tool.Call) error {
 					if keys = append(keys, c.Key); len(keys) == 1 {
-						store.kill()
+						store.Die()
 					}
 					return nil
 				}))
@@ -114,10 +115,10 @@ func TestOnce(t *testing.T) {
 				run := func(j *runlog.Journal) (state, error) {
 					return flow.Run(t.Context(), state{Topic: "go"}, &graph.RunOptions{Journal: j})
 				}
-				if _, err := run(open(t, store)); !errors.Is(err, errCrash) {
+				if _, err := run(open(t, store)); !errors.Is(err, runlogtest.ErrCrash) {
 					t.Fatal(err)
 				}
-				store.revive()
+				store.Revive()
 				j := open(t, store)
 				var wait *pregel.WaitingError
 				if _, err := run(j); !errors.As(err, &wait) || len(keys) != 1 {

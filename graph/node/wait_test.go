@@ -17,6 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 func clock() node.Clock { return node.Clock{Now: time.Now, After: time.After} }
@@ -29,7 +30,7 @@ func TestWaitSurvivesARestart(t *testing.T) {
 		flow := chain(t, node.Wait("wait", clock(), func(state) (time.Duration, error) { return while, nil }, func(s state) (update, error) {
 			return add(s, time.Since(begin).String())
 		}))
-		store := newMortal(-1, false)
+		store := runlogtest.NewMortal()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
 		defer cancel()
 		if _, err := flow.Run(ctx, state{}, &graph.RunOptions{Journal: open(t, store)}); !errors.Is(err, context.DeadlineExceeded) {
@@ -39,14 +40,14 @@ func TestWaitSurvivesARestart(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		stop := make(chan struct{})
 		time.AfterFunc(time.Hour, func() { close(stop) })
-		store.revive()
+		store.Revive()
 		if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, pregel.ErrStopped) {
 			t.Fatal(err)
 		}
 		if now := time.Since(begin); now != 6*time.Hour {
 			t.Errorf("stopped after %v", now)
 		}
-		store.revive()
+		store.Revive()
 		got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)})
 		if err != nil || fmt.Sprint(got.Notes) != "[10h0m0s]" {
 			t.Errorf("got %v, %v", got.Notes, err)
@@ -64,13 +65,13 @@ func TestUntil(t *testing.T) {
 		if err != nil || fmt.Sprint(got.Notes) != "[6m0s]" {
 			t.Errorf("got %v, %v", got.Notes, err)
 		}
-		store, stop := newMortal(-1, false), make(chan struct{})
+		store, stop := runlogtest.NewMortal(), make(chan struct{})
 		begin = time.Now()
 		time.AfterFunc(time.Minute, func() { close(stop) })
 		if _, err := chain(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, pregel.ErrStopped) || time.Since(begin) != time.Minute {
 			t.Errorf("stopped after %v: %v", time.Since(begin), err)
 		}
-		store.revive()
+		store.Revive()
 		got, err = chain(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)})
 		if _, failed := settled(t, store); err != nil || fmt.Sprint(got.Notes) != "[5m0s]" || failed > 0 {
 			t.Errorf("got %v, %v, %d failures", got.Notes, err, failed)
@@ -109,7 +110,7 @@ func TestAsk(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			flow := chain(t, node.Ask("ask", func(state) (node.Question[string], error) { return tc.q, nil }, add))
-			j := open(t, newMortal(-1, false))
+			j := open(t, runlogtest.NewMortal())
 			for i, a := range tc.answers {
 				var waiting *pregel.WaitingError
 				if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); !errors.As(err, &waiting) {
@@ -137,7 +138,7 @@ func TestAsk(t *testing.T) {
 	})
 	t.Run("typed", func(t *testing.T) {
 		n := node.Ask("ask", func(state) (node.Question[words], error) { return node.Question[words]{Text: "Well?"}, nil }, func(s state, w words) (update, error) { return add(s, w.A) })
-		j := open(t, newMortal(-1, false))
+		j := open(t, runlogtest.NewMortal())
 		flow := chain(t, n)
 		_, _ = flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
 		if err := j.Answer(t.Context(), "ask", &runlog.Answered{Key: "answer", Answer: json.RawMessage(`{"a":1}`)}); err == nil {

@@ -1,5 +1,5 @@
 // Package runlogtest is the suite that every [runlog.Store] passes. Each case names
-// the rule it checks.
+// the rule it checks. [Mortal] is a store for tests of what crashes do to a run.
 package runlogtest
 
 import (

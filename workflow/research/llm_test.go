@@ -1,7 +1,6 @@
 package research_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/model/offline"
 	"github.com/superstep-dev/superstep/model/openai"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/workflow/research"
@@ -361,65 +361,6 @@ func TestWeb(t *testing.T) {
 	}
 }
 
-var errCrash = errors.New("the process died")
-
-// mortal is a store in which the process dies at the n-th append: before the append is
-// durable, or after it and before anybody is told.
-type mortal struct {
-	*runlog.Memory
-	mu    sync.Mutex
-	now   time.Time
-	left  int // appends until then, negative for never
-	after bool
-	dead  bool
-}
-
-func newMortal() *mortal {
-	m := &mortal{now: time.Unix(1, 0), left: -1}
-	m.Memory = runlog.NewMemory(&runlog.MemoryOptions{Now: func() time.Time { m.mu.Lock(); defer m.mu.Unlock(); return m.now }})
-	return m
-}
-
-// revive starts another process when the lease of the dead one has run out.
-func (m *mortal) revive(left int, after bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.now = m.now.Add(time.Hour)
-	m.left, m.after, m.dead = left, after, false
-}
-
-func (m *mortal) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
-	l, info, err := m.Memory.Acquire(ctx, id, opt)
-	return &mortalLog{l, m}, info, err
-}
-
-type mortalLog struct {
-	runlog.Log
-	m *mortal
-}
-
-func (l *mortalLog) Append(ctx context.Context, b *runlog.Batch) error {
-	l.m.mu.Lock()
-	defer l.m.mu.Unlock()
-	if l.m.dead {
-		return errCrash
-	}
-	l.m.dead = l.m.left == 0
-	l.m.left--
-	if l.m.dead && !l.m.after {
-		return errCrash
-	}
-	l.m.mu.Unlock()
-	err := l.Log.Append(ctx, b)
-	l.m.mu.Lock()
-	if err == nil && l.m.dead {
-		return errCrash
-	}
-	return err
-}
-
-func (l *mortalLog) Release(context.Context) error { return nil }
-
 // A run that dies again and again comes to the brief of one that did not, and pays for
 // no turn twice but those that were under way when it died.
 func TestCrashes(t *testing.T) {
@@ -443,14 +384,15 @@ func TestCrashes(t *testing.T) {
 			if err := os.Remove(in.Report); err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
 			}
-			store := newMortal()
+			store := runlogtest.NewMortal()
 			for crashes := 0; ; crashes++ {
-				store.revive(every, crashes%2 == 0)
+				store.Revive()
+				store.DieAt(every, crashes%2 == 0)
 				if crashes > 200 {
 					t.Fatal("it does not get on")
 				}
 				got, _, err := run(t, store, opt, in)
-				if errors.Is(err, errCrash) {
+				if errors.Is(err, runlogtest.ErrCrash) {
 					continue
 				}
 				if err != nil {
