@@ -141,7 +141,7 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Jo
 		var short *runlog.BudgetError
 		switch {
 		case errors.As(err, &short): // the run as a whole, or something beside its graph
-			return pause(ctx, j, err, nil)
+			return pause(ctx, j, res, err, nil)
 		case !errors.As(err, &wait):
 			return record(ctx, j, res, err)
 		}
@@ -155,7 +155,7 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Jo
 			return record(ctx, j, res, aerr)
 		}
 		if answered == 0 {
-			return pause(ctx, j, err, wait.Paths)
+			return pause(ctx, j, res, err, wait.Paths)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (e *Engine) within(ctx context.Context, j *runlog.Journal, w *workflow.Work
 	res, err := runWorkflow(ctx, w, exec)
 	var short *runlog.BudgetError
 	if err != nil && errors.As(context.Cause(ctx), &short) {
-		return nil, short
+		return res, short
 	}
 	return res, err
 }
@@ -207,11 +207,14 @@ func answerAll(ctx context.Context, j *runlog.Journal, answer Answering) (n int,
 }
 
 // pause ends an execution that can go on when somebody has answered, or allows it more.
-func pause(ctx context.Context, j *runlog.Journal, why error, waiting []string) Outcome {
+func pause(ctx context.Context, j *runlog.Journal, res *workflow.Result, why error, waiting []string) Outcome {
 	if out, ok := stopped(ctx, j, why); ok {
 		return out
 	}
 	out := Outcome{Status: runlog.Paused, Open: j.Open(), Short: j.Short()}
+	if res != nil {
+		out.Steps, out.Skipped = res.Steps, res.Skipped
+	}
 	var short *runlog.BudgetError
 	if errors.As(why, &short) {
 		out.Short = short

@@ -159,7 +159,7 @@ func TestReplayAndForkOfResearch(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := engine(t, runlog.NewMemory(nil), w)
-	in, err := json.Marshal(research.Inputs{Question: "How are jobs kept from being lost?", Docs: docs})
+	in, err := json.Marshal(research.Inputs{Question: "How are jobs kept from being lost?", Docs: docs, Report: filepath.Join(t.TempDir(), "brief.md")})
 	if err != nil {
 		t.Fatal(err)
 	}

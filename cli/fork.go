@@ -88,7 +88,7 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 		if x.Once {
 			once = ", which was declared to never happen twice"
 		}
-		a.warn(fmt.Sprintf("run %s has done %s %s of %s%s; the fork may do it again", info.ID, x.Kind, x.Name, x.Path, once))
+		a.warn(fmt.Sprintf("in run %s the task %s has done %q (%s)%s; the fork may do it again", info.ID, x.Path, x.Name, x.Kind, once))
 	}
 	if f.noRun && a.programs() {
 		return a.out.json(fork, a.set.output == "json")

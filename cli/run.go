@@ -34,9 +34,9 @@ func (r *running) add(f *pflag.FlagSet) {
 	f.Var(&r.answers, "answer", "answer a question ahead: PATH=value (may be repeated)")
 	f.StringVar(&r.onAsk, "on-ask", "", "what to do about a question with no answer and no default: wait, deny or fail (default: ask on a terminal, else wait)")
 	f.DurationVar(&r.timeout, "timeout", 0, "pause after this long at work in all, such as 90s or 10m (default: never)")
-	f.Float64Var(&r.maxCost, "max-cost", 0, "pause before the run costs more US dollars than this in all, where models tell their price (default: no limit)")
-	f.Int64Var(&r.maxTokens, "max-tokens", 0, "pause before models read and write more tokens than this in all (default: no limit)")
-	f.Int64Var(&r.maxAgents, "max-agents", 0, "pause before more agents than this begin (default: no limit)")
+	f.Float64Var(&r.maxCost, "max-cost", 0, "pause before the run costs more US dollars than this in all, where models tell their price (0: no limit)")
+	f.Int64Var(&r.maxTokens, "max-tokens", 0, "pause before models read and write more tokens than this in all (0: no limit)")
+	f.Int64Var(&r.maxAgents, "max-agents", 0, "pause before more agents than this begin (0: no limit)")
 	f.IntVar(&r.maxSteps, "max-steps", 0, "stop after this many supersteps (default: the workflow's own limit)")
 	f.BoolVar(&r.streamText, "stream-text", false, "with -o jsonl: also what models say while they say it")
 }

@@ -199,9 +199,6 @@ func (c *compiler[S, U]) checkRoute(r *route[S]) {
 			continue
 		}
 		if name == End {
-			if r.fan != nil {
-				c.report("%s names graph.End; a message cannot be sent there", where)
-			}
 			targets = append(targets, -1)
 			if from >= 0 {
 				c.ends[from], c.leads[from] = true, true
@@ -286,15 +283,16 @@ func (c *compiler[S, U]) checkJoin(i int, reached []bool) {
 		return
 	}
 	what := fmt.Sprintf("node %q joins all of its sources", nd.Name)
+	stray := slices.IndexFunc(c.looseIn[i], func(from int) bool { return !slices.Contains(c.in[i], from) })
 	switch {
 	case len(c.in[i]) == 0:
 		c.report("%s, but no edge leads to it", what)
-	case len(c.looseIn[i]) > 0:
+	case stray >= 0:
 		from := Start
-		if j := c.looseIn[i][0]; j >= 0 {
+		if j := c.looseIn[i][stray]; j >= 0 {
 			from = c.g.nodes[j].Name
 		}
-		c.report("%s, but %s leads to it by a choice, so that it may wait for ever; use an edge, or an `any` join", what, from)
+		c.report("%s, but %s leads to it by a choice, so that it may wait for ever; add an edge from it as well, or use an `any` join", what, from)
 	case slices.Contains(c.entries, i):
 		c.report("%s and is an entry too", what)
 	case !slices.ContainsFunc(slices.Concat(c.in[i], []int{i}), func(n int) bool { return !reached[n] }):

@@ -223,8 +223,8 @@ func (g *Graph[S, U]) Branch(from string, choose func(S) string, to ...string) {
 
 // Fan lets split send any number of messages to nodes out of to after from has run.
 // It sees the state with the update of from folded in, and must be a pure function.
-// Each Send to one node has a Key of its own. Sending nothing is allowed; the run goes on
-// with whatever else is active.
+// Each Send to one node has a Key of its own. Sending nothing fails the node, unless End
+// is among the targets: the run then goes on with whatever else is active.
 func (g *Graph[S, U]) Fan(from string, split func(S) []Send, to ...string) {
 	g.routes = append(g.routes, route[S]{from: from, fan: split, to: to})
 }

@@ -163,7 +163,7 @@ func TestCompileChecksRoutes(t *testing.T) {
 		"dead end":       {edges: [][2]string{{graph.Start, "a"}, {"a", "b"}}, want: `node "b" leads nowhere`},
 		"no way out":     {edges: [][2]string{{graph.Start, "a"}, {"a", "b"}}, branch: []string{"b", "a", "b"}, want: "no way out of a, b"},
 		"endless":        {edges: [][2]string{{graph.Start, "a"}, {"a", "b"}, {"b", "a"}, {"b", graph.End}}, want: "a → b → a runs for ever"},
-		"join by choice": {edges: [][2]string{{graph.Start, "a"}, {"a", "b"}, {"b", graph.End}}, branch: []string{"a", "b", graph.End}, join: "b", want: "leads to it by a choice"},
+		"join by choice": {edges: [][2]string{{graph.Start, "a"}, {graph.Start, "b"}, {"a", "b"}, {"b", graph.End}}, branch: []string{graph.Start, "b", graph.End}, join: "b", want: "leads to it by a choice"},
 	} {
 		g := graph.New("g", reduce)
 		for _, n := range []string{"a", "b"} {

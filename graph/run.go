@@ -409,6 +409,9 @@ func (r *compiledRoute[S]) choose(f choosable, from string, s S) ([]pregel.Send[
 		return sends, nil
 	}
 	split := r.fan(s)
+	if _, may := r.sends[End]; len(split) == 0 && !may {
+		return nil, fmt.Errorf("the fan from %s sends nothing, so that what it leads to would not run; name graph.End among its targets if it may", r.from)
+	}
 	out := make([]pregel.Send[message], 0, len(split))
 	var before map[Send]bool
 	if len(split) > 1 {
@@ -420,7 +423,7 @@ func (r *compiledRoute[S]) choose(f choosable, from string, s S) ([]pregel.Send[
 		} else if before != nil {
 			before[id] = true
 		}
-		if _, ok := r.sends[d.To]; !ok {
+		if _, ok := r.sends[d.To]; !ok || d.To == End {
 			return nil, r.stray(d.To)
 		}
 		to, _ := f.node(d.To)

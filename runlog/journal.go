@@ -548,9 +548,12 @@ func (j *Journal) write(ctx context.Context, group ...*appending) error {
 	return nil
 }
 
-// ErrUsed says that a graph is run in a place of the log that has one already: the run's
-// own, which is one graph, or that of a task, which runs its inner graphs under one key each.
-var ErrUsed = errors.New("another graph was run there")
+// ErrUsed says that a graph is run in a place of the log that is taken: the run's own, or
+// that of a task, which runs its inner graphs under one key each.
+var ErrUsed = errors.New("a graph was run there already")
+
+// errEnded is ErrUsed for a run that is over.
+var errEnded = fmt.Errorf("%w to its end; open the journal again to be given that end", ErrUsed)
 
 // Begin lets a graph use the part of the log that belongs to the task of that path, ""
 // for the run itself, and gives what it needs of it to go on: of an inner graph the
@@ -565,6 +568,9 @@ func (j *Journal) Begin(path string) ([]Record, error) {
 		at := "run " + j.id
 		if path != "" {
 			at += ": " + path
+		}
+		if !s.held {
+			return nil, fmt.Errorf("%s: %w", at, errEnded)
 		}
 		return nil, fmt.Errorf("%s: %w", at, ErrUsed)
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -285,18 +286,28 @@ func (e *AnsweredError) Error() string {
 	return fmt.Sprintf("%s: question %q is answered already", e.Path, e.Key)
 }
 
-// Answer closes an open question. Each is answered once: the second answer gives
-// *AnsweredError.
+// Answer closes an open question of the task of that path. The key may be "" for the only
+// one it has. Each question is answered once: the second answer gives *AnsweredError.
 func (j *Journal) Answer(ctx context.Context, path string, a *Answered) error {
 	j.questions.Lock()
 	defer j.questions.Unlock()
 	j.mu.Lock()
 	m := j.of(path)
+	if a.Key == "" && len(m.asked) == 1 {
+		for key := range m.asked {
+			keyed := *a
+			keyed.Key, a = key, &keyed
+		}
+	}
 	q, asked := m.asked[a.Key]
 	_, answered := m.answers[a.Key]
 	j.mu.Unlock()
 	if !asked {
-		return fmt.Errorf("run %s: %s has no question %q", j.id, path, a.Key)
+		var open []string
+		for _, q := range j.Open() {
+			open = append(open, fmt.Sprintf("%s %q", q.Path, q.Key))
+		}
+		return fmt.Errorf("run %s: %s has no question %q; open are: %s", j.id, path, a.Key, cmp.Or(strings.Join(open, ", "), "none"))
 	}
 	if answered {
 		return &AnsweredError{path, a.Key}

@@ -148,9 +148,7 @@ type plan struct {
 
 func (r *researcher) plan(ctx context.Context, t *graph.Task, s State) (Update, error) {
 	if m, err := r.opt.Model(""); r.opt.Note != "" && err == nil && m.Name() == s.Model { // and not on a run that was begun with another
-		if err := t.Scope().Emit(ctx, "note", Note{r.opt.Note}); err != nil {
-			return Update{}, err
-		}
+		t.Scope().Live("note", Note{r.opt.Note}) // of this process, not of the run
 	}
 	finish, err := handIn("plan", "Hand in the plan.", func(p plan) error {
 		if len(p.clean()) == 0 {
@@ -389,8 +387,9 @@ func (r *researcher) synthesize(ctx context.Context, t *graph.Task, s State) (Up
 	// The writing is an effect of its own: where it fails, the text is in the log, and
 	// resuming the run tries again.
 	brief := s.render(c.Content, sources)
-	_, err = graph.Do(ctx, t, "report", func(context.Context, string) (string, error) { return s.Report, save(s.Report, brief) })
-	return Update{Brief: brief}, err
+	file := s.file(t.Scope().Run())
+	_, err = graph.Do(ctx, t, "report", func(context.Context, string) (string, error) { return file, save(file, brief) })
+	return Update{Brief: brief, Report: file}, err
 }
 
 // brief is what the synthesizer is told. The lines of sources are what the offline

@@ -97,7 +97,7 @@ func New(opt *Options) (*workflow.Workflow, error) {
 			}
 			var begin State
 			if e.Journal.Info().Snapshot == 0 { // else the run goes on with the state it has
-				if begin, err = r.begin(in, e.Journal.ID()); err != nil {
+				if begin, err = r.begin(in); err != nil {
 					return Output{}, graph.Final[State]{}, err
 				}
 			}
@@ -165,15 +165,20 @@ func (r *researcher) prepare(in *Inputs) error {
 }
 
 // begin makes the first state of a run.
-func (r *researcher) begin(in Inputs, id string) (State, error) {
+func (r *researcher) begin(in Inputs) (State, error) {
 	if err := r.prepare(&in); err != nil { // for hosts that began the run without
 		return State{}, err
 	}
-	s := State{Question: in.Question, Max: in.MaxSearches, Docs: in.Docs, Model: in.Model, Report: in.Report}
-	if os.IsPathSeparator(s.Report[len(s.Report)-1]) {
-		s.Report = filepath.Join(s.Report, "brief-"+id+".md")
+	return State{Question: in.Question, Max: in.MaxSearches, Docs: in.Docs, Model: in.Model, Report: in.Report}, nil
+}
+
+// file is where a run writes its report: in a folder each has a file of its own, so that
+// a fork leaves that of its parent alone.
+func (s *State) file(run string) string {
+	if s.Report != "" && os.IsPathSeparator(s.Report[len(s.Report)-1]) {
+		return filepath.Join(s.Report, "brief-"+run+".md")
 	}
-	return s, nil
+	return s.Report
 }
 
 func (r *researcher) abs(name string) string {

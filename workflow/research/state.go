@@ -56,6 +56,7 @@ type Update struct {
 	Dropped    int         `json:"dropped,omitempty"`
 	Enough     bool        `json:"enough,omitempty"`
 	Brief      string      `json:"brief,omitempty"`
+	Report     string      `json:"report,omitempty"`
 }
 
 // reduce folds an update in. Sources are deduplicated here: of two findings of the same
@@ -88,6 +89,7 @@ func reduce(s State, u Update) State {
 	s.Dropped += u.Dropped
 	s.Enough = s.Enough || u.Enough
 	s.Brief = cmp.Or(u.Brief, s.Brief)
+	s.Report = cmp.Or(u.Report, s.Report)
 	return s
 }
 
