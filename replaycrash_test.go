@@ -152,7 +152,7 @@ func TestReplayAndForkOfResearch(t *testing.T) {
 		}
 	}
 	var off atomic.Bool
-	w, err := research.New(&research.Options{Dir: t.TempDir(), CacheDir: t.TempDir(), Model: func(string) (model.Model, error) {
+	w, err := research.New(&research.Options{Dir: t.TempDir(), CacheDir: t.TempDir(), Note: "nobody has chosen a model", Model: func(string) (model.Model, error) {
 		return silent{offline.New(), &off}, nil
 	}})
 	if err != nil {

@@ -117,6 +117,35 @@ func ExampleParallel() {
 	// from notes
 }
 
+// One task per item, as many as there are, and one node that has all they sent. The edge
+// makes the node wait for them, also for those that send nothing.
+func ExampleGather() {
+	g := graph.New("example", addLines)
+	g.Add("split", func(context.Context, page) (lines, error) { return nil, nil })
+	words := func(p page) []string { return strings.Fields(p.Topic) }
+	g.Fan("split", node.Map("measure", words, func(word string) string { return word }), "measure")
+	g.AddNode(graph.Node[page, lines]{Name: "measure", Sends: []string{"gather"}, Run: func(_ context.Context, t *graph.Task, _ page) (lines, error) {
+		var word string
+		err := t.Arg(&word)
+		t.Send(graph.Send{To: "gather", Arg: fmt.Sprint(word, " ", len(word))})
+		return nil, err
+	}})
+	g.AddNode(node.Gather("gather", graph.All, func(_ page, results []node.Result[string]) (lines, error) {
+		return node.Values(results), nil
+	}))
+	g.Edge(graph.Start, "split")
+	g.Edge("measure", "gather")
+	g.Edge("gather", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	final, err := flow.Run(context.Background(), page{Topic: "think like a vertex"}, nil)
+	fmt.Println(strings.Join(final.Lines, ", "), err)
+	// Output: think 5, like 4, a 1, vertex 6 <nil>
+}
+
 func ExampleRouter() {
 	g := graph.New("example", addLines)
 	g.Add("short", func(context.Context, page) (lines, error) { return lines{"a short page"}, nil })

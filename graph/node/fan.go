@@ -63,8 +63,8 @@ func Map[S, E any](to string, items func(S) []E, key func(E) string) func(S) []g
 // in the order of the senders' paths and named by the senders; with a Settled join the
 // failures of those that failed come after them.
 //
-// The join says how many distinct senders it waits for: see [graph.Node]. All and Settled
-// count edges, over which nothing is sent, so that they want a Fan or a Send beside.
+// The join says how many distinct senders it waits for, see [graph.Join]. All and Settled
+// wait for nodes with an edge to it, which send what they have besides: see the example.
 func Gather[S, U, E any](name string, join graph.Join, merge func(S, []Result[E]) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "gather", Join: join, Err: missing("merge", merge == nil)}
 	n.Run = func(_ context.Context, t *graph.Task, s S) (u U, err error) {
