@@ -6,10 +6,13 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
 )
 
 // asksWhich is a second node that asks and gives the answer.
@@ -108,5 +111,67 @@ func TestStopAtASafePoint(t *testing.T) {
 	out, err := resume(t, e, run.ID(), nil).Wait(t.Context())
 	if err != nil || out.Status != runlog.Completed || r.first.Load() != 2 {
 		t.Fatalf("got %+v, %v; the first node ran %d times", out, err, r.first.Load())
+	}
+}
+
+// Whoever answers first is heard, and an answer that is no good leaves its question open.
+func TestAnswersThatComeToNothing(t *testing.T) {
+	r := &rig{second: asksWhich}
+	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	run := start(t, e, &superstep.StartOptions{Answer: func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
+		close(asked)
+		<-goOn
+		return answered("terminal"), true
+	}})
+	<-asked
+	if err := e.Answer(t.Context(), run.ID(), "second", answered("console")); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	if out, err := run.Wait(t.Context()); err != nil || string(out.Output) != `"a  b:1console"` {
+		t.Fatalf("got %+v, %v", out, err)
+	}
+	for name, answer := range map[string]superstep.Answering{
+		"of another type": func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
+			return &runlog.Answered{Answer: json.RawMessage(`7`)}, true
+		},
+		"nil":     func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) { return nil, true },
+		"a panic": func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) { panic("no answer") },
+	} {
+		out, err := start(t, e, &superstep.StartOptions{Answer: answer}).Wait(t.Context())
+		if err != nil || out.Status != runlog.Paused || len(out.Open) != 1 {
+			t.Errorf("%s: got %+v, %v", name, out, err)
+		}
+	}
+}
+
+// What a cache had is in the log, and so a run that used it replays without it.
+func TestReplayOfACachedNode(t *testing.T) {
+	g := graph.New("job", func(s, u string) string { return s + u })
+	g.AddNode(graph.Node[string, string]{Name: "n", Cache: &graph.Caching[string]{}, Run: func(ctx context.Context, t *graph.Task, _ string) (string, error) {
+		return graph.Do(ctx, t, "model", func(context.Context, string) (string, error) { return "x", nil })
+	}})
+	g.Edge(graph.Start, "n")
+	g.Edge("n", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workflow.New("job", "A job.", flow, func(in job) (string, error) { return in.Task, nil }, func(s string) (string, error) { return s, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: workflow.Set{w}, Cache: graph.NewMemoryCache(10, time.Now)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for range 2 {
+		run := start(t, e, nil)
+		if _, err := run.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		replays(t, e, run.ID())
 	}
 }

@@ -54,7 +54,7 @@ type Outcome struct {
 	Skipped []string
 	Open    []runlog.OpenQuestion // of a paused run
 	Short   *runlog.BudgetError   // of a run that is paused for want of budget: the first limit it has met
-	Err     error                 // of a failed or interrupted run
+	Err     error                 // of a failed or interrupted run, or why an answer of a paused one was turned down
 }
 
 // ID is the run's.
@@ -150,12 +150,14 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Jo
 			continue
 		default:
 		}
-		answered, aerr := answerAll(ctx, j, answer)
+		answered, refused, aerr := answerAll(ctx, j, answer)
 		if aerr != nil {
 			return record(ctx, j, res, aerr)
 		}
 		if answered == 0 {
-			return pause(ctx, j, res, err, wait.Paths)
+			out := pause(ctx, j, res, err, wait.Paths)
+			out.Err = errors.Join(out.Err, refused)
+			return out
 		}
 	}
 }
@@ -188,25 +190,43 @@ func runWorkflow(ctx context.Context, w *workflow.Workflow, exec *workflow.Exec)
 	return w.Run(ctx, exec)
 }
 
-func answerAll(ctx context.Context, j *runlog.Journal, answer Answering) (n int, err error) {
+// answerAll asks for the answers to all open questions, and gives how many have one now.
+// An answer that is turned down leaves its question open; refused says why.
+func answerAll(ctx context.Context, j *runlog.Journal, answer Answering) (n int, refused, err error) {
 	if answer == nil {
-		return 0, nil
+		return 0, nil, nil
 	}
 	for _, q := range j.Open() {
-		a, ok := answer(ctx, q)
+		a, ok := ask(ctx, answer, q)
 		if !ok {
 			continue
 		}
 		a.Key = q.Key
-		if err := j.Answer(ctx, q.Path, a); err != nil {
-			return n, err
+		var late *runlog.AnsweredError
+		var unfit *runlog.UnfitError
+		switch err := j.Answer(ctx, q.Path, a); {
+		case errors.As(err, &unfit):
+			refused = errors.Join(refused, err)
+		case err != nil && !errors.As(err, &late): // else somebody else was first
+			return n, refused, err
+		default:
+			n++
 		}
-		n++
 	}
-	return n, nil
+	return n, refused, nil
 }
 
-// pause ends an execution that can go on when somebody has answered, or allows it more.
+// ask asks for one answer. A panic is none.
+func ask(ctx context.Context, answer Answering, q runlog.OpenQuestion) (a *runlog.Answered, ok bool) {
+	defer func() {
+		if recover() != nil {
+			a, ok = nil, false
+		}
+	}()
+	a, ok = answer(ctx, q)
+	return a, ok && a != nil
+}
+
 func pause(ctx context.Context, j *runlog.Journal, res *workflow.Result, why error, waiting []string) Outcome {
 	if out, ok := stopped(ctx, j, why); ok {
 		return out
@@ -332,6 +352,7 @@ func admit(j *runlog.Journal) func(path, kind string, tasks int) error {
 const (
 	agentKind    = "agent"
 	subagentKind = "subagent"
+	crewKind     = "subagents" // starts several
 )
 
 // A BoundError says that a run may start more agents than its budget has, so that it was not begun.
@@ -357,7 +378,11 @@ func bounded(w *workflow.Workflow, inputs json.RawMessage, budget *runlog.Budget
 	if err != nil {
 		return fmt.Errorf("workflow %q: %w", w.Name, err)
 	}
-	if agents, known := flow.Shape().Bound(agentKind, subagentKind); known && int64(agents) > budget.Agents {
+	shape := flow.Shape()
+	if crews, known := shape.Bound(crewKind); !known || crews > 0 {
+		return nil // each starts as many as it likes
+	}
+	if agents, known := shape.Bound(agentKind, subagentKind); known && int64(agents) > budget.Agents {
 		return &BoundError{w.Name, agents, budget.Agents}
 	}
 	return nil

@@ -24,9 +24,9 @@ type cachedEntry struct {
 	until time.Time // zero for ever
 }
 
-// NewMemoryCache makes a cache of at most so many entries that tells the time by now.
+// NewMemoryCache makes a cache of at most so many entries, at least one, that tells the time by now.
 func NewMemoryCache(most int, now func() time.Time) *MemoryCache {
-	return &MemoryCache{now: now, most: most, entries: map[string]*list.Element{}}
+	return &MemoryCache{now: now, most: max(most, 1), entries: map[string]*list.Element{}}
 }
 
 // Load implements Cache.

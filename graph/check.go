@@ -22,6 +22,7 @@ type compiler[S, U any] struct {
 	ends         []bool    // by node: something of it leads to End
 	leads        []bool    // by node: it has an edge or a route
 	in           [][]int   // by node: over edges
+	fanned       [][]int   // by node: who sends to it, rather than lead to it
 	looseIn      [][]int   // by node: over anything else, -1 for Start
 	choices      [][][]int // by node: the targets of each of its routes, -1 for End
 	startChoices [][]int
@@ -80,7 +81,7 @@ func (c *compiler[S, U]) checkNodes() {
 	}
 	n := len(g.nodes)
 	c.out, c.loose, c.in = make([][]int, n), make([][]int, n), make([][]int, n)
-	c.ends, c.leads, c.looseIn, c.choices = make([]bool, n), make([]bool, n), make([][]int, n), make([][][]int, n)
+	c.ends, c.leads, c.looseIn, c.fanned, c.choices = make([]bool, n), make([]bool, n), make([][]int, n), make([][]int, n), make([][][]int, n)
 }
 
 // find gives the index of a node, or -1 after reporting that there is none.
@@ -146,6 +147,7 @@ func (c *compiler[S, U]) checkEdges() {
 				c.ends[i], c.leads[i] = true, true
 			} else if to := c.find(to, where); to >= 0 {
 				c.lead(i, to)
+				c.fanned[to] = append(c.fanned[to], i)
 				c.leads[i] = true
 			}
 		}
@@ -210,6 +212,9 @@ func (c *compiler[S, U]) checkRoute(r *route[S]) {
 			continue
 		}
 		targets = append(targets, to)
+		if r.fan != nil {
+			c.fanned[to] = append(c.fanned[to], from)
+		}
 		if r.from == Start {
 			c.starts = append(c.starts, to)
 			c.looseIn[to] = append(c.looseIn[to], -1)
@@ -429,6 +434,9 @@ func (c *compiler[S, U]) checkInput(i int) {
 	where := fmt.Sprintf("input of %s", nd.Name)
 	if in.from = c.find(from, where); in.from < 0 {
 		return
+	}
+	if p := &c.g.nodes[in.from]; len(p.Sends) > 0 || len(c.fanned[in.from]) > 0 {
+		c.report("%s is produced by %q, which sends, or runs for what it is sent, so that it could not be run again; put a node between them", where, from)
 	}
 	if nd.Reads == nil {
 		return // it sees all that the producing node sees

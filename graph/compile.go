@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -173,6 +174,10 @@ func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 		s.OnError = "abort"
 	}
 	n := node[S, U]{Node: nd, fn: c.g.funcs[i], output: c.outputs[i]}
+	if fn := n.fn; fn != nil {
+		n.Run = func(ctx context.Context, _ *Task, s S) (U, error) { return fn(ctx, s) }
+	}
+	f.skips = f.skips || nd.Sub != nil || len(nd.Uses) > 0
 	if nd.Reads != nil {
 		v.Reads = []int{}
 		for _, r := range nd.Reads {

@@ -28,10 +28,6 @@ type place struct {
 	key    string
 }
 
-func (d *fold[S, U]) path(t *pregel.Task[message]) string {
-	return d.flow.path(d.space, t)
-}
-
 // path is that of a task of the graph, which the task of that space runs.
 func (f *Flow[S, U]) path(space string, t *pregel.Task[message]) string {
 	path := pregel.Path(f.nodes[t.Vertex].Name, t.Key, t.Visit)
@@ -77,10 +73,7 @@ func (d *fold[S, U]) apply(r *runlog.Record) (err error) {
 			return fmt.Errorf("record %d commits a superstep that is not complete", r.Seq)
 		}
 		d.m.Commit()
-		skipped := d.m.Skipped()
-		for i := range skipped {
-			d.skipped = append(d.skipped, d.path(&skipped[i]))
-		}
+		d.skipped = append(d.skipped, passedOver(d.m.Skipped(), d.space)...)
 		clear(d.places)
 	}
 	if err != nil {
@@ -153,6 +146,7 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, m
 			return res, misfit(err)
 		}
 	}
+	res.Inside = d.Inside
 	if d.Fixed != "" {
 		fixed, ok := f.index[d.Fixed]
 		if !ok {
@@ -175,4 +169,17 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, m
 		res.Sends = append(res.Sends, send)
 	}
 	return res, nil
+}
+
+// passedOver are the full paths of tasks that were passed over in the graph of a space;
+// those of graphs inside of it are full already.
+func passedOver(paths []string, space string) []string {
+	var out []string
+	for _, p := range paths {
+		if space != "" && !strings.Contains(p, "/") {
+			p = space + "/" + p
+		}
+		out = append(out, p)
+	}
+	return out
 }

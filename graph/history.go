@@ -107,7 +107,7 @@ func (d *fold[S, U]) results(failures map[string]runlog.TaskDone) ([]Result, err
 	out := make([]Result, 0, len(d.m.Tasks()))
 	for i := range d.m.Tasks() {
 		t, res := &d.m.Tasks()[i], d.m.Result(i)
-		r := Result{Path: d.path(t), Node: d.flow.nodes[t.Vertex].Name, Key: t.Key}
+		r := Result{Path: d.flow.path(d.space, t), Node: d.flow.nodes[t.Vertex].Name, Key: t.Key}
 		var err error
 		if res.Outcome == pregel.Done {
 			if r.Update, err = json.Marshal(res.Update); err != nil {
@@ -134,7 +134,7 @@ func (d *fold[S, U]) checkpoint(seq uint64, tasks []Result) Checkpoint[S] {
 func (d *fold[S, U]) next() []string {
 	var out []string
 	for i := range d.m.Tasks() {
-		out = append(out, d.path(&d.m.Tasks()[i]))
+		out = append(out, d.flow.path(d.space, &d.m.Tasks()[i]))
 	}
 	return out
 }

@@ -100,26 +100,22 @@ func (in *checkedInput[S]) value(s S) (json.RawMessage, error) {
 	return b, nil
 }
 
-// again runs the node that produced an input once more, within the task that was given
-// the input, and as an effect of it: a crash does not repeat it.
+// again runs the node that produced an input once more, as a part of the task that was
+// given the input and as an effect of it: a crash does not repeat it. A run that goes on
+// after the task has failed for good asks anew.
 func (x *execution[S, U]) again(ctx context.Context, vertex int, task *Task, s S, bad []SchemaAttempt) (U, error) {
 	n := &x.flow.nodes[vertex]
 	name := fmt.Sprintf("%s~%d", n.Name, len(bad)+1)
+	if given := task.scope.GivenUp(); given > 0 {
+		name += fmt.Sprintf(".%d", given)
+	}
 	effect := &runlog.Effect{Key: name, Kind: "rerun", Name: n.Name, Inside: true}
 	return runlog.Do(ctx, task.scope, effect, func(ctx context.Context, _ string) (U, error) {
-		inner := &Task{node: n.Name, attempt: len(bad) + 1, scope: task.scope.Inner(name), opt: task.opt}
+		inner := Task{node: n.Name, attempt: len(bad) + 1, scope: task.scope.Inner(name), uses: n.Uses, opt: task.opt}
 		for _, b := range bad {
 			inner.feedback = append(inner.feedback, b.Problem)
 		}
-		u, err := n.run(ctx, inner, s)
-		if err != nil || n.output == nil {
-			return u, err
-		}
-		b, err := json.Marshal(u)
-		if err == nil {
-			err = fits(n.output, b)
-		}
-		return u, err
+		return n.parts(ctx, &inner, s)
 	})
 }
 
@@ -129,54 +125,68 @@ type cachedWork struct {
 	Sends  []runlog.TaskSend `json:"sends,omitempty"`
 }
 
-// cached is the update of a node, from the cache if it has been made before.
-func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task, s S) (u U, err error) {
+// cached is the update of a node, from the cache if it has been made before, or else the
+// key to keep it under once it counts. What the cache had is recorded, for a replay. A
+// cache that does not work is one that has nothing.
+func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task, s S) (u U, kept string, err error) {
 	key, err := x.cacheKey(n, task, s)
 	if err != nil {
-		return u, fmt.Errorf("the key of its cache cannot be encoded: %w", err)
+		return u, "", fmt.Errorf("the key of its cache cannot be encoded: %w", err)
 	}
-	had, ok, err := x.opt.Cache.Load(ctx, key)
-	if err != nil {
-		return u, fmt.Errorf("its cache: %w", err)
-	}
-	var work cachedWork
-	if ok && json.Unmarshal(had, &work) == nil && json.Unmarshal(work.Update, &u) == nil {
-		for _, d := range work.Sends {
-			send := Send{To: d.To, Key: d.Key}
-			if d.Arg != nil {
-				send.Arg = d.Arg
-			}
-			task.sends = append(task.sends, send)
+	load := func(ctx context.Context, _ string) (*cachedWork, error) {
+		if x.opt.Cache == nil {
+			return nil, nil //nolint:nilnil // there is nothing
 		}
-		return u, nil
+		had, ok, err := x.opt.Cache.Load(ctx, key)
+		var work cachedWork
+		if err != nil || !ok || json.Unmarshal(had, &work) != nil {
+			return nil, nil //nolint:nilnil // there is nothing
+		}
+		return &work, nil
 	}
-	var zero U
-	if u, err = n.run(ctx, task, s); err != nil {
-		return zero, err
+	work, err := runlog.Do(ctx, task.Scope(), &runlog.Effect{Key: "cache", Kind: "cache", Name: n.Name, Hash: key[:24]}, load)
+	if err != nil {
+		return u, "", err
 	}
-	work = cachedWork{}
-	if work.Update, err = json.Marshal(u); err != nil {
-		return zero, fmt.Errorf("its update cannot be encoded: %w", err)
+	if work == nil || json.Unmarshal(work.Update, &u) != nil {
+		var fresh U
+		fresh, err = n.run(ctx, task, s)
+		return fresh, key, err
 	}
+	for _, d := range work.Sends {
+		send := Send{To: d.To, Key: d.Key}
+		if d.Arg != nil {
+			send.Arg = d.Arg
+		}
+		task.sends = append(task.sends, send)
+	}
+	return u, "", nil
+}
+
+// keep puts the work of a node into the cache, if that can be done.
+func (x *execution[S, U]) keep(ctx context.Context, key string, n *node[S, U], task *Task, u U) {
+	if x.opt.Cache == nil {
+		return
+	}
+	update, err := json.Marshal(u)
+	if err != nil {
+		return
+	}
+	work := cachedWork{Update: update}
 	if task != nil {
 		for _, d := range task.sends {
 			kept := runlog.TaskSend{To: d.To, Key: d.Key}
 			if d.Arg != nil {
 				if kept.Arg, err = json.Marshal(d.Arg); err != nil {
-					return zero, fmt.Errorf("the argument for %s cannot be encoded: %w", d.To, err)
+					return
 				}
 			}
 			work.Sends = append(work.Sends, kept)
 		}
 	}
-	b, err := json.Marshal(&work)
-	if err != nil {
-		return zero, err
+	if b, err := json.Marshal(&work); err == nil {
+		_ = x.opt.Cache.Store(ctx, key, b, n.Cache.TTL) // the work is done, kept or not
 	}
-	if err := x.opt.Cache.Store(ctx, key, b, n.Cache.TTL); err != nil {
-		return zero, fmt.Errorf("its cache: %w", err)
-	}
-	return u, nil
 }
 
 // cacheKey is made of the definition of a node and what it is given.
@@ -186,10 +196,11 @@ func (x *execution[S, U]) cacheKey(n *node[S, U], task *Task, s S) (string, erro
 		of = n.Cache.Key(s)
 	}
 	var sent []message
+	var instance string
 	if task != nil {
-		sent = task.inbox
+		sent, instance = task.inbox, task.key
 	}
-	b, err := json.Marshal([]any{x.flow.name, n.Name, n.Kind, n.Version, of, sent})
+	b, err := json.Marshal([]any{x.flow.name, n.Name, n.Kind, n.Version, instance, of, sent})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), err
 }
@@ -216,7 +227,7 @@ func (f *Flow[S, U]) conflicts(tags *reduce.Tagged[S, U]) func([]pregel.Task[mes
 			if results[i].Outcome != pregel.Done {
 				continue
 			}
-			set := tags.Writes(results[i].Update)
+			set := writes(tags, &results[i])
 			if twice := all & set; twice != 0 {
 				return f.conflict(tags, tasks, results, i, twice)
 			}
@@ -230,8 +241,17 @@ func (f *Flow[S, U]) conflict(tags *reduce.Tagged[S, U], tasks []pregel.Task[mes
 	path := func(i int) string { return pregel.Path(f.nodes[tasks[i].Vertex].Name, tasks[i].Key, tasks[i].Visit) }
 	set &= -set // the first of them
 	first := 0
-	for results[first].Outcome != pregel.Done || tags.Writes(results[first].Update)&set == 0 {
+	for results[first].Outcome != pregel.Done || writes(tags, &results[first])&set == 0 {
 		first++
 	}
 	return &ConflictError{Field: tags.Names(set)[0], Paths: [2]string{path(first), path(second)}, Step: tasks[second].Step}
+}
+
+// writes is what a task writes, its amendment of another node's work included.
+func writes[S, U any](tags *reduce.Tagged[S, U], r *pregel.Result[U, message]) uint64 {
+	set := tags.Writes(r.Update)
+	if r.Fix != nil {
+		set |= tags.Writes(r.Fix.Update)
+	}
+	return set
 }

@@ -397,3 +397,34 @@ func TestTaskSends(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// What a node has made for another's input counts as written beside its siblings.
+func TestBetterInputConflicts(t *testing.T) {
+	type s struct{ X string }
+	tags, err := reducers.Tags[s, s]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := graph.NewTagged("fix", tags)
+	g.AddNode(graph.Node[s, s]{Name: "p", Run: func(_ context.Context, t *graph.Task, _ s) (s, error) {
+		if len(t.Feedback()) > 0 {
+			return s{"good"}, nil
+		}
+		return s{"bad"}, nil
+	}})
+	g.AddNode(graph.Node[s, s]{Name: "c", Run: func(context.Context, *graph.Task, s) (s, error) { return s{}, nil }, Input: &graph.Input[s]{
+		From: "p", Schema: &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"X": {Pattern: "^good"}}},
+	}})
+	g.Add("sibling", func(context.Context, s) (s, error) { return s{"other"}, nil })
+	for _, e := range [][2]string{{graph.Start, "p"}, {"p", "c"}, {"p", "sibling"}, {"c", graph.End}, {"sibling", graph.End}} {
+		g.Edge(e[0], e[1])
+	}
+	flow, err := g.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conflict *graph.ConflictError
+	if got, err := flow.Run(t.Context(), s{}, nil); !errors.As(err, &conflict) || conflict.Paths != [2]string{"c", "sibling"} {
+		t.Errorf("got %v, %v", got, err)
+	}
+}

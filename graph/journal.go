@@ -64,7 +64,7 @@ func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[
 		x.skipped = past.skipped
 		return past.m, nil
 	}
-	if m, err = x.flow.begin(state); err != nil {
+	if m, err = x.begin(state); err != nil {
 		return nil, err
 	}
 	first, err := x.snapshots(nil, m, &x.flow.shape)
@@ -105,10 +105,7 @@ func (x *execution[S, U]) snapshots(recs []runlog.Record, m *pregel.Machine[S, U
 
 // settleSkips takes note of the tasks that the last commit passed over.
 func (x *execution[S, U]) settleSkips(m *pregel.Machine[S, U, message]) {
-	skipped := m.Skipped()
-	for i := range skipped {
-		x.skipped = append(x.skipped, x.path(&skipped[i]))
-	}
+	x.skipped = append(x.skipped, passedOver(m.Skipped(), x.opt.space)...)
 }
 
 // changed says how the graph differs from the one that the run began with.
@@ -200,6 +197,7 @@ func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, mess
 	} else {
 		d.Error, d.Caught = r.Err.Error(), r.Outcome == pregel.Caught
 	}
+	d.Inside = r.Inside
 	if r.Fix != nil {
 		var err error
 		d.Fixed = x.flow.nodes[r.Fix.Vertex].Name

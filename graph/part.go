@@ -3,6 +3,7 @@ package graph
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -12,8 +13,9 @@ import (
 
 // Part runs a node as a part of a task, for nodes that are made of others. It has a place
 // of its own in the log, below the task's and under its name: effects, questions and inner
-// graphs of several parts do not meet. Of its settings Timeout, Retry and Output count; its
-// attempts are counted anew after a crash. It may not send. A panic of it is an error.
+// graphs of several parts do not meet, and a task has one part of a name. Of its settings
+// Timeout, Retry and Output count; its attempts are counted anew after a crash. It may not
+// send. A panic of it is an error.
 func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, err error) {
 	if n.Err != nil {
 		return u, fmt.Errorf("%s: %w", n.Name, n.Err)
@@ -21,18 +23,29 @@ func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, 
 	if n.Run == nil || !nodeName.MatchString(n.Name) {
 		return u, fmt.Errorf("node %s: its part %q has no function, or its name is none of a node", t.node, n.Name)
 	}
-	for attempt := 1; ; attempt++ {
-		inner := &Task{node: n.Name, key: t.key, visit: t.visit, attempt: attempt, inbox: t.inbox, feedback: t.feedback, scope: t.scope.Inner(n.Name), opt: t.opt}
-		if u, err = n.part(ctx, inner, state); err == nil {
-			return u, nil
-		}
+	if !t.parts.take(n.Name) {
+		return u, fmt.Errorf("node %s: it has two parts %q, or parts beside a graph without a key; give them names of their own", t.node, n.Name)
+	}
+	inner := Task{node: n.Name, key: t.key, visit: t.visit, inbox: t.inbox, feedback: t.feedback, scope: t.scope.Inner(n.Name), uses: n.Uses, opt: t.opt}
+	if u, err = n.parts(ctx, &inner, state); err != nil {
 		err = fmt.Errorf("%s: %w", n.Name, err)
-		if runlog.Waits(err) || ctx.Err() != nil {
+	}
+	return u, err
+}
+
+// parts runs a node within a task until an attempt succeeds or there are no more.
+func (n *Node[S, U]) parts(ctx context.Context, t *Task, state S) (u U, err error) {
+	for attempt := 1; ; attempt++ {
+		t.again(max(attempt, t.attempt))
+		if u, err = n.part(ctx, t, state); err == nil || runlog.Waits(err) || ctx.Err() != nil || errors.Is(err, pregel.ErrStopped) {
 			return u, err
 		}
 		pause, again := n.pause(attempt, err)
-		if !again || !sleep(ctx, pause) {
+		if !again {
 			return u, err
+		}
+		if !sleep(ctx, t.opt.Stop, pause) {
+			return u, errors.Join(pregel.ErrStopped, err)
 		}
 	}
 }

@@ -24,7 +24,7 @@ type RunOptions struct {
 	// continued, in which case the state given to Run is ignored. Defaults to none: the
 	// run leaves nothing behind.
 	Journal     *runlog.Journal
-	Parallelism int           // tasks at work at once; defaults to 16
+	Parallelism int           // tasks of the graph at work at once, those of graphs inside of it not counted; defaults to 16
 	MaxSteps    int           // supersteps before a *pregel.StepLimitError; defaults to what the graph says, or 100, or the number of nodes where that is more
 	Timeout     time.Duration // of the whole run, from this call on; defaults to none
 	// Barrier makes every node wait for its superstep, even if what it reads is final.
@@ -42,7 +42,8 @@ type RunOptions struct {
 	// Workflows finds what nodes run by name. Defaults to nothing.
 	Workflows func(name string) (Nested, error)
 
-	space string // the path of the task that runs the graph, "" for a run's own
+	space   string // the path of the task that runs the graph, "" for a run's own
+	refused error  // why there is no such place
 }
 
 // A Nested is something that a node can run by name within its own run.
@@ -66,7 +67,7 @@ type Final[S any] struct {
 // *pregel.WaitingError while questions are open, a *pregel.StepLimitError, a
 // *pregel.TimeoutError, a *ChangedError if the journal is of another version of the graph,
 // a *ConflictError, pregel.ErrStopped, the cause of ctx, or an error of the journal. In all of these cases a run with a
-// journal can be continued.
+// journal can be continued; after a *ConflictError only once the field has a reducer, or by a fork.
 func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, error) {
 	final, err := f.Execute(ctx, state, opt)
 	return final.State, err
@@ -74,23 +75,28 @@ func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, erro
 
 // Execute is Run for those who want to know more of the end than the state. On an
 // error Final is as of the last superstep.
-func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (Final[S], error) {
+func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (final Final[S], err error) {
+	defer func() { // of the reducer, or a route from Start; those of nodes fail their tasks
+		if v := recover(); v != nil {
+			final.State, err = state, &pregel.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
 	x := &execution[S, U]{flow: f}
 	if opt != nil {
 		x.opt = *opt
 	}
 	o := &x.opt
+	if o.refused != nil {
+		return Final[S]{State: state}, o.refused
+	}
 	if o.MaxSteps <= 0 {
 		o.MaxSteps = f.steps
 	}
-	if x.journal = o.Journal; o.space != "" {
-		x.prefix = o.space + "/"
-	}
+	x.journal = o.Journal
 	ctx, x.abort = context.WithCancelCause(ctx)
 	defer x.abort(nil)
 	ro := &pregel.RunOptions[S, U, message]{Parallelism: o.Parallelism, MaxSteps: o.MaxSteps, Timeout: o.Timeout, Barrier: o.Barrier, Stop: o.Stop}
 	var m *pregel.Machine[S, U, message]
-	var err error
 	switch {
 	case x.journal != nil:
 		if m, err = x.open(ctx, state); err == nil {
@@ -102,10 +108,10 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (Fin
 		defer stop()
 		ro.Recorder, ro.Started, ro.Wake, ro.Ready = x, x.started, answered, x.ready
 	case f.skips:
-		m, err = f.begin(state)
+		m, err = x.begin(state)
 		ro.Recorder = x // to know what was passed over
 	default:
-		m, err = f.begin(state)
+		m, err = x.begin(state)
 	}
 	if err != nil {
 		return Final[S]{State: state}, err
@@ -119,13 +125,17 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (Fin
 }
 
 // begin makes a machine at the start of a run.
-func (f *Flow[S, U]) begin(state S) (*pregel.Machine[S, U, message], error) {
+func (x *execution[S, U]) begin(state S) (*pregel.Machine[S, U, message], error) {
+	f := x.flow
 	if f.branch != nil {
 		state = f.branch(state) // its lists are the caller's
 	}
 	entries := f.entries
 	for i := range f.starts {
 		sends, err := f.starts[i].choose(f, Start, state)
+		if err == nil {
+			err = x.admit(x.opt.space, sends)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("graph %q: %w", f.name, err)
 		}
@@ -139,23 +149,30 @@ type execution[S, U any] struct {
 	flow    *Flow[S, U]
 	opt     RunOptions
 	journal *runlog.Journal // nil for a run that leaves nothing behind
-	prefix  string          // of the paths of its tasks
 	abort   context.CancelCauseFunc
 	skipped []string          // of the supersteps that are committed, in order
 	woken   map[string]uint64 // by path of a waiting task: the head of the log when it was ready last
-	state   S                 // with a journal: as of the last superstep that is in it
+	asking  map[string]bool   // the paths of tasks with open questions, as of the head asked
+	asked   uint64
+	state   S // with a journal: as of the last superstep that is in it
 	steps   int
 }
 
 func (x *execution[S, U]) path(t *pregel.Task[message]) string {
-	return x.prefix + pregel.Path(x.flow.nodes[t.Vertex].Name, t.Key, t.Visit)
+	return x.flow.path(x.opt.space, t)
 }
 
-// ready reports whether a task that waits may go on: it has no open question, and
-// something has happened since it was asked about last.
+// ready reports whether a task that waits may go on: neither it nor anything inside of it
+// has an open question, and something has happened since it was asked about last.
 func (x *execution[S, U]) ready(t *pregel.Task[message]) bool {
 	path, head := x.path(t), x.journal.Head()
-	if x.journal.Asks(path) || x.woken[path] == head {
+	if x.woken[path] == head {
+		return false
+	}
+	if x.asking == nil || x.asked != head {
+		x.asking, x.asked = x.journal.Asking(), head
+	}
+	if x.asking[path] {
 		return false
 	}
 	if x.woken == nil {
@@ -170,7 +187,7 @@ func (x *execution[S, U]) task(n *node[S, U], t *pregel.Task[message]) *Task {
 	if x.journal == nil && n.fn != nil && n.input == nil {
 		return nil
 	}
-	task := &Task{node: n.Name, key: t.Key, visit: t.Visit, inbox: t.Inbox, opt: &x.opt}
+	task := &Task{node: n.Name, key: t.Key, visit: t.Visit, inbox: t.Inbox, uses: n.Uses, opt: &x.opt}
 	if x.journal != nil {
 		task.scope = x.journal.Scope(x.path(t))
 	}
@@ -186,7 +203,7 @@ func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S
 	}
 	for attempt := 1 + task.Scope().Attempts(); ; attempt++ {
 		if task != nil {
-			task.attempt, task.sends = attempt, nil
+			task.again(attempt)
 		}
 		r, err := x.attempt(ctx, n, task, s)
 		if err == nil {
@@ -228,7 +245,7 @@ func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.T
 		}
 		return ended(pregel.Failed, err)
 	}
-	if !sleep(ctx, pause) {
+	if !sleep(ctx, x.opt.Stop, pause) {
 		return ended(pregel.Aborted, err)
 	}
 	return end, false
@@ -258,17 +275,23 @@ func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task
 			return r, err
 		}
 	}
-	var u U
-	if n.Cache != nil && x.opt.Cache != nil {
-		u, err = x.cached(ctx, n, task, s)
+	var kept string
+	if n.Cache != nil && (x.opt.Cache != nil || x.journal != nil) { // in a log it says so either way, for a replay
+		r.Update, kept, err = x.cached(ctx, n, task, s)
 	} else {
-		u, err = n.run(ctx, task, s)
+		r.Update, err = n.run(ctx, task, s)
 	}
 	if err != nil {
 		return r, err
 	}
-	r.Outcome, r.Update, r.Sends = pregel.Done, u, n.sends
-	return r, x.finish(n, task, s, &r)
+	r.Outcome, r.Sends = pregel.Done, n.sends
+	if task != nil {
+		r.Inside = task.inside
+	}
+	if err = x.finish(n, task, s, &r); err == nil && kept != "" {
+		x.keep(ctx, kept, n, task, r.Update)
+	}
+	return r, err
 }
 
 func (n *node[S, U]) run(ctx context.Context, task *Task, s S) (U, error) {
@@ -357,6 +380,9 @@ func (x *execution[S, U]) passOver(n *node[S, U], s S, last *runlog.TaskFailed, 
 	}
 	if n.OnError == Skip && !n.caught {
 		next, rerr := n.next(x.flow, s)
+		if rerr == nil {
+			rerr = x.admit("", next)
+		}
 		if rerr != nil {
 			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: errors.Join(err, rerr)}
 		}
@@ -478,14 +504,22 @@ func (n *Node[S, U]) pause(attempt int, err error) (time.Duration, bool) {
 	return n.Retry.After(attempt, err, rand.Float64())
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleep waits, and reports whether there is a reason to go on after that.
+func sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-t.C:
-		return true
+	case <-stop:
+		return false
 	case <-ctx.Done():
 		return false
+	case <-t.C:
+	}
+	select {
+	case <-stop:
+		return false
+	default:
+		return ctx.Err() == nil
 	}
 }
 

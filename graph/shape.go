@@ -2,6 +2,7 @@ package graph
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -65,8 +66,12 @@ func (s Shape) nodeLines() []string {
 		if n.Bounded && reads == "" {
 			reads = "nothing"
 		}
+		most := ""
+		if n.Most > 0 {
+			most = strconv.Itoa(n.Most)
+		}
 		for _, extra := range [][2]string{
-			{"kind", n.Kind}, {"join", n.Join}, {"on_error", n.OnError}, {"version", n.Version}, {"reads", reads}, {"input", n.Input}, {"uses", strings.Join(n.Uses, ",")},
+			{"kind", n.Kind}, {"join", n.Join}, {"on_error", n.OnError}, {"version", n.Version}, {"reads", reads}, {"input", n.Input}, {"uses", strings.Join(n.Uses, ",")}, {"most", most},
 		} {
 			if extra[1] != "" {
 				line += " " + extra[0] + "=" + extra[1]
@@ -102,6 +107,9 @@ func (s Shape) Bound(kinds ...string) (tasks int, known bool) {
 		each := 0
 		if slices.Contains(kinds, n.Kind) {
 			each = 1
+		}
+		if n.Sub == nil && len(n.Uses) > 0 {
+			return 0, false // a workflow by name
 		}
 		if n.Sub != nil {
 			inner, known := n.Sub.Bound(kinds...)

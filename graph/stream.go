@@ -13,6 +13,8 @@ type Update struct {
 	Node   string
 	Step   int
 	Update json.RawMessage // nil for one that failed and was passed over or caught
+	Fixed  string          // the node whose work it amends, "" for none
+	Fix    json.RawMessage // that amendment, folded in before Update
 	Error  string          // of such a one
 }
 
@@ -28,7 +30,7 @@ func Updates(records iter.Seq2[runlog.Record, error]) iter.Seq2[Update, error] {
 		}
 		var d runlog.TaskDone
 		err := d.Parse(r.Data)
-		return Update{Path: r.Path, Node: d.Node, Step: d.Step, Update: d.Update, Error: d.Error}, true, err
+		return Update{Path: r.Path, Node: d.Node, Step: d.Step, Update: d.Update, Fixed: d.Fixed, Fix: d.Fix, Error: d.Error}, true, err
 	})
 }
 

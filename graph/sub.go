@@ -3,7 +3,10 @@ package graph
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+
+	"github.com/superstep-dev/superstep/pregel"
 )
 
 // Sub is a node that runs another graph. In makes the first state of that graph from
@@ -11,26 +14,34 @@ import (
 // place in the log, is taken up where it was, and may ask; it is run anew at each visit
 // of the node. The two need no type in common.
 func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, error), out func(S2) (U, error)) Node[S, U] {
-	shape := flow.Shape()
-	return Node[S, U]{
-		Name: name, Kind: "sub", Sub: &shape, Uses: flow.Uses(),
-		Run: func(ctx context.Context, t *Task, s S) (u U, err error) {
-			first, err := in(s)
-			if err != nil {
-				return u, err
-			}
-			last, err := flow.Run(ctx, first, t.Nested(""))
-			if err != nil {
-				return u, fmt.Errorf("%s: %w", flow.name, err)
-			}
-			return out(last)
-		},
+	n := Node[S, U]{Name: name, Kind: "sub"}
+	if flow == nil || in == nil || out == nil {
+		n.Err = errors.New("its graph, or a function to go in or out, is nil")
+		return n
 	}
+	shape := flow.Shape()
+	n.Sub, n.Uses = &shape, flow.Uses()
+	n.Run = func(ctx context.Context, t *Task, s S) (u U, err error) {
+		first, err := in(s)
+		if err != nil {
+			return u, err
+		}
+		last, err := flow.Execute(ctx, first, t.Nested(""))
+		if err != nil {
+			return u, fmt.Errorf("%s: %w", flow.name, err)
+		}
+		t.passOver(last.Skipped)
+		return out(last.State)
+	}
+	return n
 }
 
 // Call is a node that runs a workflow the host has under a name, within the same run.
 // In makes its inputs, which encode as a JSON object, and out the update from its output.
 func Call[S, U any](name, workflow string, in func(S) (any, error), out func(json.RawMessage) (U, error)) Node[S, U] {
+	if workflow == "" || in == nil || out == nil {
+		return Node[S, U]{Name: name, Err: errors.New("the name of its workflow is empty, or a function to go in or out is nil")}
+	}
 	return Node[S, U]{
 		Name: name, Kind: "sub", Uses: []string{workflow},
 		Run: func(ctx context.Context, t *Task, s S) (u U, err error) {
@@ -73,4 +84,14 @@ func (f *Flow[S, U]) Uses() []string {
 		}
 	}
 	return out
+}
+
+// passOver takes note of what was passed over inside of the task, so that the run ends partial.
+func (t *Task) passOver(paths []string) {
+	for _, p := range paths {
+		if t.scope == nil { // then they are those within the inner graph
+			p = pregel.Path(t.node, t.key, t.visit) + "/" + p
+		}
+		t.inside = append(t.inside, p)
+	}
 }

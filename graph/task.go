@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -20,8 +22,50 @@ type Task struct {
 	inbox    []message
 	sends    []Send
 	feedback []string
+	inside   []string // what was passed over in graphs inside of it
+	uses     []string // the workflows that it may run
+	parts    names
 	scope    *runlog.Scope
 	opt      *RunOptions
+}
+
+// again makes the task one of another attempt.
+func (t *Task) again(attempt int) {
+	t.attempt, t.sends, t.inside = attempt, nil, nil
+	t.parts.clear()
+}
+
+// names are those that have been taken. Its methods may be called from several goroutines.
+type names struct {
+	mu    sync.Mutex
+	taken map[string]bool
+}
+
+func (n *names) take(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.taken[name] || n.taken[""] || name == "" && len(n.taken) > 0 {
+		return false // "" is all of the place below the task
+	}
+	if n.taken == nil {
+		n.taken = map[string]bool{}
+	}
+	n.taken[name] = true
+	return true
+}
+
+// whole takes all of the names, also again.
+func (n *names) whole() bool {
+	n.mu.Lock()
+	again := n.taken[""]
+	n.mu.Unlock()
+	return again || n.take("")
+}
+
+func (n *names) clear() {
+	n.mu.Lock()
+	clear(n.taken)
+	n.mu.Unlock()
 }
 
 // Node is the name of the node.
@@ -98,9 +142,13 @@ func (t *Task) Send(s Send) { t.sends = append(t.sends, s) }
 
 // Nested are the options to run a graph within the task: it is kept in the same log and
 // taken up with the task. The key tells the graphs of one task apart; "" will do for the
-// only one. The error of the inner run is to be returned, wrapped or not.
+// only one, which then has no parts beside it. The error of the inner run is to be
+// returned, wrapped or not.
 func (t *Task) Nested(key string) *RunOptions {
 	o := *t.opt
+	if key == "" && !t.parts.whole() {
+		o.refused = fmt.Errorf("node %s: it has parts, so that its graph needs a key in Nested", t.node)
+	}
 	o.MaxSteps, o.Timeout = 0, 0
 	if o.space = t.scope.Path(); key != "" {
 		o.space += "/" + pregel.Path("~", key, 0)
@@ -108,8 +156,12 @@ func (t *Task) Nested(key string) *RunOptions {
 	return &o
 }
 
-// Workflow finds what the host has under a name, to be run with the options of Nested.
+// Workflow finds what the host has under a name, to be run with the options of Nested. The
+// node's Uses name it, so that circles of workflows are found before anything runs.
 func (t *Task) Workflow(name string) (Nested, error) {
+	if !slices.Contains(t.uses, name) {
+		return nil, fmt.Errorf("node %s: it runs workflow %q, which is not among its Uses", t.node, name)
+	}
 	if t.opt.Workflows == nil {
 		return nil, fmt.Errorf("node %s: there is no workflow %q here: the run was begun without any", t.node, name)
 	}

@@ -23,6 +23,7 @@ type ahead[S, U, M any] struct {
 	joins   map[int]*gathering[U, M]
 	live    vertices // vertices with an unfinished cell
 	count   []int32  // of unfinished cells, by vertex
+	limit   int      // supersteps that may be computed, 0 for any number
 	off     bool     // something cannot be foretold any more: nothing else starts early
 }
 
@@ -250,7 +251,7 @@ func (a *ahead[S, U, M]) plan() []Task[M] {
 	for _, c := range a.waiting {
 		switch {
 		case c.index >= 0 || c.started: // its superstep has come
-		case a.blocked(c):
+		case a.limit > 0 && c.step >= a.limit, a.blocked(c):
 			a.waiting[n] = c
 			n++
 		default:

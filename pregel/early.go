@@ -35,10 +35,11 @@ func (b vertices) add(o vertices) bool {
 // the vertex, to one it reads, or to one that corrects such a one. What a run computes,
 // and in which order it folds it, stays the same; a machine whose run ends at a failure
 // may have computed more. It needs Targets of all vertices, and is called once, before
-// the program is used.
+// the program is used. It takes a bit for every pair of vertices, so that in a program of
+// more than 20,000 of them nothing starts early.
 func (p *Program[S, U, M]) AllowEarly() {
 	n := len(p.Vertices)
-	if !slices.ContainsFunc(p.Vertices, func(v Vertex) bool { return v.Reads != nil }) {
+	if n > 20_000 || !slices.ContainsFunc(p.Vertices, func(v Vertex) bool { return v.Reads != nil }) {
 		return
 	}
 	reach := p.reach()

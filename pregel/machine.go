@@ -93,9 +93,10 @@ type Result[U, M any] struct {
 	Update  U
 	Sends   []Send[M]
 	Vote    Vote
-	Err     error   // of Skipped, Caught, Failed and Aborted
-	Fix     *Fix[U] // folded before Update, nil for none
-	Note    any     // for the recorder; the machine does not look at it
+	Err     error    // of Skipped, Caught, Failed and Aborted
+	Fix     *Fix[U]  // folded before Update, nil for none
+	Inside  []string // what was passed over inside of the task, for Machine.Skipped
+	Note    any      // for the recorder; the machine does not look at it
 }
 
 // A Fix is a task's amendment to what another vertex has done: those who read that
@@ -128,7 +129,7 @@ type Machine[S, U, M any] struct {
 	touched   []int             // the joins that the commit under way has sent to
 
 	frontier frontier[M]
-	skipped  []Task[M] // of the last commit
+	skipped  []string // of the last commit
 
 	views *views[S, U]    // what vertices that read little see; nil if there are none
 	ahead *ahead[S, U, M] // what starts before its superstep; nil if nothing does
@@ -337,9 +338,9 @@ func (m *Machine[S, U, M]) Waits() []Task[M] {
 	return out
 }
 
-// Skipped are the tasks that the last commit passed over, in path order. The slice is
-// valid until the next one.
-func (m *Machine[S, U, M]) Skipped() []Task[M] { return m.skipped }
+// Skipped are the paths of the tasks that the last commit passed over, and what its tasks
+// say was passed over inside of them, in path order. The slice is valid until the next commit.
+func (m *Machine[S, U, M]) Skipped() []string { return m.skipped }
 
 func (m *Machine[S, U, M]) having(o Outcome, n int) []int {
 	if n == 0 {
@@ -373,6 +374,7 @@ func (m *Machine[S, U, M]) fold() {
 		t, r := &m.tasks[i], &m.results[i]
 		switch r.Outcome {
 		case Done:
+			m.skipped = append(m.skipped, r.Inside...)
 			if r.Fix != nil {
 				m.state = m.prog.Reduce(m.state, r.Fix.Update)
 			}
@@ -381,7 +383,7 @@ func (m *Machine[S, U, M]) fold() {
 				m.views.keep(t.Vertex, t.Step, t.Index, r.Fix, r.Update)
 			}
 		case Skipped:
-			m.skipped = append(m.skipped, *t)
+			m.skipped = append(m.skipped, m.Path(t))
 		}
 	}
 }

@@ -70,8 +70,8 @@ func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, 
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	if m.ahead != nil && o.Barrier {
-		m.ahead.off = true
+	if m.ahead != nil {
+		m.ahead.off, m.ahead.limit = m.ahead.off || o.Barrier, o.MaxSteps
 	}
 	p := &pool[S, U, M]{ctx: ctx, m: m, exec: exec, started: o.Started, size: o.Parallelism, eager: o.Recorder != nil || o.Wake != nil || m.ahead != nil, more: make(chan struct{}, 1)}
 	defer p.wait()
@@ -164,6 +164,9 @@ func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
 		}
 	}
 	if d.idle() {
+		if d.stopping() || d.ctx.Err() != nil {
+			return nil, nil // it came between two looks
+		}
 		if d.wake(m) {
 			return nil, nil
 		}

@@ -62,6 +62,7 @@ type EarlyTask[U, M any] struct {
 	Fixed   string         `json:"fixed,omitempty"` // the vertex that Fix amends
 	Fix     U              `json:"fix,omitzero"`
 	Sends   []SentEarly[M] `json:"sends,omitempty"`
+	Inside  []string       `json:"inside,omitempty"`
 }
 
 // SentEarly is a message of an EarlyTask.
@@ -130,7 +131,7 @@ func (m *Machine[S, U, M]) Snapshot() Snapshot[S, U, M] {
 func (m *Machine[S, U, M]) early(c *cell[U, M]) EarlyTask[U, M] {
 	name := func(v int) string { return m.prog.Vertices[v].Name }
 	r := &c.result
-	t := EarlyTask[U, M]{Vertex: name(c.vertex), Key: c.key, Step: c.step, Outcome: r.Outcome, Update: r.Update}
+	t := EarlyTask[U, M]{Vertex: name(c.vertex), Key: c.key, Step: c.step, Outcome: r.Outcome, Update: r.Update, Inside: r.Inside}
 	if r.Fix != nil {
 		t.Fixed, t.Fix = name(r.Fix.Vertex), r.Fix.Update
 	}
@@ -220,7 +221,7 @@ func (r *restoring) find(name string) int {
 }
 
 func restoreEarly[S, U, M any](m *Machine[S, U, M], r *restoring, t *EarlyTask[U, M]) error {
-	res := Result[U, M]{Outcome: t.Outcome, Update: t.Update}
+	res := Result[U, M]{Outcome: t.Outcome, Update: t.Update, Inside: t.Inside}
 	if t.Fixed != "" {
 		res.Fix = &Fix[U]{r.find(t.Fixed), t.Fix}
 	}

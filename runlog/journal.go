@@ -92,6 +92,7 @@ type memory struct {
 	asked    map[string]Asked
 	answers  map[string]Answered
 	attempts int                     // that failed since the task was last given up
+	given    int                     // how often the task was given up
 	held     map[string]Amount       // what is set aside, by effect
 	short    map[string]*BudgetError // what has not begun for want of budget, by effect
 }
@@ -276,6 +277,7 @@ func (j *Journal) note(r *Record) error {
 			m := j.of(r.Path)
 			if m.attempts = d.Attempt; d.Final {
 				m.attempts = 0
+				m.given++
 			}
 		})
 	case KindIntended:
@@ -391,10 +393,10 @@ func (j *Journal) Carry(tasks ...string) *Carried {
 			continue // its superstep commits together with the snapshot
 		}
 		m := j.scopes[path]
-		if len(m.settled)+len(m.intents)+len(m.asked)+m.attempts == 0 {
+		if len(m.settled)+len(m.intents)+len(m.asked)+m.attempts+m.given == 0 {
 			continue
 		}
-		s := CarriedScope{Path: path, Attempts: m.attempts, Settled: values(m.settled), Asked: values(m.asked), Answers: values(m.answers)}
+		s := CarriedScope{Path: path, Attempts: m.attempts, GivenUp: m.given, Settled: values(m.settled), Asked: values(m.asked), Answers: values(m.answers)}
 		for _, key := range slices.Sorted(maps.Keys(m.intents)) {
 			in := m.intents[key]
 			s.Intents = append(s.Intents, CarriedIntent{key, in.n, in.open, in.hint, m.held[key].or()})
@@ -438,7 +440,7 @@ func (j *Journal) restore(c Carried) {
 	}
 	for _, s := range c.Scopes {
 		m := j.of(s.Path)
-		m.attempts = s.Attempts
+		m.attempts, m.given = s.Attempts, s.GivenUp
 		for _, d := range s.Settled {
 			put(&m.settled, d.Key, d)
 		}
@@ -603,23 +605,36 @@ func (j *Journal) Listen() (answered <-chan struct{}, stop func()) {
 
 // Asks reports whether a task of that path, or one inside of it, has asked something
 // that nobody has answered, or lacks budget.
-func (j *Journal) Asks(path string) bool {
+func (j *Journal) Asks(path string) bool { return j.Asking()[path] }
+
+// Asking are the paths of the tasks that have asked something that nobody has answered,
+// or lack budget, and of those that they lie within.
+func (j *Journal) Asking() map[string]bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for p, m := range j.scopes {
-		if p != path && !strings.HasPrefix(p, path+"/") {
+	out := map[string]bool{}
+	for path, m := range j.scopes {
+		if !j.waits(m) {
 			continue
 		}
-		if j.lacks(m) != nil {
-			return true
-		}
-		for key := range m.asked {
-			if _, ok := m.answers[key]; !ok {
-				return true
+		out[path] = true
+		for i := range len(path) {
+			if path[i] == '/' {
+				out[path[:i]] = true
 			}
 		}
 	}
-	return false
+	return out
+}
+
+// waits reports whether a scope has an open question or lacks budget. The caller holds mu.
+func (j *Journal) waits(m *memory) bool {
+	for key := range m.asked {
+		if _, ok := m.answers[key]; !ok {
+			return true
+		}
+	}
+	return len(m.short) > 0 && j.lacks(m) != nil
 }
 
 // Head is the sequence number of the last record that was stored.

@@ -62,6 +62,7 @@ type TaskDone struct {
 	Caught bool            `json:"caught,omitempty"` // the failure was sent to a node that takes care of it
 	Fixed  string          `json:"fixed,omitempty"`  // the node whose update Fix amends
 	Fix    json.RawMessage `json:"fix,omitempty"`
+	Inside []string        `json:"inside,omitempty"` // the paths of tasks that were passed over in graphs inside of it
 }
 
 // Append appends the encoding of the payload, which is that of encoding/json. It does
@@ -109,6 +110,11 @@ func (d *TaskDone) Append(dst []byte) ([]byte, error) {
 	if d.Fixed != "" {
 		err = errors.Join(err, str("fixed", d.Fixed))
 		dst = append(append(dst, `,"fix":`...), d.Fix...)
+	}
+	if len(d.Inside) > 0 {
+		inside, ierr := json.Marshal(d.Inside)
+		err = errors.Join(err, ierr)
+		dst = append(append(dst, `,"inside":`...), inside...)
 	}
 	return append(dst, '}'), err
 }
@@ -311,6 +317,7 @@ type CarriedScope struct {
 	Asked    []Asked         `json:"asked,omitempty"`
 	Answers  []Answered      `json:"answers,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
+	GivenUp  int             `json:"given_up,omitempty"`
 }
 
 // CarriedIntent is how often an effect was intended, and whether the last time has no outcome.

@@ -3,6 +3,7 @@ package runlog
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -122,7 +123,7 @@ var ErrNoLog = errors.New("a run without a log cannot pause for an answer; run i
 // not enough left for does not begin (*BudgetError).
 func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	if s == nil {
-		return e.Do(ctx, "")
+		return e.Do(ctx, rand.Text()) // a key that nothing else has
 	}
 	j := s.j
 	j.mu.Lock()
@@ -286,8 +287,16 @@ func (e *AnsweredError) Error() string {
 	return fmt.Sprintf("%s: question %q is answered already", e.Path, e.Key)
 }
 
+// An UnfitError says that an answer does not fit its question, which stays open.
+type UnfitError struct{ Path, Key, Why string }
+
+func (e *UnfitError) Error() string {
+	return fmt.Sprintf("%s: the answer to question %q %s", e.Path, e.Key, e.Why)
+}
+
 // Answer closes an open question of the task of that path. The key may be "" for the only
-// one it has. Each question is answered once: the second answer gives *AnsweredError.
+// one it has. Each question is answered once: the second answer gives *AnsweredError, and
+// one that does not fit *UnfitError.
 func (j *Journal) Answer(ctx context.Context, path string, a *Answered) error {
 	j.questions.Lock()
 	defer j.questions.Unlock()
@@ -315,12 +324,12 @@ func (j *Journal) Answer(ctx context.Context, path string, a *Answered) error {
 	if len(q.Options) > 0 && !a.Denied {
 		var choice string
 		if err := json.Unmarshal(a.Answer, &choice); err != nil || !slices.Contains(q.Options, choice) {
-			return fmt.Errorf("run %s: %s: the answer must be one of %q, not %s", j.id, path, q.Options, a.Answer)
+			return &UnfitError{path, a.Key, fmt.Sprintf("must be one of %q, not %s", q.Options, a.Answer)}
 		}
 	}
 	if len(q.Schema) > 0 && !a.Denied {
 		if err := fits(q.Schema, a.Answer); err != nil {
-			return fmt.Errorf("run %s: %s: the answer %s does not fit: %w", j.id, path, a.Answer, err)
+			return &UnfitError{path, a.Key, fmt.Sprintf("%s does not fit: %v", a.Answer, err)}
 		}
 	}
 	return j.Write(ctx, "", KindAnswered, path, a)
@@ -351,6 +360,16 @@ func (s *Scope) Attempts() int {
 	s.j.mu.Lock()
 	defer s.j.mu.Unlock()
 	return s.j.of(s.path).attempts
+}
+
+// GivenUp is how often the task has failed for good, in runs that went on after that.
+func (s *Scope) GivenUp() int {
+	if s == nil {
+		return 0
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	return s.j.of(s.path).given
 }
 
 // Emit records something the task wants known. It is durable when Emit returns.

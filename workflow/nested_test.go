@@ -85,3 +85,16 @@ func TestWorkflowsInACircle(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+// A node runs no workflow that it has not named: circles would not be found.
+func TestUndeclaredWorkflow(t *testing.T) {
+	w := single(t, "sly", graph.Node[pair, pair]{Name: "n", Run: func(_ context.Context, t *graph.Task, s pair) (pair, error) {
+		_, err := t.Workflow("sly")
+		return s, err
+	}})
+	set := workflow.Set{w}
+	_, err := w.Run(t.Context(), &workflow.Exec{Inputs: json.RawMessage(`{"a":1,"b":2}`), Graph: graph.RunOptions{Workflows: set.Nested}})
+	if err == nil || !strings.Contains(err.Error(), "not among its Uses") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -30,7 +30,7 @@ func (c *Clock) sleep(ctx context.Context, t *graph.Task, d time.Duration) error
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-t.Nested("").Stop:
+	case <-t.Stopped():
 		return pregel.ErrStopped // nobody should have to wait for somebody who waits
 	}
 }

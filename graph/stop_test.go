@@ -1,0 +1,270 @@
+package graph_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// However a stop or a deadline falls between two looks of the driver, the run ends as stopped.
+func TestStopAtAnyInstant(t *testing.T) {
+	g := graph.New("loop", reduce)
+	g.Add("n", func(context.Context, state) (update, error) { return update{Add: 1}, nil })
+	edges(g, "@start n")
+	g.Branch("n", func(state) string { return "n" }, "n", graph.End)
+	flow := compile(t, g)
+	for range 150 {
+		stop := make(chan struct{})
+		time.AfterFunc(300*time.Microsecond, func() { close(stop) })
+		if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Stop: stop, MaxSteps: 1 << 40}); !errors.Is(err, pregel.ErrStopped) {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Microsecond)
+		if _, err := flow.Run(ctx, state{}, &graph.RunOptions{MaxSteps: 1 << 40}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+}
+
+func TestStopEndsRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop := make(chan struct{})
+		n := 0
+		g := graph.New("retries", reduce)
+		g.AddNode(graph.Node[state, update]{Name: "n", Retry: &graph.Retry{Attempts: 3, Backoff: time.Minute}, Run: func(context.Context, *graph.Task, state) (update, error) {
+			n++
+			close(stop)
+			return update{}, errBroken
+		}})
+		edges(g, "@start n", "n @end")
+		begin := time.Now()
+		if _, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Stop: stop}); !errors.Is(err, pregel.ErrStopped) || n != 1 || time.Since(begin) > 0 {
+			t.Errorf("got %v after %d attempts and %s", err, n, time.Since(begin))
+		}
+	})
+}
+
+func TestNothingStartsBeyondTheLimit(t *testing.T) {
+	ran := false
+	released := make(chan struct{})
+	g := graph.New("limit", reduce)
+	g.Add("a", visit("a"))
+	g.Add("slow", func(context.Context, state) (update, error) { <-released; return update{}, nil })
+	g.AddNode(graph.Node[state, update]{Name: "c", Reads: []string{"a"}, Run: func(context.Context, *graph.Task, state) (update, error) {
+		ran = true
+		return update{}, nil
+	}})
+	edges(g, "@start a", "@start slow", "a c", "c @end", "slow @end")
+	time.AfterFunc(20*time.Millisecond, func() { close(released) })
+	var limit *pregel.StepLimitError
+	if _, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{MaxSteps: 1}); !errors.As(err, &limit) || ran {
+		t.Errorf("got %v, ran %v", err, ran)
+	}
+}
+
+func TestCacheTellsTasksApart(t *testing.T) {
+	g := graph.New("keys", reduce)
+	g.Add("s", visit("s"))
+	g.AddNode(graph.Node[state, update]{Name: "w", Cache: &graph.Caching[state]{}, Run: func(_ context.Context, t *graph.Task, _ state) (update, error) {
+		return update{Visit: t.Key()}, nil
+	}})
+	edges(g, "@start s", "w @end")
+	g.Fan("s", func(state) []graph.Send { return []graph.Send{{To: "w", Key: "a"}, {To: "w", Key: "b"}} }, "w")
+	c := graph.NewMemoryCache(10, time.Now)
+	for range 2 {
+		got, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Parallelism: 1, Cache: c})
+		if err != nil || strings.Join(got.Trail, "") != "sab" {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	}
+}
+
+// faulty is a cache that works as little as it may.
+type faulty struct{}
+
+func (faulty) Load(context.Context, string) ([]byte, bool, error) { return nil, false, errBroken }
+
+func (faulty) Store(context.Context, string, []byte, time.Duration) error { return errBroken }
+
+func TestCacheKeepsOnlyWhatCounts(t *testing.T) {
+	for name, c := range map[string]graph.Cache{"good": graph.NewMemoryCache(-1, time.Now), "faulty": faulty{}} {
+		n := 0
+		g := graph.New("checked", reduce)
+		g.Check(func(s state) error {
+			if slices.Contains(s.Trail, "bad") {
+				return errors.New("it is bad")
+			}
+			return nil
+		})
+		g.AddNode(graph.Node[state, update]{Name: "n", Cache: &graph.Caching[state]{}, Retry: &graph.Retry{Backoff: -1}, Run: func(context.Context, *graph.Task, state) (update, error) {
+			if n++; n == 1 {
+				return update{Visit: "bad"}, nil
+			}
+			return update{Visit: "good"}, nil
+		}})
+		edges(g, "@start n", "n @end")
+		if got, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Cache: c}); err != nil || n != 2 || got.Trail[0] != "good" {
+			t.Errorf("%s: got %v, %v after %d", name, got, err, n)
+		}
+	}
+}
+
+// A run whose producer is mended after it has failed asks that anew.
+func TestInputFitsAfterAFailure(t *testing.T) {
+	mended := false
+	g := planned(func(*graph.Task, plans) (planning, error) {
+		if mended {
+			return planning{Plan: "abc"}, nil
+		}
+		return planning{Plan: "?"}, nil
+	})
+	flow, err := g.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := runlog.NewMemory(nil)
+	var unfit *graph.SchemaError
+	for i := range 2 {
+		j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}, Reopen: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := flow.Run(t.Context(), plans{}, &graph.RunOptions{Journal: j}); !errors.As(err, &unfit) || len(unfit.Attempts) != 3 {
+			t.Fatalf("run %d: got %v", i, err)
+		}
+		if err := j.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mended = true
+	if got, err := flow.Run(t.Context(), plans{}, &graph.RunOptions{Journal: open(t, store, false)}); err != nil || got.Used != "abc" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestProducerThatIsSentTo(t *testing.T) {
+	g := graph.New("sent", replan)
+	nop := func(context.Context, *graph.Task, plans) (planning, error) { return planning{}, nil }
+	g.AddNode(graph.Node[plans, planning]{Name: "s", Run: nop})
+	g.AddNode(graph.Node[plans, planning]{Name: "p", Run: nop})
+	g.AddNode(graph.Node[plans, planning]{Name: "c", Run: nop, Input: &graph.Input[plans]{From: "p", Schema: &jsonschema.Schema{}}})
+	g.Edge(graph.Start, "s")
+	g.Fan("s", func(plans) []graph.Send { return nil }, "p")
+	g.Edge("p", "c")
+	g.Edge("c", graph.End)
+	if _, err := g.Compile(); err == nil || !strings.Contains(err.Error(), "runs for what it is sent") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSkipsInsideAreTold(t *testing.T) {
+	inner := graph.New("inner", reduce)
+	inner.AddNode(graph.Node[state, update]{Name: "x", Run: broken, OnError: graph.Skip})
+	edges(inner, "@start x", "x @end")
+	g := graph.New("outer", reduce)
+	g.AddNode(graph.Sub("sub", compile(t, inner), func(s state) (state, error) { return s, nil }, func(state) (update, error) { return update{}, nil }))
+	g.Add("next", visit("next"))
+	edges(g, "@start sub", "sub next", "next @end")
+	flow := compile(t, g)
+	for _, opt := range []*graph.RunOptions{nil, {Journal: open(t, runlog.NewMemory(nil), true)}} {
+		if final, err := flow.Execute(t.Context(), state{}, opt); err != nil || !slices.Equal(final.Skipped, []string{"sub/x"}) {
+			t.Errorf("got %+v, %v", final, err)
+		}
+	}
+}
+
+func TestBoundsHoldEverywhere(t *testing.T) {
+	three := func(state) (out []graph.Send) {
+		for i := range 3 {
+			out = append(out, graph.Send{To: "w", Key: fmt.Sprint(i)})
+		}
+		return out
+	}
+	w := graph.Node[state, update]{Name: "w", Most: 2, Run: func(context.Context, *graph.Task, state) (update, error) { return update{}, nil }}
+	start := graph.New("start", reduce)
+	start.AddNode(w)
+	start.Fan(graph.Start, three, "w")
+	edges(start, "w @end")
+	skip := graph.New("skip", reduce)
+	skip.AddNode(graph.Node[state, update]{Name: "s", Run: broken, OnError: graph.Skip})
+	skip.AddNode(w)
+	skip.Fan("s", three, "w")
+	edges(skip, "@start s", "w @end")
+	for _, g := range []*graph.Graph[state, update]{start, skip} {
+		if _, err := compile(t, g).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), "which may have 2") {
+			t.Errorf("got %v", err)
+		}
+	}
+	call := graph.New("call", reduce)
+	call.AddNode(graph.Call("c", "other", func(s state) (any, error) { return s, nil }, func(json.RawMessage) (update, error) { return update{}, nil }))
+	edges(call, "@start c", "c @end")
+	if tasks, known := compile(t, call).Shape().Bound("agent"); known {
+		t.Errorf("a workflow by name has %d agents", tasks)
+	}
+}
+
+func TestPartsHaveTheirPlace(t *testing.T) {
+	inner := graph.New("inner", reduce)
+	inner.Add("a", visit("a"))
+	edges(inner, "@start a", "a @end")
+	flow := compile(t, inner)
+	part := &graph.Node[state, update]{Name: "a", Run: func(context.Context, *graph.Task, state) (update, error) { return update{}, nil }}
+	for name, c := range map[string]struct {
+		run  func(ctx context.Context, t *graph.Task, s state) error
+		want string
+	}{
+		"twice": {func(ctx context.Context, t *graph.Task, s state) error {
+			_, err := graph.Part(ctx, t, part, s)
+			_, again := graph.Part(ctx, t, part, s)
+			return errors.Join(err, again)
+		}, "two parts"},
+		"a graph beside it": {func(ctx context.Context, t *graph.Task, s state) error {
+			_, err := graph.Part(ctx, t, part, s)
+			_, again := flow.Run(ctx, s, t.Nested(""))
+			return errors.Join(err, again)
+		}, "needs a key"},
+		"a graph with a key": {func(ctx context.Context, t *graph.Task, s state) error {
+			_, err := graph.Part(ctx, t, part, s)
+			_, again := flow.Run(ctx, s, t.Nested("k"))
+			return errors.Join(err, again)
+		}, ""},
+	} {
+		g := graph.New("parts", reduce)
+		g.AddNode(graph.Node[state, update]{Name: "n", Run: func(ctx context.Context, t *graph.Task, s state) (update, error) { return update{}, c.run(ctx, t, s) }})
+		edges(g, "@start n", "n @end")
+		_, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, runlog.NewMemory(nil), true)})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestPanicsOutsideNodesAreErrors(t *testing.T) {
+	var p *pregel.PanicError
+	g := graph.New("panics", func(state, update) state { panic("reducer") })
+	g.Add("a", visit("a"))
+	edges(g, "@start a", "a @end")
+	if _, err := compile(t, g).Run(t.Context(), state{}, nil); !errors.As(err, &p) {
+		t.Errorf("got %v", err)
+	}
+	g = graph.New("panics", reduce)
+	g.Add("a", visit("a"))
+	g.Fan(graph.Start, func(state) []graph.Send { panic("fan") }, "a")
+	edges(g, "a @end")
+	if _, err := compile(t, g).Run(t.Context(), state{}, nil); !errors.As(err, &p) {
+		t.Errorf("got %v", err)
+	}
+}
