@@ -116,8 +116,16 @@ func (c *Chain[S, U]) Parallel(join Join, branches ...Block[S, U]) *Chain[S, U] 
 	return c.op(func(l *chaining[S, U], b *block[S, U]) { l.parallel(b, join, branches) })
 }
 
-// Wait is a node that asks a person, and makes an update of the answer. See [Ask] for
-// answers that are no text.
+// Fan runs a worker once for every message that split makes for it, side by side, as
+// [Graph.Fan] does for the node before, and the node after it joins them: at All and
+// Settled it waits for the whole fan, which is one source; what the workers have to say
+// they send, or put into the state. A Fan follows a node, or is the beginning.
+func (c *Chain[S, U]) Fan(join Join, split func(S) []Send, worker Node[S, U]) *Chain[S, U] {
+	return c.op(func(l *chaining[S, U], b *block[S, U]) { l.fan(b, join, split, &worker) })
+}
+
+// Wait is a node that asks a person, and makes an update of the answer. Its question has
+// the key "answer". See [Ask] for answers that are no text.
 func (c *Chain[S, U]) Wait(name, question string, answered func(state S, answer string) (U, error)) *Chain[S, U] {
 	n := Node[S, U]{Name: name, Kind: "ask"}
 	if answered != nil {

@@ -477,3 +477,38 @@ func TestChainsRunAsTheyRead(t *testing.T) {
 		}
 	})
 }
+
+func TestChainFansOut(t *testing.T) {
+	words := func(s state) (out []graph.Send) {
+		for _, w := range s.Trail {
+			out = append(out, graph.Send{To: "measure", Key: w, Arg: w})
+		}
+		return out
+	}
+	measure := graph.Node[state, update]{Name: "measure", Run: func(_ context.Context, t *graph.Task, _ state) (update, error) {
+		return update{Add: len(t.Key())}, nil
+	}}
+	flow, err := graph.New("fan", reduce).
+		Start(graph.Step("a", visit("a"))).
+		Fan(graph.All, words, measure).
+		Then(graph.Step("z", visit("z"))).
+		Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := flow.Run(t.Context(), state{Trail: []string{"one", "three"}}, nil)
+	if err != nil || got.N != 1+3+5+1+1 || strings.Join(got.Trail, " ") != "one three a z" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	_, err = graph.New("fan", reduce).
+		Start(graph.Step("a", visit("a"))).
+		If(func(state) bool { return true }).
+		Fan(graph.All, nil, measure).
+		EndIf().
+		Compile()
+	for _, want := range []string{"its function is nil", "it has to follow a node"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in %v", want, err)
+		}
+	}
+}

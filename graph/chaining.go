@@ -66,7 +66,7 @@ func (c *Chain[S, U]) write() []string {
 	for i := range c.g.nodes {
 		l.names[c.g.nodes[i].Name] = true
 	}
-	edges, catches := len(c.g.edges), len(c.g.catch)
+	edges, catches, routes := len(c.g.edges), len(c.g.catch), len(c.g.routes)
 	b := &block[S, U]{ends: []end[S]{{from: Start}}}
 	c.run(l, b)
 	if b.open != "" && b.join != All {
@@ -74,7 +74,7 @@ func (c *Chain[S, U]) write() []string {
 	}
 	l.lead(b.ends, End)
 	if len(l.mistakes) > 0 { // edges would only lead to more
-		c.g.edges, c.g.catch = c.g.edges[:edges], c.g.catch[:catches]
+		c.g.edges, c.g.catch, c.g.routes = c.g.edges[:edges], c.g.catch[:catches], c.g.routes[:routes]
 		return l.mistakes
 	}
 	for _, r := range l.routes {
@@ -291,7 +291,7 @@ func (l *chaining[S, U]) parallel(b *block[S, U], join Join, branches []Block[S,
 		l.report(at, "it has no branches")
 	}
 	if join < 0 && l.ifs > 0 && (len(b.ends) != 1 || b.ends[0].slot != nil) {
-		// Compile cannot tell then that a way that leads to one branch leads to all.
+		// One choice would be a branch for each, and Compile cannot tell that they agree.
 		l.report(at, "between an If and its EndIf it has to follow a node; put one before it")
 	}
 	var ends []end[S]
@@ -308,6 +308,23 @@ func (l *chaining[S, U]) parallel(b *block[S, U], join Join, branches []Block[S,
 		}
 	}
 	b.ends, b.open, b.join = ends, at, join
+	b.after = "the " + at
+}
+
+func (l *chaining[S, U]) fan(b *block[S, U], join Join, split func(S) []Send, worker *Node[S, U]) {
+	at := b.place("Fan")
+	l.joined(b, at)
+	if split == nil {
+		l.report(at, "its function is nil")
+	}
+	if len(b.ends) != 1 || b.ends[0].slot != nil {
+		l.report(at, "it has to follow a node, which it splits the work of; put one before it")
+		return
+	}
+	from := b.ends[0].from
+	l.add(b, at, worker)
+	l.g.Fan(from, split, worker.Name)
+	b.ends, b.open, b.join = []end[S]{{from: worker.Name}}, at, join
 	b.after = "the " + at
 }
 
