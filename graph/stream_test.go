@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -178,5 +179,32 @@ func TestStreams(t *testing.T) {
 	slices.Sort(started)
 	if len(started) != 13 || started[0] != "j" || !slices.Contains(started, "sub/x") {
 		t.Errorf("followed the start of %v", started)
+	}
+}
+
+// The values of a run that is followed: History is lazy, and so a stream of states.
+func TestValuesAreFollowed(t *testing.T) {
+	j := open(t, runlog.NewMemory(nil), true)
+	flow := busy(t)
+	values := make(chan []state)
+	go func() {
+		var seen []state
+		for c, err := range flow.History(j.Follow(context.Background(), 0)) {
+			if err == nil {
+				seen = append(seen, c.State)
+			}
+		}
+		values <- seen
+	}()
+	final, err := flow.Execute(t.Context(), state{}, &graph.RunOptions{Journal: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	seen := <-values
+	if len(seen) != final.Steps+1 || !reflect.DeepEqual(seen[len(seen)-1], final.State) {
+		t.Errorf("followed %d states of %d supersteps, the last %v", len(seen), final.Steps, seen[len(seen)-1])
 	}
 }
