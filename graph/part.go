@@ -2,10 +2,8 @@ package graph
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
@@ -50,28 +48,16 @@ func (n *Node[S, U]) parts(ctx context.Context, t *Task, state S) (u U, err erro
 	}
 }
 
+// part is one attempt.
 func (n *Node[S, U]) part(ctx context.Context, t *Task, state S) (u U, err error) {
 	if n.Timeout > 0 {
-		limit := &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout}
 		parent := ctx
-		ctx, stop := context.WithTimeoutCause(ctx, n.Timeout, limit)
+		var stop context.CancelFunc
+		ctx, stop = n.limited(parent)
 		defer stop()
-		defer func() {
-			if err != nil && parent.Err() == nil && ctx.Err() != nil && !runlog.Waits(err) {
-				err = limit
-			}
-		}()
-		return n.once(ctx, t, state)
+		defer func() { err = late(parent, ctx, err) }()
 	}
-	return n.once(ctx, t, state)
-}
-
-func (n *Node[S, U]) once(ctx context.Context, t *Task, state S) (u U, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	defer caught(&err)
 	if u, err = n.Run(ctx, t, state); err != nil {
 		return u, err
 	}
@@ -85,12 +71,6 @@ func (n *Node[S, U]) once(ctx context.Context, t *Task, state S) (u U, err error
 	if err != nil {
 		return u, fmt.Errorf("the schema of its output: %w", err)
 	}
-	b, err := json.Marshal(u)
-	if err != nil {
-		return u, fmt.Errorf("its update cannot be encoded: %w", err)
-	}
-	if err := fits(schema, b); err != nil {
-		return u, fmt.Errorf("its update does not fit its schema: %w", err)
-	}
-	return u, nil
+	_, err = encoded(u, schema)
+	return u, err
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
@@ -76,11 +78,8 @@ func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, erro
 // Execute is Run for those who want to know more of the end than the state. On an
 // error Final is as of the last superstep.
 func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (final Final[S], err error) {
-	defer func() { // of the reducer, or a route from Start; those of nodes fail their tasks
-		if v := recover(); v != nil {
-			final.State, err = state, &pregel.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	final.State = state
+	defer caught(&err) // a panic of the reducer, or of a route from Start; those of nodes fail their tasks
 	x := &execution[S, U]{flow: f}
 	if opt != nil {
 		x.opt = *opt
@@ -234,7 +233,7 @@ func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.T
 	again = again && !errors.As(err, &unfit) // whose attempts are used up
 	record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again}
 	if !again && (n.caught || len(n.settled) > 0 || n.OnError == Skip) {
-		return x.passOver(n, s, record, err), true
+		return x.passOver(n, x.path(t), s, record, err), true
 	}
 	if werr := x.failed(ctx, record, x.path(t)); werr != nil {
 		return ended(pregel.Failed, errors.Join(err, werr))
@@ -254,22 +253,13 @@ func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.T
 // attempt runs a node once and chooses who is next.
 func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task, s S) (r pregel.Result[U, message], err error) {
 	if n.Timeout > 0 {
-		var stop context.CancelFunc
-		limit := &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout}
 		parent := ctx
-		ctx, stop = context.WithTimeoutCause(ctx, n.Timeout, limit)
+		var stop context.CancelFunc
+		ctx, stop = n.limited(parent)
 		defer stop()
-		defer func() {
-			if err != nil && parent.Err() == nil && ctx.Err() != nil && !runlog.Waits(err) {
-				err = limit
-			}
-		}()
+		defer func() { err = late(parent, ctx, err) }()
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	defer caught(&err)
 	if n.input != nil {
 		if s, r.Fix, err = x.fit(ctx, n, task, s); err != nil {
 			return r, err
@@ -329,17 +319,46 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Resul
 	if x.journal == nil && n.output == nil {
 		return nil
 	}
-	update, err := json.Marshal(r.Update)
+	update, err := encoded(r.Update, n.output)
 	if err != nil {
-		return fmt.Errorf("its update cannot be encoded: %w", err)
+		return err
 	}
-	if n.output != nil {
-		if err := fits(n.output, update); err != nil {
-			return fmt.Errorf("its update does not fit its schema: %w", err)
+	r.Note = update
+	return nil
+}
+
+// encoded is an update as JSON, which fits a schema unless that is nil.
+func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
+	b, err := json.Marshal(u)
+	if err != nil {
+		return nil, fmt.Errorf("its update cannot be encoded: %w", err)
+	}
+	if schema != nil {
+		if err := fits(schema, b); err != nil {
+			return nil, fmt.Errorf("its update does not fit its schema: %w", err)
 		}
 	}
-	r.Note = json.RawMessage(update)
-	return nil
+	return b, nil
+}
+
+// limited bounds an attempt.
+func (n *Node[S, U]) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, n.Timeout, &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout})
+}
+
+// late is the error of an attempt: that it took too long, if it failed and did.
+func late(parent, limited context.Context, err error) error {
+	if err != nil && parent.Err() == nil && limited.Err() != nil && !runlog.Waits(err) {
+		return context.Cause(limited)
+	}
+	return err
+}
+
+// caught makes a panic an error. It is to be deferred.
+func caught(err *error) {
+	if v := recover(); v != nil { //nolint:revive // it is what is deferred
+		*err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+	}
 }
 
 // admit looks at how many tasks of each node are sent to.
@@ -373,7 +392,7 @@ func (x *execution[S, U]) admit(path string, sends []pregel.Send[message]) error
 // passOver is the result of a node whose attempts are used up and whose failure is
 // taken care of, or who may be skipped. Its last attempt is recorded together with
 // that, so that a crash leaves both or neither.
-func (x *execution[S, U]) passOver(n *node[S, U], s S, last *runlog.TaskFailed, err error) pregel.Result[U, message] {
+func (x *execution[S, U]) passOver(n *node[S, U], path string, s S, last *runlog.TaskFailed, err error) pregel.Result[U, message] {
 	arg, _ := json.Marshal(Failure{Node: n.Name, Key: last.Key, Error: last.Error, Attempts: last.Attempt}) // strings and numbers encode
 	tell := func(to int) pregel.Send[message] {
 		return pregel.Send[message]{To: to, Msg: message{From: n.Name, Arg: arg, Failed: true}}
@@ -381,7 +400,10 @@ func (x *execution[S, U]) passOver(n *node[S, U], s S, last *runlog.TaskFailed, 
 	if n.OnError == Skip && !n.caught {
 		next, rerr := n.next(x.flow, s)
 		if rerr == nil {
-			rerr = x.admit("", next)
+			rerr = x.admit(path, next)
+		}
+		if runlog.Waits(rerr) {
+			return pregel.Result[U, message]{Outcome: pregel.Waiting, Err: rerr}
 		}
 		if rerr != nil {
 			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: errors.Join(err, rerr)}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,34 @@ func TestStopAtAnyInstant(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
+	}
+}
+
+// What of a wide superstep has not started when the run is stopped does not start any more.
+func TestStopHoldsBackWhatIsQueued(t *testing.T) {
+	stop := make(chan struct{})
+	var ran atomic.Int32
+	g := graph.New("wide", reduce)
+	for i := range 200 {
+		n := fmt.Sprint("n", i)
+		g.Add(n, func(context.Context, state) (update, error) {
+			if ran.Add(1) == 1 {
+				close(stop)
+			}
+			return update{Add: 1}, nil
+		})
+		edges(g, "@start "+n, n+" @end")
+	}
+	store := runlog.NewMemory(nil)
+	j := open(t, store, true)
+	if _, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Journal: j, Parallelism: 2, Stop: stop}); !errors.Is(err, pregel.ErrStopped) || ran.Load() > 3 {
+		t.Fatalf("got %v; %d tasks ran", err, ran.Load())
+	}
+	if err := j.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store, false)}); err != nil || got.N != 200 || ran.Load() != 200 {
+		t.Errorf("got %v, %v after %d tasks", got, err, ran.Load())
 	}
 }
 

@@ -41,25 +41,33 @@ type names struct {
 	taken map[string]bool
 }
 
+// take takes a name, once, unless all of them are taken.
 func (n *names) take(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.taken[name] || n.taken[""] || name == "" && len(n.taken) > 0 {
-		return false // "" is all of the place below the task
+	if n.taken[name] || n.taken[""] {
+		return false
 	}
+	n.put(name)
+	return true
+}
+
+// whole takes all of the names, also again, unless one of them is taken.
+func (n *names) whole() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.taken) > 0 {
+		return n.taken[""]
+	}
+	n.put("")
+	return true
+}
+
+func (n *names) put(name string) {
 	if n.taken == nil {
 		n.taken = map[string]bool{}
 	}
 	n.taken[name] = true
-	return true
-}
-
-// whole takes all of the names, also again.
-func (n *names) whole() bool {
-	n.mu.Lock()
-	again := n.taken[""]
-	n.mu.Unlock()
-	return again || n.take("")
 }
 
 func (n *names) clear() {

@@ -73,7 +73,7 @@ func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, 
 	if m.ahead != nil {
 		m.ahead.off, m.ahead.limit = m.ahead.off || o.Barrier, o.MaxSteps
 	}
-	p := &pool[S, U, M]{ctx: ctx, m: m, exec: exec, started: o.Started, size: o.Parallelism, eager: o.Recorder != nil || o.Wake != nil || m.ahead != nil, more: make(chan struct{}, 1)}
+	p := &pool[S, U, M]{ctx: ctx, m: m, exec: exec, started: o.Started, stop: o.Stop, size: o.Parallelism, eager: o.Recorder != nil || o.Wake != nil || m.ahead != nil, more: make(chan struct{}, 1)}
 	defer p.wait()
 	d := &driver[S, U, M]{pool: p, opt: &o, ctx: ctx}
 	if err := d.run(m); err != nil {
@@ -137,14 +137,7 @@ func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
 	return m.StallError()
 }
 
-func (d *driver[S, U, M]) stopping() bool {
-	select {
-	case <-d.opt.Stop:
-		return true
-	default:
-		return false
-	}
-}
+func (d *driver[S, U, M]) stopping() bool { return d.pool.stopping() }
 
 // next starts what may start and gives the tasks that have ended since.
 func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
@@ -250,6 +243,7 @@ type pool[S, U, M any] struct {
 	m       *Machine[S, U, M]
 	exec    Exec[S, U, M]
 	started func(*Task[M])
+	stop    <-chan struct{}
 	size    int
 	eager   bool // collect gives what has ended at once, rather than when all have
 	workers sync.WaitGroup
@@ -274,6 +268,15 @@ type item[S, M any] struct {
 }
 
 func (p *pool[S, U, M]) idle() bool { return p.out == 0 }
+
+func (p *pool[S, U, M]) stopping() bool {
+	select {
+	case <-p.stop:
+		return true
+	default:
+		return false
+	}
+}
 
 // compute computes a task. A panic of it is a failure.
 func (p *pool[S, U, M]) compute(e *Ended[U, M], t *Task[M], state S) {
@@ -346,7 +349,7 @@ func (p *pool[S, U, M]) work() {
 		if it.view != nil {
 			state = *it.view
 		}
-		if p.ctx.Err() != nil {
+		if p.ctx.Err() != nil || p.stopping() {
 			e = Ended[U, M]{it.task, Result[U, M]{Outcome: Aborted, Err: context.Cause(p.ctx)}}
 		} else {
 			p.compute(&e, &it.task, state)

@@ -50,8 +50,8 @@ func TestBudgetToTheLast(t *testing.T) {
 			if !errors.As(err, &short) || !runlog.Waits(err) || short.What != what || err.Error() != tc.says {
 				t.Fatal(err)
 			}
-			if j.Short() != short || !j.Asks("task") || j.Asks("other") {
-				t.Errorf("%v; it lacks something: %v", j.Short(), j.Asks("task"))
+			if j.Short() != short || !j.Asking()["task"] || j.Asking()["other"] {
+				t.Errorf("%v; it lacks something: %v", j.Short(), j.Asking()["task"])
 			}
 			if err := spend(t.Context(), j, "task", "2", tc.one, tc.one); err != nil {
 				t.Errorf("what has happened is given whatever is left: %v", err)

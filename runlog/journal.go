@@ -603,10 +603,6 @@ func (j *Journal) Listen() (answered <-chan struct{}, stop func()) {
 	}
 }
 
-// Asks reports whether a task of that path, or one inside of it, has asked something
-// that nobody has answered, or lacks budget.
-func (j *Journal) Asks(path string) bool { return j.Asking()[path] }
-
 // Asking are the paths of the tasks that have asked something that nobody has answered,
 // or lack budget, and of those that they lie within.
 func (j *Journal) Asking() map[string]bool {

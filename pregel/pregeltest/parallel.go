@@ -57,10 +57,11 @@ var parallelCases = []testCase{
 	}},
 	{name: "stopped beside", rule: "the tasks at work learn that the run is to end, it waits for them, and what has ended counts", run: stoppedBeside},
 	{name: "stop beside", rule: "a run that is stopped waits for the tasks at work, and their contexts go on", run: func(f *fixture) {
-		stop := make(chan struct{})
+		stop, begun := make(chan struct{}), make(chan struct{})
 		f.does = map[string]func(*call) result{
-			"a": func(*call) result { close(stop); return done("a") },
+			"a": func(*call) result { <-begun; close(stop); return done("a") },
 			"b": func(c *call) result {
+				close(begun)
 				time.Sleep(time.Second)
 				return done("b", to(c.ended()...)...)
 			},
