@@ -13,6 +13,9 @@ var (
 	ErrExists = errors.New("a run of this ID exists already")
 	// ErrUnknown says that a write may or may not have become durable: read before writing again.
 	ErrUnknown = errors.New("the outcome of the write is unknown")
+	// ErrStoreReset says that a store lost what was acknowledged: it was emptied, replaced,
+	// or brought back to an earlier moment.
+	ErrStoreReset = errors.New("the store has lost what it had")
 )
 
 // A BusyError says that a live process holds the run.
@@ -56,4 +59,27 @@ type EndedError struct {
 
 func (e *EndedError) Error() string {
 	return fmt.Sprintf("run %s is %s; start a new one with `superstep run`", e.ID, e.Status)
+}
+
+// A StorageError says that a store can take no more for now: the disk is full, or gives
+// errors. Nothing of what was to be written is stored, and what was there before is safe.
+type StorageError struct {
+	Store string // which one, for people, without passwords
+	Err   error
+}
+
+func (e *StorageError) Error() string {
+	return fmt.Sprintf("store %s can take no more (%v); nothing was lost: make room, then resume the run", e.Store, e.Err)
+}
+
+func (e *StorageError) Unwrap() error { return e.Err }
+
+// A QuarantinedError says that the processes that ran a run died one after another.
+type QuarantinedError struct {
+	ID        string
+	Takeovers int
+}
+
+func (e *QuarantinedError) Error() string {
+	return fmt.Sprintf("run %s is quarantined: it was taken over %d times, and each process died while running it; see where with `superstep runs show %s`, and go on all the same with `superstep runs resume %s --quarantined`", e.ID, e.Takeovers, e.ID, e.ID)
 }

@@ -77,11 +77,10 @@ func (r *memoryRun) wake() {
 // listed is the run as listings show it.
 func (r *memoryRun) listed(now time.Time) Info {
 	info := r.info
-	if !r.held(now) {
+	held := r.held(now)
+	info.Status = Listed(info.Status, held, info.Owner != "", info.Takeovers)
+	if !held {
 		info.Owner = ""
-		if info.Status == Running {
-			info.Status = Interrupted
-		}
 	}
 	return info
 }
@@ -104,12 +103,18 @@ func (m *Memory) Acquire(ctx context.Context, id string, opt *AcquireOptions) (L
 	case creating:
 		m.made++
 		r = &memoryRun{no: m.made, grown: make(chan struct{})}
-		r.info = Info{ID: id, Workflow: opt.Create.Workflow, Title: opt.Create.Title, Status: Running, Created: now}
+		r.info = Info{ID: id, Workflow: opt.Create.Workflow, Title: opt.Create.Title, Parent: opt.Create.Parent, Status: Running, Created: now}
 		m.runs[id] = r
 	case r == nil:
 		return nil, Info{}, &NotFoundError{ID: id, Store: memoryName}
 	case r.held(now):
 		return nil, Info{}, &BusyError{ID: id, Owner: r.info.Owner, Until: r.until}
+	default:
+		n, err := TakeOver(&r.info, r.info.Owner != "", opt)
+		if err != nil {
+			return nil, Info{}, err
+		}
+		r.info.Takeovers = n
 	}
 	r.info.Epoch++
 	r.info.Owner = m.owner
@@ -324,8 +329,27 @@ func (l *memoryLog) Release(context.Context) error {
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
 	if l.own() == nil {
-		l.r.info.Owner = ""
+		l.r.info.Owner, l.r.info.Takeovers = "", 0
 	}
 	l.released = true
 	return nil
+}
+
+// Sizes implements Sizer.
+func (m *Memory) Sizes(ctx context.Context, f *Filter) (map[string]int64, error) {
+	infos, err := m.Runs(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sizes := map[string]int64{}
+	for i := range infos {
+		if r := m.runs[infos[i].ID]; r != nil && len(r.frames) > 0 {
+			for _, frame := range r.frames {
+				sizes[infos[i].ID] += int64(len(frame))
+			}
+		}
+	}
+	return sizes, nil
 }

@@ -56,17 +56,24 @@ type Record struct {
 // Status is the state of a run as listings show it.
 type Status string
 
-// The statuses of a run. Interrupted is never stored: it is how a running run
-// reads once nobody holds it any more.
+// The statuses of a run. Interrupted and Quarantined are never stored: they are how a
+// running run reads once nobody holds it any more.
 const (
-	Running     Status = "running"
-	Paused      Status = "paused"
-	Completed   Status = "completed"
-	Partial     Status = "partial" // completed, but some tasks failed and were passed over
-	Failed      Status = "failed"
-	Cancelled   Status = "cancelled"
-	Interrupted Status = "interrupted"
+	Running        Status = "running"
+	Paused         Status = "paused"
+	WaitingStorage Status = "waiting_storage" // paused, since the store could take no more
+	Completed      Status = "completed"
+	Partial        Status = "partial" // completed, but some tasks failed and were passed over
+	Failed         Status = "failed"
+	Cancelled      Status = "cancelled"
+	Interrupted    Status = "interrupted"
+	Quarantined    Status = "quarantined" // interrupted, and its processes died MaxTakeovers times over
 )
+
+// MaxTakeovers is how often a run is taken over from a process that died while running it,
+// before it is quarantined: it may be what kills them. What counts is one unclean end after
+// another; a hold that was released begins the count anew.
+const MaxTakeovers = 3
 
 // Ended reports whether a run of this status is over: it will write no more records.
 // A failed run has not ended in this sense, since it can be resumed.
@@ -85,17 +92,22 @@ type Info struct {
 	Epoch    uint64    // how often the run was acquired
 	Owner    string    // who holds it, "" if nobody does
 	Cancel   bool      // a cancellation was requested and not yet carried out
+
+	Parent    string // of a fork: the run it goes on from, "" for none
+	Takeovers int    // from processes that died while they ran it, since a hold was last released
 }
 
 // NewRun says how a run is listed when Acquire makes it.
 type NewRun struct {
 	Workflow string
 	Title    string
+	Parent   string // see Info.Parent
 }
 
 // AcquireOptions tell Acquire what to do. Nil means: the run must exist.
 type AcquireOptions struct {
-	Create *NewRun // make the run; ErrExists if there is one of that ID
+	Create      *NewRun // make the run; ErrExists if there is one of that ID
+	Quarantined bool    // take the run even if it is quarantined, and begin the count of takeovers anew
 }
 
 // A Batch is what one append writes: all of it or nothing.
@@ -110,13 +122,16 @@ type Log interface {
 	// Append makes the batch durable and returns. On any error nothing of the batch
 	// is in the log, with one exception: after an ErrUnknown the log must be read
 	// again before anything is written. ErrFenced means somebody else holds the run,
-	// *EndedError that a batch has given it a status that is its last.
+	// *EndedError that a batch has given it a status that is its last, *StorageError
+	// that the store can take no more for now: a full disk, for instance. A store that
+	// can keeps space for a small batch of status WaitingStorage.
 	Append(ctx context.Context, b *Batch) error
 
 	// Renew extends the lease and reports whether a cancellation was requested.
 	Renew(ctx context.Context) (cancel bool, err error)
 
-	// Release gives the run up. It is idempotent; an append after it gives ErrFenced.
+	// Release gives the run up, which is a clean end: Takeovers becomes 0. It is
+	// idempotent; an append after it gives ErrFenced.
 	Release(ctx context.Context) error
 }
 
@@ -126,7 +141,9 @@ type Store interface {
 	// Acquire takes a run for writing and raises its epoch, which fences every
 	// earlier holder. It gives *BusyError while another live process holds the run,
 	// *NotFoundError if there is no such run and ErrExists if there should not be.
-	// The returned Info is as of the acquisition.
+	// A running run whose holder has not released it is taken over: that is counted
+	// before Acquire returns, and gives *QuarantinedError instead when there were
+	// MaxTakeovers already. The returned Info is as of the acquisition.
 	Acquire(ctx context.Context, id string, opt *AcquireOptions) (Log, Info, error)
 
 	// Read returns up to limit records from sequence number from on, in order, after
@@ -157,4 +174,44 @@ type Filter struct {
 // be; readers read and wait again.
 type Waiter interface {
 	Wait(ctx context.Context, id string, seq uint64) error
+}
+
+// A Sizer is a store that can say how much room runs take, in bytes, without reading
+// their logs: of the runs that f picks (nil for all), those of them that take any, by ID.
+// What runs share is not counted.
+type Sizer interface {
+	Sizes(ctx context.Context, f *Filter) (map[string]int64, error)
+}
+
+// A Reclaimer is a store that keeps the room of deleted runs until it is asked to give
+// it back to the system. It returns how many bytes that were. Runs go on meanwhile.
+type Reclaimer interface {
+	Reclaim(ctx context.Context) (freed int64, err error)
+}
+
+// Listed is the status of a run as listings show it: what is stored, unless that is
+// Running and nobody holds the run. Died says that its last holder has not released it.
+func Listed(stored Status, held, died bool, takeovers int) Status {
+	switch {
+	case stored != Running || held:
+		return stored
+	case died && takeovers >= MaxTakeovers:
+		return Quarantined
+	}
+	return Interrupted
+}
+
+// TakeOver is what an acquisition of a run that nobody holds makes of its count of
+// takeovers, or a *QuarantinedError. Info is as stored; died says that its last holder
+// has not released it. It is for stores.
+func TakeOver(info *Info, died bool, opt *AcquireOptions) (takeovers int, err error) {
+	switch {
+	case opt != nil && opt.Quarantined:
+		return 0, nil
+	case info.Status != Running || !died:
+		return info.Takeovers, nil
+	case info.Takeovers >= MaxTakeovers:
+		return 0, &QuarantinedError{ID: info.ID, Takeovers: info.Takeovers}
+	}
+	return info.Takeovers + 1, nil
 }

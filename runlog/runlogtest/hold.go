@@ -174,6 +174,70 @@ var holdCases = []testCase{
 		f.ok(err)
 		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Running}}, "dead")
 	}},
+	{"takeovers", "a run that processes leave without releasing it counts them, is quarantined after MaxTakeovers, and begins anew once it is released", func(f *fixture) {
+		ex := f.expirer()
+		f.create("r")
+		for n := 1; n <= runlog.MaxTakeovers; n++ {
+			ex.Expire(f.T, "r")
+			if got := f.info("r"); got.Status != runlog.Interrupted || got.Takeovers != n-1 {
+				f.Fatalf("before takeover %d the run is listed as %+v", n, got)
+			}
+			if _, info := f.acquire("r"); info.Takeovers != n || f.info("r").Takeovers != n || f.info("r").Status != runlog.Running {
+				f.Fatalf("takeover %d gave %+v, listed %+v", n, info, f.info("r"))
+			}
+		}
+		ex.Expire(f.T, "r")
+		was := f.info("r")
+		if was.Status != runlog.Quarantined || was.Owner != "" {
+			f.Fatalf("after %d takeovers the run is listed as %+v", runlog.MaxTakeovers, was)
+		}
+		_, _, err := f.store.Acquire(f.Context(), "r", nil)
+		if e := as[*runlog.QuarantinedError](f, err); e.ID != "r" || e.Takeovers != runlog.MaxTakeovers {
+			f.Fatalf("%+v", e)
+		}
+		if got := f.info("r"); got != was {
+			f.Fatalf("the refused acquisition made it %+v", got)
+		}
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Quarantined}}, "r")
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Interrupted}})
+		l, info, err := f.store.Acquire(f.Context(), "r", &runlog.AcquireOptions{Quarantined: true})
+		f.ok(err)
+		if info.Takeovers != 0 || f.info("r").Status != runlog.Running {
+			f.Fatalf("taken all the same it is %+v", f.info("r"))
+		}
+		ex.Expire(f.T, "r")
+		f.acquire("r")
+		f.is(l.Append(f.Context(), &runlog.Batch{Records: records(1)}), runlog.ErrFenced)
+		f.ok(l.Release(f.Context())) // which is no clean end of another's hold
+		if got := f.info("r").Takeovers; got != 1 {
+			f.Fatalf("%d takeovers, want 1", got)
+		}
+	}},
+	{"clean ends", "a release, and a death while the run was not running, are no unclean ends", func(f *fixture) {
+		ex := f.expirer()
+		f.create("r")
+		ex.Expire(f.T, "r")
+		l, _ := f.acquire("r")
+		f.ok(l.Release(f.Context()))
+		if got := f.info("r"); got.Takeovers != 0 || got.Status != runlog.Interrupted {
+			f.Fatalf("a released run is %+v", got)
+		}
+		for range runlog.MaxTakeovers + 2 {
+			l, info := f.acquire("r")
+			if info.Takeovers != 0 {
+				f.Fatalf("a released run was taken over %d times", info.Takeovers)
+			}
+			f.ok(l.Release(f.Context()))
+		}
+		l, _ = f.acquire("r")
+		f.append(l, &runlog.Batch{Status: runlog.Paused})
+		for range runlog.MaxTakeovers + 2 {
+			ex.Expire(f.T, "r")
+			if _, info := f.acquire("r"); info.Takeovers != 0 || info.Status != runlog.Paused {
+				f.Fatalf("a paused run became %+v", info)
+			}
+		}
+	}},
 	{"cancel", "a request to cancel is seen by Renew and by listings until the run ends, and by a later holder", func(f *fixture) {
 		l := f.create("r")
 		if cancel, err := l.Renew(f.Context()); err != nil || cancel {

@@ -1,8 +1,11 @@
 package runlogtest
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -55,13 +58,13 @@ var listCases = []testCase{
 		}
 	}},
 	{"filter by status", "Status matches any of those given, as listed", func(f *fixture) {
-		statuses := []runlog.Status{runlog.Running, runlog.Paused, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled}
+		statuses := []runlog.Status{runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled}
 		for _, s := range statuses {
-			l := f.create("r-" + string(s))
+			l := f.create("r-" + strings.ReplaceAll(string(s), "_", "-"))
 			f.append(l, &runlog.Batch{Status: s})
 		}
 		for _, s := range statuses {
-			f.wantIDs(&runlog.Filter{Status: []runlog.Status{s}}, "r-"+string(s))
+			f.wantIDs(&runlog.Filter{Status: []runlog.Status{s}}, "r-"+strings.ReplaceAll(string(s), "_", "-"))
 		}
 		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Failed, runlog.Paused}}, "r-failed", "r-paused")
 		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Failed, runlog.Paused}, Limit: 1}, "r-failed")
@@ -79,6 +82,62 @@ var listCases = []testCase{
 		if got := f.info("r"); got.Status != runlog.Completed || got.Head != 2 {
 			f.Fatalf("listed %+v", got)
 		}
+	}},
+	{"parent", "a fork is listed with its parent, whether that is there or not", func(f *fixture) {
+		f.released("a", 1)
+		l, info, err := f.store.Acquire(f.Context(), "b", &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "w", Parent: "a"}})
+		f.ok(err)
+		f.ok(l.Release(f.Context()))
+		f.ok(f.store.Delete(f.Context(), "a"))
+		if _, again := f.acquire("b"); info.Parent != "a" || again.Parent != "a" || f.info("b").Parent != "a" {
+			f.Fatalf("listed %+v", f.info("b"))
+		}
+	}},
+	{"sizes", "Sizes tells the room of each run that has records, in proportion to them, as filtered", func(f *fixture) {
+		z, ok := f.store.(runlog.Sizer)
+		if !ok {
+			f.Skipf("%T is no Sizer", f.store)
+		}
+		f.released("small", 1)
+		f.released("none", 0)
+		l := f.create("large")
+		noise := make([]byte, 150_000) // which no compression makes smaller
+		_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+		data, err := json.Marshal(noise)
+		f.ok(err)
+		f.append(l, &runlog.Batch{Records: []runlog.Record{{Kind: runlog.KindEvent, Time: start, Data: data}}})
+		sizes, err := z.Sizes(f.Context(), nil)
+		f.ok(err)
+		if len(sizes) != 2 || sizes["small"] < 10 || sizes["small"] > 20_000 || sizes["large"] < 140_000 || sizes["large"] > 900_000 {
+			f.Fatalf("the sizes are %v", sizes)
+		}
+		sizes, err = z.Sizes(f.Context(), &runlog.Filter{ID: "small"})
+		f.ok(err)
+		if len(sizes) != 1 || sizes["small"] == 0 {
+			f.Fatalf("the size of small is %v", sizes)
+		}
+	}},
+	{"reclaim", "giving room back loses nothing, while runs go on", func(f *fixture) {
+		rc, ok := f.store.(runlog.Reclaimer)
+		if !ok {
+			f.Skipf("%T is no Reclaimer", f.store)
+		}
+		f.released("kept", 3)
+		l := f.create("held")
+		for i := range 5 {
+			id := fmt.Sprintf("gone-%d", i)
+			f.released(id, 50)
+			f.ok(f.store.Delete(f.Context(), id))
+		}
+		freed, err := rc.Reclaim(f.Context())
+		f.ok(err)
+		if freed < 0 {
+			f.Fatalf("%d bytes were freed", freed)
+		}
+		f.append(l, &runlog.Batch{Records: records(2)})
+		f.seqs(f.read("held", 1, 9), 1, 2)
+		f.seqs(f.read("kept", 1, 9), 1, 3)
+		f.wantIDs(nil, "held", "kept")
 	}},
 	{"snapshot pointer", "Snapshot is the number of the last snapshot record, for listings and for the next holder", func(f *fixture) {
 		l := f.create("r")

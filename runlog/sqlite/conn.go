@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/superstep-dev/superstep/runlog"
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
@@ -166,7 +167,9 @@ func explain(path, doing string, err error) error {
 	}
 	switch code(err) {
 	case zsqlite.ResultFull:
-		return fmt.Errorf("%s store %s: %w, nothing was stored; free some space, then resume (%w)", doing, path, syscall.ENOSPC, err)
+		return &runlog.StorageError{Store: path, Err: fmt.Errorf("%s: %w: %w", doing, syscall.ENOSPC, err)}
+	case zsqlite.ResultIOErr:
+		return &runlog.StorageError{Store: path, Err: fmt.Errorf("%s: %w", doing, err)}
 	case zsqlite.ResultBusy, zsqlite.ResultLocked:
 		return fmt.Errorf("%s store %s: another program keeps it locked; close whatever has it open, then try again (%w)", doing, path, err)
 	case zsqlite.ResultNotADB:

@@ -271,7 +271,7 @@ func (l *log) Release(ctx context.Context) error {
 		st.BindInt64(2, int64(l.epoch))
 	}
 	apply := func(w *writer) error {
-		return w.c.exec("UPDATE runs SET owner = '', holder = '', lease_until = 0 WHERE no = ?1 AND epoch = ?2 AND holder <> ''", bind)
+		return w.c.exec("UPDATE runs SET owner = '', holder = '', lease_until = 0, takeovers = 0 WHERE no = ?1 AND epoch = ?2 AND holder <> ''", bind)
 	}
 	landed := func(c *conn) (bool, error) {
 		n, err := c.integer("SELECT count(*) FROM runs WHERE no = ?1 AND epoch = ?2 AND holder <> ''", bind)

@@ -23,7 +23,7 @@ type row struct {
 }
 
 // selectRuns is followed by a condition. The head is one seek per run.
-const selectRuns = `SELECT no, id, workflow, title, status, created, updated, epoch, snapshot, cancel, owner, holder, lease_until,
+const selectRuns = `SELECT no, id, workflow, title, status, created, updated, epoch, snapshot, cancel, owner, holder, lease_until, parent, takeovers,
 	(SELECT pos FROM records WHERE pos > runs.no << 32 AND pos < (runs.no + 1) << 32 ORDER BY pos DESC LIMIT 1)
 	FROM runs `
 
@@ -41,9 +41,12 @@ func scanRow(st *zsqlite.Stmt) row {
 		Snapshot: uint64(st.ColumnInt64(8)),
 		Cancel:   st.ColumnBool(9),
 		Owner:    st.ColumnText(10),
+
+		Parent:    st.ColumnText(13),
+		Takeovers: int(st.ColumnInt64(14)),
 	}
-	if !st.ColumnIsNull(13) {
-		r.info.Head = uint64(st.ColumnInt64(13) - first(r.no))
+	if !st.ColumnIsNull(15) {
+		r.info.Head = uint64(st.ColumnInt64(15) - first(r.no))
 	}
 	return r
 }
@@ -144,7 +147,7 @@ func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 	}
 	a := &acquiring{s: s, id: id, holder: holder}
 	if opt != nil {
-		a.create = opt.Create
+		a.opt = *opt
 	}
 	err = s.patiently(ctx, func(seen *doubt) error {
 		a.seen = seen
@@ -178,8 +181,8 @@ type acquiring struct {
 	s      *Store
 	id     string
 	holder string
-	create *runlog.NewRun // nil: the run must be there
-	seen   *doubt         // nil at first
+	opt    runlog.AcquireOptions
+	seen   *doubt // nil at first
 	log    *log
 	info   runlog.Info
 }
@@ -189,12 +192,15 @@ func (a *acquiring) apply(w *writer) error {
 	switch {
 	case err != nil:
 		return err
-	case a.create != nil && r != nil:
+	case a.opt.Create != nil && r != nil:
 		return fmt.Errorf("run %s: %w", a.id, runlog.ErrExists)
-	case a.create == nil && r == nil:
+	case a.opt.Create == nil && r == nil:
 		return a.s.notFound(a.id)
 	case r != nil:
 		if err := a.s.free(r, a.seen); err != nil {
+			return err
+		}
+		if r.info.Takeovers, err = runlog.TakeOver(&r.info, r.holder != "", &a.opt); err != nil {
 			return err
 		}
 	}
@@ -214,29 +220,31 @@ func (a *acquiring) apply(w *writer) error {
 	a.info.Owner = a.s.owner
 	a.log = &log{s: a.s, id: a.id, no: r.no, epoch: a.info.Epoch}
 	a.log.durable = tail{seq: r.info.Head, hash: hash, status: r.info.Status, snapshot: r.info.Snapshot}
-	return w.c.exec("UPDATE runs SET epoch = ?2, updated = ?3, owner = ?4, holder = ?5, lease_until = ?6 WHERE no = ?1", func(st *zsqlite.Stmt) {
+	return w.c.exec("UPDATE runs SET epoch = ?2, updated = ?3, owner = ?4, holder = ?5, lease_until = ?6, takeovers = ?7 WHERE no = ?1", func(st *zsqlite.Stmt) {
 		st.BindInt64(1, r.no)
 		st.BindInt64(2, int64(a.info.Epoch))
 		st.BindInt64(3, now.UnixNano())
 		st.BindText(4, a.s.owner)
 		st.BindText(5, a.holder)
 		st.BindInt64(6, now.Add(a.s.lease).UnixNano())
+		st.BindInt64(7, int64(a.info.Takeovers))
 	})
 }
 
 func (a *acquiring) insert(c *conn, now time.Time) (*row, error) {
-	err := c.exec("INSERT INTO runs (id, workflow, title, status, created, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?5)", func(st *zsqlite.Stmt) {
+	err := c.exec("INSERT INTO runs (id, workflow, title, status, created, updated, parent) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)", func(st *zsqlite.Stmt) {
 		st.BindText(1, a.id)
-		st.BindText(2, a.create.Workflow)
-		st.BindText(3, a.create.Title)
+		st.BindText(2, a.opt.Create.Workflow)
+		st.BindText(3, a.opt.Create.Title)
 		st.BindText(4, string(runlog.Running))
 		st.BindInt64(5, now.UnixNano())
+		st.BindText(6, a.opt.Create.Parent)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &row{no: c.sq.LastInsertRowID(), info: runlog.Info{
-		ID: a.id, Workflow: a.create.Workflow, Title: a.create.Title, Status: runlog.Running, Created: now,
+		ID: a.id, Workflow: a.opt.Create.Workflow, Title: a.opt.Create.Title, Status: runlog.Running, Created: now, Parent: a.opt.Create.Parent,
 	}}, nil
 }
 
@@ -282,11 +290,10 @@ func (s *Store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info
 		live := s.liveness()
 		return c.query(selectRuns+where+"ORDER BY no DESC", bind, func(st *zsqlite.Stmt) bool {
 			r := scanRow(st)
-			if !live.held(&r) {
+			held := live.held(&r)
+			r.info.Status = runlog.Listed(r.info.Status, held, r.holder != "", r.info.Takeovers)
+			if !held {
 				r.info.Owner = ""
-				if r.info.Status == runlog.Running {
-					r.info.Status = runlog.Interrupted
-				}
 			}
 			if len(f.Status) == 0 || slices.Contains(f.Status, r.info.Status) {
 				infos = append(infos, r.info)
@@ -319,7 +326,7 @@ func condition(f *runlog.Filter) (where string, bind func(*zsqlite.Stmt)) {
 		term("id >= ? AND id < ?", p, p[:len(p)-1]+string(p[len(p)-1]+1))
 	}
 	switch {
-	case len(f.Status) == 1 && f.Status[0] == runlog.Interrupted:
+	case len(f.Status) == 1 && (f.Status[0] == runlog.Interrupted || f.Status[0] == runlog.Quarantined):
 		term("status = ?", string(runlog.Running))
 	case len(f.Status) == 1:
 		term("status = ?", string(f.Status[0]))
@@ -428,4 +435,34 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 		s.watch.wake(id)
 	}
 	return err
+}
+
+// Sizes implements [runlog.Sizer]: the bytes of the frames. It reads them all past; the
+// pages of large ones excepted.
+func (s *Store) Sizes(ctx context.Context, f *runlog.Filter) (sizes map[string]int64, err error) {
+	infos, err := s.Runs(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	sizes = map[string]int64{}
+	err = s.readers.with(ctx, func(c *conn) error {
+		for i := range infos {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n, err := c.integer(`SELECT sum(length(frame)) FROM records, runs
+				WHERE runs.id = ?1 AND pos > runs.no << 32 AND pos < (runs.no + 1) << 32`, func(st *zsqlite.Stmt) { st.BindText(1, infos[i].ID) })
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				sizes[infos[i].ID] = n
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, s.explain("reading", err)
+	}
+	return sizes, nil
 }

@@ -251,7 +251,7 @@ func TestOpenRefuses(t *testing.T) {
 		}},
 		{"another program's", "is not a superstep store", func(t *testing.T, path string) { raw(t, path, "CREATE TABLE t (a)") }},
 		{"another program's ID", "is not a superstep store", func(t *testing.T, path string) { raw(t, path, "PRAGMA application_id=7") }},
-		{"newer", "has schema 99 and was written by a newer superstep; this one reads up to schema 1", func(t *testing.T, path string) {
+		{"newer", "has schema 99 and was written by a newer superstep; this one reads up to schema 2", func(t *testing.T, path string) {
 			store(t, path)
 			raw(t, path, "PRAGMA user_version=99")
 		}},
@@ -360,7 +360,7 @@ func TestDiskFull(t *testing.T) {
 		large.Records[i].Data = json.RawMessage(`"` + strings.Repeat("x", 5000) + `"`)
 	}
 	err := l.Append(t.Context(), large)
-	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), s.path) || !strings.Contains(err.Error(), "free some space, then resume") {
+	if full := (*runlog.StorageError)(nil); !errors.As(err, &full) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), s.path) || !strings.Contains(err.Error(), "make room, then resume") {
 		t.Fatalf("the error is %v", err)
 	}
 	if large.Records[0].Seq != 0 {
