@@ -24,10 +24,10 @@ var floors = []struct {
 	name     string
 	packages []string
 }{
-	{"-2", []string{"internal/clean", "internal/docs", "internal/encodable", "internal/floors", "internal/porter", "internal/suggest"}},
+	{"-2", []string{"internal/clean", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/localfs", "internal/pgserver", "internal/redisserver", "internal/porter", "internal/suggest"}},
 	{"-1", []string{"internal/docindex"}},
 	{"0", []string{
-		"runlog", "runlog/sqlite", "runlog/runlogtest",
+		"runlog", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/runlogtest",
 		"model", "model/openai", "model/offline", "model/modeltest",
 		"tool", "tool/builtin", "tool/tooltest",
 	}},
@@ -38,16 +38,19 @@ var floors = []struct {
 	{"4", []string{"."}},
 	{"5", nil}, // terminal and web interfaces, other drivers, telemetry
 	{"6", []string{"cli"}},
-	{"7", []string{"cmd/superstep", "internal/bench"}},
+	{"7", []string{"cmd/superstep", "internal/bench", "internal/crash"}},
 	{"examples", []string{"examples/..."}},
 }
 
 // hosts says who may import a package that others shall not name. Whoever wants a
 // store or a model takes it as an argument, and the command hands it over.
 var hosts = map[string][]string{
-	"runlog/sqlite": {"cli", "cmd/superstep", "examples/...", "internal/bench"},
-	"model/openai":  {"cli", "cmd/superstep", "examples/..."},
-	"model/offline": {"cli", "cmd/superstep", "examples/..."},
+	"runlog/sqlite":   {"cli", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
+	"runlog/file":     {"cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
+	"runlog/postgres": {"cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
+	"runlog/redis":    {"cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
+	"model/openai":    {"cli", "cmd/superstep", "examples/..."},
+	"model/offline":   {"cli", "cmd/superstep", "examples/..."},
 }
 
 // A ban names what packages, or single files, must do without: imports, by path, a

@@ -1,0 +1,58 @@
+// Package faults sizes and reports the tests that break things on purpose. With
+// SUPERSTEP_FAULTS=full in the environment they run their full numbers, as `./check crash`
+// does, else about a tenth.
+package faults
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Full reports whether the full numbers were asked for.
+func Full() bool { return os.Getenv("SUPERSTEP_FAULTS") == "full" }
+
+// N is how often to do what is done full times in the full suite: a tenth of it, at
+// least once, or a hundredth with -short.
+func N(full int) int {
+	switch {
+	case Full():
+		return full
+	case testing.Short():
+		return max(full/100, 1)
+	}
+	return max(full/10, 1)
+}
+
+// Rand gives the test's own source of chance and its seed, which is the same each time
+// unless SUPERSTEP_FAULTS_SEED names another one. A test prints the seed when it fails.
+func Rand(tb testing.TB) (*rand.Rand, uint64) {
+	tb.Helper()
+	h := fnv.New64a()
+	h.Write([]byte(tb.Name()))
+	seed := h.Sum64()
+	if s := os.Getenv("SUPERSTEP_FAULTS_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			tb.Fatalf("SUPERSTEP_FAULTS_SEED is %q, want a number", s)
+		}
+		seed = n
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("SUPERSTEP_FAULTS_SEED=%d", seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 0)), seed
+}
+
+// Report prints one line of the suite's report: which fault, on which store, how often,
+// how long it took, and what was found. `./check crash` gathers these lines.
+func Report(tb testing.TB, fault, store string, n int, start time.Time, format string, args ...any) {
+	tb.Helper()
+	tb.Logf("FAULT\t%s\t%s\t%d\t%s\t%s", fault, store, n, time.Since(start).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
+}
