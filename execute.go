@@ -48,7 +48,7 @@ func (r *Run) Stop(ctx context.Context) Outcome {
 
 // An Outcome is how an execution ended.
 type Outcome struct {
-	Status  runlog.Status // Interrupted if it was stopped and can be resumed
+	Status  runlog.Status // Interrupted if it was stopped and can be resumed, as can one WaitingStorage
 	Output  json.RawMessage
 	Steps   int
 	Skipped []string
@@ -78,8 +78,19 @@ func (r *Run) Wait(ctx context.Context) (Outcome, error) {
 	}
 }
 
+// launching is what is to be executed.
+type launching struct {
+	workflow *workflow.Workflow
+	inputs   json.RawMessage
+	answer   Answering
+	observe  func(runlog.Record, error)
+	every    int  // see StartOptions.SnapshotEvery
+	change   bool // see ResumeOptions.AllowChange
+	ended    func(Outcome)
+}
+
 // launch executes a run on a goroutine of its own, which Close and the run's end wait for.
-func (e *Engine) launch(ctx context.Context, j *runlog.Journal, w *workflow.Workflow, inputs json.RawMessage, answer Answering, see func(runlog.Record, error)) *Run {
+func (e *Engine) launch(ctx context.Context, j *runlog.Journal, l *launching) *Run {
 	ctx, stop := context.WithCancelCause(ctx)
 	r := &Run{id: j.ID(), engine: e, journal: j, stop: stop, halt: make(chan struct{}), done: make(chan struct{})}
 	e.mu.Lock()
@@ -88,12 +99,12 @@ func (e *Engine) launch(ctx context.Context, j *runlog.Journal, w *workflow.Work
 		stop(ErrClosed)
 	}
 	e.mu.Unlock()
-	seen := observe(ctx, j, see)
+	seen := observe(ctx, j, l.observe)
 	e.work.Go(func() {
 		defer close(r.done)
 		defer seen()
 		held, release := j.Hold(ctx)
-		r.outcome = e.execute(held, r.halt, j, w, inputs, answer)
+		r.outcome = e.execute(held, r.halt, j, l)
 		release()
 		stop(nil)
 		e.mu.Lock()
@@ -101,6 +112,9 @@ func (e *Engine) launch(ctx context.Context, j *runlog.Journal, w *workflow.Work
 		e.mu.Unlock()
 		if err := j.Close(context.WithoutCancel(ctx)); err != nil && r.outcome.Err == nil && !errors.Is(err, runlog.ErrFenced) {
 			r.outcome.Err = err
+		}
+		if l.ended != nil {
+			l.ended(r.outcome)
 		}
 	})
 	return r
@@ -127,16 +141,19 @@ func observe(ctx context.Context, j *runlog.Journal, see func(runlog.Record, err
 }
 
 // execute runs a workflow until nothing moves any more, and records how it ended.
-func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Journal, w *workflow.Workflow, inputs json.RawMessage, answer Answering) Outcome {
+func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Journal, l *launching) Outcome {
 	exec := &workflow.Exec{
-		Inputs:  inputs,
+		Inputs:  l.inputs,
 		Journal: j,
-		Graph:   graph.RunOptions{Journal: j, Parallelism: e.opt.Parallelism, MaxSteps: e.opt.MaxSteps, Timeout: e.opt.Timeout, Cache: e.opt.Cache, Workflows: e.Workflows().Nested, Stop: halt, Admit: admit(j)},
+		Graph: graph.RunOptions{
+			Journal: j, Parallelism: e.opt.Parallelism, MaxSteps: e.opt.MaxSteps, Timeout: e.opt.Timeout, Cache: e.opt.Cache, Workflows: e.Workflows().Nested,
+			Stop: halt, Admit: admit(j), SnapshotEvery: l.every, AllowChange: l.change,
+		},
 	}
 	late, deaf := j.Listen()
 	defer deaf()
 	for {
-		res, err := e.within(ctx, j, w, exec)
+		res, err := e.within(ctx, j, l.workflow, exec)
 		var wait *pregel.WaitingError
 		var short *runlog.BudgetError
 		switch {
@@ -150,7 +167,7 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Jo
 			continue
 		default:
 		}
-		answered, refused, aerr := answerAll(ctx, j, answer)
+		answered, refused, aerr := answerAll(ctx, j, l.answer)
 		if aerr != nil {
 			return record(ctx, j, res, aerr)
 		}
@@ -247,10 +264,27 @@ func pause(ctx context.Context, j *runlog.Journal, res *workflow.Result, why err
 	return out
 }
 
-// end writes the last record of an execution. If that fails, the run is left as one that was interrupted.
+// end writes the last record of an execution. If the store can take no more the run is
+// parked, for which stores keep some room; if that fails too, or something else does, the
+// run is left as one that was interrupted.
 func (o *Outcome) end(ctx context.Context, j *runlog.Journal, kind runlog.Kind, data any) {
-	if err := j.Write(context.WithoutCancel(ctx), o.Status, kind, "", data); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	err := j.Write(ctx, o.Status, kind, "", data)
+	var full *runlog.StorageError
+	if errors.As(err, &full) {
+		o.park(ctx, j, full)
+		return
+	}
+	if err != nil {
 		o.Status, o.Err = runlog.Interrupted, errors.Join(o.Err, err)
+	}
+}
+
+// park makes it the outcome of a run that waits for storage.
+func (o *Outcome) park(ctx context.Context, j *runlog.Journal, full *runlog.StorageError) {
+	*o = Outcome{Status: runlog.WaitingStorage, Err: full}
+	if err := j.Write(context.WithoutCancel(ctx), o.Status, runlog.KindRunPaused, "", runlog.RunPaused{Reason: full.Error()}); err != nil {
+		o.Status = runlog.Interrupted // as which it can be resumed just as well
 	}
 }
 
@@ -266,8 +300,14 @@ func stopped(ctx context.Context, j *runlog.Journal, why error) (Outcome, bool) 
 		return out, true
 	case cause != nil:
 		return Outcome{Status: runlog.Interrupted, Err: cause}, true
-	case errors.Is(why, runlog.ErrFenced), errors.Is(why, pregel.ErrStopped):
+	case errors.Is(why, runlog.ErrFenced), errors.Is(why, pregel.ErrStopped), errors.Is(why, runlog.ErrUnknown), errors.Is(why, runlog.ErrStoreReset):
 		return Outcome{Status: runlog.Interrupted, Err: why}, true
+	}
+	var full *runlog.StorageError
+	if errors.As(why, &full) {
+		var out Outcome
+		out.park(ctx, j, full)
+		return out, true
 	}
 	return Outcome{}, false
 }

@@ -82,7 +82,7 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 func (e *Engine) begin(ctx context.Context, started *runlog.RunStarted, recs []runlog.Record) (id string, err error) {
 	var j *runlog.Journal
 	for range 10 { // a short ID may be taken
-		j, err = e.journal(ctx, e.opt.NewID(), &runlog.NewRun{Workflow: started.Workflow, Title: started.Title})
+		j, err = e.journal(ctx, e.opt.NewID(), &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent})
 		if !errors.Is(err, runlog.ErrExists) {
 			break
 		}

@@ -76,7 +76,7 @@ func (e *Engine) Replay(ctx context.Context, id string, opt *ReplayOptions) (*Re
 	if err != nil {
 		return nil, err
 	}
-	p := &replay{id: id, workflow: w, inputs: started.Inputs, fork: started.Parent != "", nested: e.Workflows().Nested, wait: time.Minute, script: newScript()}
+	p := &replay{id: id, workflow: w, inputs: started.Inputs, fork: started.Parent != "", every: started.Every, nested: e.Workflows().Nested, wait: time.Minute, script: newScript()}
 	if opt != nil && opt.Wait > 0 {
 		p.wait = opt.Wait
 	}
@@ -100,6 +100,7 @@ type replay struct {
 	workflow *workflow.Workflow
 	inputs   json.RawMessage
 	fork     bool
+	every    int
 	nested   func(name string) (graph.Nested, error)
 	wait     time.Duration
 	script   *script
@@ -127,7 +128,7 @@ func (p *replay) run(ctx context.Context) error {
 
 // epoch replays what one process did, up to a record.
 func (p *replay) epoch(ctx context.Context, to int) (err error) {
-	opt := &runlog.JournalOptions{Director: p.script}
+	opt := &runlog.JournalOptions{Director: p.script, Quarantined: true}
 	if p.epochs == 1 {
 		opt.Create = &runlog.NewRun{Workflow: p.workflow.Name}
 	}
@@ -226,7 +227,7 @@ func (p *replay) answers(ctx context.Context, j *runlog.Journal) (stop func()) {
 func (p *replay) execute(ctx context.Context, j *runlog.Journal) error {
 	exec := &workflow.Exec{
 		Inputs: p.inputs, Journal: j,
-		Graph: graph.RunOptions{Journal: j, Parallelism: math.MaxInt32, MaxSteps: math.MaxInt32, Workflows: p.nested},
+		Graph: graph.RunOptions{Journal: j, Parallelism: math.MaxInt32, MaxSteps: math.MaxInt32, Workflows: p.nested, SnapshotEvery: p.every},
 	}
 	before := -1
 	for {

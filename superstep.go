@@ -84,6 +84,9 @@ type StartOptions struct {
 	// Budget bounds what the run may use, all of its executions together. At a limit the
 	// run pauses, and goes on when it is resumed with a larger one. Defaults to no limits.
 	Budget *runlog.Budget
+	// SnapshotEvery has a snapshot written after every so many supersteps, in all executions
+	// of the run. Defaults to when the log has grown enough, which is all that recovery needs.
+	SnapshotEvery int
 	// Observe is called with every record of the run from its first on, the live-only
 	// ones of this execution included, in order and on one goroutine. The run does not
 	// wait for it, but its outcome does. Defaults to nothing.
@@ -127,11 +130,24 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	started := runlog.RunStarted{Workflow: name, Inputs: inputs, Engine: Version, Title: o.Title, Budget: o.Budget}
+	started := runlog.RunStarted{Workflow: name, Inputs: inputs, Engine: Version, Title: o.Title, Budget: o.Budget, Every: o.SnapshotEvery}
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
-		return nil, errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+		return nil, e.undo(ctx, j, err)
 	}
-	return e.launch(ctx, j, w, inputs, o.Answer, o.Observe), nil
+	return e.launch(ctx, j, &launching{workflow: w, inputs: inputs, answer: o.Answer, observe: o.Observe, every: o.SnapshotEvery}), nil
+}
+
+// undo removes a run that could not be begun, and gives why.
+func (e *Engine) undo(ctx context.Context, j *runlog.Journal, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	if cerr := j.Close(ctx); cerr != nil {
+		return errors.Join(err, cerr)
+	}
+	if errors.Is(err, runlog.ErrUnknown) {
+		return err // it may have begun
+	}
+	_ = e.store.Delete(ctx, j.ID()) // or else it is listed as interrupted, and says that it never began
+	return err
 }
 
 func (e *Engine) journal(ctx context.Context, id string, create *runlog.NewRun) (*runlog.Journal, error) {
@@ -139,7 +155,12 @@ func (e *Engine) journal(ctx context.Context, id string, create *runlog.NewRun) 
 }
 
 func (e *Engine) open(ctx context.Context, id string, create *runlog.NewRun, budget *runlog.Budget) (*runlog.Journal, error) {
-	return runlog.OpenJournal(ctx, e.store, id, &runlog.JournalOptions{Create: create, Budget: budget, Now: e.opt.Now, Failpoint: e.opt.Failpoint})
+	return e.openWith(ctx, id, &runlog.JournalOptions{Create: create, Budget: budget})
+}
+
+func (e *Engine) openWith(ctx context.Context, id string, opt *runlog.JournalOptions) (*runlog.Journal, error) {
+	opt.Now, opt.Failpoint = e.opt.Now, e.opt.Failpoint
+	return runlog.OpenJournal(ctx, e.store, id, opt)
 }
 
 func title(w *workflow.Workflow, inputs json.RawMessage) string {
@@ -165,9 +186,16 @@ type ResumeOptions struct {
 	// Budget changes that of the run from now on, see runlog.Budget.Over. What the run
 	// has used before counts. Defaults to no change.
 	Budget *runlog.Budget
+	// Quarantined takes up a run that is quarantined. Defaults to *runlog.QuarantinedError.
+	Quarantined bool
+	// AllowChange goes on with the workflow's graph of today, if what the run does next is
+	// still there, see graph.RunOptions. Defaults to a *graph.ChangedError.
+	AllowChange bool
+
+	ended func(Outcome) // called when the execution has ended
 }
 
-// Resume takes up a run that was interrupted, failed or paused. Nothing that is in
+// Resume takes up a run that was interrupted, failed or paused, or that waits for storage. Nothing that is in
 // its log is done again. A finished run gives its recorded outcome at once; one that
 // another process is running gives *runlog.BusyError, a cancelled one *EndedError.
 func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Run, error) {
@@ -190,7 +218,7 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 	if opt != nil {
 		o = *opt
 	}
-	j, err := e.open(ctx, id, nil, o.Budget)
+	j, err := e.openWith(ctx, id, &runlog.JournalOptions{Budget: o.Budget, Quarantined: o.Quarantined})
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +261,9 @@ func (e *Engine) resume(ctx context.Context, j *runlog.Journal, opt *ResumeOptio
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunResumed, "", resumed); err != nil {
 		return nil, err
 	}
-	return e.launch(ctx, j, w, started.Inputs, opt.Answer, opt.Observe), nil
+	return e.launch(ctx, j, &launching{
+		workflow: w, inputs: started.Inputs, answer: opt.Answer, observe: opt.Observe, every: started.Every, change: opt.AllowChange, ended: opt.ended,
+	}), nil
 }
 
 // Started is how a run began.
@@ -245,6 +275,9 @@ func (e *Engine) started(ctx context.Context, id string) (runlog.RunStarted, err
 	}
 	if len(recs) == 0 || recs[0].Kind != runlog.KindRunStarted {
 		return d, fmt.Errorf("run %s was cut off before it began; remove it with `superstep runs rm %s`", id, id)
+	}
+	if err := runlog.CheckSealed(id, &recs[0]); err != nil {
+		return d, err
 	}
 	if err := json.Unmarshal(recs[0].Data, &d); err != nil {
 		return d, fmt.Errorf("run %s: its first record: %w", id, err)

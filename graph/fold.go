@@ -1,7 +1,9 @@
 package graph
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -20,6 +22,8 @@ type fold[S, U any] struct {
 	places  map[place]int
 	// changed is the error for a run of another graph, or of another version of this one.
 	changed func(name string, shape *Shape) error
+	adopt   bool  // go on with another version if it fits,
+	adopted error // and this is what changed
 }
 
 // place finds a task of the current superstep.
@@ -70,14 +74,14 @@ func (d *fold[S, U]) apply(r *runlog.Record) (err error) {
 			return nil
 		}
 		if !d.m.Complete() {
-			return fmt.Errorf("record %d commits a superstep that is not complete", r.Seq)
+			return d.misfit(fmt.Errorf("record %d commits a superstep that is not complete", r.Seq))
 		}
 		d.m.Commit()
 		d.skipped = append(d.skipped, passedOver(d.m.Skipped(), d.space)...)
 		clear(d.places)
 	}
 	if err != nil {
-		return fmt.Errorf("record %d: %w", r.Seq, err)
+		return d.misfit(fmt.Errorf("record %d: %w", r.Seq, err))
 	}
 	return nil
 }
@@ -88,16 +92,32 @@ func (d *fold[S, U]) restore(r *runlog.Record) error {
 	if s.Shape != nil {
 		d.shape = s.Shape
 	}
-	if s.Digest != d.flow.digest {
-		return d.changed(s.Graph, d.shape)
+	if d.adopted = nil; s.Digest != d.flow.digest {
+		d.adopted = d.changed(s.Graph, d.shape)
+		if !d.adopt || s.Graph != d.flow.name {
+			return d.adopted
+		}
+		var strict snapshot[S, U]
+		dec := json.NewDecoder(bytes.NewReader(r.Data))
+		dec.DisallowUnknownFields() // what the new state has no place for would be lost
+		err = dec.Decode(&strict)
 	}
 	if err != nil {
-		return fmt.Errorf("record %d: the state does not fit the graph's type any more: %w", r.Seq, err)
+		return d.misfit(fmt.Errorf("record %d: the state does not fit the graph's type any more: %w", r.Seq, err))
 	}
 	d.skipped = s.Skipped
 	clear(d.places)
 	d.m, err = pregel.Restore(&d.flow.program, &s.Machine)
-	return err
+	return d.misfit(err)
+}
+
+// misfit is err, of a version of the graph that was to be gone on with all the same.
+func (d *fold[S, U]) misfit(err error) error {
+	var changed *ChangedError
+	if err == nil || !errors.As(d.adopted, &changed) {
+		return err
+	}
+	return &ChangedError{Graph: changed.Graph, Diff: changed.Diff, Why: err.Error()}
 }
 
 // redo applies a recorded result.

@@ -3,6 +3,7 @@ package graph
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -71,8 +72,8 @@ func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[
 				yield(Checkpoint[S]{}, err)
 				return
 			}
-			if !past.owns(&r) || r.Kind == runlog.KindSnapshot && past.m != nil {
-				continue // what a later snapshot says is known
+			if !past.owns(&r) || past.known(&r) {
+				continue
 			}
 			var tasks []Result
 			switch r.Kind {
@@ -88,7 +89,7 @@ func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[
 				}
 				clear(failures)
 			}
-			if err := past.apply(&r); err != nil {
+			if err := past.apply(&r); err != nil && !past.other(err) {
 				yield(Checkpoint[S]{}, err)
 				return
 			}
@@ -96,7 +97,33 @@ func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[
 				return
 			}
 		}
+		if past.m == nil && past.adopted != nil {
+			yield(Checkpoint[S]{}, past.adopted)
+		}
 	}
+}
+
+// known reports whether a record is a snapshot that says nothing new. One with a shape is
+// of the version of the graph that the run goes on with.
+func (d *fold[S, U]) known(r *runlog.Record) bool {
+	if r.Kind != runlog.KindSnapshot || d.m == nil {
+		return false
+	}
+	var s struct {
+		Shape json.RawMessage `json:"shape"`
+	}
+	return json.Unmarshal(r.Data, &s) == nil && s.Shape == nil
+}
+
+// other reports whether an error says that from here on the run is of another version of
+// the graph. Later it may be of this one.
+func (d *fold[S, U]) other(err error) bool {
+	var changed *ChangedError
+	if !errors.As(err, &changed) || changed.Graph != d.flow.name {
+		return false
+	}
+	d.m, d.adopted = nil, err
+	return true
 }
 
 // results are those of the superstep that is about to be committed.
@@ -216,7 +243,7 @@ func (f *Flow[S, U]) Fork(records iter.Seq2[runlog.Record, error], at uint64, ed
 		if err := carrier.Note(&r); err != nil {
 			return nil, err
 		}
-		if !past.owns(&r) || r.Kind == runlog.KindSnapshot && past.m != nil {
+		if !past.owns(&r) || past.known(&r) {
 			continue
 		}
 		if r.Kind == runlog.KindTaskDone {
@@ -228,12 +255,15 @@ func (f *Flow[S, U]) Fork(records iter.Seq2[runlog.Record, error], at uint64, ed
 				return nil, err
 			}
 		}
-		if err := past.apply(&r); err != nil {
+		if err := past.apply(&r); err != nil && !past.other(err) {
 			return nil, err
 		}
 		pending, out.Seq = nil, r.Seq
 	}
 	if past.m == nil {
+		if past.adopted != nil {
+			return nil, past.adopted
+		}
 		return nil, notBegun(at)
 	}
 	snap := snapshot[S, U]{Graph: f.name, Digest: f.digest, Shape: &f.shape, Skipped: past.skipped, Machine: past.m.Snapshot()}

@@ -51,7 +51,8 @@ func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[
 			x.journal.End(x.opt.space, false)
 		}
 	}()
-	past := &fold[S, U]{flow: x.flow, space: x.opt.space, changed: func(name string, _ *Shape) error { return x.changed(ctx, name) }}
+	past := &fold[S, U]{flow: x.flow, space: x.opt.space, adopt: x.opt.AllowChange, changed: func(name string, _ *Shape) error { return x.changed(ctx, name) }}
+	var pending []runlog.Record
 	for r, err := range recs {
 		if err != nil {
 			return nil, err
@@ -59,10 +60,17 @@ func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[
 		if err := past.apply(&r); err != nil {
 			return nil, fmt.Errorf("run %s: %w", x.journal.ID(), err)
 		}
+		switch {
+		case !x.opt.AllowChange || !past.owns(&r):
+		case r.Kind == runlog.KindTaskDone:
+			pending = append(pending, r)
+		default:
+			pending = nil
+		}
 	}
 	if past.m != nil {
 		x.skipped = past.skipped
-		return past.m, nil
+		return past.m, x.adopt(ctx, past, pending)
 	}
 	if m, err = x.begin(state); err != nil {
 		return nil, err
@@ -72,6 +80,26 @@ func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[
 		return nil, err
 	}
 	return m, x.journal.Append(ctx, "", first...)
+}
+
+// adopt writes down that the run goes on with this version of the graph, if another one
+// began it. Pending are the results of the superstep under way, of which no snapshot knows.
+func (x *execution[S, U]) adopt(ctx context.Context, past *fold[S, U], pending []runlog.Record) error {
+	if past.adopted == nil {
+		return nil
+	}
+	recs, err := x.snapshots(nil, past.m, &x.flow.shape)
+	if err != nil {
+		return err
+	}
+	for i := range pending {
+		r, err := x.journal.New(pending[i].Kind, pending[i].Path, pending[i].Data)
+		if err != nil {
+			return err
+		}
+		recs = append(recs, r)
+	}
+	return x.journal.Append(ctx, "", recs...)
 }
 
 // snapshots adds a snapshot, and what must follow it, to records.
@@ -172,7 +200,8 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 		if err := add(runlog.KindStepCommitted, x.opt.space, runlog.StepCommitted{Step: m.Step() - 1}); err != nil {
 			return err
 		}
-		if x.journal.Grown(x.opt.space) && !m.Ended() {
+		every := x.opt.SnapshotEvery
+		if (x.journal.Grown(x.opt.space) || every > 0 && m.Step()%every == 0) && !m.Ended() {
 			var err error
 			if recs, err = x.snapshots(recs, m, nil); err != nil {
 				return err

@@ -487,6 +487,152 @@ func TestChangedGraphIsRefused(t *testing.T) {
 	}
 }
 
+// A run goes on with another version of its graph if that is wanted and what it does next
+// is still there, and from then on the log is of that version.
+func TestAllowedChange(t *testing.T) {
+	build := func(fails bool, nodes ...string) *graph.Flow[state, update] {
+		g := graph.New("versions", reduce)
+		prev := graph.Start
+		for _, name := range nodes {
+			do := visit(name)
+			if fails && name == "c" {
+				do = func(context.Context, state) (update, error) { return update{}, errors.New("not yet") }
+			}
+			g.Add(name, do)
+			g.Edge(prev, name)
+			prev = name
+		}
+		g.Add("beside", visit("beside"))
+		g.Edge(nodes[1], "beside")
+		g.Edge("beside", graph.End)
+		g.Edge(prev, graph.End)
+		return compile(t, g)
+	}
+	first := build(true, "a", "b", "c", "d")
+	for _, every := range []int{0, 1, 2} {
+		store := runlog.NewMemory(nil)
+		j := open(t, store, true)
+		_, err := first.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, SnapshotEvery: every})
+		var failed *pregel.TasksError
+		if !errors.As(err, &failed) {
+			t.Fatal(err)
+		}
+		_ = j.Close(t.Context())
+
+		var changed *graph.ChangedError
+		gone := build(false, "a", "b", "x", "y")
+		j = open(t, store, false)
+		_, err = gone.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, AllowChange: true})
+		if !errors.As(err, &changed) || !strings.Contains(changed.Why, "c") || len(changed.Diff) == 0 {
+			t.Fatalf("every %d: a run whose next node is gone gave %v", every, err)
+		}
+		_ = j.Close(t.Context())
+		head := info(t, store).Head
+
+		second := build(false, "a", "b", "c", "e", "d") // c is computed again, beside is not
+		j = open(t, store, false)
+		if _, err = second.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); !errors.As(err, &changed) || info(t, store).Head != head {
+			t.Fatalf("every %d: without leave it gave %v", every, err)
+		}
+		_ = j.Close(t.Context())
+		store2 := crashed(t, store)
+		j = open(t, store2, false)
+		got, err := second.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, AllowChange: true})
+		want, werr := build(false, "a", "b", "c", "e", "d").Run(t.Context(), state{}, nil)
+		if err != nil || werr != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("every %d: it ended with %+v (%v), want %+v", every, got, err, want)
+		}
+		_ = j.Close(t.Context())
+		j = open(t, store2, false)
+		if again, err := second.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); err != nil || !reflect.DeepEqual(again, want) {
+			t.Fatalf("every %d: read again it gave %+v, %v", every, again, err)
+		}
+		_ = j.Close(t.Context())
+		var last graph.Checkpoint[state]
+		for c, err := range second.History(runlog.Records(t.Context(), store2, "run", 0)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = c
+		}
+		if !reflect.DeepEqual(last.State, want) {
+			t.Errorf("every %d: its history ends with %+v", every, last.State)
+		}
+		old := 0
+		for _, err = range first.History(runlog.Records(t.Context(), store2, "run", 0)) {
+			old++
+		}
+		if !errors.As(err, &changed) || old < 2 {
+			t.Errorf("every %d: the first version reads %d moments and then %v", every, old, err)
+		}
+	}
+}
+
+// crashed copies a store's run as it would be after a crash.
+func crashed(t *testing.T, from runlog.Store) runlog.Store {
+	t.Helper()
+	to := runlog.NewMemory(nil)
+	l, _, err := to.Acquire(t.Context(), "run", &runlog.AcquireOptions{Create: &runlog.NewRun{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, err := range runlog.Records(t.Context(), from, "run", 0) {
+		if err == nil {
+			err = l.Append(t.Context(), &runlog.Batch{Records: []runlog.Record{r}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func info(t *testing.T, store runlog.Store) runlog.Info {
+	t.Helper()
+	infos, err := store.Runs(t.Context(), nil)
+	if err != nil || len(infos) != 1 {
+		t.Fatalf("%d runs, %v", len(infos), err)
+	}
+	return infos[0]
+}
+
+// A snapshot is written after every so many supersteps, counted from the beginning.
+func TestSnapshotEvery(t *testing.T) {
+	store := runlog.NewMemory(nil)
+	g := graph.New("count", reduce)
+	g.Add("n", visit("n"))
+	g.Edge(graph.Start, "n")
+	g.Branch("n", func(s state) string {
+		if len(s.Trail) < 13 {
+			return "n"
+		}
+		return graph.End
+	}, "n", graph.End)
+	j := open(t, store, true)
+	if _, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Journal: j, SnapshotEvery: 5}); err != nil {
+		t.Fatal(err)
+	}
+	var at []int
+	step := 0
+	for r, err := range runlog.Records(t.Context(), store, "run", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch r.Kind {
+		case runlog.KindStepCommitted:
+			step++
+		case runlog.KindSnapshot:
+			at = append(at, step)
+		}
+	}
+	if !slices.Equal(at, []int{0, 5, 10}) {
+		t.Errorf("snapshots after the supersteps %v", at)
+	}
+}
+
 // A long run is recovered from its last snapshot, and its log stays linear in what it produced.
 func TestSnapshotsBoundTheLog(t *testing.T) {
 	store := runlog.NewMemory(nil)

@@ -37,6 +37,12 @@ type RunOptions struct {
 	Stop <-chan struct{}
 	// Cache is where nodes with a Caching find work that was done before. Defaults to none.
 	Cache Cache
+	// SnapshotEvery has a snapshot written after every so many supersteps, counted from the
+	// start of the run, and whenever the log has grown enough; defaults to the latter alone.
+	SnapshotEvery int
+	// AllowChange goes on with a run that was begun by another version of the graph, if what
+	// it does next is still there and its state still fits. Defaults to a *ChangedError.
+	AllowChange bool
 	// Admit is asked before the task of a path sends to several of a node of some kind,
 	// each under its key. An error fails the attempt, or makes the task wait, see runlog.Waits.
 	// Defaults to letting all pass.
@@ -549,8 +555,13 @@ func sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
 type ChangedError struct {
 	Graph string
 	Diff  []string // "+ node x", "- edge a → b"
+	Why   string   // why it cannot be gone on with all the same, "" if nobody has tried
 }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("graph %q changed since the run began:\n  %s\nfinish the run with the version that began it, or start a new one", e.Graph, strings.Join(e.Diff, "\n  "))
+	remedy := "finish the run with the version that began it, start a new one, or go on with --allow-graph-change (AllowChange) if what it does next is still there"
+	if e.Why != "" {
+		remedy = "it cannot go on with this version: " + e.Why + "; finish the run with the version that began it, or start a new one"
+	}
+	return fmt.Sprintf("graph %q changed since the run began:\n  %s\n%s", e.Graph, strings.Join(e.Diff, "\n  "), remedy)
 }

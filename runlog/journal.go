@@ -127,6 +127,8 @@ func put[V any](m *map[string]V, key string, v V) {
 type JournalOptions struct {
 	Create *NewRun          // make the run; defaults to none: it must exist
 	Reopen bool             // with Create: go on with the run if it exists already
+	// Quarantined takes the run even if it is quarantined, see AcquireOptions.
+	Quarantined bool
 	Now    func() time.Time // stamps records; defaults to time.Now
 	Renew  time.Duration    // how often Hold renews the lease and looks for a cancellation; defaults to 2 s
 	// SnapshotAfter is the least that is written between two snapshots, in bytes of data;
@@ -159,9 +161,9 @@ func OpenJournal(ctx context.Context, store Store, id string, opt *JournalOption
 		j.opt.SnapshotAfter = 16 << 10
 	}
 	var err error
-	j.log, j.info, err = store.Acquire(ctx, id, &AcquireOptions{Create: j.opt.Create})
+	j.log, j.info, err = store.Acquire(ctx, id, &AcquireOptions{Create: j.opt.Create, Quarantined: j.opt.Quarantined})
 	if errors.Is(err, ErrExists) && j.opt.Reopen {
-		j.log, j.info, err = store.Acquire(ctx, id, nil)
+		j.log, j.info, err = store.Acquire(ctx, id, &AcquireOptions{Quarantined: j.opt.Quarantined})
 	}
 	if errors.Is(err, ErrExists) {
 		return nil, fmt.Errorf("%w; set Reopen to go on with it", err)
@@ -228,6 +230,10 @@ func Records(ctx context.Context, store Store, id string, from uint64) iter.Seq2
 		for {
 			recs, err := store.Read(ctx, id, next, 256)
 			for i := range recs {
+				if err := CheckSealed(id, &recs[i]); err != nil {
+					yield(Record{}, err)
+					return
+				}
 				if !yield(recs[i], nil) {
 					return
 				}

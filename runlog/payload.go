@@ -18,6 +18,7 @@ type RunStarted struct {
 	Parent   string          `json:"parent,omitempty"` // of a fork: the run that it goes on from,
 	At       uint64          `json:"at,omitempty"`     // and the record of it that was the last
 	Budget   *Budget         `json:"budget,omitempty"` // nil for no limit
+	Every    int             `json:"snapshot_every,omitempty"` // supersteps; 0 for snapshots by growth alone
 }
 
 // RunResumed says that a process took the run up again.

@@ -20,6 +20,11 @@ var ErrCrash = errors.New("the process died")
 // are not stored however many were under way. Its clock moves only from life to life.
 type Mortal struct {
 	*runlog.Memory
+
+	// Quarantine lets runs be quarantined as in other stores. Otherwise they are taken over
+	// however many processes died.
+	Quarantine bool
+
 	past atomic.Int64 // lives that ended, which is also the clock, in hours
 
 	mu    sync.Mutex
@@ -76,6 +81,14 @@ func (m *Mortal) Acquire(ctx context.Context, id string, opt *runlog.AcquireOpti
 	defer m.mu.Unlock()
 	if m.dead {
 		return nil, runlog.Info{}, ErrCrash
+	}
+	if !m.Quarantine {
+		var o runlog.AcquireOptions
+		if opt != nil {
+			o = *opt
+		}
+		o.Quarantined = true
+		opt = &o
 	}
 	l, info, err := m.Memory.Acquire(ctx, id, opt)
 	if err != nil {

@@ -1,0 +1,143 @@
+package superstep
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// RecoverOptions are the settings of Recover and Serve. Nil means the defaults.
+type RecoverOptions struct {
+	Runs    int                                           // executed by the engine at once, before it takes up no more; defaults to 32
+	Every   time.Duration                                 // of Serve: between two looks; defaults to 5 s
+	Answer  Answering                                     // see StartOptions; defaults to leaving every question open
+	Observe func(id string, rec runlog.Record, err error) // see StartOptions, of every run that is taken up; defaults to nothing
+	Ended   func(id string, out Outcome)                  // called once for each run when its execution ends; defaults to nothing
+	Failed  func(id string, err error)                    // why a run could not be taken up, or, with "", runs could not be looked for; defaults to nothing
+}
+
+// Recover takes up the runs that nobody executes though they are not over: those that are
+// interrupted, since their process died or was stopped, and those that wait for storage. It leaves
+// alone runs of workflows that the engine does not have, paused ones, which need a person,
+// and quarantined ones. Several processes may recover the runs of one store at once: each
+// run is taken up by one of them. It returns the runs it has taken up, which execute
+// until they end or ctx does.
+func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, error) {
+	o := opt.settled()
+	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
+	if err != nil {
+		return nil, err
+	}
+	// The longest waiting first, and processes that look at once begin in different places.
+	slices.Reverse(left)
+	if n := len(left); n > 0 {
+		at := rand.IntN(n)
+		left = append(left[at:len(left):len(left)], left[:at]...)
+	}
+	var taken []*Run
+	for i := range left {
+		if err := ctx.Err(); err != nil {
+			return taken, nil // what was taken up ends with ctx, by itself
+		}
+		if e.busy(o.Runs) {
+			break
+		}
+		info := &left[i]
+		if _, err := e.Workflows().Find(info.Workflow); err != nil {
+			continue
+		}
+		r, err := e.takeUp(ctx, info.ID, &o)
+		var busy *runlog.BusyError
+		var ended *EndedError
+		var gone *runlog.NotFoundError
+		var poison *runlog.QuarantinedError
+		switch {
+		case err == nil:
+			taken = append(taken, r)
+		case errors.As(err, &busy), errors.As(err, &ended), errors.As(err, &gone), errors.As(err, &poison):
+			// somebody else was first
+		case errors.Is(err, ErrClosed):
+			return taken, err
+		default:
+			o.Failed(info.ID, err)
+		}
+	}
+	return taken, nil
+}
+
+// Serve recovers runs again and again until ctx ends, and then waits for those it has
+// taken up, which end with ctx too. It is what a worker does.
+func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
+	o := opt.settled()
+	var mine []*Run
+	defer func() {
+		for _, r := range mine {
+			<-r.done
+		}
+	}()
+	for {
+		taken, err := e.Recover(ctx, &o)
+		mine = append(slices.DeleteFunc(mine, (*Run).over), taken...)
+		switch {
+		case errors.Is(err, ErrClosed):
+			return err
+		case err != nil && ctx.Err() == nil:
+			o.Failed("", err)
+		}
+		wait := time.NewTimer(o.Every)
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return nil
+		case <-wait.C:
+		}
+	}
+}
+
+func (opt *RecoverOptions) settled() RecoverOptions {
+	var o RecoverOptions
+	if opt != nil {
+		o = *opt
+	}
+	if o.Runs <= 0 {
+		o.Runs = 32
+	}
+	if o.Every <= 0 {
+		o.Every = 5 * time.Second
+	}
+	if o.Ended == nil {
+		o.Ended = func(string, Outcome) {}
+	}
+	if o.Failed == nil {
+		o.Failed = func(string, error) {}
+	}
+	return o
+}
+
+// busy reports whether the engine executes that many runs or more.
+func (e *Engine) busy(runs int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.runs) >= runs
+}
+
+func (r *Run) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (e *Engine) takeUp(ctx context.Context, id string, o *RecoverOptions) (*Run, error) {
+	ro := &ResumeOptions{Answer: o.Answer, ended: func(out Outcome) { o.Ended(id, out) }}
+	if o.Observe != nil {
+		ro.Observe = func(rec runlog.Record, err error) { o.Observe(id, rec, err) }
+	}
+	return e.Resume(ctx, id, ro)
+}

@@ -1,0 +1,355 @@
+package superstep_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// dead leaves a run behind whose process died in its second node.
+func dead(t *testing.T, m *runlogtest.Mortal) (id string, r *rig) {
+	t.Helper()
+	r = &rig{second: block}
+	e := engine(t, m, r.workflow(t))
+	run := start(t, e, nil)
+	<-r.entered
+	m.Die()
+	e.Close()
+	m.Revive()
+	return run.ID(), r
+}
+
+// Runs that a dead process left are taken up by one of those that serve the store, and
+// nothing is done twice. Paused runs and those of other workflows are left alone.
+func TestServe(t *testing.T) {
+	m := runlogtest.NewMortal()
+	var ids []string
+	var firsts []*rig
+	for range 5 {
+		id, r := dead(t, m)
+		ids, firsts = append(ids, id), append(firsts, r)
+	}
+	other := zflow(t, func(context.Context, *graph.Task, int) (int, error) { return 0, nil })
+	paused := &rig{second: asksWhich}
+	waits := start(t, engine(t, m, paused.workflow(t)), nil)
+	ends(t, waits, runlog.Paused)
+
+	synctestServe(t, m, ids, other)
+	for i, r := range firsts {
+		if n := r.first.Load(); n != 1 {
+			t.Errorf("the first node of run %d ran %d times before", i, n)
+		}
+	}
+	infos, err := m.Runs(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range infos {
+		want := runlog.Completed
+		if i.ID == waits.ID() {
+			want = runlog.Paused
+		}
+		if i.Status != want {
+			t.Errorf("run %s is %s", i.ID, i.Status)
+		}
+	}
+}
+
+// synctestServe has three workers serve a store until all of the runs have ended.
+func synctestServe(t *testing.T, store runlog.Store, ids []string, other *workflow.Workflow) {
+	t.Helper()
+	again := &rig{}
+	job := again.workflow(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var mu sync.Mutex
+	ended := map[string]int{}
+	all := make(chan struct{})
+	var wg sync.WaitGroup
+	for n := range 3 {
+		ws := []*workflow.Workflow{job}
+		if n == 2 {
+			ws = []*workflow.Workflow{other} // does not know what there is to do
+		}
+		e := engine(t, store, ws...)
+		wg.Go(func() {
+			err := e.Serve(ctx, &superstep.RecoverOptions{Every: time.Millisecond, Runs: 2, Ended: func(id string, out superstep.Outcome) {
+				mu.Lock()
+				defer mu.Unlock()
+				if ended[id]++; len(ended) == len(ids) && ended[id] == 1 {
+					close(all)
+				}
+				if out.Status != runlog.Completed || n == 2 {
+					t.Errorf("worker %d: run %s ended as %s (%v)", n, id, out.Status, out.Err)
+				}
+			}, Failed: func(id string, err error) { t.Errorf("worker %d, run %q: %v", n, id, err) }})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	select {
+	case <-all:
+	case <-time.After(30 * time.Second):
+		t.Error("not all runs were taken up")
+	}
+	stop()
+	wg.Wait()
+	for _, id := range ids {
+		if ended[id] != 1 {
+			t.Errorf("run %s was executed %d times", id, ended[id])
+		}
+	}
+	if n := again.first.Load(); n != 0 {
+		t.Errorf("the first node ran %d times again", n)
+	}
+}
+
+// A worker that stops leaves its runs to others.
+func TestServeStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := runlogtest.NewMortal()
+		id, _ := dead(t, m)
+		slow := &rig{second: block}
+		e := engine(t, m, slow.workflow(t))
+		ctx, stop := context.WithCancel(t.Context())
+		var out superstep.Outcome
+		done := make(chan error)
+		go func() {
+			done <- e.Serve(ctx, &superstep.RecoverOptions{Ended: func(_ string, o superstep.Outcome) { out = o }})
+		}()
+		<-slow.entered
+		if got := info(t, e, id); got.Status != runlog.Running || got.Takeovers != 0 && got.Takeovers != 1 {
+			t.Errorf("while it is executed the run is %+v", got)
+		}
+		stop()
+		if err := <-done; err != nil || out.Status != runlog.Interrupted {
+			t.Errorf("Serve gave %v, the run %s", err, out.Status)
+		}
+		if got := info(t, e, id); got.Status != runlog.Interrupted || got.Takeovers != 0 {
+			t.Errorf("the run it left is %+v", got)
+		}
+		e.Close()
+	})
+}
+
+// A run whose processes die one after another is left alone, and others are not.
+func TestQuarantine(t *testing.T) {
+	m := runlogtest.NewMortal()
+	m.Quarantine = true
+	id, r := dead(t, m)
+	poison := r.workflow(t)
+	for n := 1; n <= runlog.MaxTakeovers; n++ {
+		r.once = sync.Once{}
+		w := r.workflow(t)
+		e := engine(t, m, w)
+		taken, err := e.Recover(t.Context(), nil)
+		if err != nil || len(taken) != 1 {
+			t.Fatalf("takeover %d: %d were taken, %v", n, len(taken), err)
+		}
+		<-r.entered
+		m.Die()
+		e.Close()
+		m.Revive()
+	}
+	good, _ := dead(t, m)
+	r.second = nil
+	e := engine(t, m, poison)
+	if got := info(t, e, id); got.Status != runlog.Quarantined {
+		t.Fatalf("after %d takeovers it is %s", runlog.MaxTakeovers, got.Status)
+	}
+	taken, err := e.Recover(t.Context(), nil)
+	if err != nil || len(taken) != 1 || taken[0].ID() != good {
+		t.Fatalf("%d were taken, %v", len(taken), err)
+	}
+	ends(t, taken[0], runlog.Completed)
+	var q *runlog.QuarantinedError
+	if _, err := e.Resume(t.Context(), id, nil); !errors.As(err, &q) {
+		t.Fatalf("resuming it gave %v", err)
+	}
+	ends(t, resume(t, e, id, &superstep.ResumeOptions{Quarantined: true}), runlog.Completed)
+}
+
+// fullStore has a full disk from some append on, with or without room for a last word.
+type fullStore struct {
+	runlog.Store
+	left    atomic.Int32 // appends there is room for, negative for any number
+	reserve bool
+}
+
+type fullLog struct {
+	runlog.Log
+	s *fullStore
+}
+
+func (s *fullStore) Acquire(ctx context.Context, id string, o *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+	l, i, err := s.Store.Acquire(ctx, id, o)
+	if err != nil {
+		return nil, i, err
+	}
+	return &fullLog{l, s}, i, nil
+}
+
+func (l *fullLog) Append(ctx context.Context, b *runlog.Batch) error {
+	if n := l.s.left.Load(); n == 0 && (b.Status != runlog.WaitingStorage || !l.s.reserve) {
+		return &runlog.StorageError{Store: "test", Err: syscall.ENOSPC}
+	} else if n > 0 {
+		l.s.left.Add(-1)
+	}
+	return l.Log.Append(ctx, b)
+}
+
+// A run whose store is full is parked wherever that happens, not failed, and goes on once
+// there is room.
+func TestFullStore(t *testing.T) {
+	undisturbed := &rig{}
+	base := engine(t, runlog.NewMemory(nil), undisturbed.workflow(t))
+	whole := start(t, base, nil)
+	want := ends(t, whole, runlog.Completed)
+	appends := 0
+	for range kinds2(t, base, whole.ID()) {
+		appends++
+	}
+	for _, reserve := range []bool{true, false} {
+		for n := range appends {
+			t.Run(fmt.Sprintf("reserve=%t/%d", reserve, n), func(t *testing.T) {
+				s := &fullStore{Store: runlog.NewMemory(nil), reserve: reserve}
+				s.left.Store(int32(n))
+				r := &rig{}
+				e := engine(t, s, r.workflow(t))
+				run, err := e.Start(t.Context(), "job", []byte(`{"task":"a  b"}`), nil)
+				var full *runlog.StorageError
+				if n == 0 {
+					left, lerr := e.Runs(t.Context(), nil)
+					if !errors.As(err, &full) || lerr != nil || len(left) != 0 {
+						t.Fatalf("a run that could not begin gave %v and left %v", err, left)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := run.Wait(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if out.Status == runlog.Completed { // there was room for all of it
+					return
+				}
+				status := runlog.Interrupted
+				if reserve {
+					status = runlog.WaitingStorage
+				}
+				if out.Status != status || !errors.As(out.Err, &full) || info(t, e, run.ID()).Status != status {
+					t.Fatalf("it ended as %s (%v), listed %s", out.Status, out.Err, info(t, e, run.ID()).Status)
+				}
+				taken, err := e.Recover(t.Context(), nil) // there is still no room
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, again := range taken {
+					if out, _ := again.Wait(t.Context()); out.Status != status {
+						t.Fatalf("taken up too early it ended as %s", out.Status)
+					}
+				}
+				s.left.Store(-1)
+				got := ends(t, resume(t, e, run.ID(), nil), runlog.Completed)
+				if string(got.Output) != string(want.Output) || r.first.Load() > 2 {
+					t.Errorf("it ended with %s, want %s; the first node ran %d times", got.Output, want.Output, r.first.Load())
+				}
+			})
+		}
+	}
+}
+
+func kinds2(t *testing.T, e *superstep.Engine, id string) (out []runlog.Kind) {
+	t.Helper()
+	for r, err := range e.Follow(t.Context(), id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, r.Kind)
+	}
+	return out
+}
+
+// What is kept of a store: whatever is not over, the newest, the recent, and the parents of all of them.
+func TestPrune(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	store := runlog.NewMemory(&runlog.MemoryOptions{Now: func() time.Time { return now }})
+	e, err := superstep.New(store, &superstep.Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(id, workflow, parent string, s runlog.Status) {
+		l, _, err := store.Acquire(t.Context(), id, &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: workflow, Parent: parent}})
+		if err == nil {
+			err = l.Append(t.Context(), &runlog.Batch{Status: s})
+		}
+		if err == nil {
+			err = l.Release(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Hour)
+	}
+	add("root", "a", "", runlog.Completed)
+	add("paused", "a", "", runlog.Paused)
+	add("stuck", "a", "", runlog.Running) // interrupted
+	add("full", "a", "", runlog.WaitingStorage)
+	add("failed", "a", "", runlog.Failed)
+	add("mid", "a", "root", runlog.Cancelled)
+	add("b1", "b", "", runlog.Completed)
+	add("b2", "b", "", runlog.Partial)
+	add("lone", "a", "gone", runlog.Completed)
+	add("leaf", "a", "mid", runlog.Completed)
+	for _, c := range []struct {
+		keep superstep.Retention
+		want []string
+	}{
+		{superstep.Retention{Newest: 1}, []string{"lone", "b1", "failed"}},
+		{superstep.Retention{Newest: 2}, []string{"failed"}},
+		{superstep.Retention{Newest: 1, Workflow: "b"}, []string{"b1"}},
+		{superstep.Retention{Within: 3 * time.Hour}, []string{"b1", "failed"}},
+		{superstep.Retention{Within: time.Minute}, []string{"leaf", "lone", "b2", "b1", "mid", "failed", "root"}},
+		{superstep.Retention{Within: time.Minute, Newest: 1}, []string{"lone", "b1", "failed"}},
+		{superstep.Retention{Within: 100 * time.Hour}, nil},
+	} {
+		c.keep.Dry = true
+		got, err := e.Prune(t.Context(), c.keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for i := range got {
+			ids = append(ids, got[i].ID)
+		}
+		if !slices.Equal(ids, c.want) {
+			t.Errorf("%+v removes %q, want %q", c.keep, ids, c.want)
+		}
+	}
+	if _, err := e.Prune(t.Context(), superstep.Retention{}); !errors.Is(err, superstep.ErrKeepsNothing) {
+		t.Errorf("keeping nothing gave %v", err)
+	}
+	if got, err := e.Prune(t.Context(), superstep.Retention{Newest: 1}); err != nil || len(got) != 3 {
+		t.Errorf("%d were removed, %v", len(got), err)
+	}
+	left, err := e.Runs(t.Context(), nil)
+	if err != nil || len(left) != 7 {
+		t.Errorf("%d are left, %v", len(left), err)
+	}
+}

@@ -1,0 +1,89 @@
+package superstep
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Retention says which runs to keep. A run that any of its rules keeps is kept.
+//
+// Whatever the rules say, runs that are not over are kept: running, paused, interrupted
+// and quarantined ones, and those that wait for storage. So is every run that a kept one
+// was forked from, however far back.
+type Retention struct {
+	Newest   int           // keep this many of the newest of each workflow; 0 keeps none for that
+	Within   time.Duration // keep what was begun, taken up or ended this long ago or later; 0 keeps none for that
+	Workflow string        // remove runs of this workflow only; "" for all
+	Dry      bool          // remove nothing, only say what would be
+}
+
+// ErrKeepsNothing says that a Retention has no rule.
+var ErrKeepsNothing = errors.New("the retention keeps nothing: say how many of the newest runs to keep, or those of how long")
+
+// Prune removes the runs that a retention does not keep, with their logs, and returns them,
+// the newest first. With an error it returns those it has removed. It reads no logs. A
+// store may hold on to their room, see [runlog.Reclaimer].
+func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.Info, err error) {
+	leave, err := e.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if keep.Newest <= 0 && keep.Within <= 0 {
+		return nil, ErrKeepsNothing
+	}
+	infos, err := e.store.Runs(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range prunable(infos, keep, e.opt.Now()) {
+		if !keep.Dry {
+			err := e.store.Delete(ctx, info.ID)
+			var busy *runlog.BusyError
+			var gone *runlog.NotFoundError
+			switch {
+			case errors.As(err, &busy), errors.As(err, &gone): // it was taken up meanwhile, or removed
+				continue
+			case err != nil:
+				return removed, err
+			}
+		}
+		removed = append(removed, info)
+	}
+	return removed, nil
+}
+
+// prunable are those of all runs, the newest first, that a retention does not keep.
+func prunable(infos []runlog.Info, keep Retention, now time.Time) []runlog.Info {
+	byID := make(map[string]*runlog.Info, len(infos))
+	newer := map[string]int{} // runs of a workflow that have been seen
+	kept := make(map[string]bool, len(infos))
+	for i := range infos {
+		info := &infos[i]
+		byID[info.ID] = info
+		newer[info.Workflow]++
+		over := info.Status.Ended() || info.Status == runlog.Failed
+		kept[info.ID] = !over ||
+			keep.Workflow != "" && info.Workflow != keep.Workflow ||
+			newer[info.Workflow] <= keep.Newest ||
+			keep.Within > 0 && now.Sub(info.Updated) <= keep.Within
+	}
+	for i := range infos {
+		if !kept[infos[i].ID] {
+			continue
+		}
+		for p := byID[infos[i].Parent]; p != nil && !kept[p.ID]; p = byID[p.Parent] {
+			kept[p.ID] = true
+		}
+	}
+	var out []runlog.Info
+	for i := range infos {
+		if !kept[infos[i].ID] {
+			out = append(out, infos[i])
+		}
+	}
+	return out
+}
