@@ -16,6 +16,7 @@ type RecoverOptions struct {
 	Every   time.Duration                                 // of Serve: between two looks; defaults to 5 s
 	Answer  Answering                                     // see StartOptions; defaults to leaving every question open
 	Observe func(id string, rec runlog.Record, err error) // see StartOptions, of every run that is taken up; defaults to nothing
+	Taken   func(id string)                               // called for each run that is taken up; defaults to nothing
 	Ended   func(id string, out Outcome)                  // called once for each run when its execution ends; defaults to nothing
 	Failed  func(id string, err error)                    // why a run could not be taken up, or, with "", runs could not be looked for; defaults to nothing
 }
@@ -58,6 +59,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 		switch {
 		case err == nil:
 			taken = append(taken, r)
+			o.Taken(info.ID)
 		case errors.As(err, &busy), errors.As(err, &ended), errors.As(err, &gone), errors.As(err, &poison):
 			// somebody else was first
 		case errors.Is(err, ErrClosed):
@@ -108,6 +110,9 @@ func (opt *RecoverOptions) settled() RecoverOptions {
 	}
 	if o.Every <= 0 {
 		o.Every = 5 * time.Second
+	}
+	if o.Taken == nil {
+		o.Taken = func(string) {}
 	}
 	if o.Ended == nil {
 		o.Ended = func(string, Outcome) {}

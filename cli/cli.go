@@ -38,9 +38,11 @@ type Options struct {
 	// only listed and described, and a model that is missing is no error then. An *Error
 	// decides the exit code; see [NoModel]. Defaults to none.
 	Setup func(*Setup) ([]*workflow.Workflow, error)
-	// OpenStore opens the place where runs are kept. The directory exists and can be
-	// written. Defaults to memory, so that nothing survives the process.
-	OpenStore func(ctx context.Context, dataDir string) (runlog.Store, io.Closer, error)
+	// OpenStore opens the place where runs are kept: that of --store, or by default an SQLite
+	// file with the command's name in the data folder. See runlog/stores, which knows every
+	// place. Directories above one in the file system exist and can be written. Defaults to
+	// memory, so that nothing survives the process.
+	OpenStore func(ctx context.Context, opt *runlog.OpenOptions) (runlog.Store, io.Closer, error)
 	// Failpoint is for crash tests; see superstep.Options.
 	Failpoint func(name string)
 
@@ -104,16 +106,18 @@ type app struct {
 
 // settings are the global flags.
 type settings struct {
-	output  string
-	color   string
-	noColor bool
-	plain   bool
-	quiet   bool
-	verbose bool
-	dataDir string
-	noInput bool
-	offline bool
-	model   string
+	output   string
+	color    string
+	noColor  bool
+	plain    bool
+	quiet    bool
+	verbose  bool
+	dataDir  string
+	store    string
+	volatile bool
+	noInput  bool
+	offline  bool
+	model    string
 }
 
 func newApp(opt *Options) *app {
@@ -190,7 +194,7 @@ func (a *app) engine(ctx context.Context, runs string, opt *superstep.Options) (
 }
 
 func (a *app) engineOf(ctx context.Context, set workflow.Set, opt *superstep.Options) (*superstep.Engine, error) {
-	if err := a.open(ctx); err != nil {
+	if err := a.open(ctx, set == nil); err != nil {
 		return nil, err
 	}
 	o := superstep.Options{Workflows: set, Failpoint: a.opt.Failpoint}
@@ -217,30 +221,8 @@ func (a *app) workflows(name string) (workflow.Set, error) {
 	return append(set[:len(set):len(set)], made...), err
 }
 
-// open opens the store if it is not open.
-func (a *app) open(ctx context.Context) error {
-	if a.store != nil {
-		return nil
-	}
-	if a.opt.OpenStore == nil {
-		a.store = runlog.NewMemory(nil)
-		return nil
-	}
-	dir := a.dataDir()
-	if err := writable(dir); err != nil {
-		return err
-	}
-	var err error
-	a.store, a.closer, err = a.opt.OpenStore(ctx, dir)
-	if err != nil {
-		a.store, a.closer = nil, nil
-		return &Error{Exit: ExitFailed, Code: "store", Message: err.Error(), Err: err}
-	}
-	return nil
-}
-
 // writable sees to it that a directory is there and can be written.
-func writable(dir string) error {
+func (a *app) writable(dir string) error {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		var f *os.File
@@ -258,7 +240,7 @@ func writable(dir string) error {
 	}
 	return &Error{
 		Exit: ExitFailed, Code: "data_dir", Err: err,
-		Message: fmt.Sprintf("cannot write %s: %v; set --data-dir (or SUPERSTEP_DATA_DIR) to a folder that can be written", dir, why),
+		Message: fmt.Sprintf("cannot write %s: %v; set --data-dir (or SUPERSTEP_DATA_DIR) to a folder that can be written, or --store to another place", dir, why),
 	}
 }
 
@@ -270,6 +252,9 @@ func (a *app) hint(words ...string) string {
 	s := a.opt.Name + " " + strings.Join(words, " ")
 	if a.set.dataDir != "" && a.set.dataDir != a.opt.Env("SUPERSTEP_DATA_DIR") {
 		s += " --data-dir " + quote(a.set.dataDir)
+	}
+	if p, err := a.place(); err == nil && a.set.store != "" && a.set.store != a.opt.Env("SUPERSTEP_STORE") {
+		s += " --store " + quote(p.String())
 	}
 	return s
 }

@@ -97,6 +97,8 @@ func classify(err error) *Error {
 		busy      *runlog.BusyError
 		corrupt   *runlog.CorruptError
 		changed   *graph.ChangedError
+		poison    *runlog.QuarantinedError
+		full      *runlog.StorageError
 		provider  *model.Error
 	)
 	switch {
@@ -116,6 +118,12 @@ func classify(err error) *Error {
 		code = "damaged"
 	case errors.As(err, &changed):
 		code = superstep.CodeChanged
+	case errors.As(err, &poison):
+		code = "quarantined"
+	case errors.As(err, &full):
+		code = "waiting_storage"
+	case errors.Is(err, runlog.ErrStoreReset):
+		code = "store_reset"
 	case errors.As(err, &provider) && (provider.Status == http.StatusUnauthorized || provider.Status == http.StatusForbidden):
 		code = "not_signed_in"
 	case errors.Is(err, context.Canceled):

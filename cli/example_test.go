@@ -3,14 +3,11 @@ package cli_test //nolint:testableexamples // a main function ends the process
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/sqlite"
+	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -24,10 +21,7 @@ func Example() {
 	}
 	os.Exit(cli.Main(&cli.Options{
 		Workflows: []*workflow.Workflow{greet},
-		OpenStore: func(ctx context.Context, dir string) (runlog.Store, io.Closer, error) {
-			s, err := sqlite.Open(ctx, filepath.Join(dir, "greetings.db"), nil)
-			return s, s, err
-		},
+		OpenStore: stores.Open,
 	}))
 }
 

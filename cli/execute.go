@@ -239,6 +239,9 @@ func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, as
 			e.exit = ExitFailed
 			e.err = &Error{Exit: ExitFailed, Code: "question", Message: fmt.Sprintf("run %s asks and --on-ask fail is set", s.id)}
 		}
+	case runlog.WaitingStorage:
+		e.exit = ExitPaused
+		e.err = &Error{Exit: e.exit, Code: "waiting_storage", Message: out.Err.Error(), Err: out.Err}
 	case runlog.Cancelled:
 		e.exit = ExitFailed
 		e.err = &Error{Exit: ExitFailed, Code: "cancelled", Message: fmt.Sprintf("run %s was cancelled", s.id), Err: out.Err}

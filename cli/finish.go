@@ -161,6 +161,8 @@ func (a *app) closing(e *ending) string {
 		return p.green("⣿") + " Workflow completed in" + facts
 	case runlog.Partial:
 		return p.yellow("⣿") + " Workflow completed in part in" + facts
+	case runlog.WaitingStorage:
+		return p.yellow("?") + " Workflow waits for storage after" + facts
 	case runlog.Paused:
 		return p.yellow("?") + " Workflow paused after" + facts
 	case runlog.Failed:
@@ -206,7 +208,9 @@ func (a *app) next(e *ending) {
 		line("Answer", a.hint("runs", "answer", e.id, quote(q.Path+"="+value)))
 	}
 	switch e.status {
-	case runlog.Failed, runlog.Interrupted:
+	case runlog.Quarantined:
+		line("Resume", a.hint("runs", "resume", e.id, "--quarantined"))
+	case runlog.Failed, runlog.Interrupted, runlog.WaitingStorage:
 		if e.exit != ExitUsage {
 			line("Resume", a.hint("runs", "resume", e.id))
 		}

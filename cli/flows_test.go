@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -83,7 +84,57 @@ func flows(s *Setup) ([]*workflow.Workflow, error) {
 	add(slow())
 	add(evil())
 	add(spend())
+	add(simple("poison", "Kills its process", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
+		die(s, "poison")
+		return values{"out": "alive"}, nil
+	}}))
+	add(pay(s))
+	add(versions(s))
 	return out, errors.Join(errs...)
+}
+
+// die kills the process as the system does when memory is short, if the test wants it here.
+func die(s *Setup, where string) {
+	if s.Env("TEST_DIE") == where {
+		if p, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = p.Kill()
+		}
+		select {}
+	}
+}
+
+// pay has an effect that must not happen twice.
+func pay(s *Setup) (*workflow.Workflow, error) {
+	return simple("pay", "Pays", node{Name: "transfer", Run: func(ctx context.Context, t *graph.Task, _ values) (values, error) {
+		receipt, err := runlog.Do(ctx, t.Scope(), &runlog.Effect{Key: "pay", Kind: "tool", Name: "bank", Repeat: runlog.RepeatNever},
+			func(context.Context, string) (string, error) {
+				die(s, "pay")
+				return "paid now", nil
+			})
+		return values{"out": receipt}, err
+	}})
+}
+
+// versions is a workflow that a newer program has another graph for.
+func versions(s *Setup) (*workflow.Workflow, error) {
+	say := func(name string) node {
+		return node{Name: name, Run: func(context.Context, *graph.Task, values) (values, error) {
+			if name == "second" && s.Env("TEST_VERSION") == "" {
+				return nil, errors.New("not in this version")
+			}
+			return values{"out": name}, nil
+		}}
+	}
+	nodes := []node{say("first"), say("second")}
+	switch s.Env("TEST_VERSION") {
+	case "2":
+		nodes = append(nodes, say("third"))
+	case "3":
+		nodes = []node{say("first"), say("other")}
+	}
+	return workflow.New("versions", "Changes", chain("versions", nodes...),
+		func(struct{}) (values, error) { return values{}, nil },
+		func(s values) (string, error) { return s["out"], nil })
 }
 
 func simple(name, description string, n node) (*workflow.Workflow, error) {

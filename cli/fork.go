@@ -104,7 +104,7 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 	if err != nil {
 		return err
 	}
-	return a.resume(ctx, made, r, ans)
+	return a.resume(ctx, made, r, ans, &superstep.ResumeOptions{})
 }
 
 // edits makes edits of the words FIELD=value and STEP=update.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/sqlite"
+	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -43,12 +42,11 @@ func testOptions() *Options {
 			}
 			return flows(s)
 		},
-		OpenStore: func(ctx context.Context, dir string) (runlog.Store, io.Closer, error) {
+		OpenStore: func(ctx context.Context, opt *runlog.OpenOptions) (runlog.Store, io.Closer, error) {
 			if os.Getenv("TEST_NO_STORE") != "" {
 				panic("the store was opened")
 			}
-			s, err := sqlite.Open(ctx, filepath.Join(dir, "superstep.db"), nil)
-			return s, s, err
+			return stores.Open(ctx, opt)
 		},
 	}
 	if d, err := time.ParseDuration(os.Getenv("TEST_HEARTBEAT")); err == nil {

@@ -79,7 +79,7 @@ Exit codes: 0 completed, 1 failed, 2 wrong usage (nothing ran), 3 waiting for a 
 		return bare(cmd, args)
 	}
 	run := a.runCommand()
-	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.versionCommand(), a.completionCommand())
+	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.workerCommand(), a.versionCommand(), a.completionCommand())
 	return root, a.prepareRun(root, run)
 }
 
@@ -92,6 +92,8 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "no progress")
 	f.BoolVarP(&s.verbose, "verbose", "v", false, "more progress: tools and turns of the model")
 	f.StringVar(&s.dataDir, "data-dir", "", "where runs are kept; also SUPERSTEP_DATA_DIR (default: superstep in the user's data folder)")
+	f.StringVar(&s.store, "store", "", "the store of runs: memory, file:DIR, sqlite:PATH, postgres://… or redis://…; also SUPERSTEP_STORE (default: a file in the data folder)")
+	f.BoolVar(&s.volatile, "allow-volatile", false, "accept a Redis that keeps nothing when it stops")
 	f.BoolVar(&s.noInput, "no-input", false, "never read standard input")
 	f.BoolVar(&s.offline, "offline", false, "open no connection but to this machine")
 }
@@ -230,7 +232,7 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 		a.out.line(a.greeting(set))
 		return nil
 	}
-	a.err.line(cmd.Short + "\n\nExamples:\n" + cmd.Example + "\n\nCommands: run, runs, workflows, version, completion; `" + a.opt.Name + " COMMAND --help` says more")
+	a.err.line(cmd.Short + "\n\nExamples:\n" + cmd.Example + "\n\nCommands: run, runs, workflows, worker, version, completion; `" + a.opt.Name + " COMMAND --help` says more")
 	return &Error{Exit: ExitUsage, shown: true}
 }
 

@@ -26,13 +26,13 @@ func (a *app) runsCommand() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("runs: which of list, show, watch, resume, answer, cancel, rm, history, fork, diff, replay?")
+				return usage("runs: which of list, show, watch, resume, answer, resolve, cancel, rm, history, fork, diff, replay, du, gc?")
 			}
 			return a.unknownCommand(cmd, args[:1])
 		},
 	}
 	runs.AddCommand(a.listCommand(), a.showCommand(), a.watchCommand(), a.resumeCommand(), a.answerCommand(), a.cancelCommand(), a.rmCommand(),
-		a.historyCommand(), a.forkCommand(), a.diffCommand(), a.replayCommand())
+		a.resolveCommand(), a.historyCommand(), a.forkCommand(), a.diffCommand(), a.replayCommand(), a.duCommand(), a.gcCommand())
 	return runs
 }
 
@@ -79,7 +79,7 @@ func (a *app) find(ctx context.Context, ref string) (*superstep.Engine, runlog.I
 	var ambiguous *superstep.AmbiguousError
 	switch {
 	case errors.As(err, &missing):
-		err = &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: fmt.Sprintf("no run %q in %s; `%s` shows the runs there are", ref, a.dataDir(), a.hint("runs", "list"))}
+		err = &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: fmt.Sprintf("no run %q in %s; `%s` shows the runs there are", ref, a.storeName(), a.hint("runs", "list"))}
 	case err != nil && !errors.As(err, &ambiguous) && strings.HasPrefix(ref, "@"):
 		err = usage(err.Error())
 	}
@@ -128,13 +128,12 @@ func (a *app) listCommand() *cobra.Command {
 		Use: "list", Aliases: []string{"ls"}, Short: "List runs, the newest first", Args: a.none,
 		Example: examples(a.opt.Name, "runs list", "", "runs list --status failed,paused --limit 5", "", "runs list -o json", ""),
 	}
-	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only these: running, paused, completed, partial, failed, cancelled, interrupted")
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only these: "+strings.Join(statusNames(), ", "))
 	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many, 0 for all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f := &runlog.Filter{Limit: limit}
 		for _, s := range statuses {
-			all := []string{"running", "paused", "completed", "partial", "failed", "cancelled", "interrupted"}
-			if err := oneOf("--status", s, all...); err != nil {
+			if err := oneOf("--status", s, statusNames()...); err != nil {
 				return err
 			}
 			f.Status = append(f.Status, runlog.Status(s))
@@ -149,6 +148,17 @@ func (a *app) listCommand() *cobra.Command {
 		return a.printList(cmd.Context(), infos)
 	}
 	return cmd
+}
+
+// statusNames are the statuses of runs as listings show them.
+func statusNames() []string {
+	var out []string
+	for _, s := range []runlog.Status{
+		runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled, runlog.Interrupted, runlog.Quarantined,
+	} {
+		out = append(out, string(s))
+	}
+	return out
 }
 
 func (a *app) printList(ctx context.Context, infos []runlog.Info) error {
@@ -213,9 +223,9 @@ func (p palette) status(s string) string {
 	switch runlog.Status(s) {
 	case runlog.Completed:
 		return p.green(s)
-	case runlog.Failed:
+	case runlog.Failed, runlog.Quarantined:
 		return p.red(s)
-	case runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running:
+	case runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running, runlog.WaitingStorage:
 		return p.yellow(s)
 	}
 	return s
@@ -283,6 +293,12 @@ func watched(s *session, info runlog.Info) *ending {
 	case runlog.Cancelled:
 		e.exit = ExitFailed
 		e.err = &Error{Exit: e.exit, Code: "cancelled", Message: fmt.Sprintf("run %s was cancelled", info.ID)}
+	case runlog.WaitingStorage:
+		e.exit = ExitPaused
+		e.err = &Error{Exit: e.exit, Code: "waiting_storage", Message: r.Reason}
+	case runlog.Quarantined:
+		e.exit = ExitFailed
+		e.err = &Error{Exit: e.exit, Code: "quarantined", Message: (&runlog.QuarantinedError{ID: info.ID, Takeovers: info.Takeovers}).Error()}
 	case runlog.Interrupted:
 		e.exit = ExitFailed
 		e.err = &Error{Exit: e.exit, Code: "interrupted", Message: fmt.Sprintf("run %s was interrupted; nobody runs it", info.ID)}
@@ -292,11 +308,14 @@ func watched(s *session, info runlog.Info) *ending {
 
 func (a *app) resumeCommand() *cobra.Command {
 	var r running
+	var again superstep.ResumeOptions
 	cmd := &cobra.Command{
 		Use: "resume ID", Short: "Go on with a run that was interrupted, failed or paused", Args: a.one, ValidArgsFunction: a.ids,
 		Example: examples(a.opt.Name, "runs resume @last", "", "runs resume 7f3a --answer write=yes", "", "runs resume 7f3a -o jsonl", ""),
 	}
 	r.add(cmd.Flags())
+	cmd.Flags().BoolVar(&again.Quarantined, "quarantined", false, "go on with a run whose processes died one after another")
+	cmd.Flags().BoolVar(&again.AllowChange, "allow-graph-change", false, "go on with the workflow as it is today, if what the run does next is still there")
 	noModel(cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("model") {
@@ -310,7 +329,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.resume(cmd.Context(), info, &r, ans)
+		return a.resume(cmd.Context(), info, &r, ans, &again)
 	}
 	return cmd
 }
@@ -321,7 +340,7 @@ func noModel(cmd *cobra.Command, a *app) {
 	cmd.Flags().Lookup("model").Hidden = true
 }
 
-func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answers) error {
+func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answers, again *superstep.ResumeOptions) error {
 	name := info.Workflow
 	if info.Status.Ended() {
 		name = "" // nothing will run
@@ -338,7 +357,9 @@ func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answ
 	return a.execute(ctx, &job{
 		flags: r, answers: ans, workflow: info.Workflow, after: info.Head,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
-			return engine.Resume(ctx, info.ID, &superstep.ResumeOptions{Answer: answer, Observe: observe, Budget: r.budget()})
+			o := *again
+			o.Answer, o.Observe, o.Budget = answer, observe, r.budget()
+			return engine.Resume(ctx, info.ID, &o)
 		},
 	})
 }
@@ -379,7 +400,7 @@ func (a *app) answerCommand() *cobra.Command {
 		if err := a.checkAnswers(cmd.Context(), info, ans); err != nil {
 			return err
 		}
-		return a.resume(cmd.Context(), info, &r, ans)
+		return a.resume(cmd.Context(), info, &r, ans, &superstep.ResumeOptions{})
 	}
 	return cmd
 }

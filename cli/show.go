@@ -22,7 +22,7 @@ func (a *app) read(ctx context.Context, info runlog.Info) (*transcript.Run, erro
 		}
 		run.Apply(rec)
 	}
-	if info.Status == runlog.Interrupted {
+	if info.Status == runlog.Interrupted || info.Status == runlog.Quarantined {
 		run.Interrupt()
 	}
 	return run, nil

@@ -125,12 +125,12 @@ func put[V any](m *map[string]V, key string, v V) {
 
 // JournalOptions are the settings of OpenJournal. Nil means the defaults.
 type JournalOptions struct {
-	Create *NewRun          // make the run; defaults to none: it must exist
-	Reopen bool             // with Create: go on with the run if it exists already
+	Create *NewRun // make the run; defaults to none: it must exist
+	Reopen bool    // with Create: go on with the run if it exists already
 	// Quarantined takes the run even if it is quarantined, see AcquireOptions.
 	Quarantined bool
-	Now    func() time.Time // stamps records; defaults to time.Now
-	Renew  time.Duration    // how often Hold renews the lease and looks for a cancellation; defaults to 2 s
+	Now         func() time.Time // stamps records; defaults to time.Now
+	Renew       time.Duration    // how often Hold renews the lease and looks for a cancellation; defaults to 2 s
 	// SnapshotAfter is the least that is written between two snapshots, in bytes of data;
 	// defaults to 16 KB.
 	SnapshotAfter int

@@ -15,9 +15,9 @@ type RunStarted struct {
 	Inputs   json.RawMessage `json:"inputs,omitempty"` // as the user gave them, an object
 	Engine   string          `json:"engine,omitempty"` // the version of superstep
 	Title    string          `json:"title,omitempty"`
-	Parent   string          `json:"parent,omitempty"` // of a fork: the run that it goes on from,
-	At       uint64          `json:"at,omitempty"`     // and the record of it that was the last
-	Budget   *Budget         `json:"budget,omitempty"` // nil for no limit
+	Parent   string          `json:"parent,omitempty"`         // of a fork: the run that it goes on from,
+	At       uint64          `json:"at,omitempty"`             // and the record of it that was the last
+	Budget   *Budget         `json:"budget,omitempty"`         // nil for no limit
 	Every    int             `json:"snapshot_every,omitempty"` // supersteps; 0 for snapshots by growth alone
 }
 
@@ -287,6 +287,7 @@ type Answered struct {
 	Answer json.RawMessage `json:"answer,omitempty"`
 	Denied bool            `json:"denied,omitempty"` // nobody may or will answer
 	By     string          `json:"by,omitempty"`     // "default", "flag", "person", …
+	Output json.RawMessage `json:"output,omitempty"` // of an effect that happened and whose outcome was lost: what it gave
 }
 
 // Event is something a task wants known.

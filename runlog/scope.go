@@ -138,8 +138,13 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 		return done.Output, nil
 	}
 	if intents.open && e.Repeat == RepeatNever {
-		if err := s.unknown(ctx, e, intents.n); err != nil {
+		out, err := s.unknown(ctx, e, intents.n)
+		if err != nil {
 			return nil, err
+		}
+		if out != nil {
+			known := Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Output: out, Hint: e.Hint, Spent: e.cost(out, nil)}
+			return out, j.Write(ctx, "", KindSettled, s.path, known)
 		}
 	}
 	input, err := encodeInput(e)
@@ -174,7 +179,12 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	if werr := j.Write(context.WithoutCancel(ctx), "", KindSettled, s.path, outcome); werr != nil {
 		return nil, errors.Join(werr, err)
 	}
-	return out, err
+	if err != nil {
+		return out, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.of(s.path).settled[e.Key].Output, nil // as it is recorded: the store may have taken secrets out
 }
 
 func encodeInput(e *Effect) (json.RawMessage, error) {
@@ -190,29 +200,49 @@ func encodeInput(e *Effect) (json.RawMessage, error) {
 
 // The answers to the question about an effect of unknown outcome.
 const (
-	unknownAgain = "do it again"
-	unknownDone  = "it happened"
+	UnknownAgain    = "do it again"
+	UnknownHappened = "it happened" // with Answered.Output what it gave, where that is known
 )
 
+const unknownPrefix = "unknown:"
+
+// Unknown reports whether the question is about an effect that must not happen twice and
+// whose outcome a crash has swallowed, and names the effect.
+func (q *Asked) Unknown() (effect string, ok bool) {
+	rest, ok := strings.CutPrefix(q.Key, unknownPrefix)
+	i := strings.LastIndexByte(rest, ':')
+	if !ok || i < 0 || !slices.Equal(q.Options, []string{UnknownAgain, UnknownHappened}) {
+		return "", false
+	}
+	return rest[:i], true
+}
+
 // unknown asks what to do about an effect that must not be repeated and whose outcome
-// is not known, and gives nil if it is to be repeated all the same.
-func (s *Scope) unknown(ctx context.Context, e *Effect, intents int) error {
-	answer, err := s.Ask(ctx, &Asked{
-		Key:      fmt.Sprintf("unknown:%s:%d", e.Key, intents),
+// is not known. It gives nil if it is to be repeated all the same, or what it gave.
+func (s *Scope) unknown(ctx context.Context, e *Effect, intents int) (json.RawMessage, error) {
+	q := &Asked{
+		Key:      fmt.Sprintf("%s%s:%d", unknownPrefix, e.Key, intents),
 		Question: fmt.Sprintf("%s %s was under way when the run was cut off, and it must not happen twice. Did it happen?", e.Kind, e.Name),
-		Options:  []string{unknownAgain, unknownDone},
-	})
+		Options:  []string{UnknownAgain, UnknownHappened},
+	}
+	answer, err := s.Ask(ctx, q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var choice string
 	if err := json.Unmarshal(answer, &choice); err != nil {
-		return fmt.Errorf("%s: the answer about effect %q: %w", s.path, e.Key, err)
+		return nil, fmt.Errorf("%s: the answer about effect %q: %w", s.path, e.Key, err)
 	}
-	if choice == unknownAgain {
-		return nil
+	if choice == UnknownAgain {
+		return nil, nil
 	}
-	return &HappenedError{Name: e.Name}
+	s.j.mu.Lock()
+	out := s.j.of(s.path).answers[q.Key].Output
+	s.j.mu.Unlock()
+	if out != nil {
+		return out, nil
+	}
+	return nil, &HappenedError{Name: e.Name}
 }
 
 // A HappenedError says that an effect happened before a crash and that its outcome is lost.

@@ -91,7 +91,7 @@ func (c *crash) random(t *testing.T, kills int) {
 		args := c.run()
 		for n := 0; ; n++ {
 			p := c.start(t, dir, "", args...)
-			if n < 4 && done < kills {
+			if n < runlog.MaxTakeovers && done < kills {
 				p.killAfter(time.Duration(r.Int64N(int64(c.took * 5 / 4))))
 			}
 			out, err := p.wait()

@@ -2,14 +2,10 @@
 package main
 
 import (
-	"context"
-	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/superstep-dev/superstep/cli"
-	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/sqlite"
+	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/workflow"
@@ -21,15 +17,11 @@ func main() {
 }
 
 func options() *cli.Options {
-	fail := failpoint()
 	return &cli.Options{
 		Name:      "superstep",
 		Setup:     setup,
-		Failpoint: fail,
-		OpenStore: func(ctx context.Context, dir string) (runlog.Store, io.Closer, error) {
-			s, err := sqlite.Open(ctx, filepath.Join(dir, "superstep.db"), &sqlite.Options{Failpoint: fail})
-			return s, s, err
-		},
+		Failpoint: failpoint(),
+		OpenStore: stores.Open,
 	}
 }
 

@@ -4,15 +4,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/superstep-dev/superstep/cli"
-	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/sqlite"
+	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -24,9 +20,6 @@ func main() {
 	}
 	os.Exit(cli.Main(&cli.Options{
 		Workflows: []*workflow.Workflow{brief},
-		OpenStore: func(ctx context.Context, dir string) (runlog.Store, io.Closer, error) {
-			s, err := sqlite.Open(ctx, filepath.Join(dir, "brief.db"), nil)
-			return s, s, err
-		},
+		OpenStore: stores.Open,
 	}))
 }

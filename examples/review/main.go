@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -20,8 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/graph/reduce"
-	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/sqlite"
+	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -137,9 +135,6 @@ func main() {
 	}
 	os.Exit(cli.Main(&cli.Options{
 		Name: "review", Workflows: workflow.Set{w},
-		OpenStore: func(ctx context.Context, dir string) (runlog.Store, io.Closer, error) {
-			s, err := sqlite.Open(ctx, dir+"/runs.db", nil)
-			return s, s, err
-		},
+		OpenStore: stores.Open,
 	}))
 }

@@ -31,6 +31,7 @@ var floors = []struct {
 		"model", "model/openai", "model/offline", "model/modeltest",
 		"tool", "tool/builtin", "tool/tooltest",
 	}},
+	{"½", []string{"runlog/stores"}},
 	{"1", []string{"graph/reduce", "pregel", "pregel/pregeltest", "transcript"}},
 	{"2", []string{"graph", "graph/draw", "agent"}},
 	{"2½", []string{"graph/node"}},
@@ -45,10 +46,11 @@ var floors = []struct {
 // hosts says who may import a package that others shall not name. Whoever wants a
 // store or a model takes it as an argument, and the command hands it over.
 var hosts = map[string][]string{
-	"runlog/sqlite":   {"cli", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
-	"runlog/file":     {"cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
-	"runlog/postgres": {"cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
-	"runlog/redis":    {"cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
+	"runlog/stores":   {"cli", "cmd/superstep", "examples/..."},
+	"runlog/sqlite":   {"runlog/stores", "cli", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
+	"runlog/file":     {"runlog/stores", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
+	"runlog/postgres": {"runlog/stores", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
+	"runlog/redis":    {"runlog/stores", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
 	"model/openai":    {"cli", "cmd/superstep", "examples/..."},
 	"model/offline":   {"cli", "cmd/superstep", "examples/..."},
 }

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+// resolving are the flags of `runs resolve`.
+type resolving struct {
+	again, happened bool
+	result          string
+}
+
+func (a *app) resolveCommand() *cobra.Command {
+	var r running
+	var f resolving
+	cmd := &cobra.Command{
+		Use: "resolve ID [TASK]", Short: "Say what became of an effect that must not happen twice and was cut off", ValidArgsFunction: a.ids,
+		Example: examples(a.opt.Name,
+			"runs resolve @last", "what is unknown",
+			"runs resolve @last pay --happened", "its output is lost: the task is told so",
+			`runs resolve 7f3a pay --happened --result '{"receipt":17}'`, "go on as if it had given this",
+			"runs resolve 7f3a pay --again", "it did not happen: do it"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usage("runs resolve: name the run, and the task if several wait: ID [TASK]")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&f.again, "again", false, "it did not happen, or may happen twice: do it")
+	cmd.Flags().BoolVar(&f.happened, "happened", false, "it happened: do not do it again")
+	cmd.Flags().StringVar(&f.result, "result", "", "with --happened: what it gave, as `JSON`")
+	r.add(cmd.Flags())
+	noModel(cmd, a)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ans, err := r.check(a)
+		if err != nil {
+			return err
+		}
+		given, err := f.answer(cmd.Flags().Changed("result"))
+		if err != nil {
+			return err
+		}
+		task := ""
+		if len(args) > 1 {
+			task = args[1]
+		}
+		return a.resolve(cmd.Context(), args[0], task, given, &r, ans)
+	}
+	return cmd
+}
+
+// answer is what the flags say, nil for nothing.
+func (f *resolving) answer(result bool) (*runlog.Answered, error) {
+	switch {
+	case f.again && f.happened:
+		return nil, usage("runs resolve: --again or --happened, not both")
+	case result && !f.happened:
+		return nil, usage("--result needs --happened")
+	case result && !json.Valid([]byte(f.result)):
+		return nil, usage(fmt.Sprintf("--result: want JSON, got %q", f.result))
+	case !f.again && !f.happened:
+		return nil, nil
+	}
+	choice := runlog.UnknownAgain
+	if f.happened {
+		choice = runlog.UnknownHappened
+	}
+	b, err := json.Marshal(choice)
+	if err != nil {
+		return nil, err
+	}
+	given := &runlog.Answered{Answer: b, By: "person"}
+	if result {
+		given.Output = json.RawMessage(f.result)
+	}
+	return given, nil
+}
+
+// unknownJSON is an effect whose outcome nobody knows.
+type unknownJSON struct {
+	Task     string `json:"task"`
+	Effect   string `json:"effect"`
+	Question string `json:"question"`
+	key      string
+}
+
+func (a *app) resolve(ctx context.Context, ref, task string, given *runlog.Answered, r *running, ans answers) error {
+	_, info, err := a.find(ctx, ref)
+	if err != nil {
+		return err
+	}
+	run, err := a.read(ctx, info)
+	if err != nil {
+		return err
+	}
+	open := []unknownJSON{}
+	for _, q := range run.Open() {
+		asked := runlog.Asked{Key: q.Key, Options: q.Options}
+		if effect, ok := asked.Unknown(); ok && (task == "" || q.Path == task) {
+			open = append(open, unknownJSON{q.Path, effect, transcript.Line(q.Question), q.Key})
+		}
+	}
+	switch {
+	case given == nil:
+		return a.printUnknown(info, open)
+	case len(open) == 0 && task != "":
+		return usage(fmt.Sprintf("run %s has no effect of unknown outcome in %q; `%s` lists those there are", info.ID, task, a.hint("runs", "resolve", info.ID)))
+	case len(open) == 0:
+		return usage(fmt.Sprintf("run %s has no effect of unknown outcome; it is %s", info.ID, info.Status), a.findsOut(info)...)
+	case slices.ContainsFunc(open, func(u unknownJSON) bool { return u.Task != open[0].Task }):
+		var next []string
+		for _, u := range open {
+			next = append(next, u.Task+": "+u.Question)
+		}
+		return usage(fmt.Sprintf("run %s has several effects of unknown outcome; name the task", info.ID), next...)
+	}
+	e, err := a.engine(ctx, info.Workflow, r.engine())
+	if err != nil {
+		return err
+	}
+	for _, u := range open {
+		one := *given
+		one.Key = u.key
+		if err := e.Answer(ctx, info.ID, u.Task, &one); err != nil {
+			return err
+		}
+	}
+	if _, info, err = a.find(ctx, info.ID); err != nil {
+		return err
+	}
+	return a.resume(ctx, info, r, ans, &superstep.ResumeOptions{})
+}
+
+func (a *app) printUnknown(info runlog.Info, open []unknownJSON) error {
+	if a.programs() {
+		return a.out.json(open, a.set.output == "json")
+	}
+	if len(open) == 0 {
+		a.err.line(fmt.Sprintf("run %s has no effect of unknown outcome", info.ID))
+		for _, next := range a.findsOut(info) {
+			a.err.line("  " + next)
+		}
+		return nil
+	}
+	for _, u := range open {
+		a.out.line(fmt.Sprintf("%s  %s  %s", u.Task, u.Effect, u.Question))
+	}
+	a.err.line("  It happened   " + a.hint("runs", "resolve", info.ID, quote(open[0].Task), "--happened"))
+	a.err.line("  It did not    " + a.hint("runs", "resolve", info.ID, quote(open[0].Task), "--again"))
+	return nil
+}
+
+// findsOut says how an interrupted run comes to ask.
+func (a *app) findsOut(info runlog.Info) []string {
+	if info.Status != runlog.Interrupted {
+		return nil
+	}
+	return []string{"it is interrupted, and asks when it comes to one: " + a.hint("runs", "resume", info.ID)}
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+func (a *app) workerCommand() *cobra.Command {
+	var o superstep.RecoverOptions
+	var once bool
+	cmd := &cobra.Command{
+		Use: "worker", Short: "Take up the runs that dead processes left, until stopped", Args: a.none,
+		Long: `Take up the runs that dead processes left, until stopped
+
+A worker goes on with every run that was interrupted, however that happened, and with those
+that wait for storage. Several may serve one store. Paused runs need a person, quarantined
+ones a decision: a worker leaves them alone. A stopped worker leaves its runs to the others.`,
+		Example: examples(a.opt.Name, "worker", "", "worker --once", "take up what there is, and end with it",
+			"worker --store postgres://superstep@db/superstep", "one of many"),
+	}
+	cmd.Flags().IntVar(&o.Runs, "max-runs", 32, "runs at once")
+	cmd.Flags().DurationVar(&o.Every, "every", 5*time.Second, "how long between two looks")
+	cmd.Flags().BoolVar(&once, "once", false, "look once, and end when what was found has ended")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case o.Runs <= 0:
+			return usage(fmt.Sprintf("--max-runs: want 1 or more, got %d", o.Runs))
+		case o.Every <= 0:
+			return usage(fmt.Sprintf("--every: want a positive duration such as 5s, got %s", o.Every))
+		}
+		return a.work(cmd.Context(), &o, once)
+	}
+	return cmd
+}
+
+func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) error {
+	set, err := a.workflows("")
+	if err != nil {
+		return err
+	}
+	if err := a.open(ctx, false); err != nil {
+		return err
+	}
+	e, err := superstep.New(a.store, &superstep.Options{Workflows: set, Failpoint: a.opt.Failpoint})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	a.out.broken = func() { stop(errPipe) }
+	done := onSignal(func(why *signalError) { stop(why) })
+	defer done()
+	say := func(event, id, detail string, err error) {
+		if a.programs() {
+			line := map[string]any{"time": time.Now().UTC(), "event": event, "run": id}
+			if err != nil {
+				line["error"] = err.Error()
+			}
+			_ = a.out.json(line, false)
+			return
+		}
+		if err != nil {
+			detail += ": " + transcript.Line(err.Error())
+		}
+		a.err.line(fmt.Sprintf("%s run %s %s%s", time.Now().Format(time.TimeOnly), id, event, detail))
+	}
+	o.Ended = func(id string, out superstep.Outcome) { say(string(out.Status), id, "", out.Err) }
+	o.Failed = func(id string, err error) {
+		if id == "" {
+			a.warn(err.Error())
+			return
+		}
+		say("not taken up", id, "", err)
+	}
+	o.Taken = func(id string) { say("taken up", id, "", nil) }
+	if !once {
+		if !a.set.quiet && !a.programs() {
+			a.err.line("serving " + a.storeName() + "; ^C stops at a safe point")
+		}
+		return e.Serve(ctx, o)
+	}
+	taken, err := e.Recover(ctx, o)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	for _, r := range taken {
+		_, _ = r.Wait(context.Background()) // it ends with ctx
+	}
+	return nil
+}
