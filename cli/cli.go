@@ -100,6 +100,10 @@ type app struct {
 
 	settled bool // the flags are known
 
+	configured    bool // the configuration was read
+	settings      []setting
+	misconfigured error
+
 	store  runlog.Store
 	closer io.Closer
 }

@@ -39,6 +39,7 @@ func (a *app) resolveCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.again, "again", false, "it did not happen, or may happen twice: do it")
 	cmd.Flags().BoolVar(&f.happened, "happened", false, "it happened: do not do it again")
 	cmd.Flags().StringVar(&f.result, "result", "", "with --happened: what it gave, as `JSON`")
+	acts(cmd, "again", "happened", "result")
 	r.add(cmd.Flags())
 	noModel(cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -79,7 +79,7 @@ Exit codes: 0 completed, 1 failed, 2 wrong usage (nothing ran), 3 waiting for a 
 		return bare(cmd, args)
 	}
 	run := a.runCommand()
-	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.workerCommand(), a.versionCommand(), a.completionCommand())
+	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand())
 	return root, a.prepareRun(root, run)
 }
 
@@ -98,20 +98,25 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.BoolVar(&s.offline, "offline", false, "open no connection but to this machine")
 }
 
-// configure settles the flags: those given, then SUPERSTEP_*, then the defaults.
+// configure settles the flags: those given, then SUPERSTEP_*, then the user's configuration,
+// then the defaults.
 func (a *app) configure(flags *pflag.FlagSet) error {
-	var err error
+	conf, err := a.config()
+	for _, s := range conf {
+		if f := flags.Lookup(s.key); f != nil && !f.Changed && f.Annotations[inputFlag] == nil && a.opt.Env(variable(s.key)) == "" {
+			err = errors.Join(err, f.Value.Set(s.value)) // it was checked
+		}
+	}
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || err != nil || f.Annotations[inputFlag] != nil || f.Value.Type() == listType || f.Name == "help" || f.Name == "version" {
+		if f.Changed || err != nil || f.Annotations[inputFlag] != nil || f.Annotations[actFlag] != nil || f.Value.Type() == listType || f.Name == "help" || f.Name == "version" {
 			return
 		}
-		variable := "SUPERSTEP_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		v := a.opt.Env(variable)
+		v := a.opt.Env(variable(f.Name))
 		if v == "" {
 			return
 		}
 		if e := f.Value.Set(v); e != nil {
-			err = usage(variable + ": " + wanted(f, v, e))
+			err = usage(variable(f.Name) + ": " + wanted(f, v, e))
 		}
 	})
 	if err == nil {
@@ -124,6 +129,18 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 	a.look()
 	a.settled = true
 	return err
+}
+
+// actFlag marks flags that say what to do now, which no variable says.
+const actFlag = "act"
+
+// acts marks the flags of a command that are not global.
+func acts(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		if f := cmd.Flags().Lookup(name); f != nil {
+			f.Annotations = map[string][]string{actFlag: nil}
+		}
+	}
 }
 
 func oneOf(flag, value string, allowed ...string) error {
@@ -232,7 +249,7 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 		a.out.line(a.greeting(set))
 		return nil
 	}
-	a.err.line(cmd.Short + "\n\nExamples:\n" + cmd.Example + "\n\nCommands: run, runs, workflows, worker, version, completion; `" + a.opt.Name + " COMMAND --help` says more")
+	a.err.line(cmd.Short + "\n\nExamples:\n" + cmd.Example + "\n\nCommands: run, runs, workflows, worker, config, version, completion; `" + a.opt.Name + " COMMAND --help` says more")
 	return &Error{Exit: ExitUsage, shown: true}
 }
 

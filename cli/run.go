@@ -28,6 +28,7 @@ type running struct {
 	maxTokens  int64
 	maxAgents  int64
 	streamText bool
+	every      int
 }
 
 func (r *running) add(f *pflag.FlagSet) {
@@ -57,6 +58,8 @@ func (r *running) check(a *app) (answers, error) {
 		return nil, usage(fmt.Sprintf("--max-cost: want a number of US dollars such as 1.50, got %g", r.maxCost))
 	case r.maxTokens < 0:
 		return nil, usage(fmt.Sprintf("--max-tokens: want a positive number, got %d", r.maxTokens))
+	case r.every < 0:
+		return nil, usage(fmt.Sprintf("--snapshot-every: want a positive number, got %d", r.every))
 	case r.maxAgents < 0:
 		return nil, usage(fmt.Sprintf("--max-agents: want a positive number, got %d", r.maxAgents))
 	case r.streamText && a.set.output != "jsonl":
@@ -122,6 +125,7 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	r.add(cmd.Flags())
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or offline; also SUPERSTEP_MODEL")
+	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a checkpoint after every so many supersteps too (default: when the log has grown enough)")
 	cmd.Flags().VarP((*list)(&g.pairs), "input", "i", "an input: key=value (may be repeated)")
 	cmd.Flags().StringVar(&g.file, "inputs", "", "read inputs from a JSON `file`, - for standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -210,7 +214,7 @@ func (a *app) runWorkflow(ctx context.Context, name string, g *gathered, r *runn
 	return a.execute(ctx, &job{
 		flags: r, answers: ans, workflow: name,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
-			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget()})
+			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
 		},
 	})
 }

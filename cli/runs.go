@@ -316,6 +316,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	r.add(cmd.Flags())
 	cmd.Flags().BoolVar(&again.Quarantined, "quarantined", false, "go on with a run whose processes died one after another")
 	cmd.Flags().BoolVar(&again.AllowChange, "allow-graph-change", false, "go on with the workflow as it is today, if what the run does next is still there")
+	acts(cmd, "quarantined", "allow-graph-change")
 	noModel(cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("model") {
