@@ -130,6 +130,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
+	inputs = j.Clean(inputs)
 	started := runlog.RunStarted{Workflow: name, Inputs: inputs, Engine: Version, Title: o.Title, Budget: o.Budget, Every: o.SnapshotEvery}
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
 		return nil, e.undo(ctx, j, err)

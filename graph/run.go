@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -300,6 +301,9 @@ func (n *node[S, U]) run(ctx context.Context, task *Task, s S) (U, error) {
 // finish checks what a node has made, and adds what follows from it.
 func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Result[U, message]) error {
 	f := x.flow
+	if err := x.clean(&r.Update); err != nil {
+		return err
+	}
 	if len(n.routes) > 0 || f.check != nil {
 		after := f.reduce(s, r.Update)
 		if f.check != nil {
@@ -319,6 +323,7 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Resul
 		}
 		r.Sends = append(r.Sends[:len(r.Sends):len(r.Sends)], direct...)
 	}
+	x.cleanSends(r)
 	if err := x.admit(task.Scope().Path(), r.Sends); err != nil {
 		return err
 	}
@@ -331,6 +336,39 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Resul
 	}
 	r.Note = update
 	return nil
+}
+
+// clean makes of an update what is recorded of it, if that is less than was said: the run
+// goes on as it would after a crash.
+func (x *execution[S, U]) clean(u *U) error {
+	if x.journal == nil || !x.journal.Cleans() {
+		return nil
+	}
+	said, err := encoded(u, nil)
+	if err != nil {
+		return err
+	}
+	kept := x.journal.Clean(said)
+	if bytes.Equal(said, kept) {
+		return nil
+	}
+	var clean U
+	if err := json.Unmarshal(kept, &clean); err != nil {
+		return fmt.Errorf("its update without the secrets in it: %w", err)
+	}
+	*u = clean
+	return nil
+}
+
+// cleanSends is clean for what goes with the sends.
+func (x *execution[S, U]) cleanSends(r *pregel.Result[U, message]) {
+	if x.journal == nil || !x.journal.Cleans() {
+		return
+	}
+	r.Sends = slices.Clone(r.Sends) // those of an edge are shared
+	for i := range r.Sends {
+		r.Sends[i].Msg.Arg = x.journal.Clean(r.Sends[i].Msg.Arg)
+	}
 }
 
 // encoded is an update as JSON, which fits a schema unless that is nil.

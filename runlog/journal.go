@@ -189,6 +189,10 @@ func (j *Journal) Info() Info { return j.info }
 
 func (j *Journal) recover(ctx context.Context) error {
 	var read []Record
+	if j.info.Head == 0 {
+		j.read.Store(&read)
+		return nil // a new run has nothing to read
+	}
 	for r, err := range Records(ctx, j.store, j.id, j.info.Snapshot) {
 		if err != nil {
 			return err

@@ -1,0 +1,378 @@
+package redact_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/redact"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Expire(*testing.T, string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(time.Minute)
+}
+
+type abilities interface {
+	runlog.Store
+	runlog.Waiter
+	runlog.Sizer
+}
+
+func TestOverMemory(t *testing.T) {
+	t.Parallel()
+	runlogtest.Run(t, func(*testing.T) runlog.Store {
+		c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		m := runlog.NewMemory(&runlog.MemoryOptions{Now: c.Now})
+		return struct {
+			abilities
+			*clock
+		}{redact.Store(m, redact.New(secrets...)).(abilities), c}
+	})
+}
+
+// secrets have all that a spelling can change.
+var secrets = []redact.Secret{
+	{Name: "PLAIN", Value: "hunter2hunter2"},
+	{Name: "LONGER", Value: "hunter2hunter2hunter3"},
+	{Name: "QUOTED", Value: `a"b\c/d<e>&f`},
+	{Name: "WIDE", Value: "pässwörd-ß-☃-🙂"},
+	{Name: "LINES", Value: "line one\nline two\ttab"},
+	{Name: "WORD", Value: "quarterly"},
+	{Name: "SHORT", Value: "1234567"},
+	{Name: "odd name\"", Value: "value-of-odd-name"},
+	{Name: "redacted", Value: "redacted"},
+	{Name: "tells-itself", Value: "tells-itself"},
+	{Value: "nameless-value"},
+}
+
+func TestValues(t *testing.T) {
+	t.Parallel()
+	r := redact.New(secrets...)
+	if got := r.Ignored(); !slices.Equal(got, []string{"SHORT", "redacted"}) {
+		t.Errorf("ignored are %q", got)
+	}
+	for in, want := range map[string]string{
+		"":                               "",
+		"x":                              "x",
+		"nothing here, in 1234567":       "nothing here, in 1234567",
+		"hunter2hunter2":                 "[redacted:PLAIN]",
+		"xhunter2hunter2y":               "x[redacted:PLAIN]y",
+		"hunter2hunter2hunter2hunter2":   "[redacted:PLAIN][redacted:PLAIN]",
+		"hunter2hunter2hunter3":          "[redacted:LONGER]",
+		"hunter2hunter":                  "hunter2hunter",
+		`a"b\c/d<e>&f`:                   "[redacted:QUOTED]",
+		`{\"k\":\"a\\\"b\\\\c/d<e>&f"`:   `{\"k\":\"[redacted:QUOTED]"`,
+		`"a\"b\\c/d\u003ce\u003e\u0026f`: `"[redacted:QUOTED]`,
+		"q=a%22b%5Cc%2Fd%3Ce%3E%26f&p":   "q=[redacted:QUOTED]&p",
+		"value-of-odd-name":              "[redacted:odd_name_]",
+		"tells-itself":                   "[redacted]",
+		"nameless-value":                 "[redacted]",
+		"the quarterly report":           "the [redacted:WORD] report",
+		"[redacted:PLAIN]":               "[redacted:PLAIN]",
+	} {
+		if got := r.Text(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	r := redact.New()
+	const aToken = "Ab3dEfGhIjKlMnOpQrStUvWxYz0123456789"
+	key := "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\nabc+/=\n-----END RSA PRIVATE KEY-----"
+	for in, want := range map[string]string{
+		"sk-" + aToken:                                      "[redacted]",
+		"sk-proj-" + aToken + ".":                           "[redacted]",
+		"(sk-ant-api03-" + aToken + ")":                     "([redacted])",
+		`\nsk-` + aToken + `\n`:                             `\n[redacted]\n`,
+		"k%3Dsk-" + aToken:                                  "k%3D[redacted]",
+		"ghp_" + aToken + ",":                               "[redacted],",
+		"github_pat_" + aToken + "_" + aToken:               "[redacted]",
+		"glpat-" + aToken:                                   "[redacted]",
+		"xoxb-123456789012-" + aToken:                       "[redacted]",
+		"id AKIAIOSFODNN7EXAMPLE end":                       "id [redacted] end",
+		"AIza" + aToken[:35]:                                "[redacted]",
+		"hf_" + aToken + " npm_" + aToken:                   "[redacted] [redacted]",
+		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0x.abcdefghijk": "[redacted]",
+		"Authorization: Bearer " + aToken:                   "Authorization: Bearer [redacted]",
+		"authorization: bearer " + aToken + "\r\nx":         "authorization: bearer [redacted]\r\nx",
+		"Authorization: Basic dXNlcjpwYXNzd29yZA==":         "Authorization: Basic [redacted]",
+		"postgres://me:secret@db:5432/x?y=z":                "postgres://me:[redacted]@db:5432/x?y=z",
+		`https:\/\/me:secret@host\/x`:                       `https:\/\/me:[redacted]@host\/x`,
+		"redis://:pw@[::1]:6379":                            "redis://:[redacted]@[::1]:6379",
+		"x " + key + " y":                                   "x [redacted] y",
+		strings.ReplaceAll(key, "\n", `\n`):                 "[redacted]",
+		key[:45] + strings.Repeat("x", 40):                  "[redacted]",
+
+		// What only looks like it.
+		"the task-" + aToken:                      "the task-" + aToken,
+		"sk-learn-is-a-library-for-machines":      "sk-learn-is-a-library-for-machines",
+		"sk-short1":                               "sk-short1",
+		"ghp_short":                               "ghp_short",
+		"a bearer of bad news in 2026":            "a bearer of bad news in 2026",
+		"bearer authentication-and-authorization": "bearer authentication-and-authorization",
+		"Basic understanding12345678 is needed":   "Basic understanding12345678 is needed",
+		"https://host:8080/path@x":                "https://host:8080/path@x",
+		"https://user@host/":                      "https://user@host/",
+		"https://me:[redacted:PW]@host":           "https://me:[redacted:PW]@host",
+		"AKIA and ASIA":                           "AKIA and ASIA",
+		"eyJ is how JSON begins":                  "eyJ is how JSON begins",
+		"a file begins with -----BEGIN RSA PRIVATE KEY----- they say": "a file begins with -----BEGIN RSA PRIVATE KEY----- they say",
+		"-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----": "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----",
+	} {
+		if got := r.Text(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	r := redact.New(secrets...)
+	for in, want := range map[string]string{
+		`{}`:                                                          `{}`,
+		`{"a": "hunter2hunter2" , "b":1}`:                             `{"a": "[redacted:PLAIN]" , "b":1}`,
+		`{"hunter2hunter2":{"x":[null,"y"]}}`:                         `{"[redacted:PLAIN]":{"x":[null,"y"]}}`,
+		`"a\"b\\c\/d<e>&f"`:                                           `"[redacted:QUOTED]"`,
+		`{"quarterly":"quarterly", "quarterly" :1}`:                   `{"quarterly":"[redacted:WORD]", "quarterly" :1}`,
+		`"\u0068unter2hunter2"`:                                       `"[redacted:PLAIN]"`,
+		`"\u0068unter"`:                                               `"\u0068unter"`,
+		`"a\"b\\c/d\u003ce\u003e\u0026f"`:                             `"[redacted:QUOTED]"`,
+		`"a\"b\\c\/d<e>&f \ud800 \ud83d\ude42\u0000\n"`:               "\"[redacted:QUOTED] \ufffd 🙂\\u0000\\n\"",
+		`["\ud800", "hunter2hunter2"]`:                                `["\ud800", "[redacted:PLAIN]"]`,
+		`"p\u00e4ssw\u00f6rd-\u00df-\u2603-\ud83d\ude42"`:             `"[redacted:WIDE]"`,
+		`"line one\u000aline two\ttab"`:                               `"[redacted:LINES]"`,
+		`{"args":"{\"k\":\"a\\\"b\\\\c/d\\u003ce\\u003e\\u0026f\"}"}`: `{"args":"{\"k\":\"[redacted:QUOTED]\"}"}`,
+		`{"h":"Authorization: Bearer abcdefghijklmnop1\nX"}`:          `{"h":"Authorization: Bearer [redacted]\nX"}`,
+		`{"u":"https:\/\/a:b@c"}`:                                     `{"u":"https://a:[redacted]@c"}`,
+		`{"n":12345678901234567890}`:                                  `{"n":12345678901234567890}`,
+		`not json: hunter2hunter2`:                                    `not json: [redacted:PLAIN]`,
+		`{"cut":"off hunter2hunter2`:                                  `{"cut":"off [redacted:PLAIN]`,
+	} {
+		given := []byte(in)
+		got := r.JSON(given)
+		if string(got) != want {
+			t.Errorf("%s became %s, want %s", in, got, want)
+		}
+		if string(given) != in {
+			t.Errorf("%s was changed in place", in)
+		}
+		if json.Valid(given) != json.Valid(got) {
+			t.Errorf("%s became %s, which is not JSON", in, got)
+		}
+	}
+	clean := []byte(`{"text":"nothing"}`)
+	if got := r.JSON(clean); &got[0] != &clean[0] {
+		t.Error("clean JSON was copied")
+	}
+	var none *redact.Redactor
+	if got := none.Text("hunter2hunter2") + string(none.JSON(clean)); got != "hunter2hunter2"+string(clean) || none.Ignored() != nil {
+		t.Errorf("no redactor made %s", got)
+	}
+}
+
+// A batch is redacted in place, so that followers see the same as readers, without a
+// change to what the caller shares with it.
+func TestStore(t *testing.T) {
+	t.Parallel()
+	r := redact.New(secrets...)
+	m := runlog.NewMemory(nil)
+	s := redact.Store(m, r)
+	j, err := runlog.OpenJournal(t.Context(), s, "r", &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "w", Title: "is hunter2hunter2 good?"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := json.RawMessage(`{"name":"note","data":{"text":"hunter2hunter2"}}`)
+	const want = `{"name":"note","data":{"text":"[redacted:PLAIN]"}}`
+	was := bytes.Clone(data)
+	recs := []runlog.Record{{Kind: runlog.KindEvent, Path: "a", Time: time.Unix(1, 0), Data: data}}
+	log, _, err := s.Acquire(t.Context(), "direct", &runlog.AcquireOptions{Create: &runlog.NewRun{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Append(t.Context(), &runlog.Batch{Records: recs}); err != nil {
+		t.Fatal(err)
+	}
+	if string(recs[0].Data) != want || !bytes.Equal(data, was) {
+		t.Errorf("the batch has %s, the caller %s", recs[0].Data, data)
+	}
+	// An effect gives what is recorded of it, now as after a crash.
+	effect := &runlog.Effect{Key: "k", Kind: "tool", Name: "env", Hash: "h"}
+	out, err := runlog.Do(t.Context(), j.Scope("task"), effect, func(context.Context, string) (string, error) { return "the key is hunter2hunter2", nil })
+	if err != nil || out != "the key is [redacted:PLAIN]" {
+		t.Errorf("the effect gave %q, error %v", out, err)
+	}
+	if err := j.Write(t.Context(), "", runlog.KindEvent, "part[hunter2hunter2]", nil); err == nil || !strings.Contains(err.Error(), "another key") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a path with a secret: %v", err)
+	}
+	if err := j.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	infos, err := m.Runs(t.Context(), &runlog.Filter{ID: "r"})
+	if err != nil || infos[0].Title != "is [redacted:PLAIN] good?" {
+		t.Errorf("listed %+v, error %v", infos, err)
+	}
+	for _, id := range []string{"r", "direct"} {
+		recs, err := m.Read(t.Context(), id, 1, 9)
+		if err != nil || len(recs) == 0 {
+			t.Fatal(err)
+		}
+		for _, r := range recs {
+			if bytes.Contains(r.Data, []byte("hunter2")) {
+				t.Errorf("run %s, record %d: %s", id, r.Seq, r.Data)
+			}
+		}
+	}
+	if redact.Store(m, nil) != runlog.Store(m) {
+		t.Error("a store without a redactor is not that store")
+	}
+}
+
+func TestFromEnv(t *testing.T) {
+	t.Parallel()
+	got := redact.FromEnv([]string{
+		"PATH=/bin", "broken", "EMPTY_TOKEN=", "OPENAI_API_KEY=sk-1", "token=t", "MY_SECRET=a=b", "GH_TOKEN_FILE=/x", "TOKENIZER=bpe",
+		"AWS_SECRET_ACCESS_KEY=k", "PGPASSWORD=p", "DB_PASSWORD=p2",
+		"DATABASE_URL=postgres://me:p%40ss@db/x", "PLAIN_URL=https://host/a:b@c", "REDIS_URL=redis://:a/b@h", "USER_URL=https://me@host", "PORT_URL=https://host:8080/x@y", "PWD=/home",
+		"PG_DSN=host=h password='quoted' user=u", "SQL_DSN=Server=h;Pwd=x;",
+	})
+	want := []redact.Secret{
+		{Name: "AWS_SECRET_ACCESS_KEY", Value: "k"},
+		{Name: "DATABASE_URL", Value: "p%40ss"}, {Name: "DATABASE_URL", Value: "p@ss"},
+		{Name: "DB_PASSWORD", Value: "p2"}, {Name: "MY_SECRET", Value: "a=b"}, {Name: "OPENAI_API_KEY", Value: "sk-1"},
+		{Name: "PGPASSWORD", Value: "p"}, {Name: "PG_DSN", Value: "quoted"},
+		{Name: "REDIS_URL", Value: "a/b"}, {Name: "SQL_DSN", Value: "x"}, {Name: "token", Value: "t"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// Whatever goes in: JSON stays JSON of the same make, no string has a secret, and one that
+// had none is what it was.
+func FuzzJSON(f *testing.F) {
+	r := redact.New(secrets...)
+	for _, s := range secrets {
+		b, _ := json.Marshal(map[string]any{"k": s.Value, s.Value: []any{1, "x" + s.Value + s.Value}})
+		f.Add(b)
+		nested, _ := json.Marshal(string(b))
+		f.Add(nested)
+	}
+	f.Add([]byte(`{"a":"\u0068unter2hunter2","b":"\ud800 https:\/\/a:b@c","c":"sk-Ab3dEfGhIjKlMnOpQrStUvWxYz"}`))
+	f.Add([]byte(`"-----BEGIN PRIVATE KEY-----\nabcdefghijklmnopqrstuvwxyz0123456789==\n-----END PRIVATE KEY-----"`))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		was := bytes.Clone(in)
+		out := r.JSON(in)
+		if !bytes.Equal(in, was) {
+			t.Fatal("the input was changed")
+		}
+		if again := r.JSON(out); !bytes.Equal(again, out) {
+			t.Fatalf("%q becomes %q, and that %q", in, out, again)
+		}
+		if !json.Valid(in) {
+			return
+		}
+		if !json.Valid(out) {
+			t.Fatalf("%q becomes %q, which is not JSON", in, out)
+		}
+		before, after := tokens(t, in), tokens(t, out)
+		if len(before) != len(after) {
+			t.Fatalf("%q becomes %q", in, out)
+		}
+		for i := range before {
+			a, isText := before[i].(string)
+			if !isText {
+				if before[i] != after[i] {
+					t.Fatalf("%v becomes %v", before[i], after[i])
+				}
+				continue
+			}
+			b := after[i].(string)
+			for _, s := range secrets {
+				if len(s.Value) < redact.MinValue || s.Name == "redacted" || s.Name == "WORD" {
+					continue
+				}
+				if strings.Contains(b, s.Value) {
+					t.Fatalf("%q becomes %q, which has %s", a, b, s.Name)
+				}
+			}
+			if a != b && r.Text(a) == a {
+				t.Fatalf("%q becomes %q for no reason", a, b)
+			}
+		}
+	})
+}
+
+func tokens(t *testing.T, b []byte) []json.Token {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var out []json.Token
+	for {
+		tok, err := d.Token()
+		if err != nil {
+			return out
+		}
+		out = append(out, tok)
+	}
+}
+
+func document(size int, escapes bool) []byte {
+	line := "A run is an ordered log of records; see https://example.org/docs/log and task-17, or ask for more. "
+	if escapes {
+		line = "if a < b && c > d {\n\tfmt.Println(\"task\")\n} "
+	}
+	b, _ := json.Marshal(map[string]any{"name": "part", "step": 3, "update": strings.Repeat(line, size/len(line)+1)[:size-40]})
+	return b
+}
+
+func BenchmarkJSON(b *testing.B) {
+	many := slices.Clone(secrets)
+	for i := range 30 {
+		many = append(many, redact.Secret{Name: "S", Value: fmt.Sprintf("%x-secret-%d-with-a-value", i*7919, i)})
+	}
+	r := redact.New(many...)
+	for _, size := range []int{1 << 10, 100 << 10} {
+		for _, kind := range []string{"prose", "code", "hit"} {
+			doc := document(size, kind == "code")
+			if kind == "hit" {
+				doc = bytes.Replace(doc, []byte("task-17"), []byte("hunter2hunter2"), 1)
+			}
+			b.Run(fmt.Sprintf("%dKB/%s", size>>10, kind), func(b *testing.B) {
+				b.SetBytes(int64(len(doc)))
+				for b.Loop() {
+					if out := r.JSON(doc); (kind == "hit") == bytes.Equal(out, doc) {
+						b.Fatal("it was not seen")
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package redact
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Store takes the secrets out of all that is written to a store: the data of records, in
+// place in the batch, so that who follows a run sees what is stored, and the workflow and
+// title of new runs. The result is a runlog.Waiter, Sizer and Reclaimer if the store is one.
+//
+// A record whose path has a secret in it is refused: paths are what tasks are found by.
+// Records that are shown live and never stored do not come by here.
+func Store(store runlog.Store, r *Redactor) runlog.Store {
+	if r == nil {
+		return store
+	}
+	return runlog.Wrap(&redacted{store, r}, store)
+}
+
+type redacted struct {
+	runlog.Store
+	r *Redactor
+}
+
+// Acquire implements runlog.Store.
+func (s *redacted) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+	if opt != nil && opt.Create != nil {
+		clean := *opt
+		run := *opt.Create
+		run.Workflow, run.Title = s.r.Text(run.Workflow), s.r.Text(run.Title)
+		clean.Create = &run
+		opt = &clean
+	}
+	log, info, err := s.Store.Acquire(ctx, id, opt)
+	if err != nil {
+		return nil, runlog.Info{}, err
+	}
+	return &redactedLog{log, s.r, id}, info, nil
+}
+
+type redactedLog struct {
+	runlog.Log
+	r  *Redactor
+	id string
+}
+
+// Clean implements runlog.Cleaner.
+func (l *redactedLog) Clean(data json.RawMessage) json.RawMessage { return l.r.JSON(data) }
+
+// Append implements runlog.Log.
+func (l *redactedLog) Append(ctx context.Context, b *runlog.Batch) error {
+	for i := range b.Records {
+		r := &b.Records[i]
+		if l.r.Text(r.Path) != r.Path {
+			return fmt.Errorf("run %s: the name of a task has a secret in it: %s; give what it runs for another key", l.id, l.r.Text(r.Path))
+		}
+		r.Data = l.r.JSON(r.Data)
+	}
+	return l.Log.Append(ctx, b)
+}

@@ -1,0 +1,95 @@
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// KeySize is how many bytes a key has.
+const KeySize = 32
+
+// A Key seals and opens. It prints as its name, which is derived from the key and tells
+// nothing about it. The zero Key is none.
+type Key struct {
+	secret [KeySize]byte
+	name   [4]byte
+}
+
+// NewKey makes a key of the system's randomness.
+func NewKey() Key {
+	var b [KeySize]byte
+	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	k, err := newKey(b[:])
+	if err != nil {
+		panic(err) // 32 random bytes that are all zero
+	}
+	return k
+}
+
+// ParseKey reads a key of 32 bytes as 64 hexadecimal digits, or as base64 in any of its
+// spellings. Space around it does not count. The error never contains what was given.
+func ParseKey(s string) (Key, error) {
+	s = strings.TrimSpace(s)
+	if len(s) == hex.EncodedLen(KeySize) {
+		if b, err := hex.DecodeString(s); err == nil {
+			return newKey(b)
+		}
+	}
+	plain := strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "="))
+	if b, err := base64.RawStdEncoding.DecodeString(plain); err == nil && len(b) == KeySize {
+		return newKey(b)
+	}
+	return Key{}, fmt.Errorf("a key is %d bytes as %d hexadecimal digits or as base64, and this is neither; make one with `openssl rand -hex %d`", KeySize, 2*KeySize, KeySize)
+}
+
+func newKey(b []byte) (Key, error) {
+	var k Key
+	copy(k.secret[:], b)
+	if k.secret == [KeySize]byte{} {
+		return Key{}, errors.New("a key of zeros keeps nothing secret; make one with `openssl rand -hex 32`")
+	}
+	name, err := k.derive("name", "", len(k.name))
+	copy(k.name[:], name)
+	return k, err
+}
+
+// Encode is the key as ParseKey reads it. It is the secret itself.
+func (k Key) Encode() string { return hex.EncodeToString(k.secret[:]) }
+
+// ID is the name of the key, which may be shown.
+func (k Key) ID() string { return hex.EncodeToString(k.name[:]) }
+
+// String is the key's ID, so that a key that is printed by mistake stays secret.
+func (k Key) String() string { return "key " + k.ID() }
+
+// GoString is String.
+func (k Key) GoString() string { return k.String() }
+
+// MarshalText is String, for logs.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// derive makes a key of this one for a purpose and a run.
+func (k Key) derive(purpose, run string, size int) ([]byte, error) {
+	return hkdf.Key(sha256.New, k.secret[:], nil, "superstep seal 1\x00"+purpose+"\x00"+run, size)
+}
+
+// aead is what seals for a purpose and a run.
+func (k Key) aead(purpose, run string) (cipher.AEAD, error) {
+	sub, err := k.derive(purpose, run, KeySize)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(sub)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
