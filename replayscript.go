@@ -245,6 +245,18 @@ func (s *script) Final(path string, attempt int) (final, known bool) {
 	return d.Final, true
 }
 
+// Snapped implements runlog.Snapper.
+func (s *script) Snapped(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.find(lane{kind: runlog.KindStepCommitted, path: path})
+	if i < 0 || i+1 >= s.end {
+		return false
+	}
+	r := &s.recs[i+1]
+	return r.Path == path && (r.Kind == runlog.KindSnapshot || r.Kind == runlog.KindInner)
+}
+
 // await gives the place of the next record of a lane, when it is its turn if that is
 // asked for. What the epoch has no record of never comes to pass in it: then await ends
 // with ctx, or with the epoch.

@@ -200,8 +200,7 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 		if err := add(runlog.KindStepCommitted, x.opt.space, runlog.StepCommitted{Step: m.Step() - 1}); err != nil {
 			return err
 		}
-		every := x.opt.SnapshotEvery
-		if (x.journal.Grown(x.opt.space) || every > 0 && m.Step()%every == 0) && !m.Ended() {
+		if !m.Ended() && x.snapshotDue(m.Step()) {
 			var err error
 			if recs, err = x.snapshots(recs, m, nil); err != nil {
 				return err
@@ -217,6 +216,15 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 		x.state, x.steps = m.State(), m.Step()
 	}
 	return nil
+}
+
+// snapshotDue reports whether the commit that leads to a step is one to be written with a snapshot.
+func (x *execution[S, U]) snapshotDue(step int) bool {
+	if d, ok := x.journal.Director().(runlog.Snapper); ok {
+		return d.Snapped(x.opt.space)
+	}
+	every := x.opt.SnapshotEvery
+	return x.journal.Grown(x.opt.space) || every > 0 && step%every == 0
 }
 
 func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, message]) (json.RawMessage, error) {

@@ -22,6 +22,13 @@ type Director interface {
 	Final(path string, attempt int) (final, known bool)
 }
 
+// A Snapper is a Director that knows which superstep was recorded with a snapshot. What
+// went on beside it decided that, which is not the same each time.
+type Snapper interface {
+	// Snapped reports whether the next commit of the graph of a path has one.
+	Snapped(path string) bool
+}
+
 // A ReplayedError is the recorded failure of an effect. Only its text is known.
 type ReplayedError struct{ Text string }
 
