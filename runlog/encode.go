@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -72,10 +73,7 @@ func AppendFrame(dst []byte, prev FrameHash, r *Record) ([]byte, FrameHash, erro
 	}
 	start := len(dst)
 	b := dst
-	if need := frameExtra + len(r.Data); cap(b)-start < need {
-		b = make([]byte, start, start+frameSmall+need)
-		copy(b, dst)
-	}
+	b = slices.Grow(b, frameSmall+frameExtra+len(r.Data))
 	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0, frameVersion)
 	b = append(b, prev[:]...)
 	b = binary.AppendUvarint(b, r.Seq)

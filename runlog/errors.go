@@ -62,14 +62,14 @@ func (e *EndedError) Error() string {
 }
 
 // A StorageError says that a store can take no more for now: the disk is full, or gives
-// errors. Nothing of what was to be written is stored, and what was there before is safe.
+// errors, or a server has not answered for as long as the store waits. Nothing of what was to be written is stored, and what was there before is safe.
 type StorageError struct {
 	Store string // which one, for people, without passwords
 	Err   error
 }
 
 func (e *StorageError) Error() string {
-	return fmt.Sprintf("store %s can take no more (%v); nothing was lost: make room, then resume the run", e.Store, e.Err)
+	return fmt.Sprintf("store %s can take no more (%v); nothing was lost: see to that, then resume the run", e.Store, e.Err)
 }
 
 func (e *StorageError) Unwrap() error { return e.Err }

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package pgserver
+
+import "os/exec"
+
+func asUser(*exec.Cmd) {}
+
+func own(string) error { return nil }

@@ -1,0 +1,260 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A log is the hold of one store on one run.
+type log struct {
+	s     *Store
+	id    string
+	no    int64
+	epoch uint64
+	hold  int64
+
+	mu       sync.Mutex
+	released bool
+	broken   error  // why it is unknown what the log holds, nil if it is known
+	acked    tail   // what the run has to be, as far as anybody was told
+	timeline string // the server's history when it was
+}
+
+// A tail is what is needed of a log to go on with it.
+type tail struct {
+	rev      int64
+	seq      uint64
+	hash     runlog.FrameHash
+	status   runlog.Status
+	snapshot uint64
+}
+
+func (l *log) tail() tail {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.acked
+}
+
+// settle notes the outcome of a write that would make the log then.
+func (l *log) settle(then tail, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil:
+		l.acked = then
+	case errors.Is(err, runlog.ErrUnknown), errors.Is(err, runlog.ErrStoreReset):
+		l.broken = err
+	}
+}
+
+// on notes the server's history that the log's last write is in.
+func (l *log) on(timeline string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timeline = timeline
+}
+
+// usable says whether the log may still write, as far as this process knows.
+func (l *log) usable() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released {
+		return l.fenced()
+	}
+	return l.broken
+}
+
+func (l *log) fenced() error { return fmt.Errorf("run %s: %w", l.id, runlog.ErrFenced) }
+
+// Append implements runlog.Log. After an error that wraps ErrUnknown or ErrStoreReset this
+// hold of the run writes no more: release it, and acquire the run again. When ctx ends while
+// the batch is on its way, Append waits for the outcome for up to two seconds and gives
+// ErrUnknown then.
+func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := l.usable(); err != nil {
+		return err
+	}
+	o := &op{ctx: ctx, l: l, b: b, deadline: time.Now().Add(l.s.patience), done: make(chan error, 1)}
+	l.s.submit(o)
+	var err error
+	select {
+	case err = <-o.done:
+	case <-ctx.Done():
+		if l.s.queue.remove(o) {
+			return ctx.Err()
+		}
+		err = l.leave(o)
+	}
+	if err != nil {
+		return err
+	}
+	for i := range b.Records {
+		b.Records[i].Seq, b.Records[i].Epoch = o.from+uint64(i), l.epoch
+	}
+	if len(b.Records) > 0 {
+		l.s.watch.wake(l.id)
+	}
+	return nil
+}
+
+// leave gives up waiting for an op that is on its way.
+func (l *log) leave(o *op) error {
+	wait := time.NewTimer(2 * grace)
+	defer wait.Stop()
+	for {
+		select {
+		case err := <-o.done:
+			return err
+		case <-wait.C:
+		}
+		if o.read.Load() {
+			break
+		}
+		wait.Reset(time.Millisecond)
+	}
+	err := fmt.Errorf("run %s: %w: %w", l.id, runlog.ErrUnknown, o.ctx.Err())
+	l.settle(tail{}, err)
+	return err
+}
+
+// errLanded says that an entry is in the database.
+var errLanded = errors.New("it landed")
+
+const lookSQL = `SELECT b.ord, r.hold = b.hold, r.rev, w.frame, t.frame
+	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS b (no, hold, was_seq, then_seq, ord)
+	JOIN runs r ON r.no = b.no
+	LEFT JOIN records w ON r.hold <> b.hold AND w.run = b.no AND w.seq = b.was_seq
+	LEFT JOIN records t ON r.hold <> b.hold AND t.run = b.no AND t.seq = b.then_seq`
+
+// look finds out what has become of entries: nil if they may be written, errLanded if they
+// were, and otherwise why they cannot be.
+func look(ctx context.Context, c *conn, es []*entry) ([]error, error) {
+	found := make([]error, len(es))
+	for i, e := range es {
+		found[i] = e.gone(c)
+	}
+	err := c.query(ctx, lookSQL, func(v [][]byte) error {
+		i := toInt(v[0]) - 1
+		if toBool(v[1]) {
+			found[i] = es[i].compare(toInt(v[2]))
+		} else {
+			found[i] = es[i].superseded(v[3], v[4])
+		}
+		return nil
+	},
+		bigints(es, func(e *entry) int64 { return e.l.no }),
+		bigints(es, func(e *entry) int64 { return e.l.hold }),
+		bigints(es, func(e *entry) int64 { return int64(e.was.seq) }),
+		bigints(es, func(e *entry) int64 { return int64(e.then.seq) }))
+	return found, err
+}
+
+// compare judges a run that is still held, given how often it was written.
+func (e *entry) compare(rev int64) error {
+	switch {
+	case rev == e.was.rev:
+		return nil
+	case rev == e.then.rev:
+		return errLanded
+	case rev < e.was.rev:
+		return e.reset("the last of them are missing")
+	}
+	return e.l.fenced()
+}
+
+// superseded judges a run that somebody else holds or has held, given the record at the old
+// head and the one at the new head.
+func (e *entry) superseded(was, then []byte) error {
+	is := func(frame []byte, hash runlog.FrameHash) bool {
+		_, _, self, _, err := runlog.DecodeFrame(frame)
+		return err == nil && self == hash
+	}
+	switch {
+	case e.was.seq > 0 && !is(was, e.was.hash):
+		return e.reset("others are in their place")
+	case e.then.seq > e.was.seq && is(then, e.then.hash):
+		return errLanded // before it was taken over
+	case e.then.seq == e.was.seq && e.sent:
+		return fmt.Errorf("%w: %w", e.l.fenced(), runlog.ErrUnknown)
+	}
+	return e.l.fenced()
+}
+
+// gone judges a run that is not there.
+func (e *entry) gone(c *conn) error {
+	e.l.mu.Lock()
+	timeline := e.l.timeline
+	e.l.mu.Unlock()
+	if timeline != "" && c.timeline != "" && timeline != c.timeline {
+		return e.reset("the run is not there")
+	}
+	return e.l.fenced() // and deleted
+}
+
+// reset is the error for acknowledged records that are lost.
+func (e *entry) reset(how string) error {
+	return fmt.Errorf("run %s: %w: of the records up to %d that were acknowledged, %s: the server was replaced by one that did not have them, or brought back to an earlier moment (%w); read the run to see what it has, and resume it from there",
+		e.l.id, runlog.ErrStoreReset, e.was.seq, how, runlog.ErrFenced)
+}
+
+func isDuplicate(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "23505"
+}
+
+// Renew implements runlog.Log.
+func (l *log) Renew(ctx context.Context) (cancel bool, err error) {
+	if err := l.usable(); err != nil {
+		return false, err
+	}
+	err = l.s.with(ctx, writing, func(ctx context.Context, c *conn) error {
+		was := l.tail()
+		held, rev := false, int64(0)
+		err := c.query(ctx, `UPDATE runs SET lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'
+			WHERE no = $1 AND hold = $2 RETURNING cancel, rev`, func(v [][]byte) error {
+			held, cancel, rev = true, toBool(v[0]), toInt(v[1])
+			return nil
+		}, bigint(l.no), bigint(l.hold), micros(l.s.lease))
+		if err != nil || held && rev >= was.rev {
+			return err
+		}
+		found, err := look(ctx, c, []*entry{{l: l, was: was, then: was}})
+		if err == nil && (found[0] == nil || errors.Is(found[0], errLanded)) {
+			return &lostError{errors.New("the run was not there, and then it was")}
+		}
+		return errors.Join(err, found[0])
+	})
+	if err != nil {
+		l.settle(tail{}, notUnknown(err))
+		return false, err
+	}
+	return cancel, nil
+}
+
+// notUnknown is err, or nil if it is about a write whose outcome does not matter.
+func notUnknown(err error) error {
+	if errors.Is(err, runlog.ErrUnknown) {
+		return nil
+	}
+	return err
+}
+
+// Release implements runlog.Log. From the call on nothing can be appended, even if it
+// fails; then it may be called again.
+func (l *log) Release(ctx context.Context) error {
+	l.mu.Lock()
+	l.released = true
+	l.mu.Unlock()
+	return l.s.with(ctx, writing, func(ctx context.Context, c *conn) error {
+		return c.query(ctx, "UPDATE runs SET hold = 0, owner = '', takeovers = 0, lease_until = clock_timestamp() WHERE no = $1 AND hold = $2", nil, bigint(l.no), bigint(l.hold))
+	})
+}

@@ -1,0 +1,245 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A verdict is what an error of the server or the network means for what was asked of it.
+type verdict int
+
+const (
+	fine    verdict = iota
+	away            // nobody knows what became of it, and the connection is of no use any more
+	again           // it was not done, and may be tried again
+	crowded         // the same, but the server has too little of something
+	full            // it was not done, and the server says that it has no room
+	final           // it was not done, and would not be done another time
+)
+
+func judge(err error) verdict {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		var lost *lostError
+		var role *roleError
+		var warned *warnedError
+		switch {
+		case err == nil:
+			return fine
+		case errors.Is(err, runlog.ErrStoreReset):
+			return final
+		case errors.As(err, &lost), errors.As(err, &role), errors.As(err, &warned):
+			return away
+		}
+		return final
+	}
+	switch pg.Code {
+	case "53100", "58030": // no room, or the disk gives errors
+		return full
+	case "53000", "53200", "53300", "53400": // memory, connections
+		return crowded
+	case "40001", "40P01", "55P03", "57014": // in each other's way; cancelled
+		return again
+	case "25006", "57P01", "57P02", "57P03", "57P05", "25P03", "57000":
+		return away
+	case "28000", "28P01", "3D000", "42501":
+		return final
+	}
+	if strings.HasPrefix(pg.Code, "08") || pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" {
+		return away
+	}
+	return final
+}
+
+// A lostError says that there is no connection, or none any more.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return e.err.Error() }
+func (e *lostError) Unwrap() error { return e.err }
+
+// A backoff spaces attempts out.
+type backoff time.Duration
+
+// wait pauses, longer each time. It ends early with ctx, and then reports false.
+func (b *backoff) wait(ctx context.Context, closing <-chan struct{}) bool {
+	*b = min(max(2**b, backoff(5*time.Millisecond)), backoff(500*time.Millisecond))
+	half := time.Duration(*b) / 2
+	pause := time.NewTimer(half + rand.N(half))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return true
+	case <-ctx.Done():
+	case <-closing:
+	}
+	return false
+}
+
+// maxReaders is how many connections there are beside that of the writer.
+const maxReaders = 4
+
+// A pool keeps connections for everything but appends.
+type pool struct {
+	dialer *dialer
+	slots  chan struct{}
+
+	mu   sync.Mutex
+	idle []*conn
+	shut bool
+}
+
+func (p *pool) get(ctx context.Context) (*conn, error) {
+	p.mu.Lock()
+	if n := len(p.idle); n > 0 {
+		c := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		return c, nil
+	}
+	p.mu.Unlock()
+	return p.dialer.connect(ctx)
+}
+
+func (p *pool) put(c *conn) {
+	p.mu.Lock()
+	shut := p.shut || c.pg.IsClosed()
+	if !shut {
+		p.idle = append(p.idle, c)
+	}
+	p.mu.Unlock()
+	if shut {
+		c.close()
+	}
+}
+
+// flush closes the connections that nobody uses.
+func (p *pool) flush() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, c := range idle {
+		c.close()
+	}
+}
+
+// close waits for those who use connections.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.shut = true
+	p.mu.Unlock()
+	p.flush()
+	for range cap(p.slots) {
+		p.slots <- struct{}{}
+	}
+	p.flush()
+}
+
+// What is done with a store, for people.
+const (
+	reading = "reading"
+	writing = "writing"
+)
+
+// with calls f with a connection, again and again while the server is away. What f does has
+// to be right if it is done twice. If it writes, what landed while
+// the connection was lost is made sure of.
+func (s *Store) with(ctx context.Context, doing string, f func(ctx context.Context, c *conn) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case s.pool.slots <- struct{}{}:
+		defer func() { <-s.pool.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return s.closed(doing)
+	}
+	select {
+	case <-s.closing:
+		return s.closed(doing)
+	default:
+	}
+	deadline := time.Now().Add(s.patience)
+	doubt := false
+	var pause backoff
+	for {
+		sent, err := s.attempt(ctx, deadline, doubt, f)
+		v := judge(err)
+		doubt = doubt || sent && v == away && doing == writing
+		switch {
+		case v == fine:
+			return nil
+		case ctx.Err() != nil:
+			return s.gaveUp(doing, doubt, ctx.Err())
+		case v == full || v == crowded && time.Now().After(deadline):
+			return s.gaveUp(doing, doubt, &runlog.StorageError{Store: s.name, Err: err})
+		case v == final:
+			return s.explain(doing, err)
+		case time.Now().After(deadline):
+			return s.gaveUp(doing, doubt, &runlog.StorageError{Store: s.name, Err: fmt.Errorf("the server has not answered for %s: %w", s.patience, err)})
+		}
+		if !pause.wait(ctx, s.closing) && ctx.Err() == nil {
+			return s.gaveUp(doing, doubt, errClosed)
+		}
+	}
+}
+
+// attempt calls f once. Sent says that f got as far as being called.
+func (s *Store) attempt(ctx context.Context, deadline time.Time, doubt bool, f func(ctx context.Context, c *conn) error) (sent bool, err error) {
+	limit := min(time.Until(deadline), s.patience/3)
+	ctx, stop := context.WithTimeout(ctx, max(limit, 50*time.Millisecond))
+	defer stop()
+	c, err := s.pool.get(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = f(ctx, c)
+	if w := c.warning(); err == nil && (w != "" || doubt) {
+		err = c.fence(ctx)
+	}
+	if err != nil && c.pg.IsClosed() {
+		err = &lostError{err}
+	}
+	if judge(err) == away || c.pg.IsClosed() {
+		c.close()
+		s.pool.flush() // they are no better
+		return true, err
+	}
+	s.pool.put(c)
+	return true, err
+}
+
+// gaveUp is the error of an operation that was not done, or may not have been.
+func (s *Store) gaveUp(doing string, doubt bool, err error) error {
+	if doubt {
+		return fmt.Errorf("writing store %s: %w: %w", s.name, runlog.ErrUnknown, err)
+	}
+	return s.explain(doing, err)
+}
+
+// explain names the store in an error. Errors that name it already, and those of runlog
+// that have all to say, are left as they are.
+func (s *Store) explain(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, own := range []any{new(*runlog.NotFoundError), new(*runlog.BusyError), new(*runlog.CorruptError), new(*runlog.EndedError), new(*runlog.QuarantinedError), new(*runlog.VersionError), new(*runlog.StorageError)} {
+		if errors.As(err, own) {
+			return err
+		}
+	}
+	if errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrExists) {
+		return err
+	}
+	return fmt.Errorf("%s store %s: %w", doing, s.name, err)
+}

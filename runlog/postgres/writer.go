@@ -1,0 +1,612 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// The most that shares one transaction, and the most that one append may be: the server
+// takes no message of a gigabyte.
+const (
+	maxGroupOps   = 4096
+	maxGroupBytes = 16 << 20
+	maxBatchBytes = 512 << 20
+)
+
+// grace is how long an append that its caller has given up goes on, for an answer that is
+// on its way.
+const grace = time.Second
+
+// An op is one append.
+type op struct {
+	ctx      context.Context
+	l        *log
+	b        *runlog.Batch
+	from     uint64 // the sequence number of its first record
+	deadline time.Time
+	read     atomic.Bool // the writer needs b no more
+	done     chan error
+}
+
+// A queue is where appends wait for the writer.
+type queue struct {
+	mu     sync.Mutex
+	ops    []*op
+	ready  chan struct{} // has one element if there may be ops
+	closed bool
+}
+
+func (q *queue) put(o *op) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.ops = append(q.ops, o)
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// take removes what comes next, up to what one transaction may be.
+func (q *queue) take() []*op {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(q.ops) && n < maxGroupOps && (n == 0 || bytes < maxGroupBytes) {
+		for i := range q.ops[n].b.Records {
+			bytes += len(q.ops[n].b.Records[i].Data)
+		}
+		n++
+	}
+	group := q.ops[:n:n]
+	q.ops = q.ops[n:]
+	if len(q.ops) == 0 {
+		q.ops = nil
+	}
+	return group
+}
+
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.ops)
+}
+
+// remove takes an op back, if the writer has not come to it.
+func (q *queue) remove(o *op) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.ops, o)
+	if i < 0 {
+		return false
+	}
+	q.ops = slices.Delete(q.ops, i, i+1)
+	return true
+}
+
+// close refuses ops from now on, and returns those that wait.
+func (q *queue) close() []*op {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	return q.ops
+}
+
+// An entry is what a group appends to one log: the batches of one or more ops.
+type entry struct {
+	l         *log
+	ops       []*op
+	was, then tail
+	first, n  int // its frames
+	bytes     int64
+	sent      bool // it may have been committed
+}
+
+// A group is what one transaction writes.
+type group struct {
+	entries []*entry
+	frames  []byte
+	starts  []int // where each frame begins, counted from 1, and one more
+}
+
+// A writer makes the appends of a store. Whoever takes it from Store.turn uses it: a single
+// append its caller, so that no goroutine has to be woken for it, and otherwise the store's
+// own goroutine, which Open starts and Close ends. Appends that arrive while the server is
+// committing share the next transaction.
+type writer struct {
+	s       *Store
+	c       *conn // nil after a failure
+	frames  []byte
+	starts  []int
+	pending map[*log]*entry
+	pause   backoff
+}
+
+// submit has an op done, now or as soon as there is a turn.
+func (s *Store) submit(o *op) {
+	select {
+	case w := <-s.turn:
+		if w.c != nil {
+			w.once(append([]*op{o}, s.gather()...))
+			return
+		}
+		s.turn <- w
+	default:
+	}
+	if !s.queue.put(o) {
+		o.done <- s.closed(writing)
+	}
+}
+
+// gather takes what waits, and before it lets those run who are about to add to it: a
+// transaction more costs more than that.
+func (s *Store) gather() []*op {
+	for n := -1; ; {
+		runtime.Gosched()
+		now := s.queue.length()
+		if now <= n || now >= maxGroupOps {
+			return s.queue.take()
+		}
+		n = now
+	}
+}
+
+// once tries to write ops for the caller of the first of them, and leaves it to a goroutine
+// to try again, since that caller may not want to wait.
+func (w *writer) once(ops []*op) {
+	o := ops[0]
+	wire := w.c.pg.Conn()
+	stop := context.AfterFunc(o.ctx, func() { _ = wire.SetDeadline(time.Now().Add(grace)) })
+	g := w.encode(ops)
+	var err error
+	if len(g.entries) > 0 {
+		err = w.try(g)
+	}
+	stop()
+	if len(g.entries) == 0 {
+		w.s.turn <- w
+		return
+	}
+	w.s.work.Go(func() {
+		w.after(g, err)
+		w.write(g)
+		w.s.turn <- w
+	})
+}
+
+// serve writes what is queued until the store is closed.
+func (s *Store) serve() {
+	for {
+		var w *writer
+		select {
+		case <-s.queue.ready:
+			select {
+			case w = <-s.turn:
+			case <-s.closing:
+			}
+		case <-s.closing:
+		}
+		if w == nil {
+			for _, o := range s.queue.close() {
+				o.done <- s.closed(writing)
+			}
+			return
+		}
+		for ops := s.gather(); len(ops) > 0; ops = s.gather() {
+			w.write(w.encode(ops))
+		}
+		s.turn <- w
+	}
+}
+
+// write makes a group durable, or finds out why it cannot be.
+func (w *writer) write(g *group) {
+	for len(g.entries) > 0 {
+		w.after(g, w.try(g))
+	}
+}
+
+// after deals with the outcome of an attempt, and waits a little if there has to be another.
+func (w *writer) after(g *group, err error) {
+	v := judge(err)
+	switch v {
+	case away:
+		w.c.close()
+		w.c = nil
+	case full:
+		g.finish(func(e *entry) bool { return !e.sent }, &runlog.StorageError{Store: w.s.name, Err: err})
+	case final:
+		w.refused(g, err)
+	}
+	w.expire(g, v, err)
+	if len(g.entries) > 0 {
+		w.pause.wait(context.Background(), w.s.closing)
+	}
+}
+
+// encode makes a group of ops, those of one log next to each other. Those that cannot be
+// written are finished.
+func (w *writer) encode(ops []*op) *group {
+	w.s.fail("postgres.before-begin")
+	if cap(w.frames) > 4<<20 {
+		w.frames = nil // do not keep what one large group took
+	}
+	w.pause = 0
+	g := &group{frames: w.frames[:0], starts: w.starts[:0]}
+	clear(w.pending)
+	for _, o := range ops {
+		e := w.pending[o.l]
+		if e == nil {
+			e = &entry{l: o.l}
+			w.pending[o.l] = e
+			g.entries = append(g.entries, e)
+		}
+		e.ops = append(e.ops, o)
+	}
+	for _, e := range g.entries {
+		e.was = e.l.tail()
+		e.then = e.was
+		e.then.rev++
+		e.first = len(g.starts)
+		todo := e.ops
+		e.ops = nil
+		for _, o := range todo {
+			err := w.add(g, e, o)
+			o.read.Store(true)
+			if err != nil {
+				o.done <- err
+			}
+		}
+	}
+	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return len(e.ops) == 0 })
+	g.starts = append(g.starts, len(g.frames)+1)
+	w.frames, w.starts = g.frames, g.starts
+	return g
+}
+
+// add appends the frames of an op to an entry, all of them or none.
+func (w *writer) add(g *group, e *entry, o *op) error {
+	if err := o.ctx.Err(); err != nil {
+		return err
+	}
+	if err := o.l.usable(); err != nil {
+		return err
+	}
+	if e.then.status.Ended() { // only the holder changes it
+		return &runlog.EndedError{ID: o.l.id, Status: e.then.status}
+	}
+	size, frames := len(g.frames), len(g.starts)
+	then := e.then
+	o.from = then.seq + 1
+	if o.b.Status != "" {
+		then.status = o.b.Status
+	}
+	for i := range o.b.Records {
+		rec := o.b.Records[i]
+		then.seq++
+		rec.Seq, rec.Epoch = then.seq, o.l.epoch
+		if rec.Kind == runlog.KindSnapshot {
+			then.snapshot = rec.Seq
+		}
+		g.starts = append(g.starts, len(g.frames)+1)
+		var err error
+		// AppendFrame makes room for one frame at a time, which would copy all those before.
+		g.frames = slices.Grow(g.frames, len(rec.Data)+2*runlog.MaxPath)
+		g.frames, then.hash, err = runlog.AppendFrame(g.frames, then.hash, &rec)
+		if err == nil && len(g.frames)-size > maxBatchBytes {
+			err = fmt.Errorf("the batch has more than the %d bytes that one append may have; append it in parts", maxBatchBytes)
+		}
+		if err != nil {
+			g.frames, g.starts = g.frames[:size], g.starts[:frames]
+			return fmt.Errorf("run %s: %w", o.l.id, err)
+		}
+		w.s.fail("postgres.mid-write")
+	}
+	e.then = then
+	e.n += len(o.b.Records)
+	e.bytes += int64(len(g.frames) - size)
+	e.ops = append(e.ops, o)
+	return nil
+}
+
+// try brings a group forward by one transaction. What is settled by it is finished and
+// leaves the group.
+func (w *writer) try(g *group) error {
+	timeout, stop := context.WithDeadline(context.Background(), w.until(g))
+	defer stop()
+	if w.c == nil {
+		c, err := w.s.dialer.connect(timeout)
+		if err == nil {
+			err = c.script(timeout, "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off")
+			if err != nil {
+				c.close()
+				err = &lostError{err}
+			}
+		}
+		if err != nil {
+			return err
+		}
+		w.c = c
+	}
+	if slices.ContainsFunc(g.entries, func(e *entry) bool { return e.sent }) {
+		if err := w.settle(timeout, g); err != nil || len(g.entries) == 0 {
+			return w.lost(err)
+		}
+	}
+	w.s.fail("postgres.before-commit")
+	for _, e := range g.entries {
+		e.sent = true
+	}
+	deadline, _ := timeout.Deadline()
+	_ = w.c.pg.Conn().SetDeadline(deadline)
+	landed, err := w.commit(g)
+	_ = w.c.pg.Conn().SetDeadline(time.Time{})
+	if warning := w.c.warning(); err == nil && warning != "" {
+		err = &warnedError{warning}
+	}
+	if err = w.lost(err); judge(err) == away {
+		return err
+	}
+	for _, e := range g.entries {
+		e.sent = false // all of it is in or nothing
+	}
+	if err != nil {
+		return err
+	}
+	w.s.fail("postgres.after-commit")
+	rest := g.entries[:0:0]
+	for i, e := range g.entries {
+		if landed[i] {
+			w.landed(e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	g.entries = rest
+	if len(rest) == 0 {
+		return nil
+	}
+	return w.lost(w.settle(timeout, g)) // they are not what they were
+}
+
+// lost marks the error of a connection that is no more.
+func (w *writer) lost(err error) error {
+	if err != nil && w.c.pg.IsClosed() {
+		return &lostError{err}
+	}
+	return err
+}
+
+// until is when to give up an attempt.
+func (w *writer) until(g *group) time.Time {
+	now := time.Now()
+	until := now.Add(w.s.patience / 3)
+	for _, e := range g.entries {
+		if d := e.deadline(); d.Before(until) {
+			until = d
+		}
+		if d := now.Add(grace); e.left() != nil && d.Before(until) {
+			until = d
+		}
+	}
+	if least := now.Add(50 * time.Millisecond); until.Before(least) {
+		return least
+	}
+	return until
+}
+
+// commitSQL takes one row per log, and all frames in one piece: $10 is where each begins.
+// A row of runs that is not as the writer left it is not updated, and gets no records.
+const commitSQL = `WITH u AS (
+	UPDATE runs r SET rev = r.rev + 1, head = b.head, snapshot = b.snapshot, bytes = r.bytes + b.bytes, status = b.status,
+		updated = CASE WHEN r.status = b.status THEN r.updated ELSE clock_timestamp() END,
+		cancel = r.cancel AND b.status NOT IN ('completed', 'partial', 'cancelled')
+	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[])
+		WITH ORDINALITY AS b (no, hold, rev, head, snapshot, bytes, status, first, n, ord)
+	WHERE r.no = b.no AND r.hold = b.hold AND r.rev = b.rev
+	RETURNING r.no, r.head - b.n AS base, b.first, b.n, b.ord
+), i AS (
+	INSERT INTO records (run, seq, frame)
+	SELECT u.no, u.base + k, substr($11::bytea, ($10::int[])[u.first + k], ($10::int[])[u.first + k + 1] - ($10::int[])[u.first + k])
+	FROM u, generate_series(1, u.n) AS k
+) SELECT ord FROM u`
+
+// commitOneSQL is the same for one record, which is what most appends to a single run are.
+const commitOneSQL = `WITH u AS (
+	UPDATE runs SET rev = rev + 1, head = $4, snapshot = $5, bytes = bytes + $6, status = $7,
+		updated = CASE WHEN status = $7 THEN updated ELSE clock_timestamp() END,
+		cancel = cancel AND $7 NOT IN ('completed', 'partial', 'cancelled')
+	WHERE no = $1 AND hold = $2 AND rev = $3
+	RETURNING no
+) INSERT INTO records (run, seq, frame) SELECT no, $4, $8 FROM u RETURNING 1`
+
+// commit writes a group in one transaction and tells which entries are in it.
+func (w *writer) commit(g *group) (landed []bool, err error) {
+	es := g.entries
+	landed = make([]bool, len(es))
+	starts, frames := g.starts, g.frames
+	if len(es) == 1 && (es[0].first > 0 || len(starts) > es[0].n+1) { // one of a group, on its own
+		e := es[0]
+		own := slices.Clone(starts[e.first : e.first+e.n+1])
+		frames = frames[own[0]-1 : own[e.n]-1]
+		for i := len(own) - 1; i >= 0; i-- {
+			own[i] -= own[0] - 1
+		}
+		starts = own
+	}
+	if len(es) == 1 && es[0].n == 1 {
+		e := es[0]
+		err = w.c.query(context.Background(), commitOneSQL, func([][]byte) error {
+			landed[0] = true
+			return nil
+		}, bigint(e.l.no), bigint(e.l.hold), bigint(e.was.rev), bigint(int64(e.then.seq)), bigint(int64(e.then.snapshot)), bigint(e.bytes), []byte(e.then.status), frames)
+		return landed, err
+	}
+	err = w.c.query(context.Background(), commitSQL, func(v [][]byte) error {
+		landed[toInt(v[0])-1] = true
+		return nil
+	},
+		bigints(es, func(e *entry) int64 { return e.l.no }),
+		bigints(es, func(e *entry) int64 { return e.l.hold }),
+		bigints(es, func(e *entry) int64 { return e.was.rev }),
+		bigints(es, func(e *entry) int64 { return int64(e.then.seq) }),
+		bigints(es, func(e *entry) int64 { return int64(e.then.snapshot) }),
+		bigints(es, func(e *entry) int64 { return e.bytes }),
+		texts(es, func(e *entry) string { return string(e.then.status) }),
+		bigints(es, func(e *entry) int64 {
+			if len(es) == 1 {
+				return 0
+			}
+			return int64(e.first)
+		}),
+		bigints(es, func(e *entry) int64 { return int64(e.n) }),
+		ints(starts), frames)
+	return landed, err
+}
+
+// settle finds out what has become of entries that may have been committed, and why others
+// were not. What is certain is finished; what is left may be sent.
+func (w *writer) settle(ctx context.Context, g *group) error {
+	found, err := look(ctx, w.c, g.entries)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(found, errLanded) {
+		if err := w.c.fence(ctx); err != nil {
+			return err
+		}
+	}
+	rest := g.entries[:0:0]
+	for i, e := range g.entries {
+		switch err := found[i]; {
+		case err == nil:
+			e.sent = false
+			rest = append(rest, e)
+		case errors.Is(err, errLanded):
+			w.landed(e)
+		default:
+			e.finish(err)
+		}
+	}
+	g.entries = rest
+	return nil
+}
+
+// landed finishes an entry that is durable.
+func (w *writer) landed(e *entry) {
+	e.l.on(w.c.timeline)
+	e.finish(nil)
+}
+
+// refused deals with an error of the server that is not about connections: whose fault it
+// is shows when each entry is sent on its own.
+func (w *writer) refused(g *group, err error) {
+	if len(g.entries) > 1 && !errors.Is(err, runlog.ErrStoreReset) {
+		for _, e := range g.entries {
+			w.write(&group{entries: []*entry{e}, frames: g.frames, starts: g.starts})
+		}
+		g.entries = nil
+		return
+	}
+	for _, e := range g.entries {
+		e.finish(w.refusal(e, err))
+	}
+	g.entries = nil
+}
+
+// refusal is the error of an entry that the server refuses.
+func (w *writer) refusal(e *entry, err error) error {
+	switch {
+	case e.sent:
+		return fmt.Errorf("run %s: %w: %w", e.l.id, runlog.ErrUnknown, err)
+	case judge(err) == full:
+		return &runlog.StorageError{Store: w.s.name, Err: err}
+	case isDuplicate(err):
+		return fmt.Errorf("run %s has records that this process did not write: %w (%w)", e.l.id, runlog.ErrFenced, err)
+	}
+	return fmt.Errorf("run %s: %w", e.l.id, w.s.explain(writing, err))
+}
+
+// expire finishes the entries for which there is no more time.
+func (w *writer) expire(g *group, v verdict, err error) {
+	closing := false
+	select {
+	case <-w.s.closing:
+		closing = true
+	default:
+	}
+	now := time.Now()
+	rest := g.entries[:0:0]
+	for _, e := range g.entries {
+		var why error
+		switch {
+		case e.left() != nil:
+			why = e.left()
+		case closing:
+			why = w.s.closed(writing)
+		case !now.Before(e.deadline()) && v == crowded:
+			why = &runlog.StorageError{Store: w.s.name, Err: err}
+		case !now.Before(e.deadline()):
+			why = &runlog.StorageError{Store: w.s.name, Err: fmt.Errorf("the server has not answered for %s: %w", w.s.patience, err)}
+		default:
+			rest = append(rest, e)
+			continue
+		}
+		if e.sent {
+			why = fmt.Errorf("run %s: %w: %w", e.l.id, runlog.ErrUnknown, why)
+		}
+		e.finish(why)
+	}
+	g.entries = rest
+}
+
+// finish tells the callers of the entries that are meant how it went.
+func (g *group) finish(meant func(*entry) bool, err error) {
+	rest := g.entries[:0:0]
+	for _, e := range g.entries {
+		if meant(e) {
+			e.finish(err)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	g.entries = rest
+}
+
+func (e *entry) finish(err error) {
+	e.l.settle(e.then, err)
+	for _, o := range e.ops {
+		o.done <- err
+	}
+}
+
+// deadline is when the last of those who wait for the entry stops waiting.
+func (e *entry) deadline() (last time.Time) {
+	for _, o := range e.ops {
+		if o.deadline.After(last) {
+			last = o.deadline
+		}
+	}
+	return last
+}
+
+// left is why nobody waits for the entry any more, nil if somebody does.
+func (e *entry) left() (err error) {
+	for _, o := range e.ops {
+		if err = o.ctx.Err(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
