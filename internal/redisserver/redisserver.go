@@ -1,0 +1,219 @@
+// Package redisserver runs a private redis-server for tests, with the program of the
+// system's package, on a port and in a folder of its own.
+package redisserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// Options are the settings of a server. Nil and zero values mean the written defaults.
+type Options struct {
+	AppendOnly  bool     // keep an append-only file; default no
+	AppendFsync string   // always, everysec or no; default always
+	Save        string   // when to write snapshots, as in the configuration; default never
+	ReplicaOf   *Server  // the primary of this one; default none
+	Config      []string // more lines of configuration, like "maxmemory 4mb"
+}
+
+// A Server is a redis-server that ends with its test. Its methods are for one goroutine.
+type Server struct {
+	tb   testing.TB
+	dir  string
+	port int
+	args []string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+}
+
+// startTimeout is long, for machines that are busy.
+const startTimeout = 30 * time.Second
+
+// Start starts a server, and stops it when the test ends. Without the program redis-server
+// the test is skipped, or fails if the environment says CI=true.
+func Start(tb testing.TB, opt *Options) *Server {
+	tb.Helper()
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		const remedy = "there is no redis-server (Debian: apt-get install redis-server)"
+		if os.Getenv("CI") == "true" {
+			tb.Fatal(remedy)
+		}
+		tb.Skip("SKIPPED: " + remedy)
+	}
+	if opt == nil {
+		opt = &Options{}
+	}
+	s := &Server{tb: tb, dir: tb.TempDir()}
+	tb.Cleanup(s.Kill)
+	for range 5 { // somebody else may take the port first
+		s.port = freePort(tb)
+		s.args = append([]string{program}, opt.args(s)...)
+		if err = s.start(); err == nil {
+			return s
+		}
+	}
+	tb.Fatal(err)
+	return nil
+}
+
+func (o *Options) args(s *Server) []string {
+	lines := []string{
+		"port " + strconv.Itoa(s.port), "bind 127.0.0.1", "dir " + s.dir, "daemonize no", "logfile " + filepath.Join(s.dir, "log"),
+		"appendonly " + yesNo(o.AppendOnly), "loglevel warning",
+	}
+	if o.AppendFsync != "" {
+		lines = append(lines, "appendfsync "+o.AppendFsync)
+	} else {
+		lines = append(lines, "appendfsync always")
+	}
+	if o.ReplicaOf != nil {
+		lines = append(lines, "replicaof 127.0.0.1 "+strconv.Itoa(o.ReplicaOf.port))
+	}
+	var args []string
+	for _, line := range append(lines, o.Config...) {
+		words := strings.Fields(line)
+		args = append(append(args, "--"+words[0]), words[1:]...)
+	}
+	return append(args, "--save", o.Save)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		tb.Fatalf("listening on %s", l.Addr())
+	}
+	return addr.Port
+}
+
+// Addr is the host and port of the server.
+func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
+
+// URL is the address of the server's first database.
+func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
+
+// Dir is the folder of the server's files.
+func (s *Server) Dir() string { return s.dir }
+
+// start starts the process and waits until it answers, with its data read.
+func (s *Server) start() error {
+	cmd := exec.CommandContext(context.Background(), s.args[0], s.args[1:]...)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting redis-server: %w", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(done)
+	}()
+	s.cmd, s.done = cmd, done
+	err := s.ready()
+	if err != nil {
+		s.Kill()
+		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+		err = fmt.Errorf("redis-server does not answer: %w\n%s", err, log)
+	}
+	return err
+}
+
+func (s *Server) ready() error {
+	client := goredis.NewClient(&goredis.Options{Addr: s.Addr(), MaxRetries: -1, Protocol: 2})
+	defer func() { _ = client.Close() }()
+	var err error
+	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
+		select {
+		case <-s.done:
+			return errors.New("it ended")
+		case <-time.After(5 * time.Millisecond):
+		}
+		var d net.Dialer
+		c, dialErr := d.DialContext(context.Background(), "tcp", s.Addr())
+		if dialErr != nil { // asked first, since the client writes about it
+			err = dialErr
+			continue
+		}
+		_ = c.Close()
+		if err = client.Ping(context.Background()).Err(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// Kill ends the process with SIGKILL, and waits for that. It is idempotent.
+func (s *Server) Kill() { s.end(os.Kill) }
+
+// Stop ends the process as an operator would, and waits for that.
+func (s *Server) Stop() { s.end(syscall.SIGTERM) }
+
+func (s *Server) end(sig os.Signal) {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(sig)
+	select {
+	case <-s.done:
+	case <-time.After(startTimeout):
+		_ = s.cmd.Process.Kill()
+		<-s.done
+	}
+	s.cmd = nil
+}
+
+// Restart kills the process if it runs, starts it again with the same port and folder, and
+// waits until it answers.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	s.Kill()
+	var err error
+	for range 20 {
+		if err = s.start(); err == nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	s.tb.Fatal(err)
+}
+
+// Wipe removes the server's files. It must not be running.
+func (s *Server) Wipe() {
+	s.tb.Helper()
+	if s.cmd != nil {
+		s.tb.Fatal("the server is running")
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(s.dir, e.Name())); err != nil {
+			s.tb.Fatal(err)
+		}
+	}
+}

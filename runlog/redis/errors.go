@@ -1,0 +1,200 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A fault is what an error of the client comes to.
+type fault int
+
+const (
+	faultOther   fault = iota // an answer: nothing was done, and nothing will be
+	faultNotSent              // there was no connection
+	faultUnclear              // the connection was lost, or the answer did not come
+	faultWait                 // an answer: not now, nothing was done
+	faultFull                 // an answer: the server takes no writes, nothing was done
+)
+
+// faultOf sorts errors, which are not nil.
+func faultOf(err error) fault {
+	if errors.Is(err, runlog.ErrStoreReset) {
+		return faultOther
+	}
+	reply := goredis.Error(nil)
+	if !errors.As(err, &reply) {
+		switch {
+		case errors.As(err, new(*dialError)), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrClosed):
+			return faultNotSent
+		}
+		return faultUnclear
+	}
+	code, _, _ := strings.Cut(reply.Error(), " ")
+	switch {
+	case slices.Contains([]string{"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"}, code),
+		strings.HasPrefix(reply.Error(), "ERR max number of clients"):
+		return faultWait
+	case slices.Contains([]string{"OOM", "MISCONF", "READONLY", "NOREPLICAS"}, code):
+		return faultFull
+	}
+	return faultOther
+}
+
+// explain names the store in an error of the client, and says the remedy if there is one.
+func (s *Store) explain(doing string, err error) error {
+	if lost := s.sound(); lost != nil {
+		return lost
+	}
+	if err == nil || errors.Is(err, errClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	said := err.Error()
+	code, _, _ := strings.Cut(said, " ")
+	if reply := goredis.Error(nil); errors.As(err, &reply) {
+		code, _, _ = strings.Cut(reply.Error(), " ")
+	}
+	switch {
+	case errors.Is(err, goredis.ErrClosed):
+		return s.closedError()
+	case code == "MOVED":
+		where := said[strings.LastIndexByte(said, ' ')+1:]
+		return fmt.Errorf("%s store %s: its keys are on another node of the cluster; use the address of %s (%w)", doing, s.name, where, err)
+	case slices.Contains([]string{"NOAUTH", "WRONGPASS"}, code):
+		return fmt.Errorf("%s store %s: the server refuses the user or the password; check the address (%w)", doing, s.name, err)
+	case code == "NOPERM":
+		return fmt.Errorf("%s store %s: the user may not do that; allow it EVAL, EVALSHA, the commands of strings, hashes and sorted sets, TIME, INFO and UNLINK, and the keys %s* (%w)", doing, s.name, s.keys.base, err)
+	}
+	switch faultOf(err) {
+	case faultNotSent, faultUnclear:
+		return fmt.Errorf("%s store %s: the server cannot be reached; check that it runs (%w)", doing, s.name, err)
+	case faultFull:
+		return s.full(said)
+	}
+	return fmt.Errorf("%s store %s: %w", doing, s.name, err)
+}
+
+// full is the error for an answer that the server takes no writes.
+func (s *Store) full(said string) error {
+	code, _, _ := strings.Cut(said, " ")
+	err := errors.New(said)
+	switch code {
+	case "OOM":
+		err = fmt.Errorf("%w: it has reached its maxmemory (%s)", syscall.ENOMEM, said)
+	case "MISCONF":
+		err = fmt.Errorf("%w: it cannot write its disk (%s)", syscall.ENOSPC, said)
+	case "READONLY":
+		err = fmt.Errorf("it is a replica now; use the address of the primary (%s)", said)
+	}
+	return &runlog.StorageError{Store: s.name, Err: err}
+}
+
+// A resetError says that the store is not what this process knows.
+type resetError struct {
+	store, what, remedy string
+}
+
+func (e *resetError) Error() string {
+	return fmt.Sprintf("store %s: %v: %s; %s", e.store, runlog.ErrStoreReset, e.what, e.remedy)
+}
+
+func (e *resetError) Unwrap() error { return runlog.ErrStoreReset }
+
+// resetBy makes of a script's answer why the store was reset.
+func (s *Store) resetBy(r []any) *resetError {
+	e := &resetError{store: s.name, remedy: "restore it, or open it anew to go on with what there is"}
+	switch verdict := text(r, 0); verdict {
+	case "gone":
+		e.what = "it was emptied"
+	case "other":
+		e.what = "it was emptied or replaced, and holds another store now"
+	case "back":
+		e.what = fmt.Sprintf("it is back at write %s, though later ones were acknowledged", text(r, 1))
+	default:
+		e.what = "it gave the answer " + verdict
+	}
+	if s.marker != nil {
+		e.remedy = fmt.Sprintf("restore it; or, to go on with what there is now, remove the marker file %s or open the store with Accept", s.marker.path)
+	}
+	return e
+}
+
+// forget is the end of this Store: what it knew is not there any more.
+func (s *Store) forget(r []any) error {
+	s.lost.CompareAndSwap(nil, s.resetBy(r))
+	return s.lost.Load()
+}
+
+// sound returns why the store cannot be used, if it cannot.
+func (s *Store) sound() error {
+	e := s.lost.Load()
+	if e == nil {
+		return nil // not a nil *resetError
+	}
+	return e
+}
+
+// missing is the error for a run whose key is not there, by what a script said of it.
+func (s *Store) missing(id, verdict string) error {
+	if verdict == "lost" {
+		return &resetError{store: s.name, what: "run " + id + " is listed, but its keys are gone",
+			remedy: "look for what else deletes or evicts keys there, then delete the run"}
+	}
+	return &runlog.NotFoundError{ID: id, Store: s.name}
+}
+
+// A pause is what is between the tries of one operation.
+type pause struct{ tries int }
+
+// next waits a while, at most until a channel says stop or ctx ends.
+func (p *pause) next(ctx context.Context, stop <-chan struct{}) {
+	most := min(4*time.Millisecond<<min(p.tries, 10), 500*time.Millisecond)
+	p.tries++
+	t := time.NewTimer(most/2 + rand.N(most/2))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-stop:
+	}
+}
+
+// patiently calls f, which changes nothing or the same each time, until the server has answered it.
+func (s *Store) patiently(ctx context.Context, doing string, f func() error) error {
+	end := time.Now().Add(s.patience)
+	for p := (pause{}); ; p.next(ctx, s.closing) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if s.isClosing() {
+			return s.closedError()
+		}
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if kind := faultOf(err); kind == faultOther || kind == faultFull || time.Now().After(end) {
+			return s.explain(doing, err)
+		}
+	}
+}
+
+func (s *Store) isClosing() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
+}

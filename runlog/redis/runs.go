@@ -1,0 +1,426 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+const (
+	listPage      = 1000
+	readPage      = 256      // records, at first
+	readPageBytes = 4 << 20  // of later pages, about
+	readPageMost  = 16 << 10 // records
+
+	maxSeq = 1 << 53 // as far as Lua counts
+)
+
+// Acquire implements [runlog.Store].
+func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+	if err := runlog.CheckID(id); err != nil {
+		return nil, runlog.Info{}, err
+	}
+	a := &acquiring{s: s, id: id, token: newToken(), born: newToken()}
+	if opt != nil {
+		a.opt = *opt
+	}
+	if err := s.write(ctx, &op{id: id, prepare: a.prepare, verdict: a.verdict}); err != nil {
+		return nil, runlog.Info{}, err
+	}
+	if err := a.check(); err != nil {
+		err = s.diagnose(ctx, id, err)
+		return nil, runlog.Info{}, errors.Join(err, a.log.Release(ctx))
+	}
+	return a.log, a.found.info, nil
+}
+
+type acquiring struct {
+	s           *Store
+	id          string
+	opt         runlog.AcquireOptions
+	token, born token
+
+	found *meta
+	frame string // of the run's last record, "" for none
+	log   *log
+}
+
+// prepare encodes the acquisition. It can be sent again: the token tells whether it was done.
+func (a *acquiring) prepare() ([]any, int, bool, error) {
+	var rest []byte
+	if a.opt.Create != nil {
+		rest = fixed(a.opt.Create)
+	}
+	return []any{
+		"q", a.id, a.token[:], a.s.owner, a.s.lease.Microseconds(), flag(a.opt.Create != nil),
+		a.born[:], rest, flag(a.opt.Quarantined),
+	}, len(rest), false, nil
+}
+
+func (a *acquiring) verdict(r []any) error {
+	switch verdict := text(r, 0); verdict {
+	case "ok":
+		m, err := decodeMeta(a.id, text(r, 1))
+		if err != nil {
+			return err
+		}
+		a.found, a.frame = m, text(r, 2)
+		a.log = &log{s: a.s, id: a.id, born: m.born, token: a.token, epoch: m.info.Epoch}
+		a.log.tail = tail{seq: m.info.Head, ver: m.ver, status: m.info.Status}
+		return nil
+	case "exists":
+		return fmt.Errorf("run %s: %w", a.id, runlog.ErrExists)
+	case "busy":
+		return &runlog.BusyError{ID: a.id, Owner: text(r, 1), Until: micros(number(r, 2))}
+	case "quarantined":
+		return &runlog.QuarantinedError{ID: a.id, Takeovers: int(number(r, 1))}
+	case "damaged":
+		return damaged(a.id, 0, text(r, 1))
+	default:
+		return a.s.missing(a.id, verdict)
+	}
+}
+
+// check looks at the run's last record, which the next one follows.
+func (a *acquiring) check() error {
+	head := a.found.info.Head
+	if head == 0 {
+		return nil
+	}
+	chain := runlog.NewChain(a.id, head)
+	if a.frame == "" {
+		return chain.Damaged("it is missing")
+	}
+	rec, err := chain.Next([]byte(a.frame))
+	if err == nil && rec.Epoch > a.found.info.Epoch {
+		err = runlog.NewChain(a.id, head).Damaged(fmt.Sprintf("epoch %d in a run of epoch %d", rec.Epoch, a.found.info.Epoch))
+	}
+	a.log.tail.hash = chain.Hash
+	return err
+}
+
+// diagnose looks for the first damage of a run whose end is damaged.
+func (s *Store) diagnose(ctx context.Context, id string, err error) error {
+	if corrupt := (*runlog.CorruptError)(nil); !errors.As(err, &corrupt) {
+		return err
+	}
+	corrupt := (*runlog.CorruptError)(nil)
+	for from := uint64(1); ; {
+		records, readErr := s.Read(ctx, id, from, readPage)
+		if errors.As(readErr, &corrupt) {
+			return readErr
+		}
+		if readErr != nil || len(records) == 0 {
+			return err
+		}
+		from += uint64(len(records))
+	}
+}
+
+// A listing is one answer of the script that lists.
+type listing struct {
+	now  time.Time
+	next string // the number to go on below
+	runs []any  // IDs and what their keys hold, in turn
+}
+
+// list asks for runs whose numbers are below a limit, or for the run id.
+func (s *Store) list(ctx context.Context, below string, count int, id string) (l listing, err error) {
+	if err := s.sound(); err != nil {
+		return listing{}, err
+	}
+	keys := []string{s.keys.store, s.keys.runs, s.keys.ending}
+	if id != "" {
+		keys = append(keys, s.keys.run(id))
+	}
+	var r []any
+	err = s.patiently(ctx, "reading", func() (err error) {
+		r, err = s.scripts.list.Run(ctx, s.client, keys, s.id, s.known.Load(), s.keys.run(""), below, count, id).Slice()
+		return err
+	})
+	switch {
+	case err != nil:
+		return listing{}, err
+	case text(r, 0) != "ok" || len(r) < 4:
+		return listing{}, s.forget(r)
+	}
+	s.learn(text(r, 2))
+	return listing{now: micros(number(r, 1)), next: text(r, 3), runs: r[4:]}, nil
+}
+
+// find reads the key of one run.
+func (s *Store) find(ctx context.Context, id string) (*meta, time.Time, error) {
+	if runlog.CheckID(id) != nil {
+		return nil, time.Time{}, s.missing(id, "none")
+	}
+	l, err := s.list(ctx, "", 1, id)
+	switch {
+	case err != nil:
+		return nil, time.Time{}, err
+	case len(l.runs) == 0:
+		return nil, time.Time{}, s.missing(id, "none")
+	case text(l.runs, 1) == "":
+		return nil, time.Time{}, s.missing(id, "lost")
+	}
+	m, err := decodeMeta(id, text(l.runs, 1))
+	return m, l.now, err
+}
+
+// Runs implements [runlog.Store]. It is no snapshot: a run that is made or deleted meanwhile may
+// be in it or not. A run whose keys somebody else removed gives an error that wraps
+// runlog.ErrStoreReset and names it, beside the runs that are listed before it.
+func (s *Store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info, err error) {
+	err = s.each(ctx, f, func(m *meta, now time.Time) bool {
+		infos = append(infos, m.listed(now))
+		return true
+	})
+	return infos, err
+}
+
+// each calls yield for the runs of a filter until it returns false.
+func (s *Store) each(ctx context.Context, f *runlog.Filter, yield func(*meta, time.Time) bool) error {
+	if f == nil {
+		f = &runlog.Filter{}
+	}
+	if f.ID != "" {
+		return s.one(ctx, f, yield)
+	}
+	if f.Prefix != "" && runlog.CheckID(f.Prefix) != nil {
+		return errors.Join(ctx.Err(), s.sound()) // no ID begins like that
+	}
+	page := listPage
+	if f.Limit > 0 {
+		page = min(max(f.Limit, 16), listPage)
+	}
+	count := 0
+	for below := "+inf"; ; {
+		l, err := s.list(ctx, below, page, "")
+		if err != nil {
+			return err
+		}
+		for i := 0; i+1 < len(l.runs); i += 2 {
+			id := text(l.runs, i)
+			if !strings.HasPrefix(id, f.Prefix) {
+				continue
+			}
+			if text(l.runs, i+1) == "" {
+				return s.missing(id, "lost")
+			}
+			m, err := decodeMeta(id, text(l.runs, i+1))
+			if err != nil {
+				return err
+			}
+			if len(f.Status) > 0 && !slices.Contains(f.Status, m.listed(l.now).Status) {
+				continue
+			}
+			if count++; !yield(m, l.now) || count == f.Limit {
+				return nil
+			}
+		}
+		if l.next == "" {
+			return nil
+		}
+		below = "(" + l.next
+	}
+}
+
+// one calls yield for the run of a filter that names one.
+func (s *Store) one(ctx context.Context, f *runlog.Filter, yield func(*meta, time.Time) bool) error {
+	if !strings.HasPrefix(f.ID, f.Prefix) {
+		return errors.Join(ctx.Err(), s.sound())
+	}
+	m, now, err := s.find(ctx, f.ID)
+	if errors.As(err, new(*runlog.NotFoundError)) {
+		return nil
+	}
+	if err == nil && (len(f.Status) == 0 || slices.Contains(f.Status, m.listed(now).Status)) {
+		yield(m, now)
+	}
+	return err
+}
+
+// Read implements [runlog.Store]. A limit of 0 or less means all.
+func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) (records []runlog.Record, err error) {
+	if err := s.sound(); err != nil {
+		return nil, err
+	}
+	if runlog.CheckID(id) != nil {
+		return nil, s.missing(id, "none")
+	}
+	from = min(max(from, 1), maxSeq)
+	start := max(from-1, 1) // one earlier, to check the link
+	chain := runlog.NewChain(id, start)
+	var born token
+	for page := readPage; ; {
+		most := page
+		if limit > 0 {
+			most = min(most, limit-len(records)+int(from-min(from, chain.Seq+1)))
+		}
+		m, frames, err := s.page(ctx, id, chain.Seq+1, most)
+		if err != nil {
+			return records, err
+		}
+		if born == (token{}) {
+			born = m.born
+		}
+		if m.born != born {
+			return nil, s.missing(id, "none") // deleted meanwhile, and another one made
+		}
+		for _, f := range frames {
+			if chain.Seq >= m.info.Head { // what is behind it does not count
+				break
+			}
+			frame, ok := f.(string)
+			if !ok {
+				return records, chain.Damaged("it is missing")
+			}
+			rec, err := chain.Next([]byte(frame))
+			if err != nil {
+				return records, err
+			}
+			if rec.Seq >= from {
+				records = append(records, rec)
+			}
+		}
+		if chain.Seq >= m.info.Head || limit > 0 && len(records) >= limit {
+			return records, nil
+		}
+		page = int(min(readPageBytes/max(m.bytes/max(m.info.Head, 1), 1)+1, readPageMost))
+	}
+}
+
+// page reads records of a run, and its key as of the same moment.
+func (s *Store) page(ctx context.Context, id string, from uint64, most int) (*meta, []any, error) {
+	var store, frames *goredis.SliceCmd
+	var key *goredis.StringCmd
+	fields := make([]string, most)
+	for i := range fields {
+		fields[i] = strconv.FormatUint(from+uint64(i), 10)
+	}
+	known := s.known.Load()
+	err := s.patiently(ctx, "reading", func() error {
+		known = s.known.Load()
+		_, err := s.client.TxPipelined(ctx, func(p goredis.Pipeliner) error {
+			store = p.HMGet(ctx, s.keys.store, "id", "lsn")
+			key = p.Get(ctx, s.keys.run(id))
+			frames = p.HMGet(ctx, s.keys.log(id), fields...)
+			return nil
+		})
+		if errors.Is(err, goredis.Nil) || strange(key.Err()) || strange(frames.Err()) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.observe(store.Val(), known); err != nil {
+		return nil, nil, err
+	}
+	if errors.Is(key.Err(), goredis.Nil) {
+		_, _, err := s.find(ctx, id) // which says why
+		if err == nil {
+			err = s.missing(id, "none") // it was made just now
+		}
+		return nil, nil, err
+	}
+	if strange(key.Err()) || strange(frames.Err()) {
+		return nil, nil, damaged(id, from-1, "something else is in its place")
+	}
+	m, err := decodeMeta(id, key.Val())
+	return m, frames.Val(), err
+}
+
+// strange tells whether a key holds something of another type.
+func strange(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") }
+
+// observe compares what the store said of itself with what was known when it was asked.
+func (s *Store) observe(store []any, known uint64) error {
+	switch id := text(store, 0); {
+	case id == "":
+		return s.forget([]any{"gone"})
+	case id != s.id:
+		return s.forget([]any{"other", id})
+	case number(store, 1) < known:
+		return s.forget([]any{"back", text(store, 1)})
+	}
+	s.learn(text(store, 1))
+	return nil
+}
+
+// RequestCancel implements [runlog.Store].
+func (s *Store) RequestCancel(ctx context.Context, id string) error {
+	if runlog.CheckID(id) != nil {
+		return s.missing(id, "none")
+	}
+	return s.write(ctx, &op{
+		id: id, small: true,
+		prepare: func() ([]any, int, bool, error) { return []any{"c", id}, 0, false, nil },
+		verdict: func(r []any) error {
+			switch verdict := text(r, 0); verdict {
+			case "ok":
+				return nil
+			case "damaged":
+				return damaged(id, 0, text(r, 1))
+			default:
+				return s.missing(id, verdict)
+			}
+		},
+	})
+}
+
+// Delete implements [runlog.Store]. It also takes a run off the list whose keys are gone.
+func (s *Store) Delete(ctx context.Context, id string) error {
+	m, _, err := s.find(ctx, id)
+	if errors.Is(err, runlog.ErrStoreReset) && s.sound() == nil {
+		m, err = &meta{}, nil
+	}
+	if err != nil {
+		return err
+	}
+	o := &op{id: id, small: true, prepare: func() ([]any, int, bool, error) {
+		return []any{"d", id, m.born[:], goneFor.Milliseconds()}, 0, false, nil
+	}}
+	o.verdict = func(r []any) error {
+		switch verdict := text(r, 0); verdict {
+		case "ok":
+			return nil
+		case "busy":
+			return &runlog.BusyError{ID: id, Owner: text(r, 1), Until: micros(number(r, 2))}
+		case "none":
+			if o.unsure {
+				return nil // it was this deletion
+			}
+			return s.missing(id, verdict)
+		default:
+			return s.missing(id, verdict)
+		}
+	}
+	if err := s.write(ctx, o); err != nil {
+		return err
+	}
+	s.watch.wake(id)
+	return nil
+}
+
+// Sizes implements [runlog.Sizer]: the bytes of the frames, as counted when they were written.
+func (s *Store) Sizes(ctx context.Context, f *runlog.Filter) (map[string]int64, error) {
+	sizes := map[string]int64{}
+	err := s.each(ctx, f, func(m *meta, _ time.Time) bool {
+		if m.bytes > 0 {
+			sizes[m.info.ID] = int64(m.bytes)
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sizes, nil
+}

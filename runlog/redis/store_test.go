@@ -1,0 +1,123 @@
+package redis
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/superstep-dev/superstep/internal/redisserver"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
+)
+
+// durable is a server that loses nothing.
+func durable(tb testing.TB) *redisserver.Server {
+	return redisserver.Start(tb, &redisserver.Options{AppendOnly: true, AppendFsync: "always"})
+}
+
+func openTest(tb testing.TB, url string, opt *Options) *Store {
+	tb.Helper()
+	s, err := Open(tb.Context(), url, opt)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// raw is a client of its own.
+func raw(tb testing.TB, srv *redisserver.Server) *goredis.Client {
+	tb.Helper()
+	c := goredis.NewClient(&goredis.Options{Addr: srv.Addr(), Protocol: 2})
+	tb.Cleanup(func() { c.Close() })
+	return c
+}
+
+type tested struct {
+	*Store
+	url string
+}
+
+// Expire ends the lease of a run's holder, which hears nothing of it.
+func (s tested) Expire(t *testing.T, id string) {
+	t.Helper()
+	if err := s.client.SetRange(t.Context(), s.keys.run(id), untilOffset, strings.Repeat("\x00", 8)).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s tested) Reopen(t *testing.T) runlog.Store {
+	return openTest(t, s.url, &Options{Prefix: strings.Trim(s.keys.base, "{}:")})
+}
+
+func TestStore(t *testing.T) {
+	srv := durable(t)
+	runlogtest.Run(t, func(t *testing.T) runlog.Store {
+		prefix := strings.Map(func(c rune) rune {
+			if c == ':' || c == '-' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+				return c
+			}
+			return '.'
+		}, t.Name())
+		return tested{openTest(t, srv.URL(), &Options{Prefix: prefix[max(0, len(prefix)-60):]}), srv.URL()}
+	})
+}
+
+func create(tb testing.TB, s *Store, id string) runlog.Log {
+	tb.Helper()
+	l, _, err := s.Acquire(tb.Context(), id, &runlog.AcquireOptions{Create: &runlog.NewRun{}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+func batch(n int) *runlog.Batch {
+	b := &runlog.Batch{}
+	for range n {
+		b.Records = append(b.Records, runlog.Record{
+			Kind: runlog.KindEvent, Time: time.Unix(1e9, 0), Data: json.RawMessage(`{"text":"some text"}`),
+		})
+	}
+	return b
+}
+
+func appendTo(tb testing.TB, l runlog.Log, n int) {
+	tb.Helper()
+	if err := l.Append(tb.Context(), batch(n)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func wantReset(tb testing.TB, err error) {
+	tb.Helper()
+	if !errors.Is(err, runlog.ErrStoreReset) {
+		tb.Fatalf("got error %v, want one that wraps ErrStoreReset", err)
+	}
+}
+
+// appendedBytes is the size of the server's append-only files.
+func appendedBytes(tb testing.TB, srv *redisserver.Server) (n int64) {
+	tb.Helper()
+	files, err := filepath.Glob(filepath.Join(srv.Dir(), "appendonlydir", "*.aof"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, f := range files {
+		info, err := os.Stat(f)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		n += info.Size()
+	}
+	return n
+}

@@ -1,0 +1,271 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// The most that goes to the server at once. It serves nobody else meanwhile.
+const (
+	maxGroupOps   = 512
+	maxGroupBytes = 4 << 20
+)
+
+// An op is one write. Its functions are called by whoever has the turn to write.
+type op struct {
+	ctx context.Context
+	id  string // of the run
+
+	// prepare encodes the write. It is called once. An error means that there is nothing to
+	// send; later, that it has to wait for the next group.
+	prepare func() (args []any, size int, later bool, err error)
+	// verdict takes the server's answer.
+	verdict func(r []any) error
+	// settle is called with the outcome before the caller hears of it. It may be nil.
+	settle func(err error)
+	// small writes may use the room that the server keeps back at its maxmemory.
+	small bool
+	// harmless says that it may be done although its caller was told that it failed.
+	harmless bool
+	// unsureAt is the place in args of a flag that the write was sent before, 0 for none.
+	unsureAt int
+
+	args    []any
+	size    int
+	end     time.Time // of patience
+	unsure  bool      // it was sent, and may have been done
+	reserve bool      // to be done in the server's reserve
+	done    chan error
+}
+
+// write has an op done: by the caller if it has the turn to write, or else by the one
+// who does. If ctx ends before the op is sent, nothing is written.
+func (s *Store) write(ctx context.Context, o *op) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.sound(); err != nil {
+		return err
+	}
+	o.ctx, o.done, o.end = ctx, make(chan error, 1), time.Now().Add(s.patience)
+	ops, cancelled, closing, mine := s.ops, ctx.Done(), s.closing, o
+	for {
+		select {
+		case w := <-s.turn:
+			w.group(s, mine)
+			s.turn <- w
+		case ops <- o:
+		case err := <-o.done:
+			s.mark()
+			return err
+		case <-cancelled:
+			return ctx.Err()
+		case <-closing:
+			return s.closedError()
+		}
+		ops, cancelled, closing, mine = nil, nil, nil, nil // it is in a group, or deferred
+	}
+}
+
+// mark writes the marker if that is due.
+func (s *Store) mark() {
+	if s.marker.due(time.Now()) {
+		_ = s.marker.write(s.remember(), false) // Close says it if that does not work
+	}
+}
+
+// A writer is what a store writes with. Whoever takes it from Store.turn writes, for all who
+// are waiting by then. Writes that arrive while a group is under way share the next.
+type writer struct {
+	deferred []*op // whose callers wait for the turn themselves
+}
+
+func (o *op) finish(err error) {
+	if o.settle != nil {
+		o.settle(err)
+	}
+	o.done <- err
+}
+
+// group sends mine, if it is not nil, with what was deferred and what else is waiting.
+func (w *writer) group(s *Store, mine *op) {
+	todo := w.deferred
+	w.deferred = nil
+	if mine != nil {
+		todo = append(todo, mine)
+	}
+	var in []*op
+	size := 0
+	for {
+		var o *op
+		switch {
+		case len(todo) > 0:
+			o, todo = todo[0], todo[1:]
+		case len(in) < maxGroupOps && size < maxGroupBytes:
+			select {
+			case o = <-s.ops:
+			default:
+				s.send(in)
+				return
+			}
+		default:
+			s.send(in)
+			return
+		}
+		if len(in) >= maxGroupOps || size >= maxGroupBytes {
+			w.deferred = append(w.deferred, o)
+			continue
+		}
+		err := o.ctx.Err()
+		later := false
+		if err == nil {
+			o.args, o.size, later, err = o.prepare()
+		}
+		switch {
+		case err != nil:
+			o.finish(err)
+		case later:
+			w.deferred = append(w.deferred, o)
+		default:
+			in, size = append(in, o), size+o.size
+		}
+	}
+}
+
+// send sends ops until the server has answered for each, or there is no more time. A script
+// does all of its writes or none, and sees whether one that is sent again was done before.
+func (s *Store) send(in []*op) {
+	var last error // why ops are sent again, nil if that needs no waiting
+	for p := (pause{}); len(in) > 0; {
+		in = s.drop(in, last)
+		if len(in) == 0 {
+			return
+		}
+		s.fail("redis.before-send")
+		r, err := s.exec(in)
+		if err == nil {
+			s.fail("redis.after-send")
+			if in, last = s.settle(in, r); last != nil {
+				p.next(in[0].ctx, s.closing)
+			}
+			continue
+		}
+		last = err
+		switch faultOf(err) {
+		case faultUnclear:
+			for _, o := range in {
+				o.unsure = true
+			}
+		case faultOther:
+			for _, o := range in {
+				o.finish(s.unknown(o, err))
+			}
+			return
+		case faultFull:
+			in, last = s.refused(in, err.Error())
+		}
+		if last != nil {
+			p.next(in[0].ctx, s.closing)
+		}
+	}
+}
+
+// drop finishes the ops that wait no longer.
+func (s *Store) drop(in []*op, last error) []*op {
+	left := in[:0:0]
+	for _, o := range in {
+		switch err := o.ctx.Err(); {
+		case err != nil && o.unsure:
+			o.finish(s.unknown(o, fmt.Errorf("%w while waiting for the server", err)))
+		case err != nil:
+			o.finish(err)
+		case s.isClosing() && last != nil:
+			o.finish(s.unknown(o, errClosed))
+		case time.Now().After(o.end) && last != nil:
+			o.finish(s.unknown(o, last))
+		default:
+			left = append(left, o)
+		}
+	}
+	return left
+}
+
+// unknown is the error for an op that was given up, for a reason.
+func (s *Store) unknown(o *op, why error) error {
+	if !o.unsure || o.harmless || s.sound() != nil {
+		return s.explain("writing", why)
+	}
+	return fmt.Errorf("writing store %s: %w: the connection was lost after the write was sent (%w); check the server, then resume the run", s.name, runlog.ErrUnknown, why)
+}
+
+// exec sends ops as one script.
+func (s *Store) exec(in []*op) ([]any, error) {
+	size, reserve := 0, true
+	for _, o := range in {
+		size += 1 + len(o.args)
+		reserve = reserve && o.reserve
+	}
+	keys := make([]string, 0, 3+3*len(in))
+	keys = append(keys, s.keys.store, s.keys.runs, s.keys.ending)
+	args := make([]any, 0, 3+size)
+	args = append(args, s.id, s.known.Load(), runlog.MaxTakeovers)
+	for _, o := range in {
+		if o.unsureAt > 0 {
+			o.args[o.unsureAt] = flag(o.unsure)
+		}
+		keys = append(keys, s.keys.run(o.id), s.keys.log(o.id), s.keys.gone(o.id))
+		args = append(append(args, len(o.args)), o.args...)
+	}
+	script := s.scripts.write
+	if reserve {
+		script = s.scripts.reserve
+	}
+	return script.Run(context.Background(), s.client, keys, args...).Slice()
+}
+
+// settle finishes the ops that the server has decided, and returns those to be sent again.
+func (s *Store) settle(in []*op, r []any) (again []*op, why error) {
+	if text(r, 0) != "ok" {
+		err := s.forget(r)
+		for _, o := range in {
+			o.finish(err)
+		}
+		return nil, nil
+	}
+	s.learn(text(r, 1))
+	verdicts, _ := r[2].([]any)
+	var full []*op
+	said := ""
+	for i, o := range in {
+		var v []any
+		if i < len(verdicts) {
+			v, _ = verdicts[i].([]any)
+		}
+		if text(v, 0) == "full" {
+			full, said = append(full, o), text(v, 1)
+			continue
+		}
+		o.finish(o.verdict(v))
+	}
+	return s.refused(full, said)
+}
+
+// refused deals with ops for which the server had no room: what is small may use its reserve,
+// and what may have been done before is asked again.
+func (s *Store) refused(in []*op, said string) (again []*op, why error) {
+	for _, o := range in {
+		switch {
+		case o.small && !o.reserve:
+			o.reserve = true
+			again = append(again, o)
+		case o.unsure:
+			again, why = append(again, o), s.full(said)
+		default:
+			o.finish(s.full(said))
+		}
+	}
+	return again, why
+}
