@@ -185,7 +185,7 @@ func (s *Store) drop(in []*op, last error) []*op {
 		case s.isClosing() && last != nil:
 			o.finish(s.unknown(o, errClosed))
 		case time.Now().After(o.end) && last != nil:
-			o.finish(s.unknown(o, last))
+			o.finish(s.unknown(o, &runlog.StorageError{Store: s.name, Err: fmt.Errorf("the server has not answered for %s: %w", s.patience, last)}))
 		default:
 			left = append(left, o)
 		}
