@@ -19,6 +19,8 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/redact"
+	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -31,6 +33,7 @@ type Options struct {
 	Stdout  io.Writer           // results; defaults to that of the process
 	Stderr  io.Writer           // everything else; defaults to that of the process
 	Env     func(string) string // defaults to os.Getenv
+	Environ func() []string     // all of the environment, to know what must not be written; defaults to os.Environ
 	// Workflows are those that need nothing of the command line.
 	Workflows []*workflow.Workflow
 	// Setup makes the workflows that do, from the settings. It is called when workflows
@@ -104,8 +107,11 @@ type app struct {
 	settings      []setting
 	misconfigured error
 
-	store  runlog.Store
-	closer io.Closer
+	store     runlog.Store
+	closer    io.Closer
+	keys      []seal.Key // the store is sealed with
+	redacting *redact.Redactor
+	notices   []string // what a person should know of the store before something runs
 }
 
 // settings are the global flags.
@@ -118,6 +124,7 @@ type settings struct {
 	verbose  bool
 	dataDir  string
 	store    string
+	keyFile  string
 	volatile bool
 	noInput  bool
 	offline  bool
@@ -150,6 +157,9 @@ func newApp(opt *Options) *app {
 	}
 	if o.Env == nil {
 		o.Env = os.Getenv
+	}
+	if o.Environ == nil {
+		o.Environ = os.Environ
 	}
 	if o.heartbeat <= 0 {
 		o.heartbeat = 30 * time.Second

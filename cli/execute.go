@@ -138,6 +138,7 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	if j.answers != nil && out.Status != runlog.Interrupted {
 		ask.leftover()
 	}
+	a.leave(ctx, run.ID())
 	return a.finish(s, a.ending(ctx, s, &out, ask))
 }
 

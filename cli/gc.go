@@ -183,6 +183,9 @@ func (a *app) gc(ctx context.Context, keep superstep.Retention) error {
 	for _, i := range removed {
 		out.Removed = append(out.Removed, i.ID)
 		out.Bytes += before[i.ID]
+		if !keep.Dry {
+			a.sweep(i.ID)
+		}
 	}
 	if r, ok := a.store.(runlog.Reclaimer); ok && !keep.Dry {
 		if out.Freed, err = r.Reclaim(ctx); err != nil {

@@ -93,6 +93,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.BoolVarP(&s.verbose, "verbose", "v", false, "more progress: tools and turns of the model")
 	f.StringVar(&s.dataDir, "data-dir", "", "where runs are kept; also SUPERSTEP_DATA_DIR (default: superstep in the user's data folder)")
 	f.StringVar(&s.store, "store", "", "the store of runs: memory, file:DIR, sqlite:PATH, postgres://… or redis://…; also SUPERSTEP_STORE (default: a file in the data folder)")
+	f.StringVar(&s.keyFile, "store-key-file", "", "a `file` with the key that seals the runs, and former keys to open them with; also SUPERSTEP_STORE_KEY for the key itself (default: not sealed)")
 	f.BoolVar(&s.volatile, "allow-volatile", false, "accept a Redis that keeps nothing when it stops")
 	f.BoolVar(&s.noInput, "no-input", false, "never read standard input")
 	f.BoolVar(&s.offline, "offline", false, "open no connection but to this machine")

@@ -26,13 +26,13 @@ func (a *app) runsCommand() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("runs: which of list, show, watch, resume, answer, resolve, cancel, rm, history, fork, diff, replay, du, gc?")
+				return usage("runs: which of list, show, watch, resume, answer, resolve, cancel, rm, history, fork, diff, replay, du, gc, export, import?")
 			}
 			return a.unknownCommand(cmd, args[:1])
 		},
 	}
 	runs.AddCommand(a.listCommand(), a.showCommand(), a.watchCommand(), a.resumeCommand(), a.answerCommand(), a.cancelCommand(), a.rmCommand(),
-		a.resolveCommand(), a.historyCommand(), a.forkCommand(), a.diffCommand(), a.replayCommand(), a.duCommand(), a.gcCommand())
+		a.resolveCommand(), a.historyCommand(), a.forkCommand(), a.diffCommand(), a.replayCommand(), a.duCommand(), a.gcCommand(), a.exportCommand(), a.importCommand())
 	return runs
 }
 
@@ -96,6 +96,11 @@ type infoJSON struct {
 	Updated  time.Time     `json:"updated"`
 	Owner    string        `json:"owner,omitempty"`
 	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "" for questions
+	Parent   string        `json:"parent,omitempty"` // of a fork
+}
+
+func infoOf(i *runlog.Info, why string) infoJSON {
+	return infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, why, i.Parent}
 }
 
 // reason says why a run is paused, from its last record.
@@ -168,7 +173,7 @@ func (a *app) printList(ctx context.Context, infos []runlog.Info) error {
 		if err != nil {
 			a.warn(err.Error()) // the other runs are listed all the same
 		}
-		rows = append(rows, infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, why})
+		rows = append(rows, infoOf(&i, why))
 	}
 	switch a.set.output {
 	case "json":
@@ -503,6 +508,7 @@ func (a *app) rmCommand() *cobra.Command {
 				if err := engine.Delete(ctx, id); err != nil {
 					return err
 				}
+				a.sweep(id)
 				if !a.programs() {
 					a.err.line("removed run " + id)
 				}

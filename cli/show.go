@@ -92,7 +92,7 @@ type taskJSON struct {
 
 func showJSON(info runlog.Info, r *transcript.Run, now time.Time) *runJSON {
 	out := &runJSON{
-		infoJSON: infoJSON{info.ID, info.Workflow, info.Title, info.Status, info.Created, info.Updated, info.Owner, reasonOf(r.Short)},
+		infoJSON: infoOf(&info, reasonOf(r.Short)),
 		Inputs:   r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: usageJSON{r.Usage.In, r.Usage.Out, r.Agents},
 		Steps: []stepJSON{}, Questions: questions(r.Open()), Output: r.Output, Skipped: r.Skipped,
 	}

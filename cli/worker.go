@@ -72,7 +72,10 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 		}
 		a.err.line(fmt.Sprintf("%s run %s %s%s", time.Now().Format(time.TimeOnly), id, event, detail))
 	}
-	o.Ended = func(id string, out superstep.Outcome) { say(string(out.Status), id, "", out.Err) }
+	o.Ended = func(id string, out superstep.Outcome) {
+		a.leave(ctx, id)
+		say(string(out.Status), id, "", out.Err)
+	}
 	o.Failed = func(id string, err error) {
 		if id == "" {
 			a.warn(err.Error())

@@ -27,19 +27,19 @@ var floors = []struct {
 	{"-2", []string{"internal/clean", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/localfs", "internal/pgserver", "internal/redisserver", "internal/porter", "internal/suggest"}},
 	{"-1", []string{"internal/docindex"}},
 	{"0", []string{
-		"runlog", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/runlogtest",
+		"runlog", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/archive", "runlog/runlogtest",
 		"model", "model/openai", "model/offline", "model/modeltest",
 		"tool", "tool/builtin", "tool/tooltest",
 	}},
 	{"½", []string{"runlog/stores"}},
-	{"1", []string{"graph/reduce", "pregel", "pregel/pregeltest", "transcript"}},
+	{"1", []string{"graph/reduce", "pregel", "pregel/pregeltest", "transcript", "transcript/rundir"}},
 	{"2", []string{"graph", "graph/draw", "agent"}},
 	{"2½", []string{"graph/node"}},
 	{"3", []string{"workflow", "workflow/research"}},
 	{"4", []string{"."}},
 	{"5", nil}, // terminal and web interfaces, other drivers, telemetry
 	{"6", []string{"cli"}},
-	{"7", []string{"cmd/superstep", "internal/bench", "internal/crash"}},
+	{"7", []string{"cmd/superstep", "internal/bench", "internal/crash", "internal/crash/..."}},
 	{"examples", []string{"examples/..."}},
 }
 

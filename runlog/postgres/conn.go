@@ -90,7 +90,7 @@ func (e *roleError) Error() string { return e.why }
 
 // facts are a server's settings that matter.
 type facts struct {
-	standby, readOnly                 bool
+	standby, readOnly, followed       bool
 	version, encoding                 string
 	fsync, fullPages, commit, replica string
 }
@@ -100,7 +100,8 @@ const factsSQL = `SELECT pg_is_in_recovery(), current_setting('default_transacti
 	current_setting('full_page_writes'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
 	set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
 	set_config('search_path', $1, false), set_config('default_transaction_isolation', 'read committed', false),
-	set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false)`
+	set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),
+	EXISTS (SELECT FROM pg_stat_replication)`
 
 // validate prepares a new connection and refuses servers that cannot keep a store; if the
 // address names several servers, the next one is tried then.
@@ -110,7 +111,7 @@ func (d *dialer) validate(ctx context.Context, pg *pgconn.PgConn) error {
 		return result.Err
 	}
 	v := func(i int) string { return string(result.Rows[0][i]) }
-	f := facts{standby: v(0) == "t", readOnly: v(1) == "on", version: v(2), encoding: v(3), fsync: v(4), fullPages: v(5), commit: v(6), replica: v(7)}
+	f := facts{standby: v(0) == "t", readOnly: v(1) == "on", version: v(2), encoding: v(3), fsync: v(4), fullPages: v(5), commit: v(6), replica: v(7), followed: v(13) == "t"}
 	pg.CustomData()["facts"] = f
 	switch {
 	case f.standby:
@@ -135,8 +136,8 @@ func (f *facts) notes() (notes []string) {
 	if f.commit != "on" && f.commit != "remote_apply" {
 		notes = append(notes, fmt.Sprintf("synchronous_commit is %s on the Postgres server: superstep turns it on for its own connections", f.commit))
 	}
-	if f.replica == "" {
-		notes = append(notes, "the Postgres server has no synchronous standby: if a standby is promoted, acknowledged steps can be lost (synchronous_standby_names)")
+	if f.replica == "" && f.followed {
+		notes = append(notes, "no standby of the Postgres server is synchronous: if one is promoted, acknowledged steps can be lost (synchronous_standby_names)")
 	}
 	return notes
 }

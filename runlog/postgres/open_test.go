@@ -72,8 +72,11 @@ func TestStandbyIsRefused(t *testing.T) {
 	}
 	s := openTest(t, fmt.Sprintf("postgres://superstep@%s,%s/postgres?sslmode=disable", standby.Addr(), primary.Addr()), nil)
 	appendTo(t, create(t, s, "r"), 1)
+	if alone := openTest(t, shared.Server(t).DSN(), nil).Notes(); len(alone) > 0 {
+		t.Errorf("of a server that nobody follows the notes are %q", alone)
+	}
 	notes := strings.Join(s.Notes(), "\n")
-	if !strings.Contains(notes, "synchronous_commit is off") || !strings.Contains(notes, "no synchronous standby") || strings.Contains(notes, "fsync") {
+	if !strings.Contains(notes, "synchronous_commit is off") || !strings.Contains(notes, "no standby of the Postgres server is synchronous") || strings.Contains(notes, "fsync") {
 		t.Errorf("the notes are %q", notes)
 	}
 	err := s.with(t.Context(), reading, func(ctx context.Context, c *conn) error {

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/archive"
+	"github.com/superstep-dev/superstep/runlog/redact"
+	"github.com/superstep-dev/superstep/transcript/rundir"
+)
+
+// exporting are the flags of `runs export`.
+type exporting struct {
+	file, dir string
+	plain     bool
+}
+
+func (a *app) exportCommand() *cobra.Command {
+	var f exporting
+	cmd := &cobra.Command{
+		Use: "export ID", Short: "Write a run as one file of JSON Lines, or as a folder for people", Args: a.one, ValidArgsFunction: a.ids,
+		Long: `Write a run as one file of JSON Lines, or as a folder for people
+
+Credentials are taken out of what is written. With --plain the file is the log as it is, which
+can be imported elsewhere and replayed there.`,
+		Example: examples(a.opt.Name,
+			"runs export @last > run.jsonl", "",
+			"runs export 7f3a --file run.jsonl --plain", "as it is, to go on with it elsewhere",
+			"runs export 7f3a --dir out", "run.json, agents, reports and logs"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.file != "" && f.dir != "" {
+				return usage("runs export: --file or --dir, not both")
+			}
+			_, info, err := a.find(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.export(cmd.Context(), info, &f)
+		},
+	}
+	cmd.Flags().StringVar(&f.file, "file", "", "write the log into this `file` (default: standard output)")
+	cmd.Flags().StringVar(&f.dir, "dir", "", "write a folder for people into this `folder`")
+	cmd.Flags().BoolVar(&f.plain, "plain", false, "take nothing out")
+	acts(cmd, "file", "dir", "plain")
+	return cmd
+}
+
+func (a *app) export(ctx context.Context, info runlog.Info, f *exporting) error {
+	r := a.redactor()
+	if f.dir != "" {
+		err := rundir.Write(ctx, a.store, info.ID, f.dir, &rundir.Options{Redactor: r, Plain: f.plain, Log: true})
+		if err == nil && !a.programs() {
+			a.err.line("wrote " + near(absolute(f.dir)))
+		}
+		return err
+	}
+	opt := &archive.ExportOptions{Redactor: r}
+	if f.plain {
+		opt = nil
+	}
+	if f.file == "" {
+		return archive.Export(ctx, a.store, info.ID, a.out, opt)
+	}
+	t, err := os.CreateTemp(filepath.Dir(f.file), ".export-*")
+	if err != nil {
+		return fmt.Errorf("writing the export: %w", err)
+	}
+	defer func() { _ = os.Remove(t.Name()) }() // it is gone if all went well
+	if err := errors.Join(archive.Export(ctx, a.store, info.ID, t, opt), t.Sync(), t.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(t.Name(), f.file); err != nil {
+		return fmt.Errorf("writing the export: %w", err)
+	}
+	if !a.programs() {
+		a.err.line("wrote " + near(absolute(f.file)))
+	}
+	return nil
+}
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+func (a *app) importCommand() *cobra.Command {
+	var as string
+	cmd := &cobra.Command{
+		Use: "import FILE", Short: "Make a run of a file that was exported",
+		Example: examples(a.opt.Name, "runs import run.jsonl", "", "runs import - --as 7f3a-again < run.jsonl", "under another ID"),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("runs import: name one file, - for standard input")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := a.opt.Stdin
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return usage(fmt.Sprintf("cannot read the file: %v", err))
+				}
+				defer func() { _ = f.Close() }()
+				in = f
+			}
+			if err := a.open(cmd.Context(), false); err != nil {
+				return err
+			}
+			info, err := archive.Import(cmd.Context(), a.store, in, &archive.ImportOptions{ID: as})
+			var format *archive.FormatError
+			switch {
+			case errors.As(err, &format):
+				return &Error{Exit: ExitUsage, Code: "format", Message: args[0] + ": " + err.Error(), Err: err}
+			case errors.Is(err, runlog.ErrExists):
+				return &Error{Exit: ExitUsage, Code: "exists", Message: err.Error(), Err: err, Next: []string{a.hint("runs", "import", quote(args[0]), "--as", "ANOTHER-ID")}}
+			case err != nil:
+				return err
+			}
+			if a.programs() {
+				return a.out.json(infoOf(&info, ""), a.set.output == "json")
+			}
+			a.err.line(fmt.Sprintf("run %s is here, %s, with %s", info.ID, info.Status, plural(int(info.Head), "record")))
+			a.out.line(info.ID)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&as, "as", "", "the `ID` of the new run (default: the one in the file)")
+	acts(cmd, "as")
+	return cmd
+}
+
+// redactor takes the secrets of this process's environment out of what is written.
+func (a *app) redactor() *redact.Redactor {
+	if a.redacting == nil {
+		a.redacting = redact.New(redact.FromEnv(a.opt.Environ())...)
+	}
+	return a.redacting
+}
+
+// runDir is the folder of a run for people and other tools.
+func (a *app) runDir(id string) string { return filepath.Join(a.dataDir(), "runs", id) }
+
+// leave brings the folder of a run up to date after an execution. A sealed run has none:
+// what is in it would not be sealed.
+func (a *app) leave(ctx context.Context, id string) {
+	if a.opt.OpenStore == nil || len(a.keys) > 0 || id == "" {
+		return
+	}
+	if p, err := a.place(); err != nil || p.Kind == "memory" {
+		return
+	}
+	if err := rundir.Write(context.WithoutCancel(ctx), a.store, id, a.runDir(id), &rundir.Options{Redactor: a.redactor()}); err != nil {
+		a.warn(fmt.Sprintf("the folder of run %s is not up to date: %v", id, err))
+	}
+}
+
+// sweep removes the folder of a run that was removed.
+func (a *app) sweep(id string) {
+	if runlog.CheckID(id) == nil {
+		if err := os.RemoveAll(a.runDir(id)); err != nil {
+			a.warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
+		}
+	}
+}
