@@ -13,9 +13,6 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/sqlite"
-	zsqlite "zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // note is the state of graphs whose steps are kept.
@@ -71,25 +68,33 @@ func (s *suite) folder() (dir string, remove func(), err error) {
 }
 
 // withStore calls fn with a new store, and then tells how many MiB it has become on disk.
-func (s *suite) withStore(fn func(runlog.Store) error) (mib float64, err error) {
+func (s *suite) withStore(p *place, fn func(runlog.Store) error) (mib float64, err error) {
 	dir, remove, err := s.folder()
 	if err != nil {
 		return 0, err
 	}
 	defer remove()
-	store, err := sqlite.Open(s.ctx, filepath.Join(dir, "runs.db"), nil)
+	store, closer, err := p.open(s.ctx, dir)
 	if err != nil {
 		return 0, err
 	}
-	if err := errors.Join(fn(store), store.Close()); err != nil {
-		return 0, err
+	err = fn(store)
+	if p.size != nil && err == nil {
+		mib, err = p.size(s.ctx)
 	}
-	files, err := os.ReadDir(dir)
-	for _, f := range files {
-		if info, ierr := f.Info(); ierr == nil {
+	if err := errors.Join(err, closer.Close()); err != nil || p.size != nil {
+		return mib, err
+	}
+	err = filepath.WalkDir(dir, func(_ string, f os.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return err
+		}
+		info, err := f.Info()
+		if err == nil {
 			mib += float64(info.Size()) / (1 << 20)
 		}
-	}
+		return err
+	})
 	return mib, err
 }
 
@@ -102,45 +107,48 @@ func (s *suite) write(store runlog.Store, id string, f *noteFlow, first note, mo
 	return errors.Join(err, j.Close(s.ctx))
 }
 
-// w4 is steps that are on disk before the next begins.
+// w4 is steps that are durable before the next begins.
 func (s *suite) w4() {
 	kb := strings.Repeat("abcdefghijklmnopqrstuvwxyz012345", 32)
-	s.together(
-		s.bareCommits("sqlite-1-row-1KB", 1000, 1, kb),
-		s.steps("sqlite-1KB", 1000, kb, false, series{}),
-		s.steps("sqlite-grow", 1000, kb, true, series{}),
-		s.inTurns("sqlite-1KB-in-turns", 1000, kb, false),
-		s.inTurns("sqlite-grow-in-turns", 1000, kb, true),
-	)
-	s.together(
-		s.bareCommits("sqlite-1-row-100KB", 200, 1, strings.Repeat(kb, 100)),
-		s.steps("sqlite-100KB", 200, strings.Repeat(kb, 100), false, series{}),
-		s.inTurns("sqlite-100KB-in-turns", 200, strings.Repeat(kb, 100), false),
-	)
-	s.together(
-		s.bareCommits("sqlite-1000-rows-1KB", 10_000, 1000, kb),
-		s.atOnce("W4", "sqlite-100-runs-at-once", 100, kb),
-	)
-	s.resumes(kb)
-
+	for _, p := range s.places() {
+		s.together(
+			s.bareCommits(p, p.name+"-1-row-1KB", 1000, 1, kb),
+			s.steps(p, p.name+"-1KB", 1000, kb, false, series{}),
+			s.steps(p, p.name+"-grow", 1000, kb, true, series{}),
+			s.inTurns(p, p.name+"-1KB-in-turns", 1000, kb, false),
+			s.inTurns(p, p.name+"-grow-in-turns", 1000, kb, true),
+		)
+		s.together(
+			s.bareCommits(p, p.name+"-1-row-100KB", 200, 1, strings.Repeat(kb, 100)),
+			s.steps(p, p.name+"-100KB", 200, strings.Repeat(kb, 100), false, series{}),
+			s.inTurns(p, p.name+"-100KB-in-turns", 200, strings.Repeat(kb, 100), false),
+		)
+		s.together(
+			s.bareCommits(p, p.name+"-1000-rows-1KB", 10_000, 1000, kb),
+			s.atOnce(p, "W4", p.name+"-100-runs-at-once", 100, kb),
+		)
+		s.resumes(p, kb)
+		s.listing(p)
+	}
+	p := s.places()[0]
 	history := []int{100, 1000, 10_000}
 	if s.quick {
 		history = history[:2]
 	}
 	var jobs []job
 	for _, n := range history {
-		jobs = append(jobs, s.steps(name("sqlite-history-", n), n, kb, false, series{"durable steps before", float64(n), 1}))
+		jobs = append(jobs, s.steps(p, name("sqlite-history-", n), n, kb, false, series{"durable steps before", float64(n), 1}))
 	}
 	s.together(jobs...)
 	jobs = nil
 	for _, size := range []int{1, 100, 10_000} {
-		jobs = append(jobs, s.untouched(size, kb))
+		jobs = append(jobs, s.untouched(p, size, kb))
 	}
 	s.together(jobs...)
 }
 
 // steps is one run. Of a list that grows, it compares the last steps with the first.
-func (s *suite) steps(name string, n int, text string, grow bool, of series) job {
+func (s *suite) steps(p *place, name string, n int, text string, grow bool, of series) job {
 	at := make([]time.Time, n)
 	var mib float64
 	var ratios []float64
@@ -149,7 +157,7 @@ func (s *suite) steps(name string, n int, text string, grow bool, of series) job
 		if ferr != nil {
 			return ferr
 		}
-		mib, err = s.withStore(func(store runlog.Store) error {
+		mib, err = s.withStore(p, func(store runlog.Store) error {
 			w.start()
 			defer w.stop()
 			return s.write(store, "run", f, note{}, 1<<30)
@@ -168,10 +176,10 @@ func (s *suite) steps(name string, n int, text string, grow bool, of series) job
 }
 
 // untouched is steps of 1 KB beside a state of so many KB that stays as it is.
-func (s *suite) untouched(size int, text string) job {
+func (s *suite) untouched(p *place, size int, text string) job {
 	const n = 200
 	rest := strings.Repeat(text, size)
-	return job{wl: "W4", name: fmt.Sprintf("sqlite-untouched-%dKB", size), n: n, series: series{"untouched state", float64(size), 0}, do: func(w *stopwatch) error {
+	return job{wl: "W4", name: fmt.Sprintf("%s-untouched-%dKB", p.name, size), n: n, series: series{"untouched state", float64(size), 0}, do: func(w *stopwatch) error {
 		f, err := writing(n+1, text, false, func(step int) {
 			switch step {
 			case 0: // the first snapshot, which has all of it, is behind
@@ -183,19 +191,19 @@ func (s *suite) untouched(size int, text string) job {
 		if err != nil {
 			return err
 		}
-		_, err = s.withStore(func(store runlog.Store) error { return s.write(store, "run", f, note{Rest: rest}, 1<<30) })
+		_, err = s.withStore(p, func(store runlog.Store) error { return s.write(store, "run", f, note{Rest: rest}, 1<<30) })
 		return err
 	}}
 }
 
 // atOnce is runs of 10 steps each, all on one store.
-func (s *suite) atOnce(wl, name string, runs int, text string) job {
+func (s *suite) atOnce(p *place, wl, name string, runs int, text string) job {
 	f, ferr := writing(10, text, false, nil)
 	return job{wl: wl, name: name, n: runs * 10, do: func(w *stopwatch) error {
 		if ferr != nil {
 			return ferr
 		}
-		_, err := s.withStore(func(store runlog.Store) error {
+		_, err := s.withStore(p, func(store runlog.Store) error {
 			errs := make([]error, runs)
 			var wg sync.WaitGroup
 			w.start()
@@ -211,8 +219,8 @@ func (s *suite) atOnce(wl, name string, runs int, text string) job {
 }
 
 // resumes takes up runs of 1,000 steps.
-func (s *suite) resumes(text string) {
-	_, err := s.withStore(func(store runlog.Store) error {
+func (s *suite) resumes(p *place, text string) {
+	_, err := s.withStore(p, func(store runlog.Store) error {
 		var jobs []job
 		for _, grow := range []bool{false, true} {
 			f, err := writing(2000, text, grow, nil)
@@ -230,29 +238,29 @@ func (s *suite) resumes(text string) {
 			if err := limited(nil); err != nil {
 				return err
 			}
-			jobs = append(jobs, job{wl: "W4", name: "sqlite-" + id, n: 1, reps: max(s.reps, 5), do: limited})
+			jobs = append(jobs, job{wl: "W4", name: p.name + "-" + id, n: 1, reps: max(s.reps, 5), do: limited})
 		}
 		s.together(jobs...)
 		return nil
 	})
 	if err != nil {
-		s.fail("W4", "sqlite-resume", err)
+		s.fail("W4", p.name+"-resume", err)
 	}
 }
 
 // bareCommits writes rows with the library and the durability of the store, so many to a commit.
-func (s *suite) bareCommits(name string, rows, batch int, text string) job {
+func (s *suite) bareCommits(p *place, name string, rows, batch int, text string) job {
 	data := []byte(text)
 	return job{peer: bare, wl: "W4", name: name, n: rows, do: func(w *stopwatch) error {
-		c, remove, err := s.bareStore()
+		b, remove, err := s.bareStore(p)
 		if err != nil {
 			return err
 		}
 		defer remove()
 		w.start()
 		defer w.stop()
-		for i := range rows {
-			if err := insert(c, i, data, i%batch == 0, i%batch == batch-1 || i == rows-1); err != nil {
+		for i := 0; i < rows; i += batch {
+			if err := b.put(i, min(batch, rows-i), data); err != nil {
 				return err
 			}
 		}
@@ -260,39 +268,29 @@ func (s *suite) bareCommits(name string, rows, batch int, text string) job {
 	}}
 }
 
-// bareStore opens a new file with the settings of the store, and gives what removes it.
-func (s *suite) bareStore() (c *zsqlite.Conn, remove func(), err error) {
+// bareStore makes a place that is written to without the engine, and gives what removes it.
+func (s *suite) bareStore(p *place) (b *plain, remove func(), err error) {
 	dir, rm, err := s.folder()
 	if err != nil {
 		return nil, nil, err
 	}
-	if c, err = zsqlite.OpenConn(filepath.Join(dir, "bare.db"), zsqlite.OpenReadWrite|zsqlite.OpenCreate); err != nil {
+	if b, err = p.plain(s.ctx, dir); err != nil {
 		rm()
 		return nil, nil, err
 	}
-	remove = func() {
-		_ = c.Close() // it goes with its file
+	return b, func() {
+		b.close()
 		rm()
-	}
-	for _, q := range []string{
-		"PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON", "PRAGMA checkpoint_fullfsync=ON",
-		"PRAGMA cache_size=-16384", "PRAGMA wal_autocheckpoint=4000", "CREATE TABLE t (pos INTEGER PRIMARY KEY, run TEXT, data BLOB NOT NULL)",
-	} {
-		if err := sqlitex.ExecuteTransient(c, q, nil); err != nil {
-			remove()
-			return nil, nil, err
-		}
-	}
-	return c, remove, nil
+	}, nil
 }
 
 // inTurns is a run whose node commits a row by itself before each step, so that the two
 // see the same disk. The ratio is that of their medians.
-func (s *suite) inTurns(name string, n int, text string, grow bool) job {
+func (s *suite) inTurns(p *place, name string, n int, text string, grow bool) job {
 	var steps, rows []float64 // in µs
 	return job{wl: "W4", name: name, n: n, do: func(w *stopwatch) error {
 		steps, rows = steps[:0], rows[:0] // the last repetition counts
-		c, remove, err := s.bareStore()
+		b, remove, err := s.bareStore(p)
 		if err != nil {
 			return err
 		}
@@ -304,14 +302,14 @@ func (s *suite) inTurns(name string, n int, text string, grow bool) job {
 			if i > 0 {
 				steps = append(steps, float64(now.Sub(since).Nanoseconds())/1e3)
 			}
-			failed = errors.Join(failed, insert(c, i, []byte(text), true, true))
+			failed = errors.Join(failed, b.put(i, 1, []byte(text)))
 			since = time.Now()
 			rows = append(rows, float64(since.Sub(now).Nanoseconds())/1e3)
 		})
 		if err != nil {
 			return err
 		}
-		_, err = s.withStore(func(store runlog.Store) error {
+		_, err = s.withStore(p, func(store runlog.Store) error {
 			w.start()
 			defer w.stop()
 			return s.write(store, "run", f, note{}, 1<<30)
@@ -323,33 +321,43 @@ func (s *suite) inTurns(name string, n int, text string, grow bool) job {
 	}}
 }
 
-func insert(c *zsqlite.Conn, pos int, data []byte, begin, commit bool) error {
-	if begin {
-		if err := step(c, "BEGIN IMMEDIATE", nil); err != nil {
+// listing shows a store of 10,000 runs.
+func (s *suite) listing(p *place) {
+	const runs = 10_000
+	_, err := s.withStore(p, func(store runlog.Store) error {
+		var wg sync.WaitGroup
+		errs := make([]error, 64)
+		for w := range errs {
+			wg.Go(func() {
+				for i := w; i < runs && errs[w] == nil; i += len(errs) {
+					errs[w] = listed(s.ctx, store, fmt.Sprint("run-", i))
+				}
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
 			return err
 		}
-	}
-	err := step(c, "INSERT INTO t (pos, run, data) VALUES (?1, ?2, ?3)", func(st *zsqlite.Stmt) {
-		st.BindInt64(1, int64(pos))
-		st.BindText(2, "run")
-		st.BindBytes(3, data)
+		s.together(job{wl: "W4", name: p.name + "-list-10000", n: 1, reps: max(s.reps, 5), do: func(*stopwatch) error {
+			infos, err := store.Runs(s.ctx, nil)
+			if err == nil && len(infos) != runs {
+				err = fmt.Errorf("%d runs are listed", len(infos))
+			}
+			return err
+		}})
+		return nil
 	})
-	if err == nil && commit {
-		err = step(c, "COMMIT", nil)
+	if err != nil {
+		s.fail("W4", p.name+"-list-10000", err)
 	}
-	return err
 }
 
-func step(c *zsqlite.Conn, query string, bind func(*zsqlite.Stmt)) error {
-	st, err := c.Prepare(query)
+// listed makes a run that has ended.
+func listed(ctx context.Context, store runlog.Store, id string) error {
+	l, _, err := store.Acquire(ctx, id, &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "bench", Title: "one of many"}})
 	if err != nil {
 		return err
 	}
-	if bind != nil {
-		bind(st)
-	}
-	if _, err := st.Step(); err != nil {
-		return err
-	}
-	return st.Reset()
+	recs := []runlog.Record{{Kind: runlog.KindRunFinished, Time: time.Unix(1, 0), Data: []byte("{}")}}
+	return errors.Join(l.Append(ctx, &runlog.Batch{Records: recs, Status: runlog.Completed}), l.Release(ctx))
 }

@@ -112,16 +112,24 @@ func goals() []goal {
 	}
 	add("W2", "compiling 10,000 nodes", " ms", 50, of("W2", "compile-K10000", wall))
 	add("W3", "router loop, a step", " µs", 0.8, of("W3", "loop-router-10000", perUnit))
-	add("W4", "a step of 1 KB, to a commit of one row", " ×", 1.2, of("W4", "sqlite-1KB-in-turns", extra("step_to_row")))
-	add("W4", "a step of 100 KB, to a commit of one row", " ×", 1.2, of("W4", "sqlite-100KB-in-turns", extra("step_to_row")))
-	add("W4", "a step of a growing list, to a commit of one row", " ×", 1.2, of("W4", "sqlite-grow-in-turns", extra("step_to_row")))
-	add("W4", "growing list, the last 100 steps to the first", " ×", 1.2, of("W4", "sqlite-grow", extra("last_to_first")))
-	add("W4", "growing list, on disk", " MiB", 2.5, of("W4", "sqlite-grow", extra("disk_mib")))
-	add("W4", "growing list, taking it up", " ms", 10, of("W4", "sqlite-resume-grow", wall))
-	add("W4", "a step of 100 runs at once, to a row of a group commit", " ×", 3, against("W4", "sqlite-100-runs-at-once", "sqlite-1000-rows-1KB"))
+	for _, p := range []struct {
+		name, unit string
+		most       float64
+	}{{"sqlite", "a commit of one row", 1.2}, {"file", "an append that is synced", 1.3}, {"pg", "a synced insert", 1.2}, {"redis", "a SET", 2}} {
+		for _, c := range []struct{ name, what string }{{"1KB", "a step of 1 KB"}, {"100KB", "a step of 100 KB"}, {"grow", "a step of a growing list"}} {
+			add("W4", p.name+": "+c.what+", to "+p.unit, " ×", p.most, of("W4", p.name+"-"+c.name+"-in-turns", extra("step_to_row")))
+		}
+		add("W4", p.name+": growing list, the last 100 steps to the first", " ×", 1.2, of("W4", p.name+"-grow", extra("last_to_first")))
+		add("W4", p.name+": growing list, what it takes", " MiB", 2.5, of("W4", p.name+"-grow", extra("disk_mib")))
+		add("W4", p.name+": growing list, taking it up", " ms", 10, of("W4", p.name+"-resume-grow", wall))
+		add("W4", p.name+": a step of 100 runs at once, to a row of a group commit", " ×", 3, against("W4", p.name+"-100-runs-at-once", p.name+"-1000-rows-1KB"))
+		add("W4", p.name+": listing 10,000 runs", " ms", 50, of("W4", p.name+"-list-10000", wall))
+	}
 	add("W5", "10,000 runs that wait 100 ms", " ms", 250, of("W5", "concurrent-10000", wall))
 	add("W5", "heap and stack of each", " bytes", 8192, of("W5", "concurrent-10000", extra("heap_stack_bytes_per_run")))
-	add("W5", "1,000 durable runs of 10 steps", " ms", 600, of("W5", "sqlite-1000-runs-10-steps", wall))
+	for _, p := range []string{"sqlite", "file", "pg", "redis"} {
+		add("W5", p+": 1,000 durable runs of 10 steps", " ms", 600, of("W5", p+"-1000-runs-10-steps", wall))
+	}
 	for _, c := range []struct{ name, what, least, to string }{
 		{"dag-sleep", "six nodes", "the critical path", "to_least"},
 		{"dag-1000", "1,000 nodes", "the critical path", "to_least"},

@@ -8,7 +8,9 @@
 //	go run ./internal/bench -from a b        the records of several engines side by side
 //
 // The variables WL, REPS, W2_MAX, W7_SMALL and BENCH_DATA stand for the flags -wl and -reps, the
-// widest fan-out, the small graph alone, and the directory for stores.
+// widest fan-out, the small graph alone, and the directory for stores. BENCH_PG and BENCH_REDIS
+// name servers to measure too, by their URLs; both are emptied. BENCH_STORES picks some of
+// sqlite, file, pg and redis.
 package main
 
 import (

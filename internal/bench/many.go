@@ -39,7 +39,9 @@ func (s *suite) w5() {
 			}),
 		)
 	}
-	s.together(s.atOnce("W5", "sqlite-1000-runs-10-steps", 1000, strings.Repeat("x", 1024)))
+	for _, p := range s.places() {
+		s.together(s.atOnce(p, "W5", p.name+"-1000-runs-10-steps", 1000, strings.Repeat("x", 1024)))
+	}
 }
 
 // concurrent is a goroutine per run, with a look at the memory while all of them wait.
