@@ -4,28 +4,62 @@ package stores
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/file"
+	"github.com/superstep-dev/superstep/runlog/postgres"
+	"github.com/superstep-dev/superstep/runlog/redis"
 	"github.com/superstep-dev/superstep/runlog/sqlite"
 )
 
 // Open opens the store of a place. The caller closes it.
 func Open(ctx context.Context, opt *runlog.OpenOptions) (runlog.Store, io.Closer, error) {
-	notice := opt.Notice
-	if notice == nil {
-		notice = func(string) {}
-	}
 	switch p := opt.Place; p.Kind {
 	case "memory":
-		notice("runs are kept in memory: nothing survives this process")
+		notes(opt, "runs are kept in memory: nothing survives this process")
 		return runlog.NewMemory(nil), nothing{}, nil
+	case "file":
+		return opened(file.Open(ctx, p.Path, &file.Options{Failpoint: opt.Failpoint}))
 	case "sqlite":
 		return opened(sqlite.Open(ctx, p.Path, &sqlite.Options{Failpoint: opt.Failpoint}))
+	case "postgres":
+		s, err := postgres.Open(ctx, p.URL, &postgres.Options{Failpoint: opt.Failpoint})
+		if err == nil {
+			notes(opt, s.Notes()...)
+		}
+		return opened(s, err)
+	case "redis":
+		s, err := redis.Open(ctx, p.URL, &redis.Options{AllowVolatile: opt.Volatile, Marker: marker(opt), Failpoint: opt.Failpoint})
+		if err == nil {
+			notes(opt, s.Notes()...)
+		}
+		return opened(s, err)
 	default:
 		return nil, nil, fmt.Errorf("there is no store of the kind %q", p.Kind)
 	}
+}
+
+func notes(opt *runlog.OpenOptions, lines ...string) {
+	if opt.Notice == nil {
+		return
+	}
+	for _, line := range lines {
+		opt.Notice(line)
+	}
+}
+
+// marker is the file that remembers what a server had, "" for none.
+func marker(opt *runlog.OpenOptions) string {
+	if opt.StateDir == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(opt.Place.String()))
+	return filepath.Join(opt.StateDir, opt.Place.Kind+"-"+hex.EncodeToString(sum[:6])+".json")
 }
 
 // opened makes nil of a store that could not be opened.

@@ -1,0 +1,104 @@
+package file
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// A disk is what the store does to the file system, so that tests can make it fail.
+type disk interface {
+	open(path string, flag int) (tape, error)
+	rename(from, to string) error
+	syncDir(dir string) error
+}
+
+// A tape is an open file of a disk.
+type tape interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Truncate(size int64) error
+	Stat() (fs.FileInfo, error)
+	sync() error // makes all that was written durable, and the size with it
+}
+
+// realDisk is the file system of the machine.
+type realDisk struct{}
+
+type realFile struct{ *os.File }
+
+func (realDisk) open(path string, flag int) (tape, error) {
+	f, err := os.OpenFile(path, flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return realFile{f}, nil
+}
+
+func (realDisk) rename(from, to string) error { return os.Rename(from, to) }
+
+func (realDisk) syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // it may not be listed, and without that right nothing can be done
+	}
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrInvalid) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (f realFile) sync() error { return dataSync(f.File) }
+
+// write makes a file of that content under a name nobody looks at, and makes it durable.
+func write(d disk, path string, content []byte) (err error) {
+	f, err := d.open(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(content, 0)
+	if err == nil {
+		err = f.sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(path)
+	}
+	return err
+}
+
+// put writes a file durably and all at once: whoever looks finds the former one or this
+// one. Nobody else may use the name tmp meanwhile.
+func (s *Store) put(path, tmp string, content []byte) error {
+	if err := write(s.disk, tmp, content); err != nil {
+		return err
+	}
+	s.fail("file.before-rename")
+	if err := s.disk.rename(tmp, path); err != nil {
+		os.Remove(tmp)
+		return err
+	}
+	s.fail("file.after-rename")
+	return s.disk.syncDir(filepath.Dir(path))
+}
+
+// outOfStorage reports whether an error says that the store can take no more for now.
+func outOfStorage(err error) bool {
+	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.EROFS, syscall.EFBIG, syscall.ENOMEM} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return diskFull(err)
+}

@@ -1,0 +1,200 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// An edit is a change of a run by somebody who has its lock.
+type edit struct {
+	reel
+	id    string
+	lock  *flock.Flock
+	st    state
+	until int64 // when the lease ends, as far as anybody said so
+}
+
+// lockEvery is how often somebody asks for a lock that another process has.
+const lockEvery = time.Millisecond
+
+// lockRun takes a run's lock. It waits for whoever has it.
+func (s *Store) lockRun(ctx context.Context, id string) (*flock.Flock, error) {
+	for {
+		l, err := s.lockAny(ctx, id)
+		if err != nil || same(l, l.Path()) {
+			return l, err
+		}
+		_ = l.Close() // the run was deleted meanwhile
+	}
+}
+
+// lockAny is lockRun for those who look afterwards whether the run is still there.
+func (s *Store) lockAny(ctx context.Context, id string) (*flock.Flock, error) {
+	l := flock.New(filepath.Join(s.runDir(id), lockName), flock.SetFlag(os.O_RDWR))
+	ok, err := l.TryLock()
+	if err == nil && !ok {
+		ok, err = l.TryLockContext(ctx, lockEvery)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, s.notFound(id)
+	case err != nil || !ok:
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// patience is how long a change waits for whoever has the lock of a run. It is much
+// longer than a write takes.
+func (s *Store) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, max(s.lease/3, 100*time.Millisecond), errPatience)
+}
+
+var errPatience = errors.New("another process keeps the run locked")
+
+// edit takes a run's lock and reads its log. Whatever a crash left at the end of the log
+// is cut off, and what nobody vouches for is made durable. With a *CorruptError there
+// is an edit nevertheless, of what could be read. The caller closes it.
+func (s *Store) edit(ctx context.Context, id string) (*edit, error) {
+	short, stop := s.patience(ctx)
+	defer stop()
+	lock, err := s.lockRun(short, id)
+	if err != nil {
+		if errors.Is(context.Cause(short), errPatience) && ctx.Err() == nil {
+			return nil, s.stuck(id)
+		}
+		return nil, err
+	}
+	e := &edit{reel: reel{s: s, dir: s.runDir(id)}, id: id, lock: lock}
+	err = e.open()
+	if err != nil && !errors.As(err, new(*runlog.CorruptError)) {
+		e.close()
+		return nil, err
+	}
+	return e, err
+}
+
+// stuck is the answer when a run stays locked: its process hangs in the middle of a write.
+func (s *Store) stuck(id string) error {
+	busy := &runlog.BusyError{ID: id, Owner: "a process that hangs in a write"}
+	if o, ok := readHold(s.runDir(id)); ok && o.st.owner != "" {
+		busy.Owner, busy.Until = o.st.owner, moment(o.until)
+	}
+	return busy
+}
+
+func (e *edit) close() {
+	_ = e.reel.close()
+	if e.lock != nil {
+		_ = e.lock.Close()
+		e.lock = nil
+	}
+}
+
+// open reads the log and mends its end.
+func (e *edit) open() error {
+	f, err := e.s.disk.open(e.path(), os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return located(runlog.NewChain(e.id, 1), e.path(), 0, "the file is missing")
+	}
+	if err != nil {
+		return err
+	}
+	e.f = f
+	h, data, err := e.load()
+	if err != nil {
+		return readable(e.id, e.path(), err)
+	}
+	if h.id != e.id {
+		return located(runlog.NewChain(e.id, 1), e.path(), 0, fmt.Sprintf("it is the log of run %.80q", h.id))
+	}
+	e.h = h
+	var durable int64
+	if o, ok := readHold(e.dir); ok && o.h.nonce == h.nonce {
+		durable, e.until = o.durable, o.until
+	}
+	sc := h.scan(data)
+	e.st, e.size = sc.st, sc.end
+	if err := h.damage(e.id, e.path(), data, &sc, durable); err != nil {
+		return err
+	}
+	if e.st.deleted {
+		return e.s.notFound(e.id)
+	}
+	return e.mend(data, max(durable, h.size))
+}
+
+// readable turns an error about the content of a log into that of a damaged run.
+func readable(id, path string, err error) error {
+	switch newer := (*versionError)(nil); {
+	case errors.As(err, &newer):
+		return fmt.Errorf("run %s: %w", id, err)
+	case errors.Is(err, errFormat):
+		return located(runlog.NewChain(id, 1), path, 0, err.Error())
+	}
+	return err
+}
+
+// mend makes a log be what counts of it, and durable.
+func (e *edit) mend(data []byte, durable int64) error {
+	if e.size == int64(len(data)) && e.size == durable {
+		return nil
+	}
+	if e.size < int64(len(data)) {
+		if err := e.f.Truncate(e.size); err != nil {
+			return err
+		}
+	}
+	if e.size > durable {
+		// Written again, not only synced: if a sync failed, the system may take for stored
+		// what it only remembers.
+		if _, err := e.f.WriteAt(data[durable:e.size], durable); err != nil {
+			return err
+		}
+	}
+	if err := e.f.sync(); err != nil {
+		return err
+	}
+	// The log may also be new, from a process that died before it made its name durable.
+	if err := e.s.disk.syncDir(e.dir); err != nil {
+		return err
+	}
+	e.vouch(&e.st, e.until)
+	return nil
+}
+
+// commit makes a new state durable, with a lease that ends then.
+func (e *edit) commit(st *state, until int64) error {
+	if err := e.append(e.h.appendMark(nil, e.size, e.size, st)); err != nil {
+		return err
+	}
+	e.st, e.until = *st, until
+	e.vouch(st, until)
+	return nil
+}
+
+// commitLast is commit for what must go through on a full disk too.
+func (e *edit) commitLast(st *state, until int64) error {
+	err := e.commit(st, until)
+	if errors.As(err, new(*runlog.StorageError)) && e.s.reserve.spend() {
+		err = e.commit(st, until)
+	}
+	return err
+}
+
+// settle makes the end of a log sure, for a reader to whom nobody vouches for it.
+func (s *Store) settle(ctx context.Context, id string) error {
+	e, err := s.edit(ctx, id)
+	if e != nil {
+		e.close()
+	}
+	return err
+}

@@ -1,0 +1,60 @@
+package file_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/file"
+)
+
+// A run is kept in a directory and taken up again by whoever opens it next.
+func Example() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	if err := session(dir, &runlog.NewRun{Workflow: "brief"}, "search"); err != nil {
+		fmt.Println(err)
+	}
+	if err := session(dir, nil, "search", "write"); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// epoch 1, 0 records
+	// doing search
+	// epoch 2, 1 records
+	// doing write
+}
+
+// session opens the store and the run, does the tasks that have not been done, and
+// closes both.
+func session(dir string, create *runlog.NewRun, tasks ...string) (err error) {
+	ctx := context.Background()
+	store, err := file.Open(ctx, dir, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	journal, err := runlog.OpenJournal(ctx, store, "my-run", &runlog.JournalOptions{Create: create})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, journal.Close(ctx)) }()
+	fmt.Printf("epoch %d, %d records\n", journal.Info().Epoch, journal.Info().Head)
+	for _, task := range tasks {
+		_, err := journal.Scope(task).Do(ctx, &runlog.Effect{Key: "work", Do: func(context.Context, string) (json.RawMessage, error) {
+			fmt.Println("doing", task)
+			return json.RawMessage(`"done"`), nil
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

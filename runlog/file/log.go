@@ -1,0 +1,387 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A log is the hold of one store on one run.
+type log struct {
+	s     *Store
+	id    string
+	epoch uint64
+	turn  chan struct{} // is full while somebody writes
+
+	mu       sync.Mutex
+	released bool
+	lost     error // why it is unknown what the log holds, nil if it is known
+	queue    []*appending
+	shown    glance // for listings of this store
+
+	// What follows belongs to whoever has the turn to write.
+	reel
+	until int64
+	st    state
+	buf   []byte
+}
+
+// An appending is one batch on its way into the log.
+type appending struct {
+	ctx  context.Context
+	b    *runlog.Batch
+	from uint64 // the number of its first record
+	done chan struct{}
+	err  error
+}
+
+// usable says whether the log may still write, as far as this process knows.
+func (l *log) usable() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released {
+		return l.fenced()
+	}
+	return l.lost
+}
+
+func (l *log) fenced() error { return fmt.Errorf("run %s: %w", l.id, runlog.ErrFenced) }
+
+// Append implements runlog.Log. Batches that arrive while another is being written share
+// the next write. After an error that wraps ErrUnknown this hold of the run writes no
+// more: release it and acquire the run again.
+func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	a := &appending{ctx: ctx, b: b, done: make(chan struct{})}
+	l.mu.Lock()
+	l.queue = append(l.queue, a)
+	l.mu.Unlock()
+	select {
+	case <-a.done: // somebody wrote it with theirs
+	case l.turn <- struct{}{}:
+		select {
+		case <-a.done:
+		default:
+			l.writeQueue(ctx)
+		}
+		<-l.turn
+	}
+	if a.err != nil {
+		return a.err
+	}
+	for i := range b.Records {
+		b.Records[i].Seq, b.Records[i].Epoch = a.from+uint64(i), l.epoch
+	}
+	return nil
+}
+
+// maxGroup bounds the bytes of one write, and with it what waits for it.
+const maxGroup = 4 << 20
+
+// writeQueue writes what is queued, in one write if that is not too long. The caller has
+// the turn. What arrives meanwhile is for the next one to have it.
+func (l *log) writeQueue(ctx context.Context) {
+	l.mu.Lock()
+	queue := l.queue
+	l.queue = nil
+	l.mu.Unlock()
+	for len(queue) > 0 {
+		queue = queue[l.writeGroup(ctx, queue):]
+	}
+}
+
+// writeGroup writes some of the first batches of a queue, and says how many it has done with.
+func (l *log) writeGroup(ctx context.Context, queue []*appending) (n int) {
+	done := func(as []*appending, err error) int {
+		for _, a := range as {
+			if a.err == nil {
+				a.err = err
+			}
+			close(a.done)
+		}
+		return len(as)
+	}
+	err := l.s.alive(context.Background())
+	if err == nil {
+		err = l.usable()
+	}
+	if err != nil {
+		return done(queue, err)
+	}
+	unlock, err := l.begin(context.WithoutCancel(ctx))
+	if err != nil {
+		return done(queue, l.s.explain("writing", err))
+	}
+	defer unlock()
+	if l.size >= l.s.segment {
+		if err := l.rotate(&l.st); errors.Is(err, runlog.ErrUnknown) {
+			l.note(err)
+			return done(queue, err)
+		} else if err == nil {
+			l.tell()
+		} // else the log goes on to grow
+	}
+	l.buf = l.buf[:0]
+	if cap(l.buf) > maxGroup {
+		l.buf = nil // do not keep what one large batch took
+	}
+	then, last, some := l.st, false, false
+	for n < len(queue) && (n == 0 || len(l.buf) < maxGroup) {
+		a := queue[n]
+		n++
+		l.encode(a, &then)
+		some = some || a.err == nil
+		last = last || a.err == nil && a.b.Status == runlog.WaitingStorage
+	}
+	if !some {
+		return done(queue[:n], nil)
+	}
+	if err := l.store(&then, last); err != nil {
+		return done(queue[:n], err)
+	}
+	return done(queue[:n], nil)
+}
+
+// store writes what is in the buffer.
+func (l *log) store(then *state, last bool) error {
+	if len(l.buf) == 0 {
+		return nil // empty batches only find out whether the run is held
+	}
+	if !last && l.s.reserve.spent.Load() {
+		if err := l.s.reserve.fill(); err != nil {
+			return l.s.explain("writing", err)
+		}
+	}
+	err := l.reel.append(l.buf)
+	if last && errors.As(err, new(*runlog.StorageError)) && l.s.reserve.spend() {
+		err = l.reel.append(l.buf)
+	}
+	if err != nil {
+		l.note(err)
+		return err
+	}
+	grown := then.head > l.st.head
+	l.st = *then
+	l.tell()
+	if grown {
+		l.s.watch.wake(l.id)
+	}
+	return nil
+}
+
+// encode puts a batch into the buffer, behind others.
+func (l *log) encode(a *appending, then *state) {
+	if a.err = a.ctx.Err(); a.err != nil {
+		return
+	}
+	if then.status.Ended() {
+		a.err = &runlog.EndedError{ID: l.id, Status: then.status}
+		return
+	}
+	if len(a.b.Records) == 0 && (a.b.Status == "" || a.b.Status == then.status) {
+		return
+	}
+	next, start := *then, len(l.buf)
+	a.from = next.head + 1
+	for i := range a.b.Records {
+		rec := a.b.Records[i]
+		next.head++
+		rec.Seq, rec.Epoch = next.head, l.epoch
+		if rec.Kind == runlog.KindSnapshot {
+			next.snapshot = rec.Seq
+		}
+		var err error
+		if l.buf, next.hash, err = runlog.AppendFrame(l.buf, next.hash, &rec); err != nil {
+			l.buf = l.buf[:start]
+			a.err = fmt.Errorf("run %s: %w", l.id, err)
+			return
+		}
+	}
+	if a.b.Status != "" && a.b.Status != next.status {
+		next.status, next.updated = a.b.Status, l.s.now().UnixNano()
+	}
+	if next.status.Ended() {
+		next.cancel = false
+	}
+	l.buf = l.h.appendMark(l.buf, l.size, l.size, &next)
+	*then = next
+}
+
+// begin takes the run's lock and finds out whether the run is still held. The caller
+// has the turn.
+func (l *log) begin(ctx context.Context) (unlock func(), err error) {
+	short, stop := l.s.patience(ctx)
+	defer stop()
+	lock, err := l.s.lockAny(short, l.id)
+	switch {
+	case errors.As(err, new(*runlog.NotFoundError)):
+		return nil, l.fenced() // it was deleted
+	case err != nil && ctx.Err() == nil && short.Err() != nil:
+		return nil, fmt.Errorf("run %s: %w; end the process that hangs in it", l.id, errPatience)
+	case err != nil:
+		return nil, err
+	}
+	unlock = func() { _ = lock.Close() }
+	if err := l.check(); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// check finds out whether the log is as this hold left it. The caller has the lock.
+func (l *log) check() error {
+	own, err := l.f.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Stat(l.path())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return l.fenced()
+	case err != nil:
+		return err
+	case !os.SameFile(own, there):
+		return l.fenced() // whoever took the run over has begun a new log, or it is another run
+	case own.Size() != l.size:
+		return l.catchUp(own.Size())
+	}
+	return nil
+}
+
+// catchUp reads what somebody else wrote to the log: that the run is taken over, or
+// deleted, or shall be cancelled.
+func (l *log) catchUp(size int64) error {
+	if size < l.size {
+		err := fmt.Errorf("run %s: %w: its log became shorter, from %d bytes to %d; check who changed it", l.id, runlog.ErrUnknown, l.size, size)
+		l.note(err)
+		return err
+	}
+	data := make([]byte, size-l.size)
+	if _, err := l.f.ReadAt(data, l.size); err != nil {
+		return err
+	}
+	for at := int64(0); at < int64(len(data)); {
+		st, _, n, err := l.h.decodeMark(data[at:], l.size)
+		if err != nil {
+			break // somebody died while writing it
+		}
+		if st.epoch != l.epoch || st.deleted || st.holder == "" {
+			return l.fenced()
+		}
+		if st.head != l.st.head {
+			return fmt.Errorf("run %s: another process wrote records: %w", l.id, runlog.ErrFenced)
+		}
+		l.st = st
+		l.size += int64(n)
+		at += int64(n)
+	}
+	if l.size == size {
+		return nil
+	}
+	return l.f.Truncate(l.size)
+}
+
+// note remembers an outcome that nobody knows.
+func (l *log) note(err error) {
+	if errors.Is(err, runlog.ErrUnknown) {
+		l.mu.Lock()
+		l.lost = err
+		l.mu.Unlock()
+	}
+}
+
+// tell lets everybody know what the run has come to.
+func (l *log) tell() {
+	l.vouch(&l.st, l.until)
+	l.show()
+}
+
+// show tells the listings of this store.
+func (l *log) show() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shown = glance{h: *l.h, st: l.st, until: l.until, durable: l.size}
+}
+
+// glance is what the listings of this store may say of the run, if its log has that size.
+func (l *log) glance(size int64) *glance {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released || l.shown.durable != size {
+		return nil
+	}
+	g := l.shown
+	return &g
+}
+
+// Renew implements runlog.Log.
+func (l *log) Renew(ctx context.Context) (cancel bool, err error) {
+	if err := l.s.alive(ctx); err != nil {
+		return false, err
+	}
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	defer func() { <-l.turn }()
+	if err := l.usable(); err != nil {
+		return false, err
+	}
+	unlock, err := l.begin(ctx)
+	if err != nil {
+		return false, l.s.explain("writing", err)
+	}
+	defer unlock()
+	l.until = l.s.now().Add(l.s.lease).UnixNano()
+	l.tell()
+	return l.st.cancel, nil
+}
+
+// Release implements runlog.Log. From the call on nothing can be appended, even if it
+// fails; then it may be called again.
+func (l *log) Release(ctx context.Context) error {
+	if err := l.s.alive(ctx); err != nil {
+		l.shut()
+		return err
+	}
+	l.shut()
+	e, err := l.s.edit(ctx, l.id)
+	if e != nil {
+		defer e.close()
+	}
+	switch {
+	case errors.As(err, new(*runlog.NotFoundError)):
+		return nil // it was deleted
+	case err != nil:
+		return l.s.explain("releasing a run of", err)
+	case e.st.epoch != l.epoch || e.st.holder == "" || e.h.no != l.h.no:
+		return nil // it is another's by now, or nobody's
+	}
+	st := e.st
+	st.owner, st.holder, st.takeovers = "", "", 0
+	if err := e.commitLast(&st, 0); err != nil {
+		return l.s.explain("releasing a run of", err)
+	}
+	l.s.watch.wake(l.id)
+	return nil
+}
+
+// shut ends what this process can do with the run.
+func (l *log) shut() {
+	l.mu.Lock()
+	l.released = true
+	l.mu.Unlock()
+	l.turn <- struct{}{} // whoever writes is finished first
+	_ = l.reel.close()
+	<-l.turn
+	l.s.watch.forget(l)
+}

@@ -1,0 +1,129 @@
+package file
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/gofrs/flock"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// owners tells which holders of runs are alive. Each store that holds runs keeps an
+// exclusive lock on a file of its own in dir, and the operating system drops the
+// lock when the process ends, however it ends. So a file that can be locked, or is
+// not there, belongs to nobody. Names are random and never used twice, which is
+// what makes it safe to remove the file of a dead owner: the only one who could
+// still want that name is an owner between making the file and locking it, and it
+// checks afterwards whether the file is still there.
+type owners struct {
+	dir string
+
+	mu   sync.Mutex
+	lock *flock.Flock
+	name string // what runs.holder says of this store, "" before join
+}
+
+// join makes sure that this store has its file, and returns its name.
+func (o *owners) join() (string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.name != "" {
+		return o.name, nil
+	}
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+		return "", fmt.Errorf("making the directory of owner locks: %w; check its permissions", err)
+	}
+	o.sweep()
+	for range 10 {
+		name := strings.ToLower(rand.Text())
+		path := filepath.Join(o.dir, name)
+		l := flock.New(path, flock.SetPermissions(0o600))
+		ok, err := l.TryLock()
+		if err != nil {
+			return "", fmt.Errorf("locking %s: %w; superstep needs a file system with locks", path, err)
+		}
+		if ok && same(l, path) {
+			o.lock, o.name = l, name
+			return name, nil
+		}
+		_ = l.Close() // somebody swept the file away before it was locked
+	}
+	return "", fmt.Errorf("locking a file in %s: others keep removing it; is another program cleaning that directory up?", o.dir)
+}
+
+// same reports whether path still names the file that is locked.
+func same(l *flock.Flock, path string) bool {
+	locked, err := l.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(locked, there)
+}
+
+// alive reports whether the owner of that name may still be there. When it is not,
+// its file is removed. Doubt counts as life: the lease decides then.
+func (o *owners) alive(name string) bool {
+	if runlog.CheckID(name) != nil {
+		return false // not a name join gives, and it becomes a path below
+	}
+	o.mu.Lock()
+	own := o.name == name
+	o.mu.Unlock()
+	return own || probe(filepath.Join(o.dir, name))
+}
+
+// foreign reports whether the owner of that name is another one and may still be there.
+func (o *owners) foreign(name string) bool {
+	o.mu.Lock()
+	own := o.name == name
+	o.mu.Unlock()
+	return !own && o.alive(name)
+}
+
+func probe(path string) bool {
+	// A shared lock, so that two who look at once do not take each other for the owner.
+	l := flock.New(path, flock.SetFlag(os.O_RDONLY))
+	ok, err := l.TryRLock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if err != nil || !ok {
+		return true
+	}
+	_ = os.Remove(path) // whether or not this works, nobody holds the lock
+	_ = l.Close()
+	return false
+}
+
+// sweep removes what dead owners left behind.
+func (o *owners) sweep() {
+	entries, err := os.ReadDir(o.dir)
+	if err != nil {
+		return // it only leaves files lying about
+	}
+	for _, e := range entries {
+		probe(filepath.Join(o.dir, e.Name()))
+	}
+}
+
+// leave gives this store's file up.
+func (o *owners) leave() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.lock == nil {
+		return nil
+	}
+	path := o.lock.Path()
+	os.Remove(path)
+	err := o.lock.Close()
+	os.Remove(path) // where a locked file cannot be removed
+	o.lock = nil
+	return err
+}

@@ -1,0 +1,114 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const packSuffix = ".zst"
+
+// packMost bounds what a packed log may claim to be: a segment and a batch of the
+// largest records.
+const packMost = 1 << 32
+
+// packName is the file of the former log that begins with a record.
+func packName(base uint64) string { return fmt.Sprintf("%020d%s", base, packSuffix) }
+
+// packed returns the first records of the former logs that are there, in order.
+func packed(dir string) ([]uint64, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var bases []uint64
+	for _, name := range names {
+		text, ok := strings.CutSuffix(name, packSuffix)
+		base, err := strconv.ParseUint(text, 10, 64)
+		if ok && err == nil && base > 0 && packName(base) == name {
+			bases = append(bases, base)
+		}
+	}
+	slices.Sort(bases)
+	return bases, nil
+}
+
+// A packer compresses and reads what is compressed. It is made when it is first needed.
+type packer struct {
+	once sync.Once
+	enc  *zstd.Encoder
+	dec  *zstd.Decoder
+	err  error
+}
+
+func (p *packer) make() error {
+	p.once.Do(func() {
+		p.enc, p.err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true))
+		if p.err == nil {
+			p.dec, p.err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(packMost))
+		}
+	})
+	return p.err
+}
+
+// pack compresses a log, and makes sure that it can be read again.
+func (p *packer) pack(data []byte) ([]byte, error) {
+	if err := p.make(); err != nil {
+		return nil, err
+	}
+	b := p.enc.EncodeAll(data, make([]byte, 0, len(data)/2))
+	again, err := p.unpack(b)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(again, data) {
+		return nil, errors.New("the compressed log reads back as another one")
+	}
+	return b, nil
+}
+
+func (p *packer) unpack(b []byte) ([]byte, error) {
+	if err := p.make(); err != nil {
+		return nil, err
+	}
+	return p.dec.DecodeAll(b, nil)
+}
+
+// loadPack reads a former log. Its header is checked and its entries are not.
+func (s *Store) loadPack(dir string, base uint64) (*header, []byte, error) {
+	path := filepath.Join(dir, packName(base))
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if h, data, ok := s.cache.pack(path, info); ok {
+		return h, data, nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := s.packer.unpack(b)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errFormat, err)
+	}
+	h, err := decodeHeader(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.cache.keepPack(path, info, h, data)
+	return h, data, nil
+}

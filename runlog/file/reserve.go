@@ -1,0 +1,68 @@
+package file
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+)
+
+// reserveSize is room for a last batch of some dozens of runs.
+const reserveSize = 256 << 10
+
+// A reserve is a file that takes up room, so that a run that is parked because the disk is
+// full can say so: then the file is emptied. It is filled again as soon as there is
+// room, and until then this store takes nothing else.
+type reserve struct {
+	path string
+	disk disk
+
+	mu    sync.Mutex
+	spent atomic.Bool
+}
+
+// fill makes the reserve what it should be.
+func (r *reserve) fill() (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer func() { r.spent.Store(err != nil) }()
+	if info, err := os.Stat(r.path); err == nil && info.Size() == reserveSize {
+		return nil
+	}
+	f, err := r.disk.open(r.path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	// Noise, since a file system may store zeros as nothing.
+	noise := make([]byte, reserveSize)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	_, err = f.WriteAt(noise, 0)
+	if err == nil {
+		err = f.sync()
+	}
+	if err != nil {
+		err = errors.Join(err, f.Truncate(0))
+	}
+	return errors.Join(err, f.Close())
+}
+
+// spend gives the room back to the system. It reports whether there was any.
+func (r *reserve) spend() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spent.Store(true)
+	info, err := os.Stat(r.path)
+	if err != nil || info.Size() == 0 {
+		return false
+	}
+	f, err := r.disk.open(r.path, os.O_RDWR)
+	if err != nil {
+		return false
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		err = f.sync() // some file systems give room back only then
+	}
+	return errors.Join(err, f.Close()) == nil
+}

@@ -1,0 +1,524 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
+)
+
+// A clock stands still until it is moved.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Move(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+type tested struct {
+	*Store
+	clock *clock
+}
+
+func (s tested) Expire(*testing.T, string) { s.clock.Move(time.Minute) }
+
+func (s tested) Reopen(t *testing.T) runlog.Store {
+	return openTest(t, s.dir, &Options{Now: s.clock.Now, SegmentSize: s.segment})
+}
+
+func openTest(t testing.TB, dir string, opt *Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), dir, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestStore(t *testing.T) {
+	for name, segment := range map[string]int64{"one log": 0, "many logs": 700} {
+		t.Run(name, func(t *testing.T) {
+			runlogtest.Run(t, func(t *testing.T) runlog.Store {
+				c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+				return tested{openTest(t, t.TempDir(), &Options{Now: c.Now, SegmentSize: segment}), c}
+			})
+		})
+	}
+}
+
+func create(t testing.TB, s *Store, id string) runlog.Log {
+	t.Helper()
+	l, _, err := s.Acquire(t.Context(), id, &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "w", Title: "t"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func acquire(t testing.TB, s *Store, id string) (runlog.Log, runlog.Info) {
+	t.Helper()
+	l, info, err := s.Acquire(t.Context(), id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, info
+}
+
+func batch(n int) *runlog.Batch {
+	b := &runlog.Batch{}
+	for range n {
+		b.Records = append(b.Records, runlog.Record{
+			Kind: runlog.KindEvent, Time: time.Unix(1e9, 0), Data: json.RawMessage(`{"text":"some text"}`),
+		})
+	}
+	return b
+}
+
+func appendTo(t testing.TB, l runlog.Log, n int) {
+	t.Helper()
+	if err := l.Append(t.Context(), batch(n)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func release(t testing.TB, l runlog.Log) {
+	t.Helper()
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readAll(t testing.TB, s *Store, id string) []runlog.Record {
+	t.Helper()
+	recs, err := s.Read(t.Context(), id, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recs
+}
+
+func info(t testing.TB, s *Store, id string) runlog.Info {
+	t.Helper()
+	infos, err := s.Runs(t.Context(), &runlog.Filter{ID: id})
+	if err != nil || len(infos) != 1 {
+		t.Fatalf("%d runs, error %v", len(infos), err)
+	}
+	return infos[0]
+}
+
+// checkCorrupt checks that an error tells of damage and where it is.
+func checkCorrupt(t testing.TB, err error, seq uint64) {
+	t.Helper()
+	var e *runlog.CorruptError
+	if !errors.As(err, &e) || e.Seq != seq || e.Good != seq-1 || !strings.Contains(e.Why, "offset") {
+		t.Fatalf("got %v, want record %d damaged", err, seq)
+	}
+}
+
+// copyTree copies a store.
+func copyTree(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRefusedDirectories(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(dir string) error
+		want string
+	}{
+		"something else": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600) }, "not empty"},
+		"newer": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, storeName), []byte(storeMagic+"2\n"), 0o600)
+		}, "update superstep"},
+		"no store":       {func(dir string) error { return os.WriteFile(filepath.Join(dir, storeName), []byte("hello\n"), 0o600) }, "not that of a superstep store"},
+		"empty magic":    {func(dir string) error { return os.WriteFile(filepath.Join(dir, storeName), nil, 0o600) }, "not that of a superstep store"},
+		"world-writable": {func(dir string) error { return os.Chmod(dir, 0o777) }, "chmod 700"},
+		"a file": {func(dir string) error {
+			return errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600))
+		}, "not a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "world-writable" && runtime.GOOS == "windows" {
+				t.Skip("no modes")
+			}
+			dir := filepath.Join(t.TempDir(), "store")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.make(dir); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Open(t.Context(), dir, nil)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if entries, _ := os.ReadDir(dir); len(entries) > 1 {
+				t.Errorf("%d files were made", len(entries))
+			}
+		})
+	}
+}
+
+func TestModes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no modes")
+	}
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	s := openTest(t, dir, &Options{SegmentSize: 100})
+	l := create(t, s, "r")
+	for range 4 {
+		appendTo(t, l, 2)
+	}
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		want := fs.FileMode(0o600)
+		if e.IsDir() {
+			want = 0o700
+		} else {
+			files++
+		}
+		if info.Mode().Perm() != want {
+			t.Errorf("%s has mode %o", path, info.Mode().Perm())
+		}
+		return nil
+	})
+	if err != nil || files < 8 {
+		t.Errorf("%d files, error %v", files, err)
+	}
+}
+
+func TestManyOpenAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			s, err := Open(context.Background(), dir, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if s := openTest(t, dir, nil); s.dir != dir {
+		t.Errorf("the store is in %s", s.dir)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := create(t, s, "r")
+	appendTo(t, l, 2)
+	waited := make(chan error)
+	go func() { waited <- s.Wait(context.Background(), "r", 9) }()
+	time.Sleep(10 * time.Millisecond)
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, _, acquired := s.Acquire(t.Context(), "r", nil)
+	_, read := s.Read(t.Context(), "r", 1, 1)
+	_, listed := s.Runs(t.Context(), nil)
+	_, renewed := l.Renew(t.Context())
+	for name, err := range map[string]error{
+		"Wait": <-waited, "Acquire": acquired, "Read": read, "Runs": listed, "Renew": renewed,
+		"Append": l.Append(t.Context(), batch(1)), "Delete": s.Delete(t.Context(), "r"), "RequestCancel": s.RequestCancel(t.Context(), "r"),
+	} {
+		if !errors.Is(err, errClosed) {
+			t.Errorf("%s after Close: %v", name, err)
+		}
+	}
+	other := openTest(t, dir, nil)
+	if got := info(t, other, "r"); got.Status != runlog.Interrupted || got.Head != 2 {
+		t.Errorf("the run is %+v", got)
+	}
+	_, got := acquire(t, other, "r")
+	if got.Takeovers != 1 || got.Head != 2 {
+		t.Errorf("the next holder got %+v", got)
+	}
+}
+
+func TestFormerLogs(t *testing.T) {
+	s := openTest(t, t.TempDir(), &Options{SegmentSize: 2000})
+	l := create(t, s, "r")
+	for i := range 100 {
+		appendTo(t, l, i%3+1)
+	}
+	head := info(t, s, "r").Head
+	bases, err := packed(s.runDir("r"))
+	if err != nil || len(bases) < 5 {
+		t.Fatalf("former logs %v, error %v", bases, err)
+	}
+	for from := uint64(1); from <= head+1; from++ {
+		recs, err := s.Read(t.Context(), "r", from, 7)
+		if want := min(7, head+1-from); err != nil || uint64(len(recs)) != want {
+			t.Fatalf("from %d: %d records of %d, error %v", from, len(recs), head, err)
+		}
+		for i, r := range recs {
+			if r.Seq != from+uint64(i) {
+				t.Fatalf("record %d in place %d", r.Seq, from+uint64(i))
+			}
+		}
+	}
+	release(t, l)
+	other := openTest(t, s.dir, nil)
+	if l, got := acquire(t, other, "r"); got.Head != head {
+		t.Fatalf("acquired %+v", got)
+	} else {
+		appendTo(t, l, 1)
+	}
+	if recs := readAll(t, s, "r"); uint64(len(recs)) != head+1 {
+		t.Fatalf("%d records", len(recs))
+	}
+	// Each of them is needed, and a damaged one is named.
+	path := filepath.Join(s.runDir("r"), packName(bases[2]))
+	was, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, break_ := range map[string]func() error{
+		"cut":   func() error { return os.WriteFile(path, was[:len(was)-1], 0o600) },
+		"gone":  func() error { return os.Remove(path) },
+		"empty": func() error { return os.WriteFile(path, nil, 0o600) },
+		"other": func() error {
+			b, err := os.ReadFile(filepath.Join(s.runDir("r"), packName(bases[1])))
+			return errors.Join(err, os.WriteFile(path, b, 0o600))
+		},
+	} {
+		if err := break_(); err != nil {
+			t.Fatal(err)
+		}
+		recs, err := other.Read(t.Context(), "r", 1, 0)
+		checkCorrupt(t, err, bases[2])
+		if uint64(len(recs)) != bases[2]-1 {
+			t.Errorf("%s: %d intact records", name, len(recs))
+		}
+		if recs, err := other.Read(t.Context(), "r", bases[3]+1, 5); err != nil || len(recs) != 5 {
+			t.Errorf("%s: behind it %d records, error %v", name, len(recs), err)
+		}
+		if err := os.WriteFile(path, was, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestReclaim(t *testing.T) {
+	s := openTest(t, t.TempDir(), nil)
+	over, held := create(t, s, "over"), create(t, s, "held")
+	for range 60 {
+		appendTo(t, over, 5)
+		appendTo(t, held, 5)
+	}
+	if err := over.Append(t.Context(), &runlog.Batch{Status: runlog.Completed}); err != nil {
+		t.Fatal(err)
+	}
+	release(t, over)
+	debris := []string{
+		filepath.Join(s.runDir("over"), logName+".tmp"), filepath.Join(s.runDir("held"), packName(1)),
+		filepath.Join(s.dir, "trash", "abc", "log"), filepath.Join(s.dir, "trash", newPrefix+"dead-abc", "log"),
+	}
+	busy := filepath.Join(s.dir, "trash", newPrefix+s.owners.name+"-abc", "log")
+	for _, path := range append(debris, busy) {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, make([]byte, 5000), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := s.Sizes(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	freed, err := s.Reclaim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := s.Sizes(t.Context(), nil)
+	if err != nil || after["over"] > before["over"]/2 || after["held"] != before["held"]-5000 {
+		t.Fatalf("sizes %v became %v, error %v", before, after, err)
+	}
+	if want := before["over"] - after["over"] + 5000 + 10_000; freed != want {
+		t.Errorf("%d bytes were freed, want %d", freed, want)
+	}
+	for _, path := range debris {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := os.Stat(busy); err != nil {
+		t.Error(err)
+	}
+	appendTo(t, held, 1)
+	if n := len(readAll(t, s, "over")); n != 300 {
+		t.Errorf("%d records", n)
+	}
+	if n := len(readAll(t, s, "held")); n != 301 {
+		t.Errorf("%d records", n)
+	}
+	if freed, err := s.Reclaim(t.Context()); err != nil || freed != 0 {
+		t.Errorf("again %d bytes were freed, error %v", freed, err)
+	}
+	if err := s.Delete(t.Context(), "over"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOrderSurvives(t *testing.T) {
+	dir := t.TempDir()
+	c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	var want []string
+	for i := range 6 {
+		s := openTest(t, dir, &Options{Now: c.Now})
+		id := string(rune('f' - i/2*2 + i%2))
+		want = append([]string{id}, want...)
+		release(t, create(t, s, id))
+		c.Move(-time.Hour)
+		if i == 3 {
+			if err := os.WriteFile(filepath.Join(dir, "counter"), []byte("000"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	infos, err := openTest(t, dir, nil).Runs(t.Context(), nil)
+	var got []string
+	for _, i := range infos {
+		got = append(got, i.ID)
+	}
+	if err != nil || strings.Join(got, "") != strings.Join(want, "") {
+		t.Errorf("listed %v, want %v, error %v", got, want, err)
+	}
+}
+
+func TestMovedFolder(t *testing.T) {
+	s := openTest(t, t.TempDir(), nil)
+	for _, id := range []string{"a", "b"} {
+		l := create(t, s, id)
+		appendTo(t, l, 2)
+		release(t, l)
+	}
+	if err := os.Rename(s.runDir("a"), s.runDir("c")); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := s.Acquire(t.Context(), "c", nil)
+	checkCorrupt(t, err, 1)
+	_, err = s.Read(t.Context(), "c", 1, 1)
+	checkCorrupt(t, err, 1)
+	if infos, err := s.Runs(t.Context(), nil); err != nil || len(infos) != 2 {
+		t.Errorf("listed %+v, error %v", infos, err)
+	}
+	if err := s.Delete(t.Context(), "c"); err != nil {
+		t.Error(err)
+	}
+	if infos, err := s.Runs(t.Context(), nil); err != nil || len(infos) != 1 || infos[0].ID != "b" {
+		t.Errorf("listed %+v, error %v", infos, err)
+	}
+}
+
+func TestHangingWriter(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, &Options{Lease: 300 * time.Millisecond})
+	l := create(t, s, "r")
+	appendTo(t, l, 1)
+	lock, err := s.lockRun(t.Context(), "r") // as a process that was stopped in a write
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(350 * time.Millisecond)
+	other := openTest(t, dir, &Options{Lease: 300 * time.Millisecond})
+	if _, _, err := other.Acquire(t.Context(), "r", nil); !errors.As(err, new(*runlog.BusyError)) {
+		t.Errorf("a run that is locked: %v", err)
+	}
+	if got := info(t, other, "r"); got.Head != 1 || got.Status != runlog.Interrupted {
+		t.Errorf("listed %+v", got)
+	}
+	if err := l.Append(t.Context(), batch(1)); !errors.Is(err, errPatience) {
+		t.Errorf("an append to it: %v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, got := acquire(t, other, "r"); got.Head != 1 {
+		t.Errorf("acquired %+v", got)
+	}
+	if err := l.Append(t.Context(), batch(1)); !errors.Is(err, runlog.ErrFenced) {
+		t.Errorf("a stale append: %v", err)
+	}
+}
+
+// A log that a newer superstep wrote is listed, and neither read nor written nor cut.
+func TestNewerLog(t *testing.T) {
+	s := openTest(t, t.TempDir(), nil)
+	for _, id := range []string{"a", "b"} {
+		l := create(t, s, id)
+		appendTo(t, l, 2)
+		release(t, l)
+	}
+	path := filepath.Join(s.runDir("a"), logName)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := binary.LittleEndian.Uint32(b[12:])
+	b[8] = version + 1
+	binary.LittleEndian.PutUint32(b[16:], checksum(b[:16], b[20:size]))
+	if err := errors.Join(os.WriteFile(path, b, 0o600), os.Remove(filepath.Join(s.runDir("a"), holdName))); err != nil {
+		t.Fatal(err)
+	}
+	other := openTest(t, s.dir, nil)
+	_, _, acquired := other.Acquire(t.Context(), "a", nil)
+	_, read := other.Read(t.Context(), "a", 1, 0)
+	for name, err := range map[string]error{"Acquire": acquired, "Read": read, "RequestCancel": other.RequestCancel(t.Context(), "a"), "Delete": other.Delete(t.Context(), "a")} {
+		if err == nil || !strings.Contains(err.Error(), "update superstep") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if infos, err := other.Runs(t.Context(), nil); err != nil || len(infos) != 2 {
+		t.Errorf("listed %+v, error %v", infos, err)
+	}
+	if n := len(readAll(t, other, "b")); n != 2 {
+		t.Errorf("the neighbour has %d records", n)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, b) {
+		t.Errorf("the log was changed, error %v", err)
+	}
+}
