@@ -145,3 +145,36 @@ func median(ds []time.Duration) time.Duration {
 	s := slices.Sorted(slices.Values(ds))
 	return s[len(s)/2]
 }
+
+// BenchmarkResume takes up a run of 1,000 steps whose state is a list that has grown to
+// 1 MB, from its last snapshot on.
+func BenchmarkResume(b *testing.B) {
+	s := openTest(b, filepath.Join(b.TempDir(), "runs.db"), nil)
+	l := create(b, s, "r")
+	for i := range 1000 {
+		batch := &runlog.Batch{Records: []runlog.Record{kilobyte()}}
+		if i == 700 {
+			snapshot := kilobyte()
+			snapshot.Kind, snapshot.Data = runlog.KindSnapshot, json.RawMessage(`{"x":"`+strings.Repeat("x", 700_000)+`"}`)
+			batch.Records = append(batch.Records, snapshot)
+		}
+		if err := l.Append(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := l.Release(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		l, info, err := s.Acquire(b.Context(), "r", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if recs, err := s.Read(b.Context(), "r", info.Snapshot, 0); err != nil || len(recs) != 300 {
+			b.Fatalf("%d records, error %v", len(recs), err)
+		}
+		if err := l.Release(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -119,6 +119,18 @@ func (c *conn) rollback() error {
 	return c.exec("ROLLBACK", nil)
 }
 
+// snapshot calls f in a transaction that reads, so that all of it sees one moment.
+func (c *conn) snapshot(f func() error) error {
+	if err := c.exec("BEGIN", nil); err != nil {
+		return err
+	}
+	err := f()
+	if rollback := c.rollback(); err == nil {
+		err = rollback
+	}
+	return err
+}
+
 // retryBusy tries again and again while another process has the file locked, at
 // intervals that are random so that those who wait do not keep in step.
 func retryBusy(ctx context.Context, f func() error) error {
@@ -137,10 +149,10 @@ func retryBusy(ctx context.Context, f func() error) error {
 	}
 }
 
-// blob copies the first column, since the row's memory ends with the row.
-func blob(st *zsqlite.Stmt) []byte {
-	b := make([]byte, st.ColumnLen(0))
-	st.ColumnBytes(0, b)
+// blob copies a column, since the row's memory ends with the row.
+func blob(st *zsqlite.Stmt, col int) []byte {
+	b := make([]byte, st.ColumnLen(col))
+	st.ColumnBytes(col, b)
 	return b
 }
 
@@ -166,6 +178,11 @@ func explain(path, doing string, err error) error {
 		return err
 	}
 	switch code(err) {
+	case zsqlite.ResultCantOpen:
+		if doing == "opening" {
+			return fmt.Errorf("%s store %s: it cannot be written; check the permissions of the file and of its directory (%w)", doing, path, err)
+		}
+		return &runlog.StorageError{Store: path, Err: fmt.Errorf("%s: the file cannot be opened, perhaps since too many are open: %w", doing, err)}
 	case zsqlite.ResultFull:
 		return &runlog.StorageError{Store: path, Err: fmt.Errorf("%s: %w: %w", doing, syscall.ENOSPC, err)}
 	case zsqlite.ResultIOErr:
@@ -176,7 +193,7 @@ func explain(path, doing string, err error) error {
 		return fmt.Errorf("%s is not a superstep store; name another file (%w)", path, err)
 	case zsqlite.ResultCorrupt:
 		return fmt.Errorf("%s store %s: the file is damaged; `sqlite3 %s .recover` may save what is left (%w)", doing, path, path, err)
-	case zsqlite.ResultReadOnly, zsqlite.ResultPerm, zsqlite.ResultCantOpen:
+	case zsqlite.ResultReadOnly, zsqlite.ResultPerm:
 		return fmt.Errorf("%s store %s: it cannot be written; check the permissions of the file and of its directory (%w)", doing, path, err)
 	}
 	return fmt.Errorf("%s store %s: %w", doing, path, err)

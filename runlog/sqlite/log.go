@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -25,6 +26,7 @@ type log struct {
 	mu       sync.Mutex
 	released bool
 	lost     error // why it is unknown what the log holds, nil if it is known
+	known    tail  // is durable, for callers
 
 	// What follows belongs to whoever has the turn to write.
 	durable tail   // as of the last commit
@@ -55,11 +57,15 @@ func (l *log) fenced() error { return fmt.Errorf("run %s: %w", l.id, runlog.ErrF
 // Append implements runlog.Log. After an error that wraps ErrUnknown this hold of
 // the run writes no more: release it and acquire the run again.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
-	if err := l.usable(); err != nil {
+	a, have, err := l.appending(b)
+	if err != nil {
 		return err
 	}
-	a := &appending{l: l, b: b}
-	if err := l.s.write(ctx, &op{apply: a.apply, landed: a.landed, settle: a.settle, firm: len(b.Records) > 0}); err != nil {
+	defer a.done()
+	if err := a.encode(have); err != nil {
+		return err
+	}
+	if err := l.s.write(ctx, &op{apply: a.apply, landed: a.landed, settle: a.settle, firm: len(b.Records) > 0, urgent: b.Status == runlog.WaitingStorage}); err != nil {
 		return err
 	}
 	for i := range b.Records {
@@ -73,18 +79,37 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 
 // An appending is one batch on its way into the log.
 type appending struct {
-	l    *log
-	b    *runlog.Batch
-	from uint64 // the sequence number of its first record
-	then tail   // the log behind it
+	l      *log
+	b      *runlog.Batch
+	have   tail   // what it was encoded to follow
+	from   uint64 // the sequence number of its first record
+	then   tail   // the log behind it
+	frames []byte // its records
+	ends   []int  // where each of them ends
 }
 
-// apply writes the batch. The first statement that writes also checks the epoch, so
-// a stale writer changes nothing.
+// appending begins an append, and gives what the log has as far as callers know.
+func (l *log) appending(b *runlog.Batch) (*appending, tail, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released {
+		return nil, tail{}, l.fenced()
+	}
+	a, _ := l.s.scratch.Get().(*appending)
+	if a == nil {
+		a = &appending{}
+	}
+	a.l, a.b = l, b
+	return a, l.known, l.lost
+}
+
+// apply writes the batch, after it has made sure of the epoch: a stale writer changes
+// nothing.
 func (a *appending) apply(w *writer) error {
 	l := a.l
 	if l.tx != w.tx {
 		l.open, l.tx = l.durable, w.tx
+		w.runs++
 	}
 	if err := l.usable(); err != nil { // an op before this one may have found out
 		return err
@@ -92,17 +117,16 @@ func (a *appending) apply(w *writer) error {
 	if l.open.status.Ended() { // only whoever has the epoch changes it
 		return &runlog.EndedError{ID: l.id, Status: l.open.status}
 	}
-	if err := a.encode(w); err != nil {
+	if err := w.check(l); err != nil {
 		return err
 	}
-	start := 0
-	for i, end := range w.ends {
-		if err := l.insert(w.c, a.from+uint64(i), w.frames[start:end], i == 0); err != nil {
+	if l.open != a.have {
+		if err := a.encode(l.open); err != nil {
 			return err
 		}
-		w.s.fail("sqlite.mid-write")
-		w.bytes += end - start
-		start = end
+	}
+	if err := a.insert(w); err != nil {
+		return err
 	}
 	if err := a.updateRun(w.c); err != nil {
 		return err
@@ -111,13 +135,38 @@ func (a *appending) apply(w *writer) error {
 	return nil
 }
 
-// encode puts the frames of the batch into the writer's scratch memory.
-func (a *appending) encode(w *writer) error {
-	a.from, a.then = a.l.open.seq+1, a.l.open
-	w.frames, w.ends = w.frames[:0], w.ends[:0]
-	if cap(w.frames) > 4<<20 {
-		w.frames = nil // do not keep what one large batch took
+// done keeps the memory of an append for the next one, unless that is much.
+func (a *appending) done() {
+	s := a.l.s
+	if cap(a.frames) <= 1<<20 {
+		*a = appending{frames: a.frames[:0], ends: a.ends[:0]}
+		s.scratch.Put(a)
 	}
+}
+
+// check gives ErrFenced unless the log has the run. What was found out counts until the
+// file changes under the writer.
+func (w *writer) check(l *log) error {
+	if w.epochs[l.no] == l.epoch {
+		return nil
+	}
+	epoch, err := w.c.integer("SELECT epoch FROM runs WHERE no = ?1", func(st *zsqlite.Stmt) { st.BindInt64(1, l.no) })
+	if err != nil {
+		return err
+	}
+	if uint64(epoch) != l.epoch {
+		return l.fenced()
+	}
+	w.epochs[l.no] = l.epoch
+	return nil
+}
+
+// encode makes the frames of the batch, as they follow what the log has. Callers do it
+// before their turn, so that it does not cost time in the transaction; it is done again
+// there if others of the same run came before.
+func (a *appending) encode(have tail) error {
+	a.have, a.from, a.then = have, have.seq+1, have
+	a.frames, a.ends = a.frames[:0], a.ends[:0]
 	if a.b.Status != "" {
 		a.then.status = a.b.Status
 	}
@@ -132,35 +181,44 @@ func (a *appending) encode(w *writer) error {
 			a.then.snapshot = rec.Seq
 		}
 		var err error
-		if w.frames, a.then.hash, err = runlog.AppendFrame(w.frames, a.then.hash, &rec); err != nil {
+		if a.frames, a.then.hash, err = runlog.AppendFrame(a.frames, a.then.hash, &rec); err != nil {
 			return fmt.Errorf("run %s: %w", a.l.id, err)
 		}
-		w.ends = append(w.ends, len(w.frames))
+		a.ends = append(a.ends, len(a.frames))
 	}
 	return nil
 }
 
-// insert writes a frame. With check it writes only while the epoch is still the log's.
-func (l *log) insert(c *conn, seq uint64, frame []byte, check bool) error {
-	sql := "INSERT INTO records (pos, frame) VALUES (?1, ?2)"
-	if check {
-		sql = "INSERT INTO records (pos, frame) SELECT ?1, ?2 FROM runs WHERE no = ?3 AND epoch = ?4"
-	}
-	err := c.exec(sql, func(st *zsqlite.Stmt) {
-		st.BindInt64(1, first(l.no)+int64(seq))
-		st.BindBytes(2, frame)
-		if check {
-			st.BindInt64(3, l.no)
-			st.BindInt64(4, int64(l.epoch))
+// insert writes the encoded frames, as few rows.
+func (a *appending) insert(w *writer) error {
+	l, start := a.l, 0
+	shared := w.crowded() && len(a.frames) <= maxBatch
+	for i, end := range a.ends {
+		if i < len(a.ends)-1 && a.ends[i+1]-start <= maxRow {
+			continue
 		}
-	})
-	switch {
-	case code(err) == zsqlite.ResultConstraint:
-		return dbError{fmt.Errorf("run %s already has a record %d that this process did not write: %w (%w)", l.id, seq, runlog.ErrFenced, err)}
-	case err == nil && check && c.sq.Changes() == 0:
-		return l.fenced()
+		write := w.insert
+		if shared {
+			write = w.share
+		}
+		if err := write(l.no, a.from+uint64(i), a.frames[start:end]); code(err) == zsqlite.ResultConstraint {
+			return dbError{fmt.Errorf("run %s already has a record %d that this process did not write: %w (%w)", l.id, a.from+uint64(i), runlog.ErrFenced, err)}
+		} else if err != nil {
+			return err
+		}
+		w.s.fail("sqlite.mid-write")
+		w.bytes += end - start
+		start = end
 	}
-	return err
+	return nil
+}
+
+// insert writes a row of the table records.
+func (w *writer) insert(run int64, last uint64, frames []byte) error {
+	return w.c.exec("INSERT INTO records (pos, frames) VALUES (?1, ?2)", func(st *zsqlite.Stmt) {
+		st.BindInt64(1, first(run)+int64(last))
+		st.BindBytes(2, frames)
+	})
 }
 
 // updateRun changes the run's row if the batch changes what it says. A batch
@@ -198,10 +256,12 @@ func (a *appending) landed(c *conn) (found bool, err error) {
 		})
 		return n == 1, err
 	}
-	err = c.query("SELECT frame FROM records WHERE pos = ?1", func(st *zsqlite.Stmt) {
-		st.BindInt64(1, first(a.l.no)+int64(a.then.seq))
-	}, func(st *zsqlite.Stmt) bool {
-		_, _, self, _, err := runlog.DecodeFrame(blob(st))
+	v, err := (&index{}).view(c)
+	if err != nil {
+		return false, err
+	}
+	err = v.eachRow(a.l.no, a.then.seq, a.then.seq, func(_ uint64, frames []byte) bool {
+		_, _, self, _, err := runlog.DecodeFrame(lastFrame(frames))
 		found = err == nil && self == a.then.hash
 		return false
 	})
@@ -211,17 +271,13 @@ func (a *appending) landed(c *conn) (found bool, err error) {
 func (a *appending) settle(err error) {
 	if err == nil {
 		a.l.durable = a.then
-		return
 	}
-	a.l.noteLost(err)
-}
-
-// noteLost remembers an outcome that nobody knows.
-func (l *log) noteLost(err error) {
-	if isUnknown(err) {
-		l.mu.Lock()
-		l.lost = err
-		l.mu.Unlock()
+	a.l.mu.Lock()
+	defer a.l.mu.Unlock()
+	if err == nil {
+		a.l.known = a.then
+	} else if errors.Is(err, runlog.ErrUnknown) { // an outcome that nobody knows
+		a.l.lost = err
 	}
 }
 
@@ -271,11 +327,12 @@ func (l *log) Release(ctx context.Context) error {
 		st.BindInt64(2, int64(l.epoch))
 	}
 	apply := func(w *writer) error {
+		delete(w.epochs, l.no)
 		return w.c.exec("UPDATE runs SET owner = '', holder = '', lease_until = 0, takeovers = 0 WHERE no = ?1 AND epoch = ?2 AND holder <> ''", bind)
 	}
 	landed := func(c *conn) (bool, error) {
 		n, err := c.integer("SELECT count(*) FROM runs WHERE no = ?1 AND epoch = ?2 AND holder <> ''", bind)
 		return n == 0, err
 	}
-	return l.s.write(ctx, &op{apply: apply, landed: landed})
+	return l.s.write(ctx, &op{apply: apply, landed: landed, urgent: true})
 }

@@ -12,8 +12,6 @@ import (
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
-func isUnknown(err error) bool { return errors.Is(err, runlog.ErrUnknown) }
-
 // A row is a row of the table of runs.
 type row struct {
 	no     int64
@@ -22,12 +20,15 @@ type row struct {
 	until  time.Time
 }
 
-// selectRuns is followed by a condition. The head is one seek per run.
+// headPos is the position of a run's last record in the table records, in one seek.
+const headPos = "(SELECT pos FROM records WHERE pos > runs.no << 32 AND pos < (runs.no + 1) << 32 ORDER BY pos DESC LIMIT 1)"
+
+// selectRuns is followed by a condition.
 const selectRuns = `SELECT no, id, workflow, title, status, created, updated, epoch, snapshot, cancel, owner, holder, lease_until, parent, takeovers,
-	(SELECT pos FROM records WHERE pos > runs.no << 32 AND pos < (runs.no + 1) << 32 ORDER BY pos DESC LIMIT 1)
+	` + headPos + `
 	FROM runs `
 
-func scanRow(st *zsqlite.Stmt) row {
+func (v view) scanRow(st *zsqlite.Stmt) row {
 	moment := func(col int) time.Time { return time.Unix(0, st.ColumnInt64(col)).UTC() }
 	r := row{no: st.ColumnInt64(0), holder: st.ColumnText(11), until: moment(12)}
 	r.info = runlog.Info{
@@ -45,20 +46,66 @@ func scanRow(st *zsqlite.Stmt) row {
 		Parent:    st.ColumnText(13),
 		Takeovers: int(st.ColumnInt64(14)),
 	}
-	if !st.ColumnIsNull(15) {
-		r.info.Head = uint64(st.ColumnInt64(15) - first(r.no))
-	}
+	r.info.Head = v.head(r.no, uint64(st.ColumnInt64(15))&maxSeq)
 	return r
 }
 
 // findRow reads the row of a run, nil if there is none.
-func findRow(c *conn, id string) (found *row, err error) {
-	err = c.query(selectRuns+"WHERE id = ?1", func(st *zsqlite.Stmt) { st.BindText(1, id) }, func(st *zsqlite.Stmt) bool {
-		r := scanRow(st)
+func (v view) findRow(id string) (found *row, err error) {
+	err = v.c.query(selectRuns+"WHERE id = ?1", func(st *zsqlite.Stmt) { st.BindText(1, id) }, func(st *zsqlite.Stmt) bool {
+		r := v.scanRow(st)
 		found = &r
 		return false
 	})
+	if err == nil && found != nil {
+		err = v.c.confirm(found.no, id)
+	}
 	return found, err
+}
+
+// confirm makes sure that a run's row is where the index of IDs says: records do not say
+// whose they are, so damage to the index could pass off one run's as another's.
+func (c *conn) confirm(no int64, id string) error {
+	n, err := c.integer("SELECT count(*) FROM runs WHERE no = ?1 AND +id = ?2", func(st *zsqlite.Stmt) {
+		st.BindInt64(1, no)
+		st.BindText(2, id)
+	})
+	if err == nil && n != 1 {
+		err = dbError{fmt.Errorf("the index of IDs and the table of runs disagree about run %s: %w", id, zsqlite.ResultCorrupt.ToError())}
+	}
+	return err
+}
+
+// findRow reads the row of a run as the open transaction has it.
+func (w *writer) findRow(id string) (view, *row, error) {
+	v, err := w.view()
+	if err != nil {
+		return v, nil, err
+	}
+	r, err := v.findRow(id)
+	return v, r, err
+}
+
+// foundRow reads the row of a run for somebody who looks later.
+func foundRow(c *conn, id string) (*row, error) {
+	v, err := (&index{}).view(c)
+	if err != nil {
+		return nil, err
+	}
+	return v.findRow(id)
+}
+
+// reading lends a connection with a transaction that reads.
+func (s *Store) reading(ctx context.Context, f func(v view) error) error {
+	return s.readers.with(ctx, func(c *conn) error {
+		return c.snapshot(func() error {
+			v, err := s.recent.view(c)
+			if err != nil {
+				return err
+			}
+			return f(v)
+		})
+	})
 }
 
 // A liveness answers whether runs are held, and asks for each holder once.
@@ -143,7 +190,7 @@ func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 	}
 	holder, err := s.owners.join()
 	if err != nil {
-		return nil, runlog.Info{}, err
+		return nil, runlog.Info{}, s.shortage(err)
 	}
 	a := &acquiring{s: s, id: id, holder: holder}
 	if opt != nil {
@@ -188,7 +235,7 @@ type acquiring struct {
 }
 
 func (a *acquiring) apply(w *writer) error {
-	r, err := findRow(w.c, a.id)
+	v, r, err := w.findRow(a.id)
 	switch {
 	case err != nil:
 		return err
@@ -206,20 +253,13 @@ func (a *acquiring) apply(w *writer) error {
 	}
 	now := a.s.now().UTC()
 	if r == nil {
-		if r, err = a.insert(w.c, now); err != nil {
-			return err
-		}
+		return a.insert(w, now)
 	}
-	hash, err := lastHash(w.c, r)
+	hash, err := v.lastHash(r)
 	if err != nil {
 		return err
 	}
-	a.info = r.info
-	a.info.Epoch++
-	a.info.Updated = now
-	a.info.Owner = a.s.owner
-	a.log = &log{s: a.s, id: a.id, no: r.no, epoch: a.info.Epoch}
-	a.log.durable = tail{seq: r.info.Head, hash: hash, status: r.info.Status, snapshot: r.info.Snapshot}
+	a.took(w, r, hash, now)
 	return w.c.exec("UPDATE runs SET epoch = ?2, updated = ?3, owner = ?4, holder = ?5, lease_until = ?6, takeovers = ?7 WHERE no = ?1", func(st *zsqlite.Stmt) {
 		st.BindInt64(1, r.no)
 		st.BindInt64(2, int64(a.info.Epoch))
@@ -231,30 +271,48 @@ func (a *acquiring) apply(w *writer) error {
 	})
 }
 
-func (a *acquiring) insert(c *conn, now time.Time) (*row, error) {
-	err := c.exec("INSERT INTO runs (id, workflow, title, status, created, updated, parent) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)", func(st *zsqlite.Stmt) {
+// took makes the log of a run that is taken with the next epoch.
+func (a *acquiring) took(w *writer, r *row, hash runlog.FrameHash, now time.Time) {
+	a.info = r.info
+	a.info.Epoch++
+	a.info.Updated = now
+	a.info.Owner = a.s.owner
+	a.log = &log{s: a.s, id: a.id, no: r.no, epoch: a.info.Epoch}
+	a.log.durable = tail{seq: r.info.Head, hash: hash, status: r.info.Status, snapshot: r.info.Snapshot}
+	a.log.known = a.log.durable
+	w.epochs[r.no] = a.info.Epoch
+}
+
+// insert makes the run.
+func (a *acquiring) insert(w *writer, now time.Time) error {
+	err := w.c.exec(`INSERT INTO runs (id, workflow, title, status, created, updated, parent, epoch, owner, holder, lease_until)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, 1, ?7, ?8, ?9)`, func(st *zsqlite.Stmt) {
 		st.BindText(1, a.id)
 		st.BindText(2, a.opt.Create.Workflow)
 		st.BindText(3, a.opt.Create.Title)
 		st.BindText(4, string(runlog.Running))
 		st.BindInt64(5, now.UnixNano())
 		st.BindText(6, a.opt.Create.Parent)
+		st.BindText(7, a.s.owner)
+		st.BindText(8, a.holder)
+		st.BindInt64(9, now.Add(a.s.lease).UnixNano())
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &row{no: c.sq.LastInsertRowID(), info: runlog.Info{
+	a.took(w, &row{no: w.c.sq.LastInsertRowID(), info: runlog.Info{
 		ID: a.id, Workflow: a.opt.Create.Workflow, Title: a.opt.Create.Title, Status: runlog.Running, Created: now, Parent: a.opt.Create.Parent,
-	}}, nil
+	}}, runlog.FrameHash{}, now)
+	return nil
 }
 
 func (a *acquiring) landed(c *conn) (bool, error) {
-	r, err := findRow(c, a.id)
+	r, err := foundRow(c, a.id)
 	return err == nil && r != nil && r.holder == a.holder && r.info.Epoch == a.info.Epoch, err
 }
 
 // lastHash checks a run's last record and returns its hash.
-func lastHash(c *conn, r *row) (runlog.FrameHash, error) {
+func (v view) lastHash(r *row) (runlog.FrameHash, error) {
 	head := r.info.Head
 	if r.info.Snapshot > head {
 		return runlog.FrameHash{}, runlog.NewChain(r.info.ID, head+1).Damaged("it is missing, though a later one was written")
@@ -262,15 +320,18 @@ func lastHash(c *conn, r *row) (runlog.FrameHash, error) {
 	if head == 0 {
 		return runlog.FrameHash{}, nil
 	}
-	chain := runlog.NewChain(r.info.ID, head)
+	before, err := v.lastBefore(r.no, head)
+	if err != nil {
+		return runlog.FrameHash{}, err
+	}
+	chain := runlog.NewChain(r.info.ID, before+1)
 	var damage error
-	err := c.query("SELECT frame FROM records WHERE pos = ?1", func(st *zsqlite.Stmt) {
-		st.BindInt64(1, first(r.no)+int64(head))
-	}, func(st *zsqlite.Stmt) bool {
-		var last runlog.Record
-		if last, damage = chain.Next(blob(st)); damage == nil && last.Epoch > r.info.Epoch {
-			damage = runlog.NewChain(r.info.ID, head).Damaged(fmt.Sprintf("epoch %d in a run of epoch %d", last.Epoch, r.info.Epoch))
-		}
+	err = v.eachRow(r.no, head, head, func(seq uint64, frames []byte) bool {
+		damage = nextRow(chain, seq, frames, func(rec *runlog.Record) {
+			if rec.Epoch > r.info.Epoch && damage == nil {
+				damage = runlog.NewChain(r.info.ID, rec.Seq).Damaged(fmt.Sprintf("epoch %d in a run of epoch %d", rec.Epoch, r.info.Epoch))
+			}
+		})
 		return false
 	})
 	return chain.Hash, errors.Join(err, damage)
@@ -285,11 +346,11 @@ func (s *Store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info
 		return nil, ctx.Err() // no ID begins like that
 	}
 	where, bind := condition(f)
-	err = s.readers.with(ctx, func(c *conn) error {
+	err = s.reading(ctx, func(v view) error {
 		infos = nil
 		live := s.liveness()
-		return c.query(selectRuns+where+"ORDER BY no DESC", bind, func(st *zsqlite.Stmt) bool {
-			r := scanRow(st)
+		return v.c.query(selectRuns+where+"ORDER BY no DESC", bind, func(st *zsqlite.Stmt) bool {
+			r := v.scanRow(st)
 			held := live.held(&r)
 			r.info.Status = runlog.Listed(r.info.Status, held, r.holder != "", r.info.Takeovers)
 			if !held {
@@ -344,44 +405,50 @@ func condition(f *runlog.Filter) (where string, bind func(*zsqlite.Stmt)) {
 // Read implements [runlog.Store]. A limit of 0 or less means all.
 func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) (records []runlog.Record, err error) {
 	from = min(max(from, 1), maxSeq+1)
-	start := max(from-1, 1) // one earlier, to check the link
-	most := int64(-1)
-	if limit > 0 {
-		most = int64(limit) + int64(from-start)
-	}
-	chain := runlog.NewChain(id, start)
-	err = s.readers.with(ctx, func(c *conn) error {
-		no, err := c.integer("SELECT no FROM runs WHERE id = ?1", func(st *zsqlite.Stmt) { st.BindText(1, id) })
-		if err != nil {
-			return err
-		}
-		if no == 0 {
-			return s.notFound(id)
-		}
-		var damage error
-		err = c.query("SELECT frame FROM records WHERE pos BETWEEN ?1 AND ?2 ORDER BY pos LIMIT ?3", func(st *zsqlite.Stmt) {
-			st.BindInt64(1, first(no)+int64(start))
-			st.BindInt64(2, first(no)+maxSeq)
-			st.BindInt64(3, most)
-		}, func(st *zsqlite.Stmt) bool {
-			var rec runlog.Record
-			if rec, damage = chain.Next(blob(st)); damage == nil && rec.Seq >= from {
-				records = append(records, rec)
-			}
-			return damage == nil && ctx.Err() == nil
-		})
-		if code(err) == zsqlite.ResultCorrupt {
-			err = chain.Damaged(s.explain("reading", err).Error())
-		}
-		return errors.Join(damage, err, ctx.Err())
-	})
+	err = s.reading(ctx, func(v view) error { return s.read(ctx, v, id, from, limit, &records) })
 	return records, s.explain("reading", err)
+}
+
+func (s *Store) read(ctx context.Context, v view, id string, from uint64, limit int, records *[]runlog.Record) error {
+	no, err := v.c.integer("SELECT no FROM runs WHERE id = ?1", func(st *zsqlite.Stmt) { st.BindText(1, id) })
+	if err != nil {
+		return err
+	}
+	if no == 0 {
+		return s.notFound(id)
+	}
+	if err := v.c.confirm(no, id); err != nil {
+		return err
+	}
+	start := max(from-1, 1) // one earlier, to check the link
+	before, err := v.lastBefore(no, start)
+	if err != nil {
+		return err
+	}
+	chain := runlog.NewChain(id, before+1)
+	full := func() bool { return limit > 0 && len(*records) >= limit }
+	var damage error
+	err = v.eachRow(no, start, maxSeq, func(seq uint64, frames []byte) bool {
+		damage = nextRow(chain, seq, frames, func(rec *runlog.Record) {
+			if rec.Seq >= from && !full() {
+				*records = append(*records, *rec)
+			}
+		})
+		return damage == nil && !full() && ctx.Err() == nil
+	})
+	if full() {
+		damage = nil // it is behind what was asked for
+	}
+	if code(err) == zsqlite.ResultCorrupt {
+		err = chain.Damaged(s.explain("reading", err).Error())
+	}
+	return errors.Join(damage, err, ctx.Err())
 }
 
 // RequestCancel implements [runlog.Store].
 func (s *Store) RequestCancel(ctx context.Context, id string) error {
 	apply := func(w *writer) error {
-		r, err := findRow(w.c, id)
+		_, r, err := w.findRow(id)
 		if err != nil {
 			return err
 		}
@@ -394,7 +461,7 @@ func (s *Store) RequestCancel(ctx context.Context, id string) error {
 		return w.c.exec("UPDATE runs SET cancel = 1 WHERE no = ?1", func(st *zsqlite.Stmt) { st.BindInt64(1, r.no) })
 	}
 	landed := func(c *conn) (bool, error) {
-		r, err := findRow(c, id)
+		r, err := foundRow(c, id)
 		return r != nil && (r.info.Cancel || r.info.Status.Ended()), err
 	}
 	return s.write(ctx, &op{apply: apply, landed: landed})
@@ -404,7 +471,7 @@ func (s *Store) RequestCancel(ctx context.Context, id string) error {
 func (s *Store) Delete(ctx context.Context, id string) error {
 	var seen *doubt
 	apply := func(w *writer) error {
-		r, err := findRow(w.c, id)
+		v, r, err := w.findRow(id)
 		switch {
 		case err != nil:
 			return err
@@ -413,6 +480,12 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 		}
 		if err := s.free(r, seen); err != nil {
 			return err
+		}
+		delete(w.epochs, r.no)
+		if v.shared(r.no) {
+			if err := w.gather(); err != nil {
+				return err
+			}
 		}
 		err = w.c.exec("DELETE FROM records WHERE pos BETWEEN ?1 AND ?2", func(st *zsqlite.Stmt) {
 			st.BindInt64(1, first(r.no))
@@ -424,7 +497,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 		return w.c.exec("DELETE FROM runs WHERE no = ?1", func(st *zsqlite.Stmt) { st.BindInt64(1, r.no) })
 	}
 	landed := func(c *conn) (bool, error) {
-		r, err := findRow(c, id)
+		r, err := foundRow(c, id)
 		return r == nil, err
 	}
 	err := s.patiently(ctx, func(d *doubt) error {
@@ -445,15 +518,24 @@ func (s *Store) Sizes(ctx context.Context, f *runlog.Filter) (sizes map[string]i
 		return nil, err
 	}
 	sizes = map[string]int64{}
-	err = s.readers.with(ctx, func(c *conn) error {
+	err = s.reading(ctx, func(v view) error {
 		for i := range infos {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			n, err := c.integer(`SELECT sum(length(frame)) FROM records, runs
-				WHERE runs.id = ?1 AND pos > runs.no << 32 AND pos < (runs.no + 1) << 32`, func(st *zsqlite.Stmt) { st.BindText(1, infos[i].ID) })
+			no, err := v.c.integer("SELECT no FROM runs WHERE id = ?1", func(st *zsqlite.Stmt) { st.BindText(1, infos[i].ID) })
 			if err != nil {
 				return err
+			}
+			n, err := v.c.integer("SELECT sum(length(frames)) FROM records WHERE pos BETWEEN ?1 AND ?2", func(st *zsqlite.Stmt) {
+				st.BindInt64(1, first(no))
+				st.BindInt64(2, first(no)+maxSeq)
+			})
+			if err != nil {
+				return err
+			}
+			for _, p := range v.places(no, 0, maxSeq) {
+				n += int64(p.size)
 			}
 			if n > 0 {
 				sizes[infos[i].ID] = n

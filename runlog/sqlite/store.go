@@ -1,5 +1,6 @@
 // Package sqlite keeps run logs in one SQLite file, which several processes of one
-// machine may use at once.
+// machine may use at once. Beside it are its write-ahead log, a directory of locks, and a
+// reserve: a little room on the disk that is given up to park runs when the disk is full.
 //
 // A commit is durable when it returns: the file is in WAL mode with
 // synchronous=FULL. Appends that arrive while another is being committed share the
@@ -20,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/localfs"
 	"github.com/superstep-dev/superstep/runlog"
 	zsqlite "zombiezen.com/go/sqlite"
 )
@@ -30,10 +32,14 @@ type Options struct {
 	Lease time.Duration    // how long a hold lasts unless it is renewed; default 15 s
 	Owner string           // who holds the runs, for people; default "host:pid"
 
+	// AllowNetwork opens files on network file systems too, whose locks may not keep two
+	// machines from writing one run. Default: they are refused.
+	AllowNetwork bool
+
 	// Failpoint is called at the points of a write at which a crash is interesting:
-	// "sqlite.before-begin", "sqlite.mid-write" (after each record of the open
+	// "sqlite.before-begin", "sqlite.mid-write" (after each part of an append in the open
 	// transaction), "sqlite.before-commit" and "sqlite.after-commit" (durable, but
-	// nobody knows yet). It must return or end the process. Default: none.
+	// nobody knows yet), and "sqlite.mid-gather" (while what many runs appended is moved). It must return or end the process. Default: none.
 	Failpoint func(name string)
 }
 
@@ -48,6 +54,9 @@ type Store struct {
 
 	owners  owners
 	readers pool
+	recent  index // what readers know of the table
+	scratch sync.Pool
+	reserve reserve
 	watch   watch
 
 	turn    chan *writer  // has the writer while nobody writes
@@ -58,8 +67,10 @@ type Store struct {
 }
 
 var (
-	_ runlog.Store  = (*Store)(nil)
-	_ runlog.Waiter = (*Store)(nil)
+	_ runlog.Store     = (*Store)(nil)
+	_ runlog.Waiter    = (*Store)(nil)
+	_ runlog.Sizer     = (*Store)(nil)
+	_ runlog.Reclaimer = (*Store)(nil)
 )
 
 // errClosed is what a closed store answers.
@@ -89,6 +100,11 @@ func open(ctx context.Context, path string, opt *Options, commit func(*conn) err
 		return nil, fmt.Errorf("opening store: %w", err)
 	}
 	s := newStore(path, opt)
+	if opt == nil || !opt.AllowNetwork {
+		if err := localfs.Check(path, "Options.AllowNetwork"); err != nil {
+			return nil, fmt.Errorf("opening store %s: %w", path, err)
+		}
+	}
 	if err := prepareFile(path); err != nil {
 		return nil, err
 	}
@@ -99,7 +115,8 @@ func open(ctx context.Context, path string, opt *Options, commit func(*conn) err
 	if err := migrate(ctx, c, path); err != nil {
 		return nil, errors.Join(s.explain("opening", err), c.close())
 	}
-	s.turn <- &writer{s: s, c: c, commit: commit}
+	s.reserve.keep()
+	s.turn <- &writer{s: s, c: c, commit: commit, gatherAt: maxRecentRows}
 	return s, nil
 }
 
@@ -110,6 +127,7 @@ func newStore(path string, opt *Options) *Store {
 	s := &Store{
 		path: path, now: opt.Now, lease: opt.Lease, owner: opt.Owner, fail: opt.Failpoint,
 		owners:  owners{dir: path + ".owners"},
+		reserve: reserve{path: path + ".reserve", pause: reservePause},
 		turn:    make(chan *writer, 1),
 		ops:     make(chan *op),
 		closing: make(chan struct{}),

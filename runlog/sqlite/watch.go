@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	zsqlite "zombiezen.com/go/sqlite"
 )
 
 // pollEvery is how often the file is asked whether another process has written.
@@ -58,24 +56,18 @@ func (s *Store) Wait(ctx context.Context, id string, seq uint64) error {
 
 // head reads the number of a run's last record.
 func (s *Store) head(ctx context.Context, id string) (head uint64, err error) {
-	err = s.readers.with(ctx, func(c *conn) (err error) {
-		var known bool
-		head, known, err = headOf(c, id)
-		if err == nil && !known {
-			err = s.notFound(id)
+	err = s.reading(ctx, func(v view) error {
+		r, err := v.findRow(id)
+		switch {
+		case err != nil:
+			return err
+		case r == nil:
+			return s.notFound(id)
 		}
-		return err
+		head = r.info.Head
+		return nil
 	})
 	return head, s.explain("reading", err)
-}
-
-func headOf(c *conn, id string) (head uint64, known bool, err error) {
-	err = c.query(`SELECT (SELECT pos & 0xffffffff FROM records WHERE pos > runs.no << 32 AND pos < (runs.no + 1) << 32 ORDER BY pos DESC LIMIT 1)
-		FROM runs WHERE id = ?1`, func(st *zsqlite.Stmt) { st.BindText(1, id) }, func(st *zsqlite.Stmt) bool {
-		head, known = uint64(st.ColumnInt64(0)), true
-		return false
-	})
-	return head, known, err
 }
 
 func (w *watch) join(id string, seq uint64) (*waiters, <-chan struct{}, error) {
@@ -175,14 +167,24 @@ func (w *watch) look(ids map[string]uint64) error {
 	if err != nil || version == w.version {
 		return err
 	}
-	for id, seq := range ids {
-		head, known, err := headOf(w.c, id)
+	err = w.c.snapshot(func() error {
+		v, err := w.s.recent.view(w.c)
 		if err != nil {
 			return err
 		}
-		if !known || head >= seq {
-			w.wake(id)
+		for id, seq := range ids {
+			r, err := v.findRow(id)
+			if err != nil {
+				return err
+			}
+			if r == nil || r.info.Head >= seq {
+				w.wake(id)
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	w.version = version
 	return nil

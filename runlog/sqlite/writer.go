@@ -16,6 +16,9 @@ const (
 	maxGroupBytes = 16 << 20
 )
 
+// maxPatience is the longest wait for others to share a commit with.
+const maxPatience = 2 * time.Millisecond
+
 // An op is one write. Its functions are called by whoever has the turn to write.
 type op struct {
 	ctx context.Context
@@ -28,6 +31,8 @@ type op struct {
 	landed func(c *conn) (bool, error)
 	// firm says that nobody else's write can change what landed reports.
 	firm bool
+	// urgent says that it parks a run, or gives it up, and may use the reserve for it.
+	urgent bool
 	// settle is called with the outcome before the caller hears of it. It may be nil.
 	settle func(err error)
 
@@ -62,10 +67,20 @@ type writer struct {
 	s      *Store
 	c      *conn // nil after a failure, until it is opened again
 	commit func(*conn) error
-	frames []byte // scratch: the frames of the op being applied
-	ends   []int  // where each of them ends
-	tx     uint64 // counts transactions
-	bytes  int    // what the open transaction has taken so far
+	tx     uint64        // counts transactions
+	bytes  int           // what the open transaction has taken so far
+	runs   int           // how many runs append in it
+	before int           // and how many did in the one before
+	shared int           // how many ops the last commit was of
+	took   time.Duration // by the last commit
+
+	version int64            // what PRAGMA data_version said when epochs was last right
+	epochs  map[int64]uint64 // of runs, by number, as far as they are known
+
+	row      []byte // of the table recent, being filled
+	rows     index  // what the writer knows of that table
+	recent   int64  // how many rows the table has
+	gatherAt int64  // how many it may have before they are moved
 }
 
 // finish tells the op's caller how it went.
@@ -85,7 +100,9 @@ func finishAll(group []*op, err error) {
 // group writes o, and what else is waiting by then, in one transaction. If an op
 // fails in the database for reasons of its own, the others are done again without it.
 func (w *writer) group(o *op) {
-	todo, ctx := []*op{o}, o.ctx
+	w.before, w.runs = w.runs, 0
+	todo, ctx := w.company(o), o.ctx
+	again := false
 	for len(todo) > 0 {
 		w.s.fail("sqlite.before-begin")
 		if err := w.begin(ctx); err != nil {
@@ -93,23 +110,45 @@ func (w *writer) group(o *op) {
 			return
 		}
 		in, out, err := w.fill(todo)
+		ctx = context.Background()
 		if out == nil {
-			w.end(in)
-			return
+			todo, again = w.end(in, again), true
+			continue
 		}
-		w.abandon(w.c.rollback())
+		w.undo()
 		switch code(err) {
 		case zsqlite.ResultConstraint, zsqlite.ResultTooBig, zsqlite.ResultCorrupt:
 			out.finish(w.s.explain("writing", err))
+			todo = in
 		default:
 			if code(err) != zsqlite.ResultFull {
 				w.abandon(err)
 			}
-			finishAll(append(in, out), w.s.explain("writing", err))
-			return
+			todo, again = w.spare(append(in, out), err, again), true
 		}
-		todo, ctx = in, context.Background()
 	}
+	w.tidy()
+}
+
+// company waits until as many ops as last time are there, if those were many: their callers
+// have been told, and are likely to come with the next. It waits no longer than the last
+// commit took, which is what each of them costs less if they share one.
+func (w *writer) company(o *op) (group []*op) {
+	group = []*op{o}
+	if w.before < crowd || w.took <= 0 {
+		return group
+	}
+	enough := time.NewTimer(min(w.took, maxPatience))
+	defer enough.Stop()
+	for len(group) < w.shared {
+		select {
+		case o := <-w.s.ops:
+			group = append(group, o)
+		case <-enough.C:
+			return group
+		}
+	}
+	return group
 }
 
 // fill applies ops in the open transaction: first those of todo, then those that
@@ -127,10 +166,10 @@ func (w *writer) fill(todo []*op) (in []*op, out *op, err error) {
 			select {
 			case o = <-w.s.ops:
 			default:
-				return in, nil, nil
+				return w.filled(in)
 			}
 		default:
-			return in, nil, nil
+			return w.filled(in)
 		}
 		err := o.ctx.Err()
 		if err == nil {
@@ -147,50 +186,130 @@ func (w *writer) fill(todo []*op) (in []*op, out *op, err error) {
 	}
 }
 
-// end commits the transaction that the ops of group are in.
-func (w *writer) end(group []*op) {
+// filled ends the filling of a transaction. Of those who share a row that cannot be
+// written, one is taken to be at fault.
+func (w *writer) filled(in []*op) ([]*op, *op, error) {
+	if err := w.flush(); err != nil {
+		return in[:len(in)-1], in[len(in)-1], err
+	}
+	return in, nil, nil
+}
+
+// end commits the transaction that the ops of group are in, and returns those that are to
+// be tried again, unless they were.
+func (w *writer) end(group []*op, again bool) (urgent []*op) {
 	if len(group) == 0 {
-		w.abandon(w.c.rollback())
-		return
+		w.undo()
+		return nil
 	}
 	w.s.fail("sqlite.before-commit")
+	began := time.Now()
 	err := w.commit(w.c)
+	w.took, w.shared = time.Since(began), len(group)
 	switch code(err) {
 	case zsqlite.ResultOK:
 		w.s.fail("sqlite.after-commit")
 	case zsqlite.ResultFull, zsqlite.ResultBusy:
 		// The last frame of the log, without which the others count for nothing, was not written.
-		w.abandon(w.c.rollback())
-		err = w.s.explain("writing", err)
+		w.undo()
+		return w.spare(group, err, again)
 	default:
 		witness := slices.IndexFunc(group, func(o *op) bool { return o.firm })
 		err = w.resolve(group[max(witness, 0)], err)
 	}
 	finishAll(group, err)
+	return nil
 }
 
 // begin opens a transaction for a caller who waits no longer than ctx.
 func (w *writer) begin(ctx context.Context) error {
-	if w.c == nil {
-		c, err := openConn(w.s.path)
-		if err != nil {
-			return err
-		}
-		w.c = c
+	if err := w.connect(); err != nil {
+		return err
 	}
 	w.tx++
 	w.bytes = 0
 	err := w.c.begin(ctx)
+	if err == nil {
+		err = w.lookAround()
+	}
 	if err != nil && code(err) != zsqlite.ResultBusy && ctx.Err() == nil {
 		w.abandon(err)
 	}
 	return err
 }
 
+// connect makes sure that there is a connection.
+func (w *writer) connect() error {
+	if w.c != nil {
+		return nil
+	}
+	c, err := openConn(w.s.path)
+	if err != nil {
+		return err
+	}
+	w.c, w.version = c, 0
+	return nil
+}
+
+// lookAround forgets what is known of the file if others have written to it. It is called
+// in a transaction, so that they cannot while it counts.
+func (w *writer) lookAround() error {
+	version, err := w.c.integer("PRAGMA data_version", nil)
+	if err != nil || version == w.version && w.epochs != nil {
+		return err
+	}
+	w.version, w.epochs = version, map[int64]uint64{}
+	w.recent, err = w.c.integer("SELECT (SELECT max(no) FROM recent) - (SELECT min(no) FROM recent)", nil)
+	return err
+}
+
+// forget drops what the transaction has changed, in memory.
+func (w *writer) forget() {
+	w.epochs, w.row = nil, w.row[:0]
+	w.rows.forget() // before others can reuse the numbers of its rows
+}
+
+// view is what the open transaction sees.
+func (w *writer) view() (view, error) {
+	if err := w.flush(); err != nil {
+		return view{}, err
+	}
+	return w.rows.view(w.c)
+}
+
+// undo rolls the transaction back.
+func (w *writer) undo() {
+	w.forget()
+	w.abandon(w.c.rollback())
+}
+
+// tidy does what can wait until callers have been told: it moves the rows of the table
+// recent when there are many, and makes the reserve again.
+func (w *writer) tidy() {
+	if w.c == nil {
+		return
+	}
+	w.s.reserve.keep()
+	if w.recent < w.gatherAt || w.begin(context.Background()) != nil {
+		return
+	}
+	err := w.gather()
+	if err == nil {
+		err = w.commit(w.c)
+	}
+	if err != nil {
+		w.abandon(err) // another time: the rows are as safe where they are
+		w.gatherAt += maxRecentRows / 2
+		return
+	}
+	w.gatherAt = maxRecentRows
+}
+
 // abandon gives the connection up after an error, since what it remembers of the
 // file cannot be trusted any more.
 func (w *writer) abandon(err error) {
 	if err != nil && w.c != nil {
+		w.forget()
 		_ = w.c.close()
 		w.c = nil
 	}

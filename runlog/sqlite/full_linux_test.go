@@ -1,0 +1,209 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/internal/faults"
+	"github.com/superstep-dev/superstep/runlog"
+	"golang.org/x/sys/unix"
+)
+
+// smallDisk is a file system of that many bytes.
+func smallDisk(t *testing.T, size int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=700", size)); err != nil {
+		t.Skipf("a small disk cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil { // a test that fails may have files open
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill takes all the room there is but so many bytes, and returns what takes it.
+func fill(t *testing.T, dir string, left int64) (ballast string) {
+	t.Helper()
+	ballast = filepath.Join(dir, "ballast")
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	size := int64(st.Bavail)*int64(st.Bsize) - left //nolint:unconvert // not an int64 everywhere
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size > 0 {
+		err = unix.Fallocate(int(f.Fd()), 0, 0, size)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return ballast
+}
+
+// A disk runs full while runs are under way: nothing that was acknowledged is lost, the
+// runs can be parked, and all of them go on when there is room again.
+func TestFullDisk(t *testing.T) {
+	rnd, _ := faults.Rand(t)
+	start := time.Now()
+	n := faults.N(200)
+	small, large := smallDisk(t, 4<<20), smallDisk(t, 24<<20)
+	refused, parked := 0, 0
+	for i := range n {
+		dir, runs := small, 1+rnd.IntN(12)
+		if i%10 == 0 {
+			dir, runs = large, 100
+		}
+		path := filepath.Join(dir, fmt.Sprint(i), "runs.db")
+		s, err := Open(t.Context(), path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.reserve.pause = 0
+		acked := map[string]int{}
+		var ids []string
+		logs := map[string]runlog.Log{}
+		for k := range runs {
+			id := fmt.Sprint("run-", k)
+			ids, logs[id] = append(ids, id), create(t, s, id)
+		}
+		some := func() string { return ids[rnd.IntN(len(ids))] }
+		add := func(id string) error {
+			if rnd.IntN(2) == 0 {
+				s.crowd()
+			}
+			b := newBatch(1 + rnd.IntN(4))
+			b.Records[0].Data = fmt.Appendf(nil, `"%0*d"`, rnd.IntN(4000), 7)
+			err := logs[id].Append(t.Context(), b)
+			if err == nil {
+				acked[id] += len(b.Records)
+			}
+			return err
+		}
+		for range rnd.IntN(40) {
+			if err := add(some()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ballast := fill(t, dir, rnd.Int64N(60_000))
+		for tries := 0; ; tries++ {
+			err := add(some())
+			if errors.As(err, new(*runlog.StorageError)) {
+				refused++
+				break
+			}
+			if err != nil || tries > 1000 {
+				t.Fatalf("point %d: on a full disk an append gives %v", i, err)
+			}
+		}
+		var wg sync.WaitGroup
+		for _, id := range ids {
+			wg.Go(func() {
+				b := &runlog.Batch{Status: runlog.WaitingStorage, Records: newBatch(1).Records}
+				b.Records[0].Kind = runlog.KindRunPaused
+				if err := errors.Join(logs[id].Append(context.Background(), b), logs[id].Release(context.Background())); err != nil {
+					t.Errorf("point %d: parking run %s: %v", i, id, err)
+				}
+			})
+			acked[id]++
+			parked++
+		}
+		wg.Wait()
+		if rnd.IntN(2) == 0 { // the process ends, or goes on
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if s, err = Open(t.Context(), path, nil); err != nil {
+				t.Fatalf("point %d: opening a parked store on a full disk: %v", i, err)
+			}
+			s.reserve.pause = 0
+		}
+		for _, id := range ids {
+			if recs, err := s.Read(t.Context(), id, 1, 0); err != nil || len(recs) != acked[id] {
+				t.Fatalf("point %d: run %s has %d records on the full disk, %d were acknowledged, error %v", i, id, len(recs), acked[id], err)
+			}
+		}
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+		infos, err := s.Runs(t.Context(), nil)
+		if err != nil || len(infos) != len(ids) {
+			t.Fatalf("point %d: %d runs, error %v", i, len(infos), err)
+		}
+		for _, info := range infos {
+			if info.Status != runlog.WaitingStorage || int(info.Head) != acked[info.ID] {
+				t.Fatalf("point %d: %+v, want %d records", i, info, acked[info.ID])
+			}
+			if logs[info.ID], _, err = s.Acquire(t.Context(), info.ID, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := add(info.ID); err != nil {
+				t.Fatalf("point %d: with room again: %v", i, err)
+			}
+			if recs, err := s.Read(t.Context(), info.ID, 1, 0); err != nil || len(recs) != acked[info.ID] {
+				t.Fatalf("point %d: run %s has %d records, %d were acknowledged, error %v", i, info.ID, len(recs), acked[info.ID], err)
+			}
+		}
+		if n := number(t, s, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"); n != 0 {
+			t.Fatalf("point %d: the integrity check finds %d problems", i, n)
+		}
+		if info, err := os.Stat(s.reserve.path); err != nil || info.Size() != reserveSize {
+			t.Fatalf("point %d: the reserve was not made again: %v", i, err)
+		}
+		if err := errors.Join(s.Close(), os.RemoveAll(filepath.Dir(path))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	faults.Report(t, "disk full", "sqlite", n, start, "%d appends refused, %d runs parked and taken up, 0 acknowledged records lost", refused, parked)
+}
+
+// With no files left to be opened, what is refused says so and is no loss.
+func TestNoFilesLeft(t *testing.T) {
+	s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
+	l := create(t, s, "r")
+	appendTo(t, l, 1)
+	w := <-s.turn
+	w.abandon(errors.New("so that the file is opened again")) // beside it nobody reads yet
+	s.turn <- w
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	none := was
+	none.Cur = 3
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Skip(err)
+	}
+	appended := l.Append(t.Context(), newBatch(1))
+	_, read := s.Read(t.Context(), "r", 1, 0)
+	other := newStore(s.path, nil)
+	_, joined := other.owners.join()
+	joined = other.shortage(joined)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{"append": appended, "read": read, "join": joined} {
+		if !errors.As(err, new(*runlog.StorageError)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if !errors.Is(joined, syscall.EMFILE) {
+		t.Errorf("joining the owners: %v", joined)
+	}
+	appendTo(t, l, 1)
+	if recs, err := s.Read(t.Context(), "r", 1, 0); err != nil || len(recs) != 2 {
+		t.Errorf("%d records, error %v", len(recs), err)
+	}
+}

@@ -1,0 +1,189 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+	zsqlite "zombiezen.com/go/sqlite"
+)
+
+const (
+	reserveSize  = 512 << 10       // bytes: what a hundred runs that are parked together need
+	reservePause = 5 * time.Second // between two looks whether there is room for it again
+)
+
+// A reserve is a file that keeps room on the disk for the records that park runs when
+// there is none left. All who have the store open share it. Whoever has the turn to write
+// uses it.
+type reserve struct {
+	path   string
+	pause  time.Duration
+	there  bool
+	looked time.Time
+}
+
+// keep makes the file if it is missing and there is room. A store works without it too, so
+// no error is reported.
+func (r *reserve) keep() {
+	if r.there || time.Since(r.looked) < r.pause {
+		return
+	}
+	r.looked = time.Now()
+	if info, err := os.Stat(r.path); err == nil && info.Size() >= reserveSize {
+		r.there = true
+		return
+	}
+	content := make([]byte, reserveSize)
+	_, _ = rand.Read(content) // so that no file system makes it smaller
+	if err := os.WriteFile(r.path, content, 0o600); err != nil {
+		_ = os.Remove(r.path)
+		return
+	}
+	r.there = true
+}
+
+// give frees the room.
+func (r *reserve) give() {
+	r.there, r.looked = false, time.Now()
+	_ = os.Remove(r.path) // or somebody else has
+}
+
+// spare says what of a group that failed is to be tried again, which is nothing if it was
+// already: on a full disk what parks runs, in the room of the reserve. The others are told.
+func (w *writer) spare(group []*op, err error, again bool) (urgent []*op) {
+	for _, o := range group {
+		if o.urgent && !again && code(err) == zsqlite.ResultFull {
+			urgent = append(urgent, o)
+		} else {
+			o.finish(w.s.explain("writing", err))
+		}
+	}
+	if len(urgent) > 0 {
+		w.s.reserve.give()
+	}
+	return urgent
+}
+
+// shortage makes a *StorageError of an error that says that the system has run out of something.
+func (s *Store) shortage(err error) error {
+	for _, short := range []error{syscall.ENOSPC, syscall.EIO, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, short) {
+			return &runlog.StorageError{Store: s.path, Err: err}
+		}
+	}
+	return err
+}
+
+// Reclaim implements [runlog.Reclaimer]. It makes the file smaller bit by bit, between the
+// appends of runs. A file that an older superstep made is written anew, once: that
+// takes as much room as the file for a while, and appends wait for it.
+func (s *Store) Reclaim(ctx context.Context) (freed int64, err error) {
+	before := s.bytes()
+	err = s.alone(ctx, func(w *writer) error {
+		if err := w.begin(ctx); err != nil {
+			return err
+		}
+		err := w.gather()
+		if err == nil {
+			err = w.commit(w.c)
+		}
+		if err != nil {
+			w.undo()
+			return err
+		}
+		return w.vacuum(ctx)
+	})
+	for left := int64(1); left > 0 && err == nil; {
+		err = s.alone(ctx, func(w *writer) (err error) {
+			left, err = w.shrink(ctx)
+			return err
+		})
+	}
+	if err == nil {
+		err = s.alone(ctx, func(w *writer) error {
+			w.c.sq.SetBusyTimeout(time.Second) // for readers of old transactions: then the next one does it
+			defer w.c.sq.SetBusyTimeout(busyTimeout)
+			return w.c.exec("PRAGMA wal_checkpoint(TRUNCATE)", nil)
+		})
+	}
+	return max(before-s.bytes(), 0), s.explain("reclaiming room in", err)
+}
+
+// alone calls f with the turn to write and a connection.
+func (s *Store) alone(ctx context.Context, f func(*writer) error) error {
+	select {
+	case w := <-s.turn:
+		defer func() { s.turn <- w }()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := w.connect(); err != nil {
+			return err
+		}
+		err := f(w)
+		if isDB(err) && code(err) != zsqlite.ResultBusy && code(err) != zsqlite.ResultFull {
+			w.abandon(err)
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return fmt.Errorf("writing store %s: %w", s.path, errClosed)
+	}
+}
+
+// vacuum writes the file anew if it has free pages and does not know how to give them back.
+func (w *writer) vacuum(ctx context.Context) error {
+	auto, err := w.c.integer("PRAGMA auto_vacuum", nil)
+	if err != nil || auto != 0 {
+		return err
+	}
+	free, err := w.c.integer("PRAGMA freelist_count", nil)
+	if err != nil || free == 0 {
+		return err
+	}
+	if err := w.c.exec("PRAGMA auto_vacuum=INCREMENTAL", nil); err != nil {
+		return err
+	}
+	return retryBusy(ctx, func() error { return w.c.exec("VACUUM", nil) })
+}
+
+// shrink gives some free pages back, and says how many are left.
+func (w *writer) shrink(ctx context.Context) (left int64, err error) {
+	was, err := w.c.integer("PRAGMA freelist_count", nil)
+	if err != nil || was == 0 {
+		return 0, err
+	}
+	if err := w.c.begin(ctx); err != nil {
+		return 0, err
+	}
+	err = w.c.exec("PRAGMA incremental_vacuum(1000)", nil)
+	if err == nil {
+		err = w.commit(w.c)
+	}
+	if err != nil {
+		w.undo()
+		return 0, err
+	}
+	left, err = w.c.integer("PRAGMA freelist_count", nil)
+	if left >= was {
+		left = 0 // it can do no more
+	}
+	return left, err
+}
+
+// bytes is the room that the store takes.
+func (s *Store) bytes() (n int64) {
+	for _, name := range []string{s.path, s.path + "-wal"} {
+		if info, err := os.Stat(name); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
