@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/superstep-dev/superstep/internal/owners"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -29,7 +30,7 @@ const lockEvery = time.Millisecond
 func (s *Store) lockRun(ctx context.Context, id string) (*flock.Flock, error) {
 	for {
 		l, err := s.lockAny(ctx, id)
-		if err != nil || same(l, l.Path()) {
+		if err != nil || owners.Same(l, l.Path()) {
 			return l, err
 		}
 		_ = l.Close() // the run was deleted meanwhile

@@ -82,7 +82,7 @@ func (s *Store) vouched(id, dir string, info fs.FileInfo, live *liveness) (*glan
 	if live != nil {
 		return g, live.alive(o.st.holder)
 	}
-	return g, s.owners.alive(o.st.holder)
+	return g, s.owners.Alive(o.st.holder)
 }
 
 // lost is what can be said of a damaged run.
@@ -121,7 +121,7 @@ func (v *liveness) alive(holder string) bool {
 	defer v.mu.Unlock()
 	alive, known := v.known[holder]
 	if !known {
-		alive = v.s.owners.alive(holder)
+		alive = v.s.owners.Alive(holder)
 		v.known[holder] = alive
 	}
 	return alive

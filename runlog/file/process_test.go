@@ -250,7 +250,7 @@ func TestKilledHolder(t *testing.T) {
 	}
 	appendTo(t, l, 1)
 	entries, err := os.ReadDir(filepath.Join(dir, "owners"))
-	if err != nil || len(entries) != 1 || entries[0].Name() != s.owners.name {
+	if err != nil || len(entries) != 1 || entries[0].Name() != s.owners.Name() {
 		t.Fatalf("the owners are %v, error %v", entries, err)
 	}
 }

@@ -161,7 +161,7 @@ func (s *Store) sweep(ctx context.Context) (freed int64, err error) {
 		}
 		rest, isNew := strings.CutPrefix(e.Name(), newPrefix)
 		owner, _, _ := strings.Cut(rest, "-")
-		if isNew && s.owners.alive(owner) {
+		if isNew && s.owners.Alive(owner) {
 			continue
 		}
 		path := filepath.Join(trash, e.Name())

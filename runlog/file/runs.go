@@ -36,7 +36,7 @@ func (s *Store) free(id string, st *state, until int64, seen *doubt) error {
 	switch d := (doubt{st.holder, until}); {
 	case live.held(st, until):
 		return busy
-	case live.now < until || !s.owners.foreign(st.holder):
+	case live.now < until || !s.owners.Foreign(st.holder):
 		return nil
 	case seen == nil:
 		return &d
@@ -74,7 +74,7 @@ func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 	if err := s.alive(ctx); err != nil {
 		return nil, runlog.Info{}, err
 	}
-	holder, err := s.owners.join()
+	holder, err := s.owners.Join()
 	if err != nil {
 		return nil, runlog.Info{}, s.explain("writing", err)
 	}

@@ -59,6 +59,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/localfs"
+	"github.com/superstep-dev/superstep/internal/owners"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -92,7 +93,7 @@ type Store struct {
 	halves  bool // write in two pieces, for the failpoint between them
 	disk    disk
 
-	owners  owners
+	owners  owners.Owners
 	reserve reserve
 	making  sync.Mutex // one creation or deletion of this process at a time
 	cache   cache
@@ -157,7 +158,7 @@ func newStore(dir string, opt *Options, d disk) *Store {
 	s := &Store{
 		dir: dir, now: opt.Now, lease: opt.Lease, owner: opt.Owner, segment: opt.SegmentSize, fail: opt.Failpoint,
 		disk:    d,
-		owners:  owners{dir: filepath.Join(dir, "owners")},
+		owners:  owners.Owners{Dir: filepath.Join(dir, "owners")},
 		reserve: reserve{path: filepath.Join(dir, "reserve"), disk: d},
 		closing: make(chan struct{}),
 	}
@@ -299,7 +300,7 @@ func (s *Store) Close() error {
 		for _, l := range s.watch.close() {
 			l.shut()
 		}
-		s.closed = s.owners.leave()
+		s.closed = s.owners.Leave()
 	})
 	return s.closed
 }

@@ -359,7 +359,7 @@ func TestReclaim(t *testing.T) {
 		filepath.Join(s.runDir("over"), logName+".tmp"), filepath.Join(s.runDir("held"), packName(1)),
 		filepath.Join(s.dir, "trash", "abc", "log"), filepath.Join(s.dir, "trash", newPrefix+"dead-abc", "log"),
 	}
-	busy := filepath.Join(s.dir, "trash", newPrefix+s.owners.name+"-abc", "log")
+	busy := filepath.Join(s.dir, "trash", newPrefix+s.owners.Name()+"-abc", "log")
 	for _, path := range append(debris, busy) {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, make([]byte, 5000), 0o600)); err != nil {
 			t.Fatal(err)

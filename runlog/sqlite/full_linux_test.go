@@ -189,7 +189,7 @@ func TestNoFilesLeft(t *testing.T) {
 	appended := l.Append(t.Context(), newBatch(1))
 	_, read := s.Read(t.Context(), "r", 1, 0)
 	other := newStore(s.path, nil)
-	_, joined := other.owners.join()
+	_, joined := other.owners.Join()
 	joined = other.shortage(joined)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)

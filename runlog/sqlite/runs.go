@@ -125,7 +125,7 @@ func (v *liveness) held(r *row) bool {
 	}
 	alive, known := v.alive[r.holder]
 	if !known {
-		alive = v.s.owners.alive(r.holder)
+		alive = v.s.owners.Alive(r.holder)
 		v.alive[r.holder] = alive
 	}
 	return alive
@@ -147,7 +147,7 @@ func (s *Store) free(r *row, seen *doubt) error {
 	switch d := (doubt{r.holder, r.until}); {
 	case live.held(r):
 		return busy(r)
-	case live.now.Before(r.until) || !s.owners.foreign(r.holder):
+	case live.now.Before(r.until) || !s.owners.Foreign(r.holder):
 		return nil
 	case seen == nil:
 		return &d
@@ -188,7 +188,7 @@ func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 	if err := runlog.CheckID(id); err != nil {
 		return nil, runlog.Info{}, err
 	}
-	holder, err := s.owners.join()
+	holder, err := s.owners.Join()
 	if err != nil {
 		return nil, runlog.Info{}, s.shortage(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/localfs"
+	"github.com/superstep-dev/superstep/internal/owners"
 	"github.com/superstep-dev/superstep/runlog"
 	zsqlite "zombiezen.com/go/sqlite"
 )
@@ -52,7 +53,7 @@ type Store struct {
 	owner string
 	fail  func(string)
 
-	owners  owners
+	owners  owners.Owners
 	readers pool
 	recent  index // what readers know of the table
 	scratch sync.Pool
@@ -126,7 +127,7 @@ func newStore(path string, opt *Options) *Store {
 	}
 	s := &Store{
 		path: path, now: opt.Now, lease: opt.Lease, owner: opt.Owner, fail: opt.Failpoint,
-		owners:  owners{dir: path + ".owners"},
+		owners:  owners.Owners{Dir: path + ".owners"},
 		reserve: reserve{path: path + ".reserve", pause: reservePause},
 		turn:    make(chan *writer, 1),
 		ops:     make(chan *op),
@@ -160,7 +161,7 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
 		w := <-s.turn // for good
-		s.closed = errors.Join(w.c.close(), s.watch.close(), s.readers.close(), s.owners.leave())
+		s.closed = errors.Join(w.c.close(), s.watch.close(), s.readers.close(), s.owners.Leave())
 	})
 	return s.closed
 }

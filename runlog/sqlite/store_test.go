@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -305,7 +304,7 @@ func TestOpenMakes(t *testing.T) {
 	create(t, s, "r")
 	for name, want := range map[string]fs.FileMode{
 		filepath.Dir(path): 0o700, path: 0o600, path + "-wal": 0o600, path + "-shm": 0o600,
-		path + ".owners": 0o700, filepath.Join(path+".owners", s.owners.name): 0o600,
+		path + ".owners": 0o700, filepath.Join(path+".owners", s.owners.Name()): 0o600,
 	} {
 		info, err := os.Stat(name)
 		if err != nil {
@@ -622,58 +621,6 @@ func TestSettings(t *testing.T) {
 	w.abandon(errors.New("whatever"))
 	s.turn <- w
 	check()
-}
-
-func TestOwners(t *testing.T) {
-	a, b := owners{dir: t.TempDir()}, owners{}
-	b.dir = a.dir
-	name, err := a.join()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(a.dir, name)
-	if !a.alive(name) || !b.alive(name) {
-		t.Fatal("an owner that holds its lock is dead")
-	}
-	for _, other := range []string{"", "never-there", "../" + filepath.Base(a.dir) + "/" + name} {
-		if b.alive(other) {
-			t.Errorf("owner %q is alive", other)
-		}
-	}
-	// Its process ends without a word.
-	if err := a.lock.Close(); err != nil {
-		t.Fatal(err)
-	}
-	asking := flock.New(path, flock.SetFlag(os.O_RDONLY)) // somebody else, at the same moment
-	if ok, err := asking.TryRLock(); !ok {
-		t.Fatal(err)
-	}
-	defer asking.Close()
-	if b.alive(name) {
-		t.Error("an owner that is being asked for is alive")
-	}
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its file is still there: %v", err)
-	}
-
-	// A file that was swept away between being made and being locked.
-	l := flock.New(path)
-	if ok, err := l.TryLock(); !ok || !same(l, path) {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if same(l, path) {
-		t.Error("a file that is gone passes for the locked one")
-	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if same(l, path) {
-		t.Error("another file passes for the locked one")
-	}
 }
 
 // When the clock jumps past the lease of a holder that is alive, it keeps its runs.

@@ -1,4 +1,5 @@
-package file
+// Package owners tells which processes that share a folder are alive.
+package owners
 
 import (
 	"crypto/rand"
@@ -11,54 +12,53 @@ import (
 	"sync"
 
 	"github.com/gofrs/flock"
-	"github.com/superstep-dev/superstep/runlog"
 )
 
-// owners tells which holders of runs are alive. Each store that holds runs keeps an
-// exclusive lock on a file of its own in dir, and the operating system drops the
+// Owners tells which holders of runs are alive. Each store that holds runs keeps an
+// exclusive lock on a file of its own in Dir, and the operating system drops the
 // lock when the process ends, however it ends. So a file that can be locked, or is
 // not there, belongs to nobody. Names are random and never used twice, which is
 // what makes it safe to remove the file of a dead owner: the only one who could
 // still want that name is an owner between making the file and locking it, and it
 // checks afterwards whether the file is still there.
-type owners struct {
-	dir string
+type Owners struct {
+	Dir string // made when it is needed
 
 	mu   sync.Mutex
 	lock *flock.Flock
-	name string // what runs.holder says of this store, "" before join
+	name string // what runs.holder says of this store, "" before Join
 }
 
-// join makes sure that this store has its file, and returns its name.
-func (o *owners) join() (string, error) {
+// Join makes sure that this store has its file, and returns its name.
+func (o *Owners) Join() (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.name != "" {
 		return o.name, nil
 	}
-	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return "", fmt.Errorf("making the directory of owner locks: %w; check its permissions", err)
 	}
 	o.sweep()
 	for range 10 {
 		name := strings.ToLower(rand.Text())
-		path := filepath.Join(o.dir, name)
+		path := filepath.Join(o.Dir, name)
 		l := flock.New(path, flock.SetPermissions(0o600))
 		ok, err := l.TryLock()
 		if err != nil {
 			return "", fmt.Errorf("locking %s: %w; superstep needs a file system with locks", path, err)
 		}
-		if ok && same(l, path) {
+		if ok && Same(l, path) {
 			o.lock, o.name = l, name
 			return name, nil
 		}
 		_ = l.Close() // somebody swept the file away before it was locked
 	}
-	return "", fmt.Errorf("locking a file in %s: others keep removing it; is another program cleaning that directory up?", o.dir)
+	return "", fmt.Errorf("locking a file in %s: others keep removing it; is another program cleaning that directory up?", o.Dir)
 }
 
-// same reports whether path still names the file that is locked.
-func same(l *flock.Flock, path string) bool {
+// Same reports whether path still names the file that is locked.
+func Same(l *flock.Flock, path string) bool {
 	locked, err := l.Stat()
 	if err != nil {
 		return false
@@ -67,24 +67,24 @@ func same(l *flock.Flock, path string) bool {
 	return err == nil && os.SameFile(locked, there)
 }
 
-// alive reports whether the owner of that name may still be there. When it is not,
+// Alive reports whether the owner of that name may still be there. When it is not,
 // its file is removed. Doubt counts as life: the lease decides then.
-func (o *owners) alive(name string) bool {
-	if runlog.CheckID(name) != nil {
-		return false // not a name join gives, and it becomes a path below
+func (o *Owners) Alive(name string) bool {
+	if name == "" || strings.ContainsFunc(name, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }) {
+		return false // not a name Join gives, and it becomes a path below
 	}
 	o.mu.Lock()
 	own := o.name == name
 	o.mu.Unlock()
-	return own || probe(filepath.Join(o.dir, name))
+	return own || probe(filepath.Join(o.Dir, name))
 }
 
-// foreign reports whether the owner of that name is another one and may still be there.
-func (o *owners) foreign(name string) bool {
+// Foreign reports whether the owner of that name is another one and may still be there.
+func (o *Owners) Foreign(name string) bool {
 	o.mu.Lock()
 	own := o.name == name
 	o.mu.Unlock()
-	return !own && o.alive(name)
+	return !own && o.Alive(name)
 }
 
 func probe(path string) bool {
@@ -103,18 +103,18 @@ func probe(path string) bool {
 }
 
 // sweep removes what dead owners left behind.
-func (o *owners) sweep() {
-	entries, err := os.ReadDir(o.dir)
+func (o *Owners) sweep() {
+	entries, err := os.ReadDir(o.Dir)
 	if err != nil {
 		return // it only leaves files lying about
 	}
 	for _, e := range entries {
-		probe(filepath.Join(o.dir, e.Name()))
+		probe(filepath.Join(o.Dir, e.Name()))
 	}
 }
 
-// leave gives this store's file up.
-func (o *owners) leave() error {
+// Leave gives this store's file up.
+func (o *Owners) Leave() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.lock == nil {
@@ -126,4 +126,11 @@ func (o *owners) leave() error {
 	os.Remove(path) // where a locked file cannot be removed
 	o.lock = nil
 	return err
+}
+
+// Name is this store's, "" before Join.
+func (o *Owners) Name() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.name
 }
