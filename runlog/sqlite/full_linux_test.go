@@ -207,3 +207,38 @@ func TestNoFilesLeft(t *testing.T) {
 		t.Errorf("%d records, error %v", len(recs), err)
 	}
 }
+
+// Who comes to a full disk can look at the runs there are, and take them up once there is room.
+func TestOpenOnAFullDisk(t *testing.T) {
+	dir := smallDisk(t, 4<<20)
+	path := filepath.Join(dir, "runs.db")
+	s, err := Open(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := create(t, s, "r")
+	appendTo(t, l, 3)
+	if err := errors.Join(l.Release(t.Context()), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ballast := fill(t, dir, 0)
+	s, err = Open(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recs, err := s.Read(t.Context(), "r", 1, 9)
+	if err != nil || len(recs) != 3 {
+		t.Errorf("on a full disk %d records are read, %v", len(recs), err)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	l, _, err = s.Acquire(t.Context(), "r", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, l, 1)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

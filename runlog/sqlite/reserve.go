@@ -54,6 +54,15 @@ func (r *reserve) give() {
 	_ = os.Remove(r.path) // or somebody else has
 }
 
+// spend frees the room if there is any.
+func (r *reserve) spend() bool {
+	if _, err := os.Stat(r.path); err != nil {
+		return false
+	}
+	r.give()
+	return true
+}
+
 // spare says what of a group that failed is to be tried again, which is nothing if it was
 // already: on a full disk what parks runs, in the room of the reserve. The others are told.
 func (w *writer) spare(group []*op, err error, again bool) (urgent []*op) {

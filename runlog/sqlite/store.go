@@ -106,19 +106,31 @@ func open(ctx context.Context, path string, opt *Options, commit func(*conn) err
 			return nil, fmt.Errorf("opening store %s: %w", path, err)
 		}
 	}
-	if err := prepareFile(path); err != nil {
-		return nil, err
+	c, err := s.enter(ctx)
+	if full := (*runlog.StorageError)(nil); errors.As(err, &full) && s.reserve.spend() {
+		c, err = s.enter(ctx) // even to look at runs SQLite needs some room
 	}
-	c, err := openConn(path)
 	if err != nil {
-		return nil, s.explain("opening", err)
-	}
-	if err := migrate(ctx, c, path); err != nil {
-		return nil, errors.Join(s.explain("opening", err), c.close())
+		return nil, err
 	}
 	s.reserve.keep()
 	s.turn <- &writer{s: s, c: c, commit: commit, gatherAt: maxRecentRows}
 	return s, nil
+}
+
+// enter opens the file and makes it a store if it is new.
+func (s *Store) enter(ctx context.Context) (*conn, error) {
+	if err := prepareFile(s.path); err != nil {
+		return nil, err
+	}
+	c, err := openConn(s.path)
+	if err != nil {
+		return nil, s.explain("opening", err)
+	}
+	if err := migrate(ctx, c, s.path); err != nil {
+		return nil, errors.Join(s.explain("opening", err), c.close())
+	}
+	return c, nil
 }
 
 func newStore(path string, opt *Options) *Store {
