@@ -94,6 +94,7 @@ type driver[S, U, M any] struct {
 	ctx  context.Context
 	one  [1]Ended[U, M]
 	lost bool      // the recorder has failed
+	woke bool      // something to wait for has come since tasks were last idle
 	line []Task[M] // with a Parallelism of 1: what is to be computed, one after the other
 }
 
@@ -130,8 +131,12 @@ func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
 		if err != nil {
 			return err
 		}
+		waiting := m.waiting
 		if err := d.settle(m, ended); err != nil {
 			return err
+		}
+		if d.woke && m.waiting > waiting {
+			d.wake(m) // what they wait for may have come before they were known to wait
 		}
 	}
 	return m.StallError()
@@ -157,6 +162,7 @@ func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
 		}
 	}
 	if d.idle() {
+		d.woke = false
 		if d.stopping() || d.ctx.Err() != nil {
 			return nil, nil // it came between two looks
 		}
@@ -167,6 +173,7 @@ func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
 	}
 	ended := d.collect(m, d.opt.Wake)
 	if len(ended) == 0 {
+		d.woke = true
 		d.wake(m)
 	}
 	return ended, nil

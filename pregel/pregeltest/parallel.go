@@ -73,6 +73,7 @@ var parallelCases = []testCase{
 		f.check("state", m.State(), "[a b]")
 	}},
 	{name: "waking", rule: "a waiting task goes on while others compute", run: waking},
+	{name: "woken at once", rule: "a task goes on while others compute, though it is woken before it is known to wait", run: wokenAtOnce},
 	{name: "early", rule: "a task whose reads are final starts before its superstep, unless Barrier says no", run: early},
 	{name: "early at the limit", rule: "a run that ends at its step limit leaves what has started early to be done", run: earlyAtLimit},
 }
@@ -159,6 +160,28 @@ func waking(f *fixture) {
 			time.Sleep(time.Second)
 			return done("b")
 		},
+	}
+	m := pregel.New(program("a", "b"), nil, to(0, 1)...)
+	f.check("error", f.run(m, &Options{Wake: wake, Ready: func(*task) bool { return true }}), nil)
+	f.check("woken after", woken, 10*time.Millisecond)
+	f.check("state", m.State(), "[a b]")
+}
+
+func wokenAtOnce(f *fixture) {
+	start := time.Now()
+	wake := make(chan struct{})
+	var woken time.Duration
+	f.does = map[string]func(*call) result{
+		"a": func(c *call) result {
+			if c.n == 1 {
+				wake <- struct{}{}
+				time.Sleep(10 * time.Millisecond)
+				return result{Outcome: pregel.Waiting}
+			}
+			woken = time.Since(start)
+			return done("a")
+		},
+		"b": after(1000, done("b")),
 	}
 	m := pregel.New(program("a", "b"), nil, to(0, 1)...)
 	f.check("error", f.run(m, &Options{Wake: wake, Ready: func(*task) bool { return true }}), nil)
