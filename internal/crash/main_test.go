@@ -1,0 +1,26 @@
+//go:build unix
+
+package crash_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/superstep-dev/superstep/internal/pgserver"
+	"go.uber.org/goleak"
+)
+
+// shared is the Postgres of the tests that do not break it.
+var shared pgserver.Shared
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	shared.Close()
+	_ = os.RemoveAll(workerDir())
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
