@@ -62,6 +62,8 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 			o.Taken(info.ID)
 		case errors.As(err, &busy), errors.As(err, &ended), errors.As(err, &gone), errors.As(err, &poison):
 			// somebody else was first
+		case ctx.Err() != nil:
+			return taken, nil
 		case errors.Is(err, ErrClosed):
 			return taken, err
 		default:

@@ -40,7 +40,7 @@ func faultOf(err error) fault {
 	}
 	code, _, _ := strings.Cut(reply.Error(), " ")
 	switch {
-	case slices.Contains([]string{"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"}, code),
+	case slices.Contains([]string{"LOADING", "BUSY", "TRYAGAIN", "EXECABORT", "CLUSTERDOWN", "MASTERDOWN"}, code),
 		strings.HasPrefix(reply.Error(), "ERR max number of clients"):
 		return faultWait
 	case slices.Contains([]string{"OOM", "MISCONF", "READONLY", "NOREPLICAS"}, code):
