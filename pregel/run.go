@@ -131,11 +131,11 @@ func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
 		if err != nil {
 			return err
 		}
-		waiting := m.waiting
+		waits := d.woke && slices.ContainsFunc(ended, func(e Ended[U, M]) bool { return e.Result.Outcome == Waiting })
 		if err := d.settle(m, ended); err != nil {
 			return err
 		}
-		if d.woke && m.waiting > waiting {
+		if waits {
 			d.wake(m) // what they wait for may have come before they were known to wait
 		}
 	}

@@ -74,6 +74,7 @@ var parallelCases = []testCase{
 	}},
 	{name: "waking", rule: "a waiting task goes on while others compute", run: waking},
 	{name: "woken at once", rule: "a task goes on while others compute, though it is woken before it is known to wait", run: wokenAtOnce},
+	{name: "woken at once and early", rule: "so does one that has started before its superstep", run: wokenAtOnceEarly},
 	{name: "early", rule: "a task whose reads are final starts before its superstep, unless Barrier says no", run: early},
 	{name: "early at the limit", rule: "a run that ends at its step limit leaves what has started early to be done", run: earlyAtLimit},
 }
@@ -187,6 +188,25 @@ func wokenAtOnce(f *fixture) {
 	f.check("error", f.run(m, &Options{Wake: wake, Ready: func(*task) bool { return true }}), nil)
 	f.check("woken after", woken, 10*time.Millisecond)
 	f.check("state", m.State(), "[a b]")
+}
+
+func wokenAtOnceEarly(f *fixture) {
+	start := time.Now()
+	wake := make(chan struct{})
+	var woken time.Duration
+	p := hurried(f)
+	f.does["c"] = func(c *call) result {
+		if c.n == 1 {
+			wake <- struct{}{}
+			time.Sleep(10 * time.Millisecond)
+			return result{Outcome: pregel.Waiting}
+		}
+		woken = time.Since(start)
+		return done("c", say(3, 8))
+	}
+	m := pregel.New(p, nil, to(0, 1)...)
+	f.check("error", f.run(m, &Options{Wake: wake, Ready: func(*task) bool { return true }}), nil)
+	f.check("woken after", woken, 60*time.Millisecond)
 }
 
 // hurried is a chain a → c → d whose links read no more than the one before, beside a slow b.
