@@ -275,7 +275,7 @@ func (e *Engine) started(ctx context.Context, id string) (runlog.RunStarted, err
 		return d, err
 	}
 	if len(recs) == 0 || recs[0].Kind != runlog.KindRunStarted {
-		return d, fmt.Errorf("run %s was cut off before it began; remove it with `superstep runs rm %s`", id, id)
+		return d, fmt.Errorf("run %s was cut off before it began; there is nothing to go on with, so it may be removed", id)
 	}
 	if err := runlog.CheckSealed(id, &recs[0]); err != nil {
 		return d, err
@@ -432,7 +432,7 @@ func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 			return runlog.Info{}, err
 		}
 		if len(infos) < n {
-			return runlog.Info{}, fmt.Errorf("%q: there are %d runs; start one with `superstep run`", ref, len(infos))
+			return runlog.Info{}, fmt.Errorf("%q: there are %d runs", ref, len(infos))
 		}
 		return infos[n-1], nil
 	}

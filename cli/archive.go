@@ -17,8 +17,8 @@ import (
 
 // exporting are the flags of `runs export`.
 type exporting struct {
-	file, dir string
-	plain     bool
+	file, dir  string
+	unredacted bool
 }
 
 func (a *app) exportCommand() *cobra.Command {
@@ -27,11 +27,11 @@ func (a *app) exportCommand() *cobra.Command {
 		Use: "export ID", Short: "Write a run as one file of JSON Lines, or as a folder for people", Args: a.one, ValidArgsFunction: a.ids,
 		Long: `Write a run as one file of JSON Lines, or as a folder for people
 
-Credentials are taken out of what is written. With --plain the file is the log as it is, which
+Credentials are taken out of what is written. With --unredacted the file is the log as it is, which
 can be imported elsewhere and replayed there.`,
 		Example: examples(a.opt.Name,
 			"runs export @last > run.jsonl", "",
-			"runs export 7f3a --file run.jsonl --plain", "as it is, to go on with it elsewhere",
+			"runs export 7f3a --file run.jsonl --unredacted", "as it is, to go on with it elsewhere",
 			"runs export 7f3a --dir out", "run.json, agents, reports and logs"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.file != "" && f.dir != "" {
@@ -46,22 +46,22 @@ can be imported elsewhere and replayed there.`,
 	}
 	cmd.Flags().StringVar(&f.file, "file", "", "write the log into this `file` (default: standard output)")
 	cmd.Flags().StringVar(&f.dir, "dir", "", "write a folder for people into this `folder`")
-	cmd.Flags().BoolVar(&f.plain, "plain", false, "take nothing out")
-	acts(cmd, "file", "dir", "plain")
+	cmd.Flags().BoolVar(&f.unredacted, "unredacted", false, "take nothing out")
+	acts(cmd, "file", "dir", "unredacted")
 	return cmd
 }
 
 func (a *app) export(ctx context.Context, info runlog.Info, f *exporting) error {
 	r := a.redactor()
 	if f.dir != "" {
-		err := rundir.Write(ctx, a.store, info.ID, f.dir, &rundir.Options{Redactor: r, Plain: f.plain, Log: true})
-		if err == nil && !a.programs() {
-			a.err.line("wrote " + near(absolute(f.dir)))
+		err := rundir.Write(ctx, a.store, info.ID, f.dir, &rundir.Options{Redactor: r, Plain: f.unredacted, Log: true})
+		if err != nil {
+			return err
 		}
-		return err
+		return a.wrote(info, f.dir)
 	}
 	opt := &archive.ExportOptions{Redactor: r}
-	if f.plain {
+	if f.unredacted {
 		opt = nil
 	}
 	if f.file == "" {
@@ -69,7 +69,7 @@ func (a *app) export(ctx context.Context, info runlog.Info, f *exporting) error 
 	}
 	t, err := os.CreateTemp(filepath.Dir(f.file), ".export-*")
 	if err != nil {
-		return fmt.Errorf("writing the export: %w", err)
+		return usage(fmt.Sprintf("cannot write %s: %v", f.file, reason(err)))
 	}
 	defer func() { _ = os.Remove(t.Name()) }() // it is gone if all went well
 	if err := errors.Join(archive.Export(ctx, a.store, info.ID, t, opt), t.Sync(), t.Close()); err != nil {
@@ -78,10 +78,25 @@ func (a *app) export(ctx context.Context, info runlog.Info, f *exporting) error 
 	if err := os.Rename(t.Name(), f.file); err != nil {
 		return fmt.Errorf("writing the export: %w", err)
 	}
-	if !a.programs() {
-		a.err.line("wrote " + near(absolute(f.file)))
+	return a.wrote(info, f.file)
+}
+
+// wrote says where an export is.
+func (a *app) wrote(info runlog.Info, path string) error {
+	if a.programs() {
+		return a.out.json(map[string]string{"run": info.ID, "wrote": absolute(path)}, a.set.output == "json")
 	}
+	a.err.line("wrote " + near(absolute(path)))
 	return nil
+}
+
+// reason is why something could not be done with a file, without the file.
+func reason(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
 }
 
 func absolute(path string) string {
@@ -111,6 +126,9 @@ func (a *app) importCommand() *cobra.Command {
 				}
 				defer func() { _ = f.Close() }()
 				in = f
+			}
+			if as != "" && runlog.CheckID(as) != nil {
+				return usage("--as: " + runlog.CheckID(as).Error())
 			}
 			if err := a.open(cmd.Context(), false); err != nil {
 				return err

@@ -261,6 +261,12 @@ func (a *app) writable(dir string) error {
 // programs reports whether the output is for programs.
 func (a *app) programs() bool { return a.set.output != "text" }
 
+// kept reports whether runs are still there once the command has ended.
+func (a *app) kept() bool {
+	p, err := a.place()
+	return err == nil && p.Kind != "memory" && a.opt.OpenStore != nil
+}
+
 // hint is a command to type next, with the flags that it takes to mean the same place.
 func (a *app) hint(words ...string) string {
 	s := a.opt.Name + " " + strings.Join(words, " ")
@@ -269,6 +275,9 @@ func (a *app) hint(words ...string) string {
 	}
 	if p, err := a.place(); err == nil && a.set.store != "" && a.set.store != a.opt.Env("SUPERSTEP_STORE") {
 		s += " --store " + quote(p.String())
+	}
+	if a.set.keyFile != "" && a.set.keyFile != a.opt.Env("SUPERSTEP_STORE_KEY_FILE") {
+		s += " --store-key-file " + quote(a.set.keyFile)
 	}
 	return s
 }

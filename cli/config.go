@@ -129,6 +129,12 @@ func parseConfig(path string, b []byte, flags *pflag.FlagSet) ([]setting, error)
 				wrong(pair.Value.GetToken().Position, "%s: %s", key, wanted(f, value, err))
 				continue
 			}
+			if key == "store" && value != "" {
+				if _, err := runlog.ParsePlace(value); err != nil {
+					wrong(pair.Value.GetToken().Position, "%s: %v", key, err)
+					continue
+				}
+			}
 			out = append(out, setting{key, value, at.Line, at.Column})
 		}
 	}
@@ -158,7 +164,7 @@ func (a *app) configCommand() *cobra.Command {
 		Example: examples(n, "config list --show-origin", "", "config set store sqlite:/var/runs.db", "", "config path", ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("config: which of list, get, set, path?")
+				return usage("config: which of list, get, set, unset, path?")
 			}
 			return a.unknownCommand(cmd, args[:1])
 		},
@@ -169,11 +175,13 @@ func (a *app) configCommand() *cobra.Command {
 	list.Flags().BoolVar(&origin, "show-origin", false, "and where it comes from")
 	cmd.AddCommand(list,
 		&cobra.Command{Use: "path", Short: "Show where the configuration is", Args: a.none, Example: examples(n, "config path", ""),
-			RunE: func(*cobra.Command, []string) error { a.out.line(a.configPath()); return nil }},
+			RunE: func(*cobra.Command, []string) error { return a.printValue(a.configPath()) }},
 		&cobra.Command{Use: "get KEY", Short: "Show the value of a setting", Example: examples(n, "config get store", ""),
 			Args: cobra.ArbitraryArgs, RunE: func(_ *cobra.Command, args []string) error { return a.getConfig(args) }},
 		&cobra.Command{Use: "set KEY VALUE", Short: "Change a setting", Example: examples(n, "config set max-tokens 200000", ""),
-			Args: cobra.ArbitraryArgs, RunE: func(_ *cobra.Command, args []string) error { return a.setConfig(args) }})
+			Args: cobra.ArbitraryArgs, RunE: func(_ *cobra.Command, args []string) error { return a.setConfig(args) }},
+		&cobra.Command{Use: "unset KEY", Short: "Go back to the default of a setting", Example: examples(n, "config unset store", ""),
+			Args: cobra.ArbitraryArgs, RunE: func(_ *cobra.Command, args []string) error { return a.unsetConfig(args) }})
 	return cmd
 }
 
@@ -193,6 +201,12 @@ func (a *app) effective() ([]settingJSON, error) {
 	var out []settingJSON
 	a.configurable().VisitAll(func(f *pflag.Flag) {
 		s := settingJSON{f.Name, f.DefValue, "default"}
+		switch f.Name {
+		case "store":
+			s.Value = "sqlite:" + filepath.Join(a.dataDir(), a.opt.Name+".db")
+		case "data-dir":
+			s.Value = a.dataDir()
+		}
 		for _, c := range conf {
 			if c.key == f.Name {
 				s.Value, s.Origin = c.value, fmt.Sprintf("%s:%d", a.configPath(), c.line)
@@ -243,8 +257,7 @@ func (a *app) getConfig(args []string) error {
 	var names []string
 	for _, s := range all {
 		if s.Key == args[0] {
-			a.out.line(s.Value)
-			return nil
+			return a.printValue(s.Value)
 		}
 		names = append(names, s.Key)
 	}
@@ -256,6 +269,59 @@ func (a *app) setConfig(args []string) error {
 	if len(args) != 2 {
 		return usage("config set: name the setting and its value: KEY VALUE")
 	}
+	f, err := a.setting(args[0])
+	if err != nil {
+		return err
+	}
+	value := args[1]
+	if p, err := runlog.ParsePlace(value); args[0] == "store" && err == nil && p.Path != "" {
+		p.Path = absolute(p.Path) // it is meant in every folder
+		value = p.String()
+	}
+	if args[0] == "data-dir" {
+		value = absolute(value)
+	}
+	if f.Value.Type() == "string" {
+		quoted, err := yaml.Marshal(value) // where it needs quotes
+		if err != nil {
+			return err
+		}
+		value = strings.TrimSpace(string(quoted))
+	}
+	return a.rewrite(args[0], args[0]+": "+value)
+}
+
+func (a *app) unsetConfig(args []string) error {
+	if len(args) != 1 {
+		return usage("config unset: name one setting")
+	}
+	if _, err := a.setting(args[0]); err != nil {
+		return err
+	}
+	return a.rewrite(args[0], "")
+}
+
+// setting finds the flag that a setting is of.
+func (a *app) setting(key string) (*pflag.Flag, error) {
+	flags := a.configurable()
+	if f := flags.Lookup(key); f != nil {
+		return f, nil
+	}
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return nil, usage(fmt.Sprintf("there is no setting %q%s; `%s config list` shows them", key, suggest.Hint(key, names), a.opt.Name))
+}
+
+func (a *app) printValue(v string) error {
+	if a.programs() {
+		return a.out.json(v, a.set.output == "json")
+	}
+	a.out.line(v)
+	return nil
+}
+
+// rewrite puts a line in the place of that of a setting, or none for "".
+func (a *app) rewrite(key, line string) error {
 	if _, err := a.config(); err != nil {
 		return err
 	}
@@ -264,30 +330,24 @@ func (a *app) setConfig(args []string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the configuration: %w", err)
 	}
-	value := args[1]
-	if f := a.configurable().Lookup(args[0]); f != nil && f.Value.Type() == "string" {
-		quoted, err := yaml.Marshal(value) // where it needs quotes
-		if err != nil {
-			return err
-		}
-		value = strings.TrimSpace(string(quoted))
-	}
-	line := args[0] + ": " + value
 	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
 	if len(b) == 0 {
 		lines = nil
 	}
-	i := slices.IndexFunc(a.settings, func(s setting) bool { return s.key == args[0] })
-	if i >= 0 {
+	i := slices.IndexFunc(a.settings, func(s setting) bool { return s.key == key })
+	switch {
+	case i >= 0 && line == "":
+		lines = slices.Delete(lines, a.settings[i].line-1, a.settings[i].line)
+	case i >= 0:
 		lines[a.settings[i].line-1] = line
-	} else {
+	case line != "":
 		lines = append(lines, line)
 	}
-	changed := []byte(strings.Join(lines, "\n") + "\n")
+	changed := []byte(strings.Join(append(lines, ""), "\n"))
 	if _, err := parseConfig(path, changed, a.configurable()); err != nil {
 		return err
 	}
-	if bytes.Equal(changed, b) {
+	if bytes.Equal(changed, b) || len(lines) == 0 && len(b) == 0 {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -3,13 +3,16 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -145,15 +148,48 @@ type errorJSON struct {
 
 func (e *Error) json() *errorJSON { return &errorJSON{e.Code, e.Message, e.Next} }
 
+// remedies are what to type next about an error of a library, which does not know of commands.
+func (a *app) remedies(err error) []string {
+	var (
+		busy   *runlog.BusyError
+		poison *runlog.QuarantinedError
+		ended  *superstep.EndedError
+		sealed *runlog.SealedError
+		plain  *seal.UnauthenticatedError
+	)
+	switch {
+	case errors.As(err, &busy):
+		next := []string{"watch it: " + a.hint("runs", "watch", busy.ID)}
+		if left := time.Until(busy.Until); left > 0 {
+			next = append(next, fmt.Sprintf("if that process is dead, its hold ends in %s, and then: %s", duration(left), a.hint("runs", "resume", busy.ID)))
+		}
+		return append(next, "stop it for good: "+a.hint("runs", "cancel", busy.ID))
+	case errors.As(err, &poison):
+		return []string{"go on all the same: " + a.hint("runs", "resume", poison.ID, "--quarantined"), "what it had done: " + a.hint("runs", "show", poison.ID)}
+	case errors.As(err, &ended):
+		return []string{"what it did: " + a.hint("runs", "show", ended.ID)}
+	case errors.As(err, &sealed):
+		return []string{"name the key with --store-key-file FILE, or put it into SUPERSTEP_STORE_KEY"}
+	case errors.As(err, &plain) && plain.Plain:
+		return []string{fmt.Sprintf("without the key: %s runs export %s --file run.jsonl --unredacted; then with it: %s runs import run.jsonl --as ANOTHER-ID", a.opt.Name, plain.ID, a.opt.Name)}
+	}
+	return nil
+}
+
 // fail says what is wrong, as people or programs read it, and gives the exit code.
 func (a *app) fail(err error) int {
 	e := classify(err)
+	if next := a.remedies(err); len(e.Next) == 0 && next != nil {
+		helpful := *e
+		helpful.Next = next
+		e = &helpful
+	}
 	if a.programs() {
 		v := struct {
 			Error *errorJSON `json:"error"`
 		}{e.json()}
 		_ = a.err.json(v, false) // cannot fail: it is made of strings
-		if a.set.output == "json" {
+		if a.set.output == "json" && !a.term.outTTY {
 			_ = a.out.json(v, false) // a reader of standard output finds JSON there whatever happens
 		}
 		return e.Exit

@@ -131,6 +131,9 @@ func (a *app) execute(ctx context.Context, j *job) error {
 		a.warn(fmt.Sprintf("progress broke off: %v", s.err))
 	}
 	if s.run.Seq == 0 { // it was over before
+		if !a.programs() && !a.set.quiet {
+			a.err.line(fmt.Sprintf("run %s is %s already; nothing is done again", run.ID(), out.Status))
+		}
 		for rec, err := range run.Follow(ctx, 0) {
 			s.observe(rec, err)
 		}

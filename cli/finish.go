@@ -131,7 +131,11 @@ func (a *app) summary(e *ending) {
 		fmt.Fprintln(a.err, last)
 	}
 	if e.err != nil && !e.err.shown {
-		a.complain(e.err)
+		told := *e.err
+		if len(told.Next) == 0 && e.status != runlog.Quarantined {
+			told.Next = a.remedies(e.err)
+		}
+		a.complain(&told)
 	}
 	if e.status == runlog.Partial {
 		a.err.line(fmt.Sprintf("  passed over after failures: %s", strings.Join(e.run.Skipped, ", ")))
@@ -194,6 +198,9 @@ func finalLine(e *ending, now time.Time) string {
 
 // next says what to type next.
 func (a *app) next(e *ending) {
+	if !a.kept() {
+		return
+	}
 	line := func(what, do string) { a.err.line(fmt.Sprintf("  %-7s %s", what, do)) }
 	var o struct{ Report string }
 	if json.Unmarshal(e.output, &o) == nil && o.Report != "" {

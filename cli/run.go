@@ -125,7 +125,7 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	r.add(cmd.Flags())
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or offline; also SUPERSTEP_MODEL")
-	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a checkpoint after every so many supersteps too (default: when the log has grown enough)")
+	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a snapshot after every so many supersteps too (default: when the log has grown enough)")
 	cmd.Flags().VarP((*list)(&g.pairs), "input", "i", "an input: key=value (may be repeated)")
 	cmd.Flags().StringVar(&g.file, "inputs", "", "read inputs from a JSON `file`, - for standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -99,6 +99,9 @@ type infoJSON struct {
 	Parent   string        `json:"parent,omitempty"` // of a fork
 }
 
+// sealedWorkflow stands for the workflow of a run that is sealed, for who has no key.
+const sealedWorkflow = "(sealed)"
+
 func infoOf(i *runlog.Info, why string) infoJSON {
 	return infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, why, i.Parent}
 }
@@ -173,6 +176,9 @@ func (a *app) printList(ctx context.Context, infos []runlog.Info) error {
 		if err != nil {
 			a.warn(err.Error()) // the other runs are listed all the same
 		}
+		if i.Workflow == sealedWorkflow { // and there is no key
+			i.Title = ""
+		}
 		rows = append(rows, infoOf(&i, why))
 	}
 	switch a.set.output {
@@ -187,7 +193,7 @@ func (a *app) printList(ctx context.Context, infos []runlog.Info) error {
 		return nil
 	}
 	if len(infos) == 0 {
-		a.err.line("no runs here; start one with `" + a.opt.Name + " run`")
+		a.err.line("no runs in " + a.storeName() + a.absent() + "; start one with `" + a.opt.Name + " run`")
 		return nil
 	}
 	width := 0

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"unicode"
 
@@ -23,7 +24,7 @@ func (a *app) place() (runlog.Place, error) {
 	}
 	p, err := runlog.ParsePlace(a.set.store)
 	if err != nil {
-		return p, usage("--store: " + err.Error())
+		return p, usage(a.origin("store", a.set.store) + ": " + err.Error())
 	}
 	if p.Path != "" {
 		if abs, err := filepath.Abs(p.Path); err == nil {
@@ -33,16 +34,36 @@ func (a *app) place() (runlog.Place, error) {
 	return p, nil
 }
 
+// origin is where the value of a global setting comes from.
+func (a *app) origin(key, value string) string {
+	if a.opt.Env(variable(key)) == value {
+		return variable(key)
+	}
+	for _, s := range a.settings {
+		if s.key == key && s.value == value {
+			return fmt.Sprintf("%s:%d: %s", a.configPath(), s.line, key)
+		}
+	}
+	return "--" + key
+}
+
 // storeName is the store for people.
 func (a *app) storeName() string {
 	p, err := a.place()
 	if err != nil || a.opt.OpenStore == nil {
 		return "memory"
 	}
-	if a.set.store == "" {
-		return a.dataDir()
-	}
 	return p.String()
+}
+
+// absent says, behind "no runs", that there is no store at all.
+func (a *app) absent() string {
+	if p, err := a.place(); err == nil && p.Path != "" && a.opt.OpenStore != nil {
+		if _, err := os.Stat(p.Path); errors.Is(err, fs.ErrNotExist) {
+			return ", which is not there yet"
+		}
+	}
+	return ""
 }
 
 // open opens the store if it is not open. A file that is not there is not made by who
@@ -58,6 +79,8 @@ func (a *app) open(ctx context.Context, look bool) error {
 	}
 	if a.opt.OpenStore == nil {
 		a.store = runlog.NewMemory(nil)
+		a.notices = append(a.notices, "runs are kept in memory: nothing survives this process (the program has no OpenStore)")
+		a.noticed(look)
 		return nil
 	}
 	if look && p.Path != "" {
@@ -116,6 +139,9 @@ func (a *app) guarded(s runlog.Store) (runlog.Store, error) {
 		b, err := os.ReadFile(a.set.keyFile)
 		if err != nil {
 			return nil, usage(fmt.Sprintf("--store-key-file: %v", err))
+		}
+		if info, err := os.Stat(a.set.keyFile); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+			a.notices = append(a.notices, fmt.Sprintf("others on this machine may read the key in %s; run `chmod 600 %s`", a.set.keyFile, quote(a.set.keyFile)))
 		}
 		text, from = string(b), a.set.keyFile
 	}

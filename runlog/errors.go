@@ -26,7 +26,7 @@ type BusyError struct {
 }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("run %s is being run by %s; watch it with `superstep runs watch %s`, or stop it with `superstep runs cancel %s`", e.ID, e.Owner, e.ID, e.ID)
+	return fmt.Sprintf("run %s is being run by %s", e.ID, e.Owner)
 }
 
 // A NotFoundError says that the store has no such run.
@@ -36,7 +36,7 @@ type NotFoundError struct {
 }
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("no run %q in %s; `superstep runs list` shows the runs there are", e.ID, e.Store)
+	return fmt.Sprintf("no run %q in %s", e.ID, e.Store)
 }
 
 // A CorruptError says that a stored record is damaged. Records before Seq are intact.
@@ -58,7 +58,7 @@ type EndedError struct {
 }
 
 func (e *EndedError) Error() string {
-	return fmt.Sprintf("run %s is %s; start a new one with `superstep run`", e.ID, e.Status)
+	return fmt.Sprintf("run %s is %s and takes no more; start a new one", e.ID, e.Status)
 }
 
 // A StorageError says that a store can take no more for now: the disk is full, or gives
@@ -81,5 +81,5 @@ type QuarantinedError struct {
 }
 
 func (e *QuarantinedError) Error() string {
-	return fmt.Sprintf("run %s is quarantined: it was taken over %d times, and each process died while running it; see where with `superstep runs show %s`, and go on all the same with `superstep runs resume %s --quarantined`", e.ID, e.Takeovers, e.ID, e.ID)
+	return fmt.Sprintf("run %s is quarantined: it was taken over %d times, and each process died while running it", e.ID, e.Takeovers)
 }

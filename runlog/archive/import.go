@@ -147,7 +147,7 @@ func (w *importing) flush(ctx context.Context, status runlog.Status) error {
 func (w *importing) remove(ctx context.Context) error {
 	err := errors.Join(w.log.Release(ctx), w.store.Delete(ctx, w.id))
 	if err != nil {
-		return fmt.Errorf("part of run %s is still there; remove it with `superstep runs rm %s`: %w", w.id, w.id, err)
+		return fmt.Errorf("part of run %s is still there and should be removed: %w", w.id, err)
 	}
 	return nil
 }
