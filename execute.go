@@ -86,6 +86,7 @@ type launching struct {
 	observe  func(runlog.Record, error)
 	every    int  // see StartOptions.SnapshotEvery
 	change   bool // see ResumeOptions.AllowChange
+	recovers bool // see ResumeOptions
 	ended    func(Outcome)
 }
 
@@ -156,9 +157,12 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Jo
 		res, err := e.within(ctx, j, l.workflow, exec)
 		var wait *pregel.WaitingError
 		var short *runlog.BudgetError
+		var changed *graph.ChangedError
 		switch {
 		case errors.As(err, &short): // the run as a whole, or something beside its graph
 			return pause(ctx, j, res, err, nil)
+		case l.recovers && errors.As(err, &changed): // for who has the right version
+			return Outcome{Status: runlog.Interrupted, Err: err}
 		case !errors.As(err, &wait):
 			return record(ctx, j, res, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -17,16 +18,18 @@ type RecoverOptions struct {
 	Answer  Answering                                     // see StartOptions; defaults to leaving every question open
 	Observe func(id string, rec runlog.Record, err error) // see StartOptions, of every run that is taken up; defaults to nothing
 	Taken   func(id string)                               // called for each run that is taken up; defaults to nothing
+	Skipped func(id string, why error)                    // called once for each run that this engine cannot execute: its workflow is unknown here, or is another version; defaults to nothing
 	Ended   func(id string, out Outcome)                  // called once for each run when its execution ends; defaults to nothing
 	Failed  func(id string, err error)                    // why a run could not be taken up, or, with "", runs could not be looked for; defaults to nothing
 }
 
 // Recover takes up the runs that nobody executes though they are not over: those that are
 // interrupted, since their process died or was stopped, and those that wait for storage. It leaves
-// alone runs of workflows that the engine does not have, paused ones, which need a person,
-// and quarantined ones. Several processes may recover the runs of one store at once: each
-// run is taken up by one of them. It returns the runs it has taken up, which execute
-// until they end or ctx does.
+// alone runs of workflows that the engine does not have or has another version of, paused
+// ones, which need a person, and quarantined ones. A run that could not go on, for want of
+// storage or for an error of the store, is left alone for a while, longer each time.
+// Several processes may recover the runs of one store at once: each run is taken up by one
+// of them. It returns the runs it has taken up, which execute until they end or ctx does.
 func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, error) {
 	o := opt.settled()
 	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
@@ -48,7 +51,12 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 			break
 		}
 		info := &left[i]
+		if e.waits(info.ID) {
+			continue
+		}
 		if _, err := e.Workflows().Find(info.Workflow); err != nil {
+			e.never(info.ID)
+			o.Skipped(info.ID, err)
 			continue
 		}
 		r, err := e.takeUp(ctx, info.ID, &o)
@@ -67,10 +75,67 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 		case errors.Is(err, ErrClosed):
 			return taken, err
 		default:
+			e.putOff(info.ID, &o)
 			o.Failed(info.ID, err)
 		}
 	}
 	return taken, nil
+}
+
+// later says when a run is looked at again that could not go on.
+type later struct {
+	never bool // the engine is of no use to it
+	until time.Time
+	pause time.Duration
+}
+
+// maxPause is the longest that a run waits between two attempts to recover it.
+const maxPause = time.Hour
+
+// waits reports whether a run is to be left alone for now.
+func (e *Engine) waits(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.later[id]
+	return l.never || e.opt.Now().Before(l.until)
+}
+
+// never leaves a run alone for good.
+func (e *Engine) never(id string) { e.setLater(id, later{never: true}) }
+
+// putOff leaves a run alone, each time for twice as long: what it has done since its last
+// result was for nothing, and will be again if nothing has changed.
+func (e *Engine) putOff(id string, o *RecoverOptions) {
+	e.mu.Lock()
+	pause := min(max(2*e.later[id].pause, 6*o.Every), maxPause)
+	e.mu.Unlock()
+	e.setLater(id, later{until: e.opt.Now().Add(pause), pause: pause})
+}
+
+func (e *Engine) setLater(id string, l later) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.later == nil {
+		e.later = map[string]later{}
+	}
+	e.later[id] = l
+}
+
+// ended takes note of how a run ended that was recovered.
+func (e *Engine) ended(ctx context.Context, id string, out *Outcome, o *RecoverOptions) {
+	var changed *graph.ChangedError
+	switch {
+	case errors.As(out.Err, &changed):
+		e.never(id)
+		o.Skipped(id, out.Err)
+	case (out.Status == runlog.Interrupted || out.Status == runlog.WaitingStorage) && ctx.Err() == nil:
+		e.putOff(id, o)
+	default:
+		e.mu.Lock()
+		delete(e.later, id)
+		e.mu.Unlock()
+	}
+	o.Ended(id, *out)
 }
 
 // Serve recovers runs again and again until ctx ends, and then waits for those it has
@@ -113,6 +178,9 @@ func (opt *RecoverOptions) settled() RecoverOptions {
 	if o.Every <= 0 {
 		o.Every = 5 * time.Second
 	}
+	if o.Skipped == nil {
+		o.Skipped = func(string, error) {}
+	}
 	if o.Taken == nil {
 		o.Taken = func(string) {}
 	}
@@ -142,7 +210,7 @@ func (r *Run) over() bool {
 }
 
 func (e *Engine) takeUp(ctx context.Context, id string, o *RecoverOptions) (*Run, error) {
-	ro := &ResumeOptions{Answer: o.Answer, ended: func(out Outcome) { o.Ended(id, out) }}
+	ro := &ResumeOptions{Answer: o.Answer, recovers: true, ended: func(out Outcome) { e.ended(ctx, id, &out, o) }}
 	if o.Observe != nil {
 		ro.Observe = func(rec runlog.Record, err error) { o.Observe(id, rec, err) }
 	}

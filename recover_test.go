@@ -353,3 +353,124 @@ func TestPrune(t *testing.T) {
 		t.Errorf("%d are left, %v", len(left), err)
 	}
 }
+
+// A worker that has another version of a workflow leaves its runs to those that have the
+// right one, and says so once.
+func TestRecoverLeavesOtherVersions(t *testing.T) {
+	m := runlogtest.NewMortal()
+	id, r := dead(t, m)
+	other := &rig{skip: true} // which is another graph
+	e := engine(t, m, other.workflow(t))
+	var skipped []error
+	opt := &superstep.RecoverOptions{Skipped: func(got string, why error) {
+		if got != id {
+			t.Errorf("run %s was skipped", got)
+		}
+		skipped = append(skipped, why)
+	}}
+	for range 3 {
+		taken, err := e.Recover(t.Context(), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range taken {
+			ends(t, run, runlog.Interrupted)
+		}
+	}
+	var changed *graph.ChangedError
+	if len(skipped) != 1 || !errors.As(skipped[0], &changed) || info(t, e, id).Status != runlog.Interrupted {
+		t.Fatalf("skipped %v, listed %s", skipped, info(t, e, id).Status)
+	}
+	unknown := engine(t, m)
+	skipped = nil
+	for range 2 {
+		if taken, err := unknown.Recover(t.Context(), opt); err != nil || len(taken) > 0 {
+			t.Fatalf("%d were taken, %v", len(taken), err)
+		}
+	}
+	if len(skipped) != 1 {
+		t.Fatalf("skipped %v", skipped)
+	}
+	r.second = nil
+	taken, err := engine(t, m, r.workflow(t)).Recover(t.Context(), nil)
+	if err != nil || len(taken) != 1 {
+		t.Fatalf("%d were taken, %v", len(taken), err)
+	}
+	ends(t, taken[0], runlog.Completed)
+}
+
+// While a store is full, a worker does not do the same work over and over.
+func TestRecoverBacksOff(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	s := &fullStore{Store: runlog.NewMemory(nil), reserve: true}
+	s.left.Store(3)
+	r := &rig{}
+	e, err := superstep.New(s, &superstep.Options{Workflows: []*workflow.Workflow{r.workflow(t)}, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	ends(t, start(t, e, nil), runlog.WaitingStorage)
+	looks := 0
+	for range 24 * 60 { // a day
+		now = now.Add(time.Minute)
+		s.left.Store(1)
+		taken, err := e.Recover(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range taken {
+			looks++
+			ends(t, run, runlog.WaitingStorage)
+		}
+	}
+	if looks < 20 || looks > 40 {
+		t.Errorf("it was tried %d times in a day", looks)
+	}
+}
+
+// A run that is quarantined can be cancelled.
+func TestCancelQuarantined(t *testing.T) {
+	m := runlogtest.NewMortal()
+	m.Quarantine = true
+	id, r := dead(t, m)
+	for range runlog.MaxTakeovers {
+		r.once = sync.Once{}
+		e := engine(t, m, r.workflow(t))
+		resume(t, e, id, nil)
+		<-r.entered
+		m.Die()
+		e.Close()
+		m.Revive()
+	}
+	e := engine(t, m)
+	if got := info(t, e, id).Status; got != runlog.Quarantined {
+		t.Fatalf("it is %s", got)
+	}
+	if err := e.Cancel(t.Context(), id); err != nil || info(t, e, id).Status != runlog.Cancelled {
+		t.Fatalf("cancelling it gave %v, and it is %s", err, info(t, e, id).Status)
+	}
+}
+
+// A replay ends where another version of the graph took the run over.
+func TestReplayEndsAtTheSeam(t *testing.T) {
+	store := runlog.NewMemory(nil)
+	first := &rig{second: func(context.Context, *graph.Task) (string, error) { return "", errors.New("not in this version") }}
+	old := engine(t, store, first.workflow(t))
+	run := start(t, old, nil)
+	ends(t, run, runlog.Failed)
+	second := &rig{skip: true}
+	e := engine(t, store, second.workflow(t))
+	ends(t, resume(t, e, run.ID(), &superstep.ResumeOptions{AllowChange: true}), runlog.Completed)
+	for _, e := range []*superstep.Engine{old, e} {
+		begin := time.Now()
+		rep, err := e.Replay(t.Context(), run.ID(), nil)
+		if err != nil || rep.Diverged == nil || time.Since(begin) > 20*time.Second {
+			t.Fatalf("after %s the replay gave %+v, %v", time.Since(begin), rep, err)
+		}
+	}
+	rep, _ := old.Replay(t.Context(), run.ID(), nil)
+	if rep.Diverged.Why == "" || rep.Records < 4 {
+		t.Errorf("the version that began it diverges at %+v after %d records", rep.Diverged, rep.Records)
+	}
+}

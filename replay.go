@@ -101,6 +101,7 @@ type replay struct {
 	inputs   json.RawMessage
 	fork     bool
 	every    int
+	digest   string // of the graph, by the last snapshot
 	nested   func(name string) (graph.Nested, error)
 	wait     time.Duration
 	script   *script
@@ -118,10 +119,35 @@ func (p *replay) run(ctx context.Context) error {
 			to++
 		}
 		p.epochs++
+		if seam := p.seam(recs[from:to]); seam != nil {
+			p.script.diverge(seam.Path, "from here on the run goes on with another version of its graph")
+			return nil
+		}
 		if err := p.epoch(ctx, to); err != nil || p.script.divergence() != nil {
 			return err
 		}
 		from = to
+	}
+	return nil
+}
+
+// seam finds the record at which another version of the graph has taken the run over, nil if
+// there is none among them.
+func (p *replay) seam(recs []runlog.Record) *runlog.Record {
+	for i := range recs {
+		if recs[i].Kind != runlog.KindSnapshot {
+			continue
+		}
+		var s struct {
+			Digest string `json:"digest"`
+		}
+		if json.Unmarshal(recs[i].Data, &s) != nil {
+			return nil // the workflow will say what is wrong with it
+		}
+		if p.digest != "" && s.Digest != p.digest {
+			return &recs[i]
+		}
+		p.digest = s.Digest
 	}
 	return nil
 }

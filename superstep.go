@@ -42,7 +42,8 @@ type Engine struct {
 	opt   Options
 
 	mu     sync.Mutex
-	runs   map[string]*Run // those that are executing here
+	runs   map[string]*Run  // those that are executing here
+	later  map[string]later // those that Recover leaves alone for a while
 	closed bool
 	work   sync.WaitGroup // runs, and calls that may start one
 }
@@ -193,7 +194,8 @@ type ResumeOptions struct {
 	// still there, see graph.RunOptions. Defaults to a *graph.ChangedError.
 	AllowChange bool
 
-	ended func(Outcome) // called when the execution has ended
+	recovers bool          // nobody has asked for it: what stands in the way leaves the run as it was
+	ended    func(Outcome) // called when the execution has ended
 }
 
 // Resume takes up a run that was interrupted, failed or paused, or that waits for storage. Nothing that is in
@@ -263,7 +265,7 @@ func (e *Engine) resume(ctx context.Context, j *runlog.Journal, opt *ResumeOptio
 		return nil, err
 	}
 	return e.launch(ctx, j, &launching{
-		workflow: w, inputs: started.Inputs, answer: opt.Answer, observe: opt.Observe, every: started.Every, change: opt.AllowChange, ended: opt.ended,
+		workflow: w, inputs: started.Inputs, answer: opt.Answer, observe: opt.Observe, every: started.Every, change: opt.AllowChange, recovers: opt.recovers, ended: opt.ended,
 	}), nil
 }
 
@@ -332,7 +334,7 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	if info.Status.Ended() {
 		return &EndedError{ID: id, Status: info.Status}
 	}
-	j, err := e.journal(ctx, id, nil)
+	j, err := e.openWith(ctx, id, &runlog.JournalOptions{Quarantined: true})
 	var busy *runlog.BusyError
 	if errors.As(err, &busy) {
 		e.mu.Lock()

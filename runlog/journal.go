@@ -719,6 +719,23 @@ func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) 
 	return held, func() { cancel(nil); <-done }
 }
 
+// Finish says that the run is over, with an output that encodes as JSON, nil for none. It is
+// for programs that run a graph in a journal by themselves; an engine does it for its runs.
+// A run that is over already stays as it is.
+func (j *Journal) Finish(ctx context.Context, output any) error {
+	if j.info.Status.Ended() {
+		return nil
+	}
+	b, err := json.Marshal(output)
+	if err != nil {
+		return fmt.Errorf("encoding the output of run %s: %w", j.id, err)
+	}
+	if output == nil {
+		b = nil
+	}
+	return j.Write(ctx, Completed, KindRunFinished, "", RunFinished{Output: b})
+}
+
 // Close ends what follows the journal and gives the run up.
 func (j *Journal) Close(ctx context.Context) error {
 	j.hub.close()

@@ -466,3 +466,25 @@ func TestACancelledAppendHarmsNobody(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A program that runs a graph by itself says when it is over.
+func TestFinish(t *testing.T) {
+	store := runlog.NewMemory(nil)
+	for n := range 2 {
+		j, err := runlog.OpenJournal(t.Context(), store, "r", &runlog.JournalOptions{Create: &runlog.NewRun{}, Reopen: true})
+		if err == nil {
+			err = errors.Join(j.Finish(t.Context(), map[string]int{"n": n}), j.Close(t.Context()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	infos, err := store.Runs(t.Context(), nil)
+	if err != nil || infos[0].Status != runlog.Completed || infos[0].Head != 1 {
+		t.Fatalf("the run is %+v, %v", infos, err)
+	}
+	recs, err := store.Read(t.Context(), "r", 1, 1)
+	if err != nil || string(recs[0].Data) != `{"output":{"n":0},"steps":0}` {
+		t.Fatalf("it ends with %s, %v", recs[0].Data, err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -241,5 +242,49 @@ func (s *Store) explain(doing string, err error) error {
 	if errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrExists) {
 		return err
 	}
-	return fmt.Errorf("%s store %s: %w", doing, s.name, err)
+	return fmt.Errorf("%s store %s: %w", doing, s.name, tidied(err))
+}
+
+// A connectError is an error of connecting, said in one line.
+type connectError struct {
+	said string
+	err  error
+}
+
+func (e *connectError) Error() string { return e.said }
+func (e *connectError) Unwrap() error { return e.err }
+
+// tidied says an error of connecting in one line and each thing once: an address with
+// several ways to it, with and without TLS, fails in each of them.
+func tidied(err error) error {
+	var connect *pgconn.ConnectError
+	if !errors.As(err, &connect) {
+		return err
+	}
+	var said []string
+	for _, line := range strings.Split(err.Error(), "\n")[1:] {
+		line = strings.TrimSpace(line)
+		if _, why, ok := strings.Cut(line, "): "); ok {
+			line = why
+		}
+		if !slices.Contains(said, line) {
+			said = append(said, line)
+		}
+	}
+	if more := slices.DeleteFunc(slices.Clone(said), func(s string) bool { return strings.Contains(s, "server refused TLS connection") }); len(more) > 0 {
+		said = more
+	}
+	if len(said) == 0 {
+		return err
+	}
+	msg := "cannot connect: " + strings.Join(said, "; ")
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &pg) && pg.Code == "3D000":
+		msg += "; make it with createdb"
+	case errors.As(err, &pg):
+	default:
+		msg += "; see that the server runs and that the address is right"
+	}
+	return &connectError{msg, err}
 }

@@ -110,7 +110,7 @@ var errClosed = errors.New("the store is closed")
 
 // Open opens the store at an address like redis://user:password@host:6379/0, rediss:// for TLS or
 // unix://user:password@/path?db=0, and makes it if there is none. It waits for a server that is
-// starting, ten seconds at most. It refuses a replica, a server older than Redis 7, one that would lose everything or
+// starting, five seconds at most. It refuses a replica, a server older than Redis 7, one that would lose everything or
 // may evict runs (unless AllowVolatile), and a store that a newer superstep made. A store that is
 // not what the marker remembers gives an error that wraps runlog.ErrStoreReset. Errors and notes
 // never contain passwords. The caller closes the store.
@@ -123,7 +123,7 @@ func Open(ctx context.Context, url string, opt *Options) (*Store, error) {
 		opt = &Options{}
 	}
 	patience := s.patience
-	s.patience = min(patience, 10*time.Second) // for a run under way it is worth while to wait, for an address that is wrong it is not
+	s.patience = min(patience, 5*time.Second) // for a run under way it is worth while to wait, for an address that is wrong it is not
 	server, err := s.examine(ctx, opt)
 	if err == nil {
 		err = s.enter(ctx, server, opt)
