@@ -360,7 +360,9 @@ func TestKilledWorkers(t *testing.T) {
 			}
 			mu.Unlock()
 		}
-		_ = c.Wait()
+		if err := c.Wait(); c.ProcessState.ExitCode() != -1 { // a signal ends it, and nothing else
+			t.Errorf("a worker ended by itself: %v", err)
+		}
 	}
 	type death struct {
 		die   string

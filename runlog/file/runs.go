@@ -109,7 +109,9 @@ func (s *Store) newLog(id string, r reel, st *state, until int64) *log {
 func (s *Store) acquire(ctx context.Context, id string, opt *runlog.AcquireOptions, holder string, seen *doubt) (*log, error) {
 	// Somebody who holds the run is found without getting in his way.
 	if o, ok := readHold(s.runDir(id)); ok && o.h.id == id && s.liveness().held(&o.st, o.until) {
-		return nil, s.free(id, &o.st, o.until, seen)
+		if err := s.free(id, &o.st, o.until, seen); err != nil { // he may be gone by now
+			return nil, err
+		}
 	}
 	e, err := s.edit(ctx, id)
 	if e != nil {
