@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -67,6 +70,9 @@ func (a *app) export(ctx context.Context, info runlog.Info, f *exporting) error 
 	if f.file == "" {
 		return archive.Export(ctx, a.store, info.ID, a.out, opt)
 	}
+	if there, err := os.Lstat(f.file); err == nil && !there.Mode().IsRegular() {
+		return a.exportInto(ctx, info, f.file, opt)
+	}
 	t, err := os.CreateTemp(filepath.Dir(f.file), ".export-*")
 	if err != nil {
 		return usage(fmt.Sprintf("cannot write %s: %v", f.file, reason(err)))
@@ -79,6 +85,18 @@ func (a *app) export(ctx context.Context, info runlog.Info, f *exporting) error 
 		return fmt.Errorf("writing the export: %w", err)
 	}
 	return a.wrote(info, f.file)
+}
+
+// exportInto writes into what is there and is no plain file: a link, a pipe, a device.
+func (a *app) exportInto(ctx context.Context, info runlog.Info, path string, opt *archive.ExportOptions) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return usage(fmt.Sprintf("cannot write %s: %v", path, reason(err)))
+	}
+	if err := errors.Join(archive.Export(ctx, a.store, info.ID, f, opt), f.Close()); err != nil {
+		return err
+	}
+	return a.wrote(info, path)
 }
 
 // wrote says where an export is.
@@ -156,16 +174,34 @@ func (a *app) importCommand() *cobra.Command {
 	return cmd
 }
 
-// redactor takes the secrets of this process's environment out of what is written.
+// redactor takes the secrets of this process's environment out of what is written, the
+// password of the store, and the keys.
 func (a *app) redactor() *redact.Redactor {
 	if a.redacting == nil {
-		a.redacting = redact.New(redact.FromEnv(a.opt.Environ())...)
+		secrets := redact.FromEnv(a.opt.Environ())
+		if p, err := a.place(); err == nil {
+			secrets = append(secrets, redact.FromEnv([]string{"STORE_URL=" + p.URL})...)
+		}
+		for _, k := range a.keys {
+			secrets = append(secrets, redact.Secret{Name: "STORE_KEY", Value: k.Encode()})
+		}
+		for _, word := range a.keyWords {
+			secrets = append(secrets, redact.Secret{Name: "STORE_KEY", Value: word})
+		}
+		a.redacting = redact.New(secrets...)
 	}
 	return a.redacting
 }
 
-// runDir is the folder of a run for people and other tools.
-func (a *app) runDir(id string) string { return filepath.Join(a.dataDir(), "runs", id) }
+// runDir is the folder of a run for people and other tools. Each store has its own.
+func (a *app) runDir(id string) string {
+	dir := a.dataDir()
+	if p, err := a.place(); err == nil && a.set.store != "" {
+		sum := sha256.Sum256([]byte(p.String()))
+		dir = filepath.Join(dir, "stores", p.Kind+"-"+hex.EncodeToString(sum[:6]))
+	}
+	return filepath.Join(dir, "runs", id)
+}
 
 // leave brings the folder of a run up to date after an execution. A sealed run has none:
 // what is in it would not be sealed.
@@ -183,9 +219,10 @@ func (a *app) leave(ctx context.Context, id string) {
 
 // sweep removes the folder of a run that was removed.
 func (a *app) sweep(id string) {
-	if runlog.CheckID(id) == nil {
-		if err := os.RemoveAll(a.runDir(id)); err != nil {
-			a.warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
-		}
+	if runlog.CheckID(id) != nil {
+		return
+	}
+	if err := rundir.Remove(a.runDir(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
 	}
 }

@@ -110,6 +110,7 @@ type app struct {
 	store     runlog.Store
 	closer    io.Closer
 	keys      []seal.Key // the store is sealed with
+	keyWords  []string   // the same as they were given
 	redacting *redact.Redactor
 	notices   []string // what a person should know of the store before something runs
 }
@@ -273,7 +274,7 @@ func (a *app) hint(words ...string) string {
 	if a.set.dataDir != "" && a.set.dataDir != a.opt.Env("SUPERSTEP_DATA_DIR") {
 		s += " --data-dir " + quote(a.set.dataDir)
 	}
-	if p, err := a.place(); err == nil && a.set.store != "" && a.set.store != a.opt.Env("SUPERSTEP_STORE") {
+	if p, err := a.place(); err == nil && a.set.store != "" && a.storeOrigin() == "--store" {
 		s += " --store " + quote(p.String())
 	}
 	if a.set.keyFile != "" && a.set.keyFile != a.opt.Env("SUPERSTEP_STORE_KEY_FILE") {

@@ -130,7 +130,8 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	if s.err != nil {
 		a.warn(fmt.Sprintf("progress broke off: %v", s.err))
 	}
-	if s.run.Seq == 0 { // it was over before
+	over := s.run.Seq == 0
+	if over { // before this command
 		if !a.programs() && !a.set.quiet {
 			a.err.line(fmt.Sprintf("run %s is %s already; nothing is done again", run.ID(), out.Status))
 		}
@@ -141,7 +142,9 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	if j.answers != nil && out.Status != runlog.Interrupted {
 		ask.leftover()
 	}
-	a.leave(ctx, run.ID())
+	if !over {
+		a.leave(ctx, run.ID())
+	}
 	return a.finish(s, a.ending(ctx, s, &out, ask))
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
@@ -168,6 +169,15 @@ func (a *app) gc(ctx context.Context, keep superstep.Retention) error {
 	if z, ok := a.store.(runlog.Sizer); ok {
 		if before, err = z.Sizes(ctx, nil); err != nil {
 			return err
+		}
+	}
+	if all, err := e.Runs(ctx, nil); err != nil {
+		return err
+	} else if keep.Newest > 0 || keep.Within > 0 {
+		for _, i := range all {
+			if key, ok := seal.Sealed(i); ok {
+				return &Error{Exit: ExitUsage, Code: "sealed", Message: fmt.Sprintf("run %s is sealed with key %s: without it nobody knows what to keep", i.ID, key), Next: a.remedies(&runlog.SealedError{})}
+			}
 		}
 	}
 	removed, err := e.Prune(ctx, keep)

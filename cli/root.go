@@ -54,6 +54,7 @@ Exit codes: 0 completed, 1 failed, 2 wrong usage (nothing ran), 3 waiting for a 
 		SilenceUsage:  true,
 		RunE:          a.bare,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			a.forgive(cmd)
 			return a.configure(cmd.Flags())
 		},
 	}
@@ -102,7 +103,8 @@ func (a *app) globals(f *pflag.FlagSet) {
 // configure settles the flags: those given, then SUPERSTEP_*, then the user's configuration,
 // then the defaults.
 func (a *app) configure(flags *pflag.FlagSet) error {
-	conf, err := a.config()
+	conf, wrong := a.config()
+	var err error
 	for _, s := range conf {
 		if f := flags.Lookup(s.key); f != nil && !f.Changed && f.Annotations[inputFlag] == nil && a.opt.Env(variable(s.key)) == "" {
 			err = errors.Join(err, f.Value.Set(s.value)) // it was checked
@@ -129,6 +131,9 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 	}
 	a.look()
 	a.settled = true
+	if wrong != nil {
+		return wrong
+	}
 	return err
 }
 

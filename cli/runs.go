@@ -15,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
@@ -99,9 +100,6 @@ type infoJSON struct {
 	Parent   string        `json:"parent,omitempty"` // of a fork
 }
 
-// sealedWorkflow stands for the workflow of a run that is sealed, for who has no key.
-const sealedWorkflow = "(sealed)"
-
 func infoOf(i *runlog.Info, why string) infoJSON {
 	return infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, why, i.Parent}
 }
@@ -171,13 +169,15 @@ func statusNames() []string {
 
 func (a *app) printList(ctx context.Context, infos []runlog.Info) error {
 	rows := make([]infoJSON, 0, len(infos))
+	for n := range infos {
+		if key, ok := seal.Sealed(infos[n]); ok {
+			infos[n].Workflow, infos[n].Title = "(sealed)", "with key "+key
+		}
+	}
 	for _, i := range infos {
 		why, err := a.reason(ctx, &i)
 		if err != nil {
 			a.warn(err.Error()) // the other runs are listed all the same
-		}
-		if i.Workflow == sealedWorkflow { // and there is no key
-			i.Title = ""
 		}
 		rows = append(rows, infoOf(&i, why))
 	}

@@ -24,27 +24,28 @@ func (a *app) place() (runlog.Place, error) {
 	}
 	p, err := runlog.ParsePlace(a.set.store)
 	if err != nil {
-		return p, usage(a.origin("store", a.set.store) + ": " + err.Error())
+		return p, usage(a.storeOrigin() + ": " + err.Error())
 	}
 	if p.Path != "" {
-		if abs, err := filepath.Abs(p.Path); err == nil {
-			p.Path = abs
-		}
+		p.Path = absolute(p.Path)
+	}
+	if p.Kind == "file" && p.Path == a.dataDir() {
+		return p, usage(fmt.Sprintf("%s: %s is the data folder itself, which has other things in it; name a folder in it", a.storeOrigin(), p.Path))
 	}
 	return p, nil
 }
 
-// origin is where the value of a global setting comes from.
-func (a *app) origin(key, value string) string {
-	if a.opt.Env(variable(key)) == value {
-		return variable(key)
+// storeOrigin is where the name of the store comes from.
+func (a *app) storeOrigin() string {
+	if a.opt.Env("SUPERSTEP_STORE") == a.set.store {
+		return "SUPERSTEP_STORE"
 	}
 	for _, s := range a.settings {
-		if s.key == key && s.value == value {
-			return fmt.Sprintf("%s:%d: %s", a.configPath(), s.line, key)
+		if s.key == "store" && s.value == a.set.store {
+			return fmt.Sprintf("%s:%d: store", a.configPath(), s.line)
 		}
 	}
-	return "--" + key
+	return "--store"
 }
 
 // storeName is the store for people.
@@ -71,6 +72,9 @@ func (a *app) absent() string {
 func (a *app) open(ctx context.Context, look bool) error {
 	if a.store != nil {
 		a.noticed(look)
+		if !look {
+			return a.refusePlain(ctx)
+		}
 		return nil
 	}
 	p, err := a.place()
@@ -94,7 +98,7 @@ func (a *app) open(ctx context.Context, look bool) error {
 			return err
 		}
 	}
-	if p.Secret() && a.set.store != a.opt.Env("SUPERSTEP_STORE") {
+	if p.Secret() && a.storeOrigin() == "--store" {
 		a.warn("the password in --store can be seen by everyone on this machine; put the address into SUPERSTEP_STORE instead")
 	}
 	a.store, a.closer, err = a.opt.OpenStore(ctx, &runlog.OpenOptions{
@@ -115,6 +119,26 @@ func (a *app) open(ctx context.Context, look bool) error {
 		return &Error{Exit: ExitFailed, Code: "store", Message: err.Error(), Err: err}
 	}
 	a.noticed(look)
+	if !look {
+		return a.refusePlain(ctx)
+	}
+	return nil
+}
+
+// refusePlain refuses to write what everyone can read into a store that is sealed.
+func (a *app) refusePlain(ctx context.Context) error {
+	if len(a.keys) > 0 {
+		return nil
+	}
+	newest, err := a.store.Runs(ctx, &runlog.Filter{Limit: 1})
+	if err != nil {
+		return err
+	}
+	for _, i := range newest {
+		if key, ok := seal.Sealed(i); ok {
+			return &Error{Exit: ExitUsage, Code: "sealed", Message: fmt.Sprintf("the runs in %s are sealed with key %s, and there is no key: what is written now would not be", a.storeName(), key), Next: a.remedies(&runlog.SealedError{})}
+		}
+	}
 	return nil
 }
 
@@ -150,7 +174,7 @@ func (a *app) guarded(s runlog.Store) (runlog.Store, error) {
 		if err != nil {
 			return nil, usage(fmt.Sprintf("key %d of %s: %v", i+1, from, err))
 		}
-		a.keys = append(a.keys, k)
+		a.keys, a.keyWords = append(a.keys, k), append(a.keyWords, word)
 	}
 	if len(a.keys) > 0 {
 		var err error

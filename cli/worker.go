@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
@@ -38,6 +39,15 @@ ones a decision: a worker leaves them alone. A stopped worker leaves its runs to
 		return a.work(cmd.Context(), &o, once)
 	}
 	return cmd
+}
+
+// elsewhere says how many runs are held by others.
+func (a *app) elsewhere(ctx context.Context) string {
+	running, err := a.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Running}})
+	if err != nil || len(running) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s held by other processes, and free when their hold ends if those are dead", plural(len(running), "run"))
 }
 
 func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) error {
@@ -83,6 +93,7 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 		}
 		say("not taken up", id, "", err)
 	}
+	o.Skipped = func(id string, why error) { say("skipped", id, "", why) }
 	o.Taken = func(id string) { say("taken up", id, "", nil) }
 	if !once {
 		if !a.set.quiet && !a.programs() {
@@ -93,6 +104,9 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 	taken, err := e.Recover(ctx, o)
 	if err != nil {
 		return stopped(ctx, err)
+	}
+	if len(taken) == 0 && !a.programs() && !a.set.quiet {
+		a.err.line("there is nothing to take up in " + a.storeName() + a.elsewhere(ctx))
 	}
 	for _, r := range taken {
 		_, _ = r.Wait(context.Background()) // it ends with ctx

@@ -1,10 +1,13 @@
 package runlog
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
 // A Place is where runs are kept, as people name it.
@@ -14,15 +17,20 @@ type Place struct {
 	URL  string // of postgres and redis, with any password
 }
 
+// places is what a place may be, for people.
+const places = "memory, file:DIR, sqlite:PATH, postgres://… or redis://…"
+
 // ParsePlace reads the name of a place: memory, file:DIR, sqlite:PATH, postgres://… or
-// redis://… (rediss:// for TLS). Paths are as in file:/var/runs or sqlite:runs.db.
+// redis://… (rediss:// for TLS). Paths are as in file:/var/runs or sqlite:runs.db. Space
+// around the name does not count. What it says of a name that it refuses has no part of it
+// but the word before the colon, because any other may be a password.
 func ParsePlace(s string) (Place, error) {
-	const want = "want memory, file:DIR, sqlite:PATH, postgres://… or redis://…"
+	s = strings.TrimSpace(s)
 	kind, rest, found := strings.Cut(s, ":")
 	switch kind {
 	case "memory":
 		if rest != "" {
-			return Place{}, fmt.Errorf("%q: memory has no place; %s", s, want)
+			return Place{}, errors.New("memory has no place; want " + places)
 		}
 		return Place{Kind: "memory"}, nil
 	case "file", "sqlite":
@@ -31,34 +39,49 @@ func ParsePlace(s string) (Place, error) {
 			path = p
 		}
 		if path == "" {
-			return Place{}, fmt.Errorf("%q: which %s? %s", s, map[string]string{"file": "directory", "sqlite": "file"}[kind], want)
+			return Place{}, fmt.Errorf("%s: which %s? Want %s", kind, map[string]string{"file": "directory", "sqlite": "file"}[kind], places)
 		}
 		return Place{Kind: kind, Path: filepath.Clean(path)}, nil
 	case "postgres", "postgresql", "redis", "rediss":
-		u, err := url.Parse(s)
-		if err != nil {
-			return Place{}, fmt.Errorf("the %s address cannot be read (%w); want %s://user:password@host:port/…", kind, cause(err), kind)
-		}
-		if !strings.HasPrefix(rest, "//") {
-			return Place{}, fmt.Errorf("the %s address has no host; want %s://user:password@host:port/…", kind, kind)
-		}
-		if k, ok := map[string]string{"postgresql": "postgres", "rediss": "redis"}[kind]; ok {
-			kind = k
-		}
-		return Place{Kind: kind, URL: u.String()}, nil
+		return parseAddress(kind, s)
 	}
-	if !found {
-		return Place{}, fmt.Errorf("%q is no place for runs; %s", s, want)
-	}
-	return Place{}, fmt.Errorf("runs cannot be kept in %q; %s", kind, want)
+	return Place{}, noPlace(s, kind, found)
 }
 
-// cause is err without the address that it is about.
-func cause(err error) error {
-	if u, ok := err.(*url.Error); ok { //nolint:errorlint // url.Parse gives just this
-		return u.Err
+// parseAddress reads the URL of a server.
+func parseAddress(kind, s string) (Place, error) {
+	want := fmt.Sprintf("want %s://user:password@host:port/…", kind)
+	rest, ok := strings.CutPrefix(s, kind+"://")
+	if !ok {
+		return Place{}, fmt.Errorf("the %s address has no host; %s", kind, want)
 	}
-	return err
+	u, err := url.Parse(s)
+	// A password such as 12/3 is read as a port and a path: the @ behind it tells.
+	if i := strings.IndexAny(rest, "/?#"); err != nil || i >= 0 && strings.Contains(rest[i:], "@") {
+		return Place{}, fmt.Errorf("the %s address cannot be read; special characters in a password must be percent-encoded, such as %%2F for / and %%40 for @; %s", kind, want)
+	}
+	if k, ok := map[string]string{"postgresql": "postgres", "rediss": "redis"}[kind]; ok {
+		kind = k
+	}
+	return Place{Kind: kind, URL: u.String()}, nil
+}
+
+// noPlace says what is wrong with a name that is of no kind.
+func noPlace(s, kind string, found bool) error {
+	if key, _, ok := strings.Cut(s, "="); ok && key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz_ ") == "" {
+		return errors.New("a connection string of key=value pairs is not supported; want postgres://user:password@host:port/database")
+	}
+	const longest = 20
+	kind = strings.ToLower(kind)
+	word := kind != "" && len(kind) <= longest && strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz0123456789+.-") == ""
+	text := "the value is no place for runs; want "
+	if word && found {
+		text = fmt.Sprintf("runs cannot be kept in %q; want ", kind)
+	}
+	if c := suggest.Closest(kind, []string{"memory", "file", "sqlite", "postgres", "postgresql", "redis", "rediss"}); word && c != "" {
+		text = fmt.Sprintf("%s; did you mean %q? Want ", strings.TrimSuffix(text, "; want "), c)
+	}
+	return errors.New(text + places)
 }
 
 // String is the place as ParsePlace reads it, with the password masked.
@@ -73,24 +96,47 @@ func (p Place) String() string {
 	if err != nil {
 		return p.Kind + "://…"
 	}
-	q := u.Query()
-	for _, secret := range []string{"password", "sslpassword"} {
-		if q.Has(secret) {
-			q.Set(secret, "xxxxx")
+	const mask = "xxxxx" // as that of url.URL.Redacted
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		u.RawQuery = mask // what can be read of it is not all there is
+	}
+	for key := range q {
+		if err == nil && secret(key) {
+			q.Set(key, mask)
 			u.RawQuery = q.Encode()
 		}
 	}
 	return u.Redacted()
 }
 
-// Secret reports whether the place's name has a password in it.
+// secret reports whether the value of a URL's parameter is a secret.
+func secret(key string) bool {
+	key = strings.ToLower(key)
+	for _, word := range []string{"password", "passwd", "pwd", "secret", "token"} {
+		if strings.Contains(key, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// Secret reports whether the place's name has a password in it, or may have one.
 func (p Place) Secret() bool {
 	u, err := url.Parse(p.URL)
 	if err != nil {
-		return false
+		return true
 	}
-	_, has := u.User.Password()
-	return has || u.Query().Has("password")
+	if _, has := u.User.Password(); has {
+		return true
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	for key := range q {
+		if secret(key) {
+			return true
+		}
+	}
+	return err != nil
 }
 
 // OpenOptions say which store is to be opened, see runlog/stores.

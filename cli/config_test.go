@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// configured runs the command with a configuration, and gives what it says and leaves there.
+func configured(t *testing.T, text string, args ...string) (code int, out, after string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	code = Main(&Options{Name: "superstep", Args: args, Stdin: strings.NewReader(""), Stdout: &b, Stderr: &b, Env: func(k string) string {
+		if k == "SUPERSTEP_CONFIG" {
+			return path
+		}
+		return ""
+	}})
+	left, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, b.String(), string(left)
+}
+
+// What text files are like elsewhere stays as it is.
+func TestConfigSetKeepsBytes(t *testing.T) {
+	for before, want := range map[string]string{
+		"\ufeffmax-steps: 3\r\nquiet: true\r\n": "\ufeffmax-steps: 4\r\nquiet: true\r\n",
+		"quiet: true\r\n":                       "quiet: true\r\nmax-steps: 4\r\n",
+		"quiet: true":                           "quiet: true\nmax-steps: 4\n",
+		"\ufeff":                                "\ufeffmax-steps: 4\n",
+		"":                                      "max-steps: 4\n",
+		"'max-steps' : 3\n\n\n":                 "max-steps: 4\n\n\n",
+	} {
+		if code, out, after := configured(t, before, "config", "set", "max-steps", "4"); code != ExitOK || after != want {
+			t.Errorf("%q became %q (exit %d, %s), want %q", before, after, code, out, want)
+		}
+		if code, out, _ := configured(t, want, "config", "get", "max-steps"); code != ExitOK || out != "4\n" {
+			t.Errorf("%q is read as %q (exit %d)", want, out, code)
+		}
+	}
+}
+
+func TestConfigTooLarge(t *testing.T) {
+	large := "max-steps: 3\n#" + strings.Repeat("x", maxConfig)
+	for _, args := range [][]string{{"runs", "list"}, {"config", "set", "max-steps", "4"}} {
+		code, out, after := configured(t, large, args...)
+		if code == ExitOK || !strings.Contains(out, "is over 1 MiB") || after != large {
+			t.Errorf("%v: exit %d: %.200s", args, code, out)
+		}
+	}
+}
+
+func TestConfigMistakesTellNoPassword(t *testing.T) {
+	for _, text := range []string{
+		"store: >s3cr3t\n",
+		"store: @s3cr3t\n",
+		"store: 's3cr3t\n",
+		"store: !s3cr3t x\n",
+		"store: postgres://u:s3cr3t@h/db: x\n",
+		"store: host=h password=s3cr3t\n",
+		"store: postgres://u:s3cr3t/x@h/db\n",
+		"postgres://u:s3cr3t@h/db: x\n",
+		"postgres://u:s3cr3t@h/db\n",
+	} {
+		if code, out, _ := configured(t, text, "runs", "list"); code != ExitUsage || strings.Contains(out, "s3cr3t") || !strings.Contains(out, "config.yaml:1:") {
+			t.Errorf("%q: exit %d: %s", text, code, out)
+		}
+	}
+}
