@@ -11,6 +11,7 @@ import (
 	"hash"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
@@ -39,9 +40,13 @@ type ImportOptions struct {
 }
 
 // Import makes a run of what Export has written: with the same records at their times, the
-// same status and the same title. It is a run that nobody holds, and one that was running
-// is interrupted. What one process wrote is in an epoch of its own, as it was, though
-// epochs without records are left out. The run was created and changed now.
+// same status and the same title. It is a run that nobody holds. One that was running,
+// interrupted, quarantined or waiting for storage is paused: an import is executed when
+// somebody resumes it, and no worker takes it up before. What one process wrote is in an
+// epoch of its own, as it was, though epochs without records are left out. The run was
+// created and changed now.
+//
+// An ID that begins with - is refused, since commands take it for a flag.
 //
 // The error is a *FormatError for a file that is not whole or not right, and wraps
 // runlog.ErrExists if there is a run of that ID. After any error there is no such run; if
@@ -58,6 +63,9 @@ func Import(ctx context.Context, store runlog.Store, r io.Reader, opt *ImportOpt
 	if opt != nil && opt.ID != "" {
 		id = opt.ID
 	}
+	if strings.HasPrefix(id, "-") {
+		return runlog.Info{}, fmt.Errorf("run ID %q begins with -, as flags do; import it under another ID", id)
+	}
 	w := &importing{store: store, id: id}
 	create := &runlog.NewRun{Workflow: h.Run.Workflow, Title: h.Run.Title, Parent: h.Run.Parent}
 	w.log, _, err = store.Acquire(ctx, id, &runlog.AcquireOptions{Create: create})
@@ -67,18 +75,18 @@ func Import(ctx context.Context, store runlog.Store, r io.Reader, opt *ImportOpt
 	if err != nil {
 		return runlog.Info{}, err
 	}
-	if err := w.run(ctx, in, stored(h.Run.Status)); err != nil {
+	if err := w.run(ctx, in, imported(h.Run.Status)); err != nil {
 		return runlog.Info{}, errors.Join(err, w.remove(context.WithoutCancel(ctx)))
 	}
 	return find(ctx, store, id)
 }
 
-// stored is the status that a store keeps for one that is listed, "" for none.
-func stored(s runlog.Status) runlog.Status {
+// imported is the status that a run gets by the one in the file, "" for none.
+func imported(s runlog.Status) runlog.Status {
 	switch s {
-	case runlog.Running, runlog.Interrupted, runlog.Quarantined:
-		return runlog.Running
-	case runlog.Paused, runlog.WaitingStorage, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled:
+	case runlog.Running, runlog.Interrupted, runlog.Quarantined, runlog.WaitingStorage:
+		return runlog.Paused
+	case runlog.Paused, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled:
 		return s
 	}
 	return ""
@@ -231,7 +239,7 @@ func (in *lines) header() (*header, error) {
 	if err != nil {
 		return nil, in.fail("run: %v", err)
 	}
-	if stored(h.Run.Status) == "" {
+	if imported(h.Run.Status) == "" {
 		return nil, in.fail("run: there is no status %q", h.Run.Status)
 	}
 	return h, nil

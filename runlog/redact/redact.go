@@ -35,6 +35,7 @@ const hidden = "[redacted]"
 type Redactor struct {
 	bits    [1024]uint64 // which hashes of three bytes begin a needle, or an odd escape
 	needles map[uint32][]needle
+	names   []string
 	ignored []string
 	wide    bool // some value is not ASCII
 	control bool // some value has control characters
@@ -59,8 +60,11 @@ func New(secrets ...Secret) *Redactor {
 			r.ignored = append(r.ignored, s.Name)
 			continue
 		}
+		r.names = append(r.names, s.Name)
 		forms = append(forms, spellings(v)...)
 	}
+	slices.Sort(r.names)
+	r.names = slices.Compact(r.names)
 	for _, s := range secrets {
 		v := strings.TrimSpace(s.Value)
 		if len(v) < MinValue || strings.Contains(hidden, v) {
@@ -110,6 +114,14 @@ func (r *Redactor) Ignored() []string {
 		return nil
 	}
 	return slices.Clone(r.ignored)
+}
+
+// Names are the names of the secrets that are looked for, sorted.
+func (r *Redactor) Names() []string {
+	if r == nil {
+		return nil
+	}
+	return slices.Clone(r.names)
 }
 
 // mark is what stands for a secret of that name.

@@ -77,6 +77,9 @@ func TestValues(t *testing.T) {
 	if got := r.Ignored(); !slices.Equal(got, []string{"SHORT", "redacted"}) {
 		t.Errorf("ignored are %q", got)
 	}
+	if got := r.Names(); !slices.Equal(got, []string{"", "LINES", "LONGER", "PLAIN", "QUOTED", "WIDE", "WORD", "odd name\"", "tells-itself"}) {
+		t.Errorf("looked for are %q", got)
+	}
 	for in, want := range map[string]string{
 		"":                               "",
 		"x":                              "x",
@@ -258,17 +261,21 @@ func TestStore(t *testing.T) {
 func TestFromEnv(t *testing.T) {
 	t.Parallel()
 	got := redact.FromEnv([]string{
-		"PATH=/bin", "broken", "EMPTY_TOKEN=", "OPENAI_API_KEY=sk-1", "token=t", "MY_SECRET=a=b", "GH_TOKEN_FILE=/x", "TOKENIZER=bpe",
-		"AWS_SECRET_ACCESS_KEY=k", "PGPASSWORD=p", "DB_PASSWORD=p2",
+		"PATH=/bin", "broken", "EMPTY_TOKEN=", "OPENAI_API_KEY=sk-1", "token=T", "MY_SECRET=a=b", "GH_TOKEN_FILE=/x", "TOKENIZER=bpe",
+		"AWS_SECRET_ACCESS_KEY=K", "PGPASSWORD=p1", "DB_PASSWORD=p2",
 		"DATABASE_URL=postgres://me:p%40ss@db/x", "PLAIN_URL=https://host/a:b@c", "REDIS_URL=redis://:a/b@h", "USER_URL=https://me@host", "PORT_URL=https://host:8080/x@y", "PWD=/home",
-		"PG_DSN=host=h password='quoted' user=u", "SQL_DSN=Server=h;Pwd=x;",
+		"PG_DSN=host=h password='Quoted' user=u", "SQL_DSN=Server=h;Pwd=X;",
+		"SUPERSTEP_STORE_KEY=0a1b, 2c3d", "SUPERSTEP_STORE_KEY_FILE=/etc/key", "RESTORE_KEY=no", "STORE_KEY=4e5f",
+		"POSTGRES_PASSWORD=postgres", "MINIO_PASSWORD= changeme\n", "LONG_PASSWORD=abcdefghijkl", "WORD_PASSWORD=abcdefghijk", "UPPER_PASSWORD=Changeme", "DEV_URL=postgres://me:postgres@db/x",
 	})
 	want := []redact.Secret{
-		{Name: "AWS_SECRET_ACCESS_KEY", Value: "k"},
+		{Name: "AWS_SECRET_ACCESS_KEY", Value: "K"},
 		{Name: "DATABASE_URL", Value: "p%40ss"}, {Name: "DATABASE_URL", Value: "p@ss"},
-		{Name: "DB_PASSWORD", Value: "p2"}, {Name: "MY_SECRET", Value: "a=b"}, {Name: "OPENAI_API_KEY", Value: "sk-1"},
-		{Name: "PGPASSWORD", Value: "p"}, {Name: "PG_DSN", Value: "quoted"},
-		{Name: "REDIS_URL", Value: "a/b"}, {Name: "SQL_DSN", Value: "x"}, {Name: "token", Value: "t"},
+		{Name: "DB_PASSWORD", Value: "p2"}, {Name: "LONG_PASSWORD", Value: "abcdefghijkl"}, {Name: "MY_SECRET", Value: "a=b"}, {Name: "OPENAI_API_KEY", Value: "sk-1"},
+		{Name: "PGPASSWORD", Value: "p1"}, {Name: "PG_DSN", Value: "Quoted"},
+		{Name: "REDIS_URL", Value: "a/b"}, {Name: "SQL_DSN", Value: "X"}, {Name: "STORE_KEY", Value: "4e5f"},
+		{Name: "SUPERSTEP_STORE_KEY", Value: "0a1b"}, {Name: "SUPERSTEP_STORE_KEY", Value: "2c3d"},
+		{Name: "UPPER_PASSWORD", Value: "Changeme"}, {Name: "token", Value: "T"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

@@ -9,11 +9,13 @@ import (
 )
 
 // Store takes the secrets out of all that is written to a store: the data of records, in
-// place in the batch, so that who follows a run sees what is stored, and the workflow and
-// title of new runs. The result is a runlog.Waiter, Sizer and Reclaimer if the store is one.
+// place in the batch, so that who follows a run sees what is stored, and the titles of new
+// runs. The result is a runlog.Waiter, Sizer and Reclaimer if the store is one.
 //
-// A record whose path has a secret in it is refused: paths are what tasks are found by.
-// Records that are shown live and never stored do not come by here.
+// What a run is of stays as it is: the names of its workflow and graph. A record is refused
+// if a secret is in something that a run which goes on finds its work by: a path, the name
+// of a node, the key of a task, an effect or a question. Records that are shown live and
+// never stored do not come by here.
 func Store(store runlog.Store, r *Redactor) runlog.Store {
 	if r == nil {
 		return store
@@ -31,7 +33,7 @@ func (s *redacted) Acquire(ctx context.Context, id string, opt *runlog.AcquireOp
 	if opt != nil && opt.Create != nil {
 		clean := *opt
 		run := *opt.Create
-		run.Workflow, run.Title = s.r.Text(run.Workflow), s.r.Text(run.Title)
+		run.Title = s.r.Text(run.Title)
 		clean.Create = &run
 		opt = &clean
 	}
@@ -58,7 +60,11 @@ func (l *redactedLog) Append(ctx context.Context, b *runlog.Batch) error {
 		if l.r.Text(r.Path) != r.Path {
 			return fmt.Errorf("run %s: the name of a task has a secret in it: %s; give what it runs for another key", l.id, l.r.Text(r.Path))
 		}
-		r.Data = l.r.JSON(r.Data)
+		data, err := l.r.record(r.Kind, r.Data)
+		if err != nil {
+			return fmt.Errorf("run %s: %w", l.id, err)
+		}
+		r.Data = data
 	}
 	return l.Log.Append(ctx, b)
 }

@@ -116,7 +116,9 @@ var (
 // A keyError names a key that is not there.
 type keyError [4]byte
 
-func (e keyError) Error() string { return "sealed with key " + hex.EncodeToString(e[:]) }
+func (keyError) says() string { return "sealed with key " }
+
+func (e keyError) Error() string { return e.says() + hex.EncodeToString(e[:]) }
 
 // open opens what seal made, in place. The AEAD of a key comes from the function.
 func open(data, place []byte, key func(name [4]byte) (cipher.AEAD, error)) ([]byte, error) {
@@ -207,11 +209,36 @@ func (s *sealed) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, err
 	infos, err := s.store.Runs(ctx, f)
 	for i := range infos {
 		if err := s.openTitle(&infos[i]); err != nil {
-			infos[i].Workflow, infos[i].Title = "", "["+err.Error()+"]"
+			infos[i].Workflow, infos[i].Title = "", bracketed(err)
 		}
 	}
 	return infos, err
 }
+
+// Sealed tells from how a run is listed whether it is sealed with a key that is not there:
+// by a store that was opened without any, or with others. KeyID is the name of that key, ""
+// if the listing was damaged. A run that opens is listed as it was made, and gives false.
+func Sealed(info runlog.Info) (keyID string, ok bool) {
+	switch info.Workflow {
+	case "":
+		name, is := strings.CutPrefix(info.Title, "["+keyError{}.says())
+		name, closed := strings.CutSuffix(name, "]")
+		if id, err := hex.DecodeString(name); is && closed && err == nil && len(id) == len(keyError{}) {
+			return name, true
+		}
+		return "", info.Title == bracketed(errChanged)
+	case workflow:
+		box, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(info.Title, titleMark))
+		if err == nil && len(box) >= headSize && box[0] == runlog.SealMark {
+			keyID = hex.EncodeToString(box[2:headSize])
+		}
+		return keyID, true
+	}
+	return "", false
+}
+
+// bracketed is the title of a run that does not open.
+func bracketed(err error) string { return "[" + err.Error() + "]" }
 
 // Acquire implements runlog.Store. A run that does not open is refused as it is.
 func (s *sealed) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {

@@ -242,6 +242,52 @@ func TestWithoutTheKey(t *testing.T) {
 	}
 }
 
+func TestSealed(t *testing.T) {
+	t.Parallel()
+	m := runlog.NewMemory(nil)
+	key, other := seal.NewKey(), seal.NewKey()
+	write(t, sealed(t, m, key))
+	list := func(s runlog.Store) runlog.Info {
+		t.Helper()
+		infos, err := s.Runs(t.Context(), nil)
+		if err != nil || len(infos) != 1 {
+			t.Fatalf("%+v, error %v", infos, err)
+		}
+		return infos[0]
+	}
+	for what, s := range map[string]runlog.Store{"without a key": m, "with another key": sealed(t, m, other)} {
+		if name, ok := seal.Sealed(list(s)); !ok || name != key.ID() {
+			t.Errorf("%s: %q, %v", what, name, ok)
+		}
+	}
+	if name, ok := seal.Sealed(list(sealed(t, m, other, key))); ok {
+		t.Errorf("with the key: sealed with %q", name)
+	}
+	short := forged{m, nil, func(i *runlog.Info) { i.Title = "sealed:AA" }}
+	for what, s := range map[string]runlog.Store{"damaged, without a key": short, "damaged, with a key": sealed(t, short, key)} {
+		if name, ok := seal.Sealed(list(s)); what == "damaged, without a key" && (!ok || name != "") || what != "damaged, without a key" && ok {
+			t.Errorf("%s: %q, %v", what, name, ok)
+		}
+	}
+	moved := forged{m, nil, func(i *runlog.Info) { i.ID = "elsewhere" }}
+	if name, ok := seal.Sealed(list(sealed(t, moved, key))); !ok || name != "" {
+		t.Errorf("moved: %q, %v", name, ok)
+	}
+
+	plain := runlog.NewMemory(nil)
+	write(t, plain)
+	for what, s := range map[string]runlog.Store{"plain": plain, "plain, with a key": sealed(t, plain, key)} {
+		if name, ok := seal.Sealed(list(s)); ok {
+			t.Errorf("%s: sealed with %q", what, name)
+		}
+	}
+	for _, title := range []string{"", "[sealed with key ]", "[sealed with key 65f2733]", "sealed with key 65f27332", "[sealed with key 65f27332"} {
+		if name, ok := seal.Sealed(runlog.Info{Title: title}); ok {
+			t.Errorf("%s: sealed with %q", title, name)
+		}
+	}
+}
+
 func TestPlainRuns(t *testing.T) {
 	t.Parallel()
 	m := runlog.NewMemory(nil)

@@ -242,3 +242,73 @@ func TestOpenOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// On a full disk runs can be deleted, and the room they took goes to new ones, also if some
+// of it is in the write-ahead log.
+func TestReclaimOnAFullDisk(t *testing.T) {
+	for _, c := range []struct {
+		left    int64
+		after   int // runs that are in the log alone
+		deleted int
+	}{{0, 0, 20}, {0, 1, 5}, {4 << 10, 0, 20}, {64 << 10, 1, 6}} {
+		dir := smallDisk(t, 24<<20)
+		path := filepath.Join(dir, "runs.db")
+		s, err := Open(t.Context(), path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.reserve.pause = 0
+		const n = 40
+		for i := range n {
+			if i == n-c.after {
+				if err := s.alone(t.Context(), (*writer).checkpoint); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l := create(t, s, fmt.Sprint("run-", i))
+			for range 4 {
+				b := newBatch(1)
+				b.Records[0].Data = fmt.Appendf(nil, `"%0*d"`, 40_000, i)
+				if err := l.Append(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.after == 0 {
+			if err := s.alone(t.Context(), (*writer).checkpoint); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fill(t, dir, c.left)
+		for i := range c.deleted {
+			if err := s.Delete(t.Context(), fmt.Sprint("run-", 2*i)); err != nil { // so that the last pages are not free
+				t.Fatalf("%+v: deleting run %d: %v", c, i, err)
+			}
+		}
+		freed, err := s.Reclaim(t.Context())
+		if err != nil || freed < int64(c.deleted)*120_000 {
+			t.Fatalf("%+v: %d bytes were freed, error %v", c, freed, err)
+		}
+		if info, err := os.Stat(s.reserve.path); err != nil || info.Size() != reserveSize {
+			t.Errorf("%+v: the reserve was not made again: %v", c, err)
+		}
+		l := create(t, s, "new")
+		for range 10 {
+			appendTo(t, l, 4)
+		}
+		for i := range n / 2 {
+			if recs, err := s.Read(t.Context(), fmt.Sprint("run-", 2*i+1), 1, 0); err != nil || len(recs) != 4 {
+				t.Fatalf("%+v: %d records, error %v", c, len(recs), err)
+			}
+		}
+		if n := number(t, s, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"); n != 0 {
+			t.Errorf("%+v: the integrity check finds %d problems", c, n)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -19,7 +19,7 @@ const (
 )
 
 // A reserve is a file that keeps room on the disk for the records that park runs when
-// there is none left. All who have the store open share it. Whoever has the turn to write
+// there is none left, and for making room. All who have the store open share it. Whoever has the turn to write
 // uses it.
 type reserve struct {
 	path   string
@@ -56,15 +56,14 @@ func (r *reserve) give() {
 
 // spend frees the room if there is any.
 func (r *reserve) spend() bool {
-	if _, err := os.Stat(r.path); err != nil {
-		return false
-	}
+	_, err := os.Stat(r.path)
 	r.give()
-	return true
+	return err == nil
 }
 
 // spare says what of a group that failed is to be tried again, which is nothing if it was
-// already: on a full disk what parks runs, in the room of the reserve. The others are told.
+// already: on a full disk what parks runs or deletes them, in the room of the reserve and of
+// the write-ahead log. The others are told.
 func (w *writer) spare(group []*op, err error, again bool) (urgent []*op) {
 	for _, o := range group {
 		if o.urgent && !again && code(err) == zsqlite.ResultFull {
@@ -74,7 +73,9 @@ func (w *writer) spare(group []*op, err error, again bool) (urgent []*op) {
 		}
 	}
 	if len(urgent) > 0 {
-		w.s.reserve.give()
+		if !w.s.reserve.spend() {
+			w.drain() // the reserve is gone: what the log takes is room too
+		}
 	}
 	return urgent
 }
@@ -89,12 +90,27 @@ func (s *Store) shortage(err error) error {
 	return err
 }
 
+// How many pages Reclaim gives back at a time, which is what other writers wait for, and on a
+// full disk, where the reserve has to do for each of them.
+const (
+	shrinkPages     = 1000
+	shrinkPagesFull = 50
+)
+
 // Reclaim implements [runlog.Reclaimer]. It makes the file smaller bit by bit, between the
-// appends of runs. A file that an older superstep made is written anew, once: that
-// takes as much room as the file for a while, and appends wait for it.
+// appends of runs, on a full disk in the room of the reserve. A file that an older superstep
+// made is written anew, once: that takes as much room as the file for a while, and appends
+// wait for it.
 func (s *Store) Reclaim(ctx context.Context) (freed int64, err error) {
 	before := s.bytes()
-	err = s.alone(ctx, func(w *writer) error {
+	if err = s.reclaim(ctx); code(err) == zsqlite.ResultFull {
+		err = s.squeeze(ctx)
+	}
+	return max(before-s.bytes(), 0), s.explain("reclaiming room in", err)
+}
+
+func (s *Store) reclaim(ctx context.Context) error {
+	err := s.alone(ctx, func(w *writer) error {
 		if err := w.begin(ctx); err != nil {
 			return err
 		}
@@ -110,18 +126,62 @@ func (s *Store) Reclaim(ctx context.Context) (freed int64, err error) {
 	})
 	for left := int64(1); left > 0 && err == nil; {
 		err = s.alone(ctx, func(w *writer) (err error) {
-			left, err = w.shrink(ctx)
+			left, err = w.shrink(ctx, shrinkPages)
 			return err
 		})
 	}
 	if err == nil {
-		err = s.alone(ctx, func(w *writer) error {
-			w.c.sq.SetBusyTimeout(time.Second) // for readers of old transactions: then the next one does it
-			defer w.c.sq.SetBusyTimeout(busyTimeout)
-			return w.c.exec("PRAGMA wal_checkpoint(TRUNCATE)", nil)
+		err = s.alone(ctx, (*writer).checkpoint)
+	}
+	return err
+}
+
+// squeeze is Reclaim on a full disk: in small steps, with the write-ahead log emptied as soon
+// as that can be done, and in the room of the reserve if it takes that.
+func (s *Store) squeeze(ctx context.Context) error {
+	spent := false
+	var err error
+	for left := int64(1); left > 0 && err == nil; {
+		err = s.alone(ctx, func(w *writer) (err error) {
+			w.drain()
+			left, err = w.shrink(ctx, shrinkPagesFull)
+			if code(err) == zsqlite.ResultFull && !spent {
+				spent = true
+				s.reserve.spend()
+				left, err = w.shrink(ctx, shrinkPagesFull)
+			}
+			return err
 		})
 	}
-	return max(before-s.bytes(), 0), s.explain("reclaiming room in", err)
+	if err == nil {
+		err = s.alone(ctx, (*writer).checkpoint)
+	}
+	return errors.Join(err, s.alone(ctx, func(*writer) error {
+		s.reserve.looked = time.Time{}
+		s.reserve.keep()
+		return nil
+	}))
+}
+
+// checkpoint writes the write-ahead log into the file and makes it empty, unless somebody
+// still reads it: then the next one does it.
+func (w *writer) checkpoint() error {
+	w.c.sq.SetBusyTimeout(time.Second)
+	defer w.c.sq.SetBusyTimeout(busyTimeout)
+	return w.c.exec("PRAGMA wal_checkpoint(TRUNCATE)", nil)
+}
+
+// drain is checkpoint on a full disk. It does nothing if the file would have to grow, since
+// that takes what room there is and gives none back.
+func (w *writer) drain() {
+	if w.connect() != nil {
+		return
+	}
+	size, err := w.c.integer("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size", nil)
+	info, serr := os.Stat(w.s.path)
+	if err == nil && serr == nil && size <= info.Size() {
+		_ = w.checkpoint() // whoever goes on finds out whether there is room
+	}
 }
 
 // alone calls f with the turn to write and a connection.
@@ -164,7 +224,7 @@ func (w *writer) vacuum(ctx context.Context) error {
 }
 
 // shrink gives some free pages back, and says how many are left.
-func (w *writer) shrink(ctx context.Context) (left int64, err error) {
+func (w *writer) shrink(ctx context.Context, pages int) (left int64, err error) {
 	was, err := w.c.integer("PRAGMA freelist_count", nil)
 	if err != nil || was == 0 {
 		return 0, err
@@ -172,7 +232,7 @@ func (w *writer) shrink(ctx context.Context) (left int64, err error) {
 	if err := w.c.begin(ctx); err != nil {
 		return 0, err
 	}
-	err = w.c.exec("PRAGMA incremental_vacuum(1000)", nil)
+	err = w.c.exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pages), nil)
 	if err == nil {
 		err = w.commit(w.c)
 	}

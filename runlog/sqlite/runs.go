@@ -502,7 +502,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	}
 	err := s.patiently(ctx, func(d *doubt) error {
 		seen = d
-		return s.write(ctx, &op{apply: apply, landed: landed})
+		return s.write(ctx, &op{apply: apply, landed: landed, urgent: true}) // it makes room
 	})
 	if err == nil {
 		s.watch.wake(id)

@@ -31,7 +31,7 @@ type op struct {
 	landed func(c *conn) (bool, error)
 	// firm says that nobody else's write can change what landed reports.
 	firm bool
-	// urgent says that it parks a run, or gives it up, and may use the reserve for it.
+	// urgent says that it parks a run, gives it up or deletes it, and may use the reserve for it.
 	urgent bool
 	// settle is called with the outcome before the caller hears of it. It may be nil.
 	settle func(err error)

@@ -211,10 +211,9 @@ func orElse(s, other string) string {
 }
 
 type runFile struct {
-	ID        string          `json:"id"`
+	stamp
 	Workflow  string          `json:"workflow"`
 	Title     string          `json:"title"`
-	Status    runlog.Status   `json:"status"`
 	Created   time.Time       `json:"created"`
 	Updated   time.Time       `json:"updated"`
 	Parent    string          `json:"parent,omitempty"`
@@ -267,11 +266,12 @@ type question struct {
 	By       string   `json:"by,omitempty"`
 }
 
-func (f *fold) describe(info *runlog.Info, now time.Time, redacted bool) *runFile {
+func (f *fold) describe(info *runlog.Info, now time.Time, rules string) *runFile {
 	r := &f.run
 	out := &runFile{
-		ID: info.ID, Workflow: transcript.Line(info.Workflow), Title: transcript.Line(info.Title), Status: info.Status,
-		Created: info.Created, Updated: info.Updated, Parent: info.Parent, Redacted: redacted, Records: r.Seq,
+		stamp:    stamp{marker, format, info.ID, info.Head, info.Status, rules},
+		Workflow: transcript.Line(info.Workflow), Title: transcript.Line(info.Title),
+		Created: info.Created, Updated: info.Updated, Parent: info.Parent, Redacted: rules != "", Records: r.Seq,
 		Inputs: r.Inputs, Output: r.Output, Reason: r.Reason, Skipped: r.Skipped,
 		Duration: r.Time.Elapsed(now).Milliseconds(), Agents: r.Agents, Usage: used(r.Usage), Steps: []stepFile{},
 	}

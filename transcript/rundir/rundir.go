@@ -40,8 +40,12 @@ type Options struct {
 
 // Write writes the directory of a run, or brings it up to date: it makes what is missing and
 // replaces what has changed, each file whole or not at all, for the user alone. It reads
-// the whole log each time, and keeps in memory what it writes. What else is in the
-// directory it leaves alone.
+// the whole log, and keeps in memory what it writes. What else is in the directory it leaves
+// alone.
+//
+// It does nothing if run.json says that the run was written when it had the same last record
+// and status, with the secrets of the same names taken out, unless Log is set. Run.json is
+// written last.
 func Write(ctx context.Context, store runlog.Store, id, dir string, opt *Options) error {
 	var o Options
 	if opt != nil {
@@ -63,6 +67,10 @@ func Write(ctx context.Context, store runlog.Store, id, dir string, opt *Options
 	if len(infos) == 0 {
 		return &runlog.NotFoundError{ID: id, Store: "the store"}
 	}
+	out := rules(o.Redactor)
+	if now := (stamp{marker, format, id, infos[0].Head, infos[0].Status, out}); !o.Log && written(dir) == now {
+		return nil
+	}
 	f := &fold{agents: map[agentKey]*agent{}}
 	for r, err := range runlog.Records(ctx, store, id, 1) {
 		if err != nil {
@@ -78,13 +86,13 @@ func Write(ctx context.Context, store runlog.Store, id, dir string, opt *Options
 	}
 	d := &directory{root: dir}
 	now := o.Now()
-	d.json("run.json", f.describe(&info, now, !o.Plain))
 	d.agents(f, now)
 	d.reports(f.run.Output)
 	d.file(filepath.Join("logs", "run.log"), f.log.Bytes())
 	if o.Log && d.err == nil {
 		d.err = d.export(ctx, store, id, &o)
 	}
+	d.json(runName, f.describe(&info, now, out)) // last, since it says that the others are there
 	if d.err != nil {
 		return fmt.Errorf("writing the directory of run %s: %w", id, d.err)
 	}
