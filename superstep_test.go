@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -627,5 +629,27 @@ func TestStartAfterClose(t *testing.T) {
 	}
 	if err := e.Cancel(t.Context(), "x"); !errors.Is(err, superstep.ErrClosed) {
 		t.Errorf("cancel: %v", err)
+	}
+}
+
+// A worker goes on with the runs that dead processes left in a store that it shares with others.
+func ExampleEngine_Serve() {
+	store := runlog.NewMemory(nil) // in earnest postgres.Open or redis.Open, of package runlog/stores
+	engine, err := superstep.New(store, &superstep.Options{Workflows: nil /* those it can run */})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err = engine.Serve(ctx, &superstep.RecoverOptions{
+		Taken:   func(id string) { fmt.Println("taken up:", id) },
+		Ended:   func(id string, out superstep.Outcome) { fmt.Println(id, "is", out.Status) },
+		Skipped: func(id string, why error) { fmt.Println("not ours:", id, why) },
+		Failed:  func(id string, err error) { fmt.Println(id, err) },
+	})
+	if err != nil {
+		fmt.Println(err)
 	}
 }
