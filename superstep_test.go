@@ -642,14 +642,13 @@ func ExampleEngine_Serve() {
 	}
 	defer engine.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	stop() // here at once; else ^C does it
 	err = engine.Serve(ctx, &superstep.RecoverOptions{
 		Taken:   func(id string) { fmt.Println("taken up:", id) },
 		Ended:   func(id string, out superstep.Outcome) { fmt.Println(id, "is", out.Status) },
 		Skipped: func(id string, why error) { fmt.Println("not ours:", id, why) },
 		Failed:  func(id string, err error) { fmt.Println(id, err) },
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
+	fmt.Println("stopped:", err)
+	// Output: stopped: <nil>
 }

@@ -49,7 +49,9 @@ func TestCrashOfStop(t *testing.T) {
 		world := &stopping{Files: crash.Files{Dir: t.TempDir()}, left: n, stop: stop}
 		e := engine(t, store, world, nil)
 		w := newWitness("", job, &world.Files)
+		named := make(chan struct{}) // closed once the run has its ID
 		answer := func(ctx context.Context, q runlog.OpenQuestion) (*runlog.Answered, bool) {
+			<-named
 			if strings.HasPrefix(q.Key, "unknown:") {
 				t.Errorf("stopped in effect %d, it asks %s %q", n, q.Path, q.Question)
 			}
@@ -60,6 +62,7 @@ func TestCrashOfStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.id = run.ID()
+		close(named)
 		out, err := run.Wait(t.Context())
 		if err != nil {
 			t.Fatal(err)
