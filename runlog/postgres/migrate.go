@@ -6,10 +6,13 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 //go:embed migrations/*.sql
@@ -91,6 +94,7 @@ func (d *dialer) look(ctx context.Context, c *conn) (version int, instance strin
 	if err != nil || !there {
 		return 0, "", err
 	}
+	var pg *pgconn.PgError
 	stated := ""
 	err = c.query(ctx, "SELECT name, value FROM meta WHERE name IN ('version', 'instance')", func(v [][]byte) error {
 		if string(v[0]) == "version" {
@@ -100,6 +104,10 @@ func (d *dialer) look(ctx context.Context, c *conn) (version int, instance strin
 		}
 		return nil
 	})
+	if errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42501") { // it is there, and not for this user
+		return 0, "", fmt.Errorf("user %s may not use schema %s: %w; its owner has to run `GRANT ALL ON SCHEMA %s TO %s` and `GRANT ALL ON ALL TABLES IN SCHEMA %s TO %s`, or name another schema",
+			d.config.User, d.schema, err, quoted(d.schema), quoted(d.config.User), quoted(d.schema), quoted(d.config.User))
+	}
 	if err != nil {
 		return 0, "", err
 	}

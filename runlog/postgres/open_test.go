@@ -39,7 +39,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"an encoding that is not Unicode", strings.Replace(with, "/postgres?", "/latin?", 1), "LATIN1", nil},
 		{"a newer schema", with, "version 99 and was written by a newer superstep", &Options{Schema: newer}},
 		{"another program's schema", with, "another program's", &Options{Schema: foreign}},
-		{"a user who may not make a schema", strings.Replace(with, "superstep:", "nobody:", 1), "CREATE SCHEMA", nil},
+		{"a user who may not make a schema", strings.Replace(with, "superstep:", "nobody:", 1), "CREATE SCHEMA", &Options{Schema: newer + "_none"}},
+		{"a user who may not use a schema", strings.Replace(with, "superstep:", "nobody:", 1), "GRANT ALL ON SCHEMA", &Options{Schema: newer}},
 		{"a name that is too long", with, "1 to 63 bytes", &Options{Schema: strings.Repeat("x", 64)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
