@@ -308,12 +308,6 @@ func (j *Journal) note(r *Record) error {
 	case KindAsked:
 		return noted(r, func(d Asked) { put(&j.of(r.Path).asked, d.Key, d) })
 	case KindAnswered:
-		for ch := range j.listen {
-			select {
-			case ch <- struct{}{}:
-			default:
-			}
-		}
 		return noted(r, func(d Answered) { put(&j.of(r.Path).answers, d.Key, d) })
 	}
 	return nil
@@ -557,7 +551,22 @@ func (j *Journal) write(ctx context.Context, group ...*appending) error {
 		}
 	}
 	j.hub.publish(b.Records...)
+	if slices.ContainsFunc(b.Records, func(r Record) bool { return r.Kind == KindAnswered }) {
+		j.tell() // now that Head says so too: who is told may look whether anything is new
+	}
 	return nil
+}
+
+// tell wakes those who listen for answers.
+func (j *Journal) tell() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for ch := range j.listen {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // ErrUsed says that a graph is run in a place of the log that is taken: the run's own, or

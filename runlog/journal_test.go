@@ -488,3 +488,29 @@ func TestFinish(t *testing.T) {
 		t.Fatalf("it ends with %s, %v", recs[0].Data, err)
 	}
 }
+
+// Who is told of an answer finds it behind Head, by which they know whether to look.
+func TestToldBehindHead(t *testing.T) {
+	j, err := runlog.OpenJournal(t.Context(), runlog.NewMemory(nil), "r", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, stop := j.Listen()
+	defer stop()
+	for i := range 2000 {
+		path := fmt.Sprint("a", i)
+		_, _ = j.Scope(path).Ask(t.Context(), &runlog.Asked{Key: "k", Question: "?"})
+		before := j.Head()
+		seen := make(chan uint64)
+		go func() { <-told; seen <- j.Head() }()
+		if err := j.Answer(t.Context(), path, &runlog.Answered{Key: "k", Answer: []byte("1")}); err != nil {
+			t.Fatal(err)
+		}
+		if head := <-seen; head != before+1 {
+			t.Fatalf("answer %d: told at record %d, want %d", i, head, before+1)
+		}
+	}
+	if err := j.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
