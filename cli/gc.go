@@ -166,14 +166,17 @@ func (a *app) gc(ctx context.Context, keep superstep.Retention) error {
 		return err
 	}
 	var before map[string]int64
-	if z, ok := a.store.(runlog.Sizer); ok {
+	rules := keep.Newest > 0 || keep.Within > 0
+	if z, ok := a.store.(runlog.Sizer); ok && rules { // else nothing is removed
 		if before, err = z.Sizes(ctx, nil); err != nil {
 			return err
 		}
 	}
-	if all, err := e.Runs(ctx, nil); err != nil {
-		return err
-	} else if keep.Newest > 0 || keep.Within > 0 {
+	if rules {
+		all, err := e.Runs(ctx, nil)
+		if err != nil {
+			return err
+		}
 		for _, i := range all {
 			if key, ok := seal.Sealed(i); ok {
 				return &Error{Exit: ExitUsage, Code: "sealed", Message: fmt.Sprintf("run %s is sealed with key %s: without it nobody knows what to keep", i.ID, key), Next: a.remedies(&runlog.SealedError{})}

@@ -55,10 +55,7 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 	if err != nil {
 		return err
 	}
-	if err := a.open(ctx, false); err != nil {
-		return err
-	}
-	e, err := superstep.New(a.store, &superstep.Options{Workflows: set, Failpoint: a.opt.Failpoint})
+	e, err := a.engineOf(ctx, set, nil)
 	if err != nil {
 		return err
 	}
@@ -68,7 +65,7 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 	a.out.broken = func() { stop(errPipe) }
 	done := onSignal(func(why *signalError) { stop(why) })
 	defer done()
-	say := func(event, id, detail string, err error) {
+	say := func(event, id string, err error) {
 		if a.programs() {
 			line := map[string]any{"time": time.Now().UTC(), "event": event, "run": id}
 			if err != nil {
@@ -77,24 +74,25 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 			_ = a.out.json(line, false)
 			return
 		}
+		line := fmt.Sprintf("%s run %s %s", time.Now().Format(time.TimeOnly), id, event)
 		if err != nil {
-			detail += ": " + transcript.Line(err.Error())
+			line += ": " + transcript.Line(err.Error())
 		}
-		a.err.line(fmt.Sprintf("%s run %s %s%s", time.Now().Format(time.TimeOnly), id, event, detail))
+		a.err.line(line)
 	}
 	o.Ended = func(id string, out superstep.Outcome) {
 		a.leave(ctx, id)
-		say(string(out.Status), id, "", out.Err)
+		say(string(out.Status), id, out.Err)
 	}
 	o.Failed = func(id string, err error) {
 		if id == "" {
 			a.warn(err.Error())
 			return
 		}
-		say("not taken up", id, "", err)
+		say("not taken up", id, err)
 	}
-	o.Skipped = func(id string, why error) { say("skipped", id, "", why) }
-	o.Taken = func(id string) { say("taken up", id, "", nil) }
+	o.Skipped = func(id string, why error) { say("skipped", id, why) }
+	o.Taken = func(id string) { say("taken up", id, nil) }
 	if !once {
 		if !a.set.quiet && !a.programs() {
 			a.err.line("serving " + a.storeName() + "; ^C stops at a safe point")

@@ -13,7 +13,7 @@ import (
 var ErrIncomplete = errors.New("the stream ended before the model was done")
 
 // Collect ranges over a stream and returns the turn it adds up to. Adjacent deltas of
-// text, and of reasoning, become one part; the order is kept and several usages are
+// text, and of reasoning, become one part, which ends where a delta has an Opaque; the order is kept and several usages are
 // added up. An error voids the response, and so does a stream that breaks the contract
 // of [Model]: the response is nil then, whatever had come.
 //
@@ -43,6 +43,7 @@ type collector struct {
 	response Response
 	kind     PartKind // of the deltas in text
 	text     strings.Builder
+	opaque   *Opaque // with which the deltas in text end
 }
 
 func (c *collector) add(p Part) error {
@@ -56,6 +57,10 @@ func (c *collector) add(p Part) error {
 			c.kind = p.Kind
 		}
 		c.text.WriteString(p.Text)
+		if p.Opaque != nil {
+			c.opaque = p.Opaque
+			c.flush()
+		}
 	case ToolCall:
 		if p.Call == nil || p.Call.ID == "" || p.Call.Name == "" {
 			return errors.New("the stream has a tool call without an id or a name")
@@ -83,9 +88,9 @@ func (c *collector) add(p Part) error {
 
 // flush turns the gathered deltas into a part.
 func (c *collector) flush() {
-	if c.text.Len() > 0 {
-		c.response.Message.Parts = append(c.response.Message.Parts, Part{Kind: c.kind, Text: c.text.String()})
+	if c.text.Len() > 0 || c.opaque != nil {
+		c.response.Message.Parts = append(c.response.Message.Parts, Part{Kind: c.kind, Text: c.text.String(), Opaque: c.opaque})
 		c.text.Reset()
 	}
-	c.kind = ""
+	c.kind, c.opaque = "", nil
 }

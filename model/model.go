@@ -31,7 +31,11 @@ type Request struct {
 	Tools    []ToolSpec // the tools the model may call
 	// Choice says whether a tool must be called: "" leaves it to the model, "required"
 	// wants any call, and any other value is the name of the tool to call.
-	Choice      string
+	Choice string
+	// Schema, unless nil, is what the text of the answer must fit, an object: the provider is
+	// made to answer with such JSON and nothing else, by its own means where it has them. Whether
+	// it did is the caller's to check. A turn with tools may still call them first.
+	Schema      *jsonschema.Schema
 	MaxTokens   int      // the most output tokens, 0 for the provider's default
 	Temperature *float64 // nil for the provider's default
 	// Key identifies the turn. It is the same when a turn is asked for again after a
@@ -44,6 +48,12 @@ type ToolSpec struct {
 	Name        string
 	Description string
 	Input       *jsonschema.Schema // of the arguments, an object
+}
+
+// Sized is a Model that may know how much it can hold: the tokens of a request and its answer
+// together.
+type Sized interface {
+	Window() (tokens int, known bool)
 }
 
 // Role says who speaks.
@@ -83,6 +93,16 @@ type Part struct {
 	Error bool     `json:"error,omitempty"` // of a result: the tool failed and Text says why
 	Usage *Usage   `json:"usage,omitempty"` // of usage
 	Stop  StopCode `json:"stop,omitempty"`  // of stop
+	// Opaque is what the provider wants back with the part in later turns, such as the
+	// signature of its reasoning. Nobody else can read it; a provider leaves that of others out,
+	// and ends a delta with it: the next one begins a part of its own.
+	Opaque *Opaque `json:"opaque,omitempty"`
+}
+
+// Opaque is a provider's own data about a part.
+type Opaque struct {
+	Provider string          `json:"provider"` // who made it and may read it: a protocol, such as "anthropic"
+	Data     json.RawMessage `json:"data"`
 }
 
 // A Call is a tool call a model asks for.
@@ -92,17 +112,18 @@ type Call struct {
 	Args json.RawMessage `json:"args,omitempty"` // a JSON object
 }
 
-// Usage counts tokens. Cached tokens are part of In, Reasoning tokens part of Out.
+// Usage counts tokens. Cached and Written tokens are part of In, Reasoning tokens part of Out.
 type Usage struct {
 	In        int `json:"in"`
 	Out       int `json:"out"`
-	Cached    int `json:"cached,omitempty"`
+	Cached    int `json:"cached,omitempty"`  // read from the provider's cache
+	Written   int `json:"written,omitempty"` // written to it
 	Reasoning int `json:"reasoning,omitempty"`
 }
 
 // Add returns the sum of both.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{u.In + v.In, u.Out + v.Out, u.Cached + v.Cached, u.Reasoning + v.Reasoning}
+	return Usage{u.In + v.In, u.Out + v.Out, u.Cached + v.Cached, u.Written + v.Written, u.Reasoning + v.Reasoning}
 }
 
 // StopCode says why a turn ended.

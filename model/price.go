@@ -1,21 +1,23 @@
 package model
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // A Price is what a model charges, in US dollars for a million tokens.
 type Price struct {
-	In     float64
-	Out    float64
-	Cached float64 // for tokens of the input that the provider had in its cache; 0 charges them like the others
+	In      float64
+	Out     float64
+	Cached  float64 // for tokens of the input that the provider had in its cache; 0 charges them like the others
+	Written float64 // for tokens of the input that the provider put into its cache; 0 charges them like the others
 }
 
 // Of is what a usage costs, in millionths of a US dollar, rounded up.
 func (p Price) Of(u Usage) int64 {
-	cached := p.Cached
-	if cached == 0 {
-		cached = p.In
-	}
-	return int64(math.Ceil(float64(u.In-u.Cached)*p.In + float64(u.Cached)*cached + float64(u.Out)*p.Out))
+	cached, written := cmp.Or(p.Cached, p.In), cmp.Or(p.Written, p.In)
+	plain := u.In - u.Cached - u.Written
+	return int64(math.Ceil(float64(plain)*p.In + float64(u.Cached)*cached + float64(u.Written)*written + float64(u.Out)*p.Out))
 }
 
 // Priced is a Model that may know its price. What others cost is not counted.

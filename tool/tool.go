@@ -25,17 +25,30 @@ type Tool struct {
 	Description string             // for the model
 	Input       *jsonschema.Schema // of the arguments, an object
 	Effect      Effect             // "" means Once, the careful choice
+	// Output, unless nil, is the schema that what Run gives must fit, as JSON; what does not is
+	// a failure of the tool.
+	Output *jsonschema.Schema
+	// Whole says that the output is not to be cut at the limits of this package, since it is
+	// the work of others or bounds itself.
+	Whole bool
 	// Run does the work. It is called with arguments that fit Input, from several
 	// goroutines. An error is a failure of the tool, which the model gets to see as a
 	// result; it never ends the run.
 	Run func(ctx context.Context, c *Call) (string, error)
 }
 
-// A Call is one use of a tool.
+// A Call is one use of a tool, and what a tool may know of who uses it.
 type Call struct {
 	ID   string          // the model's name for the call
 	Key  string          // identifies the call across crashes and retries, for tools that are idempotent by key
 	Args json.RawMessage // a JSON object
+
+	Run   string // the identity of the run, "" without a log
+	Node  string // the path of the task in it, such as "gather/api", "" without a log
+	Agent string // who calls, "" if a node does
+	// State gives the state of the workflow as JSON, as it was when the task began; nil outside of
+	// a workflow. It is a copy: nothing that is done to it reaches the workflow.
+	State func() (json.RawMessage, error)
 }
 
 // A Result is what a call gave, ready for the model: output or error, already

@@ -20,6 +20,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/crash"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/pgserver"
 	"github.com/superstep-dev/superstep/internal/redisserver"
 	"github.com/superstep-dev/superstep/runlog"
@@ -138,7 +139,9 @@ func unique() string { return "crash-" + strings.ToLower(rand.Text()) }
 func each(t *testing.T, run func(t *testing.T, b *backend)) {
 	for _, b := range backends() {
 		t.Run(b.name, func(t *testing.T) {
-			t.Parallel()
+			if !faults.Full() { // which is there to be measured
+				t.Parallel()
+			}
 			run(t, &b)
 		})
 	}

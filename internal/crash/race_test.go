@@ -35,20 +35,18 @@ func TestCrashRace(t *testing.T) {
 		}
 		r := newRace(t, b)
 		begin := time.Now()
-		r.seed(runs)
+		r.seed(min(runs, 20)) // more come as these end: a run that is to be taken over must not queue behind a thousand
 		for i := range r.workers {
 			r.start(i)
 		}
 		stopped, killed := r.disturb(stops)
+		r.seed(max(runs-len(r.runs), 0))
 		r.finish()
 		p99, worst := r.takeovers()
 		faults.Report(t, "race of 8 workers", b.name, len(r.runs), begin,
 			"%d SIGSTOPs past the lease, %d kills; 0 steps committed twice, 0 lost; %d takeovers at the latest %s after the lease (p99 %s, lease %s, limit %s)",
 			stopped, killed, len(r.took), worst, p99, raceLease, raceLimit)
-		// A worker that is stopped while it writes keeps the lock of SQLite, or of the run's
-		// folder, and nobody takes anything over until it goes on. On servers there is no such lock.
-		locks := b.name == "sqlite" || b.name == "file"
-		if limit := map[bool]time.Duration{false: raceLimit, true: 4 * raceLimit}[faults.Full()]; p99 > limit && !(locks && faults.Full()) {
+		if p99 > raceLimit {
 			t.Errorf("takeovers took up to %s after the lease", worst)
 		}
 	})
@@ -56,7 +54,7 @@ func TestCrashRace(t *testing.T) {
 
 const (
 	raceLease = time.Second     // of the workers; 15 s by default
-	raceLimit = 5 * time.Second // for the 99th percentile of takeovers, from the end of the lease on; the full suite has forty workers at once
+	raceLimit = 5 * time.Second // for the 99th percentile of takeovers, from the end of the lease on
 )
 
 type race struct {

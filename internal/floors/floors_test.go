@@ -24,18 +24,20 @@ var floors = []struct {
 	name     string
 	packages []string
 }{
-	{"-2", []string{"internal/clean", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/localfs", "internal/owners", "internal/pgserver", "internal/redisserver", "internal/porter", "internal/suggest"}},
+	{"-2", []string{"internal/clean", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/frontmatter", "internal/localfs", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/porter", "internal/suggest"}},
 	{"-1", []string{"internal/docindex"}},
 	{"0", []string{
 		"runlog", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/archive", "runlog/runlogtest",
-		"model", "model/openai", "model/offline", "model/modeltest",
-		"tool", "tool/builtin", "tool/tooltest",
+		"model", "model/openai", "model/anthropic", "model/gemini", "model/offline", "model/cassette", "model/prices", "model/modeltest",
+		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/script", "tool/tooltest",
+		"skill", "trust",
 	}},
-	{"½", []string{"runlog/stores"}},
+	{"½", []string{"runlog/stores", "model/providers"}},
 	{"1", []string{"graph/reduce", "pregel", "pregel/pregeltest", "transcript", "transcript/rundir"}},
-	{"2", []string{"graph", "graph/draw", "agent"}},
+	{"2", []string{"graph", "graph/draw", "agent", "agent/definition", "agent/team"}},
 	{"2½", []string{"graph/node"}},
-	{"3", []string{"workflow", "workflow/research"}},
+	{"3", []string{"workflow", "workflow/research", "workflow/delegate"}},
+	{"3½", []string{"project"}},
 	{"4", []string{"."}},
 	{"5", nil}, // terminal and web interfaces, other drivers, telemetry
 	{"6", []string{"cli"}},
@@ -51,8 +53,10 @@ var hosts = map[string][]string{
 	"runlog/file":     {"runlog/stores", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
 	"runlog/postgres": {"runlog/stores", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
 	"runlog/redis":    {"runlog/stores", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
-	"model/openai":    {"cli", "cmd/superstep", "examples/..."},
-	"model/offline":   {"cli", "cmd/superstep", "examples/..."},
+	"model/openai":    {"cli", "cmd/superstep", "examples/...", "model/providers"},
+	"model/offline":   {"cli", "cmd/superstep", "examples/...", "model/providers"},
+	"model/anthropic": {"cmd/superstep", "examples/...", "model/providers"},
+	"model/gemini":    {"cmd/superstep", "examples/...", "model/providers"},
 }
 
 // A ban names what packages, or single files, must do without: imports, by path, a

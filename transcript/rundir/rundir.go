@@ -258,6 +258,7 @@ type usage struct {
 	In        int `json:"in"`
 	Out       int `json:"out"`
 	Cached    int `json:"cached,omitempty"`
+	Written   int `json:"written,omitempty"`
 	Reasoning int `json:"reasoning,omitempty"`
 }
 

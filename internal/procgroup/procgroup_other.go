@@ -1,0 +1,16 @@
+//go:build !unix
+
+package procgroup
+
+import (
+	"os"
+	"os/exec"
+)
+
+func separate(*exec.Cmd) {}
+
+func terminate(p *os.Process) error { return p.Kill() }
+
+func kill(p *os.Process) { _ = p.Kill() } // it may be over
+
+func marked(string) []int { return nil }
