@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	api "github.com/sashabaranov/go-openai"
 
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/wire"
 )
 
 // Words for places where servers refuse to see nothing.
@@ -19,17 +21,25 @@ const (
 	errorPrefix = "Error: "
 )
 
-type wireRequest struct {
+// A request is what is sent, in the library's types.
+type request struct {
 	api.ChatCompletionRequest
-	zeroTemperature bool // the library leaves a zero out
+	zeroTemperature bool   // the library leaves a zero out
+	schema          string // what the answer must fit, as JSON
+}
+
+// body is the request as JSON.
+func (w *request) body() ([]byte, error) {
+	raw, err := json.Marshal(w.ChatCompletionRequest)
+	if err != nil || !w.zeroTemperature {
+		return raw, err
+	}
+	return append([]byte(`{"temperature":0,`), bytes.TrimPrefix(raw, []byte("{"))...), nil
 }
 
 // encode writes a request as the protocol wants it. It does not change req.
-func (m *Model) encode(req *model.Request) (*wireRequest, error) {
-	if req == nil {
-		return nil, errors.New("the request is nil")
-	}
-	w := &wireRequest{ChatCompletionRequest: api.ChatCompletionRequest{
+func (m *Model) encode(req *model.Request) (*request, error) {
+	w := &request{ChatCompletionRequest: api.ChatCompletionRequest{
 		Model:           m.opts.Model,
 		Stream:          true,
 		StreamOptions:   &api.StreamOptions{IncludeUsage: true},
@@ -58,6 +68,9 @@ func (m *Model) encode(req *model.Request) (*wireRequest, error) {
 	if err := w.choose(req.Choice); err != nil {
 		return nil, err
 	}
+	if err := w.shape(req.Schema); err != nil {
+		return nil, err
+	}
 	if req.Temperature != nil {
 		w.Temperature = float32(*req.Temperature)
 		w.zeroTemperature = w.Temperature == 0
@@ -65,7 +78,7 @@ func (m *Model) encode(req *model.Request) (*wireRequest, error) {
 	return w, w.limit(req.MaxTokens, m.opts.BaseURL == defaultBaseURL)
 }
 
-func (w *wireRequest) choose(choice string) error {
+func (w *request) choose(choice string) error {
 	switch choice {
 	case "":
 		return nil
@@ -88,7 +101,7 @@ func (w *wireRequest) choose(choice string) error {
 // limit sets the output limit. OpenAI renamed the field for its reasoning models;
 // most other servers know the old name only. The library knows which models are which,
 // and what else they refuse.
-func (w *wireRequest) limit(tokens int, official bool) error {
+func (w *request) limit(tokens int, official bool) error {
 	w.MaxTokens = tokens //nolint:staticcheck // the only name most compatible servers know
 	err := api.NewReasoningValidator().Validate(w.ChatCompletionRequest)
 	if official || errors.Is(err, api.ErrReasoningModelMaxTokensDeprecated) {
@@ -98,14 +111,17 @@ func (w *wireRequest) limit(tokens int, official bool) error {
 	return err
 }
 
-// relax drops an optional field the server said it does not know, and reports whether
+// Relax implements [wire.Turn]: it drops an optional field the server said it does not know, and reports whether
 // it did. A tool that had to be called becomes the only tool there is.
-func (w *wireRequest) relax(fail *model.Error) bool {
+func (w *request) Relax(fail *model.Error) bool {
 	if fail.Status != http.StatusBadRequest && fail.Status != http.StatusUnprocessableEntity || fail.Err == nil {
 		return false
 	}
 	text := fail.Err.Error()
 	switch {
+	case w.ResponseFormat != nil && (strings.Contains(text, "response_format") || strings.Contains(text, "json_schema")):
+		w.ResponseFormat = nil
+		w.instruct()
 	case w.StreamOptions != nil && strings.Contains(text, "stream_options"):
 		w.StreamOptions = nil
 	case w.ToolChoice != nil && strings.Contains(text, "tool_choice"):
@@ -143,7 +159,7 @@ func encodeUser(msg model.Message) ([]api.ChatCompletionMessage, error) {
 	var texts []string
 	for _, p := range msg.Parts {
 		if p.Kind != model.Text {
-			return nil, misplaced(msg.Role, p.Kind)
+			return nil, wire.Misplaced(msg.Role, p.Kind)
 		}
 		if p.Text != "" {
 			texts = append(texts, p.Text)
@@ -176,7 +192,7 @@ func (m *Model) encodeAssistant(msg model.Message) ([]api.ChatCompletionMessage,
 				Function: api.FunctionCall{Name: p.Call.Name, Arguments: args},
 			})
 		default:
-			return nil, misplaced(msg.Role, p.Kind)
+			return nil, wire.Misplaced(msg.Role, p.Kind)
 		}
 	}
 	if out.Content == "" && len(out.ToolCalls) == 0 {
@@ -192,7 +208,7 @@ func encodeResults(msg model.Message) ([]api.ChatCompletionMessage, error) {
 	var out []api.ChatCompletionMessage
 	for _, p := range msg.Parts {
 		if p.Kind != model.Result || p.Call == nil {
-			return nil, misplaced(msg.Role, p.Kind)
+			return nil, wire.Misplaced(msg.Role, p.Kind)
 		}
 		text := p.Text
 		if strings.TrimSpace(text) == "" {
@@ -206,39 +222,13 @@ func encodeResults(msg model.Message) ([]api.ChatCompletionMessage, error) {
 	return out, nil
 }
 
-func misplaced(role model.Role, kind model.PartKind) error {
-	switch kind {
-	case model.ToolCall, model.Result:
-		return fmt.Errorf("a part of kind %q in a message of role %q, or one that names no call", kind, role)
-	}
-	return fmt.Errorf("a part of kind %q does not belong in a message of role %q", kind, role)
-}
-
-// encodeTool makes sure that the schema is of an object and lists its properties, even
-// if there are none: OpenAI refuses a schema that does not.
 func encodeTool(spec model.ToolSpec) (api.Tool, error) {
 	if spec.Name == "" {
 		return api.Tool{}, errors.New("a tool has no name")
 	}
-	params := json.RawMessage(`{"type":"object","properties":{}}`)
-	if spec.Input != nil {
-		raw, err := json.Marshal(spec.Input)
-		if err != nil {
-			return api.Tool{}, fmt.Errorf("tool %q: its input schema: %w", spec.Name, err)
-		}
-		fields := map[string]json.RawMessage{}
-		if json.Unmarshal(raw, &fields) == nil && fields["type"] != nil && fields["properties"] != nil {
-			params = raw
-		} else if fields != nil {
-			for name, value := range map[string]string{"type": `"object"`, "properties": `{}`} {
-				if fields[name] == nil {
-					fields[name] = json.RawMessage(value)
-				}
-			}
-			if params, err = json.Marshal(fields); err != nil {
-				return api.Tool{}, fmt.Errorf("tool %q: its input schema: %w", spec.Name, err)
-			}
-		}
+	params, err := wire.ObjectSchema(spec.Input)
+	if err != nil {
+		return api.Tool{}, fmt.Errorf("tool %q: its input schema: %w", spec.Name, err)
 	}
 	return api.Tool{Type: api.ToolTypeFunction, Function: &api.FunctionDefinition{
 		Name: spec.Name, Description: spec.Description, Parameters: params,

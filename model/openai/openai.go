@@ -5,20 +5,14 @@ package openai
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	api "github.com/sashabaranov/go-openai"
-
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/wire"
 )
 
 // Options say which model to use and where. Only Model is required. Nothing is read
@@ -48,6 +42,9 @@ type Options struct {
 	// ReplayReasoning sends the reasoning of earlier turns back as reasoning_content.
 	// Some servers need that (DeepSeek, Kimi), some refuse it.
 	ReplayReasoning bool
+
+	Price  *model.Price // what the model charges; nil when unknown
+	Window int          // the tokens a request and its answer can have together; 0 when unknown
 }
 
 // Format prints the options without the key, whatever the verb.
@@ -57,20 +54,21 @@ func (o Options) Format(f fmt.State, _ rune) {
 
 const (
 	defaultBaseURL = "https://api.openai.com/v1"
-	maxLine        = 4 << 20 // of one event of a stream
-	maxContent     = 8 << 20 // of what one turn says, about two million tokens
-	maxErrorBody   = 64 << 10
-	maxBackoff     = 8 * time.Second
+	endpoint       = "/chat/completions"
 )
 
-// A Model is one model of one server. It implements [model.Model].
+// A Model is one model of one server. It implements [model.Model], [model.Priced] and
+// [model.Sized].
 type Model struct {
-	opts   Options       // without the key
-	key    func() string // a function, since no printer looks inside one
-	client *http.Client
+	opts   Options // without the key
+	client *wire.Client
 }
 
-var _ model.Model = (*Model)(nil)
+var (
+	_ model.Model  = (*Model)(nil)
+	_ model.Priced = (*Model)(nil)
+	_ model.Sized  = (*Model)(nil)
+)
 
 // New returns the model the options describe. It sends nothing. It fails when the
 // options cannot work: no model name, a base URL that is none, a key no header can hold.
@@ -80,75 +78,47 @@ func New(o *Options) (*Model, error) {
 		opts = *o
 	}
 	opts.fill()
-	if opts.Model == "" {
-		return nil, fmt.Errorf("%s: no model name; set Options.Model", opts.Provider)
+	client, err := wire.New(wire.Config{
+		Model: opts.Model, Provider: opts.Provider, BaseURL: opts.BaseURL, Example: defaultBaseURL, KeyFrom: opts.KeyFrom,
+		Keys:        []wire.Key{{Header: "Authorization", Prefix: "Bearer ", Value: opts.APIKey}},
+		HTTPClient:  opts.HTTPClient,
+		IdleTimeout: opts.IdleTimeout, Timeout: opts.Timeout, MaxBytes: opts.MaxBytes,
+		Retries: opts.Retries, Backoff: opts.Backoff, MaxWait: opts.MaxWait, Jitter: opts.Jitter,
+	})
+	if err != nil {
+		return nil, err
 	}
-	if err := checkURL(opts.BaseURL); err != nil {
-		return nil, fmt.Errorf("%s/%s: %w", opts.Provider, opts.Model, err)
-	}
-	if strings.ContainsFunc(opts.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, fmt.Errorf("%s/%s: the API key contains spaces, line breaks or characters that are not ASCII; check %s", opts.Provider, opts.Model, opts.KeyFrom)
-	}
-	key := opts.APIKey
 	opts.APIKey = ""
-	m := &Model{opts: opts, key: func() string { return key }, client: &http.Client{}}
-	if opts.HTTPClient != nil {
-		*m.client = *opts.HTTPClient
-	}
-	m.client.CheckRedirect = sameHost(m.client.CheckRedirect)
-	return m, nil
+	return &Model{opts: opts, client: client}, nil
 }
 
 func (o *Options) fill() {
-	set := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	set(&o.IdleTimeout, 2*time.Minute)
-	set(&o.Timeout, 10*time.Minute)
-	set(&o.Backoff, 500*time.Millisecond)
-	set(&o.MaxWait, time.Minute)
 	if o.Provider == "" {
 		o.Provider = "openai"
-	}
-	if o.KeyFrom == "" {
-		o.KeyFrom = strings.ToUpper(strings.ReplaceAll(o.Provider, "-", "_")) + "_API_KEY"
 	}
 	if o.BaseURL == "" {
 		o.BaseURL = defaultBaseURL
 	}
-	o.BaseURL = strings.TrimSuffix(strings.TrimRight(o.BaseURL, "/"), "/chat/completions")
-	o.APIKey = strings.TrimSpace(o.APIKey)
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = 64 << 20
+	o.BaseURL = strings.TrimSuffix(strings.TrimRight(o.BaseURL, "/"), endpoint)
+	if o.Price != nil {
+		price := *o.Price
+		o.Price = &price
 	}
-	if o.Retries == 0 {
-		o.Retries = 4
-	}
-	if o.Jitter == nil {
-		o.Jitter = rand.Float64
-	}
-}
-
-func checkURL(base string) error {
-	u, err := url.Parse(base)
-	if err != nil {
-		return errors.New("the base URL cannot be parsed; write it like " + defaultBaseURL)
-	}
-	switch {
-	case u.User != nil:
-		return errors.New("the base URL holds a user or password; use the API key instead")
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return fmt.Errorf("the base URL %q is not an http or https address; write it like %s", base, defaultBaseURL)
-	case u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("the base URL %q must not have a query or fragment", u.Scheme+"://"+u.Host+u.Path)
-	}
-	return nil
 }
 
 // Name returns "provider/model".
-func (m *Model) Name() string { return m.opts.Provider + "/" + m.opts.Model }
+func (m *Model) Name() string { return m.client.Name() }
+
+// Price returns what the options say.
+func (m *Model) Price() (p model.Price, known bool) {
+	if m.opts.Price == nil {
+		return model.Price{}, false
+	}
+	return *m.opts.Price, true
+}
+
+// Window returns what the options say.
+func (m *Model) Window() (tokens int, known bool) { return m.opts.Window, m.opts.Window > 0 }
 
 // Format prints the model's name, whatever the verb.
 func (m *Model) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "openai.Model(%s)", m.Name()) }
@@ -159,80 +129,8 @@ func (m *Model) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "openai.Model(%s)",
 // been yielded; tool calls are only yielded when the whole turn has arrived. A usage
 // is yielded only when the server counted.
 func (m *Model) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
-	var ranged atomic.Bool
-	return func(yield func(model.Part, error) bool) {
-		if ranged.Swap(true) {
-			yield(model.Part{}, m.fault(model.CodeRequest, "the stream was ranged over a second time; call Generate again"))
-			return
-		}
-		wire, err := m.encode(req)
-		if err != nil {
-			yield(model.Part{}, m.fault(model.CodeRequest, err.Error()))
-			return
-		}
-		caller := ctx
-		if m.opts.Timeout > 0 {
-			var stop context.CancelFunc
-			ctx, stop = context.WithTimeoutCause(ctx, m.opts.Timeout, errTimeout)
-			defer stop()
-		}
-		t := &turn{request: req, yield: yield}
-		for n := 1; ; n++ {
-			err := m.attempt(ctx, caller, wire, t)
-			if err == nil || errors.Is(err, errStopped) {
-				return
-			}
-			fail := m.classify(err)
-			wait, again := time.Duration(0), t.parts == 0
-			if again {
-				if wait, again = m.nextWait(n, fail); !again && wire.relax(fail) {
-					wait, again = 0, n < max(m.opts.Retries, 1)
-				}
-			}
-			if again {
-				again = sleep(ctx, wait)
-			}
-			if !again && caller.Err() != nil {
-				fail = m.canceled(caller)
-			}
-			if !again {
-				yield(model.Part{}, fail)
-				return
-			}
-		}
-	}
-}
-
-// attempt sends the request once and feeds t.
-func (m *Model) attempt(ctx, caller context.Context, wire *wireRequest, t *turn) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	post := &post{model: m, wire: wire, key: t.request.Key, watch: newWatchdog(m.opts.IdleTimeout, cancel)}
-	defer post.watch.stop()
-
-	config := api.DefaultConfig(m.key())
-	config.BaseURL = m.opts.BaseURL
-	config.HTTPClient = post
-	stream, err := api.NewClientWithConfig(config).CreateChatCompletionStream(ctx, wire.ChatCompletionRequest)
-	if err != nil {
-		return m.explain(ctx, caller, err, post)
-	}
-	defer func() { _ = stream.Close() }() // the body's own errors have been seen by then
-
-	t.reset()
-	for {
-		line, err := stream.RecvRaw()
-		if errors.Is(err, io.EOF) {
-			return t.finish(post.events.done)
-		}
-		if err != nil {
-			return m.explain(ctx, caller, err, post)
-		}
-		if err := t.chunk(line); err != nil {
-			return err
-		}
-		if ctx.Err() != nil { // a server that never lets a read block must not outrun it
-			return m.explain(ctx, caller, ctx.Err(), post)
-		}
-	}
+	return m.client.Generate(ctx, req, func() (wire.Turn, error) {
+		sent, err := m.encode(req)
+		return &turn{request: sent}, err
+	})
 }

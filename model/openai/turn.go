@@ -2,34 +2,28 @@ package openai
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/wire"
 )
 
-var errNoFinish = errors.New("the stream ended before the model was done")
-
-// A cutCallError says that a turn ended among its tool calls.
-type cutCallError string
-
-func (e cutCallError) Error() string { return string(e) }
-
-// A turn turns the chunks of one attempt into parts.
+// A turn sends one request and turns the chunks of one attempt into parts. It
+// implements [wire.Turn].
 type turn struct {
-	request *model.Request
-	yield   func(model.Part, error) bool
-	parts   int // yielded, in all attempts
+	*request
 
 	calls  calls
 	usage  model.Usage
 	reason string // to finish
-	size   int    // of what was said
 }
 
-func (t *turn) reset() {
-	t.calls, t.usage, t.reason, t.size = calls{}, model.Usage{}, "", 0
+// Post implements [wire.Turn].
+func (t *turn) Post() (*wire.Post, error) {
+	t.calls, t.usage, t.reason = calls{}, model.Usage{}, ""
+	body, err := t.body()
+	return &wire.Post{Path: endpoint, Body: body}, err
 }
 
 type chunk struct {
@@ -54,8 +48,10 @@ type delta struct {
 type usage struct {
 	Prompt        int `json:"prompt_tokens"`
 	Completion    int `json:"completion_tokens"`
+	Total         int `json:"total_tokens"`
 	PromptDetails struct {
-		Cached int `json:"cached_tokens"`
+		Cached  int `json:"cached_tokens"`
+		Written int `json:"cache_write_tokens"` // OpenRouter
 	} `json:"prompt_tokens_details"`
 	CompletionDetails struct {
 		Reasoning int `json:"reasoning_tokens"`
@@ -89,14 +85,17 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// chunk takes one event of the stream.
-func (t *turn) chunk(raw []byte) error {
+// Event implements [wire.Turn].
+func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
+	if ev.Name == "error" {
+		return wire.ReadProblem(ev.Data)
+	}
 	var c chunk
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return malformedError(fmt.Sprintf("the stream holds %q, which is not a chunk of a chat completion: %v", clip(string(raw), 60), err))
+	if err := json.Unmarshal(ev.Data, &c); err != nil {
+		return wire.Malformed(fmt.Sprintf("the stream holds %q, which is not a chunk of a chat completion: %v", wire.Clip(string(ev.Data), 60), err))
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" {
-		return eventError(readProblem(c.Error))
+		return wire.ReadProblem(c.Error)
 	}
 	if c.Usage != nil {
 		t.count(c.Usage)
@@ -107,7 +106,7 @@ func (t *turn) chunk(raw []byte) error {
 			continue // only one was asked for
 		}
 		for _, d := range []*delta{&choice.Delta, &choice.Message} {
-			if err := t.delta(d); err != nil {
+			if err := t.delta(d, out); err != nil {
 				return err
 			}
 		}
@@ -119,27 +118,31 @@ func (t *turn) chunk(raw []byte) error {
 }
 
 func (t *turn) count(u *usage) {
+	in, out, reasoning := max(u.Prompt, 0), max(u.Completion, 0), max(u.CompletionDetails.Reasoning, 0)
+	if reasoning > 0 && u.Total == in+out+reasoning { // xAI counts it apart
+		out += reasoning
+	}
+	cached := min(max(u.PromptDetails.Cached, u.CacheHit, 0), in)
 	t.usage = model.Usage{
-		In: max(u.Prompt, 0), Out: max(u.Completion, 0),
-		Cached:    max(u.PromptDetails.Cached, u.CacheHit, 0),
-		Reasoning: max(u.CompletionDetails.Reasoning, 0),
+		In: in, Out: out, Reasoning: min(reasoning, out),
+		Cached: cached, Written: min(max(u.PromptDetails.Written, 0), in-cached),
 	}
 }
 
-func (t *turn) delta(d *delta) error {
+func (t *turn) delta(d *delta, out *wire.Out) error {
 	thought := d.Thought
 	if thought == "" { // servers that send both send the same twice
 		thought = d.Reasoning.text
 	}
-	if err := t.say(model.Reasoning, thought+d.Content.reasoning); err != nil {
+	if err := out.Say(model.Reasoning, thought+d.Content.reasoning); err != nil {
 		return err
 	}
-	if err := t.say(model.Text, d.Content.text+d.Refusal); err != nil {
+	if err := out.Say(model.Text, d.Content.text+d.Refusal); err != nil {
 		return err
 	}
 	for i := range d.Calls {
 		c := &d.Calls[i]
-		if err := t.grow(len(c.ID) + len(c.Function.Name) + len(c.Function.Arguments)); err != nil {
+		if err := out.Grow(len(c.ID) + len(c.Function.Name) + len(c.Function.Arguments)); err != nil {
 			return err
 		}
 		if err := t.calls.add(c, i == 0); err != nil {
@@ -149,66 +152,20 @@ func (t *turn) delta(d *delta) error {
 	return nil
 }
 
-func (t *turn) say(kind model.PartKind, text string) error {
-	if text == "" {
-		return nil
-	}
-	if err := t.grow(len(text)); err != nil {
-		return err
-	}
-	return t.emit(model.Part{Kind: kind, Text: text})
-}
-
-func (t *turn) grow(n int) error {
-	if t.size += n; t.size > maxContent {
-		return fmt.Errorf("%w: the turn says more than %d MiB; lower the output limit", errTooLarge, maxContent>>20)
-	}
-	return nil
-}
-
-func (t *turn) emit(p model.Part) error {
-	t.parts++
-	if !t.yield(p, nil) {
-		return errStopped
-	}
-	return nil
-}
-
-// finish yields what waits for the end of the stream: calls, usage and stop. A stream
-// without [DONE] is whole if it gave a reason to finish and was closed in order.
-func (t *turn) finish(done bool) error {
-	if t.reason == "" {
-		if done {
-			return fmt.Errorf("%w: it gave no finish_reason", errNoFinish)
-		}
-		return errNoFinish
+// End implements [wire.Turn]. A stream without [DONE] is whole if it gave a reason to
+// finish and was closed in order.
+func (t *turn) End(marked bool, out *wire.Out) error {
+	switch {
+	case t.reason == "" && marked:
+		return fmt.Errorf("%w: it gave no finish_reason", wire.ErrUnfinished)
+	case t.reason == "":
+		return wire.ErrUnfinished
 	}
 	stop, err := stopCode(t.reason)
 	if err != nil {
 		return err
 	}
-	if len(t.calls.list) > 0 {
-		if stop == model.StopLength || stop == model.StopFilter {
-			return cutCallError(fmt.Sprintf("the turn ended with %q among its tool calls, so none of them is used; raise the output limit or ask for less at once", clip(t.reason, 40)))
-		}
-		stop = model.StopCalls // some servers say "stop"
-	} else if stop == model.StopCalls {
-		return malformedError(fmt.Sprintf("the turn ended with %q but has no tool calls", clip(t.reason, 40)))
-	}
-	parts, err := t.calls.finish(t.request)
-	if err != nil {
-		return err
-	}
-	if t.usage != (model.Usage{}) {
-		u := t.usage
-		parts = append(parts, model.Part{Kind: model.UsagePart, Usage: &u})
-	}
-	for _, p := range append(parts, model.Part{Kind: model.Stop, Stop: stop}) {
-		if err := t.emit(p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return out.Finish(wire.Ending{Reason: t.reason, Stop: stop, Held: t.calls.parts(), Usage: t.usage})
 }
 
 // stopCode reads a finish_reason. Reasons it does not know are errors: servers use them
@@ -224,5 +181,5 @@ func stopCode(reason string) (model.StopCode, error) {
 	case "content_filter", "safety", "sensitive":
 		return model.StopFilter, nil
 	}
-	return "", eventError{code: reason, text: fmt.Sprintf("the server broke the turn off with finish_reason %q", clip(reason, 40))}
+	return "", &wire.Problem{Code: reason, Text: fmt.Sprintf("the server broke the turn off with finish_reason %q", wire.Clip(reason, 40))}
 }

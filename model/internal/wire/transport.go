@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"bytes"
@@ -39,69 +39,83 @@ func (w *watchdog) stop() {
 	}
 }
 
-// A post is the transport of one attempt, under the library.
-type post struct {
-	model  *Model
-	wire   *wireRequest
-	key    string
+// An exchange is the request and the response of one attempt.
+type exchange struct {
+	client *Client
+	key    string // for idempotency
 	watch  *watchdog
 	sent   bool
-	events *events // of the response, once Do returned one
+	id     string  // the server's name for the request
+	events *events // of the response, once there is one that is a stream
 }
 
-// Do sends the request. Statuses other than success become errors here, where their
+// do sends the request. Statuses other than success become errors here, where their
 // headers are known and their size is bounded.
-func (p *post) Do(req *http.Request) (*http.Response, error) {
-	if err := p.prepare(req); err != nil {
-		return nil, err
-	}
-	p.sent = true
-	p.watch.start()
-	resp, err := p.model.client.Do(req)
-	p.watch.stop()
-	if err != nil {
-		return nil, err
-	}
-	body := &source{body: resp.Body, watch: p.watch, left: p.model.opts.MaxBytes}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // what could be read says enough
-		return nil, p.model.statusError(resp, text)
-	}
-	if err := checkType(resp.Header); err != nil {
-		resp.Body.Close()
-		return nil, p.model.malformed(err.Error())
-	}
-	p.events = newEvents(body)
-	resp.Body = p.events
-	return resp, nil
-}
-
-func (p *post) prepare(req *http.Request) error {
-	if p.key != "" {
-		req.Header.Set("Idempotency-Key", p.key)
-	}
-	// A compressed stream arrives late, and may unpack to anything.
-	req.Header.Set("Accept-Encoding", "identity")
-	if !p.wire.zeroTemperature {
-		return nil
-	}
-	body, err := io.ReadAll(req.Body)
+func (x *exchange) do(ctx context.Context, post *Post) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.client.config.BaseURL+post.Path, bytes.NewReader(post.Body))
 	if err != nil {
 		return err
 	}
-	body = append([]byte(`{"temperature":0,`), bytes.TrimPrefix(body, []byte("{"))...)
-	req.ContentLength = int64(len(body))
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	req.Body, err = req.GetBody()
-	return err
+	x.head(req.Header, post)
+	x.sent = true
+	x.watch.start()
+	resp, err := x.client.http.Do(req)
+	x.watch.stop()
+	if err != nil {
+		return err
+	}
+	x.id = requestID(resp.Header)
+	body := &source{ctx: ctx, body: resp.Body, watch: x.watch, left: x.client.config.MaxBytes}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // what could be read says enough
+		return x.client.statusError(resp, text)
+	}
+	if err := checkType(resp.Header); err != nil {
+		resp.Body.Close()
+		return x.client.fault(model.CodeMalformed, err.Error())
+	}
+	x.events = newEvents(body)
+	return nil
+}
+
+func (x *exchange) head(h http.Header, post *Post) {
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "text/event-stream")
+	// A compressed stream arrives late, and may unpack to anything.
+	h.Set("Accept-Encoding", "identity")
+	if x.key != "" {
+		h.Set("Idempotency-Key", x.key)
+	}
+	for name, value := range post.Header {
+		h.Set(name, value)
+	}
+	for _, k := range x.client.keys() {
+		h.Set(k.Header, k.Prefix+k.Value)
+	}
+}
+
+func (x *exchange) close() { _ = x.events.body.body.Close() } // its errors have been seen by then
+
+// identify adds the server's name for the request to an error, for those who ask its support.
+func (x *exchange) identify(e *model.Error) {
+	if x.id != "" && e.Code != model.CodeCanceled {
+		e.Err = fmt.Errorf("%w (request %s)", e.Err, x.client.clean(Clip(x.id, 80)))
+	}
+}
+
+func requestID(h http.Header) string {
+	if id := h.Get("Request-Id"); id != "" {
+		return id
+	}
+	return h.Get("X-Request-Id")
 }
 
 // checkType refuses answers that cannot be a stream. Servers that call theirs something
 // odd are given the benefit of the doubt.
 func checkType(h http.Header) error {
 	if enc := h.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return fmt.Errorf("the answer is compressed with %q although that was refused; check the proxy between here and the server", clip(enc, 40))
+		return fmt.Errorf("the answer is compressed with %q although that was refused; check the proxy between here and the server", Clip(enc, 40))
 	}
 	if kind, _, _ := mime.ParseMediaType(h.Get("Content-Type")); kind == "text/html" {
 		return fmt.Errorf("the answer is a web page and not a stream; check the base URL")
@@ -123,8 +137,10 @@ func sameHost(next func(*http.Request, []*http.Request) error) func(*http.Reques
 	}
 }
 
-// A source reads a body under the watchdog and up to a size.
+// A source reads a body under the watchdog, up to a size, and until its context ends: a
+// server that never lets a read block must not outrun it.
 type source struct {
+	ctx   context.Context
 	body  io.ReadCloser
 	watch *watchdog
 	left  int64
@@ -134,25 +150,12 @@ func (s *source) Read(p []byte) (int, error) {
 	if s.left <= 0 {
 		return 0, fmt.Errorf("%w: the stream is larger than the limit; lower the output limit or raise Options.MaxBytes", errTooLarge)
 	}
+	if s.ctx.Err() != nil {
+		return 0, s.ctx.Err()
+	}
 	s.watch.start()
 	n, err := s.body.Read(p[:min(int64(len(p)), s.left)])
 	s.watch.stop()
 	s.left -= int64(n)
 	return n, err
-}
-
-func (s *source) Close() error { return s.body.Close() }
-
-// statusError describes a response that is not a success.
-func (m *Model) statusError(resp *http.Response, body []byte) *model.Error {
-	e := m.newError(readProblem(body))
-	e.Status = resp.StatusCode
-	e.RetryAfter = retryAfter(resp.Header, time.Now())
-	e.Temporary = temporaryStatus(e.Status) && e.Code != "insufficient_quota"
-	if to := resp.Header.Get("Location"); to != "" && e.Status >= 300 && e.Status < 400 {
-		if u, err := resp.Request.URL.Parse(to); err == nil {
-			e.Err = fmt.Errorf("a redirect to %s, which is not followed because the key would go along; correct the base URL", m.clean(u.Scheme+"://"+u.Host+u.Path))
-		}
-	}
-	return e
 }

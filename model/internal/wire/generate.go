@@ -1,0 +1,214 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync/atomic"
+
+	"github.com/superstep-dev/superstep/model"
+)
+
+// A Turn is one turn in the protocol of a provider. Its methods are called one after the
+// other, on the goroutine that ranges over the turn. An attempt is a Post, the events of
+// its answer, and an End unless the stream broke off.
+type Turn interface {
+	// Post begins an attempt: it forgets what the last one brought and returns what to send.
+	Post() (*Post, error)
+	// Event takes the next event. [ErrDone] says that it was the last one, whatever follows it.
+	Event(ev *Event, out *Out) error
+	// End is told that the stream ended, and yields what waited for that, usually by
+	// [Out.Finish]. marked says that the stream said so itself, by ErrDone or "[DONE]", and
+	// not only the connection.
+	End(marked bool, out *Out) error
+	// Relax is asked after a failure that would end the turn. It may leave something out that the
+	// server said it does not know; true means that the request is now another.
+	Relax(fail *model.Error) bool
+}
+
+// A Post is what a turn sends.
+type Post struct {
+	Path   string            // after the base URL, such as "/chat/completions", with a query if there is one
+	Header map[string]string // beside those that all have: types, encoding, keys, idempotency
+	Body   []byte            // JSON
+}
+
+var errStopped = errors.New("the reader broke off")
+
+// Generate streams one turn, as [model.Model] says. encode is called once, when the
+// sequence is ranged over; its error says what is wrong with the request.
+func (c *Client) Generate(ctx context.Context, req *model.Request, encode func() (Turn, error)) iter.Seq2[model.Part, error] {
+	var ranged atomic.Bool
+	return func(yield func(model.Part, error) bool) {
+		if ranged.Swap(true) {
+			yield(model.Part{}, c.fault(model.CodeRequest, "the stream was ranged over a second time; call Generate again"))
+			return
+		}
+		if req == nil {
+			yield(model.Part{}, c.fault(model.CodeRequest, "the request is nil"))
+			return
+		}
+		turn, err := encode()
+		if err != nil {
+			yield(model.Part{}, c.fault(model.CodeRequest, err.Error()))
+			return
+		}
+		caller := ctx
+		if c.config.Timeout > 0 {
+			var stop context.CancelFunc
+			ctx, stop = context.WithTimeoutCause(ctx, c.config.Timeout, errTimeout)
+			defer stop()
+		}
+		out := &Out{request: req, yield: yield}
+		for n := 1; ; n++ {
+			err := c.attempt(ctx, caller, turn, out)
+			if err == nil || errors.Is(err, errStopped) {
+				return
+			}
+			fail := c.classify(err)
+			if !c.again(ctx, n, fail, turn, out) {
+				if caller.Err() != nil {
+					fail = c.canceled(caller)
+				}
+				yield(model.Part{}, fail)
+				return
+			}
+		}
+	}
+}
+
+// again decides whether attempt n, which failed, is followed by another, and waits.
+func (c *Client) again(ctx context.Context, n int, fail *model.Error, turn Turn, out *Out) bool {
+	if out.parts > 0 {
+		return false
+	}
+	wait, again := c.nextWait(n, fail)
+	if !again && turn.Relax(fail) {
+		wait, again = 0, n < max(c.config.Retries, 1)
+	}
+	return again && sleep(ctx, wait)
+}
+
+// attempt sends the request once and feeds the turn.
+func (c *Client) attempt(ctx, caller context.Context, turn Turn, out *Out) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := &exchange{client: c, key: out.request.Key, watch: newWatchdog(c.config.IdleTimeout, cancel)}
+	defer p.watch.stop()
+	defer func() { // the server's name for the attempt, once it has one, is in all its errors
+		if err != nil && !errors.Is(err, errStopped) {
+			fail := c.classify(err)
+			p.identify(fail)
+			err = fail
+		}
+	}()
+
+	out.size = 0
+	post, err := turn.Post()
+	if err != nil {
+		return c.fault(model.CodeRequest, err.Error())
+	}
+	if err := p.do(ctx, post); err != nil {
+		return c.explain(ctx, caller, err, p)
+	}
+	defer p.close()
+	for {
+		ev, err := p.events.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return turn.End(p.events.done, out)
+		case err != nil:
+			return c.explain(ctx, caller, err, p)
+		}
+		if err := turn.Event(ev, out); errors.Is(err, ErrDone) {
+			return turn.End(true, out)
+		} else if err != nil {
+			return err
+		}
+		if ctx.Err() != nil { // what is buffered already is too late
+			return c.explain(ctx, caller, ctx.Err(), p)
+		}
+	}
+}
+
+// ErrDone is returned by [Turn.Event] for the event that ends the stream.
+var ErrDone = errors.New("the stream is done")
+
+// An Out yields what a turn says.
+type Out struct {
+	request *model.Request
+	yield   func(model.Part, error) bool
+	parts   int // yielded, in all attempts
+	size    int // of what was said in this one
+}
+
+// Request is what is being answered.
+func (o *Out) Request() *model.Request { return o.request }
+
+// Say yields a delta of text or reasoning; an empty one is none.
+func (o *Out) Say(kind model.PartKind, text string) error {
+	if text == "" {
+		return nil
+	}
+	if err := o.Grow(len(text)); err != nil {
+		return err
+	}
+	return o.Emit(model.Part{Kind: kind, Text: text})
+}
+
+// Grow counts n bytes that are kept for later, such as arguments of calls, towards the
+// limit of what a turn says.
+func (o *Out) Grow(n int) error {
+	if o.size += n; o.size > maxContent {
+		return fmt.Errorf("%w: the turn says more than %d MiB; lower the output limit", errTooLarge, maxContent>>20)
+	}
+	return nil
+}
+
+// Emit yields a part as it is. Its error, when the reader broke off, must be returned.
+func (o *Out) Emit(p model.Part) error {
+	o.parts++
+	if !o.yield(p, nil) {
+		return errStopped
+	}
+	return nil
+}
+
+// An Ending is how a turn ended.
+type Ending struct {
+	Reason string         // the provider's word for it
+	Stop   model.StopCode // what it means
+	// Held are the parts that waited for the end: calls as they were collected, with
+	// arguments that may be missing or broken and ids that may be missing or used before, and
+	// what was said among them.
+	Held  []model.Part
+	Usage model.Usage // yielded unless it is zero
+}
+
+// Finish checks the calls and yields them, the usage and the stop. A turn that ended
+// for want of room among its calls, or with one that is not whole, is an error.
+func (o *Out) Finish(e Ending) error {
+	parts, calls, err := o.checkCalls(e.Held)
+	switch {
+	case calls > 0 && (e.Stop == model.StopLength || e.Stop == model.StopFilter):
+		return cutCallError(fmt.Sprintf("the turn ended with %q among its tool calls, so none of them is used; raise the output limit or ask for less at once", Clip(e.Reason, 40)))
+	case calls > 0:
+		e.Stop = model.StopCalls // some servers say "stop"
+	case e.Stop == model.StopCalls:
+		return Malformed(fmt.Sprintf("the turn ended with %q but has no tool calls", Clip(e.Reason, 40)))
+	}
+	if err != nil {
+		return err
+	}
+	if e.Usage != (model.Usage{}) {
+		parts = append(parts, model.Part{Kind: model.UsagePart, Usage: &e.Usage})
+	}
+	for _, p := range append(parts, model.Part{Kind: model.Stop, Stop: e.Stop}) {
+		if err := o.Emit(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
