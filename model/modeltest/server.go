@@ -45,6 +45,7 @@ type ParsedRequest struct {
 	Attempt       int         // how often this key has been asked for, from 1; without a key, how often none was given
 	Header        http.Header // of the request
 	Body          []byte      // of the request
+	Wire          Wire        // of the server that was asked
 	// Gone is closed when the client has closed the connection, or the answer is complete.
 	Gone <-chan struct{}
 }
@@ -52,7 +53,8 @@ type ParsedRequest struct {
 // A Reply is what the server answers. The zero Reply says nothing and stops.
 type Reply struct {
 	// Parts are said in order: texts and reasonings as one delta each, calls, and at most
-	// one usage. A call without an id gets "call_1" and so on.
+	// one usage. A call without an id gets "call_1" and so on where the protocol needs one.
+	// What is in an Opaque is the wire's to say, see [Signer].
 	Parts []model.Part
 	// Fragment cuts the arguments of calls into pieces of so many bytes; 0 means whole.
 	Fragment int
@@ -63,14 +65,15 @@ type Reply struct {
 
 	// Status, if it is neither 0 nor 200, is answered with an error body of Code and
 	// Message, with RetryAfter in the header of that name.
+	// With the fault Infinite that body never ends.
 	Status        int
 	RetryAfter    string
 	Code, Message string
 
 	Fault Fault
-	At    int           // where the fault is: bytes or frames that are sent before it
+	At    int           // where the fault is: bytes or frames that are sent before it; negative means all but the last frame
 	Cut   func(int)     // unless nil, told by Drop and Close how many bytes they do not send
-	Pause time.Duration // between the bytes of Trickle
+	Pause time.Duration // between the bytes of Trickle and the comments of Chatter
 }
 
 // A Fault is a way to fail.
@@ -82,6 +85,7 @@ const (
 	Drop          // the connection is cut
 	Close         // the body ends in order, as if that were all
 	Stall         // silence, until the client leaves
+	Chatter       // a comment every Pause, and nothing else, until the client leaves
 
 	ErrorEvent // an error event, and the end
 	BadJSON    // the next frame is cut in two and ended like a whole one
@@ -242,7 +246,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(s.wire.ErrorBody(http.StatusBadRequest, "invalid_request_error", err.Error()))
 		return
 	}
-	req.Header, req.Body, req.Gone = r.Header.Clone(), body, r.Context().Done()
+	req.Header, req.Body, req.Wire, req.Gone = r.Header.Clone(), body, s.wire, r.Context().Done()
 	req.Key = r.Header.Get("Idempotency-Key")
 	s.mu.Lock()
 	s.asked[req.Key]++
@@ -252,7 +256,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	reply := s.handle(req)
 	if reply.Status != 0 && reply.Status != http.StatusOK {
-		s.fail(w, &reply)
+		s.fail(&stream{w: w, gone: r.Context()}, &reply)
 		return
 	}
 	// Errors of writing mean that the client left, which is its right.
@@ -268,13 +272,17 @@ func (s *Server) enter() bool {
 	return !s.closed
 }
 
-func (s *Server) fail(w http.ResponseWriter, reply *Reply) {
+func (s *Server) fail(out *stream, reply *Reply) {
+	w := out.w
 	if reply.RetryAfter != "" {
 		w.Header().Set("Retry-After", reply.RetryAfter)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(reply.Status)
 	_, _ = w.Write(s.wire.ErrorBody(reply.Status, reply.Code, reply.Message))
+	if reply.Fault == Infinite {
+		_ = out.repeat(bytes.Repeat([]byte(" "), 1000), -1) // until the client leaves
+	}
 }
 
 func (s *Server) stream(out *stream, req *ParsedRequest, reply *Reply) error {
@@ -285,6 +293,10 @@ func (s *Server) stream(out *stream, req *ParsedRequest, reply *Reply) error {
 	all := bytes.Join(frames, nil)
 	head := all[:min(max(reply.At, 0), len(all))]
 	framed := min(max(reply.At, 0), len(frames))
+	if reply.At < 0 {
+		framed = len(frames) - 1
+		head = bytes.Join(frames[:framed], nil)
+	}
 	before := bytes.Join(frames[:framed], nil)
 	switch reply.Fault {
 	case Silent:
@@ -306,6 +318,8 @@ func (s *Server) stream(out *stream, req *ParsedRequest, reply *Reply) error {
 		return out.write(head)
 	case Stall:
 		return errors.Join(out.write(head), out.wait())
+	case Chatter:
+		return errors.Join(out.write(head), out.chatter(reply.Pause))
 	case ErrorEvent:
 		return out.write(append(before, s.wire.ErrorFrame("server_error", "scripted failure")...))
 	case BadJSON:
@@ -362,6 +376,20 @@ func (s *stream) trickle(b []byte, pause time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// chatter is what proxies do to keep a silent connection open.
+func (s *stream) chatter(pause time.Duration) error {
+	for {
+		if err := s.write([]byte(": still here\n\n")); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-s.gone.Done():
+			return nil
+		}
+	}
 }
 
 func (s *stream) bomb() error {

@@ -92,3 +92,34 @@ func TestServerIsStrict(t *testing.T) {
 		}
 	}
 }
+
+func TestGeminiIsStrict(t *testing.T) {
+	wire := modeltest.Gemini{}
+	call := `{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]}`
+	answer := `{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"output":"x"}}}]}`
+	for _, c := range []struct{ url, contents, want string }{
+		{"", call + "," + answer, ""},
+		{"http://h/v1beta/models/m:streamGenerateContent?alt=sse&key=x", call, "unknown endpoint"},
+		{"http://h/v1beta/models/m:generateContent?alt=sse", call, "unknown endpoint"},
+		{"", "", "contents is not specified"},
+		{"", `{"role":"assistant","parts":[{"text":"x"}]}`, "please use a valid role"},
+		{"", `{"role":"user","parts":[]}`, "parts must not be empty"},
+		{"", `{"role":"user","parts":[{}]}`, "required oneof field"},
+		{"", call, "have no response"},
+		{"", answer, "answers no call"},
+		{"", call + `,{"role":"user","parts":[{"text":"x"}]}`, "the number of function response parts"},
+		{"", call + `,{"role":"user","parts":[{"functionResponse":{"name":"g","response":{"output":"x"}}}]}`, `the response of "g" answers no call`},
+	} {
+		if c.url == "" {
+			c.url = "http://h/v1beta/models/m:streamGenerateContent?alt=sse"
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = wire.Parse(r, []byte(`{"contents":[`+c.contents+`]}`))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+}

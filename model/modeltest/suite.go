@@ -1,13 +1,12 @@
 package modeltest
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
-	"runtime/metrics"
 	"strings"
 	"sync"
 	"testing"
@@ -31,26 +30,67 @@ type Script struct {
 // [Wire]), has the script's limits, waits only a moment between attempts if the server
 // does not ask for more, and at most a second or two if it does. It may be
 // called several times in one test and from several tests at once.
+//
+// What only some protocols can express is tested when the server's wire has the interface
+// for it: [Signer], [Schemer], [Lossy].
 func Run(t *testing.T, factory func(t *testing.T, script Script) model.Model) {
-	s := suite{factory}
-	t.Run("turns", s.turns)
-	t.Run("history", s.history)
-	t.Run("cut at every byte", s.cuts)
-	t.Run("broken streams", s.broken)
-	t.Run("statuses", s.statuses)
+	Streams(t, factory)
+	s := newSuite(t, factory)
 	t.Run("retries", s.retries)
+	t.Run("second attempts", s.seconds)
 	t.Run("limits", s.limits)
 	t.Run("leaving", s.leaving)
 }
 
+// Streams is the part of [Run] about what is said and heard. It does not look at attempts,
+// limits and how a turn is left, so that a model that has its answers from elsewhere, such as
+// one that has recorded them from a model of a server, can run it too.
+func Streams(t *testing.T, factory func(t *testing.T, script Script) model.Model) {
+	s := newSuite(t, factory)
+	t.Run("turns", s.turns)
+	t.Run("history", s.history)
+	t.Run("ids", s.ids)
+	t.Run("signatures", s.signatures)
+	t.Run("opaque data of others", s.opaque)
+	t.Run("schema", s.schema)
+	t.Run("cut at every byte", s.cuts)
+	t.Run("broken streams", s.broken)
+	t.Run("statuses", s.statuses)
+}
+
 type suite struct {
 	factory func(*testing.T, Script) model.Model
+	wire    Wire // of the server; nil if it is not one of this package
+}
+
+// newSuite asks once, to see what the server speaks.
+func newSuite(t *testing.T, factory func(*testing.T, Script) model.Model) suite {
+	t.Helper()
+	s := suite{factory: factory}
+	ask := func(t *testing.T) {
+		m := factory(t, Script{Attempts: 1, Handle: func(r *ParsedRequest) Reply { s.wire = r.Wire; return Text("ok") }})
+		if got, err := model.Collect(m.Generate(t.Context(), request()), nil); err != nil || got.Message.Text() != "ok" {
+			t.Fatalf("the model does not answer: %v", err)
+		}
+	}
+	if !t.Run("answers", ask) {
+		t.FailNow()
+	}
+	return s
 }
 
 func (s suite) model(t *testing.T, script Script) model.Model {
 	t.Helper()
 	script.Attempts = max(script.Attempts, 1)
 	return s.factory(t, script)
+}
+
+// keeps is what of a usage arrives.
+func (s suite) keeps(u model.Usage) model.Usage {
+	if w, ok := s.wire.(Lossy); ok {
+		return w.Keeps(u)
+	}
+	return u
 }
 
 // request is an ordinary first turn with two tools.
@@ -120,6 +160,8 @@ func (s suite) turns(t *testing.T) {
 			said(model.StopCalls, call("x", "search", `{"q":"ä{\"}"}`), call("y", "search", `{"q":2}`))},
 		{"usage", Reply{Parts: []model.Part{text("x"), usage(model.Usage{In: 7, Out: 5, Cached: 4, Reasoning: 2})}},
 			withUsage(said(model.StopEnd, text("x")), model.Usage{In: 7, Out: 5, Cached: 4, Reasoning: 2})},
+		{"usage of a cache", Reply{Parts: []model.Part{text("x"), usage(model.Usage{In: 90, Out: 5, Cached: 40, Written: 30})}},
+			withUsage(said(model.StopEnd, text("x")), model.Usage{In: 90, Out: 5, Cached: 40, Written: 30})},
 		{"length", Reply{Parts: []model.Part{text("x")}, Stop: model.StopLength}, said(model.StopLength, text("x"))},
 		{"filter", Reply{Parts: []model.Part{text("x")}, Stop: model.StopFilter}, said(model.StopFilter, text("x"))},
 		{"all of it", rich(), richResponse()},
@@ -131,6 +173,7 @@ func (s suite) turns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			c.want.Usage = s.keeps(c.want.Usage)
 			equal(t, got, c.want)
 		})
 	}
@@ -241,10 +284,11 @@ func (s suite) cuts(t *testing.T) {
 				missing = <-left
 				switch {
 				case err == nil:
-					if got.Usage == (model.Usage{}) {
-						got.Usage = richResponse().Usage
+					want := richResponse()
+					if want.Usage = s.keeps(want.Usage); got.Usage == (model.Usage{}) {
+						want.Usage = got.Usage
 					}
-					equal(t, got, richResponse())
+					equal(t, got, want)
 				case calls > 0:
 					t.Errorf("the turn failed with %v, but had yielded %d calls", err, calls)
 				case missing == 0 && fault == Close:
@@ -271,6 +315,28 @@ func (s suite) broken(t *testing.T) {
 			}
 		})
 	}
+	t.Run("no terminal event", func(t *testing.T) {
+		for frames, all := 0, 1; frames < all; frames++ {
+			m := s.model(t, Script{Handle: func(r *ParsedRequest) Reply {
+				whole := Text("hello")
+				if r.Wire == nil {
+					return whole
+				}
+				cut := r.Wire.Frames(r, &whole)
+				all = len(cut)
+				return Reply{Raw: append([]byte("\n"), bytes.Join(cut[:frames], nil)...)}
+			}})
+			got, err := model.Collect(m.Generate(t.Context(), request()), nil)
+			switch {
+			case err != nil:
+				typed(t, err)
+			case frames <= 1 && all > 1:
+				t.Errorf("got %+v of %d frames of %d", got, frames, all)
+			default: // all that is missing is not needed
+				equal(t, got.Message.Parts, []model.Part{text("hello")})
+			}
+		}
+	})
 	t.Run("error event carries on as an error", func(t *testing.T) {
 		e := s.fails(t, Script{Handle: Sequence(Reply{Parts: rich().Parts, Fault: ErrorEvent, At: 3})})
 		if !strings.Contains(e.Error(), "scripted failure") {
@@ -355,10 +421,15 @@ func (s suite) retries(t *testing.T) {
 			t.Errorf("the server was asked %d times, want 3", asks)
 		}
 	})
-	for name, after := range map[string]string{"seconds": "7200", "date": time.Now().Add(2 * time.Hour).UTC().Format(http.TimeFormat)} {
-		t.Run("a long Retry-After is the caller's, "+name, func(t *testing.T) {
+	for _, c := range []struct {
+		name, after string
+		status      int
+	}{
+		{"seconds", "7200", 429}, {"date", time.Now().Add(2 * time.Hour).UTC().Format(http.TimeFormat), 429}, {"overloaded", "7200", 529}, {"unavailable", "7200", 503},
+	} {
+		t.Run("a long Retry-After is the caller's, "+c.name, func(t *testing.T) {
 			asks := 0
-			e := s.fails(t, Script{Attempts: 3, Handle: func(*ParsedRequest) Reply { asks++; return Failure(429, after) }})
+			e := s.fails(t, Script{Attempts: 3, Handle: func(*ParsedRequest) Reply { asks++; return Failure(c.status, c.after) }})
 			if asks != 1 || e.RetryAfter < 119*time.Minute || e.RetryAfter > 2*time.Hour || !e.Temporary {
 				t.Errorf("asked %d times; the error is %#v, want one ask and two hours", asks, e)
 			}
@@ -366,132 +437,37 @@ func (s suite) retries(t *testing.T) {
 	}
 }
 
-// limits checks that whatever the server does, a turn ends in bounded time and memory.
-func (s suite) limits(t *testing.T) {
-	const limit = 700 * time.Millisecond
-	text := Text("hello")
-	with := func(f Fault, at int, pause time.Duration) Reply {
-		r := text
-		r.Fault, r.At, r.Pause = f, at, pause
-		return r
-	}
-	for _, c := range []struct {
-		name          string
-		reply         Reply
-		idle, timeout time.Duration
-		code          string
-	}{
-		{"silent", with(Silent, 0, 0), limit, 0, model.CodeIdle},
-		{"stalled", with(Stall, 40, 0), limit, 0, model.CodeIdle},
-		{"stalled after the first part", with(Stall, 100, 0), limit, 0, model.CodeIdle},
-		{"slow bytes", with(Trickle, 0, 50*time.Millisecond), 0, limit, model.CodeTimeout},
-		{"infinite", with(Infinite, 1, 0), 0, limit, ""}, // too long or too large, whichever comes first
-		{"gigantic line", with(LongLine, 1, 0), 0, 0, model.CodeTooLarge},
-		{"gzip bomb", with(GzipBomb, 0, 0), 0, 0, ""},
+// seconds checks what a second attempt makes of a turn that was cut: nothing is said
+// twice, and nothing of the first attempt is left in what the second one says.
+func (s suite) seconds(t *testing.T) {
+	again := Reply{Parts: []model.Part{text("again"), call("x", "note", `{}`), usage(model.Usage{In: 2, Out: 1})}}
+	for name, first := range map[string]Reply{
+		"all of it": rich(),
+		"calls":     {Parts: []model.Part{call("a", "search", `{"q":"Königsberg"}`), call("b", "note", `{"q":2}`), usage(model.Usage{In: 100, Out: 20})}, Fragment: 9},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			// The attempts share the limits.
-			start, peak := time.Now(), heapPeak()
-			e := s.fails(t, Script{Handle: Sequence(c.reply), Idle: c.idle, Timeout: c.timeout, Attempts: 3})
-			took, grown := time.Since(start), peak()
-			if c.code != "" && e.Code != c.code {
-				t.Errorf("the error has the code %q, want %q: %v", e.Code, c.code, e)
+		t.Run(name, func(t *testing.T) {
+			left, whole := make(chan int, 1), 0
+			first.Fault, first.Cut = Drop, func(missing int) { left <- missing }
+			for missing := 1; missing > 0; first.At += 17 {
+				m := s.model(t, Script{Attempts: 2, Handle: Sequence(first, again)})
+				got, err := model.Collect(m.Generate(t.Context(), request()), nil)
+				if missing = <-left; err != nil {
+					typed(t, err)
+					continue
+				}
+				if len(got.Message.Calls()) == 2 { // nothing that matters was missing
+					equal(t, got.Message.Parts, collected(t, first.Parts))
+					continue
+				}
+				whole++
+				equal(t, got.Message.Parts, []model.Part{text("again"), call("x", "note", `{}`)})
+				equal(t, got.Usage, s.keeps(model.Usage{In: 2, Out: 1}))
 			}
-			if c.idle+c.timeout > 0 && took > limit+time.Second {
-				t.Errorf("the turn took %s, the limit is %s", took, limit)
-			}
-			if grown > 64<<20 {
-				t.Errorf("the heap grew by %d MiB, the limit is 64", grown>>20)
+			if whole == 0 {
+				t.Error("no second attempt was made")
 			}
 		})
 	}
-}
-
-// heapPeak starts watching the heap; the function it returns ends that and says by how
-// many bytes it had grown at most.
-func heapPeak() func() uint64 {
-	read := func() uint64 {
-		s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-		metrics.Read(s)
-		return s[0].Value.Uint64()
-	}
-	before := read()
-	stop, result := make(chan struct{}), make(chan uint64)
-	go func() {
-		peak := before
-		for {
-			select {
-			case <-stop:
-				result <- peak - before
-				return
-			case <-time.After(2 * time.Millisecond):
-				peak = max(peak, read())
-			}
-		}
-	}()
-	return func() uint64 {
-		close(stop)
-		return <-result
-	}
-}
-
-// leaving checks that a turn nobody wants any more ends at once, on both sides.
-func (s suite) leaving(t *testing.T) {
-	why := errors.New("why not")
-	for _, c := range []struct {
-		name  string
-		reply Reply
-		leave func(cancel context.CancelCauseFunc) bool // at the first part; says whether to go on
-	}{
-		{"canceled before the headers", Reply{Fault: Silent}, nil},
-		{"canceled between attempts", Failure(503, "2"), nil},
-		{"canceled in the middle", Reply{Parts: []model.Part{text("x")}, Fault: Infinite, At: 1}, func(cancel context.CancelCauseFunc) bool { cancel(why); return true }},
-		{"broken off", Reply{Parts: []model.Part{text("x")}, Fault: Infinite, At: 1}, func(context.CancelCauseFunc) bool { return false }},
-		{"broken off in silence", Reply{Parts: rich().Parts, Fault: Stall, At: 200}, func(context.CancelCauseFunc) bool { return false }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			gone := make(chan (<-chan struct{}), 3)
-			m := s.model(t, Script{Attempts: 3, Handle: func(r *ParsedRequest) Reply { gone <- r.Gone; return c.reply }})
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			if c.leave == nil {
-				time.AfterFunc(100*time.Millisecond, func() { cancel(why) })
-			}
-			start := time.Now()
-			var failure error
-			left := false
-			for _, err := range m.Generate(ctx, request()) {
-				if failure = err; err == nil && !left {
-					if left = true; !c.leave(cancel) {
-						break
-					}
-				}
-			}
-			if took := time.Since(start); took > time.Second {
-				t.Errorf("it took %s to end", took)
-			}
-			if context.Cause(ctx) != nil {
-				if e := typed(t, failure); e.Code != model.CodeCanceled || !errors.Is(failure, context.Canceled) || !errors.Is(failure, why) {
-					t.Errorf("got the error %v, want one that wraps the context's and its cause", failure)
-				}
-			}
-			select {
-			case <-<-gone:
-			case <-time.After(2 * time.Second):
-				t.Error("the connection is still open")
-			}
-		})
-	}
-	t.Run("ranged over twice", func(t *testing.T) {
-		seq := s.model(t, Script{Handle: Sequence(Text("x"))}).Generate(t.Context(), request())
-		if _, err := model.Collect(seq, nil); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := model.Collect(seq, nil); err == nil {
-			t.Error("the second range gave no error")
-		}
-	})
 }
 
 // fails runs a turn that must fail with a typed error, must not yield a call, and must
