@@ -1,0 +1,66 @@
+package providers
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/anthropic"
+	"github.com/superstep-dev/superstep/model/cassette"
+	"github.com/superstep-dev/superstep/model/gemini"
+	"github.com/superstep-dev/superstep/model/openai"
+)
+
+// open makes the model that a connection is for. It sends nothing.
+func (c *connection) open() (model.Model, error) {
+	switch c.protocol {
+	case Anthropic:
+		o := &anthropic.Options{
+			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
+			HTTPClient: c.client, Price: c.price, Window: c.window,
+		}
+		if c.output > 0 && c.output < 16384 { // the default of the package is too much for older models
+			o.MaxTokens = c.output
+		}
+		return anthropic.New(o)
+	case Gemini:
+		return gemini.New(&gemini.Options{
+			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
+			HTTPClient: c.client, Price: c.price, Window: c.window,
+		})
+	default:
+		return openai.New(&openai.Options{
+			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
+			HTTPClient: c.client, Price: c.price, Window: c.window, ReplayReasoning: c.replay,
+		})
+	}
+}
+
+// cassette is a recording that is played. Nothing is sent anywhere.
+func (p *Providers) cassette(name, file string) (model.Model, error) {
+	if file == "" {
+		return nil, &Error{Name: name, Message: "which recording? Name its file: " + cassettePrefix + "FILE"}
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, &Error{Name: name, Message: "the recording cannot be read: " + err.Error(), Err: err}
+	}
+	defer f.Close()
+	m, err := cassette.Open(f, &cassette.Options{Name: file})
+	if err != nil {
+		return nil, &Error{Name: name, Message: err.Error(), Err: err}
+	}
+	if abs, err := filepath.Abs(file); err == nil {
+		file = abs // it is meant in every folder
+	}
+	return played{m, cassettePrefix + file}, nil
+}
+
+// played is a recording by the name that opens it again. Its own is that of the model that was
+// recorded, which is another one: who opened that would ask it.
+type played struct {
+	*cassette.Player
+	name string
+}
+
+func (p played) Name() string { return p.name }
