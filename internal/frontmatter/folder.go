@@ -1,0 +1,288 @@
+package frontmatter
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Folder is a folder that others have filled. Nothing outside of it is opened: not by "..", not
+// by a symbolic link, even one that is changed meanwhile. Links that stay inside are followed. It is
+// safe for use from several goroutines.
+type Folder struct {
+	root *os.Root
+	real string // without symbolic links
+	dir  string // as given, made absolute
+}
+
+// OpenFolder opens a folder. If there is none, the error is fs.ErrNotExist. Close it.
+func OpenFolder(dir string) (*Folder, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(real)
+	if err != nil {
+		return nil, err
+	}
+	return &Folder{root, real, abs}, nil
+}
+
+// Sub opens a folder in this one, which links may then not leave. Close it.
+func (f *Folder) Sub(dir string) (*Folder, error) {
+	rel, err := f.resolve(dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := f.root.OpenRoot(filepath.FromSlash(rel))
+	if err != nil {
+		return nil, short(err)
+	}
+	return &Folder{root, filepath.Join(f.real, filepath.FromSlash(rel)), f.Path(dir)}, nil
+}
+
+// Close releases the folder.
+func (f *Folder) Close() { _ = f.root.Close() } // nothing was written
+
+// Path is the absolute path of a file in the folder.
+func (f *Folder) Path(name string) string { return filepath.Join(f.dir, filepath.FromSlash(name)) }
+
+// errLeaves is why a file is not read.
+var errLeaves = errors.New("a symbolic link leads out of the folder; it is not followed")
+
+// resolve follows the symbolic links of a path. os.Root decides what may be opened; this makes absolute
+// links work that stay inside.
+func (f *Folder) resolve(name string) (string, error) {
+	rest := path.Clean(name)
+	if !filepath.IsLocal(filepath.FromSlash(rest)) {
+		return "", fmt.Errorf("the path %q is outside of the folder", name)
+	}
+	done := "."
+	for links := 0; rest != "" && rest != "."; {
+		var part string
+		part, rest, _ = strings.Cut(rest, "/")
+		switch {
+		case part == "" || part == ".":
+			continue
+		case part == ".." && done == ".":
+			return "", errLeaves
+		case part == "..":
+			done = path.Dir(done)
+			continue
+		}
+		next := path.Join(done, part)
+		info, err := f.root.Lstat(filepath.FromSlash(next))
+		if err != nil {
+			return "", short(err)
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			done = next
+			continue
+		}
+		if links++; links > 40 {
+			return "", errors.New("too many symbolic links")
+		}
+		target, err := f.root.Readlink(filepath.FromSlash(next))
+		if err != nil {
+			return "", short(err)
+		}
+		if filepath.IsAbs(target) {
+			rel, ok := below(f.real, target)
+			if !ok {
+				rel, ok = below(f.dir, target)
+			}
+			if !ok {
+				return "", errLeaves
+			}
+			target, done = rel, "."
+		}
+		rest = filepath.ToSlash(target) + "/" + rest
+	}
+	return done, nil
+}
+
+func below(dir, name string) (string, bool) {
+	rel, err := filepath.Rel(dir, name)
+	return rel, err == nil && filepath.IsLocal(rel)
+}
+
+// short is an error without the path, which the caller knows better.
+func short(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// Open opens a regular file. It does not wait for the other end of a FIFO.
+func (f *Folder) Open(name string) (*os.File, error) {
+	rel, err := f.resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	file, err := f.root.OpenFile(filepath.FromSlash(rel), os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, short(err)
+	}
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		err = short(err)
+	case info.IsDir():
+		err = errors.New("it is a folder")
+	case !info.Mode().IsRegular():
+		err = errors.New("it is not a regular file")
+	default:
+		return file, nil
+	}
+	file.Close()
+	return nil, err
+}
+
+// Read reads a regular file of at most that many bytes.
+func (f *Folder) Read(name string, limit int64) ([]byte, error) {
+	file, err := f.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, short(err)
+	}
+	if int64(len(b)) > limit {
+		return nil, &Error{Code: TooLarge, Text: fmt.Sprintf("the file is over %d KiB", limit>>10)}
+	}
+	return b, nil
+}
+
+// An Entry is something in a folder.
+type Entry struct {
+	Path string      // relative to the folder, with slashes
+	Mode fs.FileMode // its type; that of a link to a file or folder inside is that of its target
+	Link bool        // it is reached by a symbolic link
+	To   string      // of a symbolic link, what it says
+	Err  error       // why it cannot be looked at, such as a link that leads out of the folder
+}
+
+// A Walk says what to visit.
+type Walk struct {
+	Entries int // at most that many are looked at
+	Depth   int // of folders
+	// Enter says whether to go on into a folder; it is given the names in it. Nil for every one.
+	Enter func(dir string, names []string) bool
+}
+
+// Entries gives what is below a folder that is not itself a folder, in the order of the paths.
+// A folder that is reached twice is listed once. Names and links make no difference to the order,
+// so it is the same every time. Cut says that a limit was reached; then some are missing.
+func (f *Folder) Entries(dir string, w *Walk) (list []Entry, cut bool) {
+	v := &visit{f: f, w: w, seen: map[string]bool{}}
+	if rel, err := f.resolve(dir); err == nil {
+		v.enter(path.Clean(dir), rel, 0, false)
+		for _, l := range v.links { // what is there by itself comes first
+			v.look(l.found, l.real, l.depth, true)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		v.list = append(v.list, Entry{Path: path.Clean(dir), Err: err})
+	}
+	slices.SortFunc(v.list, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
+	return v.list, v.cut
+}
+
+type visit struct {
+	f    *Folder
+	w    *Walk
+	seen map[string]bool // the real folders
+	n    int
+	list []Entry
+	cut  bool
+	// links are to be followed when all else is done, so that a folder that is reached by one
+	// too is listed under its own name.
+	links []pending
+}
+
+type pending struct {
+	found, real string
+	depth       int
+}
+
+// enter looks at a folder: where it was found, and where it really is.
+func (v *visit) enter(found, real string, depth int, link bool) {
+	if v.seen[real] {
+		return
+	}
+	v.seen[real] = true
+	if depth > v.w.Depth {
+		v.cut = true
+		return
+	}
+	names, err := v.names(real)
+	if err != nil {
+		v.list = append(v.list, Entry{Path: found, Mode: fs.ModeDir, Link: link, Err: err})
+		return
+	}
+	if v.w.Enter != nil && !v.w.Enter(found, names) {
+		return
+	}
+	for _, name := range names {
+		if v.n++; v.n > v.w.Entries {
+			v.cut = true
+			return
+		}
+		v.look(path.Join(found, name), path.Join(real, name), depth, link)
+	}
+}
+
+// look looks at what is in a folder of that depth.
+func (v *visit) look(found, real string, depth int, link bool) {
+	e := Entry{Path: found, Link: link}
+	info, err := v.f.root.Lstat(filepath.FromSlash(real))
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if !link {
+			v.links = append(v.links, pending{found, real, depth})
+			return
+		}
+		e.To, _ = v.f.root.Readlink(filepath.FromSlash(real))
+		if real, err = v.f.resolve(real); err == nil {
+			info, err = v.f.root.Lstat(filepath.FromSlash(real))
+		}
+	}
+	switch {
+	case err != nil:
+		e.Err = short(err)
+		v.list = append(v.list, e)
+	case info.IsDir():
+		v.enter(found, real, depth+1, link)
+	default:
+		e.Mode = info.Mode().Type()
+		v.list = append(v.list, e)
+	}
+}
+
+// names are those in a folder, sorted.
+func (v *visit) names(dir string) ([]string, error) {
+	d, err := v.f.root.OpenFile(filepath.FromSlash(dir), os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, short(err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(v.w.Entries + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, short(err)
+	}
+	slices.Sort(names)
+	return names, nil
+}

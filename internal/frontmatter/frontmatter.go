@@ -1,0 +1,243 @@
+// Package frontmatter reads Markdown files that begin with a YAML header between two lines of
+// three hyphens, and the folders that hold such files. Others write them, often by hand and for
+// programs that are easily pleased. So it is strict about what is dangerous (sizes, depth,
+// aliases, tags, links, devices), tells where everything is, and forgives what is only untidy.
+package frontmatter
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// The limits of a file.
+const (
+	MaxFile   = 1 << 20  // bytes
+	MaxHeader = 64 << 10 // bytes between the two lines of hyphens
+	MaxDepth  = 64       // of lists and maps in each other
+	maxTokens = 10_000   // of YAML in a header; reading it takes time with the square of them
+	maxFields = 1000     // of the header itself
+)
+
+// A Code says what is wrong with a file.
+type Code string
+
+// What can be wrong with a file.
+const (
+	Missing   Code = "missing"   // it has no front matter
+	Unclosed  Code = "unclosed"  // the front matter does not end
+	Syntax    Code = "syntax"    // it is not YAML, or no map
+	Duplicate Code = "duplicate" // a key is there twice
+	TooLarge  Code = "too-large"
+	TooDeep   Code = "too-deep"
+	Encoding  Code = "encoding" // it is not UTF-8
+	Alias     Code = "alias"    // YAML aliases, anchors and merge keys are not allowed
+	Tag       Code = "tag"      // nor are tags
+)
+
+// An Error is a reason not to read a file, and where it is. Line and Col count from 1 and are
+// those of the file; 0 if it is about the whole file.
+type Error struct {
+	Code      Code
+	Line, Col int
+	Text      string // what is wrong and what to do, without the place
+}
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return e.Text
+	}
+	return fmt.Sprintf("%d:%d: %s", e.Line, e.Col, e.Text)
+}
+
+// A Warning is something that was put up with.
+type Warning struct {
+	Line, Col int
+	Text      string
+}
+
+func (w Warning) String() string { return fmt.Sprintf("%d:%d: %s", w.Line, w.Col, w.Text) }
+
+// A Document is a file taken apart.
+type Document struct {
+	Fields   []Field // of the header, as they stand there; of a repeated one, only the first
+	Body     string  // what follows the header, without blank lines around it
+	BodyLine int     // where Body begins
+	Lenient  bool    // the header is not quite YAML
+	Warnings []Warning
+	// Repeated has every key that is there twice, at any depth. Programs differ in which of the two
+	// they take, so whoever reads a file that decides something refuses it.
+	Repeated []*Error
+}
+
+// A Field is a key and its value.
+type Field struct {
+	Key       string
+	Line, Col int
+	Value     *Value
+}
+
+// A Kind is what a value is.
+type Kind string
+
+// The kinds of values.
+const (
+	Null   Kind = "null"
+	Bool   Kind = "bool"
+	Number Kind = "number"
+	Text   Kind = "text"
+	List   Kind = "list"
+	Map    Kind = "map"
+)
+
+// A Value is a value of the header and where it stands.
+type Value struct {
+	Kind      Kind
+	Line, Col int
+	Text      string   // of a text; of a number or truth value, as it is written
+	Items     []*Value // of a list
+	Fields    []Field  // of a map
+}
+
+// Field gives a field of the header, nil if there is none of that name.
+func (d *Document) Field(key string) *Field {
+	for i := range d.Fields {
+		if d.Fields[i].Key == key {
+			return &d.Fields[i]
+		}
+	}
+	return nil
+}
+
+const byteOrderMark = "\ufeff"
+
+// Parse takes a file apart. Its error is an *Error. The header is read as YAML; if it is not, once
+// more, line by line: see lenient. Clean, unless nil, makes text harmless; it is applied to every key
+// and value and to the body, and what it changes is a warning.
+func Parse(b []byte, clean func(string) string) (*Document, error) {
+	if len(b) > MaxFile {
+		return nil, &Error{Code: TooLarge, Text: "the file is over 1 MiB"}
+	}
+	if !utf8.Valid(b) {
+		return nil, &Error{Code: Encoding, Text: fmt.Sprintf("the file must be UTF-8; there is a bad byte at offset %d", invalidAt(b))}
+	}
+	b = bytes.TrimPrefix(b, []byte(byteOrderMark))
+	header, body, line, err := split(newlines(string(b)))
+	if err != nil {
+		return nil, err
+	}
+	p := &parsing{clean: clean, doc: &Document{}}
+	p.body(body, line)
+	strict := p.strict(header)
+	if strict == nil {
+		return p.doc, nil
+	}
+	if strict.Code == Syntax && p.lenient(header) {
+		return p.doc, nil
+	}
+	return nil, strict
+}
+
+// newlines makes newlines of all ends of lines.
+func newlines(s string) string { return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(s) }
+
+// invalidAt is the offset of the first byte that is not UTF-8.
+func invalidAt(b []byte) int {
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return len(b)
+}
+
+// split finds the header and the body, and the line on which the body begins.
+func split(text string) (header, body string, line int, err error) {
+	first, rest, _ := strings.Cut(text, "\n")
+	if !fence(first) {
+		return "", "", 0, &Error{Missing, 1, 1, "there is no front matter; the file must begin with a line ---, then name and description, then another ---"}
+	}
+	end := 0
+	line = 2
+	for l := range strings.Lines(rest) {
+		line++
+		if fence(strings.TrimSuffix(l, "\n")) {
+			if end > MaxHeader {
+				return "", "", 0, &Error{TooLarge, 1, 1, "the front matter is over 64 KiB; move text below it"}
+			}
+			return rest[:end], rest[end+len(l):], line, nil
+		}
+		end += len(l)
+	}
+	return "", "", 0, &Error{Unclosed, 1, 1, "missing closing ---; the front matter that begins here needs a line of three hyphens at its end"}
+}
+
+func fence(line string) bool { return strings.TrimRight(line, " \t\r") == "---" }
+
+// Unfenced gives the text of a file as a body, for those kinds of files that need no front matter.
+// It has no field. Its error is an *Error.
+func Unfenced(b []byte, clean func(string) string) (*Document, error) {
+	if len(b) > MaxFile {
+		return nil, &Error{Code: TooLarge, Text: "the file is over 1 MiB"}
+	}
+	if !utf8.Valid(b) {
+		return nil, &Error{Code: Encoding, Text: fmt.Sprintf("the file must be UTF-8; there is a bad byte at offset %d", invalidAt(b))}
+	}
+	p := &parsing{clean: clean, doc: &Document{}}
+	p.body(newlines(strings.TrimPrefix(string(b), byteOrderMark)), 1)
+	return p.doc, nil
+}
+
+// parsing is a file that is being taken apart.
+type parsing struct {
+	clean func(string) string
+	doc   *Document
+}
+
+func (p *parsing) warn(line, col int, format string, args ...any) {
+	p.doc.Warnings = append(p.doc.Warnings, Warning{line, col, fmt.Sprintf(format, args...)})
+}
+
+// text makes a key or value harmless.
+func (p *parsing) text(s string, line, col int) string {
+	if p.clean == nil {
+		return s
+	}
+	c := p.clean(s)
+	if c != s {
+		p.warn(line, col, "invisible or control characters were left out")
+	}
+	return c
+}
+
+func (p *parsing) body(s string, line int) {
+	for strings.HasPrefix(s, "\n") || strings.HasPrefix(strings.TrimLeft(s, " \t\r"), "\n") {
+		_, s, _ = strings.Cut(s, "\n")
+		line++
+	}
+	p.doc.BodyLine = line
+	p.doc.Body = strings.TrimRight(p.text(s, line, 1), " \t\r\n")
+}
+
+// YAML reads a file that is a map in YAML and nothing else, of at most 64 KiB and as strictly as a
+// header can be read. A key that is there twice is an error. Its error is an *Error.
+func YAML(b []byte, clean func(string) string) ([]Field, error) {
+	if len(b) > MaxHeader {
+		return nil, &Error{Code: TooLarge, Text: "the file is over 64 KiB"}
+	}
+	if !utf8.Valid(b) {
+		return nil, &Error{Code: Encoding, Text: fmt.Sprintf("the file must be UTF-8; there is a bad byte at offset %d", invalidAt(b))}
+	}
+	p := &parsing{clean: clean, doc: &Document{}}
+	fields, err := p.mapping(newlines(strings.TrimPrefix(string(b), byteOrderMark)), 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.doc.Repeated) > 0 {
+		return nil, p.doc.Repeated[0]
+	}
+	return fields, nil
+}

@@ -1,0 +1,154 @@
+package frontmatter
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// String is the text of a single value, trimmed, and whether it is one. A number or truth
+// value is given as it is written.
+func (v *Value) String() (string, bool) {
+	switch v.Kind {
+	case Text, Number, Bool:
+		return strings.TrimSpace(v.Text), true
+	}
+	return "", false
+}
+
+// Bool is a truth value, and whether it is one. It may be in quotes.
+func (v *Value) Bool() (value, ok bool) {
+	s, _ := v.String()
+	switch strings.ToLower(s) {
+	case "true":
+		return true, true
+	case "false":
+		return false, true
+	}
+	return false, false
+}
+
+// Int is a whole number, and whether it is one. It may be in quotes.
+func (v *Value) Int() (int, bool) {
+	s, _ := v.String()
+	n, err := strconv.Atoi(strings.ReplaceAll(s, "_", ""))
+	return n, err == nil
+}
+
+// Float is a finite number, and whether it is one. It may be in quotes.
+func (v *Value) Float() (float64, bool) {
+	s, _ := v.String()
+	f, err := strconv.ParseFloat(s, 64)
+	return f, err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
+}
+
+const maxWords = 1000
+
+// Words are the values of a list of single values, or of a text that is one: separated by commas,
+// and by spaces too if there is no comma and spaced is set. What is in parentheses stays together, as
+// in Task(a, b). Ok is false if it is something else, or has more than 1,000. Each has its place.
+func (v *Value) Words(spaced bool) (words []*Value, ok bool) {
+	if v.Kind == List {
+		if len(v.Items) > maxWords {
+			return nil, false
+		}
+		for _, x := range v.Items {
+			s, ok := x.String()
+			if !ok {
+				return nil, false
+			}
+			if s != "" {
+				words = append(words, &Value{Kind: Text, Line: x.Line, Col: x.Col, Text: s})
+			}
+		}
+		return words, true
+	}
+	s, ok := v.String()
+	if !ok {
+		return nil, false
+	}
+	parts := cut(s, spaced)
+	if len(parts) > maxWords {
+		return nil, false
+	}
+	for _, part := range parts {
+		words = append(words, &Value{Kind: Text, Line: v.Line, Col: v.Col, Text: part})
+	}
+	return words, true
+}
+
+// cut separates a list on one line.
+func cut(s string, spaced bool) []string {
+	at := func(r rune) bool { return r == ',' || r == '\n' }
+	if spaced && !outside(s, at) {
+		at = func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }
+	}
+	var out []string
+	depth, start := 0, 0
+	add := func(end int) {
+		if w := strings.TrimSpace(s[start:end]); w != "" {
+			out = append(out, w)
+		}
+	}
+	for i, r := range s {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')':
+			depth = max(0, depth-1)
+		case depth == 0 && at(r):
+			add(i)
+			start = i + 1
+		}
+	}
+	add(len(s))
+	return out
+}
+
+// outside says whether a rune of that sort is outside of all parentheses.
+func outside(s string, sort func(rune) bool) bool {
+	depth := 0
+	for _, r := range s {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')':
+			depth = max(0, depth-1)
+		case depth == 0 && sort(r):
+			return true
+		}
+	}
+	return false
+}
+
+// Any is the value as encoding/json would give it, except that a whole number that fits is an int.
+func (v *Value) Any() any {
+	switch v.Kind {
+	case Bool:
+		b, _ := v.Bool()
+		return b
+	case Number:
+		if n, ok := v.Int(); ok {
+			return n
+		}
+		if f, ok := v.Float(); ok {
+			return f
+		}
+		return v.Text
+	case Text:
+		return v.Text
+	case List:
+		out := make([]any, len(v.Items))
+		for i, x := range v.Items {
+			out[i] = x.Any()
+		}
+		return out
+	case Map:
+		out := make(map[string]any, len(v.Fields))
+		for _, f := range v.Fields {
+			out[f.Key] = f.Value.Any()
+		}
+		return out
+	}
+	return nil
+}
