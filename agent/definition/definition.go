@@ -1,0 +1,230 @@
+// Package definition finds the agents that people have written down as Markdown files, for this
+// program and for others, and reads them all into one form.
+//
+// A file is a YAML header and a text, which is the agent's system prompt. The dialects of Claude
+// Code, opencode, GitHub Copilot and Superstep differ in where the files are, what the fields and the
+// tools are called, and little else. Nothing here runs anything: what a file asks for beyond words, such
+// as hooks, the command of a server or leave to use a tool, is reported, and it is for the host to ask the user.
+package definition
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+)
+
+// A Definition is an agent as a file describes it. It is a value: never change one that a
+// Library gave.
+type Definition struct {
+	Name        string // [a-z0-9_-]{1,64}
+	Title       string // the name as it is written, if that is another
+	Description string // when to use it, for people and for models; may be empty
+	Prompt      string // the system prompt; may be empty
+	// Model is as it is written: a model, a provider/model, an alias such as sonnet, or inherit.
+	// "" is the model of whoever starts it.
+	Model string
+	// Tools are what it may use, by our names: nil is every tool there is, an empty list is none. A
+	// name may end in *, as in mcp__github__*. It may hold names that nothing is called by.
+	Tools []string
+	// Disallowed are tools that it may not use, in the same form. Tools does not hold them.
+	Disallowed []string
+	// Allow, Ask and Deny are rules such as bash(git *), or the name of a tool for all it does. A
+	// definition can only wish for what it allows: a host heeds Allow where the user trusts the file.
+	// Deny and Ask restrict, and a host always heeds them. Deny beats Ask beats Allow.
+	Allow, Ask, Deny []string
+	// Only are rules that bound the tools they are about: of those tools, a call that none of the rules
+	// matches is denied. It is how bash for git only is told from bash with leave for git.
+	Only         []string
+	Agents       []string // those that it may start; nil is every one; a name may end in *
+	NoAgents     []string // those that it may not start, in the same form
+	MaxTurns     int      // 0 for the default
+	Skills       []string
+	MCPServers   []string // by name
+	Kind         Kind
+	Mode         Mode
+	Capabilities []Capability
+	Temperature  *float64 // from 0 to 2; nil for the default
+	TopP         *float64 // from 0 to 1; nil for the default
+	Effort       string   // low, medium, high, xhigh, max; "" for the default
+	Hidden       bool     // not to be offered to people
+	// Extra has the fields that have no place above, by the names in the file, as encoding/json would
+	// give them. It has neither hooks nor the settings of servers and providers, which may hold secrets.
+	Extra map[string]any
+
+	Source   Source
+	Digest   string // of the file: sha256:hex
+	Warnings []Warning
+	// Overrides are other definitions of that name that this one comes before, the next one first.
+	Overrides []Source
+}
+
+// A Kind is how an agent works.
+type Kind string
+
+// The kinds of agents.
+const (
+	Simple   Kind = "simple"   // the model is called once, without tools
+	Compiled Kind = "compiled" // it works in turns, with tools, until it is done
+)
+
+// A Mode is who may start an agent.
+type Mode string
+
+// The modes of agents.
+const (
+	Anybody  Mode = ""         // people and agents
+	Primary  Mode = "primary"  // people only
+	Subagent Mode = "subagent" // agents and workflows only
+)
+
+// A Capability is what an agent is good for.
+type Capability string
+
+// The capabilities of agents.
+const (
+	Research     Capability = "research"
+	Explore      Capability = "explore"
+	Synthesize   Capability = "synthesize"
+	Write        Capability = "write"
+	Search       Capability = "search"
+	ReadOnly     Capability = "read-only"
+	CodeReview   Capability = "code-review"
+	DataAnalysis Capability = "data-analysis"
+)
+
+var capabilities = []Capability{Research, Explore, Synthesize, Write, Search, ReadOnly, CodeReview, DataAnalysis}
+
+// A Scope is whose a definition is.
+type Scope string
+
+// The scopes, the one that comes first first.
+const (
+	Project Scope = "project"
+	User    Scope = "user"
+	Builtin Scope = "builtin"
+)
+
+// A Dialect is the program that a file is written for.
+type Dialect string
+
+// The dialects. Within a scope, those of the same name come in this order.
+const (
+	Superstep Dialect = "superstep"
+	Claude    Dialect = "claude"
+	OpenCode  Dialect = "opencode"
+	Copilot   Dialect = "copilot"
+)
+
+// A Source is where a definition comes from.
+type Source struct {
+	Scope   Scope
+	Dialect Dialect
+	Path    string // absolute; of one that is built in, its file name
+	Line    int    // of the name, or where the file begins
+}
+
+func (s Source) String() string {
+	if s.Scope == Builtin {
+		return "built in: " + s.Path
+	}
+	return fmt.Sprintf("%s:%d (%s)", clean.Text(s.Path), s.Line, s.Scope)
+}
+
+// A Warning is something in a file that was put up with.
+type Warning struct {
+	Line, Col int
+	Text      string
+}
+
+// A Problem is why a file, or a part of a folder, is not in a library. Line and Col are 0 if it
+// is about the whole of it.
+type Problem struct {
+	Source    Source
+	Line, Col int
+	Text      string // what is wrong and what to do
+}
+
+func (p Problem) String() string {
+	if p.Line == 0 {
+		return clean.Text(p.Source.Path) + ": " + p.Text
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", clean.Text(p.Source.Path), p.Line, p.Col, p.Text)
+}
+
+// Has says whether a definition has every one of those capabilities.
+func (d *Definition) Has(c ...Capability) bool {
+	for _, want := range c {
+		found := false
+		for _, have := range d.Capabilities {
+			found = found || have == want
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// MayUse says whether a tool of that name is among those of the agent. Rules may still be in
+// its way.
+func (d *Definition) MayUse(tool string) bool {
+	if matches(d.Disallowed, tool) {
+		return false
+	}
+	return d.Tools == nil || matches(d.Tools, tool)
+}
+
+// MayStart says whether an agent of that name is among those that this one may start, if it may start
+// any. Rules may still be in its way.
+func (d *Definition) MayStart(agent string) bool {
+	if matches(d.NoAgents, agent) {
+		return false
+	}
+	return d.Agents == nil || matches(d.Agents, agent)
+}
+
+// matches says whether a name is one of a list, in which names may end in *.
+func matches(list []string, name string) bool {
+	for _, p := range list {
+		if prefix, ok := strings.CutSuffix(p, "*"); p == name || ok && strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// agentName is a name of agents in a list, which may end in *.
+func agentName(s string) string {
+	if p, ok := strings.CutSuffix(strings.TrimSpace(s), "*"); ok {
+		if strings.HasSuffix(p, "-") {
+			return normal(p) + "-*"
+		}
+		return normal(p) + "*"
+	}
+	return normal(s)
+}
+
+const longestName = 64
+
+// normal is a name in the form that names have: lower case, with hyphens for what they may not hold.
+func normal(name string) string {
+	var b strings.Builder
+	gap := false
+	for _, r := range strings.ToLower(name) {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' {
+			if gap && b.Len() > 0 {
+				b.WriteByte('-')
+			}
+			gap = false
+			b.WriteRune(r)
+			continue
+		}
+		gap = true
+	}
+	s := b.String()
+	if len(s) > longestName {
+		s = strings.TrimRight(s[:longestName], "-")
+	}
+	return s
+}

@@ -1,0 +1,477 @@
+package definition
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/frontmatter"
+	"github.com/superstep-dev/superstep/internal/suggest"
+)
+
+// reader reads one file.
+type reader struct {
+	dialect  Dialect
+	known    []string // tools besides our own
+	doc      *frontmatter.Document
+	def      *Definition
+	warnings []Warning
+	problems []Problem
+	disabled bool
+	listed   bool // the file has a list of tools
+}
+
+func (r *reader) warn(line, col int, format string, args ...any) {
+	r.warnings = append(r.warnings, Warning{line, col, fmt.Sprintf(format, args...)})
+}
+
+// refuse says that a file cannot be used, as what it asks for is not clear.
+func (r *reader) refuse(line, col int, format string, args ...any) {
+	r.problems = append(r.problems, Problem{r.def.Source, line, col, fmt.Sprintf(format, args...)})
+}
+
+// shown is a name from a file as it is put into a message.
+func shown(s string) string {
+	s = clean.Text(s)
+	if r := []rune(s); len(r) > 60 {
+		s = string(r[:60]) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// Parse reads a file that somebody has written. Source says what it is and where: its line is filled
+// in. Known are the tools there are besides those that come with this program. Unknown fields and tools
+// are warnings. What makes a file unusable is a problem, and then there is no definition: it is no
+// front matter (opencode and Copilot need none), is not YAML, has no usable name, has a key twice, or says
+// something about tools that cannot be read.
+func Parse(b []byte, source Source, known []string) (*Definition, []Problem) {
+	d, problems, _ := parse(b, source, known)
+	return d, problems
+}
+
+// parse also says whether the file switches the agent off.
+func parse(b []byte, source Source, known []string) (*Definition, []Problem, bool) {
+	sum := sha256.Sum256(b)
+	r := &reader{dialect: source.Dialect, known: known}
+	r.def = &Definition{Source: source, Digest: "sha256:" + hex.EncodeToString(sum[:]), Kind: Compiled}
+	r.def.Source.Line = 1
+	doc, err := frontmatter.Parse(b, clean.Text)
+	var fe *frontmatter.Error
+	if errors.As(err, &fe) && fe.Code == frontmatter.Missing && r.needsNone() {
+		doc, err = frontmatter.Unfenced(b, clean.Text)
+	}
+	if err != nil {
+		if !errors.As(err, &fe) {
+			fe = &frontmatter.Error{Text: err.Error()}
+		}
+		r.refuse(fe.Line, fe.Col, "%s", fe.Text)
+		return nil, r.problems, false
+	}
+	r.doc = doc
+	for _, w := range doc.Warnings {
+		r.warn(w.Line, w.Col, "%s", w.Text)
+	}
+	for _, e := range doc.Repeated {
+		r.refuse(e.Line, e.Col, "%s", e.Text)
+	}
+	r.def.Prompt = doc.Body
+	r.name()
+	for i := range doc.Fields {
+		r.field(&doc.Fields[i])
+	}
+	r.finish()
+	if len(r.problems) > 0 {
+		return nil, r.problems, false
+	}
+	r.def.Warnings = r.warnings
+	return r.def, nil, r.disabled
+}
+
+// needsNone says whether a file may do without front matter. One that is there to be read by people
+// may not.
+func (r *reader) needsNone() bool {
+	base := strings.ToLower(path.Base(filepath.ToSlash(r.def.Source.Path)))
+	return (r.dialect == OpenCode || r.dialect == Copilot) && !strings.HasPrefix(base, "readme")
+}
+
+// stem is the name of the file without what is at its end.
+func (r *reader) stem() string {
+	base := path.Base(filepath.ToSlash(r.def.Source.Path))
+	for _, end := range []string{".md", ".agent"} {
+		if len(base) > len(end) && strings.EqualFold(base[len(base)-len(end):], end) {
+			base = base[:len(base)-len(end)]
+		}
+	}
+	return base
+}
+
+// name finds out what the agent is called. To Copilot the field is only what people see.
+func (r *reader) name() {
+	line, col, written := 1, 1, ""
+	if f := r.doc.Field("name"); f != nil {
+		line, col = f.Value.Line, f.Value.Col
+		r.def.Source.Line = f.Line
+		s, ok := f.Value.String()
+		if !ok && f.Value.Kind != frontmatter.Null {
+			r.refuse(line, col, "name must be a text")
+			return
+		}
+		written = s
+	}
+	from := written
+	switch {
+	case written == "" && r.dialect == Claude:
+		r.refuse(line, col, "there is no name; add name: %s, or take the file out of the folder if it is no agent", normal(r.stem()))
+		return
+	case written == "" || r.dialect == Copilot:
+		from = r.stem()
+	}
+	r.def.Name = normal(from)
+	switch {
+	case r.def.Name == "":
+		r.refuse(line, col, "the name %s has no letter or digit of a-z, 0-9; choose one such as code-reviewer", shown(from))
+	case written == "" || written == r.def.Name:
+	default:
+		r.def.Title = oneLine(written)
+		if r.dialect != Copilot {
+			r.warn(line, col, "the name %s is not made of a-z, 0-9, - and _; the agent is called %s", shown(written), r.def.Name)
+		}
+	}
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// canon is a key without the differences between programs: maxTurns, max_turns, max-turns.
+func canon(key string) string {
+	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key))
+}
+
+// keys are the fields that some program knows.
+var keys = []string{
+	"name", "description", "prompt", "model", "tools", "disallowed_tools", "allow", "ask", "deny", "agents", "max_turns", "kind",
+	"capabilities", "skills", "mcp_servers", "mode", "temperature", "top_p", "effort", "hidden", "disable", "disabled", "permission",
+	"permissionMode", "hooks", "memory", "background", "isolation", "color", "steps", "maxSteps", "variant", "options", "target",
+	"handoffs", "infer", "argument-hint", "user-invocable", "disable-model-invocation", "metadata", "initialPrompt", "reasoningEffort",
+}
+
+// field reads one field of the header.
+func (r *reader) field(f *frontmatter.Field) {
+	v := f.Value
+	switch canon(f.Key) {
+	case "name":
+	case "description":
+		r.text(f, &r.def.Description)
+	case "prompt":
+		r.prompt(f)
+	case "model":
+		r.model(f)
+	case "tools":
+		r.tools(f)
+	case "disallowedtools":
+		r.disallowed(f)
+	case "allow":
+		r.rules(f, &r.def.Allow)
+	case "ask":
+		r.rules(f, &r.def.Ask)
+	case "deny":
+		r.rules(f, &r.def.Deny)
+	case "permission":
+		r.permission(f)
+	case "permissionmode":
+		r.permissionMode(f)
+	case "agents":
+		r.agents(f)
+	case "maxturns", "steps", "maxsteps":
+		if n, ok := v.Int(); !ok || n < 1 || n > 10_000 {
+			r.warn(v.Line, v.Col, "%s must be a whole number from 1 to 10000; the default is used", f.Key)
+		} else {
+			r.def.MaxTurns = n
+		}
+	case "kind":
+		r.kind(f)
+	case "capabilities":
+		r.capabilities(f)
+	case "skills":
+		if words, ok := v.Words(false); ok || v.Kind == frontmatter.Null {
+			r.def.Skills = texts(words)
+		} else {
+			r.warn(v.Line, v.Col, "skills must be a list of names")
+		}
+	case "mcpservers":
+		r.servers(f)
+	case "mode":
+		r.mode(f)
+	case "temperature":
+		r.def.Temperature = r.number(f, 2)
+	case "topp":
+		r.def.TopP = r.number(f, 1)
+	case "effort", "reasoningeffort":
+		r.effort(f)
+	default:
+		r.switches(f)
+	}
+}
+
+// switches reads the fields that are on or off, those that mean something elsewhere only, and
+// those that nobody knows.
+func (r *reader) switches(f *frontmatter.Field) {
+	v := f.Value
+	switch canon(f.Key) {
+	case "hidden":
+		r.def.Hidden = r.truth(f, false)
+	case "disable", "disabled":
+		r.disabled = r.truth(f, true) // a switch that cannot be read is off
+	case "userinvocable", "userinvokable":
+		if !r.truth(f, true) {
+			r.def.Mode = Subagent
+		}
+	case "infer":
+		if !r.truth(f, true) {
+			r.def.Mode = Primary
+		}
+	case "disablemodelinvocation":
+		if r.truth(f, false) {
+			r.def.Mode = Primary
+		}
+	case "hooks":
+		r.warn(f.Line, f.Col, "hooks are not run")
+	case "options":
+		r.warn(f.Line, f.Col, "options for a provider are not passed on")
+	case "memory", "background", "isolation", "color", "variant", "target", "handoffs", "argumenthint", "metadata", "initialprompt":
+		r.extra(f)
+		if slices.Contains([]string{"memory", "background", "isolation", "initialprompt"}, canon(f.Key)) && !(v.Kind == frontmatter.Bool && v.Text == "false") {
+			r.warn(f.Line, f.Col, "%s means nothing here", f.Key)
+		}
+	default:
+		r.extra(f)
+		r.warn(f.Line, f.Col, "unknown field %s%s", shown(f.Key), closest(f.Key))
+	}
+}
+
+func closest(key string) string {
+	if c := suggest.Closest(key, keys); c != "" {
+		return fmt.Sprintf("; did you mean %q?", c)
+	}
+	return ""
+}
+
+func (r *reader) extra(f *frontmatter.Field) {
+	if r.def.Extra == nil {
+		r.def.Extra = map[string]any{}
+	}
+	r.def.Extra[f.Key] = f.Value.Any()
+}
+
+func texts(words []*frontmatter.Value) []string {
+	var out []string
+	for _, w := range words {
+		if !slices.Contains(out, w.Text) {
+			out = append(out, w.Text)
+		}
+	}
+	return out
+}
+
+func (r *reader) text(f *frontmatter.Field, to *string) {
+	s, ok := f.Value.String()
+	if !ok && f.Value.Kind != frontmatter.Null {
+		r.warn(f.Value.Line, f.Value.Col, "%s must be a text", f.Key)
+		return
+	}
+	*to = s
+}
+
+// prompt is a field of opencode. It may name a file, which is not read: that is no business of
+// whoever lists agents.
+func (r *reader) prompt(f *frontmatter.Field) {
+	var s string
+	r.text(f, &s)
+	switch {
+	case s == "":
+	case r.doc.Body != "":
+		r.warn(f.Line, f.Col, "the text below the front matter is the prompt; this field is not used")
+	case strings.HasPrefix(s, "{file:") || strings.HasPrefix(s, "@"):
+		r.warn(f.Line, f.Col, "the prompt is in another file, which is not read; put it below the front matter")
+	default:
+		r.def.Prompt = s
+	}
+}
+
+func (r *reader) model(f *frontmatter.Field) {
+	if f.Value.Kind != frontmatter.List {
+		r.text(f, &r.def.Model)
+		return
+	}
+	words, ok := f.Value.Words(false)
+	if !ok || len(words) == 0 {
+		r.warn(f.Value.Line, f.Value.Col, "model must be a text, or a list of them")
+		return
+	}
+	r.def.Model = words[0].Text
+	if len(words) > 1 {
+		r.extra(f)
+		r.warn(f.Value.Line, f.Value.Col, "only the first of several models is used")
+	}
+}
+
+func (r *reader) truth(f *frontmatter.Field, or bool) bool {
+	b, ok := f.Value.Bool()
+	if !ok {
+		r.warn(f.Value.Line, f.Value.Col, "%s must be true or false; %t is assumed", f.Key, or)
+		return or
+	}
+	return b
+}
+
+func (r *reader) number(f *frontmatter.Field, most float64) *float64 {
+	if f.Value.Kind == frontmatter.Null {
+		return nil
+	}
+	x, ok := f.Value.Float()
+	if !ok || x < 0 || x > most {
+		r.warn(f.Value.Line, f.Value.Col, "%s must be a number from 0 to %g; the default is used", f.Key, most)
+		return nil
+	}
+	return &x
+}
+
+func (r *reader) effort(f *frontmatter.Field) {
+	s, _ := f.Value.String()
+	s = strings.ToLower(s)
+	known := []string{"low", "medium", "high", "xhigh", "max"}
+	if !slices.Contains(known, s) {
+		r.warn(f.Value.Line, f.Value.Col, "unknown effort %s; it is low, medium, high, xhigh or max, and the default is used", shown(s))
+		return
+	}
+	r.def.Effort = s
+}
+
+func (r *reader) kind(f *frontmatter.Field) {
+	s, _ := f.Value.String()
+	switch k := Kind(strings.ToLower(s)); k {
+	case Simple, Compiled:
+		r.def.Kind = k
+	default:
+		r.warn(f.Value.Line, f.Value.Col, "unknown kind %s; it is simple or compiled, and compiled is used", shown(s))
+	}
+}
+
+func (r *reader) mode(f *frontmatter.Field) {
+	s, _ := f.Value.String()
+	switch strings.ToLower(s) {
+	case "all":
+		r.def.Mode = Anybody
+	case "primary":
+		r.def.Mode = Primary
+	case "subagent":
+		r.def.Mode = Subagent
+	default:
+		r.warn(f.Value.Line, f.Value.Col, "unknown mode %s; it is primary, subagent or all", shown(s))
+	}
+}
+
+func (r *reader) capabilities(f *frontmatter.Field) {
+	words, ok := f.Value.Words(false)
+	if !ok && f.Value.Kind != frontmatter.Null {
+		r.warn(f.Value.Line, f.Value.Col, "capabilities must be a list of names")
+	}
+	for _, w := range words {
+		c, ok := ParseCapability(w.Text)
+		if !ok {
+			var names []string
+			for _, x := range capabilities {
+				names = append(names, string(x))
+			}
+			r.warn(w.Line, w.Col, "unknown capability %s%s", shown(w.Text), suggest.Hint(w.Text, names))
+			continue
+		}
+		if !slices.Contains(r.def.Capabilities, c) {
+			r.def.Capabilities = append(r.def.Capabilities, c)
+		}
+	}
+}
+
+// ParseCapability reads a capability: code-review, code_review and CodeReview are the same.
+func ParseCapability(s string) (Capability, bool) {
+	for _, c := range capabilities {
+		if canon(s) == canon(string(c)) {
+			return c, true
+		}
+	}
+	return "", false
+}
+
+// servers reads what MCP servers an agent is to have. A server that the file describes itself is
+// not started, and nothing of the description is kept: it may hold secrets.
+func (r *reader) servers(f *frontmatter.Field) {
+	add := func(name string) {
+		if name != "" && !slices.Contains(r.def.MCPServers, name) {
+			r.def.MCPServers = append(r.def.MCPServers, name)
+		}
+	}
+	inline := func(fields []frontmatter.Field) {
+		for _, s := range fields {
+			add(s.Key)
+			if s.Value.Kind != frontmatter.Null {
+				r.warn(s.Line, s.Col, "the server %s that this file describes is not started; configure it, and name it here", shown(s.Key))
+			}
+		}
+	}
+	v := f.Value
+	switch v.Kind {
+	case frontmatter.Null:
+	case frontmatter.Map:
+		inline(v.Fields)
+	case frontmatter.List:
+		for _, x := range v.Items {
+			if s, ok := x.String(); ok {
+				add(s)
+			} else if x.Kind == frontmatter.Map {
+				inline(x.Fields)
+			}
+		}
+	default:
+		words, _ := v.Words(false)
+		for _, w := range words {
+			add(w.Text)
+		}
+	}
+}
+
+// finish looks at the fields together.
+func (r *reader) finish() {
+	d := r.def
+	r.settle()
+	if d.Tools != nil {
+		d.Tools = slices.DeleteFunc(d.Tools, func(t string) bool { return matches(d.Disallowed, t) })
+	}
+	if d.Kind == Simple {
+		if len(d.Tools) > 0 {
+			r.warn(r.at("kind"), 1, "a simple agent is one call without tools; this one has tools, so it is compiled")
+			d.Kind = Compiled
+		} else {
+			d.Tools = []string{}
+		}
+	}
+	if d.Description == "" {
+		r.warn(r.at("description"), 1, "there is no description; without one nobody knows when to use this agent")
+	}
+	if d.Prompt == "" {
+		r.warn(max(1, r.doc.BodyLine), 1, "there is no text below the front matter, so the agent has no instructions")
+	}
+}
+
+// at is the line of a field, or 1.
+func (r *reader) at(key string) int {
+	if f := r.doc.Field(key); f != nil {
+		return f.Line
+	}
+	return 1
+}
