@@ -1,0 +1,401 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// A Conn is a connection to one server, which is started again when it ended between two calls. It
+// is safe for use from several goroutines. Close it.
+type Conn struct {
+	server *Server
+	o      *Options
+	life   context.Context
+	end    context.CancelFunc
+	busy   chan struct{} // one token: who has it connects or lists
+	kick   chan struct{} // a list that changed
+	gone   chan struct{} // closed when the watcher ended
+	closed sync.Once
+
+	mu       sync.Mutex // never held while something waits
+	s        *session   // nil if there is none
+	secrets  []string
+	stale    bool   // the list changed and was not read yet
+	offered  *offer // what the server says now
+	agreed   *offer // what was agreed to
+	failures int    // ends since a call succeeded
+}
+
+// maxFailures is how often a server may end in a row before it is left alone.
+const maxFailures = 5
+
+// Connect starts a server or reaches it, and reads its tools. It asks Options.Trust first. The
+// error is an *Error. What the server is and does ends with Close, not with ctx.
+func Connect(ctx context.Context, s *Server, opts *Options) (*Conn, error) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	c := &Conn{server: s, o: opts.defaults(), life: life, end: end, busy: make(chan struct{}, 1), kick: make(chan struct{}, 1), gone: make(chan struct{})}
+	go c.watch()
+	if err := c.first(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Conn) first(ctx context.Context) error {
+	if !serverName.MatchString(c.server.Name) {
+		return &Error{Server: oneLine(c.server.Name, 64), Phase: PhaseConfig, What: "a server's name is 1 to 64 letters, digits, _ and -"}
+	}
+	if c.server.Disabled {
+		return &Error{Server: c.server.Name, Phase: PhaseConfig, What: "is disabled", Fix: "enable it in " + c.server.Source.Path}
+	}
+	c.busy <- struct{}{}
+	defer func() { <-c.busy }()
+	return c.connect(ctx)
+}
+
+// connect makes a session and reads its tools. The caller has the token.
+func (c *Conn) connect(ctx context.Context) error {
+	ctx, cancel := c.within(ctx, PhaseInit)
+	defer cancel()
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	first := c.snapshot().offered == nil
+	list, err := c.settled(ctx, s)
+	if err == nil {
+		err = c.adopt(list, first)
+	}
+	if err != nil {
+		s.close()
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.s = s
+	return nil
+}
+
+// within bounds what is done in a phase, also by the life of the connection.
+func (c *Conn) within(ctx context.Context, phase Phase) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.limit(phase), context.DeadlineExceeded)
+	release := context.AfterFunc(c.life, cancel)
+	return ctx, func() { release(); cancel() }
+}
+
+// dial asks for trust, every time, since files may have been exchanged, and opens a session.
+func (c *Conn) dial(ctx context.Context) (*session, error) {
+	digest, err := c.server.Digest(c.o)
+	if err != nil {
+		return nil, &Error{Server: c.server.Name, Phase: PhaseTrust, What: "its files cannot be read: " + err.Error()}
+	}
+	if err := c.o.Trust(c.server, digest); err != nil {
+		return nil, &Error{Server: c.server.Name, Phase: PhaseTrust, What: err.Error(), Err: err}
+	}
+	full, secrets, err := c.server.expand(c.o.Project, c.o.Env)
+	if err != nil {
+		return nil, c.fail(nil, PhaseConfig, err)
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	c.mu.Lock()
+	c.secrets = secrets
+	c.mu.Unlock()
+	s, err := c.open(ctx, full, handshake)
+	var failed *Error
+	if errors.As(err, &failed) && failed.Phase == PhaseInit && failed.answered && ctx.Err() == nil {
+		if s, again := c.open(ctx, full, stateless); again == nil {
+			return s, nil
+		}
+	}
+	return s, err
+}
+
+// redact takes the values of variables out of a text.
+func (c *Conn) redact(text string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.secrets {
+		if len(s) >= 8 { // shorter ones are words like true
+			text = strings.ReplaceAll(text, s, "[hidden]")
+		}
+	}
+	return text
+}
+
+func (c *Conn) snapshot() (now struct {
+	s       *session
+	offered *offer
+	stale   bool
+}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now.s, now.offered, now.stale = c.s, c.offered, c.stale
+	return now
+}
+
+// changed is called by the SDK when the server says that its tools changed.
+func (c *Conn) changed() {
+	c.mu.Lock()
+	c.stale = true
+	c.mu.Unlock()
+	select {
+	case c.kick <- struct{}{}:
+	default: // it is known
+	}
+}
+
+// watch reads lists that changed, at most four times a second, until the connection is closed.
+func (c *Conn) watch() {
+	defer close(c.gone)
+	for {
+		select {
+		case <-c.life.Done():
+			return
+		case <-c.kick:
+		}
+		if s := c.snapshot().s; s != nil && s.alive() {
+			if _, err := c.live(c.life, false); err != nil && c.life.Err() == nil {
+				c.o.Warn(c.server.Name, err.Error())
+			}
+		}
+		t := time.NewTimer(250 * time.Millisecond)
+		select {
+		case <-c.life.Done():
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// live gives a session that works and whose tools are known, after a new start if need be and
+// allowed.
+func (c *Conn) live(ctx context.Context, restart bool) (*session, error) {
+	select {
+	case c.busy <- struct{}{}:
+	case <-ctx.Done():
+		return nil, c.fail(nil, PhaseCall, context.Cause(ctx))
+	}
+	defer func() { <-c.busy }()
+	if c.life.Err() != nil {
+		return nil, &Error{Server: c.server.Name, Phase: PhaseClosed, What: "the connection was closed"}
+	}
+	now := c.snapshot()
+	if now.s != nil && now.s.alive() {
+		if !now.stale {
+			return now.s, nil
+		}
+		return now.s, c.refresh(ctx, now.s)
+	}
+	if !restart {
+		return nil, &Error{Server: c.server.Name, Phase: PhaseCall, What: "it ended again"}
+	}
+	if now.s != nil {
+		now.s.close()
+	}
+	c.mu.Lock()
+	c.s = nil
+	c.failures++
+	n := c.failures
+	c.mu.Unlock()
+	if n > maxFailures {
+		return nil, &Error{Server: c.server.Name, Phase: PhaseStart, What: fmt.Sprintf("ended %d times in a row and is left alone", maxFailures), Fix: "run its command by hand to see why: " + c.server.CommandLine()}
+	}
+	if n > 1 {
+		t := time.NewTimer(100 * time.Millisecond << n)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return nil, c.fail(nil, PhaseCall, context.Cause(ctx))
+		case <-c.life.Done():
+			return nil, &Error{Server: c.server.Name, Phase: PhaseClosed, What: "the connection was closed"}
+		}
+	}
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	return c.snapshot().s, nil
+}
+
+// refresh reads the tools again. The caller has the token.
+func (c *Conn) refresh(ctx context.Context, s *session) error {
+	ctx, cancel := c.within(ctx, PhaseTools)
+	defer cancel()
+	c.mu.Lock()
+	c.stale = false // what changes from here on is told again
+	c.mu.Unlock()
+	list, err := c.list(ctx, s)
+	if err == nil {
+		err = c.adopt(list, false)
+	}
+	if err != nil {
+		c.mu.Lock()
+		c.stale = true
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// call uses a tool. A server that ended before is started again, once. A call that was on its way
+// when the server ended is repeated only if that does no harm.
+func (c *Conn) call(ctx context.Context, name string, repeat bool, args json.RawMessage) (string, error) {
+	start := c.snapshot().s
+	for try := 1; ; try++ {
+		s, err := c.live(ctx, try == 1 || c.snapshot().s == start)
+		if err != nil {
+			return "", err
+		}
+		if err := c.usable(name); err != nil {
+			return "", err
+		}
+		var sent attempt
+		text, err := c.once(ctx, &sent, s, name, args)
+		if err == nil || try > 1 || ctx.Err() != nil || !errors.Is(err, errLost) && !sent.unsent.Load() {
+			return text, err
+		}
+		if !repeat && !sent.unsent.Load() {
+			return text, err
+		}
+	}
+}
+
+// An attempt is told by the network what became of the request of a call.
+type attempt struct {
+	unsent atomic.Bool               // it never reached the server
+	answer atomic.Pointer[wireError] // the server refused it
+}
+
+type attemptKey struct{}
+
+// errNoSession is what a server says that has forgotten the session, and did nothing.
+var errNoSession = errors.New("no such session")
+
+// unsent notes for a call that its request was not sent, or not taken.
+func unsent(ctx context.Context, err error) {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return
+	}
+	var op *net.OpError
+	if errors.Is(err, errNoSession) || errors.As(err, &op) && op.Op == "dial" {
+		a.unsent.Store(true)
+	}
+}
+
+// errLost is the cause of the error of a call that was on its way when the connection ended.
+var errLost = errors.New("the connection ended before an answer")
+
+var errIdle = errors.New("no more progress")
+
+// once makes one call in one session.
+func (c *Conn) once(ctx context.Context, sent *attempt, s *session, name string, args json.RawMessage) (string, error) {
+	limited, cancel := c.within(context.WithValue(ctx, attemptKey{}, sent), PhaseCall)
+	defer cancel()
+	limited, stop := context.WithCancelCause(limited)
+	defer stop(nil)
+	idle := time.AfterFunc(c.limit(PhaseCall)+time.Hour, func() { stop(errIdle) }) // from the first report on
+	defer idle.Stop()
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	params := &sdk.CallToolParams{Name: name, Arguments: args}
+	token := rand.Text()
+	params.SetProgressToken(token)
+	defer s.follow(token, func() { idle.Reset(c.o.IdleTimeout) })()
+	res, err := s.cs.CallTool(limited, params)
+	if err == nil {
+		c.mu.Lock()
+		c.failures = 0
+		c.mu.Unlock()
+		return render(res)
+	}
+	var rpc *jsonrpc.Error
+	isRPC := errors.As(err, &rpc) && rpc.Message != rejected
+	if limited.Err() == nil && !isRPC {
+		waitFor(s.dead, 100*time.Millisecond)
+	}
+	out := c.fail(s, PhaseCall, late(limited, err))
+	out.Tool = name
+	switch {
+	case errors.Is(context.Cause(limited), errIdle):
+		out.What, out.Fix = fmt.Sprintf("reported progress and then nothing for %v", c.o.IdleTimeout), "see what it waits for"
+	case limited.Err() != nil || isRPC:
+	case sent.answer.Load() != nil:
+		out.What, out.Fix = sent.answer.Load().what, sent.answer.Load().fix
+	case !s.alive() || errors.Is(err, sdk.ErrConnectionClosed):
+		out.Err = errLost
+		out.What = "the server went away during the call, so that nobody knows whether it was done: " + out.What
+	}
+	return "", out
+}
+
+// Instructions are what the server says of how to use it, cleaned and bounded. They are agreed to
+// with the tools, so that they do not change unseen.
+func (c *Conn) Instructions() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.agreed == nil {
+		return ""
+	}
+	return c.agreed.instructions
+}
+
+// Server is what was connected, as it was configured.
+func (c *Conn) Server() *Server { return c.server }
+
+// Close ends the connection, and of a command every process it started. Calls that are on their
+// way fail. It returns when nothing is left.
+func (c *Conn) Close() {
+	c.closed.Do(func() {
+		c.end()
+		<-c.gone
+		c.busy <- struct{}{} // nobody connects any more
+		if s := c.snapshot().s; s != nil {
+			s.close()
+		}
+		<-c.busy
+	})
+}
+
+// Tools are the tools of the server that may be used, sorted by name; see Options.Pin. They are
+// named mcp__server__tool. Their effect is that of the server's annotations, which are no more than
+// its word: Idempotent if it says that they only read or that a second call changes nothing more,
+// otherwise Once; Pure, which is used without asking, only if the configuration of the user says
+// trust_annotations.
+func (c *Conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
+	if _, err := c.live(ctx, true); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []*tool.Tool
+	for _, d := range c.offered.tools {
+		if d.tool == nil || !c.agreed.has(d.summary) {
+			continue
+		}
+		t := *d.tool
+		name, repeat := d.summary.Name, t.Effect == tool.Pure || t.Effect == tool.Idempotent
+		t.Run = func(ctx context.Context, call *tool.Call) (string, error) {
+			return c.call(ctx, name, repeat, call.Args)
+		}
+		out = append(out, &t)
+	}
+	slices.SortFunc(out, func(a, b *tool.Tool) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}

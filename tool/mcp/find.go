@@ -1,0 +1,160 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Found is what the configurations of a project and its user say.
+type Found struct {
+	Servers  []*Server // one for each name, sorted by name
+	Warnings []string
+	Problems []error // files and servers that cannot be used
+}
+
+// Find reads all configurations there are, and does nothing else: no server is started. Of servers
+// of one name the first counts: of the project .superstep/mcp.yaml, .superstep/mcp.json, .mcp.json,
+// .vscode/mcp.json, opencode.json, then of the user superstep/mcp.yaml and superstep/mcp.json below
+// $XDG_CONFIG_HOME (or ~/.config), and ~/.claude.json.
+func Find(o *Options) *Found {
+	d := o.defaults()
+	out := new(Found)
+	type place struct{ path, scope string }
+	var places []place
+	if d.Project != "" {
+		for _, p := range []string{".superstep/mcp.yaml", ".superstep/mcp.yml", ".superstep/mcp.json", ".mcp.json", ".vscode/mcp.json", "opencode.json", "opencode.jsonc"} {
+			places = append(places, place{filepath.Join(d.Project, filepath.FromSlash(p)), Project})
+		}
+	}
+	home, _ := d.Env("HOME")
+	if home == "" {
+		home, _ = d.Env("USERPROFILE")
+	}
+	config, _ := d.Env("XDG_CONFIG_HOME")
+	if config == "" && home != "" {
+		config = filepath.Join(home, ".config")
+	}
+	if filepath.IsAbs(config) {
+		for _, p := range []string{"mcp.yaml", "mcp.yml", "mcp.json"} {
+			places = append(places, place{filepath.Join(config, "superstep", p), User})
+		}
+	}
+	if filepath.IsAbs(home) {
+		places = append(places, place{filepath.Join(home, ".claude.json"), User})
+	}
+	byName := map[string]*Server{}
+	for _, p := range places {
+		data, err := readConfig(p.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			out.Problems = append(out.Problems, err)
+			continue
+		}
+		c, err := parse(data, p.path, p.scope)
+		if err != nil {
+			out.Problems = append(out.Problems, split(err)...)
+		}
+		out.Warnings = append(out.Warnings, c.Warnings...)
+		for _, s := range c.Servers {
+			if first := byName[s.Name]; first != nil {
+				first.Overrides = append(first.Overrides, s.Source)
+				continue
+			}
+			byName[s.Name] = s
+			out.Servers = append(out.Servers, s)
+		}
+	}
+	slices.SortFunc(out.Servers, func(a, b *Server) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func split(err error) []error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		return many.Unwrap()
+	}
+	return []error{err}
+}
+
+// readConfig reads a regular file of bounded size.
+func readConfig(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &ConfigError{File: path, Text: "is not a file"}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	defer f.Close()
+	most := int64(maxConfig)
+	if dialectOf(path).huge {
+		most = 64 << 20 // others keep more in them
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	if int64(len(data)) > most {
+		return nil, &ConfigError{File: path, Text: fmt.Sprintf("over %d MiB", most>>20)}
+	}
+	return data, nil
+}
+
+// onlyKey reads one key of a file and nothing else of it, except that the rest is JSON.
+func onlyKey(data []byte, key string) (*node, *ConfigError) {
+	fault := func(at int64, text string) *ConfigError {
+		at = min(at, int64(len(data)))
+		line := bytes.Count(data[:at], []byte{'\n'}) + 1
+		return &ConfigError{Line: line, Col: int(at) - bytes.LastIndexByte(data[:at], '\n'), Text: text}
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, fault(0, "is not a JSON object")
+	}
+	root := &node{line: 1, col: 1, kind: "object"}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, fault(d.InputOffset(), "is not JSON")
+		}
+		name, after := t, d.InputOffset()
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return nil, fault(d.InputOffset(), "is not JSON")
+		}
+		if name != key {
+			continue
+		}
+		if len(root.fields) > 0 {
+			return nil, fault(after, quoted(key)+" repeated")
+		}
+		start := d.InputOffset() - int64(len(raw))
+		if len(raw) > maxConfig {
+			return nil, fault(start, quoted(key)+" over 1 MiB")
+		}
+		// Read where it stands, so that its places are those of the file.
+		p := &jsonParser{data: data[:d.InputOffset()], at: int(start)}
+		value, bad := p.value(1)
+		if bad != nil {
+			return nil, bad
+		}
+		root.fields = append(root.fields, field{key: key, line: value.line, col: value.col, value: value})
+	}
+	return root, nil
+}

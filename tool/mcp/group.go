@@ -1,0 +1,76 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// A Group is the connections to several servers.
+type Group struct {
+	conns []*Conn
+	errs  []error
+}
+
+// ConnectAll connects servers, all at once, without those that are disabled. A server that fails is
+// left out, and Errors says why; the others do not notice.
+func ConnectAll(ctx context.Context, servers []*Server, opts *Options) *Group {
+	conns, errs := make([]*Conn, len(servers)), make([]error, len(servers))
+	var wg sync.WaitGroup
+	names := map[string]bool{}
+	for i, s := range servers {
+		if s.Disabled {
+			continue
+		}
+		if names[s.Name] {
+			errs[i] = &Error{Server: s.Name, Phase: PhaseConfig, What: "is there twice", Fix: "give one of the two another name"}
+			continue
+		}
+		names[s.Name] = true
+		wg.Go(func() { conns[i], errs[i] = Connect(ctx, s, opts) })
+	}
+	wg.Wait()
+	g := new(Group)
+	for i := range servers {
+		if conns[i] != nil {
+			g.conns = append(g.conns, conns[i])
+		}
+		if errs[i] != nil {
+			g.errs = append(g.errs, errs[i])
+		}
+	}
+	return g
+}
+
+// Conns are the connections, in the order of the servers.
+func (g *Group) Conns() []*Conn { return slices.Clone(g.conns) }
+
+// Errors are those of the servers that could not be connected, one *Error each.
+func (g *Group) Errors() []error { return slices.Clone(g.errs) }
+
+// Tools are the tools of all servers, sorted by name. The error joins those of servers that failed
+// since; the tools of the others are there all the same.
+func (g *Group) Tools(ctx context.Context) ([]*tool.Tool, error) {
+	lists, errs := make([][]*tool.Tool, len(g.conns)), make([]error, len(g.conns))
+	var wg sync.WaitGroup
+	for i, c := range g.conns {
+		wg.Go(func() { lists[i], errs[i] = c.Tools(ctx) })
+	}
+	wg.Wait()
+	out := slices.Concat(lists...)
+	slices.SortStableFunc(out, func(a, b *tool.Tool) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(out, func(a, b *tool.Tool) bool { return a.Name == b.Name }), errors.Join(errs...)
+}
+
+// Close closes all connections, at once, and returns when nothing of the servers is left.
+func (g *Group) Close() {
+	var wg sync.WaitGroup
+	for _, c := range g.conns {
+		wg.Go(c.Close)
+	}
+	wg.Wait()
+}

@@ -1,0 +1,192 @@
+// Package mcp connects to servers of the Model Context Protocol, and serves tools as one.
+//
+// It has three steps, since a project's folder may name servers that nobody has agreed to yet.
+// [Find] and [Parse] read configurations and start nothing. [Connect] starts one server, after
+// Options.Trust has agreed to the digest of all that would run, and takes its tools, after
+// Options.Pin has agreed to what they say of themselves. [Conn.Tools] are tools like all others.
+//
+// What a server says is untrusted: messages are bounded and read strictly, text is cleaned of
+// what drives terminals, references to other documents are refused, and a list of tools that
+// changes is agreed to again before what changed can be used.
+//
+// Sampling and elicitation are not offered: a server can neither use the model nor ask the user.
+package mcp
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+)
+
+// The limits of what is read from a server.
+const (
+	maxMessage      = 10 << 20 // bytes of one message
+	maxDepth        = 100      // of JSON
+	maxTools        = 1000     // of one server
+	maxPages        = 200      // of one list
+	maxSchema       = 256 << 10
+	maxDescription  = 8 << 10
+	maxInstructions = 16 << 10
+	maxStderr       = 4 << 10 // that are kept
+)
+
+// Options of Find, Connect and ConnectAll. Nil means the defaults.
+type Options struct {
+	// Project is the folder that project configurations come from, that servers are started in,
+	// and that they are told of as their root. Defaults to none.
+	Project string
+	// Environ is the environment of the process, "NAME=value", as os.Environ gives it. Servers see
+	// what procgroup.Base keeps of it and what their configuration names. Defaults to nothing.
+	Environ []string
+	// Env looks up the variables that configurations refer to, and where the user's own
+	// configurations are. Defaults to looking in Environ.
+	Env func(name string) (value string, ok bool)
+	// HTTP is used for servers on the network; its Transport and nothing else of it. Defaults to
+	// one of the connection's own, without a proxy.
+	HTTP *http.Client
+	// Trust is asked before a server is started or spoken to, with the digest of what would run.
+	// An error refuses it. Nil agrees to the user's own servers and refuses those of a project.
+	Trust func(s *Server, digest string) error
+	// Pin is asked about what a server says of itself when it was connected, whenever that changed,
+	// and when a tool that was refused is called. The digest covers the tools, as ListDigest does,
+	// and the server's instructions. It answers from what is recorded, at once, and is called from
+	// one goroutine at a time for each server. An error refuses what is new. Nil agrees to the
+	// first list of a connection and to no other.
+	Pin func(server, digest string, tools []Summary) error
+	// Warn is told, from any goroutine, what people should know: tools left out, text that was
+	// cleaned, lists that changed. Defaults to nobody.
+	Warn func(server, text string)
+
+	Name    string // that servers are told; defaults to "superstep"
+	Version string // defaults to "0"
+
+	InitTimeout time.Duration // from start to the list of tools; defaults to 20 s
+	CallTimeout time.Duration // of a whole call; defaults to 2 min
+	IdleTimeout time.Duration // between two reports of progress, of calls that reported any; defaults to 1 min
+	StopTimeout time.Duration // between the end of its input and the signal to end; defaults to 1 s
+}
+
+func (o *Options) defaults() *Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	if d.Project != "" {
+		if abs, err := filepath.Abs(d.Project); err == nil {
+			d.Project = abs
+		}
+	}
+	if d.Env == nil {
+		environ := d.Environ
+		d.Env = func(name string) (string, bool) { return lookup(environ, name) }
+	}
+	if d.Trust == nil {
+		d.Trust = func(s *Server, _ string) error {
+			if s.Source.Scope != User {
+				return fmt.Errorf("comes from %s, which is not trusted; review: superstep trust", s.Source.Path)
+			}
+			return nil
+		}
+	}
+	if d.Warn == nil {
+		d.Warn = func(string, string) {}
+	}
+	if d.Name == "" {
+		d.Name = "superstep"
+	}
+	if d.Version == "" {
+		d.Version = "0"
+	}
+	for _, t := range []struct {
+		at  *time.Duration
+		def time.Duration
+	}{{&d.InitTimeout, 20 * time.Second}, {&d.CallTimeout, 2 * time.Minute}, {&d.IdleTimeout, time.Minute}, {&d.StopTimeout, time.Second}} {
+		if *t.at <= 0 {
+			*t.at = t.def
+		}
+	}
+	return &d
+}
+
+// lookup finds a variable as a process would: the last of that name.
+func lookup(environ []string, name string) (string, bool) {
+	for i := len(environ) - 1; i >= 0; i-- {
+		if n, v, ok := strings.Cut(environ[i], "="); ok && n == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// A Phase says what was going on when a server failed.
+type Phase string
+
+// The phases.
+const (
+	PhaseConfig Phase = "configuration"
+	PhaseTrust  Phase = "trust"
+	PhaseStart  Phase = "start"
+	PhaseInit   Phase = "initialize"
+	PhaseTools  Phase = "tools"
+	PhaseCall   Phase = "call"
+	PhaseClosed Phase = "closed"
+)
+
+// An Error is a failure of a server, or of the way to it. Its text holds no value of a variable
+// or header.
+type Error struct {
+	Server string
+	Phase  Phase
+	Tool   string // the server's own name for it, in PhaseCall
+	What   string // what happened
+	Fix    string // what to do about it, if anything
+	Stderr string // the last that the server wrote to its standard error
+	Err    error  // the cause, if there is one to match
+
+	answered bool // by a server that works, and said no
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "MCP server %q: ", e.Server)
+	if e.Tool != "" {
+		fmt.Fprintf(&b, "tool %q: ", e.Tool)
+	} else {
+		fmt.Fprintf(&b, "%s: ", e.Phase)
+	}
+	b.WriteString(e.What)
+	if e.Fix != "" {
+		b.WriteString("; " + e.Fix)
+	}
+	if e.Stderr != "" {
+		b.WriteString("\nIts standard error ends with:\n" + e.Stderr)
+	}
+	return b.String()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// oneLine is text of others as part of a message: clean, on one line, bounded.
+func oneLine(s string, limit int) string {
+	s, cut := bound(s, 4*limit)
+	s = strings.Join(strings.Fields(clean.Text(s)), " ")
+	if s, more := bound(s, limit); more || cut {
+		return s + "…"
+	}
+	return s
+}
+
+// bound cuts s to a number of bytes, at the end of a character.
+func bound(s string, limit int) (string, bool) {
+	if len(s) <= limit {
+		return s, false
+	}
+	for limit > 0 && s[limit]&0xc0 == 0x80 {
+		limit--
+	}
+	return s[:limit], true
+}

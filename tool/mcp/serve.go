@@ -1,0 +1,205 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// ServeOptions are those of Serve and NewHandler. Nil means the defaults.
+type ServeOptions struct {
+	Name         string // that clients are told; defaults to "superstep"
+	Version      string // defaults to "0"
+	Instructions string // for the models of clients; defaults to none
+	// Gate decides about a call before it happens; an error refuses it, and is what the client
+	// gets to read. The call has its arguments, which may not fit the tool. Nil refuses every tool
+	// that is not pure, since nobody is there who could be asked.
+	Gate func(ctx context.Context, t *tool.Tool, c *tool.Call) error
+	// Calls is how many calls may run at once; more wait. Defaults to 16.
+	Calls int
+
+	// Hosts are the values of the header Host that NewHandler answers to, such as
+	// "127.0.0.1:7777", exactly. Without one it answers nobody.
+	Hosts []string
+	// Origins are the values of the header Origin it answers to. Defaults to none: requests of web
+	// pages are refused, those of programs have no Origin.
+	Origins []string
+}
+
+func (o *ServeOptions) defaults() ServeOptions {
+	var d ServeOptions
+	if o != nil {
+		d = *o
+	}
+	if d.Name == "" {
+		d.Name = "superstep"
+	}
+	if d.Version == "" {
+		d.Version = "0"
+	}
+	if d.Calls <= 0 {
+		d.Calls = 16
+	}
+	if d.Gate == nil {
+		d.Gate = func(_ context.Context, t *tool.Tool, _ *tool.Call) error {
+			if t.Effect != tool.Pure {
+				return fmt.Errorf("tool %s may change things and nobody is here to agree to it; allow it where this server is started", t.Name)
+			}
+			return nil
+		}
+	}
+	return d
+}
+
+// Serve is an MCP server with the tools of a set, for one client, by line over in and out; a process
+// hands over its standard input and output, and writes nothing else to the latter. It returns nil at
+// the end of in, and the cause of ctx when that ends, closing in if it can; a read that goes on all
+// the same, as of a terminal, is left behind.
+func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, opts *ServeOptions) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server, err := newServer(ctx, tools, opts.defaults())
+	if err != nil {
+		return err
+	}
+	stopped := make(chan struct{})
+	var once sync.Once
+	lines := newLines(in, out, func() {
+		once.Do(func() {
+			close(stopped)
+			if c, ok := in.(io.Closer); ok {
+				_ = c.Close() // to end a read; there is nothing to lose
+			}
+		})
+	})
+	session, err := server.Connect(ctx, interruptible{lines, stopped}, nil)
+	if err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = session.Wait() // lines knows what was wrong
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		lines.stop()
+		<-done
+	}
+	if wire := lines.fault.get(); wire != nil {
+		return fmt.Errorf("the client %w", wire)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// newServer is the tools of a set as a server of the SDK. Calls end with ctx.
+func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Server, error) {
+	server := sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{
+		Instructions: o.Instructions,
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+	})
+	slots := make(chan struct{}, o.Calls)
+	var errs []error
+	for _, t := range tools.Tools() {
+		schema, err := json.Marshal(t.Input)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("tool %q: %w", t.Name, err))
+			continue
+		}
+		def := &sdk.Tool{Name: t.Name, Description: clean.Text(t.Description), InputSchema: json.RawMessage(schema), Annotations: annotations(t.Effect)}
+		if t.Output != nil && t.Output.Type == "object" {
+			if def.OutputSchema, err = outputSchema(t); err != nil {
+				errs = append(errs, fmt.Errorf("tool %q: %w", t.Name, err))
+				continue
+			}
+		}
+		server.AddTool(def, func(call context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			call, cancel := context.WithCancel(call)
+			defer cancel()
+			served, asked := context.AfterFunc(ctx, cancel), context.AfterFunc(requestContext(call), cancel)
+			defer served()
+			defer asked()
+			select {
+			case slots <- struct{}{}:
+			case <-call.Done():
+				return nil, call.Err()
+			}
+			defer func() { <-slots }()
+			return serveCall(call, tools, t, o.Gate, req.Params.Arguments), nil
+		})
+	}
+	return server, errors.Join(errs...)
+}
+
+func outputSchema(t *tool.Tool) (json.RawMessage, error) { return json.Marshal(t.Output) }
+
+func annotations(e tool.Effect) *sdk.ToolAnnotations {
+	changes := e != tool.Pure
+	return &sdk.ToolAnnotations{ReadOnlyHint: !changes, IdempotentHint: e == tool.Pure || e == tool.Idempotent, DestructiveHint: &changes}
+}
+
+func serveCall(ctx context.Context, tools *tool.Set, t *tool.Tool, gate func(context.Context, *tool.Tool, *tool.Call) error, args json.RawMessage) *sdk.CallToolResult {
+	c := &tool.Call{ID: rand.Text(), Key: rand.Text(), Args: args}
+	if err := permitted(ctx, gate, t, c); err != nil {
+		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: tool.Clean("refused: " + err.Error())}}}
+	}
+	r := tools.Call(ctx, t.Name, c)
+	out := &sdk.CallToolResult{IsError: r.Error, Content: []sdk.Content{&sdk.TextContent{Text: r.Text}}}
+	if text := bytes.TrimSpace([]byte(r.Text)); !r.Error && t.Output != nil && bytes.HasPrefix(text, []byte("{")) && json.Valid(text) {
+		out.StructuredContent = json.RawMessage(text)
+	}
+	return out
+}
+
+// permitted asks the gate. One that panics has not agreed.
+func permitted(ctx context.Context, gate func(context.Context, *tool.Tool, *tool.Call) error, t *tool.Tool, c *tool.Call) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.New("the check of permissions failed")
+		}
+	}()
+	return gate(ctx, t, c)
+}
+
+// An interruptible is lines over a reader that may not end when it is closed, as a terminal's.
+type interruptible struct {
+	*lines
+	stopped <-chan struct{}
+}
+
+// Connect is that of a transport.
+func (e interruptible) Connect(context.Context) (sdk.Connection, error) { return e, nil }
+
+// Read returns when the connection is closed, whatever the reader does.
+func (e interruptible) Read(ctx context.Context) (jsonrpc.Message, error) {
+	type result struct {
+		msg jsonrpc.Message
+		err error
+	}
+	got := make(chan result, 1)
+	go func() {
+		msg, err := e.lines.Read(ctx)
+		got <- result{msg, err}
+	}()
+	select {
+	case r := <-got:
+		return r.msg, r.err
+	case <-e.stopped:
+		return nil, io.EOF
+	}
+}

@@ -1,0 +1,327 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The versions of the protocol that are tried, in this order. Every server that answers the older
+// one is spoken to as it says; only one that refuses it is asked again, since there are servers
+// that never answer a request they do not know.
+const (
+	handshake = "2025-11-25"
+	stateless = "2026-07-28"
+)
+
+// rejected is what the SDK makes of an answer by HTTP that has no message in it.
+const rejected = "rejected by transport"
+
+// A session is one connection to a server, from its start to its end.
+type session struct {
+	cs     *sdk.ClientSession
+	proc   *process // of a command
+	guard  *guard   // of a server on the network
+	fault  *faultOnce
+	cancel context.CancelFunc
+	dead   chan struct{} // closed when no call can succeed any more
+	free   func()        // what the session has for itself
+
+	mu       sync.Mutex
+	conn     sdk.Connection    // the SDK's, to be closed where it does not
+	progress map[string]func() // told of reports, by token
+	asked    map[string]bool   // what was refused, so that it is said once
+}
+
+// Connect is that of the transport, remembered.
+type remembered struct {
+	sdk.Transport
+	s *session
+}
+
+func (r remembered) Connect(ctx context.Context) (sdk.Connection, error) {
+	conn, err := r.Transport.Connect(ctx)
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.s.conn = conn
+	return conn, err
+}
+
+// open starts or reaches a server and agrees with it on the protocol.
+func (c *Conn) open(ctx context.Context, full *Server, version string) (*session, error) {
+	life, cancel := context.WithCancel(context.WithoutCancel(c.life)) // close says good-bye before it ends
+	s := &session{cancel: cancel, dead: make(chan struct{}), free: func() {}, progress: map[string]func(){}, asked: map[string]bool{}}
+	transport, err := s.transport(life, full, c.o)
+	if err != nil {
+		cancel()
+		return nil, c.fail(nil, PhaseStart, err)
+	}
+	client := sdk.NewClient(&sdk.Implementation{Name: c.o.Name, Version: c.o.Version}, &sdk.ClientOptions{
+		Capabilities:                &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{}}, //nolint:staticcheck // deprecated, and what servers ask for
+		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { c.changed() },
+		ProgressNotificationHandler: s.progressed,
+	})
+	client.AddReceivingMiddleware(c.refuse(s))
+	if uri, name := rootOf(c.o.Project); uri != "" {
+		client.AddRoots(&sdk.Root{URI: uri, Name: name}) //nolint:staticcheck // the same
+	}
+	type result struct {
+		cs  *sdk.ClientSession
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		cs, err := client.Connect(life, remembered{transport, s}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+		done <- result{cs, err}
+	}()
+	var r result
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+		s.abort()
+		if r = <-done; r.err == nil {
+			r.err = ctx.Err()
+		}
+	}
+	s.cs = r.cs
+	if r.err != nil {
+		failed := c.fail(s, PhaseInit, late(ctx, r.err))
+		s.close()
+		return nil, failed
+	}
+	go func() {
+		defer close(s.dead)
+		_ = s.cs.Wait() // why it ended is known where it matters
+	}()
+	return s, nil
+}
+
+// late prefers that time was up to what came of it.
+func late(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// rootOf is a folder as servers are told of it.
+func rootOf(project string) (uri, name string) {
+	if project == "" {
+		return "", ""
+	}
+	abs, err := filepath.Abs(project)
+	if err != nil {
+		return "", ""
+	}
+	path := filepath.ToSlash(abs)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return (&url.URL{Scheme: "file", Path: path}).String(), filepath.Base(abs)
+}
+
+func (s *session) transport(life context.Context, full *Server, o *Options) (sdk.Transport, error) {
+	if full.Transport == Stdio {
+		p, err := start(full, o)
+		if err != nil {
+			return nil, err
+		}
+		s.proc, s.fault = p, p.fault
+		return p.lines, nil
+	}
+	u, err := url.Parse(full.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return nil, &wireError{what: "has no url with http:// or https://, a host, and no password"}
+	}
+	s.fault = new(faultOnce)
+	s.guard = &guard{origin: u, headers: full.Headers, fault: s.fault, closed: life}
+	if o.HTTP != nil && o.HTTP.Transport != nil {
+		s.guard.base = o.HTTP.Transport
+	} else {
+		own := &http.Transport{
+			DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second,
+			ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: time.Minute,
+		}
+		s.guard.base, s.free = own, own.CloseIdleConnections
+	}
+	client := &http.Client{Transport: s.guard}
+	if full.Transport == SSE {
+		return &sdk.SSEClientTransport{Endpoint: full.URL, HTTPClient: client, MaxEventSize: 2 * maxMessage}, nil
+	}
+	s.guard.listen = 5 * time.Second
+	return &sdk.StreamableClientTransport{Endpoint: full.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: 2 * maxMessage}, nil
+}
+
+// refuse answers what servers ask of us and do not get.
+func (c *Conn) refuse(s *session) sdk.Middleware {
+	return func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			var what string
+			switch method {
+			case "sampling/createMessage":
+				what = "sampling is not supported: a server cannot use the model"
+			case "elicitation/create":
+				what = "elicitation is not supported: a server cannot ask the user"
+			default:
+				return next(ctx, method, req)
+			}
+			s.mu.Lock()
+			first := !s.asked[method]
+			s.asked[method] = true
+			s.mu.Unlock()
+			if first {
+				c.o.Warn(c.server.Name, "was refused: "+what)
+			}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: what}
+		}
+	}
+}
+
+func (s *session) progressed(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
+	token, ok := req.Params.ProgressToken.(string)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	report := s.progress[token]
+	s.mu.Unlock()
+	if report != nil {
+		report()
+	}
+}
+
+// follow has a function told of the reports of a call, until stop is called.
+func (s *session) follow(token string, report func()) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress[token] = report
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.progress, token)
+	}
+}
+
+// abort makes all that waits for the server return.
+func (s *session) abort() {
+	s.cancel()
+	if s.proc != nil {
+		s.proc.end()
+		s.proc.kill()
+		return
+	}
+	s.mu.Lock()
+	conn := s.conn
+	s.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close() // its requests end with the context
+	}
+}
+
+// close ends a session and returns when nothing of it is left.
+func (s *session) close() {
+	if s.proc != nil {
+		s.proc.end()
+		<-s.proc.done
+	}
+	if s.cs != nil {
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			_ = s.cs.Close() // the server may have gone before
+		}()
+		waitFor(closed, 2*time.Second) // for it to be told
+		s.abort()
+		<-closed
+		<-s.dead
+	}
+	s.abort()
+	s.free()
+}
+
+func (s *session) alive() bool {
+	select {
+	case <-s.dead:
+		return false
+	default:
+		return s.fault.get() == nil && (s.guard == nil || !s.guard.lost.Load())
+	}
+}
+
+// fail makes an *Error of what went wrong, with what is known of why.
+func (c *Conn) fail(s *session, phase Phase, err error) *Error {
+	out := &Error{Server: c.server.Name, Phase: phase}
+	var done *Error
+	var wire *wireError
+	var rpc *jsonrpc.Error
+	var unset unsetError
+	if s != nil {
+		if s.proc != nil && s.fault.get() == nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !errors.As(err, &rpc) {
+			waitFor(s.proc.exited, 2*time.Second) // if it is ending, how it ended is the better reason
+			waitFor(s.proc.done, 300*time.Millisecond)
+		}
+		if s.proc != nil {
+			out.Stderr = c.redact(s.proc.stderr.text())
+		}
+		if fault := s.fault.get(); fault != nil {
+			err = fault
+		}
+	}
+	switch {
+	case errors.As(err, &done):
+		return done
+	case errors.As(err, &wire):
+		out.What, out.Fix = wire.what, wire.fix
+	case errors.As(err, &unset):
+		out.What, out.Fix = unset.Error()+", which are not set", "set them in the environment, or give a default: ${NAME:-default}"
+	case errors.Is(err, context.DeadlineExceeded):
+		out.What, out.Fix, out.Err = fmt.Sprintf("gave no answer within %v", c.limit(phase)), "see whether it waits for something, or raise its timeout", context.DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		out.What, out.Err = "was cancelled", context.Canceled
+	case phase == PhaseInit && strings.Contains(err.Error(), "unsupported protocol version"):
+		out.What, out.Fix = oneLine(err.Error(), 200), "update the server, or Superstep"
+	case errors.As(err, &rpc) && rpc.Message != rejected:
+		out.What, out.answered = "answered with an error: "+oneLine(rpc.Message, 500), true
+	case s != nil && s.guard != nil && s.guard.refused() != nil:
+		note := s.guard.refused()
+		out.What, out.Fix, out.answered = note.what, note.fix, note.status == http.StatusBadRequest
+	case s != nil && s.proc != nil && ended(s.proc):
+		out.What, out.Fix = s.proc.exit, "run its command by hand to see why: "+c.server.CommandLine()
+	default:
+		out.What = oneLine(err.Error(), 300)
+	}
+	out.What = c.redact(out.What)
+	return out
+}
+
+func ended(p *process) bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// limit is the time that a phase may take.
+func (c *Conn) limit(phase Phase) time.Duration {
+	own, general := c.server.InitTimeout, c.o.InitTimeout
+	if phase == PhaseCall {
+		own, general = c.server.CallTimeout, c.o.CallTimeout
+	}
+	if own > 0 {
+		return own
+	}
+	return general
+}

@@ -1,0 +1,313 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/procgroup"
+)
+
+// A lines is messages by line, over two streams. It is a connection of the SDK.
+type lines struct {
+	in    *bufio.Reader
+	out   io.Writer
+	write chan struct{} // holds one token: who has it writes
+	stop  func()        // ends the streams; may be called again
+	eof   chan struct{} // closed when nothing more is read
+	fault *faultOnce
+}
+
+// A faultOnce keeps what was wrong first, which explains all that follows.
+type faultOnce struct {
+	mu  sync.Mutex
+	err *wireError
+}
+
+func (f *faultOnce) set(err *wireError) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *faultOnce) get() *wireError {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+func newLines(in io.Reader, out io.Writer, stop func()) *lines {
+	l := &lines{in: bufio.NewReaderSize(in, 64<<10), out: out, write: make(chan struct{}, 1), stop: stop, eof: make(chan struct{}), fault: new(faultOnce)}
+	l.write <- struct{}{}
+	return l
+}
+
+// Connect makes lines a transport of the SDK, of one connection.
+func (l *lines) Connect(context.Context) (sdk.Connection, error) { return l, nil }
+
+// SessionID is "": there is one session.
+func (*lines) SessionID() string { return "" }
+
+// Read is called from one goroutine, and not again after an error. Close makes it return.
+func (l *lines) Read(context.Context) (jsonrpc.Message, error) {
+	for {
+		line, err := readLine(l.in)
+		if err != nil {
+			close(l.eof)
+			var wire *wireError
+			if errors.As(err, &wire) {
+				l.fault.set(wire)
+			}
+			return nil, err
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		msg, wire := decodeMessage(line)
+		if wire != nil {
+			close(l.eof)
+			l.fault.set(wire)
+			return nil, wire
+		}
+		return msg, nil
+	}
+}
+
+// readLine reads a line of bounded length. What follows the last newline is no line.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > maxMessage {
+			return nil, errTooLarge
+		}
+		line = append(line, part...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err == io.EOF && len(bytes.TrimSpace(line)) > 0 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return line, err
+	}
+}
+
+// Write writes a message whole. If ctx ends in the middle of one, nobody could read on, so that
+// the connection ends.
+func (l *lines) Write(ctx context.Context, msg jsonrpc.Message) error {
+	b, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-l.write:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { l.write <- struct{}{} }()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if deadline, ok := l.out.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		fired := make(chan struct{})
+		release := context.AfterFunc(ctx, func() {
+			defer close(fired)
+			_ = deadline.SetWriteDeadline(time.Unix(1, 0)) // not all files can
+		})
+		defer func() {
+			if !release() {
+				<-fired
+				_ = deadline.SetWriteDeadline(time.Time{})
+			}
+		}()
+	}
+	n, err := l.out.Write(append(b, '\n'))
+	if err != nil && ctx.Err() != nil && n > 0 {
+		l.fault.set(&wireError{what: "does not read what it is sent"})
+		l.stop()
+	}
+	return err
+}
+
+// Close ends the streams.
+func (l *lines) Close() error {
+	l.stop()
+	return nil
+}
+
+// A process is a server that was started.
+type process struct {
+	*lines
+	cmd    *exec.Cmd
+	stderr *tail
+	exited chan struct{} // closed when the command ended
+	done   chan struct{} // closed when nothing of it is left either
+	exit   string        // how it ended, once exited is closed
+	stdin  *os.File
+	kill   context.CancelFunc
+	wait   time.Duration // for it to end by itself
+	ending sync.Once
+}
+
+// start runs the command of a server whose variables were replaced.
+func start(s *Server, d *Options) (*process, error) {
+	dir := s.dir(d.Project)
+	env := procgroup.Base(d.Environ)
+	path, _ := lookup(d.Environ, "PATH")
+	for k, v := range s.Env {
+		env = append(env, k+"="+v)
+	}
+	command, err := findCommand(s.Command, dir, path)
+	if err != nil {
+		return nil, err
+	}
+	var pipes [3][2]*os.File
+	closeAll := func() {
+		for _, p := range pipes {
+			for _, f := range p {
+				if f != nil {
+					f.Close()
+				}
+			}
+		}
+	}
+	for i := range pipes {
+		if pipes[i][0], pipes[i][1], err = os.Pipe(); err != nil {
+			closeAll()
+			return nil, err
+		}
+	}
+	ctx, kill := context.WithCancel(context.Background()) // ends with the connection, not with whoever made it
+	p := &process{cmd: procgroup.Command(ctx, env, command, s.Args...), kill: kill, exited: make(chan struct{}), done: make(chan struct{}), stdin: pipes[0][1], wait: d.StopTimeout}
+	p.stderr = &tail{}
+	p.cmd.Dir = dir
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = pipes[0][0], pipes[1][1], pipes[2][1]
+	if err := p.cmd.Start(); err != nil {
+		kill()
+		closeAll()
+		return nil, err
+	}
+	for _, f := range []*os.File{pipes[0][0], pipes[1][1], pipes[2][1]} {
+		f.Close()
+	}
+	p.lines = newLines(pipes[1][0], p.stdin, p.end)
+	go p.reap(pipes[1][0], pipes[2][0])
+	return p, nil
+}
+
+// reap waits for the end of a process, and sees to it that nothing of it is left.
+func (p *process) reap(stdout, stderr *os.File) {
+	defer close(p.done)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(p.stderr, stderr) // until all that have it open are gone
+	}()
+	err := p.cmd.Wait()
+	p.exit = "ended"
+	if err != nil {
+		p.exit = "ended (" + err.Error() + ")"
+	}
+	close(p.exited)
+	// What it wrote last may be on its way; what it started may hold the pipes open.
+	const moment = 100 * time.Millisecond
+	waitFor(drained, moment)
+	procgroup.Sweep(p.cmd)
+	p.stdin.Close()
+	waitFor(p.eof, moment)
+	waitFor(drained, moment)
+	stdout.Close()
+	stderr.Close()
+	<-drained
+	p.kill() // nothing is left of it; this ends what waits for the context
+}
+
+func waitFor(done <-chan struct{}, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+}
+
+// end lets a process end: by the end of its input, then by a signal, then by force. It does not
+// wait; done is closed when all of it is gone.
+func (p *process) end() {
+	p.ending.Do(func() {
+		p.stdin.Close()
+		go func() {
+			waitFor(p.done, p.wait)
+			p.kill()
+		}()
+	})
+}
+
+// findCommand is the path of a program. Nothing is looked for in the folder of the project unless
+// the configuration says so by a slash.
+func findCommand(name, dir, path string) (string, error) {
+	if strings.ContainsRune(name, '/') || strings.ContainsRune(name, filepath.Separator) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, nil
+	}
+	if runtime.GOOS == "windows" {
+		return exec.LookPath(name)
+	}
+	for _, in := range filepath.SplitList(path) {
+		if !filepath.IsAbs(in) {
+			continue
+		}
+		file := filepath.Join(in, name)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("no program %s in PATH", quoted(name))
+}
+
+// A tail keeps the end of what is written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+	cut bool
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if over := len(t.buf) - maxStderr; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+		t.cut = true
+	}
+	return len(p), nil
+}
+
+// text is what is kept, clean, from the beginning of a line.
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := string(t.buf)
+	if i := strings.IndexByte(s, '\n'); t.cut && i >= 0 {
+		s = s[i+1:]
+	}
+	return strings.TrimSpace(clean.Text(s))
+}

@@ -1,0 +1,259 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// A Summary is what a server says of one tool, as far as it matters to whoever is to trust it.
+type Summary struct {
+	Name        string          `json:"name"`   // the server's own
+	Digest      string          `json:"digest"` // "sha256:hex" over the rest, uncut
+	Description string          `json:"description,omitempty"`
+	Input       json.RawMessage `json:"input,omitempty"`  // its schema, canonical
+	Output      json.RawMessage `json:"output,omitempty"` // the same
+	Annotations json.RawMessage `json:"annotations,omitempty"`
+}
+
+// summarize is the canonical form of a tool: keys sorted, nothing left out that a model or a
+// decision may depend on.
+func summarize(t *sdk.Tool) (Summary, error) {
+	s := Summary{Name: t.Name, Description: t.Description}
+	for _, f := range []struct {
+		to   *json.RawMessage
+		from any
+	}{{&s.Input, t.InputSchema}, {&s.Output, t.OutputSchema}} {
+		if f.from == nil {
+			continue
+		}
+		b, err := json.Marshal(f.from)
+		if err != nil {
+			return s, err
+		}
+		*f.to = b
+	}
+	if t.Annotations != nil {
+		b, err := json.Marshal(t.Annotations)
+		if err != nil {
+			return s, err
+		}
+		s.Annotations = b
+	}
+	b, err := json.Marshal([]any{s.Name, t.Title, s.Description, s.Input, s.Output, s.Annotations})
+	if err != nil {
+		return s, err
+	}
+	sum := sha256.Sum256(b)
+	s.Digest = "sha256:" + hex.EncodeToString(sum[:])
+	return s, nil
+}
+
+// ListDigest is the digest of a list of tools, whatever its order; see Options.Pin.
+func ListDigest(tools []Summary) string {
+	var lines []string
+	for _, t := range tools {
+		lines = append(lines, t.Digest)
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte("tools 1\n" + strings.Join(lines, "\n")))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Diff is what changed from one list of tools to another, for people: a line for each tool that
+// came (+), went (-) or differs (~), and below the last what differs. It is "" if nothing changed.
+func Diff(before, after []Summary) string {
+	old, now := byName(before), byName(after)
+	names := slices.Sorted(maps.Keys(old))
+	for name := range now {
+		if _, ok := old[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var b strings.Builder
+	for _, name := range names {
+		was, had := old[name]
+		is, has := now[name]
+		shown := oneLine(name, 100)
+		switch {
+		case !had:
+			fmt.Fprintf(&b, "+ %s: %s\n", shown, oneLine(is.Description, 200))
+		case !has:
+			fmt.Fprintf(&b, "- %s\n", shown)
+		case was.Digest != is.Digest:
+			fmt.Fprintf(&b, "~ %s\n", shown)
+			for _, part := range [][3]string{
+				{"description", was.Description, is.Description}, {"input", string(was.Input), string(is.Input)},
+				{"output", string(was.Output), string(is.Output)}, {"annotations", string(was.Annotations), string(is.Annotations)},
+			} {
+				if part[1] != part[2] {
+					from, to := difference(part[1], part[2])
+					fmt.Fprintf(&b, "    %s: - %s\n    %s  + %s\n", part[0], from, strings.Repeat(" ", len(part[0])), to)
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+func byName(tools []Summary) map[string]Summary {
+	out := make(map[string]Summary, len(tools))
+	for _, t := range tools {
+		out[t.Name] = t
+	}
+	return out
+}
+
+// difference shows two texts from shortly before where they part.
+func difference(a, b string) (string, string) {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	if i = max(0, i-30); i > 0 {
+		for i > 0 && i < len(a) && a[i]&0xc0 == 0x80 {
+			i--
+		}
+	}
+	show := func(s string) string {
+		lead := ""
+		if i > 0 {
+			lead = "…"
+		}
+		return lead + oneLine(s[min(i, len(s)):], 200)
+	}
+	return show(a), show(b)
+}
+
+var unnamed = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// toolNames gives each tool of a server a name that models can call and that no other tool has:
+// mcp__server__tool. Where that is too long, has other characters or could be that of another, a
+// part of a digest of the real name stands at its end. A name does not depend on the other tools
+// of the server, unless two would have the same.
+func toolNames(server string, tools []string) map[string]string {
+	out, used := make(map[string]string, len(tools)), map[string]int{}
+	for _, t := range tools {
+		out[t] = toolName(server, t, false)
+		used[out[t]]++
+	}
+	for _, t := range tools {
+		if used[out[t]] > 1 {
+			out[t] = toolName(server, t, true)
+		}
+	}
+	return out
+}
+
+func toolName(server, name string, always bool) string {
+	clean := unnamed.ReplaceAllString(name, "_")
+	full := "mcp__" + server + "__" + clean
+	if !always && clean == name && len(full) <= 64 && !strings.Contains(server, "__") && !strings.HasSuffix(server, "_") && !strings.HasPrefix(server, "_") {
+		return full
+	}
+	sum := sha256.Sum256([]byte(server + "\x00" + name))
+	end := "_" + hex.EncodeToString(sum[:4])
+	full, _ = bound(full, 64-len(end))
+	return full + end
+}
+
+// effect is what a tool does when it is called twice, by its annotations. They are the server's
+// word, so that they decide no more than what is repeated after a crash: who reads, or says that a
+// second call changes nothing more, is called again. Only a server whose annotations the user
+// trusts has tools that count as pure, which callers may use without asking.
+func effect(a *sdk.ToolAnnotations, trusted bool) tool.Effect {
+	switch {
+	case a == nil:
+		return tool.Once
+	case a.ReadOnlyHint && trusted:
+		return tool.Pure
+	case a.ReadOnlyHint || a.IdempotentHint:
+		return tool.Idempotent
+	}
+	return tool.Once
+}
+
+// define makes a tool of what a server says of it, without Run, and says what was cleaned.
+func define(name string, t *sdk.Tool, trusted bool) (*tool.Tool, []string, error) {
+	var notes []string
+	text := t.Description
+	if text == "" {
+		text = t.Title
+	}
+	if plain := clean.Text(text); plain != text {
+		text = plain
+		notes = append(notes, "control characters were stripped from its description")
+	}
+	if cut, was := bound(text, maxDescription); was {
+		text = cut + "…"
+		notes = append(notes, fmt.Sprintf("its description was cut to %d KiB", maxDescription>>10))
+	}
+	schema, more, err := inputSchema(t.InputSchema)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &tool.Tool{Name: name, Description: text, Input: schema, Effect: effect(t.Annotations, trusted)}, append(notes, more...), nil
+}
+
+// inputSchema is a schema as others can rely on it: of an object, without references to other
+// documents, with keywords that mean what they seem to.
+func inputSchema(in any) (*jsonschema.Schema, []string, error) {
+	if in == nil {
+		return nil, nil, fmt.Errorf("has no input schema")
+	}
+	b, err := json.Marshal(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(b) > maxSchema {
+		return nil, nil, fmt.Errorf("has an input schema of %d KiB; at most %d are read", len(b)>>10, maxSchema>>10)
+	}
+	out, notes, err := readSchema(b, false)
+	if err != nil { // a default that does not fit is no reason to do without the tool
+		if bare, more, err := readSchema(b, true); err == nil {
+			return bare, more, nil
+		}
+	}
+	return out, notes, err
+}
+
+func readSchema(b []byte, bare bool) (*jsonschema.Schema, []string, error) {
+	var root map[string]any
+	if err := json.Unmarshal(b, &root); err != nil || root == nil {
+		return nil, nil, fmt.Errorf("has an input schema that is not an object")
+	}
+	v := &schemaCheck{bare: bare}
+	v.schema(root, "")
+	if v.err != nil {
+		return nil, nil, fmt.Errorf("has an invalid input schema: %w", v.err)
+	}
+	if root["type"] == nil {
+		root["type"] = "object"
+	}
+	delete(root, "$schema") // the dialects differ in what does not matter here
+	b, err := json.Marshal(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := new(jsonschema.Schema)
+	if err := json.Unmarshal(b, out); err != nil {
+		return nil, nil, fmt.Errorf("has an invalid input schema: %s", oneLine(err.Error(), 200))
+	}
+	// The set of tools has the last word on a schema; what it would refuse is left out here.
+	if _, err := tool.NewSet(&tool.Tool{Name: "x", Input: out, Run: noRun}); err != nil {
+		return nil, nil, fmt.Errorf("%s", oneLine(strings.TrimPrefix(err.Error(), `tool "x": `), 300))
+	}
+	return out, v.notes, nil
+}
