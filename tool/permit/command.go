@@ -1,0 +1,220 @@
+package permit
+
+import (
+	"path"
+	"strings"
+)
+
+// A commandPattern matches the words of a simple command. A word "*" of it stands for any words, a
+// star within a word for any text of that word, and one at the very end for the rest of the command.
+type commandPattern []string
+
+func compileCommand(pattern string) matcher { return commandPattern(strings.Fields(pattern)) }
+
+func (c commandPattern) match(u *unit, strict bool) answer {
+	if u.words == nil {
+		return no
+	}
+	if strict {
+		if c.fits(u.words) {
+			return yes
+		}
+		return no
+	}
+	best := c.mayFit(u.words)
+	for _, form := range u.forms {
+		if a := c.mayFit(form); a > best {
+			best = a
+		}
+	}
+	return best
+}
+
+// mayFit matches for rules that deny or ask: a command by its path is the command, and what is computed may
+// be anything.
+func (c commandPattern) mayFit(words []string) answer {
+	byName := words
+	if plain(words[0]) && strings.Contains(words[0], "/") {
+		byName = append([]string{path.Base(words[0])}, words[1:]...)
+	}
+	if c.fits(words) || c.fits(byName) {
+		return yes
+	}
+	if c.could(words) || c.could(byName) {
+		return perhaps
+	}
+	return no
+}
+
+// fits says whether the words match for sure, whatever the computed parts become.
+func (c commandPattern) fits(words []string) bool {
+	t, w, star, mark := 0, 0, -1, 0
+	for w < len(words) {
+		last := t == len(c)-1
+		switch {
+		case t < len(c) && c[t] == "*":
+			star, mark = t, w
+			t++
+		case last && strings.HasSuffix(c[t], "*") && glob(c[t], words[w]) && settled(c[t], words[w]):
+			return true
+		case t < len(c) && glob(c[t], words[w]) && !strings.ContainsRune(words[w], spread):
+			t++
+			w++
+		case star >= 0:
+			mark++
+			t, w = star+1, mark
+		default:
+			return false
+		}
+	}
+	for t < len(c) && c[t] == "*" {
+		t++
+	}
+	return t == len(c)
+}
+
+// settled says that what may spread over several words begins only after the literal start of a pattern
+// that ends in a star.
+func settled(pattern, word string) bool {
+	at := strings.IndexRune(word, spread)
+	return at < 0 || glob(pattern, word[:at])
+}
+
+// could says whether the words match for some values of the computed parts.
+func (c commandPattern) could(words []string) bool {
+	computed := false
+	for _, w := range words {
+		computed = computed || !plain(w)
+	}
+	if !computed {
+		return false // fits has decided
+	}
+	// open[t] says that the words so far may be the first t of the pattern.
+	open := make([]bool, len(c)+1)
+	open[0] = true
+	for t := 0; t < len(c) && c[t] == "*"; t++ {
+		open[t+1] = true
+	}
+	next := make([]bool, len(c)+1)
+	for _, w := range words {
+		clear(next)
+		any := false
+		for t := range open {
+			if !open[t] {
+				continue
+			}
+			c.step(t, w, next)
+		}
+		for t, ok := range next {
+			any = any || ok
+			if ok && t < len(c) && c[t] == "*" {
+				next[t+1] = true
+			}
+		}
+		if !any {
+			return false
+		}
+		open, next = next, open
+	}
+	return open[len(c)]
+}
+
+// step marks where a word may lead from a place in the pattern.
+func (c commandPattern) step(t int, w string, next []bool) {
+	if t > 0 && t == len(c) && strings.HasSuffix(c[t-1], "*") {
+		next[t] = true // the star at the end takes what follows
+	}
+	if at := strings.IndexRune(w, spread); at >= 0 {
+		if at == 0 {
+			for ; t <= len(c); t++ {
+				next[t] = true
+			}
+			return
+		}
+		if t < len(c) && (c[t] == "*" || meet(c[t], w[:at]+string(within))) {
+			for ; t <= len(c); t++ {
+				next[t] = true
+			}
+		}
+		return
+	}
+	if t < len(c) {
+		if c[t] == "*" {
+			next[t] = true
+		} else if meet(c[t], w) {
+			next[t+1] = true
+		}
+	}
+}
+
+// meet says whether a glob and a word with computed parts have a text in common. Long ones count as if
+// they had.
+func meet(pattern, w string) bool {
+	if len(pattern)*len(w) > 1<<16 {
+		return true
+	}
+	row := make([]bool, len(w)+1)
+	row[0] = true
+	for j := 0; j < len(w) && w[j] == within; j++ {
+		row[j+1] = true
+	}
+	for i := range len(pattern) {
+		p := pattern[i]
+		next := make([]bool, len(w)+1)
+		next[0] = row[0] && p == '*'
+		for j := range len(w) {
+			switch {
+			case p == '*':
+				next[j+1] = row[j+1] || next[j]
+			case w[j] == within:
+				next[j+1] = next[j] || row[j+1] || row[j]
+			default:
+				next[j+1] = row[j] && (p == w[j] || p == '?' || w[j] >= 0x80)
+			}
+		}
+		row = next
+	}
+	return row[len(w)]
+}
+
+// likeCommand is a pattern that allows a command and its like: the same subcommand with other
+// arguments, a command that only reads, or else only the very command.
+func (f *facts) likeCommand() string {
+	if f.why != "" || len(f.units) == 0 || len(f.units[0].words) == 0 {
+		return ""
+	}
+	all := f.units[0].words
+	if len(all) > 1 && hasSubcommands(all[0]) && subcommand(all[1]) {
+		return all[0] + " " + all[1] + " *"
+	}
+	if onlyReads(all[0]) {
+		return all[0] + " *"
+	}
+	for _, w := range all {
+		if w == "" || strings.ContainsAny(w, "*?() \t\n\x00\x01") {
+			return ""
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func subcommand(s string) bool {
+	return s != "" && s[0] >= 'a' && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-:") == ""
+}
+
+func hasSubcommands(name string) bool {
+	switch name {
+	case "git", "go", "cargo", "npm", "pnpm", "yarn", "bun", "docker", "podman", "kubectl", "helm", "gh", "terraform", "pip", "uv", "poetry",
+		"dotnet", "mvn", "gradle", "make", "just", "brew", "apt", "systemctl":
+		return true
+	}
+	return false
+}
+
+func onlyReads(name string) bool {
+	switch name {
+	case "ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "stat", "file", "du", "df", "diff", "cmp", "pwd", "echo", "which", "tree", "date", "true", "uname", "nl", "cut", "basename", "dirname":
+		return true
+	}
+	return false
+}

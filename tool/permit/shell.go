@@ -1,0 +1,419 @@
+package permit
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+)
+
+const (
+	longestCommand = 256 << 10 // bytes; a longer one is not read
+	mostSegments   = 50        // of a command that a pattern may allow
+	mostBrackets   = 4000      // that open something, so that nesting stays shallow
+	deepestNested  = 4         // commands in texts in commands
+)
+
+// Marks in the words of a command for what is known only when it runs. Commands with such
+// characters of their own are never allowed by a pattern.
+const (
+	within = '\x00' // some text within the word
+	spread = '\x01' // some text that may fall into several words, or none
+)
+
+// shell reads the call of bash.
+func (p *Policy) shell(f *facts, object map[string]json.RawMessage) {
+	command, ok := str(object, "command")
+	if !ok || strings.TrimSpace(command) == "" {
+		f.cannot("it has no command")
+		return
+	}
+	f.subject = command
+	lang := syntax.LangBash
+	if p.opt.Shell == "sh" {
+		lang = syntax.LangPOSIX
+	}
+	a := &analysis{policy: p}
+	a.text(command, lang)
+	switch {
+	case clean.Text(command) != command:
+		a.hard("it has characters that are not shown")
+	case len(a.units) == 0:
+		a.hard("it runs no command")
+	case a.segments > mostSegments:
+		a.hard(fmt.Sprintf("it chains over %d commands", mostSegments))
+	}
+	if a.moved && a.relative {
+		a.hard("it changes the folder and redirects to or from a file by a relative path")
+	}
+	f.units, f.why = a.units, a.why
+	if f.why != "" {
+		f.units = append(f.units, unit{unknown: true})
+	}
+}
+
+// An analysis collects what a command does.
+type analysis struct {
+	policy   *Policy
+	units    []unit
+	why      string // the first reason why no pattern may allow it
+	segments int
+	depth    int
+	moved    bool // the folder changes
+	relative bool // something is redirected by a relative path
+}
+
+// hard says that a command can do what cannot be seen in it.
+func (a *analysis) hard(why string) {
+	if a.why == "" {
+		a.why = why
+	}
+}
+
+// text reads a command as text.
+func (a *analysis) text(command string, lang syntax.LangVariant) {
+	switch {
+	case len(command) > longestCommand:
+		a.hard("it is over 256 KiB")
+		return
+	case !utf8.ValidString(command):
+		a.hard("it is not UTF-8")
+	case strings.Count(command, "(")+strings.Count(command, "{")+strings.Count(command, "`")+strings.Count(command, "[") > mostBrackets:
+		a.hard("it is nested too deeply")
+		return
+	}
+	if a.depth++; a.depth > deepestNested {
+		a.hard("it has commands in commands in commands")
+		return
+	}
+	defer func() { a.depth-- }()
+	file, err := syntax.NewParser(syntax.Variant(lang)).Parse(strings.NewReader(command), "")
+	if err != nil {
+		a.hard("it cannot be parsed: " + clean.Text(err.Error()))
+	}
+	if file != nil {
+		a.walk(file, command)
+	}
+}
+
+// walk looks at every node of a command.
+func (a *analysis) walk(file *syntax.File, command string) {
+	var stack []bool // of the nodes around: is it a substitution?
+	substitutions := 0
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if n == nil {
+			if stack[len(stack)-1] {
+				substitutions--
+			}
+			stack = stack[:len(stack)-1]
+			return true
+		}
+		inside := false
+		switch n := n.(type) {
+		case *syntax.CmdSubst:
+			inside = true
+			if n.Backquotes && strings.Contains(command[min(n.Left.Offset(), n.Right.Offset()):n.Right.Offset()], `\`) {
+				a.hard("it quotes within backquotes, which shells read in different ways")
+			}
+		case *syntax.ProcSubst:
+			inside = true
+		case *syntax.Redirect:
+			if n.Op == syntax.Hdoc || n.Op == syntax.DashHdoc {
+				if end := word(n.Word); substitutions > 0 || end == "" || strings.Trim(end, wordRunes) != "" || strings.Contains(command[n.Word.Pos().Offset():n.Word.End().Offset()], "$") {
+					a.hard("it has a text of several lines whose end shells may see in different places")
+				}
+			}
+		}
+		if inside {
+			substitutions++
+		}
+		stack = append(stack, inside)
+		a.node(n)
+		return true
+	})
+}
+
+const wordRunes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+
+// node looks at one node of a command. Those within it are looked at by themselves.
+func (a *analysis) node(n syntax.Node) {
+	switch n := n.(type) {
+	case *syntax.CallExpr:
+		for _, as := range n.Assigns {
+			a.assign(as, len(n.Args) > 0)
+		}
+		if len(n.Args) > 0 {
+			all := words(n.Args)
+			a.protectedArgs(path.Base(all[0]), all[1:])
+			a.call(all)
+		}
+	case *syntax.Redirect:
+		a.redirect(n)
+	case *syntax.DeclClause:
+		all := []string{n.Variant.Value}
+		for _, as := range n.Args {
+			all = append(all, declared(as))
+		}
+		a.segment(all, nil)
+		a.hard(n.Variant.Value + " sets variables that others heed")
+	case *syntax.LetClause, *syntax.ArithmCmd, *syntax.CStyleLoop:
+		a.hard("it calculates, which can run what variables hold")
+	case *syntax.ArithmExp:
+		if !plainNumber(n.X) {
+			a.hard("it calculates, which can run what variables hold")
+		}
+	case *syntax.ParamExp:
+		if n.Excl || n.Index != nil || n.Slice != nil || n.Names != 0 || n.Exp != nil && n.Exp.Op == syntax.OtherParamOps || n.Flags != nil || n.NestedParam != nil {
+			a.hard("it expands a variable in a way that can run what it holds")
+		}
+		if n.Exp != nil && (n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull) {
+			a.variable(n.Param.Value)
+		}
+	case *syntax.ArrayElem:
+		if n.Index != nil {
+			a.hard("it calculates, which can run what variables hold")
+		}
+	case *syntax.UnaryTest:
+		if n.Op == syntax.TsVarSet || n.Op == syntax.TsRefVar {
+			a.hard("it tests a variable by a computed name")
+		}
+	case *syntax.BinaryTest:
+		switch n.Op {
+		case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:
+			a.hard("it calculates, which can run what variables hold")
+		}
+	case *syntax.WordIter:
+		a.variable(n.Name.Value)
+	case *syntax.ForClause:
+		if n.Select {
+			a.hard("it waits for somebody to select")
+		}
+	case *syntax.CoprocClause:
+		a.hard("it starts a coprocess")
+	case *syntax.TestDecl:
+		a.hard("it declares a test")
+	}
+}
+
+func plainNumber(x syntax.ArithmExpr) bool {
+	ok := true
+	syntax.Walk(x, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Lit:
+			ok = ok && n.Value != "" && strings.Trim(n.Value, "0123456789") == ""
+		case nil, *syntax.Word, *syntax.BinaryArithm, *syntax.UnaryArithm, *syntax.ParenArithm:
+		default:
+			ok = false
+		}
+		return true
+	})
+	return ok
+}
+
+// assign looks at an assignment, before a command or by itself.
+func (a *analysis) assign(as *syntax.Assign, env bool) {
+	if as.Name == nil {
+		a.hard("it assigns to a computed name")
+		return
+	}
+	if as.Index != nil {
+		a.hard("it calculates, which can run what variables hold")
+	}
+	if env && !harmlessVariable(as.Name.Value) {
+		a.hard("it sets " + as.Name.Value + " for a command, which can change what that does")
+		return
+	}
+	a.variable(as.Name.Value)
+}
+
+// variable looks at the name of a variable that is set. Those in small letters are the command's own.
+func (a *analysis) variable(name string) {
+	if harmlessVariable(name) || name == strings.ToLower(name) && !strings.HasSuffix(name, "_proxy") && name != "_" && name != "" {
+		return
+	}
+	a.hard("it sets " + name + ", which others may heed")
+}
+
+// harmlessVariable says whether a variable only changes how a command speaks.
+func harmlessVariable(name string) bool {
+	switch name {
+	case "LANG", "LANGUAGE", "TZ", "CI", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM", "COLUMNS", "LINES",
+		"CGO_ENABLED", "GOOS", "GOARCH", "RUST_BACKTRACE", "NODE_ENV", "DEBIAN_FRONTEND":
+		return true
+	}
+	return strings.HasPrefix(name, "LC_")
+}
+
+func declared(as *syntax.Assign) string {
+	s := ""
+	if as.Name != nil {
+		s = as.Name.Value
+		if as.Naked {
+			return s
+		}
+		s += "="
+	}
+	if as.Value != nil {
+		s += word(as.Value)
+	}
+	return s
+}
+
+// redirect looks at where a command reads from or writes to.
+func (a *analysis) redirect(r *syntax.Redirect) {
+	if r.N != nil && strings.HasPrefix(r.N.Value, "{") {
+		a.variable(strings.Trim(r.N.Value, "{}"))
+	}
+	switch r.Op {
+	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
+		return // only text, whose substitutions are looked at
+	}
+	target := word(r.Word)
+	if r.Op == syntax.DplOut || r.Op == syntax.DplIn {
+		if target == "-" || strings.TrimSuffix(target, "-") != "" && strings.Trim(strings.TrimSuffix(target, "-"), "0123456789") == "" {
+			return // another descriptor
+		}
+	}
+	switch target {
+	case "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin":
+		return
+	}
+	read := r.Op == syntax.RdrIn || r.Op == syntax.DplIn
+	if strings.ContainsAny(target, string(within)+string(spread)) || target == "" {
+		a.hard("it redirects to or from a place that is computed")
+		if at := strings.IndexAny(target, string(within)+string(spread)); at > 0 && !read {
+			a.file(target[:at], false) // what is protected stays so
+		}
+		return
+	}
+	if strings.HasPrefix(target, "/dev/tcp/") || strings.HasPrefix(target, "/dev/udp/") {
+		a.hard("it redirects to the network")
+	}
+	if !strings.HasPrefix(target, "/") && !strings.HasPrefix(target, "~") {
+		a.relative = true
+	} else if strings.HasPrefix(target, "~") && !strings.HasPrefix(target, "~/") {
+		a.hard("it redirects to or from a place that is computed")
+	}
+	a.file(target, read)
+}
+
+// file adds a file that is read or written.
+func (a *analysis) file(name string, read bool) {
+	a.segments++
+	u := unit{tool: "write_file", paths: a.policy.locations(name)}
+	u.what = "writing " + u.paths[0].shown() + " by a redirection"
+	if read {
+		u.tool, u.what = "read_file", "reading "+u.paths[0].shown()+" by a redirection"
+	} else {
+		u.protected = a.policy.protectedWrite(u.paths)
+	}
+	a.units = append(a.units, u)
+}
+
+// segment adds a simple command.
+func (a *analysis) segment(all []string, forms [][]string) {
+	a.segments++
+	a.units = append(a.units, unit{words: all, forms: forms})
+}
+
+// shown is a command for people.
+func shown(all []string) string {
+	s := strings.NewReplacer(string(within), "…", string(spread), "…").Replace(strings.Join(all, " "))
+	return clean.Text(cut(s, 200))
+}
+
+// words are the words of a command with their quotes taken off.
+func words(list []*syntax.Word) []string {
+	out := make([]string, len(list))
+	for i, w := range list {
+		out[i] = word(w)
+	}
+	return out
+}
+
+func word(w *syntax.Word) string {
+	if w.Lit() == "[" {
+		return "["
+	}
+	var b strings.Builder
+	brace := 0
+	for _, part := range w.Parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			brace += bare(&b, part.Value)
+		case *syntax.SglQuoted:
+			if part.Dollar && strings.Contains(part.Value, `\`) {
+				b.WriteByte(within)
+			} else {
+				b.WriteString(part.Value)
+			}
+		case *syntax.DblQuoted:
+			quoted(&b, part)
+		case *syntax.ProcSubst:
+			b.WriteByte(within)
+		default:
+			b.WriteByte(spread)
+		}
+	}
+	if brace > 0 && strings.ContainsAny(b.String(), "}") && (strings.Contains(b.String(), ",") || strings.Contains(b.String(), "..")) {
+		// Braces make several words of one, and any part of it may become the first.
+		return string(spread)
+	}
+	return b.String()
+}
+
+// bare adds text outside of quotes, and returns how many braces open in it.
+func bare(b *strings.Builder, s string) (braces int) {
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; c {
+		case '\\':
+			if i++; i < len(s) && s[i] != '\n' {
+				b.WriteByte(s[i])
+			}
+		case '*', '?', '[':
+			b.WriteByte(spread)
+		case '{':
+			braces++
+			b.WriteByte(c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return braces
+}
+
+// quoted adds what is in double quotes.
+func quoted(b *strings.Builder, q *syntax.DblQuoted) {
+	if q.Dollar { // translated
+		b.WriteByte(within)
+		return
+	}
+	for _, part := range q.Parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			for i := 0; i < len(part.Value); i++ {
+				c := part.Value[i]
+				if c == '\\' && i+1 < len(part.Value) && strings.IndexByte("$`\"\\\n", part.Value[i+1]) >= 0 {
+					if i++; part.Value[i] == '\n' {
+						continue
+					}
+					c = part.Value[i]
+				}
+				b.WriteByte(c)
+			}
+		case *syntax.ParamExp:
+			if part.Param != nil && part.Param.Value == "@" || part.Index != nil || part.Excl {
+				b.WriteByte(spread)
+			} else {
+				b.WriteByte(within)
+			}
+		default:
+			b.WriteByte(within)
+		}
+	}
+}

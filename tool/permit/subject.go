@@ -1,0 +1,399 @@
+package permit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// kind is how a pattern for a tool is read.
+type kind int
+
+const (
+	kindOther kind = iota
+	kindShell
+	kindPath
+	kindURL
+	kindText
+)
+
+func kindOf(name string) kind {
+	switch name {
+	case "bash":
+		return kindShell
+	case "read_file", "write_file", "edit_file", "ls", "glob", "grep":
+		return kindPath
+	case "web_fetch":
+		return kindURL
+	case "web_search", "skill", "task", "run_workflow":
+		return kindText
+	}
+	return kindOther
+}
+
+// builtIns are the names of the tools of this module.
+func builtIns() []string {
+	return []string{
+		"read_file", "write_file", "edit_file", "ls", "glob", "grep", "search_docs", "web_search", "web_fetch", "bash",
+		"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow",
+	}
+}
+
+// facts are what a call is about.
+type facts struct {
+	tool      string
+	subject   string // for people
+	units     []unit // at least one, unless why is set
+	why       string // why no pattern may allow the call, "" if one may
+	malformed bool   // the arguments cannot be read
+}
+
+// A unit is a part of a call that is decided on by itself: a simple command, a file that a
+// command writes, or the whole of any other call.
+type unit struct {
+	tool      string // whose rules apply, "" for that of the call
+	what      string // for people, "" if it is a command or the call
+	protected string // why it is denied whatever the rules say
+	unknown   bool   // what it does cannot be told: any pattern may match
+	around    bool   // the command around another: patterns that deny or ask bind it, it needs no leave of its own
+
+	words []string   // of a simple command
+	forms [][]string // other ways to read the command, for rules that deny or ask
+	paths []location // a path as written, and as resolved
+	walk  bool       // what is below the path is read, too
+	host  string
+	text  string
+}
+
+// answer is what matching gives.
+type answer int
+
+const (
+	no answer = iota
+	perhaps
+	yes
+)
+
+// A matcher is a compiled pattern.
+type matcher interface {
+	// match decides for rules that allow, if strict, or for those that deny or ask.
+	match(u *unit, strict bool) answer
+}
+
+// match says whether a rule is about a unit.
+func (u *unit) match(f *facts, r *compiled) answer {
+	strict := r.Decision == tool.Allow
+	if u.around && (strict || r.Pattern == "") {
+		return no
+	}
+	name := f.tool
+	if u.tool != "" {
+		name = u.tool
+		// A command that nobody limits may write files; rules on files still bind it.
+		if r.Pattern == "" && globName(r.Tool, f.tool) {
+			return yes
+		}
+	}
+	if !globName(r.Tool, name) && (strict || !binds(r.Tool, name)) {
+		return no
+	}
+	switch {
+	case r.match == nil:
+		return yes
+	case u.unknown && strict:
+		return no
+	case u.unknown:
+		return perhaps
+	}
+	return r.match.match(u, strict)
+}
+
+// binds says whether a rule that denies or asks for one tool also binds another that does the same:
+// files that must not be read must not be searched, and those that must not be edited not replaced.
+func binds(rule, name string) bool {
+	switch rule {
+	case "read_file":
+		return name == "grep"
+	case "edit_file":
+		return name == "write_file"
+	case "write_file":
+		return name == "edit_file"
+	}
+	return false
+}
+
+// facts reads a call.
+func (p *Policy) facts(name string, args []byte) *facts {
+	f := &facts{tool: name}
+	object, err := decode(args)
+	if err != nil {
+		f.malformed = true
+		f.subject = name
+		f.why = "its arguments cannot be read: " + err.Error()
+		f.units = []unit{{unknown: true}}
+		return f
+	}
+	switch kindOf(name) {
+	case kindShell:
+		p.shell(f, object)
+	case kindPath:
+		p.path(f, object)
+	case kindURL:
+		webFacts(f, object)
+	case kindText:
+		textFacts(f, object)
+	default:
+		f.subject = name
+		if s := strings.TrimSpace(string(args)); s != "" && s != "{}" {
+			f.subject += " " + cut(s, 2000)
+		}
+		f.units = []unit{{}}
+	}
+	return f
+}
+
+// decode reads an object whose keys are exact and given once, as tools do, so that a tool never
+// sees another value than the one that was decided on.
+func decode(args []byte) (map[string]json.RawMessage, error) {
+	if len(bytes.TrimSpace(args)) == 0 {
+		return nil, nil
+	}
+	if !utf8.Valid(args) {
+		return nil, errors.New("not valid UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(args))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, errors.New("not a JSON object")
+	}
+	out := map[string]json.RawMessage{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, errors.New("not valid JSON")
+		}
+		key, ok := t.(string)
+		if !ok {
+			return nil, errors.New("not valid JSON")
+		}
+		for other := range out {
+			if strings.EqualFold(other, key) {
+				return nil, fmt.Errorf("%q is given twice", key)
+			}
+		}
+		if len(out) == 100 {
+			return nil, errors.New("over 100 arguments")
+		}
+		var v json.RawMessage
+		if err := d.Decode(&v); err != nil {
+			return nil, errors.New("not valid JSON")
+		}
+		out[key] = v
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, errors.New("not valid JSON")
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more after the object")
+	}
+	return out, nil
+}
+
+// str is a string argument, and whether it is one or absent.
+func str(object map[string]json.RawMessage, key string) (string, bool) {
+	raw, ok := object[key]
+	if !ok {
+		return "", true
+	}
+	var s *string
+	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
+		return "", false
+	}
+	return *s, true
+}
+
+// cannot makes a call one that is asked about.
+func (f *facts) cannot(why string) {
+	f.why = why
+	f.units = append(f.units, unit{unknown: true})
+	if f.subject == "" {
+		f.subject = f.tool
+	}
+}
+
+const longestPath = 4096 // bytes, as on Linux
+
+// path reads the call of a tool on files.
+func (p *Policy) path(f *facts, object map[string]json.RawMessage) {
+	name, ok := str(object, "path")
+	write := f.tool == "write_file" || f.tool == "edit_file"
+	if f.tool == "glob" {
+		pattern, isText := str(object, "pattern")
+		ok = ok && isText
+		base, _ := doublestar.SplitPattern(pattern)
+		if path.IsAbs(pattern) {
+			name = base
+		} else {
+			name = path.Join(orDot(name), base)
+		}
+	}
+	if !ok || strings.ContainsRune(name, 0) || len(name) > longestPath {
+		f.cannot("its path cannot be read")
+		return
+	}
+	if name == "" && (write || f.tool == "read_file") {
+		f.cannot("it names no path")
+		return
+	}
+	u := unit{paths: p.locations(orDot(name)), walk: f.tool == "grep" || f.tool == "glob"}
+	if write {
+		u.protected = p.protectedWrite(u.paths)
+	}
+	f.subject = u.paths[0].shown()
+	f.units = []unit{u}
+}
+
+func orDot(s string) string {
+	if s == "" {
+		return "."
+	}
+	return s
+}
+
+// webFacts reads the call of web_fetch.
+func webFacts(f *facts, object map[string]json.RawMessage) {
+	raw, ok := str(object, "url")
+	f.subject = raw
+	u, err := url.Parse(raw)
+	if !ok || err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		f.cannot("its address cannot be read")
+		return
+	}
+	f.units = []unit{{host: cleanHost(u.Hostname())}}
+}
+
+// cleanHost is a host name for comparison.
+func cleanHost(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
+
+// textFacts reads the call of a tool whose patterns are about a name or a query.
+func textFacts(f *facts, object map[string]json.RawMessage) {
+	for _, key := range map[string][]string{
+		"web_search": {"query"}, "skill": {"name", "skill"}, "task": {"agent", "subagent", "name"}, "run_workflow": {"workflow", "name"},
+	}[f.tool] {
+		s, ok := str(object, key)
+		if !ok || s == "" {
+			continue
+		}
+		f.subject, f.units = s, []unit{{text: s}}
+		return
+	}
+	f.subject, f.units = f.tool, []unit{{unknown: true}}
+}
+
+// textPattern is a glob over a text.
+type textPattern string
+
+func (t textPattern) match(u *unit, strict bool) answer {
+	if glob(string(t), u.text) || !strict && glob(strings.ToLower(string(t)), strings.ToLower(u.text)) {
+		return yes
+	}
+	return no
+}
+
+// A domain is a host, or all below one.
+type domain struct {
+	host string
+	sub  bool
+}
+
+func compileDomain(pattern string) (matcher, int, error) {
+	key, host, ok := strings.Cut(pattern, ":")
+	if !ok || key != "domain" {
+		return nil, 0, fmt.Errorf("want domain:HOST, such as web_fetch(domain:example.com) or web_fetch(domain:*.example.com)")
+	}
+	d := domain{host: cleanHost(host)}
+	if rest, ok := strings.CutPrefix(d.host, "*."); ok {
+		d.host, d.sub = rest, true
+	}
+	bad := strings.IndexFunc(d.host, func(c rune) bool { return strings.ContainsRune("*?/@:()[]{}\\ ", c) })
+	if net.ParseIP(strings.Trim(host, "[]")) != nil {
+		bad, d.host = -1, strings.Trim(d.host, "[]")
+	}
+	if d.host == "" || bad >= 0 || d.sub && !strings.Contains(d.host, ".") {
+		return nil, len("domain:"), fmt.Errorf("%q is not a host; write one such as example.com, or *.example.com for all below it", host)
+	}
+	return d, 0, nil
+}
+
+func (d domain) match(u *unit, _ bool) answer {
+	if d.sub && strings.HasSuffix(u.host, "."+d.host) || !d.sub && u.host == d.host {
+		return yes
+	}
+	return no
+}
+
+// always is the rule that would allow a call and its like, "" if there is none that is
+// both narrow and enough.
+func (p *Policy) always(f *facts) string {
+	r := Rule{Decision: tool.Allow, Tool: f.tool}
+	switch kindOf(f.tool) {
+	case kindShell:
+		r.Pattern = f.likeCommand()
+	case kindPath:
+		r.Pattern = f.units[0].paths[0].like(f.units[0].walk)
+	case kindURL:
+		r.Pattern = "domain:" + f.units[0].host
+	case kindText:
+		if s := f.units[0].text; f.tool == "web_search" {
+			return p.tried(f, r)
+		} else if !strings.ContainsAny(s, "*?()") {
+			r.Pattern = s
+		}
+	case kindOther:
+		return p.tried(f, r)
+	}
+	if r.Pattern == "" {
+		return ""
+	}
+	return p.tried(f, r)
+}
+
+// tried is a rule as text if it allows the call.
+func (p *Policy) tried(f *facts, r Rule) string {
+	text := r.String()
+	parsed, err := Parse(tool.Allow, text, "")
+	if err != nil {
+		return ""
+	}
+	with, err := p.With(Granted, parsed)
+	if err != nil || with.decide(f).Decision != tool.Allow {
+		return ""
+	}
+	return text
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// literalPath is a path as a pattern that matches it and nothing else, "" if it cannot be one.
+func literalPath(s string) string {
+	if strings.ContainsAny(s, "*?[]{}\\") || slices.Contains(strings.Split(s, "/"), "..") {
+		return ""
+	}
+	return s
+}

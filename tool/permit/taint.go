@@ -1,0 +1,114 @@
+package permit
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// Untrusted says whether what a tool gives is written by strangers: pages and search results
+// of the web, answers of MCP servers, and the reports of other agents, who may have read such.
+func Untrusted(name string) bool {
+	switch name {
+	case "web_fetch", "web_search", "task", "task_batch", "run_workflow":
+		return true
+	}
+	return strings.HasPrefix(name, "mcp__")
+}
+
+// Taint is a gate that asks before something is sent out of a conversation that has read what strangers wrote,
+// since that may have told the model what to send and where. Used gives the names of the tools
+// whose results are in the conversation of a call; it is taken from the conversation itself, so that a
+// run that is resumed or replayed decides as it did. What the inner gate asks about or denies stays so.
+//
+// Sends are addresses with a query or a long path for web_fetch, commands of bash that use the
+// network or cannot be understood, and tools of MCP servers that are not pure.
+func Taint(inner tool.Gate, used func(c *tool.Call) []string) tool.Gate {
+	return taint{inner, used}
+}
+
+type taint struct {
+	inner tool.Gate
+	used  func(c *tool.Call) []string
+}
+
+// Check decides on a call. It implements tool.Gate.
+func (g taint) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
+	v := g.inner.Check(t, c)
+	if v.Decision != tool.Allow || t == nil || c == nil {
+		return v
+	}
+	what := sends(t, c)
+	if what == "" {
+		return v
+	}
+	used := g.used(c)
+	i := slices.IndexFunc(used, Untrusted)
+	if i < 0 {
+		return v
+	}
+	v.Decision, v.Always = tool.Ask, ""
+	v.Reason = "the conversation holds what " + used[i] + " gave, which strangers may have written, and this " + what
+	if p, ok := g.inner.(*Policy); ok {
+		return p.headless(v)
+	}
+	return v
+}
+
+// longPath is how many bytes of an address's path are taken for more than a name.
+const longPath = 200
+
+// sends says how a call can carry something out, "" if it cannot.
+func sends(t *tool.Tool, c *tool.Call) string {
+	object, err := decode(c.Args)
+	if err != nil {
+		return "has arguments that cannot be read"
+	}
+	switch {
+	case t.Name == "web_fetch":
+		raw, _ := str(object, "url")
+		u, err := url.Parse(raw)
+		if err != nil || u.RawQuery != "" || len(u.EscapedPath()) > longPath || u.User != nil {
+			return "sends what is in its address"
+		}
+	case t.Name == "bash":
+		return sendsCommand(object)
+	case strings.HasPrefix(t.Name, "mcp__") && t.Effect != tool.Pure:
+		return "sends its arguments to a server"
+	}
+	return ""
+}
+
+func sendsCommand(object map[string]json.RawMessage) string {
+	command, _ := str(object, "command")
+	a := &analysis{policy: &Policy{}}
+	a.text(command, syntax.LangBash)
+	if a.why != "" {
+		return "runs a command that can use the network: " + a.why
+	}
+	for _, u := range a.units {
+		if len(u.words) > 0 && !u.around && !staysHere(u.words) {
+			return "runs a command that can use the network: " + shown(u.words)
+		}
+	}
+	return ""
+}
+
+// staysHere says whether a command is known to send nothing.
+func staysHere(all []string) bool {
+	if onlyReads(all[0]) {
+		return true
+	}
+	switch all[0] {
+	case "cd", "test", "[", "printf", "uniq", "tr", "mkdir", "touch", "cp", "mv", "rm", "ln", "chmod", "false", ":", "exit", "sleep", "seq", "sha256sum", "cksum":
+		return true
+	case "git":
+		return len(all) > 1 && slices.Contains([]string{"status", "log", "diff", "show", "blame", "add", "commit", "branch", "rev-parse", "ls-files", "grep"}, all[1])
+	}
+	return false
+}
