@@ -17,11 +17,17 @@ const docsMost = 20 // hits at most
 // and text, and a blank line. The text of a line is verbatim in that line of the file,
 // so it can be cited and checked.
 func SearchDocs(index *docindex.Index) *tool.Tool {
+	return SearchDocsIn(index.Dir(), func(context.Context) (*Docs, error) { return index, nil })
+}
+
+// SearchDocsIn is SearchDocs over a folder whose index is opened when it is searched. Open is
+// called for every search, from several goroutines.
+func SearchDocsIn(dir string, open func(context.Context) (*Docs, error)) *tool.Tool {
 	type args struct {
 		Query string `json:"query" jsonschema:"what to look for, in plain words; put a phrase that must occur as it is in double quotes"`
 		Limit int    `json:"limit,omitempty" jsonschema:"how many places to return, at most 20; defaults to 8"`
 	}
-	folder := filepath.Base(index.Dir())
+	folder := filepath.Base(dir)
 	description := fmt.Sprintf("Search the documents and source code in the folder %q. The output is the places that fit best, each a line \"## path:start-end\" and then its lines with their numbers. Cite a place as path:line.", folder)
 	return made(tool.New("search_docs", description,
 		func(ctx context.Context, in args) (string, error) {
@@ -30,6 +36,10 @@ func SearchDocs(index *docindex.Index) *tool.Tool {
 			}
 			if strings.TrimSpace(in.Query) == "" {
 				return "", fmt.Errorf("query: is empty; say in a few words what to look for")
+			}
+			index, err := open(ctx)
+			if err != nil {
+				return "", err
 			}
 			hits, err := index.Search(ctx, in.Query, in.Limit)
 			if err != nil {

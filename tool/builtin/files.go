@@ -5,13 +5,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -33,17 +30,6 @@ func made(t *tool.Tool, err error) *tool.Tool {
 		panic(err)
 	}
 	return t
-}
-
-// Think returns the tool "think", which records a reflection and changes nothing.
-func Think() *tool.Tool {
-	type args struct {
-		Reflection string `json:"reflection" jsonschema:"your current thinking: what you know, what is missing, what to do next"`
-	}
-	return made(tool.New("think", "Stop and reflect before a decision. It looks nothing up and changes nothing; the reflection is recorded.",
-		func(_ context.Context, in args) (string, error) {
-			return "Reflection recorded. Continue on its basis:\n\n> " + strings.ReplaceAll(in.Reflection, "\n", "\n> "), nil
-		}, &tool.Options{Effect: tool.Pure}))
 }
 
 // ReadFile returns the tool "read_file", which reads lines of a text file below root.
@@ -71,7 +57,7 @@ func (r *Root) read(ctx context.Context, name string, first, limit int) (string,
 	if binary, err := isBinary(f); err != nil {
 		return "", r.explain(name, err)
 	} else if binary {
-		return "", fmt.Errorf("path %s in %s: is a binary file (%d bytes); only text can be read", name, r.dir, info.Size())
+		return "", fmt.Errorf("path %s in %s: is a binary file (%s, %d bytes); only text can be read", name, r.dir, contentType(f), info.Size())
 	}
 	in := bufio.NewReaderSize(f, 64<<10)
 	var out strings.Builder
@@ -136,123 +122,6 @@ func readLine(in *bufio.Reader) (line []byte, cut int, err error) {
 		line = append(line, part...)
 	}
 	return line, cut, nil
-}
-
-// WriteFile returns the tool "write_file", which writes a whole file below root. The
-// file is replaced at once and durably: a reader and a crash see the old content or the
-// new. Missing folders are made. A new file gets mode 0644, an existing one keeps its
-// own.
-func WriteFile(root *Root) *tool.Tool {
-	type args struct {
-		Path    string `json:"path" jsonschema:"the file, relative to the working folder"`
-		Content string `json:"content" jsonschema:"all that the file is to contain"`
-	}
-	return made(tool.New("write_file", "Write a text file, replacing what is there. Missing folders are made.",
-		func(ctx context.Context, in args) (string, error) {
-			if err := root.write(ctx, in.Path, in.Content); err != nil {
-				return "", err
-			}
-			lines := strings.Count(in.Content, "\n")
-			if in.Content != "" && !strings.HasSuffix(in.Content, "\n") {
-				lines++
-			}
-			return fmt.Sprintf("wrote %s: %d lines, %d bytes", in.Path, lines, len(in.Content)), nil
-		}, &tool.Options{Effect: tool.Idempotent}))
-}
-
-func (r *Root) write(ctx context.Context, name, content string) error {
-	rel, err := r.resolve(name)
-	if err != nil {
-		return err
-	}
-	if rel == "." || strings.HasSuffix(name, "/") {
-		return fmt.Errorf("path %s in %s: is a directory; name a file in it", name, r.dir)
-	}
-	dir, base := path.Split(rel)
-	dir = path.Clean(dir)
-	added, err := r.mkdirs(dir)
-	if err != nil {
-		return r.explain(name, err)
-	}
-	// From here on everything happens in the folder that was opened, whatever becomes of
-	// the path that led to it; and a rename replaces a link rather than following it.
-	d, err := r.root.OpenRoot(filepath.FromSlash(dir))
-	if err != nil {
-		return r.explain(name, err)
-	}
-	defer d.Close()
-	mode := fs.FileMode(0)
-	switch info, err := d.Lstat(base); {
-	case err == nil && info.IsDir():
-		return fmt.Errorf("path %s in %s: is a directory; name a file in it", name, r.dir)
-	case err == nil && info.Mode().IsRegular():
-		mode = info.Mode().Perm()
-	case err == nil:
-		return fmt.Errorf("path %s in %s: is not a regular file", name, r.dir)
-	case !errors.Is(err, fs.ErrNotExist):
-		return r.explain(name, err)
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := replace(d, base, content, mode); err != nil {
-		return r.explain(name, fmt.Errorf("write: %w", err))
-	}
-	for _, a := range added {
-		if err := syncDir(r.root, path.Dir(a)); err != nil {
-			return r.explain(name, fmt.Errorf("make folder durable: %w", err))
-		}
-	}
-	return nil
-}
-
-// mkdirs makes the missing folders of a path and returns them.
-func (r *Root) mkdirs(dir string) ([]string, error) {
-	var missing []string
-	for d := dir; d != "."; d = path.Dir(d) {
-		if _, err := r.root.Lstat(filepath.FromSlash(d)); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		missing = append(missing, d)
-	}
-	if len(missing) == 0 {
-		return nil, nil
-	}
-	return missing, r.root.MkdirAll(filepath.FromSlash(dir), 0o755)
-}
-
-// replace gives a file in d new content through a temporary file beside it. A mode of 0
-// means that of a new file.
-func replace(d *os.Root, base, content string, mode fs.FileMode) (err error) {
-	tmp := ".superstep-" + rand.Text() + ".tmp"
-	f, err := d.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			d.Remove(tmp)
-		}
-	}()
-	if _, err := io.WriteString(f, content); err != nil {
-		return err
-	}
-	if mode != 0 {
-		if err := f.Chmod(mode); err != nil {
-			return err
-		}
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := d.Rename(tmp, base); err != nil {
-		return err
-	}
-	return syncDir(d, ".")
 }
 
 // Ls returns the tool "ls", which lists a folder below root.

@@ -1,5 +1,6 @@
 // Package builtin holds the tools every agent may be given: files below one folder,
-// search in documents and on the web, and a place to think.
+// search in documents and on the web, pages of the web, commands, and places to think and to plan.
+// What they may be used for is decided elsewhere, by a gate; what they cannot be made to do is decided here.
 package builtin
 
 import (
@@ -8,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
@@ -24,10 +27,29 @@ type Root struct {
 	root *os.Root
 	dir  string // absolute, as given
 	real string // without symbolic links
+
+	protected func(path string) string
+
+	writing sync.Mutex // held while a file is read, changed and replaced
 }
 
-// OpenRoot opens a folder. Close it when no tool made from it is used any more.
-func OpenRoot(dir string) (*Root, error) {
+// RootOptions limit what tools do in a folder. Nil means the defaults.
+type RootOptions struct {
+	// Protected says why a path must not be written, "" if it may. It is given paths relative to the folder, with
+	// slashes, as they were asked for and as their links lead, whether there is such a file or not. Defaults to
+	// nil: nothing is protected.
+	Protected func(path string) string
+}
+
+// OpenRoot opens a folder in which nothing is protected. Close it when no tool made from it is used any more.
+func OpenRoot(dir string) (*Root, error) { return OpenRootWith(dir, nil) }
+
+// OpenRootWith is OpenRoot with limits.
+func OpenRootWith(dir string, opts *RootOptions) (*Root, error) {
+	var o RootOptions
+	if opts != nil {
+		o = *opts
+	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("folder %s: %w", dir, err)
@@ -40,7 +62,7 @@ func OpenRoot(dir string) (*Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("folder %s: %w", dir, err)
 	}
-	return &Root{root: r, dir: abs, real: real}, nil
+	return &Root{root: r, dir: abs, real: real, protected: o.Protected}, nil
 }
 
 // Dir is the absolute path of the folder.
@@ -167,6 +189,11 @@ func (r *Root) open(name string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	// A device may do something when it is opened, so it is looked at before; and after, since it may
+	// have taken the place of a file.
+	if info, err := r.root.Stat(filepath.FromSlash(rel)); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("path %s in %s: is not a regular file", name, r.dir)
+	}
 	f, err := r.root.OpenFile(filepath.FromSlash(rel), os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, nil, r.explain(name, err)
@@ -204,6 +231,13 @@ func (r *Root) entries(name string) (string, []fs.DirEntry, error) {
 		return "", nil, r.explain(name, err)
 	}
 	return rel, list, nil
+}
+
+// contentType names what a binary file seems to hold, by how it starts.
+func contentType(f io.ReaderAt) string {
+	head := make([]byte, 512)
+	n, _ := f.ReadAt(head, 0) // what cannot be read is not known
+	return http.DetectContentType(head[:n])
 }
 
 const sniffed = 8000 // bytes looked at to tell text from binary, as Git does

@@ -1,0 +1,195 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/idna"
+)
+
+// special are networks that are not the public internet although their addresses are global, from the
+// registries of IANA (RFC 6890 and what followed it), and one by which a large cloud reaches its hosts.
+func special() []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range []string{
+		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+		"192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+		"224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32",
+		"2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
+	} {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// public says whether an address is one of the public internet. Of IPv6 only what is handed out there
+// counts (2000::/3), so that mapped, translated and local addresses do not.
+func public(a netip.Addr) bool {
+	a = a.WithZone("")
+	if a.Is4In6() || !a.IsValid() {
+		return false
+	}
+	if a.Is6() && !netip.MustParsePrefix("2000::/3").Contains(a) {
+		return false
+	}
+	return !slices.ContainsFunc(special(), func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// hostOf is the host of an address as it is compared: small letters, ASCII, without a dot at the end.
+func hostOf(u *url.URL) (string, error) {
+	host := u.Hostname()
+	if a, err := netip.ParseAddr(host); err == nil {
+		if a.Zone() != "" {
+			return "", errors.New("has a zone")
+		}
+		return a.Unmap().String(), nil
+	}
+	host, err := idna.Lookup.ToASCII(strings.TrimSuffix(host, "."))
+	host = strings.ToLower(host)
+	if err != nil || host == "" || len(host) > 253 {
+		return "", errors.New("is not the name of a host")
+	}
+	// Some resolvers read numbers in any form as an address.
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if last == "" || strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") {
+		return "", errors.New("is not the name of a host")
+	}
+	return host, nil
+}
+
+// listed says whether a host is in a list of hosts, where "*.example.com" is all below that one.
+func listedHost(list []string, host string) bool {
+	return slices.ContainsFunc(list, func(p string) bool {
+		p = strings.TrimSuffix(strings.ToLower(p), ".")
+		if below, ok := strings.CutPrefix(p, "*."); ok {
+			return strings.HasSuffix(host, "."+below)
+		}
+		return p == host
+	})
+}
+
+// checkURL says whether an address may be asked for, by itself, and writes its host as it is compared.
+func (w *fetcher) checkURL(u *url.URL) (host string, err error) {
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", fmt.Errorf("scheme %.20q: only http and https can be fetched", u.Scheme)
+	case u.User != nil:
+		return "", errors.New("holds a name or a password; leave them out")
+	case u.Opaque != "" || u.Host == "":
+		return "", errors.New("has no host")
+	}
+	if host, err = hostOf(u); err != nil {
+		return "", fmt.Errorf("host %.100q: %w", u.Hostname(), err)
+	}
+	if listedHost(w.opt.Deny, host) {
+		return "", fmt.Errorf("host %s: is on the list of those that must not be fetched from", host)
+	}
+	if len(w.opt.Allow) > 0 && !listedHost(w.opt.Allow, host) {
+		return "", fmt.Errorf("host %s: is not on the list of those that may be fetched from", host)
+	}
+	port, err := portOf(u)
+	if err != nil {
+		return "", err
+	}
+	if a, err := netip.ParseAddr(host); err == nil && !public(a) && !w.private(host, port) {
+		return "", fmt.Errorf("host %s: is an address of a private or special network, which must not be fetched from", host)
+	}
+	if !slices.Contains(w.ports(), port) && !w.private(host, port) {
+		return "", fmt.Errorf("port %d: must not be used", port)
+	}
+	bracketed := host
+	if strings.Contains(host, ":") {
+		bracketed = "[" + host + "]"
+	}
+	if u.Host = bracketed; u.Scheme == "http" && port != 80 || u.Scheme == "https" && port != 443 {
+		u.Host = net.JoinHostPort(host, strconv.Itoa(port))
+	}
+	return host, nil
+}
+
+func portOf(u *url.URL) (int, error) {
+	if u.Port() == "" {
+		if strings.HasSuffix(u.Host, ":") {
+			return 0, errors.New("has no port after its colon")
+		}
+		if u.Scheme == "http" {
+			return 80, nil
+		}
+		return 443, nil
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil || port == 0 {
+		return 0, fmt.Errorf("port %.20q: is not a port", u.Port())
+	}
+	return int(port), nil
+}
+
+func (w *fetcher) ports() []int {
+	if w.opt.Ports == nil {
+		return []int{80, 443}
+	}
+	return w.opt.Ports
+}
+
+// private says whether the user lets a host be reached wherever it is.
+func (w *fetcher) private(host string, port int) bool {
+	return slices.Contains(w.opt.Private, net.JoinHostPort(host, strconv.Itoa(port)))
+}
+
+// addresses resolves a host once and checks all that it is: one address that is not public is enough
+// to refuse it.
+func (w *fetcher) addresses(ctx context.Context, host string, port int) ([]netip.Addr, error) {
+	var list []netip.Addr
+	if a, err := netip.ParseAddr(host); err == nil {
+		list = []netip.Addr{a}
+	} else if list, err = w.opt.Resolve(ctx, host); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("host %s: cannot be resolved; check its name", host)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("host %s: has no address", host)
+	}
+	out := make([]netip.Addr, 0, len(list))
+	for _, a := range list {
+		a = a.Unmap().WithZone("")
+		if !public(a) && !w.private(host, port) {
+			return nil, fmt.Errorf("host %s: is at an address of a private or special network, which must not be fetched from", host)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// dial connects to an address that was checked, and to no other.
+func (w *fetcher) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		return nil, err
+	}
+	list, err := w.addresses(ctx, host, port)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, a := range list[:min(len(list), 4)] {
+		c, err := w.opt.Dial(ctx, network, netip.AddrPortFrom(a, uint16(port)).String())
+		if err == nil {
+			return c, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}

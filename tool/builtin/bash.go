@@ -1,0 +1,307 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+const (
+	bashKept     = 1 << 20 // bytes of output, half from its start and half from its end
+	bashTimeout  = 2 * time.Minute
+	bashLongest  = 10 * time.Minute
+	bashCommand  = 128 << 10 // bytes of a command, since systems limit what a process is given
+	bashLastWait = 2 * time.Second
+)
+
+// BashOptions are the settings of Bash. Nil means the defaults.
+type BashOptions struct {
+	// Environ is the environment to pick from, as os.Environ gives it: of it a command sees where things are and
+	// which language to speak, and no secrets. Defaults to nil: a command sees only a usual PATH.
+	Environ []string
+	// Extra are variables that commands see besides, as "NAME=value".
+	Extra []string
+	// Shell is the path of a shell. Defaults to bash, or else sh, found by the PATH in Environ.
+	Shell string
+	// Timeout of a command that asks for none. Defaults to 2 minutes; at most 10.
+	Timeout time.Duration
+}
+
+// Bash returns the tool "bash", which runs a command in the folder of a root. It is limited to that folder only in where
+// it starts: whether a command may run is up to a gate. The command gets no input, and what it leaves
+// running ends with it. Output and errors come as one text in the order they were written, its start
+// and its end if it is long. A command that fails is a failure of the tool.
+func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
+	var o BashOptions
+	if opts != nil {
+		o = *opts
+	}
+	b := &shell{dir: root.real, env: shellEnv(o), path: o.Shell, timeout: min(cmp.Or(o.Timeout, bashTimeout), bashLongest)}
+	if b.path == "" {
+		b.path = findShell(b.env)
+	}
+	if b.path == "" {
+		return nil, errors.New("bash: neither bash nor sh is on the PATH; install one, or name it")
+	}
+	if !filepath.IsAbs(b.path) {
+		return nil, fmt.Errorf("bash: shell %q: want an absolute path", b.path)
+	}
+	type args struct {
+		Command string `json:"command" jsonschema:"the command, which may have several lines"`
+		Timeout int    `json:"timeout,omitempty" jsonschema:"seconds after which it is killed, at most 600; defaults to 120"`
+	}
+	kind := "bash"
+	if b.posix() {
+		kind = "sh, without the extensions of bash"
+	}
+	return tool.New("bash", "Run a command by "+kind+", in the working folder. It gets no input, every call starts a new shell, and what it leaves running in the background is killed. The output is what it printed.",
+		func(ctx context.Context, in args) (string, error) {
+			timeout := b.timeout
+			if in.Timeout > 0 {
+				timeout = time.Duration(in.Timeout) * time.Second
+			}
+			return b.run(ctx, in.Command, timeout)
+		}, &tool.Options{Effect: tool.Once, Adjust: func(s *jsonschema.Schema) {
+			s.Properties["timeout"].Minimum = jsonschema.Ptr(0.0)
+			s.Properties["timeout"].Maximum = jsonschema.Ptr(bashLongest.Seconds())
+		}})
+}
+
+// ShellKind says what the commands of bash are run by: "bash", "sh", or "" if there is neither. A gate that reads
+// commands has to know, since the two read some of them differently.
+func ShellKind(opts *BashOptions) string {
+	var o BashOptions
+	if opts != nil {
+		o = *opts
+	}
+	switch b := (&shell{path: cmp.Or(o.Shell, findShell(shellEnv(o)))}); {
+	case b.path == "":
+		return ""
+	case b.posix():
+		return "sh"
+	}
+	return "bash"
+}
+
+type shell struct {
+	dir, path string
+	env       []string
+	timeout   time.Duration
+}
+
+func (b *shell) posix() bool {
+	return !strings.HasPrefix(filepath.Base(b.path), "bash")
+}
+
+// shellEnv is what commands see.
+func shellEnv(o BashOptions) []string {
+	env := procgroup.Base(o.Environ)
+	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "PATH=") }) {
+		env = append(env, "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+	}
+	// Nobody is there to page through a text or to answer.
+	env = append(env, "TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "DEBIAN_FRONTEND=noninteractive")
+	return append(env, o.Extra...)
+}
+
+// findShell looks for a shell in the PATH of an environment, in absolute folders only.
+func findShell(env []string) string {
+	var dirs []string
+	for _, v := range env {
+		if list, ok := strings.CutPrefix(v, "PATH="); ok {
+			dirs = filepath.SplitList(list)
+		}
+	}
+	for _, name := range []string{"bash", "bash.exe", "sh"} {
+		for _, dir := range dirs {
+			path := filepath.Join(dir, name)
+			if info, err := os.Stat(path); err == nil && filepath.IsAbs(path) && info.Mode().IsRegular() && (info.Mode()&0o111 != 0 || strings.HasSuffix(name, ".exe")) {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+func (b *shell) run(ctx context.Context, command string, timeout time.Duration) (string, error) {
+	switch {
+	case strings.TrimSpace(command) == "":
+		return "", errors.New("command: is empty")
+	case len(command) > bashCommand:
+		return "", fmt.Errorf("command: is over %d KiB; write it to a file and run that", bashCommand>>10)
+	case strings.ContainsRune(command, 0):
+		return "", errors.New("command: contains a NUL character")
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it was killed after %v", timeout))
+	defer cancel()
+	args := []string{"-c", "--", command}
+	if !b.posix() {
+		args = append([]string{"--noprofile", "--norc"}, args...)
+	}
+	cmd := procgroup.Command(ctx, b.env, b.path, args...)
+	cmd.Dir = b.dir
+	out := new(headTail)
+	err := b.wait(cmd, out)
+	text := out.String()
+	if ctx.Err() != nil {
+		return "", failed(text, context.Cause(ctx).Error())
+	}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() < 0:
+		return "", failed(text, exit.Error())
+	case errors.As(err, &exit):
+		return "", failed(text, fmt.Sprintf("exit status %d", exit.ExitCode()))
+	case err != nil:
+		return "", failed(text, err.Error())
+	case text == "":
+		return "[no output]", nil
+	}
+	return text, nil
+}
+
+func failed(text, why string) error {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return errors.New(text + "[" + why + "]")
+}
+
+// wait runs a command and returns when it and all it started are gone. The pipe is our own, so that
+// the end of the shell is seen although something it left behind keeps the pipe open.
+func (b *shell) wait(cmd *exec.Cmd, out io.Writer) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		w.Close()
+		return fmt.Errorf("start %s: %w", b.path, err)
+	}
+	w.Close()
+	var reading sync.WaitGroup
+	reading.Go(func() { _, _ = io.Copy(out, r) }) // what cannot be read any more is not missed
+	err = cmd.Wait()
+	procgroup.Sweep(cmd)
+	// Whoever got away keeps the pipe; it is not waited for.
+	_ = r.SetReadDeadline(time.Now().Add(bashLastWait))
+	reading.Wait()
+	return err
+}
+
+// A headTail keeps the start and the end of what is written to it.
+type headTail struct {
+	head  []byte
+	tail  []byte // a ring once it is full
+	next  int    // in tail
+	total int64
+}
+
+// Write never fails.
+func (h *headTail) Write(p []byte) (int, error) {
+	n := len(p)
+	h.total += int64(n)
+	if room := bashKept/2 - len(h.head); room > 0 {
+		k := min(room, len(p))
+		h.head = append(h.head, p[:k]...)
+		p = p[k:]
+	}
+	if len(p) > bashKept/2 {
+		p = p[len(p)-bashKept/2:]
+	}
+	if room := bashKept/2 - len(h.tail); room > 0 {
+		k := min(room, len(p))
+		h.tail = append(h.tail, p[:k]...)
+		p = p[k:]
+	}
+	for len(p) > 0 {
+		k := copy(h.tail[h.next:], p)
+		h.next, p = (h.next+k)%len(h.tail), p[k:]
+	}
+	return n, nil
+}
+
+// String is what is kept, cut to what a tool may tell.
+func (h *headTail) String() string {
+	tail := append(slices.Clone(h.tail[h.next:]), h.tail[:h.next]...)
+	lost := h.total - int64(len(h.head)) - int64(len(tail))
+	whole := tool.Clean(string(h.head) + string(tail))
+	if lost > 0 {
+		return shortened(tool.Clean(string(h.head)), tool.Clean(string(tail)), lost)
+	}
+	if cut, is := tool.Truncate(whole); !is {
+		return cut
+	}
+	return shortened(whole, whole, 0)
+}
+
+const (
+	shownBytes = tool.MaxBytes - 1000 // room for a notice and a status
+	shownLines = tool.MaxLines - 10
+)
+
+// shortened puts the start of one text and the end of another together, with a line between that says
+// how much is left out.
+func shortened(head, tail string, lost int64) string {
+	all := int64(len(head)) + lost
+	if lost > 0 {
+		all += int64(len(tail))
+	}
+	head = firstLines(head[:min(len(head), shownBytes/3)], shownLines/3)
+	tail = lastLines(tail[max(0, len(tail)-shownBytes*2/3):], shownLines*2/3)
+	for len(head) > 0 && !utf8.ValidString(head[max(0, len(head)-utf8.UTFMax):]) && len(head) > 0 {
+		r, n := utf8.DecodeLastRuneInString(head)
+		if r != utf8.RuneError || n != 1 {
+			break
+		}
+		head = head[:len(head)-1]
+	}
+	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
+	}
+	if !strings.HasSuffix(head, "\n") {
+		head += "\n"
+	}
+	return head + fmt.Sprintf("[%d bytes in the middle are left out; print less, or send the output to a file and read that]\n", all-int64(len(head))-int64(len(tail))) + tail
+}
+
+func firstLines(s string, n int) string {
+	at := 0
+	for range n {
+		i := strings.IndexByte(s[at:], '\n')
+		if i < 0 {
+			return s
+		}
+		at += i + 1
+	}
+	return s[:at]
+}
+
+func lastLines(s string, n int) string {
+	at := len(strings.TrimSuffix(s, "\n"))
+	for range n {
+		i := strings.LastIndexByte(s[:at], '\n')
+		if i < 0 {
+			return s
+		}
+		at = i
+	}
+	return s[at+1:]
+}

@@ -1,0 +1,281 @@
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/tool"
+)
+
+const (
+	mostEdits = 100     // in one call
+	diffBytes = 8 << 10 // of what changed that are shown
+)
+
+type edit struct {
+	Old string `json:"old_string" jsonschema:"the text to replace, exactly as it is in the file, without line numbers, and with enough around it to occur once; empty only to make a new file"`
+	New string `json:"new_string" jsonschema:"the text to put there"`
+}
+
+// EditFile returns the tool "edit_file", which replaces texts in a file below root. Each must occur exactly
+// once; all are replaced or none is. Ends of lines stay as the file has them. The file is replaced at once
+// and durably, as by WriteFile. A call whose edits are in the file already changes nothing and says so: that
+// is how a call that is repeated after a crash finds its own success.
+func EditFile(root *Root) *tool.Tool {
+	type args struct {
+		Path  string `json:"path" jsonschema:"the file, relative to the working folder"`
+		Edits []edit `json:"edits" jsonschema:"the replacements, made one after the other; if one cannot be made, none is"`
+	}
+	return made(tool.New("edit_file", "Replace texts in a file. Each old_string must occur exactly once in it. The output is what changed.",
+		func(ctx context.Context, in args) (string, error) { return root.edit(ctx, in.Path, in.Edits) },
+		&tool.Options{Effect: tool.Idempotent, Adjust: func(s *jsonschema.Schema) {
+			s.Properties["edits"].Types, s.Properties["edits"].Type = nil, "array"
+			s.Properties["edits"].MinItems = jsonschema.Ptr(1)
+			s.Properties["edits"].MaxItems = jsonschema.Ptr(mostEdits)
+		}}))
+}
+
+func (r *Root) edit(ctx context.Context, name string, edits []edit) (string, error) {
+	for i, e := range edits {
+		if e.Old == e.New {
+			return "", fmt.Errorf("edit %d: old_string and new_string are the same; nothing would change", i+1)
+		}
+	}
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	creates := len(edits) == 1 && edits[0].Old == ""
+	p, err := r.place(name, creates)
+	if err != nil {
+		return "", err
+	}
+	defer p.dir.Close()
+	if p.mode == 0 && !creates {
+		return "", r.missing(name)
+	}
+	before, err := p.read()
+	if err != nil {
+		return "", err
+	}
+	if creates {
+		return p.create(ctx, before, edits[0].New)
+	}
+	if applied(before, edits) {
+		return fmt.Sprintf("%s holds the edits already; nothing was changed. To repeat a text, give old_string with more of what is around it.", name), nil
+	}
+	after, hunks, err := apply(before, edits)
+	if err != nil {
+		return "", fmt.Errorf("path %s: %w; no edit was made", name, err)
+	}
+	if len(after) > largestWrite {
+		return "", fmt.Errorf("path %s: would be over %d MiB; write less", name, largestWrite>>20)
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if err := p.replace(after); err != nil {
+		return "", err
+	}
+	return summary(name, hunks), nil
+}
+
+// create makes a new file of a single edit.
+func (p *place) create(ctx context.Context, before, content string) (string, error) {
+	if p.mode != 0 && before != content && before != "" {
+		return "", fmt.Errorf("path %s in %s: exists; give an old_string that is in it, or use write_file to replace it whole", p.name, p.root.dir)
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if len(content) > largestWrite {
+		return "", fmt.Errorf("path %s: would be over %d MiB; write less", p.name, largestWrite>>20)
+	}
+	if err := p.replace(content); err != nil {
+		return "", err
+	}
+	return summary(p.name, []hunk{{1, "", content}}), nil
+}
+
+// read gives the content of the file, "" if there is none.
+func (p *place) read() (string, error) {
+	if p.mode == 0 {
+		return "", nil
+	}
+	f, err := p.dir.OpenFile(p.base, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return "", p.root.explain(p.name, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", p.root.explain(p.name, err)
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("path %s in %s: is not a regular file", p.name, p.root.dir)
+	case info.Size() > largestWrite:
+		return "", fmt.Errorf("path %s in %s: %d bytes are over %d MiB; edit it by a command", p.name, p.root.dir, info.Size(), largestWrite>>20)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, largestWrite+1))
+	switch {
+	case err != nil:
+		return "", p.root.explain(p.name, err)
+	case len(b) > largestWrite:
+		return "", p.root.explain(p.name, &fs.PathError{Op: "read", Path: p.name, Err: errors.New("grows while it is read")})
+	case bytes.IndexByte(b[:min(len(b), sniffed)], 0) >= 0:
+		return "", fmt.Errorf("path %s in %s: is a binary file (%s, %d bytes); only text can be edited", p.name, p.root.dir, contentType(f), info.Size())
+	}
+	return string(b), nil
+}
+
+// A hunk is one replacement, with the line where it begins.
+type hunk struct {
+	line     int
+	old, new string
+}
+
+// apply makes the edits one after the other.
+func apply(content string, edits []edit) (string, []hunk, error) {
+	var hunks []hunk
+	for i, e := range edits {
+		start, end, n := locate(content, e.Old)
+		switch {
+		case e.Old == "":
+			return "", nil, fmt.Errorf("edit %d: old_string is empty; give the text to replace", i+1)
+		case n == 0:
+			return "", nil, fmt.Errorf("edit %d: old_string is not in the file%s; read the file and copy the text exactly, without line numbers", i+1, nearly(content, e.Old))
+		case n > 1:
+			return "", nil, fmt.Errorf("edit %d: old_string occurs more than once; give more of what is around the place that is meant", i+1)
+		}
+		text := e.New
+		if crlf(content) {
+			text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
+		}
+		hunks = append(hunks, hunk{1 + strings.Count(content[:start], "\n"), content[start:end], text})
+		content = content[:start] + text + content[end:]
+	}
+	return content, hunks, nil
+}
+
+// crlf says whether most lines of a text end in CR LF.
+func crlf(s string) bool {
+	n := strings.Count(s, "\r\n")
+	return n > 0 && 2*n >= strings.Count(s, "\n")
+}
+
+// locate finds a text where either end of line counts as the other, and says whether there are none,
+// one or more (as 2) of it.
+func locate(content, old string) (start, end, n int) {
+	if old == "" {
+		return 0, 0, 0
+	}
+	if !strings.Contains(content, "\r\n") {
+		return once(content, old)
+	}
+	// As a text with LF alone, and back to the offsets of the file.
+	plain := strings.ReplaceAll(content, "\r\n", "\n")
+	start, end, n = once(plain, strings.ReplaceAll(old, "\r\n", "\n"))
+	if n != 1 {
+		return 0, 0, n
+	}
+	return original(content, start), original(content, end), 1
+}
+
+func once(content, old string) (start, end, n int) {
+	at := strings.Index(content, old)
+	if at < 0 {
+		return 0, 0, 0
+	}
+	if strings.Contains(content[at+1:], old) {
+		return 0, 0, 2
+	}
+	return at, at + len(old), 1
+}
+
+// original is the offset in a text of one in the same text with LF alone.
+func original(content string, at int) int {
+	i := 0
+	for ; at > 0; at-- {
+		if strings.HasPrefix(content[i:], "\r\n") {
+			i++
+		}
+		i++
+	}
+	return i
+}
+
+// applied says whether the edits have been made: taking them back in reverse and making them again
+// gives the same text.
+func applied(content string, edits []edit) bool {
+	back := content
+	for i := len(edits) - 1; i >= 0; i-- {
+		start, end, n := locate(back, edits[i].New)
+		if n != 1 {
+			return false
+		}
+		old := edits[i].Old
+		if crlf(back) {
+			old = strings.ReplaceAll(strings.ReplaceAll(old, "\r\n", "\n"), "\n", "\r\n")
+		}
+		back = back[:start] + old + back[end:]
+	}
+	again, _, err := apply(back, edits)
+	return err == nil && again == content
+}
+
+// nearly tells of a text that is not in a file what may be the matter.
+func nearly(content, old string) string {
+	squash := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	if s := squash(old); s != "" && len(content) < 1<<20 && strings.Contains(squash(content), s) {
+		return " with this indentation and these line breaks"
+	}
+	return ""
+}
+
+// summary tells what changed.
+func summary(name string, hunks []hunk) string {
+	var out strings.Builder
+	minus, plus := 0, 0
+	for _, h := range hunks {
+		minus, plus = minus+countOf(h.old), plus+countOf(h.new)
+	}
+	fmt.Fprintf(&out, "edited %s: %d lines became %d\n", name, minus, plus)
+	for _, h := range hunks {
+		fmt.Fprintf(&out, "@@ line %d\n", h.line)
+		side(&out, "-", h.old)
+		side(&out, "+", h.new)
+		if out.Len() > diffBytes {
+			out.WriteString("[the rest is not shown]\n")
+			break
+		}
+	}
+	return out.String()
+}
+
+func countOf(s string) int {
+	n := strings.Count(s, "\n")
+	if s != "" && !strings.HasSuffix(s, "\n") {
+		n++
+	}
+	return n
+}
+
+func side(out *strings.Builder, mark, text string) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		if len(line) > lineBytes {
+			line = strings.ToValidUTF8(line[:lineBytes], "") + "…"
+		}
+		fmt.Fprintf(out, "%s%s\n", mark, line)
+		if out.Len() > diffBytes {
+			return
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+const mostTodos = 200
+
+// A Todo is an item of an agent's plan.
+type Todo struct {
+	ID        string   `json:"id"`
+	Content   string   `json:"content"`
+	Status    string   `json:"status"` // pending, in_progress, completed or error
+	BlockedBy []string `json:"blockedBy,omitempty"`
+}
+
+// TodoList returns the tool "todo", by which an agent keeps its plan. Each call gives the whole list, which replaces the
+// one before; the tool remembers nothing, so the plan is what the last call in the conversation says,
+// and survives whatever the conversation survives. ParseTodos reads it from there.
+func TodoList() *tool.Tool {
+	type item struct {
+		ID        any    `json:"id,omitempty" jsonschema:"a short name of the item; defaults to its number"`
+		Content   string `json:"content" jsonschema:"what is to be done"`
+		Status    any    `json:"status,omitempty" jsonschema:"pending, which is the default, in_progress, completed or error"`
+		BlockedBy any    `json:"blockedBy,omitempty" jsonschema:"the ids of items that must be completed before, a list"`
+	}
+	type args struct {
+		Todos []item `json:"todos" jsonschema:"the whole list, which replaces the one before"`
+	}
+	return made(tool.NewRaw("todo", "Keep a plan of several steps. Give the whole list each time; mark an item in_progress before working on it and completed as soon as it is. The output is the list.",
+		func(_ context.Context, c *tool.Call, _ args) (string, error) {
+			list, err := ParseTodos(c.Args)
+			if err != nil {
+				return "", err
+			}
+			return renderTodos(list), nil
+		}, &tool.Options{Effect: tool.Pure, Adjust: func(s *jsonschema.Schema) {
+			s.Properties["todos"].Types, s.Properties["todos"].Type = nil, "array"
+			s.Properties["todos"].MaxItems = jsonschema.Ptr(mostTodos)
+		}}))
+}
+
+// ParseTodos reads the arguments of a call of todo as the tool does: a status in other words or of another type is
+// the one it means or else pending, ids become strings, and what cannot be an id is left out.
+func ParseTodos(args json.RawMessage) ([]Todo, error) {
+	var in struct {
+		Todos []struct {
+			ID        any    `json:"id"`
+			Content   string `json:"content"`
+			Status    any    `json:"status"`
+			BlockedBy any    `json:"blockedBy"`
+		} `json:"todos"`
+	}
+	d := json.NewDecoder(strings.NewReader(string(args)))
+	d.UseNumber()
+	if err := d.Decode(&in); err != nil {
+		return nil, fmt.Errorf("todos: %w", err)
+	}
+	if len(in.Todos) > mostTodos {
+		return nil, fmt.Errorf("todos: over %d items; keep a shorter plan", mostTodos)
+	}
+	out := make([]Todo, len(in.Todos))
+	for i, t := range in.Todos {
+		out[i] = Todo{ID: todoID(t.ID), Content: oneLine(clean.Text(t.Content)), Status: todoStatus(t.Status)}
+		if out[i].ID == "" {
+			out[i].ID = fmt.Sprint(i + 1)
+		}
+		blocked, ok := t.BlockedBy.([]any)
+		if !ok {
+			blocked = []any{t.BlockedBy}
+		}
+		for _, b := range blocked {
+			if id := todoID(b); id != "" {
+				out[i].BlockedBy = append(out[i].BlockedBy, id)
+			}
+		}
+	}
+	return out, nil
+}
+
+// todoID is an id as a string, "" for what cannot be one.
+func todoID(v any) string {
+	switch v := v.(type) {
+	case string:
+		return oneLine(clean.Text(v))
+	case json.Number:
+		return v.String()
+	}
+	return ""
+}
+
+func todoStatus(v any) string {
+	s, ok := v.(string)
+	if !ok {
+		return "pending"
+	}
+	s = strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(strings.TrimSpace(s)))
+	switch s {
+	case "in_progress", "inprogress", "running", "active", "doing", "started":
+		return "in_progress"
+	case "completed", "complete", "done", "finished", "success":
+		return "completed"
+	case "error", "failed", "failure":
+		return "error"
+	}
+	return "pending"
+}
+
+func renderTodos(list []Todo) string {
+	if len(list) == 0 {
+		return "the plan is empty"
+	}
+	var out strings.Builder
+	done := 0
+	for _, t := range list {
+		mark := " "
+		switch t.Status {
+		case "in_progress":
+			mark = "•"
+		case "completed":
+			mark = "✓"
+			done++
+		case "error":
+			mark = "!"
+		}
+		fmt.Fprintf(&out, "[%s] %s %s", mark, t.ID, t.Content)
+		if len(t.BlockedBy) > 0 {
+			fmt.Fprintf(&out, " (after %s)", strings.Join(t.BlockedBy, ", "))
+		}
+		out.WriteByte('\n')
+	}
+	fmt.Fprintf(&out, "%d of %d completed\n", done, len(list))
+	return out.String()
+}
