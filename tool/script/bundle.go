@@ -1,0 +1,239 @@
+package script
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+// A bundle is a module and what it imports, as one text.
+type bundle struct {
+	code      []byte
+	sourceMap []byte
+	digest    string
+	exports   []string // names, "default" among them
+	files     []string // relative to the root
+	foreign   []string // modules of a runtime that it imports: "node:fs", "bun"
+}
+
+// The modules of ours that a bundle imports, beside which it is put.
+const (
+	pluginModule = "./superstep-plugin.mjs"
+	zodModule    = "./superstep-zod.mjs"
+)
+
+// bundleModule puts a module together in memory. The real path is what is read, the other one
+// what messages call it.
+func bundleModule(root, real, shown string) (*bundle, []Problem) {
+	guard := &guard{root: root}
+	result := api.Build(api.BuildOptions{
+		EntryPoints:       []string{real},
+		Outfile:           filepath.Join(root, "superstep-bundle.mjs"), // never written
+		AbsWorkingDir:     root,
+		Bundle:            true,
+		Format:            api.FormatESModule,
+		Platform:          api.PlatformNode,
+		MainFields:        []string{"module", "main"},
+		Target:            api.ES2022,
+		TreeShaking:       api.TreeShakingTrue,
+		Sourcemap:         api.SourceMapExternal,
+		SourcesContent:    api.SourcesContentExclude,
+		TsconfigRaw:       "{}", // what lies around, perhaps outside of the root, changes nothing
+		External:          []string{"bun", "bun:*"},
+		Metafile:          true,
+		LogLevel:          api.LogLevelSilent,
+		LogLimit:          20,
+		Charset:           api.CharsetUTF8,
+		LegalComments:     api.LegalCommentsNone,
+		ResolveExtensions: []string{".ts", ".tsx", ".mts", ".cts", ".mjs", ".js", ".cjs", ".jsx", ".json"},
+		Loader:            map[string]api.Loader{".txt": api.LoaderText, ".md": api.LoaderText},
+		Define: map[string]string{
+			// Names of ours, since bun has its own idea of __dirname. They are those of the tool's file.
+			"import.meta.url": "__superstep_url", "__dirname": "__superstep_dirname", "__filename": "__superstep_filename",
+			"import.meta.dirname": "__superstep_dirname", "import.meta.filename": "__superstep_filename",
+			"import.meta.dir": "__superstep_dirname", "import.meta.path": "__superstep_filename",
+		},
+		Plugins: []api.Plugin{guard.plugin()},
+	})
+	problems := messages(root, shown, result.Errors, false)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	for _, w := range result.Warnings {
+		if w.Location != nil && !strings.Contains(w.Location.File, "node_modules/") {
+			problems = append(problems, messages(root, shown, []api.Message{w}, true)...)
+		}
+	}
+	b := new(bundle)
+	for _, f := range result.OutputFiles {
+		switch filepath.Ext(f.Path) {
+		case ".map":
+			b.sourceMap = f.Contents
+		default:
+			b.code = f.Contents
+		}
+	}
+	if len(b.code) > maxFile {
+		return nil, append(problems, Problem{File: shown, Text: fmt.Sprintf("is %d MiB with what it imports, more than %d", len(b.code)>>20, maxFile>>20)})
+	}
+	if err := b.readMetafile(result.Metafile); err != nil {
+		return nil, append(problems, Problem{File: shown, Text: err.Error()})
+	}
+	rel, _ := within(root, real)
+	h := sha256.New()
+	fmt.Fprintf(h, "superstep module 1\n%d %s\n", len(rel), rel)
+	h.Write(b.code)
+	b.digest = "sha256:" + hex.EncodeToString(h.Sum(nil))
+	return b, problems
+}
+
+func (b *bundle) readMetafile(text string) error {
+	var meta struct {
+		Inputs  map[string]json.RawMessage
+		Outputs map[string]struct {
+			Exports    []string
+			EntryPoint string
+			Imports    []struct {
+				Path     string
+				External bool
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &meta); err != nil {
+		return fmt.Errorf("cannot be understood: %w", err)
+	}
+	for path := range meta.Inputs {
+		b.files = append(b.files, path)
+	}
+	slices.Sort(b.files)
+	for _, out := range meta.Outputs {
+		if out.EntryPoint == "" {
+			continue
+		}
+		b.exports = out.Exports
+		for _, i := range out.Imports {
+			if i.External && i.Path != pluginModule && i.Path != zodModule {
+				b.foreign = append(b.foreign, i.Path)
+			}
+		}
+	}
+	slices.Sort(b.foreign)
+	b.foreign = slices.Compact(b.foreign)
+	return nil
+}
+
+// A guard decides what a bundle may read.
+type guard struct {
+	root string
+
+	mu    sync.Mutex
+	total int64
+}
+
+// ours says which of our modules an import means, "" if none.
+func ours(path string) string {
+	switch path {
+	case "@superstep/plugin", "@superstep/plugin/tool", "@atomic/plugin", "@bastani/atomic", "@bastani/atomic/plugin", "@opencode-ai/plugin", "@opencode-ai/plugin/tool":
+		return pluginModule
+	}
+	return ""
+}
+
+// resolving marks an import of zod that the guard itself asks for.
+type resolving struct{}
+
+func (g *guard) plugin() api.Plugin {
+	return api.Plugin{Name: "superstep", Setup: func(build api.PluginBuild) {
+		build.OnResolve(api.OnResolveOptions{Filter: `^(@superstep/|@atomic/|@bastani/|@opencode-ai/)`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
+			if path := ours(a.Path); path != "" {
+				return api.OnResolveResult{Path: path, External: true}, nil
+			}
+			return api.OnResolveResult{}, nil
+		})
+		build.OnResolve(api.OnResolveOptions{Filter: `^zod(/v3|/v4)?$`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
+			if _, again := a.PluginData.(resolving); again {
+				return api.OnResolveResult{}, nil
+			}
+			r := build.Resolve(a.Path, api.ResolveOptions{Importer: a.Importer, ResolveDir: a.ResolveDir, Kind: a.Kind, PluginData: resolving{}})
+			if len(r.Errors) == 0 && r.Path != "" {
+				return api.OnResolveResult{Path: r.Path, Namespace: r.Namespace}, nil
+			}
+			return api.OnResolveResult{Path: zodModule, External: true}, nil
+		})
+		build.OnResolve(api.OnResolveOptions{Filter: `^(?i:https?:|//|npm:|jsr:|file:)`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
+			return api.OnResolveResult{}, fmt.Errorf("imports %s, which is not in the project; install it there and import it by its name", clip(a.Path))
+		})
+		build.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: "file"}, g.load)
+	}}
+}
+
+// load reads a file of the root, and none from outside of it.
+func (g *guard) load(a api.OnLoadArgs) (api.OnLoadResult, error) {
+	real, err := filepath.EvalSymlinks(a.Path)
+	if err != nil {
+		return api.OnLoadResult{}, err
+	}
+	if _, ok := within(g.root, real); !ok {
+		return api.OnLoadResult{}, fmt.Errorf("imports %s, which is outside of %s; copy it into the project", real, g.root)
+	}
+	loader, ok := loaders()[strings.ToLower(filepath.Ext(real))]
+	if !ok {
+		return api.OnLoadResult{}, fmt.Errorf("%s cannot be imported; import scripts, JSON or text (.txt, .md)", filepath.Base(real))
+	}
+	b, err := readRegular(real, maxFile)
+	if err != nil {
+		return api.OnLoadResult{}, err
+	}
+	g.mu.Lock()
+	g.total += int64(len(b))
+	over := g.total > 4*maxFile // what is left after unused parts were dropped may be within the limit
+	g.mu.Unlock()
+	if over {
+		return api.OnLoadResult{}, fmt.Errorf("the tool imports more than %d MiB", 4*maxFile>>20)
+	}
+	text := string(bytes.TrimPrefix(b, []byte("\ufeff")))
+	why := ""
+	switch loader {
+	case api.LoaderText:
+	case api.LoaderJSON:
+		why = tooDenseData(text)
+	default:
+		why = tooDense(text)
+	}
+	if why != "" {
+		return api.OnLoadResult{}, fmt.Errorf("%s %s", filepath.Base(real), why)
+	}
+	return api.OnLoadResult{Contents: &text, Loader: loader, ResolveDir: filepath.Dir(real)}, nil
+}
+
+func loaders() map[string]api.Loader {
+	return map[string]api.Loader{
+		".ts": api.LoaderTS, ".mts": api.LoaderTS, ".cts": api.LoaderTS, ".tsx": api.LoaderTSX,
+		".js": api.LoaderJS, ".mjs": api.LoaderJS, ".cjs": api.LoaderJS, ".jsx": api.LoaderJSX,
+		".json": api.LoaderJSON, ".txt": api.LoaderText, ".md": api.LoaderText,
+	}
+}
+
+func messages(root, shown string, list []api.Message, warning bool) []Problem {
+	var out []Problem
+	for _, m := range list {
+		p := Problem{File: shown, Text: m.Text, Warning: warning}
+		if l := m.Location; l != nil {
+			p.Line, p.Column = l.Line, l.Column+1
+			if l.File != "" && filepath.Base(l.File) != filepath.Base(shown) {
+				p.File = filepath.Join(root, l.File)
+			}
+		}
+		out = append(out, p)
+	}
+	sortProblems(out)
+	return out
+}

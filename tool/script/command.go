@@ -1,0 +1,349 @@
+package script
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// ErrChanged is the cause of a call that was refused since the files of a command are no longer
+// those that were found.
+var ErrChanged = errors.New("changed since it was trusted; look at it and trust it again")
+
+func discoverCommand(root, path, base string, scope Scope) (*Found, []Problem) {
+	b, err := readRegular(path, maxSchema)
+	if err != nil {
+		return nil, []Problem{{File: path, Text: err.Error()}}
+	}
+	m, problems := parseManifest(path, base, b)
+	if m == nil {
+		return nil, problems
+	}
+	d, err := digestCommand(root, path, b, m)
+	if err != nil {
+		return nil, append(problems, Problem{File: path, Text: err.Error()})
+	}
+	return &Found{
+		Kind: Command, Scope: scope, Names: []string{m.name}, Digest: d.digest, Files: d.files,
+		Description: m.description, Command: slices.Clone(m.command), Env: slices.Clone(m.env), Effect: m.effect,
+		root: root, manifest: m,
+	}, problems
+}
+
+// A digested is a command as it is in the files.
+type digested struct {
+	digest string
+	files  []string // relative to the root, sorted
+	argv   []string // with the paths of what lies beside the manifest
+	lookup bool     // the first word is the name of a program on PATH
+}
+
+// digestCommand reads what a command would run, as far as its words name it: files beside the
+// manifest, and of the folder to work in. Words that name a file beside the manifest, and hold a
+// dot or a slash, become its path.
+func digestCommand(root, path string, manifestText []byte, m *manifest) (*digested, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	rel, ok := within(root, filepath.Join(dir, filepath.Base(path)))
+	if !ok {
+		return nil, fmt.Errorf("lies outside of %s", root)
+	}
+	d := &digested{argv: slices.Clone(m.command), files: []string{rel}}
+	h := sha256.New()
+	fmt.Fprintf(h, "superstep command 1\n%d %s\n%d\n", len(rel), rel, len(manifestText))
+	h.Write(manifestText)
+	for i, word := range m.command {
+		beside, err := d.word(h, root, dir, i, word)
+		if err != nil {
+			return nil, err
+		}
+		if beside == "" && i > 0 {
+			if _, err := d.word(h, root, filepath.Join(root, m.cwd), i, word); err != nil {
+				return nil, err
+			}
+		}
+		if beside != "" && (i == 0 || strings.ContainsAny(word, "./")) {
+			d.argv[i] = beside
+		}
+	}
+	if first := m.command[0]; d.argv[0] == first {
+		if strings.ContainsAny(first, `/\`) {
+			return nil, fmt.Errorf("the command %s cannot be run: there is no file %s beside the manifest", commandText(m.command), clip(first))
+		}
+		d.lookup = true
+	} else if why := notExecutable(d.argv[0]); why != "" {
+		return nil, fmt.Errorf("the command %s cannot be run: %s", commandText(m.command), why)
+	}
+	slices.Sort(d.files)
+	d.files = slices.Compact(d.files)
+	d.digest = "sha256:" + hex.EncodeToString(h.Sum(nil))
+	return d, nil
+}
+
+// word adds the file to the digest that a word names in a folder, as it is or after "=", and
+// gives its path if the whole word names it.
+func (d *digested) word(h hash.Hash, root, dir string, i int, word string) (string, error) {
+	_, value, assigned := strings.Cut(word, "=")
+	for k, name := range []string{word, value} {
+		if name == "" || k == 1 && !assigned {
+			continue
+		}
+		path := filepath.FromSlash(name)
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.IsDir() {
+			continue // it names no file
+		}
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return "", err
+		}
+		rel, ok := within(root, real)
+		if !ok {
+			if filepath.IsAbs(filepath.FromSlash(name)) {
+				continue // a file of the system
+			}
+			return "", fmt.Errorf("the command names %s, which is %s, outside of %s", clip(name), real, root)
+		}
+		sum, err := hashFile(real)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "\n%d %d %d %s %x", i, k, len(rel), rel, sum)
+		d.files = append(d.files, rel)
+		if k == 0 {
+			return path, nil
+		}
+	}
+	return "", nil
+}
+
+func hashFile(path string) (_ []byte, err error) {
+	f, err := openRegular(path, maxHashed)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h := sha256.New()
+	n, err := io.Copy(h, io.LimitReader(f, maxHashed+1))
+	if err != nil {
+		return nil, err
+	}
+	if n > maxHashed {
+		return nil, tooLarge(path, maxHashed)
+	}
+	return h.Sum(nil), nil
+}
+
+func commandText(argv []string) string {
+	b, err := json.Marshal(argv)
+	if err != nil {
+		return "?"
+	}
+	return clean.Text(clip(string(b)))
+}
+
+// A commandTool is an executable, ready to be called.
+type commandTool struct {
+	found  Found
+	opts   *Options
+	output *jsonschema.Resolved
+}
+
+func loadCommand(f Found, o *Options) (*tool.Tool, error) {
+	m := f.manifest
+	if text := nameProblem(m.name, o.Reserved); text != "" {
+		return nil, Problem{File: f.Path, Text: text}
+	}
+	c := &commandTool{found: f, opts: o}
+	argv, err := c.argv()
+	if err == nil {
+		err = interpreter(argv[0], o)
+	}
+	if err != nil {
+		return nil, Problem{File: f.Path, Text: err.Error()}
+	}
+	if m.output != nil {
+		if c.output, err = m.output.Resolve(nil); err != nil {
+			return nil, Problem{File: f.Path, Text: "the schema of its output " + err.Error()}
+		}
+	}
+	return &tool.Tool{Name: m.name, Description: m.description, Input: m.input, Output: m.output, Effect: m.effect, Run: c.call}, nil
+}
+
+// argv is what to run, after all of it was compared with what was found.
+func (c *commandTool) argv() ([]string, error) {
+	f := c.found
+	b, err := readRegular(f.Path, maxSchema)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", ErrChanged, err)
+	}
+	d, err := digestCommand(f.root, f.Path, b, f.manifest)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", ErrChanged, err)
+	}
+	if d.digest != f.Digest {
+		return nil, fmt.Errorf("%w (it was %s, it is %s)", ErrChanged, f.Digest, d.digest)
+	}
+	if d.lookup {
+		path, err := c.opts.Look(d.argv[0])
+		if err != nil {
+			return nil, fmt.Errorf("the command %s cannot be run: %s is not installed, or not on PATH", commandText(f.Command), clip(d.argv[0]))
+		}
+		d.argv[0] = path
+	}
+	return d.argv, nil
+}
+
+// interpreter says if a script asks for a program that is not there.
+func interpreter(path string, o *Options) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := openRegular(path, 1<<40)
+	if err != nil {
+		return nil // running it will tell
+	}
+	defer func() { _ = f.Close() }() // only read
+	line, _ := bufio.NewReaderSize(io.LimitReader(f, 256), 256).ReadString('\n')
+	rest, ok := strings.CutPrefix(line, "#!")
+	words := strings.Fields(rest)
+	if !ok || len(words) == 0 {
+		return nil
+	}
+	name := words[0]
+	if filepath.Base(name) == "env" && len(words) > 1 {
+		words = slices.DeleteFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, "-") || strings.Contains(w, "=") })
+		if len(words) == 0 {
+			return nil
+		}
+		if _, err := o.Look(words[0]); err == nil {
+			return nil
+		}
+		name = words[0]
+	} else if _, err := os.Stat(name); err == nil {
+		return nil
+	}
+	return fmt.Errorf("the command %s cannot be run: there is no interpreter %s, which its first line asks for", path, clip(name))
+}
+
+func (c *commandTool) call(ctx context.Context, call *tool.Call) (string, error) {
+	name := c.found.manifest.name
+	text, err := c.run(ctx, call)
+	if err != nil {
+		return "", fmt.Errorf("tool %s failed: %w", name, err)
+	}
+	return text, nil
+}
+
+func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) {
+	m, o := c.found.manifest, c.opts
+	timeout := o.Timeout
+	if m.timeout > 0 {
+		timeout = m.timeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(timeout))
+	defer cancel()
+	argv, err := c.argv()
+	if err != nil {
+		return "", err
+	}
+	stdin, err := c.stdin(call)
+	if err != nil {
+		return "", err
+	}
+	out, log := &head{limit: MaxOutput}, &tail{limit: maxLog}
+	j := &job{
+		name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: out.read, stderr: log.read,
+		env: slices.Concat(procgroup.Base(o.Environ), pick(o.Environ, slices.Concat(o.Env, m.env)...), variables(m.name, call, o)),
+	}
+	state, err := j.do(ctx)
+	switch {
+	case err != nil && state == nil && ctx.Err() == nil:
+		return "", fmt.Errorf("the command %s cannot be started in %s: %w", commandText(argv), j.dir, pathError(err))
+	case err != nil:
+		return "", err
+	case !state.Success():
+		said := strings.TrimSpace(log.text(4000))
+		if said == "" {
+			tail := &tail{limit: 4000}
+			tail.add(out.kept)
+			said = strings.TrimSpace(tail.text(4000))
+		}
+		return "", fmt.Errorf("%s: %s", stateText(state), clean.Text(said))
+	}
+	return c.result(out)
+}
+
+func (c *commandTool) stdin(call *tool.Call) ([]byte, error) {
+	args := call.Args
+	if len(bytes.TrimSpace(args)) == 0 {
+		args = json.RawMessage("{}")
+	}
+	if !c.found.manifest.context {
+		return args, nil
+	}
+	state, stateError := stateOf(call)
+	return json.Marshal(struct {
+		Args       json.RawMessage `json:"args"`
+		Context    *callContext    `json:"context"`
+		State      json.RawMessage `json:"state,omitempty"`
+		StateError string          `json:"stateError,omitempty"`
+	}{args, contextOf(call, c.opts), state, stateError})
+}
+
+func variables(name string, call *tool.Call, o *Options) []string {
+	var out []string
+	for _, v := range [][2]string{
+		{"TOOL", name}, {"RUN", call.Run}, {"CALL", call.ID}, {"KEY", call.Key}, {"NODE", call.Node}, {"AGENT", call.Agent},
+		{"DIRECTORY", o.Directory}, {"WORKTREE", o.Worktree},
+	} {
+		if v[1] != "" && !strings.ContainsRune(v[1], 0) {
+			out = append(out, "SUPERSTEP_"+v[0]+"="+v[1])
+		}
+	}
+	return out
+}
+
+// result is what a command gave: the output of {"output": …}, or all that it wrote.
+func (c *commandTool) result(out *head) (string, error) {
+	text := out.text()
+	if out.dropped == 0 && strings.HasPrefix(strings.TrimSpace(text), "{") {
+		var wrapped map[string]json.RawMessage
+		if json.Unmarshal([]byte(text), &wrapped) == nil && wrapped["output"] != nil {
+			text = string(wrapped["output"])
+			var s string
+			if c.output == nil && json.Unmarshal([]byte(text), &s) == nil {
+				text = s
+			}
+		}
+	}
+	if c.output != nil {
+		if err := checkOutput(c.output, text); err != nil {
+			return "", err
+		}
+	}
+	return text + omitted(out.dropped), nil
+}

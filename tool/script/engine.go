@@ -1,0 +1,133 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// An engine runs a module once, for one request. Its error is that of the engine or of ctx; what
+// the tool did wrong is in the answer. Nothing of the run is left when it returns.
+type engine interface {
+	run(ctx context.Context, m *module, r *request) (*answer, error)
+}
+
+// A request is what a module is asked, as it is told to the engine.
+type request struct {
+	Op         string          `json:"op"` // describe or call
+	Mark       string          `json:"mark,omitempty"`
+	File       string          `json:"file"`
+	Directory  string          `json:"directory"`
+	Export     string          `json:"export,omitempty"`
+	Args       json.RawMessage `json:"args,omitempty"`
+	Context    *callContext    `json:"context,omitempty"`
+	State      json.RawMessage `json:"state,omitempty"`
+	StateError string          `json:"stateError,omitempty"`
+	Limit      int             `json:"limit"`
+
+	Env      map[string]string `json:"env,omitempty"` // for the embedded engine
+	Platform string            `json:"platform,omitempty"`
+
+	env []string // names of variables the tool may see
+}
+
+// A callContext is what a tool is told of who calls it.
+type callContext struct {
+	SessionID   string `json:"sessionID"`
+	MessageID   string `json:"messageID"`
+	Agent       string `json:"agent"`
+	Directory   string `json:"directory"`
+	Worktree    string `json:"worktree"`
+	NodeID      string `json:"nodeId"`
+	ExecutionID string `json:"executionId"`
+	Key         string `json:"key"`
+}
+
+func contextOf(c *tool.Call, o *Options) *callContext {
+	return &callContext{
+		SessionID: c.Run, MessageID: c.ID, Agent: c.Agent, Directory: o.Directory, Worktree: o.Worktree,
+		NodeID: c.Node, ExecutionID: c.Run, Key: c.Key,
+	}
+}
+
+// An answer is what a module gave: a text, or why there is none.
+type answer struct {
+	text    string
+	dropped int64 // bytes that were not kept
+	failure *thrown
+	log     string // the end of what it printed
+	hint    string // what might help, if it failed
+}
+
+// A thrown is what a module threw.
+type thrown struct {
+	Name    string `json:"name"`
+	Message string `json:"message"`
+	Stack   string `json:"stack"`
+}
+
+// err is the failure of a tool as its caller is to read it, nil if there is none.
+func (a *answer) err(m *module) error {
+	f := a.failure
+	if f == nil {
+		return nil
+	}
+	text := f.Message
+	if f.Name != "" && f.Name != "Error" && !strings.HasPrefix(text, f.Name) {
+		text = f.Name + ": " + text
+	}
+	if at := m.found.bundle.frame(f.Stack); at != "" {
+		text += " (at " + at + ")"
+	}
+	if a.hint != "" {
+		text += "; " + a.hint
+	}
+	return errors.New(clean.Text(clipTo(text, 8000)))
+}
+
+func clipTo(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+const remedy = "this tool needs what the embedded engine does not have; install node, bun or deno"
+
+// engine picks what a module that imports these modules of a runtime runs in.
+func (o *Options) engine(foreign []string) (engine, error) {
+	known := []string{"node", "bun", "deno", "embedded"}
+	order := slices.Clone(o.Runtimes)
+	for _, name := range order {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("unknown runtime %q%s", clip(name), suggest.Hint(name, known))
+		}
+	}
+	if slices.ContainsFunc(foreign, func(s string) bool { return s == "bun" || strings.HasPrefix(s, "bun:") }) {
+		order = slices.DeleteFunc(order, func(s string) bool { return s != "bun" })
+		if !slices.Contains(order, "bun") {
+			return nil, errors.New(`imports "bun", which is not among the runtimes that are configured; add it`)
+		}
+		path, err := o.Look("bun")
+		if err != nil {
+			return nil, errors.New(`imports "bun", which is not installed; install bun, or import what node has too`)
+		}
+		return &external{name: "bun", path: path}, nil
+	}
+	for _, name := range order {
+		if name == "embedded" {
+			return embedded{}, nil
+		}
+		if path, err := o.Look(name); err == nil {
+			return &external{name: name, path: path}, nil
+		}
+	}
+	return embedded{}, nil
+}

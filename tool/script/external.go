@@ -1,0 +1,108 @@
+package script
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/internal/procgroup"
+)
+
+// An external engine is a program that runs modules, each request in a process of its own.
+type external struct {
+	name string // node, bun or deno
+	path string
+}
+
+func (e *external) run(ctx context.Context, m *module, r *request) (_ *answer, err error) {
+	o := m.opts
+	dir, err := os.MkdirTemp(o.Temp, "superstep-tool-") // for this user only
+	if err != nil {
+		return nil, fmt.Errorf("no temporary folder for the tool: %w", err)
+	}
+	defer func() {
+		if e := os.RemoveAll(dir); err == nil && e != nil {
+			err = e
+		}
+	}()
+	if err := writeModules(dir, m.found.bundle.code); err != nil {
+		return nil, err
+	}
+	req := *r
+	req.Mark, req.File, req.Directory = rand.Text(), m.found.Path, o.Directory
+	stdin, err := json.Marshal(req)
+	if err != nil {
+		return nil, err
+	}
+	var a *answer
+	log := &tail{limit: maxLog}
+	answers := func(in io.Reader) { a = readAnswer(in, req.Mark, r.Limit, log.add) }
+	j := &job{
+		name: e.path, dir: dir, stdin: stdin, // not in the project, whose bunfig.toml would be heeded
+		env:    slices.Concat(procgroup.Base(o.Environ), pick(o.Environ, slices.Concat(o.Env, r.env)...), []string{"DENO_NO_UPDATE_CHECK=1"}),
+		stdout: log.read, stderr: log.read, answers: answers,
+	}
+	out := "3"
+	if runtime.GOOS == "windows" {
+		out, j.stdout, j.answers = "1", answers, nil
+	}
+	j.args = append(e.flags(o.Memory), filepath.Join(dir, "superstep-process.mjs"), out)
+	state, err := j.do(ctx)
+	if err != nil {
+		if state == nil && ctx.Err() == nil {
+			return nil, fmt.Errorf("%s cannot be started: %w", e.path, pathError(err))
+		}
+		return nil, err
+	}
+	if a == nil {
+		a = &answer{failure: &thrown{Message: "its process ended without a result: " + stateText(state)}}
+		if said := strings.TrimSpace(log.text(2000)); said != "" {
+			a.failure.Message += ": " + said
+		}
+	}
+	a.log = log.text(maxLog)
+	if a.failure != nil {
+		a.hint = e.hint(a.failure.Message)
+	}
+	return a, nil
+}
+
+func (e *external) flags(memory int64) []string {
+	heap := fmt.Sprintf("--max-old-space-size=%d", max(16, memory>>20))
+	switch e.name {
+	case "bun":
+		return []string{"run", "--no-install"}
+	case "deno":
+		return []string{"run", "--quiet", "--allow-all", "--no-prompt", "--no-config", "--no-lock", "--no-remote", "--no-npm", "--v8-flags=" + heap}
+	}
+	return []string{"--no-warnings", heap}
+}
+
+func (e *external) hint(message string) string {
+	for global, name := range map[string]string{"Bun": "bun", "Deno": "deno"} {
+		if name != e.name && strings.Contains(message, global+" is not defined") {
+			return fmt.Sprintf("the tool is written for %s, and runs in %s; install %s or set it as the runtime", name, e.name, name)
+		}
+	}
+	return ""
+}
+
+func writeModules(dir string, code []byte) error {
+	var errs []error
+	write := func(name string, b []byte) {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+	}
+	for name, file := range modules() {
+		write(name, file)
+	}
+	write(bundleName, code)
+	return errors.Join(errs...)
+}

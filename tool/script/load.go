@@ -1,0 +1,378 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// Load makes the tools of what was found, which for a module runs it to learn what it holds. Call
+// it only for what the user trusts. The error, if any, joins values of type Problem; the tools
+// beside it can be used all the same.
+//
+// A tool never outlives a call of it: whatever it started is dead when Run returns.
+func Load(ctx context.Context, f Found, opts *Options) ([]*tool.Tool, error) {
+	o := opts.orDefault(f.root)
+	if f.root == "" {
+		return nil, Problem{File: f.Path, Text: "was not found by Discover"}
+	}
+	if !filepath.IsAbs(o.Directory) {
+		return nil, Problem{File: f.Path, Text: fmt.Sprintf("the folder to work in, %q, is not absolute", o.Directory)}
+	}
+	if f.Kind == Command {
+		t, err := loadCommand(f, &o)
+		if err != nil {
+			return nil, err
+		}
+		return []*tool.Tool{t}, nil
+	}
+	e, err := o.engine(f.bundle.foreign)
+	if err != nil {
+		return nil, Problem{File: f.Path, Text: err.Error()}
+	}
+	m := &module{found: f, engine: e, opts: &o}
+	return m.tools(ctx)
+}
+
+// LoadAll loads what was found, several at a time. Of tools with the same name the one of the
+// earlier Found is kept, so give the folders of a project before those of the user. What is left
+// out, and what is odd, is among the problems; none of them keeps other tools from being loaded.
+func LoadAll(ctx context.Context, found []Found, opts *Options) ([]*tool.Tool, []Problem) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	var problems []Problem
+	var mu sync.Mutex
+	warn := o.Warn
+	o.Warn = func(p Problem) {
+		mu.Lock()
+		defer mu.Unlock()
+		problems = append(problems, p)
+		if warn != nil {
+			warn(p)
+		}
+	}
+	tools := make([][]*tool.Tool, len(found))
+	errs := make([]error, len(found))
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, 4)
+	for i, f := range found {
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			tools[i], errs[i] = Load(ctx, f, &o)
+		})
+	}
+	wg.Wait()
+
+	var out []*tool.Tool
+	owner := map[string]int{}
+	for i, f := range found {
+		problems = append(problems, asProblems(f.Path, errs[i])...)
+		for _, t := range tools[i] {
+			first, taken := owner[t.Name]
+			if !taken {
+				owner[t.Name] = i
+				out = append(out, t)
+				continue
+			}
+			other := found[first]
+			p := Problem{File: f.Path, Text: fmt.Sprintf("its tool %q is hidden by the one of %s", t.Name, other.Path)}
+			if other.Scope.Name == f.Scope.Name {
+				p.Text = fmt.Sprintf("its tool %q has the name of the one of %s, which is used; rename one of the two", t.Name, other.Path)
+			}
+			p.Warning = other.Scope.Name != f.Scope.Name
+			problems = append(problems, p)
+		}
+	}
+	sortProblems(problems)
+	return out, problems
+}
+
+func asProblems(file string, err error) []Problem {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []Problem
+		for _, e := range joined.Unwrap() {
+			out = append(out, asProblems(file, e)...)
+		}
+		return out
+	}
+	if p, ok := errors.AsType[Problem](err); ok {
+		return []Problem{p}
+	}
+	return []Problem{{File: file, Text: err.Error()}}
+}
+
+// A module is the tools of a file, ready to be called.
+type module struct {
+	found  Found
+	engine engine
+	opts   *Options
+}
+
+// A described is what a module tells of one of its tools. Any of it can be anything.
+type described struct {
+	Export      string
+	Description json.RawMessage
+	Input       json.RawMessage
+	Output      json.RawMessage
+	Effect      json.RawMessage
+	Timeout     json.RawMessage
+	Env         json.RawMessage
+	Problem     string
+}
+
+func (m *module) tools(ctx context.Context) ([]*tool.Tool, error) {
+	file := m.found.Path
+	ctx, cancel := context.WithTimeoutCause(ctx, m.opts.LoadTimeout, fmt.Errorf("it took longer than %v to tell what it holds", m.opts.LoadTimeout))
+	defer cancel()
+	a, err := m.engine.run(ctx, m, &request{Op: "describe", Limit: maxDescribe})
+	if err == nil {
+		err = a.err(m)
+	}
+	if err != nil {
+		return nil, Problem{File: file, Text: "cannot be loaded: " + err.Error()}
+	}
+	if a.dropped > 0 || len(a.text) > maxDescribe {
+		return nil, Problem{File: file, Text: fmt.Sprintf("tells more than %d KiB of its tools; make their schemas smaller", maxDescribe>>10)}
+	}
+	var told struct {
+		Tools  []described
+		Others []string
+	}
+	if err := json.Unmarshal([]byte(a.text), &told); err != nil {
+		return nil, Problem{File: file, Text: fmt.Sprintf("tells of its tools what cannot be understood: %v", err)}
+	}
+	if len(told.Tools) == 0 {
+		text := "exports no tool; export default tool({description, args, execute})"
+		if len(told.Others) > 0 {
+			text += "; it exports " + clip(strings.Join(told.Others, ", "))
+		}
+		return nil, Problem{File: file, Text: text}
+	}
+	var tools []*tool.Tool
+	var errs []error
+	_, base := kindOf(filepath.Base(file))
+	for _, d := range told.Tools {
+		name := toolName(base, d.Export)
+		t, err := m.tool(name, d)
+		if err != nil {
+			errs = append(errs, Problem{File: file, Text: fmt.Sprintf("tool %q: %v", clip(name), err)})
+			continue
+		}
+		tools = append(tools, t)
+	}
+	return tools, errors.Join(errs...)
+}
+
+func (m *module) tool(name string, d described) (*tool.Tool, error) {
+	if text := nameProblem(name, m.opts.Reserved); text != "" {
+		return nil, errors.New(text)
+	}
+	if d.Problem != "" {
+		return nil, errors.New(d.Problem)
+	}
+	warn := func(text string) {
+		m.opts.Warn(Problem{File: m.found.Path, Text: fmt.Sprintf("tool %q: %s", name, text), Warning: true})
+	}
+	var description string
+	if err := json.Unmarshal(orNull(d.Description), &description); err != nil || strings.TrimSpace(description) == "" {
+		return nil, errors.New("has no description, which is what tells the model when to use it")
+	}
+	t := &tool.Tool{Name: name, Description: cleanDescription(description, warn)}
+	var err error
+	reader := schemaReader{lenient: true, warn: warn}
+	if t.Input, err = reader.read(orNull(d.Input), true); err != nil {
+		return nil, fmt.Errorf("the schema of its arguments %w", err)
+	}
+	var output *jsonschema.Resolved
+	if len(d.Output) > 0 && !bytes.Equal(d.Output, []byte("null")) {
+		if t.Output, err = reader.read(d.Output, false); err != nil {
+			return nil, fmt.Errorf("the schema of its output %w", err)
+		}
+		if output, err = t.Output.Resolve(nil); err != nil {
+			return nil, fmt.Errorf("the schema of its output %w", err)
+		}
+	}
+	if t.Effect, err = effectOf(d.Effect); err != nil {
+		return nil, err
+	}
+	timeout, err := timeoutOf(d.Timeout, m.opts.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	var env []string
+	if err := json.Unmarshal(orNull(d.Env), &env); err != nil {
+		return nil, errors.New(`env is not a list of names of variables, such as ["GITHUB_TOKEN"]`)
+	}
+	if err := checkEnv(env); err != nil {
+		return nil, err
+	}
+	t.Run = func(ctx context.Context, c *tool.Call) (string, error) {
+		return m.call(ctx, name, d.Export, env, timeout, output, c)
+	}
+	return t, nil
+}
+
+func (m *module) call(ctx context.Context, name, export string, env []string, timeout time.Duration, output *jsonschema.Resolved, c *tool.Call) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(timeout))
+	defer cancel()
+	req := &request{Op: "call", Export: export, Args: c.Args, Limit: MaxOutput, env: env}
+	if len(bytes.TrimSpace(req.Args)) == 0 {
+		req.Args = json.RawMessage("{}")
+	}
+	if !json.Valid(req.Args) {
+		return "", fmt.Errorf("tool %s: its arguments are not JSON", name)
+	}
+	req.Context = contextOf(c, m.opts)
+	req.State, req.StateError = stateOf(c)
+	a, err := m.engine.run(ctx, m, req)
+	if err == nil {
+		err = a.err(m)
+	}
+	if err != nil {
+		return "", fmt.Errorf("tool %s failed: %w", name, err)
+	}
+	if output != nil {
+		if err := checkOutput(output, a.text); err != nil {
+			return "", fmt.Errorf("tool %s failed: %w", name, err)
+		}
+	}
+	return a.text + omitted(a.dropped), nil
+}
+
+func tookTooLong(timeout time.Duration) error {
+	return fmt.Errorf("it took longer than %v and was ended; give it less to do, or a longer timeout in its definition", timeout)
+}
+
+// omitted says how much of an output was not kept.
+func omitted(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("\n[%d more bytes of output were not kept]", n)
+}
+
+func stateOf(c *tool.Call) (json.RawMessage, string) {
+	if c.State == nil {
+		return nil, ""
+	}
+	b, err := c.State()
+	switch {
+	case err != nil:
+		return nil, "the state of the workflow cannot be read: " + err.Error()
+	case len(b) > maxState:
+		return nil, fmt.Sprintf("the state of the workflow is %d MiB, more than the %d that a tool is told", len(b)>>20, maxState>>20)
+	case !json.Valid(b):
+		return nil, "the state of the workflow is not JSON"
+	}
+	return b, ""
+}
+
+func cleanDescription(s string, warn func(string)) string {
+	c := clean.Text(s)
+	if c != s {
+		warn("the description held characters that could drive a terminal or deceive a reader; they were taken out")
+	}
+	return c
+}
+
+func orNull(b json.RawMessage) json.RawMessage {
+	if len(b) == 0 {
+		return json.RawMessage("null")
+	}
+	return b
+}
+
+func effectOf(b json.RawMessage) (tool.Effect, error) {
+	var s string
+	err := json.Unmarshal(orNull(b), &s)
+	switch e := tool.Effect(s); {
+	case err != nil:
+	case e == "":
+		return tool.Once, nil
+	case e == tool.Pure || e == tool.Idempotent || e == tool.Once:
+		return e, nil
+	}
+	return "", fmt.Errorf("effect is %s; use pure, idempotent or once", clip(string(b)))
+}
+
+// timeoutOf reads "30s" or a number of milliseconds.
+func timeoutOf(b json.RawMessage, otherwise time.Duration) (time.Duration, error) {
+	var v any
+	if err := json.Unmarshal(orNull(b), &v); err != nil {
+		return 0, err
+	}
+	d := otherwise
+	switch v := v.(type) {
+	case nil:
+	case float64:
+		if v > 0 && v <= float64(maxTimeout/time.Millisecond) {
+			return time.Duration(v * float64(time.Millisecond)), nil
+		}
+		d = -1
+	case string:
+		var err error
+		if d, err = time.ParseDuration(v); err != nil {
+			if _, err := strconv.Atoi(v); err == nil {
+				return 0, fmt.Errorf("timeout is %q; add a unit, such as %ss", clip(v), clip(v))
+			}
+			d = -1
+		}
+	default:
+		d = -1
+	}
+	if d <= 0 || d > maxTimeout {
+		return 0, fmt.Errorf(`timeout is %s; write a duration of at most 24h, such as "30s"`, clip(string(b)))
+	}
+	return d, nil
+}
+
+func checkEnv(names []string) error {
+	for _, n := range names {
+		if !validVariable(n) {
+			return fmt.Errorf("env: %q is not the name of a variable", clip(n))
+		}
+		if strings.HasPrefix(n, "SUPERSTEP_") {
+			return fmt.Errorf("env: %s is set for the tool, not passed on to it", n)
+		}
+	}
+	return nil
+}
+
+func validVariable(name string) bool {
+	for i, c := range []byte(name) {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && c != '_' && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 128
+}
+
+// pick is the variables of an environment that have one of the names.
+func pick(environ []string, names ...string) []string {
+	var out []string
+	for _, v := range environ {
+		if name, _, _ := strings.Cut(v, "="); slices.Contains(names, name) {
+			out = append(out, v)
+		}
+	}
+	return out
+}

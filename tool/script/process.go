@@ -1,0 +1,213 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/internal/procgroup"
+)
+
+// A job is one run of a foreign program.
+type job struct {
+	name  string
+	args  []string
+	env   []string
+	dir   string
+	stdin []byte // nil for an empty standard input, which is never a terminal
+	// What reads the outputs. Each reads to the end, however much there is. Answers is a pipe of
+	// its own for the program, as descriptor 3; nil for none.
+	stdout, stderr, answers func(io.Reader)
+}
+
+// do runs a program to its end and kills what it left behind. What still holds a pipe after that
+// is not waited for. The state is nil if the program never started. The error is why it did not
+// start or, if ctx has ended, the cause of that.
+func (j *job) do(ctx context.Context) (*os.ProcessState, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	cmd := procgroup.Command(ctx, j.env, j.name, j.args...)
+	cmd.Dir = j.dir
+	var theirs, mine []*os.File
+	closeAll := func(files []*os.File) {
+		for _, f := range files {
+			_ = f.Close() // the pipes are done with
+		}
+	}
+	defer func() { closeAll(mine) }()
+	var work sync.WaitGroup
+	var start []func()
+	reader := func(read func(io.Reader)) (*os.File, error) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		theirs, mine = append(theirs, w), append(mine, r)
+		start = append(start, func() { read(r) })
+		return w, nil
+	}
+	var err error
+	pipes := func() error {
+		if cmd.Stdout, err = reader(j.stdout); err != nil {
+			return err
+		}
+		if cmd.Stderr, err = reader(j.stderr); err != nil {
+			return err
+		}
+		if j.answers != nil {
+			w, err := reader(j.answers)
+			if err != nil {
+				return err
+			}
+			cmd.ExtraFiles = []*os.File{w}
+		}
+		if j.stdin == nil {
+			return nil
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		theirs, mine = append(theirs, r), append(mine, w)
+		cmd.Stdin = r
+		start = append(start, func() {
+			_, _ = w.Write(j.stdin) // whether it reads all of it is the program's business
+			_ = w.Close()
+		})
+		return nil
+	}
+	if err := pipes(); err != nil {
+		closeAll(theirs)
+		return nil, err
+	}
+	err = cmd.Start()
+	closeAll(theirs)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range start {
+		work.Go(f)
+	}
+	err = cmd.Wait()
+	procgroup.Sweep(cmd)
+	done := make(chan struct{})
+	go func() { work.Wait(); close(done) }()
+	late := time.NewTimer(procgroup.Grace)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C: // somebody who got away holds a pipe
+		closeAll(mine)
+		<-done
+	}
+	if ctx.Err() != nil {
+		return cmd.ProcessState, context.Cause(ctx)
+	}
+	if cmd.ProcessState == nil {
+		return nil, err
+	}
+	return cmd.ProcessState, nil
+}
+
+// A head keeps the beginning of what it reads and counts the rest.
+type head struct {
+	limit   int
+	kept    []byte
+	dropped int64
+}
+
+func (h *head) read(r io.Reader) {
+	b := make([]byte, 64<<10)
+	for {
+		n, err := r.Read(b)
+		h.add(b[:n])
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (h *head) add(b []byte) {
+	k := min(len(b), h.limit-len(h.kept))
+	h.kept = append(h.kept, b[:k]...)
+	h.dropped += int64(len(b) - k)
+}
+
+// text is what was kept, without half a character at the end of it.
+func (h *head) text() string {
+	b := h.kept
+	if h.dropped > 0 {
+		for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+			if c := b[len(b)-n]; utf8.RuneStart(c) {
+				if !utf8.FullRune(b[len(b)-n:]) {
+					b = b[:len(b)-n]
+				}
+				break
+			}
+		}
+	}
+	return string(b)
+}
+
+// A tail keeps the end of what it reads. Several may read into it at once.
+type tail struct {
+	limit int
+
+	mu   sync.Mutex
+	kept []byte
+}
+
+func (t *tail) read(r io.Reader) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(b)
+		t.add(b[:n])
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (t *tail) add(b []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, b...)
+	if len(t.kept) > 2*t.limit {
+		t.kept = t.kept[:copy(t.kept, t.kept[len(t.kept)-t.limit:])]
+	}
+}
+
+// text is the end of it, of at most so many bytes.
+func (t *tail) text(limit int) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.kept
+	if len(b) > limit {
+		b = b[len(b)-limit:]
+		for len(b) > 0 && !utf8.RuneStart(b[0]) {
+			b = b[1:]
+		}
+		return "…" + string(b)
+	}
+	return string(b)
+}
+
+// stateText is how a program ended, for people.
+func stateText(s *os.ProcessState) string {
+	if s == nil {
+		return "it did not start"
+	}
+	return s.String()
+}
+
+func pathError(err error) error {
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}

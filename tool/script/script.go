@@ -1,0 +1,206 @@
+// Package script finds and runs the tools that users keep in folders: modules in TypeScript or
+// JavaScript, and executables with a manifest.
+//
+// Finding and running are apart, so that somebody can decide in between. Discover reads, and runs
+// nothing: it puts a module and all that it imports into one text and tells its digest. Load runs
+// what was found, to learn what its tools are called and take, and makes tools of them. What was
+// put together by Discover is what runs, whatever became of the files since; an executable is
+// checked against its digest right before each call.
+//
+// A module runs in node, bun or deno, each call in a process of its own that sees few variables
+// and none of whose descendants outlives it. Where there is none of the three, it runs in an
+// engine inside this program, without files, network and processes. None of this is a sandbox: a
+// tool that runs in a process may do what its user may.
+//
+// The digest of a module covers what it imports, by name. It does not cover what a module reads
+// or imports by a computed name when it runs.
+package script
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// A Kind is how a tool is written.
+type Kind string
+
+// The kinds of tools.
+const (
+	Module  Kind = "module"  // TypeScript or JavaScript
+	Command Kind = "command" // an executable with a manifest
+)
+
+// A Scope says whose a folder of tools is.
+type Scope struct {
+	// Name for people, such as "project" or "user".
+	Name string
+	// Root is the folder that nothing of a tool may lie outside of. Defaults to the folder above
+	// the one above the tools if that one's name begins with a dot (the project of
+	// .superstep/tools), else to the one above the tools.
+	Root string
+}
+
+// A Found is a file that defines tools, as Discover read it. Nothing of it has run.
+type Found struct {
+	Kind  Kind
+	Path  string // of the module or manifest, absolute
+	Scope Scope
+	// Names are what its tools will be called, as far as can be told without running it: those
+	// of a module's exports, which need not all be tools.
+	Names []string
+	// Digest is "sha256:" and hexadecimal digits, over all that would run.
+	Digest string
+	// Files are those that Digest covers, relative to the root, sorted.
+	Files []string
+
+	// Of commands, as the manifest has them.
+	Description string
+	Command     []string // what would be run
+	Env         []string // the variables that it would see besides the usual ones
+	Effect      tool.Effect
+
+	root     string // real path
+	bundle   *bundle
+	manifest *manifest
+}
+
+// A Problem is something wrong with a file, or worth knowing about it if Warning is set.
+type Problem struct {
+	File    string
+	Line    int // from 1, 0 if none is to blame
+	Column  int // from 1, in bytes; 0 if unknown
+	Text    string
+	Warning bool
+}
+
+// Error is the problem as "file:line:column: text", harmless to show.
+func (p Problem) Error() string {
+	at := p.File
+	if p.Line > 0 {
+		at = fmt.Sprintf("%s:%d", at, p.Line)
+		if p.Column > 0 {
+			at = fmt.Sprintf("%s:%d", at, p.Column)
+		}
+	}
+	return clean.Text(at + ": " + p.Text)
+}
+
+// Options of Load. Nil means the defaults.
+type Options struct {
+	// Look finds a program by its name. Defaults to looking in the PATH of Environ, in absolute
+	// folders only.
+	Look func(name string) (path string, err error)
+	// Runtimes are tried in this order: "node", "bun", "deno", "embedded". Defaults to node, bun,
+	// deno. The embedded engine is what remains if there is none of them.
+	Runtimes []string
+	// Environ is the environment of this program ("NAME=value"). Tools see of it what
+	// procgroup.Base keeps, and what they are allowed by name. Defaults to none.
+	Environ []string
+	// Env names variables that every tool may see, besides those it names itself.
+	Env []string
+	// Directory is where tools work, absolute. Defaults to the root of the scope.
+	Directory string
+	// Worktree is told to tools as the root of the working tree. Defaults to Directory.
+	Worktree string
+	// Timeout of a call of a tool that names none. Defaults to 2 minutes.
+	Timeout time.Duration
+	// LoadTimeout is how long a module may take to tell what it holds. Defaults to 30 seconds.
+	LoadTimeout time.Duration
+	// Memory of a module in node, deno or the embedded engine, in bytes. Defaults to 512 MiB.
+	Memory int64
+	// Reserved are names that no tool may have, those of built-in tools.
+	Reserved []string
+	// Temp is the folder for private temporary folders. Defaults to the system's.
+	Temp string
+	// Warn, if set, is told what is odd but no reason to refuse a tool. LoadAll calls it from one
+	// goroutine at a time.
+	Warn func(Problem)
+}
+
+const (
+	// MaxOutput is how much of the output of a call is kept, in bytes. The rest is read and counted.
+	MaxOutput = 1 << 20
+
+	defaultTimeout     = 2 * time.Minute
+	defaultLoadTimeout = 30 * time.Second
+	defaultMemory      = 512 << 20
+	maxTimeout         = 24 * time.Hour
+
+	maxFile     = 10 << 20  // of one source file or manifest, and of a bundle
+	maxHashed   = 256 << 20 // of an executable and each file of its command
+	maxFiles    = 1000      // tools of one folder
+	maxState    = 8 << 20   // of the workflow, told to a tool
+	maxDescribe = 1 << 20   // what a module tells of its tools
+	maxSchema   = 256 << 10 // of one tool
+	maxDepth    = 64        // of a schema
+	maxLog      = 64 << 10  // kept of what a tool prints beside its result, from the end
+)
+
+func (o *Options) orDefault(root string) Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if len(out.Runtimes) == 0 {
+		out.Runtimes = []string{"node", "bun", "deno"}
+	}
+	if out.Look == nil {
+		environ := out.Environ
+		out.Look = func(name string) (string, error) { return lookPath(environ, name) }
+	}
+	if out.Directory == "" {
+		out.Directory = root
+	}
+	if out.Worktree == "" {
+		out.Worktree = out.Directory
+	}
+	if out.Timeout <= 0 {
+		out.Timeout = defaultTimeout
+	}
+	if out.LoadTimeout <= 0 {
+		out.LoadTimeout = defaultLoadTimeout
+	}
+	if out.Memory <= 0 {
+		out.Memory = defaultMemory
+	}
+	if out.Warn == nil {
+		out.Warn = func(Problem) {}
+	}
+	return out
+}
+
+// nameProblem is what is wrong with the name of a tool, "" if nothing.
+func nameProblem(name string, reserved []string) string {
+	if !validName(name) {
+		return fmt.Sprintf("%q is no name for a tool; use 1 to 64 letters, digits, _ and -", clip(name))
+	}
+	if slices.Contains(reserved, name) {
+		return fmt.Sprintf("the name %q is reserved for a built-in tool; use a name with a prefix of yours, such as my_%s", name, name)
+	}
+	if strings.HasPrefix(name, "mcp__") {
+		return fmt.Sprintf("the name %q is reserved for tools of MCP servers; use one that does not begin with mcp__", name)
+	}
+	return ""
+}
+
+func validName(name string) bool {
+	for _, c := range []byte(name) {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return len(name) >= 1 && len(name) <= 64
+}
+
+// clip is a text of others as it may stand in a message.
+func clip(s string) string {
+	if r := []rune(s); len(r) > 200 {
+		s = string(r[:200]) + "…"
+	}
+	return s
+}
