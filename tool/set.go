@@ -18,8 +18,9 @@ type Set struct {
 }
 
 type entry struct {
-	tool  *Tool
-	check checker
+	tool   *Tool
+	check  checker
+	output checker
 }
 
 // NewSet makes a set of tools, or returns an error that names every mistake in them: a
@@ -41,7 +42,11 @@ func NewSet(tools ...*Tool) (*Set, error) {
 			continue
 		}
 		s.tools = append(s.tools, t)
-		s.byName[t.Name] = entry{t, check}
+		output, err := newOutputChecker(t.Output)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("tool %q: %w", t.Name, err))
+		}
+		s.byName[t.Name] = entry{t, check, output}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -133,34 +138,78 @@ func (s *Set) Select(names ...string) (*Set, error) {
 }
 
 // Call uses a tool. It never fails but in its result, which is what the model is to
-// read: an unknown name, arguments that do not fit, an error of the tool and a panic in
-// it are results with Error set. The text is cleaned and truncated. If ctx has ended the
-// tool is not called; callers that must tell a cancelled call from a failed one look at
-// ctx.
+// read: an unknown name, arguments that do not fit, an error of the tool, a result that
+// does not fit its Output and a panic in it are results with Error set. The text is cleaned, and truncated
+// unless the tool gives it Whole. If ctx has ended the tool is not called; callers that
+// must tell a cancelled call from a failed one look at ctx.
 func (s *Set) Call(ctx context.Context, name string, c *Call) Result {
-	if _, ok := s.Get(name); !ok {
-		return failure(s.unknown(name))
+	r := s.CallWhole(ctx, name, c)
+	if t, ok := s.Get(name); r.Error || !ok || !t.Whole {
+		r.Text, _ = Truncate(r.Text)
 	}
-	if err := ctx.Err(); err != nil {
-		return failure(fmt.Sprintf("tool %s was not called: %v", name, context.Cause(ctx)))
-	}
+	return r
+}
+
+// CallWhole is [Set.Call] for callers that have room for all of a result: no success is truncated.
+func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	if c == nil {
 		c = new(Call)
 	}
-	e := s.byName[name]
+	e, ok := s.entry(name)
+	if !ok {
+		return Failed(s.unknown(name))
+	}
+	if err := ctx.Err(); err != nil {
+		return Failed(fmt.Sprintf("tool %s was not called: %v", name, context.Cause(ctx)))
+	}
 	if _, err := e.check.check(c.Args); err != nil {
-		return failure(err.Error())
+		return Failed(err.Error())
 	}
 	call := *c
 	if len(strings.TrimSpace(string(call.Args))) == 0 {
 		call.Args = []byte("{}")
 	}
 	text, err := run(ctx, e.tool, &call)
-	if err != nil {
-		return failure(err.Error())
+	if err == nil && e.tool.Output != nil {
+		err = e.fits(text)
 	}
-	text, _ = Truncate(Clean(text))
-	return Result{Text: text}
+	if err != nil {
+		return Failed(err.Error())
+	}
+	return Result{Text: Clean(text)}
+}
+
+// Refuses says what [Set.Call] would answer to a call without doing it, if there is no tool
+// of that name or the arguments do not fit it.
+func (s *Set) Refuses(name string, args []byte) (why Result, refuses bool) {
+	e, ok := s.entry(name)
+	if !ok {
+		return Failed(s.unknown(name)), true
+	}
+	if _, err := e.check.check(args); err != nil {
+		return Failed(err.Error()), true
+	}
+	return Result{}, false
+}
+
+func (s *Set) entry(name string) (entry, bool) {
+	if s == nil {
+		return entry{}, false
+	}
+	e, ok := s.byName[name]
+	return e, ok
+}
+
+// fits checks what the tool gave.
+func (e *entry) fits(text string) error {
+	list, err := e.output.wrong(text)
+	if err != nil {
+		return fmt.Errorf("the result of %s is not what the tool promises: %w", e.tool.Name, err)
+	}
+	if list != nil {
+		return fmt.Errorf("the result of %s is not what the tool promises:\n- %s", e.tool.Name, strings.Join(list, "\n- "))
+	}
+	return nil
 }
 
 func run(ctx context.Context, t *Tool, c *Call) (text string, err error) {
@@ -172,7 +221,8 @@ func run(ctx context.Context, t *Tool, c *Call) (text string, err error) {
 	return t.Run(ctx, c)
 }
 
-func failure(text string) Result {
+// Failed is the result of a call that failed for that reason, cleaned and truncated.
+func Failed(text string) Result {
 	text, _ = Truncate(Clean(text))
 	if text == "" {
 		text = "the tool failed without saying why"

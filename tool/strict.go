@@ -3,11 +3,13 @@ package tool
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/big"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,9 +25,57 @@ const (
 	maxFaults = 20  // named in one message
 )
 
-// A checker decides whether arguments fit a schema. It may be used from several
-// goroutines.
+// A checker decides whether arguments fit a schema, or a result does. It may be used from
+// several goroutines.
 type checker struct{ resolved *jsonschema.Resolved }
+
+// newOutputChecker is newChecker for what a tool gives, which may be of any type.
+func newOutputChecker(s *jsonschema.Schema) (checker, error) {
+	if s == nil {
+		return checker{}, nil
+	}
+	if err := terminates(s); err != nil {
+		return checker{}, fmt.Errorf("has an invalid output schema: %w", err)
+	}
+	r, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		return checker{}, fmt.Errorf("has an invalid output schema: %w", err)
+	}
+	return checker{r}, nil
+}
+
+// CheckJSON checks that a text is JSON that fits a schema as strictly as arguments are
+// checked, and gives an error that names every place, as a JSON pointer, where it does not.
+func CheckJSON(schema *jsonschema.Schema, text string) error {
+	c, err := newOutputChecker(schema)
+	if err != nil {
+		return fmt.Errorf("the result %w", err)
+	}
+	list, err := c.wrong(text)
+	if err == nil && list != nil {
+		err = errors.New("it does not fit the schema:\n- " + strings.Join(list, "\n- "))
+	}
+	return err
+}
+
+// wrong lists where a text does not fit. The error says that it is no JSON.
+func (c checker) wrong(text string) ([]string, error) {
+	v, err := decode([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("it is not valid JSON: %w", err)
+	}
+	if c.resolved == nil {
+		return nil, nil
+	}
+	f := faults{root: c.resolved.Schema(), work: new(int)}
+	f.value("", v, f.root)
+	if len(f.list) == 0 {
+		if err := c.resolved.Validate(plain(v)); err != nil {
+			f.add("", "%v", err)
+		}
+	}
+	return f.short(), nil
+}
 
 func newChecker(s *jsonschema.Schema) (checker, error) {
 	if s == nil {
@@ -33,6 +83,9 @@ func newChecker(s *jsonschema.Schema) (checker, error) {
 	}
 	if s.Type != "object" {
 		return checker{}, fmt.Errorf(`has an input schema that is not of type "object"`)
+	}
+	if err := terminates(s); err != nil {
+		return checker{}, fmt.Errorf("has an invalid input schema: %w", err)
 	}
 	// Without a loader, references to other documents are refused.
 	r, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
@@ -56,9 +109,9 @@ func (c checker) check(args []byte) (map[string]any, error) {
 	if !ok {
 		return nil, fmt.Errorf("arguments must be a JSON object, not %s", typeName(v))
 	}
-	var f faults
-	f.object("", object, c.resolved.Schema())
-	if len(f) == 0 {
+	f := faults{root: c.resolved.Schema(), work: new(int)}
+	f.value("", object, f.root)
+	if len(f.list) == 0 {
 		if err := c.resolved.Validate(plain(v)); err != nil {
 			f.add("", "%v", err)
 		}
@@ -208,26 +261,35 @@ func typeName(v any) string {
 	return "an object"
 }
 
-// faults are what is wrong with arguments. They cover what schemas commonly say, one
+// faults are what is wrong with a value. They cover what schemas commonly say, one
 // message per place; the schema itself has the last word.
-type faults []string
+type faults struct {
+	list []string
+	root *jsonschema.Schema // what references are looked up in
+	deep int                // schemas within schemas, for the same value
+	work *int               // schemas looked at, so that none made to take for ever does
+}
 
 func (f *faults) add(at, format string, args ...any) {
 	if at == "" {
 		at = "/"
 	}
-	*f = append(*f, at+": "+fmt.Sprintf(format, args...))
+	f.list = append(f.list, at+": "+fmt.Sprintf(format, args...))
 }
 
-func (f faults) err() error {
-	if len(f) == 0 {
+// short is the list as far as one message goes.
+func (f *faults) short() []string {
+	if len(f.list) > maxFaults {
+		return append(slices.Clone(f.list[:maxFaults]), fmt.Sprintf("and %d more", len(f.list)-maxFaults))
+	}
+	return f.list
+}
+
+func (f *faults) err() error {
+	if len(f.list) == 0 {
 		return nil
 	}
-	list := f
-	if len(list) > maxFaults {
-		list = append(slices.Clone(list[:maxFaults]), fmt.Sprintf("and %d more", len(f)-maxFaults))
-	}
-	return fmt.Errorf("arguments do not fit the tool's schema; correct them and call again:\n- %s", strings.Join(list, "\n- "))
+	return fmt.Errorf("arguments do not fit the tool's schema; correct them and call again:\n- %s", strings.Join(f.short(), "\n- "))
 }
 
 func (f *faults) object(at string, v map[string]any, s *jsonschema.Schema) {
@@ -271,9 +333,16 @@ func isFalse(s *jsonschema.Schema) bool {
 }
 
 func (f *faults) value(at string, v any, s *jsonschema.Schema) {
-	if s == nil || s.Ref != "" || s.DynamicRef != "" {
+	const deepest, most = 32, 100_000
+	if *f.work++; s == nil || s.DynamicRef != "" || f.deep > deepest || *f.work > most {
 		return
 	}
+	if s.Ref != "" {
+		f.deep++
+		f.value(at, v, lookup(f.root, s.Ref))
+		f.deep--
+	}
+	f.combined(at, v, s)
 	types := s.Types
 	if s.Type != "" {
 		types = []string{s.Type}
@@ -292,6 +361,11 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 		f.add(at, "is %s, want one of %s", describe(v), strings.Join(all, ", "))
 		return
 	}
+	if s.Const != nil && !jsonschema.Equal(*s.Const, plain(v)) {
+		b, _ := json.Marshal(*s.Const)
+		f.add(at, "is %s, want %s", describe(v), b)
+		return
+	}
 	switch v := v.(type) {
 	case map[string]any:
 		f.object(at, v, s)
@@ -304,9 +378,50 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 		f.bounds(at, "items", float64(len(v)), ptr(s.MinItems), ptr(s.MaxItems))
 	case string:
 		f.bounds(at, "characters", float64(utf8.RuneCountInString(v)), ptr(s.MinLength), ptr(s.MaxLength))
+		f.pattern(at, v, s.Pattern)
 	case json.Number:
 		n, _ := v.Float64()
 		f.bounds(at, "", n, s.Minimum, s.Maximum)
+		if s.ExclusiveMinimum != nil && n <= *s.ExclusiveMinimum {
+			f.add(at, "is %v, want more than %v", n, *s.ExclusiveMinimum)
+		}
+		if s.ExclusiveMaximum != nil && n >= *s.ExclusiveMaximum {
+			f.add(at, "is %v, want less than %v", n, *s.ExclusiveMaximum)
+		}
+	}
+}
+
+// combined is what the parts of a schema that is made of others say.
+func (f *faults) combined(at string, v any, s *jsonschema.Schema) {
+	for _, part := range s.AllOf {
+		f.deep++
+		f.value(at, v, part)
+		f.deep--
+	}
+	for _, parts := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
+		var nearest []string
+		for _, part := range parts {
+			one := faults{root: f.root, deep: f.deep + 1, work: f.work}
+			if one.value(at, v, part); len(one.list) == 0 {
+				nearest = nil
+				break
+			}
+			if nearest == nil || len(one.list) < len(nearest) {
+				nearest = one.list
+			}
+		}
+		if len(nearest) > 0 {
+			f.add(at, "is none of the %d things it may be; of the nearest: %s", len(parts), nearest[0])
+		}
+	}
+}
+
+func (f *faults) pattern(at, v, pattern string) {
+	if pattern == "" {
+		return
+	}
+	if re, err := regexp.Compile(pattern); err == nil && !re.MatchString(v) {
+		f.add(at, "is %s, want a match of the pattern %s", describe(v), pattern)
 	}
 }
 

@@ -49,6 +49,9 @@ type Call struct {
 	// State gives the state of the workflow as JSON, as it was when the task began; nil outside of
 	// a workflow. It is a copy: nothing that is done to it reaches the workflow.
 	State func() (json.RawMessage, error)
+	// Stopped is closed once the run is to stop after what is at work: who waits for something
+	// long may give up then. Nil for never.
+	Stopped <-chan struct{}
 }
 
 // A Result is what a call gave, ready for the model: output or error, already
