@@ -2,6 +2,7 @@ package runlog
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -297,9 +298,16 @@ func (j *Journal) reserve(path string, e *Effect) (release func(), err error) {
 }
 
 // cost is what an effect that is over did cost. One that failed is counted, but what a
-// model used for it is not known.
+// model used for it is not known; one whose error has a method Refused that says so was
+// turned away before it began.
 func (e *Effect) cost(out []byte, err error) *Amount {
+	var refused interface {
+		error
+		Refused() bool
+	}
 	switch {
+	case errors.As(err, &refused) && refused.Refused():
+		return nil
 	case err != nil:
 		return Amount{Turns: e.Cost.Turns, Calls: e.Cost.Calls, Agents: e.Cost.Agents}.or()
 	case e.Spent != nil:

@@ -22,14 +22,14 @@ func (c *Carrier) Carried() *Carried {
 	if carried == nil {
 		return nil
 	}
-	out := &Carried{Inner: carried.Inner}
+	out := &Carried{Inner: carried.Inner, Granted: carried.Granted}
 	for _, s := range carried.Scopes {
 		s.Intents = nil
 		if len(s.Settled)+len(s.Asked)+s.Attempts > 0 {
 			out.Scopes = append(out.Scopes, s)
 		}
 	}
-	if out.Scopes == nil && out.Inner == nil {
+	if out.Scopes == nil && out.Inner == nil && out.Granted == nil {
 		return nil
 	}
 	return out

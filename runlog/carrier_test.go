@@ -26,6 +26,8 @@ func TestCarrier(t *testing.T) {
 		{runlog.KindIntended, "b", runlog.Intended{Key: "open"}},
 		{runlog.KindIntended, "c", runlog.Intended{Key: "open", Once: true}},
 		{runlog.KindInner, "d", struct{}{}},
+		{runlog.KindEvent, "a", runlog.Event{Name: "granted", Data: json.RawMessage(`{"what":"x"}`)}},
+		{runlog.KindEvent, "a", runlog.Event{Name: "other", Data: json.RawMessage(`{"what":"y"}`)}},
 	} {
 		data, err := json.Marshal(r.data)
 		if err != nil {
@@ -36,7 +38,7 @@ func TestCarrier(t *testing.T) {
 		}
 	}
 	got, err := json.Marshal(c.Carried())
-	want := `{"scopes":[{"path":"b","settled":[{"key":"k","kind":"","output":2}]}],"inner":[{"kind":"snapshot.inner","path":"d","data":{}}]}`
+	want := `{"scopes":[{"path":"b","settled":[{"key":"k","kind":"","output":2}]}],"inner":[{"kind":"snapshot.inner","path":"d","data":{}}],"granted":["x"]}`
 	if err != nil || string(got) != want {
 		t.Errorf("carried %s, want %s: %v", got, want, err)
 	}

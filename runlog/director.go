@@ -30,9 +30,15 @@ type Snapper interface {
 }
 
 // A ReplayedError is the recorded failure of an effect. Only its text is known.
-type ReplayedError struct{ Text string }
+type ReplayedError struct {
+	Text    string
+	refused bool
+}
 
 func (e *ReplayedError) Error() string { return e.Text }
+
+// Refused reports whether the effect has cost nothing.
+func (e *ReplayedError) Refused() bool { return e.refused }
 
 // Director is who directs the execution, nil for nobody.
 func (j *Journal) Director() Director { return j.opt.Director }
@@ -59,7 +65,7 @@ func (s *Scope) do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	if d := s.j.opt.Director; d != nil && !e.Inside {
 		was, err := d.Outcome(ctx, s.path, e)
 		if err == nil && was.Error != "" {
-			err = &ReplayedError{was.Error}
+			err = &ReplayedError{was.Error, was.Spent == nil}
 		}
 		return was.Output, err
 	}

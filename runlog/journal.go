@@ -46,6 +46,8 @@ type Journal struct {
 	since  int // bytes of data since the last snapshot
 	size   int // bytes of the last snapshot
 	ledger ledger
+
+	granted map[string]bool // see Scope.Grant
 }
 
 // space is one graph of the run.
@@ -305,6 +307,8 @@ func (j *Journal) note(r *Record) error {
 			put(&m.intents, d.Key, intents{n: m.intents[d.Key].n})
 			j.ledger.settle(m, &d)
 		})
+	case KindEvent:
+		j.grant(r)
 	case KindAsked:
 		return noted(r, func(d Asked) { put(&j.of(r.Path).asked, d.Key, d) })
 	case KindAnswered:
@@ -407,8 +411,8 @@ func (j *Journal) Carry(tasks ...string) *Carried {
 		}
 		c.Scopes = append(c.Scopes, s)
 	}
-	c.Ledger = j.ledger.carried()
-	if c.Scopes == nil && c.Inner == nil && c.Ledger == nil {
+	c.Ledger, c.Granted = j.ledger.carried(), slices.Sorted(maps.Keys(j.granted))
+	if c.Scopes == nil && c.Inner == nil && c.Ledger == nil && c.Granted == nil {
 		return nil
 	}
 	return &c
@@ -425,6 +429,9 @@ func values[T any](m map[string]T) []T {
 // restore takes over what was carried past a snapshot.
 func (j *Journal) restore(c Carried) {
 	j.ledger.restore(c.Ledger)
+	for _, what := range c.Granted {
+		put(&j.granted, what, true)
+	}
 	for _, r := range c.Inner {
 		rec := Record{Kind: r.Kind, Path: r.Path, Data: r.Data}
 		switch r.Kind {

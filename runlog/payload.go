@@ -276,7 +276,7 @@ type Settled struct {
 type Asked struct {
 	Key      string          `json:"key"`
 	Question string          `json:"question"`
-	Options  []string        `json:"options,omitempty"`
+	Options  []string        `json:"options,omitempty"` // what may be answered; with a Schema, which then decides, what is offered
 	Default  json.RawMessage `json:"default,omitempty"`
 	Schema   json.RawMessage `json:"schema,omitempty"`
 }
@@ -302,6 +302,8 @@ type Carried struct {
 	Scopes []CarriedScope  `json:"scopes"`
 	Ledger *CarriedLedger  `json:"ledger,omitempty"`
 	Inner  []CarriedRecord `json:"inner,omitempty"` // of the graphs that tasks run, since the last snapshot of each
+
+	Granted []string `json:"granted,omitempty"` // see Scope.Grant
 }
 
 // CarriedRecord is a record from before a snapshot.

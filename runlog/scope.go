@@ -1,6 +1,7 @@
 package runlog
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -48,6 +49,18 @@ func (s *Scope) Inner(name string) *Scope {
 		return nil
 	}
 	return s.j.Scope(s.path + "/" + name)
+}
+
+// Replayed reports whether the run is one that repeats a record, see Director: nothing waits
+// for the clock in it, nor for others to make room.
+func (s *Scope) Replayed() bool { return s != nil && s.j.opt.Director != nil }
+
+// Listen is [Journal.Listen]. Without a log there are no answers.
+func (s *Scope) Listen() (answered <-chan struct{}, stop func()) {
+	if s == nil {
+		return nil, func() {}
+	}
+	return s.j.Listen()
 }
 
 // Repeat says what may happen to an effect whose outcome a crash has swallowed.
@@ -351,7 +364,7 @@ func (j *Journal) Answer(ctx context.Context, path string, a *Answered) error {
 	if answered {
 		return &AnsweredError{path, a.Key}
 	}
-	if len(q.Options) > 0 && !a.Denied {
+	if len(q.Options) > 0 && len(q.Schema) == 0 && !a.Denied {
 		var choice string
 		if err := json.Unmarshal(a.Answer, &choice); err != nil || !slices.Contains(q.Options, choice) {
 			return &UnfitError{path, a.Key, fmt.Sprintf("must be one of %q, not %s", q.Options, a.Answer)}
@@ -380,6 +393,79 @@ func fits(schema, value json.RawMessage) error {
 		return err
 	}
 	return r.Validate(v)
+}
+
+// Done gives the output of an effect of the task that has succeeded by now, and whether it has.
+func (s *Scope) Done(key string) (output json.RawMessage, done bool) {
+	if s == nil {
+		return nil, false
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	d, ok := s.j.of(s.path).settled[key]
+	return d.Output, ok && d.Error == ""
+}
+
+// Grant records that something is allowed from now on, in the whole run and for as long as
+// it goes on. What that is, a word of the caller's says; nothing else comes of it.
+func (s *Scope) Grant(ctx context.Context, what string) error {
+	return s.Emit(ctx, eventGranted, granted{what})
+}
+
+// Granted reports whether somebody in the run has granted that.
+func (s *Scope) Granted(what string) bool {
+	if s == nil {
+		return false
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	return s.j.granted[what]
+}
+
+// eventGranted is the name of the event that Grant makes, granted its data.
+const eventGranted = "granted"
+
+type granted struct {
+	What string `json:"what"`
+}
+
+// grant takes note of an event, if it grants something. The caller holds mu.
+func (j *Journal) grant(r *Record) {
+	if !bytes.HasPrefix(r.Data, []byte(`{"name":"`+eventGranted+`"`)) {
+		return // as newEvent writes it; nobody else's event is one
+	}
+	var e Event
+	var g granted
+	if json.Unmarshal(r.Data, &e) == nil && e.Name == eventGranted && json.Unmarshal(e.Data, &g) == nil {
+		put(&j.granted, g.What, true)
+	}
+}
+
+// Open lists the open questions of the scope, and of all within it, as [Journal.Open] does.
+func (s *Scope) Open() []OpenQuestion {
+	if s == nil {
+		return nil
+	}
+	return slices.DeleteFunc(s.j.Open(), func(q OpenQuestion) bool {
+		return q.Path != s.path && !strings.HasPrefix(q.Path, s.path+"/")
+	})
+}
+
+// Withdraw denies the questions of the scope, and of all within it, that are open: who has
+// asked them will not go on. By is the word for who did that. A replay takes it from the
+// record, like every answer.
+func (s *Scope) Withdraw(ctx context.Context, by string) error {
+	if s == nil || s.Replayed() {
+		return nil
+	}
+	for _, q := range s.Open() {
+		err := s.j.Answer(ctx, q.Path, &Answered{Key: q.Key, Denied: true, By: by})
+		var answered *AnsweredError
+		if err != nil && !errors.As(err, &answered) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Attempts is how many attempts of the task have failed since it was last given up.
