@@ -1,19 +1,19 @@
 // Package agent turns a model and tools into something that works towards an end: a
 // definition, and the loop that runs it.
 //
-// Every turn of the model and every tool call is an effect in the run's log. An agent
-// that is run again after a crash is given what it has already been told and done, and
-// goes on from there.
+// Every turn of the model and every tool call is an effect in the run's log, and so is
+// what a person allowed, what a conversation was cut down to and how long a rate limit was
+// waited out. An agent that is run again after a crash is given what it has already been
+// told and done, and goes on from there.
 package agent
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -22,15 +22,31 @@ import (
 
 // An Agent is a definition. It is a value: build it, hand it over, never change it after.
 type Agent struct {
-	Name   string
-	Prompt string // the system prompt
-	Model  model.Model
-	Tools  *tool.Set // nil for none
+	Name    string
+	Prompt  string // the system prompt
+	Model   model.Model
+	Tools   *tool.Set // nil for none
+	Actions []*Action // tools that work within the run; their names are none of Tools
 	// Finish names the tool whose successful call ends the agent: its arguments are the
 	// result. The agent is reminded of it when it stops without, and made to call it in
 	// its last turn. "" for an agent that ends by saying something.
 	Finish string
+	// Schema, unless nil, is what that something must fit, as JSON. The agent is told what
+	// does not fit and asked again, twice at most. Finish goes before it.
+	Schema *jsonschema.Schema
 	Limits Limits
+
+	Gate  tool.Gate // decides on calls before they happen; nil allows all
+	OnAsk OnAsk     // what becomes of a call that a person is to decide on; defaults to AskWait
+	// Remember keeps a rule for runs to come, when a person says that something is always
+	// allowed. It may be called again after a crash. Nil does not offer that.
+	Remember func(rule string) error
+	// Spill keeps a result that is too large for a conversation, and gives the path under
+	// which the agent can read it. The name is fit for a file and unique in the run; after a
+	// crash it may come again, with the same text. Nil truncates such results.
+	Spill func(run, name, text string) (path string, err error)
+	// Clock is what rate limits are waited out with. Nil makes them failures.
+	Clock *Clock
 }
 
 // Limits bound an agent. Zero means the defaults.
@@ -40,6 +56,12 @@ type Limits struct {
 	// Calls bounds how often tools may be called; one that no quota names may be called
 	// at will. A call beyond its quota is turned down, and the model is told.
 	Calls []Quota
+	// Single lets the agent speak once and call nothing: what it says is its result.
+	Single bool
+	// Window is how many tokens the model holds, of a request and its answer together.
+	// Defaults to what the model says (see model.Sized); if that is nothing, a conversation
+	// is cut down only when the provider refuses it.
+	Window int
 }
 
 // A Quota is how often some tools may be called, all of them together.
@@ -63,9 +85,10 @@ const (
 type Outcome struct {
 	Stop     Stop
 	Text     string          // what it said last
-	Args     json.RawMessage // of the Finish call, nil if there was none
-	Messages []model.Message // the conversation
+	Args     json.RawMessage // of the Finish call, or what fits its Schema; nil if there was neither
+	Messages []model.Message // the conversation, as the model had it at the end
 	Turns    int
+	Calls    int // of tools, with those that were turned down
 	Usage    model.Usage
 }
 
@@ -85,29 +108,29 @@ type Work struct {
 	// several. "" will do for the only one.
 	Key    string
 	Prompt string // what the user says
+	// State is handed to tools, see tool.Call. Nil outside of a workflow.
+	State func() (json.RawMessage, error)
+	// Stopped is closed when the run is to stop between two tasks: an agent that waits for a
+	// rate limit then ends with pregel.ErrStopped. Nil for never.
+	Stopped <-chan struct{}
 }
 
 // Run lets the agent work until it ends. The scope is that of the task it works for;
 // nil if the run has no log. It keeps to the budget of the run: near a limit it is told,
-// once, to wrap up, and at one it gives *runlog.BudgetError, which the task is to return. An agent with a Finish tool that never calls it gives
-// *LimitError, with the outcome so far; a failing model gives its error.
+// once, to wrap up, and at one it gives *runlog.BudgetError, which the task is to return.
+// While a question is open, of its Gate or of an Action, it gives *runlog.WaitError, which
+// the task is to return too. An agent with a Finish tool that never calls it gives
+// *LimitError, with the outcome so far, and so does one with a Schema; what never fits the
+// Schema is an *UnfitError; a failing model gives its error.
 func (a *Agent) Run(ctx context.Context, scope *runlog.Scope, w *Work) (*Outcome, error) {
-	r := &run{Agent: a, scope: scope, prefix: w.Key, quota: make([]int, len(a.Limits.Calls))}
-	if r.prefix != "" {
-		r.prefix += "/"
+	r, err := a.begin(scope, w)
+	if err == nil {
+		err = r.announce(ctx, w)
 	}
-	if r.turns = a.Limits.Turns; r.turns <= 0 {
-		r.turns = 10
-	}
-	if a.Tools != nil {
-		for _, t := range a.Tools.Tools() {
-			r.specs = append(r.specs, model.ToolSpec{Name: t.Name, Description: t.Description, Input: t.Input})
-		}
-	}
-	if err := r.announce(ctx, w); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	r.out.Messages = []model.Message{model.UserText(w.Prompt)}
+	r.add(model.UserText(w.Prompt))
 	for r.out.Turns < r.turns {
 		done, err := r.turn(ctx)
 		if err != nil {
@@ -118,7 +141,7 @@ func (a *Agent) Run(ctx context.Context, scope *runlog.Scope, w *Work) (*Outcome
 		}
 	}
 	r.out.Stop = StopLimit
-	if a.Finish != "" {
+	if a.Finish != "" || a.Schema != nil {
 		return &r.out, &LimitError{a.Name, r.turns}
 	}
 	return &r.out, nil
@@ -128,12 +151,60 @@ func (a *Agent) Run(ctx context.Context, scope *runlog.Scope, w *Work) (*Outcome
 type run struct {
 	*Agent
 	scope  *runlog.Scope
+	work   *Work
 	prefix string
 	turns  int
+	all    *tool.Set // Tools, and what Actions look like
+	acts   map[string]*Action
 	specs  []model.ToolSpec
-	quota  []int // how much of Limits.Calls is used, by recorded calls too
-	warned bool  // it was told to wrap up
+	quota  []int          // how much of Limits.Calls is used, by recorded calls too
+	unfit  map[string]int // in how many turns on end the arguments for a tool did not fit
+	again  int            // how often it was asked for something that fits its Schema
+	warned bool           // it was told to wrap up
+	window int            // tokens, 0 if nobody knows
+	used   int            // tokens of the window, about
 	out    Outcome
+}
+
+func (a *Agent) begin(scope *runlog.Scope, w *Work) (*run, error) {
+	r := &run{Agent: a, scope: scope, work: w, prefix: w.Key, quota: make([]int, len(a.Limits.Calls)), unfit: map[string]int{}}
+	if r.prefix != "" {
+		r.prefix += "/"
+	}
+	if r.turns = a.Limits.Turns; r.turns <= 0 {
+		r.turns = 10
+	}
+	if err := r.equip(); err != nil {
+		return nil, fmt.Errorf("agent %s: %w", a.Name, err)
+	}
+	switch {
+	case a.OnAsk != "" && a.OnAsk != AskWait && a.OnAsk != AskDeny:
+		return nil, fmt.Errorf("agent %s: there is no OnAsk %q; use wait or deny", a.Name, a.OnAsk)
+	case a.Limits.Single && a.Finish != "":
+		return nil, fmt.Errorf("agent %s: it is to speak once and to call the tool %s; that is not both possible", a.Name, a.Finish)
+	case a.Limits.Single:
+		r.turns = 1
+	default:
+		for _, t := range r.all.Tools() {
+			r.specs = append(r.specs, model.ToolSpec{Name: t.Name, Description: t.Description, Input: t.Input})
+		}
+	}
+	if r.window = a.Limits.Window; r.window <= 0 {
+		r.window = 0
+		if m, ok := a.Model.(model.Sized); ok {
+			if n, known := m.Window(); known {
+				r.window = n
+			}
+		}
+	}
+	r.used = len(a.Prompt) / bytesPerToken
+	return r, nil
+}
+
+// add puts a message into the conversation.
+func (r *run) add(m model.Message) {
+	r.out.Messages = append(r.out.Messages, m)
+	r.used += size(m) / bytesPerToken
 }
 
 // Started is the input of an effect of kind "agent", which marks where an agent began.
@@ -146,7 +217,7 @@ type Started struct {
 func (r *run) announce(ctx context.Context, w *Work) error {
 	_, err := r.scope.Do(ctx, &runlog.Effect{
 		Key: r.prefix + "agent", Kind: "agent", Name: r.Name,
-		Input: Started{r.Name, r.Model.Name(), w.Prompt}, Cost: runlog.Amount{Agents: 1},
+		Input: Started{r.Name, r.Model.Name(), w.Prompt}, Cost: runlog.Amount{Agents: 1}, Inside: true,
 		Do: func(ctx context.Context, _ string) (json.RawMessage, error) {
 			return json.RawMessage(`{}`), r.unpriced(ctx)
 		},
@@ -158,23 +229,25 @@ func (r *run) announce(ctx context.Context, w *Work) error {
 func (r *run) turn(ctx context.Context) (done bool, err error) {
 	n := r.out.Turns
 	r.out.Turns++
-	hint := r.hint(turnKey(r.prefix, n))
-	req := &model.Request{System: r.Prompt, Messages: r.out.Messages, Tools: r.specs, MaxTokens: r.Limits.MaxTokens}
-	if r.Finish != "" && r.out.Turns == r.turns {
-		req.Choice = r.Finish // the last chance for a result
+	if err := r.trim(ctx, n); err != nil {
+		return false, err
 	}
-	resp, err := r.ask(ctx, n, req, hint)
+	resp, err := r.converse(ctx, n, r.hint(turnKey(r.prefix, n)))
 	if err != nil {
 		return false, err
 	}
+	if r.Limits.Single { // it has nothing to call
+		resp.Message.Parts = slices.DeleteFunc(slices.Clone(resp.Message.Parts), func(p model.Part) bool { return p.Kind == model.ToolCall })
+	}
 	r.out.Usage = r.out.Usage.Add(resp.Usage)
-	r.out.Messages = append(r.out.Messages, resp.Message)
+	r.add(resp.Message)
+	r.measure(resp.Usage)
 	if text := resp.Message.Text(); text != "" {
 		r.out.Text = text
 	}
 	calls := resp.Message.Calls()
 	if len(calls) == 0 {
-		return r.said(resp.Stop), nil
+		return r.said(resp)
 	}
 	results, err := r.callAll(ctx, n, calls)
 	if err != nil {
@@ -187,7 +260,7 @@ func (r *run) turn(ctx context.Context) (done bool, err error) {
 			r.out.Args = c.Args
 		}
 	}
-	r.out.Messages = append(r.out.Messages, answers)
+	r.add(answers)
 	if r.out.Args != nil {
 		r.out.Stop = StopFinished
 		return true, nil
@@ -195,17 +268,53 @@ func (r *run) turn(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// said is a turn without calls: the end, unless the agent owes a result.
-func (r *run) said(stop model.StopCode) bool {
-	if r.Finish == "" {
-		r.out.Stop = StopSaid
-		if stop == model.StopLength || stop == model.StopFilter {
-			r.out.Stop = StopCut
+// converse gets a turn, from a shorter conversation if the model says that it is too long.
+func (r *run) converse(ctx context.Context, n int, hint string) (*model.Response, error) {
+	key := fmt.Sprintf("%soverflow-%d", r.prefix, n)
+	shrunk := false
+	if _, before := r.scope.Done(key); before {
+		if _, err := r.shrink(ctx, key, true); err != nil {
+			return nil, err
 		}
-		return true
+		shrunk = true
 	}
-	r.out.Messages = append(r.out.Messages, model.UserText(fmt.Sprintf("Call the tool %s with your result to finish.", r.Finish)))
-	return false
+	for {
+		req := &model.Request{System: r.Prompt, Messages: r.out.Messages, Tools: r.specs, MaxTokens: r.Limits.MaxTokens}
+		if r.Finish != "" && r.out.Turns == r.turns {
+			req.Choice = r.Finish // the last chance for a result
+		}
+		if r.Finish == "" {
+			req.Schema = r.Schema
+		}
+		resp, err := r.ask(ctx, turnKey(r.prefix, n), req, hint)
+		if !tooLong(err) || shrunk {
+			return resp, err
+		}
+		shrunk = true
+		if shorter, serr := r.shrink(ctx, key, true); serr != nil {
+			return nil, serr
+		} else if !shorter {
+			return nil, err
+		}
+	}
+}
+
+// said is a turn without calls: the end, unless the agent owes a result.
+func (r *run) said(resp *model.Response) (done bool, err error) {
+	switch {
+	case r.Finish != "":
+		r.add(model.UserText(fmt.Sprintf("Call the tool %s with your result to finish.", r.Finish)))
+		return false, nil
+	case r.Schema != nil:
+		if done, err = r.fits(resp.Message.Text()); !done || err != nil {
+			return false, err
+		}
+	}
+	r.out.Stop = StopSaid
+	if resp.Stop == model.StopLength || resp.Stop == model.StopFilter {
+		r.out.Stop = StopCut
+	}
+	return true, nil
 }
 
 // Delta is a live-only event: a piece of what the model is saying.
@@ -214,100 +323,56 @@ type Delta struct {
 	Text  string `json:"text"`
 }
 
-// ask gets a turn from the model, or from the log if it was had before.
-func (r *run) ask(ctx context.Context, n int, req *model.Request, hint string) (*model.Response, error) {
+// ask gets a turn from the model, or from the log if it was had before. A rate limit is
+// waited out.
+func (r *run) ask(ctx context.Context, key string, req *model.Request, hint string) (*model.Response, error) {
 	hash, err := runlog.Hash(struct {
 		System   string
 		Messages []model.Message
 		Choice   string
-	}{req.System, req.Messages, req.Choice})
+		Schema   *jsonschema.Schema `json:",omitempty"`
+	}{req.System, req.Messages, req.Choice, req.Schema})
 	if err != nil {
 		return nil, err
 	}
 	effect := &runlog.Effect{
-		Key: turnKey(r.prefix, n), Kind: "model", Name: r.Model.Name(), Repeat: runlog.RepeatByKey, Hash: hash,
+		Key: key, Kind: "model", Name: r.Model.Name(), Repeat: runlog.RepeatByKey, Hash: hash,
 		Hint: hint, Cost: r.estimate(req), Spent: r.spent,
 	}
-	return runlog.Do(ctx, r.scope, effect, func(ctx context.Context, key string) (*model.Response, error) {
-		keyed := *req
-		keyed.Key = key
-		keyed.Messages = slices.Clone(req.Messages)
-		return model.Collect(r.Model.Generate(ctx, &keyed), func(p model.Part) {
-			if p.Kind == model.Text || p.Kind == model.Reasoning {
-				r.scope.Live(string(p.Kind), Delta{r.Name, p.Text})
-			}
-		})
-	})
-}
-
-// callAll runs the calls of a turn: side by side if none of them changes anything, else
-// one after the other, in the order the model asked for.
-func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool.Result, error) {
-	results, errs := make([]tool.Result, len(calls)), make([]error, len(calls))
-	over := make([]bool, len(calls))
-	pure := true
-	for i, c := range calls {
-		results[i], over[i] = r.over(c.Name)
-		pure = pure && r.repeat(c.Name) == runlog.RepeatFreely
-	}
-	var work sync.WaitGroup
-	for i, c := range calls {
-		if over[i] {
-			continue
-		}
-		if pure && len(calls) > 1 {
-			work.Go(func() { results[i], errs[i] = r.call(ctx, turn, i, c) })
-			continue
-		}
-		if results[i], errs[i] = r.call(ctx, turn, i, c); errs[i] != nil {
-			break
-		}
-	}
-	work.Wait()
-	return results, errors.Join(errs...)
-}
-
-// over counts a call and says what to answer if it is beyond its quota.
-func (r *run) over(name string) (tool.Result, bool) {
-	for i, q := range r.Limits.Calls {
-		if !slices.Contains(q.Tools, name) {
-			continue
-		}
-		if r.quota[i]++; r.quota[i] > q.Calls {
-			return tool.Result{Text: fmt.Sprintf("%s: no more of %d calls are left; go on with what you have", strings.Join(q.Tools, " and "), q.Calls), Error: true}, true
-		}
-	}
-	return tool.Result{}, false
-}
-
-// call runs a tool, or gives what it gave before.
-func (r *run) call(ctx context.Context, turn, i int, c model.Call) (tool.Result, error) {
-	hash, err := runlog.Hash(c)
+	waited, err := r.rest(ctx, key)
 	if err != nil {
-		return tool.Result{}, err
+		return nil, err
 	}
-	effect := &runlog.Effect{
-		Key: fmt.Sprintf("%sturn-%d/call-%d", r.prefix, turn, i), Kind: "tool", Name: c.Name,
-		Hash: hash, Input: c.Args, Repeat: r.repeat(c.Name), Cost: runlog.Amount{Calls: 1},
-	}
-	res, err := runlog.Do(ctx, r.scope, effect, func(ctx context.Context, key string) (tool.Result, error) {
-		res := r.Tools.Call(ctx, c.Name, &tool.Call{ID: c.ID, Key: key, Args: c.Args})
-		if err := ctx.Err(); err != nil && res.Error {
-			return res, err // stopped, not failed; a success is one all the same
+	for ; ; waited++ {
+		resp, err := runlog.Do(ctx, r.scope, effect, func(ctx context.Context, key string) (*model.Response, error) {
+			keyed := *req
+			keyed.Key = key
+			keyed.Messages = slices.Clone(req.Messages)
+			resp, err := model.Collect(r.Model.Generate(ctx, &keyed), func(p model.Part) {
+				if p.Kind == model.Text || p.Kind == model.Reasoning {
+					r.scope.Live(string(p.Kind), Delta{r.Name, p.Text})
+				}
+			})
+			return resp, r.classify(err)
+		})
+		if err == nil || ctx.Err() != nil {
+			return resp, err
 		}
-		return res, nil
-	})
-	var happened *runlog.HappenedError
-	if errors.As(err, &happened) {
-		return tool.Result{Text: happened.Error(), Error: true}, nil
+		if again, werr := r.pause(ctx, key, waited+1, err); werr != nil {
+			return nil, werr
+		} else if !again {
+			return nil, err
+		}
 	}
-	return res, err
 }
 
+// repeat says what may happen to a call of a tool that a crash has cut off.
 func (r *run) repeat(name string) runlog.Repeat {
-	t, ok := r.Tools.Get(name)
+	t, ok := r.all.Get(name)
 	switch {
 	case !ok || t.Effect == tool.Pure: // an unknown tool does nothing
+		return runlog.RepeatFreely
+	case r.acts[name] != nil: // what it does are effects of their own
 		return runlog.RepeatFreely
 	case t.Effect == tool.Idempotent:
 		return runlog.RepeatByKey

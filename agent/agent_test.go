@@ -58,6 +58,13 @@ func (b *bench) did(name, args, key string) {
 	}
 }
 
+// sort puts what ran side by side into an order.
+func (b *bench) sort(do bool) {
+	if do {
+		slices.Sort(b.runs)
+	}
+}
+
 type words struct {
 	Text string `json:"text"`
 }

@@ -30,7 +30,7 @@ func (r *run) hint(key string) string {
 	}
 	if hint != "" {
 		r.warned = true
-		r.out.Messages = append(r.out.Messages, model.UserText(hint))
+		r.add(model.UserText(hint))
 	}
 	return hint
 }
@@ -45,19 +45,26 @@ func (r *run) low() string {
 // estimate is what a turn may cost. It errs on no particular side: what it does cost is
 // known when it is over.
 func (r *run) estimate(req *model.Request) runlog.Amount {
-	size := len(req.System)
+	bytes := len(req.System)
 	for _, m := range req.Messages {
-		for _, p := range m.Parts {
-			if size += len(p.Text); p.Call != nil {
-				size += len(p.Call.Args)
-			}
-		}
+		bytes += size(m)
 	}
 	out := req.MaxTokens
 	if out <= 0 {
 		out = outputTokens
 	}
-	return r.amount(model.Usage{In: size / bytesPerToken, Out: out})
+	return r.amount(model.Usage{In: bytes / bytesPerToken, Out: out})
+}
+
+// size is the bytes of what a model reads of a message.
+func size(m model.Message) int {
+	bytes := 0
+	for _, p := range m.Parts {
+		if bytes += len(p.Text); p.Call != nil {
+			bytes += len(p.Call.Args)
+		}
+	}
+	return bytes
 }
 
 // spent is what a turn did cost.

@@ -2,11 +2,16 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/offline"
+	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -32,4 +37,55 @@ func Example() {
 	answer, _, _ := strings.Cut(out.Text, "\n")
 	fmt.Println(out.Stop, answer)
 	// Output: said - “A run survives a crash because every step is in its log.” (notes.md:3)
+}
+
+// careful has a person asked about everything but what changes nothing.
+type careful struct{}
+
+func (careful) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
+	if t.Effect == tool.Pure {
+		return tool.Verdict{Decision: tool.Allow}
+	}
+	return tool.Verdict{Decision: tool.Ask, Subject: string(c.Args)}
+}
+
+// A person decides on a call, and the run waits for that.
+func ExampleAgent_gate() {
+	ctx := context.Background()
+	remove := &tool.Tool{Name: "remove", Input: &jsonschema.Schema{Type: "object"}, Run: func(context.Context, *tool.Call) (string, error) {
+		return "removed", nil
+	}}
+	tools, err := tool.NewSet(remove)
+	if err != nil {
+		panic(err)
+	}
+	m := &scripted{next: []any{
+		model.Part{Kind: model.ToolCall, Call: &model.Call{Name: "remove", Args: json.RawMessage(`{"path": "notes"}`)}},
+		"I was not allowed to.",
+	}}
+	a := &agent.Agent{Name: "cleaner", Model: m, Tools: tools, Gate: careful{}}
+	j, err := runlog.OpenJournal(ctx, runlog.NewMemory(nil), "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = j.Close(ctx) }()
+	_, err = a.Run(ctx, j.Scope("clean"), &agent.Work{Prompt: "Clean up."})
+	fmt.Println("waits:", runlog.Waits(err))
+	for _, q := range j.Open() {
+		fmt.Println(strings.Fields(q.Question), q.Options)
+		if err := j.Answer(ctx, q.Path, &runlog.Answered{Key: q.Key, Answer: json.RawMessage(`"deny: I need them"`)}); err != nil {
+			panic(err)
+		}
+	}
+	out, err := a.Run(ctx, j.Scope("clean"), &agent.Work{Prompt: "Clean up."})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(out.Messages[2].Parts[0].Text)
+	fmt.Println(out.Text)
+	// Output:
+	// waits: true
+	// [May cleaner call remove? {"path":"notes"}] [once run deny]
+	// denied: I need them
+	// I was not allowed to.
 }

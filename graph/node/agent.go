@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
@@ -26,7 +28,7 @@ func Agent[S, U any](name string, def *agent.Agent, prompt func(S) (string, erro
 		if err != nil {
 			return u, err
 		}
-		out, err := converse(ctx, t.Scope(), def, "", withFeedback(text, t.Feedback()))
+		out, err := converse(ctx, t, def, &agent.Work{Prompt: withFeedback(text, t.Feedback()), State: snapshot(s)})
 		if err != nil {
 			return u, err
 		}
@@ -84,13 +86,14 @@ func Subagents[S, U any](name string, agents []*agent.Agent, jobs func(S) ([]Job
 		}
 		results := make([]Result[*agent.Outcome], len(list))
 		halt := func(err error) bool { return !runlog.Waits(err) }
+		state := snapshot(s)
 		errs := each(len(list), o.Width, halt, func(i int) error {
 			j := list[i]
 			if j.Key == "" {
 				j.Key = strconv.Itoa(i + 1)
 			}
 			var err error
-			results[i], err = work(ctx, t, defs[i], &j, o.Settled)
+			results[i], err = work(ctx, t, defs[i], &j, state, o.Settled)
 			return err
 		})
 		if err := verdict(errs); err != nil {
@@ -123,13 +126,14 @@ func assign(jobs []Job, agents []*agent.Agent) ([]*agent.Agent, error) {
 }
 
 // work has one job done. With settled, a failure is recorded, and given as a result.
-func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, settled bool) (Result[*agent.Outcome], error) {
+func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state func() (json.RawMessage, error), settled bool) (Result[*agent.Outcome], error) {
 	r := Result[*agent.Outcome]{Name: j.Key}
 	prompt := withFeedback(j.Prompt, t.Feedback())
 	key := "job/" + j.Key
+	w := &agent.Work{Key: key, Prompt: prompt, State: state}
 	if !settled {
 		var err error
-		if r.Value, err = converse(ctx, t.Scope(), def, key, prompt); err != nil {
+		if r.Value, err = converse(ctx, t, def, w); err != nil {
 			return r, fmt.Errorf("job %q: %w", j.Key, err)
 		}
 		return r, nil
@@ -142,7 +146,7 @@ func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, settled 
 	end := &runlog.Effect{Key: key, Kind: "job", Name: def.Name, Hash: hash, Inside: true}
 	why, err := runlog.Do(ctx, t.Scope(), end, func(ctx context.Context, _ string) (string, error) {
 		var err error
-		r.Value, err = converse(ctx, t.Scope(), def, key, prompt)
+		r.Value, err = converse(ctx, t, def, w)
 		if err != nil && (ctx.Err() != nil || fatal(err)) {
 			return "", err
 		}
@@ -154,15 +158,36 @@ func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, settled 
 	if r.Error = why; why != "" {
 		r.Value = nil
 	} else if r.Value == nil {
-		r.Value, err = converse(ctx, t.Scope(), def, key, prompt)
+		r.Value, err = converse(ctx, t, def, w)
 	}
 	return r, err
 }
 
 // fatal is whether an error is of the run and not of the work.
-func fatal(err error) bool {
-	var diverged *runlog.DivergedError
-	return runlog.Waits(err) || errors.Is(err, runlog.ErrFenced) || errors.As(err, &diverged)
+func fatal(err error) bool { return agent.OfRun(err) }
+
+// stopped is closed when the run is to stop; never, if nobody looks at the task.
+func stopped(t *graph.Task) <-chan struct{} {
+	if t == nil {
+		return nil
+	}
+	return t.Stopped()
+}
+
+// snapshot gives the state as tools are handed it: encoded when the first of them asks for
+// it, and a copy for each.
+func snapshot[S any](s S) func() (json.RawMessage, error) {
+	encoded := sync.OnceValues(func() (json.RawMessage, error) {
+		b, err := json.Marshal(s)
+		if err != nil {
+			return nil, fmt.Errorf("the state cannot be encoded for tools: %w", err)
+		}
+		return b, nil
+	})
+	return func() (json.RawMessage, error) {
+		b, err := encoded()
+		return slices.Clone(b), err
+	}
 }
 
 // text is what an error says.
@@ -178,11 +203,13 @@ func text(err error) string {
 
 // converse runs an agent. A conversation that is in the log and has come to nothing for
 // want of turns would come to nothing again, so it is followed by another.
-func converse(ctx context.Context, scope *runlog.Scope, def *agent.Agent, key, prompt string) (*agent.Outcome, error) {
+func converse(ctx context.Context, t *graph.Task, def *agent.Agent, first *agent.Work) (*agent.Outcome, error) {
+	scope := t.Scope()
 	for round := 1; ; round++ {
-		w := &agent.Work{Key: key, Prompt: prompt}
+		w := *first
+		w.Stopped = stopped(t)
 		if round > 1 {
-			w.Key = strings.TrimPrefix(fmt.Sprintf("%s/again-%d", key, round), "/")
+			w.Key = strings.TrimPrefix(fmt.Sprintf("%s/again-%d", first.Key, round), "/")
 		}
 		spent := &runlog.Effect{Key: strings.TrimPrefix(w.Key+"/spent", "/"), Kind: "limit", Name: def.Name, Inside: true}
 		spent.Do = func(context.Context, string) (json.RawMessage, error) { return nil, unspent{} }
@@ -191,7 +218,7 @@ func converse(ctx context.Context, scope *runlog.Scope, def *agent.Agent, key, p
 		} else if !errors.Is(err, unspent{}) {
 			return nil, err
 		}
-		out, err := def.Run(ctx, scope, w)
+		out, err := def.Run(ctx, scope, &w)
 		var limit *agent.LimitError
 		if errors.As(err, &limit) {
 			spent.Do = func(context.Context, string) (json.RawMessage, error) { return json.RawMessage("true"), nil }

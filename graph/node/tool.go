@@ -94,7 +94,7 @@ func (a *Args[S]) of(state S) (json.RawMessage, error) {
 // failure of the tool is one of the node. What happens to a call that a crash has cut off
 // follows from the tool's Effect, as it does for agents: one that must not be repeated is
 // asked about, and if it happened the node fails with a *runlog.HappenedError, of which a
-// Catch can take care.
+// Catch can take care. The tool is handed the state as it is when the node begins.
 func Tool[S, U any](name string, tools *tool.Set, which string, args Args[S], update func(S, string) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "tool"}
 	one, err := tools.Select(which)
@@ -117,7 +117,9 @@ func Tool[S, U any](name string, tools *tool.Set, which string, args Args[S], up
 		}
 		e := &runlog.Effect{Key: "call", Kind: "tool", Name: which, Repeat: repeat, Hash: hash, Input: input}
 		out, err := runlog.Do(ctx, t.Scope(), e, func(ctx context.Context, key string) (string, error) {
-			r := one.Call(ctx, which, &tool.Call{ID: name, Key: key, Args: input})
+			r := one.Call(ctx, which, &tool.Call{
+				ID: name, Key: key, Args: input, Run: t.Scope().Run(), Node: t.Scope().Path(), State: snapshot(s), Stopped: stopped(t),
+			})
 			if r.Error {
 				return "", fmt.Errorf("tool %s: %s", which, r.Text)
 			}

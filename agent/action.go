@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// An Action is a tool that is part of the run itself: it may ask a person, have other
+// agents work, or run workflows. It is a value, like a Tool.
+type Action struct {
+	// Tool is what the model sees; it has no Run. One that is tool.Pure runs side by side
+	// with the others of its turn.
+	Tool *tool.Tool
+	// Run does the work. The scope is the action's own part of the log, nil without one:
+	// effects, questions and agents in it do not meet those of other calls. It is run again
+	// after a crash or a pause, so what it does to the world are effects in that scope.
+	//
+	// What the model is to see of a failure is a result with Error set, or an error. An error
+	// that waits (see runlog.Waits), and any that is about the run and not about the call,
+	// ends the agent for now, and the action is run again with it.
+	Run func(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error)
+}
+
+// equip makes the set of all that the agent may call.
+func (r *run) equip() error {
+	r.all = r.Tools
+	if len(r.Actions) == 0 {
+		return nil
+	}
+	r.acts = make(map[string]*Action, len(r.Actions))
+	tools := r.Tools.Tools()
+	for i, a := range r.Actions {
+		if a == nil || a.Tool == nil || a.Run == nil {
+			return fmt.Errorf("action %d of %d: has no tool, or no function", i+1, len(r.Actions))
+		}
+		looks := *a.Tool
+		looks.Run = func(context.Context, *tool.Call) (string, error) {
+			return "", errors.New("only an agent can do that")
+		}
+		tools = append(tools, &looks)
+		r.acts[looks.Name] = a
+	}
+	var err error
+	r.all, err = tool.NewSet(tools...)
+	return err
+}
+
+// act does an action.
+func (r *run) act(ctx context.Context, a *Action, place, key string, c *tool.Call) (tool.Result, error) {
+	if why, refuses := r.all.Refuses(a.Tool.Name, c.Args); refuses {
+		return why, nil
+	}
+	if r.Gate != nil && !r.scope.Replayed() { // what was allowed once may be forbidden by now
+		if v := r.Gate.Check(a.Tool, c); v.Decision == tool.Deny {
+			return denied(v.Reason), nil
+		}
+	}
+	if len(bytes.TrimSpace(c.Args)) == 0 {
+		c.Args = json.RawMessage("{}")
+	}
+	res, err := safely(func() (tool.Result, error) {
+		return a.Run(ctx, r.scope.Inner(pregel.Path(a.Tool.Name, place, 0)), c)
+	})
+	switch {
+	case ctx.Err() != nil && (err != nil || res.Error):
+		return res, errors.Join(ctx.Err(), err)
+	case err != nil && errors.Is(err, pregel.ErrStopped):
+		return res, &stoppedError{err}
+	case err != nil && OfRun(err):
+		return res, err
+	case err != nil:
+		return tool.Failed(err.Error()), nil
+	case res.Error:
+		return tool.Failed(res.Text), nil
+	}
+	res.Text = tool.Clean(res.Text)
+	if a.Tool.Output != nil {
+		if err := tool.CheckJSON(a.Tool.Output, res.Text); err != nil {
+			return tool.Failed(fmt.Sprintf("the result of %s is not what it promises: %v", a.Tool.Name, err)), nil
+		}
+	}
+	if !tooLarge(a.Tool, res.Text) || r.Spill == nil {
+		return cut(a.Tool, res), nil
+	}
+	// A replay does actions too, but nothing to the world.
+	e := &runlog.Effect{Key: key + "/spill", Kind: "spill", Name: a.Tool.Name}
+	path, err := runlog.Do(ctx, r.scope, e, func(context.Context, string) (string, error) {
+		return r.Spill(r.scope.Run(), spillName(r.scope.Path(), key, a.Tool.Name), res.Text)
+	})
+	if err != nil && (ctx.Err() != nil || OfRun(err)) {
+		return res, err
+	}
+	return spilled(a.Tool, res, path, err), nil
+}
+
+// OfRun reports whether an error is about the run and not about what is done in it: it is
+// to end the task, and never to be told to a model as the failure of a call.
+func OfRun(err error) bool {
+	var diverged *runlog.DivergedError
+	var storage *runlog.StorageError
+	var over *runlog.EndedError
+	return runlog.Waits(err) || errors.Is(err, pregel.ErrStopped) || errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrUnknown) ||
+		errors.As(err, &diverged) || errors.As(err, &storage) || errors.As(err, &over)
+}
+
+// stoppedError takes an error that ends the agent out of an effect without a trace there.
+type stoppedError struct{ err error }
+
+func (e *stoppedError) Error() string { return e.err.Error() }
+
+// Waits reports that nothing has failed.
+func (e *stoppedError) Waits() bool { return true }
+
+func safely(f func() (tool.Result, error)) (res tool.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			res, err = tool.Result{}, fmt.Errorf("it panicked: %v", p)
+		}
+	}()
+	return f()
+}

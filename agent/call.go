@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// mostUnfit is in how many turns on end the arguments for a tool may not fit it, before the
+// agent has to do without.
+const mostUnfit = 2
+
+func callKey(prefix string, turn, i int) string {
+	return fmt.Sprintf("%sturn-%d/call-%d", prefix, turn, i)
+}
+
+// fate is what was decided of a call before it happens.
+type fate struct {
+	result *tool.Result // it does not happen; this is what the model is told
+	free   bool         // and nothing is recorded of it
+	waits  error        // a person has to decide on it
+}
+
+// callAll runs the calls of a turn: side by side if none of them changes anything, else
+// one after the other, in the order the model asked for. All questions that the calls
+// raise are asked before the first is waited for, and what may go on without the answers does.
+func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool.Result, error) {
+	r.out.Calls += len(calls)
+	fates, err := r.decide(ctx, turn, calls)
+	if err != nil {
+		return nil, err
+	}
+	results, errs := make([]tool.Result, len(calls)), make([]error, len(calls))
+	beside := len(calls) > 1
+	for _, c := range calls {
+		beside = beside && r.beside(c.Name)
+	}
+	var work sync.WaitGroup
+	for i, c := range calls {
+		f := fates[i]
+		switch {
+		case f.free:
+			results[i] = *f.result
+			continue
+		case f.waits != nil:
+			errs[i] = f.waits
+		case beside:
+			work.Go(func() { results[i], errs[i] = r.call(ctx, turn, i, c, f.result) })
+		default:
+			results[i], errs[i] = r.call(ctx, turn, i, c, f.result)
+		}
+		if !beside && errs[i] != nil {
+			break // what comes after it may build on it
+		}
+	}
+	work.Wait()
+	for i, f := range fates {
+		if errs[i] == nil {
+			errs[i] = f.waits
+		}
+	}
+	return results, errors.Join(errs...)
+}
+
+// beside reports whether a tool may be called side by side with others.
+func (r *run) beside(name string) bool {
+	t, ok := r.all.Get(name)
+	return !ok || t.Effect == tool.Pure
+}
+
+// decide says of each call of a turn whether it may happen.
+func (r *run) decide(ctx context.Context, turn int, calls []model.Call) ([]fate, error) {
+	fates := make([]fate, len(calls))
+	refused := make([]bool, len(calls))
+	fits := map[string]bool{} // the tools that were called, and whether any of the calls fits
+	for i, c := range calls {
+		if over, is := r.over(c.Name); is {
+			fates[i] = fate{result: &over, free: true}
+			continue
+		}
+		_, refused[i] = r.all.Refuses(c.Name, c.Args)
+		if _, known := r.all.Get(c.Name); known {
+			fits[c.Name] = fits[c.Name] || !refused[i]
+		}
+	}
+	for name, fit := range fits {
+		switch {
+		case r.unfit[name] > mostUnfit:
+		case fit:
+			delete(r.unfit, name)
+		case name != r.Finish: // which it cannot do without
+			r.unfit[name]++
+		}
+	}
+	for i, c := range calls {
+		if fates[i].free {
+			continue
+		}
+		key := callKey(r.prefix, turn, i)
+		_, begun := r.scope.Hint(key)
+		switch {
+		case begun && refused[i]: // as it is recorded
+		case r.unfit[c.Name] > mostUnfit && !begun:
+			barred := tool.Failed(fmt.Sprintf("the tool %s is not available to you any more: its arguments did not fit %d times in a row; go on without it", c.Name, mostUnfit+1))
+			fates[i].result = &barred
+		case refused[i]: // it says so itself, and nobody has to be asked
+		default:
+			var err error
+			fates[i].result, err = r.permit(ctx, key, c)
+			if runlog.Waits(err) {
+				fates[i].waits = err
+			} else if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return fates, nil
+}
+
+// over counts a call and says what to answer if it is beyond its quota.
+func (r *run) over(name string) (tool.Result, bool) {
+	for i, q := range r.Limits.Calls {
+		if !slices.Contains(q.Tools, name) {
+			continue
+		}
+		if r.quota[i]++; r.quota[i] > q.Calls {
+			return tool.Result{Text: fmt.Sprintf("%s: no more of %d calls are left; go on with what you have", strings.Join(q.Tools, " and "), q.Calls), Error: true}, true
+		}
+	}
+	return tool.Result{}, false
+}
+
+// call runs a tool, or gives what it gave before. With a result that is decided, nothing
+// is run.
+func (r *run) call(ctx context.Context, turn, i int, c model.Call, decided *tool.Result) (tool.Result, error) {
+	hash, err := runlog.Hash(c)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	e := &runlog.Effect{
+		Key: callKey(r.prefix, turn, i), Kind: "tool", Name: c.Name,
+		Hash: hash, Input: c.Args, Repeat: r.repeat(c.Name), Cost: runlog.Amount{Calls: 1},
+	}
+	action := r.acts[c.Name]
+	if decided != nil {
+		e.Repeat, e.Cost = runlog.RepeatFreely, runlog.Amount{}
+	} else if action != nil {
+		e.Inside = true
+	}
+	res, err := runlog.Do(ctx, r.scope, e, func(ctx context.Context, key string) (tool.Result, error) {
+		switch {
+		case decided != nil:
+			return *decided, nil
+		case action != nil:
+			return r.act(ctx, action, fmt.Sprintf("%s%d.%d", r.prefix, turn+1, i+1), e.Key, r.toolCall(c, key))
+		}
+		return r.use(ctx, e.Key, c.Name, r.toolCall(c, key))
+	})
+	var happened *runlog.HappenedError
+	if errors.As(err, &happened) {
+		return tool.Result{Text: happened.Error(), Error: true}, nil
+	}
+	var stopped *stoppedError
+	if errors.As(err, &stopped) {
+		err = stopped.err
+	}
+	return res, err
+}
+
+// use calls a tool.
+func (r *run) use(ctx context.Context, key, name string, c *tool.Call) (tool.Result, error) {
+	t, known := r.all.Get(name)
+	if known && r.Gate != nil {
+		// A call that was allowed and then cut off by a crash may be forbidden by now.
+		if v := r.Gate.Check(t, c); v.Decision == tool.Deny {
+			return denied(v.Reason), nil
+		}
+	}
+	res := r.all.CallWhole(ctx, name, c)
+	if err := ctx.Err(); err != nil && res.Error {
+		return res, err // stopped, not failed; a success is one all the same
+	}
+	if !known || res.Error {
+		return res, nil
+	}
+	if !tooLarge(t, res.Text) || r.Spill == nil {
+		return cut(t, res), nil
+	}
+	path, err := r.Spill(r.scope.Run(), spillName(r.scope.Path(), key, name), res.Text)
+	return spilled(t, res, path, err), nil
+}
+
+func (r *run) toolCall(c model.Call, key string) *tool.Call {
+	return &tool.Call{ID: c.ID, Key: key, Args: c.Args, Run: r.scope.Run(), Node: r.scope.Path(), Agent: r.Name, State: r.work.State, Stopped: r.work.Stopped}
+}

@@ -1,0 +1,214 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
+)
+
+// scripted is a model without a server, for tests in which no time passes but theirs. It
+// gives what is next.
+type scripted struct {
+	mu     sync.Mutex
+	next   []any // a string that it says, a model.Part, or an error
+	asked  []model.Request
+	at     []time.Time
+	window int
+}
+
+func (s *scripted) Name() string        { return "acme/m1" }
+func (s *scripted) Window() (int, bool) { return s.window, s.window > 0 }
+
+func (s *scripted) Generate(_ context.Context, r *model.Request) iter.Seq2[model.Part, error] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, *r)
+	s.at = append(s.at, time.Now())
+	if len(s.next) == 0 {
+		s.next = []any{"ok"}
+	}
+	now := s.next[0]
+	s.next = s.next[1:]
+	return func(yield func(model.Part, error) bool) {
+		part, stop := model.Part{Kind: model.Text}, model.StopEnd
+		switch v := now.(type) {
+		case error:
+			yield(model.Part{}, v)
+			return
+		case model.Part:
+			part, stop = v, model.StopCalls
+			part.Call.ID = fmt.Sprint(len(r.Messages))
+		case string:
+			part.Text = v
+		}
+		_ = yield(part, nil) && yield(model.Part{Kind: model.Stop, Stop: stop}, nil)
+	}
+}
+
+func busy(status int, code string, after time.Duration, temporary bool) error {
+	return &model.Error{Provider: "acme", Model: "m1", Status: status, Code: code, RetryAfter: after, Temporary: temporary, Err: errors.New("slow down")}
+}
+
+func clock() *agent.Clock { return &agent.Clock{Now: time.Now, After: time.After} }
+
+// A rate limit is waited out, for as long as the provider says or ever longer, and costs nothing.
+func TestRateLimit(t *testing.T) {
+	wall := make([]any, 0, 30)
+	for range 30 {
+		wall = append(wall, busy(429, "", time.Second, true))
+	}
+	for _, tc := range []struct {
+		name   string
+		next   []any
+		clock  bool
+		waited time.Duration
+		err    string
+	}{
+		{"as long as it says", []any{busy(429, "", 5*time.Minute, true), "ok"}, true, 5 * time.Minute, ""},
+		{"a quota that comes back", []any{busy(429, "usage_limit", 4*time.Hour, false), "ok"}, true, 4 * time.Hour, ""},
+		{"overloaded, twice", []any{busy(529, "", 0, true), busy(0, "overloaded_error", 0, true), "ok"}, true, 30 * time.Second, ""},
+		{"unavailable until", []any{busy(503, "", time.Minute, true), "ok"}, true, time.Minute, ""},
+		{"unavailable", []any{busy(503, "", 0, true)}, true, 0, "slow down"},
+		{"no money", []any{busy(429, "insufficient_quota", 0, false)}, true, 0, "slow down"},
+		{"no clock", []any{busy(429, "", time.Minute, true)}, false, 0, "slow down"},
+		{"a month", []any{busy(429, "", 30*24*time.Hour, true)}, true, 0, "slow down"},
+		{"for ever", wall, true, 20 * time.Second, "slow down"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &scripted{next: tc.next}
+				a := &agent.Agent{Name: "tester", Model: m}
+				if tc.clock {
+					a.Clock = clock()
+				}
+				store := runlogtest.NewMortal()
+				j := journal(t, store, true)
+				start := time.Now()
+				out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{})
+				if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+					t.Fatal(err)
+				}
+				if got := time.Since(start); got != tc.waited {
+					t.Errorf("waited %v, want %v", got, tc.waited)
+				}
+				if tc.err == "" && (out.Text != "ok" || j.Spent().Turns != 1) {
+					t.Errorf("%+v, spent %+v", out, j.Spent())
+				}
+				if _, events := asked(t, store); tc.waited > 0 && (len(events) == 0 || !strings.HasPrefix(events[0], `note {"text":"rate limited by acme until `)) {
+					t.Errorf("noted %q", events)
+				}
+				if err := j.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A run that is taken up again waits for what is left, wherever it was cut off, and its
+// stop does not wait for anybody who waits.
+func TestRateLimitResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &scripted{next: []any{busy(429, "", time.Hour, true), "ok"}}
+		a := &agent.Agent{Name: "tester", Model: m, Clock: clock()}
+		store := runlogtest.NewMortal()
+		stopped := make(chan struct{})
+		time.AfterFunc(20*time.Minute, func() { close(stopped) })
+		start := time.Now()
+		j := journal(t, store, true)
+		if _, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{Stopped: stopped}); !errors.Is(err, pregel.ErrStopped) {
+			t.Fatal(err)
+		}
+		if got := time.Since(start); got != 20*time.Minute {
+			t.Errorf("stopped after %v", got)
+		}
+		if err := j.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		j = journal(t, store, false)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if _, err := a.Run(ctx, j.Scope("task"), &agent.Work{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{})
+		if err != nil || out.Text != "ok" {
+			t.Fatal(out, err)
+		}
+		if got := time.Since(start); got != time.Hour || len(m.asked) != 2 || m.asked[0].Key != m.asked[1].Key {
+			t.Errorf("%d turns, the last after %v", len(m.asked), got)
+		}
+		if _, events := asked(t, store); len(events) != 1 {
+			t.Errorf("noted %q", events)
+		}
+		_ = j.Close(context.Background())
+	})
+}
+
+func TestCrashInRateLimit(t *testing.T) {
+	for n, ended := 0, false; !ended; n++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("append %d, after %v", n, after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := &bench{}
+					limits := 0
+					mk := func() *scripted { // a provider that is busy for the first hour
+						return &scripted{next: []any{call("look", "a"), busy(429, "", time.Hour, true), busy(429, "", time.Hour, true), "ok"}}
+					}
+					m := mk()
+					a := &agent.Agent{Name: "tester", Model: m, Tools: b.tools(t), Clock: clock()}
+					store := runlogtest.NewMortal()
+					store.DieAt(n, after)
+					run := func() (*agent.Outcome, error) {
+						j := journal(t, store, !exists(t, store))
+						defer func() { _ = j.Close(context.Background()) }()
+						return a.Run(t.Context(), j.Scope("task"), &agent.Work{})
+					}
+					out, err := run()
+					if errors.Is(err, runlogtest.ErrCrash) {
+						done := settled(t, store)
+						store.Revive()
+						if done["turn-0"] {
+							m.next = slices.DeleteFunc(m.next, func(v any) bool { _, is := v.(model.Part); return is })
+						} else {
+							m.next = mk().next
+						}
+						out, err = run()
+					} else {
+						ended = true
+					}
+					if err != nil || out.Text != "ok" {
+						t.Fatal(out, err)
+					}
+					_, events := asked(t, store)
+					for _, e := range events {
+						if strings.HasPrefix(e, "note") {
+							limits++
+						}
+					}
+					if limits < 1 || limits > 3 {
+						t.Errorf("events %q", events)
+					}
+					if diff := cmp.Diff([]string{"look error=false look saw a"}, results(out)); diff != "" {
+						t.Error(diff)
+					}
+				})
+			})
+		}
+	}
+}

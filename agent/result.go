@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// mostAgain is how often an agent is asked again for a result that fits its Schema.
+const mostAgain = 2
+
+// An UnfitError says that what an agent gave does not fit its Schema, whatever it was told.
+type UnfitError struct {
+	Agent string
+	Err   error // what is wrong with the last of it
+}
+
+func (e *UnfitError) Error() string {
+	return fmt.Sprintf("agent %s: what it gave is not what was asked for, %d times over: %v; use a stronger model, or a simpler schema", e.Agent, mostAgain+1, e.Err)
+}
+
+// Unwrap gives what is wrong.
+func (e *UnfitError) Unwrap() error { return e.Err }
+
+// fits takes a result, or asks for another.
+func (r *run) fits(text string) (bool, error) {
+	text = unfenced(text)
+	err := tool.CheckJSON(r.Schema, text)
+	if err == nil {
+		r.out.Args = json.RawMessage(text)
+		return true, nil
+	}
+	if r.again++; r.again > mostAgain {
+		return false, &UnfitError{r.Name, err}
+	}
+	r.turns++ // asking again is no turn of its own
+	r.add(model.UserText(fmt.Sprintf("Your answer cannot be used: %v\nGive it again as JSON that fits the schema, and say nothing else.", err)))
+	return false, nil
+}
+
+// unfenced is a text without the fence that models like to put around JSON.
+func unfenced(text string) string {
+	text = strings.TrimSpace(text)
+	rest, ok := strings.CutPrefix(text, "```")
+	if !ok {
+		return text
+	}
+	inner, ok := strings.CutSuffix(rest, "```")
+	if word, body, found := strings.Cut(inner, "\n"); ok && found && (word == "" || strings.EqualFold(strings.TrimSpace(word), "json")) {
+		return strings.TrimSpace(body)
+	}
+	return text
+}
