@@ -1,0 +1,58 @@
+package team_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// echoing is a model that says what it is told.
+type echoing struct{}
+
+func (echoing) Name() string { return "example/echo" }
+func (echoing) Generate(_ context.Context, r *model.Request) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) {
+		_ = yield(model.Part{Kind: model.Text, Text: r.System + " says: " + r.Messages[0].Text()}, nil) &&
+			yield(model.Part{Kind: model.Stop, Stop: model.StopEnd}, nil)
+	}
+}
+
+func Example() {
+	t, err := team.New(&team.Options{
+		Agents: func(name string) (*agent.Agent, error) {
+			return &agent.Agent{Name: name, Prompt: name, Model: echoing{}}, nil
+		},
+		List:  func() []team.Info { return []team.Info{{Name: "explorer", Description: "finds things out"}} },
+		Limit: 2,
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer t.Close()
+	ctx := context.Background()
+	j, err := runlog.OpenJournal(ctx, runlog.NewMemory(nil), "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = j.Close(ctx) }()
+	results, err := t.SpawnAll(ctx, j.Scope("research"), []team.Job{
+		{Agent: "explorer", Prompt: "the code"},
+		{Agent: "explorer", Prompt: "the tests"},
+		{Agent: "explorer"},
+	})
+	if err != nil {
+		panic(err)
+	}
+	for _, r := range results {
+		fmt.Println(r.ID, r.Success, r.Output+r.Error)
+	}
+	// Output:
+	// research/explorer[1] true explorer says: the code
+	// research/explorer[2] true explorer says: the tests
+	// research/explorer[3] false it has no prompt; say what is to be done
+}

@@ -1,0 +1,149 @@
+package team
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// queues hold back the agents of runs, of each run so many at once, in the order in which
+// they came.
+type queues struct {
+	limit int
+	mu    sync.Mutex
+	runs  map[string]*queue // of the runs that have somebody in them
+}
+
+type queue struct {
+	busy    int
+	waiting []*ticket
+}
+
+// A ticket is a place in a queue, or at work.
+type ticket struct {
+	all   *queues
+	run   string
+	turn  chan struct{} // closed when it is its turn
+	given bool          // it was its turn, or is
+	over  bool          // it was given back
+}
+
+// join takes the last place of a run's queue. With free, nobody has to wait.
+func (q *queues) join(run string, free bool) *ticket {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t := &ticket{all: q, run: run, turn: make(chan struct{})}
+	r := q.runs[run]
+	if r == nil {
+		r = &queue{}
+		q.runs[run] = r
+	}
+	if free || r.busy < q.limit && len(r.waiting) == 0 {
+		r.busy++
+		t.give()
+	} else {
+		r.waiting = append(r.waiting, t)
+	}
+	return t
+}
+
+func (t *ticket) give() {
+	t.given = true
+	close(t.turn)
+}
+
+// wait waits until it is its turn.
+func (t *ticket) wait(ctx context.Context) error {
+	select {
+	case <-t.turn:
+		return nil
+	default:
+	}
+	select {
+	case <-t.turn:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// leave gives the place back, once.
+func (t *ticket) leave() {
+	q := t.all
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.over {
+		return
+	}
+	t.over = true
+	r := q.runs[t.run]
+	if t.given {
+		r.busy--
+	} else {
+		r.waiting = slices.DeleteFunc(r.waiting, func(o *ticket) bool { return o == t })
+	}
+	for len(r.waiting) > 0 && r.busy < q.limit {
+		r.busy++
+		r.waiting[0].give()
+		r.waiting = r.waiting[1:]
+	}
+	if r.busy == 0 && len(r.waiting) == 0 {
+		delete(q.runs, t.run)
+	}
+}
+
+// A seat is the place at work of one agent of the team. While it only waits for others it
+// lets them have it, so that a team of one can do work within work.
+type seat struct {
+	queues *queues
+	run    string
+	free   bool
+	depth  int // 1 for an agent that a lead has asked for
+
+	mu     sync.Mutex
+	ticket *ticket // nil while it is away
+	away   int     // of its calls, how many wait for others
+}
+
+// rise gives the place to others, until as many calls of back.
+func (s *seat) rise() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away++; s.away == 1 && s.ticket != nil {
+		s.ticket.leave()
+		s.ticket = nil
+	}
+}
+
+// back waits for a place again, if nothing of it is away any more. With over, it has nothing
+// more to do and takes none.
+func (s *seat) back(ctx context.Context, over bool) error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away--; s.away > 0 || over {
+		return nil
+	}
+	t := s.queues.join(s.run, s.free)
+	if err := t.wait(ctx); err != nil {
+		t.leave()
+		return err
+	}
+	s.ticket = t
+	return nil
+}
+
+// leave is the end of its work.
+func (s *seat) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ticket != nil {
+		s.ticket.leave()
+		s.ticket = nil
+	}
+}

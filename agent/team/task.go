@@ -1,0 +1,373 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// task is one job on its way.
+type task struct {
+	team   *Team
+	job    Job
+	name   string        // of the job within its scope
+	parent *runlog.Scope // of those who have it done
+	scope  *runlog.Scope // its own
+	seat   *seat
+	id     string
+	member *member
+	over   bool // it was cancelled while it waited
+}
+
+func (t *Team) task(scope *runlog.Scope, parent *seat, j *Job) *task {
+	word := strings.Map(func(c rune) rune {
+		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '_' {
+			return c
+		}
+		return '-'
+	}, j.Agent)
+	if word == "" {
+		word = "agent"
+	}
+	k := &task{team: t, job: *j, name: pregel.Path(word, j.ID, 0), parent: scope}
+	k.scope = scope.Inner(k.name)
+	k.seat = &seat{queues: &t.queues, run: scope.Run(), free: scope.Replayed(), depth: 1}
+	if parent != nil {
+		k.seat.depth = parent.depth + 1
+	}
+	if k.id = k.scope.Path(); scope == nil {
+		t.mu.Lock()
+		t.unnamed++
+		k.id = fmt.Sprintf("%s-%d", word, t.unnamed)
+		t.mu.Unlock()
+	}
+	return k
+}
+
+func (k *task) failed(why string) Result {
+	return Result{ID: k.id, Agent: k.job.Agent, Error: why}
+}
+
+// enter takes a place in the queue, unless there is nothing left to do.
+func (k *task) enter() {
+	if _, done := k.parent.Done(k.jobKey()); !done && k.job.Prompt != "" {
+		k.seat.ticket = k.team.queues.join(k.seat.run, k.seat.free)
+	}
+}
+
+// pausedError takes an error that ends a task for now out of its effect without a trace.
+type pausedError struct{ err error }
+
+func (e *pausedError) Error() string { return e.err.Error() }
+
+// Waits reports that nothing has failed.
+func (e *pausedError) Waits() bool { return true }
+
+// do does the job, or gives what was recorded of it.
+func (k *task) do(ctx, own context.Context) (Result, error) {
+	defer k.seat.leave()
+	j := &k.job
+	switch {
+	case strings.TrimSpace(j.Prompt) == "":
+		return k.failed("it has no prompt; say what is to be done"), nil
+	case k.seat.depth > k.team.opt.Depth:
+		return k.failed(fmt.Sprintf("agents have agents work %d deep already; do it yourself", k.team.opt.Depth)), nil
+	}
+	hash, err := runlog.Hash([]string{j.Agent, j.Prompt})
+	if err != nil {
+		return k.failed(err.Error()), err
+	}
+	e := &runlog.Effect{Key: k.jobKey(), Kind: "job", Name: j.Agent, Hash: hash, Inside: true}
+	r, err := runlog.Do(ctx, k.parent, e, func(ctx context.Context, _ string) (Result, error) {
+		r, err := k.attend(ctx, own)
+		if err != nil && !runlog.Waits(err) && agent.OfRun(err) {
+			err = &pausedError{err}
+		}
+		return r, err
+	})
+	var paused *pausedError
+	if errors.As(err, &paused) {
+		err = paused.err
+	}
+	if err != nil {
+		return k.failed(err.Error()), err
+	}
+	if r.Error == ErrCancelled.Error() { // nobody waits for the answers any more
+		err = k.scope.Withdraw(ctx, r.Error)
+	}
+	return r, err
+}
+
+// begin makes the task one that can be seen and cancelled, by the context it gives, until
+// leave is called.
+func (k *task) begin(ctx context.Context) (own context.Context, leave func()) {
+	own, cancel := context.WithCancelCause(ctx)
+	t := k.team
+	k.member = &member{Running: Running{Run: k.seat.run, ID: k.id, Agent: k.job.Agent, Queued: true}, cancel: cancel}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		cancel(ErrClosed)
+	}
+	t.members[k.member] = true
+	return own, func() {
+		cancel(nil)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.members, k.member)
+	}
+}
+
+func (k *task) queued(is bool) {
+	k.team.mu.Lock()
+	k.member.Queued = is
+	k.team.mu.Unlock()
+}
+
+// attend waits for its turn and works, until it is cancelled.
+func (k *task) attend(ctx, own context.Context) (Result, error) {
+	if over, err := k.cancelled(ctx); over || err != nil {
+		return k.failed(ErrCancelled.Error()), err
+	}
+	err := k.seat.ticket.wait(own)
+	var r Result
+	if err == nil {
+		k.queued(false)
+		defer k.queued(true)
+		working, cancel := context.WithCancelCause(own)
+		defer cancel(nil)
+		stop := k.cancelAgain(cancel)
+		r, err = k.run(working)
+		stop()
+		own = working
+	}
+	var asks *runlog.WaitError
+	switch cause := context.Cause(own); {
+	case err == nil || cause == nil:
+		return r, err
+	case errors.Is(cause, ErrCancelled) && errors.As(err, &asks) && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrCancelled):
+		return r, err // nothing of it was cut off; it waits, and finish does the rest
+	case errors.Is(cause, ErrCancelled):
+		return k.failed(ErrCancelled.Error()), k.noteCancelled(context.WithoutCancel(ctx))
+	default:
+		return r, errors.Join(cause, err)
+	}
+}
+
+// What has come of an agent, and that it was cancelled, is recorded with those who have it
+// work: it is nothing that it did itself.
+func (k *task) jobKey() string { return "job/" + k.name }
+
+func (k *task) cancelKey() string { return "cancelled/" + k.name }
+
+func (k *task) noteCancelled(ctx context.Context) error {
+	_, err := k.parent.Do(ctx, &runlog.Effect{
+		Key: k.cancelKey(), Kind: "cancel", Name: k.job.Agent, Inside: true,
+		Do: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage("{}"), nil },
+	})
+	return err
+}
+
+// What an agent that waits for an answer goes on with while others are at work.
+const (
+	resumed   = "resumed"   // the answer
+	withdrawn = "withdrawn" // nothing: it was cancelled
+)
+
+func (k *task) nextKey(q *runlog.WaitError, next string) string {
+	return fmt.Sprintf("%s/%s/%s/%s", next, k.name, strings.TrimPrefix(q.Path, k.scope.Path()), q.Question.Key)
+}
+
+// recorded reports whether the agent went on with that.
+func (k *task) recorded(q *runlog.WaitError, next string) bool {
+	key := k.nextKey(q, next)
+	if k.scope.Replayed() {
+		_, is := k.parent.Hint(key)
+		return is
+	}
+	_, is := k.parent.Done(key)
+	return is
+}
+
+func (k *task) noteNext(ctx context.Context, q *runlog.WaitError, next string) error {
+	_, err := k.parent.Do(ctx, &runlog.Effect{
+		Key: k.nextKey(q, next), Kind: "note", Name: next, Inside: true,
+		Do: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage("{}"), nil },
+	})
+	return err
+}
+
+// cancelled reports whether the agent was cancelled before it began to work, or before a
+// crash.
+func (k *task) cancelled(ctx context.Context) (bool, error) {
+	if _, before := k.parent.Done(k.cancelKey()); before {
+		return true, nil
+	}
+	if k.over { // as is recorded, see finish
+		return true, nil
+	}
+	if !k.scope.Replayed() {
+		return false, nil
+	}
+	_, is := k.parent.Hint(k.cancelKey())
+	if _, began := k.scope.Hint("agent"); !is || began {
+		return false, nil
+	}
+	return true, k.noteCancelled(ctx)
+}
+
+// cancelling is the record, in a replay, that an agent was cancelled, which waits for its turn.
+type cancelling struct {
+	done chan struct{} // closed when it was written, or never will be
+	err  error
+}
+
+// cancelAgain cancels the agent where the record says that it was. The function it gives
+// ends that. The record may be of a later time, when the agent works again: then who waits
+// for it goes on waiting, to the end of the replay at the latest.
+func (k *task) cancelAgain(cancel context.CancelCauseFunc) (stop func()) {
+	if _, is := k.parent.Hint(k.cancelKey()); !is || !k.scope.Replayed() {
+		return func() {}
+	}
+	t, name := k.team, k.seat.run+" "+k.id
+	t.mu.Lock()
+	c := t.replays[name]
+	if c == nil {
+		c = &cancelling{done: make(chan struct{})}
+		t.replays[name] = c
+		go func() {
+			c.err = k.noteCancelled(context.Background())
+			t.mu.Lock()
+			delete(t.replays, name)
+			t.mu.Unlock()
+			close(c.done)
+		}()
+	}
+	t.mu.Unlock()
+	quit, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		select {
+		case <-c.done:
+			if c.err == nil {
+				cancel(ErrCancelled)
+			}
+		case <-quit:
+		}
+	}()
+	return func() { close(quit); <-over }
+}
+
+// run has the agent work.
+func (k *task) run(ctx context.Context) (Result, error) {
+	def, err := k.define()
+	if err != nil {
+		return k.failed(err.Error()), nil
+	}
+	began, err := k.now(ctx, "began")
+	if err != nil {
+		return Result{}, err
+	}
+	w := &agent.Work{Prompt: k.job.Prompt, Stopped: k.job.Stopped}
+	if k.job.State != nil {
+		w.State = func() (json.RawMessage, error) { return k.job.State() }
+	}
+	out, err := def.Run(ctx, k.scope, w)
+	if err != nil && (ctx.Err() != nil || agent.OfRun(err)) {
+		return Result{}, err
+	}
+	r := result(out, err)
+	r.ID, r.Agent = k.id, k.job.Agent
+	ended, err := k.now(ctx, "ended")
+	if err != nil {
+		return Result{}, err
+	}
+	r.Duration = max(0, ended.Sub(began))
+	return r, k.save(ctx, r)
+}
+
+// result is what an agent has come to.
+func result(out *agent.Outcome, err error) Result {
+	var r Result
+	if out != nil {
+		r.Output, r.ToolUses, r.Usage = out.Text, out.Calls, out.Usage
+		if out.Args != nil {
+			r.Output = string(out.Args)
+		}
+	}
+	switch {
+	case err != nil:
+		r.Error = err.Error()
+	case out.Stop == agent.StopLimit:
+		r.Error = fmt.Sprintf("it was out of its %d turns before it was done", out.Turns)
+	case out.Stop == agent.StopCut:
+		r.Error = "it was cut off in the middle of its answer"
+	}
+	r.Success = r.Error == ""
+	return r
+}
+
+// define makes the agent that is to work.
+func (k *task) define() (*agent.Agent, error) {
+	t := k.team
+	def, err := t.opt.Agents(k.job.Agent)
+	if err == nil && def == nil {
+		err = fmt.Errorf("agent %s was not made", k.job.Agent)
+	}
+	if err != nil {
+		return nil, errors.New(t.unknown(k.job.Agent, err))
+	}
+	if def.Model == nil {
+		return nil, fmt.Errorf("agent %s has no model", k.job.Agent)
+	}
+	if t.opt.Isolate != nil {
+		if def, err = t.opt.Isolate(k.seat.run, k.id, def); err != nil {
+			return nil, fmt.Errorf("agent %s cannot be given a folder of its own: %w", k.job.Agent, err)
+		}
+	}
+	return t.confine(def, k.seat)
+}
+
+// now is the time, recorded; zero without a clock.
+func (k *task) now(ctx context.Context, key string) (time.Time, error) {
+	if k.team.opt.Clock == nil {
+		return time.Time{}, nil
+	}
+	e := &runlog.Effect{Key: key, Kind: "timer", Name: key}
+	return runlog.Do(ctx, k.scope, e, func(context.Context, string) (time.Time, error) {
+		return k.team.opt.Clock.Now().UTC().Round(0), nil
+	})
+}
+
+// save hands the result to the host. That it could not be kept is said, and ends nothing.
+func (k *task) save(ctx context.Context, r Result) error {
+	if k.team.opt.Save == nil {
+		return nil
+	}
+	e := &runlog.Effect{Key: "save", Kind: "save", Name: r.Agent}
+	failed, err := runlog.Do(ctx, k.scope, e, func(ctx context.Context, _ string) (string, error) {
+		if err := k.team.opt.Save(ctx, k.seat.run, r); err != nil {
+			return err.Error(), ctx.Err()
+		}
+		return "", nil
+	})
+	if err != nil || failed == "" {
+		return err
+	}
+	_, err = k.scope.Do(ctx, &runlog.Effect{
+		Key: "unsaved", Kind: "note", Name: "note", Inside: true,
+		Do: func(ctx context.Context, _ string) (json.RawMessage, error) {
+			return json.RawMessage("{}"), k.scope.Emit(ctx, "note", struct {
+				Text string `json:"text"`
+			}{fmt.Sprintf("the result of agent %s could not be kept outside of the log: %s", r.Agent, failed)})
+		},
+	})
+	return err
+}

@@ -1,0 +1,359 @@
+// Package team has agents work for other agents: a lead hands out tasks, and agents do
+// them side by side, each with a conversation and a place in the log of its own.
+//
+// What an agent of a team does is as durable as what its lead does: a run that was killed
+// goes on with each of them in the middle of its conversation, and what one gave is not
+// asked for again. They share the budget of the run.
+package team
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Info is what a lead is told of an agent.
+type Info struct{ Name, Description string }
+
+// Options are the settings of New.
+type Options struct {
+	// Agents makes the agent of a name; must be given. An agent of a team gets the tools to
+	// have others work if it comes with them (see Team.Actions), and only while Depth is left.
+	Agents func(name string) (*agent.Agent, error)
+	List   func() []Info // those there are, in the order in which a lead is told of them; must be given
+
+	Limit    int // agents at work at once, in each run; defaults to 5
+	Depth    int // how deep agents may have agents work that have agents work; defaults to 5
+	BatchCap int // tasks of one call of task_batch; defaults to 20
+
+	// Save is handed the result of each agent when it has ended, to keep it in the folder of
+	// the run. It may be called again after a crash. An error of it is a note in the log.
+	// Nil keeps it in the log alone.
+	Save func(ctx context.Context, run string, r Result) error
+	// Isolate makes of an agent one whose tools are confined to a folder of its own. It is
+	// called for every agent before it works, and again when a run is taken up; it may give
+	// the agent as it is. Nil isolates none.
+	Isolate func(run, id string, a *agent.Agent) (*agent.Agent, error)
+	Clock   *agent.Clock // for Result.Duration; nil leaves it 0
+}
+
+// A Team has agents work, in any number of runs. Its methods may be called from several goroutines.
+type Team struct {
+	opt    Options
+	queues queues
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	members map[*member]bool // at work, and in the queue
+	unnamed int              // agents that have worked without a log
+	replays map[string]*cancelling
+}
+
+// member is one agent at work.
+type member struct {
+	Running
+	cancel context.CancelCauseFunc
+}
+
+// Running is an agent that is at work, or waits for its turn.
+type Running struct {
+	Run    string // "" without a log
+	ID     string
+	Agent  string
+	Queued bool // or waits for an answer
+}
+
+var (
+	// ErrClosed says that the team takes no more work.
+	ErrClosed = fmt.Errorf("the team is closed: %w", pregel.ErrStopped)
+	// ErrCancelled is why an agent ended that was cancelled.
+	ErrCancelled = errors.New("cancelled")
+)
+
+// New makes a team, or says what is wrong with the options.
+func New(opt *Options) (*Team, error) {
+	if opt == nil || opt.Agents == nil || opt.List == nil {
+		return nil, errors.New("a team needs Agents and List: who is in it")
+	}
+	if opt.Clock != nil && opt.Clock.Now == nil {
+		return nil, errors.New("the clock of the team has no Now")
+	}
+	t := &Team{opt: *opt, members: map[*member]bool{}, replays: map[string]*cancelling{}}
+	for n, standard := range map[*int]int{&t.opt.Limit: 5, &t.opt.Depth: 5, &t.opt.BatchCap: 20} {
+		if *n <= 0 {
+			*n = standard
+		}
+	}
+	t.queues = queues{limit: t.opt.Limit, runs: map[string]*queue{}}
+	return t, nil
+}
+
+// A Job is what an agent is to do.
+type Job struct {
+	// ID names the job among those of its agent within its scope; the same when the task
+	// runs again. SpawnAll defaults it to the place in the list, from 1.
+	ID     string
+	Agent  string
+	Prompt string
+
+	State   func() ([]byte, error) // see agent.Work, like the next; may be nil
+	Stopped <-chan struct{}
+}
+
+// A Result is what has come of a job.
+type Result struct {
+	ID       string        `json:"id"` // of the agent in its run: where it is in the log
+	Agent    string        `json:"agent"`
+	Success  bool          `json:"success"`
+	Output   string        `json:"output,omitempty"` // all it has to say; what it said last, if it failed
+	Error    string        `json:"error,omitempty"`
+	ToolUses int           `json:"tool_uses,omitempty"`
+	Usage    model.Usage   `json:"usage,omitzero"`
+	Duration time.Duration `json:"duration,omitempty"` // from when it began to work to its end, without its time in the queue but with pauses of the run
+}
+
+// Spawn has one agent work, and gives what has come of it: a failure is a result. The
+// error is one of the run, and is to be returned by the task: a question is open, the budget
+// is used up, the context has ended, or the team was closed.
+//
+// The scope is that of the task it works for, nil without a log. What a job gave is recorded
+// there, and a job of the same agent and ID gives it again.
+func (t *Team) Spawn(ctx context.Context, scope *runlog.Scope, j Job) (Result, error) {
+	results, err := t.spawnAll(ctx, scope, nil, []Job{j})
+	return results[0], err
+}
+
+// SpawnAll has agents work side by side. All run to their ends, whatever becomes of the
+// others; results are in the order of the jobs. If one asks a person, the others go on, and
+// it does too if the answer comes while they are at work. The error is as of Spawn: then
+// some results are missing, and a task that runs again gets them.
+func (t *Team) SpawnAll(ctx context.Context, scope *runlog.Scope, jobs []Job) ([]Result, error) {
+	return t.spawnAll(ctx, scope, nil, jobs)
+}
+
+// Cancel ends an agent of a run, by its ID, and reports whether it was among the Running.
+// Its result is a failure, "cancelled", which is recorded. An agent that waits for a person
+// is there only as long as others are at work with it: after that, its question is what to deny.
+func (t *Team) Cancel(run, id string) bool {
+	return t.end(ErrCancelled, func(m *member) bool { return m.Run == run && m.ID == id })
+}
+
+// CancelAll is Cancel for all agents of all runs.
+func (t *Team) CancelAll() { t.end(ErrCancelled, func(*member) bool { return true }) }
+
+// Close takes no more work, and ends that which is under way without a trace: a run that is
+// taken up later goes on with it. It waits until all of it has ended.
+func (t *Team) Close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.end(ErrClosed, func(*member) bool { return true })
+	t.work.Wait()
+}
+
+func (t *Team) end(why error, which func(*member) bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	some := false
+	for m := range t.members {
+		if which(m) {
+			m.cancel(why)
+			some = true
+		}
+	}
+	return some
+}
+
+// Running lists the agents at work and in the queue, by run and ID.
+func (t *Team) Running() []Running {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []Running
+	for m := range t.members {
+		out = append(out, m.Running)
+	}
+	slices.SortFunc(out, func(a, b Running) int {
+		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+// spawnAll has agents work for the one that has the seat, nil for a lead that has none.
+func (t *Team) spawnAll(ctx context.Context, scope *runlog.Scope, parent *seat, jobs []Job) ([]Result, error) {
+	results, errs := make([]Result, len(jobs)), make([]error, len(jobs))
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return results, ErrClosed
+	}
+	t.work.Add(1)
+	t.mu.Unlock()
+	defer t.work.Done()
+	parent.rise()
+	g := &gathering{}
+	tasks := make([]*task, 0, len(jobs))
+	seen := map[string]bool{}
+	for i, j := range jobs {
+		if j.ID == "" && len(jobs) > 1 {
+			j.ID = strconv.Itoa(i + 1)
+		}
+		k := t.task(scope, parent, &j)
+		if seen[k.name] {
+			results[i] = k.failed(fmt.Sprintf("there are two jobs %q of agent %s; give each an ID of its own", j.ID, j.Agent))
+			tasks = append(tasks, nil)
+			continue
+		}
+		seen[k.name] = true
+		tasks = append(tasks, k)
+		g.busy++
+	}
+	var all sync.WaitGroup
+	for i, k := range tasks {
+		if k == nil {
+			continue
+		}
+		k.enter() // here, so that they come to the queue in order
+		all.Go(func() { results[i], errs[i] = g.finish(ctx, k) })
+	}
+	all.Wait()
+	err := errors.Join(errs...)
+	return results, errors.Join(err, parent.back(ctx, err != nil))
+}
+
+// gathering is some agents that work side by side.
+type gathering struct {
+	mu   sync.Mutex
+	busy int
+	idle chan struct{} // closed when all have ended or wait
+}
+
+// stay reports that one waits, and gives what tells when there is nobody left to wait with.
+func (g *gathering) stay() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.idle == nil {
+		g.idle = make(chan struct{})
+	}
+	g.leave()
+	return g.idle
+}
+
+func (g *gathering) leave() {
+	if g.busy--; g.busy == 0 && g.idle != nil {
+		close(g.idle)
+	}
+}
+
+// resume reports that one goes on, unless all have ended.
+func (g *gathering) resume() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.busy <= 0 {
+		return false
+	}
+	g.busy++
+	return true
+}
+
+// finish does a task. If it waits for an answer that comes while others are at work, it
+// goes on with that. That it did is recorded, and so is that it was cancelled then: a replay
+// cannot tell by the clock.
+func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
+	own, leave := k.begin(ctx)
+	defer leave()
+	answered, stop := k.scope.Listen()
+	defer stop()
+	for {
+		r, err := k.do(ctx, own)
+		var q *runlog.WaitError
+		if !errors.As(err, &q) {
+			g.end()
+			return r, err
+		}
+		var next string // what it goes on with
+		switch {
+		case k.recorded(q, resumed):
+			next = resumed
+		case k.recorded(q, withdrawn):
+			next = withdrawn
+		case k.scope.Replayed():
+			g.end()
+			return r, err
+		default:
+			if next = g.awaits(own, k, q, answered); next == "" {
+				return r, err
+			}
+		}
+		if err := k.noteNext(ctx, q, next); err != nil {
+			g.end()
+			return r, err
+		}
+		k.over = next == withdrawn
+		k.enter()
+	}
+}
+
+// awaits waits for the answer to a question as long as others are at work, and says what
+// came: the answer, that the agent was cancelled, or "".
+func (g *gathering) awaits(own context.Context, k *task, q *runlog.WaitError, answered <-chan struct{}) string {
+	idle := g.stay()
+	for {
+		open := slices.ContainsFunc(k.scope.Open(), func(o runlog.OpenQuestion) bool {
+			return o.Path == q.Path && o.Key == q.Question.Key
+		})
+		next := resumed
+		if open {
+			next = ""
+		}
+		if own.Err() != nil && errors.Is(context.Cause(own), ErrCancelled) {
+			next = withdrawn
+		}
+		if next != "" || own.Err() != nil {
+			if next != "" && !g.resume() && next == resumed {
+				return "" // the task that has them all work goes on with it
+			}
+			return next
+		}
+		select {
+		case <-answered:
+		case <-own.Done():
+		case <-idle:
+			return ""
+		}
+	}
+}
+
+func (g *gathering) end() {
+	g.mu.Lock()
+	g.leave()
+	g.mu.Unlock()
+}
+
+// unknown says why there is no such agent, and who there is.
+func (t *Team) unknown(name string, err error) string {
+	var names []string
+	for _, i := range t.opt.List() {
+		names = append(names, i.Name)
+	}
+	if slices.Contains(names, name) {
+		return err.Error()
+	}
+	hint := ""
+	if near := suggest.Closest(name, names); near != "" {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return fmt.Sprintf("there is no agent %q%s The agents are: %s (%v)", name, cmp.Or(hint, "."), cmp.Or(strings.Join(names, ", "), "none"), err)
+}
