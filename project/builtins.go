@@ -1,0 +1,141 @@
+package project
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/builtin"
+	"github.com/superstep-dev/superstep/tool/permit"
+)
+
+// reserved are the names of the tools that come with this program, which no other may have.
+func reserved() []string {
+	return []string{
+		"read_file", "write_file", "edit_file", "ls", "glob", "grep", "search_docs", "web_search", "web_fetch", "bash",
+		"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow",
+	}
+}
+
+// builtins makes the tools that come with this program, as far as they can be used here.
+func (p *Project) builtins(s *Session) ([]*tool.Tool, error) {
+	o := &builtin.Options{Root: s.root, Write: s.root != nil}
+	if s.root != nil && p.shell() {
+		o.Bash = &builtin.BashOptions{Environ: p.opt.Environ}
+	}
+	if !p.opt.Offline {
+		o.Fetch, o.Search = &builtin.FetchOptions{}, p.opt.Web
+	}
+	tools, err := builtin.Tools(o)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range tools {
+		if (t.Name == "read_file" || t.Name == "grep") && p.opt.ResultsDir != nil {
+			tools[i] = p.withResults(t)
+		}
+	}
+	if s.root != nil && p.opt.CacheDir != "" {
+		tools = append(tools, builtin.SearchDocsIn(p.opt.Dir, s.openDocs))
+	}
+	if len(p.usableSkills(nil).List()) > 0 {
+		t, err := p.skillTool()
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, t)
+	}
+	return tools, nil
+}
+
+// shell reports whether agents have a shell: if the user, and nobody else, has a rule about bash
+// that does not deny it.
+func (p *Project) shell() bool {
+	rules := slices.Clone(p.opt.Rules)
+	if p.settings.user != nil {
+		rules = append(rules, p.settings.user.rules...)
+	}
+	if granted, err := p.granted(); err == nil {
+		rules = append(rules, granted...)
+	}
+	return slices.ContainsFunc(rules, func(r permit.Rule) bool { return r.Tool == "bash" && r.Decision != tool.Deny })
+}
+
+// withResults is a tool on files that also reads the results that were too large for the
+// conversations of the run that it is called in.
+func (p *Project) withResults(t *tool.Tool) *tool.Tool {
+	wide := *t
+	wide.Run = func(ctx context.Context, c *tool.Call) (string, error) {
+		var in struct {
+			Path string `json:"path"`
+		}
+		if c.Run == "" || json.Unmarshal(c.Args, &in) != nil || !filepath.IsAbs(in.Path) {
+			return t.Run(ctx, c)
+		}
+		dir := p.opt.ResultsDir(c.Run)
+		if rel, err := filepath.Rel(dir, in.Path); err != nil || !filepath.IsLocal(rel) {
+			return t.Run(ctx, c)
+		}
+		root, err := builtin.OpenRoot(dir)
+		if err != nil {
+			return "", err
+		}
+		defer root.Close()
+		if t.Name == "grep" {
+			return builtin.Grep(root).Run(ctx, c)
+		}
+		return builtin.ReadFile(root).Run(ctx, c)
+	}
+	return &wide
+}
+
+// defaultRules are rules besides those of package permit: a lead runs workflows, whose agents are
+// held by rules of their own, and agents read what was too large for them.
+func (p *Project) defaultRules() ([]permit.Rule, error) {
+	texts := []string{"run_workflow"}
+	if p.opt.ResultsDir != nil {
+		texts = append(texts, "read_file("+p.opt.ResultsDir("*")+"/**)", "grep("+p.opt.ResultsDir("*")+"/**)")
+	}
+	var rules []permit.Rule
+	for _, text := range texts {
+		r, err := permit.Parse(tool.Allow, text, "")
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// docs is the index of the project's files, made when it is first searched.
+type docs struct {
+	mu    sync.Mutex
+	index *builtin.Docs
+}
+
+// openDocs opens the index of the project's files when it is first searched.
+func (s *Session) openDocs(ctx context.Context) (*builtin.Docs, error) {
+	s.docs.mu.Lock()
+	defer s.docs.mu.Unlock()
+	if s.docs.index != nil {
+		return s.docs.index, nil
+	}
+	index, err := builtin.OpenDocs(ctx, s.p.opt.Dir, &builtin.DocsOptions{CacheDir: s.p.opt.CacheDir})
+	if err != nil {
+		return nil, err
+	}
+	s.docs.index = index
+	return index, nil
+}
+
+func (d *docs) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.index == nil {
+		return nil
+	}
+	return d.index.Close()
+}

@@ -1,0 +1,295 @@
+package project
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gofrs/flock"
+	"github.com/google/renameio/v2/maybe"
+
+	"github.com/superstep-dev/superstep/agent/definition"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/mcp"
+	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/trust"
+)
+
+// gate is what decides on the calls of an agent.
+func (s *Session) gate(d *definition.Definition) (tool.Gate, error) {
+	rules, err := agentRules(d, s.p.agentState(d) == Usable)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := s.policy.With(permit.Agent, rules...)
+	if err != nil {
+		return nil, fmt.Errorf("agent %s: %w", d.Name, err)
+	}
+	gate := tainted(policy)
+	if len(d.Only) == 0 {
+		return gate, nil
+	}
+	return bounded(d, gate)
+}
+
+// careful is a gate that asks before an agent that has read what strangers wrote sends something
+// where its user has not let it send: to an address or by a command that only a rule without a
+// pattern allows, or by a tool of a server that the user has no rule about.
+type careful struct{ inner, taint tool.Gate }
+
+func tainted(inner tool.Gate) tool.Gate {
+	return careful{inner, permit.Taint(inner, func(c *tool.Call) []string { return c.Seen })}
+}
+
+// Check implements tool.Gate.
+func (g careful) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
+	v := g.inner.Check(t, c)
+	own := v.Origin == string(permit.User) || v.Origin == string(permit.Run) || v.Origin == string(permit.Granted)
+	if own && (strings.Contains(v.Rule, "(") || strings.HasPrefix(t.Name, "mcp__")) {
+		return v
+	}
+	return g.taint.Check(t, c)
+}
+
+// agentRules are the rules in the definition of an agent. What it wants leave for counts where the user trusts it.
+func agentRules(d *definition.Definition, trusted bool) ([]permit.Rule, error) {
+	var rules []permit.Rule
+	lists := []struct {
+		decision tool.Decision
+		texts    []string
+	}{{tool.Deny, d.Deny}, {tool.Ask, d.Ask}}
+	if trusted {
+		lists = append(lists, struct {
+			decision tool.Decision
+			texts    []string
+		}{tool.Allow, d.Allow})
+	}
+	for _, l := range lists {
+		for _, text := range l.texts {
+			r, err := permit.Parse(l.decision, text, d.Source.String())
+			if err != nil {
+				return nil, fmt.Errorf("agent %s: %w", d.Name, err)
+			}
+			rules = append(rules, r)
+		}
+	}
+	return rules, nil
+}
+
+// only is a gate that denies the calls of some tools that no rule is about.
+type only struct {
+	inner tool.Gate
+	rules *permit.Policy
+	tools map[string]bool
+	list  string
+}
+
+func bounded(d *definition.Definition, inner tool.Gate) (tool.Gate, error) {
+	o := &only{inner: inner, tools: map[string]bool{}, list: strings.Join(d.Only, ", ")}
+	var rules []permit.Rule
+	for _, text := range d.Only {
+		r, err := permit.Parse(tool.Allow, text, d.Source.String())
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: %w", d.Name, err)
+		}
+		rules = append(rules, r)
+		o.tools[r.Tool] = true
+	}
+	var err error
+	o.rules, err = permit.New(&permit.Options{Rules: map[permit.Layer][]permit.Rule{permit.Agent: rules}})
+	return o, err
+}
+
+// Check implements tool.Gate.
+func (o *only) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
+	v := o.inner.Check(t, c)
+	if !o.tools[t.Name] || v.Decision == tool.Deny {
+		return v
+	}
+	if within := o.rules.Check(t, c); within.Decision != tool.Allow {
+		return tool.Verdict{Decision: tool.Deny, Rule: o.list, Origin: string(permit.Agent), Subject: v.Subject, Reason: "this agent may only use it for " + o.list}
+	}
+	return v
+}
+
+// A grant is a rule that a person has always allowed in a project.
+type grant struct {
+	Project string `json:"project"`
+	Rule    string `json:"rule"`
+}
+
+func (p *Project) grantsFile() string { return filepath.Join(p.opt.StateDir, "granted.json") }
+
+func (p *Project) readGrants() ([]grant, error) {
+	b, err := readFile(p.grantsFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var list []grant
+	if err == nil {
+		err = json.Unmarshal(b, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("what is always allowed cannot be read from %s: %w; mend the file or remove it", p.grantsFile(), err)
+	}
+	return list, nil
+}
+
+// granted are the rules of this project.
+func (p *Project) granted() ([]permit.Rule, error) {
+	list, err := p.readGrants()
+	if err != nil {
+		return nil, err
+	}
+	var rules []permit.Rule
+	for _, g := range list {
+		if g.Project != p.opt.Dir {
+			continue
+		}
+		r, err := permit.Parse(tool.Allow, g.Rule, p.grantsFile())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.grantsFile(), err)
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// remember keeps a rule that a person always allows in this project.
+func (p *Project) remember(rule string) error {
+	return p.changeGrants(func(list []grant) []grant {
+		g := grant{p.opt.Dir, rule}
+		for _, have := range list {
+			if have == g {
+				return list
+			}
+		}
+		return append(list, g)
+	})
+}
+
+// Forget takes back a rule that was always allowed in this project, and reports whether there was one.
+func (p *Project) Forget(rule string) (bool, error) {
+	found := false
+	return found, p.changeGrants(func(list []grant) []grant {
+		var out []grant
+		for _, g := range list {
+			if g == (grant{p.opt.Dir, rule}) {
+				found = true
+				continue
+			}
+			out = append(out, g)
+		}
+		return out
+	})
+}
+
+func (p *Project) changeGrants(change func([]grant) []grant) error {
+	if err := os.MkdirAll(p.opt.StateDir, 0o700); err != nil {
+		return err
+	}
+	lock := flock.New(p.grantsFile() + ".lock")
+	if err := lock.Lock(); err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // nothing was written to it
+	list, err := p.readGrants()
+	if err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(change(list), "", "  ")
+	if err != nil {
+		return err
+	}
+	return maybe.WriteFile(p.grantsFile(), append(b, '\n'), 0o600)
+}
+
+// Rules are those that hold in the project, in the order of their layers.
+func (p *Project) Rules() ([]permit.Rule, error) {
+	policy, err := p.policy()
+	if err != nil {
+		return nil, err
+	}
+	return policy.List(), nil
+}
+
+// resolved is a path without symbolic links, as far as it exists.
+func resolved(path string) string {
+	rest := ""
+	for dir := path; ; {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return path
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+		dir = up
+	}
+}
+
+// trustServer agrees to start a server whose files have not changed since Open.
+func (p *Project) trustServer(s *mcp.Server, digest string) error {
+	if s.Source.Scope != projectScope || p.opt.TrustProject {
+		return nil // the user's own
+	}
+	if p.digests[s.Name] != digest || p.state(projectScope, trust.MCP, s.Name, s.Source.Path) != Usable {
+		return &UntrustedError{Kind: "MCP server", Name: s.Name, Path: p.rel(s.Source.Path), State: Changed}
+	}
+	return nil
+}
+
+// pin agrees to the first list of tools that a server shows, and to the same again.
+func (p *Project) pin(server, digest string, tools []mcp.Summary) error {
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.Name + " " + t.Digest
+	}
+	item := trust.Item{Kind: trust.MCPTools, Name: pinName(server), Path: pinName(server), Digest: digest, Detail: strings.Join(names, "\n")}
+	statuses, err := p.trust.Status(p.folder, []trust.Item{item})
+	if err != nil {
+		return err
+	}
+	switch statuses[0].State {
+	case trust.Trusted:
+		return nil
+	case trust.Changed:
+		return fmt.Errorf("its tools changed since they were agreed to:\n%s", statuses[0].Diff())
+	}
+	return p.trust.Trust(p.folder, []trust.Item{item})
+}
+
+// pinName is what the tools of a server are recorded as.
+func pinName(server string) string { return server + " tools" }
+
+// forgetPin agrees to whatever tools a server shows next.
+func (p *Project) forgetPin(server string) error {
+	_, err := p.trust.Revoke(p.folder, []string{pinName(server)})
+	return err
+}
+
+// Repin agrees to the tools that an MCP server, of whomever, shows next.
+func (p *Project) Repin(server string) error {
+	for _, s := range p.servers.Servers {
+		if s.Name == server {
+			return p.forgetPin(server)
+		}
+	}
+	return fmt.Errorf("there is no MCP server %q", server)
+}
+
+// fingerprint is a digest over the texts.
+func fingerprint(texts ...string) string {
+	h := sha256.New()
+	for _, t := range texts {
+		fmt.Fprintf(h, "%d:%s", len(t), t)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}

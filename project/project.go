@@ -1,0 +1,287 @@
+// Package project puts together what a folder and its user have for agents to work with:
+// definitions of agents, tools in files, MCP servers, skills, and rules about what they may do.
+//
+// Open only reads. What of a project the user has not agreed to is listed and not used, not
+// even as text. Start runs what is needed, and a Session makes agents that can work.
+package project
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/definition"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/skill"
+	"github.com/superstep-dev/superstep/tool/builtin"
+	"github.com/superstep-dev/superstep/tool/mcp"
+	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/tool/script"
+	"github.com/superstep-dev/superstep/trust"
+)
+
+// Options say where to look and what to work with. Nothing of them is read from the process.
+type Options struct {
+	Dir        string // the project's folder, absolute; "" for none
+	Home       string // the user's home; "" for none
+	ConfigHome string // the user's folder of configurations, such as ~/.config; defaults to .config in Home
+	// StateDir is the folder for what the user agreed to, outside of every project. Defaults to
+	// the folder superstep in ConfigHome.
+	StateDir string
+
+	Environ []string            // "NAME=value", as os.Environ gives it; tools see little of it
+	Env     func(string) string // defaults to looking in Environ
+
+	// TrustProject uses everything of the project, for callers that nobody can ask, such as CI.
+	TrustProject bool
+	// Models opens a model, "" being the one that is configured. It is required for agents.
+	Models func(name string) (model.Model, error)
+	// Resolve gives the model that a name in a definition stands for, with the model to fall
+	// back to, and what to say about it. Defaults to the name itself, or the fallback for "".
+	Resolve func(name, fallback string) (resolved, note string, err error)
+
+	Rules []permit.Rule // given with this run; see permit.Run
+	OnAsk agent.OnAsk   // what becomes of calls that a person is to decide on; defaults to agent.AskWait
+	// Web is what searches the web. Nil if it cannot be searched.
+	Web builtin.Searcher
+	// Offline keeps tools of this program from opening connections.
+	Offline    bool
+	HTTPClient *http.Client // for MCP servers
+	// ResultsDir is the folder for results of a run that are too large for a conversation.
+	// Nil truncates them.
+	ResultsDir func(run string) string
+	CacheDir   string // for the index of search_docs; "" for no such tool
+	// Runtimes of script tools; see script.Options.
+	Runtimes []string
+	Clock    *agent.Clock
+	Notice   func(string) // what people should know; from any goroutine; defaults to nobody
+}
+
+// A Project is what was found. It is a value: what changes on disk afterwards is not in it.
+// It is safe for use from several goroutines.
+type Project struct {
+	opt      Options
+	folder   string // where agents, tools and skills of the project are looked for, "" for nowhere
+	settings *settings
+	all      *definition.Library // with those of the project, trusted or not
+	own      *definition.Library // without them
+	skills   *skill.Library
+	scripts  []script.Found
+	servers  *mcp.Found
+	problems []Problem
+	trust    *trust.Store
+	states   map[itemKey]trust.State
+	items    []trust.Status
+	digests  map[string]string // of servers, by name
+}
+
+type itemKey struct {
+	kind       trust.Kind
+	name, path string
+}
+
+// A Problem is something found that cannot be used, or that is odd.
+type Problem struct {
+	Kind    string // agents, tools, skills or settings
+	Where   string // file, or file:line:col
+	Text    string
+	Warning bool // it can be used all the same
+}
+
+func (p Problem) String() string {
+	if p.Where == "" {
+		return p.Text
+	}
+	return p.Where + ": " + p.Text
+}
+
+// Open reads what there is. The error is about the options, or about the record of what the
+// user agreed to; what is wrong with files is among the Problems.
+func Open(opt *Options) (*Project, error) {
+	p := &Project{states: map[itemKey]trust.State{}, digests: map[string]string{}}
+	if opt != nil {
+		p.opt = *opt
+	}
+	if err := p.defaults(); err != nil {
+		return nil, err
+	}
+	store, err := trust.Open(filepath.Join(p.opt.StateDir, "trust.json"))
+	if err != nil {
+		return nil, err
+	}
+	p.trust = store
+	if !within(p.opt.Dir, store.Path()) { // a folder that holds the user's own things is no project
+		p.folder = p.opt.Dir
+	}
+	if p.opt.TrustProject {
+		p.trust = store.TrustAll()
+	}
+	if err := p.find(); err != nil {
+		return nil, err
+	}
+	return p, p.judge()
+}
+
+func (p *Project) defaults() error {
+	o := &p.opt
+	if o.Dir != "" && !filepath.IsAbs(o.Dir) {
+		return fmt.Errorf("the project's folder %q is not absolute", o.Dir)
+	}
+	if o.Dir != "" {
+		if info, err := os.Stat(o.Dir); err != nil {
+			return fmt.Errorf("the project's folder cannot be read: %w", err)
+		} else if !info.IsDir() {
+			return fmt.Errorf("the project's folder %s is a file", o.Dir)
+		}
+		dir, err := filepath.EvalSymlinks(o.Dir)
+		if err != nil {
+			return err
+		}
+		o.Dir = dir
+	}
+	if o.ConfigHome == "" && o.Home != "" {
+		o.ConfigHome = filepath.Join(o.Home, ".config")
+	}
+	if o.StateDir == "" {
+		if o.ConfigHome == "" {
+			return errors.New("there is no folder for what the user agrees to; set the home or the folder of configurations")
+		}
+		o.StateDir = filepath.Join(o.ConfigHome, "superstep")
+	}
+	if o.Env == nil {
+		environ := o.Environ
+		o.Env = func(name string) string {
+			for _, v := range slices.Backward(environ) {
+				if k, value, _ := strings.Cut(v, "="); k == name {
+					return value
+				}
+			}
+			return ""
+		}
+	}
+	if o.Resolve == nil {
+		o.Resolve = func(name, fallback string) (string, string, error) { return cmp.Or(name, fallback), "", nil }
+	}
+	if o.Notice == nil {
+		o.Notice = func(string) {}
+	}
+	return nil
+}
+
+// within reports whether a path lies in a folder, symbolic links resolved as far as they exist.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, resolved(path))
+	return dir != "" && err == nil && filepath.IsLocal(rel)
+}
+
+// find reads the folders of the project and of the user.
+func (p *Project) find() error {
+	o := &p.opt
+	var err error
+	if p.settings, err = readSettings(p.folder, o.ConfigHome); err != nil {
+		return err
+	}
+	p.problems = append(p.problems, p.settings.problems...)
+	if p.folder != "" {
+		p.discover(filepath.Join(p.folder, ".superstep", "tools"), projectScope, p.folder)
+		p.discover(filepath.Join(p.folder, ".opencode", "tools"), projectScope, p.folder)
+		p.discover(filepath.Join(p.folder, ".opencode", "tool"), projectScope, p.folder)
+		p.discover(filepath.Join(p.folder, ".atomic", "tools"), projectScope, p.folder)
+	}
+	if o.ConfigHome != "" {
+		p.discover(filepath.Join(o.ConfigHome, "superstep", "tools"), userScope, filepath.Join(o.ConfigHome, "superstep"))
+		p.discover(filepath.Join(o.ConfigHome, "opencode", "tools"), userScope, filepath.Join(o.ConfigHome, "opencode"))
+	}
+	p.servers = mcp.Find(p.mcpOptions())
+	for _, w := range p.servers.Warnings {
+		p.problems = append(p.problems, Problem{Kind: "tools", Text: w, Warning: true})
+	}
+	for _, err := range p.servers.Problems {
+		p.problems = append(p.problems, located(err))
+	}
+	known := p.toolNames()
+	defs := &definition.Options{Project: p.folder, Home: o.Home, ConfigHome: o.ConfigHome, KnownTools: known}
+	if p.all, err = definition.Find(defs); err != nil {
+		return err
+	}
+	defs.Project = ""
+	if p.own, err = definition.Find(defs); err != nil {
+		return err
+	}
+	for _, x := range p.all.Problems() {
+		p.problems = append(p.problems, Problem{Kind: "agents", Where: place(x.Source.Path, x.Line, x.Col), Text: x.Text})
+	}
+	if p.skills, err = skill.Find(&skill.Options{Project: p.folder, Home: o.Home, ConfigHome: o.ConfigHome}); err != nil {
+		return err
+	}
+	for _, x := range p.skills.Problems() {
+		p.problems = append(p.problems, Problem{Kind: "skills", Where: place(x.Source.Path, x.Line, x.Col), Text: x.Text})
+	}
+	return nil
+}
+
+const (
+	projectScope = "project"
+	userScope    = "user"
+	builtinScope = "built-in"
+)
+
+func (p *Project) discover(dir, scope, root string) {
+	found, problems := script.Discover(dir, script.Scope{Name: scope, Root: root})
+	p.scripts = append(p.scripts, found...)
+	for _, x := range problems {
+		p.problems = append(p.problems, Problem{Kind: "tools", Where: place(x.File, x.Line, x.Column), Text: x.Text, Warning: x.Warning})
+	}
+}
+
+func place(file string, line, col int) string {
+	switch {
+	case line == 0:
+		return file
+	case col == 0:
+		return fmt.Sprintf("%s:%d", file, line)
+	}
+	return fmt.Sprintf("%s:%d:%d", file, line, col)
+}
+
+func located(err error) Problem {
+	var c *mcp.ConfigError
+	if errors.As(err, &c) {
+		return Problem{Kind: "tools", Where: place(c.File, c.Line, c.Col), Text: c.Text}
+	}
+	return Problem{Kind: "tools", Text: err.Error()}
+}
+
+func (p *Project) mcpOptions() *mcp.Options {
+	o := &p.opt
+	return &mcp.Options{
+		Project: p.folder, Environ: o.Environ, HTTP: o.HTTPClient,
+		Env:  func(name string) (string, bool) { v := o.Env(name); return v, v != "" },
+		Warn: func(server, text string) { o.Notice("MCP server " + server + ": " + text) },
+	}
+}
+
+// Problems are what cannot be used and what is odd, in the order in which it was found.
+func (p *Project) Problems() []Problem { return slices.Clone(p.problems) }
+
+// Dir is the project's folder, with symbolic links resolved; "" for none.
+func (p *Project) Dir() string { return p.opt.Dir }
+
+// toolNames are the names of the tools that are not built in, as far as they are known before
+// anything runs.
+func (p *Project) toolNames() []string {
+	var names []string
+	for _, f := range p.scripts {
+		names = append(names, f.Names...)
+	}
+	for _, s := range p.servers.Servers {
+		names = append(names, "mcp__"+s.Name+"__*")
+	}
+	return names
+}

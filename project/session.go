@@ -1,0 +1,414 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/definition"
+	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/builtin"
+	"github.com/superstep-dev/superstep/tool/mcp"
+	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/tool/script"
+	"github.com/superstep-dev/superstep/trust"
+)
+
+// A Session has everything running that agents of a project need. Close it.
+type Session struct {
+	p       *Project
+	root    *builtin.Root
+	tools   *tool.Set
+	policy  *permit.Policy
+	team    *team.Team
+	servers []*mcp.Conn
+	docs    docs
+	model   string // of agents that name none
+}
+
+// Start runs what may be used: scripts are loaded and MCP servers connected. One that fails
+// is noticed and left out. The model is that of agents that name none, "" for the one that is
+// configured.
+func (p *Project) Start(ctx context.Context, model string) (s *Session, err error) {
+	s = &Session{p: p, model: model}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	var list []*tool.Tool
+	if s.policy, err = p.policy(); err != nil {
+		return s, err
+	}
+	if p.opt.Dir != "" {
+		if s.root, err = builtin.OpenRootWith(p.opt.Dir, &builtin.RootOptions{Protected: s.policy.Protected}); err != nil {
+			return s, err
+		}
+	}
+	own, err := p.builtins(s)
+	if err != nil {
+		return s, err
+	}
+	list = append(list, own...)
+	list = append(list, p.scriptTools(ctx)...)
+	list = append(list, s.connect(ctx)...)
+	if s.tools, err = tool.NewSet(list...); err != nil {
+		return s, err
+	}
+	s.team, err = team.New(&team.Options{Agents: s.subAgent, List: s.subAgents})
+	return s, err
+}
+
+// Close ends what Start has started.
+func (s *Session) Close() error {
+	if s.team != nil {
+		s.team.Close()
+	}
+	var work sync.WaitGroup
+	for _, c := range s.servers {
+		work.Go(c.Close)
+	}
+	work.Wait()
+	err := s.docs.close()
+	if s.root != nil {
+		err = errors.Join(err, s.root.Close())
+	}
+	return err
+}
+
+// Tools are the tools there are, but for those that only agents have: task, task_batch and ask_user.
+func (s *Session) Tools() *tool.Set { return s.tools }
+
+// scriptTools loads those that may be used.
+func (p *Project) scriptTools(ctx context.Context) []*tool.Tool {
+	var found []script.Found
+	for i := range p.scripts {
+		f := &p.scripts[i]
+		if state := p.state(f.Scope.Name, trust.Tool, scriptName(f), f.Path); state == Usable {
+			found = append(found, *f)
+		} else {
+			p.passOver(state, "tool", scriptName(f), f.Path)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	tools, problems := script.LoadAll(ctx, found, &script.Options{
+		Environ: p.opt.Environ, Runtimes: p.opt.Runtimes, Directory: p.opt.Dir, Worktree: p.opt.Dir, Reserved: reserved(),
+	})
+	for _, x := range problems {
+		p.opt.Notice(x.Error())
+	}
+	return tools
+}
+
+// passOver says that something of the project is not used.
+func (p *Project) passOver(state State, kind, name, path string) {
+	why := "is not trusted"
+	if state == Changed {
+		why = "changed since it was trusted"
+	}
+	p.opt.Notice(fmt.Sprintf("%s %s (%s) %s and is not used", kind, name, p.rel(path), why))
+}
+
+// connect reaches the MCP servers that may be used, side by side.
+func (s *Session) connect(ctx context.Context) []*tool.Tool {
+	p := s.p
+	var use []*mcp.Server
+	for _, server := range p.servers.Servers {
+		if server.Disabled {
+			continue
+		}
+		if p.opt.Offline && server.Transport != mcp.Stdio {
+			p.opt.Notice("MCP server " + server.Name + " is on the network and is not used")
+			continue
+		}
+		if state := p.state(server.Source.Scope, trust.MCP, server.Name, server.Source.Path); state != Usable {
+			p.passOver(state, "MCP server", server.Name, server.Source.Path)
+			continue
+		}
+		use = append(use, server)
+	}
+	conns := make([]*mcp.Conn, len(use))
+	tools := make([][]*tool.Tool, len(use))
+	var work sync.WaitGroup
+	for i, server := range use {
+		work.Go(func() {
+			opt := p.mcpOptions()
+			opt.Trust = p.trustServer
+			if p.folder != "" {
+				opt.Pin = p.pin
+			}
+			conn, err := mcp.Connect(ctx, server, opt)
+			if err == nil {
+				conns[i] = conn
+				tools[i], err = conn.Tools(ctx)
+			}
+			if err != nil {
+				p.opt.Notice(fmt.Sprintf("MCP server %s is not used: %v", server.Name, err))
+			}
+		})
+	}
+	work.Wait()
+	for _, c := range conns {
+		if c != nil {
+			s.servers = append(s.servers, c)
+		}
+	}
+	return slices.Concat(tools...)
+}
+
+// policy is what may happen unasked, and what never.
+func (p *Project) policy() (*permit.Policy, error) {
+	o := &p.opt
+	rules := map[permit.Layer][]permit.Rule{permit.Run: o.Rules}
+	if p.settings.user != nil {
+		rules[permit.User] = p.settings.user.rules
+	}
+	granted, err := p.granted()
+	if err != nil {
+		return nil, err
+	}
+	rules[permit.Granted] = granted
+	if rules[permit.BuiltIn], err = p.defaultRules(); err != nil {
+		return nil, err
+	}
+	trusted := false
+	if c := p.settings.project; c != nil && p.state(projectScope, trust.Config, "config", c.path) == Usable {
+		rules[permit.Project], trusted = c.rules, true
+	}
+	return permit.New(&permit.Options{
+		Rules: rules, TrustProject: trusted, Root: o.Dir, Home: o.Home, Resolve: resolved, Protected: []string{o.StateDir},
+		Shell: builtin.ShellKind(&builtin.BashOptions{Environ: o.Environ}),
+	})
+}
+
+// projectModel is the model that a trusted project names.
+func (p *Project) projectModel() string {
+	if c := p.settings.project; c != nil && p.state(projectScope, trust.Config, "config", c.path) == Usable {
+		return c.model
+	}
+	return ""
+}
+
+// Model is the model that the project names, if the user trusts it; "" for none.
+func (p *Project) Model() string { return p.projectModel() }
+
+// Find gives the agent of a name that may be used: one of the project that is not trusted
+// does not hide another of that name.
+func (p *Project) Find(name string) (*definition.Definition, error) {
+	d, err := p.all.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	state := p.agentState(d)
+	if state == Usable {
+		return d, nil
+	}
+	own, err := p.own.Find(name)
+	if err != nil {
+		return nil, &UntrustedError{Kind: "agent", Name: d.Name, Path: p.rel(d.Source.Path), State: state}
+	}
+	p.passOver(state, "agent", d.Name, d.Source.Path)
+	return own, nil
+}
+
+// An UntrustedError says that something of the project is wanted that the user has not agreed to.
+type UntrustedError struct {
+	Kind, Name, Path string
+	State            State
+}
+
+func (e *UntrustedError) Error() string {
+	why := "is not trusted"
+	if e.State == Changed {
+		why = "changed since it was trusted"
+	}
+	return fmt.Sprintf("%s %s (%s) %s", e.Kind, e.Name, e.Path, why)
+}
+
+// FailureCode is the word for runs that fail with the error.
+func (e *UntrustedError) FailureCode() string { return "untrusted" }
+
+// usable are the agents that may be used, by name.
+func (p *Project) usable() []*definition.Definition {
+	byName := map[string]*definition.Definition{}
+	for _, d := range p.own.List() {
+		byName[d.Name] = d
+	}
+	for _, d := range p.all.List() {
+		if p.agentState(d) == Usable {
+			byName[d.Name] = d
+		}
+	}
+	out := make([]*definition.Definition, 0, len(byName))
+	for _, d := range byName {
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b *definition.Definition) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// modelOf is the model of an agent: the one asked for, the one its definition names, the
+// project's, or the one that is configured.
+func (p *Project) modelOf(d *definition.Definition, asked string) (string, error) {
+	fallback := cmp.Or(asked, p.projectModel())
+	if fallback == "" {
+		m, err := p.open("")
+		if err != nil {
+			return "", err
+		}
+		fallback = m.Name()
+	}
+	if asked != "" || d.Model == "" {
+		return fallback, nil
+	}
+	name, note, err := p.opt.Resolve(d.Model, fallback)
+	if err != nil {
+		return "", fmt.Errorf("agent %s: %w", d.Name, err)
+	}
+	if note != "" {
+		p.opt.Notice("agent " + d.Name + ": " + note)
+	}
+	return name, nil
+}
+
+func (p *Project) open(name string) (model.Model, error) {
+	if p.opt.Models == nil {
+		return nil, errors.New("there is no way to get models")
+	}
+	return p.opt.Models(name)
+}
+
+// subAgents are those that a lead may give work to.
+func (s *Session) subAgents() []team.Info {
+	var out []team.Info
+	for _, d := range s.p.usable() {
+		if d.Mode != definition.Primary && !d.Hidden {
+			out = append(out, team.Info{Name: d.Name, Description: d.Description})
+		}
+	}
+	return out
+}
+
+// subAgent makes the agent of a name for somebody who delegates to it.
+func (s *Session) subAgent(name string) (*agent.Agent, error) {
+	d, err := s.p.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	if d.Mode == definition.Primary {
+		return nil, fmt.Errorf("agent %s works for people only", name)
+	}
+	return s.make(d, "")
+}
+
+// Agent makes the agent of a name, with its tools, and with sub-agents to give work to. The
+// model is the one asked for, "" for that of the agent.
+func (s *Session) Agent(name, model string) (*agent.Agent, error) {
+	d, err := s.p.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	return s.make(d, model)
+}
+
+// make makes an agent.
+func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, error) {
+	p := s.p
+	name, err := p.modelOf(d, cmp.Or(asked, s.model))
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.open(name)
+	if err != nil {
+		return nil, fmt.Errorf("agent %s: %w", d.Name, err)
+	}
+	a := &agent.Agent{
+		Name: d.Name, Model: m, OnAsk: p.opt.OnAsk, Clock: p.opt.Clock, Remember: p.remember,
+		Limits: agent.Limits{Turns: cmp.Or(d.MaxTurns, defaultTurns), Single: d.Kind == definition.Simple},
+	}
+	if p.opt.ResultsDir != nil {
+		a.Spill = p.spill
+	}
+	if a.Gate, err = s.gate(d); err != nil {
+		return nil, err
+	}
+	if d.Kind != definition.Simple {
+		if a.Tools, err = s.toolsOf(d); err != nil {
+			return nil, err
+		}
+		if d.MayUse("ask_user") {
+			a.Actions = append(a.Actions, askUser())
+		}
+		for _, action := range s.team.Actions() {
+			if d.MayUse(action.Tool.Name) {
+				a.Actions = append(a.Actions, delegating(d, action))
+			}
+		}
+	}
+	a.Prompt = s.prompt(d, a.Tools)
+	return a, nil
+}
+
+// defaultTurns bounds agents whose definition does not: it is there to stop one that goes round
+// in circles, and budgets are what bounds cost.
+const defaultTurns = 50
+
+// toolsOf are the tools of an agent.
+func (s *Session) toolsOf(d *definition.Definition) (*tool.Set, error) {
+	var names []string
+	for _, name := range s.tools.Names() {
+		server, _, of := strings.Cut(strings.TrimPrefix(name, "mcp__"), "__")
+		if of && strings.HasPrefix(name, "mcp__") && d.MCPServers != nil && !slices.Contains(d.MCPServers, server) {
+			continue
+		}
+		if d.MayUse(name) {
+			names = append(names, name)
+		}
+	}
+	for _, want := range d.Tools {
+		if !strings.Contains(want, "*") && !slices.Contains(names, want) && !slices.Contains(reserved(), want) {
+			s.p.opt.Notice(fmt.Sprintf("agent %s wants a tool %s, and there is none%s", d.Name, want, suggest.Hint(want, s.tools.Names())))
+		}
+	}
+	return s.tools.Select(names...)
+}
+
+// prompt is the system prompt of an agent: its own, where it works, and the skills there are.
+func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
+	var b strings.Builder
+	b.WriteString(strings.TrimSpace(d.Prompt))
+	if _, reads := tools.Get("read_file"); reads && s.p.opt.Dir != "" {
+		fmt.Fprintf(&b, "\n\nYou work in the folder %s. Paths are relative to it.", s.p.opt.Dir)
+	}
+	if _, ok := tools.Get("skill"); ok {
+		if text := s.p.usableSkills(d).Prompt(); text != "" {
+			b.WriteString("\n\n" + text)
+		}
+	}
+	for _, c := range s.servers {
+		text := c.Instructions()
+		uses := slices.ContainsFunc(tools.Names(), func(n string) bool { return strings.HasPrefix(n, "mcp__"+c.Server().Name+"__") })
+		if text != "" && uses {
+			fmt.Fprintf(&b, "\n\nThe MCP server %s says of its tools:\n%s", c.Server().Name, text)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// Gate decides on calls by the rules of the user and the project, for callers that are no agents.
+func (s *Session) Gate() tool.Gate { return s.policy }
+
+// Unknown says that there is no tool of a name, and which there are.
+func (s *Session) Unknown(name string) string {
+	return fmt.Sprintf("there is no tool %q%s", name, suggest.Hint(name, s.tools.Names()))
+}

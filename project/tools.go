@@ -1,0 +1,139 @@
+package project
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/google/renameio/v2/maybe"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/definition"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/skill"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/trust"
+)
+
+// usableSkills are the skills that an agent may read: those its definition names, or all.
+func (p *Project) usableSkills(d *definition.Definition) *skill.Library {
+	return p.skills.Only(func(s *skill.Skill) bool {
+		if p.state(string(s.Source.Scope), trust.Skill, s.Name, s.Source.Path) != Usable {
+			return false
+		}
+		return d == nil || len(d.Skills) == 0 || slices.Contains(d.Skills, s.Name)
+	})
+}
+
+// skillTool reads skills. Which of them there are is in the prompt of each agent.
+func (p *Project) skillTool() (*tool.Tool, error) {
+	type args struct {
+		Name string `json:"name,omitempty" jsonschema:"the name of the skill; leave it out for the list"`
+		File string `json:"file,omitempty" jsonschema:"a file of the skill to read instead of its instructions, as they name it"`
+	}
+	library := p.usableSkills(nil)
+	return tool.New("skill", "Read a skill: instructions, written by people, of how to do something. Read the one that fits before you begin.",
+		func(_ context.Context, in args) (string, error) {
+			if in.Name == "" {
+				var list string
+				for _, s := range library.List() {
+					list += fmt.Sprintf("- %s: %s\n", s.Name, s.Description)
+				}
+				return list, nil
+			}
+			if in.File != "" {
+				return library.ReadFile(in.Name, in.File)
+			}
+			c, err := library.Load(in.Name)
+			if err != nil {
+				return "", err
+			}
+			text := c.Text
+			if len(c.Skill.Files) > 0 {
+				text += fmt.Sprintf("\n\nThe skill's folder is %s. Its files:", c.Skill.Source.Path)
+				for _, f := range c.Skill.Files {
+					text += fmt.Sprintf("\n- %s (%d bytes)", f.Path, f.Size)
+				}
+			}
+			return text, nil
+		}, &tool.Options{Effect: tool.Pure})
+}
+
+// askUser is the tool by which an agent asks a person.
+func askUser() *agent.Action {
+	return &agent.Action{
+		Tool: &tool.Tool{
+			Name:        "ask_user",
+			Description: "Ask the person you work for one question, when you cannot go on without the answer and cannot find it out yourself. The work waits for it.",
+			Input: &jsonschema.Schema{
+				Type: "object",
+				Properties: map[string]*jsonschema.Schema{
+					"question": {Type: "string", Description: "the question, complete in itself"},
+					"options":  {Type: "array", Items: &jsonschema.Schema{Type: "string"}, Description: "answers to choose from; leave it out for a free answer"},
+				},
+				Required:             []string{"question"},
+				PropertyOrder:        []string{"question", "options"},
+				AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+			},
+		},
+		Run: func(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error) {
+			var in struct {
+				Question string   `json:"question"`
+				Options  []string `json:"options"`
+			}
+			if err := json.Unmarshal(c.Args, &in); err != nil {
+				return tool.Result{}, err
+			}
+			answer, err := scope.Ask(ctx, &runlog.Asked{Key: "ask", Question: tool.Clean(in.Question), Options: in.Options})
+			if err != nil {
+				return tool.Result{}, err
+			}
+			var text string
+			if json.Unmarshal(answer, &text) != nil {
+				text = string(answer)
+			}
+			return tool.Result{Text: text}, nil
+		},
+	}
+}
+
+// spill keeps a result of a run that is too large for a conversation.
+func (p *Project) spill(run, name, text string) (string, error) {
+	dir := p.opt.ResultsDir(run)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	return path, maybe.WriteFile(path, []byte(text), 0o600)
+}
+
+// delegating is an action of a team for an agent that may not start every other.
+func delegating(d *definition.Definition, action *agent.Action) *agent.Action {
+	if d.Agents == nil && len(d.NoAgents) == 0 {
+		return action
+	}
+	bound := *action
+	bound.Run = func(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error) {
+		type task struct {
+			Agent string `json:"agent"`
+		}
+		var in struct {
+			task
+			Tasks []task `json:"tasks"`
+		}
+		if err := json.Unmarshal(c.Args, &in); err != nil {
+			return tool.Result{}, err
+		}
+		for _, t := range append(in.Tasks, in.task) {
+			if t.Agent != "" && !d.MayStart(t.Agent) {
+				return tool.Result{Text: fmt.Sprintf("agent %s may not have agent %s do anything", d.Name, t.Agent), Error: true}, nil
+			}
+		}
+		return action.Run(ctx, scope, c)
+	}
+	return &bound
+}
