@@ -1,0 +1,161 @@
+// Package delegate is the built-in workflow "agent": one agent works towards what a person
+// asks for, with its tools, its sub-agents and the workflows it may run.
+package delegate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// Name is what users call the workflow by.
+const Name = "agent"
+
+// Lead is the agent that works when none is named.
+const Lead = "general-purpose"
+
+// Options are what the workflow is built from.
+type Options struct {
+	// Prepare says whether there can be a run of these inputs, and completes them: it finds
+	// the agent and its model. It starts nothing. It is required.
+	Prepare func(in *Inputs) error
+	// Open gives the agent of a run that begins or goes on, with everything it needs started.
+	// It is required.
+	Open func(ctx context.Context, in *Inputs) (*Crew, error)
+	// Workflows are those that the agent may run by name; none by default.
+	Workflows []*workflow.Workflow
+	// Dir is what a relative folder is relative to; defaults to the process's own.
+	Dir string
+}
+
+// Inputs are the inputs of the workflow.
+type Inputs struct {
+	Prompt string `json:"prompt" jsonschema:"what to do"`
+	Agent  string `json:"agent,omitempty" jsonschema:"who does it, by name; defaults to general-purpose"`
+	Model  string `json:"model,omitempty" jsonschema:"the model to use, as provider/name; defaults to that of the agent, or the one that is configured"`
+	Dir    string `json:"dir,omitempty" jsonschema:"the folder to work in; defaults to this one"`
+}
+
+// An Output is what the workflow ends with.
+type Output struct {
+	Text  string `json:"text"` // what the agent said last
+	Agent string `json:"agent"`
+	Model string `json:"model"`
+}
+
+// A Crew is an agent, and what was started for it.
+type Crew struct {
+	Agent      *agent.Agent
+	Definition string       // the digest of what the agent is now; a run goes on with the one it began with
+	Close      func() error // ends what was started; nil for nothing
+}
+
+// State is the state of the workflow's graph.
+type State struct {
+	Inputs
+	Text string `json:"text,omitempty"`
+}
+
+// New makes the workflow.
+func New(opt *Options) (*workflow.Workflow, error) {
+	if opt == nil || opt.Prepare == nil || opt.Open == nil {
+		return nil, errors.New("workflow agent: it needs a way to get agents")
+	}
+	d := &delegate{opt: opt}
+	w, err := workflow.Func(Name, "Have an agent do something, with its tools and sub-agents", d.run)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range opt.Workflows {
+		w.Uses = append(w.Uses, other.Name)
+	}
+	w.Prepare = func(raw json.RawMessage) (json.RawMessage, error) {
+		var in Inputs
+		if err := json.Unmarshal(raw, &in); err != nil {
+			return nil, fmt.Errorf("workflow agent: its inputs: %w", err)
+		}
+		if err := d.prepare(&in); err != nil {
+			return nil, err
+		}
+		return json.Marshal(in)
+	}
+	w.Flow = func(json.RawMessage) (graph.Reading, error) { return d.flow(&Crew{}) }
+	return w, nil
+}
+
+type delegate struct{ opt *Options }
+
+func (d *delegate) prepare(in *Inputs) error {
+	if strings.TrimSpace(in.Prompt) == "" {
+		return &workflow.InputsError{Workflow: Name, Problems: []string{"prompt: is empty; say what to do"}}
+	}
+	in.Agent = cmp.Or(in.Agent, Lead)
+	if !filepath.IsAbs(in.Dir) {
+		dir, err := filepath.Abs(filepath.Join(d.opt.Dir, in.Dir))
+		if err != nil {
+			return err
+		}
+		in.Dir = dir
+	}
+	return d.opt.Prepare(in)
+}
+
+func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Output, final graph.Final[State], err error) {
+	if !filepath.IsAbs(in.Dir) || in.Agent == "" { // for hosts that began the run without Settle
+		if err := d.prepare(&in); err != nil {
+			return out, final, err
+		}
+	}
+	crew, err := d.opt.Open(ctx, &in)
+	if err != nil {
+		return out, final, err
+	}
+	if crew.Close != nil {
+		defer func() { err = errors.Join(err, crew.Close()) }()
+	}
+	flow, err := d.flow(crew)
+	if err != nil {
+		return out, final, err
+	}
+	final, err = flow.Execute(ctx, State{Inputs: in}, &e.Graph)
+	return Output{Text: final.State.Text, Agent: in.Agent, Model: in.Model}, final, err
+}
+
+// flow is the graph of a run: one node, the agent.
+func (d *delegate) flow(crew *Crew) (*graph.Flow[State, string], error) {
+	g := graph.New(Name, func(s State, text string) State { s.Text = text; return s })
+	n := graph.Node[State, string]{Name: "work", Kind: "agent", Version: crew.Definition}
+	for _, w := range d.opt.Workflows {
+		n.Uses = append(n.Uses, w.Name)
+	}
+	n.Run = func(ctx context.Context, t *graph.Task, s State) (string, error) {
+		if crew.Agent == nil {
+			return "", errors.New("this graph is for looking at only")
+		}
+		lead := *crew.Agent
+		if len(d.opt.Workflows) > 0 {
+			lead.Actions = append(lead.Actions[:len(lead.Actions):len(lead.Actions)], d.runWorkflow(t))
+		}
+		out, err := lead.Run(ctx, t.Scope(), &agent.Work{
+			Prompt:  s.Prompt,
+			State:   func() (json.RawMessage, error) { return json.Marshal(s) },
+			Stopped: t.Stopped(),
+		})
+		if err != nil {
+			return "", err
+		}
+		return out.Text, nil
+	}
+	g.AddNode(n)
+	g.Edge(graph.Start, n.Name)
+	g.Edge(n.Name, graph.End)
+	return g.Compile()
+}
