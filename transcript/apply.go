@@ -226,7 +226,7 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 		t := r.work(rec.Path, -1, rec.Time)
 		t.end(Waiting, rec.Time)
 		r.Questions = append(r.Questions, &Question{
-			Path: t.Path, Key: Line(d.Key), Question: Clean(d.Question), Options: lines(d.Options), Default: Value(d.Default),
+			Path: t.Path, Key: Line(d.Key), Question: Clean(d.Question), Options: lines(d.Options), Free: len(d.Schema) > 0, Default: Value(d.Default),
 		})
 		return
 	}
@@ -268,6 +268,15 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		}
 		t := r.work(rec.Path, -1, rec.Time)
 		t.Parts = append(t.Parts, Part{Kind: Note, Text: Clean(note.Text)})
+	case d.Name == "denied" && rec.Seq != 0:
+		var no struct{ Agent, Tool, Subject, Reason string }
+		if json.Unmarshal(d.Data, &no) != nil || no.Tool == "" {
+			return
+		}
+		denial := Denial{rec.Path, Line(no.Agent), Line(no.Tool), Clean(no.Subject), Clean(no.Reason)}
+		r.Denied = append(r.Denied, denial)
+		t := r.work(rec.Path, -1, rec.Time)
+		t.Parts = append(t.Parts, Part{Kind: Note, Text: "denied " + denial.Tool + " " + Line(no.Subject) + " (nobody to ask)"})
 	case rec.Seq != 0: // what follows is live-only
 	case d.Name == "text", d.Name == "reasoning":
 		var delta struct{ Agent, Text string }
@@ -292,7 +301,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 		}
 		t := r.work(rec.Path, -1, rec.Time)
 		switch d.Kind {
-		case "agent":
+		case "agent", "gate", "grant", "remember", "note", "spill", "save", "cancel": // for the log alone
 		case "model":
 			t.Thinking, t.live, t.musing = true, nil, nil
 		default:
@@ -309,6 +318,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 	}
 	t := r.work(rec.Path, -1, rec.Time)
 	switch d.Kind {
+	case "gate", "grant", "remember", "note", "spill", "save", "cancel":
 	case "agent":
 		r.settleAgent(t, &d)
 	case "model":

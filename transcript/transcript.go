@@ -29,6 +29,7 @@ type Run struct {
 	Tasks     []*Task     // in the order they were first heard of
 	Questions []*Question // in the order they were asked
 	Skipped   []string
+	Denied    []Denial // calls that were turned down since nobody was there to ask
 	Output    json.RawMessage
 	Error     string              // of a failed run
 	Code      string              // of a failed run
@@ -42,6 +43,9 @@ type Run struct {
 	paths map[string]*Task
 	sends map[string]map[string]bool // for the next superstep: node → keys
 }
+
+// A Denial is a call of an agent that was turned down since nobody was there to ask.
+type Denial struct{ Path, Agent, Tool, Subject, Reason string }
 
 // A Step is a superstep.
 type Step struct {
@@ -105,7 +109,7 @@ const (
 	Text      PartKind = "text"
 	Reasoning PartKind = "reasoning"
 	ToolUse   PartKind = "tool"
-	Note      PartKind = "note" // an event of that name, for people
+	Note      PartKind = "note" // an event of that name or a denial, for people
 )
 
 // A Tool is one call of a tool, or another effect.
@@ -125,6 +129,7 @@ type Question struct {
 	Key      string
 	Question string
 	Options  []string
+	Free     bool   // answers besides the options may fit: a schema says which
 	Default  string // as people write it, "" for none
 	Answer   string // as people write it
 	Answered bool
