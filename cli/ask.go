@@ -85,7 +85,7 @@ func (k *asker) answer(ctx context.Context, q runlog.OpenQuestion) (*runlog.Answ
 		return nil, false
 	}
 	a := k.app
-	if k.policy == "" && a.term.inTTY && a.term.errTTY && !a.set.noInput && !a.programs() {
+	if k.policy == "" && a.asks() {
 		return k.prompt(ctx, &q)
 	}
 	if len(q.Default) > 0 {
@@ -99,6 +99,9 @@ func (k *asker) answer(ctx context.Context, q runlog.OpenQuestion) (*runlog.Answ
 	}
 	return nil, false
 }
+
+// asks reports whether there is somebody to ask.
+func (a *app) asks() bool { return a.term.inTTY && a.term.errTTY && !a.set.noInput && !a.programs() }
 
 // leftover says which answers nobody asked for.
 func (k *asker) leftover() {
@@ -118,7 +121,7 @@ func (a *app) warn(s string) {
 
 // fit makes the JSON of an answer as people write it.
 func fit(q *runlog.Asked, s string) (json.RawMessage, error) {
-	if len(q.Options) > 0 && !slices.Contains(q.Options, s) {
+	if len(q.Options) > 0 && len(q.Schema) == 0 && !slices.Contains(q.Options, s) { // with a schema they are what is usual
 		return nil, fmt.Errorf("want one of %s", strings.Join(q.Options, ", "))
 	}
 	var schema struct{ Type string }

@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/seal"
+	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -46,6 +48,12 @@ type Options struct {
 	// place. Directories above one in the file system exist and can be written. Defaults to
 	// memory, so that nothing survives the process.
 	OpenStore func(ctx context.Context, opt *runlog.OpenOptions) (runlog.Store, io.Closer, error)
+	// Models gives what the command "models" shows and tries. Like Setup it is called when that is
+	// needed. Defaults to none.
+	Models func(*Setup) (Models, error)
+	// Project opens the project of a setup, for the commands about agents, tools and skills.
+	// Defaults to opening it as it is, without models.
+	Project func(*Setup) (*project.Project, error)
 	// Failpoint is for crash tests; see superstep.Options.
 	Failpoint func(name string)
 
@@ -56,11 +64,18 @@ type Options struct {
 type Setup struct {
 	Workflow string // the one that is about to run, "" if none is
 	Model    string // of a new run --model or SUPERSTEP_MODEL, of another its input "model" (else SUPERSTEP_MODEL); "" for none
-	DataDir  string // where runs are kept
-	CacheDir string // for what can be made again
-	Offline  bool   // open no connection but to this machine
-	Env      func(string) string
-	Notice   func(format string, args ...any) // says something to the user, on standard error
+	// UserModel is the model of the user's configuration, "" for none. It is in Model too where
+	// nothing said otherwise.
+	UserModel string
+	ConfigDir string // the folder of the user's configuration; what is in it is theirs
+	DataDir   string // where runs are kept
+	CacheDir  string // for what can be made again
+	Offline   bool   // open no connection but to this machine
+	Env       func(string) string
+	Notice    func(format string, args ...any) // says something to the user, on standard error
+	// Project says where the project and the user's own agents and tools are, for the host to
+	// complete with models and to open.
+	Project *project.Options
 }
 
 // The exit codes of the command.
@@ -130,6 +145,7 @@ type settings struct {
 	noInput  bool
 	offline  bool
 	model    string
+	leave    leave // of the commands that execute a run
 }
 
 func newApp(opt *Options) *app {
@@ -225,15 +241,24 @@ func (a *app) workflows(name string) (workflow.Set, error) {
 	if a.opt.Setup == nil {
 		return set, nil
 	}
-	made, err := a.opt.Setup(&Setup{
-		Workflow: name, Model: a.set.model, DataDir: a.dataDir(), CacheDir: a.cacheDir(), Offline: a.set.offline, Env: a.opt.Env,
+	made, err := a.opt.Setup(a.setup(name))
+	return append(set[:len(set):len(set)], made...), err
+}
+
+// setup is what is known of how workflows are to work. Name is the one about to run, "" for none.
+func (a *app) setup(name string) *Setup {
+	s := &Setup{
+		Workflow: name, Model: a.set.model, UserModel: a.userModel(), ConfigDir: a.configDir(), DataDir: a.dataDir(), CacheDir: a.cacheDir(),
+		Offline: a.set.offline, Env: a.opt.Env,
 		Notice: func(format string, args ...any) {
 			if !a.set.quiet && !a.programs() && name != "" {
 				a.err.line(fmt.Sprintf(format, args...))
 			}
 		},
-	})
-	return append(set[:len(set):len(set)], made...), err
+		Project: a.projectOptions(),
+	}
+	s.Project.Notice = func(text string) { s.Notice("%s", transcript.Line(text)) }
+	return s
 }
 
 // writable sees to it that a directory is there and can be written.

@@ -37,7 +37,7 @@ type setting struct {
 	line, col  int
 }
 
-const maxConfig = 1 << 20
+const maxConfig = 64 << 10 // reading YAML takes time with the square of it
 
 // byteOrderMark is what some editors begin a file with.
 const byteOrderMark = "\ufeff"
@@ -47,7 +47,25 @@ func (a *app) configPath() string {
 	if p := a.opt.Env("SUPERSTEP_CONFIG"); p != "" {
 		return p
 	}
-	return filepath.Join(a.dir("", "XDG_CONFIG_HOME", xdg.ConfigHome), "config.yaml")
+	return filepath.Join(a.configDir(), "config.yaml")
+}
+
+// configDir is the user's own folder for what they configure, whatever SUPERSTEP_CONFIG says: the
+// folder of that file may be one that others write to.
+func (a *app) configDir() string { return a.dir("", "XDG_CONFIG_HOME", xdg.ConfigHome) }
+
+// userModel is the model that the configuration names, "" for none.
+func (a *app) userModel() string {
+	conf, err := a.config()
+	if err != nil {
+		return "" // it is told elsewhere
+	}
+	for _, s := range conf {
+		if s.key == "model" {
+			return s.value
+		}
+	}
+	return ""
 }
 
 // configurable are the flags that a configuration may set: those of every command, and of
@@ -61,7 +79,7 @@ func (a *app) configurable() *pflag.FlagSet {
 	f.Int("snapshot-every", 0, "")
 	out := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.VisitAll(func(x *pflag.Flag) {
-		if x.Value.Type() != listType {
+		if x.Value.Type() != listType && x.Annotations[actFlag] == nil {
 			out.AddFlag(x)
 		}
 	})
@@ -112,7 +130,7 @@ func readConfig(path string) ([]byte, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	if err == nil && len(b) > maxConfig {
-		err = fmt.Errorf("%s is over 1 MiB", path)
+		err = fmt.Errorf("%s is over 64 KiB", path)
 	}
 	return b, err
 }

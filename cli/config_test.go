@@ -52,7 +52,7 @@ func TestConfigTooLarge(t *testing.T) {
 	large := "max-steps: 3\n#" + strings.Repeat("x", maxConfig)
 	for _, args := range [][]string{{"runs", "list"}, {"config", "set", "max-steps", "4"}} {
 		code, out, after := configured(t, large, args...)
-		if code == ExitOK || !strings.Contains(out, "is over 1 MiB") || after != large {
+		if code == ExitOK || !strings.Contains(out, "is over 64 KiB") || after != large {
 			t.Errorf("%v: exit %d: %.200s", args, code, out)
 		}
 	}

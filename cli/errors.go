@@ -11,6 +11,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
@@ -69,7 +70,7 @@ func exitOf(code string) int {
 		return ExitNoModel
 	case superstep.CodeLimit, superstep.CodeBudget:
 		return ExitLimit
-	case superstep.CodeDenied:
+	case superstep.CodeDenied, "untrusted":
 		return ExitDenied
 	case "interrupted":
 		return ExitInterrupted
@@ -157,7 +158,10 @@ func (a *app) remedies(err error) []string {
 		sealed *runlog.SealedError
 		plain  *seal.UnauthenticatedError
 	)
+	var wary *project.UntrustedError
 	switch {
+	case errors.As(err, &wary):
+		return []string{"look at it and decide: " + a.hint("trust")}
 	case errors.As(err, &busy):
 		next := []string{"watch it: " + a.hint("runs", "watch", busy.ID)}
 		if left := time.Until(busy.Until); left > 0 {

@@ -237,6 +237,11 @@ func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, as
 	switch errors.As(context.Cause(ctx), &sig); out.Status {
 	case runlog.Completed:
 		e.exit = ExitOK
+		if denied := s.run.Denied; len(denied) > 0 {
+			e.exit = ExitDenied
+			e.err = &Error{Exit: ExitDenied, Code: "denied", Message: fmt.Sprintf("run %s completed, but %s turned down since nobody was there to ask: %s", s.id, was(len(denied), "call"), denied[0].Tool+" "+transcript.Line(denied[0].Subject)),
+				Next: []string{"let it: --allow 'RULE'", "be asked: on a terminal, or with --on-ask wait"}}
+		}
 	case runlog.Partial:
 		e.exit = ExitPartial
 	case runlog.Paused:
@@ -270,6 +275,14 @@ func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, as
 		e.err = &Error{Exit: e.exit, Code: "pipe", Message: errPipe.Error(), shown: true}
 	}
 	return e
+}
+
+// was counts things that something was done to.
+func was(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " was"
+	}
+	return plural(n, what) + " were"
 }
 
 // failure is why a run failed or could not go on.

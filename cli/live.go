@@ -254,7 +254,7 @@ func (v *live) see(rec *runlog.Record, r *transcript.Run, old bool) {
 	case runlog.KindEvent:
 		t := r.Task(rec.Path)
 		var d runlog.Event
-		if t == nil || json.Unmarshal(rec.Data, &d) != nil || d.Name != "note" {
+		if t == nil || json.Unmarshal(rec.Data, &d) != nil || d.Name != "note" && d.Name != "denied" {
 			return
 		}
 		if n := len(t.Parts); n > 0 && t.Parts[n-1].Kind == transcript.Note {

@@ -232,7 +232,7 @@ func (v *plain) event(rec *runlog.Record, r *transcript.Run, t *transcript.Task)
 	switch d.Name {
 	case "task.started":
 		v.start(rec.Time, r, t)
-	case "note":
+	case "note", "denied":
 		if n := len(t.Parts); n > 0 && t.Parts[n-1].Kind == transcript.Note {
 			v.line(rec.Time, "note "+label(t)+" "+transcript.Line(t.Parts[n-1].Text))
 		}

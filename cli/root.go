@@ -80,7 +80,7 @@ Exit codes: 0 completed, 1 failed, 2 wrong usage (nothing ran), 3 waiting for a 
 		return bare(cmd, args)
 	}
 	run := a.runCommand()
-	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand())
+	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(), a.trustCommand(), a.permissionsCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand())
 	return root, a.prepareRun(root, run)
 }
 
@@ -144,7 +144,7 @@ const actFlag = "act"
 func acts(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		if f := cmd.Flags().Lookup(name); f != nil {
-			f.Annotations = map[string][]string{actFlag: nil}
+			f.Annotations = map[string][]string{actFlag: {}}
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 		a.out.line(a.greeting(set))
 		return nil
 	}
-	a.err.line(cmd.Short + "\n\nExamples:\n" + cmd.Example + "\n\nCommands: run, runs, workflows, worker, config, version, completion; `" + a.opt.Name + " COMMAND --help` says more")
+	a.err.line(cmd.Short + "\n\nExamples:\n" + cmd.Example + "\n\nCommands: run, runs, workflows, agents, tools, skills, models, trust, permissions, serve, worker, config, version, completion; `" + a.opt.Name + " COMMAND --help` says more")
 	return &Error{Exit: ExitUsage, shown: true}
 }
 

@@ -29,6 +29,7 @@ type running struct {
 	maxAgents  int64
 	streamText bool
 	every      int
+	leave      leave
 }
 
 func (r *running) add(f *pflag.FlagSet) {
@@ -39,6 +40,7 @@ func (r *running) add(f *pflag.FlagSet) {
 	f.Int64Var(&r.maxTokens, "max-tokens", 0, "pause before models read and write more tokens than this in all (0: no limit)")
 	f.Int64Var(&r.maxAgents, "max-agents", 0, "pause before more agents than this begin (0: no limit)")
 	f.IntVar(&r.maxSteps, "max-steps", 0, "stop after this many supersteps (default: the workflow's own limit)")
+	r.leave.add(f)
 	f.BoolVar(&r.streamText, "stream-text", false, "with -o jsonl: also what models say while they say it")
 }
 
@@ -65,6 +67,11 @@ func (r *running) check(a *app) (answers, error) {
 	case r.streamText && a.set.output != "jsonl":
 		return nil, usage("--stream-text needs -o jsonl")
 	}
+	if _, err := r.leave.rules(); err != nil {
+		return nil, err
+	}
+	r.leave.headless = r.onAsk != "wait" && !a.asks()
+	a.set.leave = r.leave
 	return parseAnswers(r.answers)
 }
 

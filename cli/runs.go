@@ -436,7 +436,7 @@ func (a *app) checkAnswers(ctx context.Context, info runlog.Info, ans answers) e
 		case i < 0:
 			return usage(fmt.Sprintf("run %s has no open question of %q", info.ID, g.path), asks...)
 		}
-		if q := open[i]; len(q.Options) > 0 && !slices.Contains(q.Options, g.value) {
+		if q := open[i]; len(q.Options) > 0 && !q.Free && !slices.Contains(q.Options, g.value) {
 			return usage(fmt.Sprintf("%s: want one of %s, got %q", q.Path, strings.Join(q.Options, ", "), g.value))
 		}
 	}

@@ -31,6 +31,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("SUPERSTEP_DATA_DIR", e.WorkDir+"/data")
 			e.Setenv("HOME", e.WorkDir+"/home")
+			e.Setenv("XDG_CONFIG_HOME", e.WorkDir+"/home/.config")
 			e.Setenv("TERM", "xterm-256color")
 			return nil
 		},

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
@@ -18,8 +19,12 @@ func main() {
 
 func options() *cli.Options {
 	return &cli.Options{
-		Name:      "superstep",
-		Setup:     setup,
+		Name:   "superstep",
+		Setup:  setup,
+		Models: func(s *cli.Setup) (cli.Models, error) { return newModels(s), nil },
+		Project: func(s *cli.Setup) (*project.Project, error) {
+			return (&agents{setup: s, models: newModels(s)}).open("")
+		},
 		Failpoint: failpoint(),
 		OpenStore: stores.Open,
 	}
@@ -27,19 +32,27 @@ func options() *cli.Options {
 
 // setup makes the built-in workflows.
 func setup(s *cli.Setup) ([]*workflow.Workflow, error) {
-	m := &models{env: s.Env, offline: s.Offline}
-	var web *tool.Tool
-	if key := s.Env("TAVILY_API_KEY"); key != "" && !s.Offline {
-		var err error
-		if web, err = builtin.SearchWeb(builtin.WebOptions{APIKey: key, BaseURL: s.Env("TAVILY_BASE_URL")}); err != nil {
-			return nil, err
-		}
+	m := newModels(s)
+	web, err := searchWeb(s)
+	if err != nil {
+		return nil, err
 	}
-	w, err := research.New(&research.Options{
-		Model: m.open, Note: m.note(s.Model), SearchWeb: web, CacheDir: s.CacheDir,
+	r, err := research.New(&research.Options{
+		Model: m.open, Note: m.note(), SearchWeb: web, CacheDir: s.CacheDir,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []*workflow.Workflow{w}, nil
+	others := []*workflow.Workflow{r}
+	w, err := (&agents{setup: s, models: m}).workflow(others)
+	return append(others, w), err
+}
+
+// searchWeb is what research searches the web with, nil if it cannot be searched.
+func searchWeb(s *cli.Setup) (*tool.Tool, error) {
+	key := s.Env("TAVILY_API_KEY")
+	if key == "" || s.Offline {
+		return nil, nil
+	}
+	return builtin.SearchWeb(builtin.WebOptions{APIKey: key, BaseURL: s.Env("TAVILY_BASE_URL")})
 }

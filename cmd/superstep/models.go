@@ -1,110 +1,176 @@
 package main
 
 import (
-	"fmt"
-	"net"
-	"net/url"
-	"strings"
+	"context"
+	"errors"
+	"sync"
 
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/offline"
-	"github.com/superstep-dev/superstep/model/openai"
+	"github.com/superstep-dev/superstep/model/prices"
+	"github.com/superstep-dev/superstep/model/providers"
 )
 
-// models opens models by the names that users give them: "offline", or provider/name.
+// models opens models by the names that users give them. What the user configured is read when
+// it is first needed.
 type models struct {
-	env     func(string) string
-	offline bool // nothing but this machine may be reached
+	setup *cli.Setup
+
+	once      sync.Once
+	providers *providers.Providers
+	path      string // of the user's prices, "" for none
+	err       error
 }
 
-// provider is a server that speaks OpenAI's protocol.
-type provider struct {
-	name string
-	base string // its address
-	from string // the variable that names another address
-	key  string // the variable with its API key, "" if it needs none
+func newModels(s *cli.Setup) *models { return &models{setup: s} }
+
+// load reads the user's providers and prices.
+func (m *models) load() (*providers.Providers, error) {
+	m.once.Do(func() {
+		s := m.setup
+		own, err := providers.Load(s.ConfigDir)
+		if err != nil {
+			m.err = mistaken(err)
+			return
+		}
+		table, path, err := prices.Load(s.ConfigDir)
+		if err != nil {
+			m.err = mistaken(err, "take prices from another file: superstep models update FILE", "or remove it, and those that are built in hold")
+			return
+		}
+		named := s.Model
+		if named == s.UserModel {
+			named = "" // it comes from there
+		}
+		m.path = path
+		m.providers = providers.New(&providers.Options{
+			Env: s.Env, Offline: s.Offline, Config: own, Prices: table, Model: named, UserModel: s.UserModel,
+		})
+	})
+	return m.providers, m.err
 }
 
-func providers() []provider {
-	return []provider{
-		{"openai", "https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY"},
-		{"openrouter", "https://openrouter.ai/api/v1", "", "OPENROUTER_API_KEY"},
-		{"ollama", "http://127.0.0.1:11434/v1", "OLLAMA_BASE_URL", ""},
+// mistaken is the error of a file that the user has to mend.
+func mistaken(err error, next ...string) error {
+	return &cli.Error{Exit: cli.ExitUsage, Code: "usage", Message: err.Error(), Next: next, Err: err}
+}
+
+// explain makes the errors of providers those of the command.
+func explain(err error) error {
+	var e *providers.Error
+	if !errors.As(err, &e) {
+		return err
 	}
+	out := cli.NoModel(e.Message, e.Hints...)
+	out.Err = err
+	return out
 }
 
-// preferred is the model for those who have a key and name none.
-const preferred = "openai/gpt-5-mini"
-
-// choose gives the model to use when none is named, and why.
-func (m *models) choose() (name, why string) {
-	if m.env("OPENAI_API_KEY") != "" && !m.offline {
-		return preferred, "from OPENAI_API_KEY"
-	}
-	return "offline", "no model is configured"
-}
-
-// note says which model is used when none is named.
-func (m *models) note(named string) string {
-	if named != "" {
+// note says which model is used when none is named. It looks for servers on this machine if no
+// other model is configured.
+func (m *models) note() string {
+	if m.setup.Workflow == "" || m.setup.Model != "" {
 		return ""
 	}
-	name, why := m.choose()
-	if name == "offline" {
-		return "model offline (" + why + "): it quotes the documents and writes no prose; set OPENAI_API_KEY or --model for a better brief"
+	p, err := m.load()
+	if err != nil {
+		return "" // open tells it
 	}
-	return "model " + name + " " + why
+	c := p.Choose(context.Background())
+	if c.Layer == providers.ByDefault {
+		return "model offline (" + c.Why + "): it quotes the documents and writes no prose; set OPENAI_API_KEY or --model for a better brief"
+	}
+	return "model " + c.Name + " (" + c.Why + ")"
 }
 
 // open gives the model of a name, and the one to use for "".
 func (m *models) open(name string) (model.Model, error) {
-	if name == "" {
-		name, _ = m.choose()
+	if name == offline.Name {
+		return offline.New(), nil // whatever is wrong with what the user configured
 	}
-	if name == "offline" {
-		return offline.New(), nil
-	}
-	kind, rest, ok := strings.Cut(name, "/")
-	for _, p := range providers() {
-		if ok && p.name == kind && rest != "" {
-			return m.connect(&p, rest)
-		}
-	}
-	return nil, cli.NoModel(fmt.Sprintf("there is no model %q", name),
-		"name it as provider/name: openai/…, openrouter/…, ollama/…",
-		"or use the one that is built in: --model offline")
-}
-
-func (m *models) connect(p *provider, name string) (model.Model, error) {
-	base := p.base
-	if v := m.env(p.from); p.from != "" && v != "" {
-		base = v
-	}
-	key := ""
-	if p.key != "" {
-		key = m.env(p.key)
-	}
-	if p.key != "" && key == "" && !loopback(base) {
-		return nil, cli.NoModel(fmt.Sprintf("model %s/%s needs an API key", p.name, name),
-			"set "+p.key,
-			"start Ollama and use --model ollama/NAME",
-			"or try it now: --model offline")
-	}
-	if m.offline && !loopback(base) {
-		return nil, cli.NoModel(fmt.Sprintf("model %s/%s is at %s, which --offline forbids", p.name, name, base),
-			"use a model on this machine: --model ollama/NAME",
-			"or the one that is built in: --model offline")
-	}
-	return openai.New(&openai.Options{Model: name, BaseURL: base, APIKey: key, KeyFrom: p.key, Provider: p.name})
-}
-
-// loopback reports whether an address is on this machine.
-func loopback(base string) bool {
-	u, err := url.Parse(base)
+	p, err := m.load()
 	if err != nil {
-		return false
+		return nil, err
 	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	opened, err := p.Open(name)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return opened, nil
+}
+
+// Open implements [cli.Models].
+func (m *models) Open(name string) (model.Model, *cli.ModelInfo, error) {
+	p, err := m.load()
+	if err != nil {
+		return nil, nil, err
+	}
+	opened, err := m.open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	known := p.Known(opened.Name())
+	if priced, ok := opened.(model.Priced); ok {
+		known.Price, known.Priced = priced.Price()
+	}
+	info := modelInfo(known)
+	return opened, &info, nil
+}
+
+// List implements [cli.Models].
+func (m *models) List(ctx context.Context) (*cli.ModelList, error) {
+	p, err := m.load()
+	if err != nil {
+		return nil, err
+	}
+	found := p.List(ctx)
+	c := p.Choose(ctx) // from what was found
+	list := &cli.ModelList{
+		Use:    cli.ModelChoice{Model: c.Name, Layer: string(c.Layer), Why: c.Why},
+		Prices: pricesInfo(p.Prices(), m.path),
+	}
+	for _, f := range found {
+		out := cli.ModelProvider{
+			Name: f.Name, Configured: f.Configured, By: f.By, Missing: f.Missing, URL: f.BaseURL, Local: f.Local, Default: f.Standard,
+		}
+		for _, k := range f.Models {
+			out.Models = append(out.Models, modelInfo(k))
+		}
+		list.Providers = append(list.Providers, out)
+	}
+	return list, nil
+}
+
+func modelInfo(k providers.Known) cli.ModelInfo {
+	out := cli.ModelInfo{Name: k.Name, Window: k.Window, Output: k.Output, Released: k.Released, Note: k.Note}
+	if k.Priced {
+		out.Price = &cli.ModelPrice{In: k.Price.In, Out: k.Price.Out, Cached: k.Price.Cached, Written: k.Price.Written}
+	}
+	return out
+}
+
+func pricesInfo(t *prices.Table, path string) cli.ModelPrices {
+	out := cli.ModelPrices{Date: t.Date(), Models: len(t.Models()), Path: path, Sources: t.Sources()}
+	if b := prices.Embedded(); path != "" && t.Date() < b.Date() {
+		out.Warning = path + " is of " + t.Date() + " and older than the prices that are built in, which are of " + b.Date() + "; what it says holds all the same"
+	}
+	return out
+}
+
+// Update implements [cli.Models].
+func (m *models) Update(file string, force bool) (*cli.ModelPrices, error) {
+	t, path, err := prices.Install(m.setup.ConfigDir, file, force)
+	var wrong *prices.Error
+	var older *prices.OlderError
+	switch {
+	case errors.As(err, &wrong):
+		return nil, mistaken(err, "nothing was changed")
+	case errors.As(err, &older):
+		return nil, mistaken(err, "nothing was changed; --force takes it all the same")
+	case err != nil:
+		return nil, err
+	}
+	out := pricesInfo(t, path)
+	return &out, nil
 }

@@ -1,0 +1,485 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+// Models is what a program knows of models, for the command "models". Errors decide the exit
+// code as those of Options.Setup do.
+type Models interface {
+	// List gives all providers and which model would be used. It asks nobody but servers on this
+	// machine.
+	List(ctx context.Context) (*ModelList, error)
+	// Open gives the model of a name, or for "" the one that would be used, and what is known of
+	// it. It asks nobody.
+	Open(name string) (model.Model, *ModelInfo, error)
+	// Update makes the prices in a file the user's. Force takes those that are older than what
+	// holds.
+	Update(file string, force bool) (*ModelPrices, error)
+}
+
+// ModelList is what `models list` shows.
+type ModelList struct {
+	Use       ModelChoice     `json:"use"`
+	Providers []ModelProvider `json:"providers"`
+	Prices    ModelPrices     `json:"prices"`
+}
+
+// A ModelChoice is the model that is used when a run names none.
+type ModelChoice struct {
+	Model string `json:"model"`
+	Layer string `json:"layer"` // flag, environment, project, user, key, server or default
+	Why   string `json:"why"`
+}
+
+// A ModelProvider is a provider of models.
+type ModelProvider struct {
+	Name       string      `json:"name"`
+	Configured bool        `json:"configured"`
+	By         string      `json:"by,omitempty"`      // what makes it so
+	Missing    string      `json:"missing,omitempty"` // what it lacks otherwise
+	URL        string      `json:"url,omitempty"`
+	Local      bool        `json:"local,omitempty"`
+	Default    string      `json:"default,omitempty"` // the model that is used when only the provider is named
+	Models     []ModelInfo `json:"models,omitempty"`
+}
+
+// ModelInfo is what is known of a model.
+type ModelInfo struct {
+	Name     string      `json:"name"`
+	Price    *ModelPrice `json:"price,omitempty"`  // nil if it is not known
+	Window   int         `json:"window,omitempty"` // 0 if it is not known
+	Output   int         `json:"output,omitempty"`
+	Released string      `json:"released,omitempty"`
+	Note     string      `json:"note,omitempty"`
+}
+
+// A ModelPrice is in US dollars for a million tokens.
+type ModelPrice struct {
+	In      float64 `json:"in"`
+	Out     float64 `json:"out"`
+	Cached  float64 `json:"cached,omitempty"`
+	Written float64 `json:"written,omitempty"`
+}
+
+// ModelPrices says which prices hold.
+type ModelPrices struct {
+	Date    string   `json:"date"`
+	Models  int      `json:"models"`
+	Path    string   `json:"path,omitempty"` // of the user's, "" for those that are built in
+	Sources []string `json:"sources,omitempty"`
+	Warning string   `json:"warning,omitempty"`
+}
+
+func (a *app) modelsCommand() *cobra.Command {
+	n := a.opt.Name
+	c := &cobra.Command{
+		Use: "models", Short: "Look at the models there are, and choose one", Hidden: a.opt.Models == nil,
+		Example: examples(n, "models list", "which model would be used, and why", "models use ollama/qwen3:8b", "from now on", "models test", "does it answer, how fast, at what cost?"),
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("models: which of list, use, test, update?")
+			}
+			return a.unknownCommand(cmd, args[:1])
+		},
+	}
+	c.AddCommand(a.modelsList(), a.modelsUse(), a.modelsTest(), a.modelsUpdate())
+	return c
+}
+
+// models is what the program knows of models.
+func (a *app) models() (Models, error) {
+	if a.opt.Models == nil {
+		return nil, usage(a.opt.Name + " has no models to choose from")
+	}
+	s := a.setup("")
+	s.Model = "" // the command has no --model, and the rest is in the environment and the configuration
+	return a.opt.Models(s)
+}
+
+func (a *app) modelsList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list [PROVIDER]", Aliases: []string{"ls"}, Short: "Show the providers, what they lack, and which model would be used",
+		Example: examples(a.opt.Name, "models list", "", "models list openai", "all of its models that are known, with prices", "models list -o json", ""),
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage("models list: name one provider, or none")
+			}
+			m, err := a.models()
+			if err != nil {
+				return err
+			}
+			list, err := m.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				return a.showProvider(list, args[0])
+			}
+			return a.showModels(list)
+		},
+	}
+}
+
+func (a *app) showModels(list *ModelList) error {
+	switch {
+	case a.set.output == "json":
+		return a.out.json(list, true)
+	case a.programs():
+		for i := range list.Providers {
+			if err := a.out.json(&list.Providers[i], false); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	a.out.line(fmt.Sprintf("model %s (%s)\n", transcript.Line(list.Use.Model), transcript.Line(list.Use.Why)))
+	for i := range list.Providers {
+		p := &list.Providers[i]
+		line := fmt.Sprintf("%-11s no   %s", p.Name, transcript.Line(p.Missing))
+		if p.Configured {
+			line = fmt.Sprintf("%-11s yes  %s", p.Name, transcript.Line(p.By))
+		}
+		a.out.line(strings.TrimRight(line, " "))
+		if !p.Configured {
+			continue
+		}
+		for j := range p.Models {
+			if p.Local || p.Models[j].Name == p.Default {
+				a.out.line("  " + describe(&p.Models[j]))
+			}
+		}
+		if n := len(p.Models); !p.Local && n > 1 {
+			a.out.line(fmt.Sprintf("  and %d more: %s", n-1, a.hint("models", "list", p.Name)))
+		}
+	}
+	a.out.line("\n" + priced(&list.Prices))
+	if list.Prices.Warning != "" {
+		a.warn(list.Prices.Warning)
+	}
+	return nil
+}
+
+func (a *app) showProvider(list *ModelList, name string) error {
+	var names []string
+	for i := range list.Providers {
+		p := &list.Providers[i]
+		if names = append(names, p.Name); p.Name != name {
+			continue
+		}
+		if a.programs() {
+			return a.out.json(p, a.set.output == "json")
+		}
+		for j := range p.Models {
+			a.out.line(describe(&p.Models[j]))
+		}
+		if len(p.Models) == 0 {
+			a.err.line("no model of " + p.Name + " is known; name one as " + p.Name + "/NAME")
+		}
+		if p.Missing != "" {
+			a.err.line(p.Name + ": " + p.Missing)
+		}
+		return nil
+	}
+	return usage(fmt.Sprintf("there is no provider %q%s", name, suggest.Hint(name, names)))
+}
+
+// describe is a model on one line.
+func describe(m *ModelInfo) string {
+	line := fmt.Sprintf("%-44s %-22s", transcript.Line(m.Name), costs(m.Price))
+	if m.Window > 0 {
+		line += " " + count(m.Window) + " tokens"
+	}
+	return strings.TrimRight(line, " ")
+}
+
+// costs is a price as people read it.
+func costs(p *ModelPrice) string {
+	switch {
+	case p == nil:
+		return "price not known"
+	case *p == ModelPrice{}:
+		return "free"
+	}
+	return fmt.Sprintf("$%g in, $%g out", p.In, p.Out)
+}
+
+func priced(p *ModelPrices) string {
+	from := "built in"
+	if p.Path != "" {
+		from = p.Path
+	}
+	return fmt.Sprintf("prices for a million tokens, of %s (%s); check them with the provider", p.Date, from)
+}
+
+// dollars is an amount of millionths of a US dollar.
+func dollars(micro int64) string {
+	s := fmt.Sprintf("%.6f", float64(micro)/1e6)
+	for strings.HasSuffix(s, "0") && len(s)-strings.IndexByte(s, '.') > 3 {
+		s = s[:len(s)-1]
+	}
+	return "$" + s
+}
+
+func (a *app) modelsUse() *cobra.Command {
+	return &cobra.Command{
+		Use: "use NAME", Short: "Use a model from now on, where nothing else names one",
+		Example: examples(a.opt.Name, "models use openai/gpt-5.4-mini", "", "models use ollama/qwen3:8b", "", "models use offline", "the one that is built in", "config unset model", "choose anew for every run"),
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
+				return usage("models use: name one model; `" + a.hint("models", "list") + "` shows those there are")
+			}
+			m, err := a.models()
+			if err != nil {
+				return err
+			}
+			name := args[0]
+			if file, ok := strings.CutPrefix(name, "cassette:"); ok && file != "" {
+				name = "cassette:" + absolute(file) // it is meant in every folder
+			}
+			_, info, err := m.Open(name)
+			if err != nil {
+				return err
+			}
+			if err := a.setConfig([]string{"model", info.Name}); err != nil {
+				return err
+			}
+			if info.Price == nil && !a.set.quiet {
+				a.warn("the price of " + info.Name + " is not known, so what it costs is not counted")
+			}
+			if v := a.opt.Env(variable("model")); v != "" && v != info.Name {
+				a.warn(variable("model") + "=" + v + " comes before the configuration")
+			}
+			if a.programs() {
+				return a.out.json(map[string]string{"model": info.Name, "config": a.configPath()}, a.set.output == "json")
+			}
+			a.out.line(info.Name)
+			return nil
+		},
+	}
+}
+
+func (a *app) modelsUpdate() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use: "update FILE", Short: "Take prices from a file, over those that are built in",
+		Example: examples(a.opt.Name, "models update prices.yaml", "", "models update old-prices.yaml --force", "although those that hold are newer"),
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("models update: name one file with prices")
+			}
+			m, err := a.models()
+			if err != nil {
+				return err
+			}
+			p, err := m.Update(args[0], force)
+			var missing *fs.PathError
+			if errors.As(err, &missing) && errors.Is(err, fs.ErrNotExist) {
+				return usage("there is no file " + filepath.Clean(absolute(args[0])))
+			}
+			if err != nil {
+				return err
+			}
+			if a.programs() {
+				return a.out.json(p, a.set.output == "json")
+			}
+			a.out.line(fmt.Sprintf("prices of %s, of %s: %s", plural(p.Models, "model"), p.Date, p.Path))
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "take prices that are older than those that hold")
+	acts(cmd, "force")
+	return cmd
+}
+
+// modelTest is how a model did.
+type modelTest struct {
+	Model string      `json:"model"`
+	OK    bool        `json:"ok"`
+	Turns []modelTurn `json:"turns"`
+	Error *errorJSON  `json:"error,omitempty"`
+}
+
+type modelTurn struct {
+	What    string `json:"what"` // text or tool
+	MS      int64  `json:"ms"`
+	FirstMS int64  `json:"first_ms"` // until the first part of the answer
+	In      int    `json:"tokens_in"`
+	Out     int    `json:"tokens_out"`
+	Cost    *int64 `json:"cost_micros,omitempty"` // in millionths of a US dollar, nil if the price is not known
+	Said    string `json:"said,omitempty"`
+
+	took time.Duration
+}
+
+// testOutput is the most tokens that a turn of a test may have: enough for a model to think a little.
+const testOutput = 2048
+
+func (a *app) modelsTest() *cobra.Command {
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use: "test [NAME]", Short: "Ask a model for one short answer and one call of a tool",
+		Example: examples(a.opt.Name, "models test", "the one that would be used", "models test openai/gpt-5.4-mini", "", "models test -o json", ""),
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage("models test: name one model, or none for the one that would be used")
+			}
+			m, err := a.models()
+			if err != nil {
+				return err
+			}
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			opened, info, err := m.Open(name)
+			if err != nil {
+				return err
+			}
+			ctx, stop := context.WithTimeout(cmd.Context(), limit)
+			defer stop()
+			return a.tryModel(ctx, opened, info)
+		},
+	}
+	cmd.Flags().DurationVar(&limit, "within", time.Minute, "how long both turns may take together")
+	acts(cmd, "within")
+	return cmd
+}
+
+// tryModel asks for a text and for a call, and says how that went.
+func (a *app) tryModel(ctx context.Context, m model.Model, info *ModelInfo) error {
+	result := &modelTest{Model: info.Name, Turns: []modelTurn{}}
+	text := &model.Request{
+		System: "You are tested. Answer as briefly as you can.", Messages: []model.Message{model.UserText("Reply with the single word ready.")}, MaxTokens: testOutput,
+	}
+	tool := &model.Request{
+		System: text.System, Messages: []model.Message{model.UserText("Call the tool search.\nQuery: ready")}, MaxTokens: testOutput,
+		Tools: []model.ToolSpec{{
+			Name: "search", Description: "Searches documents for words.",
+			Input: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"query": {Type: "string", Description: "the words"}}, Required: []string{"query"}},
+		}},
+	}
+	if !a.programs() {
+		a.out.line("model " + transcript.Line(info.Name))
+	}
+	for _, t := range []struct {
+		what string
+		req  *model.Request
+	}{{"text", text}, {"tool", tool}} {
+		turn, err := ask(ctx, m, t.what, t.req)
+		if err != nil {
+			return a.failTest(ctx, result, err)
+		}
+		result.Turns = append(result.Turns, *turn)
+		if !a.programs() {
+			a.out.line(turn.line(info))
+		}
+	}
+	result.OK = true
+	if a.programs() {
+		return a.out.json(result, a.set.output == "json")
+	}
+	return nil
+}
+
+// ask asks for one turn.
+func ask(ctx context.Context, m model.Model, what string, req *model.Request) (*modelTurn, error) {
+	turn := &modelTurn{What: what}
+	start := time.Now()
+	r, err := model.Collect(m.Generate(ctx, req), func(model.Part) {
+		if turn.FirstMS == 0 {
+			turn.FirstMS = max(1, time.Since(start).Milliseconds())
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	turn.took = time.Since(start)
+	turn.MS, turn.In, turn.Out = max(1, turn.took.Milliseconds()), r.Usage.In, r.Usage.Out
+	if p, ok := m.(model.Priced); ok {
+		if price, known := p.Price(); known {
+			cost := price.Of(r.Usage)
+			turn.Cost = &cost
+		}
+	}
+	turn.Said = shortened(transcript.Line(r.Message.Text()))
+	if what == "tool" {
+		calls := r.Message.Calls()
+		if len(calls) == 0 {
+			return nil, &Error{
+				Exit: ExitFailed, Code: "no_tools", Message: m.Name() + " answers, but calls no tools; workflows with tools need a model that does",
+			}
+		}
+		turn.Said = shortened(transcript.Line(calls[0].Name + string(compact(calls[0].Args))))
+	}
+	return turn, nil
+}
+
+func compact(args json.RawMessage) json.RawMessage {
+	var v any
+	if json.Unmarshal(args, &v) != nil {
+		return args
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return args
+	}
+	return b
+}
+
+func shortened(s string) string {
+	if len(s) > 60 {
+		return strings.ToValidUTF8(s[:60], "") + "…"
+	}
+	return s
+}
+
+// line is a turn for people.
+func (t *modelTurn) line(info *ModelInfo) string {
+	cost := costs(info.Price)
+	if t.Cost != nil && *t.Cost > 0 {
+		cost = dollars(*t.Cost)
+	}
+	return fmt.Sprintf("  %-5s %-6s %s in, %s out, %s  %s", t.What, brief(t.took), count(t.In), count(t.Out), cost, t.Said)
+}
+
+// failTest says why a model did not answer.
+func (a *app) failTest(ctx context.Context, result *modelTest, err error) error {
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		err = &Error{Exit: ExitFailed, Code: "timeout", Message: result.Model + " was not done in time; give it longer with --within, or try a smaller model", Err: err}
+	}
+	e := *classify(err)
+	if len(e.Next) == 0 {
+		e.Next = []string{"see what there is: " + a.hint("models", "list")}
+	}
+	if a.set.output == "json" || a.set.output == "jsonl" {
+		result.Error = e.json()
+		if err := a.out.json(result, a.set.output == "json"); err != nil {
+			return err
+		}
+		_ = a.err.json(struct { // cannot fail: it is made of strings
+			Error *errorJSON `json:"error"`
+		}{e.json()}, false)
+		e.shown = true
+	}
+	return &e
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/project"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/mcp"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	var overMCP bool
+	var addr string
+	var l leave
+	n := a.opt.Name
+	cmd := &cobra.Command{
+		Use: "serve --mcp", Short: "Serve the tools there are to other programs, as an MCP server", Args: a.none,
+		Long: `Serve the tools there are to other programs, as an MCP server
+
+By default it speaks over standard input and output, for programs that start it. With --http it
+listens on this machine, and prints the address and the token that every request needs. Nobody is
+there to be asked, so a call happens only if a rule allows it; see "permissions list", --allow and --deny.`,
+		Example: examples(n, "serve --mcp", "", "serve --mcp --allow edit_file", "", "serve --mcp --http 127.0.0.1:7777", ""),
+	}
+	cmd.Flags().BoolVar(&overMCP, "mcp", false, "speak the Model Context Protocol")
+	cmd.Flags().StringVar(&addr, "http", "", "listen on this `address` of this machine instead")
+	acts(cmd, "mcp", "http")
+	l.add(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !overMCP {
+			return usage("serve: say what to speak: --mcp")
+		}
+		host, _, err := net.SplitHostPort(addr)
+		if ip := net.ParseIP(host); addr != "" && (err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback())) {
+			return usage(fmt.Sprintf("--http: want an address of this machine such as 127.0.0.1:7777, got %q", addr))
+		}
+		if _, err := l.rules(); err != nil {
+			return err
+		}
+		l.headless = true
+		a.set.leave = l
+		return a.serve(cmd.Context(), addr)
+	}
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context, addr string) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := onSignal(func(why *signalError) { stop(why) })
+	defer done()
+	_, session, err := a.startProject(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = session.Close() }() // nothing was written
+	opt := &mcp.ServeOptions{Name: a.opt.Name, Version: a.opt.Version, Gate: gateOf(session)}
+	if addr == "" {
+		err := mcp.Serve(ctx, session.Tools(), a.opt.Stdin, a.opt.Stdout, opt)
+		if ctx.Err() != nil {
+			return stopped(ctx, context.Cause(ctx))
+		}
+		return err
+	}
+	return a.serveHTTP(ctx, addr, session, opt)
+}
+
+// gateOf refuses what no rule allows.
+func gateOf(s *project.Session) func(context.Context, *tool.Tool, *tool.Call) error {
+	return func(_ context.Context, t *tool.Tool, c *tool.Call) error {
+		if v := s.Gate().Check(t, c); v.Decision != tool.Allow {
+			return fmt.Errorf("%s %s is not allowed (%s); whoever started this server can allow it with --allow", t.Name, v.Subject, v.Reason)
+		}
+		return nil
+	}
+}
+
+func (a *app) serveHTTP(ctx context.Context, addr string, s *project.Session, opt *mcp.ServeOptions) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w", addr, err)
+	}
+	opt.Hosts = []string{l.Addr().String()}
+	if host, _, _ := net.SplitHostPort(addr); host == "localhost" {
+		_, port, _ := net.SplitHostPort(l.Addr().String()) // it is one that was listened on
+		opt.Hosts = append(opt.Hosts, net.JoinHostPort(host, port))
+	}
+	h, err := mcp.NewHandler(s.Tools(), opt)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	if a.programs() {
+		if err := a.out.json(map[string]string{"url": "http://" + l.Addr().String(), "token": h.Token()}, false); err != nil {
+			return err
+		}
+	} else {
+		a.out.line("http://" + l.Addr().String() + "\nAuthorization: Bearer " + transcript.Line(h.Token()))
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(soon); err != nil {
+		_ = server.Close() // those that are left are cut off
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return stopped(ctx, context.Cause(ctx))
+}

@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/skill"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+// toolsCall calls a tool as an agent would, for those who write tools.
+func (a *app) toolsCall() *cobra.Command {
+	return &cobra.Command{
+		Use: "call NAME [ARGUMENTS]", Short: "Call a tool as an agent would, with arguments as JSON",
+		Example: examples(a.opt.Name, `tools call read_file '{"path":"README.md"}'`, "", "tools call lint - < arguments.json", ""),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usage("tools call: name a tool, and give its arguments as a JSON object")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			raw := "{}"
+			if len(args) == 2 {
+				raw = args[1]
+			}
+			if raw == "-" {
+				if a.set.noInput {
+					return usage("tools call: standard input is not read with --no-input")
+				}
+				b, err := io.ReadAll(io.LimitReader(a.opt.Stdin, 16<<20))
+				if err != nil {
+					return err
+				}
+				raw = string(b)
+			}
+			if !json.Valid([]byte(raw)) {
+				return usage("tools call: the arguments are not JSON; give an object such as '{\"path\":\"README.md\"}'")
+			}
+			return a.callTool(cmd.Context(), args[0], json.RawMessage(raw))
+		},
+	}
+}
+
+func (a *app) callTool(ctx context.Context, name string, args json.RawMessage) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := onSignal(func(why *signalError) { stop(why) })
+	defer done()
+	p, session, err := a.startProject(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = session.Close() }() // nothing was written
+	if _, ok := session.Tools().Get(name); !ok {
+		return a.noTool(p, session, name)
+	}
+	res := session.Tools().Call(ctx, name, &tool.Call{ID: "call", Key: "call", Args: args})
+	if ctx.Err() != nil {
+		return stopped(ctx, context.Cause(ctx))
+	}
+	if a.programs() {
+		if err := a.out.json(res, a.set.output == "json"); err != nil {
+			return err
+		}
+	} else if !res.Error {
+		a.out.line(strings.TrimRight(transcript.Clean(res.Text), "\n"))
+	}
+	if res.Error {
+		return &Error{Exit: ExitFailed, Code: "failed", Message: res.Text, shown: a.programs()}
+	}
+	return nil
+}
+
+// skillsValidate is the validator of skills.
+func (a *app) skillsValidate() *cobra.Command {
+	return &cobra.Command{
+		Use: "validate [FOLDER...]", Short: "Check skills against the format: exit code 1 if there are errors",
+		Long: `Check skills against the format: exit code 1 if there are errors
+
+A folder is a skill, with a file SKILL.md, or holds skills. Without one it is the folder skills here, or
+those of .superstep, .claude and .agents.`,
+		Example: examples(a.opt.Name, "skills validate", "", "skills validate skills/web-research", "", "skills validate .claude/skills -o json", ""),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				for _, dir := range []string{"skills", ".superstep/skills", ".claude/skills", ".agents/skills"} {
+					if info, err := os.Stat(dir); err == nil && info.IsDir() {
+						args = append(args, dir)
+					}
+				}
+			}
+			if len(args) == 0 {
+				return usage("skills validate: there is no folder skills here; name one")
+			}
+			return a.validateSkills(args)
+		},
+	}
+}
+
+type reportJSON struct {
+	Path     string    `json:"path"`
+	Errors   []finding `json:"errors"`
+	Warnings []finding `json:"warnings"`
+}
+
+type finding struct {
+	Code  string `json:"code"`
+	Where string `json:"where"`
+	Text  string `json:"text"`
+}
+
+func (a *app) validateSkills(dirs []string) error {
+	n := 0
+	var out []reportJSON
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); err != nil {
+			if abs, err := filepath.Abs(dir); err == nil {
+				dir = abs
+			}
+			return usage(fmt.Sprintf("skills validate: there is no folder %s", dir))
+		}
+		report := skill.Validate(dir)
+		n += report.Skills
+		out = append(out, reportJSON{Path: dir, Errors: findings(report.Errors), Warnings: findings(report.Warnings)})
+	}
+	return a.report(out, n, "skill")
+}
+
+// report says what a validator found in n things. Errors end with exit code 1.
+func (a *app) report(reports []reportJSON, n int, what string) error {
+	wrong, odd := 0, 0
+	for _, r := range reports {
+		wrong, odd = wrong+len(r.Errors), odd+len(r.Warnings)
+		if a.programs() {
+			continue
+		}
+		for _, f := range r.Errors {
+			a.out.line(transcript.Line(f.Where + ": error " + f.Code + ": " + f.Text))
+		}
+		for _, f := range r.Warnings {
+			a.out.line(transcript.Line(f.Where + ": warning " + f.Code + ": " + f.Text))
+		}
+	}
+	if a.programs() {
+		if err := a.out.json(reports, a.set.output == "json"); err != nil {
+			return err
+		}
+	} else {
+		a.err.line(fmt.Sprintf("%s, %s, %s", plural(n, what), plural(wrong, "error"), plural(odd, "warning")))
+	}
+	if wrong > 0 {
+		return &Error{Exit: ExitFailed, Code: "invalid", Message: plural(wrong, "error"), shown: true}
+	}
+	return nil
+}
+
+func findings(list []skill.Finding) []finding {
+	out := make([]finding, len(list))
+	for i, f := range list {
+		where := f.Path
+		if f.Line > 0 {
+			where = fmt.Sprintf("%s:%d:%d", f.Path, f.Line, max(1, f.Col))
+		}
+		out[i] = finding{string(f.Code), where, f.Text}
+	}
+	return out
+}
+
+// permissionsCommand shows and takes back what agents may do.
+func (a *app) permissionsCommand() *cobra.Command {
+	n := a.opt.Name
+	cmd := &cobra.Command{
+		Use: "permissions", Short: "Look at what agents may do here, and take back what was always allowed",
+		Long: `Look at what agents may do here, and take back what was always allowed
+
+Rules are lines such as bash(go test *), edit_file(docs/**), web_fetch(domain:example.com) or
+mcp__github__*. What is denied beats what is asked, and that beats what is allowed. Your own are in
+permissions.yaml in your folder of configurations:
+
+  allow: ["bash(go test *)"]
+  ask: [web_fetch]
+  deny: ["read_file(**/.env)"]`,
+		Example: examples(n, "permissions list", "", `permissions forget "bash(go test *)"`, ""),
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("permissions: which of list, forget?")
+			}
+			return a.unknownCommand(cmd, args[:1])
+		},
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the rules that hold here, and where they come from", Args: a.none,
+		Example: examples(n, "permissions list", "", "permissions list -o json", ""),
+		RunE:    func(*cobra.Command, []string) error { return a.listRules() },
+	}, &cobra.Command{
+		Use: "forget RULE", Short: "Take back a rule that was always allowed in this project",
+		Example: examples(n, `permissions forget "bash(go test *)"`, ""),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("permissions forget: name one rule, as `permissions list` shows it")
+			}
+			p, err := a.project()
+			if err != nil {
+				return err
+			}
+			found, err := p.Forget(args[0])
+			if err == nil && !found {
+				err = usage(fmt.Sprintf("%q was not always allowed in %s", args[0], p.Dir()))
+			}
+			return err
+		},
+	})
+	return cmd
+}
+
+type ruleJSON struct {
+	Decision tool.Decision `json:"decision"`
+	Rule     string        `json:"rule"`
+	Layer    permit.Layer  `json:"layer"`
+	Source   string        `json:"source,omitempty"`
+	Ignored  string        `json:"ignored,omitempty"`
+}
+
+func (a *app) listRules() error {
+	p, err := a.project()
+	if err != nil {
+		return err
+	}
+	rules, err := p.Rules()
+	if err != nil {
+		return err
+	}
+	rows := make([]ruleJSON, len(rules))
+	for i, r := range rules {
+		rows[i] = ruleJSON{r.Decision, r.String(), r.Layer, r.Source, r.Ignored}
+	}
+	if a.set.output == "json" {
+		return a.out.json(rows, true)
+	}
+	for i, r := range rows {
+		if a.programs() {
+			if err := a.out.json(&rows[i], false); err != nil {
+				return err
+			}
+			continue
+		}
+		line := fmt.Sprintf("%-6s  %-32s  %-9s  %s", r.Decision, transcript.Line(r.Rule), r.Layer, transcript.Line(r.Source))
+		if r.Ignored != "" {
+			line += "  (ignored: " + transcript.Line(r.Ignored) + ")"
+		}
+		a.out.line(strings.TrimRight(line, " "))
+	}
+	return nil
+}

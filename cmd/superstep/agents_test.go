@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/internal/npm"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/modeltest"
+)
+
+// workshop is a project with things of every kind, the way users have them, and a model that
+// works with them.
+type workshop struct {
+	dir    string
+	env    map[string]string
+	server *modeltest.Server
+
+	mu    sync.Mutex
+	asked map[string]int // requests by who asked
+}
+
+func newWorkshop(t *testing.T) *workshop {
+	t.Helper()
+	node, modules := npm.Node(t), npm.Modules(t)
+	root := t.TempDir()
+	w := &workshop{dir: filepath.Join(root, "project"), asked: map[string]int{}}
+	home := filepath.Join(root, "home")
+	config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
+		"fs": map[string]any{"command": node, "args": []string{filepath.Join(modules, "@modelcontextprotocol/server-filesystem/dist/index.js"), "."}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plant(t, w.dir, map[string]string{
+		"README.md":                     "The lease lasts thirty seconds.\n",
+		".mcp.json":                     string(config),
+		".claude/agents/reviewer.md":    "---\nname: reviewer\ndescription: Reviews code.\ntools: Read, Grep\nmodel: inherit\n---\nYou are REVIEWER.\n",
+		".opencode/agents/linter.md":    "---\ndescription: Lints.\nmode: subagent\ntools:\n  write: false\n---\nYou are LINTER.\n",
+		".claude/skills/notes/SKILL.md": "---\nname: notes\ndescription: How to write release notes.\n---\nWrite them SHORT.\n",
+		".superstep/tools/lint.ts": `import { tool } from "@superstep/plugin";
+import { z } from "zod";
+export default tool({
+  description: "Run the linter",
+  args: { path: z.string().describe("what to lint") },
+  async execute(args, context) {
+    return ` + "`linted ${args.path} for ${context.agent} of ${context.workflowState.agent}`" + `;
+  },
+});
+`,
+	})
+	if err := os.MkdirAll(filepath.Join(w.dir, "node_modules"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(w.dir, "node_modules", "zod"), os.DirFS(filepath.Join(modules, "zod"))); err != nil {
+		t.Fatal(err)
+	}
+	w.server = modeltest.NewServer(t, w.think, nil)
+	w.env = map[string]string{
+		"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, ".config"), "XDG_CACHE_HOME": filepath.Join(home, ".cache"), "XDG_DATA_HOME": filepath.Join(home, ".data"),
+		"PATH": os.Getenv("PATH"), "OPENAI_API_KEY": "sk-workshop-0123456789", "OPENAI_BASE_URL": w.server.URL, "SUPERSTEP_MODEL": "openai/gpt-test",
+	}
+	t.Chdir(w.dir)
+	return w
+}
+
+func called(id, name, args string) model.Part {
+	return model.Part{Kind: model.ToolCall, Call: &model.Call{ID: id, Name: name, Args: json.RawMessage(args)}}
+}
+
+// think is the model: a lead that uses a skill, a server and two agents, and these.
+func (w *workshop) think(r *modeltest.ParsedRequest) modeltest.Reply {
+	who := "lead"
+	for _, name := range []string{"REVIEWER", "LINTER"} {
+		if strings.Contains(r.System, "You are "+name) {
+			who = name
+		}
+	}
+	w.mu.Lock()
+	w.asked[who]++
+	w.mu.Unlock()
+	var results []string
+	for _, m := range r.Messages {
+		for _, p := range m.Parts {
+			if p.Kind == model.Result {
+				results = append(results, p.Text)
+			}
+		}
+	}
+	if len(results) > 0 {
+		return modeltest.Text(who + " has: " + strings.Join(results, " | "))
+	}
+	switch who {
+	case "REVIEWER":
+		return modeltest.Reply{Parts: []model.Part{called("r", "read_file", `{"path":"README.md"}`)}}
+	case "LINTER":
+		return modeltest.Reply{Parts: []model.Part{called("l", "lint", `{"path":"a.go"}`)}}
+	}
+	return modeltest.Reply{Parts: []model.Part{
+		called("a", "skill", `{"name":"notes"}`),
+		called("b", "mcp__fs__list_directory", `{"path":"."}`),
+		called("c", "task_batch", `{"tasks":[{"agent":"reviewer","prompt":"review it"},{"agent":"linter","prompt":"lint it"},{"agent":"nobody","prompt":"x"}]}`),
+		called("d", "run_workflow", `{}`),
+	}}
+}
+
+func (w *workshop) run(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	opt := options()
+	opt.Args, opt.Stdin, opt.Stdout, opt.Stderr = args, strings.NewReader(""), &out, &errs
+	opt.Env = func(name string) string { return w.env[name] }
+	opt.Environ = func() (list []string) {
+		for k, v := range w.env {
+			list = append(list, k+"="+v)
+		}
+		return list
+	}
+	code = cli.Main(opt)
+	return code, out.String(), errs.String()
+}
+
+// Everything that users have works together: an agent of Claude's and one of opencode's, a tool in
+// TypeScript with zod, a skill, and a server that somebody published.
+func TestAgent(t *testing.T) {
+	w := newWorkshop(t)
+	if code, _, errs := w.run("trust", "--yes"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	code, out, errs := w.run("run", "agent", "Look at this project.", "--allow", "mcp__fs__*", "--allow", "lint")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s%s", code, out, errs)
+	}
+	for _, want := range []string{
+		"SHORT", "[FILE] README.md", "1/3", "REVIEWER has: 1\tThe lease lasts thirty seconds.", "2/3", "LINTER has: linted a.go for linter of general-purpose", "3/3", "nobody", "research",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the result lacks %q:\n%s", want, out)
+		}
+	}
+	if w.asked["lead"] != 2 || w.asked["REVIEWER"] != 2 || w.asked["LINTER"] != 2 {
+		t.Errorf("requests: %v", w.asked)
+	}
+	if _, out, _ := w.run("runs", "show", "@last"); !strings.Contains(out, "reviewer") || !strings.Contains(out, "linter") {
+		t.Errorf("the agents do not show:\n%s", out)
+	}
+	if code, out, errs := w.run("runs", "replay", "@last"); code != 0 {
+		t.Errorf("replay: exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+// Where nobody can be asked, what needs leave is denied at once, the agent is told, and the command
+// does not end as if nothing had been.
+func TestAgentWithoutLeave(t *testing.T) {
+	w := newWorkshop(t)
+	if code, _, errs := w.run("trust", "--yes"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	code, out, errs := w.run("run", "agent", "Look at this project.")
+	if code != cli.ExitDenied || !strings.Contains(out, "denied") || !strings.Contains(errs, "mcp__fs__list_directory") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	// With leave to wait the run asks, both at once, and goes on with the answers where it was.
+	code, out, errs = w.run("run", "agent", "Look at this project.", "--on-ask", "wait")
+	if code != cli.ExitPaused {
+		t.Fatalf("exit code %d\n%s%s", code, out, errs)
+	}
+	if w.asked["lead"] != 3 || w.asked["LINTER"] != 2 {
+		t.Errorf("before an answer: %v", w.asked)
+	}
+	code, out, errs = w.run("runs", "answer", "@last", "work=run", "--on-ask", "wait")
+	if code != cli.ExitPaused || !strings.Contains(errs, "linter") {
+		t.Fatalf("after the first answer: exit code %d\n%s%s", code, out, errs)
+	}
+	path := regexp.MustCompile(`work/\S*linter\S*`).FindString(errs)
+	code, out, errs = w.run("runs", "answer", "@last", path+"=deny: use go vet instead")
+	if code != 0 || !strings.Contains(out, "LINTER has: denied: use go vet instead") || !strings.Contains(out, "[FILE] README.md") {
+		t.Fatalf("after the second answer, to %q: exit code %d\n%s%s", path, code, out, errs)
+	}
+	if w.asked["lead"] != 4 || w.asked["REVIEWER"] != 4 || w.asked["LINTER"] != 4 {
+		t.Errorf("turns were asked for again: %v", w.asked)
+	}
+	if code, out, errs := w.run("runs", "replay", "@last"); code != 0 {
+		t.Errorf("replay: exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+// An agent that changed is another: a run goes on with it only if somebody says so.
+func TestAgentChanges(t *testing.T) {
+	w := newWorkshop(t)
+	if code, _, errs := w.run("trust", "--yes"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	if code, _, errs := w.run("run", "agent", "Read it.", "--agent", "linter", "--on-ask", "wait"); code != cli.ExitPaused {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	plant(t, w.dir, map[string]string{".opencode/agents/linter.md": "---\ndescription: Lints.\nmode: subagent\n---\nYou are LINTER, and another.\n"})
+	if code, out, errs := w.run("runs", "answer", "@last", "work=once"); code == 0 {
+		t.Errorf("it went on with another agent:\n%s%s", out, errs)
+	}
+	if code, _, errs := w.run("trust", "--yes"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	if code, out, errs := w.run("runs", "resume", "@last"); code == 0 || !strings.Contains(errs, "changed") {
+		t.Errorf("it went on with another agent: exit code %d\n%s%s", code, out, errs)
+	}
+}
