@@ -164,6 +164,7 @@ type run struct {
 	window int            // tokens, 0 if nobody knows
 	used   int            // tokens of the window, about
 	out    Outcome
+	seen   []string // the tools whose results it was given
 }
 
 func (a *Agent) begin(scope *runlog.Scope, w *Work) (*run, error) {
@@ -255,6 +256,9 @@ func (r *run) turn(ctx context.Context) (done bool, err error) {
 	}
 	answers := model.Message{Role: model.Tool}
 	for i, c := range calls {
+		if !slices.Contains(r.seen, c.Name) {
+			r.seen = append(r.seen[:len(r.seen):len(r.seen)], c.Name) // calls hold what it was before
+		}
 		answers.Parts = append(answers.Parts, model.ToolResult(c, results[i].Text, results[i].Error).Parts...)
 		if c.Name == r.Finish && !results[i].Error && r.out.Args == nil {
 			r.out.Args = c.Args

@@ -198,5 +198,5 @@ func (r *run) use(ctx context.Context, key, name string, c *tool.Call) (tool.Res
 }
 
 func (r *run) toolCall(c model.Call, key string) *tool.Call {
-	return &tool.Call{ID: c.ID, Key: key, Args: c.Args, Run: r.scope.Run(), Node: r.scope.Path(), Agent: r.Name, State: r.work.State, Stopped: r.work.Stopped}
+	return &tool.Call{ID: c.ID, Key: key, Args: c.Args, Run: r.scope.Run(), Node: r.scope.Path(), Agent: r.Name, Seen: r.seen, State: r.work.State, Stopped: r.work.Stopped}
 }

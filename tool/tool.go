@@ -46,6 +46,9 @@ type Call struct {
 	Run   string // the identity of the run, "" without a log
 	Node  string // the path of the task in it, such as "gather/api", "" without a log
 	Agent string // who calls, "" if a node does
+	// Seen names the tools whose results the agent has been given so far, in the order in which
+	// it was first given one of each.
+	Seen []string
 	// State gives the state of the workflow as JSON, as it was when the task began; nil outside of
 	// a workflow. It is a copy: nothing that is done to it reaches the workflow.
 	State func() (json.RawMessage, error)

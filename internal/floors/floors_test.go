@@ -28,7 +28,7 @@ var floors = []struct {
 	{"-1", []string{"internal/docindex"}},
 	{"0", []string{
 		"runlog", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/archive", "runlog/runlogtest",
-		"model", "model/openai", "model/anthropic", "model/gemini", "model/offline", "model/cassette", "model/prices", "model/modeltest",
+		"model", "model/openai", "model/anthropic", "model/gemini", "model/offline", "model/cassette", "model/prices", "model/modeltest", "model/internal/wire",
 		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/script", "tool/tooltest",
 		"skill", "trust",
 	}},

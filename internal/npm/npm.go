@@ -80,7 +80,7 @@ func Package(tb testing.TB, spec, integrity string) string {
 		if got := "sha512-" + base64.StdEncoding.EncodeToString(digest[:]); got != integrity {
 			return fmt.Errorf("%s has the digest %s, want %s", spec, got, integrity)
 		}
-		out, err := exec.Command("tar", "-xzf", files[0], "-C", dir).CombinedOutput()
+		out, err := exec.CommandContext(tb.Context(), "tar", "-xzf", files[0], "-C", dir).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("tar: %w\n%s", err, out)
 		}

@@ -12,7 +12,10 @@ import (
 	"syscall"
 )
 
-func separate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func separate(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	orphaned(cmd.SysProcAttr)
+}
 
 func terminate(p *os.Process) error {
 	err := syscall.Kill(-p.Pid, syscall.SIGTERM)

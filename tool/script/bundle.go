@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,6 +35,9 @@ const (
 // what messages call it.
 func bundleModule(root, real, shown string) (*bundle, []Problem) {
 	guard := &guard{root: root}
+	if err := guard.above(filepath.Dir(real)); err != nil {
+		return nil, []Problem{{File: shown, Text: err.Error()}}
+	}
 	result := api.Build(api.BuildOptions{
 		EntryPoints:       []string{real},
 		Outfile:           filepath.Join(root, "superstep-bundle.mjs"), // never written
@@ -152,6 +156,9 @@ type resolving struct{}
 
 func (g *guard) plugin() api.Plugin {
 	return api.Plugin{Name: "superstep", Setup: func(build api.PluginBuild) {
+		build.OnResolve(api.OnResolveOptions{Filter: `.*`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
+			return api.OnResolveResult{}, g.readable(a.ResolveDir, a.Path)
+		})
 		build.OnResolve(api.OnResolveOptions{Filter: `^(@superstep/|@atomic/|@bastani/|@opencode-ai/)`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
 			if path := ours(a.Path); path != "" {
 				return api.OnResolveResult{Path: path, External: true}, nil
@@ -173,6 +180,61 @@ func (g *guard) plugin() api.Plugin {
 		})
 		build.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: "file"}, g.load)
 	}}
+}
+
+// esbuild reads these files of every folder that it comes by, and would wait for the other end of a
+// FIFO. They are looked at before it does.
+func telling() []string { return []string{"package.json", "tsconfig.json", "jsconfig.json"} }
+
+// folder says what is wrong with the files that describe a folder.
+func (g *guard) folder(dir string) error {
+	for _, name := range telling() {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is not a file; remove it", filepath.Join(dir, name))
+		}
+	}
+	return nil
+}
+
+// above looks at a folder and those that it is in.
+func (g *guard) above(dir string) error {
+	for {
+		if err := g.folder(dir); err != nil {
+			return err
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return nil
+		}
+		dir = up
+	}
+}
+
+// readable looks at the folders that an import leads to.
+func (g *guard) readable(dir, path string) error {
+	if filepath.IsAbs(path) || strings.HasPrefix(path, ".") {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		if err := g.folder(path); err != nil {
+			return err
+		}
+		return g.above(filepath.Dir(path))
+	}
+	for {
+		at := filepath.Join(dir, "node_modules")
+		for part := range strings.SplitSeq(path, "/") {
+			at = filepath.Join(at, part)
+			if err := g.folder(at); err != nil {
+				return err
+			}
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return nil
+		}
+		dir = up
+	}
 }
 
 // load reads a file of the root, and none from outside of it.

@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package procgroup
+
+import "syscall"
+
+func orphaned(*syscall.SysProcAttr) {}
