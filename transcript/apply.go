@@ -3,6 +3,7 @@ package transcript
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -325,6 +326,36 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 		r.settleTurn(t, &d)
 	default:
 		t.settleTool(&d, rec.Time)
+		r.endPart(rec, &d)
+	}
+}
+
+// endPart ends what has a place of its own in the log but no record of its end there: an agent
+// that worked for another, whose job is over, and the call that had it work.
+func (r *Run) endPart(rec *runlog.Record, d *runlog.Settled) {
+	var path string
+	ok := d.Error == ""
+	var turn, call int
+	switch {
+	case d.Kind == "job":
+		path = strings.TrimPrefix(d.Key, "job/")
+		var res struct{ Success *bool }
+		if ok && json.Unmarshal(d.Output, &res) == nil && res.Success != nil {
+			ok = *res.Success
+		}
+	case d.Kind == "tool":
+		if n, err := fmt.Sscanf(d.Key, "turn-%d/call-%d", &turn, &call); n != 2 || err != nil {
+			return
+		}
+		path = fmt.Sprintf("%s[%d.%d]", d.Name, turn+1, call+1)
+	}
+	t := r.paths[rec.Path+"/"+path]
+	switch {
+	case path == "" || t == nil || t.Ended():
+	case ok:
+		t.end(Done, rec.Time)
+	default:
+		t.end(Failed, rec.Time)
 	}
 }
 

@@ -324,3 +324,36 @@ func Example() {
 	}
 	// Output: gather/api 4s: Looking around
 }
+
+// An agent that works for another ends with its job, and the call that had it work with its result;
+// calls that were denied are known; what is for the log alone is no tool.
+func TestAgentsOfAgents(t *testing.T) {
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "agent"})
+	l.settle("work", "agent", "agent", "lead", nil, struct{}{})
+	l.settle("work", "turn-0/call-0/gate", "gate", "bash", nil, struct{}{})
+	denied, err := json.Marshal(map[string]string{"agent": "lead", "tool": "bash", "subject": "rm\n-r x", "reason": "no rule"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.add(runlog.KindEvent, "work", runlog.Event{Name: "denied", Data: denied})
+	for i, name := range []string{"good[1]", "bad[2]"} {
+		l.settle("work/task_batch[1.2]/"+name, "agent", "agent", name[:3], nil, struct{}{})
+		l.settle("work/task_batch[1.2]", "job/"+name, "job", name[:3], nil, map[string]any{"success": i == 0})
+	}
+	state := func(path string) transcript.State { return l.fold().Task(path).State }
+	if state("work/task_batch[1.2]/good[1]") != transcript.Done || state("work/task_batch[1.2]/bad[2]") != transcript.Failed {
+		t.Errorf("jobs: %s, %s", state("work/task_batch[1.2]/good[1]"), state("work/task_batch[1.2]/bad[2]"))
+	}
+	if state("work/task_batch[1.2]") != transcript.Running {
+		t.Errorf("the call before its result: %s", state("work/task_batch[1.2]"))
+	}
+	l.settle("work", "turn-0/call-1", "tool", "task_batch", nil, tool.Result{Text: "1/2"})
+	r := l.fold()
+	if r.Task("work/task_batch[1.2]").State != transcript.Done || r.Task("work").State != transcript.Running || r.Task("work").Tools != 1 {
+		t.Errorf("after its result: %s, %s, %d tools", r.Task("work/task_batch[1.2]").State, r.Task("work").State, r.Task("work").Tools)
+	}
+	if len(r.Denied) != 1 || r.Denied[0].Tool != "bash" || r.Denied[0].Path != "work" {
+		t.Errorf("%+v", r.Denied)
+	}
+}
