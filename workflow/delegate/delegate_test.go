@@ -1,0 +1,137 @@
+package delegate_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/modeltest"
+	"github.com/superstep-dev/superstep/model/openai"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
+	"github.com/superstep-dev/superstep/workflow/delegate"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type words struct {
+	Text string `json:"text"`
+}
+
+// shout is a workflow for agents to run.
+func shout(t *testing.T, ran *atomic.Int64) *workflow.Workflow {
+	t.Helper()
+	g := graph.New("shout", func(_, u words) words { return u })
+	g.AddNode(graph.Node[words, words]{Name: "up", Run: func(_ context.Context, _ *graph.Task, s words) (words, error) {
+		ran.Add(1)
+		return words{strings.ToUpper(s.Text)}, nil
+	}})
+	g.Edge(graph.Start, "up")
+	g.Edge("up", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workflow.New("shout", "Says it loudly", flow, func(in words) (words, error) { return in, nil }, func(s words) (words, error) { return s, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// A lead runs workflows by name within its own run: it is told what there is, what is wrong with a
+// name or with inputs, and what came of it.
+func TestRunWorkflow(t *testing.T) {
+	calls := []string{`{}`, `{"name":"shuot"}`, `{"name":"shout","inputs":{"txt":"a"}}`, `{"name":"shout","inputs":{"text":"hello"}}`, `{"name":"shout","inputs":{"text":"again"}}`}
+	var results []string
+	server := modeltest.NewServer(t, func(r *modeltest.ParsedRequest) modeltest.Reply {
+		results = nil
+		for _, m := range r.Messages {
+			for _, p := range m.Parts {
+				if p.Kind == model.Result {
+					results = append(results, p.Text)
+				}
+			}
+		}
+		if n := len(results); n < len(calls) {
+			return modeltest.Call("run_workflow", calls[n])
+		}
+		return modeltest.Text("done")
+	}, nil)
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(transport.CloseIdleConnections)
+	m, err := openai.New(&openai.Options{Model: "gpt-test", APIKey: "key", BaseURL: server.URL, HTTPClient: &http.Client{Transport: transport}, Backoff: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ran atomic.Int64
+	closed := 0
+	inner := shout(t, &ran)
+	w, err := delegate.New(&delegate.Options{
+		Workflows: []*workflow.Workflow{inner},
+		Prepare:   func(in *delegate.Inputs) error { in.Model = "openai/gpt-test"; return nil },
+		Open: func(_ context.Context, in *delegate.Inputs) (*delegate.Crew, error) {
+			return &delegate.Crew{
+				Agent: &agent.Agent{Name: in.Agent, Prompt: "You lead.", Model: m}, Definition: "1",
+				Close: func() error { closed++; return nil },
+			}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := workflow.Set{w, inner}
+	if err := set.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Settle(json.RawMessage(`{"prompt":" "}`)); err == nil {
+		t.Error("an empty prompt passes")
+	}
+	inputs, err := w.Settle(json.RawMessage(`{"prompt":"Shout."}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := runlog.NewMemory(nil)
+	j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = j.Close(context.Background()) }()
+	res, err := w.Run(t.Context(), &workflow.Exec{Inputs: inputs, Journal: j, Graph: graph.RunOptions{Journal: j, Workflows: set.Nested}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out delegate.Output
+	if err := json.Unmarshal(res.Output, &out); err != nil || out.Text != "done" || out.Agent != delegate.Lead {
+		t.Errorf("%s, %v", res.Output, err)
+	}
+	for i, want := range []string{"text (string, required)", `did you mean "shout"`, "txt", "HELLO", "AGAIN"} {
+		if !strings.Contains(results[i], want) {
+			t.Errorf("call %d gave %q, want %q", i, results[i], want)
+		}
+	}
+	if ran.Load() != 2 || closed != 1 {
+		t.Errorf("the workflow ran %d times, the crew was closed %d times", ran.Load(), closed)
+	}
+	nested := 0
+	for r, err := range runlog.Records(t.Context(), store, "run", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind == runlog.KindTaskDone && strings.HasSuffix(r.Path, "/up") {
+			nested++
+		}
+	}
+	if nested != 2 {
+		t.Errorf("the log has %d tasks of the inner workflow", nested)
+	}
+}
