@@ -23,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/trust"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -258,6 +259,9 @@ func (a *app) setup(name string) *Setup {
 		Project: a.projectOptions(),
 	}
 	s.Project.Notice = func(text string) { s.Notice("%s", transcript.Line(text)) }
+	s.Project.Passed = func(items []trust.Status) {
+		s.Notice("%s; look at them and decide: %s", transcript.Line(project.Summary(items)), a.hint("trust"))
+	}
 	return s
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -17,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/trust"
 )
 
 // leave is what the flags say about what agents may do.
@@ -88,10 +90,14 @@ func (a *app) project() (*project.Project, error) {
 // loud is a setup whose notices are shown although no workflow is about to run.
 func (a *app) startProject(ctx context.Context) (*project.Project, *project.Session, error) {
 	s := a.setup("")
-	s.Project.Notice = func(text string) {
+	say := func(text string) {
 		if !a.set.quiet {
 			a.err.line(transcript.Line(text))
 		}
+	}
+	s.Project.Notice = say
+	s.Project.Passed = func(items []trust.Status) {
+		say(project.Summary(items) + "; look at them and decide: " + a.hint("trust"))
 	}
 	open := project.Open
 	var p *project.Project
@@ -427,11 +433,27 @@ func (a *app) toolsCommand() *cobra.Command {
 	})
 }
 
-// noTool says that there is no tool of a name, or why it is not used.
+// noTool says that there is no tool of a name, or why it cannot be used.
 func (a *app) noTool(p *project.Project, s *project.Session, name string) error {
 	for _, e := range p.Tools() {
-		if e.State != project.Usable && (e.Name == name || strings.TrimSuffix(e.Name, "*") != e.Name && strings.HasPrefix(name, strings.TrimSuffix(e.Name, "*"))) {
+		prefix, group := strings.CutSuffix(e.Name, "*")
+		if e.Name != name && !slices.Contains(e.Tools, name) && !(group && strings.HasPrefix(name, prefix)) {
+			continue
+		}
+		switch e.State {
+		case project.Usable:
+			if e.Source == "built-in" {
+				return &Error{Exit: ExitUsage, Code: "usage", Message: fmt.Sprintf("tool %s works within a run only: %s", e.Name, e.Description)}
+			}
+		case project.Off:
+			return &Error{Exit: ExitUsage, Code: "usage", Message: fmt.Sprintf("tool %s is off: %s", e.Name, e.Description)}
+		default:
 			return &Error{Exit: ExitDenied, Code: "untrusted", Message: fmt.Sprintf("tool %s is %s", e.Name, e.State), Next: []string{"look at it and decide: " + a.hint("trust")}}
+		}
+	}
+	for _, x := range p.Problems() {
+		if base := filepath.Base(strings.SplitN(x.Where, ":", 2)[0]); !x.Warning && strings.HasPrefix(base, name+".") {
+			return &Error{Exit: ExitFailed, Code: "unusable", Message: fmt.Sprintf("tool %s cannot be used: %s", name, x)}
 		}
 	}
 	return usage(s.Unknown(name))

@@ -143,7 +143,10 @@ func (a *app) runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		g.words, g.flags, g.model = args[1:], cmd.Flags(), a.set.model
+		g.words, g.flags = args[1:], cmd.Flags()
+		if cmd.Flags().Changed("model") || a.opt.Env(variable("model")) != "" {
+			g.model = a.set.model // else a project goes before the user's configuration
+		}
 		if n := cmd.ArgsLenAtDash(); n >= 0 {
 			g.words = slices.Insert(slices.Clone(g.words), max(0, n-1), "--")
 		}

@@ -22,7 +22,7 @@ func (p *Project) Prepare(name, asked string) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, err := p.modelOf(d, asked)
+	model, err := p.modelOf(d, asked, "")
 	if err != nil {
 		return nil, err
 	}

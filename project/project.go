@@ -61,6 +61,9 @@ type Options struct {
 	Runtimes []string
 	Clock    *agent.Clock
 	Notice   func(string) // what people should know; from any goroutine; defaults to nobody
+	// Passed is told at Start what of the project is not used, since nobody agreed to it as it is.
+	// Defaults to a Notice.
+	Passed func([]trust.Status)
 }
 
 // A Project is what was found. It is a value: what changes on disk afterwards is not in it.
@@ -170,6 +173,12 @@ func (p *Project) defaults() error {
 	}
 	if o.Notice == nil {
 		o.Notice = func(string) {}
+	}
+	if o.Passed == nil {
+		o.Passed = func(items []trust.Status) { o.Notice(Summary(items)) }
+	}
+	if o.OnAsk != "" && o.OnAsk != agent.AskWait && o.OnAsk != agent.AskDeny {
+		return fmt.Errorf("OnAsk is %q; want %q or %q", o.OnAsk, agent.AskWait, agent.AskDeny)
 	}
 	return nil
 }

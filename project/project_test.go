@@ -120,7 +120,7 @@ func TestTrust(t *testing.T) {
 		}
 		return ""
 	}
-	if got := find(p); got != "builtin" || state(p) != project.Untrusted || !w.noticed("agent explorer (.claude/agents/explorer.md) is not trusted") {
+	if got := find(p); got != "builtin" || state(p) != project.Untrusted || p.Hidden("explorer") == nil {
 		t.Errorf("before: %s, %s, %q", got, state(p), w.notices)
 	}
 	trustAll(t, p)
@@ -467,7 +467,7 @@ await import("`+modules+`/@modelcontextprotocol/" + readFileSync("which", "utf8"
 		t.Errorf("trusted again, and not used: %q", w.notices)
 	}
 	w.write(t, "server.mjs", "throw new Error('other')\n")
-	if n := use(); n != 0 || !w.noticed("changed since it was trusted") {
+	if n := use(); n != 0 || !w.noticed("(1 changed since): mcp s") {
 		t.Errorf("the file changed, and %d tools are used: %q", n, w.notices)
 	}
 }

@@ -38,6 +38,10 @@ type Session struct {
 // is noticed and left out. The model is that of agents that name none, "" for the one that is
 // configured.
 func (p *Project) Start(ctx context.Context, model string) (s *Session, err error) {
+	if err := p.brokenSettings(); err != nil {
+		return nil, err
+	}
+	p.passed()
 	s = &Session{p: p, model: model}
 	defer func() {
 		if err != nil {
@@ -94,8 +98,6 @@ func (p *Project) scriptTools(ctx context.Context) []*tool.Tool {
 		f := &p.scripts[i]
 		if state := p.state(f.Scope.Name, trust.Tool, scriptName(f), f.Path); state == Usable {
 			found = append(found, *f)
-		} else {
-			p.passOver(state, "tool", scriptName(f), f.Path)
 		}
 	}
 	if len(found) == 0 {
@@ -110,13 +112,42 @@ func (p *Project) scriptTools(ctx context.Context) []*tool.Tool {
 	return tools
 }
 
-// passOver says that something of the project is not used.
-func (p *Project) passOver(state State, kind, name, path string) {
-	why := "is not trusted"
-	if state == Changed {
-		why = "changed since it was trusted"
+// passed tells what of the project is not used.
+func (p *Project) passed() {
+	var items []trust.Status
+	for _, s := range p.items {
+		if s.State != trust.Trusted {
+			items = append(items, s)
+		}
 	}
-	p.opt.Notice(fmt.Sprintf("%s %s (%s) %s and is not used", kind, name, p.rel(path), why))
+	if len(items) > 0 {
+		p.opt.Passed(items)
+	}
+}
+
+// Summary says in a line what of a project is not used.
+func Summary(items []trust.Status) string {
+	var names []string
+	changed := 0
+	for i, s := range items {
+		if s.State == trust.Changed {
+			changed++
+		}
+		if i < 6 {
+			names = append(names, string(s.Item.Kind)+" "+s.Item.Name)
+		}
+	}
+	if n := len(items) - len(names); n > 0 {
+		names = append(names, fmt.Sprintf("and %d more", n))
+	}
+	text := "1 item of the project is not trusted and is not used"
+	if len(items) > 1 {
+		text = fmt.Sprintf("%d items of the project are not trusted and are not used", len(items))
+	}
+	if changed > 0 {
+		text += fmt.Sprintf(" (%d changed since)", changed)
+	}
+	return text + ": " + strings.Join(names, ", ")
 }
 
 // connect reaches the MCP servers that may be used, side by side.
@@ -132,7 +163,6 @@ func (s *Session) connect(ctx context.Context) []*tool.Tool {
 			continue
 		}
 		if state := p.state(server.Source.Scope, trust.MCP, server.Name, server.Source.Path); state != Usable {
-			p.passOver(state, "MCP server", server.Name, server.Source.Path)
 			continue
 		}
 		use = append(use, server)
@@ -170,8 +200,12 @@ func (s *Session) connect(ctx context.Context) []*tool.Tool {
 func (p *Project) policy() (*permit.Policy, error) {
 	o := &p.opt
 	rules := map[permit.Layer][]permit.Rule{permit.Run: o.Rules}
+	var unprotect []string
 	if p.settings.user != nil {
-		rules[permit.User] = p.settings.user.rules
+		rules[permit.User], unprotect = p.settings.user.rules, p.settings.user.unprotect
+	}
+	if err := p.misspelled(); err != nil {
+		return nil, err
 	}
 	granted, err := p.granted()
 	if err != nil {
@@ -186,9 +220,52 @@ func (p *Project) policy() (*permit.Policy, error) {
 		rules[permit.Project], trusted = c.rules, true
 	}
 	return permit.New(&permit.Options{
-		Rules: rules, TrustProject: trusted, Root: o.Dir, Home: o.Home, Resolve: resolved, Protected: []string{o.StateDir},
+		Rules: rules, TrustProject: trusted, Root: o.Dir, Home: o.Home, Resolve: resolved, Protected: []string{o.StateDir}, Unprotect: unprotect,
 		Shell: builtin.ShellKind(&builtin.BashOptions{Environ: o.Environ}),
 	})
+}
+
+// misspelled finds rules about tools that there are not. One given with a run is always a mistake;
+// one of the user's file may be for another project, unless it is nearly the name of a tool that comes
+// with this program.
+func (p *Project) misspelled() error {
+	known := append(reserved(), p.toolNames()...)
+	check := func(rules []permit.Rule, strict bool) error {
+		for _, r := range rules {
+			if strings.ContainsAny(r.Tool, "*?") || strings.HasPrefix(r.Tool, "mcp__") || slices.Contains(known, r.Tool) {
+				continue
+			}
+			if near := suggest.Closest(r.Tool, known); strict || near != "" && slices.Contains(reserved(), near) {
+				return &SettingsError{[]Problem{{Kind: "settings", Where: r.Source, Text: fmt.Sprintf("the rule %s is about a tool %q, and there is none%s", r, r.Tool, suggest.Hint(r.Tool, known))}}}
+			}
+		}
+		return nil
+	}
+	if p.settings.user != nil {
+		if err := check(p.settings.user.rules, false); err != nil {
+			return err
+		}
+	}
+	return check(p.opt.Rules, true)
+}
+
+// brokenSettings refuses to go on with settings that the user agreed to once and that cannot be
+// read now: what they deny would be let happen. Others are only told of.
+func (p *Project) brokenSettings() error {
+	b := p.settings.broken
+	if b == nil || p.folder == "" {
+		return nil
+	}
+	list, err := p.trust.Status(p.folder, []trust.Item{{Kind: trust.Config, Name: "config", Path: p.rel(b.path), Digest: b.digest}})
+	if err != nil {
+		return err
+	}
+	wrong := &SettingsError{p.settings.problems}
+	if list[0].State != trust.New {
+		return wrong
+	}
+	p.opt.Notice("the settings of the project are not used: " + wrong.Error())
+	return nil
 }
 
 // projectModel is the model that a trusted project names.
@@ -217,8 +294,20 @@ func (p *Project) Find(name string) (*definition.Definition, error) {
 	if err != nil {
 		return nil, &UntrustedError{Kind: "agent", Name: d.Name, Path: p.rel(d.Source.Path), State: state}
 	}
-	p.passOver(state, "agent", d.Name, d.Source.Path)
 	return own, nil
+}
+
+// Hidden is the agent of that name that the project has and that is not used, since nobody agreed
+// to it as it is; nil for none.
+func (p *Project) Hidden(name string) *UntrustedError {
+	d, err := p.all.Find(name)
+	if err != nil {
+		return nil
+	}
+	if state := p.agentState(d); state != Usable {
+		return &UntrustedError{Kind: "agent", Name: d.Name, Path: p.rel(d.Source.Path), State: state}
+	}
+	return nil
 }
 
 // An UntrustedError says that something of the project is wanted that the user has not agreed to.
@@ -257,10 +346,10 @@ func (p *Project) usable() []*definition.Definition {
 	return out
 }
 
-// modelOf is the model of an agent: the one asked for, the one its definition names, the
-// project's, or the one that is configured.
-func (p *Project) modelOf(d *definition.Definition, asked string) (string, error) {
-	fallback := cmp.Or(asked, p.projectModel())
+// modelOf is the model of an agent: the one asked for, the one its definition names, the usual one
+// where it runs, the project's, or the one that is configured.
+func (p *Project) modelOf(d *definition.Definition, asked, usual string) (string, error) {
+	fallback := cmp.Or(asked, usual, p.projectModel())
 	if fallback == "" {
 		m, err := p.open("")
 		if err != nil {
@@ -324,7 +413,7 @@ func (s *Session) Agent(name, model string) (*agent.Agent, error) {
 // make makes an agent.
 func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, error) {
 	p := s.p
-	name, err := p.modelOf(d, cmp.Or(asked, s.model))
+	name, err := p.modelOf(d, asked, s.model)
 	if err != nil {
 		return nil, err
 	}
@@ -376,6 +465,9 @@ func (s *Session) toolsOf(d *definition.Definition) (*tool.Set, error) {
 		}
 	}
 	for _, want := range d.Tools {
+		if want == "bash" && !slices.Contains(names, want) {
+			s.p.opt.Notice(fmt.Sprintf("agent %s has no shell: it has one where a rule of yours is about bash", d.Name))
+		}
 		if !strings.Contains(want, "*") && !slices.Contains(names, want) && !slices.Contains(reserved(), want) {
 			s.p.opt.Notice(fmt.Sprintf("agent %s wants a tool %s, and there is none%s", d.Name, want, suggest.Hint(want, s.tools.Names())))
 		}

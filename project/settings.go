@@ -25,6 +25,7 @@ import (
 //	allow: ["bash(go test *)"]
 //	ask: [web_fetch]
 //	deny: ["read_file(**/.env)"]
+//	unprotect: [".github/**"]
 //
 // In a project's file the lists are below "permissions".
 
@@ -33,6 +34,7 @@ const maxSettings = 1 << 20
 // settings are what both say.
 type settings struct {
 	project  *file // nil if there is none
+	broken   *file // the project's, if it has mistakes
 	user     *file
 	problems []Problem
 }
@@ -43,6 +45,8 @@ type file struct {
 	digest string
 	model  string
 	rules  []permit.Rule
+	// unprotect are patterns of paths that agents may write although they are protected; the user's only.
+	unprotect []string
 }
 
 func (f *file) detail() string {
@@ -100,6 +104,9 @@ func (s *settings) read(path string, nested bool) *file {
 	r.read(b, nested)
 	if len(r.problems) > 0 {
 		s.problems = append(s.problems, r.problems...)
+		if nested {
+			s.broken = r.f
+		}
 		return nil
 	}
 	return r.f
@@ -145,7 +152,7 @@ func (r *reader) read(b []byte, nested bool) {
 	if nested {
 		r.project(fields)
 	} else {
-		r.permissions(fields)
+		r.permissions(fields, true)
 	}
 }
 
@@ -158,7 +165,7 @@ func (r *reader) project(fields []frontmatter.Field) {
 		case f.Key == "model":
 			r.wrong(f.Value.Line, f.Value.Col, "model: want a name such as openai/gpt-5.4-mini")
 		case f.Key == "permissions" && f.Value.Kind == frontmatter.Map:
-			r.permissions(f.Value.Fields)
+			r.permissions(f.Value.Fields, false)
 		case f.Key == "permissions":
 			r.wrong(f.Value.Line, f.Value.Col, "permissions: want lists: allow, ask, deny")
 		default:
@@ -167,8 +174,11 @@ func (r *reader) project(fields []frontmatter.Field) {
 	}
 }
 
-func (r *reader) permissions(fields []frontmatter.Field) {
+func (r *reader) permissions(fields []frontmatter.Field, own bool) {
 	lists := []string{"allow", "ask", "deny"}
+	if own {
+		lists = append(lists, "unprotect")
+	}
 	for _, f := range fields {
 		switch {
 		case !slices.Contains(lists, f.Key):
@@ -180,7 +190,11 @@ func (r *reader) permissions(fields []frontmatter.Field) {
 		}
 		for _, v := range f.Value.Items {
 			if v.Kind != frontmatter.Text {
-				r.wrong(v.Line, v.Col, "%s: want a rule such as bash(go test *), in quotes", f.Key)
+				r.wrong(v.Line, v.Col, "%s: want a text in quotes, such as \"bash(go test *)\"", f.Key)
+				continue
+			}
+			if f.Key == "unprotect" {
+				r.f.unprotect = append(r.f.unprotect, v.Text)
 				continue
 			}
 			rule, err := permit.Parse(tool.Decision(f.Key), v.Text, place(r.f.path, v.Line, v.Col))

@@ -3,12 +3,16 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/definition"
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/offline"
 	"github.com/superstep-dev/superstep/model/providers"
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool/builtin"
@@ -54,6 +58,11 @@ func (a *agents) searcher() (builtin.Searcher, error) {
 // model opens the model of a name. Agents need one that can reason, so the offline model is
 // used only if it is named.
 func (a *agents) model(name string) (model.Model, error) {
+	if name == offline.Name {
+		return nil, cli.NoModel("an agent needs a model that can reason, and offline only quotes documents",
+			"see what there is: superstep models list",
+			"it answers questions about documents: superstep run research QUESTION --docs DIR")
+	}
 	if name == "" {
 		p, err := a.models.load()
 		if err != nil {
@@ -67,7 +76,12 @@ func (a *agents) model(name string) (model.Model, error) {
 				"without any, there is: superstep run research QUESTION --docs DIR")
 		}
 	}
-	return a.models.open(name)
+	m, err := a.models.open(name)
+	var none *cli.Error
+	if errors.As(err, &none) { // the offline model is of no use here
+		none.Next = slices.DeleteFunc(none.Next, func(hint string) bool { return strings.Contains(hint, "offline") })
+	}
+	return m, err
 }
 
 func (a *agents) resolve(name, fallback string) (resolved, note string, err error) {
@@ -85,15 +99,17 @@ func (a *agents) workflow(others []*workflow.Workflow) (*workflow.Workflow, erro
 }
 
 func (a *agents) prepare(in *delegate.Inputs) error {
+	if info, err := os.Stat(in.Dir); err != nil || !info.IsDir() {
+		return &workflow.InputsError{Workflow: delegate.Name, Problems: []string{"dir: there is no folder " + in.Dir}}
+	}
 	p, err := a.open(in.Dir)
 	if err != nil {
 		return err
 	}
-	asked := in.Model
-	if asked == a.setup.UserModel {
-		asked = "" // a project's goes before it
+	if wary := p.Hidden(in.Agent); wary != nil && in.Agent != delegate.Lead {
+		return wary // somebody asked for this one by its name
 	}
-	found, err := p.Prepare(in.Agent, asked)
+	found, err := p.Prepare(in.Agent, in.Model)
 	if err != nil {
 		return unknown(err)
 	}

@@ -211,3 +211,81 @@ func TestAgentChanges(t *testing.T) {
 		t.Errorf("it went on with another agent: exit code %d\n%s%s", code, out, errs)
 	}
 }
+
+// What cannot be, is said before anything runs.
+func TestAgentBadInputs(t *testing.T) {
+	w := newWorkshop(t)
+	for _, c := range []struct {
+		name string
+		code int
+		want string
+		args []string
+	}{
+		{"no such agent", cli.ExitUsage, `did you mean "explorer"`, []string{"x", "--agent", "explorr"}},
+		{"an untrusted agent", cli.ExitDenied, "superstep trust", []string{"x", "--agent", "linter"}},
+		{"an untrusted agent before a built-in one", cli.ExitDenied, "superstep trust", []string{"x", "--agent", "reviewer"}},
+		{"a model that cannot reason", cli.ExitNoModel, "only quotes", []string{"x", "--model", "offline"}},
+		{"no key", cli.ExitNoModel, "ANTHROPIC_API_KEY", []string{"x", "--model", "anthropic/claude-sonnet-5-5"}},
+		{"no such folder", cli.ExitUsage, "there is no folder", []string{"x", "--dir", "nowhere"}},
+		{"an empty prompt", cli.ExitUsage, "is empty", []string{" "}},
+		{"a rule about no tool", cli.ExitUsage, `did you mean "read_file"`, []string{"x", "--deny", "read_fil"}},
+		{"a rule that is none", cli.ExitUsage, "not closed", []string{"x", "--allow", "bash(ls"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, out, errs := w.run(append([]string{"run", "agent"}, c.args...)...)
+			if code != c.code || out != "" || !strings.Contains(errs, c.want) || strings.Contains(errs, "--model offline") {
+				t.Errorf("exit code %d\n%s%s", code, out, errs)
+			}
+		})
+	}
+	if len(w.asked) > 0 {
+		t.Errorf("a model was asked: %v", w.asked)
+	}
+}
+
+// The model of a flag goes before that of the environment, that before the project's, and that
+// before the user's.
+func TestAgentModel(t *testing.T) {
+	w := newWorkshop(t)
+	plant(t, w.dir, map[string]string{".superstep/config.yaml": "model: openai/of-project\n"})
+	plant(t, w.env["XDG_CONFIG_HOME"], map[string]string{"superstep/config.yaml": "model: openai/of-user\n"})
+	used := func(args ...string) string {
+		t.Helper()
+		code, _, errs := w.run(append([]string{"run", "agent", "Say it.", "--agent", "synthesizer"}, args...)...)
+		_, out, _ := w.run("runs", "show", "@last", "-o", "json")
+		var run struct{ Inputs struct{ Model string } }
+		if err := json.Unmarshal([]byte(out), &run); err != nil {
+			t.Fatalf("%v, exit code %d\n%s", err, code, errs)
+		}
+		return strings.TrimPrefix(run.Inputs.Model, "openai/")
+	}
+	listed := func() string {
+		_, out, _ := w.run("models", "list", "-o", "json")
+		var list struct{ Use struct{ Model string } }
+		if err := json.Unmarshal([]byte(out), &list); err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimPrefix(list.Use.Model, "openai/")
+	}
+	if got := used("--model", "openai/of-flag"); got != "of-flag" {
+		t.Errorf("with a flag: %s", got)
+	}
+	if got := used(); got != "gpt-test" || listed() != got {
+		t.Errorf("with a variable: %s, listed %s", got, listed())
+	}
+	delete(w.env, "SUPERSTEP_MODEL")
+	if got := used(); got != "of-user" || listed() != got {
+		t.Errorf("with a project that is not trusted: %s, listed %s", got, listed())
+	}
+	if code, _, errs := w.run("trust", "--yes"); code != 0 {
+		t.Fatal(errs)
+	}
+	if got := used(); got != "of-project" || listed() != got {
+		t.Errorf("with one that is: %s, listed %s", got, listed())
+	}
+	// What was agreed to and cannot be read any more is no reason to go on without it.
+	plant(t, w.dir, map[string]string{".superstep/config.yaml": "modle: x\n"})
+	if code, _, errs := w.run("run", "agent", "Say it.", "--agent", "synthesizer"); code == 0 || !strings.Contains(errs, "config.yaml:1:1") {
+		t.Errorf("with settings that cannot be read: exit code %d\n%s", code, errs)
+	}
+}

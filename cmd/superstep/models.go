@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/superstep-dev/superstep/cli"
@@ -10,6 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/model/offline"
 	"github.com/superstep-dev/superstep/model/prices"
 	"github.com/superstep-dev/superstep/model/providers"
+	"github.com/superstep-dev/superstep/project"
 )
 
 // models opens models by the names that users give them. What the user configured is read when
@@ -45,10 +48,24 @@ func (m *models) load() (*providers.Providers, error) {
 		}
 		m.path = path
 		m.providers = providers.New(&providers.Options{
-			Env: s.Env, Offline: s.Offline, Config: own, Prices: table, Model: named, UserModel: s.UserModel,
+			Env: s.Env, Offline: s.Offline, Config: own, Prices: table, Model: named, UserModel: s.UserModel, ProjectModel: m.ofProject(),
 		})
 	})
 	return m.providers, m.err
+}
+
+// ofProject is the model that the project names, if its user trusts that; "" for none.
+func (m *models) ofProject() string {
+	o := *m.setup.Project
+	if _, err := os.Stat(filepath.Join(o.Dir, ".superstep", "config.yaml")); err != nil {
+		return "" // most have none, and need not be looked at
+	}
+	o.Notice = func(string) {}
+	p, err := project.Open(&o)
+	if err != nil {
+		return "" // it is told where the project is used
+	}
+	return p.Model()
 }
 
 // mistaken is the error of a file that the user has to mend.

@@ -41,7 +41,7 @@ type Inputs struct {
 	Prompt string `json:"prompt" jsonschema:"what to do"`
 	Agent  string `json:"agent,omitempty" jsonschema:"who does it, by name; defaults to general-purpose"`
 	Model  string `json:"model,omitempty" jsonschema:"the model to use, as provider/name; defaults to that of the agent, or the one that is configured"`
-	Dir    string `json:"dir,omitempty" jsonschema:"the folder to work in; defaults to this one"`
+	Dir    string `json:"dir,omitempty" jsonschema:"a folder of the project to work in; defaults to this one"`
 }
 
 // An Output is what the workflow ends with.
