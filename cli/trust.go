@@ -21,23 +21,23 @@ func (a *app) trustCommand() *cobra.Command {
 		Long: `Look at what a project brings along, and decide whether to use it
 
 Nothing of a project is used before you agreed to it: no agent, no skill, no tool, no MCP server and no
-setting. What you agree to is bound to its content; when that changes you are asked again. It is
-recorded in your own configuration, where no project can write it. Endpoints and keys of models never
+setting. What you agree to is bound to its content; when that changes you are asked again and shown
+what changed, also of the tools that an MCP server of yours offers. It is recorded in your own configuration, where no project can write it. Endpoints and keys of models never
 come from a project.`,
-		Example: examples(n, "trust", "look, and be asked", "trust lint reviewer", "only these", "trust --yes", "all of it, unseen by this command", "trust list", "", "trust revoke lint", ""),
+		Example: examples(n, "trust", "look, and be asked", "trust lint reviewer", "only these", "trust --yes", "all of it, unseen by this command", "trust list", "", "trust list -v", "with what changed, line by line", "trust revoke lint", ""),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "agree without being asked")
 	acts(cmd, "yes")
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return a.decide(args, yes) }
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List what the project brings along and whether it is trusted", Args: a.none,
-		Example: examples(n, "trust list", "", "trust list -o json", ""),
+		Example: examples(n, "trust list", "", "trust list -v", "with what changed, line by line", "trust list -o json", ""),
 		RunE: func(*cobra.Command, []string) error {
 			p, err := a.project()
 			if err != nil {
 				return err
 			}
-			return a.printItems(p.Items())
+			return a.printItems(p.Items(), a.set.verbose)
 		},
 	}, &cobra.Command{
 		Use: "revoke [NAME...]", Short: "Take back what was agreed to, all of it if nothing is named",
@@ -47,10 +47,19 @@ come from a project.`,
 			if err != nil {
 				return err
 			}
-			if _, err := chosen(p.Items(), args); err != nil {
+			all := slices.DeleteFunc(p.Items(), func(s trust.Status) bool { return s.Item.Kind == trust.MCPTools }) // what is refused already
+			items, err := chosen(all, args)
+			if err != nil {
 				return err
 			}
-			if err := p.Revoke(args...); err != nil {
+			var names []string
+			for _, s := range items {
+				names = append(names, s.Item.Name)
+			}
+			if len(args) == 0 {
+				names = nil
+			}
+			if err := p.Revoke(names...); err != nil {
 				return err
 			}
 			if !a.programs() {
@@ -81,13 +90,14 @@ type itemJSON struct {
 	Digest string        `json:"digest"`
 	Was    string        `json:"was,omitempty"` // the digest that was trusted
 	Detail string        `json:"detail,omitempty"`
+	Diff   string        `json:"diff,omitempty"` // what changed since
 }
 
-func (a *app) printItems(items []trust.Status) error {
+func (a *app) printItems(items []trust.Status, whole bool) error {
 	rows := make([]itemJSON, len(items))
 	for i := range items {
 		s := &items[i]
-		rows[i] = itemJSON{Kind: s.Item.Kind, Name: s.Item.Name, Path: s.Item.Path, State: itemState(s), Digest: s.Item.Digest, Was: s.Old, Detail: s.Item.Detail}
+		rows[i] = itemJSON{Kind: s.Item.Kind, Name: s.Item.Name, Path: s.Item.Path, State: itemState(s), Digest: s.Item.Digest, Was: s.Old, Detail: s.Item.Detail, Diff: s.Diff()}
 	}
 	if a.set.output == "json" {
 		return a.out.json(rows, true)
@@ -99,7 +109,7 @@ func (a *app) printItems(items []trust.Status) error {
 			}
 			continue
 		}
-		for _, line := range a.item(&items[i]) {
+		for _, line := range a.item(&items[i], palette(a.term.outColor), whole) {
 			a.out.line(line)
 		}
 	}
@@ -109,26 +119,51 @@ func (a *app) printItems(items []trust.Status) error {
 	return nil
 }
 
-// item is what a person sees of an item.
-func (a *app) item(s *trust.Status) []string {
-	pal := palette(a.term.outColor)
+// item is what a person sees of an item, with the whole of what changed or how much that is.
+func (a *app) item(s *trust.Status, pal palette, whole bool) []string {
 	state := itemState(s)
 	word := pal.yellow(string(state))
 	if s.State == trust.Trusted {
 		word = pal.green(string(state))
 	}
-	lines := []string{fmt.Sprintf("%-6s  %s  %s  %s", s.Item.Kind, pal.bold(transcript.Line(s.Item.Name)), word, pal.dim(transcript.Line(s.Item.Path)))}
+	const indent = "        "
+	lines := []string{fmt.Sprintf("%-6s  %s  %s  %s", s.Item.Kind, pal.bold(transcript.Line(itemName(&s.Item))), word, pal.dim(transcript.Line(s.Item.Path)))}
 	for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(s.Item.Detail), "\n"), "\n") {
 		if l != "" {
-			lines = append(lines, "        "+l)
+			lines = append(lines, indent+l)
 		}
 	}
-	if s.State == trust.Changed {
-		for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(s.Diff()), "\n"), "\n") {
-			lines = append(lines, "        "+l)
+	if s.State != trust.Changed {
+		return lines
+	}
+	if !whole {
+		added, removed := s.Lines()
+		much := "changed"
+		if added+removed > 0 {
+			much = fmt.Sprintf("+%d -%d lines", added, removed)
 		}
+		return append(lines, indent+much+", -v shows them")
+	}
+	for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(s.Diff()), "\n"), "\n") {
+		switch {
+		case strings.HasPrefix(l, "+++ "), strings.HasPrefix(l, "--- "):
+			l = pal.bold(l)
+		case strings.HasPrefix(l, "+"):
+			l = pal.green(l)
+		case strings.HasPrefix(l, "-"):
+			l = pal.red(l)
+		}
+		lines = append(lines, indent+l)
 	}
 	return lines
+}
+
+// itemName is what people call an item: tools are their server's.
+func itemName(i *trust.Item) string {
+	if i.Kind == trust.MCPTools {
+		return strings.TrimSuffix(i.Name, " tools")
+	}
+	return i.Name
 }
 
 // decide shows what is not trusted and asks about it.
@@ -139,38 +174,27 @@ func (a *app) decide(names []string, yes bool) error {
 	}
 	items, err := chosen(p.Items(), names)
 	if err != nil {
-		if len(names) == 1 && p.Repin(names[0]) == nil { // a server of the user's own, whose tools changed
-			a.err.line("the tools that " + transcript.Line(names[0]) + " shows next are trusted")
+		if len(names) == 1 && ownServer(p, names[0]) {
+			a.note("the MCP server " + transcript.Line(names[0]) + " is your own, and the tools that it offered last are those that you agreed to")
 			return nil
 		}
 		return err
 	}
-	items = slices.DeleteFunc(items, func(s trust.Status) bool { return s.State == trust.Trusted && len(names) == 0 })
+	items = slices.DeleteFunc(items, func(s trust.Status) bool {
+		if s.State == trust.Trusted && len(names) > 0 {
+			a.note(fmt.Sprintf("%s %s (%s) is trusted, and as it was when you agreed to it", s.Item.Kind, transcript.Line(itemName(&s.Item)), transcript.Line(s.Item.Path)))
+		}
+		return s.State == trust.Trusted
+	})
 	if len(items) == 0 {
-		if !a.programs() {
-			a.err.line("there is nothing to decide in " + p.Dir() + ": what the project brings along, if anything, is trusted")
+		if len(names) == 0 {
+			a.note("there is nothing to decide in " + p.Dir() + ": what the project brings along, if anything, is trusted")
 		}
 		return nil
 	}
 	if !yes {
-		if a.programs() || a.set.noInput || !a.term.inTTY || !a.term.errTTY {
-			if err := a.printItems(items); err != nil {
-				return err
-			}
-			return &Error{Exit: ExitPaused, Code: "untrusted", Message: fmt.Sprintf("%s of %s wait for a decision", plural(len(items), "item"), p.Dir()),
-				Next: []string{"on a terminal: " + a.hint("trust"), "without being asked: " + a.hint("trust", "--yes")}}
-		}
-		a.err.line("In " + p.Dir() + ":\n")
-		for i := range items {
-			for _, line := range a.item(&items[i]) {
-				a.err.line(line)
-			}
-		}
-		fmt.Fprintf(a.err, "\nUse %s? It runs with your rights. [y/N] ", plural(len(items), "item"))
-		line, ok := <-a.in.next()
-		if !ok || !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {
-			a.err.line("nothing was changed")
-			return &Error{Exit: ExitDenied, Code: "denied", Message: "not trusted", shown: true}
+		if items, err = a.agree(p, items); err != nil {
+			return err
 		}
 	}
 	agreed := make([]trust.Item, len(items))
@@ -180,10 +204,73 @@ func (a *app) decide(names []string, yes bool) error {
 	if err := p.Trust(agreed); err != nil {
 		return err
 	}
-	if !a.programs() {
-		a.err.line("trusted: " + plural(len(agreed), "item"))
+	a.note("trusted: " + plural(len(agreed), "item"))
+	for i := range agreed {
+		a.note(fmt.Sprintf("  %s %s (%s)", agreed[i].Kind, transcript.Line(itemName(&agreed[i])), transcript.Line(agreed[i].Path)))
 	}
 	return nil
+}
+
+// note is a line for people.
+func (a *app) note(text string) {
+	if !a.programs() {
+		a.err.line(text)
+	}
+}
+
+// agree has a person look at items, and gives those that are agreed to.
+func (a *app) agree(p *project.Project, items []trust.Status) ([]trust.Status, error) {
+	if a.programs() || a.set.noInput || !a.term.inTTY || !a.term.errTTY {
+		if err := a.printItems(items, true); err != nil {
+			return nil, err
+		}
+		return nil, &Error{Exit: ExitPaused, Code: "untrusted", Message: fmt.Sprintf("%s of %s wait for a decision", plural(len(items), "item"), p.Dir()),
+			Next: []string{"on a terminal: " + a.hint("trust"), "without being asked: " + a.hint("trust", "--yes")}}
+	}
+	a.err.line("In " + p.Dir() + ":\n")
+	for i := range items {
+		for _, line := range a.item(&items[i], palette(a.term.errColor), true) {
+			a.err.line(line)
+		}
+	}
+	ask := func(format string, args ...any) string {
+		fmt.Fprintf(a.err, format, args...)
+		line, ok := <-a.in.next()
+		if !ok {
+			return ""
+		}
+		return strings.ToLower(strings.TrimSpace(line))
+	}
+	isYes := func(answer string) bool { return answer == "y" || answer == "yes" }
+	var out []trust.Status
+	if len(items) == 1 {
+		if isYes(ask("\nUse 1 item? It runs with your rights. [y/N] ")) {
+			out = items
+		}
+	} else {
+		switch answer := ask("\nUse %s? They run with your rights. [a]ll, [N]one, [s]elect ", plural(len(items), "item")); {
+		case answer == "a" || answer == "all" || isYes(answer):
+			out = items
+		case answer == "s" || answer == "select":
+			for _, s := range items {
+				if isYes(ask("%s %s (%s)? [y/N] ", s.Item.Kind, transcript.Line(itemName(&s.Item)), transcript.Line(s.Item.Path))) {
+					out = append(out, s)
+				}
+			}
+		}
+	}
+	if len(out) == 0 {
+		a.err.line("nothing was changed")
+		return nil, &Error{Exit: ExitDenied, Code: "denied", Message: "not trusted", shown: true}
+	}
+	return out, nil
+}
+
+// ownServer says whether there is an MCP server of the user's own of a name.
+func ownServer(p *project.Project, name string) bool {
+	return slices.ContainsFunc(p.Tools(), func(e project.Entry) bool {
+		return e.Kind == "mcp" && e.Source == "user" && e.Name == "mcp__"+name+"__*"
+	})
 }
 
 // chosen are the items of those names, all if there are none.
@@ -195,7 +282,8 @@ func chosen(items []trust.Status, names []string) ([]trust.Status, error) {
 	for _, name := range names {
 		n := len(out)
 		for _, s := range items {
-			if s.Item.Name == name || string(s.Item.Kind)+"/"+s.Item.Name == name || s.Item.Path == name {
+			called := itemName(&s.Item)
+			if called == name || string(s.Item.Kind)+"/"+called == name || s.Item.Name == name || s.Item.Path == name {
 				out = append(out, s)
 			}
 		}

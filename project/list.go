@@ -125,7 +125,7 @@ func (p *Project) Tools() []Entry {
 	for _, s := range p.servers.Servers {
 		e := Entry{
 			Name: "mcp__" + s.Name + "__*", Kind: "mcp", Source: s.Source.Scope, Path: p.shown(s.Source.Path), Description: s.CommandLine(),
-			State: p.state(s.Source.Scope, trust.MCP, s.Name, s.Source.Path),
+			State: p.serverState(s),
 		}
 		if s.Disabled {
 			e.State = "disabled"

@@ -23,7 +23,9 @@ const (
 	Changed   State = "changed"     // it was trusted, and is another now
 )
 
-// Items are what of the project can be trusted, with what the user should see of each.
+// Items are what of the project can be trusted, with what the user should see of each. The tools of
+// MCP servers, also of the user's own, are among them where the last connection saw others than were
+// agreed to; to trust such an item agrees to the list that was seen and to no other.
 func (p *Project) Items() []trust.Status { return slices.Clone(p.items) }
 
 // Trust agrees to items as they were found. Items of another project are refused.
@@ -31,61 +33,96 @@ func (p *Project) Trust(items []trust.Item) error {
 	if p.folder == "" {
 		return errors.New("there is no project here")
 	}
+	if err := p.forgetPins(items); err != nil {
+		return err
+	}
 	if err := p.trust.Trust(p.folder, items); err != nil {
 		return err
 	}
-	for _, i := range items {
-		if i.Kind == trust.MCP { // its tools are looked at anew
-			if err := p.forgetPin(i.Name); err != nil {
-				return err
-			}
+	return p.judge()
+}
+
+// Revoke takes back what was agreed to, everything of the project if no names are given. The tools
+// that the user's own MCP servers offered stay those that were agreed to: without them whatever such
+// a server shows next would be.
+func (p *Project) Revoke(names ...string) error {
+	if p.folder == "" {
+		return errors.New("there is no project here")
+	}
+	if len(names) == 0 {
+		var err error
+		if names, err = p.revocable(); err != nil {
+			return err
+		}
+	}
+	if len(names) > 0 {
+		if _, err := p.trust.Revoke(p.folder, names); err != nil {
+			return err
 		}
 	}
 	return p.judge()
 }
 
-// Revoke takes back what was agreed to, everything of the project if no names are given.
-func (p *Project) Revoke(names ...string) error {
-	if p.folder == "" {
-		return errors.New("there is no project here")
+// revocable are the names of all that is of the project.
+func (p *Project) revocable() ([]string, error) {
+	own := map[string]bool{}
+	for _, s := range p.servers.Servers {
+		own[pinName(s.Name)] = s.Source.Scope != projectScope
 	}
-	if _, err := p.trust.Revoke(p.folder, names); err != nil {
-		return err
+	known, err := p.trust.Projects()
+	if err != nil {
+		return nil, err
 	}
-	return p.judge()
+	var names []string
+	for _, k := range known {
+		for _, i := range k.Items {
+			if k.Path == p.folder && (i.Kind != trust.MCPTools || !own[i.Name]) {
+				names = append(names, i.Name)
+			}
+		}
+	}
+	return names, nil
 }
 
 // judge finds out what of the project may be used.
 func (p *Project) judge() error {
-	items := p.collect()
+	items, contents := p.collect()
 	p.items = nil
 	clear(p.states)
-	if len(items) == 0 {
+	if p.folder == "" {
 		return nil
 	}
 	var err error
 	if p.items, err = p.trust.Status(p.folder, items); err != nil {
 		return err
 	}
-	for _, s := range p.items {
+	for i := range p.items {
+		s := &p.items[i]
 		p.states[itemKey{s.Item.Kind, s.Item.Name, s.Item.Path}] = s.State
+		if s.State != trust.Trusted { // that of others is not shown
+			s.Item.Content = trust.Content(contents[i]())
+		}
 	}
-	return nil
+	lists, err := p.changedLists()
+	p.items = append(p.items, lists...)
+	return err
 }
 
-// collect lists what of the project can be trusted.
-func (p *Project) collect() []trust.Item {
+// collect lists what of the project can be trusted, and how to get the contents of each.
+func (p *Project) collect() (items []trust.Item, contents []func() []trust.File) {
 	if p.folder == "" {
-		return nil
+		return nil, nil
 	}
-	var items []trust.Item
+	add := func(i trust.Item, content func() []trust.File) {
+		items, contents = append(items, i), append(contents, content)
+	}
 	if c := p.settings.project; c != nil {
-		items = append(items, trust.Item{Kind: trust.Config, Name: "config", Path: p.rel(c.path), Digest: c.digest, Detail: c.detail()})
+		add(trust.Item{Kind: trust.Config, Name: "config", Path: p.rel(c.path), Digest: c.digest, Detail: c.detail()}, p.single(c.path, c.digest))
 	}
 	for i := range p.scripts {
 		f := &p.scripts[i]
 		if f.Scope.Name == projectScope {
-			items = append(items, trust.Item{Kind: trust.Tool, Name: scriptName(f), Path: p.rel(f.Path), Digest: f.Digest, Detail: scriptDetail(f)})
+			add(trust.Item{Kind: trust.Tool, Name: scriptName(f), Path: p.rel(f.Path), Digest: f.Digest, Detail: scriptDetail(f)}, func() []trust.File { return p.scriptFiles(f) })
 		}
 	}
 	for _, s := range p.servers.Servers {
@@ -98,19 +135,19 @@ func (p *Project) collect() []trust.Item {
 			continue
 		}
 		p.digests[s.Name] = digest
-		items = append(items, trust.Item{Kind: trust.MCP, Name: s.Name, Path: p.rel(s.Source.Path), Digest: digest, Detail: strings.TrimRight(s.Review(), "\n")})
+		add(trust.Item{Kind: trust.MCP, Name: s.Name, Path: p.rel(s.Source.Path), Digest: digest, Detail: strings.TrimRight(s.Review(), "\n")}, func() []trust.File { return p.serverFiles(s) })
 	}
 	for _, d := range p.all.List() {
 		if d.Source.Scope == definition.Project {
-			items = append(items, trust.Item{Kind: trust.Agent, Name: d.Name, Path: p.rel(d.Source.Path), Digest: d.Digest, Detail: agentDetail(d)})
+			add(trust.Item{Kind: trust.Agent, Name: d.Name, Path: p.rel(d.Source.Path), Digest: d.Digest, Detail: agentDetail(d)}, p.single(d.Source.Path, d.Digest))
 		}
 	}
 	for _, s := range p.skills.List() {
 		if s.Source.Scope == projectScope {
-			items = append(items, trust.Item{Kind: trust.Skill, Name: s.Name, Path: p.rel(s.Source.Path), Digest: s.Digest, Detail: s.Description})
+			add(trust.Item{Kind: trust.Skill, Name: s.Name, Path: p.rel(s.Source.Path), Digest: s.Digest, Detail: s.Description}, func() []trust.File { return p.skillFiles(s) })
 		}
 	}
-	return items
+	return items, contents
 }
 
 // rel is a path in the project as it is recorded and shown.

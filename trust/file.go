@@ -23,11 +23,13 @@ const (
 type memory struct {
 	Version  int                `json:"version"`
 	Projects map[string][]entry `json:"projects"`
+	Seen     map[string][]entry `json:"seen,omitempty"` // and not agreed to
 }
 
 type entry struct {
 	Item
 	When time.Time `json:"when"`
+	Kept string    `json:"content,omitempty"` // the digest of the content that is kept, if any
 }
 
 // A FileError says that the memory cannot be used, so that nothing is trusted.
@@ -44,7 +46,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 
 // load reads the file. One that does not exist is empty.
 func (s *Store) load() (*memory, error) {
-	m := &memory{Version: version, Projects: map[string][]entry{}}
+	m := &memory{Version: version, Projects: map[string][]entry{}, Seen: map[string][]entry{}}
 	f, err := os.OpenFile(s.path, os.O_RDONLY|nonblock, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(s.path); err == nil {
@@ -79,15 +81,20 @@ func (s *Store) load() (*memory, error) {
 	if err := d.Decode(m); err != nil || m.Version != version {
 		return nil, &FileError{s.path, errors.New("is damaged; move it away and trust again what you still trust")}
 	}
-	for project, list := range m.Projects {
-		for _, e := range list {
-			if err := e.check(); err != nil || !filepath.IsAbs(project) {
-				return nil, &FileError{s.path, fmt.Errorf("is damaged (project %q: %w); move it away and trust again what you still trust", project, err)}
+	for _, all := range []map[string][]entry{m.Projects, m.Seen} {
+		for project, list := range all {
+			for _, e := range list {
+				if err := e.check(); err != nil || !filepath.IsAbs(project) || e.Kept != "" && !digest.MatchString(e.Kept) {
+					return nil, &FileError{s.path, fmt.Errorf("is damaged (project %q: %w); move it away and trust again what you still trust", project, err)}
+				}
 			}
 		}
 	}
 	if m.Projects == nil {
 		m.Projects = map[string][]entry{}
+	}
+	if m.Seen == nil {
+		m.Seen = map[string][]entry{}
 	}
 	return m, nil
 }
@@ -147,6 +154,7 @@ func (s *Store) update(change func(*memory) error) error {
 	if err := replaceFile(s.path, append(b, '\n')); err != nil {
 		return &FileError{s.path, fmt.Errorf("%w; make its folder writable", bareError(err))}
 	}
+	s.sweep(m)
 	return nil
 }
 

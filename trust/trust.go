@@ -3,7 +3,8 @@
 //
 // The memory is one file of the user's, outside of every project, so that a project has no say in
 // what is trusted of it. An item is trusted by the digest of all that would run: when that changes, the
-// user is asked again and shown what changed.
+// user is asked again and shown what changed. For that, texts that were agreed to are kept in a folder
+// beside the file; they decide nothing.
 package trust
 
 import (
@@ -46,6 +47,8 @@ type Item struct {
 	Path   string `json:"path"`   // of its file, relative to the project, with slashes
 	Digest string `json:"digest"` // "sha256:" and 64 hexadecimal digits, of all that would run
 	Detail string `json:"detail,omitempty"`
+	// Content is what to compare later versions with; see the function Content. It is kept apart.
+	Content string `json:"-"`
 }
 
 // String names the item for people.
@@ -86,17 +89,56 @@ const (
 type Status struct {
 	Item      Item
 	State     State
-	Old       string    // the digest that was trusted, if it changed
-	OldDetail string    // and what was shown of it
-	When      time.Time // it was trusted, zero if never
+	Old       string // the digest that was trusted, if it changed
+	OldDetail string // and what was shown of it
+	// OldContent is the content that was trusted, if it changed; "" if that was not kept.
+	OldContent string
+	When       time.Time // it was trusted, zero if never
 }
 
-// Diff shows what changed since the item was trusted, "" if it did not.
+// Diff shows what changed since the item was trusted, "" if it did not: of the files of its content
+// as diff -u does, otherwise of its detail. What cannot be shown is said to differ.
 func (s Status) Diff() string {
+	text, _, _ := s.diff()
+	return text
+}
+
+// Lines are how many lines Diff has that came and that went.
+func (s Status) Lines() (added, removed int) {
+	_, added, removed = s.diff()
+	return added, removed
+}
+
+func (s Status) diff() (text string, added, removed int) {
 	if s.State != Changed {
-		return ""
+		return "", 0, 0
 	}
-	return Diff(s.OldDetail, s.Item.Detail)
+	old, now := Files(s.OldContent), Files(s.Item.Content)
+	if old != nil && now != nil {
+		c := compare(old, now)
+		if c.text != "" {
+			if s.Item.Kind == MCPTools {
+				c.text = names(old, now) + c.text
+			}
+			return c.text, c.added, c.removed
+		}
+	}
+	text = Diff(s.OldDetail, s.Item.Detail)
+	for l := range strings.Lines(text) {
+		switch l[0] {
+		case '+':
+			added++
+		case '-':
+			removed++
+		}
+	}
+	switch {
+	case old != nil && now != nil:
+		text += "contents differ, in files whose text is not kept\n"
+	case text == "" || now != nil:
+		text += fmt.Sprintf("contents differ; what %s was when it was agreed to was not kept\n", clean.Text(s.Item.Path))
+	}
+	return text, added, removed
 }
 
 // A Store is the memory. It is safe for use from several goroutines and processes. Every call reads the file
@@ -162,13 +204,15 @@ func (s *Store) Status(project string, items []Item) ([]Status, error) {
 				out[i].State, out[i].When = Trusted, e.When
 			default:
 				out[i].State, out[i].When, out[i].Old, out[i].OldDetail = Changed, e.When, e.Digest, e.Detail
+				out[i].OldContent = s.kept(e.Kept)
 			}
 		}
 	}
 	return out, nil
 }
 
-// Trust remembers items as they are. What was known of the same items is replaced.
+// Trust remembers items as they are. What was known of the same items is replaced. An item without a
+// content keeps the one it had, if its digest is the same.
 func (s *Store) Trust(project string, items []Item) error {
 	id, err := s.identify(project)
 	if err != nil {
@@ -185,9 +229,17 @@ func (s *Store) Trust(project string, items []Item) error {
 	return s.update(func(m *memory) error {
 		list := m.Projects[id]
 		for _, item := range items {
-			item.Detail = detail(item.Detail)
-			list = slices.DeleteFunc(list, func(e entry) bool { return e.same(item) })
-			list = append(list, entry{item, s.now().UTC().Truncate(time.Second)})
+			e, err := s.entry(item)
+			if err != nil {
+				return err
+			}
+			for _, was := range list {
+				if was.same(item) && was.Digest == item.Digest && e.Kept == "" {
+					e.Kept = was.Kept
+				}
+			}
+			list = append(without(list, item), e)
+			m.setSeen(id, without(m.Seen[id], item))
 		}
 		if len(list) > mostItems {
 			return fmt.Errorf("trust: over %d items of %s; revoke those that are not needed", mostItems, project)
@@ -198,6 +250,83 @@ func (s *Store) Trust(project string, items []Item) error {
 		m.Projects[id] = list
 		return nil
 	})
+}
+
+func (s *Store) entry(item Item) (entry, error) {
+	item.Detail = detail(item.Detail)
+	kept, err := s.keep(item.Content)
+	item.Content = ""
+	return entry{item, s.now().UTC().Truncate(time.Second), kept}, err
+}
+
+func without(list []entry, item Item) []entry {
+	return slices.DeleteFunc(slices.Clone(list), func(e entry) bool { return e.same(item) })
+}
+
+func (m *memory) setSeen(id string, list []entry) {
+	if m.Seen[id] = list; len(list) == 0 {
+		delete(m.Seen, id)
+	}
+}
+
+// Saw remembers an item as it was last seen, for things that nobody can look at later. That agrees
+// to nothing. One that is as it was agreed to is no longer among those that were Seen.
+func (s *Store) Saw(project string, item Item) error {
+	id, err := s.identify(project)
+	if err != nil {
+		return err
+	}
+	if err := item.check(); err != nil {
+		return fmt.Errorf("trust: %w", err)
+	}
+	if s.all {
+		return nil
+	}
+	is := func(list []entry) bool {
+		return slices.ContainsFunc(list, func(e entry) bool { return e.same(item) && e.Digest == item.Digest })
+	}
+	known := func(m *memory) bool {
+		if is(m.Projects[id]) {
+			return len(without(m.Seen[id], item)) == len(m.Seen[id])
+		}
+		return is(m.Seen[id])
+	}
+	if m, err := s.load(); err != nil || known(m) {
+		return err
+	}
+	return s.update(func(m *memory) error {
+		list := without(m.Seen[id], item)
+		if !is(m.Projects[id]) {
+			e, err := s.entry(item)
+			if err != nil {
+				return err
+			}
+			list = append(list, e)
+		}
+		if len(list) > mostItems {
+			return fmt.Errorf("trust: over %d items of %s were seen; decide about them", mostItems, project)
+		}
+		m.setSeen(id, list)
+		return nil
+	})
+}
+
+// Seen are the items that Saw remembers of a project, with their contents.
+func (s *Store) Seen(project string) ([]Item, error) {
+	id, err := s.identify(project)
+	if err != nil || s.all {
+		return nil, err
+	}
+	m, err := s.load()
+	if err != nil {
+		return nil, err
+	}
+	var out []Item
+	for _, e := range m.Seen[id] {
+		e.Content = s.kept(e.Kept)
+		out = append(out, e.Item)
+	}
+	return out, nil
 }
 
 // Revoke forgets the items of those names, or all of the project if none are given, and tells how many
@@ -215,7 +344,9 @@ func (s *Store) Revoke(project string, names []string) (int, error) {
 	}
 	err = s.update(func(m *memory) error {
 		before := m.Projects[id]
-		left := slices.DeleteFunc(slices.Clone(before), func(e entry) bool { return len(names) == 0 || slices.Contains(names, e.Name) })
+		named := func(e entry) bool { return len(names) == 0 || slices.Contains(names, e.Name) }
+		left := slices.DeleteFunc(slices.Clone(before), named)
+		m.setSeen(id, slices.DeleteFunc(slices.Clone(m.Seen[id]), named))
 		gone = len(before) - len(left)
 		m.Projects[id] = left
 		if len(left) == 0 {

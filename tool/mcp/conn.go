@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -378,6 +379,9 @@ func (c *Conn) Close() {
 // its word: Idempotent if it says that they only read or that a second call changes nothing more,
 // otherwise Once; Pure, which is used without asking, only if the configuration of the user says
 // trust_annotations.
+//
+// One that changed since it was agreed to is there by its name, without what the server says of it
+// now, and fails until it is agreed to again, so that whoever counts on it learns why.
 func (c *Conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	if _, err := c.live(ctx, true); err != nil {
 		return nil, err
@@ -386,10 +390,13 @@ func (c *Conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	defer c.mu.Unlock()
 	var out []*tool.Tool
 	for _, d := range c.offered.tools {
-		if d.tool == nil || !c.agreed.has(d.summary) {
+		if d.tool == nil || !c.agreed.knows(d.summary.Name) {
 			continue
 		}
 		t := *d.tool
+		if !c.agreed.has(d.summary) {
+			t = tool.Tool{Name: d.tool.Name, Description: refused, Input: &jsonschema.Schema{Type: "object"}, Effect: tool.Once}
+		}
 		name, repeat := d.summary.Name, t.Effect == tool.Pure || t.Effect == tool.Idempotent
 		t.Run = func(ctx context.Context, call *tool.Call) (string, error) {
 			return c.call(ctx, name, repeat, call.Args)

@@ -52,11 +52,13 @@ type Options struct {
 	// An error refuses it. Nil agrees to the user's own servers and refuses those of a project.
 	Trust func(s *Server, digest string) error
 	// Pin is asked about what a server says of itself when it was connected, whenever that changed,
-	// and when a tool that was refused is called. The digest covers the tools, as ListDigest does,
-	// and the server's instructions. It answers from what is recorded, at once, and is called from
-	// one goroutine at a time for each server. An error refuses what is new. Nil agrees to the
-	// first list of a connection and to no other.
-	Pin func(server, digest string, tools []Summary) error
+	// and when a tool that was refused is called. It answers from what is recorded, at once, and is
+	// called from one goroutine at a time for each server. An error refuses what is new; what was
+	// agreed to instead, if it is known, says which tools can be used all the same: those that are
+	// as they were. Without it the first list of a connection is refused as a whole, and of a later
+	// one what this connection agreed to before counts. Nil agrees to the first list of a connection
+	// and to no other.
+	Pin func(server string, now *Offer) (agreed *Offer, err error)
 	// Warn is told, from any goroutine, what people should know: tools left out, text that was
 	// cleaned, lists that changed. Defaults to nobody.
 	Warn func(server, text string)

@@ -25,14 +25,29 @@ type offer struct {
 
 func (o *offer) has(s Summary) bool { return o != nil && o.byName[s.Name] == s.Digest }
 
-// diff is what changed from o to now.
-func (o *offer) diff(now *offer) string {
-	text := Diff(o.sums, now.sums)
-	if o.instructions != now.instructions {
-		from, to := difference(o.instructions, now.instructions)
-		text += fmt.Sprintf("~ its instructions\n    - %s\n    + %s\n", from, to)
+// knows says whether a tool of that name was agreed to, in whatever form.
+func (o *offer) knows(name string) bool {
+	if o == nil {
+		return false
 	}
-	return text
+	_, ok := o.byName[name]
+	return ok
+}
+
+// refused is the description of a tool that changed since it was agreed to.
+const refused = "Cannot be used: the server changed it, and nobody has agreed to that yet."
+
+func (o *offer) public() *Offer {
+	return &Offer{Digest: o.digest, Tools: slices.Clone(o.sums), Instructions: o.instructions}
+}
+
+// agreement is what was agreed to of a server, as far as others recorded it.
+func agreement(o *Offer) *offer {
+	out := &offer{sums: o.Tools, instructions: o.Instructions, digest: o.Digest, byName: map[string]string{}}
+	for _, t := range o.Tools {
+		out.byName[t.Name] = t.Digest
+	}
+	return out
 }
 
 type offered struct {
@@ -130,29 +145,43 @@ func (c *Conn) read(raw []*sdk.Tool, out *offer) error {
 	return nil
 }
 
-// adopt takes what a server offers now, and asks for agreement to what is new. A refused first list
-// is an error; of a later one, what was agreed to before stays usable as long as it is the same. The
-// caller has the token.
+// review is what to do about tools that changed.
+func (c *Conn) review() string { return "review: superstep trust " + c.server.Name }
+
+// pin asks for agreement to what a server offers now, and gives what is agreed to: now, what is
+// recorded instead, or before, which may be nil.
+func (c *Conn) pin(now, before *offer) (*offer, error) {
+	agreed, err := c.o.Pin(c.server.Name, now.public())
+	switch {
+	case err == nil:
+		return now, nil
+	case agreed != nil:
+		return agreement(agreed), err
+	}
+	return before, err
+}
+
+// adopt takes what a server offers now, and asks for agreement to what is new. What was agreed to
+// before stays usable as long as it is the same; a first list that is refused is an error if nobody
+// knows what was agreed to. The caller has the token.
 func (c *Conn) adopt(now *offer, first bool) error {
 	c.mu.Lock()
 	before, old := c.agreed, c.offered
 	c.mu.Unlock()
 	var refusal error
+	agreed := now
 	switch {
 	case !first && before.digest == now.digest:
 	case c.o.Pin != nil:
-		refusal = c.o.Pin(c.server.Name, now.digest, slices.Clone(now.sums))
+		agreed, refusal = c.pin(now, before)
 	case !first:
-		refusal = fmt.Errorf("the tools of %s changed", c.server.Name)
+		agreed, refusal = before, fmt.Errorf("the tools of %s changed", c.server.Name)
 	}
-	if refusal != nil && first {
-		return &Error{Server: c.server.Name, Phase: PhaseTools, What: "its tools are not trusted: " + refusal.Error(), Fix: "review: superstep trust", Err: refusal}
+	if agreed == nil {
+		return &Error{Server: c.server.Name, Phase: PhaseTools, What: "its tools are not trusted: " + refusal.Error(), Fix: c.review(), Err: refusal}
 	}
 	c.mu.Lock()
-	c.offered = now
-	if refusal == nil {
-		c.agreed = now
-	}
+	c.offered, c.agreed = now, agreed
 	c.mu.Unlock()
 	if old != nil && old.digest == now.digest {
 		return nil // it was said
@@ -160,10 +189,13 @@ func (c *Conn) adopt(now *offer, first bool) error {
 	for _, n := range now.notes {
 		c.o.Warn(c.server.Name, n)
 	}
-	if !first && before.digest != now.digest {
-		text := "its tools changed:\n" + before.diff(now)
+	if first {
+		before = agreed
+	}
+	if before.digest != now.digest {
+		text := "its tools changed:\n" + before.public().Diff(now.public())
 		if refusal != nil {
-			text += "What changed cannot be used until it is trusted; review: superstep trust"
+			text += "What changed cannot be used until it is trusted; " + c.review()
 		}
 		c.o.Warn(c.server.Name, text)
 	}
@@ -175,11 +207,13 @@ func (c *Conn) usable(name string) error {
 	offers, agrees := c.standing(name)
 	if offers && !agrees && c.o.Pin != nil {
 		c.busy <- struct{}{} // held by others for a bounded time
-		if now := c.snapshot().offered; c.o.Pin(c.server.Name, now.digest, slices.Clone(now.sums)) == nil {
-			c.mu.Lock()
-			c.agreed = now
-			c.mu.Unlock()
-		}
+		c.mu.Lock()
+		now, before := c.offered, c.agreed
+		c.mu.Unlock()
+		agreed, _ := c.pin(now, before) // a refusal is told below
+		c.mu.Lock()
+		c.agreed = agreed
+		c.mu.Unlock()
 		<-c.busy
 		offers, agrees = c.standing(name)
 	}
@@ -187,7 +221,7 @@ func (c *Conn) usable(name string) error {
 	case !offers:
 		return &Error{Server: c.server.Name, Phase: PhaseCall, Tool: name, What: "the server no longer offers it"}
 	case !agrees:
-		return &Error{Server: c.server.Name, Phase: PhaseCall, Tool: name, What: fmt.Sprintf("the tools of %s changed since you trusted them", c.server.Name), Fix: "review: superstep trust"}
+		return &Error{Server: c.server.Name, Phase: PhaseCall, Tool: name, What: fmt.Sprintf("the tools of %s changed since you trusted them", c.server.Name), Fix: c.review()}
 	}
 	return nil
 }
@@ -211,7 +245,7 @@ func (c *Conn) Changes() string {
 	if c.offered == nil {
 		return ""
 	}
-	return c.agreed.diff(c.offered)
+	return c.agreed.public().Diff(c.offered.public())
 }
 
 // Summaries are what the server says of its tools now, agreed to or not, in its order.

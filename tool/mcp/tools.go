@@ -27,6 +27,31 @@ type Summary struct {
 	Annotations json.RawMessage `json:"annotations,omitempty"`
 }
 
+// An Offer is what a server says of itself.
+type Offer struct {
+	Digest       string    // over the tools, as ListDigest gives it, and the instructions
+	Tools        []Summary // in the order of the server
+	Instructions string    // cleaned and bounded
+}
+
+// Diff is what changed from o to now, for people, as the function Diff gives it, and a line about
+// the instructions if they changed. A nil Offer is one of nothing.
+func (o *Offer) Diff(now *Offer) string {
+	from, to := o, now
+	if from == nil {
+		from = new(Offer)
+	}
+	if to == nil {
+		to = new(Offer)
+	}
+	text := Diff(from.Tools, to.Tools)
+	if from.Instructions != to.Instructions {
+		was, is := difference(from.Instructions, to.Instructions)
+		text += fmt.Sprintf("~ its instructions\n    - %s\n    + %s\n", was, is)
+	}
+	return text
+}
+
 // summarize is the canonical form of a tool: keys sorted, nothing left out that a model or a
 // decision may depend on.
 func summarize(t *sdk.Tool) (Summary, error) {
