@@ -206,3 +206,15 @@ func (l *Library) Only(keep func(*Skill) bool) *Library {
 	}
 	return out
 }
+
+// Or gives the library with the skills of another for names that it does not have.
+func (l *Library) Or(other *Library) *Library {
+	out := &Library{list: slices.Clone(l.list), problems: l.problems}
+	for _, s := range other.list {
+		if !slices.ContainsFunc(l.list, func(have *Skill) bool { return have.Name == s.Name }) {
+			out.list = append(out.list, s)
+		}
+	}
+	slices.SortFunc(out.list, func(a, b *Skill) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/offline"
@@ -29,6 +30,9 @@ type Options struct {
 	Offline    bool                // open no connection but to this machine
 	Config     []Provider          // of the user; they hide built-in ones of the same name. See [ParseConfig]
 	Prices     *prices.Table       // defaults to the embedded table
+	// MaxWait is the longest that a model waits by itself where its provider asks for that; beyond it
+	// the caller gets an error that says how long. Defaults to what the providers default to, a minute.
+	MaxWait time.Duration
 
 	// The models that are named, the first one that is not "" is used. SUPERSTEP_MODEL comes
 	// second.
@@ -147,6 +151,7 @@ type connection struct {
 	client                    *http.Client
 	price                     *model.Price
 	window, output            int
+	wait                      time.Duration
 }
 
 // connection says how a model is reached. Its errors are of type [*Error].
@@ -173,6 +178,7 @@ func (p *Providers) connection(e *endpoint, name string) (*connection, error) {
 		return nil, &Error{Name: full, Message: "model " + full + " needs the variable " + missing, Hints: []string{"set " + missing}}
 	}
 	c := &connection{
+		wait:     p.opt.MaxWait,
 		protocol: e.protocol, provider: e.name, model: name, base: base, key: key, keyFrom: cmp.Or(keyFrom, e.keyName()), replay: e.replay,
 		client: p.client(base, headers),
 	}
