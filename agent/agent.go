@@ -10,6 +10,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -101,6 +102,9 @@ type LimitError struct {
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("agent %s has no result after %d turns; give it more turns, or a stronger model", e.Agent, e.Turns)
 }
+
+// FailureCode is the word for runs that fail with the error.
+func (e *LimitError) FailureCode() string { return "limit" }
 
 // Work is what an agent is to do.
 type Work struct {
@@ -282,6 +286,15 @@ func (r *run) converse(ctx context.Context, n int, hint string) (*model.Response
 		}
 		shrunk = true
 	}
+	told := 0
+	for {
+		if again, err := r.complain(ctx, n, told+1, nil); err != nil {
+			return nil, err
+		} else if !again {
+			break
+		}
+		told++
+	}
 	for {
 		req := &model.Request{System: r.Prompt, Messages: r.out.Messages, Tools: r.specs, MaxTokens: r.Limits.MaxTokens}
 		if r.Finish != "" && r.out.Turns == r.turns {
@@ -291,6 +304,13 @@ func (r *run) converse(ctx context.Context, n int, hint string) (*model.Response
 			req.Schema = r.Schema
 		}
 		resp, err := r.ask(ctx, turnKey(r.prefix, n), req, hint)
+		if unreadable(err) {
+			told++
+			if again, cerr := r.complain(ctx, n, told, err); cerr != nil || !again {
+				return nil, errors.Join(cerr, err)
+			}
+			continue
+		}
 		if !tooLong(err) || shrunk {
 			return resp, err
 		}

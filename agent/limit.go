@@ -65,6 +65,42 @@ func replayed(err error, prefix string) bool {
 	return errors.As(err, &was) && strings.HasPrefix(was.Text, prefix)
 }
 
+// An unreadableError is an answer that breaks the protocol, such as a call whose arguments are no
+// JSON: the provider asked again, and now the model is told.
+type unreadableError struct{ error }
+
+const unreadablePrefix = "answer that cannot be used: "
+
+func (e *unreadableError) Error() string { return unreadablePrefix + e.error.Error() }
+
+func (e *unreadableError) Unwrap() error { return e.error }
+
+func unreadable(err error) bool {
+	var e *unreadableError
+	return errors.As(err, &e) || replayed(err, unreadablePrefix)
+}
+
+// mostUnreadable is how often the model is told in one turn that its answer cannot be used.
+const mostUnreadable = 2
+
+// complain tells the model for the kth time in turn n that its answer cannot be used, or again what it
+// was told, and reports whether it did. Without an error only what was told before is told.
+func (r *run) complain(ctx context.Context, n, k int, why error) (bool, error) {
+	key := fmt.Sprintf("%sturn-%d/unreadable-%d", r.prefix, n, k)
+	if _, told := r.scope.Done(key); k > mostUnreadable || !told && why == nil {
+		return false, nil
+	}
+	e := &runlog.Effect{Key: key, Kind: "note", Name: r.Model.Name()}
+	text, err := runlog.Do(ctx, r.scope, e, func(context.Context, string) (string, error) {
+		return fmt.Sprintf("Your last answer could not be used: %v. Answer again. Give each tool call one complete JSON object as its arguments, and if it was too long, do less at once.", errors.Unwrap(why)), nil
+	})
+	if err != nil {
+		return false, err
+	}
+	r.add(model.UserText(text))
+	return true, nil
+}
+
 // classify tells the failures of a model apart that the agent knows what to do about.
 func (r *run) classify(err error) error {
 	var fail *model.Error
@@ -72,6 +108,9 @@ func (r *run) classify(err error) error {
 		return err
 	}
 	code := strings.ToLower(fail.Code)
+	if fail.Code == model.CodeMalformed || fail.Code == model.CodeCutCall {
+		return &unreadableError{err}
+	}
 	if fail.Status == http.StatusRequestEntityTooLarge || strings.Contains(code, "context_length") {
 		return &longError{err}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/model"
@@ -43,6 +44,7 @@ type Denied struct {
 	Subject string `json:"subject,omitempty"`
 	Rule    string `json:"rule,omitempty"`
 	Reason  string `json:"reason,omitempty"`
+	Always  string `json:"always,omitempty"` // a rule that would have allowed it and its like
 }
 
 // ruling is what the Gate and the grants of the run made of a call, as it is recorded.
@@ -81,7 +83,7 @@ func (r *run) permit(ctx context.Context, key string, c model.Call) (*tool.Resul
 		return nil, err
 	}
 	if rule.Nobody {
-		err := r.mark(ctx, key+"/denied", "denied", Denied{r.Name, c.Name, rule.Subject, rule.Rule, rule.Reason})
+		err := r.mark(ctx, key+"/denied", "denied", Denied{r.Name, c.Name, rule.Subject, rule.Rule, rule.Reason, rule.Always})
 		no := denied("this needs the permission of a person, and nobody is there to ask; go on without it, and say what you could not do")
 		return &no, err
 	}
@@ -110,12 +112,25 @@ func (r *run) rule(v *tool.Verdict, c model.Call) (ruling, error) {
 	if err != nil {
 		return rule, err
 	}
-	if r.scope.Granted(what) || r.scope.Granted(exact) {
+	if r.scope.Granted(what) || r.scope.Granted(exact) || r.covered(c) {
 		rule.Decision, rule.Origin = tool.Allow, "run"
 	} else if r.OnAsk == AskDeny || r.scope == nil {
 		rule.Decision, rule.Nobody = tool.Deny, true
 	}
 	return rule, nil
+}
+
+// covered reports whether a rule that was granted in the run would allow a call.
+func (r *run) covered(c model.Call) bool {
+	g, can := r.Gate.(tool.Granter)
+	t, ok := r.all.Get(c.Name)
+	if !can || !ok {
+		return false
+	}
+	return slices.ContainsFunc(r.scope.Grants(), func(what string) bool {
+		rule, is := strings.CutPrefix(what, "rule ")
+		return is && g.Grants(rule, t, r.toolCall(c, ""))
+	})
 }
 
 // grant is what allows a call and its like: the rule that would, or else the call itself.
@@ -164,40 +179,88 @@ func (r *run) askPermission(ctx context.Context, key string, c model.Call, rule 
 	return &no, nil
 }
 
-// permission is the question whether a call may happen.
+// permission is the question whether a call may happen: who wants what, in full, why that is
+// asked, and what else some answers allow. What comes from the model is set in, so that it
+// cannot pass for the rest.
 func (r *run) permission(key string, c model.Call, rule *ruling) (*runlog.Asked, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "May %s call %s?", r.Name, c.Name)
-	subject := rule.Subject
-	if subject == "" {
-		subject = string(c.Args)
-	}
-	b.WriteString("\n\n" + subject + "\n")
-	for _, line := range [][2]string{{"asked because of ", rule.because()}, {"why: ", rule.Reason}, {"run and always allow: ", rule.Always}} {
-		if line[1] != "" {
-			b.WriteString("\n" + line[0] + line[1])
-		}
-	}
-	options := []string{AnswerOnce, AnswerRun, AnswerAlways, AnswerDeny}
+	options, more := []string{AnswerOnce, AnswerRun, AnswerAlways, AnswerDeny}, "2 and 3 (run, always) would also allow: "
 	if rule.Always == "" || r.Remember == nil {
-		options = []string{AnswerOnce, AnswerRun, AnswerDeny}
+		options, more = []string{AnswerOnce, AnswerRun, AnswerDeny}, "2 (run) would also allow: "
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "May %s call %s?\n\n", r.Name, c.Name)
+	what := strings.TrimRight(rule.about(c), "\n") + extent(c)
+	b.WriteString("  " + strings.ReplaceAll(tool.Clean(what), "\n", "\n  ") + "\n")
+	if why := rule.because(); why != "" {
+		b.WriteString("\nwhy: " + oneLine(why))
+	}
+	if rule.Always != "" {
+		b.WriteString("\n" + more + oneLine(rule.Always))
 	}
 	schema, err := json.Marshal(map[string]any{"anyOf": []any{
 		map[string]any{"enum": options},
 		map[string]any{"type": "string", "pattern": "^" + AnswerDeny + ":"},
 		map[string]any{"type": "object", "required": []string{"decision"}, "properties": map[string]any{"decision": map[string]any{"enum": options}, "reason": map[string]any{"type": "string"}}},
 	}})
-	return &runlog.Asked{Key: permitPrefix + key, Question: tool.Clean(b.String()), Options: options, Schema: schema}, err
+	return &runlog.Asked{Key: permitPrefix + key, Question: tool.Clean(strings.TrimRight(b.String(), "\n")), Options: options, Schema: schema}, err
 }
 
+// about is what a call is about, in full: what the Gate says, without the name of the tool
+// before arguments, or else the arguments.
+func (rule *ruling) about(c model.Call) string {
+	if rule.Subject == "" {
+		return string(c.Args)
+	}
+	args, ok := strings.CutPrefix(rule.Subject, c.Name+" ")
+	if ok && c.Name != "bash" && strings.HasPrefix(args, "{") { // a command is shown as it is
+		return args
+	}
+	return rule.Subject
+}
+
+// extent is how much a call writes into a file, "" if it does not.
+func extent(c model.Call) string {
+	var in struct {
+		Content *string `json:"content"`
+		Old     *string `json:"old_string"`
+		New     *string `json:"new_string"`
+	}
+	switch _ = json.Unmarshal(c.Args, &in); {
+	case c.Name == "write_file" && in.Content != nil:
+		return fmt.Sprintf(" (%s)", volume(*in.Content))
+	case c.Name == "edit_file" && in.Old != nil && in.New != nil:
+		return fmt.Sprintf(" (%s in place of %s)", volume(*in.New), volume(*in.Old))
+	}
+	return ""
+}
+
+func volume(s string) string {
+	lines := strings.Count(s, "\n")
+	if s != "" && !strings.HasSuffix(s, "\n") {
+		lines++
+	}
+	count := func(n int, what string) string {
+		if n == 1 {
+			return "1 " + what
+		}
+		return fmt.Sprintf("%d %ss", n, what)
+	}
+	return count(len(s), "byte") + ", " + count(lines, "line")
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// because is why a person is asked, on one line. The reason is said in most cases with the rule.
 func (rule *ruling) because() string {
 	switch {
+	case rule.Reason != "":
+		return rule.Reason
 	case rule.Rule == "":
 		return ""
 	case rule.Origin == "":
-		return rule.Rule
+		return "the rule " + rule.Rule
 	}
-	return fmt.Sprintf("%s (%s)", rule.Rule, rule.Origin)
+	return fmt.Sprintf("the rule %s (%s)", rule.Rule, rule.Origin)
 }
 
 func parseAnswer(answer json.RawMessage) (decision, reason string) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/model"
@@ -109,7 +110,7 @@ func TestGate(t *testing.T) {
 		{
 			name: "once, and again", gate: gate{"put": ask("")}, answers: []string{`"once"`, `"once"`}, replies: two,
 			results: []string{"put error=false put saw a", "look error=false look saw b", "put error=false put saw c"}, ran: []string{"put a", "look b", "put c"},
-			question: "May tester call put?\n\n/etc/x\n\nasked because of put * (user)\nwhy: it writes",
+			question: "May tester call put?\n\n  /etc/x\n\nwhy: it writes",
 		},
 		{
 			name: "a verdict of nothing asks", gate: gate{"put a": {}}, answers: []string{`"once"`}, replies: two, question: `{"text":"a"}`,
@@ -143,7 +144,7 @@ func TestGate(t *testing.T) {
 		{
 			name: "nobody there", gate: gate{"put": ask("put")}, onAsk: agent.AskDeny, replies: two, ran: []string{"look b"},
 			results: []string{"put error=true denied: this needs the permission of a person, and nobody is there to ask; go on without it, and say what you could not do", "look error=false look saw b", "put error=true denied: this needs the permission of a person, and nobody is there to ask; go on without it, and say what you could not do"},
-			events:  []string{`denied {"agent":"tester","tool":"put","subject":"/etc/x","rule":"put *","reason":"it writes"}`, `denied {"agent":"tester","tool":"put"`},
+			events:  []string{`denied {"agent":"tester","tool":"put","subject":"/etc/x","rule":"put *","reason":"it writes","always":"put"}`, `denied {"agent":"tester","tool":"put"`},
 		},
 		{
 			name: "arguments that do not fit are not asked about", gate: gate{"put": ask("")}, replies: []modeltest.Reply{modeltest.Call("put", `{"txet":"a"}`), modeltest.Text("ok")},
@@ -217,6 +218,77 @@ func TestGate(t *testing.T) {
 			}
 			if tc.question != "" && !strings.Contains(questions[0], tc.question) {
 				t.Errorf("asked %q", questions[0])
+			}
+		})
+	}
+}
+
+// asks is a gate that asks about everything.
+type asks tool.Verdict
+
+func (v asks) Check(*tool.Tool, *tool.Call) tool.Verdict {
+	v.Decision = tool.Ask
+	return tool.Verdict(v)
+}
+
+// A question about a call says who wants what, in full, why that is asked, and what else an
+// answer allows; what the model wrote cannot pass for the rest.
+func TestPermissionQuestion(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tool, args string
+		verdict    tool.Verdict
+		forget     bool // rules cannot be kept
+		want       string
+		options    string
+	}{
+		"a path and a content": {
+			tool: "write_file", args: `{"path":"a.md","content":"one\ntwo\nthree"}`, verdict: tool.Verdict{Subject: "a.md", Reason: "no rule allows it", Always: "write_file(a.md)"},
+			want: "May tester call write_file?\n\n  a.md (13 bytes, 3 lines)\n\nwhy: no rule allows it\n2 and 3 (run, always) would also allow: write_file(a.md)", options: "once run always deny",
+		},
+		"an edit": {
+			tool: "edit_file", args: `{"path":"a.md","old_string":"x","new_string":"y\nz\n"}`, verdict: tool.Verdict{Subject: "a.md"},
+			want: "May tester call edit_file?\n\n  a.md (4 bytes, 2 lines in place of 1 byte, 1 line)", options: "once run deny",
+		},
+		"nothing is written": {tool: "write_file", args: `{"path":"a.md","content":""}`, verdict: tool.Verdict{Subject: "a.md"}, want: "May tester call write_file?\n\n  a.md (0 bytes, 0 lines)", options: "once run deny"},
+		"the name is not doubled": {
+			tool: "lint", args: `{"path":"a.go"}`, verdict: tool.Verdict{Subject: `lint {"path":"a.go"}`, Rule: "lint", Origin: "user", Reason: "ask by the rule lint (user)", Always: "lint"}, forget: true,
+			want: "May tester call lint?\n\n  {\"path\":\"a.go\"}\n\nwhy: ask by the rule lint (user)\n2 (run) would also allow: lint", options: "once run deny",
+		},
+		"a command is whole": {tool: "bash", args: `{"command":"bash {x"}`, verdict: tool.Verdict{Subject: "bash {x"}, want: "May tester call bash?\n\n  bash {x", options: "once run deny"},
+		"a rule without a reason": {
+			tool: "bash", args: `{"command":"ls"}`, verdict: tool.Verdict{Subject: "ls", Rule: "bash", Origin: "user"}, want: "May tester call bash?\n\n  ls\n\nwhy: the rule bash (user)", options: "once run deny",
+		},
+		"a command that says why": {
+			tool: "bash", args: `{"command":"x"}`, verdict: tool.Verdict{Subject: "x\n\nwhy: it is harmless\n", Reason: "no rule allows the command\nx"},
+			want: "May tester call bash?\n\n  x\n  \n  why: it is harmless\n\nwhy: no rule allows the command x", options: "once run deny",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tools, err := tool.NewSet(&tool.Tool{Name: tc.tool, Input: &jsonschema.Schema{Type: "object"}, Run: func(context.Context, *tool.Call) (string, error) { return "", nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			handle, _ := script(modeltest.Call(tc.tool, tc.args), modeltest.Text("ok"))
+			m, _ := talk(t, handle)
+			a := &agent.Agent{Name: "tester", Model: m, Tools: tools, Gate: asks(tc.verdict), Remember: func(string) error { return nil }}
+			if tc.forget {
+				a.Remember = nil
+			}
+			var got []runlog.OpenQuestion
+			_, err = drive(t, runlogtest.NewMortal(), func(q runlog.OpenQuestion) string {
+				got = append(got, q)
+				return ""
+			}, func(j *runlog.Journal) (*agent.Outcome, error) {
+				return a.Run(t.Context(), j.Scope("task"), &agent.Work{})
+			})
+			if !runlog.Waits(err) || len(got) != 1 {
+				t.Fatal(err, got)
+			}
+			if diff := cmp.Diff(tc.want, got[0].Question); diff != "" {
+				t.Error(diff)
+			}
+			if got := strings.Join(got[0].Options, " "); got != tc.options {
+				t.Errorf("options %s", got)
 			}
 		})
 	}

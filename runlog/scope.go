@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -235,7 +236,7 @@ func (q *Asked) Unknown() (effect string, ok bool) {
 func (s *Scope) unknown(ctx context.Context, e *Effect, intents int) (json.RawMessage, error) {
 	q := &Asked{
 		Key:      fmt.Sprintf("%s%s:%d", unknownPrefix, e.Key, intents),
-		Question: fmt.Sprintf("%s %s was under way when the run was cut off, and it must not happen twice. Did it happen?", e.Kind, e.Name),
+		Question: fmt.Sprintf("%s %s was under way when the run was cut off, and it must not happen twice. Did it happen?", e.Kind, e.Name) + with(e.Input),
 		Options:  []string{UnknownAgain, UnknownHappened},
 	}
 	answer, err := s.Ask(ctx, q)
@@ -256,6 +257,22 @@ func (s *Scope) unknown(ctx context.Context, e *Effect, intents int) (json.RawMe
 		return out, nil
 	}
 	return nil, &HappenedError{Name: e.Name}
+}
+
+// with shows what an effect was begun with, cut at a length that people read.
+func with(input any) string {
+	if input == nil {
+		return ""
+	}
+	b, err := json.Marshal(input)
+	if err != nil {
+		return "" // it was encoded when the effect began
+	}
+	const longest = 500
+	if text := string(b); len(text) <= longest {
+		return "\n\n" + text
+	}
+	return "\n\n" + strings.ToValidUTF8(string(b[:longest]), "") + "…"
 }
 
 // A HappenedError says that an effect happened before a crash and that its outcome is lost.
@@ -364,18 +381,34 @@ func (j *Journal) Answer(ctx context.Context, path string, a *Answered) error {
 	if answered {
 		return &AnsweredError{path, a.Key}
 	}
-	if len(q.Options) > 0 && len(q.Schema) == 0 && !a.Denied {
-		var choice string
-		if err := json.Unmarshal(a.Answer, &choice); err != nil || !slices.Contains(q.Options, choice) {
-			return &UnfitError{path, a.Key, fmt.Sprintf("must be one of %q, not %s", q.Options, a.Answer)}
-		}
-	}
-	if len(q.Schema) > 0 && !a.Denied {
-		if err := fits(q.Schema, a.Answer); err != nil {
-			return &UnfitError{path, a.Key, fmt.Sprintf("%s does not fit: %v", a.Answer, err)}
+	if !a.Denied {
+		if err := q.Fits(a.Answer); err != nil {
+			return &UnfitError{path, a.Key, err.Error()}
 		}
 	}
 	return j.Write(ctx, "", KindAnswered, path, a)
+}
+
+// Fits says why the question does not take an answer, nil if it does. What it says follows
+// the words "the answer".
+func (q *Asked) Fits(answer json.RawMessage) error {
+	switch {
+	case len(q.Schema) == 0 && len(q.Options) == 0:
+		return nil
+	case len(q.Schema) == 0:
+		var choice string
+		if err := json.Unmarshal(answer, &choice); err != nil || !slices.Contains(q.Options, choice) {
+			return fmt.Errorf("must be one of %q, not %s", q.Options, answer)
+		}
+		return nil
+	}
+	err := fits(q.Schema, answer)
+	if err != nil && len(q.Options) > 0 { // which say more to people than a schema
+		return fmt.Errorf("must be one of %q, or fit the schema of the question; %s does not", q.Options, answer)
+	} else if err != nil {
+		return fmt.Errorf("%s does not fit: %w", answer, err)
+	}
+	return nil
 }
 
 // fits checks a value against a JSON Schema.
@@ -420,6 +453,16 @@ func (s *Scope) Granted(what string) bool {
 	s.j.mu.Lock()
 	defer s.j.mu.Unlock()
 	return s.j.granted[what]
+}
+
+// Grants lists what was granted in the run, sorted.
+func (s *Scope) Grants() []string {
+	if s == nil {
+		return nil
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.j.granted))
 }
 
 // eventGranted is the name of the event that Grant makes, granted its data.

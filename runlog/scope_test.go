@@ -124,7 +124,8 @@ func TestOptionsWithSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	var unfit *runlog.UnfitError
-	if err := j.Answer(t.Context(), "a", &runlog.Answered{Key: "q", Answer: json.RawMessage(`"maybe"`)}); !errors.As(err, &unfit) {
+	if err := j.Answer(t.Context(), "a", &runlog.Answered{Key: "q", Answer: json.RawMessage(`"maybe"`)}); !errors.As(err, &unfit) ||
+		err.Error() != `a: the answer to question "q" must be one of ["yes" "no"], or fit the schema of the question; "maybe" does not` {
 		t.Error(err)
 	}
 	if err := j.Answer(t.Context(), "a", &runlog.Answered{Key: "q", Answer: json.RawMessage(`"no: because"`)}); err != nil {
