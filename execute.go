@@ -163,6 +163,14 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Jo
 			return pause(ctx, j, res, err, nil)
 		case l.recovers && errors.As(err, &changed): // for who has the right version
 			return Outcome{Status: runlog.Interrupted, Err: err}
+		case errors.As(err, &changed) && len(j.Open()) > 0: // it waits on, for what it began with
+			var paths []string
+			for _, q := range j.Open() {
+				paths = append(paths, q.Path)
+			}
+			out := pause(ctx, j, res, err, paths)
+			out.Err = errors.Join(out.Err, err)
+			return out
 		case !errors.As(err, &wait):
 			return record(ctx, j, res, err)
 		}

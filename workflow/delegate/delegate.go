@@ -8,11 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -42,6 +45,11 @@ type Inputs struct {
 	Agent  string `json:"agent,omitempty" jsonschema:"who does it, by name; defaults to general-purpose"`
 	Model  string `json:"model,omitempty" jsonschema:"the model to use, as provider/name; defaults to that of the agent, or the one that is configured"`
 	Dir    string `json:"dir,omitempty" jsonschema:"a folder of the project to work in; defaults to this one"`
+	// Rules are what agents may do in this run, whoever goes on with it.
+	Rules []string `json:"rules,omitempty" jsonschema:"what agents may do in this run, such as deny read_file(secret/**)"`
+	OnAsk string   `json:"on_ask,omitempty" jsonschema:"what becomes of calls that need leave where nobody can be asked: wait or deny"`
+	// Definition is what the agent is made of, so that a run is not taken up with another.
+	Definition map[string]string `json:"definition,omitempty" jsonschema:"set by the run itself"`
 }
 
 // An Output is what the workflow ends with.
@@ -54,8 +62,8 @@ type Output struct {
 // A Crew is an agent, and what was started for it.
 type Crew struct {
 	Agent      *agent.Agent
-	Definition string       // the digest of what the agent is now; a run goes on with the one it began with
-	Close      func() error // ends what was started; nil for nothing
+	Definition map[string]string // what the agent is made of now; a run goes on with what it began with
+	Close      func() error      // ends what was started; nil for nothing
 }
 
 // State is the state of the workflow's graph.
@@ -87,7 +95,15 @@ func New(opt *Options) (*workflow.Workflow, error) {
 		}
 		return json.Marshal(in)
 	}
-	w.Flow = func(json.RawMessage) (graph.Reading, error) { return d.flow(&Crew{}) }
+	w.Flow = func(raw json.RawMessage) (graph.Reading, error) {
+		var in Inputs
+		if len(raw) > 0 {
+			if err := json.Unmarshal(raw, &in); err != nil {
+				return nil, fmt.Errorf("workflow agent: its inputs: %w", err)
+			}
+		}
+		return d.flow(&in, nil)
+	}
 	return w, nil
 }
 
@@ -121,7 +137,10 @@ func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Ou
 	if crew.Close != nil {
 		defer func() { err = errors.Join(err, crew.Close()) }()
 	}
-	flow, err := d.flow(crew)
+	if diff := changes(in.Definition, crew.Definition); len(diff) > 0 && !e.Graph.AllowChange {
+		return out, final, &graph.ChangedError{Graph: Name, Diff: diff}
+	}
+	flow, err := d.flow(&in, crew.Agent)
 	if err != nil {
 		return out, final, err
 	}
@@ -129,18 +148,37 @@ func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Ou
 	return Output{Text: final.State.Text, Agent: in.Agent, Model: in.Model}, final, err
 }
 
-// flow is the graph of a run: one node, the agent.
-func (d *delegate) flow(crew *Crew) (*graph.Flow[State, string], error) {
+// changes are the parts that an agent began with and that are others now, or gone. New ones
+// change nothing for a run that began without them.
+func changes(before, now map[string]string) []string {
+	var diff []string
+	for _, part := range slices.Sorted(maps.Keys(before)) {
+		switch digest, ok := now[part]; {
+		case !ok:
+			diff = append(diff, "- "+part+" (gone, or not trusted)")
+		case digest != before[part]:
+			diff = append(diff, "~ "+part)
+		}
+	}
+	return diff
+}
+
+// flow is the graph of a run: one node, the agent; nil for a graph to look at.
+func (d *delegate) flow(in *Inputs, def *agent.Agent) (*graph.Flow[State, string], error) {
+	version, err := runlog.Hash(in.Definition)
+	if err != nil {
+		return nil, err
+	}
 	g := graph.New(Name, func(s State, text string) State { s.Text = text; return s })
-	n := graph.Node[State, string]{Name: "work", Kind: "agent", Version: crew.Definition}
+	n := graph.Node[State, string]{Name: "work", Kind: "agent", Version: version}
 	for _, w := range d.opt.Workflows {
 		n.Uses = append(n.Uses, w.Name)
 	}
 	n.Run = func(ctx context.Context, t *graph.Task, s State) (string, error) {
-		if crew.Agent == nil {
+		if def == nil {
 			return "", errors.New("this graph is for looking at only")
 		}
-		lead := *crew.Agent
+		lead := *def
 		if len(d.opt.Workflows) > 0 {
 			lead.Actions = append(lead.Actions[:len(lead.Actions):len(lead.Actions)], d.runWorkflow(t))
 		}
@@ -149,8 +187,13 @@ func (d *delegate) flow(crew *Crew) (*graph.Flow[State, string], error) {
 			State:   func() (json.RawMessage, error) { return json.Marshal(s) },
 			Stopped: t.Stopped(),
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return "", err
+		case out.Stop == agent.StopLimit:
+			return "", &agent.LimitError{Agent: lead.Name, Turns: out.Turns}
+		case out.Stop == agent.StopCut:
+			return "", fmt.Errorf("agent %s: the provider cut its last answer off; ask for less, or use another model", lead.Name)
 		}
 		return out.Text, nil
 	}

@@ -81,7 +81,7 @@ func TestRunWorkflow(t *testing.T) {
 		Prepare:   func(in *delegate.Inputs) error { in.Model = "openai/gpt-test"; return nil },
 		Open: func(_ context.Context, in *delegate.Inputs) (*delegate.Crew, error) {
 			return &delegate.Crew{
-				Agent: &agent.Agent{Name: in.Agent, Prompt: "You lead.", Model: m}, Definition: "1",
+				Agent: &agent.Agent{Name: in.Agent, Prompt: "You lead.", Model: m}, Definition: map[string]string{"agent x": "1"},
 				Close: func() error { closed++; return nil },
 			}, nil
 		},
