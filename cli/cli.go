@@ -74,6 +74,7 @@ type Setup struct {
 	Offline   bool   // open no connection but to this machine
 	Env       func(string) string
 	Notice    func(format string, args ...any) // says something to the user, on standard error
+	OnAsk     string                           // what --on-ask says, "" if it is not given
 	// Project says where the project and the user's own agents and tools are, for the host to
 	// complete with models and to open.
 	Project *project.Options
@@ -256,7 +257,7 @@ func (a *app) setup(name string) *Setup {
 				a.err.line(fmt.Sprintf(format, args...))
 			}
 		},
-		Project: a.projectOptions(),
+		OnAsk: a.set.leave.onAsk, Project: a.projectOptions(),
 	}
 	s.Project.Notice = func(text string) { s.Notice("%s", transcript.Line(text)) }
 	s.Project.Passed = func(items []trust.Status) {

@@ -237,10 +237,8 @@ func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, as
 	switch errors.As(context.Cause(ctx), &sig); out.Status {
 	case runlog.Completed:
 		e.exit = ExitOK
-		if denied := s.run.Denied; len(denied) > 0 {
-			e.exit = ExitDenied
-			e.err = &Error{Exit: ExitDenied, Code: "denied", Message: fmt.Sprintf("run %s completed, but %s turned down since nobody was there to ask: %s", s.id, was(len(denied), "call"), denied[0].Tool+" "+transcript.Line(denied[0].Subject)),
-				Next: []string{"let it: --allow 'RULE'", "be asked: on a terminal, or with --on-ask wait"}}
+		if err := withoutLeave(&s.run, s.id); err != nil {
+			e.exit, e.err = err.Exit, err
 		}
 	case runlog.Partial:
 		e.exit = ExitPartial

@@ -141,7 +141,7 @@ func (a *app) summary(e *ending) {
 		a.err.line(fmt.Sprintf("  passed over after failures: %s", strings.Join(e.run.Skipped, ", ")))
 	}
 	for _, q := range e.open {
-		a.err.line("  " + q.Path + " asks: " + transcript.Line(q.Question) + choices(q))
+		a.err.line("  " + addressed(e.open, q) + " asks: " + transcript.Line(q.Question) + choices(q))
 	}
 	if a.set.quiet && e.exit == ExitOK {
 		return
@@ -212,7 +212,7 @@ func (a *app) next(e *ending) {
 		if len(q.Options) > 0 {
 			value = q.Options[0]
 		}
-		line("Answer", a.hint("runs", "answer", e.id, quote(q.Path+"="+value)))
+		line("Answer", a.hint("runs", "answer", e.id, quote(addressed(e.open, q)+"="+value)))
 	}
 	switch e.status {
 	case runlog.Quarantined:

@@ -90,6 +90,7 @@ func flows(s *Setup) ([]*workflow.Workflow, error) {
 	}}))
 	add(pay(s))
 	add(versions(s))
+	add(leaving(s))
 	return out, errors.Join(errs...)
 }
 

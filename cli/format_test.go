@@ -53,13 +53,13 @@ func TestParseAnswer(t *testing.T) {
 	}
 	as, _ := parseAnswers([]string{"ask=1", "ask=2", "ask#1=3"})
 	for _, want := range []string{"1", "2"} {
-		g := as.take("ask")
+		g := as.take("ask", "q")
 		if g == nil || g.value != want {
 			t.Fatalf("got %+v, want %s", g, want)
 		}
 		g.used = true
 	}
-	if g := as.take("ask#1"); g == nil || g.value != "3" {
+	if g := as.take("ask#1", "q"); g == nil || g.value != "3" {
 		t.Errorf("by visit: %+v", g)
 	}
 }

@@ -26,7 +26,8 @@ type leave struct {
 	allow, ask   list
 	deny         list
 	trustProject bool
-	headless     bool // nobody can be asked
+	headless     bool   // nobody can be asked
+	onAsk        string // as the flag says
 }
 
 func (l *leave) add(f *pflag.FlagSet) {

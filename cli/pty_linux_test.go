@@ -166,6 +166,38 @@ func TestTerminalPrompt(t *testing.T) {
 	}
 }
 
+// A wrong key at a question about a call asks the same question again, and answers no other.
+func TestTerminalPermission(t *testing.T) {
+	t.Parallel()
+	c := open(t, 100, 24, nil, "run", "leave")
+	c.until(`Answer 1-4, or "deny: why", Ctrl-D to leave it open: `)
+	c.typed("purple\n")
+	c.until(`answer 1-4, or "deny: why"; want one of once, run, always, deny, or deny: why`)
+	c.typed("9\n")
+	c.typed("n\n")
+	c.until(`{"what":"b"}`)
+	c.typed("1\n")
+	if code := c.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	text := ansi.Strip(c.screen())
+	if !strings.Contains(text, "denied | put b") || strings.Contains(text, "anyOf") || strings.Count(text, "asks: May tester call put?") != 4 {
+		t.Errorf("not as it was answered:\n%s", text)
+	}
+	c = open(t, 100, 24, nil, "run", "leave", "--on-ask", "deny")
+	if code := c.exit(); code != ExitDenied || strings.Contains(c.screen(), "Ctrl-D") {
+		t.Errorf("exit code %d\n%s", code, c.screen())
+	}
+	c = open(t, 100, 24, nil, "run", "leave")
+	c.until("leave it open: ")
+	c.typed("maybe\n")
+	c.until("want one of")
+	c.typed("\x04")
+	if code := c.exit(); code != ExitPaused {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 func TestTerminalPromptLeftOpen(t *testing.T) {
 	t.Parallel()
 	c := open(t, 80, 24, nil, "run", "ask")

@@ -81,7 +81,11 @@ Exit codes: 0 completed, 1 failed, 2 wrong usage (nothing ran), 3 waiting for a 
 	}
 	run := a.runCommand()
 	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(), a.trustCommand(), a.permissionsCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand())
-	return root, a.prepareRun(root, run)
+	if err := a.prepareRun(root, run); err != nil {
+		return root, err
+	}
+	a.complete(root)
+	return root, nil
 }
 
 func (a *app) globals(f *pflag.FlagSet) {

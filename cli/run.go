@@ -33,8 +33,8 @@ type running struct {
 }
 
 func (r *running) add(f *pflag.FlagSet) {
-	f.Var(&r.answers, "answer", "answer a question ahead: PATH=value (may be repeated)")
-	f.StringVar(&r.onAsk, "on-ask", "", "what to do about a question with no answer and no default: wait, deny or fail (default: ask on a terminal, else wait)")
+	f.Var(&r.answers, "answer", "answer a question ahead: PATH=value, or PATH:KEY=value where a task asks several (may be repeated)")
+	f.StringVar(&r.onAsk, "on-ask", "", "what to do about a question with no answer and no default: wait, deny or fail (default: ask on a terminal; without one questions wait, and what agents need permission for is denied)")
 	f.DurationVar(&r.timeout, "timeout", 0, "pause after this long at work in all, such as 90s or 10m (default: never)")
 	f.Float64Var(&r.maxCost, "max-cost", 0, "pause before the run costs more US dollars than this in all, where models tell their price (0: no limit)")
 	f.Int64Var(&r.maxTokens, "max-tokens", 0, "pause before models read and write more tokens than this in all (0: no limit)")
@@ -70,7 +70,8 @@ func (r *running) check(a *app) (answers, error) {
 	if _, err := r.leave.rules(); err != nil {
 		return nil, err
 	}
-	r.leave.headless = r.onAsk != "wait" && !a.asks()
+	r.leave.onAsk = r.onAsk
+	r.leave.headless = r.onAsk == "deny" || r.onAsk != "wait" && !a.asks()
 	a.set.leave = r.leave
 	return parseAnswers(r.answers)
 }

@@ -341,6 +341,9 @@ func (a *app) resumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := a.checkAnswers(cmd.Context(), info, ans, false); err != nil {
+			return err
+		}
 		return a.resume(cmd.Context(), info, &r, ans, &again)
 	}
 	return cmd
@@ -380,7 +383,15 @@ func (a *app) answerCommand() *cobra.Command {
 	var r running
 	cmd := &cobra.Command{
 		Use: "answer ID PATH=value...", Short: "Answer the questions of a paused run, and go on with it", ValidArgsFunction: a.ids,
-		Example: examples(a.opt.Name, "runs answer @last write=yes", "", `runs answer 7f3a "gather[tests]=run them"`, "a task of a fan-out"),
+		Long: `Answer the questions of a paused run, and go on with it
+
+PATH is the task that asks, or the node if one task of it does. If a task asks several questions, name one as
+PATH:KEY, or give an answer to each in the order in which ` + "`runs show`" + ` lists them. Whether an agent may do
+something is answered with once, run (this and its like in this run), always (and in later ones), deny, or
+"deny: why", which the agent is told. An answer that does not fit is refused before anything runs.`,
+		Example: examples(a.opt.Name, "runs answer @last work=once", "", `runs answer @last "work=deny: use the API instead"`, "",
+			"runs answer @last work:turn-0/call-1=deny", "one of several", "runs answer @last work=deny work=once", "all of two, in order",
+			`runs answer 7f3a "gather[tests]=run them"`, "a task of a fan-out"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usage("runs answer: name the run and the answer: ID PATH=value")
@@ -409,38 +420,12 @@ func (a *app) answerCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := a.checkAnswers(cmd.Context(), info, ans); err != nil {
+		if err := a.checkAnswers(cmd.Context(), info, ans, true); err != nil {
 			return err
 		}
 		return a.resume(cmd.Context(), info, &r, ans, &superstep.ResumeOptions{})
 	}
 	return cmd
-}
-
-// checkAnswers refuses answers that nobody waits for, before anything runs.
-func (a *app) checkAnswers(ctx context.Context, info runlog.Info, ans answers) error {
-	run, err := a.read(ctx, info)
-	if err != nil {
-		return err
-	}
-	open := run.Open()
-	var asks []string
-	for _, q := range open {
-		asks = append(asks, fmt.Sprintf("%s asks: %s%s", q.Path, transcript.Line(q.Question), choices(q)))
-	}
-	for _, g := range ans {
-		i := slices.IndexFunc(open, func(q *transcript.Question) bool { return answers{g}.take(q.Path) != nil })
-		switch {
-		case len(open) == 0:
-			return usage(fmt.Sprintf("run %s has no open question; it is %s", info.ID, info.Status))
-		case i < 0:
-			return usage(fmt.Sprintf("run %s has no open question of %q", info.ID, g.path), asks...)
-		}
-		if q := open[i]; len(q.Options) > 0 && !q.Free && !slices.Contains(q.Options, g.value) {
-			return usage(fmt.Sprintf("%s: want one of %s, got %q", q.Path, strings.Join(q.Options, ", "), g.value))
-		}
-	}
-	return nil
 }
 
 func (a *app) cancelCommand() *cobra.Command {

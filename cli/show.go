@@ -132,7 +132,11 @@ func (a *app) show(info runlog.Info, r *transcript.Run, now time.Time) {
 		}
 	}
 	for _, q := range r.Open() {
-		put("\n%s asks: %s%s", q.Path, q.Question, choices(q))
+		offered := choices(q)
+		if offered != "" && strings.Contains(q.Question, "\n") {
+			offered = "\n" + offered[1:]
+		}
+		put("\n%s asks: %s%s", addressed(r.Open(), q), q.Question, offered)
 	}
 	if r.Reason != "" {
 		put("\n%s %s", p.yellow("paused:"), r.Reason)

@@ -270,14 +270,14 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		t := r.work(rec.Path, -1, rec.Time)
 		t.Parts = append(t.Parts, Part{Kind: Note, Text: Clean(note.Text)})
 	case d.Name == "denied" && rec.Seq != 0:
-		var no struct{ Agent, Tool, Subject, Reason string }
+		var no struct{ Agent, Tool, Subject, Reason, Always string }
 		if json.Unmarshal(d.Data, &no) != nil || no.Tool == "" {
 			return
 		}
-		denial := Denial{rec.Path, Line(no.Agent), Line(no.Tool), Clean(no.Subject), Clean(no.Reason)}
+		denial := Denial{rec.Path, Line(no.Agent), Line(no.Tool), Clean(no.Subject), Clean(no.Reason), Line(no.Always)}
 		r.Denied = append(r.Denied, denial)
 		t := r.work(rec.Path, -1, rec.Time)
-		t.Parts = append(t.Parts, Part{Kind: Note, Text: "denied " + denial.Tool + " " + Line(no.Subject) + " (nobody to ask)"})
+		t.Parts = append(t.Parts, Part{Kind: Note, Text: "denied " + denial.String() + " (nobody to ask)"})
 	case rec.Seq != 0: // what follows is live-only
 	case d.Name == "text", d.Name == "reasoning":
 		var delta struct{ Agent, Text string }
@@ -336,14 +336,14 @@ func (r *Run) endPart(rec *runlog.Record, d *runlog.Settled) {
 	var path string
 	ok := d.Error == ""
 	var turn, call int
-	switch {
-	case d.Kind == "job":
+	switch d.Kind {
+	case "job":
 		path = strings.TrimPrefix(d.Key, "job/")
 		var res struct{ Success *bool }
 		if ok && json.Unmarshal(d.Output, &res) == nil && res.Success != nil {
 			ok = *res.Success
 		}
-	case d.Kind == "tool":
+	case "tool":
 		if n, err := fmt.Sscanf(d.Key, "turn-%d/call-%d", &turn, &call); n != 2 || err != nil {
 			return
 		}

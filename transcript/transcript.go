@@ -7,6 +7,7 @@ package transcript
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/model"
@@ -45,7 +46,18 @@ type Run struct {
 }
 
 // A Denial is a call of an agent that was turned down since nobody was there to ask.
-type Denial struct{ Path, Agent, Tool, Subject, Reason string }
+type Denial struct {
+	Path, Agent, Tool, Subject, Reason string
+	Always                             string // a rule that would have allowed it, "" for none
+}
+
+// String names the call: the tool, and what was to be done with it.
+func (d Denial) String() string {
+	if s := Line(d.Subject); s == d.Tool || strings.HasPrefix(s, d.Tool+" {") {
+		return s // of tools that are not known better it begins with their name
+	}
+	return strings.TrimRight(d.Tool+" "+Line(d.Subject), " ")
+}
 
 // A Step is a superstep.
 type Step struct {

@@ -357,3 +357,18 @@ func TestAgentsOfAgents(t *testing.T) {
 		t.Errorf("%+v", r.Denied)
 	}
 }
+
+// The name of a tool is not said twice.
+func TestDenial(t *testing.T) {
+	for want, d := range map[string]transcript.Denial{
+		`lint {"path":"a"}`: {Tool: "lint", Subject: `lint {"path":"a"}`},
+		"think":             {Tool: "think", Subject: "think"},
+		"bash bash x":       {Tool: "bash", Subject: "bash x"},
+		"bash a b":          {Tool: "bash", Subject: "a\nb"},
+		"put":               {Tool: "put"},
+	} {
+		if got := d.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/project"
+	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+// A completer gives the words that may come next, each perhaps with a tab and what it is.
+type completer func(cmd *cobra.Command) ([]string, error)
+
+// complete gives commands and flags the words that complete them, besides workflows and runs.
+// Nothing is started for that.
+func (a *app) complete(root *cobra.Command) {
+	for path, c := range map[string]completer{
+		"tools call": a.toolWords, "tools show": a.toolWords, "trust": a.itemWords, "trust revoke": a.itemWords,
+		"permissions forget": a.ruleWords, "models use": a.modelWords, "models test": a.modelWords,
+	} {
+		if cmd, rest, err := root.Find(strings.Fields(path)); err == nil && len(rest) == 0 {
+			many := path == "trust" || path == "trust revoke"
+			words := c.words()
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, s string) ([]string, cobra.ShellCompDirective) {
+				if len(args) > 0 && !many {
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				}
+				return words(cmd, args, s)
+			}
+		}
+	}
+	a.completeFlags(root)
+}
+
+func (a *app) completeFlags(cmd *cobra.Command) {
+	for name, c := range map[string]completer{"on-ask": onAskWords, "model": a.modelWords, "agent": a.agentWords} {
+		f := cmd.Flags().Lookup(name)
+		if f == nil || f.Hidden || name == "agent" && f.Annotations[inputFlag] == nil {
+			continue
+		}
+		_ = cmd.RegisterFlagCompletionFunc(name, c.words()) // it fails if there is one already
+	}
+	for _, sub := range cmd.Commands() {
+		a.completeFlags(sub)
+	}
+}
+
+func (c completer) words() func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		words, err := c(cmd)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// word is one with what it is in a sentence, without what a shell or a terminal would take for
+// something else.
+func word(name, what string) string {
+	what, _, _ = strings.Cut(what, ". ")
+	return transcript.Line(name) + "\t" + transcript.Line(what)
+}
+
+func onAskWords(*cobra.Command) ([]string, error) {
+	return []string{
+		word("wait", "pause the run until somebody answers"), word("deny", "answer no"), word("fail", "end with an error"),
+	}, nil
+}
+
+func (a *app) agentWords(*cobra.Command) ([]string, error) {
+	p, err := a.project()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range p.Agents() {
+		if e.State == project.Usable {
+			out = append(out, word(e.Name, e.Description))
+		}
+	}
+	return out, nil
+}
+
+func (a *app) toolWords(cmd *cobra.Command) ([]string, error) {
+	p, err := a.project()
+	if err != nil {
+		return nil, err
+	}
+	agents := []string{"task", "task_batch", "ask_user", "run_workflow"} // which only they have
+	var out []string
+	for _, e := range p.Tools() {
+		switch {
+		case e.State != project.Usable || slices.Contains(agents, e.Name) && cmd.Name() == "call":
+		case len(e.Tools) > 0:
+			for _, name := range e.Tools {
+				out = append(out, word(name, e.Description))
+			}
+		case !strings.HasSuffix(e.Name, "*"):
+			out = append(out, word(e.Name, e.Description))
+		}
+	}
+	return out, nil
+}
+
+func (a *app) itemWords(cmd *cobra.Command) ([]string, error) {
+	p, err := a.project()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	items := p.Items()
+	for i := range items {
+		s := &items[i]
+		if state := itemState(s); cmd.Name() != "revoke" || state == "trusted" {
+			out = append(out, word(s.Item.Name, string(s.Item.Kind)+", "+string(state)))
+		}
+	}
+	return out, nil
+}
+
+func (a *app) ruleWords(*cobra.Command) ([]string, error) {
+	p, err := a.project()
+	if err != nil {
+		return nil, err
+	}
+	rules, err := p.Rules()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, r := range rules {
+		if r.Layer == permit.Granted {
+			out = append(out, word(r.String(), "always allowed"))
+		}
+	}
+	return out, nil
+}
+
+func (a *app) modelWords(cmd *cobra.Command) ([]string, error) {
+	m, err := a.models()
+	if err != nil {
+		return nil, err
+	}
+	list, err := m.List(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := []string{word("offline", "built in")}
+	for i := range list.Providers {
+		p := &list.Providers[i]
+		for j := range p.Models {
+			if p.Configured && p.Models[j].Name != "offline" {
+				out = append(out, word(p.Models[j].Name, costs(p.Models[j].Price)))
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/transcript"
+)
+
+// mostDenied is how many calls that were turned down are named.
+const mostDenied = 3
+
+// withoutLeave says which calls of a run that completed were turned down without a person
+// deciding on them, and how they would be allowed. It is nil if there are none.
+func withoutLeave(run *transcript.Run, id string) *Error {
+	var calls, rules []string
+	for _, d := range run.Denied {
+		calls = append(calls, d.String())
+		if d.Always != "" && !slices.Contains(rules, d.Always) {
+			rules = append(rules, d.Always)
+		}
+	}
+	for _, q := range run.Questions {
+		if q.Denied && q.By == byPolicy && agent.Permission(&runlog.Asked{Key: q.Key}) {
+			calls = append(calls, transcript.Line(q.Question))
+		}
+	}
+	if len(calls) == 0 {
+		return nil
+	}
+	named := make([]string, 0, mostDenied+1)
+	for _, c := range calls[:min(len(calls), mostDenied)] {
+		named = append(named, shortened(c))
+	}
+	if n := len(calls) - mostDenied; n > 0 {
+		named = append(named, fmt.Sprintf("and %d more", n))
+	}
+	let := "let it: --allow 'RULE', such as --allow 'bash(go test *)'"
+	if len(rules) > 0 {
+		let = "let it:"
+		for _, r := range rules[:min(len(rules), mostDenied)] {
+			let += " --allow '" + strings.ReplaceAll(r, "'", `'\''`) + "'"
+		}
+	}
+	return &Error{
+		Exit: ExitDenied, Code: "denied", Message: fmt.Sprintf("run %s completed, but %s turned down since nobody was asked: %s", id, was(len(calls), "call"), strings.Join(named, "; ")),
+		Next: []string{let, "be asked: on a terminal without --on-ask deny, or anywhere with --on-ask wait"},
+	}
+}
