@@ -1,8 +1,6 @@
 package project
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,6 +53,16 @@ func (g careful) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 		return v
 	}
 	return g.taint.Check(t, c)
+}
+
+// Grants implements tool.Granter.
+func (g careful) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
+	gate := g.taint
+	if strings.Contains(rule, "(") || strings.HasPrefix(t.Name, "mcp__") {
+		gate = g.inner
+	}
+	granter, ok := gate.(tool.Granter)
+	return ok && granter.Grants(rule, t, c)
 }
 
 // agentRules are the rules in the definition of an agent. What it wants leave for counts where the user trusts it.
@@ -116,6 +124,12 @@ func (o *only) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 		return tool.Verdict{Decision: tool.Deny, Rule: o.list, Origin: string(permit.Agent), Subject: v.Subject, Reason: "this agent may only use it for " + o.list}
 	}
 	return v
+}
+
+// Grants implements tool.Granter.
+func (o *only) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
+	g, ok := o.inner.(tool.Granter)
+	return ok && g.Grants(rule, t, c) && (!o.tools[t.Name] || o.rules.Check(t, c).Decision == tool.Allow)
 }
 
 // A grant is a rule that a person has always allowed in a project.
@@ -244,52 +258,4 @@ func (p *Project) trustServer(s *mcp.Server, digest string) error {
 		return &UntrustedError{Kind: "MCP server", Name: s.Name, Path: p.rel(s.Source.Path), State: Changed}
 	}
 	return nil
-}
-
-// pin agrees to the first list of tools that a server shows, and to the same again.
-func (p *Project) pin(server, digest string, tools []mcp.Summary) error {
-	names := make([]string, len(tools))
-	for i, t := range tools {
-		names[i] = t.Name + " " + t.Digest
-	}
-	item := trust.Item{Kind: trust.MCPTools, Name: pinName(server), Path: pinName(server), Digest: digest, Detail: strings.Join(names, "\n")}
-	statuses, err := p.trust.Status(p.folder, []trust.Item{item})
-	if err != nil {
-		return err
-	}
-	switch statuses[0].State {
-	case trust.Trusted:
-		return nil
-	case trust.Changed:
-		return fmt.Errorf("its tools changed since they were agreed to:\n%s", statuses[0].Diff())
-	}
-	return p.trust.Trust(p.folder, []trust.Item{item})
-}
-
-// pinName is what the tools of a server are recorded as.
-func pinName(server string) string { return server + " tools" }
-
-// forgetPin agrees to whatever tools a server shows next.
-func (p *Project) forgetPin(server string) error {
-	_, err := p.trust.Revoke(p.folder, []string{pinName(server)})
-	return err
-}
-
-// Repin agrees to the tools that an MCP server, of whomever, shows next.
-func (p *Project) Repin(server string) error {
-	for _, s := range p.servers.Servers {
-		if s.Name == server {
-			return p.forgetPin(server)
-		}
-	}
-	return fmt.Errorf("there is no MCP server %q", server)
-}
-
-// fingerprint is a digest over the texts.
-func fingerprint(texts ...string) string {
-	h := sha256.New()
-	for _, t := range texts {
-		fmt.Fprintf(h, "%d:%s", len(t), t)
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }

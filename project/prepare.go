@@ -1,19 +1,24 @@
 package project
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/agent/definition"
-	"github.com/superstep-dev/superstep/tool/script"
 	"github.com/superstep-dev/superstep/trust"
 )
 
 // Prepared is an agent that could work, before anything was started for it.
 type Prepared struct {
-	Agent  *definition.Definition
-	Model  string // "provider/model"
-	Digest string // of everything that makes the agent what it is
+	Agent *definition.Definition
+	Model string // "provider/model"
+	// Parts are the digests of what makes the agent what it is: itself, the agents it may give work
+	// to, and the tools and servers they may use, by what people call them. What comes with this
+	// program is told by its version, and skills are read when they are wanted.
+	Parts map[string]string
 }
 
 // Prepare finds the agent of a name and its model, the one asked for or its own, and starts nothing.
@@ -30,37 +35,57 @@ func (p *Project) Prepare(name, asked string) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Prepared{Agent: d, Model: m.Name(), Digest: p.fingerprint(d)}, nil
+	parts, err := p.parts(d)
+	return &Prepared{Agent: d, Model: m.Name(), Parts: parts}, err
 }
 
-// fingerprint is a digest over an agent, those it may give work to, and the tools and skills of
-// files. What comes with this program is told by its version.
-func (p *Project) fingerprint(d *definition.Definition) string {
-	texts := []string{d.Name, d.Digest}
-	for _, other := range p.usable() {
-		if other.Source.Scope != definition.Builtin {
-			texts = append(texts, "agent", other.Name, other.Digest)
+// parts are those of an agent.
+func (p *Project) parts(d *definition.Definition) (map[string]string, error) {
+	parts := map[string]string{}
+	agents := []*definition.Definition{d}
+	if d.Kind != definition.Simple && (d.MayUse("task") || d.MayUse("task_batch")) {
+		for _, other := range p.usable() {
+			if d.MayStart(other.Name) {
+				agents = append(agents, other)
+			}
 		}
 	}
-	var rest []string
+	may := func(tools ...string) bool {
+		return slices.ContainsFunc(agents, func(a *definition.Definition) bool { return slices.ContainsFunc(tools, a.MayUse) })
+	}
+	for _, a := range agents {
+		if a.Source.Scope != definition.Builtin {
+			parts["agent "+a.Name] = a.Digest
+		}
+	}
 	for i := range p.scripts {
 		f := &p.scripts[i]
-		if p.state(f.Scope.Name, trust.Tool, scriptName(f), f.Path) == Usable {
-			rest = append(rest, strings.Join(slices.Concat([]string{"tool"}, f.Names, []string{f.Digest}), " "))
+		if p.state(f.Scope.Name, trust.Tool, scriptName(f), f.Path) == Usable && may(f.Names...) {
+			parts["tool "+scriptName(f)] = f.Digest
 		}
 	}
-	for _, s := range p.skills.List() {
-		if p.state(string(s.Source.Scope), trust.Skill, s.Name, s.Source.Path) == Usable {
-			rest = append(rest, "skill "+s.Name+" "+s.Digest)
+	for _, s := range p.usableServers() {
+		wants := func(a *definition.Definition) bool {
+			return (a.MCPServers == nil || slices.Contains(a.MCPServers, s.Name)) &&
+				(a.Tools == nil || slices.ContainsFunc(a.Tools, func(t string) bool { return t == "*" || strings.HasPrefix(t, "mcp__") }))
 		}
-	}
-	for _, s := range p.servers.Servers {
-		if !s.Disabled && p.state(s.Source.Scope, trust.MCP, s.Name, s.Source.Path) == Usable {
-			rest = append(rest, "mcp "+s.Name+" "+s.CommandLine())
+		if !slices.ContainsFunc(agents, wants) {
+			continue
 		}
+		digest, err := s.Digest(p.mcpOptions())
+		if err != nil {
+			return nil, err
+		}
+		parts["MCP server "+s.Name] = digest
 	}
-	slices.Sort(rest)
-	return fingerprint(append(texts, rest...)...)
+	return parts, nil
 }
 
-var _ = script.Module
+// fingerprint is a digest over texts.
+func fingerprint(texts ...string) string {
+	h := sha256.New()
+	for _, t := range texts {
+		fmt.Fprintf(h, "%d:%s", len(t), t)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}

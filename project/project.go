@@ -69,19 +69,21 @@ type Options struct {
 // A Project is what was found. It is a value: what changes on disk afterwards is not in it.
 // It is safe for use from several goroutines.
 type Project struct {
-	opt      Options
-	folder   string // where agents, tools and skills of the project are looked for, "" for nowhere
-	settings *settings
-	all      *definition.Library // with those of the project, trusted or not
-	own      *definition.Library // without them
-	skills   *skill.Library
-	scripts  []script.Found
-	servers  *mcp.Found
-	problems []Problem
-	trust    *trust.Store
-	states   map[itemKey]trust.State
-	items    []trust.Status
-	digests  map[string]string // of servers, by name
+	opt        Options
+	folder     string // where agents, tools and skills of the project are looked for, "" for nowhere
+	settings   *settings
+	all        *definition.Library // with those of the project, trusted or not
+	own        *definition.Library // without them
+	skills     *skill.Library
+	ownSkills  *skill.Library // without those of the project
+	scripts    []script.Found
+	servers    *mcp.Found
+	ownServers *mcp.Found // without those of the project
+	problems   []Problem
+	trust      *trust.Store
+	states     map[itemKey]trust.State
+	items      []trust.Status
+	digests    map[string]string // of servers, by name
 }
 
 type itemKey struct {
@@ -208,6 +210,9 @@ func (p *Project) find() error {
 		p.discover(filepath.Join(o.ConfigHome, "opencode", "tools"), userScope, filepath.Join(o.ConfigHome, "opencode"))
 	}
 	p.servers = mcp.Find(p.mcpOptions())
+	alone := p.mcpOptions()
+	alone.Project = ""
+	p.ownServers = mcp.Find(alone)
 	for _, w := range p.servers.Warnings {
 		p.problems = append(p.problems, Problem{Kind: "tools", Text: w, Warning: true})
 	}
@@ -227,6 +232,9 @@ func (p *Project) find() error {
 		p.problems = append(p.problems, Problem{Kind: "agents", Where: place(x.Source.Path, x.Line, x.Col), Text: x.Text})
 	}
 	if p.skills, err = skill.Find(&skill.Options{Project: p.folder, Home: o.Home, ConfigHome: o.ConfigHome}); err != nil {
+		return err
+	}
+	if p.ownSkills, err = skill.Find(&skill.Options{Home: o.Home, ConfigHome: o.ConfigHome}); err != nil {
 		return err
 	}
 	for _, x := range p.skills.Problems() {

@@ -22,7 +22,13 @@ import (
 	"github.com/superstep-dev/superstep/trust"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("PROJECT_TEST_SERVER") != "" {
+		serve()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // place is a project and a home beside it.
 type place struct {
@@ -168,6 +174,29 @@ func TestUntrustedError(t *testing.T) {
 	var wary *project.UntrustedError
 	if !errors.As(err, &wary) || wary.Name != "mine" || wary.FailureCode() != "untrusted" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What a project has hides nothing of the user's before somebody agreed to it.
+func TestUntrustedHidesNothing(t *testing.T) {
+	w := newPlace(t, map[string]string{
+		"~/.claude/skills/s/SKILL.md": "---\nname: s\ndescription: Mine.\n---\nDo mine.\n",
+		".claude/skills/s/SKILL.md":   "---\nname: s\ndescription: Theirs.\n---\nDo theirs.\n",
+	})
+	use := func() string {
+		s, err := w.open(t).Start(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		return s.Tools().Call(t.Context(), "skill", &tool.Call{Args: json.RawMessage(`{"name":"s"}`)}).Text
+	}
+	if got := use(); !strings.Contains(got, "Do mine.") {
+		t.Errorf("before: %s", got)
+	}
+	trustAll(t, w.open(t))
+	if got := use(); !strings.Contains(got, "Do theirs.") {
+		t.Errorf("trusted: %s", got)
 	}
 }
 
@@ -377,6 +406,44 @@ func TestAgentsTools(t *testing.T) {
 	w.write(t, ".claude/skills/s/SKILL.md", "---\nname: s\ndescription: A skill.\n---\nDo evil.\n")
 	if r := s.Tools().Call(t.Context(), "skill", &tool.Call{Args: json.RawMessage(`{"name":"s"}`)}); !r.Error {
 		t.Errorf("the skill changed, and was read: %+v", r)
+	}
+}
+
+// A rule that somebody granted covers what it is about, within what an agent may do at all.
+func TestGrants(t *testing.T) {
+	w := newPlace(t, map[string]string{"~/.claude/agents/git.md": "---\nname: git\ndescription: d\ntools: Bash(git:*), Write\n---\nP\n"})
+	rule, err := permit.Parse(tool.Ask, "bash", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.opt.Rules = []permit.Rule{rule}
+	s, err := w.open(t).Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	a, err := s.Agent("git", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, ok := a.Gate.(tool.Granter)
+	if !ok {
+		t.Fatal("the gate cannot tell")
+	}
+	for _, c := range []struct {
+		rule, tool, args string
+		want             bool
+	}{
+		{"write_file(docs/**)", "write_file", `{"path":"docs/sub/b.md","content":""}`, true},
+		{"write_file(docs/**)", "write_file", `{"path":"src/b.md","content":""}`, false},
+		{"write_file(**)", "write_file", `{"path":".superstep/tools/x.ts","content":""}`, false},
+		{"bash(git status *)", "bash", `{"command":"git status -s"}`, true},
+		{"bash(ls *)", "bash", `{"command":"ls -l"}`, false},
+	} {
+		found, _ := s.Tools().Get(c.tool)
+		if got := g.Grants(c.rule, found, &tool.Call{Args: json.RawMessage(c.args)}); got != c.want {
+			t.Errorf("%s for %s: %v, want %v", c.rule, c.args, got, c.want)
+		}
 	}
 }
 

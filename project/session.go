@@ -154,15 +154,9 @@ func Summary(items []trust.Status) string {
 func (s *Session) connect(ctx context.Context) []*tool.Tool {
 	p := s.p
 	var use []*mcp.Server
-	for _, server := range p.servers.Servers {
-		if server.Disabled {
-			continue
-		}
+	for _, server := range p.usableServers() {
 		if p.opt.Offline && server.Transport != mcp.Stdio {
 			p.opt.Notice("MCP server " + server.Name + " is on the network and is not used")
-			continue
-		}
-		if state := p.state(server.Source.Scope, trust.MCP, server.Name, server.Source.Path); state != Usable {
 			continue
 		}
 		use = append(use, server)
@@ -194,6 +188,21 @@ func (s *Session) connect(ctx context.Context) []*tool.Tool {
 		}
 	}
 	return slices.Concat(tools...)
+}
+
+// usableServers are those that may be used: one of the project that nobody agreed to does not
+// hide one of the user's.
+func (p *Project) usableServers() []*mcp.Server {
+	var out []*mcp.Server
+	for _, list := range [][]*mcp.Server{p.servers.Servers, p.ownServers.Servers} {
+		for _, s := range list {
+			have := slices.ContainsFunc(out, func(o *mcp.Server) bool { return o.Name == s.Name })
+			if !have && !s.Disabled && p.state(s.Source.Scope, trust.MCP, s.Name, s.Source.Path) == Usable {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
 }
 
 // policy is what may happen unasked, and what never.

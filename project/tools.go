@@ -1,12 +1,15 @@
 package project
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/google/renameio/v2/maybe"
@@ -21,10 +24,10 @@ import (
 
 // usableSkills are the skills that an agent may read: those its definition names, or all.
 func (p *Project) usableSkills(d *definition.Definition) *skill.Library {
-	return p.skills.Only(func(s *skill.Skill) bool {
-		if p.state(string(s.Source.Scope), trust.Skill, s.Name, s.Source.Path) != Usable {
-			return false
-		}
+	usable := p.skills.Only(func(s *skill.Skill) bool {
+		return p.state(string(s.Source.Scope), trust.Skill, s.Name, s.Source.Path) == Usable
+	})
+	return usable.Or(p.ownSkills).Only(func(s *skill.Skill) bool {
 		return d == nil || len(d.Skills) == 0 || slices.Contains(d.Skills, s.Name)
 	})
 }
@@ -108,7 +111,33 @@ func (p *Project) spill(run, name, text string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	return path, maybe.WriteFile(path, []byte(text), 0o600)
+	return path, maybe.WriteFile(path, []byte(readable(text)), 0o600)
+}
+
+// readable gives a result lines that read_file can page through: JSON is indented, and a line
+// of over 1,000 bytes is broken.
+func readable(text string) string {
+	const longest = 1000
+	if json.Valid([]byte(text)) {
+		var b bytes.Buffer
+		if json.Indent(&b, []byte(text), "", "  ") == nil {
+			text = b.String()
+		}
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		for len(line) > longest {
+			n := longest
+			for n > longest-utf8.UTFMax && !utf8.RuneStart(line[n]) {
+				n--
+			}
+			b.WriteString(line[:n])
+			b.WriteByte('\n')
+			line = line[n:]
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
 
 // delegating is an action of a team for an agent that may not start every other.

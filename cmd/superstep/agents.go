@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/model/providers"
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool/builtin"
+	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/workflow"
 	"github.com/superstep-dev/superstep/workflow/delegate"
 )
@@ -26,11 +29,32 @@ type agents struct {
 	models *models
 }
 
-// open opens the project that a folder belongs to, or with "" that of the current folder.
-func (a *agents) open(dir string) (*project.Project, error) {
+// shortWait is how long the model of an agent waits by itself for its provider. A longer wait is the
+// agent's, which records it, so that it is not begun anew after a crash.
+const shortWait = 3 * time.Second
+
+func newAgents(s *cli.Setup) *agents {
+	m := newModels(s)
+	m.wait = shortWait
+	return &agents{setup: s, models: m}
+}
+
+// open opens the project of a run, or with nil that of the current folder.
+func (a *agents) open(in *delegate.Inputs) (*project.Project, error) {
 	o := *a.setup.Project
-	if dir != "" {
-		o.Dir = project.Root(dir, o.Home)
+	if in != nil {
+		o.Dir = project.Root(in.Dir, o.Home)
+		rules, err := a.rules(in)
+		if err != nil {
+			return nil, err
+		}
+		o.Rules = rules
+		switch cmp.Or(a.setup.OnAsk, in.OnAsk) {
+		case "wait":
+			o.OnAsk = agent.AskWait
+		case "deny", "fail":
+			o.OnAsk = agent.AskDeny
+		}
 	}
 	o.Models, o.Resolve = a.model, a.resolve
 	var err error
@@ -39,6 +63,29 @@ func (a *agents) open(dir string) (*project.Project, error) {
 	}
 	o.Clock = &agent.Clock{Now: time.Now, After: time.After}
 	return project.Open(&o)
+}
+
+// rules are those that the run began with, and those of the flags of who goes on with it.
+func (a *agents) rules(in *delegate.Inputs) ([]permit.Rule, error) {
+	rules := slices.Clone(a.setup.Project.Rules)
+	for _, text := range in.Rules {
+		word, rule, _ := strings.Cut(text, " ")
+		d, err := permit.ParseDecision(word)
+		if err == nil && d == "" {
+			err = errors.New("begin it with allow, ask or deny")
+		}
+		var r permit.Rule
+		if err == nil {
+			r, err = permit.Parse(d, rule, "the run")
+		}
+		if err != nil {
+			return nil, &workflow.InputsError{Workflow: delegate.Name, Problems: []string{fmt.Sprintf("rules: %q: %v", text, err)}}
+		}
+		if !slices.ContainsFunc(rules, func(have permit.Rule) bool { return have.Decision == r.Decision && have.String() == r.String() }) {
+			rules = append(rules, r)
+		}
+	}
+	return rules, nil
 }
 
 // searcher is what agents search the web with, nil for nothing.
@@ -102,7 +149,7 @@ func (a *agents) prepare(in *delegate.Inputs) error {
 	if info, err := os.Stat(in.Dir); err != nil || !info.IsDir() {
 		return &workflow.InputsError{Workflow: delegate.Name, Problems: []string{"dir: there is no folder " + in.Dir}}
 	}
-	p, err := a.open(in.Dir)
+	p, err := a.open(in)
 	if err != nil {
 		return err
 	}
@@ -113,7 +160,16 @@ func (a *agents) prepare(in *delegate.Inputs) error {
 	if err != nil {
 		return unknown(err)
 	}
-	in.Dir, in.Model = p.Dir(), found.Model
+	rules, err := a.rules(in)
+	if err != nil {
+		return err
+	}
+	in.Rules = nil
+	for _, r := range rules {
+		in.Rules = append(in.Rules, string(r.Decision)+" "+r.String())
+	}
+	in.OnAsk = cmp.Or(in.OnAsk, a.setup.OnAsk)
+	in.Dir, in.Model, in.Definition = p.Dir(), found.Model, found.Parts
 	return nil
 }
 
@@ -127,7 +183,7 @@ func unknown(err error) error {
 }
 
 func (a *agents) crew(ctx context.Context, in *delegate.Inputs) (*delegate.Crew, error) {
-	p, err := a.open(in.Dir)
+	p, err := a.open(in)
 	if err != nil {
 		return nil, err
 	}
@@ -143,5 +199,5 @@ func (a *agents) crew(ctx context.Context, in *delegate.Inputs) (*delegate.Crew,
 	if err != nil {
 		return nil, errors.Join(err, session.Close())
 	}
-	return &delegate.Crew{Agent: lead, Definition: found.Digest, Close: session.Close}, nil
+	return &delegate.Crew{Agent: lead, Definition: found.Parts, Close: session.Close}, nil
 }

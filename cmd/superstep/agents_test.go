@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -92,6 +93,15 @@ func (w *workshop) think(r *modeltest.ParsedRequest) modeltest.Reply {
 			if p.Kind == model.Result {
 				results = append(results, p.Text)
 			}
+		}
+	}
+	if prompt, ok := strings.CutPrefix(r.Messages[0].Text(), "STEPS "); ok { // a call a turn
+		var steps [][2]json.RawMessage
+		if err := json.Unmarshal([]byte(prompt), &steps); err != nil {
+			return modeltest.Text(err.Error())
+		}
+		if n := len(results); n < len(steps) {
+			return modeltest.Reply{Parts: []model.Part{called(fmt.Sprint(n), strings.Trim(string(steps[n][0]), `"`), string(steps[n][1]))}}
 		}
 	}
 	if len(results) > 0 {
@@ -287,5 +297,67 @@ func TestAgentModel(t *testing.T) {
 	plant(t, w.dir, map[string]string{".superstep/config.yaml": "modle: x\n"})
 	if code, _, errs := w.run("run", "agent", "Say it.", "--agent", "synthesizer"); code == 0 || !strings.Contains(errs, "config.yaml:1:1") {
 		t.Errorf("with settings that cannot be read: exit code %d\n%s", code, errs)
+	}
+}
+
+// What a run may not do it may not do whoever goes on with it; its history can be read and it can be
+// forked; and an agent that is out of turns has not done its work.
+func TestAgentRun(t *testing.T) {
+	w := newWorkshop(t)
+	code, out, errs := w.run("run", "agent", `STEPS [["read_file",{"path":"README.md"}],["ask_user",{"question":"On?"}],["read_file",{"path":"README.md"}]]`, "--deny", "read_file(README*)")
+	if code != cli.ExitPaused {
+		t.Fatalf("exit code %d\n%s%s", code, out, errs)
+	}
+	path := regexp.MustCompile(`work/ask_user\S*?\]`).FindString(errs)
+	code, out, errs = w.run("runs", "answer", "@last", path+"=yes")
+	if code != 0 || strings.Contains(out, "thirty") || strings.Count(out, "denied") != 2 || !strings.Contains(out, "yes") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	for _, args := range [][]string{{"runs", "history", "@last"}, {"runs", "replay", "@last"}, {"runs", "fork", "@last", "--from", "work"}} {
+		if code, out, errs := w.run(args...); code != 0 && code != cli.ExitPaused {
+			t.Errorf("%v: exit code %d\n%s%s", args, code, out, errs)
+		}
+	}
+	// Another agent that comes to be there changes nothing.
+	plant(t, w.env["HOME"], map[string]string{".claude/agents/zzz.md": "---\nname: zzz\ndescription: New.\n---\nZ\n"})
+	if code, out, errs := w.run("runs", "resume", "@last"); code != cli.ExitPaused && code != 0 {
+		t.Errorf("with one agent more: exit code %d\n%s%s", code, out, errs)
+	}
+	plant(t, w.env["HOME"], map[string]string{".claude/agents/short.md": "---\nname: short\ndescription: Short.\nmaxTurns: 1\n---\nS\n"})
+	code, out, errs = w.run("run", "agent", `STEPS [["ls",{}],["ls",{}]]`, "--agent", "short")
+	if code != cli.ExitLimit || !strings.Contains(errs, "after 1 turns") {
+		t.Errorf("out of turns: exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+// A result that is too large for a conversation can be read in pieces, even one without lines.
+func TestAgentLargeResult(t *testing.T) {
+	w := newWorkshop(t)
+	var big strings.Builder
+	big.WriteString("[")
+	for i := range 20_000 {
+		fmt.Fprintf(&big, `{"n":%d},`, i)
+	}
+	big.WriteString(`{"last":"NEEDLE"}]`)
+	plant(t, w.dir, map[string]string{
+		"big.json":                        big.String(),
+		".superstep/tools/dump.tool.yaml": "description: Dumps.\ncommand: [cat, big.json]\ninput: {type: object}\n",
+	})
+	if code, _, errs := w.run("trust", "--yes"); code != 0 {
+		t.Fatal(errs)
+	}
+	code, out, errs := w.run("run", "agent", `STEPS [["dump",{}]]`, "--allow", "dump")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s%s", code, out, errs)
+	}
+	file := regexp.MustCompile(`/\S*/results/[\w.-]+`).FindString(out)
+	b, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(b), "NEEDLE") {
+		t.Fatalf("%q: %v\n%s", file, err, out)
+	}
+	for line := range strings.Lines(string(b)) {
+		if len(line) > 1100 {
+			t.Fatalf("a line has %d bytes", len(line))
+		}
 	}
 }

@@ -23,7 +23,7 @@ func options() *cli.Options {
 		Setup:  setup,
 		Models: func(s *cli.Setup) (cli.Models, error) { return newModels(s), nil },
 		Project: func(s *cli.Setup) (*project.Project, error) {
-			return (&agents{setup: s, models: newModels(s)}).open("")
+			return newAgents(s).open(nil)
 		},
 		Failpoint: failpoint(),
 		OpenStore: stores.Open,
@@ -44,7 +44,7 @@ func setup(s *cli.Setup) ([]*workflow.Workflow, error) {
 		return nil, err
 	}
 	others := []*workflow.Workflow{r}
-	w, err := (&agents{setup: s, models: m}).workflow(others)
+	w, err := newAgents(s).workflow(others)
 	return append(others, w), err
 }
 

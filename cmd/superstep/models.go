@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/model"
@@ -19,6 +20,7 @@ import (
 // it is first needed.
 type models struct {
 	setup *cli.Setup
+	wait  time.Duration // the longest that a model waits by itself; 0 for the default
 
 	once      sync.Once
 	providers *providers.Providers
@@ -48,7 +50,7 @@ func (m *models) load() (*providers.Providers, error) {
 		}
 		m.path = path
 		m.providers = providers.New(&providers.Options{
-			Env: s.Env, Offline: s.Offline, Config: own, Prices: table, Model: named, UserModel: s.UserModel, ProjectModel: m.ofProject(),
+			Env: s.Env, Offline: s.Offline, Config: own, Prices: table, Model: named, UserModel: s.UserModel, ProjectModel: m.ofProject(), MaxWait: m.wait,
 		})
 	})
 	return m.providers, m.err
