@@ -174,6 +174,12 @@ func scriptDetail(f *script.Found) string {
 			fmt.Fprintf(&b, " and %d files that it imports", n)
 		}
 	}
+	if n := len(f.Files); f.Kind == script.Command && n > 1 {
+		fmt.Fprintf(&b, " (covers %d files)", n)
+	}
+	if len(f.Open) > 0 {
+		b.WriteString("; also loads what it names only when it runs, which is not covered")
+	}
 	if len(f.Names) > 0 {
 		fmt.Fprintf(&b, "; tools: %s", strings.Join(f.Names, ", "))
 	}

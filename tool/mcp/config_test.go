@@ -258,8 +258,8 @@ func TestDigest(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(project, "else.js"), "two")
-	if digest(base()) != first {
-		t.Error("a file that nobody named counts")
+	if digest(base()) == first {
+		t.Error("code beside what is named does not count")
 	}
 	s = base()
 	s.Args = []string{"${WHERE}/hook.js"}
@@ -299,7 +299,7 @@ func TestNothingShowsSecrets(t *testing.T) {
 		t.Error(got)
 	}
 	s.Source.Scope = mcp.Project // whose values are in the project, for all to see
-	for _, want := range []string{"env TOKEN=canary", "reads the variables KEY, OTHER, THIRD", "from project (p:3)"} {
+	for _, want := range []string{"env TOKEN=… (a literal value)", "env OTHER=${env:OTHER}", "header Authorization: … (a literal value)", "reads the variables KEY, OTHER, THIRD", "from project (p:3)"} {
 		if !strings.Contains(s.Review(), want) {
 			t.Errorf("no %q in %s", want, s.Review())
 		}

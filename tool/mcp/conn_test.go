@@ -528,6 +528,13 @@ func TestTrustIsAskedAtEveryStart(t *testing.T) {
 	if r := call(t, tools, "mcp__bad__do", `{}`); !strings.Contains(r.Text, "changed since trusted") {
 		t.Errorf("%+v", r)
 	}
+	write("") // as it was, but for what it could load
+	if err := os.WriteFile(filepath.Join(o.Project, "lib.sh"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := call(t, tools, "mcp__bad__do", `{}`); !strings.Contains(r.Text, "changed since trusted") {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestToolsAreCleaned(t *testing.T) {

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/cover"
 )
 
 // Values are named values that may be secrets. They do not show when they are printed, logged or
@@ -91,8 +93,9 @@ func word(s string) string {
 	return strconv.Quote(s)
 }
 
-// Review is all of a server that somebody who is asked to trust it should see, on several lines. The
-// values of env and headers show where they come from a project: nothing of the user's is among them.
+// Review is all of a server that somebody who is asked to trust it should see, on several lines,
+// with a line of what its digest covers. Values that may be secrets do not show, and no value does
+// of the user's own servers; a value that is written down instead of named is called literal.
 func (s *Server) Review() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n  from %s\n", s.Name, s.CommandLine(), s.Source)
@@ -102,22 +105,108 @@ func (s *Server) Review() string {
 	if s.Dir != "" {
 		fmt.Fprintf(&b, "  in %s\n", word(s.Dir))
 	}
-	for _, part := range []struct {
-		what   string
-		values Values
-	}{{"env", s.Env}, {"header", s.Headers}} {
-		for _, k := range slices.Sorted(maps.Keys(part.values)) {
-			value := "…"
-			if s.Source.Scope == Project {
-				value = word(part.values[k])
-			}
-			fmt.Fprintf(&b, "  %s %s=%s\n", part.what, k, value)
-		}
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		fmt.Fprintf(&b, "  env %s=%s\n", k, s.shown(s.Env[k], !secret(k, s.Env[k])))
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Headers)) {
+		fmt.Fprintf(&b, "  header %s: %s\n", k, s.shown(s.Headers[k], false))
 	}
 	if names := s.Variables(); len(names) > 0 {
 		fmt.Fprintf(&b, "  reads the variables %s\n", strings.Join(names, ", "))
 	}
+	if s.Source.Scope == Project && s.Transport == Stdio {
+		fmt.Fprintf(&b, "  %s\n", s.Covers(&Options{Project: s.home(), Env: func(string) (string, bool) { return "", false }}))
+	}
 	return b.String()
+}
+
+// only is a value that is one reference, and nothing that is written down.
+var only = regexp.MustCompile(`^(?:Bearer )?\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*\}$`)
+
+// shown is a value for people.
+func (s *Server) shown(value string, plain bool) string {
+	switch {
+	case s.Source.Scope != Project:
+		return "…"
+	case only.MatchString(value):
+		return strings.Trim(word(value), `"`)
+	case plain:
+		return word(value)
+	}
+	return "… (a literal value)"
+}
+
+var (
+	secretName  = regexp.MustCompile(`(?i)KEY|TOKEN|SECRET|PASS(W|PHRASE|$)|AUTH|CREDENTIAL|COOKIE|PRIVATE|_PAT$`)
+	secretShape = regexp.MustCompile(`(?i)\b(sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[abeprs]|AKIA|AIza|ya29|npm|hf)[-_.]?[A-Za-z0-9_-]{12,}|\beyJ[A-Za-z0-9_-]{10,}|-----BEGIN|://[^/\s:@]+:[^/\s@]+@`)
+	opaque      = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
+)
+
+// secret says whether a value of env is one by its name or its shape. A path is none.
+func secret(name, value string) bool {
+	if secretName.MatchString(name) || secretShape.MatchString(value) {
+		return true
+	}
+	for _, part := range opaque.FindAllString(value, -1) {
+		if strings.Count(part, "/") > 2 || strings.HasPrefix(part, "/") || strings.HasPrefix(value, ".") {
+			continue
+		}
+		digits, upper, lower := 0, 0, 0
+		for _, r := range part {
+			switch {
+			case r >= '0' && r <= '9':
+				digits++
+			case r >= 'A' && r <= 'Z':
+				upper++
+			case r >= 'a' && r <= 'z':
+				lower++
+			}
+		}
+		if digits >= 3 && upper+lower >= 3 {
+			return true
+		}
+	}
+	return false
+}
+
+// home is the project of a configuration that Find found.
+func (s *Server) home() string {
+	dir := filepath.Dir(s.Source.Path)
+	if base := filepath.Base(dir); base == ".superstep" || base == ".vscode" {
+		dir = filepath.Dir(dir)
+	}
+	if s.Source.Path == "" || !filepath.IsAbs(dir) {
+		return ""
+	}
+	return dir
+}
+
+// Covers is a line about what Digest covers of the files that would run, and what not.
+func (s *Server) Covers(o *Options) string {
+	d := o.defaults()
+	if s.Transport != Stdio {
+		return "covers how it is reached, not what runs there"
+	}
+	elsewhere := "; not what " + word(s.Command) + " loads from elsewhere"
+	c, _, err := s.cover(d)
+	switch {
+	case err != nil:
+		return "not covered, so it cannot be used: " + oneLine(err.Error(), 400)
+	case c == nil || len(c.Files) == 0:
+		return "covers the command alone, no files" + elsewhere
+	}
+	var parts []string
+	for _, part := range c.Parts[:min(len(c.Parts), 8)] {
+		parts = append(parts, word(cover.Shown(part)))
+	}
+	if len(c.Parts) > 8 {
+		parts = append(parts, fmt.Sprintf("%d more folders", len(c.Parts)-8))
+	}
+	files := "1 file"
+	if len(c.Files) != 1 {
+		files = fmt.Sprintf("%d files", len(c.Files))
+	}
+	return fmt.Sprintf("covers %s (%s)%s", strings.Join(parts, ", "), files, elsewhere)
 }
 
 // An unsetError says which variables a server needs that have no value.
@@ -168,6 +257,10 @@ func (s *Server) expand(project string, env func(string) (string, bool)) (out *S
 		c.Args = append(c.Args, text(a))
 	}
 	c.URL, c.Env, c.Headers = text(s.URL), all(s.Env), all(s.Headers)
+	for _, v := range cover.Quiet() {
+		name, value, _ := strings.Cut(v, "=")
+		c.Env[name] = value
+	}
 	if len(unset) > 0 {
 		return nil, nil, unset
 	}
@@ -175,14 +268,26 @@ func (s *Server) expand(project string, env func(string) (string, bool)) (out *S
 }
 
 // Digest is the identity of all that would run: the command, arguments, environment, url and
-// headers as they are configured, and the contents of every file inside the project that the
-// command, an argument or a value of env names. It does not cover what those files load in turn, nor
-// programs outside of the project.
+// headers as they are configured, and the contents of what the command leads to inside of the
+// project: each file that the command, an argument or a value of env names, with all that lies in
+// its folder (of the project itself, what lies there and the code of its family below); the folders
+// of env where interpreters look for modules; and the code of the folder where it starts if it runs
+// a program that runs what is there, such as npx and make. It does not cover what those load from
+// other folders, nor programs outside of the project. A folder argument by itself is data.
+//
+// There is no digest of a server of a project that leads to more than can be covered.
 func (s *Server) Digest(o *Options) (string, error) {
 	d := o.defaults()
-	files, err := s.files(d)
+	c, files, err := s.cover(d)
+	if much, ok := errors.AsType[*cover.TooMuch](err); ok {
+		return "", fmt.Errorf("the server %s %w", s.Name, much)
+	}
 	if err != nil {
 		return "", err
+	}
+	tree := sha256.New()
+	if c != nil {
+		c.Write(tree)
 	}
 	b, err := json.Marshal(struct {
 		Format                        int
@@ -193,7 +298,8 @@ func (s *Server) Digest(o *Options) (string, error) {
 		Headers                       map[string]string
 		Annotations                   bool
 		Files                         []digestedFile
-	}{1, s.Name, s.Transport, s.Command, s.Dir, s.Args, s.Env, s.URL, s.Headers, s.TrustAnnotations, files})
+		Tree                          string
+	}{2, s.Name, s.Transport, s.Command, s.Dir, s.Args, s.Env, s.URL, s.Headers, s.TrustAnnotations, files, hex.EncodeToString(tree.Sum(nil))})
 	if err != nil {
 		return "", err
 	}
@@ -203,42 +309,76 @@ func (s *Server) Digest(o *Options) (string, error) {
 
 type digestedFile struct{ Named, Is, Sum string }
 
-// files are the files inside the project that a server names.
-func (s *Server) files(d *Options) ([]digestedFile, error) {
+// cover reads what a server would run of a project: the files that it names, and those that they
+// could load.
+func (s *Server) cover(d *Options) (*cover.Cover, []digestedFile, error) {
 	if s.Transport != Stdio || d.Project == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	project, err := realDir(d.Project)
 	if err != nil {
-		return nil, fmt.Errorf("project %s: %w", d.Project, err)
+		return nil, nil, fmt.Errorf("project %s: %w", d.Project, err)
 	}
 	full, _, err := s.expand(d.Project, d.Env)
 	if err != nil { // it cannot run, but people may look at it
 		full = s
 	}
-	var candidates []string
-	for _, text := range append([]string{full.Command}, full.Args...) {
-		candidates = append(candidates, text)
-		if _, after, ok := strings.Cut(text, "="); ok {
-			candidates = append(candidates, after)
+	files, err := full.files(project, d.Project)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := cover.New(project, cover.Contents)
+	dir := full.dir(d.Project)
+	argv := append([]string{full.Command}, full.Args...)
+	errs := []error{c.Command(dir, argv), c.Works(dir, argv)}
+	for _, k := range slices.Sorted(maps.Keys(full.Env)) {
+		for _, text := range fields(full.Env[k]) {
+			errs = append(errs, c.File(dir, text, cover.Families()[cover.Program(full.Command)]))
+			if slices.Contains([]string{"PATH", "NODE_PATH", "PYTHONPATH", "PYTHONHOME", "RUBYLIB", "PERL5LIB", "LUA_PATH", "LD_LIBRARY_PATH", "GOFLAGS"}, k) {
+				errs = append(errs, c.Folder(dir, text, "every"))
+			}
 		}
 	}
-	for _, text := range full.Env {
-		candidates = append(candidates, strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t=,;"+string(filepath.ListSeparator), r) })...)
+	err = errors.Join(errs...)
+	if much, ok := errors.AsType[*cover.TooMuch](err); ok {
+		if s.Source.Scope == User {
+			return nil, files, nil // which is the user's to start, whatever the project holds
+		}
+		return nil, nil, much // once is enough
 	}
-	slices.Sort(candidates)
+	return c, files, err
+}
+
+// fields are the texts in a value of env that may name a file.
+func fields(value string) []string {
+	return strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t=,;"+string(filepath.ListSeparator), r) })
+}
+
+// files are the files inside the project that a server names, its variables replaced.
+func (s *Server) files(real, project string) ([]digestedFile, error) {
+	var names []string
+	for _, text := range append([]string{s.Command}, s.Args...) {
+		names = append(names, text)
+		if _, after, ok := strings.Cut(text, "="); ok {
+			names = append(names, after)
+		}
+	}
+	for _, text := range s.Env {
+		names = append(names, fields(text)...)
+	}
+	slices.Sort(names)
 	var out []digestedFile
 	var errs []error
-	for _, c := range slices.Compact(candidates) {
+	for _, c := range slices.Compact(names) {
 		c = strings.TrimPrefix(c, "file://")
 		if c == "" || len(c) > 4096 {
 			continue
 		}
 		path := c
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(full.dir(d.Project), path)
+			path = filepath.Join(s.dir(project), path)
 		}
-		f, ok, err := sumFile(project, d.Project, path)
+		f, ok, err := sumFile(real, project, path)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read %s: %w", quoted(c), err))
 		} else if ok {

@@ -2,12 +2,14 @@ package script
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ type bundle struct {
 	digest    string
 	exports   []string // names, "default" among them
 	files     []string // relative to the root
+	open      []string // why it may load more than that
 	foreign   []string // modules of a runtime that it imports: "node:fs", "bun"
 }
 
@@ -39,22 +42,25 @@ func bundleModule(root, real, shown string) (*bundle, []Problem) {
 		return nil, []Problem{{File: shown, Text: err.Error()}}
 	}
 	result := api.Build(api.BuildOptions{
-		EntryPoints:       []string{real},
-		Outfile:           filepath.Join(root, "superstep-bundle.mjs"), // never written
-		AbsWorkingDir:     root,
-		Bundle:            true,
-		Format:            api.FormatESModule,
-		Platform:          api.PlatformNode,
-		MainFields:        []string{"module", "main"},
-		Target:            api.ES2022,
-		TreeShaking:       api.TreeShakingTrue,
-		Sourcemap:         api.SourceMapExternal,
-		SourcesContent:    api.SourcesContentExclude,
-		TsconfigRaw:       "{}", // what lies around, perhaps outside of the root, changes nothing
-		External:          []string{"bun", "bun:*"},
-		Metafile:          true,
-		LogLevel:          api.LogLevelSilent,
-		LogLimit:          20,
+		EntryPoints:    []string{real},
+		Outfile:        filepath.Join(root, "superstep-bundle.mjs"), // never written
+		AbsWorkingDir:  root,
+		Bundle:         true,
+		Format:         api.FormatESModule,
+		Platform:       api.PlatformNode,
+		MainFields:     []string{"module", "main"},
+		Target:         api.ES2022,
+		TreeShaking:    api.TreeShakingTrue,
+		Sourcemap:      api.SourceMapExternal,
+		SourcesContent: api.SourcesContentExclude,
+		TsconfigRaw:    "{}", // what lies around, perhaps outside of the root, changes nothing
+		External:       []string{"bun", "bun:*"},
+		Metafile:       true,
+		LogLevel:       api.LogLevelSilent,
+		LogLimit:       20,
+		LogOverride: map[string]api.LogLevel{ // what the bundle cannot hold; see openings
+			"unsupported-dynamic-import": api.LogLevelWarning, "unsupported-require-call": api.LogLevelWarning, "indirect-require": api.LogLevelWarning,
+		},
 		Charset:           api.CharsetUTF8,
 		LegalComments:     api.LegalCommentsNone,
 		ResolveExtensions: []string{".ts", ".tsx", ".mts", ".cts", ".mjs", ".js", ".cjs", ".jsx", ".json"},
@@ -71,12 +77,23 @@ func bundleModule(root, real, shown string) (*bundle, []Problem) {
 	if len(problems) > 0 {
 		return nil, problems
 	}
+	b := new(bundle)
 	for _, w := range result.Warnings {
-		if w.Location != nil && !strings.Contains(w.Location.File, "node_modules/") {
+		switch {
+		case w.Location == nil || strings.Contains(w.Location.File, "node_modules/"):
+		case w.ID == "unsupported-dynamic-import" || w.ID == "unsupported-require-call" || w.ID == "indirect-require":
+			guard.opened = append(guard.opened, opening{w.Location.File, w.Location.Line, map[string]string{
+				"unsupported-dynamic-import": "import() of a computed name", "unsupported-require-call": "require() of a computed name", "indirect-require": "require is handed on",
+			}[w.ID]})
+		default:
 			problems = append(problems, messages(root, shown, []api.Message{w}, true)...)
 		}
 	}
-	b := new(bundle)
+	for _, o := range guard.openings() {
+		b.open = append(b.open, fmt.Sprintf("%s:%d: %s", o.file, o.line, o.what))
+		problems = append(problems, Problem{File: filepath.Join(root, filepath.FromSlash(o.file)), Line: o.line, Warning: true,
+			Text: o.what + ": what that loads is not covered by trust; import it by its name"})
+	}
 	for _, f := range result.OutputFiles {
 		switch filepath.Ext(f.Path) {
 		case ".map":
@@ -138,8 +155,43 @@ func (b *bundle) readMetafile(text string) error {
 type guard struct {
 	root string
 
-	mu    sync.Mutex
-	total int64
+	mu     sync.Mutex
+	total  int64
+	opened []opening
+}
+
+// An opening is a place by which a module may load what its bundle does not hold.
+type opening struct {
+	file string // relative to the root
+	line int
+	what string
+}
+
+var indirect = regexp.MustCompile(`\b(createRequire|(?:globalThis|global|module)\s*\??\.\s*require|getBuiltinModule)\b`)
+
+// scan finds what the bundler does not know for a way to load something.
+func (g *guard) scan(file, text string) {
+	seen := map[string]bool{}
+	for _, at := range indirect.FindAllStringIndex(text, -1) {
+		what := text[at[0]:at[1]]
+		start := strings.LastIndexByte(text[:at[0]], '\n') + 1
+		if seen[what] || strings.HasPrefix(strings.TrimSpace(text[start:at[0]]), "//") {
+			continue
+		}
+		seen[what] = true
+		g.mu.Lock()
+		g.opened = append(g.opened, opening{file, strings.Count(text[:at[0]], "\n") + 1, clip(what) + " is used"})
+		g.mu.Unlock()
+	}
+}
+
+// openings are the places, sorted, not more than people read.
+func (g *guard) openings() []opening {
+	slices.SortFunc(g.opened, func(a, b opening) int {
+		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line), cmp.Compare(a.what, b.what))
+	})
+	out := slices.Compact(g.opened)
+	return out[:min(len(out), 20)]
 }
 
 // ours says which of our modules an import means, "" if none.
@@ -269,6 +321,9 @@ func (g *guard) load(a api.OnLoadArgs) (api.OnLoadResult, error) {
 		why = tooDenseData(text)
 	default:
 		why = tooDense(text)
+	}
+	if rel, ok := within(g.root, real); ok && loader != api.LoaderText && loader != api.LoaderJSON && !strings.Contains("/"+rel, "/node_modules/") {
+		g.scan(rel, text)
 	}
 	if why != "" {
 		return api.OnLoadResult{}, fmt.Errorf("%s %s", filepath.Base(real), why)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,6 +21,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/cover"
 	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -37,14 +39,15 @@ func discoverCommand(root, path, base string, scope Scope) (*Found, []Problem) {
 	if m == nil {
 		return nil, problems
 	}
-	d, err := digestCommand(root, path, b, m)
+	sums := new(sums)
+	d, err := digestCommand(root, path, b, m, sums)
 	if err != nil {
 		return nil, append(problems, Problem{File: path, Text: err.Error()})
 	}
 	return &Found{
 		Kind: Command, Scope: scope, Names: []string{m.name}, Digest: d.digest, Files: d.files,
 		Description: m.description, Command: slices.Clone(m.command), Env: slices.Clone(m.env), Effect: m.effect,
-		root: root, manifest: m,
+		root: root, manifest: m, sums: sums,
 	}, problems
 }
 
@@ -54,12 +57,14 @@ type digested struct {
 	files  []string // relative to the root, sorted
 	argv   []string // with the paths of what lies beside the manifest
 	lookup bool     // the first word is the name of a program on PATH
+	sums   *sums
 }
 
 // digestCommand reads what a command would run, as far as its words name it: files beside the
-// manifest, and of the folder to work in. Words that name a file beside the manifest, and hold a
-// dot or a slash, become its path.
-func digestCommand(root, path string, manifestText []byte, m *manifest) (*digested, error) {
+// manifest, and of the folder to work in, with all that lies in their folders; and what a program
+// that runs the folder where it works finds there. Words that name a file beside the manifest, and
+// hold a dot or a slash, become its path.
+func digestCommand(root, path string, manifestText []byte, m *manifest, sums *sums) (*digested, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
 		return nil, err
@@ -68,9 +73,10 @@ func digestCommand(root, path string, manifestText []byte, m *manifest) (*digest
 	if !ok {
 		return nil, fmt.Errorf("lies outside of %s", root)
 	}
-	d := &digested{argv: slices.Clone(m.command), files: []string{rel}}
+	d := &digested{argv: slices.Clone(m.command), files: []string{rel}, sums: sums}
+	work := filepath.Join(root, m.cwd)
 	h := sha256.New()
-	fmt.Fprintf(h, "superstep command 1\n%d %s\n%d\n", len(rel), rel, len(manifestText))
+	fmt.Fprintf(h, "superstep command 2\n%d %s\n%d\n", len(rel), rel, len(manifestText))
 	h.Write(manifestText)
 	for i, word := range m.command {
 		beside, err := d.word(h, root, dir, i, word)
@@ -78,7 +84,7 @@ func digestCommand(root, path string, manifestText []byte, m *manifest) (*digest
 			return nil, err
 		}
 		if beside == "" && i > 0 {
-			if _, err := d.word(h, root, filepath.Join(root, m.cwd), i, word); err != nil {
+			if _, err := d.word(h, root, work, i, word); err != nil {
 				return nil, err
 			}
 		}
@@ -94,6 +100,18 @@ func digestCommand(root, path string, manifestText []byte, m *manifest) (*digest
 	} else if why := notExecutable(d.argv[0]); why != "" {
 		return nil, fmt.Errorf("the command %s cannot be run: %s", commandText(m.command), why)
 	}
+	c := cover.New(root, sums.of)
+	if err = c.Command(dir, m.command); err == nil {
+		err = c.Command(work, m.command)
+	}
+	if err == nil {
+		err = c.Works(work, m.command)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the command %s cannot be run: %w", commandText(m.command), err)
+	}
+	c.Write(h)
+	d.files = slices.AppendSeq(d.files, maps.Keys(c.Files))
 	slices.Sort(d.files)
 	d.files = slices.Compact(d.files)
 	d.digest = "sha256:" + hex.EncodeToString(h.Sum(nil))
@@ -127,34 +145,23 @@ func (d *digested) word(h hash.Hash, root, dir string, i int, word string) (stri
 			}
 			return "", fmt.Errorf("the command names %s, which is %s, outside of %s", clip(name), real, root)
 		}
-		sum, err := hashFile(real)
+		if info.Size() > maxHashed {
+			return "", tooLarge(real, maxHashed)
+		}
+		if !info.Mode().IsRegular() {
+			return "", fmt.Errorf("%s is not a regular file", real)
+		}
+		sum, err := d.sums.of(real, info)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(h, "\n%d %d %d %s %x", i, k, len(rel), rel, sum)
+		fmt.Fprintf(h, "\n%d %d %d %s %s", i, k, len(rel), rel, sum)
 		d.files = append(d.files, rel)
 		if k == 0 {
 			return path, nil
 		}
 	}
 	return "", nil
-}
-
-func hashFile(path string) (_ []byte, err error) {
-	f, err := openRegular(path, maxHashed)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	h := sha256.New()
-	n, err := io.Copy(h, io.LimitReader(f, maxHashed+1))
-	if err != nil {
-		return nil, err
-	}
-	if n > maxHashed {
-		return nil, tooLarge(path, maxHashed)
-	}
-	return h.Sum(nil), nil
 }
 
 func commandText(argv []string) string {
@@ -200,7 +207,7 @@ func (c *commandTool) argv() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrChanged, err)
 	}
-	d, err := digestCommand(f.root, f.Path, b, f.manifest)
+	d, err := digestCommand(f.root, f.Path, b, f.manifest, f.sums)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrChanged, err)
 	}
@@ -277,7 +284,7 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 	out, log := &head{limit: MaxOutput}, &tail{limit: maxLog}
 	j := &job{
 		name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: out.read, stderr: log.read,
-		env: slices.Concat(procgroup.Base(o.Environ), pick(o.Environ, slices.Concat(o.Env, m.env)...), variables(m.name, call, o)),
+		env: slices.Concat(procgroup.Base(o.Environ), pick(o.Environ, slices.Concat(o.Env, m.env)...), cover.Quiet(), variables(m.name, call, o)),
 	}
 	state, err := j.do(ctx)
 	switch {

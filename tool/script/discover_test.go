@@ -249,8 +249,9 @@ func TestDigest(t *testing.T) {
 		file, text string
 		changed    [2]bool
 	}{
-		{"unrelated.txt", "x", [2]bool{}},
-		{"_part.ts", `export const x = 2`, [2]bool{false, true}},
+		{"/docs/unrelated.md", "x", [2]bool{}},
+		{"beside.txt", "x", [2]bool{true, false}},
+		{"_part.ts", `export const x = 2`, [2]bool{true, true}},
 		{"run.txt", "2", [2]bool{true, false}},
 		{"/conf.json", "[]", [2]bool{true, false}},
 		{"inner.sh", "#!/bin/sh\n", [2]bool{true, false}},
@@ -266,7 +267,7 @@ func TestDigest(t *testing.T) {
 		first = now
 	}
 	found, _ := p.discover()
-	if got := fmt.Sprint(found[0].Files, found[1].Files); got != "[.superstep/tools/c.tool.yaml .superstep/tools/inner.sh .superstep/tools/run.txt conf.json] [.superstep/tools/_part.ts .superstep/tools/t.ts]" {
+	if got := fmt.Sprint(found[0].Files, found[1].Files); got != "[.superstep/tools/_part.ts .superstep/tools/beside.txt .superstep/tools/c.tool.yaml .superstep/tools/inner.sh .superstep/tools/run.txt .superstep/tools/t.ts conf.json] [.superstep/tools/_part.ts .superstep/tools/t.ts]" {
 		t.Error(got)
 	}
 	// What was found is what runs, whatever became of the file.

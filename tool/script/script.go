@@ -13,7 +13,8 @@
 // tool that runs in a process may do what its user may.
 //
 // The digest of a module covers what it imports, by name. It does not cover what a module reads
-// or imports by a computed name when it runs.
+// or imports by a computed name when it runs; Found.Open tells of that. The digest of a command
+// covers the folders of the files that it names, not what those load from other folders.
 package script
 
 import (
@@ -55,7 +56,9 @@ type Found struct {
 	Names []string
 	// Digest is "sha256:" and hexadecimal digits, over all that would run.
 	Digest string
-	// Files are those that Digest covers, relative to the root, sorted.
+	// Files are those that Digest covers, relative to the root, sorted. Of a command they are all
+	// that lies in the folders of the files that it names, and the code of the folder where it works
+	// if it runs a program that runs what is there, such as npm and make.
 	Files []string
 
 	// Of commands, as the manifest has them.
@@ -64,7 +67,12 @@ type Found struct {
 	Env         []string // the variables that it would see besides the usual ones
 	Effect      tool.Effect
 
+	// Open says, one reason each, why a module may run more than Digest covers: it imports by names
+	// that are only known when it runs.
+	Open []string
+
 	root     string // real path
+	sums     *sums  // of the files of a command
 	bundle   *bundle
 	manifest *manifest
 }

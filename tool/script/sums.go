@@ -1,0 +1,58 @@
+package script
+
+import (
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/internal/cover"
+)
+
+// Sums remembers the digests of files, so that those that are as they were are not read again. A
+// file counts as that if its number, size, mode and both of its times are the same, and it had been
+// at rest for a while when it was read. Elsewhere than on Linux all is read each time.
+type sums struct {
+	mu    sync.Mutex
+	known map[string]known
+}
+
+type known struct {
+	stamp stamp
+	sum   string
+}
+
+// A stamp tells one state of a file from another. Nobody can set the time of the last change of a
+// file's data or name, as opposed to that of its modification.
+type stamp struct {
+	inode           uint64
+	size            int64
+	mode            fs.FileMode
+	modified, moved int64
+}
+
+// settled is how long a file has to be at rest: clocks of file systems are coarse.
+const settled = 2 * time.Second
+
+func (s *sums) of(path string, info fs.FileInfo) (string, error) {
+	now, ok := stampOf(info)
+	s.mu.Lock()
+	was, found := s.known[path]
+	s.mu.Unlock()
+	if ok && found && was.stamp == now {
+		return was.sum, nil
+	}
+	start := time.Now()
+	sum, err := cover.Contents(path, info)
+	if err != nil {
+		return "", err
+	}
+	if ok && start.Sub(time.Unix(0, max(now.modified, now.moved))) > settled {
+		s.mu.Lock()
+		if s.known == nil {
+			s.known = map[string]known{}
+		}
+		s.known[path] = known{now, sum}
+		s.mu.Unlock()
+	}
+	return sum, nil
+}
