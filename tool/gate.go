@@ -6,6 +6,13 @@ type Gate interface {
 	Check(t *Tool, c *Call) Verdict
 }
 
+// A Granter is a Gate that can tell whether a rule would allow a call it asks about, so that a person's
+// answer to one call covers its like.
+type Granter interface {
+	// Grants says whether the gate would allow the call if the rule were an answer of a person. A rule lifts no denial.
+	Grants(rule string, t *Tool, c *Call) bool
+}
+
 // A Decision is what is to become of a call.
 type Decision string
 

@@ -12,8 +12,11 @@
 //
 // A shell command is allowed when every simple command in it is, after parsing; what cannot be
 // understood before it runs is never allowed by a pattern. This keeps a model from doing by accident or by a
-// trick what nobody allowed. It is no sandbox: a program that is allowed does what it does, as make, awk
-// and a test suite run whatever they are told to.
+// trick what nobody allowed. Options by which programs known to this package run others or write files, such as
+// git grep -O and sort -o, are never allowed by a pattern either, and no rule, not even "bash" alone, allows
+// unasked a command that is given a protected path and is not known to only read. It is no sandbox: a program that is
+// allowed does what it does, as make and a test suite run whatever they are told to, and paths in programs'
+// own languages or in variables are not seen.
 package permit
 
 import (
@@ -121,8 +124,8 @@ func New(opts *Options) (*Policy, error) {
 	}
 	for _, layer := range layers() {
 		rules := o.Rules[layer]
-		if layer == BuiltIn {
-			rules = slices.Concat(Defaults(), rules)
+		if layer == BuiltIn { // by themselves, since exceptions are from rules given together
+			errs = append(errs, p.add(layer, usual()), p.add(layer, keyFiles()))
 		}
 		if err := p.add(layer, rules); err != nil {
 			errs = append(errs, err)
@@ -197,7 +200,13 @@ func (p *Policy) List() []Rule {
 // web may be searched, and an agent may think, plan, ask, read skills and hand work to
 // other agents, which are held by the same rules. Everything else asks: writing, commands,
 // fetching from the web, tools of MCP servers and scripts.
-func Defaults() []Rule {
+//
+// Reading files that usually hold keys asks, too, such as .env and *.pem. Whether a search of a whole
+// folder finds them cannot be told, so grep asks only when its path names one; "ask read_file(**/.env)" as a rule
+// of the user's own makes every search that may meet one ask.
+func Defaults() []Rule { return slices.Concat(usual(), keyFiles()) }
+
+func usual() []Rule {
 	var out []Rule
 	for _, text := range []string{
 		"read_file(**)", "ls(**)", "glob(**)", "grep(**)", "search_docs", "web_search",
@@ -205,6 +214,23 @@ func Defaults() []Rule {
 	} {
 		name, pattern, _ := strings.Cut(strings.TrimSuffix(text, ")"), "(")
 		out = append(out, Rule{Decision: tool.Allow, Tool: name, Pattern: pattern, Layer: BuiltIn})
+	}
+	return out
+}
+
+// keyFiles ask about files that usually hold keys. A rule on read_file binds grep, too.
+func keyFiles() []Rule {
+	var out []Rule
+	for _, pattern := range []string{
+		"**/.env", "**/.env.*", "**/.aws/**", "**/.ssh/**", "**/.gnupg/**", "**/.netrc", "**/.npmrc", "**/.pypirc", "**/*.pem", "**/*.key",
+		"**/id_rsa*", "**/id_ed25519*", "**/credentials.json", "**/.config/gcloud/**", "**/.kube/config",
+	} {
+		out = append(out, Rule{Decision: tool.Ask, Tool: "read_file", Pattern: pattern, Layer: BuiltIn, Otherwise: pattern == "**/.env.*"})
+	}
+	for _, name := range []string{"read_file", "grep"} {
+		for _, end := range []string{"example", "sample", "template"} {
+			out = append(out, Rule{Decision: tool.Allow, Tool: name, Pattern: "**/.env." + end, Layer: BuiltIn})
+		}
 	}
 	return out
 }
@@ -221,6 +247,17 @@ func (p *Policy) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 		v.Always = p.always(f)
 	}
 	return p.headless(v)
+}
+
+// Grants says whether a rule, as a person's answer, would allow a call. It lifts neither what is denied
+// nor what has to be asked about each time. It implements tool.Granter.
+func (p *Policy) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
+	r, err := Parse(tool.Allow, rule, "")
+	if err != nil {
+		return false
+	}
+	with, err := p.With(Granted, r)
+	return err == nil && with.Check(t, c).Decision == tool.Allow
 }
 
 func (p *Policy) headless(v tool.Verdict) tool.Verdict {
@@ -248,6 +285,10 @@ func (p *Policy) decide(f *facts) tool.Verdict {
 	}
 	switch {
 	case worst != nil && worst.decision == tool.Deny:
+		return worst.verdict()
+	case f.firm != "":
+		return tool.Verdict{Decision: tool.Ask, Origin: string(BuiltIn), Reason: "it has to be asked about whatever is allowed: " + f.firm}
+	case f.late && !p.bare(f) && worst != nil && worst.unit != nil && worst.unit.words != nil:
 		return worst.verdict()
 	case f.why != "" && !p.bare(f):
 		return tool.Verdict{Decision: tool.Ask, Origin: string(BuiltIn), Reason: "it has to be asked about: " + f.why}
@@ -341,6 +382,7 @@ func (p *Policy) unit(f *facts, u *unit) finding {
 			case m != no && r.Otherwise && r.Decision != tool.Allow && p.excepted(f, u, r):
 			case m == yes:
 				take(r)
+			case m == perhaps && layer && u.walk && r.Decision == tool.Ask: // else every search would ask
 			case m == perhaps && r.Decision == tool.Ask:
 				take(r)
 			case m == perhaps && r.Decision == tool.Deny && (maybe == nil || r.weight > maybe.weight):

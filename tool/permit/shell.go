@@ -3,7 +3,6 @@ package permit
 import (
 	"encoding/json"
 	"fmt"
-	"path"
 	"strings"
 	"unicode/utf8"
 
@@ -51,7 +50,7 @@ func (p *Policy) shell(f *facts, object map[string]json.RawMessage) {
 	if a.moved && a.relative {
 		a.hard("it changes the folder and redirects to or from a file by a relative path")
 	}
-	f.units, f.why = a.units, a.why
+	f.units, f.why, f.firm, f.late = a.units, a.why, a.firm, a.late
 	if f.why != "" {
 		f.units = append(f.units, unit{unknown: true})
 	}
@@ -62,10 +61,14 @@ type analysis struct {
 	policy   *Policy
 	units    []unit
 	why      string // the first reason why no pattern may allow it
+	late     bool   // that reason matters less than a command that no rule allows
+	firm     string // the first reason why no rule at all may allow it unasked
 	segments int
 	depth    int
-	moved    bool // the folder changes
-	relative bool // something is redirected by a relative path
+	resolved int      // how many names of files have been looked at
+	moved    bool     // the folder changes
+	dirs     []string // where it changes to, as far as it can be told
+	relative bool     // something is redirected by a relative path
 }
 
 // hard says that a command can do what cannot be seen in it.
@@ -148,9 +151,7 @@ func (a *analysis) node(n syntax.Node) {
 			a.assign(as, len(n.Args) > 0)
 		}
 		if len(n.Args) > 0 {
-			all := words(n.Args)
-			a.protectedArgs(path.Base(all[0]), all[1:])
-			a.call(all)
+			a.call(words(n.Args))
 		}
 	case *syntax.Redirect:
 		a.redirect(n)
@@ -311,6 +312,11 @@ func (a *analysis) file(name string, read bool) {
 		u.tool, u.what = "read_file", "reading "+u.paths[0].shown()+" by a redirection"
 	} else {
 		u.protected = a.policy.protectedWrite(u.paths)
+		for _, dir := range a.dirs { // whether the folder has changed by then cannot be told
+			if what := a.protectedAt(dir, name); what != "" {
+				a.hold("it writes " + u.paths[0].shown() + " and may be in " + dir + ", where that is protected (" + what + ")")
+			}
+		}
 	}
 	a.units = append(a.units, u)
 }
@@ -372,7 +378,9 @@ func bare(b *strings.Builder, s string) (braces int) {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {
 		case '\\':
-			if i++; i < len(s) && s[i] != '\n' {
+			if i++; i == len(s) {
+				b.WriteByte(c) // at the very end it quotes nothing
+			} else if s[i] != '\n' {
 				b.WriteByte(s[i])
 			}
 		case '*', '?', '[':

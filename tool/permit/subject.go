@@ -57,6 +57,8 @@ type facts struct {
 	subject   string // for people
 	units     []unit // at least one, unless why is set
 	why       string // why no pattern may allow the call, "" if one may
+	firm      string // why no rule may allow the call unasked, "" if one may; why is set, too
+	late      bool   // a command that no rule allows is told rather than why
 	malformed bool   // the arguments cannot be read
 }
 

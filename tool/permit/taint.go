@@ -43,21 +43,36 @@ func (g taint) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 	if v.Decision != tool.Allow || t == nil || c == nil {
 		return v
 	}
-	what := sends(t, c)
-	if what == "" {
+	why := g.asks(t, c)
+	if why == "" {
 		return v
 	}
-	used := g.used(c)
-	i := slices.IndexFunc(used, Untrusted)
-	if i < 0 {
-		return v
-	}
-	v.Decision, v.Always = tool.Ask, ""
-	v.Reason = "the conversation holds what " + used[i] + " gave, which strangers may have written, and this " + what
+	v.Decision, v.Always, v.Reason = tool.Ask, "", why
 	if p, ok := g.inner.(*Policy); ok {
 		return p.headless(v)
 	}
 	return v
+}
+
+// Grants says whether a rule would allow a call, which it never does where the gate itself asks. It
+// implements tool.Granter.
+func (g taint) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
+	inner, ok := g.inner.(tool.Granter)
+	return ok && t != nil && c != nil && inner.Grants(rule, t, c) && g.asks(t, c) == ""
+}
+
+// asks says why a call is asked about, "" if it is not.
+func (g taint) asks(t *tool.Tool, c *tool.Call) string {
+	what := sends(t, c)
+	if what == "" {
+		return ""
+	}
+	used := g.used(c)
+	i := slices.IndexFunc(used, Untrusted)
+	if i < 0 {
+		return ""
+	}
+	return "the conversation holds what " + used[i] + " gave, which strangers may have written, and this " + what
 }
 
 // longPath is how many bytes of an address's path are taken for more than a name.
@@ -108,7 +123,7 @@ func staysHere(all []string) bool {
 	case "cd", "test", "[", "printf", "uniq", "tr", "mkdir", "touch", "cp", "mv", "rm", "ln", "chmod", "false", ":", "exit", "sleep", "seq", "sha256sum", "cksum":
 		return true
 	case "git":
-		return len(all) > 1 && slices.Contains([]string{"status", "log", "diff", "show", "blame", "add", "commit", "branch", "rev-parse", "ls-files", "grep"}, all[1])
+		return gitReads(all[1:]) // a commit may run hooks
 	}
 	return false
 }

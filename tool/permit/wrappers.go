@@ -17,11 +17,13 @@ func (a *analysis) call(all []string) {
 	}
 	if a.depth > 20 {
 		a.hard("it has commands in commands in commands")
+		a.protectedArgs("a command", all)
 		return
 	}
 	if strings.ContainsAny(all[0], string(within)+string(spread)) || all[0] == "" {
 		a.segment(all, nil)
 		a.hard("the name of a command in it is computed")
+		a.protectedArgs("a command", all[1:])
 		return
 	}
 	name := path.Base(all[0])
@@ -31,7 +33,9 @@ func (a *analysis) call(all []string) {
 		a.call(inner)
 		a.depth--
 	} else {
-		ok = a.subshell(name, all[1:])
+		if ok = a.subshell(name, all[1:]); !ok {
+			a.protectedArgs(name, all[1:])
+		}
 	}
 	if ok { // a rule that denies the command around it holds, too
 		a.units = append(a.units, unit{words: all, forms: suffixes(all), around: true})
@@ -179,6 +183,16 @@ func starts(name string) bool {
 // special looks at commands whose words do more than they say.
 func (a *analysis) special(name string, all []string) {
 	rest := all[1:]
+	r := risks(name, rest)
+	if r.why != "" {
+		a.late = a.late || a.why == "" && r.computed
+		a.hard(r.why)
+	}
+	for _, w := range r.writes {
+		if plain(w) && w != "-" {
+			a.file(w, false)
+		}
+	}
 	switch name {
 	case "eval":
 		if s := strings.Join(rest, " "); plain(s) {
@@ -192,6 +206,7 @@ func (a *analysis) special(name string, all []string) {
 		a.find(rest)
 	case "cd", "pushd", "popd":
 		a.moved = true
+		a.enter(rest)
 	case "alias", "unalias", "enable", "hash", "bind", "complete", "compgen", "compopt", "mapfile", "readarray", "unset", "let", "declare", "typeset",
 		"local", "export", "readonly", "shopt", "fc", "history", "getopts", "nameref":
 		a.hard(name + " changes what other commands do, or runs some itself")
@@ -211,19 +226,11 @@ func (a *analysis) special(name string, all []string) {
 		a.names(name, rest)
 	case "fd", "fdfind":
 		a.flags(name, rest, "xX", "--exec")
-	case "rg":
-		a.flags(name, rest, "", "--pre")
 	case "npx", "pnpx", "bunx":
 		a.flags(name, rest, "c", "--c")
 	case "npm", "pnpm", "yarn", "bun":
 		if len(rest) > 0 && (rest[0] == "exec" || rest[0] == "x" || rest[0] == "dlx" || !plain(rest[0]) || strings.HasPrefix(rest[0], "-")) {
 			a.flags(name, rest, "c", "--c")
-		}
-	case "git":
-		for _, w := range rest[:gitCommand(rest)] {
-			if w == "-c" || strings.HasPrefix(w, "--config-env") || strings.HasPrefix(w, "--exec-path=") || !plain(w) {
-				a.hard("git is given configuration, which can name programs to run")
-			}
 		}
 	}
 }
@@ -293,6 +300,7 @@ func (a *analysis) subshell(name string, rest []string) bool {
 				a.hard("it starts a shell with a computed command")
 				return false
 			}
+			a.protectedArgs(name, rest[i+2:])
 			before := len(a.units)
 			a.text(rest[i+1], lang)
 			if len(a.units) == before {
@@ -346,37 +354,6 @@ func (a *analysis) find(rest []string) {
 			a.depth++
 			a.call(inner)
 			a.depth--
-		}
-	}
-}
-
-// protectedArgs refuses to let a pattern allow a command that names what is protected, unless
-// it only reads it.
-func (a *analysis) protectedArgs(name string, rest []string) {
-	reads := false
-	switch name {
-	case "ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "stat", "file", "du", "diff", "cmp", "cksum", "sha256sum", "test", "[", "echo":
-		reads = true
-	}
-	for _, w := range rest[:min(len(rest), 2000)] {
-		if at := strings.IndexAny(w, string(within)+string(spread)); at >= 0 {
-			w = w[:at]
-		}
-		candidates := []string{w}
-		if _, value, ok := strings.Cut(w, "="); ok {
-			candidates = append(candidates, value)
-		}
-		if len(w) > 2 && w[0] == '-' && w[1] != '-' {
-			candidates = append(candidates, w[2:])
-		}
-		for _, c := range candidates {
-			if c == "" || len(c) > 4096 || strings.ContainsAny(c, " \n") && !strings.Contains(c, "/") {
-				continue
-			}
-			if what := a.policy.protectedPlace(a.policy.locate(c)); what != "" && (!reads || strings.HasPrefix(what, "keys")) {
-				a.hard(name + " is given " + shown([]string{c}) + ", which is protected (" + what + ")")
-				return
-			}
 		}
 	}
 }
