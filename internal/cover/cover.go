@@ -224,14 +224,19 @@ func (c *Cover) Folder(dir, text, family string) error {
 	return c.around(real, family)
 }
 
-// around covers a folder as a whole, or of the project itself what lies there and code below it.
+// around covers a folder as a whole, or of the project itself the code in it and what can be run.
+// Other files there change with every day's work.
 func (c *Cover) around(dir, family string) error {
 	if dir != c.root {
 		return c.tree(dir, "", nil)
 	}
 	exts := extensions(family)
 	return c.tree(dir, family, func(d fs.DirEntry, depth int) bool {
-		return depth == 0 || slices.Contains(exts, strings.ToLower(filepath.Ext(d.Name())))
+		if slices.Contains(exts, strings.ToLower(filepath.Ext(d.Name()))) {
+			return true
+		}
+		info, err := d.Info()
+		return depth == 0 && err == nil && info.Mode()&0o111 != 0 // scripts without an ending
 	})
 }
 
