@@ -329,6 +329,7 @@ func (c *Cover) tree(dir, how string, take func(d fs.DirEntry, depth int) bool) 
 	return err
 }
 
+// Shown is a folder as people read it.
 func Shown(rel string) string {
 	if rel == "." {
 		return "./"
