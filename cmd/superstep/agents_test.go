@@ -17,6 +17,25 @@ import (
 	"github.com/superstep-dev/superstep/model/modeltest"
 )
 
+// plant writes files of a project.
+func plant(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, ".sh") {
+			if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // it is to be run
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // workshop is a project with things of every kind, the way users have them, and a model that
 // works with them.
 type workshop struct {

@@ -17,25 +17,6 @@ import (
 	"github.com/superstep-dev/superstep/model/modeltest"
 )
 
-// plant writes files of a project.
-func plant(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasSuffix(name, ".sh") {
-			if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // it is to be run
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
 // A canary is a project that does something as soon as anything of it is used: programs that
 // note that they ran, and a server that notes that it was asked.
 type canary struct {
