@@ -26,6 +26,8 @@ import (
 type Session struct {
 	p       *Project
 	root    *builtin.Root
+	mu      sync.Mutex
+	own     map[string]*builtin.Root // of agents that have a folder of their own, by that
 	tools   *tool.Set
 	policy  *permit.Policy
 	team    *team.Team
@@ -67,7 +69,7 @@ func (p *Project) Start(ctx context.Context, model string) (s *Session, err erro
 	if s.tools, err = tool.NewSet(list...); err != nil {
 		return s, err
 	}
-	s.team, err = team.New(&team.Options{Agents: s.subAgent, List: s.subAgents})
+	s.team, err = team.New(&team.Options{Agents: s.subAgent, List: s.subAgents, Isolate: s.isolate})
 	return s, err
 }
 
@@ -82,6 +84,9 @@ func (s *Session) Close() error {
 	}
 	work.Wait()
 	err := s.docs.close()
+	for _, root := range s.own {
+		err = errors.Join(err, root.Close())
+	}
 	if s.root != nil {
 		err = errors.Join(err, s.root.Close())
 	}

@@ -246,7 +246,7 @@ func (r *reader) switches(f *frontmatter.Field) {
 		r.warn(f.Line, f.Col, "options for a provider are not passed on")
 	case "memory", "background", "isolation", "color", "variant", "target", "handoffs", "argumenthint", "metadata", "initialprompt":
 		r.extra(f)
-		if slices.Contains([]string{"memory", "background", "isolation", "initialprompt"}, canon(f.Key)) && !(v.Kind == frontmatter.Bool && v.Text == "false") {
+		if slices.Contains([]string{"memory", "background", "isolation", "initialprompt"}, canon(f.Key)) && !(v.Kind == frontmatter.Bool && v.Text == "false") && !(canon(f.Key) == "isolation" && v.Text == "folder") {
 			r.warn(f.Line, f.Col, "%s means nothing here", f.Key)
 		}
 	default:

@@ -349,6 +349,30 @@ func TestAgentRun(t *testing.T) {
 	}
 }
 
+// A sub-agent with a folder of its own neither sees nor changes the project.
+func TestAgentIsolated(t *testing.T) {
+	w := newWorkshop(t)
+	plant(t, w.env["HOME"], map[string]string{
+		".config/superstep/agents/alone.md": "---\nname: alone\ndescription: Works alone.\nisolation: folder\n---\nYou work alone.\n",
+	})
+	inner := `STEPS [["write_file",{"path":"made.txt","content":"x"}],["ls",{}],["read_file",{"path":"README.md"}]]`
+	prompt, err := json.Marshal(inner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := w.run("run", "agent", `STEPS [["task",{"agent":"alone","prompt":`+string(prompt)+`}],["ls",{}]]`, "--allow", "write_file")
+	if code != 0 || !strings.Contains(out, "made.txt") || strings.Contains(out, "thirty seconds") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "made.txt")); err == nil {
+		t.Error("it wrote into the project")
+	}
+	found, err := filepath.Glob(filepath.Join(w.env["XDG_DATA_HOME"], "superstep", "runs", "*", "work", "*", "made.txt"))
+	if err != nil || len(found) != 1 {
+		t.Errorf("its file: %v, %v", found, err)
+	}
+}
+
 // A result that is too large for a conversation can be read in pieces, even one without lines.
 func TestAgentLargeResult(t *testing.T) {
 	w := newWorkshop(t)
