@@ -396,6 +396,21 @@ func TestAgentsTools(t *testing.T) {
 			t.Errorf("%s: %+v, %v", action.Tool.Name, r, err)
 		}
 	}
+	for other, refused := range map[string]bool{"worker": true, "general-purpose": true, "codebase-locator": false} {
+		restricted, err := s.Agent("no", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, action := range restricted.Actions {
+			if action.Tool.Name != "task" {
+				continue
+			}
+			r, err := action.Run(t.Context(), nil, &tool.Call{Args: json.RawMessage(`{"agent":"` + other + `","prompt":"x"}`)})
+			if got := r.Error && strings.Contains(r.Text, "is taken from it"); err != nil || got != refused {
+				t.Errorf("%s: refused %v, want %v: %+v, %v", other, got, refused, r, err)
+			}
+		}
+	}
 	no, err := s.Agent("no", "")
 	if err != nil || !strings.Contains(no.Prompt, "A skill.") || strings.Contains(no.Prompt, "Do it.") {
 		t.Errorf("the prompt: %v\n%s", err, no.Prompt)

@@ -454,7 +454,7 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 		}
 		for _, action := range s.team.Actions() {
 			if d.MayUse(action.Tool.Name) {
-				a.Actions = append(a.Actions, delegating(d, action))
+				a.Actions = append(a.Actions, s.p.delegating(d, action))
 			}
 		}
 	}

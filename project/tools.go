@@ -140,9 +140,10 @@ func readable(text string) string {
 	return b.String()
 }
 
-// delegating is an action of a team for an agent that may not start every other.
-func delegating(d *definition.Definition, action *agent.Action) *agent.Action {
-	if d.Agents == nil && len(d.NoAgents) == 0 {
+// delegating is an action of a team for an agent that may not start every other: its definition says
+// so, or takes tools from it that the other has, or could have others use.
+func (p *Project) delegating(d *definition.Definition, action *agent.Action) *agent.Action {
+	if d.Agents == nil && len(d.NoAgents) == 0 && len(d.Disallowed) == 0 {
 		return action
 	}
 	bound := *action
@@ -160,6 +161,15 @@ func delegating(d *definition.Definition, action *agent.Action) *agent.Action {
 		for _, t := range append(in.Tasks, in.task) {
 			if t.Agent != "" && !d.MayStart(t.Agent) {
 				return tool.Result{Text: fmt.Sprintf("agent %s may not have agent %s do anything", d.Name, t.Agent), Error: true}, nil
+			}
+			other, err := p.Find(t.Agent)
+			if err != nil {
+				continue // the team says so
+			}
+			for _, name := range d.Disallowed {
+				if other.MayUse(name) || other.MayUse("task") || other.MayUse("task_batch") {
+					return tool.Result{Text: fmt.Sprintf("agent %s may not have agent %s do anything: %s is taken from it, and the other has that, or others who may have", d.Name, t.Agent, name), Error: true}, nil
+				}
 			}
 		}
 		return action.Run(ctx, scope, c)
