@@ -222,6 +222,11 @@ func (a *app) sweep(id string) {
 	if runlog.CheckID(id) != nil {
 		return
 	}
+	for _, name := range []string{"results", "work"} { // what agents had there; see projectOptions
+		if err := os.RemoveAll(filepath.Join(a.runDir(id), name)); err != nil {
+			a.warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
+		}
+	}
 	if err := rundir.Remove(a.runDir(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		a.warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
 	}

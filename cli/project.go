@@ -68,8 +68,14 @@ func (a *app) projectOptions() *project.Options {
 		Home: home, ConfigHome: filepath.Dir(a.configDir()), StateDir: a.configDir(),
 		Environ: a.opt.Environ(), Env: a.opt.Env,
 		TrustProject: a.set.leave.trustProject, Rules: rules, Offline: a.set.offline,
-		CacheDir:   a.cacheDir(),
-		ResultsDir: func(run string) string { return filepath.Join(a.dataDir(), "runs", run, "results") },
+		CacheDir: a.cacheDir(),
+		ResultsDir: func(run string) string {
+			if len(a.keys) > 0 { // what lies there would not be sealed
+				return ""
+			}
+			return filepath.Join(a.runDir(run), "results")
+		},
+		Redact: func(s string) string { return a.redactor().Text(s) },
 	}
 	if a.set.leave.headless {
 		o.OnAsk = agent.AskDeny
@@ -81,14 +87,16 @@ func (a *app) projectOptions() *project.Options {
 }
 
 // project opens the project of the current folder.
-func (a *app) project() (*project.Project, error) {
+func (a *app) project() (*project.Project, error) { return a.openProject(a.setup("")) }
+
+func (a *app) openProject(s *Setup) (*project.Project, error) {
 	if a.opt.Project == nil {
-		return project.Open(a.projectOptions())
+		return project.Open(s.Project)
 	}
-	return a.opt.Project(a.setup(""))
+	return a.opt.Project(s)
 }
 
-// loud is a setup whose notices are shown although no workflow is about to run.
+// startProject starts what may be used of the project, and says what is not.
 func (a *app) startProject(ctx context.Context) (*project.Project, *project.Session, error) {
 	s := a.setup("")
 	say := func(text string) {
@@ -100,14 +108,7 @@ func (a *app) startProject(ctx context.Context) (*project.Project, *project.Sess
 	s.Project.Passed = func(items []trust.Status) {
 		say(project.Summary(items) + "; look at them and decide: " + a.hint("trust"))
 	}
-	open := project.Open
-	var p *project.Project
-	var err error
-	if a.opt.Project != nil {
-		p, err = a.opt.Project(s)
-	} else {
-		p, err = open(s.Project)
-	}
+	p, err := a.openProject(s)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -34,7 +34,7 @@ func (p *Project) builtins(s *Session) ([]*tool.Tool, error) {
 		return nil, err
 	}
 	for i, t := range tools {
-		if (t.Name == "read_file" || t.Name == "grep") && p.opt.ResultsDir != nil {
+		if (t.Name == "read_file" || t.Name == "grep") && p.opt.ResultsDir("run") != "" {
 			tools[i] = p.withResults(t)
 		}
 	}
@@ -96,7 +96,7 @@ func (p *Project) withResults(t *tool.Tool) *tool.Tool {
 // held by rules of their own, and agents read what was too large for them.
 func (p *Project) defaultRules() ([]permit.Rule, error) {
 	texts := []string{"run_workflow"}
-	if p.opt.ResultsDir != nil {
+	if p.opt.ResultsDir("run") != "" {
 		texts = append(texts, "read_file("+p.opt.ResultsDir("*")+"/**)", "grep("+p.opt.ResultsDir("*")+"/**)")
 	}
 	var rules []permit.Rule

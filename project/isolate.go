@@ -26,7 +26,7 @@ func (s *Session) isolate(run, id string, a *agent.Agent) (*agent.Agent, error) 
 	if d.Extra["isolation"] != "folder" {
 		return a, nil
 	}
-	if run == "" || s.p.opt.ResultsDir == nil {
+	if run == "" || s.p.opt.ResultsDir(run) == "" {
 		return nil, fmt.Errorf("agent %s wants a folder of its own, and the run has none", a.Name)
 	}
 	dir := filepath.Join(filepath.Dir(s.p.opt.ResultsDir(run)), "work", strings.Trim(unfit.ReplaceAllString(id, "_"), "_"))

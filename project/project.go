@@ -53,10 +53,12 @@ type Options struct {
 	// Offline keeps tools of this program from opening connections.
 	Offline    bool
 	HTTPClient *http.Client // for MCP servers
-	// ResultsDir is the folder for results of a run that are too large for a conversation.
-	// Nil truncates them.
+	// ResultsDir is the folder for results of a run that are too large for a conversation, "" for
+	// none, so that they are truncated. Defaults to none.
 	ResultsDir func(run string) string
-	CacheDir   string // for the index of search_docs; "" for no such tool
+	// Redact takes secrets out of what is written there. Defaults to nothing.
+	Redact   func(string) string
+	CacheDir string // for the index of search_docs; "" for no such tool
 	// Runtimes of script tools; see script.Options.
 	Runtimes []string
 	Clock    *agent.Clock
@@ -175,6 +177,12 @@ func (p *Project) defaults() error {
 	}
 	if o.Notice == nil {
 		o.Notice = func(string) {}
+	}
+	if o.ResultsDir == nil {
+		o.ResultsDir = func(string) string { return "" }
+	}
+	if o.Redact == nil {
+		o.Redact = func(s string) string { return s }
 	}
 	if o.Passed == nil {
 		o.Passed = func(items []trust.Status) { o.Notice(Summary(items)) }

@@ -439,7 +439,7 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 		Name: d.Name, Model: m, OnAsk: p.opt.OnAsk, Clock: p.opt.Clock, Remember: p.remember,
 		Limits: agent.Limits{Turns: cmp.Or(d.MaxTurns, defaultTurns), Single: d.Kind == definition.Simple},
 	}
-	if p.opt.ResultsDir != nil {
+	if p.opt.ResultsDir("run") != "" {
 		a.Spill = p.spill
 	}
 	if a.Gate, err = s.gate(d); err != nil {

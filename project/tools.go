@@ -111,7 +111,7 @@ func (p *Project) spill(run, name, text string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	return path, maybe.WriteFile(path, []byte(readable(text)), 0o600)
+	return path, maybe.WriteFile(path, []byte(readable(p.opt.Redact(text))), 0o600)
 }
 
 // readable gives a result lines that read_file can page through: JSON is indented, and a line

@@ -381,7 +381,7 @@ func TestAgentLargeResult(t *testing.T) {
 	for i := range 20_000 {
 		fmt.Fprintf(&big, `{"n":%d},`, i)
 	}
-	big.WriteString(`{"last":"NEEDLE"}]`)
+	big.WriteString(`{"secret":"` + w.env["OPENAI_API_KEY"] + `"},{"last":"NEEDLE"}]`)
 	plant(t, w.dir, map[string]string{
 		"big.json":                        big.String(),
 		".superstep/tools/dump.tool.yaml": "description: Dumps.\ncommand: [cat, big.json]\ninput: {type: object}\n",
@@ -402,5 +402,14 @@ func TestAgentLargeResult(t *testing.T) {
 		if len(line) > 1100 {
 			t.Fatalf("a line has %d bytes", len(line))
 		}
+	}
+	if strings.Contains(string(b), w.env["OPENAI_API_KEY"]) {
+		t.Error("it holds a secret")
+	}
+	if code, out, errs := w.run("runs", "rm", "@last"); code != 0 {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	if _, err := os.Stat(filepath.Dir(filepath.Dir(file))); err == nil {
+		t.Error("the folder of the run is still there")
 	}
 }
