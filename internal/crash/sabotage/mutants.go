@@ -66,7 +66,7 @@ func engineMutants() []mutant {
 		{"questions: each is asked once", "runlog/scope.go",
 			"	if !asked {\n		if err := j.Write(ctx, \"\", KindAsked", "	if !asked || q != nil {\n		if err := j.Write(ctx, \"\", KindAsked", tests},
 		{"questions: an answer has to fit", "runlog/scope.go",
-			"	if len(q.Schema) > 0 && !a.Denied {", "	if len(q.Schema) > 0 && !a.Denied && a.Key == \"\" {", tests},
+			"	if !a.Denied {\n		if err := q.Fits(a.Answer)", "	if !a.Denied && a.Key == \"\" {\n		if err := q.Fits(a.Answer)", tests},
 		{"steps: a step that cannot be recorded does not count", "graph/journal.go",
 			"		if err := x.journal.Append(ctx, \"\", recs...); err != nil {", "		if err := x.journal.Append(ctx, \"\", recs...); err != nil && ctx == nil {", tests},
 		{"steps: they are recorded before the next one begins", "graph/journal.go",
