@@ -156,12 +156,12 @@ func (p *Project) shown(path string) string {
 		return "" // of what is built in
 	}
 	if p.opt.Dir != "" {
-		if rel, ok := strings.CutPrefix(path, p.opt.Dir+"/"); ok {
+		if rel, ok := strings.CutPrefix(path, p.opt.Dir+string(filepath.Separator)); ok {
 			return rel
 		}
 	}
 	if p.opt.Home != "" {
-		if rel, ok := strings.CutPrefix(path, p.opt.Home+"/"); ok {
+		if rel, ok := strings.CutPrefix(path, p.opt.Home+string(filepath.Separator)); ok {
 			return "~/" + rel
 		}
 	}

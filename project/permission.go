@@ -21,7 +21,7 @@ import (
 
 // gate is what decides on the calls of an agent.
 func (s *Session) gate(d *definition.Definition) (tool.Gate, error) {
-	rules, err := agentRules(d, s.p.agentState(d) == Usable)
+	rules, err := agentRules(d)
 	if err != nil {
 		return nil, err
 	}
@@ -65,19 +65,13 @@ func (g careful) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
 	return ok && granter.Grants(rule, t, c)
 }
 
-// agentRules are the rules in the definition of an agent. What it wants leave for counts where the user trusts it.
-func agentRules(d *definition.Definition, trusted bool) ([]permit.Rule, error) {
+// agentRules are the rules in the definition of an agent. It may be used, so what it wants leave for counts.
+func agentRules(d *definition.Definition) ([]permit.Rule, error) {
 	var rules []permit.Rule
 	lists := []struct {
 		decision tool.Decision
 		texts    []string
-	}{{tool.Deny, d.Deny}, {tool.Ask, d.Ask}}
-	if trusted {
-		lists = append(lists, struct {
-			decision tool.Decision
-			texts    []string
-		}{tool.Allow, d.Allow})
-	}
+	}{{tool.Deny, d.Deny}, {tool.Ask, d.Ask}, {tool.Allow, d.Allow}}
 	for _, l := range lists {
 		for _, text := range l.texts {
 			r, err := permit.Parse(l.decision, text, d.Source.String())

@@ -31,7 +31,7 @@ type Session struct {
 	tools   *tool.Set
 	policy  *permit.Policy
 	team    *team.Team
-	servers []*mcp.Conn
+	servers *mcp.Group
 	docs    docs
 	model   string // of agents that name none
 }
@@ -78,11 +78,9 @@ func (s *Session) Close() error {
 	if s.team != nil {
 		s.team.Close()
 	}
-	var work sync.WaitGroup
-	for _, c := range s.servers {
-		work.Go(c.Close)
+	if s.servers != nil {
+		s.servers.Close()
 	}
-	work.Wait()
 	err := s.docs.close()
 	for _, root := range s.own {
 		err = errors.Join(err, root.Close())
@@ -166,33 +164,19 @@ func (s *Session) connect(ctx context.Context) []*tool.Tool {
 		}
 		use = append(use, server)
 	}
-	conns := make([]*mcp.Conn, len(use))
-	tools := make([][]*tool.Tool, len(use))
-	var work sync.WaitGroup
-	for i, server := range use {
-		work.Go(func() {
-			opt := p.mcpOptions()
-			opt.Trust = p.trustServer
-			if p.folder != "" {
-				opt.Pin = p.pin
-			}
-			conn, err := mcp.Connect(ctx, server, opt)
-			if err == nil {
-				conns[i] = conn
-				tools[i], err = conn.Tools(ctx)
-			}
-			if err != nil {
-				p.opt.Notice(fmt.Sprintf("MCP server %s is not used: %v", server.Name, err))
-			}
-		})
+	opt := p.mcpOptions()
+	opt.Trust = p.trustServer
+	if p.folder != "" {
+		opt.Pin = p.pin
 	}
-	work.Wait()
-	for _, c := range conns {
-		if c != nil {
-			s.servers = append(s.servers, c)
+	s.servers = mcp.ConnectAll(ctx, use, opt)
+	tools, err := s.servers.Tools(ctx)
+	for _, err := range append(s.servers.Errors(), err) {
+		if err != nil {
+			p.opt.Notice("not used: " + err.Error())
 		}
 	}
-	return slices.Concat(tools...)
+	return tools
 }
 
 // usableServers are those that may be used: one of the project that nobody agreed to does not
@@ -296,17 +280,13 @@ func (p *Project) Model() string { return p.projectModel() }
 // Find gives the agent of a name that may be used: one of the project that is not trusted
 // does not hide another of that name.
 func (p *Project) Find(name string) (*definition.Definition, error) {
-	d, err := p.all.Find(name)
-	if err != nil {
-		return nil, err
-	}
-	state := p.agentState(d)
-	if state == Usable {
-		return d, nil
+	wary := p.Hidden(name)
+	if wary == nil {
+		return p.all.Find(name)
 	}
 	own, err := p.own.Find(name)
 	if err != nil {
-		return nil, &UntrustedError{Kind: "agent", Name: d.Name, Path: p.rel(d.Source.Path), State: state}
+		return nil, wary
 	}
 	return own, nil
 }
@@ -501,7 +481,7 @@ func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 			b.WriteString("\n\n" + text)
 		}
 	}
-	for _, c := range s.servers {
+	for _, c := range s.servers.Conns() {
 		text := c.Instructions()
 		uses := slices.ContainsFunc(tools.Names(), func(n string) bool { return strings.HasPrefix(n, "mcp__"+c.Server().Name+"__") })
 		if text != "" && uses {

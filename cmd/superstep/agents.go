@@ -102,8 +102,7 @@ func (a *agents) searcher() (builtin.Searcher, error) {
 	return nil, nil
 }
 
-// model opens the model of a name. Agents need one that can reason, so the offline model is
-// used only if it is named.
+// model opens the model of a name. Agents need one that can reason, so the offline model is none.
 func (a *agents) model(name string) (model.Model, error) {
 	if name == offline.Name {
 		return nil, cli.NoModel("an agent needs a model that can reason, and offline only quotes documents",
