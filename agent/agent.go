@@ -33,8 +33,9 @@ type Agent struct {
 	// its last turn. "" for an agent that ends by saying something.
 	Finish string
 	// Schema, unless nil, is what that something must fit, as JSON. The agent is told what
-	// does not fit and asked again, twice at most. Finish goes before it.
+	// does not fit and asked again. Finish goes before it.
 	Schema *jsonschema.Schema
+	Again  int // how often it is asked again for that at most; defaults to 2, and less than 0 is never
 	Limits Limits
 
 	Gate  tool.Gate // decides on calls before they happen; nil allows all

@@ -69,6 +69,21 @@ func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool
 	return results, errors.Join(errs...)
 }
 
+// Call makes one call of a tool as the agent would: its Gate decides, a person may be asked, and
+// the call is an effect in the log, under the key of the work. It needs no model. The error is one
+// of the run, as those of Run; that the tool failed or that the call was denied is a result.
+func (a *Agent) Call(ctx context.Context, scope *runlog.Scope, w *Work, c model.Call) (tool.Result, error) {
+	r, err := a.begin(scope, w)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	results, err := r.callAll(ctx, 0, []model.Call{c})
+	if err != nil {
+		return tool.Result{}, err
+	}
+	return results[0], nil
+}
+
 // beside reports whether a tool may be called side by side with others.
 func (r *run) beside(name string) bool {
 	t, ok := r.all.Get(name)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,17 +10,19 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// mostAgain is how often an agent is asked again for a result that fits its Schema.
-const mostAgain = 2
-
 // An UnfitError says that what an agent gave does not fit its Schema, whatever it was told.
 type UnfitError struct {
 	Agent string
+	Tries int   // how often it was asked
 	Err   error // what is wrong with the last of it
 }
 
 func (e *UnfitError) Error() string {
-	return fmt.Sprintf("agent %s: what it gave is not what was asked for, %d times over: %v; use a stronger model, or a simpler schema", e.Agent, mostAgain+1, e.Err)
+	times := ""
+	if e.Tries > 1 {
+		times = fmt.Sprintf(", %d times over", e.Tries)
+	}
+	return fmt.Sprintf("agent %s: what it gave is not what was asked for%s: %v; use a stronger model, or a simpler schema", e.Agent, times, e.Err)
 }
 
 // Unwrap gives what is wrong.
@@ -33,8 +36,8 @@ func (r *run) fits(text string) (bool, error) {
 		r.out.Args = json.RawMessage(text)
 		return true, nil
 	}
-	if r.again++; r.again > mostAgain {
-		return false, &UnfitError{r.Name, err}
+	if r.again++; r.again > max(0, cmp.Or(r.Again, 2)) {
+		return false, &UnfitError{r.Name, r.again, err}
 	}
 	r.turns++ // asking again is no turn of its own
 	r.add(model.UserText(fmt.Sprintf("Your answer cannot be used: %v\nGive it again as JSON that fits the schema, and say nothing else.", err)))

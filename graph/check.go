@@ -69,6 +69,9 @@ func (c *compiler[S, U]) checkNodes() {
 		if n.Join < Settled {
 			c.report("node %q: there is no join %d; use graph.Any, All, Settled or Quorum(n)", n.Name, int(n.Join))
 		}
+		if n.Instead != nil && n.OnError != Skip {
+			c.report("node %q has an update Instead of its own and is not passed over; set OnError to graph.Skip", n.Name)
+		}
 		if n.Most < 0 {
 			c.report("node %q: the most tasks of it are negative", n.Name)
 		}

@@ -159,7 +159,7 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, m
 	switch {
 	case d.Caught:
 		res.Outcome = pregel.Caught
-	case d.Error != "":
+	case d.Error != "" && d.Update == nil:
 		res.Outcome = pregel.Skipped
 	default:
 		if err := json.Unmarshal(d.Update, &res.Update); err != nil {

@@ -89,6 +89,9 @@ type Node[S, U any] struct {
 	Retry   *Retry
 	Timeout time.Duration // of one attempt; defaults to none
 	OnError OnError
+	// Instead makes, of a node that is passed over, the update that takes the place of the one
+	// it failed to make, from the error of its last attempt. It is a pure function. Defaults to none.
+	Instead func(S, error) U
 	Join    Join
 	Version string // changes whenever the node comes to mean something else, so that old runs are not resumed with it
 

@@ -136,12 +136,11 @@ func (d *fold[S, U]) results(failures map[string]runlog.TaskDone) ([]Result, err
 		t, res := &d.m.Tasks()[i], d.m.Result(i)
 		r := Result{Path: d.flow.path(d.space, t), Node: d.flow.nodes[t.Vertex].Name, Key: t.Key}
 		var err error
+		r.Error, r.Caught = failures[r.Path].Error, res.Outcome == pregel.Caught
 		if res.Outcome == pregel.Done {
 			if r.Update, err = json.Marshal(res.Update); err != nil {
 				return nil, fmt.Errorf("the update of %s: %w", r.Path, err)
 			}
-		} else {
-			r.Error, r.Caught = failures[r.Path].Error, res.Outcome == pregel.Caught
 		}
 		if res.Fix != nil {
 			r.Fixed = d.flow.nodes[res.Fix.Vertex].Name

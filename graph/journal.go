@@ -183,7 +183,7 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 			continue // a failure was recorded by its attempts, a wait by its question
 		}
 		path := x.path(t)
-		if last, ok := r.Note.(*runlog.TaskFailed); ok { // the last attempt of a task that is passed over
+		if last := lastAttempt[U](r.Note); last != nil {
 			if err := add(runlog.KindTaskFailed, path, last); err != nil {
 				return err
 			}
@@ -218,6 +218,17 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 	return nil
 }
 
+// lastAttempt is that of a task that is passed over, by the note of its result; nil for others.
+func lastAttempt[U any](note any) *runlog.TaskFailed {
+	switch n := note.(type) {
+	case *runlog.TaskFailed:
+		return n
+	case *standIn[U]:
+		return n.last
+	}
+	return nil
+}
+
 // snapshotDue reports whether the commit that leads to a step is one to be written with a snapshot.
 func (x *execution[S, U]) snapshotDue(step int) bool {
 	if d, ok := x.journal.Director().(runlog.Snapper); ok {
@@ -229,7 +240,9 @@ func (x *execution[S, U]) snapshotDue(step int) bool {
 
 func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, message]) (json.RawMessage, error) {
 	d := runlog.TaskDone{Node: x.flow.nodes[t.Vertex].Name, Key: t.Key, Step: t.Step}
-	if r.Outcome == pregel.Done {
+	if stand, ok := r.Note.(*standIn[U]); ok {
+		d.Update, d.Error = stand.encoded, stand.last.Error
+	} else if r.Outcome == pregel.Done {
 		d.Update, _ = r.Note.(json.RawMessage)
 	} else {
 		d.Error, d.Caught = r.Err.Error(), r.Outcome == pregel.Caught
@@ -277,11 +290,12 @@ func (x *execution[S, U]) directed() pregel.Exec[S, U, message] {
 		r := x.exec(ctx, t, s)
 		kind := runlog.KindTaskDone
 		switch r.Outcome {
-		case pregel.Done:
-		case pregel.Skipped, pregel.Caught:
-			kind = runlog.KindTaskFailed // its last attempt is recorded with it
+		case pregel.Done, pregel.Skipped, pregel.Caught:
 		default:
 			return r
+		}
+		if lastAttempt[U](r.Note) != nil {
+			kind = runlog.KindTaskFailed // it is recorded with it
 		}
 		if err := x.journal.Director().Turn(ctx, kind, x.path(t), ""); err != nil {
 			return pregel.Result[U, message]{Outcome: pregel.Aborted, Err: err}

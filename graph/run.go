@@ -237,9 +237,11 @@ func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.T
 	}
 	pause, again := x.pause(n, x.path(t), attempt, err)
 	var unfit *SchemaError
-	again = again && !errors.As(err, &unfit) // whose attempts are used up
+	var halts *haltError
+	halt := errors.As(err, &halts)
+	again = again && !halt && !errors.As(err, &unfit) // whose attempts are used up
 	record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again}
-	if !again && (n.caught || len(n.settled) > 0 || n.OnError == Skip) {
+	if !again && !halt && (n.caught || len(n.settled) > 0 || n.OnError == Skip) {
 		return x.passOver(n, x.path(t), s, record, err), true
 	}
 	if werr := x.failed(ctx, record, x.path(t)); werr != nil {
@@ -256,6 +258,16 @@ func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.T
 	}
 	return end, false
 }
+
+// Halt is err for a node to fail the run with: there is no other attempt, and neither its OnError
+// nor a Catch or a Settled join takes care of it, also not those of the nodes that it is inside of.
+func Halt(err error) error { return &haltError{err} }
+
+type haltError struct{ err error }
+
+func (e *haltError) Error() string { return e.err.Error() }
+
+func (e *haltError) Unwrap() error { return e.err }
 
 // attempt runs a node once and chooses who is next.
 func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task, s S) (r pregel.Result[U, message], err error) {
@@ -442,7 +454,15 @@ func (x *execution[S, U]) passOver(n *node[S, U], path string, s S, last *runlog
 		return pregel.Send[message]{To: to, Msg: message{From: n.Name, Arg: arg, Failed: true}}
 	}
 	if n.OnError == Skip && !n.caught {
-		next, rerr := n.next(x.flow, s)
+		stand, rerr := x.instead(n, s, last, err)
+		if rerr != nil {
+			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: errors.Join(err, rerr)}
+		}
+		after := s
+		if stand != nil {
+			after = x.flow.reduce(s, stand.update)
+		}
+		next, rerr := n.next(x.flow, after)
 		if rerr == nil {
 			rerr = x.admit(path, next)
 		}
@@ -458,6 +478,9 @@ func (x *execution[S, U]) passOver(n *node[S, U], path string, s S, last *runlog
 				sends[i] = tell(sends[i].To)
 			}
 		}
+		if stand != nil {
+			return pregel.Result[U, message]{Outcome: pregel.Done, Update: stand.update, Sends: sends, Err: err, Note: stand, Inside: []string{path}}
+		}
 		return pregel.Result[U, message]{Outcome: pregel.Skipped, Sends: sends, Err: err, Note: last}
 	}
 	r := pregel.Result[U, message]{Outcome: pregel.Caught, Err: err, Note: last}
@@ -465,6 +488,27 @@ func (x *execution[S, U]) passOver(n *node[S, U], path string, s S, last *runlog
 		r.Sends = append(r.Sends, tell(to))
 	}
 	return r
+}
+
+// standIn is the Note of a task that was passed over and has an update all the same.
+type standIn[U any] struct {
+	last    *runlog.TaskFailed
+	update  U
+	encoded json.RawMessage
+}
+
+// instead is what takes the place of the update of a node that failed, nil for nothing.
+func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, why error) (stand *standIn[U], err error) {
+	if n.Instead == nil {
+		return nil, nil
+	}
+	defer caught(&err)
+	stand = &standIn[U]{last: last, update: n.Instead(s, why)}
+	if err := x.clean(&stand.update); err != nil {
+		return nil, err
+	}
+	stand.encoded, err = encoded(stand.update, nil)
+	return stand, err
 }
 
 // next is who runs after a node: over its edges, then over its routes in the order they were added.

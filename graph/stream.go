@@ -12,7 +12,7 @@ type Update struct {
 	Path   string // of the task
 	Node   string
 	Step   int
-	Update json.RawMessage // nil for one that failed and was passed over or caught
+	Update json.RawMessage // nil for one that failed and was passed over or caught, unless something takes its place
 	Fixed  string          // the node whose work it amends, "" for none
 	Fix    json.RawMessage // that amendment, folded in before Update
 	Error  string          // of such a one

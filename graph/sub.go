@@ -30,7 +30,7 @@ func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, erro
 		if err != nil {
 			return u, fmt.Errorf("%s: %w", flow.name, err)
 		}
-		t.passOver(last.Skipped)
+		t.PassOver(last.Skipped...)
 		return out(last.State)
 	}
 	return n
@@ -86,11 +86,19 @@ func (f *Flow[S, U]) Uses() []string {
 	return out
 }
 
-// passOver takes note of what was passed over inside of the task, so that the run ends partial.
-func (t *Task) passOver(paths []string) {
+// PassOver takes note of what was passed over inside of the task, so that the run ends partial:
+// the Skipped of a graph that it ran with the options of [Task.Nested], or "" for the task itself,
+// which has an update that is less than was wanted. It counts if the attempt succeeds, and without a
+// log only if some node of the graph may be passed over. It is to be called from one goroutine.
+func (t *Task) PassOver(paths ...string) {
 	for _, p := range paths {
-		if t.scope == nil { // then they are those within the inner graph
-			p = pregel.Path(t.node, t.key, t.visit) + "/" + p
+		switch own := pregel.Path(t.node, t.key, t.visit); {
+		case p == "" && t.scope == nil:
+			p = own
+		case p == "":
+			p = t.scope.Path()
+		case t.scope == nil: // then they are those within the inner graph
+			p = own + "/" + p
 		}
 		t.inside = append(t.inside, p)
 	}

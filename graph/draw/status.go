@@ -81,8 +81,10 @@ func (p *Progress) applyTask(r *runlog.Record) {
 		switch {
 		case d.Caught:
 			p.set(r.Path, Caught)
-		case d.Error != "":
+		case d.Error != "" && d.Update == nil:
 			p.set(r.Path, Skipped)
+		case d.Error != "": // something takes the place of what it failed to give
+			p.set(r.Path, Failed)
 		default:
 			p.set(r.Path, Done)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // Agent is a node that lets an agent work. When it is run again after a crash, the agent
-// goes on in the middle of its conversation; after a *agent.LimitError it begins anew.
+// goes on in the middle of its conversation; after a *agent.LimitError or *agent.UnfitError it begins anew.
 // When it is run again for a better input of another node, the agent is told what was
 // wrong with what it gave. Update may not change the outcome.
 func Agent[S, U any](name string, def *agent.Agent, prompt func(S) (string, error), update func(S, *agent.Outcome) (U, error)) graph.Node[S, U] {
@@ -201,8 +201,8 @@ func text(err error) string {
 	return err.Error()
 }
 
-// converse runs an agent. A conversation that is in the log and has come to nothing for
-// want of turns would come to nothing again, so it is followed by another.
+// converse runs an agent. A conversation that is in the log and has come to nothing, for
+// want of turns or of what fits, would come to nothing again, so it is followed by another.
 func converse(ctx context.Context, t *graph.Task, def *agent.Agent, first *agent.Work) (*agent.Outcome, error) {
 	scope := t.Scope()
 	for round := 1; ; round++ {
@@ -220,7 +220,8 @@ func converse(ctx context.Context, t *graph.Task, def *agent.Agent, first *agent
 		}
 		out, err := def.Run(ctx, scope, &w)
 		var limit *agent.LimitError
-		if errors.As(err, &limit) {
+		var unfit *agent.UnfitError
+		if errors.As(err, &limit) || errors.As(err, &unfit) {
 			spent.Do = func(context.Context, string) (json.RawMessage, error) { return json.RawMessage("true"), nil }
 			if _, serr := scope.Do(ctx, spent); serr != nil {
 				return out, errors.Join(err, serr)
