@@ -25,7 +25,7 @@ func (e *Engine) reading(ctx context.Context, id string) (runlog.RunStarted, gra
 	if err != nil {
 		return started, nil, err
 	}
-	w, err := e.Workflows().Find(started.Workflow)
+	w, err := e.workflowOf(&started)
 	if err != nil {
 		return started, nil, err
 	}

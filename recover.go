@@ -54,7 +54,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 		if e.waits(info.ID) {
 			continue
 		}
-		if _, err := e.Workflows().Find(info.Workflow); err != nil {
+		if err := e.has(ctx, info); err != nil {
 			e.never(info.ID)
 			o.Skipped(info.ID, err)
 			continue
@@ -80,6 +80,20 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 		}
 	}
 	return taken, nil
+}
+
+// has says why a run cannot be executed here, nil if it can.
+func (e *Engine) has(ctx context.Context, info *runlog.Info) error {
+	_, err := e.Workflows().Find(info.Workflow)
+	if err == nil || e.opt.Restore == nil {
+		return err
+	}
+	started, serr := e.started(ctx, info.ID)
+	if serr != nil || started.Pinned == nil {
+		return err
+	}
+	_, err = e.opt.Restore(started.Workflow, started.Pinned)
+	return err
 }
 
 // later says when a run is looked at again that could not go on.

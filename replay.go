@@ -72,7 +72,7 @@ func (e *Engine) Replay(ctx context.Context, id string, opt *ReplayOptions) (*Re
 	if err != nil {
 		return nil, err
 	}
-	w, err := e.Workflows().Find(started.Workflow)
+	w, err := e.workflowOf(&started)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,10 @@ const Version = "0.1.0-dev"
 
 // Options are the settings of an Engine. Nil means the defaults.
 type Options struct {
-	Workflows   []*workflow.Workflow
+	Workflows []*workflow.Workflow
+	// Restore gives the workflow that a run has pinned, also where there is none of that name any
+	// more. Defaults to what the workflow of that name makes of it, see workflow.Workflow.
+	Restore     func(name string, pinned json.RawMessage) (*workflow.Workflow, error)
 	Parallelism int               // tasks of one run at work at once; defaults to 16
 	MaxSteps    int               // supersteps of a run; defaults to the graph's own default
 	Timeout     time.Duration     // of one run, from its start or resumption; defaults to none
@@ -117,10 +120,23 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if o.Title == "" {
 		o.Title = title(w, inputs)
 	}
+	var pinned json.RawMessage
+	if w.Pin != nil {
+		if pinned, err = w.Pin(inputs); err != nil {
+			return nil, err
+		}
+	}
+	if w.Budget != nil {
+		b := *w.Budget
+		if o.Budget != nil {
+			b = o.Budget.Over(b)
+		}
+		o.Budget = &b
+	}
 	if err := bounded(w, inputs, o.Budget); err != nil {
 		return nil, err
 	}
-	create := &runlog.NewRun{Workflow: name, Title: o.Title}
+	create := &runlog.NewRun{Workflow: w.Name, Title: o.Title}
 	var j *runlog.Journal
 	for range 10 { // a short ID may be taken
 		j, err = e.open(ctx, e.opt.NewID(), create, o.Budget)
@@ -132,7 +148,13 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 		return nil, err
 	}
 	inputs = j.Clean(inputs)
-	started := runlog.RunStarted{Workflow: name, Inputs: inputs, Engine: Version, Title: o.Title, Budget: o.Budget, Every: o.SnapshotEvery}
+	if pinned != nil {
+		pinned = j.Clean(pinned)
+		if w, err = w.Restore(pinned); err != nil {
+			return nil, e.undo(ctx, j, err)
+		}
+	}
+	started := runlog.RunStarted{Workflow: w.Name, Inputs: inputs, Pinned: pinned, Engine: Version, Title: o.Title, Budget: o.Budget, Every: o.SnapshotEvery}
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
 		return nil, e.undo(ctx, j, err)
 	}
@@ -252,7 +274,7 @@ func (e *Engine) resume(ctx context.Context, j *runlog.Journal, opt *ResumeOptio
 	if err != nil {
 		return nil, err
 	}
-	w, err := e.Workflows().Find(started.Workflow)
+	w, err := e.workflowOf(&started)
 	if err != nil {
 		return nil, err
 	}
@@ -267,6 +289,18 @@ func (e *Engine) resume(ctx context.Context, j *runlog.Journal, opt *ResumeOptio
 	return e.launch(ctx, j, &launching{
 		workflow: w, inputs: started.Inputs, answer: opt.Answer, observe: opt.Observe, every: started.Every, change: opt.AllowChange, recovers: opt.recovers, ended: opt.ended,
 	}), nil
+}
+
+// workflowOf is the workflow of a run, as the run has pinned it.
+func (e *Engine) workflowOf(started *runlog.RunStarted) (*workflow.Workflow, error) {
+	if started.Pinned != nil && e.opt.Restore != nil {
+		return e.opt.Restore(started.Workflow, started.Pinned)
+	}
+	w, err := e.Workflows().Find(started.Workflow)
+	if err != nil || started.Pinned == nil || w.Restore == nil {
+		return w, err
+	}
+	return w.Restore(started.Pinned)
 }
 
 // Started is how a run began.

@@ -13,6 +13,7 @@ import (
 type RunStarted struct {
 	Workflow string          `json:"workflow"`
 	Inputs   json.RawMessage `json:"inputs,omitempty"` // as the user gave them, an object
+	Pinned   json.RawMessage `json:"pinned,omitempty"` // what the run is made of, of a workflow that may change before the run has ended
 	Engine   string          `json:"engine,omitempty"` // the version of superstep
 	Title    string          `json:"title,omitempty"`
 	Parent   string          `json:"parent,omitempty"`         // of a fork: the run that it goes on from,

@@ -25,7 +25,48 @@ func (w *Workflow) RunNested(ctx context.Context, inputs json.RawMessage, opt *g
 }
 
 // Nested gives the workflow of a name to nodes that run it.
-func (s Set) Nested(name string) (graph.Nested, error) { return s.Find(name) }
+func (s Set) Nested(name string) (graph.Nested, error) {
+	w, err := s.Find(name)
+	if err != nil || w.Pin == nil {
+		return w, err
+	}
+	return pinning{w}, nil
+}
+
+// pinning runs a workflow within another as it was when that began with it: what it has pinned
+// is settled together with its inputs.
+type pinning struct{ w *Workflow }
+
+type pinnedInputs struct {
+	Inputs json.RawMessage `json:"inputs"`
+	Pinned json.RawMessage `json:"pinned"`
+}
+
+// Settle implements graph.Nested.
+func (p pinning) Settle(inputs json.RawMessage) (json.RawMessage, error) {
+	settled, err := p.w.Settle(inputs)
+	if err != nil {
+		return nil, err
+	}
+	pinned, err := p.w.Pin(settled)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(pinnedInputs{orEmpty(settled), pinned})
+}
+
+// RunNested implements graph.Nested.
+func (p pinning) RunNested(ctx context.Context, inputs json.RawMessage, opt *graph.RunOptions) (json.RawMessage, error) {
+	var in pinnedInputs
+	if err := json.Unmarshal(inputs, &in); err != nil {
+		return nil, err
+	}
+	w, err := p.w.Restore(in.Pinned)
+	if err != nil {
+		return nil, err
+	}
+	return w.RunNested(ctx, in.Inputs, opt)
+}
 
 // uses reports what is wrong with the workflows that others run by name: those that are
 // not there, and circles.

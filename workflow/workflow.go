@@ -25,6 +25,7 @@ import (
 // A Workflow is a definition. It is a value: build it, hand it over, never change it after.
 type Workflow struct {
 	Name        string
+	Aliases     []string // other names it is found by, where no workflow has them as its name
 	Description string
 	Inputs      *jsonschema.Schema // an object; the order of its properties is the order for people
 	// NoModel says that the workflow calls no language model.
@@ -37,6 +38,14 @@ type Workflow struct {
 	// called several times, also with what it gave, and never for a run that is taken
 	// up again. Nil leaves the inputs as they are.
 	Prepare func(inputs json.RawMessage) (json.RawMessage, error)
+	// Pin gives what a run of these inputs is made of, where that may change before the run
+	// has ended. The run keeps it and is executed by what Restore makes of it, now and
+	// whenever it is taken up again. Inputs are as Settle gives them. Nil pins nothing.
+	Pin func(inputs json.RawMessage) (json.RawMessage, error)
+	// Restore gives the workflow that a run has pinned, whatever this one is by now. It goes with Pin.
+	Restore func(pinned json.RawMessage) (*Workflow, error)
+	// Budget is what a run may use where nobody says otherwise; nil for no limits.
+	Budget *runlog.Budget
 	// Run does the work, or goes on with it: the journal knows how far it is. The
 	// inputs fit the schema. It is called once at a time per run.
 	Run func(ctx context.Context, e *Exec) (*Result, error)
@@ -390,6 +399,12 @@ func (s Set) Find(name string) (*Workflow, error) {
 		}
 		names[i] = w.Name
 	}
+	for _, w := range s {
+		if slices.Contains(w.Aliases, name) {
+			return w, nil
+		}
+		names = append(names, w.Aliases...)
+	}
 	return nil, &UnknownError{name, suggest.Hint(name, names)}
 }
 
@@ -409,10 +424,27 @@ func (s Set) Validate() error {
 			errs = append(errs, fmt.Errorf("workflow %d has no name or no function", i))
 		case slices.ContainsFunc(s[:i], func(o *Workflow) bool { return o != nil && o.Name == w.Name }):
 			errs = append(errs, fmt.Errorf("workflow %q is there twice", w.Name))
+		case (w.Pin == nil) != (w.Restore == nil):
+			errs = append(errs, fmt.Errorf("workflow %q has one of Pin and Restore; they go together", w.Name))
 		}
 	}
 	for _, problem := range s.uses() {
 		errs = append(errs, errors.New(problem))
 	}
 	return errors.Join(errs...)
+}
+
+// Changes are the parts that a run began with and that are others now, or gone, as lines of a diff. New
+// ones change nothing for a run that began without them. A part has a digest.
+func Changes(before, now map[string]string) []string {
+	var diff []string
+	for _, part := range slices.Sorted(maps.Keys(before)) {
+		switch digest, ok := now[part]; {
+		case !ok:
+			diff = append(diff, "- "+part+" (gone, or not trusted)")
+		case digest != before[part]:
+			diff = append(diff, "~ "+part)
+		}
+	}
+	return diff
 }
