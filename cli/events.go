@@ -78,6 +78,12 @@ func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) 
 		if task.Error != "" {
 			d["error"] = task.Error
 		}
+		if task.Why != "" {
+			d["why"] = task.Why
+		}
+		if len(task.Bad) > 0 {
+			d["on_error_input"] = task.Bad
+		}
 		return "task.done", d
 	case runlog.KindTaskFailed:
 		var d runlog.TaskFailed

@@ -288,7 +288,7 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 	}
 	mark := "✓"
 	for _, t := range s.Tasks {
-		if t.State == transcript.Skipped {
+		if t.State != transcript.Done && t.State != transcript.NotRun {
 			mark = "!"
 		}
 	}
@@ -312,8 +312,15 @@ func (v *live) doneRow(t *transcript.Task, at time.Time) string {
 		facts = plural(t.Tools, "tool") + " · " + facts
 	}
 	line := " " + v.pal.green("✓") + " " + label(t)
-	if t.State == transcript.Skipped {
-		line = " " + v.pal.yellow("!") + " " + label(t) + " skipped"
+	switch t.State {
+	case transcript.Done:
+	case transcript.NotRun:
+		line = " " + v.pal.dim("· "+label(t)+" not run")
+	default:
+		line = " " + v.pal.yellow("!") + " " + label(t) + " " + string(t.State)
+	}
+	if len(t.Bad) > 0 {
+		line += v.pal.yellow(" (ran on error input: " + strings.Join(t.Bad, ", ") + ")")
 	}
 	return line + "  " + v.pal.dim(facts)
 }

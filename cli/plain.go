@@ -164,19 +164,37 @@ func what(t *transcript.Task) string {
 
 func (v *plain) taskDone(at time.Time, t *transcript.Task) {
 	line := what(t) + " "
-	if t.State == transcript.Skipped {
-		line += v.pal.yellow("skipped")
-	} else {
+	switch t.State {
+	case transcript.Failed: // that was said
+		return
+	case transcript.NotRun:
+		v.line(at, line+v.pal.dim("not run")+": "+transcript.Line(t.Why))
+		return
+	case transcript.Done:
 		line += v.pal.green("ok")
+	default:
+		line += v.pal.yellow(string(t.State))
 	}
 	line += " " + brief(t.Time.Elapsed(at))
 	if t.Tools > 0 {
 		line += fmt.Sprintf(" tools=%d", t.Tools)
 	}
-	if t.Error != "" {
-		line += ": " + transcript.Line(t.Error)
+	v.line(at, line+transcript.Line(remarks(t)))
+}
+
+// remarks are what there is to say of a task besides its state.
+func remarks(t *transcript.Task) string {
+	text := ""
+	if len(t.Bad) > 0 {
+		text = " (ran on error input: " + strings.Join(t.Bad, ", ") + ")"
 	}
-	v.line(at, line)
+	switch {
+	case t.Why != "":
+		text += ": " + t.Why
+	case t.Error != "":
+		text += ": " + t.Error
+	}
+	return text
 }
 
 func (v *plain) taskFailed(rec *runlog.Record, t *transcript.Task) {

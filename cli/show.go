@@ -87,7 +87,9 @@ type taskJSON struct {
 	Usage    usageJSON        `json:"usage"`
 	Duration int64            `json:"duration_ms"`
 	Error    string           `json:"error,omitempty"`
-	Said     string           `json:"said,omitempty"` // the last of it
+	Why      string           `json:"why,omitempty"`            // of one that was not run or is degraded
+	Bad      []string         `json:"on_error_input,omitempty"` // the failed steps on whose results it ran
+	Said     string           `json:"said,omitempty"`           // the last of it
 }
 
 func showJSON(info runlog.Info, r *transcript.Run, now time.Time) *runJSON {
@@ -104,7 +106,7 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time) *runJSON {
 		for _, t := range s.Tasks {
 			step.Tasks = append(step.Tasks, taskJSON{
 				t.Path, t.Node, t.Key, t.State, t.Attempt, t.Agent, t.Tools, usageJSON{t.Usage.In, t.Usage.Out, t.Agents},
-				t.Time.Elapsed(now).Milliseconds(), t.Error, t.Last(),
+				t.Time.Elapsed(now).Milliseconds(), t.Error, t.Why, t.Bad, t.Last(),
 			})
 		}
 		out.Steps = append(out.Steps, step)
@@ -173,8 +175,13 @@ func (a *app) showTask(put func(string, ...any), p palette, t *transcript.Task, 
 	default:
 		word = p.yellow(word)
 	}
+	if len(t.Bad) > 0 {
+		facts = append(facts, p.yellow("ran on error input: "+strings.Join(t.Bad, ", ")))
+	}
 	put("  %d  %s%s  %s  %s", t.Step+1, word, strings.Repeat(" ", max(0, 7-len(t.State))), label(t), strings.Join(facts, " · "))
-	if t.Error != "" {
+	if t.Why != "" {
+		put("       %s", transcript.Line(t.Why))
+	} else if t.Error != "" {
 		put("       %s", transcript.Line(t.Error))
 	}
 	if !a.set.verbose {

@@ -149,7 +149,9 @@ func (r *Run) grow(n int, at time.Time) *Step {
 // work is task for one that shows that it is at work.
 func (r *Run) work(path string, step int, at time.Time) *Task {
 	t := r.task(path, step, at)
-	if t.State != Done && t.State != Skipped {
+	switch t.State {
+	case Done, Skipped, NotRun, Partly:
+	default:
 		t.State = Running
 		t.Time.start(at)
 	}
@@ -172,9 +174,14 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		d, _ := decode[runlog.TaskDone](rec)
 		t := r.task(rec.Path, d.Step, rec.Time)
 		t.Error = Clean(d.Error)
-		if d.Error != "" {
+		switch {
+		case t.fate != "":
+			t.end(t.fate, rec.Time)
+		case d.Error != "" && d.Update != nil: // something takes the place of what it failed to give
+			t.end(Failed, rec.Time)
+		case d.Error != "":
 			t.end(Skipped, rec.Time)
-		} else {
+		default:
 			t.end(Done, rec.Time)
 		}
 		r.plan(d.Sends)
@@ -188,6 +195,7 @@ func (r *Run) applyTask(rec *runlog.Record) {
 			return
 		}
 		t.Attempt++
+		t.fate, t.Why = "", ""
 		t.Thinking, t.live, t.musing, t.open = false, nil, nil, nil
 	case runlog.KindStepCommitted:
 		d, ok := decode[runlog.StepCommitted](rec)
@@ -278,6 +286,20 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		r.Denied = append(r.Denied, denial)
 		t := r.work(rec.Path, -1, rec.Time)
 		t.Parts = append(t.Parts, Part{Kind: Note, Text: "denied " + denial.String() + " (nobody to ask)"})
+	case d.Name == "error_input" && rec.Seq != 0:
+		var in struct{ Steps []string }
+		if json.Unmarshal(d.Data, &in) == nil {
+			r.work(rec.Path, -1, rec.Time).Bad = lines(in.Steps)
+		}
+	case (d.Name == "not_run" || d.Name == "degraded") && rec.Seq != 0:
+		var note struct{ Why string }
+		if json.Unmarshal(d.Data, &note) != nil {
+			return
+		}
+		t := r.work(rec.Path, -1, rec.Time)
+		if t.Why, t.fate = Clean(note.Why), NotRun; d.Name == "degraded" {
+			t.fate = Partly
+		}
 	case rec.Seq != 0: // what follows is live-only
 	case d.Name == "text", d.Name == "reasoning":
 		var delta struct{ Agent, Text string }

@@ -77,9 +77,11 @@ const (
 	Running State = "running"
 	Done    State = "done"
 	Failed  State = "failed"
-	Skipped State = "skipped" // it failed and was passed over
-	Waiting State = "waiting" // for an answer
-	Stopped State = "stopped" // the run ended or was cut off under it
+	Skipped State = "skipped"  // it failed and was passed over
+	NotRun  State = "not run"  // there was no reason to, see Task.Why
+	Partly  State = "degraded" // it has less to give than was wanted, see Task.Why
+	Waiting State = "waiting"  // for an answer
+	Stopped State = "stopped"  // the run ended or was cut off under it
 )
 
 // A Task is the work of one node.
@@ -91,14 +93,17 @@ type Task struct {
 	State    State
 	Attempt  int // from 1
 	Error    string
-	Agent    string // the agent at work in it, "" if there was none
-	Agents   int    // how many worked in it
-	Thinking bool   // a model is at its turn
+	Why      string   // of one that is NotRun or Partly
+	Bad      []string // the steps that failed or were degraded and on whose results it runs
+	Agent    string   // the agent at work in it, "" if there was none
+	Agents   int      // how many worked in it
+	Thinking bool     // a model is at its turn
 	Usage    model.Usage
 	Tools    int // calls that have ended
 	Parts    []Part
 	Time     Span
 
+	fate   State // what it says that it will end as, "" for Done
 	open   []*Tool
 	agents map[string]bool
 	live   []byte // of the turn under way
