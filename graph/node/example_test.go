@@ -70,7 +70,7 @@ func ExampleAgent() {
 	reader := &agent.Agent{Name: "reader", Prompt: "Answer from the notes.", Model: offline.New(), Tools: tools}
 	prompt := func(p page) (string, error) { return "How does " + p.Topic + " run graphs?", nil }
 	run(node.Agent("read", reader, prompt, func(p page, out *agent.Outcome) (lines, error) {
-		answer, _, _ := strings.Cut(out.Text, "\n")
+		_, answer, _ := strings.Cut(out.Text, "\n\n") // it says first that it only quotes
 		return line(p, answer)
 	}))
 	// Output: - “Pregel runs graphs in supersteps.” (notes.md:3)

@@ -44,7 +44,7 @@ func Example() {
 	}
 	// Output:
 	// search_files {"query":"queue forget job"}
-	// - “The queue forgets a job once its result has been acknowledged.” (docs/queue.md:13)
+	// Offline model: it quotes, and writes no prose.
 	//
-	// (Quoted by the offline model, which does not reason about what it quotes.)
+	// - “The queue forgets a job once its result has been acknowledged.” (docs/queue.md:13)
 }

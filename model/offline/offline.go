@@ -5,8 +5,18 @@
 //
 // It is deterministic: the same request gives the same turn.
 //
-// When it is given a tool to hand a result in with (one whose arguments are neither a
-// query nor a path), it fills the arguments by the names of their properties:
+// As an agent it takes the prompt apart: what is to be done, and material such as the outputs of
+// earlier steps, which stands between fences or tags, below headings and lines that end with a
+// colon, or in the form of quotes. It answers from the material if there is some, and keeps its
+// citations. Else it reads the files that the task names, or searches for what the task is about
+// with the tools search_docs, or grep and read_file; if nothing says what to look for it reads some of
+// the documents there are. It makes about a dozen calls at most, and none of any other tool: it
+// writes, runs and asks nothing. What documents and material say is quoted and not obeyed; what stands
+// behind the material has nothing searched or read. Where a schema is demanded, texts and
+// lists get quotes; what takes judgement is a [*CannotError].
+//
+// In the workflow research, whose prompts are questions, and where the caller demands the call of a
+// tool to hand a result in with, it fills the arguments by the names of their properties:
 //
 //	queries     strings            what to search for
 //	directions  {topic, …}         what the results speak of besides the question
@@ -54,7 +64,11 @@ func (offline) Generate(ctx context.Context, req *model.Request) iter.Seq2[model
 			yield(model.Part{}, err)
 			return
 		}
-		parts := answer(req)
+		parts, err := answer(req)
+		if err != nil {
+			yield(model.Part{}, err)
+			return
+		}
 		usage := model.Usage{In: size(req), Out: 0}
 		stop := model.StopEnd
 		for _, p := range parts {
@@ -88,9 +102,12 @@ func size(req *model.Request) int {
 }
 
 // answer decides what to do next.
-func answer(req *model.Request) []model.Part {
+func answer(req *model.Request) ([]model.Part, error) {
 	c := read(req)
 	search, finish := c.tools(req)
+	if finish == nil {
+		return work(req)
+	}
 	if search != nil && req.Choice == "" && c.searches < maxSearches && !c.refused {
 		if q := c.nextQuery(); q != "" {
 			args := map[string]any{"query": q}
@@ -99,13 +116,10 @@ func answer(req *model.Request) []model.Part {
 					args[limit] = mostResults // reading costs nothing here
 				}
 			}
-			return []model.Part{c.call(search.Name, args)}
+			return []model.Part{c.call(search.Name, args)}, nil
 		}
 	}
-	if finish != nil {
-		return []model.Part{c.call(finish.Name, c.fill(finish.Input))}
-	}
-	return []model.Part{{Kind: model.Text, Text: c.say(search != nil)}}
+	return []model.Part{c.call(finish.Name, c.fill(finish.Input))}, nil
 }
 
 // conversation is a request as far as this model understands it.
@@ -180,8 +194,11 @@ func labelled(text, label string) []string {
 	return out
 }
 
-// tools finds the tool to search with and the one to hand the result in with.
+// tools finds the tool to search with and the one to hand the result in with. There is such a
+// one if the caller demands its call, or if the conversation is a piece of research: the prompt is
+// a question, and the tool takes nothing but a result. What else takes content may do anything with it.
 func (c *conversation) tools(req *model.Request) (search, finish *model.ToolSpec) {
+	research := strings.HasPrefix(c.prompt, "Question: ") && req.Schema == nil
 	for i := range req.Tools {
 		t := &req.Tools[i]
 		if t.Input == nil {
@@ -195,11 +212,24 @@ func (c *conversation) tools(req *model.Request) (search, finish *model.ToolSpec
 			}
 		case t.Name == req.Choice:
 			finish = t
-		case finish == nil && (has("queries") || has("directions") || has("findings") || has("content")):
+		case finish == nil && research && handsIn(t):
 			finish = t
 		}
 	}
 	return search, finish
+}
+
+// handsIn reports whether a tool takes a result of research and nothing else.
+func handsIn(t *model.ToolSpec) bool {
+	if len(t.Input.Properties) != 1 {
+		return false
+	}
+	for name, property := range map[string]string{"plan": "queries", "directions": "directions", "findings": "findings", "write_file": "content"} {
+		if t.Name == name && t.Input.Properties[property] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // nextQuery is what to search for, "" for nothing more.
@@ -219,23 +249,4 @@ func (c *conversation) nextQuery() string {
 func (c *conversation) call(name string, args map[string]any) model.Part {
 	b, _ := json.Marshal(args) // strings, numbers, lists and maps of them always encode
 	return model.Part{Kind: model.ToolCall, Call: &model.Call{ID: fmt.Sprintf("offline-%d", c.calls+1), Name: name, Args: b}}
-}
-
-// say answers in text: the best quotes, or what it cannot do.
-func (c *conversation) say(searched bool) string {
-	found := c.best(6)
-	var b strings.Builder
-	if len(found) == 0 {
-		if searched || len(c.results) > 0 {
-			return "The documents say nothing about that in words of the question. (This is the offline model: it quotes, it does not reason.)"
-		}
-		return "This is the offline model: it can search documents and quote from them, but it cannot write prose or code. Use --model with a language model for that."
-	}
-	for _, s := range found {
-		for _, p := range s.pieces {
-			fmt.Fprintf(&b, "- “%s” (%s:%d)\n", p.text, s.path, p.n)
-		}
-	}
-	b.WriteString("\n(Quoted by the offline model, which does not reason about what it quotes.)")
-	return b.String()
 }

@@ -59,6 +59,7 @@ type sentence struct {
 	rank   int    // of its passage
 	pieces []line // each verbatim in its line; consecutive lines
 	item   bool   // of a list
+	to     int    // the last line of its place, if it is of the material and its piece is of several lines
 	own    string // without the sentence that it leans on, if it comes with one
 
 	order []string // the stems of its words, each once
