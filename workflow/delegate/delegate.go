@@ -17,6 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
+	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // Name is what users call the workflow by.
@@ -35,6 +36,10 @@ type Options struct {
 	Open func(ctx context.Context, in *Inputs) (*Crew, error)
 	// Workflows are those that the agent may run by name; none by default.
 	Workflows []*workflow.Workflow
+	// SaveDraft keeps the text of a recipe under its name until a person approves it, and says
+	// where it is, for people. It may be called again with the same after a crash. Nil does not
+	// let agents write recipes.
+	SaveDraft func(ctx context.Context, name string, text []byte) (where string, err error)
 	// Dir is what a relative folder is relative to; defaults to the process's own.
 	Dir string
 }
@@ -63,7 +68,13 @@ type Output struct {
 type Crew struct {
 	Agent      *agent.Agent
 	Definition map[string]string // what the agent is made of now; a run goes on with what it began with
-	Close      func() error      // ends what was started; nil for nothing
+	// Check says what is wrong with a recipe that its text does not show, such as agents that
+	// there are not. Nil checks nothing more.
+	Check func(r *recipe.Recipe) recipe.Problems
+	// SaveDraft goes before that of the options, where drafts belong to the project that the
+	// crew is of. Nil leaves it to those.
+	SaveDraft func(ctx context.Context, name string, text []byte) (where string, err error)
+	Close     func() error // ends what was started; nil for nothing
 }
 
 // State is the state of the workflow's graph.
@@ -140,7 +151,7 @@ func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Ou
 	if diff := changes(in.Definition, crew.Definition); len(diff) > 0 && !e.Graph.AllowChange {
 		return out, final, &graph.ChangedError{Graph: Name, Diff: diff}
 	}
-	flow, err := d.flow(&in, crew.Agent)
+	flow, err := d.flow(&in, crew)
 	if err != nil {
 		return out, final, err
 	}
@@ -163,8 +174,8 @@ func changes(before, now map[string]string) []string {
 	return diff
 }
 
-// flow is the graph of a run: one node, the agent; nil for a graph to look at.
-func (d *delegate) flow(in *Inputs, def *agent.Agent) (*graph.Flow[State, string], error) {
+// flow is the graph of a run: one node, the agent; a nil crew gives a graph to look at.
+func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[State, string], error) {
 	version, err := runlog.Hash(in.Definition)
 	if err != nil {
 		return nil, err
@@ -175,30 +186,52 @@ func (d *delegate) flow(in *Inputs, def *agent.Agent) (*graph.Flow[State, string
 		n.Uses = append(n.Uses, w.Name)
 	}
 	n.Run = func(ctx context.Context, t *graph.Task, s State) (string, error) {
-		if def == nil {
+		if crew == nil {
 			return "", errors.New("this graph is for looking at only")
 		}
-		lead := *def
-		if len(d.opt.Workflows) > 0 {
-			lead.Actions = append(lead.Actions[:len(lead.Actions):len(lead.Actions)], d.runWorkflow(t))
-		}
-		out, err := lead.Run(ctx, t.Scope(), &agent.Work{
-			Prompt:  s.Prompt,
-			State:   func() (json.RawMessage, error) { return json.Marshal(s) },
-			Stopped: t.Stopped(),
-		})
-		switch {
-		case err != nil:
-			return "", err
-		case out.Stop == agent.StopLimit:
-			return "", &agent.LimitError{Agent: lead.Name, Turns: out.Turns}
-		case out.Stop == agent.StopCut:
-			return "", fmt.Errorf("agent %s: the provider cut its last answer off; ask for less, or use another model", lead.Name)
-		}
-		return out.Text, nil
+		return d.work(ctx, t, crew, &s)
 	}
 	g.AddNode(n)
 	g.Edge(graph.Start, n.Name)
 	g.Edge(n.Name, graph.End)
 	return g.Compile()
+}
+
+// work has the agent work, with workflows in the background, and gives what it says last.
+func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *State) (string, error) {
+	k, err := d.sit(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	defer k.close()
+	lead := *crew.Agent
+	lead.Actions = append(lead.Actions[:len(lead.Actions):len(lead.Actions)], k.actions(crew)...)
+	w := &agent.Work{
+		Prompt:  s.Prompt,
+		State:   func() (json.RawMessage, error) { return json.Marshal(s) },
+		Stopped: t.Stopped(),
+	}
+	out, err := k.converse(&lead, w)
+	text, err := said(lead.Name, out, err)
+	if err != nil {
+		return "", err
+	}
+	rest, err := k.rest()
+	if err != nil || len(rest) == 0 {
+		return text, err
+	}
+	return k.handOver(&lead, w, text, rest)
+}
+
+// said is what an agent ended with, or why that is nothing.
+func said(name string, out *agent.Outcome, err error) (string, error) {
+	switch {
+	case err != nil:
+		return "", err
+	case out.Stop == agent.StopLimit:
+		return "", &agent.LimitError{Agent: name, Turns: out.Turns}
+	case out.Stop == agent.StopCut:
+		return "", fmt.Errorf("agent %s: the provider cut its last answer off; ask for less, or use another model", name)
+	}
+	return out.Text, nil
 }

@@ -11,64 +11,178 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// runWorkflow is the tool by which a lead agent runs workflows, within its own run.
-func (d *delegate) runWorkflow(t *graph.Task) *agent.Action {
-	return &agent.Action{
-		Tool: &tool.Tool{
-			Name: "run_workflow",
-			Description: "Run a workflow to its end and get its output: a fixed procedure with steps of its own, better than improvising one. " +
-				"Without a name it lists the workflows there are, with their inputs.",
-			Input: &jsonschema.Schema{
-				Type: "object",
-				Properties: map[string]*jsonschema.Schema{
-					"name":   {Type: "string", Description: "which workflow; leave it out for the list"},
-					"inputs": {Type: "object", Description: "its inputs by name"},
-				},
-				PropertyOrder:        []string{"name", "inputs"},
-				AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
-			},
-			Whole: true,
-		},
-		Run: func(ctx context.Context, _ *runlog.Scope, c *tool.Call) (tool.Result, error) {
-			var in struct {
-				Name   string          `json:"name"`
-				Inputs json.RawMessage `json:"inputs"`
-			}
-			if err := json.Unmarshal(c.Args, &in); err != nil {
-				return tool.Result{}, err
-			}
-			if strings.TrimSpace(in.Name) == "" {
-				return tool.Result{Text: d.listing()}, nil
-			}
-			out, err := d.nested(ctx, t, in.Name, in.Inputs, c.Key)
-			if err != nil {
-				return tool.Result{}, err
-			}
-			return tool.Result{Text: text(out)}, nil
-		},
+// The tools of the agent that leads a run. No other agent gets them, so that workflows lie
+// one level deep, where people can see them.
+const (
+	RunTool     = "run_workflow"
+	CollectTool = "collect_workflow"
+	SaveTool    = "save_workflow"
+)
+
+// actions are the tools for workflows, as far as there is something for them.
+func (k *desk) actions(crew *Crew) []*agent.Action {
+	var out []*agent.Action
+	if len(k.flows.opt.Workflows) > 0 {
+		out = append(out, k.runAction(), k.collectAction())
+	}
+	keep := k.flows.opt.SaveDraft
+	if crew.SaveDraft != nil {
+		keep = crew.SaveDraft
+	}
+	if keep != nil {
+		out = append(out, k.saveAction(&drafting{keep, crew.Check}))
+	}
+	return out
+}
+
+// object is the schema of a tool's arguments.
+func object(order []string, properties map[string]*jsonschema.Schema, required ...string) *jsonschema.Schema {
+	return &jsonschema.Schema{
+		Type: "object", Properties: properties, PropertyOrder: order, Required: required,
+		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
 	}
 }
 
-// nested runs a workflow within the task.
-func (d *delegate) nested(ctx context.Context, t *graph.Task, name string, inputs json.RawMessage, key string) (json.RawMessage, error) {
-	set := workflow.Set(d.opt.Workflows)
-	if _, err := set.Find(name); err != nil {
-		return nil, fmt.Errorf("no workflow %q%s; the workflows are: %s", name, suggest.Hint(name, names(set)), strings.Join(names(set), ", "))
+func (k *desk) runAction() *agent.Action {
+	return &agent.Action{
+		Tool: &tool.Tool{
+			Name: RunTool,
+			Description: "Run a workflow and get its output: a fixed procedure with steps of its own, better than improvising one. " +
+				"Without a name it lists the workflows there are, with their inputs. " +
+				"It waits for the end; with background it returns at once with a handle, you go on with your work, and " + CollectTool + " gets the result.",
+			Input: object([]string{"name", "inputs", "background"}, map[string]*jsonschema.Schema{
+				"name":       {Type: "string", Description: "which workflow; leave it out for the list"},
+				"inputs":     {Type: "object", Description: "its inputs by name"},
+				"background": {Type: "boolean", Description: "start it and do not wait for it; default false"},
+			}),
+			Whole: true,
+		},
+		Run: k.runWorkflow,
 	}
-	w, err := t.Workflow(name)
+}
+
+func (k *desk) runWorkflow(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error) {
+	var in struct {
+		Name       string          `json:"name"`
+		Inputs     json.RawMessage `json:"inputs"`
+		Background bool            `json:"background"`
+	}
+	if err := json.Unmarshal(c.Args, &in); err != nil {
+		return tool.Result{}, err
+	}
+	set := workflow.Set(k.flows.opt.Workflows)
+	name := strings.TrimSpace(in.Name)
+	if name == "" {
+		return say(ctx, scope, "list", func() string { return listing(set) })
+	}
+	w, err := set.Find(name)
 	if err != nil {
-		return nil, err
+		return tool.Failed(fmt.Sprintf("%v\nThe workflows are: %s", err, strings.Join(names(set), ", "))), nil
 	}
-	settled, err := graph.Do(ctx, t, "inputs/"+key, func(context.Context, string) (json.RawMessage, error) { return w.Settle(inputs) })
+	nested, err := k.task.Workflow(w.Name)
 	if err != nil {
-		return nil, err
+		return tool.Result{}, err
 	}
-	return w.RunNested(ctx, settled, t.Nested(key))
+	settle := func() (json.RawMessage, error) { return nested.Settle(in.Inputs) }
+	if in.Background {
+		return k.launch(ctx, scope, w, settle, c)
+	}
+	settled, err := graph.Do(ctx, k.task, "inputs/"+c.Key, func(context.Context, string) (json.RawMessage, error) { return settle() })
+	if err != nil {
+		return mistaken(ctx, w, err)
+	}
+	out, err := nested.RunNested(ctx, settled, k.task.Nested(c.Key))
+	if err != nil {
+		return tool.Result{}, k.within(pregel.Path("~", c.Key, 0), err)
+	}
+	return tool.Result{Text: text(out)}, nil
+}
+
+// launch starts a workflow in the background.
+func (k *desk) launch(ctx context.Context, scope *runlog.Scope, w *workflow.Workflow, settle func() (json.RawMessage, error), c *tool.Call) (tool.Result, error) {
+	call := scope.Path()
+	if scope == nil {
+		call = c.Key
+	}
+	b, full, err := k.start(ctx, w.Name, settle, call)
+	switch {
+	case full:
+		return tool.Failed(fmt.Sprintf("%d workflows are in the background and not collected, which is as many as there may be; collect one with %s first", mostUncollected, CollectTool)), nil
+	case err != nil:
+		return mistaken(ctx, w, err)
+	}
+	return tool.Result{Text: fmt.Sprintf("%s is under way in the background; its handle is %s. Go on with what does not need its result, and get that with %s.", w.Name, b.Handle, CollectTool)}, nil
+}
+
+// mistaken tells a model what is wrong with inputs and what they should be. What is about the
+// run it gives back.
+func mistaken(ctx context.Context, w *workflow.Workflow, err error) (tool.Result, error) {
+	if ctx.Err() != nil || agent.OfRun(err) {
+		return tool.Result{}, err
+	}
+	return tool.Failed(err.Error() + "\n\n" + described(w)), nil
+}
+
+func (k *desk) collectAction() *agent.Action {
+	return &agent.Action{
+		Tool: &tool.Tool{
+			Name: CollectTool, Effect: tool.Pure, Whole: true,
+			Description: "Get the result of a workflow that " + RunTool + " has started in the background. It waits until there is one; with wait false it says at once how far it is. " +
+				"A result can be had again. Without a handle it lists what is in the background.",
+			Input: object([]string{"handle", "wait"}, map[string]*jsonschema.Schema{
+				"handle": {Type: "string", Description: "which one, as " + RunTool + " has named it; leave it out for the list"},
+				"wait":   {Type: "boolean", Description: "wait for the result; default true"},
+			}),
+		},
+		Run: k.collectWorkflow,
+	}
+}
+
+func (k *desk) collectWorkflow(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error) {
+	var in struct {
+		Handle string `json:"handle"`
+		Wait   *bool  `json:"wait"`
+	}
+	if err := json.Unmarshal(c.Args, &in); err != nil {
+		return tool.Result{}, err
+	}
+	handle := strings.TrimSpace(in.Handle)
+	if handle == "" {
+		return say(ctx, scope, "list", func() string { return k.listing(ctx) })
+	}
+	b, handles := k.find(handle)
+	if b == nil {
+		there := "nothing was started in the background"
+		if len(handles) > 0 {
+			there = "there are: " + strings.Join(handles, ", ")
+		}
+		return tool.Failed(fmt.Sprintf("no workflow in the background has the handle %q%s; %s", handle, suggest.Hint(handle, handles), there)), nil
+	}
+	if in.Wait != nil && !*in.Wait {
+		still, err := say(ctx, scope, "look", func() string { return k.still(ctx, b) })
+		if err != nil || still.Text != "" {
+			return still, err
+		}
+	}
+	r, err := k.wait(b)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	return b.told(&r), k.collect(ctx, b)
+}
+
+// say tells an agent something that may be something else by the time the task is run again: it
+// is recorded, and told as it was.
+func say(ctx context.Context, scope *runlog.Scope, key string, what func() string) (tool.Result, error) {
+	e := &runlog.Effect{Key: key, Kind: "note", Name: key}
+	text, err := runlog.Do(ctx, scope, e, func(context.Context, string) (string, error) { return what(), nil })
+	return tool.Result{Text: text}, err
 }
 
 func names(set workflow.Set) []string {
@@ -79,23 +193,6 @@ func names(set workflow.Set) []string {
 	return out
 }
 
-// listing says what there is to run.
-func (d *delegate) listing() string {
-	var b strings.Builder
-	b.WriteString("The workflows:\n")
-	for _, w := range d.opt.Workflows {
-		fmt.Fprintf(&b, "\n%s: %s\n", w.Name, w.Description)
-		for _, in := range w.List() {
-			need := "optional"
-			if in.Required {
-				need = "required"
-			}
-			fmt.Fprintf(&b, "  %s (%s, %s): %s\n", in.Name, in.Type, need, in.Description)
-		}
-	}
-	return b.String()
-}
-
 // text is an output as an agent reads it: what it says, if it is one that says something.
 func text(output json.RawMessage) string {
 	var says struct {
@@ -103,6 +200,10 @@ func text(output json.RawMessage) string {
 	}
 	if json.Unmarshal(output, &says) == nil && says.Text != "" {
 		return says.Text
+	}
+	var plain string
+	if json.Unmarshal(output, &plain) == nil && plain != "" {
+		return plain
 	}
 	return string(output)
 }
