@@ -13,7 +13,7 @@ import (
 // builtinTools are the names of the tools that come with this program.
 var builtinTools = []string{
 	"read_file", "write_file", "edit_file", "ls", "glob", "grep", "search_docs", "web_search", "web_fetch", "bash",
-	"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow",
+	"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow", "collect_workflow", "save_workflow",
 }
 
 // others are what the tools of other programs are called, in lower case, and ours that do the same.

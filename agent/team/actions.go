@@ -20,9 +20,15 @@ const (
 	BatchTool = "task_batch"
 )
 
-// workflowTool is none for an agent of a team: a workflow within a task within a workflow
-// would have no end that anybody could see.
-const workflowTool = "run_workflow"
+// leads reports whether a tool is for the lead alone: a workflow within a task within a workflow would
+// have no end that anybody could see.
+func leads(name string) bool {
+	switch name {
+	case "run_workflow", "collect_workflow", "save_workflow":
+		return true
+	}
+	return false
+}
 
 // Actions are the tools by which an agent has others work: task for one, task_batch for
 // several at once. An agent of the team that comes with them is given its own.
@@ -174,9 +180,9 @@ func (t *Team) confine(def *agent.Agent, s *seat) (*agent.Agent, error) {
 		if o == nil || o.Tool == nil {
 			continue
 		}
-		switch o.Tool.Name {
-		case workflowTool:
-		case TaskTool, BatchTool:
+		switch name := o.Tool.Name; {
+		case leads(name):
+		case name == TaskTool, name == BatchTool:
 			if mine := own[o.Tool.Name]; mine != nil {
 				a.Actions = append(a.Actions, mine)
 			}
@@ -185,7 +191,7 @@ func (t *Team) confine(def *agent.Agent, s *seat) (*agent.Agent, error) {
 		}
 	}
 	var err error
-	names := slices.DeleteFunc(def.Tools.Names(), func(n string) bool { return n == workflowTool || n == TaskTool || n == BatchTool })
+	names := slices.DeleteFunc(def.Tools.Names(), func(n string) bool { return leads(n) || n == TaskTool || n == BatchTool })
 	if len(names) < len(def.Tools.Names()) {
 		a.Tools, err = def.Tools.Select(names...)
 	}

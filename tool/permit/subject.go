@@ -47,7 +47,7 @@ func kindOf(name string) kind {
 func builtIns() []string {
 	return []string{
 		"read_file", "write_file", "edit_file", "ls", "glob", "grep", "search_docs", "web_search", "web_fetch", "bash",
-		"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow",
+		"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow", "collect_workflow", "save_workflow",
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // of the web, answers of MCP servers, and the reports of other agents, who may have read such.
 func Untrusted(name string) bool {
 	switch name {
-	case "web_fetch", "web_search", "task", "task_batch", "run_workflow":
+	case "web_fetch", "web_search", "task", "task_batch", "run_workflow", "collect_workflow":
 		return true
 	}
 	return strings.HasPrefix(name, "mcp__")
