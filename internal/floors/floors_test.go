@@ -36,8 +36,10 @@ var floors = []struct {
 	{"1", []string{"graph/reduce", "pregel", "pregel/pregeltest", "transcript", "transcript/rundir"}},
 	{"2", []string{"graph", "graph/draw", "agent", "agent/definition", "agent/team"}},
 	{"2½", []string{"graph/node"}},
-	{"3", []string{"workflow", "workflow/research", "workflow/delegate"}},
-	{"3½", []string{"project"}},
+	{"2¾", []string{"workflow/recipe"}},
+	{"3", []string{"workflow", "workflow/research", "workflow/delegate", "workflow/recipe/compile", "workflow/recipe/library"}},
+	{"3½", []string{"workflow/recipe/distil"}},
+	{"3¾", []string{"project"}},
 	{"4", []string{"."}},
 	{"5", nil}, // terminal and web interfaces, other drivers, telemetry
 	{"6", []string{"cli"}},
