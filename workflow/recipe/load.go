@@ -1,0 +1,229 @@
+package recipe
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v4/plugin/loaderlimits"
+)
+
+// maxValues bounds the lists, maps, texts and so on of a file: thirty for each of a thousand steps.
+const maxValues = 30_000
+
+// load reads the text as YAML. It gives nil if there is nothing that could be looked at further.
+func (p *reading) load(text []byte) *yaml.Node {
+	if !p.readable(text) {
+		return nil
+	}
+	limits := loaderlimits.New(loaderlimits.DepthValue(2*MaxDepth), loaderlimits.AliasNone())
+	l, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithPlugin(limits))
+	if err != nil {
+		p.add(Pos{}, codeSyntax, "the YAML reader does not start: %v", err)
+		return nil
+	}
+	var doc, second yaml.Node
+	switch err = l.Load(&doc); {
+	case errors.Is(err, io.EOF):
+		p.add(Pos{1, 1}, codeEmpty, "the recipe is empty; it needs a name and steps")
+		return nil
+	case err != nil:
+		p.syntax(err)
+		return nil
+	}
+	switch err = l.Load(&second); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		p.syntax(err)
+	default:
+		p.add(posOf(&second), codeDocuments, "a second document starts here; one recipe per file")
+	}
+	if len(doc.Content) == 0 {
+		return nil
+	}
+	root := doc.Content[0]
+	p.tree(root, 1)
+	if root.Kind == yaml.ScalarNode && root.Value == "" && root.Style == 0 {
+		p.add(Pos{1, 1}, codeEmpty, "the recipe is empty; it needs a name and steps")
+		return nil
+	}
+	return root
+}
+
+// readable checks what has to hold before anything reads the text as YAML.
+func (p *reading) readable(text []byte) bool {
+	if len(text) > MaxBytes {
+		p.add(Pos{}, codeLarge, "the recipe is over 1 MiB (%d bytes); shorten its texts, or have steps read files", len(text))
+		return false
+	}
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		p.add(Pos{1, 1}, codeEncoding, "the file must be UTF-8; bad byte at offset 0 (this is UTF-16: save it as UTF-8)")
+		return false
+	}
+	if len(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))) == 0 {
+		p.add(Pos{1, 1}, codeEmpty, "the recipe is empty; it needs a name and steps")
+		return false
+	}
+	fine, line, col := true, 1, 1
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			p.add(Pos{line, col}, codeEncoding, "the file must be UTF-8; bad byte at offset %d", i)
+			return false
+		case unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' && r != '\u0085' || r == '\ufeff' && i > 0:
+			p.add(Pos{line, col}, codeControl, "control character %U; in a text in double quotes it is written as an escape, such as \\u%04x", r, r)
+			fine = false
+		}
+		switch k := lineBreak(text[i:]); {
+		case k > 0:
+			i, line, col = i+k, line+1, 1
+		case i == 0 && r == '\ufeff':
+			i += n
+		default:
+			i, col = i+n, col+1
+		}
+		if p.full() {
+			return false
+		}
+	}
+	if n := values(text); fine && n > maxValues {
+		p.add(Pos{}, codeValues, "over %d values; a recipe is steps and texts: have steps read lists from files", maxValues)
+		return false
+	}
+	return fine
+}
+
+// values estimates how many lists, maps and scalars a text has, before it is read: no fewer than
+// a third, and no more than ends of lines, commas, brackets and quotes outside of block scalars.
+func values(text []byte) int {
+	n, block := 0, -1
+	for line := range bytes.Lines(text) {
+		body := bytes.TrimLeft(line, " ")
+		indent := len(line) - len(body)
+		body = bytes.TrimSpace(body)
+		if len(body) == 0 || block >= 0 && indent > block {
+			continue
+		}
+		block = -1
+		if body[0] == '#' {
+			continue
+		}
+		n += 1 + bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("[")) + bytes.Count(body, []byte("{"))/2 + bytes.Count(body, []byte(`"`))/8
+		if i := bytes.LastIndexAny(body, "|>"); i > 0 && body[i-1] == ' ' && len(bytes.Trim(body[i+1:], "+-0123456789")) == 0 {
+			block = indent
+		}
+	}
+	return n
+}
+
+// syntax reports what the YAML reader stumbled over.
+func (p *reading) syntax(err error) {
+	at, text := Pos{}, err.Error()
+	var one *yaml.LoadError
+	if errors.As(err, &one) {
+		at, text = Pos{one.Mark.Line, one.Mark.Column}, one.Message
+		if one.ContextMark.Line > 0 && strings.Contains(text, "end of stream") {
+			at = Pos{one.ContextMark.Line, one.ContextMark.Column}
+		}
+	}
+	if at.Line > len(p.src.lines) || at.Line == len(p.src.lines) && p.src.lines[at.Line-1] == len(p.src.text) {
+		at = p.src.end()
+	}
+	at.Col = max(at.Col, btoi(at.Line > 0))
+	if line, ok := p.src.line(at.Line); ok {
+		blank := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+		if i := strings.IndexByte(blank, '\t'); i >= 0 {
+			p.add(Pos{at.Line, i + 1}, codeTab, "tab at %d:%d; YAML needs spaces", at.Line, i+1)
+			return
+		}
+	}
+	switch {
+	case strings.Contains(text, "exceeded max depth"):
+		p.add(at, codeDepth, "lists and maps more than %d deep in each other", MaxDepth)
+	case strings.Contains(text, "anchor"):
+		p.add(at, codeAlias, "YAML aliases are not allowed; write the value out (%s)", text)
+	case strings.Contains(text, "mapping values are not allowed"):
+		p.add(at, codeSyntax, "this is not YAML: a colon with a space after it in a text; put the text in quotes, or on lines of its own after |")
+	case strings.Contains(text, "end of stream"):
+		p.add(at, codeSyntax, "this is not YAML: a quote that starts here is not closed")
+	default:
+		p.add(at, codeSyntax, "this is not YAML: %s", text)
+	}
+}
+
+// end is the position of the last character of the text that is not white space.
+func (s *source) end() Pos {
+	text := bytes.TrimRightFunc(s.text, white)
+	n := len(s.lines)
+	for n > 1 && s.lines[n-1] >= len(text) {
+		n--
+	}
+	return Pos{n, max(1, utf8.RuneCount(text[min(s.lines[n-1], len(text)):]))}
+}
+
+// tree reports what no part of a recipe may have: anchors, aliases, tags, keys that are there twice
+// or are no texts, and values too deep in each other.
+func (p *reading) tree(n *yaml.Node, depth int) {
+	if depth > MaxDepth {
+		p.add(posOf(n), codeDepth, "lists and maps more than %d deep in each other", MaxDepth)
+		return
+	}
+	switch {
+	case n.Kind == yaml.AliasNode:
+		p.add(posOf(n), codeAlias, "YAML aliases are not allowed; write the value out instead of *%s", n.Value)
+		return
+	case n.Anchor != "":
+		p.add(posOf(n), codeAlias, "YAML anchors and aliases are not allowed; take away &%s", n.Anchor)
+	}
+	if n.Style&yaml.TaggedStyle != 0 || n.Tag == "!" {
+		p.add(posOf(n), codeTag, "YAML tags are not allowed; take away %s, and quote what is a text", n.Tag)
+	}
+	if n.Kind != yaml.MappingNode {
+		for _, c := range n.Content {
+			p.tree(c, depth+1)
+		}
+		return
+	}
+	first := make(map[string]*yaml.Node, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		p.key(k, depth)
+		if k.Kind == yaml.ScalarNode {
+			if f := first[k.Value]; f != nil {
+				p.mark(k, codeDuplicate, "`%s` repeated, first at %d:%d", name(k.Value), f.Line, f.Column)
+			} else {
+				first[k.Value] = k
+			}
+		}
+		p.tree(v, depth+1)
+	}
+}
+
+func (p *reading) key(k *yaml.Node, depth int) {
+	switch {
+	case k.Kind != yaml.ScalarNode:
+		if k.Kind != yaml.AliasNode {
+			p.add(posOf(k), codeKey, "a key must be a text, not %s", kindOf(k))
+		}
+		p.tree(k, depth+1)
+	case k.Value == "<<" && k.Style == 0:
+		p.mark(k, codeAlias, "YAML merge keys are not allowed; write the fields out")
+	default:
+		p.tree(k, depth+1)
+		if kind := scalarOf(k).kind; kind != isText {
+			p.mark(k, codeKey, "the key %s is %s; quote it", name(k.Value), kind)
+		}
+	}
+}
+
+// name is a name, or another short text of the file, for a message.
+func name(s string) string { return oneLine(s, 80) }
+
+// quoted is a value for a message.
+func quoted(s string) string { return fmt.Sprintf("%q", oneLine(s, 60)) }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package recipe_test
+
+func slow() bool { return false }

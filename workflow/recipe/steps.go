@@ -1,0 +1,286 @@
+package recipe
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// A block is a Block as it is read.
+type block struct {
+	*Block
+	steps []*step
+	of    *step  // the container, nil for the top
+	sites []site // of its output and its condition
+	names map[string]*step
+}
+
+// A step is a Step as it is read.
+type step struct {
+	*Step
+	node  *yaml.Node // the whole of it
+	id    *yaml.Node
+	in    *block
+	index int // in its block
+	deps  []*yaml.Node
+	sites []site // of all that is evaluated before it starts
+	body  *block
+	as    *yaml.Node // of a foreach
+	waits []*step    // what it depends on, of its block
+	done  ancestors  // what has ended when it starts
+	reads map[*step]bool
+}
+
+// recipe reads the top of the document.
+func (p *reading) recipe(n *yaml.Node, r *Recipe) *block {
+	top := &block{Block: &r.Block}
+	var list *yaml.Node
+	keys := p.object(n, "a recipe", []field{
+		{"name", func(v *yaml.Node) { r.Name = p.named(v, "`name`", recipeName) }},
+		{"description", func(v *yaml.Node) { r.Description, _ = p.text(v, "`description`") }},
+		{"version", func(v *yaml.Node) { p.version(v) }},
+		{"aliases", func(v *yaml.Node) { r.Aliases = p.aliases(v) }},
+		{"inputs", func(v *yaml.Node) { r.Inputs = p.declared(v, "input") }},
+		{"model", func(v *yaml.Node) { r.Model = p.named(v, "`model`", modelName) }},
+		{"max_concurrency", func(v *yaml.Node) { r.Concurrency = int(p.wholeIn(v, "`max_concurrency`", 1, maxWidth)) }},
+		{"budget", func(v *yaml.Node) { r.Budget = p.budget(v) }},
+		{"steps", func(v *yaml.Node) { list = v }},
+		{"output", func(v *yaml.Node) { r.Output = p.result(v, &top.sites) }},
+	})
+	p.need(n, keys, "a recipe", "name")
+	if keys != nil && list == nil {
+		p.add(posOf(n), codeNoSteps, "the recipe needs at least one step: a list under `steps`")
+	}
+	if list != nil {
+		p.block(list, top)
+	}
+	p.inputs = r.Inputs
+	if len(p.steps) > MaxSteps {
+		p.add(posOf(p.steps[MaxSteps].node), codeTooManySteps, "over 1,000 steps, those in others counted; put some into recipes of their own")
+	}
+	return top
+}
+
+// tooMany tells of so many steps that nobody would read what is wrong with them.
+func (p *reading) tooMany() bool { return len(p.steps) > 4*MaxSteps }
+
+const maxWidth = 1000
+
+func (p *reading) version(n *yaml.Node) {
+	v, ok := p.wholeNumber(n)
+	switch {
+	case !ok:
+		p.wrongType(n, "`version`", "the number 1")
+	case v == "1":
+	case strings.HasPrefix(v, "-") || v == "0":
+		p.mark(n, codeVersion, "`version` is %s; this is version %d of the language", name(v), Version)
+	default:
+		p.mark(n, codeVersion, "`version` is %s and needs a newer engine; this one reads version %d", name(v), Version)
+	}
+}
+
+func (p *reading) aliases(n *yaml.Node) []string {
+	items, _ := p.sequence(n, "`aliases`")
+	var all []string
+	for _, c := range items {
+		switch a := p.named(c, "an alias", recipeName); {
+		case a == "":
+		case slices.Contains(all, a):
+			p.mark(c, codeRepeated, "alias `%s` is there twice", a)
+		case len(all) == 100:
+			p.add(posOf(c), codeRange, "over 100 aliases")
+			return all
+		default:
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func (p *reading) budget(n *yaml.Node) *Budget {
+	b := &Budget{}
+	count := func(name string, to *int64) field {
+		return field{name, func(v *yaml.Node) { *to = p.wholeIn(v, "`"+name+"`", 1, maxWhole) }}
+	}
+	p.object(n, "`budget`", []field{
+		count("tokens", &b.Tokens),
+		{"cost", func(v *yaml.Node) {
+			b.Cost = p.real(v, "`cost`", 0, true, 1e9, "more than 0 and at most 1e9, in US dollars")
+		}},
+		count("turns", &b.Turns), count("calls", &b.Calls), count("agents", &b.Agents),
+		{"time", func(v *yaml.Node) { b.Time = p.duration(v, "`time`") }},
+	})
+	return b
+}
+
+// block reads the steps of a block.
+func (p *reading) block(n *yaml.Node, b *block) {
+	items, ok := p.sequence(n, "`steps`")
+	if ok && len(items) == 0 {
+		p.add(posOf(n), codeNoSteps, "`steps` is empty; it needs at least one step")
+	}
+	b.names = make(map[string]*step, len(items))
+	for _, item := range items {
+		if p.tooMany() {
+			return
+		}
+		s := p.step(item, b)
+		b.steps = append(b.steps, s)
+		b.Steps = append(b.Steps, s.Step)
+	}
+}
+
+// kinds are the fields that say what a step is.
+func kinds() []string {
+	return []string{"subagent", "tool", "workflow", "ask", "parallel", "foreach", "loop"}
+}
+
+// owned are the fields that go with a kind.
+func owned() [][2]string {
+	return [][2]string{
+		{"prompt", "subagent"}, {"model", "subagent"}, {"output_retries", "subagent"},
+		{"args", "tool"}, {"effects", "tool"}, {"inputs", "workflow"},
+	}
+}
+
+// step reads one step.
+func (p *reading) step(n *yaml.Node, in *block) *step {
+	s := &step{Step: &Step{Pos: posOf(n), OnError: Continue, Tries: DefaultTries}, node: n, in: in, index: len(in.steps)}
+	p.steps = append(p.steps, s)
+	agent, tool, call := &Agent{}, &Tool{}, &Call{}
+	fields := []field{
+		{"id", func(v *yaml.Node) { s.ID, s.id = p.named(v, "`id`", plainName), v }},
+		{"subagent", func(v *yaml.Node) { s.Agent, agent.Name, agent.Pos = agent, p.named(v, "`subagent`", thing), posOf(v) }},
+		{"prompt", func(v *yaml.Node) { agent.Prompt = p.textTemplate(v, "`prompt`", &s.sites) }},
+		{"model", func(v *yaml.Node) { agent.Model = p.named(v, "`model`", modelName) }},
+		{"tool", func(v *yaml.Node) { s.Tool, tool.Name, tool.Pos = tool, p.named(v, "`tool`", thing), posOf(v) }},
+		{"args", func(v *yaml.Node) { tool.Args = p.mapping(v, "`args`", &s.sites) }},
+		{"effects", func(v *yaml.Node) { tool.Effects = p.choice(v, "`effects`", "once", "idempotent") }},
+		{"workflow", func(v *yaml.Node) { s.Workflow, call.Name, call.Pos = call, p.named(v, "`workflow`", thing), posOf(v) }},
+		{"inputs", func(v *yaml.Node) { call.Inputs = p.mapping(v, "`inputs`", &s.sites) }},
+		{"ask", func(v *yaml.Node) { s.Ask = p.ask(v, s) }},
+		{"parallel", func(v *yaml.Node) { s.Parallel = p.parallel(v, s) }},
+		{"foreach", func(v *yaml.Node) { s.Foreach = p.foreach(v, s) }},
+		{"loop", func(v *yaml.Node) { s.Loop = p.loop(v, s) }},
+		{"depends_on", func(v *yaml.Node) { p.dependsOn(v, s) }},
+		{"when", func(v *yaml.Node) { s.When = p.condition(v, "`when`", &s.sites) }},
+		{"gate", func(v *yaml.Node) { s.Gate = p.gate(v, s) }},
+		{"output", func(v *yaml.Node) { s.Step.Output = p.outputSchema(v) }},
+		{"output_retries", func(v *yaml.Node) { s.Tries = int(p.wholeIn(v, "`output_retries`", 0, 10)) }},
+		{"retry", func(v *yaml.Node) { s.Retry = p.retry(v) }},
+		{"timeout", func(v *yaml.Node) { s.Timeout = p.duration(v, "`timeout`") }},
+		{"on_error", func(v *yaml.Node) {
+			if e := p.choice(v, "`on_error`", "continue", "fail", "skip"); e != "" {
+				s.OnError = OnError(e)
+			}
+		}},
+	}
+	keys := p.object(n, "a step", fields)
+	if keys == nil {
+		return s
+	}
+	if s.ID != "" {
+		s.Pos = posOf(s.id)
+	}
+	p.need(n, keys, "a step", "id")
+	p.oneKind(n, keys)
+	if keys["output_retries"] != nil && keys["output"] == nil {
+		k := keys["output_retries"]
+		p.report(&Problem{Pos: posOf(k), End: endOf(k), Code: codeUnused, Text: "`output_retries` does nothing without an `output` schema", Warning: true})
+	}
+	return s
+}
+
+// oneKind checks that a step is exactly one thing, and has what goes with it.
+func (p *reading) oneKind(n *yaml.Node, keys map[string]*yaml.Node) {
+	var is []*yaml.Node
+	for _, k := range kinds() {
+		if keys[k] != nil {
+			is = append(is, keys[k])
+		}
+	}
+	slices.SortFunc(is, func(a, b *yaml.Node) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	})
+	switch {
+	case len(is) == 0:
+		p.add(posOf(n), codeKind, "a step needs one of %s", either(kinds()))
+		return
+	case len(is) > 1:
+		names := make([]string, len(is))
+		for i, k := range is {
+			names[i] = "`" + k.Value + "`"
+		}
+		p.mark(is[1], codeKind, "a step is one thing, and this one has %s; make two steps of it", strings.Join(names, " and "))
+		return
+	}
+	for _, o := range owned() {
+		if k := keys[o[0]]; k != nil && o[1] != is[0].Value {
+			p.mark(k, codeKind, "`%s` goes with `%s`, and this step has `%s`", o[0], o[1], is[0].Value)
+		}
+	}
+	if is[0].Value == "subagent" {
+		p.need(n, keys, "a step with `subagent`", "prompt")
+	}
+}
+
+func (p *reading) dependsOn(n *yaml.Node, s *step) {
+	items := []*yaml.Node{n}
+	if n.Kind != yaml.ScalarNode {
+		var ok bool
+		if items, ok = p.sequence(n, "`depends_on`"); !ok {
+			return
+		}
+	}
+	seen := map[string]bool{}
+	for _, c := range items {
+		id, ok := p.text(c, "a step in `depends_on`")
+		switch {
+		case !ok:
+		case seen[id]:
+			p.mark(c, codeRepeated, "`%s` is in `depends_on` twice", name(id))
+		default:
+			seen[id] = true
+			s.deps = append(s.deps, c)
+			s.DependsOn = append(s.DependsOn, id)
+		}
+	}
+}
+
+func (p *reading) gate(n *yaml.Node, s *step) *Gate {
+	g := &Gate{}
+	if n.Kind == yaml.MappingNode {
+		keys := p.object(n, "`gate`", []field{{"message", func(v *yaml.Node) { g.Message = p.textTemplate(v, "`message`", &s.sites) }}})
+		p.need(n, keys, "`gate`", "message")
+		return g
+	}
+	if n.Kind != yaml.ScalarNode {
+		p.wrongType(n, "`gate`", "human, or a map with a message")
+		return g
+	}
+	if n.Value != "human" {
+		p.mark(n, codeChoice, "`gate` is %s; write human, or a map with a message", quoted(n.Value))
+	}
+	return g
+}
+
+func (p *reading) retry(n *yaml.Node) *Retry {
+	r := &Retry{Backoff: 1}
+	attempts := func(v *yaml.Node) { r.Attempts = int(p.wholeIn(v, "`attempts`", 1, MaxAttempts)) }
+	if n.Kind == yaml.ScalarNode {
+		r.Attempts = int(p.wholeIn(n, "`retry`", 1, MaxAttempts))
+		return r
+	}
+	keys := p.object(n, "`retry`", []field{
+		{"attempts", attempts},
+		{"delay", func(v *yaml.Node) { r.Delay = p.duration(v, "`delay`") }},
+		{"backoff", func(v *yaml.Node) { r.Backoff = p.real(v, "`backoff`", 1, false, 100, "from 1 to 100") }},
+		{"max_delay", func(v *yaml.Node) { r.MaxDelay = p.duration(v, "`max_delay`") }},
+	})
+	p.need(n, keys, "`retry`", "attempts")
+	return r
+}

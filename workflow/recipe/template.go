@@ -1,0 +1,207 @@
+package recipe
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Ref is a reference to a value: "inputs.topic", "steps.find.output.items.0", "item.title".
+type Ref struct{ path string }
+
+// String is the reference as it was written, without spaces.
+func (r Ref) String() string { return r.path }
+
+// Path is the parts of the reference.
+func (r Ref) Path() []string { return strings.Split(r.path, ".") }
+
+// Step is the id of the step it refers to, "" if it refers to something else.
+func (r Ref) Step() string { return r.below("steps") }
+
+// Input is the name of the input it refers to, "" if it refers to something else.
+func (r Ref) Input() string { return r.below("inputs") }
+
+func (r Ref) below(root string) string {
+	head, rest, _ := strings.Cut(r.path, ".")
+	if head != root {
+		return ""
+	}
+	id, _, _ := strings.Cut(rest, ".")
+	return id
+}
+
+// A Template is a text with references in it.
+type Template struct {
+	text  string
+	parts []part
+}
+
+// A part is a literal text, or a reference.
+type part struct {
+	text     string
+	ref      *Ref
+	from, to int // where the reference is in the text
+}
+
+// String is the template as it was written.
+func (t *Template) String() string { return t.text }
+
+// Refs are the references in it, in their order, those that are there twice too.
+func (t *Template) Refs() []Ref {
+	var refs []Ref
+	for _, p := range t.parts {
+		if p.ref != nil {
+			refs = append(refs, *p.ref)
+		}
+	}
+	return refs
+}
+
+// exact is the reference that is all of the template, nil if there is more, or none.
+func (t *Template) exact() *Ref {
+	if len(t.parts) == 1 {
+		return t.parts[0].ref
+	}
+	return nil
+}
+
+// A fault is what is wrong with a part of a text.
+type fault struct {
+	from, to   int
+	code, text string
+}
+
+// parseTemplate reads a template. What is wrong with it stays in it as text.
+func parseTemplate(text string) (*Template, []fault) {
+	t := &Template{text: text}
+	var faults []fault
+	var lit strings.Builder
+	flush := func() {
+		if lit.Len() > 0 {
+			t.parts = append(t.parts, part{text: lit.String()})
+			lit.Reset()
+		}
+	}
+	for i := 0; i < len(text); {
+		open := strings.Index(text[i:], "{{")
+		if open < 0 {
+			lit.WriteString(text[i:])
+			break
+		}
+		open += i
+		if open > i && text[open-1] == '\\' {
+			lit.WriteString(text[i:open-1] + "{{")
+			i = open + 2
+			continue
+		}
+		lit.WriteString(text[i:open])
+		next := strings.Index(text[open+2:], "{{")
+		rest := text[open+2:]
+		if next >= 0 {
+			rest = rest[:next]
+		}
+		length := strings.Index(rest, "}}")
+		if length < 0 {
+			faults = addFault(faults, fault{open, open + 2, codeUnclosed, ""})
+			lit.WriteString(text[open : open+2+len(rest)])
+			i = open + 2 + len(rest)
+			continue
+		}
+		i = open + 2 + length + 2
+		body := text[open+2 : i-2]
+		if ref := strings.TrimFunc(body, white); refForm(ref) {
+			flush()
+			from := open + 2 + strings.Index(body, ref)
+			t.parts = append(t.parts, part{ref: &Ref{ref}, from: from, to: from + len(ref)})
+			continue
+		}
+		lit.WriteString(text[open:i])
+		faults = addFault(faults, fault{open, i, codeTemplate, notRef(strings.TrimFunc(body, white))})
+	}
+	flush()
+	return t, faults
+}
+
+// addFault keeps as many faults as are shown.
+func addFault(faults []fault, f fault) []fault {
+	if len(faults) > maxProblems {
+		return faults
+	}
+	return append(faults, f)
+}
+
+// refForm tells whether a text has the form of a reference: words with dots between.
+func refForm(s string) bool {
+	if s == "" || len(s) > 1000 {
+		return false
+	}
+	for part := range strings.SplitSeq(s, ".") {
+		if part == "" {
+			return false
+		}
+		for i := range len(part) {
+			c := part[i]
+			if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// notRef says why what is in braces is no reference.
+func notRef(body string) string {
+	switch {
+	case body == "":
+		return "{{}} is empty; only inputs and steps are available, such as {{inputs.topic}}; for literal braces write \\{{"
+	case strings.ContainsAny(body, "[]") && refForm(strings.Trim(strings.NewReplacer("[", ".", "]", "", `"`, "", "'", "").Replace(body), ".")):
+		return fmt.Sprintf("{{%s}}: below a value, dots lead on: write {{%s}}", name(body), name(strings.NewReplacer("[", ".", "]", "", `"`, "", "'", "").Replace(body)))
+	case strings.ContainsAny(body, "|()+*?=<> "):
+		return fmt.Sprintf("{{%s}}: templates have no logic, and only inputs and steps are available, such as {{inputs.topic}} or {{steps.find.output}}; for literal braces write \\{{", name(body))
+	}
+	return fmt.Sprintf("{{%s}}: only inputs and steps are available, such as {{inputs.topic}} or {{steps.find.output}}; for literal braces write \\{{", name(body))
+}
+
+// maxRendered bounds what a template or a value becomes, in bytes: models read less.
+const maxRendered = 16 << 20
+
+// A LookupError says that a template or a condition could not be evaluated.
+type LookupError struct {
+	Ref  string // the reference, "" if it is about the whole
+	Text string
+}
+
+func (e *LookupError) Error() string {
+	if e.Ref == "" {
+		return oneLine(e.Text, 1000)
+	}
+	return fmt.Sprintf("{{%s}}: %s", oneLine(e.Ref, 200), oneLine(e.Text, 1000))
+}
+
+// Render puts the values in. It fails where a path leads to nothing, and with a *LookupError. What it puts in is not
+// looked at again. The result is valid UTF-8 and at most 16 MiB.
+func (t *Template) Render(s *Scope) (string, error) {
+	left := maxRendered
+	return t.render(s, &left)
+}
+
+func (t *Template) render(s *Scope, left *int) (string, error) {
+	var b strings.Builder
+	for _, p := range t.parts {
+		text := p.text
+		if p.ref != nil {
+			var err error
+			if text, err = s.text(*p.ref); err != nil {
+				return "", err
+			}
+		}
+		if *left -= len(text); *left < 0 {
+			return "", &LookupError{Text: fmt.Sprintf("the text is over %d MiB with its values", maxRendered>>20)}
+		}
+		b.WriteString(text)
+	}
+	if text := b.String(); !utf8.ValidString(text) {
+		return strings.ToValidUTF8(text, "\ufffd"), nil
+	}
+	return b.String(), nil
+}

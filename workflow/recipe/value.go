@@ -1,0 +1,263 @@
+package recipe
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// A Value is a value with templates in its texts: a text that is one reference and nothing else
+// stands for the value it refers to.
+type Value struct{ node valueNode }
+
+// A valueNode is one of the forms of a value.
+type valueNode struct {
+	pos    Pos
+	plain  any       // of what is no text, list or map: nil, bool, int or float64
+	text   *Template // of a text
+	list   []valueNode
+	fields []valueField // of a map
+	isList bool
+	isMap  bool
+}
+
+type valueField struct {
+	key  string
+	pos  Pos
+	node valueNode
+}
+
+// Refs are the references in it, in the order of the file, those that are there twice too.
+func (v *Value) Refs() []Ref {
+	var refs []Ref
+	v.node.walk(func(t *Template) { refs = append(refs, t.Refs()...) })
+	return refs
+}
+
+func (n *valueNode) walk(visit func(*Template)) {
+	if n.text != nil {
+		visit(n.text)
+	}
+	for i := range n.list {
+		n.list[i].walk(visit)
+	}
+	for i := range n.fields {
+		n.fields[i].node.walk(visit)
+	}
+}
+
+// String is the value as JSON, its templates as they were written.
+func (v *Value) String() string { return string(compact(v.node.written())) }
+
+func (n *valueNode) written() any {
+	switch {
+	case n.text != nil:
+		return n.text.text
+	case n.isList:
+		l := make([]any, len(n.list))
+		for i := range n.list {
+			l[i] = n.list[i].written()
+		}
+		return l
+	case n.isMap:
+		m := make(map[string]any, len(n.fields))
+		for i := range n.fields {
+			m[n.fields[i].key] = n.fields[i].node.written()
+		}
+		return m
+	}
+	return n.plain
+}
+
+// Resolve puts the values in; what it gives encodes as JSON and shares nothing. It fails as Render does.
+func (v *Value) Resolve(s *Scope) (any, error) {
+	left := maxRendered
+	return v.node.resolve(s, &left)
+}
+
+func (n *valueNode) resolve(s *Scope, left *int) (any, error) {
+	if *left--; *left < 0 {
+		return nil, &LookupError{Text: fmt.Sprintf("the value is over %d MiB with what is put in", maxRendered>>20)}
+	}
+	switch {
+	case n.text != nil:
+		if ref := n.text.exact(); ref != nil {
+			v, err := s.value(*ref, true)
+			if err != nil {
+				return nil, err
+			}
+			return clone(v, left)
+		}
+		return n.text.render(s, left)
+	case n.isList:
+		l := make([]any, len(n.list))
+		for i := range n.list {
+			var err error
+			if l[i], err = n.list[i].resolve(s, left); err != nil {
+				return nil, err
+			}
+		}
+		return l, nil
+	case n.isMap:
+		m := make(map[string]any, len(n.fields))
+		for i := range n.fields {
+			var err error
+			if m[n.fields[i].key], err = n.fields[i].node.resolve(s, left); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
+	}
+	return n.plain, nil
+}
+
+// clone copies a value, within what is left of the bound.
+func clone(v any, left *int) (any, error) {
+	size := 1
+	if s, ok := v.(string); ok {
+		size += len(s)
+	}
+	if *left -= size; *left < 0 {
+		return nil, &LookupError{Text: fmt.Sprintf("the value is over %d MiB with what is put in", maxRendered>>20)}
+	}
+	var err error
+	switch x := v.(type) {
+	case []any:
+		l := make([]any, len(x))
+		for i := range x {
+			if l[i], err = clone(x[i], left); err != nil {
+				return nil, err
+			}
+		}
+		return l, nil
+	case map[string]any:
+		m := make(map[string]any, len(x))
+		for k := range x {
+			if m[k], err = clone(x[k], left); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
+	}
+	return v, nil
+}
+
+// value reads a value with templates. The sites are where its references are.
+func (p *reading) value(n *yaml.Node, at *[]site) *Value {
+	return &Value{p.valueNode(n, at)}
+}
+
+// mapping reads a map of values.
+func (p *reading) mapping(n *yaml.Node, what string, at *[]site) *Value {
+	if n.Kind != yaml.MappingNode {
+		p.wrongType(n, what, "a map")
+		return nil
+	}
+	return p.value(n, at)
+}
+
+// result reads what a block amounts to: a text, a list or a map.
+func (p *reading) result(n *yaml.Node, at *[]site) *Value {
+	if n.Kind == yaml.ScalarNode {
+		if _, ok := p.text(n, "`output`"); !ok {
+			return nil
+		}
+	}
+	return p.value(n, at)
+}
+
+func (p *reading) valueNode(n *yaml.Node, at *[]site) valueNode {
+	v := valueNode{pos: posOf(n)}
+	switch n.Kind {
+	case yaml.SequenceNode:
+		v.isList = true
+		for _, c := range n.Content {
+			v.list = append(v.list, p.valueNode(c, at))
+		}
+	case yaml.MappingNode:
+		v.isMap = true
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if k := n.Content[i]; k.Kind == yaml.ScalarNode {
+				v.fields = append(v.fields, valueField{k.Value, posOf(k), p.valueNode(n.Content[i+1], at)})
+			}
+		}
+	case yaml.ScalarNode:
+		s := scalarOf(n)
+		if s.odd != "" {
+			p.oddScalar(n, s)
+		}
+		if s.kind == isText {
+			v.text = p.template(n, n.Value, at)
+			break
+		}
+		plain, err := Decode(s.json)
+		if err != nil {
+			p.mark(n, codeNumber, "%v", err)
+		}
+		v.plain = plain
+	}
+	return v
+}
+
+// template reads a template.
+func (p *reading) template(n *yaml.Node, text string, at *[]site) *Template {
+	t, faults := parseTemplate(text)
+	for _, f := range faults {
+		if f.code == codeUnclosed {
+			where := ""
+			if pos, _ := p.src.at(n, f.from); !p.full() {
+				where = fmt.Sprintf(" at %d:%d", pos.Line, pos.Col)
+			}
+			p.within(n, f.from, f.to, f.code, "unclosed {{%s; write }} after the reference, or \\{{ for literal braces", where)
+			continue
+		}
+		p.within(n, f.from, f.to, f.code, "%s", f.text)
+	}
+	s := site{node: n}
+	for _, part := range t.parts {
+		if part.ref != nil {
+			s.refs = append(s.refs, placedRef{*part.ref, part.from, part.to})
+		}
+	}
+	if len(s.refs) > 0 {
+		*at = append(*at, s)
+	}
+	return t
+}
+
+// textTemplate reads a text that is a template.
+func (p *reading) textTemplate(n *yaml.Node, what string, at *[]site) *Template {
+	text, ok := p.text(n, what)
+	if !ok {
+		return nil
+	}
+	return p.template(n, text, at)
+}
+
+// A site is a text of the file that has references.
+type site struct {
+	node      *yaml.Node
+	refs      []placedRef
+	condition bool
+}
+
+// A placedRef is a reference, and the bytes of the text where it is.
+type placedRef struct {
+	Ref
+	from, to int
+}
+
+// literal is the value of a field if no template has a part in it.
+func (n *valueNode) literal() (json.RawMessage, bool) {
+	plain := true
+	n.walk(func(t *Template) { plain = plain && len(t.Refs()) == 0 })
+	if !plain {
+		return nil, false
+	}
+	v, err := n.resolve(&Scope{}, new(maxRendered))
+	if err != nil {
+		return nil, false
+	}
+	return compact(v), true
+}

@@ -1,0 +1,56 @@
+package recipe
+
+import "slices"
+
+// Walk visits all steps, outer ones before those inside, in the order of the file. The depth of the top ones is
+// 0. Where visit gives false, what is inside of the step is left out.
+func (r *Recipe) Walk(visit func(s *Step, depth int) bool) { r.Block.walk(visit, 0) }
+
+func (b *Block) walk(visit func(*Step, int) bool, depth int) {
+	for _, s := range b.Steps {
+		if body := s.Body(); visit(s, depth) && body != nil {
+			body.walk(visit, depth+1)
+		}
+	}
+}
+
+// Uses are the names of the workflows it calls, in the order of the file, each once.
+func (r *Recipe) Uses() []string {
+	return r.names(func(s *Step) string {
+		if s.Workflow == nil {
+			return ""
+		}
+		return s.Workflow.Name
+	})
+}
+
+// AgentNames are the names of the sub-agents it gives work to, in the order of the file, each once.
+func (r *Recipe) AgentNames() []string {
+	return r.names(func(s *Step) string {
+		if s.Agent == nil {
+			return ""
+		}
+		return s.Agent.Name
+	})
+}
+
+// ToolNames are the names of the tools it calls by itself, in the order of the file, each once.
+func (r *Recipe) ToolNames() []string {
+	return r.names(func(s *Step) string {
+		if s.Tool == nil {
+			return ""
+		}
+		return s.Tool.Name
+	})
+}
+
+func (r *Recipe) names(of func(*Step) string) []string {
+	var names []string
+	r.Walk(func(s *Step, _ int) bool {
+		if n := of(s); n != "" && !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+		return true
+	})
+	return names
+}

@@ -1,0 +1,197 @@
+package recipe_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/superstep-dev/superstep/workflow/recipe"
+)
+
+func parse(t testing.TB, text string) *recipe.Recipe {
+	t.Helper()
+	r, ps := recipe.Parse("r.yaml", []byte(text))
+	if r == nil {
+		t.Fatal(ps)
+	}
+	return r
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	text := `name: top
+steps:
+  - {id: a, subagent: reseacher, prompt: p}
+  - {id: b, subagent: writer, prompt: p}
+  - {id: c, tool: grpe}
+  - id: d
+    parallel:
+      - {id: e, workflow: breif, inputs: {topic: x}}
+      - {id: f, workflow: brief, inputs: {topic: 5, depht: deep, n: "{{steps.d.status}}"}}
+      - {id: g, workflow: brief, inputs: {n: "7", level: middle}}
+      - {id: h, workflow: brief, inputs: {topic: "\\{{x}}", n: 7, level: high}}
+      - {id: i, workflow: mid}
+`
+	text = strings.Replace(text, `"{{steps.d.status}}"`, `"{{inputs.n}}"`, 1)
+	text = strings.Replace(text, "steps:", "inputs: [n]\nsteps:", 1)
+	r := parse(t, text)
+	mid := parse(t, "name: mid\naliases: [middle]\nsteps: [{id: a, workflow: low}]\n")
+	low := parse(t, "name: low\nsteps: [{id: x, workflow: brief, inputs: {topic: t}}, {id: a, loop: {max: 2, steps: [{id: b, workflow: top}]}}]\n")
+	brief := &recipe.Callee{Name: "brief", Inputs: []recipe.Input{
+		{Name: "topic", Type: recipe.String, Required: true}, {Name: "depth"}, {Name: "n", Type: recipe.Integer},
+		{Name: "level", Enum: []json.RawMessage{json.RawMessage(`"low"`), json.RawMessage(`"high"`)}},
+	}}
+	w := &recipe.World{
+		Agents: []string{"researcher", "writer"}, AgentsFrom: ".superstep/agents", Tools: []string{"grep", "read"},
+		Workflows: map[string]*recipe.Callee{
+			"brief": brief, "mid": {Name: "mid", Recipe: mid}, "middle": {Name: "mid", Recipe: mid}, "low": {Name: "low", Recipe: low}, "top": {Name: "top", Recipe: r},
+		},
+	}
+	want := []string{
+		"r.yaml:4:23: no subagent `reseacher`; did you mean \"researcher\"? (looked in .superstep/agents)",
+		"r.yaml:6:19: no tool `grpe`; did you mean \"grep\"?",
+		"r.yaml:9:27: no workflow `breif`; did you mean \"brief\"?",
+		"r.yaml:10:50: input `topic` of workflow `brief` must be a text, got a number",
+		"r.yaml:10:53: workflow `brief` has no input `depht`; did you mean \"depth\"?",
+		"r.yaml:11:27: workflow `brief` needs input `topic`; give it under `inputs`",
+		"r.yaml:11:46: input `n` of workflow `brief` must be a whole number, got a text",
+		"r.yaml:11:58: input `level` of workflow `brief` must be \"low\" or \"high\"",
+		"r.yaml:13:27: cycle of recipes: top → mid → low → top; a recipe cannot end up calling itself",
+	}
+	var got []string
+	for _, p := range recipe.Check(r, w) {
+		got = append(got, p.Error())
+		inFile(t, r.Source, p)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if ps := recipe.Check(r, &recipe.World{}); len(ps) != 0 {
+		t.Errorf("an empty world: %v", ps)
+	}
+	if ps := recipe.Check(r, &recipe.World{Agents: []string{}, AgentsFrom: "x, y"}); len(ps) != 2 || ps[0].Text != "no subagent `reseacher`; there are none (looked in x, y)" {
+		t.Errorf("no agents: %v", ps)
+	}
+	self := parse(t, "name: me\naliases: [myself]\nsteps: [{id: a, workflow: myself}]\n")
+	if ps := recipe.Check(self, &recipe.World{Workflows: map[string]*recipe.Callee{}}); len(ps) != 1 || !strings.Contains(ps[0].Text, "cycle of recipes: me → me") {
+		t.Errorf("itself: %v", ps)
+	}
+}
+
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	r := parse(t, `name: w
+steps:
+  - {id: a, workflow: x}
+  - {id: b, foreach: {in: [1], steps: [{id: c, parallel: [{id: d, tool: t}, {id: e, workflow: y}]}, {id: f, workflow: x}]}}
+  - {id: g, loop: {max: 1, steps: [{id: h, subagent: s, prompt: p}, {id: i, ask: q}]}}
+`)
+	var ids []string
+	r.Walk(func(s *recipe.Step, depth int) bool {
+		ids = append(ids, strings.Repeat(">", depth)+s.ID+":"+string(s.Kind()))
+		return s.ID != "g"
+	})
+	if got, want := strings.Join(ids, " "), "a:workflow b:foreach >c:parallel >>d:tool >>e:workflow >f:workflow g:loop"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if d := cmp.Diff([]string{"x", "y"}, r.Uses()); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([][]string{{"s"}, {"t"}}, [][]string{r.AgentNames(), r.ToolNames()}); d != "" {
+		t.Error(d)
+	}
+}
+
+// A step reads what it depends on and what it, or what is inside of it, refers to; in the order of the file.
+func TestReads(t *testing.T) {
+	t.Parallel()
+	r := parse(t, `name: reads
+inputs: [{name: l, type: list}]
+steps:
+  - {id: a, tool: t}
+  - {id: b, tool: t, depends_on: a}
+  - {id: c, tool: t, depends_on: b}
+  - {id: d, subagent: s, prompt: "{{steps.a.output}}", depends_on: [c]}
+  - id: e
+    depends_on: [d]
+    when: steps.b.status == "done"
+    foreach:
+      in: "{{inputs.l}}"
+      steps:
+        - {id: f, tool: t, args: {x: "{{steps.a.output}}"}}
+        - id: g
+          depends_on: [f]
+          loop:
+            max: 2
+            until: steps.h.output && steps.c.output && steps.f.output
+            steps: [{id: h, tool: t, gate: {message: "{{steps.f.output}}"}}]
+            output: "{{steps.h.output}}{{steps.d.output}}"
+`)
+	got := map[string]string{}
+	r.Walk(func(s *recipe.Step, _ int) bool {
+		got[s.ID] = strings.Join(s.Reads, " ")
+		return true
+	})
+	want := map[string]string{"a": "", "b": "a", "c": "b", "d": "a c", "e": "a b c d", "f": "", "g": "f", "h": ""}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestInputs(t *testing.T) {
+	t.Parallel()
+	r := parse(t, `name: inputs
+inputs:
+  topic: {description: What., required: true}
+  depth:
+  n: {type: integer, default: 3.0, enum: [1, 3]}
+  f: {type: number, default: +.5}
+  ok: {type: boolean, default: True}
+  l: {type: list, default: [a, 0x10]}
+  o: {type: object, default: {"b": 1, a: "<x>"}}
+steps: [{id: a, tool: t}]
+`)
+	want := []recipe.Input{
+		{Name: "topic", Description: "What.", Type: "string", Required: true, Pos: recipe.Pos{Line: 3, Col: 3}},
+		{Name: "depth", Type: "string", Pos: recipe.Pos{Line: 4, Col: 3}},
+		{Name: "n", Type: "integer", Default: json.RawMessage("3"), Enum: []json.RawMessage{json.RawMessage("1"), json.RawMessage("3")}, Pos: recipe.Pos{Line: 5, Col: 3}},
+		{Name: "f", Type: "number", Default: json.RawMessage("0.5"), Pos: recipe.Pos{Line: 6, Col: 3}},
+		{Name: "ok", Type: "boolean", Default: json.RawMessage("true"), Pos: recipe.Pos{Line: 7, Col: 3}},
+		{Name: "l", Type: "list", Default: json.RawMessage(`["a",16]`), Pos: recipe.Pos{Line: 8, Col: 3}},
+		{Name: "o", Type: "object", Default: json.RawMessage(`{"a":"<x>","b":1}`), Pos: recipe.Pos{Line: 9, Col: 3}},
+	}
+	if d := cmp.Diff(want, r.Inputs); d != "" {
+		t.Error(d)
+	}
+	raw, err := json.Marshal(recipe.InputSchema(r.Inputs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const schema = `{"type":"object","properties":{"topic":{"type":"string","description":"What."},"depth":{"type":"string"},"n":{"type":"integer","default":3,"enum":[1,3]},"f":{"type":"number","default":0.5},` +
+		`"ok":{"type":"boolean","default":true},"l":{"type":"array","default":["a",16]},"o":{"type":"object","default":{"a":"<x>","b":1}}},"required":["topic"],"additionalProperties":false}`
+	var a, b any
+	_ = json.Unmarshal(raw, &a)
+	_ = json.Unmarshal([]byte(schema), &b)
+	if d := cmp.Diff(b, a); d != "" {
+		t.Errorf("%s\n%s", d, raw)
+	}
+	if at := strings.Index(string(raw), `"depth"`); at < strings.Index(string(raw), `"topic"`) || at > strings.Index(string(raw), `"n":`) {
+		t.Errorf("not in their order: %s", raw)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	r := parse(t, `name: d
+steps:
+  - {id: a, foreach: {in: [1], steps: [{id: b, subagent: s, prompt: p, retry: 3, timeout: 0.5s, gate: human}]}}
+`)
+	each := r.Steps[0].Foreach
+	b := each.Steps[0]
+	if r.Concurrency != 16 || each.As != "item" || b.OnError != recipe.Continue || b.Tries != 2 || b.Retry.Attempts != 3 || b.Retry.Backoff != 1 ||
+		b.Timeout.String() != "500ms" || b.Gate == nil || b.Gate.Message != nil || r.Steps[0].Pos != (recipe.Pos{Line: 3, Col: 10}) || b.Agent.Pos != (recipe.Pos{Line: 3, Col: 58}) {
+		t.Errorf("%+v %+v", b, b.Agent)
+	}
+}
