@@ -132,7 +132,11 @@ func TestRecoverPinned(t *testing.T) {
 	}{
 		{nil, "skipped"},
 		{func(string, json.RawMessage) (*workflow.Workflow, error) { return nil, errors.New("no") }, "skipped"},
-		{func(string, json.RawMessage) (*workflow.Workflow, error) { w := versioned2(t); w.Run = quick; return w, nil }, "completed"},
+		{func(string, json.RawMessage) (*workflow.Workflow, error) {
+			w := versioned2(t)
+			w.Run = quick
+			return w, nil
+		}, "completed"},
 	} {
 		e, err := superstep.New(store, &superstep.Options{Restore: c.restore})
 		if err != nil {

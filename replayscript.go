@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +26,9 @@ type script struct {
 	end      int // of the epoch
 	lost     int // those who wait for something that the epoch has no record of
 	cutting  bool
-	waits    map[lane]bool // for answers, since the epoch began
+	waits    map[lane]bool     // for answers, since the epoch began
+	limits   map[string]func() // how to end the attempts that have a limit, by the paths of their tasks
+	missing  map[string]int    // how many wait for what the epoch has no record of, by path
 	cut      context.CancelCauseFunc
 	moved    chan struct{} // closed at any change
 	hash     runlog.FrameHash
@@ -40,7 +43,7 @@ type lane struct {
 }
 
 func newScript() *script {
-	return &script{lanes: map[lane][]int{}, moved: make(chan struct{})}
+	return &script{lanes: map[lane][]int{}, moved: make(chan struct{}), limits: map[string]func(){}, missing: map[string]int{}}
 }
 
 func (s *script) add(r runlog.Record) {
@@ -134,11 +137,25 @@ func (s *script) check() {
 	switch s.recs[s.cursor].Kind {
 	case runlog.KindRunCancelled:
 		s.stop(errCut)
+	case runlog.KindTaskFailed:
+		if path := s.recs[s.cursor].Path; s.limits[path] != nil && s.misses(path) {
+			s.limits[path]()
+		}
 	case runlog.KindRunFailed, runlog.KindRunPaused:
 		if s.lost > 0 {
 			s.stop(errCut) // a limit, or somebody, stopped the run before they were done
 		}
 	}
+}
+
+// misses reports whether somebody within a task waits for what the epoch has no record of.
+func (s *script) misses(path string) bool {
+	for p, n := range s.missing {
+		if n > 0 && (p == path || strings.HasPrefix(p, path+"/")) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *script) stop(why error) {
@@ -204,6 +221,19 @@ func (s *script) Hint(path, key string) (hint string, recorded bool) {
 		return "", false
 	}
 	return d.Hint, true
+}
+
+// Limit implements runlog.Timer.
+func (s *script) Limit(path string, cut func()) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limits[path] = cut
+	s.change()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.limits, path)
+	}
 }
 
 // Waits implements runlog.Director.
@@ -278,22 +308,25 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 			return i, nil
 		}
 		known := i >= 0 && i < s.end
-		if i < 0 && s.recs[s.cursor].Path == l.path { // its task is here and does something else
+		due := &s.recs[s.cursor]
+		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil // its time was up before that
+		if i < 0 && due.Path == l.path && !late {                            // its task is here and does something else
 			return 0, s.differ(l.path, fmt.Sprintf("it comes to %s, which is not in the record", l), &runlog.Record{Kind: l.kind, Path: l.path})
 		}
-		if err := s.sleep(ctx, known); err != nil {
+		if err := s.sleep(ctx, l.path, known); err != nil {
 			return 0, err
 		}
 	}
 }
 
 // sleep waits for a change. The caller holds mu.
-func (s *script) sleep(ctx context.Context, known bool) error {
+func (s *script) sleep(ctx context.Context, path string, known bool) error {
 	var ended <-chan struct{}
 	if !known { // whoever stopped it may do so again
 		ended = ctx.Done()
 		s.lost++
-		defer func() { s.lost-- }()
+		s.missing[path]++
+		defer func() { s.lost--; s.missing[path]-- }()
 		if s.check(); s.cutting {
 			return errCut
 		}

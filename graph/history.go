@@ -87,7 +87,6 @@ func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[
 					yield(Checkpoint[S]{}, err)
 					return
 				}
-				clear(failures)
 			}
 			if err := past.apply(&r); err != nil && !past.other(err) {
 				yield(Checkpoint[S]{}, err)
@@ -137,6 +136,7 @@ func (d *fold[S, U]) results(failures map[string]runlog.TaskDone) ([]Result, err
 		r := Result{Path: d.flow.path(d.space, t), Node: d.flow.nodes[t.Vertex].Name, Key: t.Key}
 		var err error
 		r.Error, r.Caught = failures[r.Path].Error, res.Outcome == pregel.Caught
+		delete(failures, r.Path) // those of tasks that started early are for a later superstep
 		if res.Outcome == pregel.Done {
 			if r.Update, err = json.Marshal(res.Update); err != nil {
 				return nil, fmt.Errorf("the update of %s: %w", r.Path, err)

@@ -53,7 +53,7 @@ func (n *Node[S, U]) part(ctx context.Context, t *Task, state S) (u U, err error
 	if n.Timeout > 0 {
 		parent := ctx
 		var stop context.CancelFunc
-		ctx, stop = n.limited(parent)
+		ctx, stop = context.WithTimeoutCause(parent, n.Timeout, n.timeout())
 		defer stop()
 		defer func() { err = late(parent, ctx, err) }()
 	}

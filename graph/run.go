@@ -274,7 +274,7 @@ func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task
 	if n.Timeout > 0 {
 		parent := ctx
 		var stop context.CancelFunc
-		ctx, stop = n.limited(parent)
+		ctx, stop = task.Scope().WithTimeout(parent, n.Timeout, n.timeout())
 		defer stop()
 		defer func() { err = late(parent, ctx, err) }()
 	}
@@ -397,9 +397,9 @@ func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 	return b, nil
 }
 
-// limited bounds an attempt.
-func (n *Node[S, U]) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, n.Timeout, &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout})
+// timeout is why an attempt that takes too long ends.
+func (n *Node[S, U]) timeout() error {
+	return &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout}
 }
 
 // late is the error of an attempt: that it took too long, if it failed and did.

@@ -3,6 +3,7 @@ package runlog
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // A Director makes an execution of a run repeat what another has recorded, without doing
@@ -27,6 +28,27 @@ type Director interface {
 type Snapper interface {
 	// Snapped reports whether the next commit of the graph of a path has one.
 	Snapped(path string) bool
+}
+
+// A Timer is a Director that knows which attempts of tasks ran out of time.
+type Timer interface {
+	// Limit has cut called when it is the turn of the failure of the task of a path and its
+	// attempt waits for what the record does not have. Stop ends that.
+	Limit(path string, cut func()) (stop func())
+}
+
+// WithTimeout is context.WithTimeoutCause for an attempt of the scope's task as a whole. In a replay the
+// record says when its time is up.
+func (s *Scope) WithTimeout(ctx context.Context, after time.Duration, cause error) (context.Context, context.CancelFunc) {
+	if !s.Replayed() {
+		return context.WithTimeoutCause(ctx, after, cause)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := func() {}
+	if t, ok := s.j.opt.Director.(Timer); ok {
+		stop = t.Limit(s.path, func() { cancel(cause) })
+	}
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // A ReplayedError is the recorded failure of an effect. Only its text is known.

@@ -178,7 +178,11 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		case t.fate != "":
 			t.end(t.fate, rec.Time)
 		case d.Error != "" && d.Update != nil: // something takes the place of what it failed to give
-			t.end(Failed, rec.Time)
+			var stand struct{ Status State }
+			if _ = json.Unmarshal(d.Update, &stand); stand.Status != Partly {
+				stand.Status = Failed
+			}
+			t.end(stand.Status, rec.Time)
 		case d.Error != "":
 			t.end(Skipped, rec.Time)
 		default:
