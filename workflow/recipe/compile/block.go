@@ -1,0 +1,285 @@
+package compile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow/recipe"
+)
+
+// results are those of the steps of a block that have ended: a list that older states share, since a
+// step has a state of its own in which only what it reads is folded.
+type results struct{ last *ended }
+
+type ended struct {
+	id     string
+	result *recipe.Result
+	before *ended
+}
+
+// update is the result of a step.
+type update struct {
+	ID string `json:"id"`
+	recipe.Result
+}
+
+func fold(s results, u update) results { return results{&ended{u.ID, &u.Result, s.last}} }
+
+func (s results) find(id string) (*recipe.Result, bool) {
+	for e := s.last; e != nil; e = e.before {
+		if e.id == id {
+			return e.result, true
+		}
+	}
+	return nil, false
+}
+
+// MarshalJSON gives the results by the IDs of their steps.
+func (s results) MarshalJSON() ([]byte, error) {
+	steps := map[string]*recipe.Result{}
+	for e := s.last; e != nil; e = e.before {
+		if _, later := steps[e.id]; !later {
+			steps[e.id] = e.result
+		}
+	}
+	return json.Marshal(map[string]any{"steps": steps})
+}
+
+// UnmarshalJSON reads what MarshalJSON gives.
+func (s *results) UnmarshalJSON(b []byte) error {
+	var in struct {
+		Steps map[string]*recipe.Result `json:"steps"`
+	}
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	s.last = nil
+	for id, r := range in.Steps { // in any order: an ID is there once
+		s.last = &ended{id, r, s.last}
+	}
+	return nil
+}
+
+// surroundings are what a block inside of a container sees of what is around it; nil at the top.
+type surroundings struct {
+	step func(id string) (*recipe.Result, bool)
+	vars map[string]any
+}
+
+// within adds to what is seen.
+func (o *surroundings) within(step func(id string) (*recipe.Result, bool), vars map[string]any) *surroundings {
+	in := &surroundings{step: step, vars: map[string]any{}}
+	if o != nil {
+		for k, v := range o.vars {
+			in.vars[k] = v
+		}
+	}
+	for k, v := range vars {
+		in.vars[k] = v
+	}
+	return in
+}
+
+// play is a recipe in a run, the run's own or one that a step calls.
+type play struct {
+	*machine
+	recipe *recipe.Recipe
+	crew   *Crew
+	inputs map[string]any
+	slots  slots
+}
+
+// sees is what a step sees whose state is s.
+func (p *play) sees(s results, around *surroundings) *recipe.Scope {
+	sc := &recipe.Scope{Inputs: p.inputs, Step: s.find}
+	if around != nil {
+		sc.Vars = around.vars
+		sc.Step = func(id string) (*recipe.Result, bool) {
+			if r, ok := s.find(id); ok {
+				return r, true
+			}
+			return around.step(id)
+		}
+	}
+	return sc
+}
+
+// many is as many tasks of one graph as there may be: what bounds a run are its slots, which
+// the tasks of all its graphs share.
+const many = 1 << 20
+
+// widen sets how many tasks of a graph may be at work at once; 0 is any number.
+func (*play) widen(opt *graph.RunOptions, width int, j *runlog.Journal) {
+	if j != nil && j.Director() != nil { // in a replay the record says when
+		return
+	}
+	if opt.Parallelism = width; width <= 0 {
+		opt.Parallelism = many
+	}
+}
+
+// block runs the steps of a block and gives what they amount to.
+func (p *play) block(ctx context.Context, name string, b *recipe.Block, around *surroundings, opt *graph.RunOptions) (json.RawMessage, graph.Final[results], error) {
+	flow, err := p.flow(name, b, around)
+	if err != nil {
+		return nil, graph.Final[results]{}, err
+	}
+	final, err := flow.Execute(ctx, results{}, opt)
+	if err != nil {
+		return nil, final, err
+	}
+	output, err := p.output(b, final.State, around)
+	return output, final, err
+}
+
+// output is what a block amounts to: its output, or that of its last step.
+func (p *play) output(b *recipe.Block, s results, around *surroundings) (json.RawMessage, error) {
+	if b.Output == nil {
+		r, ok := s.find(b.Steps[len(b.Steps)-1].ID)
+		if !ok {
+			return nil, fmt.Errorf("step %s has no result", b.Steps[len(b.Steps)-1].ID)
+		}
+		return orNull(r.Output), nil
+	}
+	v, err := b.Output.Resolve(p.sees(s, around))
+	if err != nil {
+		return nil, fmt.Errorf("output: %w", err)
+	}
+	return json.Marshal(v)
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// flow is the graph of a block.
+func (p *play) flow(name string, b *recipe.Block, around *surroundings) (*graph.Flow[results, update], error) {
+	g := graph.New(name, fold)
+	leads := map[string]bool{}
+	for _, s := range b.Steps {
+		for _, id := range s.DependsOn {
+			leads[id] = true
+		}
+	}
+	for _, s := range b.Steps {
+		g.AddNode(p.node(s, around))
+		if len(s.DependsOn) == 0 {
+			g.Edge(graph.Start, s.ID)
+		}
+		for _, id := range s.DependsOn {
+			g.Edge(id, s.ID)
+		}
+		if !leads[s.ID] {
+			g.Edge(s.ID, graph.End)
+		}
+	}
+	return g.Compile()
+}
+
+// node is the node of a step.
+func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, update] {
+	n := graph.Node[results, update]{
+		Name: s.ID, Kind: string(s.Kind()), Reads: reads(s), Join: graph.Any,
+		Run: func(ctx context.Context, t *graph.Task, st results) (update, error) {
+			w := &work{play: p, step: s, task: t, state: st, around: around, scope: p.sees(st, around)}
+			return w.do(ctx)
+		},
+	}
+	if len(s.DependsOn) > 1 {
+		n.Join = graph.All
+	}
+	if r := s.Retry; r != nil {
+		n.Retry = &graph.Retry{Attempts: r.Attempts, Backoff: r.Delay, Factor: r.Backoff, Max: r.MaxDelay}
+		if r.Delay <= 0 {
+			n.Retry.Backoff = -1
+		}
+		if r.Backoff <= 0 {
+			n.Retry.Factor = 1
+		}
+		if r.MaxDelay <= 0 {
+			n.Retry.Max = 1<<63 - 1
+		}
+	}
+	if s.OnError != recipe.Fail {
+		n.OnError = graph.Skip
+		n.Instead = func(st results, err error) update {
+			w := &work{play: p, step: s, state: st, around: around, scope: p.sees(st, around)}
+			return w.failed(err)
+		}
+	}
+	switch {
+	case s.Workflow != nil && p.bundle.find(s.Workflow.Name) == nil:
+		n.Uses = []string{s.Workflow.Name}
+	case s.Workflow != nil:
+		n.Sub = p.shapes[&p.bundle.find(s.Workflow.Name).Block]
+	case s.Body() != nil:
+		n.Sub = p.shapes[s.Body()]
+	}
+	return n
+}
+
+// reads are the steps whose results a step is given; none is not nil, which would be all.
+func reads(s *recipe.Step) []string { return append([]string{}, s.Reads...) }
+
+// draw makes the shapes of all blocks that are inside of others, the innermost first.
+func (m *machine) draw() error {
+	m.shapes = map[*recipe.Block]*graph.Shape{}
+	for _, r := range m.bundle.all() {
+		if err := m.drawBlock(r, &r.Block, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxNesting bounds recipes that call each other, in case nobody has checked them for circles.
+const maxNesting = 200
+
+func (m *machine) drawBlock(r *recipe.Recipe, b *recipe.Block, depth int) error {
+	if depth > maxNesting {
+		return fmt.Errorf("recipe %s is over %d deep; it runs itself", r.Name, maxNesting)
+	}
+	if m.shapes[b] != nil {
+		return nil
+	}
+	for _, s := range b.Steps {
+		var err error
+		if s.Workflow != nil {
+			if called := m.bundle.find(s.Workflow.Name); called != nil {
+				err = m.drawBlock(called, &called.Block, depth+1)
+			}
+		} else if body := s.Body(); body != nil {
+			err = m.drawBlock(r, body, depth+1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p := &play{machine: m, recipe: r}
+	flow, err := p.flow(r.Name, b, nil)
+	if err != nil {
+		return fmt.Errorf("recipe %s: %w", r.Name, err)
+	}
+	shape := flow.Shape()
+	m.shapes[b] = &shape
+	return nil
+}
+
+// look is the graph of a recipe to read logs with.
+func (m *machine) look(r *recipe.Recipe) (graph.Reading, error) {
+	return (&play{machine: m, recipe: r}).flow(r.Name, &r.Block, nil)
+}
+
+// timeoutError says that an attempt took too long.
+type timeoutError struct{ after time.Duration }
+
+const timeoutText = "it did not end within "
+
+func (e *timeoutError) Error() string { return timeoutText + e.after.String() }

@@ -1,0 +1,324 @@
+// Package compile makes workflows of recipes, and runs them.
+//
+// A block of steps becomes a graph: a step is a node that reads the results of the steps it names,
+// so that it starts the moment these are final, and every result is durable when it is there.
+// Containers run graphs of their own inside of their task. What a run is made of (the text of
+// its recipe and of all recipes that it uses, and the digests of agents and tools) is pinned by it, so
+// that it ends as what it began as.
+package compile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/workflow"
+	"github.com/superstep-dev/superstep/workflow/recipe"
+)
+
+// A Bundle is a recipe with all recipes that it uses, and that those use.
+type Bundle struct {
+	Main *recipe.Recipe
+	Uses []*recipe.Recipe
+}
+
+// find gives the recipe of a name that a step calls, nil if that is no recipe.
+func (b *Bundle) find(name string) *recipe.Recipe {
+	for _, r := range b.all() {
+		if r.Name == name {
+			return r
+		}
+	}
+	for _, r := range b.all() {
+		if slices.Contains(r.Aliases, name) {
+			return r
+		}
+	}
+	return nil
+}
+
+func (b *Bundle) all() []*recipe.Recipe { return append([]*recipe.Recipe{b.Main}, b.Uses...) }
+
+// A Setting is where a run works and what it may do there. The run keeps it.
+type Setting struct {
+	Dir   string   `json:"dir,omitempty"`    // the folder to work in, absolute
+	Model string   `json:"model,omitempty"`  // of all agents, whatever the recipe says; "" for those it names
+	Rules []string `json:"rules,omitempty"`  // what agents may do, such as "deny read_file(secret/**)"
+	OnAsk string   `json:"on_ask,omitempty"` // what becomes of calls that need leave where nobody can be asked
+	// Parts are the digests of the agents and tools of the run, by what people call them. A run is
+	// not gone on with by others.
+	Parts map[string]string `json:"parts,omitempty"`
+}
+
+// Needs are what the steps of a bundle work with.
+type Needs struct {
+	Agents []AgentNeed
+	Tools  []string // of tool steps
+}
+
+// An AgentNeed is an agent of a step.
+type AgentNeed struct{ Name, Model string } // the model is the one that the recipe says, "" for the agent's own
+
+// Needs gives what the steps work with, each once, in the order of the steps.
+func (b *Bundle) Needs() Needs {
+	var n Needs
+	for _, r := range b.all() {
+		r.Walk(func(s *recipe.Step, _ int) bool {
+			switch {
+			case s.Agent != nil:
+				need := AgentNeed{s.Agent.Name, modelOf(r, s)}
+				if !slices.Contains(n.Agents, need) {
+					n.Agents = append(n.Agents, need)
+				}
+			case s.Tool != nil && !slices.Contains(n.Tools, s.Tool.Name):
+				n.Tools = append(n.Tools, s.Tool.Name)
+			}
+			return true
+		})
+	}
+	return n
+}
+
+func modelOf(r *recipe.Recipe, s *recipe.Step) string {
+	if s.Agent.Model != "" {
+		return s.Agent.Model
+	}
+	return r.Model
+}
+
+// A Crew is what the steps of a run work with, as it was started for it.
+type Crew struct {
+	// Agent makes the agent of a name, with a model, or its own for "". It is called from several goroutines.
+	Agent func(name, model string) (*agent.Agent, error)
+	Tools *tool.Set // for tool steps; nil for none
+	Gate  tool.Gate // decides on the calls of tool steps; nil allows all
+	OnAsk agent.OnAsk
+	// Remember keeps a rule for runs to come, see agent.Agent.
+	Remember func(rule string) error
+	Parts    map[string]string // see Setting, as they are now
+	Close    func() error      // ends what was started; nil for nothing
+}
+
+// Options are what recipes are made workflows with.
+type Options struct {
+	Setting Setting // of runs that begin, before Prepare
+	// Prepare says whether there can be a run with these needs, and completes its setting. It starts
+	// nothing. Nil leaves the setting as it is.
+	Prepare func(n *Needs, s *Setting) error
+	// Open gives what a run works with that begins or goes on. It is called if it needs anything.
+	Open func(ctx context.Context, n *Needs, s *Setting) (*Crew, error)
+}
+
+// pinned is what a run is made of, as it keeps it.
+type pinned struct {
+	Files   []file  `json:"files"` // of the recipes; the first one is the run's own
+	Setting Setting `json:"setting,omitzero"`
+}
+
+type file struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// New makes a workflow of a recipe. The recipes have been checked: every workflow that a step calls
+// is in the bundle, or one that the host of the run has.
+func New(b *Bundle, opt *Options) (*workflow.Workflow, error) {
+	if b == nil || b.Main == nil {
+		return nil, errors.New("there is no recipe")
+	}
+	o := Options{}
+	if opt != nil {
+		o = *opt
+	}
+	return build(b, &o, nil)
+}
+
+// Restore makes the workflow that a run has pinned.
+func Restore(raw json.RawMessage, opt *Options) (*workflow.Workflow, error) {
+	var p pinned
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return nil, fmt.Errorf("what the run has pinned: %w", err)
+	}
+	if len(p.Files) == 0 {
+		return nil, errors.New("the run has pinned no recipe")
+	}
+	b := &Bundle{}
+	for i, f := range p.Files {
+		r, problems := recipe.Parse(f.Name, []byte(f.Text))
+		if err := problems.Err(); err != nil {
+			return nil, fmt.Errorf("the recipe that the run has kept cannot be read by this version: %w", err)
+		}
+		if i == 0 {
+			b.Main = r
+		} else {
+			b.Uses = append(b.Uses, r)
+		}
+	}
+	o := Options{}
+	if opt != nil {
+		o = *opt
+	}
+	return build(b, &o, &p.Setting)
+}
+
+// build makes the workflow. Kept is the setting of a run that has begun, nil for one that has not.
+func build(b *Bundle, opt *Options, kept *Setting) (*workflow.Workflow, error) {
+	r := b.Main
+	needs := b.Needs()
+	m := &machine{bundle: b, opt: opt, needs: needs, kept: kept}
+	if err := m.draw(); err != nil {
+		return nil, err
+	}
+	w := &workflow.Workflow{
+		Name: r.Name, Aliases: r.Aliases, Description: r.Description,
+		Inputs: recipe.InputSchema(r.Inputs), NoModel: len(needs.Agents) == 0, Uses: m.hostCalls(), Budget: budget(r.Budget),
+		Prepare: func(inputs json.RawMessage) (json.RawMessage, error) { return settle(r, inputs) },
+		Pin:     func(json.RawMessage) (json.RawMessage, error) { return m.pin() },
+		Restore: func(raw json.RawMessage) (*workflow.Workflow, error) { return Restore(raw, opt) },
+		Run:     m.run,
+		Flow: func(json.RawMessage) (graph.Reading, error) {
+			return m.look(r)
+		},
+	}
+	return w, nil
+}
+
+func budget(b *recipe.Budget) *runlog.Budget {
+	if b == nil {
+		return nil
+	}
+	return &runlog.Budget{Tokens: b.Tokens, Money: int64(b.Cost * 1e6), Turns: b.Turns, Calls: b.Calls, Agents: b.Agents, Wall: b.Time}
+}
+
+// settle puts the defaults into inputs.
+func settle(r *recipe.Recipe, inputs json.RawMessage) (json.RawMessage, error) {
+	given := map[string]json.RawMessage{}
+	if err := json.Unmarshal(inputs, &given); err != nil {
+		return nil, fmt.Errorf("workflow %q: its inputs: %w", r.Name, err)
+	}
+	for _, in := range r.Inputs {
+		if _, ok := given[in.Name]; !ok && in.Default != nil {
+			given[in.Name] = in.Default
+		}
+	}
+	return json.Marshal(given)
+}
+
+// values are inputs as templates see them: every one is there.
+func values(r *recipe.Recipe, inputs json.RawMessage) (map[string]any, error) {
+	inputs, err := settle(r, inputs)
+	if err != nil {
+		return nil, err
+	}
+	given := map[string]json.RawMessage{}
+	if err := json.Unmarshal(inputs, &given); err != nil {
+		return nil, err
+	}
+	out := map[string]any{}
+	for _, in := range r.Inputs {
+		if raw, ok := given[in.Name]; ok {
+			if out[in.Name], err = recipe.Decode(raw); err != nil {
+				return nil, fmt.Errorf("workflow %q: input %s: %w", r.Name, in.Name, err)
+			}
+		} else if out[in.Name] = nil; in.Type == recipe.String {
+			out[in.Name] = ""
+		}
+	}
+	return out, nil
+}
+
+// machine is a bundle as a workflow.
+type machine struct {
+	bundle *Bundle
+	opt    *Options
+	needs  Needs
+	kept   *Setting
+	shapes map[*recipe.Block]*graph.Shape // of the blocks of containers and of called recipes
+}
+
+// pin gives what a run that begins now is made of.
+func (m *machine) pin() (json.RawMessage, error) {
+	p := pinned{Setting: m.opt.Setting}
+	if m.kept != nil {
+		p.Setting = *m.kept
+	} else if m.opt.Prepare != nil {
+		if err := m.opt.Prepare(&m.needs, &p.Setting); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range m.bundle.all() {
+		p.Files = append(p.Files, file{r.File, string(r.Source)})
+	}
+	return json.Marshal(p)
+}
+
+// hostCalls are the workflows that are no recipes.
+func (m *machine) hostCalls() []string {
+	var out []string
+	for _, r := range m.bundle.all() {
+		for _, name := range r.Uses() {
+			if m.bundle.find(name) == nil && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// run runs the recipe.
+func (m *machine) run(ctx context.Context, e *workflow.Exec) (res *workflow.Result, err error) {
+	r := m.bundle.Main
+	in, err := values(r, e.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	crew, err := m.open(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	if crew.Close != nil {
+		defer func() { err = errors.Join(err, crew.Close()) }()
+	}
+	p := &play{machine: m, recipe: r, crew: crew, inputs: in, slots: slots{newSlot(r.Concurrency)}}
+	opt := e.Graph
+	p.widen(&opt, 0, e.Journal)
+	output, final, err := p.block(ctx, r.Name, &r.Block, nil, &opt)
+	res = &workflow.Result{Steps: final.Steps, Skipped: final.Skipped}
+	if err != nil {
+		return res, err
+	}
+	res.Output = output
+	return res, nil
+}
+
+// open starts what the run works with, if it needs anything.
+func (m *machine) open(ctx context.Context, e *workflow.Exec) (*Crew, error) {
+	if len(m.needs.Agents)+len(m.needs.Tools) == 0 {
+		return &Crew{}, nil
+	}
+	if m.opt.Open == nil {
+		return nil, fmt.Errorf("recipe %s: there are no agents and tools here", m.bundle.Main.Name)
+	}
+	setting := m.opt.Setting
+	if m.kept != nil {
+		setting = *m.kept
+	}
+	crew, err := m.opt.Open(ctx, &m.needs, &setting)
+	if err != nil {
+		return nil, err
+	}
+	if diff := workflow.Changes(setting.Parts, crew.Parts); len(diff) > 0 && !e.Graph.AllowChange {
+		err := error(&graph.ChangedError{Graph: m.bundle.Main.Name, Diff: diff})
+		if crew.Close != nil {
+			err = errors.Join(err, crew.Close())
+		}
+		return nil, err
+	}
+	return crew, nil
+}

@@ -1,0 +1,220 @@
+package compile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow/recipe"
+)
+
+// amount is what a block has come to, as it is recorded when its container goes on with others.
+type amount struct {
+	Output  json.RawMessage `json:"output,omitempty"`
+	Skipped []string        `json:"skipped,omitempty"` // see graph.Final
+}
+
+// parallel runs the steps of a block beside each other.
+func (w *work) parallel(ctx context.Context) (g given, err error) {
+	p := w.step.Parallel
+	opt := w.task.Nested("")
+	w.widen(opt, p.Width, opt.Journal)
+	around := w.around.within(w.scope.Step, nil)
+	flow, err := w.flow(w.step.ID, &p.Block, around)
+	if err != nil {
+		return g, err
+	}
+	final, err := flow.Execute(ctx, results{}, opt)
+	if err != nil {
+		return g, err
+	}
+	g.degraded = w.remains(final.Skipped)
+	if p.Output != nil {
+		g.output, err = w.output(&p.Block, final.State, around)
+		return g, err
+	}
+	all := map[string]json.RawMessage{}
+	for _, s := range p.Steps {
+		if r, ok := final.State.find(s.ID); ok {
+			all[s.ID] = orNull(r.Output)
+		}
+	}
+	g.output, err = json.Marshal(all)
+	return g, err
+}
+
+// maxItems bounds how many items a foreach takes.
+const maxItems = 10_000
+
+// foreach runs a block for each item of a list, each on its own way through it.
+func (w *work) foreach(ctx context.Context) (g given, err error) {
+	f := w.step.Foreach
+	items, err := w.items()
+	if err != nil {
+		return g, about("in", err)
+	}
+	if len(items) == 0 {
+		return given{output: json.RawMessage("[]")}, nil
+	}
+	if n := agents(w.bundle, &f.Block, 0); n > 0 {
+		if err := w.task.Scope().Affords("fan/agent", runlog.Amount{Agents: int64(n * len(items))}); err != nil {
+			return g, err
+		}
+	}
+	branches := make([]graph.Node[results, amount], len(items))
+	for i, item := range items {
+		around := w.around.within(w.scope.Step, map[string]any{f.As: item, "index": i})
+		branches[i] = graph.Node[results, amount]{Name: strconv.Itoa(i + 1), Run: w.inside(&f.Block, around)}
+	}
+	var amounts []amount
+	all := node.Parallel(w.step.ID, branches, func(_ results, rs []node.Result[amount]) (amount, error) {
+		amounts = node.Values(rs)
+		return amount{}, nil
+	}, &node.ParallelOptions{Width: f.Width})
+	if all.Err != nil {
+		return g, all.Err
+	}
+	if _, err = all.Run(ctx, w.task, w.state); err != nil {
+		return g, err
+	}
+	outputs := make([]json.RawMessage, len(amounts))
+	var passed []string
+	for i, a := range amounts {
+		outputs[i] = orNull(a.Output)
+		passed = append(passed, a.Skipped...)
+	}
+	g.degraded = w.remains(passed)
+	g.output, err = json.Marshal(outputs)
+	return g, err
+}
+
+// inside runs a block as a part of a task.
+func (w *work) inside(b *recipe.Block, around *surroundings) graph.TaskFunc[results, amount] {
+	return func(ctx context.Context, t *graph.Task, _ results) (amount, error) {
+		opt := t.Nested("")
+		w.widen(opt, 0, opt.Journal)
+		output, final, err := w.block(ctx, w.step.ID, b, around, opt)
+		return amount{output, final.Skipped}, err
+	}
+}
+
+// items are what a foreach goes through.
+func (w *work) items() ([]any, error) {
+	v, err := w.step.Foreach.In.Resolve(w.scope)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := v.(string); ok { // what an agent wrote may be a list all the same
+		if list, err := recipe.Decode(json.RawMessage(s)); err == nil {
+			v = list
+		}
+	}
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case []any:
+		if len(v) > maxItems {
+			return nil, fmt.Errorf("there are %d items; at most %d are taken", len(v), maxItems)
+		}
+		return v, nil
+	case string:
+		short := clean.Text(v)
+		if r := []rune(short); len(r) > 120 {
+			short = string(r[:120]) + "…"
+		}
+		return nil, fmt.Errorf("want a list, got the text %q; give the step it comes from an `output` schema of type array", short)
+	}
+	return nil, fmt.Errorf("want a list, got %T", v)
+}
+
+// loop runs a block until its condition holds.
+func (w *work) loop(ctx context.Context) (g given, err error) {
+	l := w.step.Loop
+	var last any
+	var passed []string
+	for round := 1; round <= l.Max; round++ {
+		around := w.around.within(w.scope.Step, map[string]any{"loop": map[string]any{"round": round, "output": last}})
+		a, holds, err := w.round(ctx, round, around)
+		if err != nil {
+			return g, fmt.Errorf("round %d: %w", round, err)
+		}
+		g.output = orNull(a.Output)
+		passed = append(passed, a.Skipped...)
+		if holds {
+			g.degraded = w.remains(passed)
+			return g, nil
+		}
+		if last, err = recipe.Decode(g.output); err != nil {
+			return g, err
+		}
+	}
+	g.degraded = w.remains(passed)
+	if l.Until != nil {
+		w.task.PassOver("")
+		g.degraded = fmt.Sprintf("after %d rounds its condition does not hold yet: %s", l.Max, l.Until)
+	}
+	return g, nil
+}
+
+// turn is what a round of a loop has come to.
+type turn struct {
+	amount
+	Holds bool `json:"holds,omitempty"`
+}
+
+// round runs a round of a loop, and reports whether the condition holds after it.
+func (w *work) round(ctx context.Context, n int, around *surroundings) (amount, bool, error) {
+	l := w.step.Loop
+	part := graph.Node[results, turn]{Name: strconv.Itoa(n)}
+	part.Run = func(ctx context.Context, t *graph.Task, _ results) (turn, error) {
+		var out turn
+		opt := t.Nested("")
+		w.widen(opt, 0, opt.Journal)
+		flow, err := w.flow(w.step.ID, &l.Block, around)
+		if err != nil {
+			return out, err
+		}
+		final, err := flow.Execute(ctx, results{}, opt)
+		if err != nil {
+			return out, err
+		}
+		out.Skipped = final.Skipped
+		if out.Output, err = w.output(&l.Block, final.State, around); err != nil || l.Until == nil {
+			return out, err
+		}
+		out.Holds, err = l.Until.Holds(w.sees(final.State, around))
+		return out, about("until", err)
+	}
+	effect := &runlog.Effect{Key: "round/" + part.Name, Kind: "branch", Name: part.Name, Inside: true}
+	r, err := runlog.Do(ctx, w.task.Scope(), effect, func(ctx context.Context, _ string) (turn, error) {
+		return graph.Part(ctx, w.task, &part, w.state)
+	})
+	return r.amount, r.Holds, err
+}
+
+// agents are how many agents a block has work at least, if nothing in it fails or is skipped.
+func agents(b *Bundle, block *recipe.Block, depth int) int {
+	n := 0
+	if depth > maxNesting {
+		return n
+	}
+	for _, s := range block.Steps {
+		switch {
+		case s.When != nil || s.Foreach != nil:
+		case s.Agent != nil:
+			n++
+		case s.Body() != nil:
+			n += agents(b, s.Body(), depth+1)
+		case s.Workflow != nil:
+			if r := b.find(s.Workflow.Name); r != nil {
+				n += agents(b, &r.Block, depth+1)
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,69 @@
+package compile
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/workflow/recipe"
+)
+
+// slots are the places for steps at work in a recipe, and in those that it is called by, the
+// innermost first.
+type slots []*semaphore.Weighted
+
+func newSlot(width int) *semaphore.Weighted {
+	if width <= 0 {
+		width = recipe.DefaultConcurrency
+	}
+	return semaphore.NewWeighted(int64(width))
+}
+
+// take waits for a place, in the order of those who came, and gives the way to leave it. A run that is
+// to stop lets nobody in any more.
+func (s slots) take(ctx context.Context, t *graph.Task) (leave func(), err error) {
+	if t.Scope().Replayed() { // nothing waits for others to make room
+		return func() {}, nil
+	}
+	taken := 0
+	leave = func() {
+		for _, one := range s[:taken] {
+			one.Release(1)
+		}
+	}
+	for taken < len(s) && s[taken].TryAcquire(1) {
+		taken++
+	}
+	if taken == len(s) {
+		return leave, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if stop := t.Stopped(); stop != nil {
+		done := make(chan struct{})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			select {
+			case <-stop:
+				cancel(pregel.ErrStopped)
+			case <-done:
+			}
+		}()
+		defer func() { close(done); <-ended }()
+	}
+	for _, one := range s[taken:] {
+		if err := one.Acquire(ctx, 1); err != nil {
+			leave()
+			if cause := context.Cause(ctx); errors.Is(cause, pregel.ErrStopped) {
+				return nil, cause
+			}
+			return nil, err
+		}
+		taken++
+	}
+	return leave, nil
+}
