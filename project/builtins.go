@@ -16,7 +16,7 @@ import (
 func reserved() []string {
 	return []string{
 		"read_file", "write_file", "edit_file", "ls", "glob", "grep", "search_docs", "web_search", "web_fetch", "bash",
-		"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow",
+		"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow", "collect_workflow", "save_workflow",
 	}
 }
 
@@ -95,7 +95,7 @@ func (p *Project) withResults(t *tool.Tool) *tool.Tool {
 // defaultRules are rules besides those of package permit: a lead runs workflows, whose agents are
 // held by rules of their own, and agents read what was too large for them.
 func (p *Project) defaultRules() ([]permit.Rule, error) {
-	texts := []string{"run_workflow"}
+	texts := []string{"run_workflow", "collect_workflow", "save_workflow"} // what is saved waits for approval
 	if p.opt.ResultsDir("run") != "" {
 		texts = append(texts, "read_file("+p.opt.ResultsDir("*")+"/**)", "grep("+p.opt.ResultsDir("*")+"/**)")
 	}

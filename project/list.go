@@ -16,7 +16,7 @@ import (
 // An Entry is something there is, for people.
 type Entry struct {
 	Name         string   `json:"name"`
-	Kind         string   `json:"kind"`   // of a tool: built-in, module, command or mcp; of an agent its dialect
+	Kind         string   `json:"kind"`   // of a tool: built-in, module, command or mcp; of an agent its dialect; or recipe
 	Source       string   `json:"source"` // project, user or built-in
 	Path         string   `json:"path,omitempty"`
 	State        State    `json:"state"`
@@ -24,7 +24,9 @@ type Entry struct {
 	Model        string   `json:"model,omitempty"`        // as the definition has it
 	Tools        []string `json:"tools,omitempty"`        // what is known of them before it runs
 	Capabilities []string `json:"capabilities,omitempty"` // of an agent
+	Aliases      []string `json:"aliases,omitempty"`      // of a recipe, those that it is found by
 	Overrides    []string `json:"overrides,omitempty"`
+	Problems     []string `json:"problems,omitempty"` // why it is invalid
 	Warnings     []string `json:"warnings,omitempty"`
 }
 
@@ -174,10 +176,12 @@ const Off State = "off"
 // builtinEntries are the tools that come with this program, those that are off too.
 func (p *Project) builtinEntries() []Entry {
 	described := map[string]string{
-		"task":         "Has another agent do something, and gives its result",
-		"task_batch":   "Has several agents work side by side, and gives their results in order",
-		"ask_user":     askUser().Tool.Description,
-		"run_workflow": "Runs a workflow to its end; for the agent that leads",
+		"task":             "Has another agent do something, and gives its result",
+		"task_batch":       "Has several agents work side by side, and gives their results in order",
+		"ask_user":         askUser().Tool.Description,
+		"run_workflow":     "Runs a workflow to its end, or in the background; for the agent that leads",
+		"collect_workflow": "Gives the results of workflows in the background",
+		"save_workflow":    "Proposes a recipe, which waits for approval",
 	}
 	why := map[string]string{
 		"bash":       "a shell; turn it on with a rule of yours, such as --ask bash or --allow 'bash(go test *)'",

@@ -50,35 +50,50 @@ func (p *Project) parts(d *definition.Definition) (map[string]string, error) {
 			}
 		}
 	}
-	may := func(tools ...string) bool {
-		return slices.ContainsFunc(agents, func(a *definition.Definition) bool { return slices.ContainsFunc(tools, a.MayUse) })
-	}
 	for _, a := range agents {
 		if a.Source.Scope != definition.Builtin {
 			parts["agent "+a.Name] = a.Digest
 		}
 	}
+	may := func(tool string) bool {
+		return slices.ContainsFunc(agents, func(a *definition.Definition) bool { return a.MayUse(tool) })
+	}
+	return parts, p.toolParts(parts, may, func(server string) bool {
+		return slices.ContainsFunc(agents, func(a *definition.Definition) bool {
+			return (a.MCPServers == nil || slices.Contains(a.MCPServers, server)) &&
+				(a.Tools == nil || slices.ContainsFunc(a.Tools, func(t string) bool { return t == "*" || strings.HasPrefix(t, "mcp__") }))
+		})
+	})
+}
+
+// ToolParts are the digests of the tools of these names, and of the servers they are of, as those of
+// Prepared.
+func (p *Project) ToolParts(names []string) (map[string]string, error) {
+	parts := map[string]string{}
+	return parts, p.toolParts(parts, func(tool string) bool { return slices.Contains(names, tool) }, func(server string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "mcp__"+server+"__") })
+	})
+}
+
+// toolParts adds the parts of the tools and servers that are used.
+func (p *Project) toolParts(parts map[string]string, tool, server func(name string) bool) error {
 	for i := range p.scripts {
 		f := &p.scripts[i]
-		if p.state(f.Scope.Name, trust.Tool, scriptName(f), f.Path) == Usable && may(f.Names...) {
+		if p.state(f.Scope.Name, trust.Tool, scriptName(f), f.Path) == Usable && slices.ContainsFunc(f.Names, tool) {
 			parts["tool "+scriptName(f)] = f.Digest
 		}
 	}
 	for _, s := range p.usableServers() {
-		wants := func(a *definition.Definition) bool {
-			return (a.MCPServers == nil || slices.Contains(a.MCPServers, s.Name)) &&
-				(a.Tools == nil || slices.ContainsFunc(a.Tools, func(t string) bool { return t == "*" || strings.HasPrefix(t, "mcp__") }))
-		}
-		if !slices.ContainsFunc(agents, wants) {
+		if !server(s.Name) {
 			continue
 		}
 		digest, err := s.Digest(p.mcpOptions())
 		if err != nil {
-			return nil, err
+			return err
 		}
 		parts["MCP server "+s.Name] = digest
 	}
-	return parts, nil
+	return nil
 }
 
 // fingerprint is a digest over texts.

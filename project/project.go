@@ -1,5 +1,5 @@
 // Package project puts together what a folder and its user have for agents to work with:
-// definitions of agents, tools in files, MCP servers, skills, and rules about what they may do.
+// definitions of agents, tools in files, MCP servers, skills, recipes, and rules about what they may do.
 //
 // Open only reads. What of a project the user has not agreed to is listed and not used, not
 // even as text. Start runs what is needed, and a Session makes agents that can work.
@@ -24,6 +24,8 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/tool/script"
 	"github.com/superstep-dev/superstep/trust"
+	"github.com/superstep-dev/superstep/workflow"
+	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 // Options say where to look and what to work with. Nothing of them is read from the process.
@@ -62,7 +64,13 @@ type Options struct {
 	// Runtimes of script tools; see script.Options.
 	Runtimes []string
 	Clock    *agent.Clock
-	Notice   func(string) // what people should know; from any goroutine; defaults to nobody
+	// Workflows are those that recipes may run besides each other. Taken are the names of others, which
+	// no recipe may have.
+	Workflows []*workflow.Workflow
+	Taken     []string
+	// Recipes makes it cheap to open a project again. Defaults to reading all recipes anew.
+	Recipes *library.Cache
+	Notice  func(string) // what people should know; from any goroutine; defaults to nobody
 	// Passed is told at Start what of the project is not used, since nobody agreed to it as it is.
 	// Defaults to a Notice.
 	Passed func([]trust.Status)
@@ -79,6 +87,7 @@ type Project struct {
 	skills     *skill.Library
 	ownSkills  *skill.Library // without those of the project
 	scripts    []script.Found
+	recipes    *library.Library
 	servers    *mcp.Found
 	ownServers *mcp.Found // without those of the project
 	problems   []Problem
@@ -95,7 +104,7 @@ type itemKey struct {
 
 // A Problem is something found that cannot be used, or that is odd.
 type Problem struct {
-	Kind    string // agents, tools, skills or settings
+	Kind    string // agents, tools, skills, workflows or settings
 	Where   string // file, or file:line:col
 	Text    string
 	Warning bool // it can be used all the same
@@ -248,7 +257,7 @@ func (p *Project) find() error {
 	for _, x := range p.skills.Problems() {
 		p.problems = append(p.problems, Problem{Kind: "skills", Where: place(x.Source.Path, x.Line, x.Col), Text: x.Text})
 	}
-	return nil
+	return p.findRecipes()
 }
 
 const (

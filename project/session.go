@@ -119,7 +119,7 @@ func (p *Project) scriptTools(ctx context.Context) []*tool.Tool {
 func (p *Project) passed() {
 	var items []trust.Status
 	for _, s := range p.items {
-		if s.State != trust.Trusted {
+		if s.State != trust.Trusted && s.Item.Kind != trust.Workflow { // those are wanted by name, and refused then
 			items = append(items, s)
 		}
 	}
@@ -490,6 +490,12 @@ func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 	}
 	return strings.TrimSpace(b.String())
 }
+
+// OnAsk is what becomes of calls that a person is to decide on.
+func (s *Session) OnAsk() agent.OnAsk { return s.p.opt.OnAsk }
+
+// Remember is what keeps a rule that a person has always allowed, see agent.Agent.
+func (s *Session) Remember() func(rule string) error { return s.p.remember }
 
 // Gate decides on calls by the rules of the user and the project, for callers that are no agents.
 func (s *Session) Gate() tool.Gate { return s.policy }

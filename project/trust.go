@@ -11,6 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool/script"
 	"github.com/superstep-dev/superstep/trust"
+	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 // A State says whether something may be used.
@@ -21,6 +22,8 @@ const (
 	Usable    State = "usable"      // built in, the user's own, or trusted
 	Untrusted State = "not trusted" // of the project, and nobody has agreed to it
 	Changed   State = "changed"     // it was trusted, and is another now
+	Invalid   State = "invalid"     // a recipe with mistakes
+	Draft     State = "draft"       // a recipe that waits for approval
 )
 
 // Items are what of the project can be trusted, with what the user should see of each. The tools of
@@ -145,6 +148,11 @@ func (p *Project) collect() (items []trust.Item, contents []func() []trust.File)
 	for _, s := range p.skills.List() {
 		if s.Source.Scope == projectScope {
 			add(trust.Item{Kind: trust.Skill, Name: s.Name, Path: p.rel(s.Source.Path), Digest: s.Digest, Detail: s.Description}, func() []trust.File { return p.skillFiles(s) })
+		}
+	}
+	for _, e := range p.recipes.Entries() {
+		if e.Scope == library.Project && e.Recipe != nil {
+			add(trust.Item{Kind: trust.Workflow, Name: e.Name, Path: p.rel(e.Path), Digest: e.Digest, Detail: recipeDetail(e.Recipe)}, p.single(e.Path, e.Digest))
 		}
 	}
 	return items, contents

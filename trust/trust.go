@@ -1,4 +1,4 @@
-// Package trust remembers what of a project its user trusts: which tools, servers, agents, skills and
+// Package trust remembers what of a project its user trusts: which tools, servers, agents, skills, recipes and
 // settings may run, each as it was when the user looked at it.
 //
 // The memory is one file of the user's, outside of every project, so that a project has no say in
@@ -30,9 +30,10 @@ const (
 	Agent    Kind = "agent"
 	Skill    Kind = "skill"
 	Config   Kind = "config"
+	Workflow Kind = "workflow" // a recipe
 )
 
-func kinds() []Kind { return []Kind{Tool, MCP, MCPTools, Agent, Skill, Config} }
+func kinds() []Kind { return []Kind{Tool, MCP, MCPTools, Agent, Skill, Config, Workflow} }
 
 const (
 	longestName   = 256

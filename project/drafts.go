@@ -1,0 +1,259 @@
+package project
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/trust"
+	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/workflow/recipe/library"
+)
+
+// What agents write waits in a folder of its own, where nothing finds it by name, until a person has
+// approved it. Everything is written within the folder of the project or of the user: links do
+// not lead out.
+
+const (
+	draftMark = "# Draft by "
+	modeline  = "# yaml-language-server: $schema="
+)
+
+// An ExistsError says that a file is there already, and was left as it is.
+type ExistsError struct{ Path string }
+
+func (e *ExistsError) Error() string {
+	return fmt.Sprintf("%s is there already, and was left as it is", e.Path)
+}
+
+// FailureCode is the word for runs that fail with the error.
+func (e *ExistsError) FailureCode() string { return "usage" }
+
+// A NoProjectError says that there is no project to write into.
+type NoProjectError struct{ Dir string } // one that holds what the user agreed to; "" for none
+
+func (e *NoProjectError) Error() string {
+	if e.Dir == "" {
+		return "there is no project here"
+	}
+	return e.Dir + " holds what you agreed to and can be no project; work in a folder below"
+}
+
+// FailureCode is the word for runs that fail with the error.
+func (e *NoProjectError) FailureCode() string { return "usage" }
+
+// home is the folder in which recipes of a scope are written, and the path of theirs within it.
+func (p *Project) home(scope library.Scope) (root *os.Root, in string, err error) {
+	base, in := p.folder, ".superstep"
+	if scope == library.User {
+		if p.opt.ConfigHome == "" {
+			return nil, "", errors.New("there is no folder of the user's for recipes; set the folder of configurations")
+		}
+		base, in = p.opt.ConfigHome, "superstep"
+		if err := os.MkdirAll(base, 0o700); err != nil {
+			return nil, "", err
+		}
+		if rel, err := filepath.Rel(p.opt.Home, base); p.opt.Home != "" && err == nil && filepath.IsLocal(rel) {
+			base, in = p.opt.Home, path.Join(filepath.ToSlash(rel), in) // where links may lead, as for reading
+		}
+	}
+	switch {
+	case base == "" && p.opt.Dir != "":
+		return nil, "", &NoProjectError{Dir: p.opt.Dir}
+	case base == "":
+		return nil, "", &NoProjectError{}
+	}
+	root, err = os.OpenRoot(base)
+	return root, in, err
+}
+
+// SaveDraft checks a recipe that an agent has written, and puts it where it waits for approval: in the
+// project, or with the user's own if there is none. Origin says who wrote it, in a line. A draft of
+// that origin is replaced, another is an *ExistsError. What is wrong with the recipe is a
+// *library.InvalidError, with places in the text as it was given.
+func (p *Project) SaveDraft(name, text, origin string) (string, error) {
+	e := &library.Entry{Name: name, File: name + ".yaml", Text: []byte(text), Draft: true, Scope: library.Project}
+	if p.folder == "" {
+		e.Scope = library.User
+	}
+	e.Recipe, e.Problems = recipe.Parse(e.File, e.Text)
+	if e.Recipe == nil {
+		return "", &library.InvalidError{Entry: e}
+	}
+	if e.Recipe.Name != name {
+		e.Problems = append(e.Problems, &recipe.Problem{File: e.File, Code: "file-name", Text: fmt.Sprintf("the recipe is to be saved as %q and calls itself %q; give both the same name", name, e.Recipe.Name)})
+		return "", &library.InvalidError{Entry: e}
+	}
+	more := p.Check(e.Recipe)
+	if more.Err() != nil {
+		e.Problems = append(e.Problems, more...)
+		return "", &library.InvalidError{Entry: e}
+	}
+	root, in, err := p.home(e.Scope)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	head := draftMark + strings.Join(strings.Fields(clean.Text(origin)), " ") + "\n"
+	at := path.Join(in, "workflows", library.DraftsDir, name+".yaml")
+	replace := false
+	if was, err := readIn(root, at); err == nil {
+		replace = bytes.HasPrefix(was, []byte(head))
+	}
+	err = write(root, at, []byte(head+modeline+"../../schema/workflow.json\n"+bare(text)), replace)
+	return filepath.Join(root.Name(), filepath.FromSlash(at)), err
+}
+
+// bare is the text of a recipe without the lines that this package puts before it.
+func bare(text string) string {
+	for {
+		line, rest, _ := strings.Cut(text, "\n")
+		if !strings.HasPrefix(line, draftMark) && !strings.HasPrefix(line, modeline) {
+			return text
+		}
+		text = rest
+	}
+}
+
+// Approve moves a draft to the recipes that are found by their names, as it was when the project was
+// opened, and agrees to it. A recipe that is there already is an *ExistsError, or replaced if
+// that is wanted. It gives the path; open the project anew to find it.
+func (p *Project) Approve(name string, replace bool) (string, error) {
+	e, _, err := p.Draft(name)
+	if err != nil {
+		return "", err
+	}
+	if e.Recipe == nil {
+		return "", &library.InvalidError{Entry: e}
+	}
+	root, in, err := p.home(e.Scope)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	at := path.Join(in, "workflows", name+".yaml")
+	target := filepath.Join(root.Name(), filepath.FromSlash(at))
+	for _, other := range p.recipes.Entries() {
+		if other.Scope == e.Scope && other.Name == name && other.Path != target {
+			return "", &ExistsError{Path: other.File}
+		}
+	}
+	draft := path.Join(in, "workflows", library.DraftsDir, filepath.Base(e.Path))
+	if now, err := readIn(root, draft); err != nil || !bytes.Equal(now, e.Text) {
+		return "", fmt.Errorf("the draft %s changed meanwhile; look at it again", e.File)
+	}
+	path, err := p.install(root, in, e.Scope, e.Text, name, replace)
+	if err != nil {
+		return "", err
+	}
+	return path, root.Remove(draft)
+}
+
+// Reject removes a draft and gives the path that it had.
+func (p *Project) Reject(name string) (string, error) {
+	e, _, err := p.Draft(name)
+	if err != nil {
+		return "", err
+	}
+	root, in, err := p.home(e.Scope)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	return e.File, root.Remove(path.Join(in, "workflows", library.DraftsDir, filepath.Base(e.Path)))
+}
+
+// AddRecipe puts a recipe that the user has made into the project and agrees to it. One of that name
+// that is there already is an *ExistsError. It gives the path.
+func (p *Project) AddRecipe(text []byte) (string, error) {
+	e := &library.Entry{File: "recipe", Text: text}
+	if e.Recipe, e.Problems = recipe.Parse(e.File, text); e.Recipe == nil {
+		return "", &library.InvalidError{Entry: e}
+	}
+	name := e.Recipe.Name
+	root, in, err := p.home(library.Project)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	for _, other := range p.recipes.Entries() {
+		if other.Scope == library.Project && other.Name == name {
+			return "", &ExistsError{Path: other.File}
+		}
+	}
+	return p.install(root, in, library.Project, text, name, false)
+}
+
+// install writes a recipe, and the schema beside it that editors look at, and agrees to it.
+func (p *Project) install(root *os.Root, in string, scope library.Scope, text []byte, name string, replace bool) (string, error) {
+	text = []byte(modeline + "../schema/workflow.json\n" + bare(string(text)))
+	parsed, problems := recipe.Parse(name, text)
+	if parsed == nil {
+		return "", problems.Err()
+	}
+	at := path.Join(in, "workflows", name+".yaml")
+	if err := write(root, at, text, replace); err != nil {
+		return "", err
+	}
+	var there *ExistsError
+	if err := write(root, path.Join(in, "schema", "workflow.json"), recipe.Schema(), false); err != nil && !errors.As(err, &there) {
+		return "", err
+	}
+	file := filepath.Join(root.Name(), filepath.FromSlash(at))
+	if scope != library.Project {
+		return file, nil
+	}
+	item := trust.Item{Kind: trust.Workflow, Name: name, Path: p.rel(file), Digest: library.Digest(text), Detail: recipeDetail(parsed)}
+	item.Content = trust.Content(p.single(file, item.Digest)())
+	return file, p.trust.Trust(p.folder, []trust.Item{item})
+}
+
+func readIn(root *os.Root, name string) ([]byte, error) {
+	info, err := root.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > recipe.MaxBytes {
+		return nil, fs.ErrInvalid
+	}
+	return root.ReadFile(name)
+}
+
+// write puts a file in place at once. One that is there already is replaced or an *ExistsError.
+func write(root *os.Root, name string, text []byte, replace bool) error {
+	dir := path.Dir(name)
+	if err := root.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	beside := path.Join(dir, "."+path.Base(name)+"."+strings.ToLower(rand.Text()[:8])+".tmp")
+	f, err := root.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Remove(beside) }() // it is gone where it was renamed
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if replace {
+		return root.Rename(beside, name)
+	}
+	if _, err = root.Lstat(name); err == nil {
+		return &ExistsError{Path: filepath.Join(root.Name(), filepath.FromSlash(name))}
+	}
+	switch err = root.Link(beside, name); {
+	case errors.Is(err, fs.ErrExist):
+		return &ExistsError{Path: filepath.Join(root.Name(), filepath.FromSlash(name))}
+	case err != nil: // there are file systems without links
+		return root.Rename(beside, name)
+	}
+	return nil
+}
