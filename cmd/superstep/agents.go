@@ -40,7 +40,10 @@ func newAgents(s *cli.Setup) *agents {
 }
 
 // open opens the project of a run, or with nil that of the current folder.
-func (a *agents) open(in *delegate.Inputs) (*project.Project, error) {
+func (a *agents) open(in *delegate.Inputs) (*project.Project, error) { return a.openWith(in, a.model) }
+
+// openWith is open with the models that agents may have.
+func (a *agents) openWith(in *delegate.Inputs, models func(name string) (model.Model, error)) (*project.Project, error) {
 	o := *a.setup.Project
 	if in != nil {
 		o.Dir = project.Root(in.Dir, o.Home)
@@ -56,7 +59,7 @@ func (a *agents) open(in *delegate.Inputs) (*project.Project, error) {
 			o.OnAsk = agent.AskDeny
 		}
 	}
-	o.Models, o.Resolve = a.model, a.resolve
+	o.Models, o.Resolve = models, a.resolve
 	var err error
 	if o.Web, err = a.searcher(); err != nil {
 		return nil, err
@@ -102,32 +105,54 @@ func (a *agents) searcher() (builtin.Searcher, error) {
 	return nil, nil
 }
 
-// model opens the model of a name. Agents need one that can reason, so the offline model is none.
+// model opens the model of a name for an agent that people talk to. Such a one needs a model that can
+// reason, so the offline model is none.
 func (a *agents) model(name string) (model.Model, error) {
-	if name == offline.Name {
-		return nil, cli.NoModel("an agent needs a model that can reason, and offline only quotes documents",
+	refused := func() error {
+		return cli.NoModel("an agent needs a model that can reason, and offline only quotes documents",
 			"see what there is: superstep models list",
 			"it answers questions about documents: superstep run research QUESTION --docs DIR")
 	}
+	if name == offline.Name {
+		return nil, refused()
+	}
+	m, err := a.anyModel(name)
+	if err == nil && m.Name() == offline.Name { // as the user configured
+		return nil, refused()
+	}
+	var none *cli.Error
+	if errors.As(err, &none) { // the offline model is of no use here
+		none.Next = slices.DeleteFunc(none.Next, func(hint string) bool { return strings.Contains(hint, "offline") })
+		if errors.Is(err, errNoModel) {
+			none.Message += ", and an agent needs one"
+			none.Next = append(none.Next, "without any, there is: superstep run research QUESTION --docs DIR")
+		}
+	}
+	return m, err
+}
+
+// errNoModel says that nobody named or configured a model.
+var errNoModel = errors.New("no model is configured")
+
+// anyModel opens the model of a name for a step of a recipe, which may be the offline model. That one
+// is taken only if it is named: without a model there is none.
+func (a *agents) anyModel(name string) (model.Model, error) {
 	if name == "" {
 		p, err := a.models.load()
 		if err != nil {
 			return nil, err
 		}
 		if p.Choose(context.Background()).Layer == providers.ByDefault {
-			return nil, cli.NoModel("no model is configured, and an agent needs one",
+			none := cli.NoModel(errNoModel.Error(),
 				"set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY",
 				"start Ollama, LM Studio or llama.cpp on this machine",
 				"see what there is: superstep models list",
-				"without any, there is: superstep run research QUESTION --docs DIR")
+				"or try it now: superstep run "+cmp.Or(a.setup.Workflow, "NAME")+" --model offline")
+			none.Err = errNoModel
+			return nil, none
 		}
 	}
-	m, err := a.models.open(name)
-	var none *cli.Error
-	if errors.As(err, &none) { // the offline model is of no use here
-		none.Next = slices.DeleteFunc(none.Next, func(hint string) bool { return strings.Contains(hint, "offline") })
-	}
-	return m, err
+	return a.models.open(name)
 }
 
 func (a *agents) resolve(name, fallback string) (resolved, note string, err error) {
@@ -198,5 +223,10 @@ func (a *agents) crew(ctx context.Context, in *delegate.Inputs) (*delegate.Crew,
 	if err != nil {
 		return nil, errors.Join(err, session.Close())
 	}
-	return &delegate.Crew{Agent: lead, Definition: found.Parts, Close: session.Close}, nil
+	return &delegate.Crew{
+		Agent: lead, Definition: found.Parts, Close: session.Close, Check: p.Check,
+		SaveDraft: func(_ context.Context, name string, text []byte) (string, error) {
+			return p.SaveDraft(name, string(text), "agent "+in.Agent)
+		},
+	}, nil
 }

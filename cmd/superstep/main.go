@@ -10,6 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/workflow"
+	"github.com/superstep-dev/superstep/workflow/delegate"
 	"github.com/superstep-dev/superstep/workflow/research"
 )
 
@@ -25,6 +26,8 @@ func options() *cli.Options {
 		Project: func(s *cli.Setup) (*project.Project, error) {
 			return newAgents(s).open(nil)
 		},
+		Recipe:    makeRecipe,
+		Restore:   restoreRecipe,
 		Failpoint: failpoint(),
 		OpenStore: stores.Open,
 	}
@@ -44,6 +47,11 @@ func setup(s *cli.Setup) ([]*workflow.Workflow, error) {
 		return nil, err
 	}
 	others := []*workflow.Workflow{r}
+	recipes, err := s.Recipes(others, delegate.Name)
+	if err != nil {
+		return others, err
+	}
+	others = append(others, recipes...)
 	w, err := newAgents(s).workflow(others)
 	return append(others, w), err
 }
