@@ -8,6 +8,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/trust"
 	"github.com/superstep-dev/superstep/workflow"
+	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 // Options are what a program brings to its command line. Nil means the defaults.
@@ -44,6 +46,12 @@ type Options struct {
 	// only listed and described, and a model that is missing is no error then. An *Error
 	// decides the exit code; see [NoModel]. Defaults to none.
 	Setup func(*Setup) ([]*workflow.Workflow, error)
+	// Recipe makes a workflow of a recipe and of those that it uses. It is called with the setup that
+	// Setup was called with. Defaults to none, so that recipes can be looked at and not run.
+	Recipe func(s *Setup, b *library.Bundle) (*workflow.Workflow, error)
+	// Restore gives the workflow that a run has pinned; see superstep.Options. The recipe that it was
+	// made of may be gone. Defaults to what the workflow of that name restores.
+	Restore func(s *Setup, name string, pinned json.RawMessage) (*workflow.Workflow, error)
 	// OpenStore opens the place where runs are kept: that of --store, or by default an SQLite
 	// file with the command's name in the data folder. See runlog/stores, which knows every
 	// place. Directories above one in the file system exist and can be written. Defaults to
@@ -75,6 +83,12 @@ type Setup struct {
 	Env       func(string) string
 	Notice    func(format string, args ...any) // says something to the user, on standard error
 	OnAsk     string                           // what --on-ask says, "" if it is not given
+	File      string                           // the recipe that the user named by its path, absolute; "" for none
+	// Recipes makes workflows of the recipes that may be used, for a host that wants them when it makes
+	// others. It is for Options.Setup to call once at most; if it is not called, they come after
+	// all others. The recipes may run those given; taken are the names of workflows that they may
+	// neither run nor have. Those of Options.Workflows count among the former.
+	Recipes func(others []*workflow.Workflow, taken ...string) ([]*workflow.Workflow, error)
 	// Project says where the project and the user's own agents and tools are, for the host to
 	// complete with models and to open.
 	Project *project.Options
@@ -123,6 +137,9 @@ type app struct {
 	configured    bool // the configuration was read
 	settings      []setting
 	misconfigured error
+
+	recipes cookbook
+	current string // the workflow that was set up last to run, "" for none
 
 	store     runlog.Store
 	closer    io.Closer
@@ -231,20 +248,13 @@ func (a *app) engineOf(ctx context.Context, set workflow.Set, opt *superstep.Opt
 		return nil, err
 	}
 	o := superstep.Options{Workflows: set, Failpoint: a.opt.Failpoint}
+	if a.opt.Restore != nil {
+		o.Restore = a.restore
+	}
 	if opt != nil {
 		o.MaxSteps, o.Timeout = opt.MaxSteps, opt.Timeout
 	}
 	return superstep.New(a.store, &o)
-}
-
-// workflows gives those there are. Name is the one about to run, "" for none.
-func (a *app) workflows(name string) (workflow.Set, error) {
-	set := workflow.Set(a.opt.Workflows)
-	if a.opt.Setup == nil {
-		return set, nil
-	}
-	made, err := a.opt.Setup(a.setup(name))
-	return append(set[:len(set):len(set)], made...), err
 }
 
 // setup is what is known of how workflows are to work. Name is the one about to run, "" for none.
@@ -258,6 +268,10 @@ func (a *app) setup(name string) *Setup {
 			}
 		},
 		OnAsk: a.set.leave.onAsk, Project: a.projectOptions(),
+		Recipes: func([]*workflow.Workflow, ...string) ([]*workflow.Workflow, error) { return nil, nil },
+	}
+	if e := a.recipes.file; e != nil {
+		s.File = e.Path
 	}
 	s.Project.Notice = func(text string) { s.Notice("%s", transcript.Line(text)) }
 	s.Project.Passed = func(items []trust.Status) {

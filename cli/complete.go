@@ -90,7 +90,7 @@ func (a *app) toolWords(cmd *cobra.Command) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	agents := []string{"task", "task_batch", "ask_user", "run_workflow"} // which only they have
+	agents := []string{"task", "task_batch", "ask_user", "run_workflow", "collect_workflow", "save_workflow"} // which only they have
 	var out []string
 	for _, e := range p.Tools() {
 		switch {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -65,11 +66,29 @@ func (a *app) prepareRun(root, run *cobra.Command) error {
 		}
 		return root.PersistentFlags().Lookup(name)
 	})
-	w, err := set.Find(name)
-	if err != nil {
-		return nil // said when the command runs
+	if w := a.described(name, set); w != nil {
+		a.addInputFlags(run, root.PersistentFlags(), w)
 	}
-	addInputFlags(run, root.PersistentFlags(), w)
+	return nil // what is wrong is said when the command runs
+}
+
+// described is the workflow that a word names, also one that may not be used yet; nil for none.
+func (a *app) described(word string, set workflow.Set) *workflow.Workflow {
+	if a.opt.Recipe != nil && a.namesFile(word, set) {
+		if e, err := a.load(word); err == nil && e.Recipe != nil {
+			a.recipes.file = e
+			return sketch(e.Recipe)
+		}
+		return nil
+	}
+	if w, err := set.Find(word); err == nil {
+		return w
+	}
+	if p := a.recipes.project; p != nil {
+		if e, _, err := p.Look(word); err == nil {
+			return sketch(e.Recipe)
+		}
+	}
 	return nil
 }
 
@@ -105,28 +124,39 @@ func firstWord(args []string, set workflow.Set, lookup func(string) *pflag.Flag)
 	return ""
 }
 
-func addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {
-	run.Use = "run " + w.Name + " [free text | key=value ...]"
-	run.Long = w.Description
+func (a *app) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {
+	name := a.called(w)
+	run.Use = "run " + name + " [free text | key=value ...]"
+	run.Long = transcript.Clean(w.Description)
 	run.Example = examples(run.Root().Name(),
-		"run "+w.Name+sample(w), "",
-		"run "+w.Name+" -i key=value -o json", "",
-		"run "+w.Name+" --inputs inputs.json", "")
+		"run "+name+sample(w), "",
+		"run "+name+" -i key=value -o json", "",
+		"run "+name+" --inputs inputs.json", "",
+		"run "+name+" --plan", "what it would do")
+	enums := map[string][]any{}
+	for _, in := range inputsJSON(w) {
+		enums[in.Name] = in.Enum
+	}
 	for _, in := range w.List() {
 		name := flagName(in.Name)
 		if run.Flags().Lookup(name) != nil || global.Lookup(name) != nil || name == "help" {
 			continue // there is -i
 		}
-		text := in.Description
-		if in.Required {
-			text = strings.TrimSpace(text + " (required)")
-		}
+		text := transcript.Line(inputText(inputJSON{in.Name, in.Type, in.Description, in.Required, in.Default, enums[in.Name]}))
 		f := run.Flags().VarPF(&inputValue{kind: in.Type}, name, "", text)
 		f.Annotations = map[string][]string{inputFlag: {in.Name}}
 		if in.Type == "boolean" {
 			f.NoOptDefVal = "true"
 		}
 	}
+}
+
+// called is how the user names a workflow: the file of a recipe, or its name.
+func (a *app) called(w *workflow.Workflow) string {
+	if e := a.recipes.file; e != nil && e.Name == w.Name {
+		return quote(e.File)
+	}
+	return w.Name
 }
 
 // gathered is what the command line says about inputs.
@@ -136,6 +166,13 @@ type gathered struct {
 	file  string   // of --inputs
 	flags *pflag.FlagSet
 	model string
+}
+
+// nothing says whether the command line gives no inputs.
+func (g *gathered) nothing() bool {
+	none := len(g.words)+len(g.pairs) == 0 && g.file == ""
+	g.flags.VisitAll(func(f *pflag.Flag) { none = none && !(f.Changed && f.Annotations[inputFlag] != nil) })
+	return none
 }
 
 // inputs makes the inputs of a run. What is given by word lies over what is in a file.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"testing"
@@ -10,9 +11,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/workflow"
+	"github.com/superstep-dev/superstep/workflow/recipe/compile"
+	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +46,12 @@ func testOptions() *Options {
 			}
 			return flows(s)
 		},
+		Recipe: func(s *Setup, b *library.Bundle) (*workflow.Workflow, error) {
+			return compile.New(&compile.Bundle{Main: b.Main, Uses: b.Uses}, recipes(s))
+		},
+		Restore: func(s *Setup, _ string, pinned json.RawMessage) (*workflow.Workflow, error) {
+			return compile.Restore(pinned, recipes(s))
+		},
 		OpenStore: func(ctx context.Context, opt *runlog.OpenOptions) (runlog.Store, io.Closer, error) {
 			if os.Getenv("TEST_NO_STORE") != "" {
 				panic("the store was opened")
@@ -53,4 +63,19 @@ func testOptions() *Options {
 		opt.heartbeat = d
 	}
 	return opt
+}
+
+// recipes is what recipes are run with: the tools of the project, and no model.
+func recipes(s *Setup) *compile.Options {
+	return &compile.Options{Open: func(ctx context.Context, _ *compile.Needs, _ *compile.Setting) (*compile.Crew, error) {
+		p, err := project.Open(s.Project)
+		if err != nil {
+			return nil, err
+		}
+		session, err := p.Start(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		return &compile.Crew{Tools: session.Tools(), Gate: session.Gate(), Close: session.Close}, nil
+	}}
 }

@@ -272,6 +272,10 @@ func (a *app) printEntries(kind string, entries []project.Entry) error {
 		case project.Untrusted, project.Changed:
 			untrusted = true
 			shown = pal.yellow(state)
+		case project.Draft:
+			shown = pal.yellow(state)
+		case project.Invalid:
+			shown = pal.red(state)
 		}
 		label := transcript.Line(e.Name)
 		line := fmt.Sprintf("%s%s  %-*s  %s%s  %s", label, strings.Repeat(" ", name-ansi.StringWidth(label)), source, e.Source,
@@ -292,7 +296,7 @@ func (a *app) details(e *project.Entry) []string {
 	var out []string
 	if e.Source != "built-in" && e.Path != "" {
 		where := e.Path
-		if e.Kind != "" && e.Kind != "skill" {
+		if e.Kind != "" && e.Kind != "skill" && e.Kind != "recipe" {
 			where += " (" + e.Kind + ")"
 		}
 		if e.Model != "" {
@@ -300,8 +304,18 @@ func (a *app) details(e *project.Entry) []string {
 		}
 		out = append(out, where)
 	}
+	if len(e.Aliases) > 0 {
+		out = append(out, "also "+strings.Join(e.Aliases, ", "))
+	}
 	if len(e.Overrides) > 0 {
 		out = append(out, "overrides "+strings.Join(e.Overrides, ", "))
+	}
+	for i, problem := range e.Problems {
+		if n := len(e.Problems) - i; i > 0 && !a.set.verbose {
+			out = append(out, fmt.Sprintf("and %d more; `%s` shows them", n, a.hint("lint")))
+			break
+		}
+		out = append(out, problem)
 	}
 	if a.set.verbose {
 		out = append(out, e.Warnings...)
@@ -363,7 +377,7 @@ func (a *app) agentsCommand() *cobra.Command {
 
 // header writes the first lines about an entry.
 func (a *app) header(e *project.Entry) {
-	a.out.line(transcript.Line(e.Name) + "\n" + transcript.Line(e.Description) + "\n")
+	a.out.line(strings.TrimRight(transcript.Line(e.Name)+"\n"+transcript.Line(e.Description), "\n") + "\n")
 	where := e.Source
 	if e.Path != "" {
 		where += " " + e.Path

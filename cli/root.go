@@ -80,6 +80,9 @@ Exit codes: 0 completed, 1 failed, 2 wrong usage (nothing ran), 3 waiting for a 
 		return bare(cmd, args)
 	}
 	run := a.runCommand()
+	if a.opt.Recipe != nil {
+		root.AddCommand(a.initCommand(), a.lintCommand())
+	}
 	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(), a.trustCommand(), a.permissionsCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand())
 	if err := a.prepareRun(root, run); err != nil {
 		return root, err
@@ -259,7 +262,11 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 		a.out.line(a.greeting(set))
 		return nil
 	}
-	a.err.line(cmd.Short + "\n\nExamples:\n" + cmd.Example + "\n\nCommands: run, runs, workflows, agents, tools, skills, models, trust, permissions, serve, worker, config, version, completion; `" + a.opt.Name + " COMMAND --help` says more")
+	more := ""
+	if a.opt.Recipe != nil {
+		more = "init, lint, "
+	}
+	a.err.line(cmd.Short + "\n\nExamples:\n" + cmd.Example + "\n\nCommands: " + more + "run, runs, workflows, agents, tools, skills, models, trust, permissions, serve, worker, config, version, completion; `" + a.opt.Name + " COMMAND --help` says more")
 	return &Error{Exit: ExitUsage, shown: true}
 }
 

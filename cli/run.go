@@ -10,11 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -29,6 +31,7 @@ type running struct {
 	maxAgents  int64
 	streamText bool
 	every      int
+	plan       bool // only say what would be done
 	leave      leave
 }
 
@@ -108,12 +111,17 @@ func raised(e *runlog.BudgetError) []string {
 func (a *app) runCommand() *cobra.Command {
 	var r running
 	var g gathered
+	what := "WORKFLOW"
+	if a.opt.Recipe != nil {
+		what = "WORKFLOW|FILE"
+	}
 	cmd := &cobra.Command{
-		Use:   "run WORKFLOW [free text | key=value ...]",
+		Use:   "run " + what + " [free text | key=value ...]",
 		Short: "Run a workflow",
 		Example: examples(a.opt.Name,
 			`run WORKFLOW "free text"`, "for the first required input",
 			"run WORKFLOW key=value -o json", "",
+			"run WORKFLOW --plan", "what it would do",
 			"run WORKFLOW --help", "its inputs"),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -125,13 +133,18 @@ func (a *app) runCommand() *cobra.Command {
 			}
 			var out []string
 			for _, w := range set {
-				out = append(out, w.Name+"\t"+w.Description)
+				out = append(out, w.Name+"\t"+transcript.Line(w.Description))
+			}
+			if a.opt.Recipe != nil {
+				return out, cobra.ShellCompDirectiveDefault // recipes are files too
 			}
 			return out, cobra.ShellCompDirectiveNoFileComp
 		},
 		Args: cobra.ArbitraryArgs,
 	}
 	r.add(cmd.Flags())
+	cmd.Flags().BoolVar(&r.plan, "plan", false, "only say what would be done: steps, agents, tools, and what it costs at most; nothing runs")
+	acts(cmd, "plan")
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or offline; also SUPERSTEP_MODEL")
 	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a snapshot after every so many supersteps too (default: when the log has grown enough)")
 	cmd.Flags().VarP((*list)(&g.pairs), "input", "i", "an input: key=value (may be repeated)")
@@ -168,7 +181,7 @@ func (a *app) describeRun(run *cobra.Command, set workflow.Set) {
 		width = max(width, len(w.Name))
 	}
 	for _, w := range set {
-		fmt.Fprintf(&b, "  %-*s   %s\n", width, w.Name, w.Description)
+		fmt.Fprintf(&b, "  %-*s   %s\n", width, w.Name, ansi.Truncate(transcript.Line(w.Description), 90, "…"))
 	}
 	run.Long = b.String()
 	run.Example = examples(a.opt.Name,
@@ -190,30 +203,33 @@ func (a *app) known() string {
 }
 
 func (a *app) runWorkflow(ctx context.Context, name string, g *gathered, r *running, ans answers) error {
-	set, err := a.workflows("")
+	set, w, err := a.choose(name)
 	if err != nil {
 		return err
 	}
-	w, err := set.Find(name)
-	if err != nil {
-		return err
-	}
+	name = w.Name
 	inputs, err := a.inputs(w, g)
+	var wrong *workflow.InputsError
+	if r.plan && errors.As(err, &wrong) && g.nothing() { // what is missing does not matter yet
+		inputs, err = nil, nil
+	}
+	if err == nil && r.plan {
+		return a.plan(w, inputs, r, g.model)
+	}
 	if err == nil {
 		if set, err = a.workflows(name); err != nil {
 			return err
 		}
-		if w, err = set.Find(name); err != nil {
+		if w, err = a.pick(set, name); err != nil {
 			return err
 		}
 		inputs, err = w.Settle(inputs)
 	}
 	if err != nil {
-		var wrong *workflow.InputsError
 		if errors.As(err, &wrong) {
 			err = &Error{Exit: ExitUsage, Code: "inputs", Message: err.Error(), Err: err, Next: []string{
-				"such as: " + a.hint("run", w.Name) + sample(w),
-				"all inputs: " + a.hint("run", w.Name, "--help"),
+				"such as: " + a.hint("run", a.called(w)) + sample(w),
+				"all inputs: " + a.hint("run", a.called(w), "--help"),
 			}}
 		}
 		return err

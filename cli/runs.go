@@ -27,13 +27,13 @@ func (a *app) runsCommand() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("runs: which of list, show, watch, resume, answer, resolve, cancel, rm, history, fork, diff, replay, du, gc, export, import?")
+				return usage("runs: which of list, show, watch, resume, answer, resolve, cancel, rm, history, fork, diff, replay, distil, du, gc, export, import?")
 			}
 			return a.unknownCommand(cmd, args[:1])
 		},
 	}
 	runs.AddCommand(a.listCommand(), a.showCommand(), a.watchCommand(), a.resumeCommand(), a.answerCommand(), a.cancelCommand(), a.rmCommand(),
-		a.resolveCommand(), a.historyCommand(), a.forkCommand(), a.diffCommand(), a.replayCommand(), a.duCommand(), a.gcCommand(), a.exportCommand(), a.importCommand())
+		a.resolveCommand(), a.historyCommand(), a.forkCommand(), a.diffCommand(), a.replayCommand(), a.duCommand(), a.gcCommand(), a.exportCommand(), a.importCommand(), a.distilCommand())
 	return runs
 }
 

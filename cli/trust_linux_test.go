@@ -64,3 +64,35 @@ func TestTrustOnTerminal(t *testing.T) {
 		t.Error(code)
 	}
 }
+
+// Who runs a recipe of the project by its name is asked about it once, and shown what it does.
+func TestRecipeOnTerminal(t *testing.T) {
+	dir, home := t.TempDir(), t.TempDir()
+	t.Chdir(dir)
+	path := filepath.Join(dir, ".superstep", "workflows", "brief.yaml")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := "name: brief\nsteps:\n  - {id: find, tool: glob, args: {pattern: \"*\"}}\noutput: it is done\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "SUPERSTEP_DATA_DIR=" + filepath.Join(home, "data")}
+	for _, c := range []struct {
+		answer string
+		exit   int
+		want   string
+	}{{"n", ExitDenied, "nothing was changed"}, {"y", 0, "it is done"}, {"", 0, "it is done"}} {
+		term := open(t, 100, 30, env, "run", "brief")
+		if c.answer != "" {
+			term.until("Use 1 item? It runs with your rights. [y/N]")
+			if screen := ansi.Strip(term.screen()); !strings.Contains(screen, "find: tool glob") || !strings.Contains(screen, ".superstep/workflows/brief.yaml") {
+				t.Errorf("what it does is not shown:\n%s", screen)
+			}
+			term.typed(c.answer + "\n")
+		}
+		if code := term.exit(); code != c.exit || !strings.Contains(term.screen(), c.want) {
+			t.Errorf("answer %q: exit code %d\n%s", c.answer, code, term.screen())
+		}
+	}
+}

@@ -2,32 +2,47 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/draw"
+	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
+	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 func (a *app) workflowsCommand() *cobra.Command {
 	n := a.opt.Name
+	subs := []*cobra.Command{a.workflowsList(), a.workflowsShow(), a.workflowsGraph()}
+	pairs := []string{"workflows list", "", "workflows show research", "", "workflows graph research --format svg > research.svg", "", "workflows graph --run @last", "with the states of its nodes"}
+	if a.opt.Recipe != nil {
+		subs = append(subs, a.workflowsNew(), a.workflowsSchema(), a.workflowsApprove(), a.workflowsReject())
+		pairs = append(pairs, "workflows new brief", "", "workflows approve brief", "what an agent wrote")
+	}
+	names := make([]string, len(subs))
+	for i, c := range subs {
+		names[i] = c.Name()
+	}
 	c := &cobra.Command{
-		Use: "workflows", Short: "Look at the workflows there are",
-		Example: examples(n, "workflows list", "", "workflows show research", "", "workflows graph research --format svg > research.svg", "", "workflows graph --run @last", "with the states of its nodes"),
+		Use: "workflows", Short: "Look at the workflows there are, and write new ones",
+		Example: examples(n, pairs...),
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("workflows: which of list, show, graph?")
+				return usage(fmt.Sprintf("workflows: which of %s?", strings.Join(names, ", ")))
 			}
 			return a.unknownCommand(cmd, args[:1])
 		},
 	}
-	c.AddCommand(a.workflowsList(), a.workflowsShow(), a.workflowsGraph())
+	c.AddCommand(subs...)
 	return c
 }
 
@@ -36,6 +51,15 @@ type workflowJSON struct {
 	Description string      `json:"description,omitempty"`
 	Inputs      []inputJSON `json:"inputs,omitempty"`
 	Uses        []string    `json:"uses,omitempty"` // other workflows, by name
+
+	Kind      string        `json:"kind"`   // recipe, or graph for one that is a part of the program
+	Source    string        `json:"source"` // project, user or built-in
+	Path      string        `json:"path,omitempty"`
+	State     project.State `json:"state"`
+	Aliases   []string      `json:"aliases,omitempty"`
+	Overrides []string      `json:"overrides,omitempty"`
+	Warnings  []string      `json:"warnings,omitempty"`
+	Problems  []string      `json:"problems,omitempty"` // why it is invalid
 }
 
 type inputJSON struct {
@@ -44,44 +68,127 @@ type inputJSON struct {
 	Description string          `json:"description,omitempty"`
 	Required    bool            `json:"required,omitempty"`
 	Default     json.RawMessage `json:"default,omitempty"`
+	Enum        []any           `json:"enum,omitempty"`
 }
 
 func workflowsJSON(w *workflow.Workflow) workflowJSON {
-	out := workflowJSON{Name: w.Name, Description: w.Description, Uses: w.Uses}
+	return workflowJSON{
+		Name: w.Name, Description: w.Description, Uses: w.Uses, Inputs: inputsJSON(w), Aliases: w.Aliases,
+		Kind: "graph", Source: "built-in", State: project.Usable,
+	}
+}
+
+func inputsJSON(w *workflow.Workflow) []inputJSON {
+	var out []inputJSON
 	for _, in := range w.List() {
-		out.Inputs = append(out.Inputs, inputJSON(in))
+		out = append(out, inputJSON{in.Name, in.Type, in.Description, in.Required, in.Default, w.Inputs.Properties[in.Name].Enum})
 	}
 	return out
 }
 
+// recipeJSON is a recipe as it is listed.
+func recipeJSON(e *library.Entry, listed *project.Entry) workflowJSON {
+	out := workflowJSON{
+		Name: listed.Name, Description: listed.Description, Kind: "recipe", Source: listed.Source, Path: listed.Path, State: listed.State,
+		Aliases: listed.Aliases, Overrides: listed.Overrides, Warnings: listed.Warnings, Problems: listed.Problems,
+	}
+	if e.Recipe != nil {
+		out.Uses, out.Inputs = e.Recipe.Uses(), inputsJSON(sketch(e.Recipe))
+	}
+	return out
+}
+
+// sketch is a workflow that has the inputs of a recipe and does nothing.
+func sketch(r *recipe.Recipe) *workflow.Workflow {
+	return &workflow.Workflow{Name: r.Name, Description: r.Description, Inputs: recipe.InputSchema(r.Inputs)}
+}
+
 func (a *app) workflowsList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the workflows there are", Args: a.none,
+		Use: "list", Aliases: []string{"ls"}, Short: "List the workflows there are, where they come from and what overrides what", Args: a.none,
+		Long: `List the workflows there are, where they come from and what overrides what
+
+Recipes that cannot be used are listed with what is wrong with them, and drafts by agents with the rest.`,
 		Example: examples(a.opt.Name, "workflows list", "", "workflows list -o json", ""),
 		RunE: func(*cobra.Command, []string) error {
-			set, err := a.workflows("")
+			rows, err := a.allWorkflows()
 			if err != nil {
 				return err
 			}
-			rows := make([]workflowJSON, len(set))
-			for i, w := range set {
-				rows[i] = workflowsJSON(w)
-			}
-			if a.set.output == "json" {
+			switch a.set.output {
+			case "json":
 				return a.out.json(rows, true)
-			}
-			for i := range rows {
-				if a.programs() {
+			case "jsonl":
+				for i := range rows {
 					if err := a.out.json(rows[i], false); err != nil {
 						return err
 					}
-					continue
 				}
-				a.out.line(fmt.Sprintf("%-16s  %s", rows[i].Name, transcript.Line(rows[i].Description)))
+				return nil
+			}
+			entries := make([]project.Entry, len(rows))
+			drafts := false
+			for i, r := range rows {
+				entries[i] = project.Entry{
+					Name: r.Name, Source: r.Source, Path: r.Path, State: r.State, Description: r.Description,
+					Aliases: r.Aliases, Overrides: r.Overrides, Warnings: r.Warnings, Problems: r.Problems,
+				}
+				drafts = drafts || r.State == project.Draft
+			}
+			if err := a.printEntries("workflows", entries); err != nil {
+				return err
+			}
+			if p := a.recipes.project; p != nil {
+				for _, x := range p.RecipeFolders() {
+					a.err.line(transcript.Line(problem(&x)))
+				}
+			}
+			if drafts {
+				a.err.line("drafts wait for you: " + a.hint("workflows", "show", "NAME") + ", and then workflows approve NAME or workflows reject NAME")
 			}
 			return nil
 		},
 	}
+}
+
+// allWorkflows are those of the program and all recipes, drafts at the end.
+func (a *app) allWorkflows() ([]workflowJSON, error) {
+	set, err := a.workflows("")
+	if err != nil {
+		return nil, err
+	}
+	rows := []workflowJSON{}
+	p := a.recipes.project
+	if p == nil {
+		for _, w := range set {
+			rows = append(rows, workflowsJSON(w))
+		}
+		return rows, a.recipes.wrong
+	}
+	listed := p.Workflows()
+	for _, w := range set {
+		recipe := slices.ContainsFunc(listed, func(e project.Entry) bool { return e.Name == w.Name && e.State == project.Usable })
+		if !recipe {
+			rows = append(rows, workflowsJSON(w))
+		}
+	}
+	byPath := map[string]*library.Entry{}
+	for _, e := range p.Recipes() {
+		byPath[e.File] = e
+	}
+	slices.SortStableFunc(listed, func(x, y project.Entry) int { // as tools are listed, what is nearest last
+		order := []string{"built-in", "user", "project"}
+		return slices.Index(order, x.Source) - slices.Index(order, y.Source)
+	})
+	all := slices.Concat(listed, p.Drafts())
+	for i := range all {
+		row := recipeJSON(byPath[all[i].Path], &all[i])
+		if err := a.recipes.failed[row.Name]; err != nil && row.State == project.Usable {
+			row.State, row.Problems = project.Invalid, []string{err.Error()} // of what it uses, or what there is here
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
 }
 
 // named is for commands about one workflow.
@@ -92,16 +199,19 @@ func (a *app) named(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (a *app) workflowNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	set, err := a.workflows("")
+func (a *app) workflowNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	rows, err := a.allWorkflows()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var out []string
-	for _, w := range set {
-		out = append(out, w.Name+"\t"+transcript.Line(w.Description))
+	for _, r := range rows {
+		out = append(out, word(r.Name, r.Description))
 	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+	return out, cobra.ShellCompDirectiveDefault // recipes are files too
 }
 
 func (a *app) workflow(name string) (*workflow.Workflow, error) {
@@ -109,41 +219,12 @@ func (a *app) workflow(name string) (*workflow.Workflow, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := set.Find(name)
-	if err != nil {
+	w, err := a.pick(set, name)
+	var unknown *workflow.UnknownError
+	if errors.As(err, &unknown) {
 		return nil, usage(err.Error())
 	}
-	return w, nil
-}
-
-func (a *app) workflowsShow() *cobra.Command {
-	return &cobra.Command{
-		Use: "show NAME", Short: "Show what a workflow is, takes and looks like", Args: a.named, ValidArgsFunction: a.workflowNames,
-		Example: examples(a.opt.Name, "workflows show research", "", "workflows show research -o json", ""),
-		RunE: func(_ *cobra.Command, args []string) error {
-			w, err := a.workflow(args[0])
-			if err != nil {
-				return err
-			}
-			if a.programs() {
-				return a.out.json(workflowsJSON(w), a.set.output == "json")
-			}
-			a.out.line(w.Name + "\n\n" + w.Description + "\n\nInputs:")
-			for _, in := range w.List() {
-				line := fmt.Sprintf("  %-16s %-8s %s", in.Name, in.Type, transcript.Line(in.Description))
-				if in.Required {
-					line += " (required)"
-				}
-				a.out.line(strings.TrimRight(line, " "))
-			}
-			flow, err := graphOf(w, nil)
-			if err != nil {
-				return nil //nolint:nilerr // a workflow need not be one graph
-			}
-			a.out.line("\n" + strings.TrimRight(draw.Text(flow.Shape(), nil), "\n"))
-			return nil
-		},
-	}
+	return w, err
 }
 
 func graphOf(w *workflow.Workflow, inputs json.RawMessage) (graph.Reading, error) {
@@ -157,7 +238,7 @@ func (a *app) workflowsGraph() *cobra.Command {
 	var format, run, direction string
 	var closed bool
 	cmd := &cobra.Command{
-		Use: "graph [NAME]", Short: "Draw a workflow, or a run of it", ValidArgsFunction: a.workflowNames,
+		Use: "graph [NAME|FILE]", Short: "Draw a workflow, or a run of it", ValidArgsFunction: a.workflowNames,
 		Example: examples(a.opt.Name, "workflows graph research", "", "workflows graph research --format mermaid", "for Markdown", "workflows graph --run @last --format svg > run.svg", "with the states of its nodes"),
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "text, mermaid, dot or svg")
@@ -182,7 +263,7 @@ func (a *app) workflowsGraph() *cobra.Command {
 		var inputs json.RawMessage
 		var err error
 		if run == "" {
-			w, err = a.workflow(args[0])
+			w, err = a.drawable(args[0])
 		} else {
 			w, inputs, err = a.drawnRun(cmd, run, opt)
 		}
@@ -207,10 +288,6 @@ func (a *app) drawnRun(cmd *cobra.Command, ref string, opt *draw.Options) (*work
 	if err != nil {
 		return nil, nil, err
 	}
-	w, err := a.workflow(info.Workflow)
-	if err != nil {
-		return nil, nil, err
-	}
 	var started runlog.RunStarted
 	var seen draw.Progress
 	for r, err := range runlog.Records(cmd.Context(), a.store, info.ID, 0) {
@@ -224,9 +301,25 @@ func (a *app) drawnRun(cmd *cobra.Command, ref string, opt *draw.Options) (*work
 		}
 		seen.Apply(&r)
 	}
+	w, err := a.ofRun(&started)
+	if err != nil {
+		return nil, nil, err
+	}
 	opt.Status = seen.Status()
 	opt.Title = fmt.Sprintf("%s %s (%s)", info.Workflow, info.ID, info.Status)
 	return w, started.Inputs, nil
+}
+
+// ofRun is the workflow of a run, as the run has pinned it.
+func (a *app) ofRun(started *runlog.RunStarted) (*workflow.Workflow, error) {
+	if started.Pinned != nil && a.opt.Restore != nil {
+		return a.restore(started.Workflow, started.Pinned)
+	}
+	w, err := a.workflow(started.Workflow)
+	if err == nil && started.Pinned != nil && w.Restore != nil {
+		return w.Restore(started.Pinned)
+	}
+	return w, err
 }
 
 func (a *app) draw(format string, shape graph.Shape, opt *draw.Options) error {

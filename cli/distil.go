@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/project"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/workflow"
+	"github.com/superstep-dev/superstep/workflow/recipe/distil"
+	"github.com/superstep-dev/superstep/workflow/recipe/library"
+)
+
+// distilling are the flags of runs distil.
+type distilling struct {
+	name                string
+	loose, dry, replace bool
+}
+
+func (a *app) distilCommand() *cobra.Command {
+	var d distilling
+	cmd := &cobra.Command{
+		Use: "distil ID", Short: "Make a recipe of a run that went well, and prove it", Args: a.one, ValidArgsFunction: a.ids,
+		Long: `Make a recipe of a run that went well, and prove it
+
+What agents and tools did becomes steps; what failed, was done again or led nowhere is cut, and listed. Where a prompt
+has an earlier result in it word for word, that becomes a reference; what you said that comes again becomes an
+input. The recipe is run against the recording, without a model: it is written only if every agent is asked
+exactly what it was asked, and the result is the same. It goes to .superstep/workflows, and you agree to it by this.
+
+A prompt that an agent wrote from results in its own words cannot be asked again with other inputs, and is
+refused. With --loose such a step is given the results themselves, and the recipe is a draft that says so.`,
+		Example: examples(a.opt.Name, "runs distil @last --name weekly-brief", "", "runs distil @last --dry-run", "only print it",
+			"runs distil 7f3a --loose", "also what is not proven word for word, as a draft"),
+	}
+	cmd.Flags().StringVar(&d.name, "name", "", "call it this; defaults to the title of the run")
+	cmd.Flags().BoolVar(&d.loose, "loose", false, "keep steps whose prompts were made of results in other words, in a draft")
+	cmd.Flags().BoolVar(&d.dry, "dry-run", false, "print the recipe and write nothing")
+	cmd.Flags().BoolVar(&d.replace, "force", false, "replace the recipe of that name that is there already")
+	acts(cmd, "name", "loose", "dry-run", "force")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.distil(cmd.Context(), args[0], &d) }
+	return cmd
+}
+
+// distilledJSON is what came of it, for programs.
+type distilledJSON struct {
+	Name  string          `json:"name"`
+	Run   string          `json:"run"`
+	Path  string          `json:"path,omitempty"` // "" if nothing was written
+	Draft bool            `json:"draft,omitempty"`
+	Steps int             `json:"steps"`
+	Cut   []distil.Cut    `json:"cut,omitempty"`
+	Loose []distil.Reason `json:"not_proven,omitempty"`
+	Notes []string        `json:"notes,omitempty"`
+	Text  string          `json:"text"`
+}
+
+func (a *app) distil(ctx context.Context, ref string, d *distilling) error {
+	_, info, err := a.find(ctx, ref)
+	if err != nil {
+		return err
+	}
+	rec, err := distil.Read(runlog.Records(ctx, a.store, info.ID, 0))
+	if err != nil {
+		return distilError(err)
+	}
+	made, err := distil.Distil(ctx, rec, &distil.Options{Run: info.ID, Name: d.name, Loose: d.loose})
+	if err != nil {
+		return a.notDistilled(err, info.ID)
+	}
+	out := distilledJSON{
+		Name: made.Name, Run: info.ID, Draft: len(made.Loose) > 0, Steps: made.Steps, Cut: made.Cut, Loose: made.Loose, Notes: made.Notes, Text: string(made.Text),
+	}
+	if !d.dry {
+		if out.Path, err = a.keep(made, info.ID, d.replace); err != nil {
+			return err
+		}
+	}
+	if a.programs() {
+		return a.out.json(out, a.set.output == "json")
+	}
+	a.reportDistilled(&out)
+	return nil
+}
+
+// notDistilled says what to do where no recipe came of a run.
+func (a *app) notDistilled(err error, id string) error {
+	var rewritten *distil.RewrittenError
+	if errors.As(err, &rewritten) {
+		return &Error{Exit: ExitFailed, Code: rewritten.FailureCode(), Err: err, Message: err.Error(),
+			Next: []string{"a draft that gives these steps the results themselves: " + a.hint("runs", "distil", id, "--loose")}}
+	}
+	return distilError(err)
+}
+
+func distilError(err error) error {
+	var unfit *distil.UnfitError
+	var proof *distil.ProofError
+	var redacted *distil.RedactedError
+	switch {
+	case errors.As(err, &unfit):
+		return usage(err.Error())
+	case errors.As(err, &proof):
+		return &Error{Exit: ExitFailed, Code: proof.FailureCode(), Err: err, Message: err.Error()}
+	case errors.As(err, &redacted):
+		return &Error{Exit: ExitFailed, Code: redacted.FailureCode(), Err: err, Message: err.Error()}
+	}
+	return err
+}
+
+// keep writes a recipe into the project: one that is proven where it is found by its name, another
+// as a draft.
+func (a *app) keep(made *distil.Made, run string, replace bool) (path string, err error) {
+	p, err := a.kitchen()
+	if err != nil {
+		return "", err
+	}
+	if slices.Contains(a.recipes.taken, made.Name) || slices.ContainsFunc(a.recipes.others, func(w *workflow.Workflow) bool { return w.Name == made.Name }) {
+		return "", usage(fmt.Sprintf("%q is the name of something else; choose another with --name", made.Name))
+	}
+	if problems := p.Check(made.Recipe); problems.Err() != nil {
+		return "", &Error{Exit: ExitUsage, Code: "usage", Message: "the recipe is proven, but it cannot be run here:\n" + problems.Error(), Next: []string{"look at it: " + a.hint("runs", "distil", run, "--dry-run")}}
+	}
+	if len(made.Loose) == 0 && !replace {
+		path, err = p.AddRecipe(made.Text)
+		return path, a.keepError(err)
+	}
+	path, err = p.SaveDraft(made.Name, string(made.Text), "runs distil, of run "+run)
+	if err != nil || len(made.Loose) > 0 {
+		return path, a.keepError(err)
+	}
+	if p, err = a.kitchen(); err != nil { // which finds the draft
+		return "", err
+	}
+	path, err = p.Approve(made.Name, true)
+	return path, a.keepError(err)
+}
+
+func (a *app) keepError(err error) error {
+	var there *project.ExistsError
+	var bad *library.InvalidError
+	switch {
+	case errors.As(err, &there):
+		return usage(there.Error(), "another name: --name", "or replace it: --force")
+	case errors.As(err, &bad):
+		return a.invalidEntry(bad.Entry)
+	}
+	return err
+}
+
+// reportDistilled tells people what came of it.
+func (a *app) reportDistilled(d *distilledJSON) {
+	if d.Path == "" {
+		_, _ = a.out.Write([]byte(d.Text))
+	} else {
+		a.out.line(shownPath(d.Path))
+	}
+	if a.set.quiet {
+		return
+	}
+	proven := "proven against the recording"
+	if d.Draft {
+		proven = "a draft, not proven word for word"
+	}
+	a.err.line(fmt.Sprintf("%s of run %s, %s", plural(d.Steps, "step"), d.Run, proven))
+	for _, r := range d.Loose {
+		a.err.line("  not proven: " + transcript.Line("step "+r.Step+": "+r.Why))
+	}
+	for _, c := range d.Cut {
+		a.err.line("  cut: " + transcript.Line(c.What+" ("+c.Path+"): "+c.Why))
+	}
+	for _, n := range d.Notes {
+		a.err.line("  note: " + transcript.Line(strings.TrimSpace(n)))
+	}
+	switch {
+	case d.Path == "":
+	case d.Draft:
+		a.err.line("  Look at it   " + a.hint("workflows", "show", d.Name))
+		a.err.line("  Use it       " + a.hint("workflows", "approve", d.Name))
+	default:
+		a.err.line("  Run it   " + a.hint("run", d.Name, "--plan"))
+	}
+}

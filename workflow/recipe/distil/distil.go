@@ -1,0 +1,150 @@
+package distil
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/superstep-dev/superstep/workflow/recipe"
+)
+
+// Options are the settings of Distil. Nil means the defaults.
+type Options struct {
+	Run  string // the ID of the run, for the comment that says what the recipe is from
+	Name string // of the recipe; defaults to one made of the title of the run
+	// Loose keeps steps whose texts were made of earlier results in somebody's own words. The
+	// recipe is a draft then, and says so.
+	Loose bool
+	// Synthesizer is the agent that gives the last answer where the agent that led gave it itself;
+	// defaults to "synthesizer".
+	Synthesizer string
+}
+
+// A Made is a recipe that was made of a run, and proven.
+type Made struct {
+	Name   string
+	Text   []byte // of the file
+	Recipe *recipe.Recipe
+	Steps  int      // those inside of others too
+	Cut    []Cut    // what the run did and the recipe does not
+	Loose  []Reason // the steps that are not proven word for word; only with Options.Loose
+	Notes  []string // what else people should know of it, each in a line
+}
+
+// A Cut is something that was done in the run and is no step of the recipe.
+type Cut struct {
+	What string `json:"what"` // "agent researcher"
+	Path string `json:"path"` // where it is in the log
+	Why  string `json:"why"`
+}
+
+// A Reason says of a step why it is not proven word for word.
+type Reason struct {
+	Step string `json:"step"`
+	Path string `json:"path"`
+	Why  string `json:"why"`
+}
+
+// A RewrittenError says which steps were asked with texts that somebody made of earlier results in
+// own words. No template gives such a text.
+type RewrittenError struct{ Steps []Reason }
+
+func (e *RewrittenError) Error() string {
+	var b strings.Builder
+	b.WriteString("what was asked in this run cannot be asked again with other inputs, since the agent that led rewrote results in its own words:")
+	for _, s := range e.Steps {
+		fmt.Fprintf(&b, "\n  step %s (%s): %s", s.Step, s.Path, s.Why)
+	}
+	return b.String()
+}
+
+// FailureCode is the word for programs.
+func (e *RewrittenError) FailureCode() string { return "not_proven" }
+
+// A RedactedError says that a recipe would have to say what was taken out of the log as a secret.
+type RedactedError struct{ Line int }
+
+func (e *RedactedError) Error() string {
+	return fmt.Sprintf("line %d of the recipe has a mark in it where a secret was taken out of the log; a recipe with that would not do what the run did; take a run without secrets in its prompts", e.Line)
+}
+
+// FailureCode is the word for programs.
+func (e *RedactedError) FailureCode() string { return "redacted" }
+
+// mark is what stands in logs for what was taken out of them.
+var mark = regexp.MustCompile(`\[redacted(:[^\]\n]*)?\]`)
+
+// Distil makes a recipe of a run and proves it. Errors are *UnfitError, *RewrittenError,
+// *RedactedError and *ProofError, or what is wrong with the text as recipe.Problems.
+func Distil(ctx context.Context, rec *Recording, opt *Options) (*Made, error) {
+	o := Options{}
+	if opt != nil {
+		o = *opt
+	}
+	if o.Name == "" {
+		o.Name = Slug(rec.started.Title, 40)
+	}
+	if o.Name == "" {
+		o.Name = "distilled"
+	}
+	first, err := begin(rec, &o, nil)
+	if err != nil {
+		return nil, err
+	}
+	why := ""
+	for _, folds := range choices(findFolds(first)) {
+		made, err := attempt(ctx, rec, &o, folds)
+		if err == nil || ctx.Err() != nil {
+			return made, err
+		}
+		why = err.Error()
+	}
+	made, err := attempt(ctx, rec, &o, nil)
+	if err == nil && why != "" {
+		made.Notes = append(made.Notes, "the same was done for each item of a list, but a foreach of that is not proven, so the steps stand by themselves: "+line(why, 300))
+	}
+	return made, err
+}
+
+// choices are the sets of folds that are tried, the largest first.
+func choices(folds []*fold) [][]*fold {
+	var out [][]*fold
+	if len(folds) > 1 {
+		out = append(out, folds)
+	}
+	for _, f := range folds {
+		if len(out) < 8 {
+			out = append(out, []*fold{f})
+		}
+	}
+	return out
+}
+
+func attempt(ctx context.Context, rec *Recording, opt *Options, folds []*fold) (*Made, error) {
+	p, err := draft(rec, opt, folds)
+	if err != nil {
+		return nil, err
+	}
+	return prove(ctx, p)
+}
+
+// prove writes the recipe and runs it against the recording.
+func prove(ctx context.Context, p *plan) (*Made, error) {
+	text := []byte(p.yaml())
+	if at := mark.FindIndex(text); at != nil {
+		return nil, &RedactedError{1 + strings.Count(string(text[:at[0]]), "\n")}
+	}
+	made := &Made{Name: p.opt.Name, Text: text, Steps: p.size(), Cut: p.cut, Notes: p.notes}
+	for _, s := range p.steps {
+		if s.why != "" {
+			made.Loose = append(made.Loose, Reason{s.id, s.unit.path, s.why})
+		}
+	}
+	var err error
+	made.Recipe, err = newProof(p).run(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}

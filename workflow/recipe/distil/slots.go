@@ -1,0 +1,110 @@
+package distil
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A slot is something of what the user said that comes again in what agents were asked.
+type slot struct{ name, text string }
+
+// maxSlots is how many are taken.
+const maxSlots = 4
+
+var inQuotes = regexp.MustCompile("\"([^\"\n]{2,200})\"|“([^”\n]{2,200})”|«([^»\n]{2,200})»|‘([^’\n]{2,200})’|`([^`\n]{2,200})`")
+
+// findSlots finds the slots of a prompt in the texts of steps: what is in quotes, paths and addresses,
+// and the longest phrases that several of the texts have.
+func findSlots(prompt string, texts []string) []slot {
+	f := &slotFinder{prompt: prompt, texts: texts}
+	for _, m := range inQuotes.FindAllStringSubmatchIndex(prompt, -1) {
+		for g := 2; g < len(m); g += 2 {
+			if m[g] >= 0 && f.times(prompt[m[g]:m[g+1]]) > 0 {
+				f.take("topic", m[g], m[g+1])
+			}
+		}
+	}
+	words := tokens(prompt)
+	for _, w := range words {
+		if kind := special(w.text); kind != "" && f.times(w.text) > 0 {
+			f.take(kind, w.from, w.to)
+		}
+	}
+	least := min(2, len(texts))
+	for n := min(12, len(words)); n > 0; n-- {
+		for i := 0; i+n <= len(words); i++ {
+			from, to := words[i].from, words[i+n-1].to
+			if phrase(prompt, words, i, n) && f.times(prompt[from:to]) >= least {
+				f.take("topic", from, to)
+			}
+		}
+	}
+	return f.found
+}
+
+// fileName is a name with an extension.
+var fileName = regexp.MustCompile(`^[\w-]+\.[a-z]{1,5}$`)
+
+type slotFinder struct {
+	prompt string
+	texts  []string
+	taken  []span
+	found  []slot
+}
+
+// times is how many of the texts have it.
+func (f *slotFinder) times(s string) int {
+	n := 0
+	for _, t := range f.texts {
+		if len(build(t, []*source{{text: s, input: "x"}}).sources()) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *slotFinder) take(name string, from, to int) {
+	text := f.prompt[from:to]
+	if len(f.found) >= maxSlots || slices.ContainsFunc(f.taken, func(o span) bool { return from < o.to && o.from < to }) {
+		return
+	}
+	f.taken = append(f.taken, span{from: from, to: to})
+	if slices.ContainsFunc(f.found, func(s slot) bool { return s.text == text }) {
+		return
+	}
+	f.found = append(f.found, slot{name, text})
+}
+
+// special is what a word is by its form: a path or an address.
+func special(w string) string {
+	switch {
+	case strings.Contains(w, "://"):
+		return "url"
+	case strings.Contains(w, "/"), fileName.MatchString(w):
+		return "path"
+	}
+	return ""
+}
+
+// leadsTo are the words that lead up to what something is about.
+var leadsTo = []string{"about", "on", "of", "for", "in", "into", "regarding", "with", "topic", "is"}
+
+// phrase tells whether n words of a prompt may be what it is about.
+func phrase(prompt string, words []token, i, n int) bool {
+	first, last := &words[i], &words[i+n-1]
+	switch {
+	case first.common || last.common || sentence(prompt[first.from:last.to]):
+		return false
+	case n > 1:
+		return true
+	case len(first.text) < 2:
+		return false
+	}
+	return first.names || i > 0 && (first.text[0] >= 'A' && first.text[0] <= 'Z' || slices.Contains(leadsTo, strings.ToLower(words[i-1].text)))
+}
+
+// sentence tells whether something ends within a text.
+func sentence(s string) bool {
+	return strings.ContainsAny(s, "!?;,\n\"") || strings.Contains(s, ". ") || strings.Contains(s, ": ")
+}
