@@ -148,10 +148,7 @@ func (a *app) lintableIn(p *project.Project, dir string) ([]*library.Entry, erro
 // lint looks at a recipe in view of what there is.
 func lint(p *project.Project, e *library.Entry) *linted {
 	l := &linted{Path: transcript.Line(placeOf(e)), Name: transcript.Line(e.Name), Errors: []problemJSON{}, Warnings: []problemJSON{}, text: e.Text}
-	problems := e.Problems
-	if e.Recipe != nil {
-		problems = slices.Concat(problems, p.Check(e.Recipe))
-	}
+	problems := slices.Concat(e.Problems, p.CheckText(e.File, e.Text))
 	for _, x := range problems {
 		here := *x
 		here.File = l.Path

@@ -85,6 +85,7 @@ func (p *Project) SaveDraft(name, text, origin string) (string, error) {
 	}
 	e.Recipe, e.Problems = recipe.Parse(e.File, e.Text)
 	if e.Recipe == nil {
+		e.Problems = append(e.Problems, p.CheckText(e.File, e.Text)...)
 		return "", &library.InvalidError{Entry: e}
 	}
 	if e.Recipe.Name != name {

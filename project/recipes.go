@@ -163,17 +163,11 @@ func (p *Project) BundleOf(r *recipe.Recipe) (*library.Bundle, error) {
 // Check reports what is wrong with a recipe in view of what there is: agents, tools and workflows,
 // whether they may be used or not. Tools of servers that are not connected are not known, and
 // taken to be there.
-func (p *Project) Check(r *recipe.Recipe) recipe.Problems {
-	w := p.world()
-	for _, name := range r.ToolNames() {
-		if slices.ContainsFunc(p.toolNames(), func(known string) bool {
-			prefix, group := strings.CutSuffix(known, "*")
-			return group && strings.HasPrefix(name, prefix)
-		}) {
-			w.Tools = append(w.Tools, name)
-		}
-	}
-	return recipe.Check(r, w)
+func (p *Project) Check(r *recipe.Recipe) recipe.Problems { return recipe.Check(r, p.world()) }
+
+// CheckText is Check for the text of a file, which may have other mistakes.
+func (p *Project) CheckText(file string, text []byte) recipe.Problems {
+	return recipe.CheckText(file, text, p.world())
 }
 
 // agentOnly are the tools that work for agents only.

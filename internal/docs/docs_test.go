@@ -157,7 +157,7 @@ func TestCommandsInDocumentation(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	commands := 0
-	for _, file := range []string{"README.md", "CONTRIBUTING.md", "docs/agents.md", "docs/models.md"} {
+	for _, file := range []string{"README.md", "CONTRIBUTING.md", "docs/agents.md", "docs/models.md", "docs/recipes.md"} {
 		for _, block := range blocks(t, file, "console", "sh") {
 			for line := range strings.Lines(block) {
 				line, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimSpace(line), "$ "), "superstep ")

@@ -349,16 +349,18 @@ func checkLint(t *testing.T, s snippet, w *recipe.World) {
 	t.Helper()
 	command, said, _ := strings.Cut(s.lint, "\n")
 	file := command[strings.LastIndex(command, " ")+1:]
-	r, problems := recipe.Parse(file, []byte(s.text))
-	if r != nil {
-		problems = append(problems, recipe.Check(r, w)...)
-	}
+	_, problems := recipe.Parse(file, []byte(s.text))
+	here := *w
+	here.AgentsFrom = "the folders .superstep/agents, .claude/agents, .opencode/agents and .github/agents, your own, and those built in"
+	problems = append(problems, recipe.CheckText(file, []byte(s.text), &here)...)
+	slices.SortStableFunc(problems, func(a, b *recipe.Problem) int { return a.Pos.Line - b.Pos.Line })
 	if problems.Err() == nil {
 		t.Fatalf("%s:%d: nothing is wrong with it", s.page, s.line)
 	}
 	var b strings.Builder
 	for _, p := range problems {
-		b.WriteString(p.Error() + "\n")
+		place, text, _ := strings.Cut(p.Error(), ": ")
+		b.WriteString(place + ": error " + text + "\n")
 		for l := range strings.Lines(p.Excerpt([]byte(s.text)) + "\n") {
 			b.WriteString("  " + l)
 		}

@@ -61,6 +61,9 @@ func FuzzParse(f *testing.F) {
 			}
 			inFile(t, text, p)
 		}
+		for _, p := range recipe.CheckText("f.yaml", text, &recipe.World{Agents: []string{}, Tools: []string{}, Workflows: map[string]*recipe.Callee{"brief": {Name: "brief"}}}) {
+			inFile(t, text, p)
+		}
 		if r == nil {
 			return
 		}

@@ -15,6 +15,21 @@ import (
 // file; the recipe is nil if one of them is more than a warning. Beyond 1,000 problems they are not
 // counted. It keeps the text: the caller does not change it after.
 func Parse(file string, text []byte) (*Recipe, Problems) {
+	r, problems := read(file, text)
+	if problems.Err() != nil {
+		return nil, problems
+	}
+	return r, problems
+}
+
+// CheckText is Check for a text, also for one with mistakes, which Parse reports.
+func CheckText(file string, text []byte, w *World) Problems {
+	r, _ := read(file, text)
+	return Check(r, w)
+}
+
+// read gives as much of a recipe as there is.
+func read(file string, text []byte) (*Recipe, Problems) {
 	p := &reading{file: file, src: newSource(text), hints: hintBudget}
 	r := &Recipe{File: file, Source: text, Concurrency: DefaultConcurrency}
 	if root := p.load(text); root != nil {
@@ -23,9 +38,6 @@ func Parse(file string, text []byte) (*Recipe, Problems) {
 		}
 	}
 	p.problems.sort()
-	if p.problems.Err() != nil {
-		return nil, p.problems
-	}
 	return r, p.problems
 }
 

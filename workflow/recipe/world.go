@@ -11,8 +11,8 @@ import (
 // A World is what there is beside a recipe. What is nil is not checked.
 type World struct {
 	Agents     []string
-	AgentsFrom string // where they were looked for, for messages
-	Tools      []string
+	AgentsFrom string   // where they were looked for, for messages
+	Tools      []string // a name that ends with * stands for all that begin so
 	ToolsFrom  string
 	Workflows  map[string]*Callee // by name and alias
 }
@@ -38,9 +38,11 @@ func Check(r *Recipe, w *World) Problems {
 	}
 	r.Walk(func(s *Step, _ int) bool {
 		switch {
+		case s.Agent != nil && s.Agent.Name == "", s.Tool != nil && s.Tool.Name == "", s.Workflow != nil && s.Workflow.Name == "":
+			// Parse has said so
 		case s.Agent != nil && w.Agents != nil && !slices.Contains(w.Agents, s.Agent.Name):
 			p.missing(s.Agent.Pos, codeUnknownAgent, "subagent", s.Agent.Name, w.Agents, w.AgentsFrom)
-		case s.Tool != nil && w.Tools != nil && !slices.Contains(w.Tools, s.Tool.Name):
+		case s.Tool != nil && w.Tools != nil && !w.hasTool(s.Tool.Name):
 			p.missing(s.Tool.Pos, codeUnknownTool, "tool", s.Tool.Name, w.Tools, w.ToolsFrom)
 		case s.Workflow != nil && w.Workflows != nil:
 			p.callee(r, s, w, &circle)
@@ -49,6 +51,13 @@ func Check(r *Recipe, w *World) Problems {
 	})
 	p.problems.sort()
 	return p.problems
+}
+
+func (w *World) hasTool(id string) bool {
+	return slices.ContainsFunc(w.Tools, func(known string) bool {
+		prefix, group := strings.CutSuffix(known, "*")
+		return known == id || group && strings.HasPrefix(id, prefix)
+	})
 }
 
 func (p *reading) missing(at Pos, code, what, id string, known []string, from string) {

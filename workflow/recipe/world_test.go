@@ -19,6 +19,20 @@ func parse(t testing.TB, text string) *recipe.Recipe {
 	return r
 }
 
+// What does not fit what there is is said of a file with other mistakes too.
+func TestCheckText(t *testing.T) {
+	t.Parallel()
+	ps := recipe.CheckText("r.yaml", []byte("name: r\nsteps:\n  - {id: a, subagent: reseacher, promt: p}\n  - {id: b, tool: grpe, depends_on: [c]}\n  - {id: d, tool: mcp__x__y}\n  - {id: e, tool: ''}\n"),
+		&recipe.World{Agents: []string{"researcher"}, Tools: []string{"grep", "mcp__x__*"}})
+	var got []string
+	for _, p := range ps {
+		got = append(got, p.Code)
+	}
+	if want := []string{"unknown-subagent", "unknown-tool"}; !cmp.Equal(got, want) {
+		t.Error(got, ps)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	text := `name: top
