@@ -169,9 +169,11 @@ func builtinRecipes(t *testing.T) map[string][]byte {
 	return found
 }
 
-func page(t *testing.T) string {
+func page(t *testing.T) string { return pageOf(t, recipesPage) }
+
+func pageOf(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(recipesPage)))
+	text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(name)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,9 +188,14 @@ func TestRecipesPage(t *testing.T) {
 	if len(found) < 15 {
 		t.Fatalf("there are %d snippets", len(found))
 	}
+	readme := snippets("README.md", pageOf(t, "README.md"))
+	if len(readme) == 0 {
+		t.Error("the README shows no recipe")
+	}
+	found = append(found, readme...)
 	lint := 0
 	for _, s := range found {
-		t.Run(fmt.Sprintf("line %d", s.line), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s:%d", s.page, s.line), func(t *testing.T) {
 			t.Parallel()
 			if s.lint != "" {
 				checkLint(t, s, w)
