@@ -242,6 +242,9 @@ func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, as
 		}
 	case runlog.Partial:
 		e.exit = ExitPartial
+		if err := withoutLeave(&s.run, s.id); err != nil {
+			e.exit, e.err = err.Exit, err
+		}
 	case runlog.Paused:
 		e.exit, e.open = ExitPaused, s.run.Open()
 		e.lacks(out.Short)

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ import (
 type crash struct {
 	binary string
 	docs   string
+	args   []string // of the run
 	server *modeltest.Server
 	want   string // the output of a run that was not disturbed
 	took   time.Duration
@@ -41,27 +43,86 @@ const crashQuestion = "How does the queue keep jobs from being lost?"
 // TestCrash kills the binary with SIGKILL at random moments, and at every point at
 // which a crash is interesting, resumes it, and compares.
 func TestCrash(t *testing.T) {
-	c := newCrash(t)
-	kills := 100
-	if testing.Short() {
-		kills = 10
+	binary := crashBinary(t)
+	for name, args := range map[string][]string{
+		"research": {"run", "research", crashQuestion, "--docs", "DOCS", "--model", "openai/crash", "-o", "jsonl"},
+		"recipe":   {"run", "DOCS/crash.yaml", "topic=queues", "--model", "openai/crash", "-o", "jsonl", "--answer", "who=me", "--answer", "end=approve"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrash(t, binary, args)
+			if c.want = strings.TrimSpace(c.want); name == "research" && !strings.Contains(c.want, "queue.md:3") {
+				t.Fatalf("the undisturbed run cites nothing: %s", c.want)
+			}
+			if name == "recipe" && !strings.Contains(c.want, "weigh") {
+				t.Fatalf("the undisturbed run lacks steps: %s", c.want)
+			}
+			kills := map[string]int{"research": 100, "recipe": 40}[name]
+			if testing.Short() {
+				kills = 10
+			}
+			t.Run("random", func(t *testing.T) { c.random(t, kills) })
+			t.Run("failpoints", c.failpoints)
+		})
 	}
-	t.Run("random", func(t *testing.T) { c.random(t, kills) })
-	t.Run("failpoints", c.failpoints)
 }
 
-func newCrash(t *testing.T) *crash {
-	c := &crash{binary: filepath.Join(t.TempDir(), "superstep"), docs: t.TempDir(), recorded: map[string]int{}}
-	build := exec.Command("go", "build", "-tags", "failpoint", "-o", c.binary, ".")
+// crashRecipe has every container, a tool, a question and a gate.
+const crashRecipe = `name: crash
+inputs: [{name: topic, required: true}]
+max_concurrency: 3
+steps:
+  - {id: gather, subagent: worker, prompt: "gather {{inputs.topic}}"}
+  - {id: files, tool: glob, args: {pattern: "*.md"}}
+  - id: views
+    depends_on: [gather]
+    parallel:
+      - {id: pro, subagent: worker, prompt: "pro {{steps.gather.output}}"}
+      - id: contra
+        loop:
+          max: 3
+          until: loop.round == 2
+          steps: [{id: dig, subagent: worker, prompt: "dig {{loop.round}} {{loop.output}}"}]
+  - id: each
+    depends_on: [views, files]
+    foreach:
+      in: [p, q, r]
+      width: 2
+      steps:
+        - {id: find, subagent: worker, prompt: "find {{item}} {{steps.files.output}}"}
+        - {id: weigh, subagent: worker, prompt: "weigh {{steps.find.output}}", depends_on: [find], when: index != 1}
+  - {id: who, ask: "For whom?", depends_on: [each]}
+  - {id: end, subagent: worker, prompt: "for {{steps.who.output}}: {{steps.each.output}} {{steps.views.output}}", depends_on: [who, each, views], gate: human}
+output: {text: "{{steps.end.output}}"}
+`
+
+func crashBinary(t *testing.T) string {
+	binary := filepath.Join(t.TempDir(), "superstep")
+	build := exec.Command("go", "build", "-tags", "failpoint", "-o", binary, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+func newCrash(t *testing.T, binary string, args []string) *crash {
+	c := &crash{binary: binary, docs: t.TempDir(), recorded: map[string]int{}}
+	for _, a := range args {
+		c.args = append(c.args, strings.ReplaceAll(a, "DOCS", c.docs))
+	}
+	if err := os.WriteFile(filepath.Join(c.docs, "crash.yaml"), []byte(crashRecipe), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	for name, text := range crashDocs() {
 		if err := os.WriteFile(filepath.Join(c.docs, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.server = modeltest.NewServer(t, playLanguageModel, nil)
+	c.server = modeltest.NewServer(t, func(r *modeltest.ParsedRequest) modeltest.Reply {
+		if len(c.args) > 1 && strings.HasSuffix(c.args[1], ".yaml") {
+			return modeltest.Text("<" + r.Messages[0].Text() + ">")
+		}
+		return playLanguageModel(r)
+	}, nil)
 	start := time.Now()
 	p := c.start(t, t.TempDir(), "", c.run()...)
 	out, err := p.wait()
@@ -70,15 +131,10 @@ func newCrash(t *testing.T) *crash {
 	}
 	c.took = time.Since(start)
 	c.want = comparable(t, out)
-	if !strings.Contains(c.want, "queue.md:3") {
-		t.Fatalf("the undisturbed run cites nothing: %s", c.want)
-	}
 	return c
 }
 
-func (c *crash) run() []string {
-	return []string{"run", "research", crashQuestion, "--docs", c.docs, "--model", "openai/crash", "-o", "jsonl"}
-}
+func (c *crash) run() []string { return c.args }
 
 // random kills runs until there were so many kills.
 func (c *crash) random(t *testing.T, kills int) {
@@ -158,7 +214,11 @@ func (c *crash) after(t *testing.T, dir string, p *process) []string {
 		}
 	}
 	c.remember(log)
-	return []string{"runs", "resume", log.id, "-o", "jsonl"}
+	args := []string{"runs", "resume", log.id, "-o", "jsonl"}
+	if i := slices.Index(c.args, "--answer"); i > 0 {
+		args = append(args, c.args[i:]...)
+	}
+	return args
 }
 
 // remember notes how often the turns in a log have been asked for.

@@ -79,6 +79,9 @@ func unwrapped(args json.RawMessage, wrapped bool) (given, error) {
 	return given{output: orNull(in[wrapper])}, err
 }
 
+// toModels is what a denial says to a model besides.
+const toModels = "; go on without it, and say what you could not do"
+
 // maxOutput is how much of what a tool gives is kept.
 const maxOutput = 1 << 20
 
@@ -106,7 +109,7 @@ func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err err
 		return g, err
 	}
 	if res.Error {
-		return g, fmt.Errorf("tool %s: %s", one.Name, res.Text)
+		return g, fmt.Errorf("tool %s: %s", one.Name, strings.TrimSuffix(res.Text, toModels))
 	}
 	if len(res.Text) > maxOutput {
 		return g, fmt.Errorf("tool %s gave over 1 MiB, which is too much for a step; ask it for less", one.Name)
