@@ -392,12 +392,12 @@ type Set []*Workflow
 
 // Find gives the workflow of a name, or an error that suggests another.
 func (s Set) Find(name string) (*Workflow, error) {
-	names := make([]string, len(s))
-	for i, w := range s {
+	var names []string
+	for _, w := range s {
 		if w.Name == name {
 			return w, nil
 		}
-		names[i] = w.Name
+		names = append(names, w.Name)
 	}
 	for _, w := range s {
 		if slices.Contains(w.Aliases, name) {

@@ -97,8 +97,34 @@ func (u *uneven) ideal() time.Duration {
 	return now
 }
 
+// byHand does the same sleeps with goroutines and a semaphore, and nothing else.
+func (u *uneven) byHand() time.Duration {
+	begin := time.Now()
+	done := make([]chan struct{}, len(u.takes))
+	for i := range done {
+		done[i] = make(chan struct{})
+	}
+	places := make(chan struct{}, u.width)
+	for i, d := range u.takes {
+		go func() {
+			for _, j := range u.deps[i] {
+				<-done[j]
+			}
+			places <- struct{}{}
+			time.Sleep(d)
+			<-places
+			close(done[i])
+		}()
+	}
+	for _, c := range done {
+		<-c
+	}
+	return time.Since(begin)
+}
+
 // BenchmarkUneven compares the time that recipes of uneven steps take with what they need: the length
-// of the critical path, or of the best that their width allows. The metric is wall/ideal.
+// of the critical path, or of the best that their width allows. The metrics are wall/ideal, and the same of
+// goroutines by hand in the same run.
 func BenchmarkUneven(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		for _, width := range []int{1000, 8} {
@@ -123,18 +149,9 @@ func BenchmarkUneven(b *testing.B) {
 						b.Fatal(err)
 					}
 					k.tools = []*tool.Tool{sleep}
-					var store runlog.Store = runlog.NewMemory(nil)
-					if where == "sqlite" {
-						s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "runs.db"), nil)
-						if err != nil {
-							b.Fatal(err)
-						}
-						defer s.Close()
-						store = s
-					}
-					e := k.engine(b, store, u.text)
+					e := k.engine(b, benchStore(b, where), u.text)
 					ideal := u.ideal()
-					var ratios []float64
+					var ratios, hand []float64
 					for b.Loop() {
 						begin := time.Now()
 						run, err := e.Start(b.Context(), "test", json.RawMessage("{}"), nil)
@@ -145,12 +162,58 @@ func BenchmarkUneven(b *testing.B) {
 							b.Fatal(out, err)
 						}
 						ratios = append(ratios, float64(time.Since(begin))/float64(ideal))
+						hand = append(hand, float64(u.byHand())/float64(ideal))
 					}
 					slices.Sort(ratios)
+					slices.Sort(hand)
+					b.ReportMetric(hand[len(hand)/2], "hand/ideal")
 					b.ReportMetric(ratios[len(ratios)/2], "wall/ideal")
 					b.ReportMetric(ideal.Seconds()*1000, "ideal-ms")
 				})
 			}
 		}
 	}
+}
+
+// BenchmarkChain is what a step costs that does nothing: a chain of tools.
+func BenchmarkChain(b *testing.B) {
+	const n = 100
+	var t strings.Builder
+	t.WriteString("name: test\nsteps:\n")
+	for i := range n {
+		fmt.Fprintf(&t, "  - {id: s%d, tool: echo, args: {text: x}", i)
+		if i > 0 {
+			fmt.Fprintf(&t, ", depends_on: [s%d]", i-1)
+		}
+		t.WriteString("}\n")
+	}
+	for _, where := range []string{"memory", "sqlite"} {
+		b.Run(where, func(b *testing.B) {
+			k := &kitchen{}
+			k.tools = []*tool.Tool{k.echo("echo", tool.Pure, nil)}
+			e := k.engine(b, benchStore(b, where), t.String())
+			for b.Loop() {
+				run, err := e.Start(b.Context(), "test", json.RawMessage("{}"), nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if out, err := run.Wait(b.Context()); err != nil || out.Status != runlog.Completed {
+					b.Fatal(out, err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/n, "µs/step")
+		})
+	}
+}
+
+func benchStore(b *testing.B, where string) runlog.Store {
+	if where == "memory" {
+		return runlog.NewMemory(nil)
+	}
+	s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "runs.db"), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	return s
 }

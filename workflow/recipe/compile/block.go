@@ -89,6 +89,7 @@ type play struct {
 	*machine
 	recipe *recipe.Recipe
 	crew   *Crew
+	kit    *kit
 	inputs map[string]any
 	slots  slots
 }

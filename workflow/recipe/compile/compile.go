@@ -167,26 +167,50 @@ func Restore(raw json.RawMessage, opt *Options) (*workflow.Workflow, error) {
 	return build(b, &o, &p.Setting)
 }
 
+// restore is Restore, which need not read what was pinned a moment ago.
+func (m *machine) restore(raw json.RawMessage) (*workflow.Workflow, error) {
+	var p pinned
+	if json.Unmarshal(raw, &p) != nil || !slices.Equal(p.Files, m.files()) {
+		return Restore(raw, m.opt)
+	}
+	same := *m
+	same.kept = &p.Setting
+	return same.workflow(), nil
+}
+
+// files are the recipes as a run keeps them.
+func (m *machine) files() []file {
+	var out []file
+	for _, r := range m.bundle.all() {
+		out = append(out, file{r.File, string(r.Source)})
+	}
+	return out
+}
+
 // build makes the workflow. Kept is the setting of a run that has begun, nil for one that has not.
 func build(b *Bundle, opt *Options, kept *Setting) (*workflow.Workflow, error) {
-	r := b.Main
-	needs := b.Needs()
-	m := &machine{bundle: b, opt: opt, needs: needs, kept: kept}
+	m := &machine{bundle: b, opt: opt, needs: b.Needs(), kept: kept}
 	if err := m.draw(); err != nil {
 		return nil, err
 	}
+	return m.workflow(), nil
+}
+
+// workflow is what hosts are given.
+func (m *machine) workflow() *workflow.Workflow {
+	r := m.bundle.Main
 	w := &workflow.Workflow{
 		Name: r.Name, Aliases: r.Aliases, Description: r.Description,
-		Inputs: recipe.InputSchema(r.Inputs), NoModel: len(needs.Agents) == 0, Uses: m.hostCalls(), Budget: budget(r.Budget),
+		Inputs: recipe.InputSchema(r.Inputs), NoModel: len(m.needs.Agents) == 0, Uses: m.hostCalls(), Budget: budget(r.Budget),
 		Prepare: func(inputs json.RawMessage) (json.RawMessage, error) { return settle(r, inputs) },
 		Pin:     func(json.RawMessage) (json.RawMessage, error) { return m.pin() },
-		Restore: func(raw json.RawMessage) (*workflow.Workflow, error) { return Restore(raw, opt) },
+		Restore: m.restore,
 		Run:     m.run,
 		Flow: func(json.RawMessage) (graph.Reading, error) {
 			return m.look(r)
 		},
 	}
-	return w, nil
+	return w
 }
 
 func budget(b *recipe.Budget) *runlog.Budget {
@@ -252,9 +276,7 @@ func (m *machine) pin() (json.RawMessage, error) {
 			return nil, err
 		}
 	}
-	for _, r := range m.bundle.all() {
-		p.Files = append(p.Files, file{r.File, string(r.Source)})
-	}
+	p.Files = m.files()
 	return json.Marshal(p)
 }
 
@@ -285,7 +307,7 @@ func (m *machine) run(ctx context.Context, e *workflow.Exec) (res *workflow.Resu
 	if crew.Close != nil {
 		defer func() { err = errors.Join(err, crew.Close()) }()
 	}
-	p := &play{machine: m, recipe: r, crew: crew, inputs: in, slots: slots{newSlot(r.Concurrency)}}
+	p := &play{machine: m, recipe: r, crew: crew, kit: &kit{}, inputs: in, slots: slots{newSlot(r.Concurrency)}}
 	opt := e.Graph
 	p.widen(&opt, 0, e.Journal)
 	output, final, err := p.block(ctx, r.Name, &r.Block, nil, &opt)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -88,17 +89,11 @@ const maxOutput = 1 << 20
 // tool calls a tool, as an agent would that may do nothing else.
 func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err error) {
 	s := w.step
-	def, ok := w.crew.Tools.Get(s.Tool.Name)
-	if !ok {
-		return g, fmt.Errorf("there is no tool %s", s.Tool.Name)
-	}
-	one := *def
-	one.Whole = true
-	one.Effect = stricter(def.Effect, tool.Effect(s.Tool.Effects))
-	set, err := tool.NewSet(&one)
+	set, err := w.kit.tool(w.crew.Tools, s.Tool.Name, tool.Effect(s.Tool.Effects))
 	if err != nil {
 		return g, err
 	}
+	one := set.Tools()[0]
 	caller := &agent.Agent{Name: s.ID, Tools: set, Gate: w.crew.Gate, OnAsk: w.crew.OnAsk, Remember: w.crew.Remember}
 	key := ""
 	if n := w.task.Attempt(); n > 1 { // what failed before is in the log
@@ -122,6 +117,41 @@ func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err err
 	return g, err
 }
 
+// kit has the tools of a run as its steps use them, so that each is checked once.
+type kit struct {
+	mu   sync.Mutex
+	sets map[kitKey]*tool.Set
+}
+
+type kitKey struct {
+	name   string
+	effect tool.Effect
+}
+
+// tool is a set of a tool alone, whose result is not cut and which is at least as careful as it is said to be.
+func (k *kit) tool(all *tool.Set, name string, effect tool.Effect) (*tool.Set, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if set := k.sets[kitKey{name, effect}]; set != nil {
+		return set, nil
+	}
+	def, ok := all.Get(name)
+	if !ok {
+		return nil, fmt.Errorf("there is no tool %s", name)
+	}
+	one := *def
+	one.Whole, one.Effect = true, stricter(def.Effect, effect)
+	set, err := tool.NewSet(&one)
+	if err != nil {
+		return nil, err
+	}
+	if k.sets == nil {
+		k.sets = map[kitKey]*tool.Set{}
+	}
+	k.sets[kitKey{name, effect}] = set
+	return set, nil
+}
+
 // stricter is the more careful of two effects; a recipe does not make light of what a tool says of itself.
 func stricter(declared, said tool.Effect) tool.Effect {
 	rank := map[tool.Effect]int{tool.Pure: 1, tool.Idempotent: 2, tool.Once: 3}
@@ -143,7 +173,7 @@ func (w *work) call(ctx context.Context, r *recipe.Recipe, inputs json.RawMessag
 	if err != nil {
 		return g, err
 	}
-	p := &play{machine: w.machine, recipe: r, crew: w.crew, inputs: in, slots: append(slots{newSlot(r.Concurrency)}, w.slots...)}
+	p := &play{machine: w.machine, recipe: r, crew: w.crew, kit: w.kit, inputs: in, slots: append(slots{newSlot(r.Concurrency)}, w.slots...)}
 	opt := w.task.Nested("")
 	p.widen(opt, 0, opt.Journal)
 	output, final, err := p.block(ctx, r.Name, &r.Block, nil, opt)

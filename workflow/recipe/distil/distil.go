@@ -52,7 +52,7 @@ type RewrittenError struct{ Steps []Reason }
 
 func (e *RewrittenError) Error() string {
 	var b strings.Builder
-	b.WriteString("what was asked in this run cannot be asked again with other inputs, since the agent that led rewrote results in its own words:")
+	b.WriteString("what was asked in this run cannot be asked again with other inputs, since results were rewritten in other words before they were passed on:")
 	for _, s := range e.Steps {
 		fmt.Fprintf(&b, "\n  step %s (%s): %s", s.Step, s.Path, s.Why)
 	}

@@ -1,6 +1,7 @@
 package distil_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -179,7 +180,6 @@ output:
 	}}
 	store, id := s.recipe(t, text, `{"topic":"cats"}`)
 	made := must(t, store, id)
-	t.Log(string(made.Text))
 	has(t, string(made.Text), "foreach:", "{{item}}", "type: integer", "default: 3", `\{{literally}}`)
 	s.prompts = nil
 	s.recipe(t, text, `{"topic":"dogs","count":2}`)
@@ -349,7 +349,7 @@ func TestHostileTexts(t *testing.T) {
 				"  - id: third\n    subagent: third\n    depends_on: second\n    prompt: " + strings.NewReplacer("\\u007f", `\x7f`, "\x7f", `\x7f`, "\u0085", `\N`, "\ufeff", `\uFEFF`, "\u202e", `\u202e`).Replace(string(quoted[:len(quoted)-1])) + "{{steps.second.output}}\"\n"
 			store, id := s.recipe(t, text, `{}`)
 			made := must(t, store, id)
-			if strings.ContainsAny(string(made.Text), "\x00\x1b\u202e\x7f\ufeff") {
+			if bytes.ContainsAny(made.Text, "\x00\x1b\u202e\x7f\ufeff") {
 				t.Errorf("it has control characters:\n%q", made.Text)
 			}
 			want := sorted(s.prompts)
@@ -371,6 +371,12 @@ func TestUnfitRuns(t *testing.T) {
 	s.say = map[string]func(string) (string, error){"a": func(string) (string, error) { return "", errors.New("no") }}
 	store, id = s.recipe(t, "name: test\nsteps:\n  - id: a\n    subagent: a\n    prompt: go\n  - id: b\n    subagent: b\n    prompt: go\n", `{}`)
 	if _, err := distilled(t, store, id, nil); err == nil || !strings.Contains(err.Error(), "partial, these failed in it: a") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := distil.Read(func(yield func(runlog.Record, error) bool) {
+		_ = yield(runlog.Record{Seq: 1, Kind: runlog.KindRunStarted, Data: json.RawMessage(`{"workflow":"test","parent":"7f3a9c21","at":12}`)}, nil) &&
+			yield(runlog.Record{Seq: 2, Kind: runlog.KindRunFinished, Data: json.RawMessage(`{}`)}, nil)
+	}); err == nil || !strings.Contains(err.Error(), "fork of run 7f3a9c21") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := distil.Read(func(func(runlog.Record, error) bool) {}); err == nil {

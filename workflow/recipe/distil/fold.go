@@ -23,12 +23,15 @@ type fold struct {
 // least is how many items a list has that is worth a foreach.
 const least = 3
 
+// maxPairs bounds how much is looked at to find a foreach.
+const maxPairs = 100_000
+
 // findFolds finds the lists on each of whose items the same was done.
 func findFolds(p *plan) []*fold {
 	var out []*fold
 	used := map[*unit]bool{}
 	try := func(f *fold) {
-		if len(f.list) < least || len(f.list) > recipe.MaxSteps {
+		if len(f.list) < least || len(f.list)*len(p.steps) > maxPairs {
 			return
 		}
 		for row := f.next(p, used); row != nil; row = f.next(p, used) {

@@ -110,7 +110,7 @@ func (p *plan) slots() {
 			own = append(own, src)
 		}
 	}
-	for _, s := range findSlots(p.prompt, texts) {
+	for _, s := range useful(findSlots(p.prompt, texts), texts) {
 		if slices.ContainsFunc(p.inputs, func(in *input) bool { return in.value == any(s.text) }) {
 			continue
 		}
@@ -122,6 +122,21 @@ func (p *plan) slots() {
 			p.task = t
 		}
 	}
+}
+
+// useful are the slots that the texts have when all are put in: not those that are only within another.
+func useful(found []slot, texts []string) []slot {
+	var all []*source
+	for _, s := range found {
+		all = append(all, &source{text: s.text, input: s.text})
+	}
+	used := map[string]bool{}
+	for _, t := range texts {
+		for _, src := range build(t, all).sources() {
+			used[src.input] = true
+		}
+	}
+	return slices.DeleteFunc(found, func(s slot) bool { return !used[s.text] })
 }
 
 // described is what inputs of these names are.

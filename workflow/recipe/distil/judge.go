@@ -30,7 +30,7 @@ func (p *plan) examine() {
 				continue
 			}
 			for _, u := range o.units() {
-				if why := evidence(text, p.saying(u), append(known, saying(u.prompt), saying(string(u.args)))...); why != "" {
+				if why := evidence(text, p.saying(u), append(known, p.asked(u))...); why != "" {
 					from = append(from, o)
 					if s.why == "" {
 						s.why = fmt.Sprintf("what it was asked was made of what %s gave: %s", what(u), why)
@@ -52,7 +52,7 @@ func (p *plan) programmed(s *step, own string, text *said, known []*said) {
 			continue
 		}
 		whole := build(own, outputs(u.value, u.ended, func(sub string) *source { return &source{item: "function", sub: sub} }))
-		if len(whole.sources()) > 0 || evidence(text, saying(textOf(u.value)), append(known, saying(string(u.args)))...) != "" {
+		if len(whole.sources()) > 0 || evidence(text, p.saying(u), append(known, p.asked(u))...) != "" {
 			s.why = fmt.Sprintf("what it was asked has something from %s, which a program does and no recipe can", what(u))
 			return
 		}
@@ -63,6 +63,7 @@ func (p *plan) programmed(s *step, own string, text *said, known []*said) {
 func (p *plan) loosen(s *step, from []*step) {
 	if p.task == nil || s.unit.kind != agentUnit || s.rows != nil {
 		s.after = append(s.after, from...)
+		s.why += "; its text is as it was then"
 		return
 	}
 	for _, o := range s.uses() {
@@ -120,8 +121,8 @@ func (p *plan) proper() error {
 		return unfit("nothing that agents or tools did in it came to anything")
 	}
 	taken := map[string]bool{}
-	var use func(steps []*step, outer string)
-	use = func(steps []*step, outer string) {
+	var use func(steps []*step)
+	use = func(steps []*step) {
 		for _, s := range steps {
 			base := p.idOf(s)
 			s.id = base
@@ -129,10 +130,10 @@ func (p *plan) proper() error {
 				s.id = fmt.Sprintf("%s-%d", base, n)
 			}
 			taken[s.id] = true
-			use(s.inner, s.id)
+			use(s.inner)
 		}
 	}
-	use(p.steps, "")
+	use(p.steps)
 	used := map[string]bool{}
 	for _, t := range append((&step{args: p.result}).texts(), textsOf(p.steps)...) {
 		for _, src := range t.sources() {

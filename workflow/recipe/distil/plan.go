@@ -23,10 +23,10 @@ type step struct {
 	inner []*step   // of a foreach
 	rows  [][]*unit // of a foreach, by item: what the inner steps stand for
 
-	after []*step // that it waits for although it has nothing from them
-	final bool    // it stands for what the agent that led said at last
-	why   string  // of a step that is not proven word for word: why
-	cut   string  // why it is noise
+	outs  []*source // what it is in later texts, once that is asked
+	after []*step   // that it waits for although it has nothing from them
+	final bool      // it stands for what the agent that led said at last
+	why   string    // of a step that is not proven word for word: why
 }
 
 // asked and ended are when everything it needed was known, and when it was known itself.
@@ -129,7 +129,8 @@ type plan struct {
 	notes  []string
 	task   *tmpl // what the user asked for, nil if it was no chat
 	prompt string
-	words  map[*unit]*said
+	words  map[*unit]*said // of their outputs
+	told   map[*unit]*said // of what they were asked
 }
 
 // maxUnits bounds the work that is looked at.
@@ -161,7 +162,7 @@ func draft(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 
 // begin makes a plan of the steps there may be.
 func begin(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
-	p := &plan{rec: rec, opt: opt, words: map[*unit]*said{}}
+	p := &plan{rec: rec, opt: opt, words: map[*unit]*said{}, told: map[*unit]*said{}}
 	if len(rec.units) > maxUnits {
 		return nil, unfit("over %d agents and tools were at work in it", maxUnits)
 	}
@@ -177,6 +178,12 @@ func begin(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 	}
 	for _, f := range folds {
 		p.fold(f)
+	}
+	p.order()
+	for _, s := range p.steps {
+		if s.unit.kind == flowUnit && s.rows == nil && s.unit.told {
+			p.notes = append(p.notes, fmt.Sprintf("of what workflow %s gave, the log has what the agent was told; if it gives an object with a text, refer to that as output.text", s.unit.name))
+		}
 	}
 	p.write()
 	return p, nil
@@ -210,15 +217,27 @@ func (p *plan) add(u *unit, folds []*fold) {
 			}
 		}
 	}
-	s := &step{unit: u, schema: u.schema}
-	p.steps = append(p.steps, s)
-	if !u.changes {
-		return
-	}
-	for _, o := range slices.Backward(p.steps[:len(p.steps)-1]) {
-		if o.unit != nil && o.unit.changes { // what changes something happens in the order in which it did
-			s.after = []*step{o}
-			return
+	p.steps = append(p.steps, &step{unit: u, schema: u.schema})
+}
+
+// order has steps wait for what changed something before they were asked: they may have seen it, although
+// no text says so. A recipe has said itself what waits for what.
+func (p *plan) order() {
+	known := p.rec.recipeSteps()
+	for i, s := range p.steps {
+		if of := known[s.unit.label]; of != nil {
+			for _, o := range p.steps {
+				if o.unit.changes && slices.Contains(of.DependsOn, o.unit.label) {
+					s.after = append(s.after, o)
+				}
+			}
+			continue
+		}
+		for k, o := range slices.Backward(p.steps) {
+			if o.rows == nil && o.unit.changes && (o.ended() < s.asked() || k < i && s.unit.changes && s.rows == nil) {
+				s.after = []*step{o}
+				break
+			}
 		}
 	}
 }
@@ -248,7 +267,10 @@ func (p *plan) known(asked uint64, but *step) []*source {
 		if s == but || s.ended() >= asked {
 			continue
 		}
-		out = append(out, outputs(s.value(), s.ended(), func(sub string) *source { return &source{step: s, sub: sub} })...)
+		if s.outs == nil {
+			s.outs = outputs(s.value(), s.ended(), func(sub string) *source { return &source{step: s, sub: sub} })
+		}
+		out = append(out, s.outs...)
 	}
 	return out
 }
@@ -359,9 +381,9 @@ func (p *plan) spoken(t *tmpl) bool {
 	if !some || len(rest) > mostWords {
 		return false
 	}
-	own := saying(t.literal())
+	own, prompt := saying(t.literal()), saying(p.prompt)
 	for _, s := range p.steps {
-		if s.rows == nil && evidence(own, p.saying(s.unit), saying(p.prompt), saying(s.unit.prompt)) != "" {
+		if s.rows == nil && evidence(own, p.saying(s.unit), prompt, p.asked(s.unit)) != "" {
 			return false
 		}
 	}
@@ -373,6 +395,16 @@ func (p *plan) saying(u *unit) *said {
 	if w == nil {
 		w = saying(textOf(u.value))
 		p.words[u] = w
+	}
+	return w
+}
+
+// asked are the words that a unit was asked with.
+func (p *plan) asked(u *unit) *said {
+	w := p.told[u]
+	if w == nil {
+		w = saying(u.prompt + "\n" + string(u.args))
+		p.told[u] = w
 	}
 	return w
 }
@@ -395,7 +427,7 @@ func (p *plan) synthesize(text string, t *tmpl) {
 			continue
 		}
 		for _, u := range o.units() {
-			known := []*said{prompt, saying(u.prompt)}
+			known := []*said{prompt, p.asked(u)}
 			some, _, _ := spoke.shares(p.saying(u), hearing(known))
 			if evidence(spoke, p.saying(u), known...) != "" || len(some) > 0 && slices.Contains(ends, o) {
 				fed = append(fed, o)

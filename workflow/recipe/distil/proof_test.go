@@ -56,7 +56,7 @@ func TestTamperedRecipesAreNotProven(t *testing.T) {
 		"a missing step":    {"\n  - id: glob\n    tool: glob\n    args:\n      deep: true\n      pattern: \"*.md\"\n", "", "glob"},
 		"invalid":           {"steps:", "stops:", "stops"},
 		"a step that fails": {"{{steps.finder.output}}", "{{steps.finder.output.none}}", "failed"},
-		"a warning":         {"\nsteps:", "\n  - name: never\n\nsteps:", "never"},
+		"a warning":         {"subagent: finder", "output_retries: 3\n    subagent: finder", "output_retries"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tampered := strings.Replace(text, c.from, c.to, 1)

@@ -72,6 +72,7 @@ type unit struct {
 	asked   uint64 // the record before which everything it was told was known
 	ended   uint64 // the record from which on it was known
 	changes bool   // it is not pure
+	told    bool   // the value is what an agent was told of it
 	failed  string
 }
 
@@ -110,6 +111,8 @@ func Read(records iter.Seq2[runlog.Record, error]) (*Recording, error) {
 		return nil, unfit("it has no records")
 	case last != runlog.KindRunFinished:
 		return nil, unfit("it has not completed (the last there is of it: %s); finish it with `runs resume`, or take another", last)
+	case r.started.Parent != "":
+		return nil, unfit("it is a fork of run %s, and its log does not have what was done before; take a run from its beginning", r.started.Parent)
 	case len(r.finished.Skipped) > 0:
 		return nil, unfit("it is partial, these failed in it: %s; take a run in which everything went well", strings.Join(r.finished.Skipped, ", "))
 	}
@@ -305,7 +308,10 @@ func (r *Recording) ran(u *unit, path string) {
 		return // it looked what there is
 	}
 	u.kind, u.name, u.args = flowUnit, strings.TrimSpace(in.Name), in.Inputs
-	u.changes = false
+	u.changes, u.told = false, true
+	if v := decoded(json.RawMessage(u.said)); v != nil && string(compact(v)) == u.said { // an agent is told what is no text as JSON
+		u.value, u.told = json.RawMessage(u.said), false
+	}
 	if in.Background && u.failed == "" {
 		u.failed = "its result was not collected"
 		for _, e := range r.at(lead).effects {
@@ -326,7 +332,7 @@ func (r *Recording) ran(u *unit, path string) {
 			if c := r.at(lead).effects["collected/"+start.Handle]; c != nil {
 				u.ended = c.seq
 			}
-			u.said = textOf(u.value)
+			u.said, u.told = textOf(u.value), false
 		}
 	}
 	r.units = append(r.units, u)

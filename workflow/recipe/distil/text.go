@@ -106,6 +106,7 @@ func build(text string, sources []*source) *tmpl {
 		return cmp.Or(cmp.Compare(len(b.text), len(a.text)), cmp.Compare(b.at, a.at))
 	})
 	var taken []span
+	covered := make([]bool, len(text))
 	for _, s := range list {
 		for from := 0; s.text != "" && from+len(s.text) <= len(text); {
 			i := strings.Index(text[from:], s.text)
@@ -113,10 +114,13 @@ func build(text string, sources []*source) *tmpl {
 				break
 			}
 			here := span{from + i, from + i + len(s.text), s}
-			if from = here.from + 1; !fits(text, here) || slices.ContainsFunc(taken, func(o span) bool { return here.from < o.to && o.from < here.to }) {
+			if from = here.from + 1; covered[here.from] || covered[here.to-1] || !fits(text, here) { // what is covered is longer
 				continue
 			}
 			taken = append(taken, here)
+			for k := here.from; k < here.to; k++ {
+				covered[k] = true
+			}
 			from = here.to
 		}
 	}
