@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
+	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -15,6 +17,9 @@ type ForkOptions struct {
 	// Edits change the state that the fork goes on with, see graph.Flow.Fork. With them
 	// nothing of the superstep that was under way is kept.
 	Edits []graph.Edit
+	// From is a node that is to compute anew, and with it all that it leads to, even if some of
+	// them had begun before their superstep. Defaults to none, so that what they gave is kept.
+	From  string
 	Title string // defaults to that of the parent
 }
 
@@ -59,7 +64,16 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 	if err != nil {
 		return nil, err
 	}
-	forked, err := flow.Fork(runlog.Records(ctx, e.store, id, 0), at, o.Edits)
+	if o.Edits, err = e.edits(&started, o.Edits); err != nil {
+		return nil, err
+	}
+	records := runlog.Records(ctx, e.store, id, 0)
+	if o.From != "" {
+		if records, err = e.without(ctx, id, flow, at, o.From); err != nil {
+			return nil, err
+		}
+	}
+	forked, err := flow.Fork(records, at, o.Edits)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +90,90 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 	}
 	out.ID, err = e.begin(ctx, &started, forked.Records)
 	return out, err
+}
+
+// edits are those that the workflow of a run makes of what is given.
+func (e *Engine) edits(started *runlog.RunStarted, given []graph.Edit) ([]graph.Edit, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	w, err := e.workflowOf(started)
+	if err != nil || w.Edit == nil {
+		return given, err
+	}
+	out := slices.Clone(given)
+	for i := range out {
+		if out[i].Node == "" {
+			continue
+		}
+		if out[i].Update, err = w.Edit(out[i].Node, out[i].Update); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// without are the records of a run but for those of a node and of all that it leads to, as far as
+// their supersteps had not been committed at a record.
+func (e *Engine) without(ctx context.Context, id string, flow graph.Reading, at uint64, node string) (iter.Seq2[runlog.Record, error], error) {
+	shape := flow.Shape()
+	if !slices.ContainsFunc(shape.Nodes, func(n graph.ShapeNode) bool { return n.Name == node }) {
+		return nil, noPoint("the graph of run %s has no step %q", id, node)
+	}
+	gone := map[string]bool{node: true}
+	for grown := true; grown; {
+		grown = false
+		for _, edge := range shape.Edges {
+			if gone[edge.From] && !gone[edge.To] {
+				gone[edge.To], grown = true, true
+			}
+		}
+	}
+	committed, ended := -1, map[string]int{} // the superstep of each task with a result
+	for r, err := range runlog.Records(ctx, e.store, id, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if r.Seq > at {
+			break
+		}
+		switch {
+		case r.Kind == runlog.KindStepCommitted && r.Path == "":
+			var d runlog.StepCommitted
+			if err := json.Unmarshal(r.Data, &d); err != nil {
+				return nil, err
+			}
+			committed = d.Step
+		case r.Kind == runlog.KindTaskDone:
+			var d runlog.TaskDone
+			if err := d.Parse(r.Data); err != nil {
+				return nil, err
+			}
+			ended[r.Path] = d.Step
+		}
+	}
+	return func(yield func(runlog.Record, error) bool) {
+		begun := false
+		for r, err := range runlog.Records(ctx, e.store, id, 0) {
+			top, _, _ := strings.Cut(r.Path, "/")
+			name := top
+			if i := strings.IndexAny(top, "[#"); i >= 0 {
+				name = top[:i]
+			}
+			step, done := ended[top]
+			begun = begun || r.Kind == runlog.KindTaskDone
+			switch {
+			case err != nil:
+			case r.Path != "" && gone[name] && (!done || step > committed):
+				continue
+			case begun && r.Kind == runlog.KindCarried: // all that is in it was read
+				continue
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}, nil
 }
 
 // begin makes a run that has records and is executed by nobody.

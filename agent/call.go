@@ -69,6 +69,9 @@ func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool
 	return results, errors.Join(errs...)
 }
 
+// FirstCall is the key of the effect that Call makes, below the key of the work.
+const FirstCall = "turn-0/call-0"
+
 // Call makes one call of a tool as the agent would: its Gate decides, a person may be asked, and
 // the call is an effect in the log, under the key of the work. It needs no model. The error is one
 // of the run, as those of Run; that the tool failed or that the call was denied is a result.

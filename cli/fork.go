@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -75,7 +76,7 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 			return err
 		}
 	}
-	fork, err := e.Fork(ctx, info.ID, at, &superstep.ForkOptions{Edits: edits})
+	fork, err := e.Fork(ctx, info.ID, at, &superstep.ForkOptions{Edits: edits, From: fromNode(f.from)})
 	if err != nil {
 		if len(edits) > 0 {
 			err = usage("--set: " + err.Error())
@@ -105,6 +106,17 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 		return err
 	}
 	return a.resume(ctx, made, r, ans, &superstep.ResumeOptions{})
+}
+
+// fromNode is the node that a point in a run names, "" for a superstep or a record.
+func fromNode(ref string) string {
+	if _, err := strconv.Atoi(ref); err == nil || strings.HasPrefix(ref, "seq:") {
+		return ""
+	}
+	if i := strings.IndexAny(ref, "[#"); i >= 0 {
+		ref = ref[:i]
+	}
+	return ref
 }
 
 // edits makes edits of the words FIELD=value and STEP=update.

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,7 +141,7 @@ func spinner(frame int) string {
 func names(s *transcript.Step) string {
 	var out []string
 	seen := map[string]bool{}
-	for _, t := range s.Tasks {
+	for _, t := range own(s) {
 		n := t.Node
 		if t.Key == "" {
 			n = t.Path
@@ -153,14 +154,19 @@ func names(s *transcript.Step) string {
 	return strings.Join(out, ", ")
 }
 
+// own are the tasks of a step without those inside of them.
+func own(s *transcript.Step) []*transcript.Task {
+	return slices.DeleteFunc(slices.Clone(s.Tasks), func(t *transcript.Task) bool { return strings.Contains(t.Path, "/") })
+}
+
 // header is the divider of a step under way.
 func (v *live) header(s *transcript.Step, width int) string {
 	if s == nil {
 		return ""
 	}
-	done, all, waiting := 0, len(s.Tasks), 0
+	done, all, waiting := 0, len(own(s)), 0
 	for _, t := range s.Tasks {
-		if t.Ended() {
+		if t.Ended() && !strings.Contains(t.Path, "/") {
 			done++
 		}
 		if t.State == transcript.Waiting {
@@ -283,10 +289,10 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 	var d runlog.StepCommitted
 	_ = json.Unmarshal(rec.Data, &d)
 	s := r.Step(d.Step)
-	if s == nil {
+	if s == nil || rec.Path != "" {
 		return
 	}
-	mark := "✓"
+	mark, tasks := "✓", own(s)
 	for _, t := range s.Tasks {
 		if t.State != transcript.Done && t.State != transcript.NotRun {
 			mark = "!"
@@ -294,12 +300,12 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 	}
 	width, _ := v.size()
 	v.say(v.pal.dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(s), mark, brief(s.Time.Elapsed(rec.Time))), width)))
-	if len(s.Tasks) < 2 {
+	if len(tasks) < 2 {
 		return
 	}
-	for i, t := range s.Tasks {
+	for i, t := range tasks {
 		if i == maxRows {
-			v.say(v.pal.dim(fmt.Sprintf("   +%d more", len(s.Tasks)-i)))
+			v.say(v.pal.dim(fmt.Sprintf("   +%d more", len(tasks)-i)))
 			return
 		}
 		v.say(v.doneRow(t, rec.Time))

@@ -212,7 +212,7 @@ func (v *plain) stepDone(rec *runlog.Record, r *transcript.Run) {
 	var d runlog.StepCommitted
 	_ = json.Unmarshal(rec.Data, &d)
 	s := r.Step(d.Step)
-	if s == nil {
+	if s == nil || rec.Path != "" {
 		return
 	}
 	tasks := map[string]int{}

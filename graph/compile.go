@@ -169,7 +169,9 @@ func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 	}
 	switch nd.OnError {
 	case Skip:
-		s.OnError, f.skips = "skip", true
+		if s.OnError, f.skips = "skip", true; nd.Instead != nil {
+			s.OnError = "instead"
+		}
 	case Abort:
 		s.OnError = "abort"
 	}

@@ -118,7 +118,10 @@ type Node[S, U any] struct {
 	Kind string   // what it is, for pictures: "agent", "tool", …; defaults to a plain function
 	Sub  *Shape   // the graph inside of it, for pictures and to notice its changes; defaults to none
 	Uses []string // workflows that it runs by name
-	Err  error    // what is wrong with it, for Compile to report, from whoever made it
+	// UsesAny says that it may run any workflow there is, besides its Uses: which ones is decided while
+	// it runs, so that others coming and going do not make it another node.
+	UsesAny bool
+	Err     error // what is wrong with it, for Compile to report, from whoever made it
 }
 
 // Input is a check of what a node is given. If the node that produced it declares what

@@ -193,7 +193,7 @@ func (x *execution[S, U]) task(n *node[S, U], t *pregel.Task[message]) *Task {
 	if x.journal == nil && n.fn != nil && n.input == nil {
 		return nil
 	}
-	task := &Task{node: n.Name, key: t.Key, visit: t.Visit, inbox: t.Inbox, uses: n.Uses, opt: &x.opt}
+	task := &Task{node: n.Name, key: t.Key, visit: t.Visit, inbox: t.Inbox, uses: n.Uses, any: n.UsesAny, opt: &x.opt}
 	if x.journal != nil {
 		task.scope = x.journal.Scope(x.path(t))
 	}

@@ -18,7 +18,7 @@ type ShapeNode struct {
 	Name    string   `json:"name"`
 	Kind    string   `json:"kind,omitempty"`
 	Join    string   `json:"join,omitempty"`     // "all", "settled", "quorum 2"
-	OnError string   `json:"on_error,omitempty"` // "skip", "abort"
+	OnError string   `json:"on_error,omitempty"` // "skip", "instead" (something takes the place of its update), "abort"
 	Version string   `json:"version,omitempty"`
 	Reads   []string `json:"reads,omitempty"`   // of one that declares them; see Bounded
 	Bounded bool     `json:"bounded,omitempty"` // it sees what Reads names and no more

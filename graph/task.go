@@ -24,6 +24,7 @@ type Task struct {
 	feedback []string
 	inside   []string // what was passed over in graphs inside of it
 	uses     []string // the workflows that it may run
+	any      bool     // it may run others too
 	parts    names
 	scope    *runlog.Scope
 	opt      *RunOptions
@@ -167,7 +168,7 @@ func (t *Task) Nested(key string) *RunOptions {
 // Workflow finds what the host has under a name, to be run with the options of Nested. The
 // node's Uses name it, so that circles of workflows are found before anything runs.
 func (t *Task) Workflow(name string) (Nested, error) {
-	if !slices.Contains(t.uses, name) {
+	if !t.any && !slices.Contains(t.uses, name) {
 		return nil, fmt.Errorf("node %s: it runs workflow %q, which is not among its Uses", t.node, name)
 	}
 	if t.opt.Workflows == nil {

@@ -110,6 +110,12 @@ func (r *Run) task(path string, step int, at time.Time) *Task {
 	if t := r.paths[path]; t != nil {
 		return t
 	}
+	if top, _, inside := strings.Cut(path, "/"); inside { // its own superstep is one of the graph that it is in
+		step = -1
+		if t := r.paths[top]; t != nil {
+			step = t.Step
+		}
+	}
 	if step < 0 || step > len(r.Steps)+maxGap {
 		step = r.step
 	}
@@ -188,7 +194,9 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		default:
 			t.end(Done, rec.Time)
 		}
-		r.plan(d.Sends)
+		if !strings.Contains(rec.Path, "/") {
+			r.plan(d.Sends)
+		}
 	case runlog.KindTaskFailed:
 		d, _ := decode[runlog.TaskFailed](rec)
 		t := r.work(rec.Path, d.Step, rec.Time)
@@ -203,6 +211,9 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		t.Thinking, t.live, t.musing, t.open = false, nil, nil, nil
 	case runlog.KindStepCommitted:
 		d, ok := decode[runlog.StepCommitted](rec)
+		if rec.Path != "" { // of a graph within a task
+			return
+		}
 		if !ok || d.Step < 0 || d.Step > len(r.Steps)+maxGap {
 			return
 		}
@@ -328,7 +339,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 		}
 		t := r.work(rec.Path, -1, rec.Time)
 		switch d.Kind {
-		case "agent", "gate", "grant", "remember", "note", "spill", "save", "cancel": // for the log alone
+		case "agent", "branch", "gate", "grant", "remember", "note", "spill", "save", "cancel": // for the log alone
 		case "model":
 			t.Thinking, t.live, t.musing = true, nil, nil
 		default:

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -49,6 +48,9 @@ type Workflow struct {
 	// Run does the work, or goes on with it: the journal knows how far it is. The
 	// inputs fit the schema. It is called once at a time per run.
 	Run func(ctx context.Context, e *Exec) (*Result, error)
+	// Edit makes the update of a node of what people say that it is to have given, for forks. Nil takes
+	// it as it is.
+	Edit func(node string, given json.RawMessage) (update json.RawMessage, err error)
 	// Flow gives the graph that a run of these inputs runs, to read its log with: its
 	// history and states, and to fork it. It does nothing else, and may be called at any
 	// time. Nil if the workflow is not one graph.
@@ -195,25 +197,20 @@ func schemaType(s *jsonschema.Schema) string {
 
 // Parse makes inputs of words as a command line has them: "key=value" for an input of
 // that name (or what was meant to be its name), anything else for the first required
-// input that is not given by name. A name is meant if it is nearly one and the word has
-// no spaces. After the word "--" everything is text. Values are read as the type of their
-// input and never bent to fit. All faults are reported at once, as an *InputsError.
-// Prepare is not called; see Settle.
-func (w *Workflow) Parse(words []string, named map[string]string) (json.RawMessage, error) {
+// input that is not given by name, or, if no input is required, for the only one that is a
+// text. A name is meant if it is nearly one and the word has no spaces. After the word
+// "--" everything is text. Values are read as the type of their input and never bent to
+// fit. A list is given as JSON, or item by item by giving its name several times; then the
+// items are texts if the schema says nothing else. All faults are reported at once, as an
+// *InputsError. Prepare is not called; see Settle.
+func (w *Workflow) Parse(words []string, named map[string][]string) (json.RawMessage, error) {
 	inputs := w.List()
 	names := make([]string, len(inputs))
 	for i := range inputs {
 		names[i] = inputs[i].Name
 	}
-	given := map[string]string{}
+	given := map[string][]string{}
 	var free []string
-	var problems []string
-	give := func(key, value string) {
-		if _, twice := given[key]; twice {
-			problems = append(problems, key+": is given twice")
-		}
-		given[key] = value
-	}
 	slips := map[string]bool{}
 	for i, word := range words {
 		if word == "--" {
@@ -223,47 +220,45 @@ func (w *Workflow) Parse(words []string, named map[string]string) (json.RawMessa
 		key, value, ok := strings.Cut(word, "=")
 		switch {
 		case ok && slices.Contains(names, key):
-			give(key, value)
+			given[key] = append(given[key], value)
 		case ok && meant(key, word, names):
-			give(key, value)
+			given[key] = append(given[key], value)
 			slips[key] = true
 		default:
 			free = append(free, word)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(named)) {
-		give(key, named[key])
+		given[key] = append(given[key], named[key]...)
 	}
-	if len(free) > 0 {
-		i := slices.IndexFunc(inputs, func(i Input) bool { _, ok := given[i.Name]; return i.Required && !ok })
-		if i < 0 {
-			problems = append(problems, fmt.Sprintf("nothing to do with %q: every required input is given; use key=value", strings.Join(free, " ")))
+	var problems []string
+	if text := strings.Join(free, " "); len(free) > 0 {
+		if name := textInput(inputs, given); name != "" {
+			given[name] = []string{text}
 		} else {
-			given[inputs[i].Name] = strings.Join(free, " ")
+			problems = append(problems, fmt.Sprintf("nothing to do with %q: %s", text, freeHint(inputs, given)))
 		}
 	}
 	values := map[string]any{}
 	for _, in := range inputs {
-		s, ok := given[in.Name]
+		texts, ok := given[in.Name]
 		if !ok {
 			continue
 		}
-		v, err := parseValue(in.Type, s)
+		delete(given, in.Name)
+		v, err := parseValues(w.Inputs.Properties[in.Name], texts)
 		if err != nil {
 			problems = append(problems, fmt.Sprintf("%s: %v", in.Name, err))
 			continue
 		}
 		values[in.Name] = v
-		delete(given, in.Name)
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
-		if !slices.Contains(names, key) {
-			problem := fmt.Sprintf("unknown input %q%s", key, suggest.Hint(key, names))
-			if slips[key] {
-				problem += " (for text with an equals sign, put -- before it)"
-			}
-			problems = append(problems, problem)
+		problem := fmt.Sprintf("unknown input %q%s", key, suggest.Hint(key, names))
+		if slips[key] {
+			problem += " (for text with an equals sign, put -- before it)"
 		}
+		problems = append(problems, problem)
 	}
 	b, err := json.Marshal(values)
 	if err != nil {
@@ -278,35 +273,50 @@ func meant(key, word string, names []string) bool {
 	return len(key) > 2 && strings.IndexFunc(word, unicode.IsSpace) < 0 && suggest.Closest(key, names) != ""
 }
 
-func parseValue(kind, s string) (any, error) {
-	switch kind {
-	case "integer":
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("want a whole number, got %q", s)
+// textInput is the input that free text is for, "" for none.
+func textInput(inputs []Input, given map[string][]string) string {
+	var texts []string
+	required := false
+	for _, in := range inputs {
+		_, has := given[in.Name]
+		if in.Required && !has {
+			return in.Name
 		}
-		return n, nil
-	case "number":
-		if f, err := strconv.ParseFloat(s, 64); err == nil && json.Valid([]byte(s)) {
-			return f, nil
+		required = required || in.Required
+		if in.Type == "string" {
+			texts = append(texts, in.Name)
 		}
-		return nil, fmt.Errorf("want a finite number, got %q", s)
-	case "boolean":
-		switch s {
-		case "true":
-			return true, nil
-		case "false":
-			return false, nil
-		}
-		return nil, fmt.Errorf("want true or false, got %q", s)
-	case "string":
-		return s, nil
 	}
-	var v any
-	if err := json.Unmarshal([]byte(s), &v); err != nil {
-		return nil, fmt.Errorf("want JSON, got %q", s)
+	if required || len(texts) != 1 || given[texts[0]] != nil {
+		return ""
 	}
-	return v, nil
+	return texts[0]
+}
+
+// freeHint says how free text is given that no input is for.
+func freeHint(inputs []Input, given map[string][]string) string {
+	var open []string
+	required := false
+	for _, in := range inputs {
+		required = required || in.Required
+		if given[in.Name] == nil && in.Type == "string" {
+			open = append(open, in.Name+`="…"`)
+		}
+	}
+	why := "no input is required"
+	if required {
+		why = "every required input is given"
+	}
+	const most = 6
+	switch {
+	case len(inputs) == 0:
+		return "it takes no inputs"
+	case len(open) == 0:
+		return why + "; use key=value"
+	case len(open) > most:
+		open = append(open[:most], "…")
+	}
+	return why + "; say which one it is: " + strings.Join(open, " or ")
 }
 
 // Check reports everything that is wrong with inputs, as an *InputsError, or why
@@ -358,33 +368,6 @@ func described(in Input) string {
 		return ""
 	}
 	return " (" + in.Description + ")"
-}
-
-// fits reports what is wrong with a value. A number must be one that its Go type can hold.
-func fits(p *jsonschema.Schema, raw json.RawMessage) error {
-	want := schemaType(p)
-	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return fmt.Errorf("want a finite number, got %s", raw)
-	}
-	if _, number := v.(float64); number && want == "integer" {
-		if _, err := strconv.ParseInt(string(raw), 10, 64); err != nil {
-			return fmt.Errorf("want integer, got %s", raw)
-		}
-	}
-	bare := jsonschema.Schema{Type: p.Type, Types: p.Types}
-	if err := valid(&bare, v); err != nil {
-		return fmt.Errorf("want %s, got %s", want, raw)
-	}
-	return valid(p, v)
-}
-
-func valid(s *jsonschema.Schema, v any) error {
-	r, err := s.Resolve(nil)
-	if err != nil {
-		return err
-	}
-	return r.Validate(v)
 }
 
 // A Set is a list of workflows by name.

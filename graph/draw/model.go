@@ -174,7 +174,7 @@ func (b *builder) node(n *graph.ShapeNode, prefix string, decides bool, depth in
 		notes = append(notes, "joins "+join)
 	}
 	switch policy := line(n.OnError); policy {
-	case "", "fail":
+	case "", "fail", "instead":
 	case "skip":
 		notes = append(notes, "may be skipped")
 	default:

@@ -8,9 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/agent"
@@ -148,7 +146,7 @@ func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Ou
 	if crew.Close != nil {
 		defer func() { err = errors.Join(err, crew.Close()) }()
 	}
-	if diff := changes(in.Definition, crew.Definition); len(diff) > 0 && !e.Graph.AllowChange {
+	if diff := workflow.Changes(in.Definition, crew.Definition); len(diff) > 0 && !e.Graph.AllowChange {
 		return out, final, &graph.ChangedError{Graph: Name, Diff: diff}
 	}
 	flow, err := d.flow(&in, crew)
@@ -159,21 +157,6 @@ func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Ou
 	return Output{Text: final.State.Text, Agent: in.Agent, Model: in.Model}, final, err
 }
 
-// changes are the parts that an agent began with and that are others now, or gone. New ones
-// change nothing for a run that began without them.
-func changes(before, now map[string]string) []string {
-	var diff []string
-	for _, part := range slices.Sorted(maps.Keys(before)) {
-		switch digest, ok := now[part]; {
-		case !ok:
-			diff = append(diff, "- "+part+" (gone, or not trusted)")
-		case digest != before[part]:
-			diff = append(diff, "~ "+part)
-		}
-	}
-	return diff
-}
-
 // flow is the graph of a run: one node, the agent; a nil crew gives a graph to look at.
 func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[State, string], error) {
 	version, err := runlog.Hash(in.Definition)
@@ -182,9 +165,7 @@ func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[State, string], err
 	}
 	g := graph.New(Name, func(s State, text string) State { s.Text = text; return s })
 	n := graph.Node[State, string]{Name: "work", Kind: "agent", Version: version}
-	for _, w := range d.opt.Workflows {
-		n.Uses = append(n.Uses, w.Name)
-	}
+	n.UsesAny = len(d.opt.Workflows) > 0
 	n.Run = func(ctx context.Context, t *graph.Task, s State) (string, error) {
 		if crew == nil {
 			return "", errors.New("this graph is for looking at only")

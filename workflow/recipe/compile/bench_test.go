@@ -128,9 +128,9 @@ func (u *uneven) byHand() time.Duration {
 func BenchmarkUneven(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		for _, width := range []int{1000, 8} {
-			unit := 20 * time.Millisecond
+			unit := 50 * time.Millisecond // of which a step takes 1 to 10: agents take seconds
 			if n == 1000 && width == 8 {
-				unit = 2 * time.Millisecond
+				unit = 10 * time.Millisecond
 			}
 			u := newUneven(n, width, unit)
 			for _, where := range []string{"memory", "sqlite"} {

@@ -1,13 +1,16 @@
 package compile
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
@@ -25,6 +28,20 @@ type ended struct {
 type update struct {
 	ID string `json:"id"`
 	recipe.Result
+}
+
+// edited makes an update of what a person says that a step is to have given: its output, or a result as it
+// is recorded.
+func edited(step string, raw json.RawMessage) (json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	var u update
+	ends := []recipe.Status{recipe.Done, recipe.Skipped, recipe.Failed, recipe.Degraded}
+	if err := d.Decode(&u); err != nil || !slices.Contains(ends, u.Status) {
+		u = update{Result: recipe.Result{Status: recipe.Done, Output: raw}}
+	}
+	u.ID = step
+	return json.Marshal(u)
 }
 
 func fold(s results, u update) results { return results{&ended{u.ID, &u.Result, s.last}} }
@@ -196,7 +213,7 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 	if len(s.DependsOn) > 1 {
 		n.Join = graph.All
 	}
-	if r := s.Retry; r != nil {
+	if r := s.Retry; r != nil && (s.Tool == nil || s.Tool.Effects != string(tool.Once)) {
 		n.Retry = &graph.Retry{Attempts: r.Attempts, Backoff: r.Delay, Factor: r.Backoff, Max: r.MaxDelay}
 		if r.Delay <= 0 {
 			n.Retry.Backoff = -1

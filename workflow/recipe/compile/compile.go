@@ -205,7 +205,7 @@ func (m *machine) workflow() *workflow.Workflow {
 		Prepare: func(inputs json.RawMessage) (json.RawMessage, error) { return settle(r, inputs) },
 		Pin:     func(json.RawMessage) (json.RawMessage, error) { return m.pin() },
 		Restore: m.restore,
-		Run:     m.run,
+		Run:     m.run, Edit: edited,
 		Flow: func(json.RawMessage) (graph.Reading, error) {
 			return m.look(r)
 		},

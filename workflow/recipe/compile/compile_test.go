@@ -704,3 +704,61 @@ steps: [{id: a, subagent: x, prompt: "{{inputs.topic}}|{{inputs.count}}|{{inputs
 		t.Error(string(settled), err)
 	}
 }
+
+// What must not happen twice does not, whatever retry says; what is cut off by the clock has an outcome
+// that nobody knows.
+func TestOnceIsOnce(t *testing.T) {
+	k := &kitchen{}
+	k.tools = []*tool.Tool{k.echo("pay", tool.Pure, func(string) (string, error) { return "", errors.New("no receipt") })}
+	r := k.run(t, "name: test\nsteps: [{id: pay, tool: pay, effects: once, retry: 3}]\n", "")
+	r.status(t, runlog.Partial)
+	if len(k.calls) != 1 {
+		t.Error("it was paid", len(k.calls), "times")
+	}
+	r.replays(t, k)
+	k = &kitchen{}
+	k.tools = []*tool.Tool{k.echo("pay", tool.Once, func(string) (string, error) { time.Sleep(200 * time.Millisecond); return "", errors.New("late") })}
+	r = k.run(t, "name: test\nsteps: [{id: pay, tool: pay, retry: 2, timeout: 20ms}]\n", "")
+	if r.Status == runlog.Paused { // the call did not end in time: whether it happened is asked
+		r = r.answer(t, "pay", `"it happened"`)
+	}
+	if len(k.calls) != 1 {
+		t.Errorf("it was paid %d times; %s %s", len(k.calls), r.Status, r.Output)
+	}
+}
+
+// Arguments that cannot be used are asked for again.
+func TestGateWantsAnObject(t *testing.T) {
+	k := &kitchen{}
+	k.tools = []*tool.Tool{k.echo("echo", tool.Once, nil)}
+	r := k.run(t, "name: test\nsteps: [{id: call, tool: echo, args: {text: a}, gate: human}]\n", "")
+	if err := r.engine.Answer(t.Context(), r.id, "call", &runlog.Answered{Key: "gate", Answer: json.RawMessage(`"edit: …"`)}); err == nil {
+		t.Error("the placeholder is taken for an answer")
+	}
+	r = r.answer(t, "call", `"edit: not json"`)
+	r.status(t, runlog.Paused)
+	if !strings.Contains(r.Open[0].Question, "no JSON object") {
+		t.Error(r.Open[0].Question)
+	}
+	r = r.answer(t, "call", `{"decision":"edit","text":"{\"text\":\"c\"}"}`)
+	r.status(t, runlog.Completed)
+	if r.text != `{"text":"c"}` || len(k.calls) != 1 {
+		t.Error(r.text, k.calls)
+	}
+	r.replays(t, k)
+}
+
+// A step that is to fail the run does so from wherever it is.
+func TestOnErrorFailWithin(t *testing.T) {
+	for name, container := range map[string]string{
+		"parallel": `parallel: [{id: in, subagent: researcher, prompt: p, on_error: fail}]`,
+		"foreach":  `foreach: {in: [1, 2], steps: [{id: in, subagent: researcher, prompt: p, on_error: fail}]}`,
+		"loop":     `loop: {max: 2, steps: [{id: deep, parallel: [{id: in, subagent: researcher, prompt: p, on_error: fail}]}]}`,
+	} {
+		k := &kitchen{say: failing("no network")}
+		r := k.run(t, "name: test\nsteps: [{id: box, retry: 2, "+container+"}]\n", "")
+		if r.Status != runlog.Failed || !strings.Contains(r.Err.Error(), "no network") {
+			t.Error(name, r.Status, r.Err)
+		}
+	}
+}

@@ -3,12 +3,14 @@ package compile
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
@@ -31,7 +33,7 @@ func (w *work) parallel(ctx context.Context) (g given, err error) {
 	}
 	final, err := flow.Execute(ctx, results{}, opt)
 	if err != nil {
-		return g, err
+		return g, w.fails(ctx, err)
 	}
 	g.degraded = w.remains(final.Skipped)
 	if p.Output != nil {
@@ -46,6 +48,15 @@ func (w *work) parallel(ctx context.Context) (g given, err error) {
 	}
 	g.output, err = json.Marshal(all)
 	return g, err
+}
+
+// fails is an error of a block inside of a step. Where a step in it is to fail the run, it does.
+func (w *work) fails(ctx context.Context, err error) error {
+	var tasks *pregel.TasksError
+	if errors.As(err, &tasks) && ctx.Err() == nil && !runlog.Waits(err) {
+		return graph.Halt(err)
+	}
+	return err
 }
 
 // maxItems bounds how many items a foreach takes.
@@ -80,7 +91,7 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 		return g, all.Err
 	}
 	if _, err = all.Run(ctx, w.task, w.state); err != nil {
-		return g, err
+		return g, w.fails(ctx, err)
 	}
 	outputs := make([]json.RawMessage, len(amounts))
 	var passed []string
@@ -129,7 +140,14 @@ func (w *work) items() ([]any, error) {
 		}
 		return nil, fmt.Errorf("want a list, got the text %q; give the step it comes from an `output` schema of type array", short)
 	}
-	return nil, fmt.Errorf("want a list, got %T", v)
+	kind := "a number"
+	switch v.(type) {
+	case map[string]any:
+		kind = "a map"
+	case bool:
+		kind = "true or false"
+	}
+	return nil, fmt.Errorf("want a list, got %s", kind)
 }
 
 // loop runs a block until its condition holds.
@@ -141,7 +159,7 @@ func (w *work) loop(ctx context.Context) (g given, err error) {
 		around := w.around.within(w.scope.Step, map[string]any{"loop": map[string]any{"round": round, "output": last}})
 		a, holds, err := w.round(ctx, round, around)
 		if err != nil {
-			return g, fmt.Errorf("round %d: %w", round, err)
+			return g, w.fails(ctx, fmt.Errorf("round %d: %w", round, err))
 		}
 		g.output = orNull(a.Output)
 		passed = append(passed, a.Skipped...)

@@ -95,11 +95,7 @@ func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err err
 	}
 	one := set.Tools()[0]
 	caller := &agent.Agent{Name: s.ID, Tools: set, Gate: w.crew.Gate, OnAsk: w.crew.OnAsk, Remember: w.crew.Remember}
-	key := ""
-	if n := w.task.Attempt(); n > 1 { // what failed before is in the log
-		key = fmt.Sprintf("try-%d", n)
-	}
-	res, err := caller.Call(ctx, w.task.Scope(), &agent.Work{Key: key, State: w.seen, Stopped: w.task.Stopped()}, model.Call{ID: s.ID, Name: one.Name, Args: args})
+	res, err := caller.Call(ctx, w.task.Scope(), &agent.Work{Key: w.try(), State: w.seen, Stopped: w.task.Stopped()}, model.Call{ID: s.ID, Name: one.Name, Args: args})
 	if err != nil {
 		return g, err
 	}
@@ -115,6 +111,25 @@ func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err err
 	}
 	g.output, err = text(res.Text, wanted)
 	return g, err
+}
+
+// try is the key of the call of this attempt. What failed before is in the log, so that another attempt is
+// another call; but one whose outcome is not known is taken up again, as its effect demands.
+func (w *work) try() string {
+	key := func(n int) string {
+		if n == 1 {
+			return ""
+		}
+		return fmt.Sprintf("try-%d", n)
+	}
+	for n := 1; n < w.task.Attempt(); n++ {
+		call := strings.TrimPrefix(key(n)+"/"+agent.FirstCall, "/")
+		_, begun := w.task.Scope().Hint(call)
+		if _, done := w.task.Scope().Done(call); begun && !done {
+			return key(n)
+		}
+	}
+	return key(w.task.Attempt())
 }
 
 // kit has the tools of a run as its steps use them, so that each is checked once.
@@ -232,35 +247,47 @@ var errRejected = errors.New("rejected by operator")
 
 // pass stops before a step until a person has let it go on.
 func (w *work) pass(ctx context.Context, j *job) error {
-	q, err := w.gate(j)
-	if err != nil {
-		return err
+	wrong := ""
+	for n := 1; ; n++ {
+		q, err := w.gate(j, wrong)
+		if err != nil {
+			return err
+		}
+		if n > 1 {
+			q.Key = fmt.Sprintf("%s-%d", q.Key, n)
+		}
+		raw, err := w.task.Ask(ctx, q)
+		if errors.Is(err, runlog.ErrDenied) {
+			return graph.Halt(errRejected)
+		}
+		if err != nil {
+			return err
+		}
+		decision, said := decided(raw)
+		switch {
+		case decision == approve:
+			return nil
+		case decision == edit && j.data == nil:
+			j.text = said
+			return nil
+		case decision == edit:
+			var object map[string]json.RawMessage
+			if err := json.Unmarshal([]byte(said), &object); err == nil && object != nil {
+				j.data = json.RawMessage(said)
+				return nil
+			}
+			wrong = "What was given is no JSON object; nothing was done with it."
+		case said != "":
+			return graph.Halt(fmt.Errorf("%w: %s", errRejected, said))
+		default:
+			return graph.Halt(errRejected)
+		}
 	}
-	raw, err := w.task.Ask(ctx, q)
-	if errors.Is(err, runlog.ErrDenied) {
-		return graph.Halt(errRejected)
-	}
-	if err != nil {
-		return err
-	}
-	decision, said := decided(raw)
-	switch {
-	case decision == approve:
-		return nil
-	case decision == edit && j.data != nil:
-		j.data = json.RawMessage(said)
-		return nil
-	case decision == edit:
-		j.text = said
-		return nil
-	case said != "":
-		return graph.Halt(fmt.Errorf("%w: %s", errRejected, said))
-	}
-	return graph.Halt(errRejected)
 }
 
-// gate is the question of a gate: what is about to happen, in full, and the answers as a form.
-func (w *work) gate(j *job) (*runlog.Asked, error) {
+// gate is the question of a gate: what is about to happen, in full, and the answers as a form. Wrong is
+// why the last answer could not be used.
+func (w *work) gate(j *job, wrong string) (*runlog.Asked, error) {
 	s := w.step
 	var b strings.Builder
 	what := map[recipe.Kind]string{
@@ -276,6 +303,9 @@ func (w *work) gate(j *job) (*runlog.Asked, error) {
 		what += " " + s.Workflow.Name
 	}
 	fmt.Fprintf(&b, "Go on with step %s (%s)?", s.ID, what)
+	if wrong != "" {
+		b.WriteString("\n\n" + wrong)
+	}
 	if s.Gate.Message != nil {
 		m, err := s.Gate.Message.Render(w.scope)
 		if err != nil {
@@ -298,7 +328,7 @@ func (w *work) gate(j *job) (*runlog.Asked, error) {
 		b.WriteString("\n\n  " + strings.ReplaceAll(strings.TrimRight(about, "\n"), "\n", "\n  "))
 		decisions = []string{approve, edit, reject}
 		options = []string{approve, edit + ": …", reject}
-		forms = append(forms, map[string]any{"type": "string", "pattern": "^" + edit + `:\s*\S`})
+		forms = append(forms, map[string]any{"type": "string", "pattern": "^" + edit + `:\s*([^\s…]|…\s*\S)`})
 		text := map[string]any{"type": "string", "minLength": 1, "description": "with edit: what to go on with instead"}
 		if j.data != nil {
 			text["description"] = "with edit: what to go on with instead, a JSON object"
