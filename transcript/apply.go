@@ -316,6 +316,10 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 			t.fate = Partly
 		}
 	case rec.Seq != 0: // what follows is live-only
+	case d.Name == "task.queued": // for a place; that is no time at work
+		r.work(rec.Path, -1, rec.Time).Time = Span{}
+	case d.Name == "task.works":
+		r.work(rec.Path, -1, rec.Time).Time = Span{since: rec.Time}
 	case d.Name == "text", d.Name == "reasoning":
 		var delta struct{ Agent, Text string }
 		if json.Unmarshal(d.Data, &delta) != nil {
@@ -331,13 +335,23 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 	}
 }
 
+// begins is work for a record that is written when a task begins, if it is the first one of it.
+func (r *Run) begins(rec *runlog.Record) *Task {
+	fresh := r.paths[rec.Path] == nil
+	t := r.work(rec.Path, -1, rec.Time)
+	if fresh {
+		t.Time = Span{since: rec.Time}
+	}
+	return t
+}
+
 func (r *Run) applyEffect(rec *runlog.Record) {
 	if rec.Kind == runlog.KindIntended {
 		d, ok := decode[runlog.Intended](rec)
 		if !ok {
 			return
 		}
-		t := r.work(rec.Path, -1, rec.Time)
+		t := r.begins(rec)
 		switch d.Kind {
 		case "agent", "branch", "gate", "grant", "remember", "note", "spill", "save", "cancel": // for the log alone
 		case "model":
@@ -354,11 +368,13 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 	if !ok {
 		return
 	}
+	if d.Kind == "agent" { // recorded when it begins
+		r.settleAgent(r.begins(rec), &d)
+		return
+	}
 	t := r.work(rec.Path, -1, rec.Time)
 	switch d.Kind {
-	case "gate", "grant", "remember", "note", "spill", "save", "cancel":
-	case "agent":
-		r.settleAgent(t, &d)
+	case "branch", "gate", "grant", "remember", "note", "spill", "save", "cancel":
 	case "model":
 		r.settleTurn(t, &d)
 	default:

@@ -372,3 +372,42 @@ func TestDenial(t *testing.T) {
 		}
 	}
 }
+
+// What happens in graphs within tasks belongs to the superstep of the task, and steps say how they fared.
+func TestWithinTasks(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	seq := uint64(0)
+	var r transcript.Run
+	put := func(kind runlog.Kind, path, data string) {
+		seq++
+		at = at.Add(time.Second)
+		r.Apply(runlog.Record{Seq: seq, Kind: kind, Path: path, Time: at, Data: json.RawMessage(data)})
+	}
+	live := func(path, data string) {
+		at = at.Add(time.Second)
+		r.Apply(runlog.Record{Kind: runlog.KindEvent, Path: path, Time: at, Data: json.RawMessage(data)})
+	}
+	put(runlog.KindRunStarted, "", `{"workflow":"w"}`)
+	put(runlog.KindTaskDone, "first", `{"node":"first","step":0}`)
+	put(runlog.KindStepCommitted, "", `{"step":0}`)
+	live("each", `{"name":"task.started","data":{"node":"each","step":1}}`)
+	put(runlog.KindTaskDone, "each/1/x", `{"node":"x","step":0,"error":"no","update":{"status":"degraded"}}`)
+	put(runlog.KindStepCommitted, "each/1", `{"step":0}`)
+	put(runlog.KindEvent, "each/2/x", `{"name":"error_input","data":{"steps":["a"]}}`)
+	live("each/2/x", `{"name":"task.queued"}`)
+	live("each/2/x", `{"name":"task.works"}`)
+	put(runlog.KindTaskDone, "each/2/x", `{"node":"x","step":3}`)
+	put(runlog.KindEvent, "each/3/x", `{"name":"not_run","data":{"why":"false"}}`)
+	put(runlog.KindTaskDone, "each/3/x", `{"node":"x","step":0}`)
+	if len(r.Steps) != 2 || r.Steps[1].Done {
+		t.Fatalf("%d supersteps", len(r.Steps))
+	}
+	for path, want := range map[string]transcript.State{"each/1/x": transcript.Partly, "each/2/x": transcript.Done, "each/3/x": transcript.NotRun} {
+		if task := r.Task(path); task == nil || task.State != want || task.Step != 1 {
+			t.Errorf("%s: %+v", path, task)
+		}
+	}
+	if task := r.Task("each/2/x"); len(task.Bad) != 1 || task.Time.Elapsed(at) != time.Second {
+		t.Errorf("%+v", task)
+	}
+}

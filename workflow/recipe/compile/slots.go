@@ -40,6 +40,12 @@ func (s slots) take(ctx context.Context, t *graph.Task) (leave func(), err error
 	if taken == len(s) {
 		return leave, nil
 	}
+	t.Scope().Live(EventQueued, nil)
+	defer func() {
+		if err == nil {
+			t.Scope().Live(EventWorks, nil)
+		}
+	}()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if stop := t.Stopped(); stop != nil {

@@ -25,6 +25,12 @@ const (
 	EventDegraded   = "degraded"    // it has less to give than was wanted; see Note
 )
 
+// The live-only events of a step that waits for a place. Its time is counted from when it has one.
+const (
+	EventQueued = "task.queued"
+	EventWorks  = "task.works"
+)
+
 // ErrorInput is the data of EventErrorInput.
 type ErrorInput struct {
 	Steps []string `json:"steps"`
