@@ -135,3 +135,32 @@ func TestRunWorkflow(t *testing.T) {
 		t.Errorf("the log has %d tasks of the inner workflow", nested)
 	}
 }
+
+// Workflows come and go without making the agent's graph another one, so that its runs go on.
+func TestOtherWorkflowsChangeNothing(t *testing.T) {
+	shape := func(names ...string) string {
+		opt := &delegate.Options{
+			Prepare: func(*delegate.Inputs) error { return nil },
+			Open:    func(context.Context, *delegate.Inputs) (*delegate.Crew, error) { return nil, nil },
+		}
+		for _, name := range names {
+			opt.Workflows = append(opt.Workflows, &workflow.Workflow{Name: name})
+		}
+		w, err := delegate.New(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flow, err := w.Flow(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(flow.Shape())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if a, b := shape("one"), shape("one", "two"); a != b {
+		t.Errorf("%s\n%s", a, b)
+	}
+}

@@ -443,7 +443,7 @@ func (p *plan) synthesize(text string, t *tmpl) {
 	s.text = p.promptOf(fed, "What came of it so far:", "Give the answer to the task from that, and nothing that is not in it.")
 	p.steps = append(p.steps, s)
 	p.result = &tmpl{[]part{{src: &source{step: s}}}}
-	p.notes = append(p.notes, fmt.Sprintf("the agent that led wrote the answer in its own words; step answer stands for it, with %s", count(len(fed), "result")))
+	p.notes = append(p.notes, fmt.Sprintf("the agent that led wrote the answer in its own words; step answer stands for it, with %s: what is proven of that step is what it is given, not what it will say", count(len(fed), "result")))
 }
 
 // again tells whether the same was asked once more later on.
