@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -90,12 +91,36 @@ func (p *reading) condition(n *yaml.Node, what string, at *[]site) *Condition {
 	}
 	c, faults := parseCondition(text)
 	for _, f := range faults {
+		if f.text == unfinished && p.commented(n) {
+			f.text = "YAML takes what follows a # with a space before it for a comment; put the condition in quotes, or write .a for #.a"
+		}
 		p.within(n, f.from, f.to, f.code, "%s: %s", what, f.text)
 	}
 	if len(c.refs) > 0 {
 		*at = append(*at, site{node: n, refs: c.refs, condition: true})
 	}
 	return c
+}
+
+// unfinished is the fault of a condition that ends too early.
+const unfinished = "something is missing after this"
+
+// commented tells whether a comment follows a text without quotes.
+func (p *reading) commented(n *yaml.Node) bool {
+	if n.Style != 0 || n.Value == "" {
+		return false
+	}
+	_, size := utf8.DecodeLastRuneInString(n.Value)
+	if _, exact := p.src.at(n, len(n.Value)-size); !exact {
+		return false
+	}
+	_, last, _, ok := p.src.char(n)
+	if !ok {
+		return false
+	}
+	rest := p.src.text[last.off:]
+	end := bytes.IndexFunc(rest, func(r rune) bool { return r != ' ' && r != '\t' })
+	return end > 0 && rest[end] == '#'
 }
 
 // parseCondition reads a condition; what its references lead to is checked later.
@@ -193,7 +218,7 @@ func exprFault(text string, offsets []int, err error) fault {
 	case strings.Contains(m, "maximum allowed nodes"):
 		f.text = fmt.Sprintf("it has over %d parts; have a step work it out", maxNodes)
 	case strings.Contains(m, "token EOF"):
-		f.text = "something is missing after this"
+		f.text = unfinished
 	case strings.HasPrefix(m, "unexpected token Operator(\"=\")"):
 		f.text = "one = sets nothing here; compare with =="
 	}

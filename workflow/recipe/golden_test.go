@@ -31,9 +31,11 @@ func shown(source []byte, ps recipe.Problems) string {
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	files, _ := filepath.Glob("testdata/problems/*.txtar")
-	if len(files) < 3 {
+	odd, _ := filepath.Glob("testdata/warnings/*.txtar")
+	if len(files) < 5 || len(odd) < 1 {
 		t.Fatal("no fixtures")
 	}
+	files = append(files, odd...)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
@@ -48,8 +50,8 @@ func TestProblems(t *testing.T) {
 				}
 				_, ps := recipe.Parse(f.Name, f.Data)
 				got.Files = append(got.Files, f, txtar.File{Name: strings.TrimSuffix(f.Name, ".yaml") + ".problems", Data: []byte(shown(f.Data, ps))})
-				if ps.Err() == nil {
-					t.Errorf("%s: accepted", f.Name)
+				if warned := filepath.Base(filepath.Dir(file)) == "warnings"; (ps.Err() == nil) != warned || len(ps) == 0 {
+					t.Errorf("%s: %v", f.Name, ps)
 				}
 				for _, p := range ps {
 					inFile(t, f.Data, p)

@@ -25,6 +25,13 @@ func hostile() map[string]string {
 	}
 	head := "name: t\nsteps:\n"
 	step := "  - {id: a, subagent: r, prompt: p}\n"
+	many := func(n int, format string) string { // as many as are looked at
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
 	fill := func(s string) string { return strings.Repeat(s, (mib-300)/len(s)) }
 	steps := func(n int, format string) string {
 		b := strings.Builder{}
@@ -69,6 +76,11 @@ func hostile() map[string]string {
 		"line ends": "name: t\rsteps:\r  - {id: a, subagent: r, prompt: \"{{nope}}\"}\r\n\u0085\u2028\u2029", "mixed": "name: t\u2028steps: []\n", "bidi": "name: \u202et\nstep\u202es: []\n", "escape": "name: \"\\e[31mred\"\nsteps: [\"\\u202e\"]\n",
 		"regexp": head + "  - {id: a, tool: t, when: 'inputs.x matches \"((a{100}){100}){100}\"'}", "schema": head + "  - {id: a, tool: t, output: {" + fill(`a: {b: c}, `) + "}}", "schema cycle": head + "  - {id: a, tool: t, output: {$ref: \"#\"}}",
 		"deep schema": head + "  - {id: a, tool: t, output: " + strings.Repeat("{not: ", 55) + "{}" + strings.Repeat("}", 55) + "}", "digits": head + "  - {id: a, tool: t, retry: " + fill("1") + "}", "big digits": head + "  - {id: a, tool: t, args: {x: " + fill("9") + "}}",
+		"bare braces": head + "  - {id: a, tool: t, args: {x: [" + many(9000, "{{y%d}}, ") + "]}}", "bare braces in lines": head + "  - id: a\n    tool: t\n    args:\n" + many(12000, "      - {{y%d}}\n"), "bare maps": "[" + many(9000, "{{a: %d}: 2},") + "]",
+		"broken braces": head + "  - id: a\n    tool: " + fill("{{a}} x"), "open braces in flow": "x: " + fill("{{"), "tagged": "[" + many(25000, "!a.b%d,") + "]", "late indent": head + many(9000, "  - {id: a%d, tool: t}\n") + "   x: y\n",
+		"late deeper": "name: t\n" + fill("# x\n") + "\n   x: y\n", "late in text": head + "  - id: a\n    prompt: |\n" + fill("         x: y\n") + "     x: y\n",
+		"elsewhere": "{name: t, steps: [" + many(990, "{name: a%d, if: x ==, needs: [b], with: {}}, ") + "]}", "elsewhere in one": head + "  - {" + many(14000, "if%d: 1, if: 2, ") + "}", "commented": steps(1000, "  - {id: s%d, tool: t, when: any(inputs.x, # y\n   %d)}\n"),
+		"unfinished": "{name: t, steps: [" + many(3500, "{id: a%d, tool: t, when: (}, ") + "]}", "keywords": head + "  - {id: a, tool: t, output: {" + many(18000, "propertes%d: {}, ") + "}}", "deep keywords": head + "  - {id: a, tool: t, output: " + strings.Repeat("{nott: 1, not: ", 55) + "{}" + strings.Repeat("}", 55) + "}",
 		"quoted header": "a: \"x: |\n" + fill("      y, y, y\n") + "\"", "block then list": "a: [\"x: |\n     y\",\n" + fill("     a,") + "]",
 	}
 }

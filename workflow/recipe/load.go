@@ -122,41 +122,6 @@ func values(text []byte) int {
 	return n
 }
 
-// syntax reports what the YAML reader stumbled over.
-func (p *reading) syntax(err error) {
-	at, text := Pos{}, err.Error()
-	var one *yaml.LoadError
-	if errors.As(err, &one) {
-		at, text = Pos{one.Mark.Line, one.Mark.Column}, one.Message
-		if one.ContextMark.Line > 0 && strings.Contains(text, "end of stream") {
-			at = Pos{one.ContextMark.Line, one.ContextMark.Column}
-		}
-	}
-	if at.Line > len(p.src.lines) || at.Line == len(p.src.lines) && p.src.lines[at.Line-1] == len(p.src.text) {
-		at = p.src.end()
-	}
-	at.Col = max(at.Col, btoi(at.Line > 0))
-	if line, ok := p.src.line(at.Line); ok {
-		blank := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
-		if i := strings.IndexByte(blank, '\t'); i >= 0 {
-			p.add(Pos{at.Line, i + 1}, codeTab, "tab at %d:%d; YAML needs spaces", at.Line, i+1)
-			return
-		}
-	}
-	switch {
-	case strings.Contains(text, "exceeded max depth"):
-		p.add(at, codeDepth, "lists and maps more than %d deep in each other", MaxDepth)
-	case strings.Contains(text, "anchor"):
-		p.add(at, codeAlias, "YAML aliases are not allowed; write the value out (%s)", text)
-	case strings.Contains(text, "mapping values are not allowed"):
-		p.add(at, codeSyntax, "this is not YAML: a colon with a space after it in a text; put the text in quotes, or on lines of its own after |")
-	case strings.Contains(text, "end of stream"):
-		p.add(at, codeSyntax, "this is not YAML: a quote that starts here is not closed")
-	default:
-		p.add(at, codeSyntax, "this is not YAML: %s", text)
-	}
-}
-
 // end is the position of the last character of the text that is not white space.
 func (s *source) end() Pos {
 	text := bytes.TrimRightFunc(s.text, white)
@@ -175,13 +140,19 @@ func (p *reading) tree(n *yaml.Node, depth int) {
 		return
 	}
 	switch {
+	case p.unquoted(n):
+		return
 	case n.Kind == yaml.AliasNode:
 		p.add(posOf(n), codeAlias, "YAML aliases are not allowed; write the value out instead of *%s", n.Value)
 		return
 	case n.Anchor != "":
-		p.add(posOf(n), codeAlias, "YAML anchors and aliases are not allowed; take away &%s", n.Anchor)
+		p.add(posOf(n), codeAlias, "YAML anchors and aliases are not allowed; take away &%s, or quote a text that starts with &", n.Anchor)
 	}
-	if n.Style&yaml.TaggedStyle != 0 || n.Tag == "!" {
+	switch tagged := n.Style&yaml.TaggedStyle != 0 || n.Tag == "!"; {
+	case tagged && n.Kind == yaml.ScalarNode && (n.Value == "" && n.Tag != "!" || strings.ContainsAny(n.Tag, ".([")) && !strings.HasPrefix(n.Tag, "!!") && !strings.HasPrefix(n.Tag, "tag:"):
+		p.add(posOf(n), codeTag, "a text that starts with ! must be in quotes, it is a tag in YAML else")
+		n.Value, n.Tag, n.Style = strings.TrimRight(n.Tag+" "+n.Value, " "), "", n.Style&^yaml.TaggedStyle
+	case tagged:
 		p.add(posOf(n), codeTag, "YAML tags are not allowed; take away %s, and quote what is a text", n.Tag)
 	}
 	if n.Kind != yaml.MappingNode {
@@ -207,6 +178,7 @@ func (p *reading) tree(n *yaml.Node, depth int) {
 
 func (p *reading) key(k *yaml.Node, depth int) {
 	switch {
+	case p.unquoted(k):
 	case k.Kind != yaml.ScalarNode:
 		if k.Kind != yaml.AliasNode {
 			p.add(posOf(k), codeKey, "a key must be a text, not %s", kindOf(k))

@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -79,6 +80,11 @@ func (p *reading) mark(n *yaml.Node, code, format string, args ...any) {
 	p.report(&Problem{Pos: posOf(n), End: endOf(n), Code: code, Text: fmt.Sprintf(format, args...)})
 }
 
+// warn reports what is odd with a scalar.
+func (p *reading) warn(n *yaml.Node, code, format string, args ...any) {
+	p.report(&Problem{Pos: posOf(n), End: endOf(n), Code: code, Text: fmt.Sprintf(format, args...), Warning: true})
+}
+
 // endOf is the column after a scalar, 0 if that cannot be told from its value.
 func endOf(n *yaml.Node) int {
 	if n.Kind != yaml.ScalarNode || n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || strings.ContainsAny(n.Value, "\n\\'\"") {
@@ -128,39 +134,28 @@ type field struct {
 	read func(v *yaml.Node)
 }
 
-// object reads a map of known fields. It gives the nodes of the keys that are there, nil if it is no map.
+// object reads a map of known fields. It gives the nodes of the keys that are there, also of those that have
+// another name elsewhere, nil if it is no map.
 func (p *reading) object(n *yaml.Node, what string, fields []field) map[string]*yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		p.wrongType(n, what, "a map")
 		return nil
 	}
-	keys := map[string]*yaml.Node{}
+	m := &fieldMap{node: n, what: what, fields: fields, keys: map[string]*yaml.Node{}}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
-		if k.Kind != yaml.ScalarNode || k.Value == "<<" || keys[k.Value] != nil {
+		if k.Kind != yaml.ScalarNode || k.Value == "<<" || m.keys[k.Value] != nil {
 			continue // reported already
 		}
-		known := false
-		for _, f := range fields {
-			if f.name == k.Value {
-				keys[k.Value], known = k, true
-				f.read(v)
-				break
-			}
+		known := slices.IndexFunc(fields, func(f field) bool { return f.name == k.Value })
+		if known < 0 {
+			p.unknown(m, k, v)
+			continue
 		}
-		if !known {
-			names := make([]string, len(fields))
-			for i, f := range fields {
-				names[i] = f.name
-			}
-			hint := p.hint(k.Value, names)
-			if hint == "" {
-				hint = "; known: " + strings.Join(names, ", ")
-			}
-			p.mark(k, codeField, "%s has no field `%s`%s", what, name(k.Value), hint)
-		}
+		m.keys[k.Value] = k
+		fields[known].read(v)
 	}
-	return keys
+	return m.keys
 }
 
 // need reports fields that are not there.

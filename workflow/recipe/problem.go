@@ -90,6 +90,7 @@ const (
 	codeValues    = "too-many-values"
 	codeDuplicate = "duplicate-key"
 	codeKey       = "key-not-text"
+	codeBraces    = "unquoted-template"
 	codeAmbiguous = "quote-it"
 	codeNumber    = "number"
 	codeMore      = "more-problems"
@@ -117,6 +118,8 @@ const (
 	codeSchema         = "output-schema"
 	codeSpan           = "duration-range"
 	codeUnused         = "unused"
+	codeKeyword        = "schema-keyword"
+	codeFlag           = "flag-name"
 
 	codeUnknownAgent    = "unknown-subagent"
 	codeUnknownTool     = "unknown-tool"
@@ -124,6 +127,10 @@ const (
 	codeMissingInput    = "missing-input"
 	codeInputType       = "input-type"
 	codeCircle          = "workflow-cycle"
+	codeToolOff         = "tool-off"
+	codeUnknownArg      = "unknown-argument"
+	codeMissingArg      = "missing-argument"
+	codeArgType         = "argument-type"
 )
 
 // Err is the problems as an error, nil if there are none but warnings.

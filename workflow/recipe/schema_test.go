@@ -39,7 +39,7 @@ func agree(t interface{ Errorf(string, ...any) }, s *jsonschema.Schema, name str
 	for _, p := range ps {
 		switch p.Code {
 		case codeEmpty, codeLarge, codeEncoding, codeControl, codeTab, codeSyntax, codeDocuments, codeAlias, codeTag, codeDepth,
-			codeValues, codeDuplicate, codeKey, codeNumber, codeMore:
+			codeValues, codeDuplicate, codeKey, codeBraces, codeNumber, codeMore:
 			return false
 		}
 		refused = refused || p.Structural()

@@ -35,12 +35,12 @@ type step struct {
 // recipe reads the top of the document.
 func (p *reading) recipe(n *yaml.Node, r *Recipe) *block {
 	top := &block{Block: &r.Block}
-	var list *yaml.Node
+	var list, aliases *yaml.Node
 	keys := p.object(n, "a recipe", []field{
 		{"name", func(v *yaml.Node) { r.Name = p.named(v, "`name`", recipeName) }},
 		{"description", func(v *yaml.Node) { r.Description, _ = p.text(v, "`description`") }},
 		{"version", func(v *yaml.Node) { p.version(v) }},
-		{"aliases", func(v *yaml.Node) { r.Aliases = p.aliases(v) }},
+		{"aliases", func(v *yaml.Node) { r.Aliases, aliases = p.aliases(v), v }},
 		{"inputs", func(v *yaml.Node) { r.Inputs = p.declared(v, "input") }},
 		{"model", func(v *yaml.Node) { r.Model = p.named(v, "`model`", modelName) }},
 		{"max_concurrency", func(v *yaml.Node) { r.Concurrency = int(p.wholeIn(v, "`max_concurrency`", 1, maxWidth)) }},
@@ -56,10 +56,28 @@ func (p *reading) recipe(n *yaml.Node, r *Recipe) *block {
 		p.block(list, top)
 	}
 	p.inputs = r.Inputs
+	p.names(r, aliases)
 	if len(p.steps) > MaxSteps {
 		p.add(posOf(p.steps[MaxSteps].node), codeTooManySteps, "over 1,000 steps, those in others counted; put some into recipes of their own")
 	}
 	return top
+}
+
+// names warns of names that do not do what they seem to.
+func (p *reading) names(r *Recipe, aliases *yaml.Node) {
+	for _, in := range r.Inputs {
+		if in.Name == "model" {
+			p.report(&Problem{Pos: in.Pos, Code: codeFlag, Text: "the flag --model fills the input `model`; choose another name", Warning: true})
+		}
+	}
+	if aliases == nil || r.Name == "" {
+		return
+	}
+	for _, c := range aliases.Content {
+		if c.Kind == yaml.ScalarNode && c.Value == r.Name {
+			p.warn(c, codeUnused, "alias `%s` is the recipe's own name; take it away", name(c.Value))
+		}
+	}
 }
 
 // tooMany tells of so many steps that nobody would read what is wrong with them.
@@ -186,44 +204,39 @@ func (p *reading) step(n *yaml.Node, in *block) *step {
 	p.need(n, keys, "a step", "id")
 	p.oneKind(n, keys)
 	if keys["output_retries"] != nil && keys["output"] == nil {
-		k := keys["output_retries"]
-		p.report(&Problem{Pos: posOf(k), End: endOf(k), Code: codeUnused, Text: "`output_retries` does nothing without an `output` schema", Warning: true})
+		p.warn(keys["output_retries"], codeUnused, "`output_retries` does nothing without an `output` schema")
 	}
 	return s
 }
 
 // oneKind checks that a step is exactly one thing, and has what goes with it.
 func (p *reading) oneKind(n *yaml.Node, keys map[string]*yaml.Node) {
-	var is []*yaml.Node
+	var is []string
 	for _, k := range kinds() {
 		if keys[k] != nil {
-			is = append(is, keys[k])
+			is = append(is, k)
 		}
 	}
-	slices.SortFunc(is, func(a, b *yaml.Node) int {
-		if a.Line != b.Line {
-			return a.Line - b.Line
+	slices.SortFunc(is, func(a, b string) int {
+		if keys[a].Line != keys[b].Line {
+			return keys[a].Line - keys[b].Line
 		}
-		return a.Column - b.Column
+		return keys[a].Column - keys[b].Column
 	})
 	switch {
 	case len(is) == 0:
 		p.add(posOf(n), codeKind, "a step needs one of %s", either(kinds()))
 		return
 	case len(is) > 1:
-		names := make([]string, len(is))
-		for i, k := range is {
-			names[i] = "`" + k.Value + "`"
-		}
-		p.mark(is[1], codeKind, "a step is one thing, and this one has %s; make two steps of it", strings.Join(names, " and "))
+		p.mark(keys[is[1]], codeKind, "a step is one thing, and this one has `%s`; make two steps of it", strings.Join(is, "` and `"))
 		return
 	}
 	for _, o := range owned() {
-		if k := keys[o[0]]; k != nil && o[1] != is[0].Value {
-			p.mark(k, codeKind, "`%s` goes with `%s`, and this step has `%s`", o[0], o[1], is[0].Value)
+		if k := keys[o[0]]; k != nil && o[1] != is[0] {
+			p.mark(k, codeKind, "`%s` goes with `%s`, and this step has `%s`", o[0], o[1], is[0])
 		}
 	}
-	if is[0].Value == "subagent" {
+	if is[0] == "subagent" {
 		p.need(n, keys, "a step with `subagent`", "prompt")
 	}
 }

@@ -3,9 +3,12 @@ package recipe
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // A World is what there is beside a recipe. What is nil is not checked.
@@ -14,7 +17,9 @@ type World struct {
 	AgentsFrom string   // where they were looked for, for messages
 	Tools      []string // a name that ends with * stands for all that begin so
 	ToolsFrom  string
-	Workflows  map[string]*Callee // by name and alias
+	ToolsOff   map[string]string             // tools that are there and turned off: why, and how to turn them on
+	ToolInputs map[string]*jsonschema.Schema // of the arguments of tools, where it is known without starting anything
+	Workflows  map[string]*Callee            // by name and alias
 }
 
 // A Callee is a workflow that steps can call.
@@ -25,13 +30,14 @@ type Callee struct {
 }
 
 // Check finds what needs more than the file: sub-agents, tools and workflows that are not there, inputs that a
-// called workflow lacks, does not know or that are of another type, and recipes that call each other in a
-// circle.
+// called workflow lacks, does not know or that are of another type, arguments of tools likewise, and recipes that
+// call each other in a circle. A tool that is off is a warning: a run may turn it on.
 func Check(r *Recipe, w *World) Problems {
 	if r == nil || w == nil {
 		return nil
 	}
 	p := &reading{file: r.File, src: newSource(r.Source), hints: hintBudget}
+	c := &toolCheck{reading: p, world: w, inputs: map[string]*toolInputs{}}
 	circle := ""
 	if w.Workflows != nil {
 		circle = strings.Join(w.circle(r), " → ")
@@ -42,8 +48,8 @@ func Check(r *Recipe, w *World) Problems {
 			// Parse has said so
 		case s.Agent != nil && w.Agents != nil && !slices.Contains(w.Agents, s.Agent.Name):
 			p.missing(s.Agent.Pos, codeUnknownAgent, "subagent", s.Agent.Name, w.Agents, w.AgentsFrom)
-		case s.Tool != nil && w.Tools != nil && !w.hasTool(s.Tool.Name):
-			p.missing(s.Tool.Pos, codeUnknownTool, "tool", s.Tool.Name, w.Tools, w.ToolsFrom)
+		case s.Tool != nil:
+			c.tool(s.Tool)
 		case s.Workflow != nil && w.Workflows != nil:
 			p.callee(r, s, w, &circle)
 		}
@@ -58,6 +64,11 @@ func (w *World) hasTool(id string) bool {
 		prefix, group := strings.CutSuffix(known, "*")
 		return known == id || group && strings.HasPrefix(id, prefix)
 	})
+}
+
+// tools are the names of all tools, also of those that are off.
+func (w *World) tools() []string {
+	return append(slices.Clip(w.Tools), slices.Sorted(maps.Keys(w.ToolsOff))...)
 }
 
 func (p *reading) missing(at Pos, code, what, id string, known []string, from string) {
@@ -82,10 +93,14 @@ func (p *reading) missing(at Pos, code, what, id string, known []string, from st
 
 // over reports a problem with a word at a position.
 func (p *reading) over(at Pos, word, code, format string, args ...any) {
+	p.report(p.wordAt(at, word, code, fmt.Sprintf(format, args...)))
+}
+
+func (p *reading) wordAt(at Pos, word, code, text string) *Problem {
 	if start, ok := p.src.find(at); ok && start.off < len(p.src.text) && strings.ContainsRune("'\"", rune(p.src.text[start.off])) {
 		word += `""`
 	}
-	p.report(&Problem{Pos: at, End: at.Col + utf8.RuneCountInString(word), Code: code, Text: fmt.Sprintf(format, args...)})
+	return &Problem{Pos: at, End: at.Col + utf8.RuneCountInString(word), Code: code, Text: text}
 }
 
 func (p *reading) callee(r *Recipe, s *Step, w *World, circle *string) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
@@ -91,6 +92,113 @@ steps:
 	self := parse(t, "name: me\naliases: [myself]\nsteps: [{id: a, workflow: myself}]\n")
 	if ps := recipe.Check(self, &recipe.World{Workflows: map[string]*recipe.Callee{}}); len(ps) != 1 || !strings.Contains(ps[0].Text, "cycle of recipes: me → me") {
 		t.Errorf("itself: %v", ps)
+	}
+}
+
+// The arguments of tools are checked as far as they are written out and the tool's schema is known.
+func TestCheckTools(t *testing.T) {
+	t.Parallel()
+	r := parse(t, `name: top
+inputs: [q, {name: l, type: list}]
+steps:
+  - {id: a, tool: grep, args: {patern: x, limit: "5", mode: fast}}
+  - {id: b, tool: grep, args: {pattern: "{{inputs.q}}", limit: "{{inputs.q}}", paths: "{{inputs.l}}", mode: "{{inputs.q}}"}}
+  - {id: c, tool: grep, args: {pattern: 5, limit: 3.5, paths: a, mode: Files}}
+  - {id: d, tool: grep, args: {pattern: "\\{{x}}", limit: 3.0, paths: [a, 1], size: big, deep: [], any: {a: 1}}}
+  - id: e
+    loop: {max: 1, steps: [{id: f, tool: "grep"}, {id: g, tool: none, args: {x: 1}}, {id: h, tool: none}]}
+  - {id: i, tool: open, args: {pth: a, color: red, from: 5}}
+  - {id: j, tool: open, args: {path: null, paths: a}}
+  - {id: k, tool: odd, args: {a: 1, b: 2}}
+  - {id: l, tool: remote, args: {a: 1}}
+  - {id: m, tool: unknown, args: {a: 1}}
+  - {id: n, tool: bash, args: {cmd: ls}}
+  - {id: o, tool: bsh}
+  - {id: p, tool: wget}
+  - {id: q, tool: grep, args: {pattern: x, paths: ["{{inputs.q}}", 1]}}
+`)
+	schema := func(text string) *jsonschema.Schema {
+		s := &jsonschema.Schema{}
+		if err := json.Unmarshal([]byte(text), s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	w := &recipe.World{
+		Tools:    []string{"grep", "none", "open", "odd", "remote", "unknown"},
+		ToolsOff: map[string]string{"bash": "it runs any command; turn it on with --bash", "wget": ""},
+		ToolInputs: map[string]*jsonschema.Schema{
+			"grep": schema(`{"type": "object", "required": ["pattern"], "additionalProperties": false, "$defs": {"path": {"type": "string"}}, "properties": {
+				"pattern": {"type": "string"}, "limit": {"type": "integer", "maximum": 10}, "paths": {"type": "array", "items": {"$ref": "#/$defs/path"}},
+				"mode": {"enum": ["lines", "files"]}, "size": {"type": ["integer", "null"]}, "deep": {"type": "boolean"}, "any": true}}`),
+			"none":   schema(`{"type": "object", "additionalProperties": false}`),
+			"open":   schema(`{"type": "object", "required": ["path"], "properties": {"path": {"type": ["string", "null"]}, "from": {"type": "integer", "maximum": 4}}}`),
+			"odd":    schema(`{"properties": {"a": {"$ref": "#/nowhere"}}, "patternProperties": {"^b": {}}, "additionalProperties": false}`),
+			"remote": schema(`{"$ref": "https://example.com/schema"}`),
+			"bash":   schema(`{"properties": {"command": {"type": "string"}}, "required": ["command"]}`),
+			"nil":    nil,
+		},
+	}
+	want := []string{
+		"r.yaml:4:19: tool `grep` needs argument `pattern`; give it under `args` [missing-argument]",
+		"r.yaml:4:32: tool `grep` has no argument `patern`; did you mean \"pattern\"? [unknown-argument]",
+		"r.yaml:4:50: argument `limit` of tool `grep` must be a whole number, got a text [argument-type]",
+		"r.yaml:4:61: argument `mode` of tool `grep` must be \"lines\" or \"files\" [argument-type]",
+		"r.yaml:6:41: argument `pattern` of tool `grep` must be a text, got the number 5 [argument-type]",
+		"r.yaml:6:51: argument `limit` of tool `grep` must be a whole number, got the number 3.5 [argument-type]",
+		"r.yaml:6:63: argument `paths` of tool `grep` must be a list, got a text [argument-type]",
+		"r.yaml:6:72: argument `mode` of tool `grep` must be \"lines\" or \"files\" [argument-type]",
+		"r.yaml:7:71: argument `paths` of tool `grep` does not fit its schema: type: 1 has type \"integer\", want \"string\" [argument-type]",
+		"r.yaml:7:85: argument `size` of tool `grep` must be a whole number or null, got a text [argument-type]",
+		"r.yaml:7:96: argument `deep` of tool `grep` must be true or false, got a list [argument-type]",
+		"r.yaml:9:42: tool `grep` needs argument `pattern`; give it under `args` [missing-argument]",
+		"r.yaml:9:78: tool `none` has no argument `x`; it has none [unknown-argument]",
+		"r.yaml:10:19: tool `open` needs argument `path`; give it under `args` [missing-argument]",
+		"r.yaml:10:32: warning: tool `open` has no argument `pth`; did you mean \"path\"? [unknown-argument]",
+		"r.yaml:10:58: argument `from` of tool `open` does not fit its schema: maximum: 5/1 is greater than 4.000000 [argument-type]",
+		"r.yaml:15:19: warning: tool `bash` is off: it runs any command; turn it on with --bash [tool-off]",
+		"r.yaml:15:19: tool `bash` needs argument `command`; give it under `args` [missing-argument]",
+		"r.yaml:16:19: no tool `bsh`; did you mean \"bash\"? [unknown-tool]",
+		"r.yaml:17:19: warning: tool `wget` is off [tool-off]",
+	}
+	var got []string
+	for _, p := range recipe.Check(r, w) {
+		got = append(got, p.Error()+" ["+p.Code+"]")
+		inFile(t, r.Source, p)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if ps := recipe.Check(r, &recipe.World{Tools: w.Tools, ToolsOff: w.ToolsOff}); len(ps) != 3 || ps.Err() == nil {
+		t.Errorf("without schemas: %v", ps)
+	}
+	if ps := recipe.Check(r, &recipe.World{ToolsOff: w.ToolsOff}); len(ps) != 2 || ps.Err() != nil {
+		t.Errorf("only what is off: %v", ps)
+	}
+}
+
+// A tool's schema may be anything: what cannot be checked is not.
+func TestCheckOddSchemas(t *testing.T) {
+	t.Parallel()
+	r := parse(t, "name: t\nsteps: [{id: a, tool: t, args: {a: 1, b: [{}]}}]\n")
+	for text, want := range map[string]string{
+		`true`: "", `{}`: "", `{"properties": {"a": null}}`: "", `{"properties": {"a": {"properties": {"b": null}}, "b": {"items": null}}}`: "", `{"properties": {"a": {"type": "nope"}}}`: "*",
+		`{"properties": {"a": {"pattern": "("}}}`: "", `{"properties": {"a": {"$ref": "#/properties/a"}}}`: "", `{"required": ["c"], "additionalProperties": {"type": "string"}}`: "missing-argument",
+		`{"$defs": {"a": null}, "properties": {"a": {"minimum": 5}}}`: "*", `{"properties": {"a": {"$ref": "#"}}}`: "*", `{"allOf": [null], "properties": {"a": {"allOf": [null]}}}`: "*",
+		`{"properties": {"a": {"type": "string"}, "b": {"$ref": "https://example.com"}}}`: "", `{"additionalProperties": false}`: "unknown-argument unknown-argument", `{"additionalProperties": false, "patternProperties": {"a": {}}}`: "",
+		`{"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}}`: "argument-type",
+	} {
+		s := &jsonschema.Schema{}
+		if err := json.Unmarshal([]byte(text), s); err != nil {
+			t.Fatal(err)
+		}
+		var codes []string
+		for _, p := range recipe.Check(r, &recipe.World{ToolInputs: map[string]*jsonschema.Schema{"t": s}}) {
+			codes = append(codes, p.Code)
+		}
+		if got := strings.Join(codes, " "); got != want && want != "*" {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
 	}
 }
 
