@@ -106,13 +106,13 @@ func TestParse(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		words []string
-		named map[string]string
+		named map[string][]string
 		want  string
 		bad   []string
 	}{
 		{name: "free text fills the first required input", words: []string{"ship", "it", "target=here"}, want: `{"prompt":"ship it","target":"here"}`},
 		{name: "and then the next", words: []string{"here", "prompt=ship it now"}, want: `{"prompt":"ship it now","target":"here"}`},
-		{name: "named", words: []string{"ship"}, named: map[string]string{"target": "a b", "count": "3", "rate": "0.5", "dry": "true", "tags": `["a","b"]`, "extra": `{"x":1}`},
+		{name: "named", words: []string{"ship"}, named: map[string][]string{"target": {"a b"}, "count": {"3"}, "rate": {"0.5"}, "dry": {"true"}, "tags": {`["a","b"]`}, "extra": {`{"x":1}`}},
 			want: `{"count":3,"dry":true,"extra":{"x":1},"prompt":"ship","rate":0.5,"tags":["a","b"],"target":"a b"}`},
 		{name: "values keep their equals signs", words: []string{"prompt=a=b", "target=="}, want: `{"prompt":"a=b","target":"="}`},
 		{name: "text has equals signs too", words: []string{"why", "is", "x=1", "E=mc²?", "target=t"}, want: `{"prompt":"why is x=1 E=mc²?","target":"t"}`},
@@ -125,15 +125,23 @@ func TestParse(t *testing.T) {
 		{name: "Infinity", words: []string{"p", "target=t", "rate=Infinity"}, bad: []string{`rate: want a finite number, got "Infinity"`}},
 		{name: "1e999", words: []string{"p", "target=t", "rate=1e999"}, bad: []string{`rate: want a finite number, got "1e999"`}},
 		{name: "hexadecimal", words: []string{"p", "target=t", "rate=0x10"}, bad: []string{`rate: want a finite number, got "0x10"`}},
-		{name: "no JSON", words: []string{"p", "target=t", "tags=a,b"}, bad: []string{`tags: want JSON, got "a,b"`}},
-		{name: "JSON of another type", words: []string{"p", "target=t", `tags={"a":1}`}, bad: []string{`tags: want array, got {"a":1}`}},
+		{name: "no JSON", words: []string{"p", "target=t", "tags=a,b"}, bad: []string{`tags: want a list such as ["a","b"], got "a,b"`}},
+		{name: "JSON of another type", words: []string{"p", "target=t", `tags={"a":1}`}, bad: []string{`tags: want a list such as ["one","two"], got {"a":1}`}},
 		{name: "a slip", words: []string{"propmt=p", "target=t"}, bad: []string{`unknown input "propmt"; did you mean "prompt"? (for text with an equals sign, put -- before it)`, "prompt is required (what to do)"}},
 		{name: "a slip with spaces is text", words: []string{"targe=1 what", "target=t"}, want: `{"prompt":"targe=1 what","target":"t"}`},
 		{name: "all is text after --", words: []string{"target=t", "--", "propmt=p", "target=u", "--"}, want: `{"prompt":"propmt=p target=u --","target":"t"}`},
-		{name: "a named slip", words: []string{"p", "target=t"}, named: map[string]string{"cuont": "3"}, bad: []string{`unknown input "cuont"; did you mean "count"?`}},
+		{name: "a named slip", words: []string{"p", "target=t"}, named: map[string][]string{"cuont": {"3"}}, bad: []string{`unknown input "cuont"; did you mean "count"?`}},
 		{name: "a required one with a fault is not missing", words: []string{"target=t", "prompt=a", "prompt=b"}, bad: []string{"prompt: is given twice"}},
-		{name: "twice in two ways", words: []string{"p", "target=t"}, named: map[string]string{"target": "u"}, bad: []string{"target: is given twice"}},
+		{name: "twice in two ways", words: []string{"p", "target=t"}, named: map[string][]string{"target": {"u"}}, bad: []string{"target: is given twice"}},
 		{name: "too much", words: []string{"prompt=p", "target=t", "more", "text"}, bad: []string{`nothing to do with "more text": every required input is given; use key=value`}},
+		{name: "too much, and there is one more text", words: []string{"prompt=p", "target=t", "--", "more"}, bad: []string{`nothing to do with "more": every required input is given; use key=value`}},
+		{name: "a list item by item", words: []string{"p", "target=t", "tags=a", "tags=b,c"}, want: `{"prompt":"p","tags":["a","b,c"],"target":"t"}`},
+		{name: "a list item by item in two ways", words: []string{"p", "target=t", "tags=1"}, named: map[string][]string{"tags": {"true", ""}}, want: `{"prompt":"p","tags":["1","true",""],"target":"t"}`},
+		{name: "a list with one item", words: []string{"p", "target=t", "tags=a b"}, bad: []string{`tags: want a list such as ["a b"], got "a b"`}},
+		{name: "a list that is a number", words: []string{"p", "target=t", "tags=3"}, bad: []string{`tags: want a list such as ["3"], got 3`}},
+		{name: "several lists", words: []string{"p", "target=t", `tags=["a"]`, `tags=["b"]`}, bad: []string{`tags: is given 2 times; give one list such as ["a"], or each of its items by itself`}},
+		{name: "an object in words", words: []string{"p", "target=t", "extra=x"}, bad: []string{`extra: want an object such as {"key":"value"}, got "x"`}},
+		{name: "a number twice", words: []string{"p", "target=t", "count=1", "count=2"}, bad: []string{"count: is given twice"}},
 		{name: "nothing", bad: []string{"prompt is required (what to do)", "target is required (where to do it)"}},
 		{name: "three faults", words: []string{"p", "target=t", "count=x", "dry=1", "rate=NaN"}, bad: []string{`count: want a whole number, got "x"`, `rate: want a finite number, got "NaN"`, `dry: want true or false, got "1"`}},
 	} {
@@ -200,9 +208,77 @@ func TestSchema(t *testing.T) {
 	w := deploy(t)
 	w.Inputs.Properties["count"].Minimum = jsonschema.Ptr(1.0)
 	w.Inputs.Properties["target"].Enum = []any{"here", "there"}
-	got := problems(t, w.Check(json.RawMessage(`{"prompt":"p","target":"nowhere","count":0}`)))
-	if len(got) != 2 || !strings.Contains(got[0], "minimum") || !strings.Contains(got[1], "enum") {
+	got := problems(t, w.Check(json.RawMessage(`{"prompt":"p","target":"theer","count":0}`)))
+	if len(got) != 2 || got[0] != "count: must be at least 1, got 0" || got[1] != `target: must be "here" or "there", got "theer"; did you mean "there"?` {
 		t.Errorf("%q", got)
+	}
+}
+
+// What does not fit is told in plain words, at its place.
+func TestFits(t *testing.T) {
+	one := func(schema string) *workflow.Workflow {
+		var p jsonschema.Schema
+		if err := json.Unmarshal([]byte(schema), &p); err != nil {
+			t.Fatal(err)
+		}
+		return &workflow.Workflow{Name: "deploy", Inputs: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"x": &p}}}
+	}
+	for _, c := range []struct{ schema, value, want string }{
+		{`{"type":"string","enum":["quick","deep"]}`, `"depe"`, `x: must be "quick" or "deep", got "depe"; did you mean "deep"?`},
+		{`{"type":"string","enum":["quick"]}`, `"x"`, `x: must be "quick", got "x"`},
+		{`{"enum":["a","b",3]}`, `4`, `x: must be "a", "b" or 3, got 4`},
+		{`{"enum":["a","b",3]}`, `3`, ``},
+		{`{"type":"array"}`, `"a"`, `x: want a list such as ["one","two"], got "a"`},
+		{`{"type":"integer","minimum":1,"maximum":3}`, `4`, `x: must be at most 3, got 4`},
+		{`{"type":"integer","minimum":1,"maximum":3}`, `3`, ``},
+		{`{"type":"number","exclusiveMinimum":0}`, `0`, `x: must be more than 0, got 0`},
+		{`{"type":"number","exclusiveMaximum":1}`, `1`, `x: must be less than 1, got 1`},
+		{`{"type":"integer","multipleOf":5}`, `7`, `x: must be a multiple of 5, got 7`},
+		{`{"type":"string","minLength":1}`, `""`, `x: must not be empty`},
+		{`{"type":"string","minLength":3}`, `"é"`, `x: must have at least 3 characters, got 1`},
+		{`{"type":"string","maxLength":1}`, `"<é"`, `x: must have at most 1 characters, got 2`},
+		{`{"type":"string","pattern":"^[a-z]+$"}`, `"<A>"`, `x: must match ^[a-z]+$, got "<A>"`},
+		{`{"type":"array","minItems":2}`, `[1]`, `x: must have at least 2 items, got 1`},
+		{`{"type":"array","maxItems":1}`, `[1,2]`, `x: must have at most 1 items, got 2`},
+		{`{"type":"array","items":{"type":"integer"}}`, `[1,"b"]`, `x: 1: want integer, got "b"`},
+		{`{"type":"object","required":["a"]}`, `{}`, `x: "a" is missing`},
+		{`{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"enum":["c"]}}}}}`, `{"a":{"b":"d"}}`, `x: a.b: must be "c", got "d"`},
+		{`{"type":"object","properties":{"size":{}},"additionalProperties":{"not":{}}}`, `{"szie":1}`, `x: there is no "szie"; did you mean "size"?`},
+		{`{"type":"object","additionalProperties":{"type":"string"}}`, `{"a":1}`, `x: a: want string, got 1`},
+		{`{"const":"a"}`, `"b"`, `x: must be "a", got "b"`},
+	} {
+		got := ""
+		if p := problems(t, one(c.schema).Check(json.RawMessage(`{"x":`+c.value+`}`))); len(p) > 0 {
+			got = strings.Join(p, "\n")
+		}
+		if got != c.want {
+			t.Errorf("%s in %s: %s\nwant %s", c.value, c.schema, got, c.want)
+		}
+	}
+	rare := problems(t, one(`{"not":{"type":"string"}}`).Check(json.RawMessage(`{"x":"a"}`))) // the library's own words
+	if len(rare) != 1 || !strings.HasPrefix(rare[0], "x: ") {
+		t.Errorf("%q", rare)
+	}
+}
+
+// Free text is for the only text if no input is required.
+func TestParseFreeText(t *testing.T) {
+	for _, c := range []struct{ inputs, words, want, bad string }{
+		{`{"question":{"type":"string","default":"What?"},"n":{"type":"integer"}}`, "how is it", `{"question":"how is it"}`, ""},
+		{`{"question":{"type":"string"},"n":{"type":"integer"}}`, "how n=3", `{"n":3,"question":"how"}`, ""},
+		{`{"question":{"type":"string"}}`, "question=a b", "", `nothing to do with "b": no input is required; use key=value`},
+		{`{"question":{"type":"string"},"note":{"type":"string"}}`, "what", "", `nothing to do with "what": no input is required; say which one it is: note="…" or question="…"`},
+		{`{"n":{"type":"integer"}}`, "what", "", `nothing to do with "what": no input is required; use key=value`},
+		{`{}`, "what", "", `nothing to do with "what": it takes no inputs`},
+	} {
+		var schema jsonschema.Schema
+		if err := json.Unmarshal([]byte(`{"type":"object","properties":`+c.inputs+`}`), &schema); err != nil {
+			t.Fatal(err)
+		}
+		got, err := (&workflow.Workflow{Name: "deploy", Inputs: &schema}).Parse(strings.Fields(c.words), nil)
+		if p := strings.Join(problems(t, err), "\n"); p != c.bad || c.bad == "" && string(got) != c.want {
+			t.Errorf("%s %q: %s, %q", c.inputs, c.words, got, p)
+		}
 	}
 }
 

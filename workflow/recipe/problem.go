@@ -127,6 +127,7 @@ const (
 	codeMissingInput    = "missing-input"
 	codeInputType       = "input-type"
 	codeCircle          = "workflow-cycle"
+	codeInnerBudget     = "inner-budget"
 	codeToolOff         = "tool-off"
 	codeUnknownArg      = "unknown-argument"
 	codeMissingArg      = "missing-argument"

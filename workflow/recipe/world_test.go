@@ -317,3 +317,15 @@ steps:
 		t.Errorf("%+v %+v", b, b.Agent)
 	}
 }
+
+func TestInnerBudget(t *testing.T) {
+	t.Parallel()
+	inner := parse(t, "name: inner\nbudget: {agents: 2}\nsteps: [{id: a, tool: t}]\n")
+	w := &recipe.World{Workflows: map[string]*recipe.Callee{"inner": {Name: "inner", Recipe: inner}}}
+	for text, want := range map[string]int{"": 1, "budget: {tokens: 9}\n": 0} {
+		ps := recipe.Check(parse(t, "name: outer\n"+text+"steps: [{id: a, workflow: inner}]\n"), w)
+		if len(ps) != want || want == 1 && (ps[0].Code != "inner-budget" || !ps[0].Warning) {
+			t.Error(text, ps)
+		}
+	}
+}
