@@ -97,8 +97,10 @@ type Crew struct {
 	// Agent makes the agent of a name, with a model, or its own for "". It is called from several goroutines.
 	Agent func(name, model string) (*agent.Agent, error)
 	Tools *tool.Set // for tool steps; nil for none
-	Gate  tool.Gate // decides on the calls of tool steps; nil allows all
-	OnAsk agent.OnAsk
+	// Unknown says why there is no tool of a name, and what to do about it. Defaults to saying that there is none.
+	Unknown func(name string) string
+	Gate    tool.Gate // decides on the calls of tool steps; nil allows all
+	OnAsk   agent.OnAsk
 	// Remember keeps a rule for runs to come, see agent.Agent.
 	Remember func(rule string) error
 	Parts    map[string]string // see Setting, as they are now

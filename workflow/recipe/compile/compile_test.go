@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -760,5 +761,16 @@ func TestOnErrorFailWithin(t *testing.T) {
 		if r.Status != runlog.Failed || !strings.Contains(r.Err.Error(), "no network") {
 			t.Error(name, r.Status, r.Err)
 		}
+	}
+}
+
+// A denied call that the run cannot do without fails it as a denial.
+func TestDeniedAndNeeded(t *testing.T) {
+	k := &kitchen{gate: deny{tool.Verdict{Decision: tool.Deny, Reason: "not here"}}}
+	k.tools = []*tool.Tool{k.echo("echo", tool.Pure, nil)}
+	r := k.run(t, "name: test\nsteps: [{id: call, tool: echo, on_error: fail}]\n", "")
+	r.status(t, runlog.Failed)
+	if superstep.FailureCode(r.Err) != superstep.CodeDenied || !strings.Contains(r.Err.Error(), "not here") {
+		t.Error(superstep.FailureCode(r.Err), r.Err)
 	}
 }

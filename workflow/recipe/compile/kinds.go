@@ -83,12 +83,21 @@ func unwrapped(args json.RawMessage, wrapped bool) (given, error) {
 // toModels is what a denial says to a model besides.
 const toModels = "; go on without it, and say what you could not do"
 
+// A deniedError says that a call was not allowed.
+type deniedError struct{ error }
+
+// Unwrap gives why the run fails, if it does.
+func (*deniedError) Unwrap() error { return runlog.ErrDenied }
+
 // maxOutput is how much of what a tool gives is kept.
 const maxOutput = 1 << 20
 
 // tool calls a tool, as an agent would that may do nothing else.
 func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err error) {
 	s := w.step
+	if _, ok := w.crew.Tools.Get(s.Tool.Name); !ok && w.crew.Unknown != nil {
+		return g, errors.New(w.crew.Unknown(s.Tool.Name))
+	}
 	set, err := w.kit.tool(w.crew.Tools, s.Tool.Name, tool.Effect(s.Tool.Effects))
 	if err != nil {
 		return g, err
@@ -100,7 +109,11 @@ func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err err
 		return g, err
 	}
 	if res.Error {
-		return g, fmt.Errorf("tool %s: %s", one.Name, strings.TrimSuffix(res.Text, toModels))
+		err := fmt.Errorf("tool %s: %s", one.Name, strings.TrimSuffix(res.Text, toModels))
+		if strings.HasPrefix(res.Text, "denied") {
+			err = &deniedError{err}
+		}
+		return g, err
 	}
 	if len(res.Text) > maxOutput {
 		return g, fmt.Errorf("tool %s gave over 1 MiB, which is too much for a step; ask it for less", one.Name)
