@@ -172,8 +172,9 @@ func (p *Project) Reject(name string) (string, error) {
 }
 
 // AddRecipe puts a recipe that the user has made into the project and agrees to it. One of that name
-// that is there already is an *ExistsError. It gives the path.
-func (p *Project) AddRecipe(text []byte) (string, error) {
+// that is there already is an *ExistsError, or replaced if that is wanted and it is in the file that
+// has its name. It gives the path.
+func (p *Project) AddRecipe(text []byte, replace bool) (string, error) {
 	e := &library.Entry{File: "recipe", Text: text}
 	if e.Recipe, e.Problems = recipe.Parse(e.File, text); e.Recipe == nil {
 		return "", &library.InvalidError{Entry: e}
@@ -184,12 +185,13 @@ func (p *Project) AddRecipe(text []byte) (string, error) {
 		return "", err
 	}
 	defer root.Close()
+	target := filepath.Join(root.Name(), filepath.FromSlash(path.Join(in, "workflows", name+".yaml")))
 	for _, other := range p.recipes.Entries() {
-		if other.Scope == library.Project && other.Name == name {
+		if other.Scope == library.Project && other.Name == name && (!replace || other.Path != target) {
 			return "", &ExistsError{Path: other.File}
 		}
 	}
-	return p.install(root, in, library.Project, text, name, false)
+	return p.install(root, in, library.Project, text, name, replace)
 }
 
 // install writes a recipe, and the schema beside it that editors look at, and agrees to it.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent/definition"
 	"github.com/superstep-dev/superstep/skill"
+	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/tool/script"
 	"github.com/superstep-dev/superstep/trust"
@@ -183,11 +184,33 @@ func (p *Project) builtinEntries() []Entry {
 		"collect_workflow": "Gives the results of workflows in the background",
 		"save_workflow":    "Proposes a recipe, which waits for approval",
 	}
+	does := map[string]string{"bash": "a shell", "web_search": "searches the web", "web_fetch": "fetches from the web", "skill": "reads skills"}
+	tools, off := p.toolsHere()
+	for _, t := range tools {
+		described[t.Name] = t.Description
+	}
+	var out []Entry
+	for _, name := range reserved() {
+		e := Entry{Name: name, Kind: builtinScope, Source: builtinScope, State: Usable, Description: described[name]}
+		if why := off[name]; why != "" {
+			e.State, e.Description = Off, why
+			if what := does[name]; what != "" {
+				e.Description = what + "; " + why
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// toolsHere are the tools that come with this program and can be used here, to look at, and why the others
+// of them cannot. Those that only agents have are in neither.
+func (p *Project) toolsHere() (tools []*tool.Tool, off map[string]string) {
 	why := map[string]string{
-		"bash":       "a shell; turn it on with a rule of yours, such as --ask bash or --allow 'bash(go test *)'",
-		"web_search": "searches the web; set TAVILY_API_KEY, BRAVE_API_KEY or SEARXNG_URL",
-		"web_fetch":  "fetches from the web; it is off with --offline",
-		"skill":      "reads skills; there are none that may be used",
+		"bash":       "turn it on with a rule of yours, such as --ask bash or --allow 'bash(go test *)'",
+		"web_search": "set TAVILY_API_KEY, BRAVE_API_KEY or SEARXNG_URL",
+		"web_fetch":  "it is off with --offline",
+		"skill":      "there are none that may be used",
 	}
 	s := &Session{p: p}
 	if p.opt.Dir != "" {
@@ -196,18 +219,15 @@ func (p *Project) builtinEntries() []Entry {
 			defer root.Close()
 		}
 	}
-	if tools, err := p.builtins(s); err == nil {
-		for _, t := range tools {
-			described[t.Name] = t.Description
-		}
+	tools, err := p.builtins(s)
+	if err != nil {
+		tools = nil
 	}
-	var out []Entry
+	off = map[string]string{}
 	for _, name := range reserved() {
-		e := Entry{Name: name, Kind: builtinScope, Source: builtinScope, State: Usable, Description: described[name]}
-		if e.Description == "" {
-			e.State, e.Description = Off, cmp.Or(why[name], "needs a folder to work in")
+		if !slices.Contains(agentOnly(), name) && !slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.Name == name }) {
+			off[name] = cmp.Or(why[name], "needs a folder to work in")
 		}
-		out = append(out, e)
 	}
-	return out
+	return tools, off
 }

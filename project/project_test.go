@@ -588,3 +588,25 @@ func TestHostileNames(t *testing.T) {
 		_ = s.Close()
 	}
 }
+
+// That an agent has no shell is said once a session, with what would give it one.
+func TestNoticesOnce(t *testing.T) {
+	t.Parallel()
+	w := newPlace(t, map[string]string{"~/.config/superstep/agents/sheller.md": "---\nname: sheller\ndescription: d\ntools: [read_file, bash]\n---\nWork.\n"})
+	w.write(t, "~/.claude/agents/sheller.md", "---\nname: sheller\ndescription: d\ntools: Read, Bash\n---\nWork.\n")
+	s, err := w.open(t).Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 3 {
+		if _, err := s.Agent("sheller", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if text := strings.Join(w.notices, "\n"); strings.Count(text, "has no shell") != 1 || !strings.Contains(text, "(--ask bash)") {
+		t.Errorf("%q", text)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/trust"
 	"github.com/superstep-dev/superstep/workflow"
@@ -162,7 +164,8 @@ func (p *Project) BundleOf(r *recipe.Recipe) (*library.Bundle, error) {
 
 // Check reports what is wrong with a recipe in view of what there is: agents, tools and workflows,
 // whether they may be used or not. Tools of servers that are not connected are not known, and
-// taken to be there.
+// taken to be there. Arguments are checked of the tools that come with this program; one that is off
+// is a warning.
 func (p *Project) Check(r *recipe.Recipe) recipe.Problems { return recipe.Check(r, p.world()) }
 
 // CheckText is Check for the text of a file, which may have other mistakes.
@@ -180,7 +183,13 @@ func (p *Project) world() *recipe.World {
 		AgentsFrom: "the folders .superstep/agents, .claude/agents, .opencode/agents and .github/agents, your own, and those built in",
 		ToolsFrom:  "the folder .superstep/tools, your own, MCP servers, and those built in",
 		Workflows:  map[string]*recipe.Callee{},
+		ToolInputs: map[string]*jsonschema.Schema{},
 	}
+	tools, off := p.toolsHere()
+	for _, t := range tools {
+		w.ToolInputs[t.Name] = t.Input
+	}
+	w.ToolsOff = off
 	for _, d := range p.all.List() {
 		w.Agents = append(w.Agents, d.Name)
 	}

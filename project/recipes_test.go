@@ -18,7 +18,7 @@ import (
 
 // brief is a recipe of a name with one step, and a step for each other that it uses.
 func brief(name string, uses ...string) string {
-	text := "name: " + name + "\ndescription: Does " + name + ".\nsteps:\n  - id: find\n    tool: glob\n"
+	text := "name: " + name + "\ndescription: Does " + name + ".\nsteps:\n  - id: find\n    tool: glob\n    args: {pattern: \"*\"}\n"
 	for _, u := range uses {
 		text += "  - id: run-" + u + "\n    workflow: " + u + "\n"
 	}
@@ -281,7 +281,7 @@ func TestDraftsStayInside(t *testing.T) {
 	if path, err := p.SaveDraft("brief", brief("brief"), "agent lead"); err == nil {
 		t.Errorf("wrote %s", path)
 	}
-	if path, err := p.AddRecipe([]byte(brief("brief"))); err == nil {
+	if path, err := p.AddRecipe([]byte(brief("brief")), false); err == nil {
 		t.Errorf("wrote %s", path)
 	}
 	if files, err := os.ReadDir(outside); err != nil || len(files) > 0 {
@@ -293,7 +293,7 @@ func TestAddRecipe(t *testing.T) {
 	t.Parallel()
 	w := newPlace(t, map[string]string{".superstep/workflows/taken.yml": brief("taken")})
 	p := w.open(t)
-	if _, err := p.AddRecipe([]byte(brief("brief"))); err != nil {
+	if _, err := p.AddRecipe([]byte(brief("brief")), false); err != nil {
 		t.Fatal(err)
 	}
 	p = w.open(t)
@@ -302,7 +302,7 @@ func TestAddRecipe(t *testing.T) {
 	}
 	var there *project.ExistsError
 	for _, name := range []string{"brief", "taken"} {
-		if _, err := p.AddRecipe([]byte(brief(name) + "# more\n")); !errors.As(err, &there) {
+		if _, err := p.AddRecipe([]byte(brief(name)+"# more\n"), false); !errors.As(err, &there) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -310,7 +310,68 @@ func TestAddRecipe(t *testing.T) {
 		t.Errorf("there are two now: %v", err)
 	}
 	var invalid *library.InvalidError
-	if _, err := p.AddRecipe([]byte("name: x\n")); !errors.As(err, &invalid) {
+	if _, err := p.AddRecipe([]byte("name: x\n"), false); !errors.As(err, &invalid) {
 		t.Errorf("invalid: %v", err)
+	}
+}
+
+// A recipe made for the user again may replace the one of its name, and no other file.
+func TestAddRecipeReplaces(t *testing.T) {
+	t.Parallel()
+	w := newPlace(t, map[string]string{".superstep/workflows/taken.yml": brief("taken")})
+	if _, err := w.open(t).AddRecipe([]byte(brief("brief")), true); err != nil {
+		t.Fatal(err)
+	}
+	path, err := w.open(t).AddRecipe([]byte(brief("brief")+"# more\n"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(path); err != nil || !strings.HasSuffix(string(b), "# more\n") {
+		t.Errorf("%s, %v", b, err)
+	}
+	p := w.open(t)
+	if _, err := p.Recipe("brief"); err != nil {
+		t.Errorf("the user wrote it and is asked about it: %v", err)
+	}
+	var there *project.ExistsError
+	if _, err := p.AddRecipe([]byte(brief("taken")+"# more\n"), true); !errors.As(err, &there) {
+		t.Errorf("in another file: %v", err)
+	}
+}
+
+// Arguments of built-in tools are checked, and a tool that is off is a warning that says what to do.
+func TestCheckTools(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, nil).open(t)
+	problems := p.CheckText("a.yaml", []byte("name: a\nsteps:\n"+
+		"  - {id: a, tool: glob, args: {patern: \"*\"}}\n"+
+		"  - {id: b, tool: read_file, args: {path: 3}}\n"+
+		"  - {id: c, tool: bash, args: {command: ls}}\n"+
+		"  - {id: d, tool: glob, args: {pattern: \"{{steps.b.output}}\"}, depends_on: [b]}\n"))
+	var got []string
+	for _, x := range problems {
+		got = append(got, x.Error())
+	}
+	want := []string{"a.yaml:3:", "a.yaml:3:", "a.yaml:4:", "a.yaml:5:"}
+	for i, w := range want {
+		if i >= len(got) || !strings.HasPrefix(got[i], w) {
+			t.Fatalf("%q", got)
+		}
+	}
+	if len(got) != len(want) || problems[2].Warning || !problems[3].Warning || !strings.Contains(got[3], "--ask bash") || !strings.Contains(strings.Join(got[:2], " "), `"pattern"`) {
+		t.Errorf("%q", got)
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	p, err := project.Open(&project.Options{Dir: b.TempDir(), Home: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := []byte("name: a\nsteps:\n  - {id: a, tool: glob, args: {pattern: x}}\n")
+	for b.Loop() {
+		if problems := p.CheckText("a.yaml", text); problems != nil {
+			b.Fatal(problems)
+		}
 	}
 }

@@ -28,6 +28,7 @@ type Session struct {
 	root    *builtin.Root
 	mu      sync.Mutex
 	own     map[string]*builtin.Root // of agents that have a folder of their own, by that
+	said    map[string]bool          // what was noticed already
 	tools   *tool.Set
 	policy  *permit.Policy
 	team    *team.Team
@@ -460,13 +461,27 @@ func (s *Session) toolsOf(d *definition.Definition) (*tool.Set, error) {
 	}
 	for _, want := range d.Tools {
 		if want == "bash" && !slices.Contains(names, want) {
-			s.p.opt.Notice(fmt.Sprintf("agent %s has no shell: it has one where a rule of yours is about bash", d.Name))
+			s.once(fmt.Sprintf("agent %s has no shell: it has one where a rule of yours is about bash (--ask bash)", d.Name))
 		}
 		if !strings.Contains(want, "*") && !slices.Contains(names, want) && !slices.Contains(reserved(), want) {
-			s.p.opt.Notice(fmt.Sprintf("agent %s wants a tool %s, and there is none%s", d.Name, want, suggest.Hint(want, s.tools.Names())))
+			s.once(fmt.Sprintf("agent %s wants a tool %s, and there is none%s", d.Name, want, suggest.Hint(want, s.tools.Names())))
 		}
 	}
 	return s.tools.Select(names...)
+}
+
+// once gives a notice, unless the session has given it before: an agent is made each time that it is wanted.
+func (s *Session) once(text string) {
+	s.mu.Lock()
+	said := s.said[text]
+	if s.said == nil {
+		s.said = map[string]bool{}
+	}
+	s.said[text] = true
+	s.mu.Unlock()
+	if !said {
+		s.p.opt.Notice(text)
+	}
 }
 
 // prompt is the system prompt of an agent: its own, where it works, and the skills there are.
@@ -502,5 +517,10 @@ func (s *Session) Gate() tool.Gate { return s.policy }
 
 // Unknown says that there is no tool of a name, and which there are.
 func (s *Session) Unknown(name string) string {
+	for _, e := range s.p.builtinEntries() {
+		if e.Name == name && e.State == Off {
+			return fmt.Sprintf("the tool %s is off: %s", name, e.Description)
+		}
+	}
 	return fmt.Sprintf("there is no tool %q%s", name, suggest.Hint(name, s.tools.Names()))
 }
