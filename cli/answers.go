@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
@@ -49,7 +51,10 @@ func (a *app) checkAnswers(ctx context.Context, info runlog.Info, ans answers, a
 			continue
 		}
 		if _, err := fit(&q.Asked, g.value); err != nil {
-			return usage(fmt.Sprintf("%s: %v, got %q", q.Path, err, g.value))
+			if formOf(q.Schema) == nil && !strings.Contains(err.Error(), ", got ") {
+				err = fmt.Errorf("%w, got %s", err, strconv.Quote(g.value))
+			}
+			return usage(fmt.Sprintf("%s: %v", q.Path, err))
 		}
 		g.used = true
 		found = append(found, bound{g, q.Path + ":" + q.Key})
@@ -94,20 +99,26 @@ func (a *app) openQuestions(ctx context.Context, id string) ([]runlog.OpenQuesti
 		if err != nil {
 			return nil, err
 		}
-		switch rec.Kind {
-		case runlog.KindAsked:
-			var q runlog.Asked
-			if json.Unmarshal(rec.Data, &q) == nil {
-				open = append(open, runlog.OpenQuestion{Path: rec.Path, Asked: q})
-			}
-		case runlog.KindAnswered:
-			var d runlog.Answered
-			if json.Unmarshal(rec.Data, &d) == nil {
-				open = slices.DeleteFunc(open, func(q runlog.OpenQuestion) bool { return q.Path == rec.Path && q.Key == d.Key })
-			}
-		}
+		open = stillOpen(open, &rec)
 	}
 	return open, nil
+}
+
+// stillOpen are the open questions after another record.
+func stillOpen(open []runlog.OpenQuestion, rec *runlog.Record) []runlog.OpenQuestion {
+	switch rec.Kind {
+	case runlog.KindAsked:
+		var q runlog.Asked
+		if json.Unmarshal(rec.Data, &q) == nil {
+			open = append(open, runlog.OpenQuestion{Path: rec.Path, Asked: q})
+		}
+	case runlog.KindAnswered:
+		var d runlog.Answered
+		if json.Unmarshal(rec.Data, &d) == nil {
+			open = slices.DeleteFunc(open, func(q runlog.OpenQuestion) bool { return q.Path == rec.Path && q.Key == d.Key })
+		}
+	}
+	return open
 }
 
 // asked says what questions ask, and how an answer names them.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/runlog"
@@ -103,6 +103,112 @@ type asker struct {
 	answers answers
 	policy  string // --on-ask, "" for the default
 	refused bool   // a question was met with --on-ask fail
+	// give answers a question of the run while it executes.
+	give func(ctx context.Context, path string, a *runlog.Answered) error
+
+	mu     sync.Mutex
+	claims map[string]*claim // by path and key of the question
+	talk   sync.Mutex        // held by who writes to the terminal or reads from it
+	ahead  sync.WaitGroup    // answers on their way
+}
+
+// claim is an answer given ahead that belongs to a question.
+type claim struct {
+	given  *given
+	answer json.RawMessage
+	err    error         // it does not fit
+	done   chan struct{} // closed once it was given, or turned down
+}
+
+// claim finds the answer that was given ahead for a question, nil for none. First is true once for each:
+// who gets it is to give the answer, and to close done. A question that is asked again has its answer.
+func (k *asker) claim(q *runlog.OpenQuestion) (c *claim, first bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	id := q.Path + "\x00" + q.Key
+	if c := k.claims[id]; c != nil {
+		return c, false
+	}
+	g := k.answers.take(q.Path, q.Key)
+	if g == nil {
+		return nil, false
+	}
+	c = &claim{given: g, done: make(chan struct{})}
+	if c.answer, c.err = fit(&q.Asked, g.value); c.err == nil {
+		g.used = true
+	}
+	if k.claims == nil {
+		k.claims = map[string]*claim{}
+	}
+	k.claims[id] = c
+	return c, true
+}
+
+func (c *claim) answered() *runlog.Answered { return &runlog.Answered{Answer: c.answer, By: "flag"} }
+
+// see gives the answers that were given ahead the moment they are asked for. It is called with every
+// record, after the session has it.
+func (k *asker) see(ctx context.Context, rec *runlog.Record) {
+	if k.give == nil || rec.Seq <= k.session.after || rec.Kind != runlog.KindAsked && rec.Kind != runlog.KindRunResumed {
+		return
+	}
+	if rec.Kind == runlog.KindAsked {
+		k.later(rec.Path)
+	}
+	if len(k.answers) == 0 {
+		return
+	}
+	for _, q := range k.session.questions() {
+		c, first := k.claim(&q)
+		if c == nil || !first {
+			continue
+		}
+		k.ahead.Go(func() {
+			defer close(c.done)
+			if c.err != nil {
+				k.unfit(c)
+				return
+			}
+			a := c.answered()
+			a.Key = q.Key
+			_ = k.give(ctx, q.Path, a) // if it cannot be given now, it is given when the run waits for it
+		})
+	}
+}
+
+// later says at a terminal that a question is put once nothing else of the run can go on.
+func (k *asker) later(path string) {
+	if k.policy != "" || !k.app.asks() || k.app.set.quiet || !k.session.busy() || k.ready(path) {
+		return
+	}
+	k.ahead.Go(func() {
+		k.talk.Lock()
+		defer k.talk.Unlock()
+		k.session.suspend()
+		defer k.session.resume()
+		k.app.err.line(transcript.Line(path) + " has a question for you, for when nothing else can go on")
+	})
+}
+
+// ready reports whether an answer was given ahead for what a task asks.
+func (k *asker) ready(path string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, q := range k.session.questions() {
+		if q.Path == path && k.answers.take(q.Path, q.Key) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// unfit says that an answer given ahead leaves its question open.
+func (k *asker) unfit(c *claim) {
+	k.talk.Lock()
+	defer k.talk.Unlock()
+	k.session.suspend()
+	defer k.session.resume()
+	k.app.warn(fmt.Sprintf("--answer %s: %v", quote(c.given.text), c.err))
 }
 
 // answer is a superstep.Answering.
@@ -110,19 +216,24 @@ func (k *asker) answer(ctx context.Context, q runlog.OpenQuestion) (*runlog.Answ
 	if ctx.Err() != nil {
 		return nil, false
 	}
-	if g := k.answers.take(q.Path, q.Key); g != nil {
-		v, err := fit(&q.Asked, g.value)
-		if err == nil {
-			g.used = true
-			return &runlog.Answered{Answer: v, By: "flag"}, true
+	if c, first := k.claim(&q); c != nil {
+		if first {
+			close(c.done)
+			if c.err != nil {
+				k.unfit(c)
+			}
 		}
-		k.session.suspend()
-		k.app.warn(fmt.Sprintf("--answer %s: %v", quote(g.text), err))
-		k.session.resume()
-		return nil, false
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			return nil, false
+		}
+		return c.answered(), c.err == nil
 	}
 	a := k.app
 	if k.policy == "" && a.asks() {
+		k.talk.Lock()
+		defer k.talk.Unlock()
 		return k.prompt(ctx, &q)
 	}
 	if len(q.Default) > 0 {
@@ -165,6 +276,11 @@ func fit(q *runlog.Asked, s string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	if slices.Contains(q.Options, s) {
+		if word, open := opening(q, s); open {
+			return nil, fmt.Errorf("want the text in place of the dots: %s: NEW TEXT", word)
+		}
+	}
 	var schema struct{ Type string }
 	_ = json.Unmarshal(q.Schema, &schema) // a type may be a list, too
 	typed := schema.Type != "" && schema.Type != "string"
@@ -178,17 +294,65 @@ func fit(q *runlog.Asked, s string) (json.RawMessage, error) {
 			return json.RawMessage(s), nil
 		}
 	}
-	switch {
+	switch f := formOf(q.Schema); {
 	case agent.Permission(q):
 		return nil, fmt.Errorf("want one of %s, or deny: why", strings.Join(q.Options, ", "))
-	case len(q.Options) > 0 && len(q.Schema) == 0:
-		return nil, fmt.Errorf("want one of %s", strings.Join(q.Options, ", "))
 	case len(q.Options) > 0:
-		return nil, fmt.Errorf("want one of %s, or another answer that fits", strings.Join(q.Options, ", "))
-	case typed && !json.Valid([]byte(s)):
-		return nil, fmt.Errorf("want JSON of type %s", schema.Type)
+		return nil, fmt.Errorf("want one of %s", strings.Join(offered(q), ", "))
+	case f != nil:
+		if why := f.wrong(s); why != "" {
+			return nil, errors.New(why)
+		}
+	case typed && !ofType(schema.Type, json.RawMessage(s)):
+		return nil, fmt.Errorf("want %s, got %s", kindOf(schema.Type), got(text))
 	}
-	return nil, fmt.Errorf("the answer %w", err)
+	return nil, fmt.Errorf("%s does not fit what the question wants", got(text))
+}
+
+// offered are the answers that a question names, as they are to be written.
+func offered(q *runlog.Asked) []string {
+	var out []string
+	for _, o := range q.Options {
+		word, open := opening(q, o)
+		switch {
+		case open:
+			out = append(out, word+": NEW TEXT")
+		case reasoned(q, o):
+			out = append(out, o, o+": WHY")
+		default:
+			out = append(out, o)
+		}
+	}
+	var schema struct{ Enum []any }
+	_ = json.Unmarshal(q.Schema, &schema)
+	if len(q.Schema) > 0 && len(schema.Enum) == 0 && !gated(q) {
+		out = append(out, "or another answer that fits")
+	}
+	return out
+}
+
+// gated reports whether an answer to the question may have a text after it.
+func gated(q *runlog.Asked) bool {
+	return slices.ContainsFunc(q.Options, func(o string) bool {
+		_, open := opening(q, o)
+		return open || reasoned(q, o)
+	})
+}
+
+// opening is the word of an option that a text has to follow, such as "edit: …".
+func opening(q *runlog.Asked, option string) (word string, open bool) {
+	word, open = strings.CutSuffix(option, ": …")
+	return word, open && (accepts(q, word+": x") || accepts(q, word+": {}"))
+}
+
+// reasoned reports whether a reason may follow an option, but not just any text may be answered.
+func reasoned(q *runlog.Asked, option string) bool {
+	return len(q.Schema) > 0 && !agent.Permission(q) && accepts(q, option+": x") && !accepts(q, "x")
+}
+
+func accepts(q *runlog.Asked, s string) bool {
+	text, err := json.Marshal(s)
+	return err == nil && q.Fits(text) == nil
 }
 
 // decision is an answer about a call as people write it: in any case, and with yes and no.
@@ -205,68 +369,4 @@ func decision(s string) string {
 		return agent.AnswerDeny
 	}
 	return word
-}
-
-// prompt asks the person at the terminal, until the run stops.
-func (k *asker) prompt(ctx context.Context, q *runlog.OpenQuestion) (*runlog.Answered, bool) {
-	a := k.app
-	p := palette(a.term.errColor)
-	k.session.suspend()
-	defer k.session.resume()
-	say := func(s string) { _, _ = a.err.Write([]byte(s)) }
-	who, question := p.yellow("?")+" "+p.bold(transcript.Line(q.Path)+" asks:")+" ", transcript.Clean(q.Question)
-	say("\n" + who + question + "\n")
-	for i, o := range q.Options {
-		mark := ""
-		if string(q.Default) != "" && transcript.Value(q.Default) == transcript.Clean(o) {
-			mark = " (default)"
-		}
-		say(fmt.Sprintf("  %d. %s%s\n", i+1, transcript.Line(o), mark))
-	}
-	wanted := ""
-	if n := len(q.Options); n > 0 {
-		wanted = fmt.Sprintf(" 1-%d", n)
-	}
-	if agent.Permission(&q.Asked) {
-		wanted += `, or "deny: why"`
-	}
-	label := "Answer" + wanted
-	if len(q.Default) > 0 {
-		label += ", Enter for " + transcript.Line(transcript.Value(q.Default))
-	}
-	label += ", Ctrl-D to leave it open: "
-	for {
-		say(label)
-		var line string
-		var ok bool
-		select {
-		case <-ctx.Done():
-			say("\n")
-			return nil, false
-		case line, ok = <-a.in.next():
-		}
-		if !ok {
-			say("\n")
-			return nil, false
-		}
-		line = strings.TrimSpace(line)
-		if line == "" {
-			if len(q.Default) > 0 {
-				return &runlog.Answered{Answer: q.Default, By: "person"}, true
-			}
-			continue
-		}
-		if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(q.Options) && !slices.Contains(q.Options, line) {
-			line = q.Options[n-1]
-		}
-		v, err := fit(&q.Asked, line)
-		if err == nil {
-			return &runlog.Answered{Answer: v, By: "person"}, true
-		}
-		again, _, _ := strings.Cut(question, "\n") // which one it still is
-		if wanted != "" && len(q.Schema) > 0 {
-			err = errors.New("answer" + wanted + "; " + err.Error())
-		}
-		say("  " + transcript.Clean(err.Error()) + "\n" + who + again + "\n")
-	}
 }

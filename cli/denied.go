@@ -13,7 +13,7 @@ import (
 // mostDenied is how many calls that were turned down are named.
 const mostDenied = 3
 
-// withoutLeave says which calls of a run that completed were turned down without a person
+// withoutLeave says which calls of a run that ended were turned down without a person
 // deciding on them, and how they would be allowed. It is nil if there are none.
 func withoutLeave(run *transcript.Run, id string) *Error {
 	var calls, rules []string
@@ -45,8 +45,23 @@ func withoutLeave(run *transcript.Run, id string) *Error {
 			let += " --allow '" + strings.ReplaceAll(r, "'", `'\''`) + "'"
 		}
 	}
+	how := "completed"
+	switch run.Status {
+	case runlog.Partial:
+		how = "completed in part"
+	case runlog.Failed:
+		how = "failed"
+	}
 	return &Error{
-		Exit: ExitDenied, Code: "denied", Message: fmt.Sprintf("run %s completed, but %s turned down since nobody was asked: %s", id, was(len(calls), "call"), strings.Join(named, "; ")),
+		Exit: ExitDenied, Code: "denied", Message: fmt.Sprintf("run %s %s, but %s turned down since nobody was asked: %s", id, how, was(len(calls), "call"), strings.Join(named, "; ")),
 		Next: []string{let, "be asked: on a terminal without --on-ask deny, or anywhere with --on-ask wait"},
 	}
+}
+
+// failedDenied reports whether a task failed that had a call turned down.
+func failedDenied(run *transcript.Run) bool {
+	return slices.ContainsFunc(run.Denied, func(d transcript.Denial) bool {
+		t := run.Task(d.Path)
+		return t != nil && t.State == transcript.Failed
+	})
 }

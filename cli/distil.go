@@ -12,7 +12,6 @@ import (
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
-	"github.com/superstep-dev/superstep/workflow"
 	"github.com/superstep-dev/superstep/workflow/recipe/distil"
 	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
@@ -35,7 +34,8 @@ input. The recipe is run against the recording, without a model: it is written o
 exactly what it was asked, and the result is the same. It goes to .superstep/workflows, and you agree to it by this.
 
 A prompt that an agent wrote from results in its own words cannot be asked again with other inputs, and is
-refused. With --loose such a step is given the results themselves, and the recipe is a draft that says so.`,
+refused. With --loose such a step is given your task and the results themselves, where that can be, and the recipe is
+a draft that says so.`,
 		Example: examples(a.opt.Name, "runs distil @last --name weekly-brief", "", "runs distil @last --dry-run", "only print it",
 			"runs distil 7f3a --loose", "also what is not proven word for word, as a draft"),
 	}
@@ -62,6 +62,9 @@ type distilledJSON struct {
 }
 
 func (a *app) distil(ctx context.Context, ref string, d *distilling) error {
+	if d.name != "" && distil.Slug(d.name, 64) != d.name {
+		return usage(fmt.Sprintf("--name: %q is no name of a recipe; it has small letters and digits, and single hyphens between, at most 64", d.name))
+	}
 	_, info, err := a.find(ctx, ref)
 	if err != nil {
 		return err
@@ -94,7 +97,7 @@ func (a *app) notDistilled(err error, id string) error {
 	var rewritten *distil.RewrittenError
 	if errors.As(err, &rewritten) {
 		return &Error{Exit: ExitFailed, Code: rewritten.FailureCode(), Err: err, Message: err.Error(),
-			Next: []string{"a draft that gives these steps the results themselves: " + a.hint("runs", "distil", id, "--loose")}}
+			Next: []string{"a draft of it, for you to mend: " + a.hint("runs", "distil", id, "--loose")}}
 	}
 	return distilError(err)
 }
@@ -121,24 +124,17 @@ func (a *app) keep(made *distil.Made, run string, replace bool) (path string, er
 	if err != nil {
 		return "", err
 	}
-	if slices.Contains(a.recipes.taken, made.Name) || slices.ContainsFunc(a.recipes.others, func(w *workflow.Workflow) bool { return w.Name == made.Name }) {
-		return "", usage(fmt.Sprintf("%q is the name of something else; choose another with --name", made.Name))
+	if slices.Contains(a.recipes.takenNames(), made.Name) {
+		return "", usage(fmt.Sprintf("a workflow that comes with %s is called %q; choose another name with --name", a.opt.Name, made.Name))
 	}
-	if problems := p.Check(made.Recipe); problems.Err() != nil {
-		return "", &Error{Exit: ExitUsage, Code: "usage", Message: "the recipe is proven, but it cannot be run here:\n" + problems.Error(), Next: []string{"look at it: " + a.hint("runs", "distil", run, "--dry-run")}}
+	if err := p.Check(made.Recipe).Err(); err != nil {
+		return "", &Error{Exit: ExitUsage, Code: "usage", Message: "the recipe is proven, but it cannot be run here:\n" + err.Error(), Next: []string{"look at it: " + a.hint("runs", "distil", run, "--dry-run")}}
 	}
-	if len(made.Loose) == 0 && !replace {
-		path, err = p.AddRecipe(made.Text)
-		return path, a.keepError(err)
+	if len(made.Loose) == 0 {
+		path, err = p.AddRecipe(made.Text, replace)
+	} else {
+		path, err = p.SaveDraft(made.Name, string(made.Text), "runs distil, of run "+run)
 	}
-	path, err = p.SaveDraft(made.Name, string(made.Text), "runs distil, of run "+run)
-	if err != nil || len(made.Loose) > 0 {
-		return path, a.keepError(err)
-	}
-	if p, err = a.kitchen(); err != nil { // which finds the draft
-		return "", err
-	}
-	path, err = p.Approve(made.Name, true)
 	return path, a.keepError(err)
 }
 
@@ -181,7 +177,7 @@ func (a *app) reportDistilled(d *distilledJSON) {
 	switch {
 	case d.Path == "":
 	case d.Draft:
-		a.err.line("  Look at it   " + a.hint("workflows", "show", d.Name))
+		a.err.line("  Look at it   " + a.hint("workflows", "show", d.Name, "-v"))
 		a.err.line("  Use it       " + a.hint("workflows", "approve", d.Name))
 	default:
 		a.err.line("  Run it   " + a.hint("run", d.Name, "--plan"))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/workflow/recipe/distil"
 	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
@@ -69,10 +71,16 @@ output: "{{steps.write.output}}"
 `
 
 func (a *app) newRecipe(name, from string) error {
+	if distil.Slug(name, 64) != name {
+		return usage(fmt.Sprintf("workflows new: %q is no name of a recipe; it has small letters and digits, and single hyphens between, at most 64%s", name, suggested(name)))
+	}
 	text := fmt.Sprintf(newRecipe, name)
 	p, err := a.kitchen()
 	if err != nil {
 		return err
+	}
+	if slices.Contains(a.recipes.takenNames(), name) {
+		return usage(fmt.Sprintf("workflows new: a workflow that comes with %s is called %q; choose another name", a.opt.Name, name))
 	}
 	if from != "" {
 		e, _, err := p.Look(from)
@@ -81,7 +89,7 @@ func (a *app) newRecipe(name, from string) error {
 		}
 		text = renamed(string(e.Text), e.Name, name)
 	}
-	path, err := p.AddRecipe([]byte(text))
+	path, err := p.AddRecipe([]byte(text), false)
 	var there *project.ExistsError
 	var bad *library.InvalidError
 	switch {
@@ -99,6 +107,14 @@ func (a *app) newRecipe(name, from string) error {
 	a.err.line("  Edit it, then   " + a.hint("lint", quote(shownPath(path))))
 	a.err.line("  What it does    " + a.hint("run", name, "--plan"))
 	return nil
+}
+
+// suggested is an end of sentence with a name for a recipe that is like one that cannot be.
+func suggested(name string) string {
+	if slug := distil.Slug(name, 64); slug != "" {
+		return fmt.Sprintf(", such as %q", slug)
+	}
+	return ""
 }
 
 // renamed is the text of a recipe under another name, without its aliases.
@@ -143,7 +159,7 @@ func (a *app) workflowsApprove() *cobra.Command {
 		Use: "approve NAME", Short: "Use a recipe that an agent has written", Args: a.named, ValidArgsFunction: a.draftNames,
 		Long: `Use a recipe that an agent has written
 
-Recipes by agents wait as drafts, which nothing runs by their names. Look at it first: workflows show NAME. What
+Recipes by agents wait as drafts, which nothing runs by their names. Look at it first: workflows show NAME -v. What
 it may do is bound by the rules of its run as any other.`,
 		Example: examples(a.opt.Name, "workflows approve weekly-brief", "", "workflows approve weekly-brief --overwrite", "instead of the one there is"),
 		RunE: func(_ *cobra.Command, args []string) error {

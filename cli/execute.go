@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -35,8 +37,16 @@ type session struct {
 
 	mu    sync.Mutex
 	run   transcript.Run
+	open  []runlog.OpenQuestion
 	err   error // why following broke off
 	views []view
+}
+
+// questions are those that are open, in the order in which they were asked.
+func (s *session) questions() []runlog.OpenQuestion {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.open)
 }
 
 func (a *app) session(after uint64, streamText bool) *session {
@@ -70,10 +80,18 @@ func (s *session) observe(rec runlog.Record, err error) {
 		return
 	}
 	s.run.Apply(rec)
+	s.open = stillOpen(s.open, &rec)
 	old := rec.Seq != 0 && rec.Seq <= s.after
 	for _, v := range s.views {
 		v.see(&rec, &s.run, old)
 	}
+}
+
+// busy reports whether some task is at work.
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.run.Active(), func(t *transcript.Task) bool { return t.State == transcript.Running })
 }
 
 func (s *session) suspend() {
@@ -101,6 +119,7 @@ func (s *session) close() {
 
 // job is a run that is to be executed.
 type job struct {
+	engine   *superstep.Engine
 	flags    *running
 	answers  answers
 	workflow string
@@ -119,13 +138,24 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	done := a.signals(stop, s)
 	defer done()
 	ask := &asker{app: a, session: s, answers: j.answers, policy: j.flags.onAsk}
-	run, err := j.begin(ctx, ask.answer, s.observe)
+	if j.engine != nil {
+		ask.give = func(ctx context.Context, path string, given *runlog.Answered) error {
+			return j.engine.Answer(ctx, s.id, path, given)
+		}
+	}
+	run, err := j.begin(ctx, ask.answer, func(rec runlog.Record, err error) {
+		s.observe(rec, err)
+		if err == nil {
+			ask.see(ctx, &rec)
+		}
+	})
 	if err != nil {
 		s.close()
 		return stopped(ctx, err)
 	}
 	s.name(run.ID())
 	out, _ := run.Wait(context.Background()) // a run that is told to stop ends in its own time; a second signal is there for the impatient
+	ask.ahead.Wait()
 	s.close()
 	if s.err != nil {
 		a.warn(fmt.Sprintf("progress broke off: %v", s.err))
@@ -219,15 +249,25 @@ type ending struct {
 	output   []byte // JSON
 	err      *Error // nil if nothing is wrong
 	open     []*transcript.Question
-	shown    bool // the user is looking at the run already
+	asked    []runlog.OpenQuestion // the same in full, nil if they are not known
+	shown    bool                  // the user is looking at the run already
 }
 
 // lacks makes it the ending of a run that needs a larger budget, if it does.
 func (e *ending) lacks(short *runlog.BudgetError) {
 	if short != nil {
 		e.exit = ExitLimit
-		e.err = &Error{Exit: ExitLimit, Code: short.FailureCode(), Message: transcript.Line(short.Error()), Err: short}
+		e.err = &Error{Exit: ExitLimit, Code: short.FailureCode(), Message: transcript.Line(short.Error()) + larger(short), Err: short}
 	}
+}
+
+// larger is the flag that gives a larger budget, as the end of a sentence.
+func larger(short *runlog.BudgetError) string {
+	flag := raised(short)
+	if flag == nil {
+		return ""
+	}
+	return ": " + strings.Join(flag, " ")
 }
 
 func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, ask *asker) *ending {
@@ -261,6 +301,9 @@ func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, as
 	default:
 		e.err = a.failure(out, s.id)
 		e.exit = e.err.Exit
+		if denied := withoutLeave(&s.run, s.id); denied != nil && len(e.err.Next) == 0 && failedDenied(&s.run) {
+			e.err.Next = denied.Next
+		}
 	}
 	if out.Err != nil && e.err == nil {
 		e.err = classify(out.Err)

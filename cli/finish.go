@@ -20,11 +20,13 @@ type usageJSON struct {
 }
 
 type questionJSON struct {
-	Path     string   `json:"path"`
-	Key      string   `json:"key"`
-	Question string   `json:"question"`
-	Options  []string `json:"options,omitempty"`
-	Default  string   `json:"default,omitempty"`
+	Path     string          `json:"path"`
+	Key      string          `json:"key"`
+	Question string          `json:"question"`
+	Options  []string        `json:"options,omitempty"`
+	Default  string          `json:"default,omitempty"`
+	Schema   json.RawMessage `json:"schema,omitempty"`  // what fits
+	Example  string          `json:"example,omitempty"` // of an answer, where it is more than a text
 }
 
 // finishedJSON is the data of the event run.finished.
@@ -44,6 +46,14 @@ func (e *ending) json() finishedJSON {
 		Status: e.status, Exit: e.exit, Duration: e.duration.Milliseconds(), Output: e.output, Skipped: e.run.Skipped,
 		Usage: usageJSON{e.run.Usage.In, e.run.Usage.Out, e.run.Agents}, Questions: questions(e.open),
 	}
+	for i, q := range e.open {
+		if full := e.full(q); full != nil {
+			f.Questions[i].Schema = full.Schema
+			if form := formOf(full.Schema); form != nil {
+				f.Questions[i].Example = form.with(full.Default).example()
+			}
+		}
+	}
 	if e.err != nil {
 		f.Error = e.err.json()
 	}
@@ -53,13 +63,17 @@ func (e *ending) json() finishedJSON {
 func questions(open []*transcript.Question) []questionJSON {
 	var out []questionJSON
 	for _, q := range open {
-		out = append(out, questionJSON{q.Path, q.Key, q.Question, q.Options, q.Default})
+		out = append(out, questionJSON{Path: q.Path, Key: q.Key, Question: q.Question, Options: q.Options, Default: q.Default})
 	}
 	return out
 }
 
 // finish says how a run ended: the result on standard output, the rest on standard error.
 func (a *app) finish(s *session, e *ending) error {
+	e.asked = s.questions()
+	if a.programs() {
+		a.advise(e)
+	}
 	switch a.set.output {
 	case "jsonl":
 		for _, v := range s.views {
@@ -137,8 +151,8 @@ func (a *app) summary(e *ending) {
 		}
 		a.complain(&told)
 	}
-	if e.status == runlog.Partial {
-		a.err.line(fmt.Sprintf("  passed over after failures: %s", strings.Join(e.run.Skipped, ", ")))
+	for _, line := range lacking(e.run) {
+		a.err.line("  " + line)
 	}
 	for _, q := range e.open {
 		a.err.line("  " + addressed(e.open, q) + " asks: " + transcript.Line(q.Question) + choices(q))
@@ -206,19 +220,20 @@ func (a *app) next(e *ending) {
 	if json.Unmarshal(e.output, &o) == nil && o.Report != "" {
 		line("Report", near(o.Report))
 	}
-	if len(e.open) > 0 {
-		q := e.open[0]
-		value := "VALUE"
-		if len(q.Options) > 0 {
-			value = q.Options[0]
-		}
-		line("Answer", a.hint("runs", "answer", e.id, quote(addressed(e.open, q)+"="+value)))
-	}
+	a.answers(e)
+	from, why := e.again()
 	switch e.status {
+	case runlog.Partial:
+		if from != "" {
+			line("Again", a.hint("runs", "fork", e.id, "--from", quote(from))+"   "+why)
+		}
 	case runlog.Quarantined:
 		line("Resume", a.hint("runs", "resume", e.id, "--quarantined"))
 	case runlog.Failed, runlog.Interrupted, runlog.WaitingStorage:
-		if e.exit != ExitUsage {
+		switch {
+		case e.status == runlog.Failed && from != "":
+			line("Again", a.hint("runs", "fork", e.id, "--from", quote(from))+"   "+why)
+		case e.exit != ExitUsage:
 			line("Resume", a.hint("runs", "resume", e.id))
 		}
 	case runlog.Paused:

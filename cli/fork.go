@@ -29,15 +29,19 @@ func (a *app) forkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "fork ID --from POINT", Short: "Make a new run that shares another up to a point, and run it", Args: a.one, ValidArgsFunction: a.ids,
 		Long: "Make a new run that shares everything with another up to a point, and run it from there. The other run is not changed.\n" +
-			"A point is " + atHelp + ".",
+			"A point is " + atHelp + ".\n" +
+			"In a run of a recipe --set STEP=value is the output of a step, as JSON or else a text. The fork runs the\n" +
+			"recipe as it was when the run began.",
 		Example: examples(a.opt.Name,
 			"runs fork 7f3a --from write", "run this step, and what follows, again",
 			"runs fork 7f3a --from 2 --set limit=3", "with another field of the state",
 			`runs fork 7f3a --from write --set 'plan={"steps":["a"]}'`, "as if the step plan had made this update too",
+			`runs fork 7f3a --from report --set rate=9`, "of a recipe: as if the step rate had given this",
+			`runs fork 7f3a --from report --set 'rate=not good enough'`, "the same with a text",
 			"runs fork 7f3a --from write --no-run", "only make it"),
 	}
 	cmd.Flags().StringVar(&f.from, "from", "", "the `point` to go on from: a step, a superstep, or seq:N")
-	cmd.Flags().Var(&f.sets, "set", "change the state: FIELD=value, or STEP=update as JSON (may be repeated)")
+	cmd.Flags().Var(&f.sets, "set", "change the state: FIELD=value, or STEP=update as JSON, which of a recipe is the output of the step (may be repeated)")
 	cmd.Flags().BoolVar(&f.noRun, "no-run", false, "make the run and do not start it")
 	r.add(cmd.Flags())
 	noModel(cmd, a)
@@ -66,7 +70,10 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 	if err != nil {
 		return err
 	}
-	edits, err := a.edits(ctx, e, info, f.sets)
+	if err := a.askable(ctx, e, info, ans); err != nil {
+		return err
+	}
+	edits, err := a.edits(ctx, e, info, f)
 	if err != nil {
 		return err
 	}
@@ -120,8 +127,8 @@ func fromNode(ref string) string {
 }
 
 // edits makes edits of the words FIELD=value and STEP=update.
-func (a *app) edits(ctx context.Context, e *superstep.Engine, info runlog.Info, sets []string) ([]graph.Edit, error) {
-	if len(sets) == 0 {
+func (a *app) edits(ctx context.Context, e *superstep.Engine, info runlog.Info, f *forking) ([]graph.Edit, error) {
+	if len(f.sets) == 0 {
 		return nil, nil
 	}
 	flow, err := e.Reading(ctx, info.ID)
@@ -132,20 +139,32 @@ func (a *app) edits(ctx context.Context, e *superstep.Engine, info runlog.Info, 
 	for _, n := range flow.Shape().Nodes {
 		nodes = append(nodes, n.Name)
 	}
+	outputs := len(a.recipeFiles(ctx, info.ID)) > 0 // which is all the state that there is
 	var out []graph.Edit
 	fields := map[string]json.RawMessage{}
-	for _, s := range sets {
+	for _, s := range f.sets {
 		key, value, ok := strings.Cut(s, "=")
 		if !ok || key == "" {
 			return nil, usage(fmt.Sprintf("--set: want FIELD=value or STEP=update, got %q%s", s, suggest.Hint(s, nodes)))
 		}
 		raw := json.RawMessage(value)
 		if slices.Contains(nodes, key) {
-			if !json.Valid(raw) {
+			if !json.Valid(raw) && !outputs {
 				return nil, usage(fmt.Sprintf("--set: the update of %s is no JSON: %s", key, value))
+			}
+			if outputs && key == fromNode(f.from) {
+				return nil, usage(fmt.Sprintf("--set %s: the fork does step %s again; go on from a step that follows it", quote(s), key))
+			}
+			if !json.Valid(raw) { // a text
+				if raw, err = json.Marshal(value); err != nil {
+					return nil, err
+				}
 			}
 			out = append(out, graph.Edit{Node: key, Update: raw})
 			continue
+		}
+		if outputs {
+			return nil, usage(fmt.Sprintf("--set: workflow %s has no step %q%s", info.Workflow, key, suggest.Hint(key, nodes)))
 		}
 		if !json.Valid(raw) { // a word
 			if raw, err = json.Marshal(value); err != nil {

@@ -93,7 +93,7 @@ func (a *app) initialize() error {
 	w.expect(".superstep/workflows/"+name+".yaml", "the recipe")
 	w.expect(".superstep/schema/workflow.json", "by which editors complete and check recipes")
 	var there *project.ExistsError
-	if _, err := p.AddRecipe([]byte(renamed(helloRecipe, "hello", name))); err != nil && !errors.As(err, &there) {
+	if _, err := p.AddRecipe([]byte(renamed(helloRecipe, "hello", name)), false); err != nil && !errors.As(err, &there) {
 		return err
 	}
 	if err := w.document(); err != nil {

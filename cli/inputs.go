@@ -34,10 +34,13 @@ func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 func (l *list) Type() string       { return listType }
 
 // inputValue is a flag that stands for an input. What it may be is decided when all inputs are known.
-type inputValue struct{ value, kind string }
+type inputValue struct {
+	values []string // each time it was given
+	kind   string
+}
 
-func (v *inputValue) String() string     { return v.value }
-func (v *inputValue) Set(s string) error { v.value = s; return nil }
+func (v *inputValue) String() string     { return strings.Join(v.values, " ") }
+func (v *inputValue) Set(s string) error { v.values = append(v.values, s); return nil }
 func (v *inputValue) Type() string       { return v.kind }
 
 func flagName(input string) string { return strings.ReplaceAll(input, "_", "-") }
@@ -127,23 +130,20 @@ func firstWord(args []string, set workflow.Set, lookup func(string) *pflag.Flag)
 func (a *app) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {
 	name := a.called(w)
 	run.Use = "run " + name + " [free text | key=value ...]"
-	run.Long = transcript.Clean(w.Description)
-	run.Example = examples(run.Root().Name(),
-		"run "+name+sample(w), "",
-		"run "+name+" -i key=value -o json", "",
-		"run "+name+" --inputs inputs.json", "",
-		"run "+name+" --plan", "what it would do")
-	enums := map[string][]any{}
-	for _, in := range inputsJSON(w) {
-		enums[in.Name] = in.Enum
+	run.Long = strings.TrimSpace(transcript.Clean(w.Description)) + "\n\n" + strings.Join(inputLines(inputsJSON(w)), "\n")
+	pairs := []string{"run " + name + sample(w), ""}
+	if first := firstInput(w); first != "" {
+		pairs = append(pairs, "run "+name+" "+first+" -o json", "", "run "+name+" --inputs inputs.json", "")
 	}
-	for _, in := range w.List() {
+	run.Example = examples(run.Root().Name(), append(pairs, "run "+name+" --plan", "what it would do")...)
+	list := inputsJSON(w)
+	for i := range list {
+		in := &list[i]
 		name := flagName(in.Name)
 		if run.Flags().Lookup(name) != nil || global.Lookup(name) != nil || name == "help" {
 			continue // there is -i
 		}
-		text := transcript.Line(inputText(inputJSON{in.Name, in.Type, in.Description, in.Required, in.Default, enums[in.Name]}))
-		f := run.Flags().VarPF(&inputValue{kind: in.Type}, name, "", text)
+		f := run.Flags().VarPF(&inputValue{kind: typeWord(in.Type)}, name, "", transcript.Line(inputText(*in)))
 		f.Annotations = map[string][]string{inputFlag: {in.Name}}
 		if in.Type == "boolean" {
 			f.NoOptDefVal = "true"
@@ -175,39 +175,57 @@ func (g *gathered) nothing() bool {
 	return none
 }
 
+// names says whether a word gives an input of a name.
+func (g *gathered) names(input string) bool {
+	for _, word := range g.words {
+		if word == "--" {
+			return false
+		}
+		if strings.HasPrefix(word, input+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+// takesModel says whether a workflow wants --model as its input of that name. A recipe that has such an
+// input means something of its own by it.
+func takesModel(w *workflow.Workflow) bool {
+	return w.Pin == nil && slices.ContainsFunc(w.List(), func(in workflow.Input) bool { return in.Name == "model" })
+}
+
 // inputs makes the inputs of a run. What is given by word lies over what is in a file.
 // All faults are reported at once.
 func (a *app) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, error) {
 	var problems []string
-	named := map[string]string{}
+	named := map[string][]string{}
 	for _, p := range g.pairs {
 		key, value, ok := strings.Cut(p, "=")
 		if !ok || key == "" {
 			problems = append(problems, fmt.Sprintf("-i %s: use key=value", quote(p)))
 			continue
 		}
-		if _, twice := named[key]; twice {
-			problems = append(problems, fmt.Sprintf("-i %s: %s is given twice", quote(p), key))
-		}
-		named[key] = value
+		named[key] = append(named[key], value)
 	}
 	g.flags.VisitAll(func(f *pflag.Flag) {
 		in := f.Annotations[inputFlag]
 		if in == nil || !f.Changed {
 			return
 		}
-		if _, twice := named[in[0]]; twice {
+		if len(named[in[0]]) > 0 {
 			problems = append(problems, fmt.Sprintf("--%s and -i %s are both given", f.Name, in[0]))
 		}
-		named[in[0]] = f.Value.String()
+		v, ok := f.Value.(*inputValue)
+		if ok {
+			named[in[0]] = v.values
+		}
 	})
 	file, err := a.inputsFile(g.file)
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
-	takesModel := slices.ContainsFunc(w.List(), func(in workflow.Input) bool { return in.Name == "model" })
-	if _, given := named["model"]; takesModel && !given && g.model != "" && file["model"] == nil {
-		named["model"] = g.model
+	if g.model != "" && takesModel(w) && named["model"] == nil && file["model"] == nil && !g.names("model") {
+		named["model"] = []string{g.model}
 	}
 
 	rest := without(w, func(name string) bool { return file[name] != nil || err != nil })

@@ -75,6 +75,8 @@ func TestFit(t *testing.T) {
 	t.Parallel()
 	leave := runlog.Asked{Key: "permit/turn-0/call-0", Options: []string{"once", "run", "deny"}, Schema: json.RawMessage(
 		`{"anyOf":[{"enum":["once","run","deny"]},{"type":"string","pattern":"^deny:"},{"type":"object","required":["decision"],"properties":{"decision":{"enum":["once","run","deny"]}}}]}`)}
+	gate := runlog.Asked{Key: "gate", Options: []string{"approve", "edit: …", "reject"}, Schema: json.RawMessage(
+		`{"anyOf":[{"enum":["approve","edit: …","reject"]},{"type":"string","pattern":"^reject:"},{"type":"string","pattern":"^edit:\\s*\\S"}]}`)}
 	const want = "want one of once, run, deny, or deny: why"
 	for _, c := range []struct {
 		q         runlog.Asked
@@ -101,14 +103,19 @@ func TestFit(t *testing.T) {
 		{runlog.Asked{Options: []string{"a"}, Schema: json.RawMessage(`{"type":"string"}`)}, "b", `"b"`, ""},
 		{runlog.Asked{Options: []string{"a"}, Schema: json.RawMessage(`{"type":"string","maxLength":2}`)}, "long", "", "want one of a, or another answer that fits"},
 		{runlog.Asked{Schema: json.RawMessage(`{"type":"integer"}`)}, "7", `7`, ""},
-		{runlog.Asked{Schema: json.RawMessage(`{"type":"integer"}`)}, "seven", "", "want JSON of type integer"},
-		{runlog.Asked{Schema: json.RawMessage(`{"type":"integer","maximum":3}`)}, "7", "", "does not fit"},
+		{runlog.Asked{Schema: json.RawMessage(`{"type":"integer"}`)}, "seven", "", `want a whole number, got "seven"`},
+		{runlog.Asked{Options: []string{"a", "b"}, Schema: json.RawMessage(`{"type":"string","enum":["a","b"]}`)}, "c", "", "want one of a, b"},
+		{gate, "edit: …", "", "want the text in place of the dots: edit: NEW TEXT"},
+		{gate, "edit: more", `"edit: more"`, ""},
+		{gate, "reject: no", `"reject: no"`, ""},
+		{gate, "perhaps", "", "want one of approve, edit: NEW TEXT, reject, reject: WHY"},
+		{runlog.Asked{Schema: json.RawMessage(`{"type":"integer","maximum":3}`)}, "7", "", "does not fit what the question wants"},
 		{runlog.Asked{Schema: json.RawMessage(`{"type":["null","integer"]}`)}, "7", `7`, ""},
 		{runlog.Asked{Schema: json.RawMessage(`{"type":"string"}`)}, "7", `"7"`, ""},
 		{runlog.Asked{}, "any thing", `"any thing"`, ""},
 	} {
 		out, err := fit(&c.q, c.in)
-		if string(out) != c.out || (err == nil) != (c.fail == "") || err != nil && !strings.Contains(err.Error(), c.fail) {
+		if string(out) != c.out || (err == nil) != (c.fail == "") || err != nil && !strings.HasSuffix(err.Error(), c.fail) {
 			t.Errorf("%q: %s, %v", c.in, out, err)
 		}
 	}

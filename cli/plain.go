@@ -179,7 +179,11 @@ func (v *plain) taskDone(at time.Time, t *transcript.Task) {
 	if t.Tools > 0 {
 		line += fmt.Sprintf(" tools=%d", t.Tools)
 	}
-	v.line(at, line+transcript.Line(remarks(t)))
+	more := transcript.Line(remarks(t))
+	if strings.HasPrefix(more, "(") {
+		more = " " + more
+	}
+	v.line(at, line+more)
 }
 
 // remarks are what there is to say of a task besides its state.

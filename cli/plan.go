@@ -11,7 +11,6 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model/offline"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
@@ -39,7 +38,7 @@ type planJSON struct {
 
 type planAgent struct {
 	Name  string `json:"name"`
-	Model string `json:"model,omitempty"` // "" for that of the run
+	Model string `json:"model,omitempty"` // "" if none is configured
 }
 
 type budgetJSON struct {
@@ -108,7 +107,7 @@ func (a *app) planRecipe(out *planJSON, b *library.Bundle, inputs json.RawMessag
 		x.Walk(func(s *recipe.Step, _ int) bool {
 			switch {
 			case s.Agent != nil:
-				agent := planAgent{Name: s.Agent.Name, Model: cmp.Or(model, modelOf(a.recipes.project, x, s))}
+				agent := planAgent{Name: s.Agent.Name, Model: a.modelOf(x, s, model)}
 				if !slices.Contains(out.Agents, agent) {
 					out.Agents = append(out.Agents, agent)
 				}
@@ -124,18 +123,20 @@ func (a *app) planRecipe(out *planJSON, b *library.Bundle, inputs json.RawMessag
 	out.Workflows = append(out.Workflows, b.Others...)
 }
 
-// modelOf is the model that an agent of a step names: the step's, its own, or the recipe's.
-func modelOf(p *project.Project, r *recipe.Recipe, s *recipe.Step) string {
-	if s.Agent.Model != "" {
-		return s.Agent.Model
+// modelOf is the model that an agent of a step would have: the one given with the run, the step's, the
+// recipe's, its own, or the one that is configured. It is "" if there is none.
+func (a *app) modelOf(r *recipe.Recipe, s *recipe.Step, given string) string {
+	p := a.recipes.project
+	asked := cmp.Or(given, s.Agent.Model, r.Model)
+	if found, err := p.Prepare(s.Agent.Name, asked); err == nil {
+		return found.Model
 	}
-	if r.Model != "" {
-		return r.Model
+	if asked == "" { // it cannot be opened, but perhaps it is named
+		if d, _, err := p.Definition(s.Agent.Name); err == nil {
+			asked = d.Model
+		}
 	}
-	if d, _, err := p.Definition(s.Agent.Name); err == nil {
-		return d.Model
-	}
-	return ""
+	return cmp.Or(asked, a.set.model)
 }
 
 // inputValues are the inputs of a run by name, with the defaults of those that are not given.
@@ -396,11 +397,7 @@ func (a *app) printPlan(p *planJSON) {
 	}
 	var agents []string
 	for _, x := range p.Agents {
-		name := x.Name
-		if x.Model != "" {
-			name += " (" + x.Model + ")"
-		}
-		agents = append(agents, name)
+		agents = append(agents, x.Name+" ("+cmp.Or(x.Model, "no model is configured")+")")
 	}
 	line("agents", strings.Join(agents, ", "))
 	line("tools", strings.Join(p.Tools, ", "))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -193,6 +194,111 @@ func TestTerminalPermission(t *testing.T) {
 	c.typed("maybe\n")
 	c.until("want one of")
 	c.typed("\x04")
+	if code := c.exit(); code != ExitPaused {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// recipeFile is a recipe in a folder of its own.
+func recipeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "it.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Who edits at a gate is asked for the text, and who rejects may say why.
+func TestTerminalGate(t *testing.T) {
+	t.Parallel()
+	path := recipeFile(t, "name: gated\nsteps:\n  - {id: who, ask: \"Who?\\n\\nSay it.\", gate: human}\noutput: \"{{steps.who.output}}\"\n")
+	c := open(t, 100, 30, nil, "run", path)
+	c.until("Answer 1-3, Ctrl-D to leave it open: ")
+	c.typed("2\n")
+	c.until("Now:\r\n  Who?\r\n  \r\n  Say it.\r\n")
+	c.until("Go on with instead, an empty line ends it: ")
+	c.typed("\n") // not after all
+	c.typed("edit\n")
+	c.typed("Who reads it?\nAnd why?\n\n")
+	c.until("who asks:\x1b[0m Who reads it?\r\nAnd why?\r\n")
+	c.typed("everybody\n")
+	if code := c.exit(); code != 0 || !strings.Contains(c.screen(), "\neverybody\r\n") {
+		t.Errorf("exit code %d\n%s", code, c.screen())
+	}
+	for typed, want := range map[string]string{"3\nit is late\n": "rejected by operator: it is late", "reject\n\n": "rejected by operator\r\n", "reject: no\n": "rejected by operator: no"} {
+		c = open(t, 100, 30, nil, "run", path)
+		c.until("leave it open: ")
+		c.typed(typed)
+		if code := c.exit(); code != ExitFailed || !strings.Contains(c.screen(), want) || !strings.Contains(c.screen(), "--from who") {
+			t.Errorf("%q: exit code %d\n%s", typed, code, c.screen())
+		}
+	}
+	path = recipeFile(t, "name: tooled\nsteps:\n  - {id: find, tool: glob, args: {pattern: '*.none'}, gate: human}\n")
+	c = open(t, 100, 30, nil, "run", path)
+	c.until("leave it open: ")
+	c.typed("2\n")
+	c.typed("every file\n\n")
+	c.until("want a JSON object as the one there is")
+	c.typed("{\"pattern\":\n\"form.go\"}\n\n")
+	if code := c.exit(); code != 0 || !strings.Contains(c.screen(), "\nno file matches form.go;") {
+		t.Errorf("exit code %d\n%s", code, c.screen())
+	}
+}
+
+// A question that comes while something else is at work is announced, and put in the end.
+func TestTerminalLater(t *testing.T) {
+	t.Parallel()
+	path := recipeFile(t, "name: later\nsteps:\n  - {id: slow, tool: bash, args: {command: sleep 2}}\n  - {id: who, ask: Who?}\n")
+	c := open(t, 100, 30, nil, "run", path, "--allow", "bash(sleep *)")
+	c.until("who has a question for you, for when nothing else can go on\r\n")
+	if strings.Contains(c.screen(), "Step: slow") {
+		t.Error("it was announced when the rest was done")
+	}
+	c.until("leave it open: ")
+	c.typed("me\n")
+	if code := c.exit(); code != 0 {
+		t.Errorf("exit code %d\n%s", code, c.screen())
+	}
+	if c = open(t, 100, 30, nil, "run", path, "--allow", "bash(sleep *)", "--answer", "who=me"); c.exit() != 0 || strings.Contains(c.screen(), "has a question") {
+		t.Errorf("%s", c.screen())
+	}
+}
+
+// A form is asked for field by field, and a field that does not fit is asked for again.
+func TestTerminalForm(t *testing.T) {
+	t.Parallel()
+	path := recipeFile(t, `name: formed
+steps:
+  - id: details
+    ask:
+      question: What is it to be?
+      form:
+        - {name: pages, type: integer, required: true, description: how many}
+        - {name: tone, enum: [plain, formal], default: plain}
+        - {name: draft, type: boolean, required: true}
+        - note
+output: "{{steps.details.output}}"
+`)
+	c := open(t, 100, 30, nil, "run", path)
+	c.until("how many\r\npages (a whole number): ")
+	c.typed("\n")
+	c.until("pages is required")
+	c.typed("some\n")
+	c.until(`pages: want a whole number, got "some"`)
+	c.typed("3\n")
+	c.until("1. plain\r\n  2. formal\r\ntone (1-2, Enter for plain): ")
+	c.typed("2\n")
+	c.until("draft (true or false): ")
+	c.typed("yes\n")
+	c.until("note (a text, Enter for none): ")
+	c.typed("\n")
+	if code := c.exit(); code != 0 || !strings.Contains(ansi.Strip(c.screen()), "{\r\n  \"draft\": true,\r\n  \"pages\": 3,\r\n  \"tone\": \"formal\"\r\n}") {
+		t.Errorf("exit code %d\n%s", code, c.screen())
+	}
+	c = open(t, 100, 30, nil, "run", path)
+	c.until("pages (a whole number): ")
+	c.typed("3\n\x04")
 	if code := c.exit(); code != ExitPaused {
 		t.Errorf("exit code %d", code)
 	}

@@ -204,7 +204,7 @@ func (a *app) unusable(name string) error {
 		case errors.As(err, &none):
 			if _, _, err := b.project.Draft(name); err == nil {
 				return usage(fmt.Sprintf("the recipe %q is a draft and waits for approval", name),
-					"look at it: "+a.hint("workflows", "show", name), "use it: "+a.hint("workflows", "approve", name))
+					"look at it: "+a.hint("workflows", "show", name, "-v"), "use it: "+a.hint("workflows", "approve", name))
 			}
 			return nil
 		case errors.As(err, &bad):

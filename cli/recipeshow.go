@@ -22,7 +22,8 @@ func (a *app) workflowsShow() *cobra.Command {
 		Use: "show NAME|FILE", Short: "Show what a workflow is, takes and looks like", Args: a.named, ValidArgsFunction: a.workflowNames,
 		Long: `Show what a workflow is, takes and looks like
 
-A recipe may also be named by its path, and a draft by its name. With -v its text is shown too.`,
+A recipe may also be named by its path, and a draft by its name. With -v its text is shown too. To begin a
+recipe of your own with the text of another: workflows new NAME --from OTHER.`,
 		Example: examples(a.opt.Name, "workflows show research", "", "workflows show drafts/brief.yaml -v", "", "workflows show research -o json", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
 			e, listed, p, err := a.recipe(args[0])
@@ -148,20 +149,44 @@ func (a *app) showRecipe(p *project.Project, e *library.Entry, listed *project.E
 		a.out.line("\n" + strings.TrimRight(draw.Text(flow.Shape(), nil), "\n"))
 	}
 	if a.set.verbose {
-		a.out.line("\n" + strings.TrimRight(string(e.Text), "\n"))
+		a.out.line("\n" + strings.TrimRight(transcript.Clean(string(e.Text)), "\n"))
 	}
 	return nil
 }
 
 // printInputs writes what a workflow takes.
 func (a *app) printInputs(inputs []inputJSON) {
-	a.out.line("\nInputs:")
-	for _, in := range inputs {
-		a.out.line(strings.TrimRight(fmt.Sprintf("  %-16s %-8s %s", transcript.Line(in.Name), in.Type, transcript.Line(inputText(in))), " "))
+	a.out.line("")
+	for _, l := range inputLines(inputs) {
+		a.out.line(l)
+	}
+}
+
+// inputLines are what a workflow takes, as a table.
+func inputLines(inputs []inputJSON) []string {
+	lines := []string{"Inputs:"}
+	width := 12
+	for i := range inputs {
+		width = max(width, min(32, ansi.StringWidth(transcript.Line(inputs[i].Name))))
+	}
+	for i := range inputs {
+		in := &inputs[i]
+		name := transcript.Line(in.Name)
+		name += strings.Repeat(" ", max(0, width-ansi.StringWidth(name)))
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("  %s  %-8s %s", name, typeWord(in.Type), transcript.Line(inputText(*in))), " "))
 	}
 	if len(inputs) == 0 {
-		a.out.line("  none")
+		lines = append(lines, "  none")
 	}
+	return lines
+}
+
+// typeWord is the type of an input as recipes and people call it.
+func typeWord(kind string) string {
+	if kind == "array" {
+		return "list"
+	}
+	return kind
 }
 
 // inputText is what people are told of an input.

@@ -44,7 +44,8 @@ func (a *app) root() (*cobra.Command, error) {
 
 Exit codes: 0 completed, 1 failed, 2 wrong usage (nothing ran), 3 waiting for a person, 4 no model,
 5 a limit was reached, 6 a required action was denied, 7 finished but some tasks failed,
-130 interrupted, 143 terminated (both can be resumed).`,
+130 interrupted, 143 terminated (both can be resumed). Of a run that finished, 6 goes before 7: calls that were
+turned down since nobody was asked are told first.`,
 		Example: examples(name,
 			"run --help", "what there is to run",
 			"runs list", "what ran here",
@@ -283,21 +284,48 @@ func (a *app) greeting(set workflow.Set) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// sample shows how the required inputs of a workflow are given.
+// sample shows how inputs of a workflow are given: those that are required, or else the first.
 func sample(w *workflow.Workflow) string {
 	var b strings.Builder
+	inputs := inputsJSON(w)
 	first := true
-	for _, in := range w.List() {
+	for i := range inputs {
+		in := &inputs[i]
 		switch {
 		case !in.Required:
-		case first && in.Type == "string":
+		case first && in.Type == "string" && len(in.Enum) == 0:
 			fmt.Fprintf(&b, " %q", "the "+in.Name)
 			first = false
 		default:
-			fmt.Fprintf(&b, " --%s %s", flagName(in.Name), strings.ToUpper(in.Type))
+			b.WriteString(" " + assignment(in))
 		}
 	}
+	if b.Len() == 0 && len(inputs) > 0 {
+		return " " + assignment(&inputs[0])
+	}
 	return b.String()
+}
+
+// firstInput shows how the first input is given by its name, a required one if there is one; "" if a workflow takes none.
+func firstInput(w *workflow.Workflow) string {
+	inputs := inputsJSON(w)
+	if len(inputs) == 0 {
+		return ""
+	}
+	i := max(0, slices.IndexFunc(inputs, func(in inputJSON) bool { return in.Required }))
+	return assignment(&inputs[i])
+}
+
+// assignment shows how an input is given by its name, with a value that fits.
+func assignment(in *inputJSON) string {
+	value := map[string]string{"integer": "3", "number": "0.5", "boolean": "true", "array": `'["one","two"]'`, "object": `'{"key":"value"}'`}[in.Type]
+	switch {
+	case len(in.Enum) > 0:
+		value = quote(valueText(in.Enum[0]))
+	case value == "":
+		value = `"…"`
+	}
+	return in.Name + "=" + value
 }
 
 // examples lays out commands and what they do, given in turns.

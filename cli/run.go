@@ -29,6 +29,8 @@ type running struct {
 	maxCost    float64
 	maxTokens  int64
 	maxAgents  int64
+	maxTurns   int64
+	maxCalls   int64
 	streamText bool
 	every      int
 	plan       bool // only say what would be done
@@ -42,6 +44,8 @@ func (r *running) add(f *pflag.FlagSet) {
 	f.Float64Var(&r.maxCost, "max-cost", 0, "pause before the run costs more US dollars than this in all, where models tell their price (0: no limit)")
 	f.Int64Var(&r.maxTokens, "max-tokens", 0, "pause before models read and write more tokens than this in all (0: no limit)")
 	f.Int64Var(&r.maxAgents, "max-agents", 0, "pause before more agents than this begin (0: no limit)")
+	f.Int64Var(&r.maxTurns, "max-turns", 0, "pause before models take more turns than this in all (0: no limit)")
+	f.Int64Var(&r.maxCalls, "max-calls", 0, "pause before tools are called more often than this in all (0: no limit)")
 	f.IntVar(&r.maxSteps, "max-steps", 0, "stop after this many supersteps (default: the workflow's own limit)")
 	r.leave.add(f)
 	f.BoolVar(&r.streamText, "stream-text", false, "with -o jsonl: also what models say while they say it")
@@ -67,6 +71,10 @@ func (r *running) check(a *app) (answers, error) {
 		return nil, usage(fmt.Sprintf("--snapshot-every: want a positive number, got %d", r.every))
 	case r.maxAgents < 0:
 		return nil, usage(fmt.Sprintf("--max-agents: want a positive number, got %d", r.maxAgents))
+	case r.maxTurns < 0:
+		return nil, usage(fmt.Sprintf("--max-turns: want a positive number, got %d", r.maxTurns))
+	case r.maxCalls < 0:
+		return nil, usage(fmt.Sprintf("--max-calls: want a positive number, got %d", r.maxCalls))
 	case r.streamText && a.set.output != "jsonl":
 		return nil, usage("--stream-text needs -o jsonl")
 	}
@@ -85,7 +93,7 @@ func (r *running) engine() *superstep.Options {
 
 // budget is what the flags say, nil for nothing.
 func (r *running) budget() *runlog.Budget {
-	b := runlog.Budget{Tokens: r.maxTokens, Agents: r.maxAgents, Money: int64(math.Ceil(r.maxCost * 1e6)), Wall: r.timeout}
+	b := runlog.Budget{Tokens: r.maxTokens, Agents: r.maxAgents, Turns: r.maxTurns, Calls: r.maxCalls, Money: int64(math.Ceil(r.maxCost * 1e6)), Wall: r.timeout}
 	if b == (runlog.Budget{}) {
 		return nil
 	}
@@ -100,6 +108,10 @@ func raised(e *runlog.BudgetError) []string {
 		return []string{"--max-tokens", strconv.FormatInt(n, 10)}
 	case runlog.BudgetAgents:
 		return []string{"--max-agents", strconv.FormatInt(n, 10)}
+	case runlog.BudgetTurns:
+		return []string{"--max-turns", strconv.FormatInt(n, 10)}
+	case runlog.BudgetCalls:
+		return []string{"--max-calls", strconv.FormatInt(n, 10)}
 	case runlog.BudgetMoney:
 		return []string{"--max-cost", strconv.FormatFloat(math.Ceil(float64(n)/1e4)/100, 'f', 2, 64)}
 	case runlog.BudgetWall:
@@ -234,12 +246,15 @@ func (a *app) runWorkflow(ctx context.Context, name string, g *gathered, r *runn
 		}
 		return err
 	}
+	if err := a.ahead(w, inputs, ans); err != nil {
+		return err
+	}
 	engine, err := a.engineOf(ctx, set, r.engine())
 	if err != nil {
 		return err
 	}
 	return a.execute(ctx, &job{
-		flags: r, answers: ans, workflow: name,
+		engine: engine, flags: r, answers: ans, workflow: name,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
 			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
 		},

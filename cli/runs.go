@@ -369,8 +369,16 @@ func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answ
 	if err != nil {
 		return err
 	}
+	if changed := a.changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.quiet {
+		a.err.line(changed)
+	}
+	if name != "" {
+		if err := a.askable(ctx, engine, info, ans); err != nil {
+			return err
+		}
+	}
 	return a.execute(ctx, &job{
-		flags: r, answers: ans, workflow: info.Workflow, after: info.Head,
+		engine: engine, flags: r, answers: ans, workflow: info.Workflow, after: info.Head,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
 			o := *again
 			o.Answer, o.Observe, o.Budget = answer, observe, r.budget()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/project"
@@ -91,6 +92,7 @@ type itemJSON struct {
 	Was    string        `json:"was,omitempty"` // the digest that was trusted
 	Detail string        `json:"detail,omitempty"`
 	Diff   string        `json:"diff,omitempty"` // what changed since
+	Text   string        `json:"text,omitempty"` // of a recipe that nobody has agreed to
 }
 
 func (a *app) printItems(items []trust.Status, whole bool) error {
@@ -98,6 +100,7 @@ func (a *app) printItems(items []trust.Status, whole bool) error {
 	for i := range items {
 		s := &items[i]
 		rows[i] = itemJSON{Kind: s.Item.Kind, Name: s.Item.Name, Path: s.Item.Path, State: itemState(s), Digest: s.Item.Digest, Was: s.Old, Detail: s.Item.Detail, Diff: s.Diff()}
+		rows[i].Text, _ = recipeText(s)
 	}
 	if a.set.output == "json" {
 		return a.out.json(rows, true)
@@ -134,6 +137,11 @@ func (a *app) item(s *trust.Status, pal palette, whole bool) []string {
 		}
 	}
 	if s.State != trust.Changed {
+		if whole {
+			for _, l := range a.recipeLines(s) {
+				lines = append(lines, strings.TrimRight(indent+l, " "))
+			}
+		}
 		return lines
 	}
 	if !whole {
@@ -154,6 +162,47 @@ func (a *app) item(s *trust.Status, pal palette, whole bool) []string {
 			l = pal.red(l)
 		}
 		lines = append(lines, indent+l)
+	}
+	return lines
+}
+
+// recipeText is the text of a recipe that nobody has agreed to yet, as it would be agreed to. It is not known if it
+// is too long to be compared later.
+func recipeText(s *trust.Status) (text string, known bool) {
+	if s.Item.Kind != trust.Workflow || s.State != trust.New {
+		return "", false
+	}
+	files := trust.Files(s.Item.Content)
+	if len(files) != 1 || files[0].Bare {
+		return "", false
+	}
+	return files[0].Text, true
+}
+
+// mostShown is how many lines of a recipe are shown before somebody agrees to it.
+const mostShown = 120
+
+// recipeLines are what a person reads of a recipe before agreeing to it: its text.
+func (a *app) recipeLines(s *trust.Status) []string {
+	if s.Item.Kind != trust.Workflow {
+		return nil
+	}
+	all := a.hint("workflows", "show", transcript.Line(s.Item.Name), "-v")
+	text, known := recipeText(s)
+	if !known {
+		return []string{"", "its text is too long to be shown here: " + all}
+	}
+	lines := strings.Split(strings.TrimRight(transcript.Clean(text), "\n"), "\n")
+	more := len(lines) - mostShown
+	if more > 0 {
+		lines = lines[:mostShown]
+	}
+	for i, l := range lines {
+		lines[i] = ansi.Truncate(l, 400, "…")
+	}
+	lines = append([]string{""}, lines...)
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("… %s, %s", plural(more, "more line"), all))
 	}
 	return lines
 }

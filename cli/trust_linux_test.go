@@ -86,7 +86,7 @@ func TestRecipeOnTerminal(t *testing.T) {
 		term := open(t, 100, 30, env, "run", "brief")
 		if c.answer != "" {
 			term.until("Use 1 item? It runs with your rights. [y/N]")
-			if screen := ansi.Strip(term.screen()); !strings.Contains(screen, "find: tool glob") || !strings.Contains(screen, ".superstep/workflows/brief.yaml") {
+			if screen := ansi.Strip(term.screen()); !strings.Contains(screen, "find: tool glob") || !strings.Contains(screen, "        output: it is done") || !strings.Contains(screen, ".superstep/workflows/brief.yaml") {
 				t.Errorf("what it does is not shown:\n%s", screen)
 			}
 			term.typed(c.answer + "\n")

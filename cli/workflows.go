@@ -144,7 +144,7 @@ Recipes that cannot be used are listed with what is wrong with them, and drafts 
 				}
 			}
 			if drafts {
-				a.err.line("drafts wait for you: " + a.hint("workflows", "show", "NAME") + ", and then workflows approve NAME or workflows reject NAME")
+				a.err.line("drafts wait for you: " + a.hint("workflows", "show", "NAME", "-v") + ", and then workflows approve NAME or workflows reject NAME")
 			}
 			return nil
 		},

@@ -99,7 +99,7 @@ func (r recipes) crew(ctx context.Context, n *compile.Needs, s *compile.Setting)
 	}
 	return &compile.Crew{
 		Agent: func(name, model string) (*agent.Agent, error) { return session.Agent(name, cmp.Or(s.Model, model)) },
-		Tools: session.Tools(), Gate: session.Gate(), OnAsk: session.OnAsk(), Remember: session.Remember(),
+		Tools: session.Tools(), Unknown: session.Unknown, Gate: session.Gate(), OnAsk: session.OnAsk(), Remember: session.Remember(),
 		Parts: parts, Close: session.Close,
 	}, nil
 }
