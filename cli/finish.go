@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -132,6 +134,32 @@ func resultText(output json.RawMessage) string {
 	return b.String()
 }
 
+// mostCompleted bounds how many steps completed lists.
+const mostCompleted = 10
+
+// completed are the steps of a run that are done, each with the beginning of what it gave.
+func completed(r *transcript.Run) []string {
+	var out []string
+	for _, t := range r.Tasks {
+		if strings.Contains(t.Path, "/") || t.State != transcript.Done && t.State != transcript.Partly {
+			continue
+		}
+		said := t.Last()
+		if n := len(t.Parts); said == "" && n > 0 && t.Parts[n-1].Tool != nil {
+			said = t.Parts[n-1].Tool.Result
+		}
+		line := label(t)
+		if said = transcript.Line(said); said != "" {
+			line += ": " + ansi.Truncate(said, 100, "…")
+		}
+		out = append(out, line)
+	}
+	if n := len(out) - mostCompleted; n > 0 {
+		out = append(out[:mostCompleted:mostCompleted], fmt.Sprintf("and %d more", n))
+	}
+	return out
+}
+
 // summary is what is said last.
 func (a *app) summary(e *ending) {
 	if e.err != nil && e.err.Code == "pipe" {
@@ -153,6 +181,12 @@ func (a *app) summary(e *ending) {
 	}
 	for _, line := range lacking(e.run) {
 		a.err.line("  " + line)
+	}
+	if done := completed(e.run); len(e.open) > 0 && len(done) > 0 {
+		a.err.line("  Completed steps so far:")
+		for _, line := range done {
+			a.err.line("    " + line)
+		}
 	}
 	for _, q := range e.open {
 		a.err.line("  " + addressed(e.open, q) + " asks: " + transcript.Line(q.Question) + choices(q))
