@@ -353,7 +353,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 		}
 		t := r.begins(rec)
 		switch d.Kind {
-		case "agent", "branch", "gate", "grant", "remember", "note", "spill", "save", "cancel": // for the log alone
+		case "agent", "branch", "limit", "gate", "grant", "remember", "note", "spill", "save", "cancel": // for the log alone
 		case "model":
 			t.Thinking, t.live, t.musing = true, nil, nil
 		default:
@@ -374,7 +374,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 	}
 	t := r.work(rec.Path, -1, rec.Time)
 	switch d.Kind {
-	case "branch", "gate", "grant", "remember", "note", "spill", "save", "cancel":
+	case "branch", "limit", "gate", "grant", "remember", "note", "spill", "save", "cancel":
 	case "model":
 		r.settleTurn(t, &d)
 	default:
