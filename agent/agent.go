@@ -138,6 +138,10 @@ func (a *Agent) Run(ctx context.Context, scope *runlog.Scope, w *Work) (*Outcome
 	r.add(model.UserText(w.Prompt))
 	for r.out.Turns < r.turns {
 		done, err := r.turn(ctx)
+		var unfit *UnfitError
+		if errors.As(err, &unfit) { // which names the agent
+			return nil, err
+		}
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", a.Name, err)
 		}
