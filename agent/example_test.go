@@ -34,7 +34,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	answer, _, _ := strings.Cut(out.Text, "\n")
+	_, answer, _ := strings.Cut(out.Text, "\n\n") // it says first that it only quotes
 	fmt.Println(out.Stop, answer)
 	// Output: said - “A run survives a crash because every step is in its log.” (notes.md:3)
 }
