@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,7 +25,17 @@ import (
 //	isjsonl [exit]       it is events without gaps, the last run.finished with that exit code
 //	noesc                no stream has an ESC byte
 //	normal STREAM FILE   write a stream without IDs, times and durations
+//
+// They start the command a thousand times, which takes a race detector longer than all other tests
+// together; so they run it without one. The tests that call the package run with it.
 func TestScripts(t *testing.T) {
+	commands := ""
+	if raced {
+		commands = t.TempDir()
+		if out, err := exec.Command("go", "test", "-c", "-o", filepath.Join(commands, "superstep"), ".").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -33,6 +44,9 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir+"/home")
 			e.Setenv("XDG_CONFIG_HOME", e.WorkDir+"/home/.config")
 			e.Setenv("TERM", "xterm-256color")
+			if commands != "" {
+				e.Setenv("PATH", commands+string(filepath.ListSeparator)+e.Getenv("PATH"))
+			}
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
