@@ -142,16 +142,28 @@ func (*play) widen(opt *graph.RunOptions, width int, j *runlog.Journal) {
 
 // block runs the steps of a block and gives what they amount to.
 func (p *play) block(ctx context.Context, name string, b *recipe.Block, around *surroundings, opt *graph.RunOptions) (json.RawMessage, graph.Final[results], error) {
-	flow, err := p.flow(name, b, around)
-	if err != nil {
-		return nil, graph.Final[results]{}, err
-	}
-	final, err := flow.Execute(ctx, results{}, opt)
+	final, err := p.execute(ctx, name, b, around, opt)
 	if err != nil {
 		return nil, final, err
 	}
 	output, err := p.output(b, final.State, around)
 	return output, final, err
+}
+
+// execute runs the steps of a block.
+func (p *play) execute(ctx context.Context, name string, b *recipe.Block, around *surroundings, opt *graph.RunOptions) (graph.Final[results], error) {
+	flow, err := p.flow(name, b, around)
+	if err != nil {
+		return graph.Final[results]{}, err
+	}
+	return flow.Execute(ctx, results{}, opt)
+}
+
+// nested are the options to run a block within a task.
+func (p *play) nested(t *graph.Task, width int) *graph.RunOptions {
+	opt := t.Nested("")
+	p.widen(opt, width, opt.Journal)
+	return opt
 }
 
 // output is what a block amounts to: its output, or that of its last step.

@@ -24,14 +24,8 @@ type amount struct {
 // parallel runs the steps of a block beside each other.
 func (w *work) parallel(ctx context.Context) (g given, err error) {
 	p := w.step.Parallel
-	opt := w.task.Nested("")
-	w.widen(opt, p.Width, opt.Journal)
 	around := w.around.within(w.scope.Step, nil)
-	flow, err := w.flow(w.step.ID, &p.Block, around)
-	if err != nil {
-		return g, err
-	}
-	final, err := flow.Execute(ctx, results{}, opt)
+	final, err := w.execute(ctx, w.step.ID, &p.Block, around, w.nested(w.task, p.Width))
 	if err != nil {
 		return g, w.fails(ctx, err)
 	}
@@ -107,9 +101,7 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 // inside runs a block as a part of a task.
 func (w *work) inside(b *recipe.Block, around *surroundings) graph.TaskFunc[results, amount] {
 	return func(ctx context.Context, t *graph.Task, _ results) (amount, error) {
-		opt := t.Nested("")
-		w.widen(opt, 0, opt.Journal)
-		output, final, err := w.block(ctx, w.step.ID, b, around, opt)
+		output, final, err := w.block(ctx, w.step.ID, b, around, w.nested(t, 0))
 		return amount{output, final.Skipped}, err
 	}
 }
@@ -191,13 +183,7 @@ func (w *work) round(ctx context.Context, n int, around *surroundings) (amount, 
 	part := graph.Node[results, turn]{Name: strconv.Itoa(n)}
 	part.Run = func(ctx context.Context, t *graph.Task, _ results) (turn, error) {
 		var out turn
-		opt := t.Nested("")
-		w.widen(opt, 0, opt.Journal)
-		flow, err := w.flow(w.step.ID, &l.Block, around)
-		if err != nil {
-			return out, err
-		}
-		final, err := flow.Execute(ctx, results{}, opt)
+		final, err := w.execute(ctx, w.step.ID, &l.Block, around, w.nested(t, 0))
 		if err != nil {
 			return out, err
 		}

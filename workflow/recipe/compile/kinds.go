@@ -202,9 +202,7 @@ func (w *work) call(ctx context.Context, r *recipe.Recipe, inputs json.RawMessag
 		return g, err
 	}
 	p := &play{machine: w.machine, recipe: r, crew: w.crew, kit: w.kit, inputs: in, slots: append(slots{newSlot(r.Concurrency)}, w.slots...)}
-	opt := w.task.Nested("")
-	p.widen(opt, 0, opt.Journal)
-	output, final, err := p.block(ctx, r.Name, &r.Block, nil, opt)
+	output, final, err := p.block(ctx, r.Name, &r.Block, nil, p.nested(w.task, 0))
 	if err != nil {
 		return g, fmt.Errorf("%s: %w", r.Name, err)
 	}
