@@ -48,7 +48,11 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("the log of run %s is damaged at record %d (%s); record %d is the last good one", e.ID, e.Seq, e.Why, e.Good)
+	good := fmt.Sprintf("record %d is the last good one", e.Good)
+	if e.Good == 0 {
+		good = "no record can be trusted"
+	}
+	return fmt.Sprintf("the log of run %s is damaged at record %d (%s); %s", e.ID, e.Seq, e.Why, good)
 }
 
 // An EndedError says that a run is over: nothing is added to its log any more.

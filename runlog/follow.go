@@ -3,163 +3,11 @@ package runlog
 import (
 	"context"
 	"iter"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// What a follower may lag behind before it reads from the store again: so many
-// records, and so many bytes of their data. It bounds what a stalled follower costs.
-const (
-	ringSize  = 4096
-	ringBytes = 8 << 20
-)
-
-// hub holds the last records of a running journal for those who follow it.
-type hub struct {
-	mu        sync.Mutex
-	followers atomic.Int32
-	ring      []Record
-	first     uint64        // the position of the first record of the ring
-	bytes     int           // of data in the ring
-	head      uint64        // the sequence number of the last stored record that was published, or was there before
-	wake      chan struct{} // closed when there is more; nil while nobody waits
-	closed    bool
-}
-
-func (h *hub) follow(n int32) {
-	h.mu.Lock() // what is published after this is kept
-	h.followers.Add(n)
-	h.mu.Unlock()
-}
-
-func (h *hub) followed() bool { return h.followers.Load() > 0 }
-
-func (h *hub) publish(recs ...Record) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for i := range recs {
-		if recs[i].Seq != 0 {
-			h.head = recs[i].Seq
-		}
-	}
-	if h.followers.Load() == 0 { // whoever comes reads the store first
-		h.first += uint64(len(h.ring))
-		h.ring, h.bytes = nil, 0
-		return
-	}
-	for i := range recs {
-		h.ring = append(h.ring, recs[i])
-		h.bytes += len(recs[i].Data)
-	}
-	for len(h.ring) > ringSize || h.bytes > ringBytes && len(h.ring) > 1 {
-		h.bytes -= len(h.ring[0].Data)
-		h.ring[0] = Record{}
-		h.ring = h.ring[1:]
-		h.first++
-	}
-	h.signal()
-}
-
-func (h *hub) close() {
-	h.mu.Lock()
-	h.closed = true
-	h.signal()
-	h.mu.Unlock()
-}
-
-func (h *hub) signal() {
-	if h.wake != nil {
-		close(h.wake)
-		h.wake = nil
-	}
-}
-
-// read copies what there is from a position on into buf. A gap means that the reader
-// lagged and pos is not in the ring any more. With nothing to read it gives a channel
-// that is closed when there is, or closed == true.
-func (h *hub) read(pos uint64, buf []Record) (got []Record, gap bool, wake <-chan struct{}, closed bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if pos < h.first {
-		return nil, true, nil, false
-	}
-	if rest := h.ring[pos-h.first:]; len(rest) > 0 {
-		return append(buf[:0], rest[:min(len(rest), cap(buf))]...), false, nil, false
-	}
-	if h.closed {
-		return nil, false, nil, true
-	}
-	if h.wake == nil {
-		h.wake = make(chan struct{})
-	}
-	return nil, false, h.wake, false
-}
-
-// position is where the ring goes on, and the last stored record before that.
-func (h *hub) position() (next, head uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.first + uint64(len(h.ring)), h.head
-}
-
-// Follow yields the run's records from a sequence number on (0 is the first), and
-// then those to come, in order and without gaps, until the journal is closed or ctx
-// has ended. Live-only records, whose Seq is 0, come in between at their place; a
-// follower that lags more than a few thousand records, or some megabytes, loses those and nothing else.
-// A follower is read at its own pace and never holds the run up.
-func (j *Journal) Follow(ctx context.Context, from uint64) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		j.hub.follow(1)
-		defer j.hub.follow(-1)
-		next := max(from, 1)
-		buf := make([]Record, 0, 256)
-		for {
-			pos, head := j.hub.position()
-			for r, err := range j.Since(ctx, next) {
-				if err == nil && r.Seq > head {
-					break // the ring has it, with the live-only records before it
-				}
-				if !yield(r, err) || err != nil {
-					return
-				}
-				next = r.Seq + 1
-			}
-			for {
-				got, gap, wake, closed := j.hub.read(pos, buf)
-				if gap {
-					break
-				}
-				if closed {
-					return
-				}
-				if wake != nil {
-					select {
-					case <-wake:
-					case <-ctx.Done():
-						yield(Record{}, context.Cause(ctx))
-						return
-					}
-				}
-				pos += uint64(len(got))
-				for i := range got {
-					if got[i].Seq != 0 && got[i].Seq < next {
-						continue // it came from the store already
-					}
-					if !yield(got[i], nil) {
-						return
-					}
-					if got[i].Seq != 0 {
-						next = got[i].Seq + 1
-					}
-				}
-			}
-		}
-	}
-}
-
 // Follow yields the records of a run that another process may be writing, as
-// [Journal.Follow] does, without live-only ones. It ends when nobody runs the run any
+// Follow of a journal does, without live-only ones. It ends when nobody runs the run any
 // more and everything was yielded.
 func Follow(ctx context.Context, store Store, id string, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
@@ -213,4 +61,31 @@ func wait(ctx context.Context, store Store, id string, seq uint64) error {
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// Records reads all stored records of a run from a sequence number on.
+func Records(ctx context.Context, store Store, id string, from uint64) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		next := max(from, 1)
+		for {
+			recs, err := store.Read(ctx, id, next, 256)
+			for i := range recs {
+				if err := CheckSealed(id, &recs[i]); err != nil {
+					yield(Record{}, err)
+					return
+				}
+				if !yield(recs[i], nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(Record{}, err)
+				return
+			}
+			if len(recs) == 0 {
+				return
+			}
+			next = recs[len(recs)-1].Seq + 1
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package runlog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -103,7 +104,7 @@ func (m *Memory) Acquire(ctx context.Context, id string, opt *AcquireOptions) (L
 	case creating:
 		m.made++
 		r = &memoryRun{no: m.made, grown: make(chan struct{})}
-		r.info = Info{ID: id, Workflow: opt.Create.Workflow, Title: opt.Create.Title, Parent: opt.Create.Parent, Status: Running, Created: now}
+		r.info = Info{ID: id, Workflow: opt.Create.Workflow, Title: opt.Create.Title, Parent: opt.Create.Parent, Status: cmp.Or(opt.Create.Status, Running), Created: now}
 		m.runs[id] = r
 	case r == nil:
 		return nil, Info{}, &NotFoundError{ID: id, Store: memoryName}
@@ -182,7 +183,7 @@ func (m *Memory) Runs(ctx context.Context, f *Filter) ([]Info, error) {
 	var infos []Info
 	for _, r := range runs {
 		info := r.listed(now)
-		if len(f.Status) > 0 && !slices.Contains(f.Status, info.Status) {
+		if !f.Takes(info.Status) {
 			continue
 		}
 		infos = append(infos, info)

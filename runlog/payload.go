@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"time"
 )
 
 // The payloads below are the Data of the record kinds of the same name. They are the
@@ -12,20 +13,23 @@ import (
 // RunStarted opens a log.
 type RunStarted struct {
 	Workflow string          `json:"workflow"`
-	Inputs   json.RawMessage `json:"inputs,omitempty"` // as the user gave them, an object
-	Pinned   json.RawMessage `json:"pinned,omitempty"` // what the run is made of, of a workflow that may change before the run has ended
-	Engine   string          `json:"engine,omitempty"` // the version of superstep
+	Inputs   json.RawMessage `json:"inputs,omitempty"`  // as the user gave them, an object
+	Pinned   json.RawMessage `json:"pinned,omitempty"`  // what the run is made of, of a workflow that may change before the run has ended
+	Engine   string          `json:"engine,omitempty"`  // the version of superstep
+	Sandbox  string          `json:"sandbox,omitempty"` // what bounds the commands that it starts; "" if it is not known
 	Title    string          `json:"title,omitempty"`
 	Parent   string          `json:"parent,omitempty"`         // of a fork: the run that it goes on from,
 	At       uint64          `json:"at,omitempty"`             // and the record of it that was the last
 	Budget   *Budget         `json:"budget,omitempty"`         // nil for no limit
 	Every    int             `json:"snapshot_every,omitempty"` // supersteps; 0 for snapshots by growth alone
+	Imported *Imported       `json:"imported,omitempty"`       // of a run that was made of a file, and of its forks
 }
 
 // RunResumed says that a process took the run up again.
 type RunResumed struct {
-	Owner  string  `json:"owner,omitempty"`
-	Budget *Budget `json:"budget,omitempty"` // in place of the one before; nil for no change
+	Owner   string  `json:"owner,omitempty"`
+	Sandbox string  `json:"sandbox,omitempty"` // see RunStarted
+	Budget  *Budget `json:"budget,omitempty"`  // in place of the one before; nil for no change
 }
 
 // RunPaused says that nothing moves until a question is answered, or until the run is
@@ -34,6 +38,8 @@ type RunPaused struct {
 	Waiting []string     `json:"waiting"`          // the paths of the waiting tasks
 	Reason  string       `json:"reason,omitempty"` // why, for people; "" for questions
 	Short   *BudgetError `json:"short,omitempty"`  // the limit it has met
+
+	Waited time.Duration `json:"waited,omitempty"` // as of Answer
 }
 
 // RunFailed says why a run stopped. It can be resumed.
@@ -241,6 +247,7 @@ type TaskFailed struct {
 	Attempt int    `json:"attempt"` // from 1
 	Error   string `json:"error"`
 	Final   bool   `json:"final,omitempty"` // there is no further attempt
+	Late    bool   `json:"late,omitempty"`  // it ran out of time
 }
 
 // StepCommitted closes a superstep: the results of its tasks, in path order, are the state.
@@ -273,22 +280,73 @@ type Settled struct {
 	Spent  *Amount         `json:"spent,omitempty"` // what it did cost
 }
 
-// Asked is an open question. Its address is the path of its record and Key.
-type Asked struct {
-	Key      string          `json:"key"`
-	Question string          `json:"question"`
-	Options  []string        `json:"options,omitempty"` // what may be answered; with a Schema, which then decides, what is offered
-	Default  json.RawMessage `json:"default,omitempty"`
-	Schema   json.RawMessage `json:"schema,omitempty"`
+// A Question is what KindAsked records. Its address is the path of its record and Key.
+type Question struct {
+	Path    string       `json:"-"` // the path of its record
+	Key     string       `json:"key"`
+	Kind    QuestionKind `json:"kind,omitempty"`
+	Text    string       `json:"question"`          // of a permission request one line, for who has no words of their own
+	Header  string       `json:"header,omitempty"`  // the subject in a few words, "" for none
+	Options []string     `json:"options,omitempty"` // what may be answered; with a Schema, which then decides, what is offered
+	// About describes options, by option. Options without a description are left out.
+	About      map[string]string `json:"about,omitempty"`
+	Default    json.RawMessage   `json:"default,omitempty"`
+	Schema     json.RawMessage   `json:"schema,omitempty"`
+	Agent      string            `json:"agent,omitempty"` // who asks, "" for the step itself
+	TextOutput bool              `json:"text,omitempty"`  // what the effect gave is text, see Answer.Output
+	Call       *QuestionCall     `json:"call,omitempty"`  // of a permission request; absent in logs before there were kinds
 }
 
-// Answered closes a question.
-type Answered struct {
+// QuestionKind is what a question is about. It is absent in older logs.
+type QuestionKind string
+
+// The kinds of questions.
+const (
+	QuestionAsk        QuestionKind = "ask"        // what a person knows or wants; "" is the same
+	QuestionForm       QuestionKind = "form"       // the same, in several fields
+	QuestionGate       QuestionKind = "gate"       // whether a step may begin
+	QuestionPermission QuestionKind = "permission" // whether a tool may be called
+	QuestionUnknown    QuestionKind = "unknown"    // what became of an effect
+	QuestionMessage    QuestionKind = "message"    // what to do next, in a conversation
+	QuestionRun        QuestionKind = "run"        // whether a workflow may be started
+)
+
+// QuestionCall is the tool call of a permission request, as data: each face words it for itself.
+type QuestionCall struct {
+	Tool    string          `json:"tool"`
+	Args    json.RawMessage `json:"args,omitempty"`
+	Subject string          `json:"subject,omitempty"` // what the call is about, in full: the command, the path, the address
+	Cwd     string          `json:"cwd,omitempty"`     // the absolute folder in which the tool works
+	Parts   []QuestionPart  `json:"parts,omitempty"`   // of a command: each simple command, in order
+	Rule    string          `json:"rule,omitempty"`    // that asks, as written; "" if no rule is about the call
+	Origin  string          `json:"origin,omitempty"`  // where that rule is from
+	Reason  string          `json:"reason,omitempty"`  // why the call is asked about
+	Always  string          `json:"always,omitempty"`  // the rule that the answers run and always add; "" if only this very call can be allowed
+	Diff    string          `json:"diff,omitempty"`    // of a file that is written: the change as a unified diff
+	New     bool            `json:"new,omitempty"`     // the file does not exist yet
+	Fails   string          `json:"fails,omitempty"`   // why the call would fail as things are
+	Larger  int             `json:"larger,omitempty"`  // lines of the diff that are left out, since it is too long
+}
+
+// QuestionPart is a part of a call that is decided on by itself.
+type QuestionPart struct {
+	Text    string `json:"text"`
+	Allowed bool   `json:"allowed,omitempty"` // that part alone would not be asked about
+	Rule    string `json:"rule,omitempty"`
+	Origin  string `json:"origin,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// An Answer closes a question, see KindAnswered.
+type Answer struct {
 	Key    string          `json:"key"`
-	Answer json.RawMessage `json:"answer,omitempty"`
+	Value  json.RawMessage `json:"answer,omitempty"`
 	Denied bool            `json:"denied,omitempty"` // nobody may or will answer
 	By     string          `json:"by,omitempty"`     // "default", "flag", "person", …
-	Output json.RawMessage `json:"output,omitempty"` // of an effect that happened and whose outcome was lost: what it gave
+	Output json.RawMessage `json:"output,omitempty"` // of an effect that happened and whose outcome was lost: what it gave. If the question has Text, a string is the text, and other JSON is the text as it is
+	// Waited is for how long before it nothing was under way but the wait for an answer, see Idle of journal.Journal. It is
+	// no execution time.
+	Waited time.Duration `json:"waited,omitempty"`
 }
 
 // Event is something a task wants known.
@@ -304,7 +362,7 @@ type Carried struct {
 	Ledger *CarriedLedger  `json:"ledger,omitempty"`
 	Inner  []CarriedRecord `json:"inner,omitempty"` // of the graphs that tasks run, since the last snapshot of each
 
-	Granted []string `json:"granted,omitempty"` // see Scope.Grant
+	Granted []string `json:"granted,omitempty"` // see Grant of journal.Scope
 }
 
 // CarriedRecord is a record from before a snapshot.
@@ -319,8 +377,8 @@ type CarriedScope struct {
 	Path     string          `json:"path"`
 	Settled  []Settled       `json:"settled,omitempty"`
 	Intents  []CarriedIntent `json:"intents,omitempty"`
-	Asked    []Asked         `json:"asked,omitempty"`
-	Answers  []Answered      `json:"answers,omitempty"`
+	Asked    []Question      `json:"asked,omitempty"`
+	Answers  []Answer        `json:"answers,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
 	GivenUp  int             `json:"given_up,omitempty"`
 }

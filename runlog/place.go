@@ -1,8 +1,10 @@
 package runlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,13 @@ type Place struct {
 	Kind string // "memory", "file", "sqlite", "postgres" or "redis"
 	Path string // of file and sqlite: the directory or file, as it was given
 	URL  string // of postgres and redis, with any password
+}
+
+// A Driver opens the stores of one kind of place.
+type Driver struct {
+	Kind string // see Place
+	// Open opens the store of a place, which the caller closes.
+	Open func(ctx context.Context, opt *OpenOptions) (Store, io.Closer, error)
 }
 
 // places is what a place may be, for people.
@@ -145,10 +154,21 @@ type OpenOptions struct {
 	// StateDir is where what must be remembered about a distant store is kept, such as which
 	// instance it was. Defaults to nowhere.
 	StateDir string
+	// Look says that the runs are only read, so that a store that cannot be written will do. Defaults to refusing one.
+	Look bool
 	// Volatile accepts a store that keeps nothing when its server stops. Defaults to refusing it.
 	Volatile bool
 	// Notice says what a person should know of the store, one line at a time. Defaults to nothing.
 	Notice func(line string)
+	// Raw turns redaction off. By default the secrets of Environ are redacted in everything
+	// that is written.
+	Raw bool
+	// Keys encrypt what is written: one key or several, in the form of seal.ParseKeys. By
+	// default the store is not encrypted.
+	Keys string
+	// Environ is the environment whose secrets are redacted, in the form of os.Environ. If
+	// nil, it is that of the process.
+	Environ []string
 	// Failpoint is for crash tests. Defaults to nothing.
 	Failpoint func(name string)
 }

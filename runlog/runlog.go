@@ -14,6 +14,7 @@ package runlog
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -68,6 +69,11 @@ const (
 	Cancelled      Status = "cancelled"
 	Interrupted    Status = "interrupted"
 	Quarantined    Status = "quarantined" // interrupted, and its processes died MaxTakeovers times over
+
+	// Importing is the status of a run without all that it begins with: the records of a file,
+	// see runlog/archive, or its first record. Runs lists such a run only if a filter names
+	// the status.
+	Importing Status = "importing"
 )
 
 // MaxTakeovers is how often a run is taken over from a process that died while running it,
@@ -102,6 +108,7 @@ type NewRun struct {
 	Workflow string
 	Title    string
 	Parent   string // see Info.Parent
+	Status   Status // the status that the run begins with; the default is Running
 }
 
 // AcquireOptions tell Acquire what to do. Nil means: the run must exist.
@@ -165,8 +172,16 @@ type Store interface {
 type Filter struct {
 	ID     string   // this run exactly, "" for any
 	Prefix string   // IDs that start with this, "" for any
-	Status []Status // any of these, empty for all; matched on what is listed, so Interrupted works
+	Status []Status // any of these, empty for all but Importing; matched on what is listed, so Interrupted works
 	Limit  int      // at most this many, 0 for all
+}
+
+// Takes reports whether the filter picks runs that are listed with a status. It is for stores.
+func (f *Filter) Takes(s Status) bool {
+	if len(f.Status) == 0 {
+		return s != Importing
+	}
+	return slices.Contains(f.Status, s)
 }
 
 // A Waiter is a store that can say when a run may have grown, so that readers need

@@ -9,10 +9,10 @@ import (
 // byte for the version of the seal follows, and four that name the key: see runlog/seal.
 const SealMark = 0xa5
 
-// A SealedError says that what a store has of a run is sealed, and was to be read without
-// its key.
+// A SealedError reports that what a store has of a run is encrypted, and that the store was
+// opened without its key.
 type SealedError struct {
-	ID  string // of the run
+	ID  string // of the run, "" if it is about a run that would not be encrypted like the others
 	Key string // which key it is, "" if that cannot be seen
 }
 
@@ -21,10 +21,13 @@ func (e *SealedError) Error() string {
 	if e.Key != "" {
 		key = " " + e.Key
 	}
-	return fmt.Sprintf("run %s is sealed with key%s; open the store with that key to read it", e.ID, key)
+	if e.ID == "" {
+		return fmt.Sprintf("the runs of this store are encrypted with key%s, and it was opened without a key: a new run would not be encrypted; open the store with that key", key)
+	}
+	return fmt.Sprintf("run %s is encrypted with key%s; open the store with that key to read it", e.ID, key)
 }
 
-// CheckSealed gives *SealedError for a record that is sealed, as who has no key finds it.
+// CheckSealed returns a *SealedError for a record that is encrypted, as it is read without a key.
 func CheckSealed(id string, r *Record) error {
 	if len(r.Data) == 0 || r.Data[0] != SealMark {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	redigo "github.com/gomodule/redigo/redis"
 )
 
 // Options are the settings of a server. Nil and zero values mean the written defaults.
@@ -143,8 +143,6 @@ func (s *Server) start() error {
 }
 
 func (s *Server) ready() error {
-	client := goredis.NewClient(&goredis.Options{Addr: s.Addr(), MaxRetries: -1, Protocol: 2})
-	defer func() { _ = client.Close() }()
 	var err error
 	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
 		select {
@@ -152,18 +150,21 @@ func (s *Server) ready() error {
 			return errors.New("it ended")
 		case <-time.After(5 * time.Millisecond):
 		}
-		var d net.Dialer
-		c, dialErr := d.DialContext(context.Background(), "tcp", s.Addr())
-		if dialErr != nil { // asked first, since the client writes about it
-			err = dialErr
-			continue
-		}
-		_ = c.Close()
-		if err = client.Ping(context.Background()).Err(); err == nil {
+		if _, err = s.Do("PING"); err == nil {
 			return nil
 		}
 	}
 	return err
+}
+
+// Do does a command, over a connection of its own.
+func (s *Server) Do(command string, args ...any) (any, error) {
+	c, err := redigo.Dial("tcp", s.Addr(), redigo.DialReadTimeout(startTimeout))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	return c.Do(command, args...)
 }
 
 // Kill ends the process with SIGKILL, and waits for that. It is idempotent.

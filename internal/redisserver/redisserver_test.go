@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	goredis "github.com/redis/go-redis/v9"
+	redigo "github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 )
 
@@ -13,20 +13,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestServer(t *testing.T) {
 	s := Start(t, &Options{AppendOnly: true})
-	opt, err := goredis.ParseURL(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	get := func() (string, error) {
-		c := goredis.NewClient(opt)
-		defer func() { _ = c.Close() }()
-		return c.Get(t.Context(), "k").Result()
-	}
-	c := goredis.NewClient(opt)
-	if err := c.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
+	get := func() (string, error) { return redigo.String(s.Do("GET", "k")) }
+	if _, err := s.Do("SET", "k", "v"); err != nil {
 		t.Fatal(err)
 	}
 	s.Restart()
@@ -56,14 +44,12 @@ func TestServer(t *testing.T) {
 func TestReplicaAndVolatile(t *testing.T) {
 	primary := Start(t, nil)
 	replica := Start(t, &Options{ReplicaOf: primary, Config: []string{"maxmemory 20mb"}})
-	c := goredis.NewClient(&goredis.Options{Addr: replica.Addr(), Protocol: 2})
-	defer func() { _ = c.Close() }()
 	for name, want := range map[string]string{"maxmemory": "20971520", "save": "", "appendonly": "no"} {
-		if got := c.ConfigGet(t.Context(), name).Val()[name]; got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
+		if got, err := redigo.StringMap(replica.Do("CONFIG", "GET", name)); err != nil || got[name] != want {
+			t.Errorf("%s is %q, want %q, error %v", name, got, want, err)
 		}
 	}
-	if role, err := c.Do(t.Context(), "ROLE").Slice(); err != nil || len(role) == 0 || role[0] != "slave" {
+	if role, err := redigo.Values(replica.Do("ROLE")); err != nil || len(role) == 0 || string(role[0].([]byte)) != "slave" {
 		t.Errorf("the role is %v", role)
 	}
 }

@@ -82,7 +82,8 @@ type ExportOptions struct {
 }
 
 // Export writes a run as it is now, up to the record that is its last at the beginning. It
-// may be running. Nothing is closed.
+// may be running. A log that is damaged anywhere is not exported: the error is that of
+// reading it. Nothing is closed.
 func Export(ctx context.Context, store runlog.Store, id string, w io.Writer, opt *ExportOptions) error {
 	info, err := find(ctx, store, id)
 	if err != nil {
@@ -107,8 +108,8 @@ func Export(ctx context.Context, store runlog.Store, id string, w io.Writer, opt
 		if err != nil {
 			return err
 		}
-		if r.Seq > info.Head {
-			break
+		if r.Seq > info.Head { // and on to the end, where damage shows
+			continue
 		}
 		if redactor != nil {
 			r.Path, r.Data = redactor.Text(r.Path), redactor.JSON(r.Data)

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +30,15 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain is also the main function of the processes that TestKilledImport starts.
+func TestMain(m *testing.M) {
+	if kind := os.Getenv("TEST_IMPORT"); kind != "" {
+		err := importAndHang(kind, os.Getenv("TEST_IMPORT_STORE"), os.Getenv("TEST_IMPORT_FILE"), os.Getenv("TEST_IMPORT_AT"))
+		fmt.Println("it ended:", err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 type job struct {
 	Task string `json:"task"`
@@ -39,7 +49,7 @@ func flow(t testing.TB) *workflow.Workflow {
 	t.Helper()
 	merge := func(s, u []string) []string { return append(s, u...) }
 	effect := func(ctx context.Context, task *graph.Task, _ []string) ([]string, error) {
-		v, err := graph.Do(ctx, task, "look", func(context.Context, string) (string, error) {
+		v, err := graph.Do(ctx, "look", func(context.Context, string) (string, error) {
 			return fmt.Sprintf("%s saw <b>&\u2028 hunter2hunter2", task.Scope().Path()), nil
 		})
 		return []string{v}, errors.Join(err, task.Emit(ctx, "note", map[string]string{"text": "nearly"}))
@@ -59,7 +69,7 @@ func flow(t testing.TB) *workflow.Workflow {
 	g.AddNode(graph.Node[[]string, []string]{Name: "part", Run: effect, Retry: &graph.Retry{Attempts: 2, Backoff: time.Millisecond}})
 	g.AddNode(graph.Sub[[]string, []string]("sub", sub, func(s []string) ([]string, error) { return s, nil }, func(s []string) ([]string, error) { return s[len(s)-1:], nil }))
 	g.AddNode(graph.Node[[]string, []string]{Name: "ask", Run: func(ctx context.Context, task *graph.Task, _ []string) ([]string, error) {
-		a, err := task.Scope().Ask(ctx, &runlog.Asked{Key: "q", Question: "Go on?"})
+		a, err := task.Scope().Ask(ctx, &runlog.Question{Key: "q", Text: "Go on?"})
 		return []string{string(a)}, err
 	}})
 	g.Add("end", func(context.Context, []string) ([]string, error) { return []string{strings.Repeat("end", 10_000)}, nil })
@@ -82,7 +92,8 @@ func flow(t testing.TB) *workflow.Workflow {
 
 func engine(t testing.TB, store runlog.Store) *superstep.Engine {
 	t.Helper()
-	e, err := superstep.New(store, &superstep.Options{Workflows: []*workflow.Workflow{flow(t)}})
+	trusted := func(*runlog.Imported) (bool, error) { return true, nil }
+	e, err := superstep.New(store, &superstep.Options{Workflows: []*workflow.Workflow{flow(t)}, Trusted: trusted})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +123,7 @@ func paused(t testing.TB, e *superstep.Engine) (id string) {
 func finish(t testing.TB, e *superstep.Engine, id string) {
 	t.Helper()
 	for _, q := range []string{"ask"} {
-		if err := e.Answer(t.Context(), id, q, &runlog.Answered{Answer: json.RawMessage(`"yes"`), By: "person"}); err != nil {
+		if err := e.Answer(t.Context(), id, q, &runlog.Answer{Value: json.RawMessage(`"yes"`), By: "person"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,6 +180,9 @@ func same(t testing.TB, a runlog.Store, ida string, b runlog.Store, idb string) 
 		t.Error(diff)
 	}
 	if !slices.EqualFunc(one, two, func(a, b runlog.Record) bool {
+		if a.Seq == 1 { // which the import marks
+			a.Data, b.Data = unmarked(t, a.Data), unmarked(t, b.Data)
+		}
 		return a.Seq == b.Seq && a.Time.Equal(b.Time) && a.Kind == b.Kind && a.Path == b.Path && bytes.Equal(a.Data, b.Data)
 	}) {
 		t.Errorf("%v\nbecame\n%v", one, two)
@@ -179,9 +193,24 @@ func same(t testing.TB, a runlog.Store, ida string, b runlog.Store, idb string) 
 	case runlog.Running, runlog.Interrupted, runlog.Quarantined, runlog.WaitingStorage: // nobody executes an import by itself
 		want = runlog.Paused
 	}
-	if x.Workflow != y.Workflow || x.Title != y.Title || y.Status != want || x.Parent != y.Parent || x.Head != y.Head || x.Snapshot != y.Snapshot || y.Owner != "" || y.Takeovers != 0 {
+	if x.Workflow != y.Workflow || x.Title != y.Title || y.Status != want || y.Parent != "" || x.Head != y.Head || x.Snapshot != y.Snapshot || y.Owner != "" || y.Takeovers != 0 {
 		t.Errorf("%+v became %+v", x, y)
 	}
+}
+
+// unmarked is a first record without the mark.
+func unmarked(t testing.TB, data []byte) []byte {
+	t.Helper()
+	var d runlog.RunStarted
+	if err := json.Unmarshal(data, &d); err != nil {
+		t.Fatal(err)
+	}
+	d.Imported = nil
+	b, err := json.Marshal(&d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func stores(t testing.TB) map[string]runlog.Store {
@@ -324,14 +353,14 @@ func TestInterruptedRun(t *testing.T) {
 	}
 }
 
-func yes(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
-	return &runlog.Answered{Answer: json.RawMessage(`"yes"`), By: "person"}, true
+func yes(context.Context, runlog.Question) (*runlog.Answer, bool) {
+	return &runlog.Answer{Value: json.RawMessage(`"yes"`), By: "person"}, true
 }
 
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	m := runlog.NewMemory(nil)
-	flag := strings.Replace(string(file(t)), `"id":"r"`, `"id":"-r"`, 1)
+	flag := string(summed([]byte(strings.Replace(string(file(t)), `"id":"r"`, `"id":"-r"`, 1))))
 	for what, err := range map[string]error{
 		"in the options": imported(t, m, string(file(t)), "--all"),
 		"in the file":    imported(t, m, flag, ""),
@@ -343,7 +372,7 @@ func TestIDs(t *testing.T) {
 	if infos, _ := m.Runs(t.Context(), nil); len(infos) > 0 {
 		t.Errorf("there are %+v", infos)
 	}
-	if err := imported(t, m, string(summed([]byte(flag))), "r-2"); err != nil {
+	if err := imported(t, m, flag, "r-2"); err != nil {
 		t.Error(err)
 	}
 }
@@ -370,6 +399,11 @@ func kinds(n int) []runlog.Record {
 		recs[i] = runlog.Record{Kind: all[i%len(all)], Time: time.Unix(int64(i)*1e6, int64(i)).UTC(), Path: strings.Repeat("päth[<\"\\\n>]/", i%3)}
 		if d := data[i%len(data)]; d != "" {
 			recs[i].Data = json.RawMessage(d)
+		}
+		if i == 0 {
+			recs[i].Data = json.RawMessage(`{"workflow":"w","inputs":{"a": [1,"<&>"]}}`)
+		} else if recs[i].Kind == runlog.KindRunStarted {
+			recs[i].Kind = "of.the.future.too" // a run starts once
 		}
 	}
 	return recs
@@ -433,14 +467,14 @@ func (f *full) Write(b []byte) (int, error) {
 func file(t testing.TB) []byte {
 	t.Helper()
 	m := runlog.NewMemory(nil)
-	for range 2 {
+	for i := range 2 {
 		opt := &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "w", Title: "t"}}
-		if infos, _ := m.Runs(t.Context(), nil); len(infos) > 0 {
+		if i > 0 {
 			opt = nil
 		}
 		l, _, err := m.Acquire(t.Context(), "r", opt)
 		if err == nil {
-			err = l.Append(t.Context(), &runlog.Batch{Records: kinds(3)[:2]})
+			err = l.Append(t.Context(), &runlog.Batch{Records: kinds(3)[i : i+2]})
 		}
 		if err == nil {
 			err = l.Release(t.Context())
@@ -528,20 +562,41 @@ func TestFormatErrors(t *testing.T) {
 	}
 }
 
+// A line that is too long is refused while it is read, before much memory is taken for it.
 func TestEndlessLine(t *testing.T) {
-	t.Parallel()
-	_, err := archive.Import(t.Context(), runlog.NewMemory(nil), endless{}, nil)
-	if e := (*archive.FormatError)(nil); !errors.As(err, &e) || e.Line != 1 {
-		t.Error(err)
+	head := bytes.SplitAfter(file(t), []byte("\n"))[0]
+	for _, c := range []struct {
+		head []byte
+		line int
+		most uint64 // bytes
+	}{{nil, 1, 8 << 20}, {head, 2, 120 << 20}} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := archive.Import(t.Context(), runlog.NewMemory(nil), &endless{head: c.head}, nil)
+		runtime.ReadMemStats(&after)
+		if e := (*archive.FormatError)(nil); !errors.As(err, &e) || e.Line != c.line {
+			t.Error(err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > c.most {
+			t.Errorf("line %d: it took %d MB to refuse it", c.line, took>>20)
+		}
 	}
 }
 
-type endless struct{}
+// endless is a file whose last line does not end.
+type endless struct {
+	head []byte
+	at   int
+}
 
-func (endless) Read(b []byte) (int, error) {
-	for i := range b {
+func (e *endless) Seek(int64, int) (int64, error) { e.at = 0; return 0, nil }
+
+func (e *endless) Read(b []byte) (int, error) {
+	n := copy(b, e.head[min(e.at, len(e.head)):])
+	for i := n; i < len(b); i++ {
 		b[i] = ' '
 	}
+	e.at += len(b)
 	return len(b), nil
 }
 
@@ -560,20 +615,23 @@ func TestFailingStore(t *testing.T) {
 			t.Errorf("after %d appends it left %+v, error %v", n, infos, err)
 		}
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	m := runlog.NewMemory(nil)
-	_, err := archive.Import(ctx, m, io.MultiReader(bytes.NewReader(good[:len(good)/2]), stopping{stop}, bytes.NewReader(good[len(good)/2:])), nil)
-	if infos, _ := m.Runs(t.Context(), nil); !errors.Is(err, context.Canceled) || len(infos) > 0 {
-		t.Errorf("cancelled: %v; it left %+v", err, infos)
+	for pass := 1; pass <= 2; pass++ {
+		ctx, stop := context.WithCancel(t.Context())
+		m := runlog.NewMemory(nil)
+		_, err := archive.Import(ctx, m, &watching{r: bytes.NewReader(good), look: func(p, at int) {
+			if p == pass && at > len(good)/2 {
+				stop()
+			}
+		}}, nil)
+		stop()
+		if infos, _ := m.Runs(t.Context(), importingToo); !errors.Is(err, context.Canceled) || len(infos) > 0 {
+			t.Errorf("cancelled in pass %d: %v; it left %+v", pass, err, infos)
+		}
 	}
 }
 
-type stopping struct{ stop func() }
-
-func (s stopping) Read([]byte) (int, error) {
-	s.stop()
-	return 0, io.EOF
-}
+// importingToo picks what is being imported and what was.
+var importingToo = &runlog.Filter{Status: []runlog.Status{runlog.Importing, runlog.Paused, runlog.Running, runlog.Interrupted, runlog.Completed, runlog.Failed}}
 
 // failing is a store that takes so many appends.
 type failing struct {
@@ -631,14 +689,14 @@ func TestExportOfARunningRun(t *testing.T) {
 func TestUnderWay(t *testing.T) {
 	t.Parallel()
 	home, there := runlog.NewMemory(nil), runlog.NewMemory(nil)
-	for range 3 {
+	for i := range 3 {
 		opt := &runlog.AcquireOptions{Create: &runlog.NewRun{}}
-		if infos, _ := home.Runs(t.Context(), nil); len(infos) > 0 {
+		if i > 0 {
 			opt = nil
 		}
 		l, _, err := home.Acquire(t.Context(), "r", opt)
 		if err == nil {
-			err = l.Append(t.Context(), &runlog.Batch{Records: kinds(600), Status: runlog.Running})
+			err = l.Append(t.Context(), &runlog.Batch{Records: kinds(600)[min(i, 1):], Status: runlog.Running})
 		}
 		if err == nil {
 			err = l.Release(t.Context())
@@ -648,13 +706,18 @@ func TestUnderWay(t *testing.T) {
 		}
 	}
 	heads := map[uint64]bool{}
-	watch := watching{bytes.NewReader(export(t, home, "r", nil)), func() {
-		infos, err := there.Runs(t.Context(), nil)
+	watch := &watching{r: bytes.NewReader(export(t, home, "r", nil)), look: func(int, int) {
+		for _, f := range []*runlog.Filter{nil, {ID: "r"}, {Prefix: "r"}, {Limit: 1}} {
+			if infos, err := there.Runs(t.Context(), f); err != nil || len(infos) > 0 {
+				t.Errorf("%+v is listed, error %v", infos, err)
+			}
+		}
+		infos, err := there.Runs(t.Context(), importingToo)
 		if err != nil || len(infos) == 0 {
 			return
 		}
 		heads[infos[0].Head] = true
-		if s := infos[0].Status; infos[0].Head > 0 && s != runlog.Paused {
+		if s := infos[0].Status; s != runlog.Importing {
 			t.Errorf("at record %d it is %s", infos[0].Head, s)
 		}
 	}}
@@ -667,13 +730,19 @@ func TestUnderWay(t *testing.T) {
 
 // watching calls a function before each of many small reads.
 type watching struct {
-	io.Reader
-	look func()
+	r    *bytes.Reader
+	pass int // from 0; the file is read in 1 and 2
+	look func(pass, at int)
 }
 
-func (w watching) Read(b []byte) (int, error) {
-	w.look()
-	return w.Reader.Read(b[:min(len(b), 1000)])
+func (w *watching) Seek(offset int64, whence int) (int64, error) {
+	w.pass++
+	return w.r.Seek(offset, whence)
+}
+
+func (w *watching) Read(b []byte) (int, error) {
+	w.look(w.pass, int(w.r.Size())-w.r.Len())
+	return w.r.Read(b[:min(len(b), 1000)])
 }
 
 // Whatever is imported: it is refused and leaves nothing, or it is a run that is exported
@@ -724,4 +793,134 @@ func summed(b []byte) []byte {
 	}
 	fmt.Fprintf(&out, `{"end":true,"records":%d,"digest":"%s"}`+"\n", n-1, archive.Sum(out.Bytes()))
 	return out.Bytes()
+}
+
+// Nothing continues an imported run that is not trusted, and what is made of it is imported too.
+func TestUntrusted(t *testing.T) {
+	t.Parallel()
+	home, there := runlog.NewMemory(nil), runlog.NewMemory(nil)
+	e := engine(t, home)
+	id := paused(t, e)
+	began := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	exported := export(t, home, id, nil)
+	if _, err := archive.Import(t.Context(), there, bytes.NewReader(exported), &archive.ImportOptions{Dir: "/mine", Now: func() time.Time { return began }}); err != nil {
+		t.Fatal(err)
+	}
+	im, err := runlog.Origin(t.Context(), there, id)
+	if err != nil || im == nil || im.Dir != "/mine" || !im.Time.Equal(began) || im.Records != info(t, there, id).Head || im.Nonce == "" || !bytes.Contains(exported, []byte(im.Digest)) {
+		t.Fatalf("the mark is %+v, error %v", im, err)
+	}
+	if own, err := runlog.Origin(t.Context(), home, id); err != nil || own != nil {
+		t.Errorf("the run that was exported is marked: %+v, error %v", own, err)
+	}
+	var asked []*runlog.Imported
+	trusted := false
+	other, err := superstep.New(there, &superstep.Options{Workflows: []*workflow.Workflow{flow(t)}, Trusted: func(im *runlog.Imported) (bool, error) {
+		asked = append(asked, im)
+		return trusted, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Close)
+	nobody, err := superstep.New(there, &superstep.Options{Workflows: []*workflow.Workflow{flow(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nobody.Close)
+	refused := func(what string, err error) {
+		t.Helper()
+		if e := (*superstep.UntrustedError)(nil); !errors.As(err, &e) || e.ID == "" || superstep.FailureCode(err) != "untrusted" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	tries := func(e *superstep.Engine, id string) {
+		t.Helper()
+		_, err := e.Resume(t.Context(), id, &superstep.ResumeOptions{Answer: yes})
+		refused("resume", err)
+		refused("answer", e.Answer(t.Context(), id, "ask", &runlog.Answer{Value: json.RawMessage(`"yes"`)}))
+		_, err = e.Fork(t.Context(), id, 5, nil)
+		refused("fork", err)
+	}
+	before := info(t, there, id)
+	tries(other, id)
+	tries(nobody, id)
+	if now := info(t, there, id); now.Head != before.Head || now.Status != before.Status {
+		t.Errorf("%+v became %+v", before, now)
+	}
+	if report, err := nobody.Replay(t.Context(), id, nil); err != nil || report.Diverged != nil {
+		t.Errorf("the replay is %+v, error %v", report, err)
+	}
+
+	trusted = true
+	f, err := other.Fork(t.Context(), id, before.Head, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork, err := runlog.Origin(t.Context(), there, f.ID)
+	if err != nil || fork == nil || fork.Records != 0 || fork.Digest != im.Digest || fork.Dir != im.Dir {
+		t.Errorf("the mark of the fork is %+v, error %v", fork, err)
+	}
+	trusted = false
+	tries(other, f.ID)
+	skipped := 0
+	opt := &superstep.RecoverOptions{Answer: yes, Skipped: func(id string, why error) {
+		skipped++
+		refused("worker", why)
+	}}
+	for range 3 {
+		if taken, err := other.Recover(t.Context(), opt); err != nil || len(taken) > 0 {
+			t.Errorf("%d were taken up, error %v", len(taken), err)
+		}
+	}
+	if now := info(t, there, f.ID); skipped != 1 || now.Takeovers != 0 || now.Epoch != 1 {
+		t.Errorf("it was skipped %d times, and is %+v", skipped, now)
+	}
+	trusted = true
+	taken, err := other.Recover(t.Context(), opt)
+	if err != nil || len(taken) != 1 {
+		t.Fatalf("%d were taken up, error %v", len(taken), err)
+	}
+	wait(t, taken[0], runlog.Completed)
+	if report, err := nobody.Replay(t.Context(), f.ID, nil); err != nil || report.Diverged != nil {
+		t.Errorf("the replay is %+v, error %v", report, err)
+	}
+	if len(asked) == 0 || slices.ContainsFunc(asked, func(a *runlog.Imported) bool { return a.Digest != im.Digest }) {
+		t.Errorf("it was asked about %+v", asked)
+	}
+	// What is exported of it and imported again has a mark of its own, whatever the file says.
+	again, err := archive.Import(t.Context(), there, bytes.NewReader(export(t, there, f.ID, nil)), &archive.ImportOptions{ID: "again", Dir: "/other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark, err := runlog.Origin(t.Context(), there, "again")
+	if err != nil || mark == nil || mark.Digest == im.Digest || mark.Nonce == im.Nonce || mark.Dir != "/other" || mark.Records != again.Head {
+		t.Errorf("the mark is %+v, error %v", mark, err)
+	}
+}
+
+// A mark that a file has of its own is dropped, however it is written.
+func TestForgedMarks(t *testing.T) {
+	t.Parallel()
+	for _, forged := range []string{
+		`"imported":null`, `"IMPORTED":null`, `"Imported":{"nonce":"known","records":1000000,"dir":"/theirs"}`,
+		`"imported":{"nonce":"known"},"imported":{"digest":"sha256:0","nonce":"known"}`, `"\u0069mported":{"nonce":"known"}`, "\"\u0131mported\":{\"nonce\":\"known\"}", `"ımported":null`,
+	} {
+		for _, swap := range []bool{false, true} {
+			data := `{"workflow":"w",` + forged + `}`
+			if swap {
+				data = `{` + forged + `,"workflow":"w"}`
+			}
+			m := runlog.NewMemory(nil)
+			b := summed([]byte(strings.Replace(string(file(t)), `{"workflow":"w","inputs":{"a": [1,"<&>"]}}`, data, 1)))
+			if _, err := archive.Import(t.Context(), m, bytes.NewReader(b), nil); err != nil {
+				t.Fatalf("%s: %v", data, err)
+			}
+			first := read(t, m, "r")[0].Data
+			im, err := runlog.Origin(t.Context(), m, "r")
+			if err != nil || im == nil || im.Records != 4 || im.Dir != "" || bytes.Contains(first, []byte("known")) || strings.Count(strings.ToLower(string(first)), "mported") != 1 {
+				t.Errorf("%s became %s: %+v, error %v", data, first, im, err)
+			}
+		}
+	}
 }

@@ -19,8 +19,9 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
+	begun := runlog.Record{Kind: runlog.KindRunStarted, Time: time.Unix(0, 0), Data: []byte(`{"workflow":"research"}`)}
 	done := runlog.Record{Kind: runlog.KindRunFinished, Time: time.Unix(0, 0), Data: []byte(`{"output":"42","steps":1}`)}
-	if err := log.Append(ctx, &runlog.Batch{Records: []runlog.Record{done}, Status: runlog.Completed}); err != nil {
+	if err := log.Append(ctx, &runlog.Batch{Records: []runlog.Record{begun, done}, Status: runlog.Completed}); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -29,7 +30,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	info, err := archive.Import(ctx, there, &file, &archive.ImportOptions{ID: "their-run"})
+	info, err := archive.Import(ctx, there, bytes.NewReader(file.Bytes()), &archive.ImportOptions{ID: "their-run"})
 	fmt.Println(info.ID, info.Status, info.Title, info.Head, err)
-	// Output: their-run completed cells 1 <nil>
+	// Output: their-run completed cells 2 <nil>
 }

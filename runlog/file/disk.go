@@ -80,7 +80,7 @@ func write(d disk, path string, content []byte) (err error) {
 
 // put writes a file durably and all at once: whoever looks finds the former one or this
 // one. Nobody else may use the name tmp meanwhile.
-func (s *Store) put(path, tmp string, content []byte) error {
+func (s *store) put(path, tmp string, content []byte) error {
 	if err := write(s.disk, tmp, content); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type edit struct {
 const lockEvery = time.Millisecond
 
 // lockRun takes a run's lock. It waits for whoever has it.
-func (s *Store) lockRun(ctx context.Context, id string) (*flock.Flock, error) {
+func (s *store) lockRun(ctx context.Context, id string) (*flock.Flock, error) {
 	for {
 		l, err := s.lockAny(ctx, id)
 		if err != nil || owners.Same(l, l.Path()) {
@@ -38,7 +38,7 @@ func (s *Store) lockRun(ctx context.Context, id string) (*flock.Flock, error) {
 }
 
 // lockAny is lockRun for those who look afterwards whether the run is still there.
-func (s *Store) lockAny(ctx context.Context, id string) (*flock.Flock, error) {
+func (s *store) lockAny(ctx context.Context, id string) (*flock.Flock, error) {
 	l := flock.New(filepath.Join(s.runDir(id), lockName), flock.SetFlag(os.O_RDWR))
 	ok, err := l.TryLock()
 	if err == nil && !ok {
@@ -55,7 +55,7 @@ func (s *Store) lockAny(ctx context.Context, id string) (*flock.Flock, error) {
 
 // patience is how long a change waits for whoever has the lock of a run. It is much
 // longer than a write takes.
-func (s *Store) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *store) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, max(s.lease/3, 100*time.Millisecond), errPatience)
 }
 
@@ -64,7 +64,7 @@ var errPatience = errors.New("another process keeps the run locked")
 // edit takes a run's lock and reads its log. Whatever a crash left at the end of the log
 // is cut off, and what nobody vouches for is made durable. With a *CorruptError there
 // is an edit nevertheless, of what could be read. The caller closes it.
-func (s *Store) edit(ctx context.Context, id string) (*edit, error) {
+func (s *store) edit(ctx context.Context, id string) (*edit, error) {
 	short, stop := s.patience(ctx)
 	defer stop()
 	lock, err := s.lockRun(short, id)
@@ -84,7 +84,7 @@ func (s *Store) edit(ctx context.Context, id string) (*edit, error) {
 }
 
 // stuck is the answer when a run stays locked: its process hangs in the middle of a write.
-func (s *Store) stuck(id string) error {
+func (s *store) stuck(id string) error {
 	busy := &runlog.BusyError{ID: id, Owner: "a process that hangs in a write"}
 	if o, ok := readHold(s.runDir(id)); ok && o.st.owner != "" {
 		busy.Owner, busy.Until = o.st.owner, moment(o.until)
@@ -192,7 +192,7 @@ func (e *edit) commitLast(st *state, until int64) error {
 }
 
 // settle makes the end of a log sure, for a reader to whom nobody vouches for it.
-func (s *Store) settle(ctx context.Context, id string) error {
+func (s *store) settle(ctx context.Context, id string) error {
 	e, err := s.edit(ctx, id)
 	if e != nil {
 		e.close()

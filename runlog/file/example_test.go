@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/file"
 )
@@ -41,14 +42,14 @@ func session(dir string, create *runlog.NewRun, tasks ...string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	journal, err := runlog.OpenJournal(ctx, store, "my-run", &runlog.JournalOptions{Create: create})
+	j, err := journal.Open(ctx, store, "my-run", &journal.Options{Create: create})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, journal.Close(ctx)) }()
-	fmt.Printf("epoch %d, %d records\n", journal.Info().Epoch, journal.Info().Head)
+	defer func() { err = errors.Join(err, j.Close(ctx)) }()
+	fmt.Printf("epoch %d, %d records\n", j.Info().Epoch, j.Info().Head)
 	for _, task := range tasks {
-		_, err := journal.Scope(task).Do(ctx, &runlog.Effect{Key: "work", Do: func(context.Context, string) (json.RawMessage, error) {
+		_, err := j.Scope(task).Do(ctx, &journal.Effect{Key: "work", Do: func(context.Context, string) (json.RawMessage, error) {
 			fmt.Println("doing", task)
 			return json.RawMessage(`"done"`), nil
 		}})

@@ -171,12 +171,15 @@ func clean(dirs ...string) {
 
 func openShim(t testing.TB, d *shim, opt *Options) *Store {
 	t.Helper()
+	if opt == nil {
+		opt = &Options{}
+	}
 	s, err := open(t.Context(), d.root, opt, d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return s
+	return &Store{s, inner{s}}
 }
 
 // The power goes at any access to the disk: what was not synced is lost, or not, page by page

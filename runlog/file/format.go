@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // What a store consists of; see the package comment for what it means. All numbers are
@@ -59,13 +60,12 @@ type header struct {
 
 // A state is what changes about a run, as of a mark.
 type state struct {
-	epoch, head, snapshot uint64
-	hash                  runlog.FrameHash // of record head
-	status                runlog.Status
-	updated               int64
-	cancel, deleted       bool
-	owner, holder         string // "" when nobody holds the run
-	takeovers             int
+	storekit.Tail
+	epoch           uint64
+	updated         int64
+	cancel, deleted bool
+	owner, holder   string // "" when nobody holds the run
+	takeovers       int
 }
 
 // A hold is what is known of a run while somebody uses it, and what listings read. It
@@ -80,7 +80,7 @@ type hold struct {
 func (h *header) info(st *state) runlog.Info {
 	return runlog.Info{
 		ID: h.id, Workflow: h.workflow, Title: h.title, Parent: h.parent, Created: moment(h.created),
-		Status: st.status, Updated: moment(st.updated), Head: st.head, Snapshot: st.snapshot, Epoch: st.epoch,
+		Status: st.Status, Updated: moment(st.updated), Head: st.Seq, Snapshot: st.Snapshot, Epoch: st.epoch,
 		Owner: st.owner, Cancel: st.cancel, Takeovers: st.takeovers,
 	}
 }
@@ -185,10 +185,10 @@ func (st *state) append(b []byte) []byte {
 	}
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, st.epoch)
-	b = binary.AppendUvarint(b, st.head)
-	b = binary.AppendUvarint(b, st.snapshot)
-	b = append(b, st.hash[:]...)
-	b = appendString(b, string(st.status))
+	b = binary.AppendUvarint(b, st.Seq)
+	b = binary.AppendUvarint(b, st.Snapshot)
+	b = append(b, st.Hash[:]...)
+	b = appendString(b, string(st.Status))
 	b = binary.AppendVarint(b, st.updated)
 	b = appendString(b, st.owner)
 	b = appendString(b, st.holder)
@@ -202,10 +202,10 @@ func (st *state) decode(d *decoder) {
 	}
 	st.cancel, st.deleted = flags[0]&flagCancel != 0, flags[0]&flagDeleted != 0
 	st.epoch = d.uvarint()
-	st.head = d.uvarint()
-	st.snapshot = d.uvarint()
-	copy(st.hash[:], d.take(len(st.hash)))
-	st.status = runlog.Status(d.text())
+	st.Seq = d.uvarint()
+	st.Snapshot = d.uvarint()
+	copy(st.Hash[:], d.take(len(st.Hash)))
+	st.Status = runlog.Status(d.text())
 	st.updated = d.varint()
 	st.owner = d.text()
 	st.holder = d.text()

@@ -140,13 +140,13 @@ func FuzzLog(f *testing.F) {
 		}
 		sc := h.scan(log)
 		damage := h.damage(h.id, logName, log, &sc, durable)
-		if sc.end > int64(len(log)) || sc.pos < sc.end || sc.st.head > sc.seq || damage == nil && sc.end == 0 {
+		if sc.end > int64(len(log)) || sc.pos < sc.end || sc.st.Seq > sc.seq || damage == nil && sc.end == 0 {
 			t.Fatalf("%d bytes were scanned as %+v, %v", len(log), sc, damage)
 		}
-		r := &reading{s: &Store{}, ctx: t.Context(), id: h.id, from: h.base, chain: runlog.NewChain(h.id, h.base)}
+		r := &reading{s: &store{}, ctx: t.Context(), id: h.id, from: h.base, chain: runlog.NewChain(h.id, h.base)}
 		err = r.log(bytes.NewReader(log), h, sc.end)
-		if err == nil && uint64(len(r.records)) != sc.st.head-(h.base-1) && sc.end > 0 {
-			t.Fatalf("%d records were read, the scan says %d", len(r.records), sc.st.head)
+		if err == nil && uint64(len(r.records)) != sc.st.Seq-(h.base-1) && sc.end > 0 {
+			t.Fatalf("%d records were read, the scan says %d", len(r.records), sc.st.Seq)
 		}
 		for i, rec := range r.records {
 			if rec.Seq != h.base+uint64(i) {

@@ -9,26 +9,26 @@ import (
 	"sync"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // A log is the hold of one store on one run.
 type log struct {
-	s     *Store
-	id    string
+	storekit.Hold
+	s     *store
 	epoch uint64
 	turn  chan struct{} // is full while somebody writes
 
-	mu       sync.Mutex
-	released bool
-	lost     error // why it is unknown what the log holds, nil if it is known
-	queue    []*appending
-	shown    glance // for listings of this store
+	mu    sync.Mutex
+	queue []*appending
+	shown glance // for listings of this store
 
 	// What follows belongs to whoever has the turn to write.
 	reel
 	until int64
 	st    state
 	buf   []byte
+	ends  []int
 }
 
 // An appending is one batch on its way into the log.
@@ -39,18 +39,6 @@ type appending struct {
 	done chan struct{}
 	err  error
 }
-
-// usable says whether the log may still write, as far as this process knows.
-func (l *log) usable() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.released {
-		return l.fenced()
-	}
-	return l.lost
-}
-
-func (l *log) fenced() error { return fmt.Errorf("run %s: %w", l.id, runlog.ErrFenced) }
 
 // Append implements runlog.Log. Batches that arrive while another is being written share
 // the next write. After an error that wraps ErrUnknown this hold of the run writes no
@@ -66,31 +54,38 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	select {
 	case <-a.done: // somebody wrote it with theirs
 	case l.turn <- struct{}{}:
-		select {
-		case <-a.done:
-		default:
-			l.writeQueue(ctx)
-		}
-		<-l.turn
+		l.write(ctx, a)
 	}
 	if a.err != nil {
 		return a.err
 	}
-	for i := range b.Records {
-		b.Records[i].Seq, b.Records[i].Epoch = a.from+uint64(i), l.epoch
-	}
+	storekit.Number(b, a.from, l.epoch)
 	return nil
 }
 
 // maxGroup bounds the bytes of one write, and with it what waits for it.
 const maxGroup = 4 << 20
 
-// writeQueue writes what is queued, in one write if that is not too long. The caller has
-// the turn. What arrives meanwhile is for the next one to have it.
-func (l *log) writeQueue(ctx context.Context) {
+// write writes what is queued, in one write if that is not too long, unless somebody has
+// written a by now, and passes the turn on. What arrives meanwhile is for the next one to have
+// it. If something panics, the others are told that the outcome is unknown.
+func (l *log) write(ctx context.Context, a *appending) {
+	var queue []*appending
+	defer func() {
+		for _, a := range queue {
+			a.err = fmt.Errorf("run %s: %w: something panicked in it", l.ID, runlog.ErrUnknown)
+			l.Note(a.err)
+			close(a.done)
+		}
+		<-l.turn
+	}()
+	select {
+	case <-a.done:
+		return
+	default:
+	}
 	l.mu.Lock()
-	queue := l.queue
-	l.queue = nil
+	queue, l.queue = l.queue, nil
 	l.mu.Unlock()
 	for len(queue) > 0 {
 		queue = queue[l.writeGroup(ctx, queue):]
@@ -110,7 +105,7 @@ func (l *log) writeGroup(ctx context.Context, queue []*appending) (n int) {
 	}
 	err := l.s.alive(context.Background())
 	if err == nil {
-		err = l.usable()
+		err = l.Usable()
 	}
 	if err != nil {
 		return done(queue, err)
@@ -122,7 +117,7 @@ func (l *log) writeGroup(ctx context.Context, queue []*appending) (n int) {
 	defer unlock()
 	if l.size >= l.s.segment {
 		if err := l.rotate(&l.st); errors.Is(err, runlog.ErrUnknown) {
-			l.note(err)
+			l.Note(err)
 			return done(queue, err)
 		} else if err == nil {
 			l.tell()
@@ -164,14 +159,14 @@ func (l *log) store(then *state, last bool) error {
 		err = l.reel.append(l.buf)
 	}
 	if err != nil {
-		l.note(err)
+		l.Note(err)
 		return err
 	}
-	grown := then.head > l.st.head
+	grown := then.Seq > l.st.Seq
 	l.st = *then
 	l.tell()
 	if grown {
-		l.s.watch.wake(l.id)
+		l.s.watch.Wake(l.ID)
 	}
 	return nil
 }
@@ -181,33 +176,17 @@ func (l *log) encode(a *appending, then *state) {
 	if a.err = a.ctx.Err(); a.err != nil {
 		return
 	}
-	if then.status.Ended() {
-		a.err = &runlog.EndedError{ID: l.id, Status: then.status}
+	next := *then
+	buf, ends, err := next.Encode(l.buf, l.ends[:0], l.ID, l.epoch, a.b)
+	l.ends = ends
+	if a.err = err; err != nil || len(ends) == 0 && next.Status == then.Status {
 		return
 	}
-	if len(a.b.Records) == 0 && (a.b.Status == "" || a.b.Status == then.status) {
-		return
+	l.buf, a.from = buf, then.Seq+1
+	if next.Status != then.Status {
+		next.updated = l.s.now().UnixNano()
 	}
-	next, start := *then, len(l.buf)
-	a.from = next.head + 1
-	for i := range a.b.Records {
-		rec := a.b.Records[i]
-		next.head++
-		rec.Seq, rec.Epoch = next.head, l.epoch
-		if rec.Kind == runlog.KindSnapshot {
-			next.snapshot = rec.Seq
-		}
-		var err error
-		if l.buf, next.hash, err = runlog.AppendFrame(l.buf, next.hash, &rec); err != nil {
-			l.buf = l.buf[:start]
-			a.err = fmt.Errorf("run %s: %w", l.id, err)
-			return
-		}
-	}
-	if a.b.Status != "" && a.b.Status != next.status {
-		next.status, next.updated = a.b.Status, l.s.now().UnixNano()
-	}
-	if next.status.Ended() {
+	if next.Status.Ended() {
 		next.cancel = false
 	}
 	l.buf = l.h.appendMark(l.buf, l.size, l.size, &next)
@@ -219,12 +198,12 @@ func (l *log) encode(a *appending, then *state) {
 func (l *log) begin(ctx context.Context) (unlock func(), err error) {
 	short, stop := l.s.patience(ctx)
 	defer stop()
-	lock, err := l.s.lockAny(short, l.id)
+	lock, err := l.s.lockAny(short, l.ID)
 	switch {
 	case errors.As(err, new(*runlog.NotFoundError)):
-		return nil, l.fenced() // it was deleted
+		return nil, l.Fenced() // it was deleted
 	case err != nil && ctx.Err() == nil && short.Err() != nil:
-		return nil, fmt.Errorf("run %s: %w; end the process that hangs in it", l.id, errPatience)
+		return nil, fmt.Errorf("run %s: %w; end the process that hangs in it", l.ID, errPatience)
 	case err != nil:
 		return nil, err
 	}
@@ -245,11 +224,11 @@ func (l *log) check() error {
 	there, err := os.Stat(l.path())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return l.fenced()
+		return l.Fenced()
 	case err != nil:
 		return err
 	case !os.SameFile(own, there):
-		return l.fenced() // whoever took the run over has begun a new log, or it is another run
+		return l.Fenced() // whoever took the run over has begun a new log, or it is another run
 	case own.Size() != l.size:
 		return l.catchUp(own.Size())
 	}
@@ -260,8 +239,8 @@ func (l *log) check() error {
 // deleted, or shall be cancelled.
 func (l *log) catchUp(size int64) error {
 	if size < l.size {
-		err := fmt.Errorf("run %s: %w: its log became shorter, from %d bytes to %d; check who changed it", l.id, runlog.ErrUnknown, l.size, size)
-		l.note(err)
+		err := fmt.Errorf("run %s: %w: its log became shorter, from %d bytes to %d; check who changed it", l.ID, runlog.ErrUnknown, l.size, size)
+		l.Note(err)
 		return err
 	}
 	data := make([]byte, size-l.size)
@@ -274,10 +253,10 @@ func (l *log) catchUp(size int64) error {
 			break // somebody died while writing it
 		}
 		if st.epoch != l.epoch || st.deleted || st.holder == "" {
-			return l.fenced()
+			return l.Fenced()
 		}
-		if st.head != l.st.head {
-			return fmt.Errorf("run %s: another process wrote records: %w", l.id, runlog.ErrFenced)
+		if st.Seq != l.st.Seq {
+			return fmt.Errorf("run %s: another process wrote records: %w", l.ID, runlog.ErrFenced)
 		}
 		l.st = st
 		l.size += int64(n)
@@ -287,15 +266,6 @@ func (l *log) catchUp(size int64) error {
 		return nil
 	}
 	return l.f.Truncate(l.size)
-}
-
-// note remembers an outcome that nobody knows.
-func (l *log) note(err error) {
-	if errors.Is(err, runlog.ErrUnknown) {
-		l.mu.Lock()
-		l.lost = err
-		l.mu.Unlock()
-	}
 }
 
 // tell lets everybody know what the run has come to.
@@ -315,7 +285,7 @@ func (l *log) show() {
 func (l *log) glance(size int64) *glance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.released || l.shown.durable != size {
+	if l.Usable() != nil || l.shown.durable != size {
 		return nil
 	}
 	g := l.shown
@@ -333,7 +303,7 @@ func (l *log) Renew(ctx context.Context) (cancel bool, err error) {
 		return false, ctx.Err()
 	}
 	defer func() { <-l.turn }()
-	if err := l.usable(); err != nil {
+	if err := l.Usable(); err != nil {
 		return false, err
 	}
 	unlock, err := l.begin(ctx)
@@ -354,7 +324,7 @@ func (l *log) Release(ctx context.Context) error {
 		return err
 	}
 	l.shut()
-	e, err := l.s.edit(ctx, l.id)
+	e, err := l.s.edit(ctx, l.ID)
 	if e != nil {
 		defer e.close()
 	}
@@ -371,17 +341,15 @@ func (l *log) Release(ctx context.Context) error {
 	if err := e.commitLast(&st, 0); err != nil {
 		return l.s.explain("releasing a run of", err)
 	}
-	l.s.watch.wake(l.id)
+	l.s.watch.Wake(l.ID)
 	return nil
 }
 
 // shut ends what this process can do with the run.
 func (l *log) shut() {
-	l.mu.Lock()
-	l.released = true
-	l.mu.Unlock()
+	l.End()
 	l.turn <- struct{}{} // whoever writes is finished first
 	_ = l.reel.close()
 	<-l.turn
-	l.s.watch.forget(l)
+	l.s.holds.forget(l)
 }

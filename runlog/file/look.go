@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/owners"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -24,7 +25,7 @@ type glance struct {
 
 // look finds out what a run looks like without reading its log, if somebody vouches for
 // it.
-func (s *Store) look(ctx context.Context, id string) (*glance, error) {
+func (s *store) look(ctx context.Context, id string) (*glance, error) {
 	if err := runlog.CheckID(id); err != nil {
 		return nil, s.notFound(id)
 	}
@@ -34,7 +35,7 @@ func (s *Store) look(ctx context.Context, id string) (*glance, error) {
 
 // lookAt is look for somebody who has asked for the log's size already, with that result. The
 // liveness may be nil.
-func (s *Store) lookAt(ctx context.Context, id string, live *liveness, info fs.FileInfo, err error) (*glance, error) {
+func (s *store) lookAt(ctx context.Context, id string, live *owners.Liveness, info fs.FileInfo, err error) (*glance, error) {
 	dir := s.runDir(id)
 	for try := 0; ; try++ {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +68,7 @@ func (s *Store) lookAt(ctx context.Context, id string, live *liveness, info fs.F
 }
 
 // vouched returns what the hold of a run says, if that can be trusted.
-func (s *Store) vouched(id, dir string, info fs.FileInfo, live *liveness) (*glance, bool) {
+func (s *store) vouched(id, dir string, info fs.FileInfo, live *owners.Liveness) (*glance, bool) {
 	o, ok := readHold(dir)
 	if !ok || o.h.id != id {
 		return nil, false
@@ -80,13 +81,13 @@ func (s *Store) vouched(id, dir string, info fs.FileInfo, live *liveness) (*glan
 		return nil, false
 	}
 	if live != nil {
-		return g, live.alive(o.st.holder)
+		return g, live.Alive(o.st.holder)
 	}
 	return g, s.owners.Alive(o.st.holder)
 }
 
 // lost is what can be said of a damaged run.
-func (s *Store) lost(id string, damage error) *glance {
+func (s *store) lost(id string, damage error) *glance {
 	g := &glance{damage: damage}
 	g.h.id = id
 	f, err := os.Open(filepath.Join(s.runDir(id), logName))
@@ -102,33 +103,6 @@ func (s *Store) lost(id string, damage error) *glance {
 	sc := h.scan(data)
 	g.h, g.st, g.durable = *h, sc.st, sc.pos
 	return g
-}
-
-// A liveness answers whether runs are held, and asks for each holder once.
-type liveness struct {
-	s     *Store
-	now   int64
-	mu    sync.Mutex
-	known map[string]bool
-}
-
-func (s *Store) liveness() *liveness {
-	return &liveness{s: s, now: s.now().UnixNano(), known: map[string]bool{}}
-}
-
-func (v *liveness) alive(holder string) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	alive, known := v.known[holder]
-	if !known {
-		alive = v.s.owners.Alive(holder)
-		v.known[holder] = alive
-	}
-	return alive
-}
-
-func (v *liveness) held(st *state, until int64) bool {
-	return st.holder != "" && v.now < until && v.alive(st.holder)
 }
 
 // A cache keeps what files that do not change say: of logs that nobody holds, what listings

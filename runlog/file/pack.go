@@ -88,7 +88,7 @@ func (p *packer) unpack(b []byte) ([]byte, error) {
 }
 
 // loadPack reads a former log. Its header is checked and its entries are not.
-func (s *Store) loadPack(dir string, base uint64) (*header, []byte, error) {
+func (s *store) loadPack(dir string, base uint64) (*header, []byte, error) {
 	path := filepath.Join(dir, packName(base))
 	info, err := os.Stat(path)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // Read implements [runlog.Store]. A limit of 0 or less means all.
-func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) ([]runlog.Record, error) {
+func (s *store) Read(ctx context.Context, id string, from uint64, limit int) ([]runlog.Record, error) {
 	if err := s.alive(ctx); err != nil {
 		return nil, err
 	}
@@ -22,7 +22,7 @@ func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) ([]
 		return nil, s.explain("reading", err)
 	}
 	from = max(from, 1)
-	if from > g.st.head && g.damage == nil {
+	if from > g.st.Seq && g.damage == nil {
 		return nil, nil
 	}
 	start := max(from-1, 1) // one earlier, to check the link
@@ -33,7 +33,7 @@ func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) ([]
 
 // A reading goes through the frames of a run in order.
 type reading struct {
-	s       *Store
+	s       *store
 	ctx     context.Context
 	id, dir string
 	from    uint64

@@ -14,7 +14,7 @@ import (
 
 // A reel is the log of a run, open for writing. Whoever writes has the run's lock.
 type reel struct {
-	s    *Store
+	s    *store
 	dir  string // of the run
 	f    tape   // nil after an error that left it unknown what is in the file
 	h    *header
@@ -178,7 +178,7 @@ func (r *reel) rotate(st *state) error {
 		return err
 	}
 	next := *r.h
-	next.base, next.prev = st.head+1, st.hash
+	next.base, next.prev = st.Seq+1, st.Hash
 	if _, err := rand.Read(next.nonce[:]); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // lockStore takes the lock under which runs get and lose their names.
-func (s *Store) lockStore(ctx context.Context) (unlock func(), err error) {
+func (s *store) lockStore(ctx context.Context) (unlock func(), err error) {
 	s.making.Lock()
 	l := flock.New(filepath.Join(s.dir, "lock"), flock.SetFlag(os.O_RDWR))
 	ok, err := l.TryLock()
@@ -34,7 +34,7 @@ func (s *Store) lockStore(ctx context.Context) (unlock func(), err error) {
 }
 
 // number returns the next creation number, which orders listings.
-func (s *Store) number(ctx context.Context) (no uint64, err error) {
+func (s *store) number(ctx context.Context) (no uint64, err error) {
 	unlock, err := s.lockStore(ctx)
 	if err != nil {
 		return 0, err
@@ -64,7 +64,7 @@ func (s *Store) number(ctx context.Context) (no uint64, err error) {
 }
 
 // lastNumber is the largest number a run has.
-func (s *Store) lastNumber(ctx context.Context) (no uint64, err error) {
+func (s *store) lastNumber(ctx context.Context) (no uint64, err error) {
 	ids, err := s.ids(&runlog.Filter{})
 	if err != nil {
 		return 0, err
@@ -77,7 +77,7 @@ func (s *Store) lastNumber(ctx context.Context) (no uint64, err error) {
 }
 
 // Sizes implements [runlog.Sizer]: the sizes of a run's files.
-func (s *Store) Sizes(ctx context.Context, f *runlog.Filter) (map[string]int64, error) {
+func (s *store) Sizes(ctx context.Context, f *runlog.Filter) (map[string]int64, error) {
 	infos, err := s.Runs(ctx, f)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ const packLeast = 16 << 10
 
 // Reclaim implements [runlog.Reclaimer]. It removes what deletions and dead processes
 // left behind, and compresses the logs of runs that are over.
-func (s *Store) Reclaim(ctx context.Context) (freed int64, err error) {
+func (s *store) Reclaim(ctx context.Context) (freed int64, err error) {
 	if err := s.alive(ctx); err != nil {
 		return 0, err
 	}
@@ -149,7 +149,7 @@ func (s *Store) Reclaim(ctx context.Context) (freed int64, err error) {
 }
 
 // sweep empties the trash, but for the folders that runs are being made in.
-func (s *Store) sweep(ctx context.Context) (freed int64, err error) {
+func (s *store) sweep(ctx context.Context) (freed int64, err error) {
 	trash := filepath.Join(s.dir, "trash")
 	entries, err := os.ReadDir(trash)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Store) sweep(ctx context.Context) (freed int64, err error) {
 }
 
 // tidy makes a run's folder smaller, if it can be.
-func (s *Store) tidy(ctx context.Context, id string) (freed int64, err error) {
+func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -191,7 +191,7 @@ func (s *Store) tidy(ctx context.Context, id string) (freed int64, err error) {
 	if err != nil || g.damage != nil {
 		return 0, err
 	}
-	over := g.st.status.Ended() && g.st.holder == "" && g.durable >= packLeast
+	over := g.st.Status.Ended() && g.st.holder == "" && g.durable >= packLeast
 	debris := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isDebris(e.Name(), g.h.base) })
 	if !over && !debris {
 		return 0, nil
@@ -212,7 +212,7 @@ func (s *Store) tidy(ctx context.Context, id string) (freed int64, err error) {
 			os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}
-	if e.st.status.Ended() && e.st.holder == "" && e.size >= packLeast {
+	if e.st.Status.Ended() && e.st.holder == "" && e.size >= packLeast {
 		if err := e.rotate(&e.st); err != nil {
 			return 0, err
 		}

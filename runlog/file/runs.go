@@ -14,60 +14,29 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"github.com/superstep-dev/superstep/internal/owners"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
-// A doubt says that a lease has ended though its holder's lock is still there: the
-// holder hangs, or the clock has jumped.
-type doubt struct {
-	holder string
-	until  int64
+// claim is what a run's state says of its holder.
+func (st *state) claim(until int64) owners.Claim {
+	return owners.Claim{Holder: st.holder, Until: until}
 }
 
-func (d *doubt) Error() string { return "the lease of a holder that seems to be alive has ended" }
-
-// free returns nil if the run may be taken from whoever held it, or a *doubt unless
-// the caller has waited since it was given the same one.
-func (s *Store) free(id string, st *state, until int64, seen *doubt) error {
-	live := s.liveness()
-	busy := &runlog.BusyError{ID: id, Owner: st.owner, Until: moment(until)}
-	switch d := (doubt{st.holder, until}); {
-	case live.held(st, until):
-		return busy
-	case live.now < until || !s.owners.Foreign(st.holder):
-		return nil
-	case seen == nil:
-		return &d
-	case *seen != d: // somebody is alive
-		return busy
-	}
-	return nil
+// free returns nil if the run may be taken from whoever held it, see [owners.Owners.Free].
+func (s *store) free(id string, st *state, until int64, seen *owners.Doubt) error {
+	return s.owners.Free(s.now(), st.claim(until), seen, &runlog.BusyError{ID: id, Owner: st.owner, Until: moment(until)})
 }
 
-// patiently calls f, and once more if it is in doubt about a holder, after enough time
-// for one that is alive to renew its lease. Leases are on the wall clock, this is not.
-func (s *Store) patiently(ctx context.Context, f func(seen *doubt) error) error {
-	err := f(nil)
-	var seen *doubt
-	if !errors.As(err, &seen) {
-		return err
-	}
-	wait := time.NewTimer(s.lease / 3)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-		return f(seen)
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closing:
-		return fmt.Errorf("writing store %s: %w", s.dir, errClosed)
-	}
+// patiently is [owners.Patiently] for this store.
+func (s *store) patiently(ctx context.Context, f func(seen *owners.Doubt) error) error {
+	return owners.Patiently(ctx, s.lease, s.closing, fmt.Errorf("writing store %s: %w", s.dir, storekit.ErrClosed), f)
 }
 
 // Acquire implements [runlog.Store].
-func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+func (s *store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
 	if err := runlog.CheckID(id); err != nil {
 		return nil, runlog.Info{}, err
 	}
@@ -85,7 +54,7 @@ func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 	if opt != nil && opt.Create != nil {
 		l, err = s.create(ctx, id, opt.Create, holder)
 	} else {
-		err = s.patiently(ctx, func(seen *doubt) (err error) {
+		err = s.patiently(ctx, func(seen *owners.Doubt) (err error) {
 			l, err = s.acquire(ctx, id, opt, holder, seen)
 			return err
 		})
@@ -95,20 +64,20 @@ func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 	}
 	info := l.h.info(&l.st)
 	l.show()
-	if !s.watch.keep(l) {
+	if !s.holds.keep(l) {
 		l.shut()
 		return nil, runlog.Info{}, s.alive(ctx)
 	}
 	return l, info, nil
 }
 
-func (s *Store) newLog(id string, r reel, st *state, until int64) *log {
-	return &log{s: s, id: id, epoch: st.epoch, turn: make(chan struct{}, 1), reel: r, st: *st, until: until}
+func (s *store) newLog(id string, r reel, st *state, until int64) *log {
+	return &log{Hold: storekit.Hold{ID: id}, s: s, epoch: st.epoch, turn: make(chan struct{}, 1), reel: r, st: *st, until: until}
 }
 
-func (s *Store) acquire(ctx context.Context, id string, opt *runlog.AcquireOptions, holder string, seen *doubt) (*log, error) {
+func (s *store) acquire(ctx context.Context, id string, opt *runlog.AcquireOptions, holder string, seen *owners.Doubt) (*log, error) {
 	// Somebody who holds the run is found without getting in his way.
-	if o, ok := readHold(s.runDir(id)); ok && o.h.id == id && s.liveness().held(&o.st, o.until) {
+	if o, ok := readHold(s.runDir(id)); ok && o.h.id == id && s.owners.Liveness(s.now()).Held(o.st.claim(o.until)) {
 		if err := s.free(id, &o.st, o.until, seen); err != nil { // he may be gone by now
 			return nil, err
 		}
@@ -140,7 +109,7 @@ func (s *Store) acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 }
 
 // create makes a run, in a folder of another name first.
-func (s *Store) create(ctx context.Context, id string, run *runlog.NewRun, holder string) (*log, error) {
+func (s *store) create(ctx context.Context, id string, run *runlog.NewRun, holder string) (*log, error) {
 	exists := func() error { return fmt.Errorf("run %s: %w", id, runlog.ErrExists) }
 	if s.there(ctx, id) {
 		return nil, exists()
@@ -155,7 +124,7 @@ func (s *Store) create(ctx context.Context, id string, run *runlog.NewRun, holde
 	if _, err := rand.Read(h.nonce[:]); err != nil {
 		return nil, err
 	}
-	st := state{epoch: 1, status: runlog.Running, updated: now.UnixNano(), owner: s.owner, holder: holder}
+	st := state{Tail: storekit.Tail{Status: cmp.Or(run.Status, runlog.Running)}, epoch: 1, updated: now.UnixNano(), owner: s.owner, holder: holder}
 	r := reel{s: s, dir: filepath.Join(s.dir, "trash", newPrefix+holder+"-"+strings.ToLower(rand.Text())), h: h}
 	b := h.encode()
 	b = h.appendMark(b, 0, h.size, &st)
@@ -201,7 +170,7 @@ func (s *Store) create(ctx context.Context, id string, run *runlog.NewRun, holde
 const newPrefix = "new-"
 
 // furnish makes the folder of a run with its files.
-func (s *Store) furnish(r *reel, b []byte, st *state, until int64) error {
+func (s *store) furnish(r *reel, b []byte, st *state, until int64) error {
 	if err := os.Mkdir(r.dir, 0o700); err != nil {
 		return err
 	}
@@ -220,7 +189,7 @@ func (s *Store) furnish(r *reel, b []byte, st *state, until int64) error {
 }
 
 // there reports whether there is a run of that ID, damaged or not.
-func (s *Store) there(ctx context.Context, id string) bool {
+func (s *store) there(ctx context.Context, id string) bool {
 	if _, err := os.Lstat(s.runDir(id)); err != nil {
 		return false
 	}
@@ -230,7 +199,7 @@ func (s *Store) there(ctx context.Context, id string) bool {
 
 // discard takes a run's folder out of the way. The caller has the store's lock, or
 // made the folder.
-func (s *Store) discard(id string) error {
+func (s *store) discard(id string) error {
 	trash := filepath.Join(s.dir, "trash", strings.ToLower(rand.Text()))
 	s.fail("file.before-rename")
 	if err := s.disk.rename(s.runDir(id), trash); err != nil {
@@ -243,7 +212,7 @@ func (s *Store) discard(id string) error {
 }
 
 // Runs implements [runlog.Store].
-func (s *Store) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, error) {
+func (s *store) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, error) {
 	if err := s.alive(ctx); err != nil {
 		return nil, err
 	}
@@ -271,7 +240,7 @@ func (s *Store) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, erro
 		if !r.held {
 			info.Owner = ""
 		}
-		if len(f.Status) > 0 && !slices.Contains(f.Status, info.Status) {
+		if !f.Takes(info.Status) {
 			continue
 		}
 		infos = append(infos, info)
@@ -283,7 +252,7 @@ func (s *Store) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, erro
 }
 
 // ids returns the runs that may match a filter, in no order.
-func (s *Store) ids(f *runlog.Filter) ([]string, error) {
+func (s *store) ids(f *runlog.Filter) ([]string, error) {
 	if f.ID != "" {
 		if runlog.CheckID(f.ID) != nil || !strings.HasPrefix(f.ID, f.Prefix) {
 			return nil, nil
@@ -317,9 +286,9 @@ type row struct {
 }
 
 // glances looks at runs, several at a time.
-func (s *Store) glances(ctx context.Context, ids []string) ([]row, error) {
+func (s *store) glances(ctx context.Context, ids []string) ([]row, error) {
 	rows := make([]row, len(ids))
-	live := s.liveness()
+	live := s.owners.Liveness(s.now())
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -339,7 +308,7 @@ func (s *Store) glances(ctx context.Context, ids []string) ([]row, error) {
 				return
 			}
 			if g != nil {
-				rows[i] = row{g, live.held(&g.st, g.until)}
+				rows[i] = row{g, live.Held(g.st.claim(g.until))}
 			}
 		}
 	}
@@ -355,15 +324,15 @@ func (s *Store) glances(ctx context.Context, ids []string) ([]row, error) {
 }
 
 // glance looks at a run for a listing. It returns nil if the run is gone.
-func (s *Store) glance(ctx context.Context, id string, live *liveness) (*glance, error) {
+func (s *store) glance(ctx context.Context, id string, live *owners.Liveness) (*glance, error) {
 	info, statErr := os.Stat(s.logPath(id))
 	if statErr == nil {
-		if l := s.watch.holds(id); l != nil {
+		if l := s.holds.of(id); l != nil {
 			if g := l.glance(info.Size()); g != nil {
 				return g, nil
 			}
 		}
-		if g := s.cache.run(id, info); g != nil && (g.st.holder == "" || !live.alive(g.st.holder)) {
+		if g := s.cache.run(id, info); g != nil && (g.st.holder == "" || !live.Alive(g.st.holder)) {
 			return g, nil
 		}
 	}
@@ -386,7 +355,7 @@ func (s *Store) glance(ctx context.Context, id string, live *liveness) (*glance,
 }
 
 // RequestCancel implements [runlog.Store].
-func (s *Store) RequestCancel(ctx context.Context, id string) error {
+func (s *store) RequestCancel(ctx context.Context, id string) error {
 	if err := s.alive(ctx); err != nil {
 		return err
 	}
@@ -397,7 +366,7 @@ func (s *Store) RequestCancel(ctx context.Context, id string) error {
 	if e != nil {
 		defer e.close()
 	}
-	if err == nil && !e.st.status.Ended() && !e.st.cancel {
+	if err == nil && !e.st.Status.Ended() && !e.st.cancel {
 		st := e.st
 		st.cancel = true
 		err = e.commitLast(&st, e.until)
@@ -406,26 +375,26 @@ func (s *Store) RequestCancel(ctx context.Context, id string) error {
 }
 
 // Delete implements [runlog.Store]. A damaged run is deleted like any other.
-func (s *Store) Delete(ctx context.Context, id string) error {
+func (s *store) Delete(ctx context.Context, id string) error {
 	if err := s.alive(ctx); err != nil {
 		return err
 	}
 	if runlog.CheckID(id) != nil {
 		return s.notFound(id)
 	}
-	err := s.patiently(ctx, func(seen *doubt) error { return s.strike(ctx, id, seen) })
+	err := s.patiently(ctx, func(seen *owners.Doubt) error { return s.strike(ctx, id, seen) })
 	if err == nil {
 		err = s.bury(ctx, id)
 	}
 	if err != nil {
 		return s.explain("writing", err)
 	}
-	s.watch.wake(id)
+	s.watch.Wake(id)
 	return nil
 }
 
 // strike marks a run as deleted, which fences whoever still has it open.
-func (s *Store) strike(ctx context.Context, id string, seen *doubt) error {
+func (s *store) strike(ctx context.Context, id string, seen *owners.Doubt) error {
 	e, err := s.edit(ctx, id)
 	if e != nil {
 		defer e.close()
@@ -449,7 +418,7 @@ func (s *Store) strike(ctx context.Context, id string, seen *doubt) error {
 }
 
 // bury removes a run that was marked as deleted.
-func (s *Store) bury(ctx context.Context, id string) error {
+func (s *store) bury(ctx context.Context, id string) error {
 	unlock, err := s.lockStore(ctx)
 	if err != nil {
 		return err

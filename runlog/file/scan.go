@@ -60,11 +60,11 @@ type scan struct {
 // scan goes through a log, whose header h is, up to what cannot be read.
 func (h *header) scan(data []byte) (sc scan) {
 	sc.pos, sc.seq = h.size, h.base-1
-	sc.st.head, sc.st.hash = sc.seq, h.prev
+	sc.st.Seq, sc.st.Hash = sc.seq, h.prev
 	for sc.pos < int64(len(data)) {
 		e, err := h.entry(data[sc.pos:], sc.pos)
-		if err == nil && e.mark && e.st.head != sc.seq {
-			err = fmt.Errorf("a mark says %d records, there are %d", e.st.head, sc.seq)
+		if err == nil && e.mark && e.st.Seq != sc.seq {
+			err = fmt.Errorf("a mark says %d records, there are %d", e.st.Seq, sc.seq)
 		}
 		if err == nil && e.mark && (e.st.epoch < sc.st.epoch || e.st.epoch == 0) {
 			err = fmt.Errorf("a mark of epoch %d follows one of epoch %d", e.st.epoch, sc.st.epoch)
@@ -93,7 +93,7 @@ func (h *header) damage(id, path string, data []byte, sc *scan, durable int64) e
 	case sc.end == size && durable <= size:
 		return nil
 	case sc.end == size:
-		return located(runlog.NewChain(id, sc.st.head+1), path, size, fmt.Sprintf("the file is shorter than the %d bytes that were acknowledged", durable))
+		return located(runlog.NewChain(id, sc.st.Seq+1), path, size, fmt.Sprintf("the file is shorter than the %d bytes that were acknowledged", durable))
 	case sc.end == 0, sc.end < durable, h.later(data, sc.pos):
 		why := sc.why
 		if why == nil {

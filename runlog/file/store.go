@@ -61,6 +61,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/localfs"
 	"github.com/superstep-dev/superstep/internal/owners"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // Options are the settings of a store. Nil and zero values mean the written defaults.
@@ -72,6 +73,10 @@ type Options struct {
 	SegmentSize  int64 // bytes of a log from which on it is compressed and a new one begun; default 1 MiB
 	AllowNetwork bool  // use a directory on a network file system, where locks may not work
 
+	// Protection says what is redacted, and whether what is written is encrypted. By default
+	// the secrets of the process's environment are redacted, and nothing is encrypted.
+	storekit.Protection
+
 	// Failpoint is called at the points of a write at which a crash is interesting:
 	// "file.before-write", "file.mid-write" (half of the batch is written; without a Failpoint
 	// it is written in one piece), "file.before-sync", "file.after-sync" (durable, but nobody
@@ -82,8 +87,18 @@ type Options struct {
 }
 
 // Store is a [runlog.Store], [runlog.Waiter], [runlog.Sizer] and [runlog.Reclaimer] in a
-// directory. Several stores may be open on one directory, in one process or in many.
+// directory. Several stores may be open on one directory, in one process or in many. It
+// redacts what is written to it, and encrypts it if it has a key: see [Options].
 type Store struct {
+	runlog.Store // over inner's store: redacts and encrypts
+	inner
+}
+
+// inner has the methods of a store that runlog.Store does not have. It is a level deeper
+// than those, so that they come first.
+type inner struct{ *store }
+
+type store struct {
 	dir     string
 	now     func() time.Time
 	lease   time.Duration
@@ -98,7 +113,8 @@ type Store struct {
 	making  sync.Mutex // one creation or deletion of this process at a time
 	cache   cache
 	packer  packer
-	watch   watch
+	watch   storekit.Watch
+	holds   holds
 
 	closing chan struct{} // closed when Close begins
 	once    sync.Once
@@ -112,9 +128,6 @@ var (
 	_ runlog.Reclaimer = (*Store)(nil)
 )
 
-// errClosed is what a closed store answers.
-var errClosed = errors.New("the store is closed")
-
 // storeName is the file that makes a directory a store. Its content is storeMagic and
 // the version of the layout.
 const (
@@ -126,20 +139,28 @@ const (
 // refuses a directory that is something else, that a newer superstep wrote, that
 // everyone may write to, or that is on a network file system. The caller closes the store.
 func Open(ctx context.Context, dir string, opt *Options) (*Store, error) {
-	return open(ctx, dir, opt, realDisk{})
+	if opt == nil {
+		opt = &Options{}
+	}
+	s, err := open(ctx, dir, opt, realDisk{})
+	if err != nil {
+		return nil, err
+	}
+	p, err := storekit.Protect(s, &opt.Protection)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", s.dir, err), s.Close())
+	}
+	return &Store{p, inner{s}}, nil
 }
 
 // open takes the disk, so that tests can make it fail.
-func open(ctx context.Context, dir string, opt *Options, d disk) (*Store, error) {
+func open(ctx context.Context, dir string, opt *Options, d disk) (*store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening store: %w", err)
-	}
-	if opt == nil {
-		opt = &Options{}
 	}
 	if !opt.AllowNetwork {
 		if err := localfs.Check(dir, "AllowNetwork"); err != nil {
@@ -154,8 +175,8 @@ func open(ctx context.Context, dir string, opt *Options, d disk) (*Store, error)
 	return s, nil
 }
 
-func newStore(dir string, opt *Options, d disk) *Store {
-	s := &Store{
+func newStore(dir string, opt *Options, d disk) *store {
+	s := &store{
 		dir: dir, now: opt.Now, lease: opt.Lease, owner: opt.Owner, segment: opt.SegmentSize, fail: opt.Failpoint,
 		disk:    d,
 		owners:  owners.Owners{Dir: filepath.Join(dir, "owners")},
@@ -166,18 +187,15 @@ func newStore(dir string, opt *Options, d disk) *Store {
 		s.now = time.Now
 	}
 	if s.lease <= 0 {
-		s.lease = 15 * time.Second
+		s.lease = storekit.DefaultLease
 	}
 	if s.owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "localhost"
-		}
-		s.owner = fmt.Sprintf("%s:%d", host, os.Getpid())
+		s.owner = storekit.Owner()
 	}
 	if s.segment <= 0 {
 		s.segment = 1 << 20
 	}
+	s.watch.Every, s.watch.Head, s.watch.Poll = pollEvery, s.head, s.poll
 	s.halves = s.fail != nil
 	if s.fail == nil {
 		s.fail = func(string) {}
@@ -186,7 +204,7 @@ func newStore(dir string, opt *Options, d disk) *Store {
 }
 
 // prepare sees to it that the directory is a store of this version.
-func (s *Store) prepare() error {
+func (s *store) prepare() error {
 	unsynced := missing(s.dir)
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("making the directory: %w; name a place that can be written", err)
@@ -233,7 +251,7 @@ func (s *Store) prepare() error {
 }
 
 // checkVersion reports whether the directory is a store already, and refuses what is none.
-func (s *Store) checkVersion() (known bool, err error) {
+func (s *store) checkVersion() (known bool, err error) {
 	b, err := os.ReadFile(filepath.Join(s.dir, storeName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, s.checkEmpty()
@@ -254,7 +272,7 @@ func (s *Store) checkVersion() (known bool, err error) {
 
 // checkEmpty refuses a directory in which there is something, but for the beginnings of
 // a store that another process is making.
-func (s *Store) checkEmpty() error {
+func (s *store) checkEmpty() error {
 	d, err := os.Open(s.dir)
 	if errors.Is(err, fs.ErrPermission) {
 		return nil // it may be written and not listed
@@ -294,10 +312,11 @@ func missing(dir string) (dirs []string) {
 
 // Close ends the store. Runs that are still held read as interrupted from then on, and
 // others may take them over. The holds write no more.
-func (s *Store) Close() error {
+func (s *store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
-		for _, l := range s.watch.close() {
+		s.watch.Close()
+		for _, l := range s.holds.close() {
 			l.shut()
 		}
 		s.closed = s.owners.Leave()
@@ -306,31 +325,27 @@ func (s *Store) Close() error {
 }
 
 // alive returns an error once the store is closed.
-func (s *Store) alive(ctx context.Context) error {
+func (s *store) alive(ctx context.Context) error {
 	select {
 	case <-s.closing:
-		return fmt.Errorf("store %s: %w", s.dir, errClosed)
+		return fmt.Errorf("store %s: %w", s.dir, storekit.ErrClosed)
 	default:
 		return ctx.Err()
 	}
 }
 
-func (s *Store) runDir(id string) string { return filepath.Join(s.dir, "runs", id) }
+func (s *store) runDir(id string) string { return filepath.Join(s.dir, "runs", id) }
 
-func (s *Store) logPath(id string) string { return filepath.Join(s.runDir(id), logName) }
+func (s *store) logPath(id string) string { return filepath.Join(s.runDir(id), logName) }
 
-func (s *Store) notFound(id string) error { return &runlog.NotFoundError{ID: id, Store: s.dir} }
+func (s *store) notFound(id string) error { return &runlog.NotFoundError{ID: id, Store: s.dir} }
 
 // explain names the store in an error of the file system, and says the remedy if there
 // is one. Errors that say so already are left alone.
-func (s *Store) explain(doing string, err error) error {
+func (s *store) explain(doing string, err error) error {
 	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, new(*runlog.StorageError)), errors.As(err, new(*runlog.CorruptError)), errors.As(err, new(*runlog.NotFoundError)),
-		errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.QuarantinedError)),
-		errors.As(err, new(*doubt)), errors.Is(err, runlog.ErrUnknown), errors.Is(err, runlog.ErrFenced), errors.Is(err, runlog.ErrExists),
-		errors.Is(err, errClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil, storekit.Explained(err), errors.As(err, new(*owners.Doubt)), errors.Is(err, runlog.ErrUnknown),
+		errors.Is(err, storekit.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case outOfStorage(err):
 		return &runlog.StorageError{Store: s.dir, Err: err}

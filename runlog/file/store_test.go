@@ -17,6 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // A clock stands still until it is moved.
@@ -266,7 +267,7 @@ func TestClosed(t *testing.T) {
 		"Wait": <-waited, "Acquire": acquired, "Read": read, "Runs": listed, "Renew": renewed,
 		"Append": l.Append(t.Context(), batch(1)), "Delete": s.Delete(t.Context(), "r"), "RequestCancel": s.RequestCancel(t.Context(), "r"),
 	} {
-		if !errors.Is(err, errClosed) {
+		if !errors.Is(err, storekit.ErrClosed) {
 			t.Errorf("%s after Close: %v", name, err)
 		}
 	}
@@ -463,8 +464,8 @@ func TestHangingWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(350 * time.Millisecond)
-	other := openTest(t, dir, &Options{Lease: 300 * time.Millisecond})
+	later := func() time.Time { return time.Now().Add(350 * time.Millisecond) }
+	other := openTest(t, dir, &Options{Lease: 300 * time.Millisecond, Now: later})
 	if _, _, err := other.Acquire(t.Context(), "r", nil); !errors.As(err, new(*runlog.BusyError)) {
 		t.Errorf("a run that is locked: %v", err)
 	}
@@ -521,4 +522,22 @@ func TestNewerLog(t *testing.T) {
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, b) {
 		t.Errorf("the log was changed, error %v", err)
 	}
+}
+
+func TestProtected(t *testing.T) {
+	runlogtest.RunProtected(t, func(t *testing.T) *runlogtest.Site {
+		dir := t.TempDir()
+		return &runlogtest.Site{
+			Open: func(t *testing.T, p *storekit.Protection) runlog.Store {
+				return openTest(t, dir, &Options{Protection: *p})
+			},
+			Stored: func(t *testing.T) []byte { return runlogtest.Files(t, dir) },
+		}
+	})
+}
+
+func TestPanics(t *testing.T) {
+	runlogtest.Panics(t, func(t *testing.T, failpoint func(string)) runlog.Store {
+		return openTest(t, t.TempDir(), &Options{Failpoint: failpoint})
+	}, "file.before-write", "file.mid-write", "file.after-sync")
 }

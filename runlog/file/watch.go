@@ -2,7 +2,6 @@ package file
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 )
@@ -10,128 +9,76 @@ import (
 // pollEvery is how often those who wait for a run look whether another process has written.
 const pollEvery = 40 * time.Millisecond
 
-// watch wakes those who wait for runs to grow, and knows which runs this store holds.
-// Appends of this store wake them directly; for those of others each looks for itself.
-type watch struct {
+// Wait implements [runlog.Waiter].
+func (s *store) Wait(ctx context.Context, id string, seq uint64) error {
+	return s.watch.Wait(ctx, id, seq)
+}
+
+func (s *store) head(ctx context.Context, id string) (uint64, error) {
+	if err := s.alive(ctx); err != nil {
+		return 0, err
+	}
+	g, err := s.look(ctx, id)
+	if err == nil {
+		err = g.damage
+	}
+	if err != nil {
+		return 0, s.explain("reading", err)
+	}
+	return g.st.Seq, nil
+}
+
+func (s *store) poll(ctx context.Context, runs map[string]uint64, wake func(string)) error {
+	for id, seq := range runs {
+		if head, err := s.head(ctx, id); err != nil || head >= seq {
+			wake(id)
+		}
+	}
+	return nil
+}
+
+// holds are the runs that this store holds.
+type holds struct {
 	mu     sync.Mutex
-	grown  map[string]*waiters
 	held   map[string]*log
 	closed bool
 }
 
-// waiters are those who wait for one run.
-type waiters struct {
-	count int
-	grown chan struct{} // closed to wake them all
-}
-
-func (w *watch) join(id string) *waiters {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r := w.grown[id]
-	if r == nil {
-		r = &waiters{grown: make(chan struct{})}
-		if w.grown == nil {
-			w.grown = map[string]*waiters{}
-		}
-		w.grown[id] = r
-	}
-	r.count++
-	return r
-}
-
-func (w *watch) leave(id string, r *waiters) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r.count--
-	if r.count == 0 && w.grown[id] == r {
-		delete(w.grown, id)
-	}
-}
-
-func (w *watch) wake(id string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if r := w.grown[id]; r != nil {
-		delete(w.grown, id)
-		close(r.grown)
-	}
-}
-
 // keep notes a hold of this store. It reports false if the store is closed.
-func (w *watch) keep(l *log) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
+func (h *holds) keep(l *log) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
 		return false
 	}
-	if w.held == nil {
-		w.held = map[string]*log{}
+	if h.held == nil {
+		h.held = map[string]*log{}
 	}
-	w.held[l.id] = l
+	h.held[l.ID] = l
 	return true
 }
 
-func (w *watch) forget(l *log) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.held[l.id] == l {
-		delete(w.held, l.id)
+func (h *holds) forget(l *log) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held[l.ID] == l {
+		delete(h.held, l.ID)
 	}
 }
 
-func (w *watch) holds(id string) *log {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.held[id]
+func (h *holds) of(id string) *log {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held[id]
 }
 
 // close returns the holds there are, and takes no more.
-func (w *watch) close() (held []*log) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.closed = true
-	for _, l := range w.held {
+func (h *holds) close() (held []*log) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, l := range h.held {
 		held = append(held, l)
 	}
 	return held
-}
-
-// Wait implements [runlog.Waiter].
-func (s *Store) Wait(ctx context.Context, id string, seq uint64) error {
-	tick := time.NewTimer(pollEvery)
-	defer tick.Stop()
-	for {
-		// Looked at only after joining, so that nothing falls between looking and waiting.
-		r := s.watch.join(id)
-		more, err := s.waited(ctx, id, seq, r, tick)
-		s.watch.leave(id, r)
-		if !more {
-			return err
-		}
-	}
-}
-
-func (s *Store) waited(ctx context.Context, id string, seq uint64, r *waiters, tick *time.Timer) (more bool, err error) {
-	if err := s.alive(ctx); err != nil {
-		return false, err
-	}
-	e, err := s.look(ctx, id)
-	if err != nil || e.st.head >= seq {
-		return false, s.explain("reading", err)
-	}
-	if e.damage != nil {
-		return false, e.damage
-	}
-	tick.Reset(pollEvery)
-	select {
-	case <-r.grown:
-		return false, nil
-	case <-tick.C:
-		return true, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-s.closing:
-		return false, fmt.Errorf("waiting for run %s: %w", id, errClosed)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/postgres"
 )
@@ -27,12 +28,12 @@ func session(ctx context.Context, dsn string) (err error) {
 	for _, note := range store.Notes() {
 		fmt.Println("note:", note)
 	}
-	journal, err := runlog.OpenJournal(ctx, store, "my-run", &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "brief"}})
+	j, err := journal.Open(ctx, store, "my-run", &journal.Options{Create: &runlog.NewRun{Workflow: "brief"}})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, journal.Close(ctx)) }()
-	_, err = journal.Scope("search").Do(ctx, &runlog.Effect{Key: "work", Do: func(context.Context, string) (json.RawMessage, error) {
+	defer func() { err = errors.Join(err, j.Close(ctx)) }()
+	_, err = j.Scope("search").Do(ctx, &journal.Effect{Key: "work", Do: func(context.Context, string) (json.RawMessage, error) {
 		return json.RawMessage(`"done"`), nil
 	}})
 	return err

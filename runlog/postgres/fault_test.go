@@ -16,6 +16,7 @@ import (
 
 // Runs go on while the server is stopped, or killed, for up to two seconds again and again.
 func TestServerRestarts(t *testing.T) {
+	t.Parallel() // it has a server of its own
 	server := pgserver.Start(t, nil)
 	begin := time.Now()
 	rng, _ := faults.Rand(t)
@@ -100,9 +101,11 @@ func lifecycle(s *Store, id string, steps int, acked func()) error {
 // With a synchronous standby a promotion loses nothing; without one, every loss that a
 // holder can see is reported.
 func TestPromotions(t *testing.T) {
+	t.Parallel() // it has a server of its own
 	for _, sync := range []bool{true, false} {
 		name := map[bool]string{true: "synchronous", false: "asynchronous"}[sync]
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			begin := time.Now()
 			n := max(faults.N(50)/2, 1)
 			if !faults.Full() {
@@ -143,6 +146,7 @@ func TestPromotions(t *testing.T) {
 // A commit that an administrator lets go before the standby has it is not acknowledged
 // until the standby has it.
 func TestCancelledWaitForStandby(t *testing.T) {
+	t.Parallel() // it has a server of its own
 	primary := pgserver.Start(t, nil)
 	standby := primary.Standby(t, true)
 	s := openTest(t, primary.DSN(), nil)

@@ -9,30 +9,26 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // A log is the hold of one store on one run.
 type log struct {
-	s     *Store
-	id    string
+	storekit.Hold
+	s     *store
 	no    int64
 	epoch uint64
 	hold  int64
 
 	mu       sync.Mutex
-	released bool
-	broken   error  // why it is unknown what the log holds, nil if it is known
 	acked    tail   // what the run has to be, as far as anybody was told
 	timeline string // the server's history when it was
 }
 
 // A tail is what is needed of a log to go on with it.
 type tail struct {
-	rev      int64
-	seq      uint64
-	hash     runlog.FrameHash
-	status   runlog.Status
-	snapshot uint64
+	storekit.Tail
+	rev int64
 }
 
 func (l *log) tail() tail {
@@ -45,12 +41,10 @@ func (l *log) tail() tail {
 func (l *log) settle(then tail, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case err == nil:
+	if err == nil {
 		l.acked = then
-	case errors.Is(err, runlog.ErrUnknown), errors.Is(err, runlog.ErrStoreReset):
-		l.broken = err
 	}
+	l.Note(err)
 }
 
 // on notes the server's history that the log's last write is in.
@@ -60,18 +54,6 @@ func (l *log) on(timeline string) {
 	l.timeline = timeline
 }
 
-// usable says whether the log may still write, as far as this process knows.
-func (l *log) usable() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.released {
-		return l.fenced()
-	}
-	return l.broken
-}
-
-func (l *log) fenced() error { return fmt.Errorf("run %s: %w", l.id, runlog.ErrFenced) }
-
 // Append implements runlog.Log. After an error that wraps ErrUnknown or ErrStoreReset this
 // hold of the run writes no more: release it, and acquire the run again. When ctx ends while
 // the batch is on its way, Append waits for the outcome for up to two seconds and gives
@@ -80,7 +62,7 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := l.usable(); err != nil {
+	if err := l.Usable(); err != nil {
 		return err
 	}
 	o := &op{ctx: ctx, l: l, b: b, deadline: time.Now().Add(l.s.patience), done: make(chan error, 1)}
@@ -97,11 +79,9 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	if err != nil {
 		return err
 	}
-	for i := range b.Records {
-		b.Records[i].Seq, b.Records[i].Epoch = o.from+uint64(i), l.epoch
-	}
+	storekit.Number(b, o.from, l.epoch)
 	if len(b.Records) > 0 {
-		l.s.watch.wake(l.id)
+		l.s.watch.Wake(l.ID)
 	}
 	return nil
 }
@@ -121,8 +101,8 @@ func (l *log) leave(o *op) error {
 		}
 		wait.Reset(time.Millisecond)
 	}
-	err := fmt.Errorf("run %s: %w: %w", l.id, runlog.ErrUnknown, o.ctx.Err())
-	l.settle(tail{}, err)
+	err := fmt.Errorf("run %s: %w: %w", l.ID, runlog.ErrUnknown, o.ctx.Err())
+	l.Note(err)
 	return err
 }
 
@@ -153,8 +133,8 @@ func look(ctx context.Context, c *conn, es []*entry) ([]error, error) {
 	},
 		bigints(es, func(e *entry) int64 { return e.l.no }),
 		bigints(es, func(e *entry) int64 { return e.l.hold }),
-		bigints(es, func(e *entry) int64 { return int64(e.was.seq) }),
-		bigints(es, func(e *entry) int64 { return int64(e.then.seq) }))
+		bigints(es, func(e *entry) int64 { return int64(e.was.Seq) }),
+		bigints(es, func(e *entry) int64 { return int64(e.then.Seq) }))
 	return found, err
 }
 
@@ -168,7 +148,7 @@ func (e *entry) compare(rev int64) error {
 	case rev < e.was.rev:
 		return e.reset("the last of them are missing")
 	}
-	return e.l.fenced()
+	return e.l.Fenced()
 }
 
 // superseded judges a run that somebody else holds or has held, given the record at the old
@@ -179,14 +159,14 @@ func (e *entry) superseded(was, then []byte) error {
 		return err == nil && self == hash
 	}
 	switch {
-	case e.was.seq > 0 && !is(was, e.was.hash):
+	case e.was.Seq > 0 && !is(was, e.was.Hash):
 		return e.reset("others are in their place")
-	case e.then.seq > e.was.seq && is(then, e.then.hash):
+	case e.then.Seq > e.was.Seq && is(then, e.then.Hash):
 		return errLanded // before it was taken over
-	case e.then.seq == e.was.seq && e.sent:
-		return fmt.Errorf("%w: %w", e.l.fenced(), runlog.ErrUnknown)
+	case e.then.Seq == e.was.Seq && e.sent:
+		return fmt.Errorf("%w: %w", e.l.Fenced(), runlog.ErrUnknown)
 	}
-	return e.l.fenced()
+	return e.l.Fenced()
 }
 
 // gone judges a run that is not there.
@@ -197,13 +177,13 @@ func (e *entry) gone(c *conn) error {
 	if timeline != "" && c.timeline != "" && timeline != c.timeline {
 		return e.reset("the run is not there")
 	}
-	return e.l.fenced() // and deleted
+	return e.l.Fenced() // and deleted
 }
 
 // reset is the error for acknowledged records that are lost.
 func (e *entry) reset(how string) error {
 	return fmt.Errorf("run %s: %w: of the records up to %d that were acknowledged, %s: the server was replaced by one that did not have them, or brought back to an earlier moment (%w); read the run to see what it has, and resume it from there",
-		e.l.id, runlog.ErrStoreReset, e.was.seq, how, runlog.ErrFenced)
+		e.l.ID, runlog.ErrStoreReset, e.was.Seq, how, runlog.ErrFenced)
 }
 
 func isDuplicate(err error) bool {
@@ -213,7 +193,7 @@ func isDuplicate(err error) bool {
 
 // Renew implements runlog.Log.
 func (l *log) Renew(ctx context.Context) (cancel bool, err error) {
-	if err := l.usable(); err != nil {
+	if err := l.Usable(); err != nil {
 		return false, err
 	}
 	err = l.s.with(ctx, writing, func(ctx context.Context, c *conn) error {
@@ -234,7 +214,7 @@ func (l *log) Renew(ctx context.Context) (cancel bool, err error) {
 		return errors.Join(err, found[0])
 	})
 	if err != nil {
-		l.settle(tail{}, notUnknown(err))
+		l.Note(notUnknown(err))
 		return false, err
 	}
 	return cancel, nil
@@ -251,9 +231,7 @@ func notUnknown(err error) error {
 // Release implements runlog.Log. From the call on nothing can be appended, even if it
 // fails; then it may be called again.
 func (l *log) Release(ctx context.Context) error {
-	l.mu.Lock()
-	l.released = true
-	l.mu.Unlock()
+	l.End()
 	return l.s.with(ctx, writing, func(ctx context.Context, c *conn) error {
 		return c.query(ctx, "UPDATE runs SET hold = 0, owner = '', takeovers = 0, lease_until = clock_timestamp() WHERE no = $1 AND hold = $2", nil, bigint(l.no), bigint(l.hold))
 	})

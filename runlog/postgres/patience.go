@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // A verdict is what an error of the server or the network means for what was asked of it.
@@ -65,24 +65,6 @@ type lostError struct{ err error }
 
 func (e *lostError) Error() string { return e.err.Error() }
 func (e *lostError) Unwrap() error { return e.err }
-
-// A backoff spaces attempts out.
-type backoff time.Duration
-
-// wait pauses, longer each time. It ends early with ctx, and then reports false.
-func (b *backoff) wait(ctx context.Context, closing <-chan struct{}) bool {
-	*b = min(max(2**b, backoff(5*time.Millisecond)), backoff(500*time.Millisecond))
-	half := time.Duration(*b) / 2
-	pause := time.NewTimer(half + rand.N(half))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return true
-	case <-ctx.Done():
-	case <-closing:
-	}
-	return false
-}
 
 // maxReaders is how many connections there are beside that of the writer.
 const maxReaders = 4
@@ -153,7 +135,7 @@ const (
 // with calls f with a connection, again and again while the server is away. What f does has
 // to be right if it is done twice. If it writes, what landed while
 // the connection was lost is made sure of.
-func (s *Store) with(ctx context.Context, doing string, f func(ctx context.Context, c *conn) error) error {
+func (s *store) with(ctx context.Context, doing string, f func(ctx context.Context, c *conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -172,7 +154,7 @@ func (s *Store) with(ctx context.Context, doing string, f func(ctx context.Conte
 	}
 	deadline := time.Now().Add(s.patience)
 	doubt := false
-	var pause backoff
+	var pause storekit.Backoff
 	for {
 		sent, err := s.attempt(ctx, deadline, doubt, f)
 		v := judge(err)
@@ -189,14 +171,14 @@ func (s *Store) with(ctx context.Context, doing string, f func(ctx context.Conte
 		case time.Now().After(deadline):
 			return s.gaveUp(doing, doubt, &runlog.StorageError{Store: s.name, Err: fmt.Errorf("the server has not answered for %s: %w", s.patience, err)})
 		}
-		if !pause.wait(ctx, s.closing) && ctx.Err() == nil {
-			return s.gaveUp(doing, doubt, errClosed)
+		if !pause.Wait(ctx, s.closing) && ctx.Err() == nil {
+			return s.gaveUp(doing, doubt, storekit.ErrClosed)
 		}
 	}
 }
 
 // attempt calls f once. Sent says that f got as far as being called.
-func (s *Store) attempt(ctx context.Context, deadline time.Time, doubt bool, f func(ctx context.Context, c *conn) error) (sent bool, err error) {
+func (s *store) attempt(ctx context.Context, deadline time.Time, doubt bool, f func(ctx context.Context, c *conn) error) (sent bool, err error) {
 	limit := min(time.Until(deadline), s.patience/3)
 	ctx, stop := context.WithTimeout(ctx, max(limit, 50*time.Millisecond))
 	defer stop()
@@ -221,7 +203,7 @@ func (s *Store) attempt(ctx context.Context, deadline time.Time, doubt bool, f f
 }
 
 // gaveUp is the error of an operation that was not done, or may not have been.
-func (s *Store) gaveUp(doing string, doubt bool, err error) error {
+func (s *store) gaveUp(doing string, doubt bool, err error) error {
 	if doubt {
 		return fmt.Errorf("writing store %s: %w: %w", s.name, runlog.ErrUnknown, err)
 	}
@@ -230,16 +212,8 @@ func (s *Store) gaveUp(doing string, doubt bool, err error) error {
 
 // explain names the store in an error. Errors that name it already, and those of runlog
 // that have all to say, are left as they are.
-func (s *Store) explain(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	for _, own := range []any{new(*runlog.NotFoundError), new(*runlog.BusyError), new(*runlog.CorruptError), new(*runlog.EndedError), new(*runlog.QuarantinedError), new(*runlog.VersionError), new(*runlog.StorageError)} {
-		if errors.As(err, own) {
-			return err
-		}
-	}
-	if errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrExists) {
+func (s *store) explain(doing string, err error) error {
+	if err == nil || storekit.Explained(err) {
 		return err
 	}
 	return fmt.Errorf("%s store %s: %w", doing, s.name, tidied(err))

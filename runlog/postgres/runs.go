@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // A row is a row of the table of runs.
@@ -72,10 +74,10 @@ func find(ctx context.Context, c *conn, id string) (found *row, err error) {
 	return found, err
 }
 
-func (s *Store) notFound(id string) error { return &runlog.NotFoundError{ID: id, Store: s.name} }
+func (s *store) notFound(id string) error { return &runlog.NotFoundError{ID: id, Store: s.name} }
 
 // Acquire implements [runlog.Store].
-func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+func (s *store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
 	if err := runlog.CheckID(id); err != nil {
 		return nil, runlog.Info{}, err
 	}
@@ -84,10 +86,7 @@ func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 		a.opt = *opt
 	}
 	if err := s.with(ctx, writing, a.do); err != nil {
-		if corrupt := (*runlog.CorruptError)(nil); errors.As(err, &corrupt) {
-			err = s.diagnose(ctx, id, err)
-		}
-		return nil, runlog.Info{}, err
+		return nil, runlog.Info{}, storekit.Diagnose(ctx, s, id, err)
 	}
 	return a.log, a.info, nil
 }
@@ -99,23 +98,8 @@ func newHold() int64 {
 	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1
 }
 
-// diagnose looks for the first damage of a run whose last record is damaged.
-func (s *Store) diagnose(ctx context.Context, id string, err error) error {
-	corrupt := (*runlog.CorruptError)(nil)
-	for from := uint64(1); ; {
-		records, readErr := s.Read(ctx, id, from, 256)
-		if errors.As(readErr, &corrupt) {
-			return readErr
-		}
-		if readErr != nil || len(records) == 0 {
-			return err
-		}
-		from += uint64(len(records))
-	}
-}
-
 type acquiring struct {
-	s    *Store
+	s    *store
 	id   string
 	opt  runlog.AcquireOptions
 	hold int64
@@ -157,7 +141,7 @@ func (a *acquiring) insert(ctx context.Context, c *conn) error {
 	return c.query(ctx, `INSERT INTO runs (id, workflow, title, parent, status, created, updated, epoch, hold, owner, lease_until)
 		SELECT $1, $2, $3, $4, $5, now, now, 1, $6, $7, now + $8::bigint * interval '1 microsecond' FROM clock_timestamp() AS now
 		ON CONFLICT (id) DO NOTHING`, nil,
-		[]byte(a.id), []byte(text(create.Workflow)), []byte(text(create.Title)), []byte(text(create.Parent)), []byte(runlog.Running),
+		[]byte(a.id), []byte(text(create.Workflow)), []byte(text(create.Title)), []byte(text(create.Parent)), []byte(cmp.Or(create.Status, runlog.Running)),
 		bigint(a.hold), []byte(a.s.owner), micros(a.s.lease))
 }
 
@@ -184,8 +168,8 @@ func (a *acquiring) taken(c *conn, r *row) error {
 		return err
 	}
 	a.info = r.info
-	a.log = &log{s: a.s, id: a.id, no: r.no, epoch: r.info.Epoch, hold: a.hold, timeline: c.timeline}
-	a.log.acked = tail{rev: r.rev, seq: r.info.Head, hash: hash, status: r.info.Status, snapshot: r.info.Snapshot}
+	a.log = &log{Hold: storekit.Hold{ID: a.id}, s: a.s, no: r.no, epoch: r.info.Epoch, hold: a.hold, timeline: c.timeline}
+	a.log.acked = tail{storekit.Tail{Seq: r.info.Head, Hash: hash, Status: r.info.Status, Snapshot: r.info.Snapshot}, r.rev}
 	return nil
 }
 
@@ -208,7 +192,7 @@ func (r *row) hash() (runlog.FrameHash, error) {
 }
 
 // Read implements [runlog.Store]. A limit of 0 or less means all.
-func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) (records []runlog.Record, err error) {
+func (s *store) Read(ctx context.Context, id string, from uint64, limit int) (records []runlog.Record, err error) {
 	from = min(max(from, 1), math.MaxInt64)
 	start := max(from-1, 1) // one earlier, to check the link
 	var most []byte         // null is no limit
@@ -256,7 +240,7 @@ func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) (re
 }
 
 // Runs implements [runlog.Store].
-func (s *Store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info, err error) {
+func (s *store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info, err error) {
 	rows, err := s.list(ctx, f)
 	for i := range rows {
 		infos = append(infos, rows[i].info)
@@ -265,7 +249,7 @@ func (s *Store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info
 }
 
 // Sizes implements [runlog.Sizer]: the bytes of the frames, before compression.
-func (s *Store) Sizes(ctx context.Context, f *runlog.Filter) (map[string]int64, error) {
+func (s *store) Sizes(ctx context.Context, f *runlog.Filter) (map[string]int64, error) {
 	rows, err := s.list(ctx, f)
 	if err != nil {
 		return nil, err
@@ -280,7 +264,7 @@ func (s *Store) Sizes(ctx context.Context, f *runlog.Filter) (map[string]int64, 
 }
 
 // list reads the rows that f picks, with what listings show.
-func (s *Store) list(ctx context.Context, f *runlog.Filter) (rows []row, err error) {
+func (s *store) list(ctx context.Context, f *runlog.Filter) (rows []row, err error) {
 	if f == nil {
 		f = &runlog.Filter{}
 	}
@@ -296,7 +280,7 @@ func (s *Store) list(ctx context.Context, f *runlog.Filter) (rows []row, err err
 			if !r.held() {
 				r.info.Owner = ""
 			}
-			if len(f.Status) == 0 || slices.Contains(f.Status, r.info.Status) {
+			if f.Takes(r.info.Status) {
 				rows = append(rows, r)
 			}
 			return nil
@@ -335,7 +319,9 @@ func condition(f *runlog.Filter) (sql string, values [][]byte) {
 		term("id < ?", []byte(p[:len(p)-1]+string(p[len(p)-1]+1)))
 	}
 	limit := f.Limit > 0
-	if len(f.Status) > 0 {
+	if len(f.Status) == 0 {
+		term("status <> ?", []byte(runlog.Importing))
+	} else {
 		stored := slices.Clone(f.Status)
 		for i, status := range stored {
 			if status == runlog.Interrupted || status == runlog.Quarantined || status == runlog.Running {
@@ -358,7 +344,7 @@ func condition(f *runlog.Filter) (sql string, values [][]byte) {
 }
 
 // RequestCancel implements [runlog.Store].
-func (s *Store) RequestCancel(ctx context.Context, id string) error {
+func (s *store) RequestCancel(ctx context.Context, id string) error {
 	if runlog.CheckID(id) != nil {
 		return s.notFound(id)
 	}
@@ -376,7 +362,7 @@ func (s *Store) RequestCancel(ctx context.Context, id string) error {
 }
 
 // Delete implements [runlog.Store].
-func (s *Store) Delete(ctx context.Context, id string) error {
+func (s *store) Delete(ctx context.Context, id string) error {
 	if runlog.CheckID(id) != nil {
 		return s.notFound(id)
 	}
@@ -405,7 +391,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 		return fmt.Errorf("run %s: %w", id, errRace)
 	})
 	if err == nil {
-		s.watch.wake(id)
+		s.watch.Wake(id)
 	}
 	return err
 }

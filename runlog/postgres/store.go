@@ -23,11 +23,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // Options are the settings of a store. Nil and zero values mean the written defaults.
@@ -40,6 +40,10 @@ type Options struct {
 	// Default 60 s.
 	Patience time.Duration
 
+	// Protection says what is redacted, and whether what is written is encrypted. By default
+	// the secrets of the process's environment are redacted, and nothing is encrypted.
+	storekit.Protection
+
 	// Failpoint is called at the points of an append at which a crash is interesting:
 	// "postgres.before-begin", "postgres.mid-write" (after each record has been put into
 	// the message to the server), "postgres.before-commit" (before the message is sent: the
@@ -48,8 +52,18 @@ type Options struct {
 	Failpoint func(name string)
 }
 
-// Store is a [runlog.Store], [runlog.Waiter] and [runlog.Sizer] in a Postgres database.
+// Store is a [runlog.Store], [runlog.Waiter] and [runlog.Sizer] in a Postgres database. It
+// redacts what is written to it, and encrypts it if it has a key: see [Options].
 type Store struct {
+	runlog.Store // over inner's store: redacts and encrypts
+	inner
+}
+
+// inner has the methods of a store that runlog.Store does not have. It is a level deeper
+// than those, so that they come first.
+type inner struct{ *store }
+
+type store struct {
 	name     string // for people, without the password
 	dialer   dialer
 	lease    time.Duration
@@ -60,7 +74,7 @@ type Store struct {
 	notes []string
 	pool  pool
 	queue queue
-	watch watch
+	watch storekit.Watch
 
 	turn    chan *writer  // has the writer while nobody writes
 	closing chan struct{} // closed when Close begins
@@ -74,14 +88,28 @@ var (
 	_ runlog.Sizer  = (*Store)(nil)
 )
 
-// errClosed is what a closed store answers.
-var errClosed = errors.New("the store is closed")
-
 // Open opens the store in the database dsn, a postgres:// address or "key=value" settings as
 // libpq takes them, and makes its schema and tables if they are missing. Several processes may
 // do so at once. It refuses a standby, a database that is read-only, and a schema that a newer
 // superstep made. It does not wait for a server that does not answer. The caller closes the store.
 func Open(ctx context.Context, dsn string, opt *Options) (*Store, error) {
+	if opt == nil {
+		opt = &Options{}
+	}
+	s, err := open(ctx, dsn, opt)
+	if err != nil {
+		return nil, err
+	}
+	protection := opt.Protection
+	protection.Address = dsn
+	p, err := storekit.Protect(s, &protection)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", s.name, err), s.Close())
+	}
+	return &Store{p, inner{s}}, nil
+}
+
+func open(ctx context.Context, dsn string, opt *Options) (*store, error) {
 	s, err := newStore(dsn, opt)
 	if err != nil {
 		return nil, err
@@ -97,28 +125,21 @@ func Open(ctx context.Context, dsn string, opt *Options) (*Store, error) {
 	return s, nil
 }
 
-func newStore(dsn string, opt *Options) (*Store, error) {
-	if opt == nil {
-		opt = &Options{}
-	}
-	s := &Store{
+func newStore(dsn string, opt *Options) (*store, error) {
+	s := &store{
 		lease: opt.Lease, owner: opt.Owner, patience: opt.Patience, fail: opt.Failpoint,
 		queue:   queue{ready: make(chan struct{}, 1)},
 		turn:    make(chan *writer, 1),
 		closing: make(chan struct{}),
 	}
 	if s.lease <= 0 {
-		s.lease = 15 * time.Second
+		s.lease = storekit.DefaultLease
 	}
 	if s.patience <= 0 {
 		s.patience = 60 * time.Second
 	}
 	if s.owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "localhost"
-		}
-		s.owner = fmt.Sprintf("%s:%d", host, os.Getpid())
+		s.owner = storekit.Owner()
 	}
 	s.owner = text(s.owner)
 	if s.fail == nil {
@@ -133,29 +154,29 @@ func newStore(dsn string, opt *Options) (*Store, error) {
 	}
 	s.name = s.dialer.name
 	s.pool = pool{dialer: &s.dialer, slots: make(chan struct{}, maxReaders)}
-	s.watch.s = s
+	s.watch.Every, s.watch.Head, s.watch.Poll = pollEvery, s.head, s.poll
 	return s, nil
 }
 
 // Notes says what the server's settings, as they were when the store was opened, do not
 // promise: one sentence each, for people. There are none for a server with a synchronous
 // standby and the usual settings.
-func (s *Store) Notes() []string { return s.notes }
+func (s *store) Notes() []string { return s.notes }
 
 // Close ends the store. Appends that were sent to the server are finished first. Runs that are
 // still held are taken over by others once their leases have ended; release them before.
-func (s *Store) Close() error {
+func (s *store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
+		s.watch.Close()
 		w := <-s.turn // for good
 		s.work.Wait()
 		w.c.close()
-		s.watch.close()
 		s.pool.close()
 	})
 	return nil
 }
 
-func (s *Store) closed(doing string) error {
-	return fmt.Errorf("%s store %s: %w", doing, s.name, errClosed)
+func (s *store) closed(doing string) error {
+	return fmt.Errorf("%s store %s: %w", doing, s.name, storekit.ErrClosed)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // The most that shares one transaction, and the most that one append may be: the server
@@ -125,16 +126,17 @@ type group struct {
 // own goroutine, which Open starts and Close ends. Appends that arrive while the server is
 // committing share the next transaction.
 type writer struct {
-	s       *Store
+	s       *store
 	c       *conn // nil after a failure
 	frames  []byte
 	starts  []int
+	ends    []int
 	pending map[*log]*entry
-	pause   backoff
+	pause   storekit.Backoff
 }
 
 // submit has an op done, now or as soon as there is a turn.
-func (s *Store) submit(o *op) {
+func (s *store) submit(o *op) {
 	select {
 	case w := <-s.turn:
 		if w.c != nil {
@@ -151,7 +153,7 @@ func (s *Store) submit(o *op) {
 
 // gather takes what waits, and before it lets those run who are about to add to it: a
 // transaction more costs more than that.
-func (s *Store) gather() []*op {
+func (s *store) gather() []*op {
 	for n := -1; ; {
 		runtime.Gosched()
 		now := s.queue.length()
@@ -165,6 +167,21 @@ func (s *Store) gather() []*op {
 // once tries to write ops for the caller of the first of them, and leaves it to a goroutine
 // to try again, since that caller may not want to wait.
 func (w *writer) once(ops []*op) {
+	defer func() {
+		for _, o := range ops { // something panicked
+			err := fmt.Errorf("run %s: %w: something panicked in it", o.l.ID, runlog.ErrUnknown)
+			o.l.Note(err)
+			select {
+			case o.done <- err:
+			default: // its outcome was known
+			}
+		}
+		if len(ops) > 0 {
+			w.c.close()
+			w.c = nil
+			w.s.turn <- w
+		}
+	}()
 	o := ops[0]
 	wire := w.c.pg.Conn()
 	stop := context.AfterFunc(o.ctx, func() { _ = wire.SetDeadline(time.Now().Add(grace)) })
@@ -174,6 +191,7 @@ func (w *writer) once(ops []*op) {
 		err = w.try(g)
 	}
 	stop()
+	ops = nil
 	if len(g.entries) == 0 {
 		w.s.turn <- w
 		return
@@ -186,7 +204,7 @@ func (w *writer) once(ops []*op) {
 }
 
 // serve writes what is queued until the store is closed.
-func (s *Store) serve() {
+func (s *store) serve() {
 	for {
 		var w *writer
 		select {
@@ -231,7 +249,7 @@ func (w *writer) after(g *group, err error) {
 	}
 	w.expire(g, v, err)
 	if len(g.entries) > 0 {
-		w.pause.wait(context.Background(), w.s.closing)
+		w.pause.Wait(context.Background(), w.s.closing)
 	}
 }
 
@@ -242,7 +260,7 @@ func (w *writer) encode(ops []*op) *group {
 	if cap(w.frames) > 4<<20 {
 		w.frames = nil // do not keep what one large group took
 	}
-	w.pause = 0
+	w.pause = storekit.Backoff{}
 	g := &group{frames: w.frames[:0], starts: w.starts[:0]}
 	clear(w.pending)
 	for _, o := range ops {
@@ -280,37 +298,22 @@ func (w *writer) add(g *group, e *entry, o *op) error {
 	if err := o.ctx.Err(); err != nil {
 		return err
 	}
-	if err := o.l.usable(); err != nil {
+	if err := o.l.Usable(); err != nil {
 		return err
 	}
-	if e.then.status.Ended() { // only the holder changes it
-		return &runlog.EndedError{ID: o.l.id, Status: e.then.status}
+	then, size := e.then, len(g.frames)
+	frames, ends, err := then.Encode(g.frames, w.ends[:0], o.l.ID, o.l.epoch, o.b)
+	if err == nil && len(frames)-size > maxBatchBytes {
+		err = fmt.Errorf("run %s: the batch has more than the %d bytes that one append may have; append it in parts", o.l.ID, maxBatchBytes)
 	}
-	size, frames := len(g.frames), len(g.starts)
-	then := e.then
-	o.from = then.seq + 1
-	if o.b.Status != "" {
-		then.status = o.b.Status
+	if err != nil {
+		return err
 	}
-	for i := range o.b.Records {
-		rec := o.b.Records[i]
-		then.seq++
-		rec.Seq, rec.Epoch = then.seq, o.l.epoch
-		if rec.Kind == runlog.KindSnapshot {
-			then.snapshot = rec.Seq
-		}
-		g.starts = append(g.starts, len(g.frames)+1)
-		var err error
-		// AppendFrame makes room for one frame at a time, which would copy all those before.
-		g.frames = slices.Grow(g.frames, len(rec.Data)+2*runlog.MaxPath)
-		g.frames, then.hash, err = runlog.AppendFrame(g.frames, then.hash, &rec)
-		if err == nil && len(g.frames)-size > maxBatchBytes {
-			err = fmt.Errorf("the batch has more than the %d bytes that one append may have; append it in parts", maxBatchBytes)
-		}
-		if err != nil {
-			g.frames, g.starts = g.frames[:size], g.starts[:frames]
-			return fmt.Errorf("run %s: %w", o.l.id, err)
-		}
+	o.from = e.then.Seq + 1
+	g.frames, w.ends = frames, ends
+	for start := size; len(ends) > 0; ends = ends[1:] {
+		g.starts = append(g.starts, start+1)
+		start = ends[0]
 		w.s.fail("postgres.mid-write")
 	}
 	e.then = then
@@ -450,7 +453,7 @@ func (w *writer) commit(g *group) (landed []bool, err error) {
 		err = w.c.query(context.Background(), commitOneSQL, func([][]byte) error {
 			landed[0] = true
 			return nil
-		}, bigint(e.l.no), bigint(e.l.hold), bigint(e.was.rev), bigint(int64(e.then.seq)), bigint(int64(e.then.snapshot)), bigint(e.bytes), []byte(e.then.status), frames)
+		}, bigint(e.l.no), bigint(e.l.hold), bigint(e.was.rev), bigint(int64(e.then.Seq)), bigint(int64(e.then.Snapshot)), bigint(e.bytes), []byte(e.then.Status), frames)
 		return landed, err
 	}
 	err = w.c.query(context.Background(), commitSQL, func(v [][]byte) error {
@@ -460,10 +463,10 @@ func (w *writer) commit(g *group) (landed []bool, err error) {
 		bigints(es, func(e *entry) int64 { return e.l.no }),
 		bigints(es, func(e *entry) int64 { return e.l.hold }),
 		bigints(es, func(e *entry) int64 { return e.was.rev }),
-		bigints(es, func(e *entry) int64 { return int64(e.then.seq) }),
-		bigints(es, func(e *entry) int64 { return int64(e.then.snapshot) }),
+		bigints(es, func(e *entry) int64 { return int64(e.then.Seq) }),
+		bigints(es, func(e *entry) int64 { return int64(e.then.Snapshot) }),
 		bigints(es, func(e *entry) int64 { return e.bytes }),
-		texts(es, func(e *entry) string { return string(e.then.status) }),
+		texts(es, func(e *entry) string { return string(e.then.Status) }),
 		bigints(es, func(e *entry) int64 {
 			if len(es) == 1 {
 				return 0
@@ -529,13 +532,13 @@ func (w *writer) refused(g *group, err error) {
 func (w *writer) refusal(e *entry, err error) error {
 	switch {
 	case e.sent:
-		return fmt.Errorf("run %s: %w: %w", e.l.id, runlog.ErrUnknown, err)
+		return fmt.Errorf("run %s: %w: %w", e.l.ID, runlog.ErrUnknown, err)
 	case judge(err) == full:
 		return &runlog.StorageError{Store: w.s.name, Err: err}
 	case isDuplicate(err):
-		return fmt.Errorf("run %s has records that this process did not write: %w (%w)", e.l.id, runlog.ErrFenced, err)
+		return fmt.Errorf("run %s has records that this process did not write: %w (%w)", e.l.ID, runlog.ErrFenced, err)
 	}
-	return fmt.Errorf("run %s: %w", e.l.id, w.s.explain(writing, err))
+	return fmt.Errorf("run %s: %w", e.l.ID, w.s.explain(writing, err))
 }
 
 // expire finishes the entries for which there is no more time.
@@ -564,7 +567,7 @@ func (w *writer) expire(g *group, v verdict, err error) {
 			continue
 		}
 		if e.sent {
-			why = fmt.Errorf("run %s: %w: %w", e.l.id, runlog.ErrUnknown, why)
+			why = fmt.Errorf("run %s: %w: %w", e.l.ID, runlog.ErrUnknown, why)
 		}
 		e.finish(why)
 	}

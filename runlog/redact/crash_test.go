@@ -10,6 +10,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model/offline"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
@@ -46,11 +47,11 @@ func leaky(t testing.TB, plain string) *workflow.Workflow {
 		if err := task.Arg(&what); err != nil {
 			return nil, err
 		}
-		hash, err := runlog.Hash(what)
+		hash, err := journal.Hash(what)
 		if err != nil {
 			return nil, err
 		}
-		v, err := runlog.Do(ctx, task.Scope(), &runlog.Effect{Key: "look", Kind: "tool", Hash: hash}, func(context.Context, string) (string, error) { return "seen", nil })
+		v, err := journal.Do(ctx, task.Scope(), &journal.Effect{Key: "look", Kind: "tool", Hash: hash}, func(context.Context, string) (string, error) { return "seen", nil })
 		return []string{v}, err
 	}})
 	g.AddNode(graph.Node[[]string, []string]{Name: "read", Run: func(ctx context.Context, task *graph.Task, s []string) ([]string, error) {

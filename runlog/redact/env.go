@@ -2,19 +2,23 @@ package redact
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
-// FromEnv picks the secrets of an environment, as os.Environ gives it: the values of
-// variables whose names say so, and the passwords of those that hold the address of
-// something. They are sorted by name. A variable that ends in _STORE_KEY may have several keys.
+// FromEnv picks the secrets of an environment, as os.Environ returns it: the values of
+// variables whose names end like MY_TOKEN, and the passwords of those that hold the address
+// of something. They are sorted by name. A variable that ends in _STORE_KEY may have several keys.
 //
-// Left out are values of fewer than 12 lower-case letters and nothing else, such as
-// "postgres" or "changeme": they are words, and a log that has them taken out of it does not
-// say what happened any more. In the address of something they are taken out all the same,
-// by their place.
+// Values of fewer than 12 lower-case letters and nothing else, such as "postgres" or
+// "changeme", are left out: they are words, and a log without them does not tell what
+// happened any more. In the address of something they are redacted all the same, by their
+// place. The names *_AUTH, *_COOKIE and *_DATA are used for other things than secrets too:
+// addresses, paths, and values of up to 20 bytes that are made of words, such as
+// "scram-sha-256", are left out.
 func FromEnv(environ []string) []Secret {
 	var out []Secret
 	add := func(name string, values ...string) {
@@ -31,8 +35,11 @@ func FromEnv(environ []string) []Secret {
 		}
 		switch upper := "_" + strings.ToUpper(name); {
 		case upper == "_PWD": // where the shell is
-		case ends(upper, "_API_KEY", "_APIKEY", "_ACCESS_KEY", "_SECRET_KEY", "_PRIVATE_KEY", "_SEAL_KEY", "_TOKEN", "_SECRET", "PASSWORD", "PASSWD", "_PWD", "_PASSPHRASE", "_CREDENTIALS"):
+		case ends(upper, "_API_KEY", "_APIKEY", "_ACCESS_KEY", "_SECRET_KEY", "_PRIVATE_KEY", "_SEAL_KEY", "_TOKEN", "_SECRET", "PASSWORD", "PASSWD", "_PWD", "_PASSPHRASE", "_CREDENTIALS",
+			"_PAT", "_SK", "_JWT", "_AUTHTOKEN", "_ENCRYPTION_KEY", "_SIGNING_KEY"):
 			add(name, value)
+		case ends(upper, "_AUTH", "_COOKIE", "_DATA"):
+			add(name, hiddenIn(value)...)
 		case ends(upper, "_STORE_KEY"):
 			add(name, strings.FieldsFunc(value, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })...)
 		case ends(upper, "_DSN", "_URL", "_URI", "_STORE", "_CONNECTION_STRING"):
@@ -47,6 +54,50 @@ func FromEnv(environ []string) []Secret {
 func isPlainWord(s string) bool {
 	const most = 11
 	return len(s) <= most && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz") == ""
+}
+
+// hiddenIn returns the secrets in a value that may be something else: the value itself, the
+// password of name:password, and the values of cookies.
+func hiddenIn(value string) []string {
+	const phrase = 20
+	switch v := strings.TrimSpace(value); {
+	case strings.Contains(v, "://"):
+		return passwords(v)
+	case isPath(v), len(v) <= phrase && isWords(v):
+		return nil
+	}
+	out := []string{value}
+	for _, field := range strings.Split(value, ";") {
+		if _, part, ok := strings.Cut(field, "="); ok && !isWords(part) {
+			out = append(out, part)
+		}
+	}
+	if name, password, ok := strings.Cut(value, ":"); ok && !strings.ContainsAny(name, "{ \n") && !isWords(password) {
+		out = append(out, password)
+	}
+	return out
+}
+
+// isPath reports whether a value is the absolute path of a file, or one from a folder that
+// it names.
+func isPath(v string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(v, "/"), "/")
+	return v != "" && v[0] == '/' && isWords(first) || strings.HasPrefix(v, "./") || strings.HasPrefix(v, "../") || strings.HasPrefix(v, "~") ||
+		len(v) > 2 && alnum(v[0]) && v[1] == ':' && v[2] == '\\'
+}
+
+// word is one, or some of them written together, perhaps with a number: camelCase, sha256.
+var word = regexp.MustCompile(`^(?:[A-Z]*[a-z]{2,}|[A-Z]+)(?:[A-Z][a-z]{2,})*[0-9]{0,4}$|^[0-9]{1,12}$`)
+
+// isWords reports whether all letters and digits of a text are words, as in "eu-west-1".
+func isWords(s string) bool {
+	const short, longest = 5, 20
+	for _, w := range strings.FieldsFunc(s, func(c rune) bool { return c < utf8.RuneSelf && !alnum(byte(c)) }) {
+		if len(w) > longest || len(w) > short && !word.MatchString(w) {
+			return false
+		}
+	}
+	return true
 }
 
 func ends(name string, with ...string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 )
@@ -15,13 +16,13 @@ func Example() {
 	r := redact.New(redact.FromEnv(environ)...)
 	store := redact.Store(runlog.NewMemory(nil), r)
 
-	journal, err := runlog.OpenJournal(ctx, store, "my-run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	j, err := journal.Open(ctx, store, "my-run", &journal.Options{Create: &runlog.NewRun{}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer journal.Close(ctx)
-	if err := journal.Scope("buy").Emit(ctx, "note", "header X-Shop: tok-9917-a1"); err != nil {
+	defer j.Close(ctx)
+	if err := j.Scope("buy").Emit(ctx, "note", "header X-Shop: tok-9917-a1"); err != nil {
 		fmt.Println(err)
 		return
 	}

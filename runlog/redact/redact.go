@@ -49,8 +49,9 @@ type needle struct {
 	rule rule   // of a shape, nil for a value
 }
 
-// New makes a redactor for secrets, and for the shapes it knows. Values that are too short
-// are not looked for, see [Redactor.Ignored].
+// New returns a redactor for secrets, and for the shapes it knows. Values that are too short
+// are not looked for, see [Redactor.Ignored]. Of a value of several lines each line is
+// looked for as well, unless it is too short or common.
 func New(secrets ...Secret) *Redactor {
 	r := &Redactor{needles: map[uint32][]needle{}}
 	var forms []string
@@ -61,7 +62,9 @@ func New(secrets ...Secret) *Redactor {
 			continue
 		}
 		r.names = append(r.names, s.Name)
-		forms = append(forms, spellings(v)...)
+		for _, part := range append(lines(v), v) {
+			forms = append(forms, spellings(part)...)
+		}
 	}
 	slices.Sort(r.names)
 	r.names = slices.Compact(r.names)
@@ -74,8 +77,10 @@ func New(secrets ...Secret) *Redactor {
 		if slices.ContainsFunc(forms, func(f string) bool { return strings.Contains(with, f) }) {
 			with = hidden // the name would tell
 		}
-		for _, f := range spellings(v) {
-			r.add(needle{text: f, with: with, word: isWord(f)})
+		for _, part := range append(lines(v), v) {
+			for _, f := range spellings(part) {
+				r.add(needle{text: f, with: with, word: isWord(f)})
+			}
 		}
 		for i := range len(v) {
 			r.wide = r.wide || v[i] >= utf8.RuneSelf
@@ -136,6 +141,23 @@ func mark(name string) string {
 		return hidden
 	}
 	return "[redacted:" + clean + "]"
+}
+
+// lines returns the lines of a value that are secrets by themselves. It leaves out what
+// other texts have too: the armour of keys, words, and settings made of words.
+func lines(v string) (out []string) {
+	if !strings.Contains(v, "\n") {
+		return nil
+	}
+	const phrase = 16
+	for line := range strings.Lines(v) {
+		line = strings.TrimSpace(line)
+		wordy := isWords(line) && (strings.ContainsAny(line, ":=") || strings.Contains(line, " ") && len(line) < phrase)
+		if len(line) >= MinValue && !strings.HasPrefix(line, "-----") && !isPlainWord(line) && !wordy && !strings.Contains(hidden, line) {
+			out = append(out, line)
+		}
+	}
+	return out
 }
 
 // spellings are the ways a value is written: as it is, as in URLs, and as in JSON, up to
@@ -261,7 +283,7 @@ func (r *Redactor) odd(s []byte, i int) bool {
 	case c >= utf8.RuneSelf:
 		return r.wide
 	case c == '<' || c == '>' || c == '&':
-		return false
+		return s[i+5] == 'C' || s[i+5] == 'E' // which encoders write small
 	case c < ' ':
 		return r.control
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -119,6 +121,9 @@ func TestShapes(t *testing.T) {
 		"ghp_" + aToken + ",":                               "[redacted],",
 		"github_pat_" + aToken + "_" + aToken:               "[redacted]",
 		"glpat-" + aToken:                                   "[redacted]",
+		"glpat-abcdefghijklmnopqrst":                        "[redacted]",
+		"glpat-AbcdefghijKlmnop-rst!":                       "[redacted]!",
+		"glrt-t1_abcdefghij_klmnopq":                        "[redacted]",
 		"xoxb-123456789012-" + aToken:                       "[redacted]",
 		"id AKIAIOSFODNN7EXAMPLE end":                       "id [redacted] end",
 		"AIza" + aToken[:35]:                                "[redacted]",
@@ -139,6 +144,8 @@ func TestShapes(t *testing.T) {
 		"sk-learn-is-a-library-for-machines":      "sk-learn-is-a-library-for-machines",
 		"sk-short1":                               "sk-short1",
 		"ghp_short":                               "ghp_short",
+		"glpat-is-the-prefix-of-gitlab-tokens":    "glpat-is-the-prefix-of-gitlab-tokens",
+		"glpat-abcdefghijklm":                     "glpat-abcdefghijklm",
 		"a bearer of bad news in 2026":            "a bearer of bad news in 2026",
 		"bearer authentication-and-authorization": "bearer authentication-and-authorization",
 		"Basic understanding12345678 is needed":   "Basic understanding12345678 is needed",
@@ -168,6 +175,7 @@ func TestJSON(t *testing.T) {
 		`"\u0068unter2hunter2"`:                                       `"[redacted:PLAIN]"`,
 		`"\u0068unter"`:                                               `"\u0068unter"`,
 		`"a\"b\\c/d\u003ce\u003e\u0026f"`:                             `"[redacted:QUOTED]"`,
+		`"a\"b\\c/d\u003Ce\u003e\u0026f"`:                             `"[redacted:QUOTED]"`,
 		`"a\"b\\c\/d<e>&f \ud800 \ud83d\ude42\u0000\n"`:               "\"[redacted:QUOTED] \ufffd 🙂\\u0000\\n\"",
 		`["\ud800", "hunter2hunter2"]`:                                `["\ud800", "[redacted:PLAIN]"]`,
 		`"p\u00e4ssw\u00f6rd-\u00df-\u2603-\ud83d\ude42"`:             `"[redacted:WIDE]"`,
@@ -208,7 +216,7 @@ func TestStore(t *testing.T) {
 	r := redact.New(secrets...)
 	m := runlog.NewMemory(nil)
 	s := redact.Store(m, r)
-	j, err := runlog.OpenJournal(t.Context(), s, "r", &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "w", Title: "is hunter2hunter2 good?"}})
+	j, err := journal.Open(t.Context(), s, "r", &journal.Options{Create: &runlog.NewRun{Workflow: "w", Title: "is hunter2hunter2 good?"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,8 +235,8 @@ func TestStore(t *testing.T) {
 		t.Errorf("the batch has %s, the caller %s", recs[0].Data, data)
 	}
 	// An effect gives what is recorded of it, now as after a crash.
-	effect := &runlog.Effect{Key: "k", Kind: "tool", Name: "env", Hash: "h"}
-	out, err := runlog.Do(t.Context(), j.Scope("task"), effect, func(context.Context, string) (string, error) { return "the key is hunter2hunter2", nil })
+	effect := &journal.Effect{Key: "k", Kind: "tool", Name: "env", Hash: "h"}
+	out, err := journal.Do(t.Context(), j.Scope("task"), effect, func(context.Context, string) (string, error) { return "the key is hunter2hunter2", nil })
 	if err != nil || out != "the key is [redacted:PLAIN]" {
 		t.Errorf("the effect gave %q, error %v", out, err)
 	}
@@ -258,6 +266,68 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// Tools number the lines they show, and cut texts at them. So each line of a secret is
+// one of its own, but for those that are common.
+func TestLines(t *testing.T) {
+	t.Parallel()
+	r := redact.New(
+		redact.Secret{Name: "PEM", Value: "-----BEGIN RSA PRIVATE KEY-----\r\nProc-Type: 4,ENCRYPTED\r\n\r\nMIIEowIBAAKCAQEAabc+/==\r\nlastlineofit\r\nAb3=\r\n-----END RSA PRIVATE KEY-----\r\n"},
+		redact.Secret{Name: "JSON", Value: "{\n  \"type\": \"service_account\",\n  \"project\": \"acme\",\n  \"key_id\": \"0a1b2c3d4e5f60718293\"\n}"},
+		redact.Secret{Name: "YAML", Value: "apiVersion: v1\nkind: Config\nusers:\n- token: k8s-9f86d081884c7d65\nthe second line of it\nlog in"},
+	)
+	for in, want := range map[string]string{
+		"     4\tMIIEowIBAAKCAQEAabc+/==\n     5\tlastlineofit\n": "     4\t[redacted:PEM]\n     5\t[redacted:PEM]\n",
+		"-----BEGIN RSA PRIVATE KEY-----":                         "-----BEGIN RSA PRIVATE KEY-----",
+		"Proc-Type: 4,ENCRYPTED\n6\tAb3=":                         "Proc-Type: 4,ENCRYPTED\n6\tAb3=",
+		`1	"type": "service_account",`:                            `1	"type": "service_account",`,
+		`2	  "key_id": "0a1b2c3d4e5f60718293"`:                    `2	  [redacted:JSON]`,
+		"apiVersion: v1\nkind: Config\nusers:":                    "apiVersion: v1\nkind: Config\nusers:",
+		"11: - token: k8s-9f86d081884c7d65":                       "11: [redacted:YAML]",
+		"2: the second line of it":                                "2: [redacted:YAML]",
+		"please log in":                                           "please log in",
+	} {
+		if got := r.Text(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+		quoted, _ := json.Marshal(in)
+		var back string
+		if err := json.Unmarshal(r.JSON(quoted), &back); err != nil || back != want {
+			t.Errorf("as JSON %q became %q, want %q, error %v", in, back, want, err)
+		}
+	}
+	if got := r.Names(); !slices.Equal(got, []string{"JSON", "PEM", "YAML"}) {
+		t.Errorf("looked for are %q", got)
+	}
+}
+
+// The names of these variables do not say whether their values are secret. What is made of
+// words, or is a path, is not.
+func TestFromEnvByLooks(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"NPM_AUTH", "FIREBASE_DATA", "npm_config__auth"} {
+		for _, secret := range []string{"9f86d081884c7d65", "dGhlIHBhc3N3b3JkIGlz", "QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "service:h4nter2hunter2", "x/y/9f86d081884c7d65", `{"key":"9f86d081884c7d65"}`, "abcdefghijklmnopqrstuvwxyz", "correct-horse-battery-staple"} {
+			if got := redact.FromEnv([]string{name + "=" + secret}); len(got) == 0 || got[0].Value != secret {
+				t.Errorf("%s=%s gives %v", name, secret, got)
+			}
+		}
+		for _, word := range []string{"true", "kerberos", "scram-sha-256", "publickey,password", "production-eu-west-1", "/var/lib/app-9f86d081884c7d65", "./data9f86d081884c7d65", `C:\data\9f86d081884c7d65`, "~/9f86d081884c7d65", "https://example.org/9f86d081884c7d65", "OAuth2", "TLSv1.3", "file:///srv/data"} {
+			if got := redact.FromEnv([]string{name + "=" + word}); len(got) != 0 {
+				t.Errorf("%s=%s gives %v", name, word, got)
+			}
+		}
+	}
+	// A password is told from the name before it, cookies from each other, and both from words.
+	for entry, want := range map[string][]redact.Secret{
+		"PROXY_AUTH=me:9f86d081884c7d65":                           {{Name: "PROXY_AUTH", Value: "me:9f86d081884c7d65"}, {Name: "PROXY_AUTH", Value: "9f86d081884c7d65"}},
+		"SITE_COOKIE=sid=9f86d081884c7d65; theme=dark; lang=en-us": {{Name: "SITE_COOKIE", Value: "sid=9f86d081884c7d65; theme=dark; lang=en-us"}, {Name: "SITE_COOKIE", Value: "9f86d081884c7d65"}},
+		"SITE_COOKIE=9f86d081884c7d65":                             {{Name: "SITE_COOKIE", Value: "9f86d081884c7d65"}},
+	} {
+		if got := redact.FromEnv([]string{entry}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s gives %v, want %v", entry, got, want)
+		}
+	}
+}
+
 func TestFromEnv(t *testing.T) {
 	t.Parallel()
 	got := redact.FromEnv([]string{
@@ -266,14 +336,15 @@ func TestFromEnv(t *testing.T) {
 		"DATABASE_URL=postgres://me:p%40ss@db/x", "PLAIN_URL=https://host/a:b@c", "REDIS_URL=redis://:a/b@h", "USER_URL=https://me@host", "PORT_URL=https://host:8080/x@y", "PWD=/home",
 		"PG_DSN=host=h password='Quoted' user=u", "SQL_DSN=Server=h;Pwd=X;",
 		"SUPERSTEP_STORE_KEY=0a1b, 2c3d", "SUPERSTEP_STORE_KEY_FILE=/etc/key", "RESTORE_KEY=no", "STORE_KEY=4e5f",
+		"GITLAB_PAT=pat-1", "STRIPE_SK=sk-2", "PAT=pat-3", "XPAT=no", "BASK=no", "GIT_AUTHOR=no", "PGDATA=/var/9f86d081884c7d65", "MY_PATH=/x",
 		"POSTGRES_PASSWORD=postgres", "MINIO_PASSWORD= changeme\n", "LONG_PASSWORD=abcdefghijkl", "WORD_PASSWORD=abcdefghijk", "UPPER_PASSWORD=Changeme", "DEV_URL=postgres://me:postgres@db/x",
 	})
 	want := []redact.Secret{
 		{Name: "AWS_SECRET_ACCESS_KEY", Value: "K"},
 		{Name: "DATABASE_URL", Value: "p%40ss"}, {Name: "DATABASE_URL", Value: "p@ss"},
-		{Name: "DB_PASSWORD", Value: "p2"}, {Name: "LONG_PASSWORD", Value: "abcdefghijkl"}, {Name: "MY_SECRET", Value: "a=b"}, {Name: "OPENAI_API_KEY", Value: "sk-1"},
-		{Name: "PGPASSWORD", Value: "p1"}, {Name: "PG_DSN", Value: "Quoted"},
-		{Name: "REDIS_URL", Value: "a/b"}, {Name: "SQL_DSN", Value: "X"}, {Name: "STORE_KEY", Value: "4e5f"},
+		{Name: "DB_PASSWORD", Value: "p2"}, {Name: "GITLAB_PAT", Value: "pat-1"}, {Name: "LONG_PASSWORD", Value: "abcdefghijkl"}, {Name: "MY_SECRET", Value: "a=b"}, {Name: "OPENAI_API_KEY", Value: "sk-1"},
+		{Name: "PAT", Value: "pat-3"}, {Name: "PGPASSWORD", Value: "p1"}, {Name: "PG_DSN", Value: "Quoted"},
+		{Name: "REDIS_URL", Value: "a/b"}, {Name: "SQL_DSN", Value: "X"}, {Name: "STORE_KEY", Value: "4e5f"}, {Name: "STRIPE_SK", Value: "sk-2"},
 		{Name: "SUPERSTEP_STORE_KEY", Value: "0a1b"}, {Name: "SUPERSTEP_STORE_KEY", Value: "2c3d"},
 		{Name: "UPPER_PASSWORD", Value: "Changeme"}, {Name: "token", Value: "T"},
 	}
@@ -381,5 +452,29 @@ func BenchmarkJSON(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// What is shown live, and never stored, is redacted like a record.
+func TestLive(t *testing.T) {
+	t.Parallel()
+	s := redact.Store(runlog.NewMemory(nil), redact.New(secrets...))
+	j, err := journal.Open(t.Context(), s, "r", &journal.Options{Create: &runlog.NewRun{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close(t.Context())
+	if err := j.Scope("task").Emit(t.Context(), "note", "first"); err != nil {
+		t.Fatal(err)
+	}
+	next, stop := iter.Pull2(j.Follow(t.Context(), 0))
+	defer stop()
+	if r, err, ok := next(); !ok || err != nil || r.Seq != 1 {
+		t.Fatalf("%+v, error %v", r, err)
+	}
+	j.Scope("task").Live("text", "the key is hunter2hunter2")
+	r, err, _ := next()
+	if want := `{"name":"text","data":"the key is [redacted:PLAIN]"}`; err != nil || r.Seq != 0 || string(r.Data) != want {
+		t.Errorf("followers see %s, want %s, error %v", r.Data, want, err)
 	}
 }

@@ -1,5 +1,7 @@
 package redact
 
+import "bytes"
+
 // A rule tells whether the anchor at i belongs to a credential, and where that is, which
 // is never before i.
 type rule func(s []byte, i int) (from, to int, ok bool)
@@ -14,8 +16,9 @@ type shape struct {
 // document, private keys, tokens in headers and passwords in URLs.
 func shapes() []shape {
 	return []shape{
-		{[]string{"sk-", "sk_live_", "sk_test_", "rk_live_", "xai-", "gsk_", "glpat-", "ya29."}, token(20, "-_.")},
+		{[]string{"sk-", "sk_live_", "sk_test_", "rk_live_", "xai-", "gsk_", "ya29."}, token(20, "-_.")},
 		{[]string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "npm_", "hf_"}, token(30, "_")},
+		{[]string{"glpat-", "glptt-", "gldt-", "glrt-", "glcbt-", "glft-", "glimt-", "glagent-", "glsoat-", "gloas-"}, gitlab},
 		{[]string{"xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-", "xapp-"}, token(15, "-_.")},
 		{[]string{"AKIA", "ASIA"}, token(20, "")},
 		{[]string{"AIza"}, token(35, "-_")},
@@ -74,6 +77,22 @@ func token(least int, others string) rule {
 		end, digit := span(s, i, others)
 		return i, end, digit && end-i >= least
 	}
+}
+
+// gitlab is a token of GitLab: 20 bytes or more behind the prefix, which may all be letters.
+// Words with dashes between them are none.
+func gitlab(s []byte, i int) (from, to int, ok bool) {
+	if !begins(s, i) {
+		return 0, 0, false
+	}
+	start := i
+	for s[start] != '-' {
+		start++
+	}
+	start++
+	end, digit := span(s, start, "-_.")
+	text := s[start:end]
+	return i, end, len(text) >= 20 && (digit || !contains(string(text), '-') || bytes.ContainsAny(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 }
 
 // webToken is a JSON Web Token: three parts, the first of which begins like JSON.

@@ -8,14 +8,16 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Store takes the secrets out of all that is written to a store: the data of records, in
+// Store returns a store that redacts. The stores of this module do so by themselves, with the
+// secrets of the environment; Store is for others, and for secrets from elsewhere. It
+// takes the secrets out of all that is written: the data of records, in
 // place in the batch, so that who follows a run sees what is stored, and the titles of new
 // runs. The result is a runlog.Waiter, Sizer and Reclaimer if the store is one.
 //
 // What a run is of stays as it is: the names of its workflow and graph. A record is refused
 // if a secret is in something that a run which goes on finds its work by: a path, the name
 // of a node, the key of a task, an effect or a question. Records that are shown live and
-// never stored do not come by here.
+// never stored are redacted one by one: a secret that a model writes in two pieces is shown.
 func Store(store runlog.Store, r *Redactor) runlog.Store {
 	if r == nil {
 		return store

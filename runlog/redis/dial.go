@@ -1,66 +1,71 @@
 package redis
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	neturl "net/url"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	redigo "github.com/gomodule/redigo/redis"
 )
 
 const (
 	dialTimeout = 5 * time.Second
 	ioTimeout   = 10 * time.Second // after which an answer is taken not to come; the address can say otherwise
+	poolSize    = 16
+	idleTimeout = 5 * time.Minute
 )
 
-// dial makes a client that repeats nothing on its own and calls greet for each new connection, and
-// the store's name without its password.
-func dial(url string, greet func(context.Context, *goredis.Conn) error) (*goredis.Client, string, error) {
+// A client sends commands to a server, over several connections. It repeats nothing on its own.
+type client struct {
+	pool   *redigo.Pool
+	failed atomic.Int64 // when a connection was lost, in Unix nanoseconds: those that were idle by then are not used again
+}
+
+// dial makes a client that calls greet for each new connection, and returns the store's name
+// without its password. It connects to nothing yet.
+func dial(url string, greet func(context.Context, redigo.Conn) error) (*client, string, error) {
 	u, err := neturl.Parse(url)
 	if err != nil { // which may repeat the password
 		return nil, "", fmt.Errorf("the address of the Redis store cannot be read; write redis://user:password@host:6379/0, with other characters than letters and digits as %%XX")
 	}
-	secret := ""
-	if u.User != nil {
-		secret, _ = u.User.Password()
-	}
 	name := masked(u)
-	opt, err := goredis.ParseURL(url)
+	a, err := parseAddress(u)
 	if err != nil {
 		why := err.Error()
-		if secret != "" {
+		if secret, _ := u.User.Password(); secret != "" {
 			why = strings.ReplaceAll(why, secret, "***")
 		}
-		return nil, "", fmt.Errorf("store %s: %s; write redis://user:password@host:6379/0, rediss:// for TLS, or unix://user:password@/path?db=0", name, strings.TrimPrefix(why, "redis: "))
+		return nil, "", fmt.Errorf("store %s: %s; write redis://user:password@host:6379/0, rediss:// for TLS, or unix://user:password@/path?db=0", name, why)
 	}
-	opt.Protocol = 2
-	opt.DisableIdentity = true
-	opt.MaxRetries = -1
-	opt.DialerRetries = 1
-	opt.PipelinePoolSize = -1
-	opt.ContextTimeoutEnabled = true
-	if opt.DialTimeout == 0 {
-		opt.DialTimeout = dialTimeout
-	}
-	if opt.ReadTimeout == 0 {
-		opt.ReadTimeout = ioTimeout
-	}
-	if opt.WriteTimeout == 0 {
-		opt.WriteTimeout = opt.ReadTimeout
-	}
-	opt.OnConnect = greet
-	connect := goredis.NewDialer(opt)
-	opt.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := connect(ctx, network, addr)
-		if err != nil {
-			return noConn{&dialError{err}}, nil
+	c := &client{pool: &redigo.Pool{MaxIdle: a.poolSize, MaxActive: a.poolSize, Wait: true, IdleTimeout: idleTimeout}}
+	c.pool.DialContext = func(ctx context.Context) (redigo.Conn, error) {
+		conn, err := redigo.DialContext(ctx, a.network, a.addr, a.options...)
+		if err == nil {
+			if err = greet(ctx, conn); err != nil {
+				_ = conn.Close()
+			}
 		}
-		return c, nil
+		if err != nil {
+			return nil, &dialError{err}
+		}
+		return conn, nil
 	}
-	return goredis.NewClient(opt), name, nil
+	c.pool.TestOnBorrow = func(_ redigo.Conn, since time.Time) error {
+		if since.UnixNano() <= c.failed.Load() {
+			return errors.New("another connection was lost since it was used")
+		}
+		return nil
+	}
+	return c, name, nil
 }
 
 // masked is the address without its user, password and settings.
@@ -72,20 +77,150 @@ func masked(u *neturl.URL) string {
 	return strings.ReplaceAll(name.String(), "%2A", "*")
 }
 
+// An address is what a URL says of a server.
+type address struct {
+	network, addr string
+	poolSize      int
+	options       []redigo.DialOption
+}
+
+func parseAddress(u *neturl.URL) (a address, err error) {
+	q := query{u.Query(), nil}
+	db := 0
+	switch u.Scheme {
+	case "redis", "rediss":
+		host := cmp.Or(u.Hostname(), "localhost")
+		a.network, a.addr = "tcp", net.JoinHostPort(host, cmp.Or(u.Port(), "6379"))
+		if path := strings.Trim(u.Path, "/"); path != "" {
+			if db, err = strconv.Atoi(path); err != nil {
+				return a, fmt.Errorf("the database is a number, not %q", path)
+			}
+		}
+		if u.Scheme == "rediss" {
+			skip, err := strconv.ParseBool(cmp.Or(q.text("skip_verify"), "false"))
+			if err != nil {
+				return a, errors.New("skip_verify is true or false")
+			}
+			a.options = append(a.options, redigo.DialUseTLS(true), redigo.DialTLSHandshakeTimeout(dialTimeout),
+				redigo.DialTLSConfig(&tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: skip})) //nolint:gosec // its user asks for it
+		}
+	case "unix":
+		if a.network, a.addr = "unix", u.Path; strings.TrimSpace(u.Path) == "" {
+			return a, errors.New("the path of the socket is missing")
+		}
+	default:
+		return a, fmt.Errorf("the scheme %q is none of Redis", u.Scheme)
+	}
+	read := q.duration("read_timeout", ioTimeout)
+	password, _ := u.User.Password()
+	a.options = append(a.options,
+		redigo.DialConnectTimeout(q.duration("dial_timeout", dialTimeout)),
+		redigo.DialReadTimeout(read), redigo.DialWriteTimeout(q.duration("write_timeout", read)),
+		redigo.DialDatabase(q.number("db", db)), redigo.DialClientName(q.text("client_name")),
+		redigo.DialUsername(u.User.Username()), redigo.DialPassword(password))
+	a.poolSize = max(q.number("pool_size", poolSize), 2) // one is for whoever writes
+	return a, q.end()
+}
+
+// A query is the settings behind an address, less those that were asked for.
+type query struct {
+	neturl.Values
+	err error
+}
+
+func (q *query) text(name string) string {
+	v := q.Get(name)
+	q.Del(name)
+	return v
+}
+
+func (q *query) number(name string, otherwise int) int {
+	text := q.text(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		q.err = cmp.Or(q.err, fmt.Errorf("%s is a number, not %q", name, text))
+	}
+	return n
+}
+
+// duration reads a time: seconds, or a number with its unit. 0 or less means no limit.
+func (q *query) duration(name string, otherwise time.Duration) time.Duration {
+	text := q.text(name)
+	if text == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(text)
+	if seconds, atoi := strconv.Atoi(text); atoi == nil {
+		d, err = time.Duration(seconds)*time.Second, nil
+	}
+	if err != nil {
+		q.err = cmp.Or(q.err, fmt.Errorf("%s is a time like 10s, not %q", name, text))
+	}
+	return max(d, 0)
+}
+
+func (q *query) end() error {
+	if q.err == nil && len(q.Values) > 0 {
+		var names []string
+		for name := range q.Values {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return fmt.Errorf("there is no setting %s; there are client_name, db, dial_timeout, pool_size, read_timeout, skip_verify and write_timeout", strings.Join(names, ", "))
+	}
+	return q.err
+}
+
+// with calls f with a connection.
+func (c *client) with(ctx context.Context, f func(redigo.Conn) (any, error)) (any, error) {
+	conn, err := c.pool.GetContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	r, err := f(conn)
+	if conn.Err() != nil {
+		c.failed.Store(time.Now().UnixNano())
+	}
+	return r, err
+}
+
+func (c *client) do(ctx context.Context, command string, args ...any) (any, error) {
+	return c.with(ctx, func(conn redigo.Conn) (any, error) { return redigo.DoContext(conn, ctx, command, args...) })
+}
+
+// run runs a script, whose answer is a list.
+func (c *client) run(ctx context.Context, script *redigo.Script, keys []string, args ...any) ([]any, error) {
+	return redigo.Values(c.with(ctx, func(conn redigo.Conn) (any, error) { return run(ctx, conn, script, keys, args...) }))
+}
+
+func run(ctx context.Context, conn redigo.Conn, script *redigo.Script, keys []string, args ...any) (any, error) {
+	all := make([]any, 0, 1+len(keys)+len(args))
+	all = append(all, len(keys))
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	return script.DoContext(ctx, conn, append(all, args...)...)
+}
+
+// transaction returns the answers to commands that were done at one moment. An answer can be an error.
+func (c *client) transaction(ctx context.Context, commands ...[]any) ([]any, error) {
+	return redigo.Values(c.with(ctx, func(conn redigo.Conn) (any, error) {
+		err := conn.Send("MULTI")
+		for _, args := range commands {
+			err = errors.Join(err, conn.Send(args[0].(string), args[1:]...))
+		}
+		if err != nil {
+			return nil, err
+		}
+		return redigo.DoContext(conn, ctx, "EXEC")
+	}))
+}
+
 // A dialError says that there is no connection, so that nothing was sent.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
-
-// A noConn stands for a connection that could not be made. The pool would answer an error of
-// its dialer with words on standard error and a goroutine that tries on; so it gets this.
-type noConn struct{ err error }
-
-func (c noConn) Read([]byte) (int, error)         { return 0, c.err }
-func (c noConn) Write([]byte) (int, error)        { return 0, c.err }
-func (c noConn) Close() error                     { return nil }
-func (c noConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (c noConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-func (c noConn) SetDeadline(time.Time) error      { return nil }
-func (c noConn) SetReadDeadline(time.Time) error  { return nil }
-func (c noConn) SetWriteDeadline(time.Time) error { return nil }

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	redigo "github.com/gomodule/redigo/redis"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // A fault is what an error of the client comes to.
@@ -30,18 +30,17 @@ func faultOf(err error) fault {
 	if errors.Is(err, runlog.ErrStoreReset) {
 		return faultOther
 	}
-	reply := goredis.Error(nil)
+	reply := redigo.Error("")
 	if !errors.As(err, &reply) {
-		switch {
-		case errors.As(err, new(*dialError)), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrClosed):
+		if errors.As(err, new(*dialError)) {
 			return faultNotSent
 		}
 		return faultUnclear
 	}
-	code, _, _ := strings.Cut(reply.Error(), " ")
+	code, _, _ := strings.Cut(string(reply), " ")
 	switch {
 	case slices.Contains([]string{"LOADING", "BUSY", "TRYAGAIN", "EXECABORT", "CLUSTERDOWN", "MASTERDOWN"}, code),
-		strings.HasPrefix(reply.Error(), "ERR max number of clients"):
+		strings.HasPrefix(string(reply), "ERR max number of clients"):
 		return faultWait
 	case slices.Contains([]string{"OOM", "MISCONF", "READONLY", "NOREPLICAS"}, code):
 		return faultFull
@@ -50,21 +49,19 @@ func faultOf(err error) fault {
 }
 
 // explain names the store in an error of the client, and says the remedy if there is one.
-func (s *Store) explain(doing string, err error) error {
+func (s *store) explain(doing string, err error) error {
 	if lost := s.sound(); lost != nil {
 		return lost
 	}
-	if err == nil || errors.Is(err, errClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.Is(err, storekit.ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	said := err.Error()
 	code, _, _ := strings.Cut(said, " ")
-	if reply := goredis.Error(nil); errors.As(err, &reply) {
-		code, _, _ = strings.Cut(reply.Error(), " ")
+	if reply := redigo.Error(""); errors.As(err, &reply) {
+		code, _, _ = strings.Cut(string(reply), " ")
 	}
 	switch {
-	case errors.Is(err, goredis.ErrClosed):
-		return s.closedError()
 	case code == "MOVED":
 		where := said[strings.LastIndexByte(said, ' ')+1:]
 		return fmt.Errorf("%s store %s: its keys are on another node of the cluster; use the address of %s (%w)", doing, s.name, where, err)
@@ -83,7 +80,7 @@ func (s *Store) explain(doing string, err error) error {
 }
 
 // full is the error for an answer that the server takes no writes.
-func (s *Store) full(said string) error {
+func (s *store) full(said string) error {
 	code, _, _ := strings.Cut(said, " ")
 	err := errors.New(said)
 	switch code {
@@ -109,7 +106,7 @@ func (e *resetError) Error() string {
 func (e *resetError) Unwrap() error { return runlog.ErrStoreReset }
 
 // resetBy makes of a script's answer why the store was reset.
-func (s *Store) resetBy(r []any) *resetError {
+func (s *store) resetBy(r []any) *resetError {
 	e := &resetError{store: s.name, remedy: "restore it, or open it anew to go on with what there is"}
 	switch verdict := text(r, 0); verdict {
 	case "gone":
@@ -128,13 +125,13 @@ func (s *Store) resetBy(r []any) *resetError {
 }
 
 // forget is the end of this Store: what it knew is not there any more.
-func (s *Store) forget(r []any) error {
+func (s *store) forget(r []any) error {
 	s.lost.CompareAndSwap(nil, s.resetBy(r))
 	return s.lost.Load()
 }
 
 // sound returns why the store cannot be used, if it cannot.
-func (s *Store) sound() error {
+func (s *store) sound() error {
 	e := s.lost.Load()
 	if e == nil {
 		return nil // not a nil *resetError
@@ -143,7 +140,7 @@ func (s *Store) sound() error {
 }
 
 // missing is the error for a run whose key is not there, by what a script said of it.
-func (s *Store) missing(id, verdict string) error {
+func (s *store) missing(id, verdict string) error {
 	if verdict == "lost" {
 		return &resetError{store: s.name, what: "run " + id + " is listed, but its keys are gone",
 			remedy: "look for what else deletes or evicts keys there, then delete the run"}
@@ -151,26 +148,10 @@ func (s *Store) missing(id, verdict string) error {
 	return &runlog.NotFoundError{ID: id, Store: s.name}
 }
 
-// A pause is what is between the tries of one operation.
-type pause struct{ tries int }
-
-// next waits a while, at most until a channel says stop or ctx ends.
-func (p *pause) next(ctx context.Context, stop <-chan struct{}) {
-	most := min(4*time.Millisecond<<min(p.tries, 10), 500*time.Millisecond)
-	p.tries++
-	t := time.NewTimer(most/2 + rand.N(most/2))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	case <-stop:
-	}
-}
-
 // patiently calls f, which changes nothing or the same each time, until the server has answered it.
-func (s *Store) patiently(ctx context.Context, doing string, f func() error) error {
+func (s *store) patiently(ctx context.Context, doing string, f func() error) error {
 	end := time.Now().Add(s.patience)
-	for p := (pause{}); ; p.next(ctx, s.closing) {
+	for p := (storekit.Backoff{}); ; p.Wait(ctx, s.closing) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -190,7 +171,7 @@ func (s *Store) patiently(ctx context.Context, doing string, f func() error) err
 	}
 }
 
-func (s *Store) isClosing() bool {
+func (s *store) isClosing() bool {
 	select {
 	case <-s.closing:
 		return true

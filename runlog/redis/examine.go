@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	goredis "github.com/redis/go-redis/v9"
+	redigo "github.com/gomodule/redigo/redis"
 )
 
 // A server is what is asked of one at Open. Maps are nil if it does not tell.
@@ -17,7 +17,7 @@ type server struct {
 
 // examine looks at what the server promises, refuses what is not enough, and notes the rest. It
 // returns which process the server is, "" if it does not tell.
-func (s *Store) examine(ctx context.Context, opt *Options) (process string, err error) {
+func (s *store) examine(ctx context.Context, opt *Options) (process string, err error) {
 	var v server
 	err = s.patiently(ctx, "opening", func() (err error) {
 		v, err = askServer(ctx, s.client)
@@ -33,11 +33,12 @@ func (s *Store) examine(ctx context.Context, opt *Options) (process string, err 
 	return v.info["run_id"], nil
 }
 
-func askServer(ctx context.Context, c *goredis.Client) (v server, err error) {
+func askServer(ctx context.Context, c *client) (v server, err error) {
 	// One after the other, since a user may be allowed some of it.
-	info, err := c.Info(ctx).Result()
+	info, err := redigo.String(c.do(ctx, "INFO"))
 	if refused(err) {
-		return v, c.Ping(ctx).Err()
+		_, err = c.do(ctx, "PING")
+		return v, err
 	}
 	if err != nil {
 		return v, err
@@ -48,7 +49,7 @@ func askServer(ctx context.Context, c *goredis.Client) (v server, err error) {
 	}
 	config := map[string]string{}
 	for _, name := range []string{"appendonly", "appendfsync", "save", "no-appendfsync-on-rewrite", "maxmemory", "maxmemory-policy"} {
-		got, err := c.ConfigGet(ctx, name).Result()
+		got, err := redigo.StringMap(c.do(ctx, "CONFIG", "GET", name))
 		if refused(err) {
 			return v, nil
 		}
@@ -70,11 +71,11 @@ var errLoading = errors.New("the server is reading its data")
 
 // refused tells whether the server answered that it does not do that for this user.
 func refused(err error) bool {
-	reply := goredis.Error(nil)
+	reply := redigo.Error("")
 	if !errors.As(err, &reply) || faultOf(err) != faultOther {
 		return false
 	}
-	return strings.HasPrefix(reply.Error(), "NOPERM") || strings.HasPrefix(reply.Error(), "ERR unknown")
+	return strings.HasPrefix(string(reply), "NOPERM") || strings.HasPrefix(string(reply), "ERR unknown")
 }
 
 func parseInfo(text string) map[string]string {
@@ -98,7 +99,7 @@ func (v *server) judge(opt *Options) (notes []string, err error) {
 	note, volatile := v.persistence()
 	if volatile != "" {
 		if !opt.AllowVolatile {
-			return nil, fmt.Errorf("%s, so a restart could lose all runs; set appendonly yes and appendfsync always on the server, or allow it with AllowVolatile", volatile)
+			return nil, fmt.Errorf("%s, so a restart could lose all runs; set appendonly yes and appendfsync always on the server, or accept that with --allow-volatile (Options.AllowVolatile)", volatile)
 		}
 		notes = append(notes, "VOLATILE: a Redis restart loses all runs ("+volatile+")")
 	}
@@ -109,7 +110,7 @@ func (v *server) judge(opt *Options) (notes []string, err error) {
 	bounded := v.config["maxmemory"] != "" && v.config["maxmemory"] != "0"
 	switch {
 	case bounded && strings.HasPrefix(policy, "allkeys-") && !opt.AllowVolatile:
-		return nil, fmt.Errorf("the server evicts any keys when its memory is full (maxmemory-policy %s), runs among them; set maxmemory-policy noeviction, or allow it with AllowVolatile", policy)
+		return nil, fmt.Errorf("the server evicts any keys when its memory is full (maxmemory-policy %s), runs among them; set maxmemory-policy noeviction, or accept that with --allow-volatile (Options.AllowVolatile)", policy)
 	case bounded && strings.HasPrefix(policy, "allkeys-"):
 		notes = append(notes, "VOLATILE: the server evicts runs when its memory is full (maxmemory-policy "+policy+")")
 	case bounded && strings.HasPrefix(policy, "volatile-") && opt.TTL > 0:

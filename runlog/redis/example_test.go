@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/internal/redisserver"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redis"
 )
@@ -38,14 +39,14 @@ func session(out io.Writer, url string, create *runlog.NewRun, tasks ...string) 
 	for _, note := range store.Notes() {
 		fmt.Fprintln(out, "note:", note)
 	}
-	journal, err := runlog.OpenJournal(ctx, store, "my-run", &runlog.JournalOptions{Create: create})
+	j, err := journal.Open(ctx, store, "my-run", &journal.Options{Create: create})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, journal.Close(ctx)) }()
-	fmt.Fprintf(out, "epoch %d, %d records\n", journal.Info().Epoch, journal.Info().Head)
+	defer func() { err = errors.Join(err, j.Close(ctx)) }()
+	fmt.Fprintf(out, "epoch %d, %d records\n", j.Info().Epoch, j.Info().Head)
 	for _, task := range tasks {
-		_, err := journal.Scope(task).Do(ctx, &runlog.Effect{Key: "work", Do: func(context.Context, string) (json.RawMessage, error) {
+		_, err := j.Scope(task).Do(ctx, &journal.Effect{Key: "work", Do: func(context.Context, string) (json.RawMessage, error) {
 			fmt.Fprintln(out, "doing", task)
 			return json.RawMessage(`"done"`), nil
 		}})

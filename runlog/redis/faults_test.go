@@ -145,9 +145,7 @@ func TestKilledServer(t *testing.T) {
 				quiet := c.name == "rdb" && rng.IntN(3) == 0
 				if quiet { // nothing is written between the snapshot and the crash
 					crew.end()
-					if err := raw(t, srv).Save(t.Context()).Err(); err != nil {
-						t.Fatal(err)
-					}
+					raw(t, srv)("SAVE")
 				}
 				srv.Kill()
 				if c.cut && rng.IntN(2) == 0 {
@@ -248,10 +246,7 @@ func TestFlushed(t *testing.T) {
 			s := openTest(t, srv.URL(), &Options{Marker: marker, Accept: true})
 			l := create(t, s, "r")
 			appendTo(t, l, 2)
-			flush := raw(t, srv)
-			if err := flush.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			raw(t, srv)("FLUSHALL")
 			err := f(s, l)
 			wantReset(t, err)
 			if !strings.Contains(err.Error(), marker) || !strings.Contains(err.Error(), "Accept") {
@@ -277,9 +272,7 @@ func TestReplaced(t *testing.T) {
 	srv := durable(t)
 	s := openTest(t, srv.URL(), nil)
 	l := create(t, s, "r")
-	if err := raw(t, srv).FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	raw(t, srv)("FLUSHALL")
 	other := create(t, openTest(t, srv.URL(), nil), "r")
 	for range 10 {
 		appendTo(t, other, 1)
@@ -296,18 +289,13 @@ func TestStoreWentBack(t *testing.T) {
 	srv := durable(t)
 	s, c := openTest(t, srv.URL(), nil), raw(t, srv)
 	l := create(t, s, "r")
-	dump, err := c.Dump(t.Context(), s.keys.store).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dump := c("DUMP", s.keys.store)
 	appendTo(t, l, 1)
-	if err := c.RestoreReplace(t.Context(), s.keys.store, 0, dump).Err(); err != nil {
-		t.Fatal(err)
-	}
-	_, _, err = s.Acquire(t.Context(), "new", &runlog.AcquireOptions{Create: &runlog.NewRun{}})
+	c("RESTORE", s.keys.store, 0, dump, "REPLACE")
+	_, _, err := s.Acquire(t.Context(), "new", &runlog.AcquireOptions{Create: &runlog.NewRun{}})
 	wantReset(t, err)
-	if n, err := c.Exists(t.Context(), s.keys.run("new")).Result(); err != nil || n != 0 {
-		t.Errorf("the run was made all the same, error %v", err)
+	if n := c("EXISTS", s.keys.run("new")); n != int64(0) {
+		t.Errorf("the run was made all the same: %v", n)
 	}
 }
 
@@ -316,16 +304,17 @@ func TestFlushedWhileWaiting(t *testing.T) {
 	srv := durable(t)
 	s := openTest(t, srv.URL(), nil)
 	create(t, s, "r")
-	done := make(chan error, 1)
+	done, polled, poll := make(chan error, 1), make(chan struct{}, 1), s.watch.Poll
+	s.watch.Poll = func(ctx context.Context, runs map[string]uint64, wake func(string)) error {
+		select {
+		case polled <- struct{}{}:
+		default:
+		}
+		return poll(ctx, runs, wake)
+	}
 	go func() { done <- s.Wait(t.Context(), "r", 1) }()
-	for waiting := false; !waiting; time.Sleep(time.Millisecond) {
-		s.watch.mu.Lock()
-		waiting = s.watch.running
-		s.watch.mu.Unlock()
-	}
-	if err := raw(t, srv).FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	<-polled
+	raw(t, srv)("FLUSHALL")
 	if err := <-done; err != nil {
 		wantReset(t, err)
 	}
@@ -346,9 +335,7 @@ func TestMarkerNoticesLoss(t *testing.T) {
 	}
 	l := create(t, s, "r")
 	appendTo(t, l, 1)
-	if err := raw(t, srv).Save(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	raw(t, srv)("SAVE")
 	appendTo(t, l, 1)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -373,19 +360,13 @@ func TestRunWentBack(t *testing.T) {
 	srv := durable(t)
 	s, c := openTest(t, srv.URL(), nil), raw(t, srv)
 	save := func(id string) (restore func()) {
-		dumps := map[string]string{}
+		dumps := map[string]any{}
 		for _, key := range []string{s.keys.run(id), s.keys.log(id)} {
-			dump, err := c.Dump(t.Context(), key).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
-			dumps[key] = dump
+			dumps[key] = c("DUMP", key)
 		}
 		return func() {
 			for key, dump := range dumps {
-				if err := c.RestoreReplace(t.Context(), key, 0, dump).Err(); err != nil {
-					t.Fatal(err)
-				}
+				c("RESTORE", key, 0, dump, "REPLACE")
 			}
 		}
 	}
@@ -430,9 +411,7 @@ func TestRunWentBack(t *testing.T) {
 	t.Run("gone", func(t *testing.T) {
 		l := create(t, s, "gone")
 		appendTo(t, l, 1)
-		if err := c.Del(t.Context(), s.keys.run("gone"), s.keys.log("gone")).Err(); err != nil {
-			t.Fatal(err)
-		}
+		c("DEL", s.keys.run("gone"), s.keys.log("gone"))
 		wantReset(t, l.Append(t.Context(), batch(1)))
 		_, err := s.Read(t.Context(), "gone", 1, 0)
 		wantReset(t, err)
@@ -459,9 +438,7 @@ func TestLossWrittenOver(t *testing.T) {
 	a := openTest(t, srv.URL(), &Options{Marker: filepath.Join(markers, "a")})
 	b := openTest(t, srv.URL(), &Options{Marker: filepath.Join(markers, "b")})
 	other := create(t, b, "other")
-	if err := raw(t, srv).Save(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	raw(t, srv)("SAVE")
 	l := create(t, a, "r") // and forgotten
 	appendTo(t, l, 1)
 	if err := l.Release(t.Context()); err != nil {

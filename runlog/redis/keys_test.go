@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	redigo "github.com/gomodule/redigo/redis"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -33,8 +34,7 @@ func TestPrefixes(t *testing.T) {
 			t.Errorf("prefix %q: %v, %v", prefixes[i], l, err)
 		}
 	}
-	c := raw(t, srv)
-	keys, err := c.Keys(t.Context(), "*").Result()
+	keys, err := redigo.Strings(raw(t, srv)("KEYS", "*"), nil)
 	if err != nil || len(keys) != len(prefixes)*6 { // store, runs, and two of each run
 		t.Fatalf("keys %q, error %v", keys, err)
 	}
@@ -50,7 +50,7 @@ func TestNothingIsLeft(t *testing.T) {
 	srv := durable(t)
 	s := openTest(t, srv.URL(), &Options{TTL: 100 * time.Millisecond})
 	left := func() []string {
-		keys, err := raw(t, srv).Keys(t.Context(), "*").Result()
+		keys, err := redigo.Strings(raw(t, srv)("KEYS", "*"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,15 +129,13 @@ func TestIDUsedAgain(t *testing.T) {
 	if err := create(t, s, "r").Append(t.Context(), &runlog.Batch{Status: runlog.Completed}); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); c.Exists(t.Context(), s.keys.run("r")).Val() != 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); c("EXISTS", s.keys.run("r")) != int64(0); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the run is still there")
 		}
 	}
 	appendTo(t, create(t, s, "r"), 1)
-	if err := c.Del(t.Context(), s.keys.run("r")).Err(); err != nil {
-		t.Fatal(err)
-	}
+	c("DEL", s.keys.run("r"))
 	_, err := s.Read(t.Context(), "r", 1, 0)
 	wantReset(t, err)
 }
@@ -155,13 +153,7 @@ func TestDamage(t *testing.T) {
 	// change replaces the frame of a record.
 	change := func(id string, seq string, f func(frame string) string) {
 		t.Helper()
-		frame, err := c.HGet(t.Context(), s.keys.log(id), seq).Result()
-		if err == nil {
-			err = c.HSet(t.Context(), s.keys.log(id), seq, f(frame)).Err()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		c("HSET", s.keys.log(id), seq, f(string(c("HGET", s.keys.log(id), seq).([]byte))))
 	}
 	for i, d := range []struct {
 		name string
@@ -177,25 +169,25 @@ func TestDamage(t *testing.T) {
 		}, 1},
 		{"a frame cut off", func(id string) { change(id, "4", func(frame string) string { return frame[:len(frame)-1] }) }, 3},
 		{"bytes behind a frame", func(id string) { change(id, "4", func(frame string) string { return frame + "x" }) }, 3},
-		{"a record too few", func(id string) { c.HDel(t.Context(), s.keys.log(id), "2") }, 1},
-		{"the last record missing", func(id string) { c.HDel(t.Context(), s.keys.log(id), "4") }, 3},
-		{"no records", func(id string) { c.Del(t.Context(), s.keys.log(id)) }, 0},
+		{"a record too few", func(id string) { c("HDEL", s.keys.log(id), "2") }, 1},
+		{"the last record missing", func(id string) { c("HDEL", s.keys.log(id), "4") }, 3},
+		{"no records", func(id string) { c("DEL", s.keys.log(id)) }, 0},
 		{"a record of another run", func(id string) {
-			change(id, "3", func(string) string { return c.HGet(t.Context(), s.keys.log("neighbour"), "3").Val() })
+			change(id, "3", func(string) string { return string(c("HGET", s.keys.log("neighbour"), "3").([]byte)) })
 		}, 2},
 		{"a record of another place", func(id string) {
-			change(id, "3", func(string) string { return c.HGet(t.Context(), s.keys.log(id), "2").Val() })
+			change(id, "3", func(string) string { return string(c("HGET", s.keys.log(id), "2").([]byte)) })
 		}, 2},
-		{"text for numbers", func(id string) { c.SetRange(t.Context(), s.keys.run(id), untilOffset+16, strings.Repeat("\xff", 8)) }, 0},
+		{"text for numbers", func(id string) { c("SETRANGE", s.keys.run(id), untilOffset+16, strings.Repeat("\xff", 8)) }, 0},
 		{"a list for what is listed", func(id string) {
-			c.Del(t.Context(), s.keys.run(id))
-			c.RPush(t.Context(), s.keys.run(id), "x")
+			c("DEL", s.keys.run(id))
+			c("RPUSH", s.keys.run(id), "x")
 		}, 0},
 		{"a list for the records", func(id string) {
-			c.Del(t.Context(), s.keys.log(id))
-			c.RPush(t.Context(), s.keys.log(id), "x")
+			c("DEL", s.keys.log(id))
+			c("RPUSH", s.keys.log(id), "x")
 		}, 0},
-		{"half of what is listed", func(id string) { c.Set(t.Context(), s.keys.run(id), "\x01half", 0) }, 0},
+		{"half of what is listed", func(id string) { c("SET", s.keys.run(id), "\x01half") }, 0},
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			id := fmt.Sprintf("r-%d", i)

@@ -111,6 +111,8 @@ func text(r []any, i int) string {
 		return ""
 	}
 	switch v := r[i].(type) {
+	case []byte:
+		return string(v)
 	case string:
 		return v
 	case int64:

@@ -13,6 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/redisserver"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // What a proxy does with the next write, which is a script with the letter of an append.
@@ -366,7 +367,7 @@ func TestServerAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer impatient.client.Close()
+	defer impatient.client.pool.Close()
 	if _, err := impatient.examine(t.Context(), &Options{}); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
 		t.Fatalf("examining no server: %v", err)
 	}
@@ -375,7 +376,7 @@ func TestServerAway(t *testing.T) {
 	if err := s.Close(); err != nil { // does not wait for the server
 		t.Fatal(err)
 	}
-	if err := <-done; !errors.Is(err, errClosed) {
+	if err := <-done; !errors.Is(err, storekit.ErrClosed) {
 		t.Fatalf("when closed it said %v", err)
 	}
 }

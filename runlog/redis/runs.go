@@ -1,16 +1,16 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	redigo "github.com/gomodule/redigo/redis"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 )
 
 // Acquire implements [runlog.Store].
-func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+func (s *store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
 	if err := runlog.CheckID(id); err != nil {
 		return nil, runlog.Info{}, err
 	}
@@ -35,14 +35,14 @@ func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 		return nil, runlog.Info{}, err
 	}
 	if err := a.check(); err != nil {
-		err = s.diagnose(ctx, id, err)
+		err = storekit.Diagnose(ctx, s, id, err)
 		return nil, runlog.Info{}, errors.Join(err, a.log.Release(ctx))
 	}
 	return a.log, a.found.info, nil
 }
 
 type acquiring struct {
-	s           *Store
+	s           *store
 	id          string
 	opt         runlog.AcquireOptions
 	token, born token
@@ -55,12 +55,13 @@ type acquiring struct {
 // prepare encodes the acquisition. It can be sent again: the token tells whether it was done.
 func (a *acquiring) prepare() ([]any, int, bool, error) {
 	var rest []byte
+	status := runlog.Running
 	if a.opt.Create != nil {
-		rest = fixed(a.opt.Create)
+		rest, status = fixed(a.opt.Create), cmp.Or(a.opt.Create.Status, status)
 	}
 	return []any{
 		"q", a.id, a.token[:], a.s.owner, a.s.lease.Microseconds(), flag(a.opt.Create != nil),
-		a.born[:], rest, flag(a.opt.Quarantined),
+		a.born[:], rest, string(status), flag(a.opt.Quarantined),
 	}, len(rest), false, nil
 }
 
@@ -72,8 +73,8 @@ func (a *acquiring) verdict(r []any) error {
 			return err
 		}
 		a.found, a.frame = m, text(r, 2)
-		a.log = &log{s: a.s, id: a.id, born: m.born, token: a.token, epoch: m.info.Epoch}
-		a.log.tail = tail{seq: m.info.Head, ver: m.ver, status: m.info.Status}
+		a.log = &log{Hold: storekit.Hold{ID: a.id}, s: a.s, born: m.born, token: a.token, epoch: m.info.Epoch}
+		a.log.tail = tail{storekit.Tail{Seq: m.info.Head, Status: m.info.Status, Snapshot: m.info.Snapshot}, m.ver}
 		return nil
 	case "exists":
 		return fmt.Errorf("run %s: %w", a.id, runlog.ErrExists)
@@ -102,26 +103,8 @@ func (a *acquiring) check() error {
 	if err == nil && rec.Epoch > a.found.info.Epoch {
 		err = runlog.NewChain(a.id, head).Damaged(fmt.Sprintf("epoch %d in a run of epoch %d", rec.Epoch, a.found.info.Epoch))
 	}
-	a.log.tail.hash = chain.Hash
+	a.log.tail.Hash = chain.Hash
 	return err
-}
-
-// diagnose looks for the first damage of a run whose end is damaged.
-func (s *Store) diagnose(ctx context.Context, id string, err error) error {
-	if corrupt := (*runlog.CorruptError)(nil); !errors.As(err, &corrupt) {
-		return err
-	}
-	corrupt := (*runlog.CorruptError)(nil)
-	for from := uint64(1); ; {
-		records, readErr := s.Read(ctx, id, from, readPage)
-		if errors.As(readErr, &corrupt) {
-			return readErr
-		}
-		if readErr != nil || len(records) == 0 {
-			return err
-		}
-		from += uint64(len(records))
-	}
 }
 
 // A listing is one answer of the script that lists.
@@ -132,7 +115,7 @@ type listing struct {
 }
 
 // list asks for runs whose numbers are below a limit, or for the run id.
-func (s *Store) list(ctx context.Context, below string, count int, id string) (l listing, err error) {
+func (s *store) list(ctx context.Context, below string, count int, id string) (l listing, err error) {
 	if err := s.sound(); err != nil {
 		return listing{}, err
 	}
@@ -142,7 +125,7 @@ func (s *Store) list(ctx context.Context, below string, count int, id string) (l
 	}
 	var r []any
 	err = s.patiently(ctx, "reading", func() (err error) {
-		r, err = s.scripts.list.Run(ctx, s.client, keys, s.id, s.known.Load(), s.keys.run(""), below, count, id).Slice()
+		r, err = s.client.run(ctx, s.scripts.list, keys, s.id, s.known.Load(), s.keys.run(""), below, count, id)
 		return err
 	})
 	switch {
@@ -156,7 +139,7 @@ func (s *Store) list(ctx context.Context, below string, count int, id string) (l
 }
 
 // find reads the key of one run.
-func (s *Store) find(ctx context.Context, id string) (*meta, time.Time, error) {
+func (s *store) find(ctx context.Context, id string) (*meta, time.Time, error) {
 	if runlog.CheckID(id) != nil {
 		return nil, time.Time{}, s.missing(id, "none")
 	}
@@ -176,7 +159,7 @@ func (s *Store) find(ctx context.Context, id string) (*meta, time.Time, error) {
 // Runs implements [runlog.Store]. It is no snapshot: a run that is made or deleted meanwhile may
 // be in it or not. A run whose keys somebody else removed gives an error that wraps
 // runlog.ErrStoreReset and names it, beside the runs that are listed before it.
-func (s *Store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info, err error) {
+func (s *store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info, err error) {
 	err = s.each(ctx, f, func(m *meta, now time.Time) bool {
 		infos = append(infos, m.listed(now))
 		return true
@@ -185,7 +168,7 @@ func (s *Store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info
 }
 
 // each calls yield for the runs of a filter until it returns false.
-func (s *Store) each(ctx context.Context, f *runlog.Filter, yield func(*meta, time.Time) bool) error {
+func (s *store) each(ctx context.Context, f *runlog.Filter, yield func(*meta, time.Time) bool) error {
 	if f == nil {
 		f = &runlog.Filter{}
 	}
@@ -217,7 +200,7 @@ func (s *Store) each(ctx context.Context, f *runlog.Filter, yield func(*meta, ti
 			if err != nil {
 				return err
 			}
-			if len(f.Status) > 0 && !slices.Contains(f.Status, m.listed(l.now).Status) {
+			if !f.Takes(m.listed(l.now).Status) {
 				continue
 			}
 			if count++; !yield(m, l.now) || count == f.Limit {
@@ -232,7 +215,7 @@ func (s *Store) each(ctx context.Context, f *runlog.Filter, yield func(*meta, ti
 }
 
 // one calls yield for the run of a filter that names one.
-func (s *Store) one(ctx context.Context, f *runlog.Filter, yield func(*meta, time.Time) bool) error {
+func (s *store) one(ctx context.Context, f *runlog.Filter, yield func(*meta, time.Time) bool) error {
 	if !strings.HasPrefix(f.ID, f.Prefix) {
 		return errors.Join(ctx.Err(), s.sound())
 	}
@@ -240,14 +223,14 @@ func (s *Store) one(ctx context.Context, f *runlog.Filter, yield func(*meta, tim
 	if errors.As(err, new(*runlog.NotFoundError)) {
 		return nil
 	}
-	if err == nil && (len(f.Status) == 0 || slices.Contains(f.Status, m.listed(now).Status)) {
+	if err == nil && f.Takes(m.listed(now).Status) {
 		yield(m, now)
 	}
 	return err
 }
 
 // Read implements [runlog.Store]. A limit of 0 or less means all.
-func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) (records []runlog.Record, err error) {
+func (s *store) Read(ctx context.Context, id string, from uint64, limit int) (records []runlog.Record, err error) {
 	if err := s.sound(); err != nil {
 		return nil, err
 	}
@@ -277,11 +260,11 @@ func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) (re
 			if chain.Seq >= m.info.Head { // what is behind it does not count
 				break
 			}
-			frame, ok := f.(string)
+			frame, ok := f.([]byte)
 			if !ok {
 				return records, chain.Damaged("it is missing")
 			}
-			rec, err := chain.Next([]byte(frame))
+			rec, err := chain.Next(frame)
 			if err != nil {
 				return records, err
 			}
@@ -297,52 +280,49 @@ func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) (re
 }
 
 // page reads records of a run, and its key as of the same moment.
-func (s *Store) page(ctx context.Context, id string, from uint64, most int) (*meta, []any, error) {
-	var store, frames *goredis.SliceCmd
-	var key *goredis.StringCmd
-	fields := make([]string, most)
-	for i := range fields {
-		fields[i] = strconv.FormatUint(from+uint64(i), 10)
+func (s *store) page(ctx context.Context, id string, from uint64, most int) (*meta, []any, error) {
+	hmget := []any{"HMGET", s.keys.log(id)}
+	for i := range most {
+		hmget = append(hmget, from+uint64(i))
 	}
+	var r []any
 	known := s.known.Load()
-	err := s.patiently(ctx, "reading", func() error {
+	err := s.patiently(ctx, "reading", func() (err error) {
 		known = s.known.Load()
-		_, err := s.client.TxPipelined(ctx, func(p goredis.Pipeliner) error {
-			store = p.HMGet(ctx, s.keys.store, "id", "lsn")
-			key = p.Get(ctx, s.keys.run(id))
-			frames = p.HMGet(ctx, s.keys.log(id), fields...)
-			return nil
-		})
-		if errors.Is(err, goredis.Nil) || strange(key.Err()) || strange(frames.Err()) {
-			return nil
-		}
+		r, err = s.client.transaction(ctx, []any{"HMGET", s.keys.store, "id", "lsn"}, []any{"GET", s.keys.run(id)}, hmget)
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.observe(store.Val(), known); err != nil {
+	store, err := redigo.Values(r[0], nil)
+	if err != nil {
+		return nil, nil, s.explain("reading", err)
+	}
+	if err := s.observe(store, known); err != nil {
 		return nil, nil, err
 	}
-	if errors.Is(key.Err(), goredis.Nil) {
+	if r[1] == nil {
 		_, _, err := s.find(ctx, id) // which says why
 		if err == nil {
 			err = s.missing(id, "none") // it was made just now
 		}
 		return nil, nil, err
 	}
-	if strange(key.Err()) || strange(frames.Err()) {
-		return nil, nil, damaged(id, from-1, "something else is in its place")
+	key, keyErr := redigo.String(r[1], nil)
+	frames, framesErr := redigo.Values(r[2], nil)
+	if err := errors.Join(keyErr, framesErr); err != nil {
+		if strings.HasPrefix(err.Error(), "WRONGTYPE") {
+			return nil, nil, damaged(id, from-1, "something else is in its place")
+		}
+		return nil, nil, s.explain("reading", err)
 	}
-	m, err := decodeMeta(id, key.Val())
-	return m, frames.Val(), err
+	m, err := decodeMeta(id, key)
+	return m, frames, err
 }
 
-// strange tells whether a key holds something of another type.
-func strange(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") }
-
 // observe compares what the store said of itself with what was known when it was asked.
-func (s *Store) observe(store []any, known uint64) error {
+func (s *store) observe(store []any, known uint64) error {
 	switch id := text(store, 0); {
 	case id == "":
 		return s.forget([]any{"gone"})
@@ -356,7 +336,7 @@ func (s *Store) observe(store []any, known uint64) error {
 }
 
 // RequestCancel implements [runlog.Store].
-func (s *Store) RequestCancel(ctx context.Context, id string) error {
+func (s *store) RequestCancel(ctx context.Context, id string) error {
 	if runlog.CheckID(id) != nil {
 		return s.missing(id, "none")
 	}
@@ -377,7 +357,7 @@ func (s *Store) RequestCancel(ctx context.Context, id string) error {
 }
 
 // Delete implements [runlog.Store]. It also takes a run off the list whose keys are gone.
-func (s *Store) Delete(ctx context.Context, id string) error {
+func (s *store) Delete(ctx context.Context, id string) error {
 	m, _, err := s.find(ctx, id)
 	if errors.Is(err, runlog.ErrStoreReset) && s.sound() == nil {
 		m, err = &meta{}, nil
@@ -406,12 +386,12 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	if err := s.write(ctx, o); err != nil {
 		return err
 	}
-	s.watch.wake(id)
+	s.watch.Wake(id)
 	return nil
 }
 
 // Sizes implements [runlog.Sizer]: the bytes of the frames, as counted when they were written.
-func (s *Store) Sizes(ctx context.Context, f *runlog.Filter) (map[string]int64, error) {
+func (s *store) Sizes(ctx context.Context, f *runlog.Filter) (map[string]int64, error) {
 	sizes := map[string]int64{}
 	err := s.each(ctx, f, func(m *meta, _ time.Time) bool {
 		if m.bytes > 0 {

@@ -3,16 +3,16 @@ package redis
 import (
 	"embed"
 
-	goredis "github.com/redis/go-redis/v9"
+	redigo "github.com/gomodule/redigo/redis"
 )
 
 //go:embed scripts/*.lua
 var sources embed.FS
 
 type scripts struct {
-	open, era, list, write *goredis.Script
+	open, era, list, write *redigo.Script
 	// reserve is write for small batches when the server has reached its maxmemory.
-	reserve *goredis.Script
+	reserve *redigo.Script
 }
 
 func loadScripts() (s scripts, err error) {
@@ -25,10 +25,10 @@ func loadScripts() (s scripts, err error) {
 	}
 	const reserve = "#!lua flags=allow-oom\n"
 	common := source("common")
-	s.open = goredis.NewScript(source("open"))
-	s.era = goredis.NewScript(reserve + source("era"))
-	s.list = goredis.NewScript(common + source("list"))
-	s.write = goredis.NewScript(common + source("write"))
-	s.reserve = goredis.NewScript(reserve + common + source("write"))
+	s.open = redigo.NewScript(-1, source("open"))
+	s.era = redigo.NewScript(-1, reserve+source("era"))
+	s.list = redigo.NewScript(-1, common+source("list"))
+	s.write = redigo.NewScript(-1, common+source("write"))
+	s.reserve = redigo.NewScript(-1, reserve+common+source("write"))
 	return s, err
 }

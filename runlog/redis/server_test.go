@@ -2,7 +2,6 @@ package redis
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,10 +37,9 @@ func TestNotes(t *testing.T) {
 			t.Parallel()
 			srv := redisserver.Start(t, &c.server)
 			if c.name == "cluster" {
-				if err := raw(t, srv).ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-					t.Fatal(err)
-				}
-				for end := time.Now().Add(20 * time.Second); !strings.Contains(raw(t, srv).ClusterInfo(t.Context()).Val(), "cluster_state:ok"); time.Sleep(10 * time.Millisecond) {
+				ask := raw(t, srv)
+				ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+				for end := time.Now().Add(20 * time.Second); !strings.Contains(text([]any{ask("CLUSTER", "INFO")}, 0), "cluster_state:ok"); time.Sleep(10 * time.Millisecond) {
 					if time.Now().After(end) {
 						t.Fatal("the cluster is not ready")
 					}
@@ -95,13 +93,9 @@ func TestRefusals(t *testing.T) {
 		refusedWith(t, primary.URL(), &Options{Prefix: prefix}, "prefix")
 	}
 	c := raw(t, primary)
-	if err := c.HSet(t.Context(), "{newer}:store", "id", "x", "lsn", 1, "schema", 2).Err(); err != nil {
-		t.Fatal(err)
-	}
+	c("HSET", "{newer}:store", "id", "x", "lsn", 1, "schema", 2)
 	refusedWith(t, primary.URL(), &Options{Prefix: "newer"}, "newer superstep", "schema 2")
-	if err := c.Set(t.Context(), "{other}:store", "x", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	c("SET", "{other}:store", "x")
 	refusedWith(t, primary.URL(), &Options{Prefix: "other"}, "WRONGTYPE")
 }
 
@@ -112,12 +106,10 @@ func TestPasswords(t *testing.T) {
 	c := raw(t, srv)
 	// A managed server like many: no CONFIG, no INFO, only some keys.
 	for _, args := range [][]any{
-		{"ACL", "SETUSER", "app", "on", ">" + secret, "~{superstep}:*", "+@all", "-@admin", "-@dangerous"},
-		{"ACL", "SETUSER", "full", "on", ">" + secret, "~*", "+@all"},
+		{"SETUSER", "app", "on", ">" + secret, "~{superstep}:*", "+@all", "-@admin", "-@dangerous"},
+		{"SETUSER", "full", "on", ">" + secret, "~*", "+@all"},
 	} {
-		if err := c.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		c("ACL", args...)
 	}
 	url := func(user, password string) string { return "redis://" + user + ":" + password + "@" + srv.Addr() }
 	s := openTest(t, url("app", secret), &Options{AllowVolatile: true})
@@ -190,9 +182,7 @@ func TestFull(t *testing.T) {
 		}
 		head--
 		full(t, err, syscall.ENOMEM)
-		if err := c.ConfigSet(t.Context(), "maxmemory", "4mb").Err(); err != nil { // well below what there is
-			t.Fatal(err)
-		}
+		c("CONFIG", "SET", "maxmemory", "4mb") // well below what there is
 		_, _, err = s.Acquire(t.Context(), "new", &runlog.AcquireOptions{Create: &runlog.NewRun{}})
 		full(t, err, syscall.ENOMEM)
 		b := batch(1)
@@ -206,9 +196,7 @@ func TestFull(t *testing.T) {
 		if infos, err := s.Runs(t.Context(), nil); err != nil || len(infos) != 1 || infos[0].Status != runlog.WaitingStorage || infos[0].Head != head+1 {
 			t.Fatalf("listed %+v, error %v", infos, err)
 		}
-		if err := c.ConfigSet(t.Context(), "maxmemory", "100mb").Err(); err != nil {
-			t.Fatal(err)
-		}
+		c("CONFIG", "SET", "maxmemory", "100mb")
 		goesOn(t, s, l, head+1)
 	})
 	t.Run("disk", func(t *testing.T) {
@@ -220,9 +208,7 @@ func TestFull(t *testing.T) {
 		if err := os.Mkdir(taken, 0o700); err != nil { // which a snapshot cannot replace
 			t.Fatal(err)
 		}
-		if err := c.BgSave(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		c("BGSAVE")
 		var err error
 		for end := time.Now().Add(20 * time.Second); err == nil && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			_, err = l.Renew(t.Context())
@@ -230,9 +216,7 @@ func TestFull(t *testing.T) {
 		full(t, err, nil)
 		full(t, l.Append(t.Context(), batch(1)), syscall.ENOSPC)
 		os.Remove(taken)
-		if err := c.Save(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		c("SAVE")
 		goesOn(t, s, l, 1)
 	})
 	t.Run("replica", func(t *testing.T) {
@@ -240,17 +224,13 @@ func TestFull(t *testing.T) {
 		s, c := openTest(t, srv.URL(), nil), raw(t, srv)
 		l := create(t, s, "r")
 		appendTo(t, l, 1)
-		if err := c.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
-			t.Fatal(err)
-		}
+		c("REPLICAOF", "127.0.0.1", "1")
 		err := l.Append(t.Context(), batch(1))
 		full(t, err, nil)
 		if !strings.Contains(err.Error(), "primary") {
 			t.Errorf("no remedy in %v", err)
 		}
-		if err := c.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
-			t.Fatal(err)
-		}
+		c("REPLICAOF", "NO", "ONE")
 		goesOn(t, s, l, 1)
 	})
 }
@@ -258,14 +238,7 @@ func TestFull(t *testing.T) {
 // A server that is reading its data is waited for.
 func TestLoading(t *testing.T) {
 	srv := redisserver.Start(t, &redisserver.Options{AppendOnly: true, Config: []string{"key-load-delay 100", "aof-use-rdb-preamble no"}})
-	c := raw(t, srv)
-	p := c.Pipeline()
-	for i := range 5000 {
-		p.Set(t.Context(), fmt.Sprintf("k-%d", i), "v", 0)
-	}
-	if _, err := p.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	raw(t, srv)("EVAL", "for i = 1, 5000 do redis.call('SET', 'k-' .. i, 'v') end", 0)
 	s := openTest(t, srv.URL(), nil)
 	l := create(t, s, "r")
 	srv.Kill()

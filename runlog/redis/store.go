@@ -24,14 +24,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	redigo "github.com/gomodule/redigo/redis"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // Options are the settings of a store. Nil and zero values mean the written defaults.
@@ -53,6 +53,10 @@ type Options struct {
 	// Accept takes the store as it is, whatever the marker remembers of it.
 	Accept bool
 
+	// Protection says what is redacted, and whether what is written is encrypted. By default
+	// the secrets of the process's environment are redacted, and nothing is encrypted.
+	storekit.Protection
+
 	// Failpoint is called at the points of a write at which a crash is interesting:
 	// "redis.before-send" and "redis.after-send" (the server has answered, but nobody
 	// knows yet). It must return or end the process. Default: none.
@@ -61,7 +65,6 @@ type Options struct {
 
 const (
 	defaultPrefix   = "superstep"
-	defaultLease    = 15 * time.Second
 	defaultPatience = 60 * time.Second
 	maxOwner        = 255
 
@@ -71,10 +74,20 @@ const (
 	goneFor = 7 * 24 * time.Hour
 )
 
-// Store is a [runlog.Store], [runlog.Waiter] and [runlog.Sizer] in Redis.
+// Store is a [runlog.Store], [runlog.Waiter] and [runlog.Sizer] in Redis. It redacts what is
+// written to it, and encrypts it if it has a key: see [Options].
 type Store struct {
+	runlog.Store // over inner's store: redacts and encrypts
+	inner
+}
+
+// inner has the methods of a store that runlog.Store does not have. It is a level deeper
+// than those, so that they come first.
+type inner struct{ *store }
+
+type store struct {
 	name     string // for people, without passwords
-	client   *goredis.Client
+	client   *client
 	keys     keys
 	scripts  scripts
 	ttl      time.Duration
@@ -90,7 +103,8 @@ type Store struct {
 	lost   atomic.Pointer[resetError] // why the store is not used any more
 	marker *marker                    // nil for none
 
-	watch watch
+	watch storekit.Watch
+	away  storekit.Backoff // of the watch
 
 	turn    chan *writer // has the writer while nobody writes
 	ops     chan *op     // to whoever writes
@@ -105,9 +119,6 @@ var (
 	_ runlog.Sizer  = (*Store)(nil)
 )
 
-// errClosed is what a closed store answers.
-var errClosed = errors.New("the store is closed")
-
 // Open opens the store at an address like redis://user:password@host:6379/0, rediss:// for TLS or
 // unix://user:password@/path?db=0, and makes it if there is none. It waits for a server that is
 // starting, five seconds at most. It refuses a replica, a server older than Redis 7, one that would lose everything or
@@ -115,12 +126,26 @@ var errClosed = errors.New("the store is closed")
 // not what the marker remembers gives an error that wraps runlog.ErrStoreReset. Errors and notes
 // never contain passwords. The caller closes the store.
 func Open(ctx context.Context, url string, opt *Options) (*Store, error) {
-	s, err := newStore(url, opt)
+	if opt == nil {
+		opt = &Options{}
+	}
+	s, err := open(ctx, url, opt)
 	if err != nil {
 		return nil, err
 	}
-	if opt == nil {
-		opt = &Options{}
+	protection := opt.Protection
+	protection.Address = url
+	p, err := storekit.Protect(s, &protection)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", s.name, err), s.Close())
+	}
+	return &Store{p, inner{s}}, nil
+}
+
+func open(ctx context.Context, url string, opt *Options) (*store, error) {
+	s, err := newStore(url, opt)
+	if err != nil {
+		return nil, err
 	}
 	patience := s.patience
 	s.patience = min(patience, 5*time.Second) // for a run under way it is worth while to wait, for an address that is wrong it is not
@@ -130,17 +155,14 @@ func Open(ctx context.Context, url string, opt *Options) (*Store, error) {
 	}
 	s.patience = patience
 	if err != nil {
-		return nil, errors.Join(err, s.client.Close())
+		return nil, errors.Join(err, s.client.pool.Close())
 	}
 	s.turn <- &writer{}
 	return s, nil
 }
 
-func newStore(url string, opt *Options) (*Store, error) {
-	if opt == nil {
-		opt = &Options{}
-	}
-	s := &Store{
+func newStore(url string, opt *Options) (*store, error) {
+	s := &store{
 		ttl: opt.TTL, lease: opt.Lease, owner: opt.Owner, patience: opt.Patience, fail: opt.Failpoint,
 		turn:    make(chan *writer, 1),
 		ops:     make(chan *op),
@@ -162,20 +184,16 @@ func newStore(url string, opt *Options) (*Store, error) {
 		s.name += " (prefix " + prefix + ")"
 	}
 	if s.scripts, err = loadScripts(); err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, errors.Join(err, client.pool.Close())
 	}
 	if s.lease <= 0 {
-		s.lease = defaultLease
+		s.lease = storekit.DefaultLease
 	}
 	if s.patience <= 0 {
 		s.patience = defaultPatience
 	}
 	if s.owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "localhost"
-		}
-		s.owner = fmt.Sprintf("%s:%d", host, os.Getpid())
+		s.owner = storekit.Owner()
 	}
 	s.owner = s.owner[:min(len(s.owner), maxOwner)]
 	if s.fail == nil {
@@ -184,12 +202,12 @@ func newStore(url string, opt *Options) (*Store, error) {
 	if opt.Marker != "" {
 		s.marker = &marker{path: opt.Marker, store: s.name}
 	}
-	s.watch.s = s
+	s.watch.Every, s.watch.Head, s.watch.Poll = pollEvery, s.head, s.poll
 	return s, nil
 }
 
 // enter finds the store or makes it, and compares it with what the marker remembers.
-func (s *Store) enter(ctx context.Context, server string, opt *Options) error {
+func (s *store) enter(ctx context.Context, server string, opt *Options) error {
 	var was remembered
 	if s.marker != nil {
 		var err error
@@ -201,7 +219,7 @@ func (s *Store) enter(ctx context.Context, server string, opt *Options) error {
 	fresh := fmt.Sprintf("%x", token[:])
 	var r []any
 	err := s.patiently(ctx, "opening", func() (err error) {
-		r, err = s.scripts.open.Run(ctx, s.client, []string{s.keys.store}, was.ID, was.LSN, fresh, flag(opt.Accept), schema).Slice()
+		r, err = s.client.run(ctx, s.scripts.open, []string{s.keys.store}, was.ID, was.LSN, fresh, flag(opt.Accept), schema)
 		return err
 	})
 	switch verdict := text(r, 0); {
@@ -217,7 +235,10 @@ func (s *Store) enter(ctx context.Context, server string, opt *Options) error {
 		known = 0 // which the script has compared already
 	}
 	s.id = text(r, 1)
-	err = s.patiently(ctx, "opening", func() error { return s.enterEra(ctx, s.client, server, known) })
+	err = s.patiently(ctx, "opening", func() error {
+		_, err := s.client.with(ctx, func(conn redigo.Conn) (any, error) { return nil, s.enterEra(ctx, conn, server, known) })
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -227,27 +248,27 @@ func (s *Store) enter(ctx context.Context, server string, opt *Options) error {
 
 // Notes says what can be lost with this server, and other things its user should know, one
 // sentence each. It is empty if nothing acknowledged can be lost short of losing the server's disk.
-func (s *Store) Notes() []string { return append([]string(nil), s.notes...) }
+func (s *store) Notes() []string { return append([]string(nil), s.notes...) }
 
 // Close ends the store. Writes that have begun are finished first, unless the server is away.
 // Runs that are still held stay so until their leases end.
-func (s *Store) Close() error {
+func (s *store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
+		s.watch.Close()
 		w := <-s.turn // for good
 		for _, o := range w.deferred {
 			o.finish(s.closedError())
 		}
-		s.watch.close()
-		s.closed = errors.Join(s.marker.write(s.remember(), false), s.client.Close())
+		s.closed = errors.Join(s.marker.write(s.remember(), false), s.client.pool.Close())
 	})
 	return s.closed
 }
 
-func (s *Store) closedError() error { return fmt.Errorf("store %s: %w", s.name, errClosed) }
+func (s *store) closedError() error { return fmt.Errorf("store %s: %w", s.name, storekit.ErrClosed) }
 
 // remember is what the marker keeps.
-func (s *Store) remember() remembered {
+func (s *store) remember() remembered {
 	r := remembered{ID: s.id, LSN: s.known.Load()}
 	if server := s.server.Load(); server != nil {
 		r.Server = *server
@@ -256,7 +277,7 @@ func (s *Store) remember() remembered {
 }
 
 // learn notes how far the store had come in an answer.
-func (s *Store) learn(lsn string) {
+func (s *store) learn(lsn string) {
 	n := parse(lsn)
 	for {
 		was := s.known.Load()

@@ -3,16 +3,18 @@ package redis
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	redigo "github.com/gomodule/redigo/redis"
 	"github.com/superstep-dev/superstep/internal/redisserver"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // durable is a server that loses nothing.
@@ -34,12 +36,16 @@ func openTest(tb testing.TB, url string, opt *Options) *Store {
 	return s
 }
 
-// raw is a client of its own.
-func raw(tb testing.TB, srv *redisserver.Server) *goredis.Client {
-	tb.Helper()
-	c := goredis.NewClient(&goredis.Options{Addr: srv.Addr(), Protocol: 2})
-	tb.Cleanup(func() { c.Close() })
-	return c
+// raw returns what does a command on the server.
+func raw(tb testing.TB, srv *redisserver.Server) func(command string, args ...any) any {
+	return func(command string, args ...any) any {
+		tb.Helper()
+		r, err := srv.Do(command, args...)
+		if err != nil {
+			tb.Fatalf("%s: %v", command, err)
+		}
+		return r
+	}
 }
 
 type tested struct {
@@ -50,7 +56,7 @@ type tested struct {
 // Expire ends the lease of a run's holder, which hears nothing of it.
 func (s tested) Expire(t *testing.T, id string) {
 	t.Helper()
-	if err := s.client.SetRange(t.Context(), s.keys.run(id), untilOffset, strings.Repeat("\x00", 8)).Err(); err != nil {
+	if _, err := s.client.do(t.Context(), "SETRANGE", s.keys.run(id), untilOffset, strings.Repeat("\x00", 8)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -120,4 +126,37 @@ func appendedBytes(tb testing.TB, srv *redisserver.Server) (n int64) {
 		n += info.Size()
 	}
 	return n
+}
+
+func TestProtected(t *testing.T) {
+	srv := durable(t)
+	sites := 0
+	runlogtest.RunProtected(t, func(t *testing.T) *runlogtest.Site {
+		sites++
+		prefix := fmt.Sprintf("site%d", sites)
+		return &runlogtest.Site{
+			Open: func(t *testing.T, p *storekit.Protection) runlog.Store {
+				return openTest(t, srv.URL(), &Options{Prefix: prefix, Protection: *p})
+			},
+			Stored: func(t *testing.T) (all []byte) {
+				c := raw(t, srv)
+				keys, err := redigo.Strings(c("KEYS", "*"+prefix+"*"), nil)
+				for _, key := range keys {
+					value, _ := redigo.String(srv.Do("GET", key)) // of a string
+					hash, _ := redigo.StringMap(srv.Do("HGETALL", key))
+					all = fmt.Append(all, key, value, hash)
+				}
+				if err != nil || len(keys) == 0 {
+					t.Fatalf("%d keys, error %v", len(keys), err)
+				}
+				return all
+			},
+		}
+	})
+}
+
+func TestPanics(t *testing.T) {
+	runlogtest.Panics(t, func(t *testing.T, failpoint func(string)) runlog.Store {
+		return openTest(t, durable(t).URL(), &Options{Failpoint: failpoint})
+	}, "redis.before-send", "redis.after-send")
 }

@@ -3,11 +3,13 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
+	"maps"
+	"slices"
 	"time"
 
+	redigo "github.com/gomodule/redigo/redis"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 const (
@@ -17,180 +19,58 @@ const (
 	headsPage = 1000
 )
 
-// watch wakes those who wait for runs to grow. Appends of this store wake them directly;
-// for those of others one goroutine polls while anybody waits.
-type watch struct {
-	s *Store
-
-	mu      sync.Mutex
-	waiting map[string]*waiters
-	polling sync.WaitGroup
-	running bool // the goroutine is there
-	closed  bool
-}
-
-// waiters are those who wait for one run.
-type waiters struct {
-	count int
-	seq   uint64        // the smallest number anybody waits for
-	grown chan struct{} // closed to wake them all
-}
-
 // Wait implements [runlog.Waiter].
-func (s *Store) Wait(ctx context.Context, id string, seq uint64) error {
-	w, grown, err := s.watch.join(id, seq)
-	if err != nil {
-		return err
-	}
-	defer s.watch.leave(id, w)
-	// Looked at only now, so that nothing falls between looking and waiting.
+func (s *store) Wait(ctx context.Context, id string, seq uint64) error {
+	return s.watch.Wait(ctx, id, seq)
+}
+
+func (s *store) head(ctx context.Context, id string) (uint64, error) {
 	m, _, err := s.find(ctx, id)
-	if err != nil || m.info.Head >= seq {
+	if err != nil {
+		return 0, err
+	}
+	return m.info.Head, nil
+}
+
+// poll wakes those whose run has grown or gone. A server that is away is waited for.
+func (s *store) poll(ctx context.Context, runs map[string]uint64, wake func(string)) error {
+	var err error
+	for page := range slices.Chunk(slices.Collect(maps.Keys(runs)), headsPage) {
+		if err = s.pollPage(ctx, page, runs, wake); err != nil {
+			break
+		}
+	}
+	if err == nil || errors.Is(err, runlog.ErrStoreReset) {
+		s.away = storekit.Backoff{}
 		return err
 	}
-	select {
-	case <-grown:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closing:
-		return fmt.Errorf("waiting for run %s: %w", id, s.closedError())
-	}
-}
-
-func (w *watch) join(id string, seq uint64) (*waiters, <-chan struct{}, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return nil, nil, fmt.Errorf("waiting for run %s: %w", id, w.s.closedError())
-	}
-	r := w.waiting[id]
-	if r == nil {
-		r = &waiters{seq: seq, grown: make(chan struct{})}
-		if w.waiting == nil {
-			w.waiting = map[string]*waiters{}
-		}
-		w.waiting[id] = r
-	}
-	r.count++
-	r.seq = min(r.seq, seq)
-	if !w.running {
-		w.running = true
-		w.polling.Go(w.poll)
-	}
-	return r, r.grown, nil
-}
-
-func (w *watch) leave(id string, r *waiters) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r.count--
-	if r.count == 0 && w.waiting[id] == r {
-		delete(w.waiting, id)
-	}
-}
-
-// wake wakes all who wait for a run.
-func (w *watch) wake(id string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if r := w.waiting[id]; r != nil {
-		delete(w.waiting, id)
-		close(r.grown)
-	}
-}
-
-// poll runs until a tick finds nobody waiting.
-func (w *watch) poll() {
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for p := (pause{}); ; {
-		select {
-		case <-tick.C:
-		case <-w.s.closing:
-			return
-		}
-		ids := w.wanted()
-		if ids == nil {
-			return
-		}
-		if err := w.look(ctx, ids); err != nil {
-			if errors.Is(err, runlog.ErrStoreReset) {
-				for id := range ids {
-					w.wake(id) // readers find out what is wrong when they read
-				}
-			}
-			p.next(ctx, w.s.closing)
-			continue
-		}
-		p = pause{}
-	}
-}
-
-// wanted returns what is waited for. When that is nothing, the goroutine is taken
-// to be gone.
-func (w *watch) wanted() map[string]uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.waiting) == 0 {
-		w.running = false
-		return nil
-	}
-	ids := make(map[string]uint64, len(w.waiting))
-	for id, r := range w.waiting {
-		ids[id] = r.seq
-	}
-	return ids
-}
-
-// look wakes those whose run has grown or gone.
-func (w *watch) look(ctx context.Context, ids map[string]uint64) error {
-	page := make([]string, 0, min(len(ids), headsPage))
-	for id := range ids {
-		if page = append(page, id); len(page) == headsPage {
-			if err := w.lookAt(ctx, page, ids); err != nil {
-				return err
-			}
-			page = page[:0]
-		}
-	}
-	return w.lookAt(ctx, page, ids)
-}
-
-func (w *watch) lookAt(ctx context.Context, page []string, ids map[string]uint64) error {
-	if len(page) == 0 {
-		return nil
-	}
-	s := w.s
-	keys := make([]string, len(page))
-	for i, id := range page {
-		keys[i] = s.keys.run(id)
-	}
-	known := s.known.Load()
-	p := s.client.Pipeline()
-	store := p.HMGet(ctx, s.keys.store, "id", "lsn")
-	metas := p.MGet(ctx, keys...)
-	if _, err := p.Exec(ctx); err != nil {
-		return err
-	}
-	if err := s.observe(store.Val(), known); err != nil {
-		return err
-	}
-	for i, v := range metas.Val() {
-		text, _ := v.(string)
-		m, err := decodeMeta(page[i], text)
-		if err != nil || m.info.Head >= ids[page[i]] {
-			w.wake(page[i])
-		}
-	}
+	s.away.Wait(ctx, s.closing)
 	return nil
 }
 
-func (w *watch) close() {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
-	w.polling.Wait()
+func (s *store) pollPage(ctx context.Context, page []string, runs map[string]uint64, wake func(string)) error {
+	mget := []any{"MGET"}
+	for _, id := range page {
+		mget = append(mget, s.keys.run(id))
+	}
+	known := s.known.Load()
+	r, err := s.client.transaction(ctx, []any{"HMGET", s.keys.store, "id", "lsn"}, mget)
+	if err != nil {
+		return err
+	}
+	store, storeErr := redigo.Values(r[0], nil)
+	metas, metasErr := redigo.Values(r[1], nil)
+	if err := errors.Join(storeErr, metasErr); err != nil {
+		return err
+	}
+	if err := s.observe(store, known); err != nil {
+		return err
+	}
+	for i := range metas {
+		m, err := decodeMeta(page[i], text(metas, i))
+		if err != nil || m.info.Head >= runs[page[i]] {
+			wake(page[i])
+		}
+	}
+	return nil
 }

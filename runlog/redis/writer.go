@@ -3,9 +3,11 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 // The most that goes to the server at once. It serves nobody else meanwhile.
@@ -39,11 +41,13 @@ type op struct {
 	unsure  bool      // it was sent, and may have been done
 	reserve bool      // to be done in the server's reserve
 	done    chan error
+
+	finished bool
 }
 
 // write has an op done: by the caller if it has the turn to write, or else by the one
 // who does. If ctx ends before the op is sent, nothing is written.
-func (s *Store) write(ctx context.Context, o *op) error {
+func (s *store) write(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -55,8 +59,7 @@ func (s *Store) write(ctx context.Context, o *op) error {
 	for {
 		select {
 		case w := <-s.turn:
-			w.group(s, mine)
-			s.turn <- w
+			w.serve(s, mine)
 		case ops <- o:
 		case err := <-o.done:
 			s.mark()
@@ -71,7 +74,7 @@ func (s *Store) write(ctx context.Context, o *op) error {
 }
 
 // mark writes the marker if that is due.
-func (s *Store) mark() {
+func (s *store) mark() {
 	if s.marker.due(time.Now()) {
 		_ = s.marker.write(s.remember(), false) // Close says it if that does not work
 	}
@@ -81,9 +84,30 @@ func (s *Store) mark() {
 // are waiting by then. Writes that arrive while a group is under way share the next.
 type writer struct {
 	deferred []*op // whose callers wait for the turn themselves
+	taken    []*op // what this turn writes
+}
+
+// serve writes mine, if it is not nil, with what waits, and passes the turn on. If something
+// panics, the others that share the write are told that its outcome is unknown.
+func (w *writer) serve(s *store, mine *op) {
+	w.taken = w.taken[:0]
+	whole := false
+	defer func() {
+		for _, o := range w.taken {
+			if !whole && !o.finished {
+				o.finish(fmt.Errorf("writing store %s: %w: something panicked in it", s.name, runlog.ErrUnknown))
+			}
+		}
+		w.deferred = slices.DeleteFunc(w.deferred, func(o *op) bool { return o.finished })
+		clear(w.taken)
+		s.turn <- w
+	}()
+	w.group(s, mine)
+	whole = true
 }
 
 func (o *op) finish(err error) {
+	o.finished = true
 	if o.settle != nil {
 		o.settle(err)
 	}
@@ -91,12 +115,13 @@ func (o *op) finish(err error) {
 }
 
 // group sends mine, if it is not nil, with what was deferred and what else is waiting.
-func (w *writer) group(s *Store, mine *op) {
+func (w *writer) group(s *store, mine *op) {
 	todo := w.deferred
 	w.deferred = nil
 	if mine != nil {
 		todo = append(todo, mine)
 	}
+	w.taken = append(w.taken, todo...)
 	var in []*op
 	size := 0
 	for {
@@ -107,6 +132,7 @@ func (w *writer) group(s *Store, mine *op) {
 		case len(in) < maxGroupOps && size < maxGroupBytes:
 			select {
 			case o = <-s.ops:
+				w.taken = append(w.taken, o)
 			default:
 				s.send(in)
 				return
@@ -137,9 +163,9 @@ func (w *writer) group(s *Store, mine *op) {
 
 // send sends ops until the server has answered for each, or there is no more time. A script
 // does all of its writes or none, and sees whether one that is sent again was done before.
-func (s *Store) send(in []*op) {
+func (s *store) send(in []*op) {
 	var last error // why ops are sent again, nil if that needs no waiting
-	for p := (pause{}); len(in) > 0; {
+	for p := (storekit.Backoff{}); len(in) > 0; {
 		in = s.drop(in, last)
 		if len(in) == 0 {
 			return
@@ -149,7 +175,7 @@ func (s *Store) send(in []*op) {
 		if err == nil {
 			s.fail("redis.after-send")
 			if in, last = s.settle(in, r); last != nil {
-				p.next(in[0].ctx, s.closing)
+				p.Wait(in[0].ctx, s.closing)
 			}
 			continue
 		}
@@ -168,13 +194,13 @@ func (s *Store) send(in []*op) {
 			in, last = s.refused(in, err.Error())
 		}
 		if last != nil {
-			p.next(in[0].ctx, s.closing)
+			p.Wait(in[0].ctx, s.closing)
 		}
 	}
 }
 
 // drop finishes the ops that wait no longer.
-func (s *Store) drop(in []*op, last error) []*op {
+func (s *store) drop(in []*op, last error) []*op {
 	left := in[:0:0]
 	for _, o := range in {
 		switch err := o.ctx.Err(); {
@@ -183,7 +209,7 @@ func (s *Store) drop(in []*op, last error) []*op {
 		case err != nil:
 			o.finish(err)
 		case s.isClosing() && last != nil:
-			o.finish(s.unknown(o, errClosed))
+			o.finish(s.unknown(o, storekit.ErrClosed))
 		case time.Now().After(o.end) && last != nil:
 			o.finish(s.unknown(o, &runlog.StorageError{Store: s.name, Err: fmt.Errorf("the server has not answered for %s: %w", s.patience, last)}))
 		default:
@@ -194,7 +220,7 @@ func (s *Store) drop(in []*op, last error) []*op {
 }
 
 // unknown is the error for an op that was given up, for a reason.
-func (s *Store) unknown(o *op, why error) error {
+func (s *store) unknown(o *op, why error) error {
 	if !o.unsure || o.harmless || s.sound() != nil {
 		return s.explain("writing", why)
 	}
@@ -202,7 +228,7 @@ func (s *Store) unknown(o *op, why error) error {
 }
 
 // exec sends ops as one script.
-func (s *Store) exec(in []*op) ([]any, error) {
+func (s *store) exec(in []*op) ([]any, error) {
 	size, reserve := 0, true
 	for _, o := range in {
 		size += 1 + len(o.args)
@@ -223,11 +249,11 @@ func (s *Store) exec(in []*op) ([]any, error) {
 	if reserve {
 		script = s.scripts.reserve
 	}
-	return script.Run(context.Background(), s.client, keys, args...).Slice()
+	return s.client.run(context.Background(), script, keys, args...)
 }
 
 // settle finishes the ops that the server has decided, and returns those to be sent again.
-func (s *Store) settle(in []*op, r []any) (again []*op, why error) {
+func (s *store) settle(in []*op, r []any) (again []*op, why error) {
 	if text(r, 0) != "ok" {
 		err := s.forget(r)
 		for _, o := range in {
@@ -255,7 +281,7 @@ func (s *Store) settle(in []*op, r []any) (again []*op, why error) {
 
 // refused deals with ops for which the server had no room: what is small may use its reserve,
 // and what may have been done before is asked again.
-func (s *Store) refused(in []*op, said string) (again []*op, why error) {
+func (s *store) refused(in []*op, said string) (again []*op, why error) {
 	for _, o := range in {
 		switch {
 		case o.small && !o.reserve:

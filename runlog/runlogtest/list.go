@@ -71,6 +71,38 @@ var listCases = []testCase{
 		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Interrupted}})
 		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.Running}, Prefix: "r-"}, "r-running")
 	}},
+	{"importing", "a run that is being imported begins with that status, and is listed only by who asks for it", func(f *fixture) {
+		f.released("other", 1)
+		create := &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "w", Status: runlog.Importing}}
+		l, info, err := f.store.Acquire(f.Context(), "r", create)
+		f.ok(err)
+		if info.Status != runlog.Importing {
+			f.Fatalf("a new run is %+v", info)
+		}
+		f.append(l, &runlog.Batch{Records: records(1)})
+		hidden := func() {
+			f.Helper()
+			f.wantIDs(nil, "other")
+			f.wantIDs(&runlog.Filter{Limit: 1}, "other")
+			f.wantIDs(&runlog.Filter{ID: "r"})
+			f.wantIDs(&runlog.Filter{Prefix: "r"})
+			f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.Running, runlog.Paused}, ID: "r"})
+			f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Importing}}, "r")
+			f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Importing}, ID: "r"}, "r")
+		}
+		hidden()
+		f.ok(l.Release(f.Context()))
+		hidden()
+		_, _, err = f.store.Acquire(f.Context(), "r", create)
+		f.is(err, runlog.ErrExists)
+		l, info = f.acquire("r")
+		if info.Status != runlog.Importing || info.Head != 1 || info.Takeovers != 0 {
+			f.Fatalf("it is taken as %+v", info)
+		}
+		f.append(l, &runlog.Batch{Records: records(1), Status: runlog.Paused})
+		f.wantIDs(nil, "r", "other")
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Importing}})
+	}},
 	{"status", "an append changes the listed status only if it says so", func(f *fixture) {
 		l := f.create("r")
 		f.append(l, &runlog.Batch{Records: records(1), Status: runlog.Paused})

@@ -43,5 +43,5 @@ func Example() {
 	}
 	// Output:
 	// {"price":17} <nil>
-	// run my-run is sealed with key ab49004b; open the store with that key to read it
+	// run my-run is encrypted with key ab49004b; open the store with that key to read it
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // KeySize is how many bytes a key has.
@@ -48,6 +49,19 @@ func ParseKey(s string) (Key, error) {
 		return newKey(b)
 	}
 	return Key{}, fmt.Errorf("a key is %d bytes as %d hexadecimal digits or as base64, and this is neither; make one with `openssl rand -hex %d`", KeySize, 2*KeySize, KeySize)
+}
+
+// ParseKeys parses keys with commas or space between them, each as [ParseKey] does. There may
+// be none. The error names the number of the key, and never contains it.
+func ParseKeys(s string) (keys []Key, err error) {
+	for i, word := range strings.FieldsFunc(s, func(c rune) bool { return c == ',' || unicode.IsSpace(c) }) {
+		k, err := ParseKey(word)
+		if err != nil {
+			return nil, fmt.Errorf("key %d: %w", i+1, err)
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
 }
 
 func newKey(b []byte) (Key, error) {

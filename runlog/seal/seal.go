@@ -42,7 +42,7 @@ func (e *UnauthenticatedError) Error() string {
 		what = fmt.Sprintf("record %d", e.Seq)
 	}
 	if e.Plain {
-		return fmt.Sprintf("unauthenticated record rejected: the %s of run %s is not sealed, and this store is opened with a key; if it was written before there was one, export the run without the key and import it with the key", what, e.ID)
+		return fmt.Sprintf("unauthenticated record rejected: the %s of run %s is not encrypted, and this store is opened with a key; if it was written before there was one, export the run without the key and import it with the key", what, e.ID)
 	}
 	return fmt.Sprintf("unauthenticated record rejected: the %s of run %s was changed, or moved there from another place", what, e.ID)
 }
@@ -63,7 +63,8 @@ const (
 	purposeTop = "title"
 )
 
-// New seals what goes into a store with the first key, and opens what comes out of it with
+// New returns a store that encrypts. The Keys of a backend's Options do so by themselves; New
+// is for other stores. It seals what goes into the store with the first key, and opens what comes out of it with
 // the one it was sealed with, which may be any of the keys. The result is a runlog.Waiter,
 // Sizer and Reclaimer if the store is one. It leaves closing the store to the caller.
 //
@@ -71,7 +72,7 @@ const (
 // are not sealed are listed under a title that says so, and refused otherwise.
 func New(store runlog.Store, keys ...Key) (runlog.Store, error) {
 	if len(keys) == 0 {
-		return nil, errors.New("sealing a store takes a key")
+		return nil, errors.New("encrypting a store takes a key")
 	}
 	s := &sealed{store: store, keys: map[[4]byte]Key{}, titles: map[[4]byte]cipher.AEAD{}, first: keys[0]}
 	for i, k := range keys {
@@ -109,14 +110,14 @@ func seal(dst []byte, k *Key, a cipher.AEAD, plain, place []byte) []byte {
 
 // Why something sealed does not open.
 var (
-	errPlain   = errors.New("not sealed")
+	errPlain   = errors.New("not encrypted")
 	errChanged = errors.New("changed or moved")
 )
 
 // A keyError names a key that is not there.
 type keyError [4]byte
 
-func (keyError) says() string { return "sealed with key " }
+func (keyError) says() string { return "encrypted with key " }
 
 func (e keyError) Error() string { return e.says() + hex.EncodeToString(e[:]) }
 
@@ -365,10 +366,12 @@ func (l *sealedLog) Append(ctx context.Context, b *runlog.Batch) error {
 	if cap(l.plain) > 1<<20 {
 		l.plain = nil // do not keep what one large record took
 	}
-	if err := l.Log.Append(ctx, &hidden); err != nil {
-		if errors.Is(err, runlog.ErrUnknown) {
-			l.lost = err
-		}
+	l.lost = fmt.Errorf("run %s: %w: something panicked in it", l.id, runlog.ErrUnknown) // until it returns
+	err := l.Log.Append(ctx, &hidden)
+	if l.lost = nil; errors.Is(err, runlog.ErrUnknown) {
+		l.lost = err
+	}
+	if err != nil {
 		return err
 	}
 	for i := range hidden.Records {

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/runlog/seal"
@@ -224,12 +225,12 @@ func TestWithoutTheKey(t *testing.T) {
 		t.Errorf("Acquire: %v", err)
 	}
 	infos, err := other.Runs(t.Context(), nil)
-	if err != nil || len(infos) != 1 || infos[0].Title != "[sealed with key "+key.ID()+"]" || infos[0].Workflow != "" {
+	if err != nil || len(infos) != 1 || infos[0].Title != "[encrypted with key "+key.ID()+"]" || infos[0].Workflow != "" {
 		t.Errorf("listed %+v, error %v", infos, err)
 	}
 
 	// Who knows of no keys.
-	_, err = runlog.OpenJournal(t.Context(), m, id, nil)
+	_, err = journal.Open(t.Context(), m, id, nil)
 	if e := (*runlog.SealedError)(nil); !errors.As(err, &e) || e.Key != key.ID() {
 		t.Errorf("a journal without a key: %v", err)
 	}
@@ -304,7 +305,7 @@ func TestPlainRuns(t *testing.T) {
 		}
 	}
 	infos, err := s.Runs(t.Context(), nil)
-	if err != nil || len(infos) != 1 || infos[0].Title != "[not sealed]" || infos[0].Workflow != "" {
+	if err != nil || len(infos) != 1 || infos[0].Title != "[not encrypted]" || infos[0].Workflow != "" {
 		t.Errorf("listed %+v, error %v", infos, err)
 	}
 	if now, _ := m.Runs(t.Context(), nil); now[0] != was[0] {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
@@ -21,8 +22,10 @@ const (
 // A conn is one connection. One goroutine uses it at a time.
 type conn struct{ sq *zsqlite.Conn }
 
-func openConn(path string) (*conn, error) {
-	sq, err := zsqlite.OpenConn(path, zsqlite.OpenReadWrite)
+func openConn(path string) (*conn, error) { return openAs(path, zsqlite.OpenReadWrite) }
+
+func openAs(name string, how zsqlite.OpenFlags) (*conn, error) {
+	sq, err := zsqlite.OpenConn(name, how)
 	if err != nil {
 		return nil, dbError{err}
 	}
@@ -171,6 +174,15 @@ func (e dbError) Unwrap() error { return e.error }
 
 func isDB(err error) bool { return errors.As(err, new(dbError)) }
 
+// unwritable reports whether an error is that the file, or what SQLite keeps beside it, cannot be written.
+func unwritable(err error) bool {
+	if !isDB(err) {
+		return false
+	}
+	c := code(err)
+	return c == zsqlite.ResultReadOnly || c == zsqlite.ResultPerm || c == zsqlite.ResultCantOpen
+}
+
 // explain names the file in an error of SQLite and says the remedy if there is one.
 // Other errors stay as they are.
 func explain(path, doing string, err error) error {
@@ -236,7 +248,7 @@ func (p *pool) take() (*conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, errClosed
+		return nil, storekit.ErrClosed
 	}
 	if n := len(p.idle); n > 0 {
 		c := p.idle[n-1]

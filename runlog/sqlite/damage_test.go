@@ -244,12 +244,12 @@ func TestEachCommitFails(t *testing.T) {
 				return broken
 			}
 			path := filepath.Join(t.TempDir(), "runs.db")
-			s, err := open(t.Context(), path, nil, commit)
+			s, err := open(t.Context(), path, &Options{}, commit)
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.reserve.pause = time.Hour
-			failing(t, s)
+			failing(t, &Store{s, inner{s}})
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}

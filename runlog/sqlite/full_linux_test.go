@@ -172,7 +172,7 @@ func TestFullDisk(t *testing.T) {
 // With no files left to be opened, what is refused says so and is no loss.
 func TestNoFilesLeft(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
-	l := create(t, s, "r")
+	l := create(t, &Store{s.store, s.inner}, "r") // which opens no file to look for encrypted runs
 	appendTo(t, l, 1)
 	w := <-s.turn
 	w.abandon(errors.New("so that the file is opened again")) // beside it nobody reads yet
@@ -188,7 +188,7 @@ func TestNoFilesLeft(t *testing.T) {
 	}
 	appended := l.Append(t.Context(), newBatch(1))
 	_, read := s.Read(t.Context(), "r", 1, 0)
-	other := newStore(s.path, nil)
+	other := newStore(s.path, &Options{})
 	_, joined := other.owners.Join()
 	joined = other.shortage(joined)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
@@ -310,5 +310,36 @@ func TestReclaimOnAFullDisk(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Without room for the reserve no run is taken, since it could not be parked when the disk is full.
+func TestNoRunWithoutReserve(t *testing.T) {
+	dir := smallDisk(t, 3<<20)
+	path := filepath.Join(dir, "runs.db")
+	s := openTest(t, path, nil)
+	s.reserve.pause = 0
+	l := create(t, s, "r")
+	ballast := fill(t, dir, 60<<10)
+	s.reserve.spend() // by a run that was parked
+	fill2 := filepath.Join(dir, "more")
+	if err := os.Rename(ballast, fill2); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, dir, 60<<10)
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, opt := range []*runlog.AcquireOptions{nil, {Create: &runlog.NewRun{}}} {
+		id := map[bool]string{true: "r", false: "new"}[opt == nil]
+		if _, _, err := s.Acquire(t.Context(), id, opt); !errors.As(err, new(*runlog.StorageError)) {
+			t.Errorf("run %s: got %v", id, err)
+		}
+	}
+	if err := os.Remove(fill2); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Acquire(t.Context(), "r", nil); err != nil {
+		t.Errorf("with room again: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
@@ -18,49 +19,27 @@ func first(no int64) int64 { return no << 32 }
 
 // A log is the hold of one store on one run.
 type log struct {
-	s     *Store
-	id    string
+	storekit.Hold
+	s     *store
 	no    int64
 	epoch uint64
 
-	mu       sync.Mutex
-	released bool
-	lost     error // why it is unknown what the log holds, nil if it is known
-	known    tail  // is durable, for callers
+	mu    sync.Mutex
+	known storekit.Tail // is durable, for callers
 
 	// What follows belongs to whoever has the turn to write.
-	durable tail   // as of the last commit
-	open    tail   // as of the open transaction
-	tx      uint64 // which one that is
+	durable storekit.Tail // as of the last commit
+	open    storekit.Tail // as of the open transaction
+	tx      uint64        // which one that is
 }
-
-// A tail is what is needed of a log to go on with it.
-type tail struct {
-	seq      uint64
-	hash     runlog.FrameHash
-	status   runlog.Status
-	snapshot uint64
-}
-
-// usable says whether the log may still write, as far as this process knows.
-func (l *log) usable() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.released {
-		return l.fenced()
-	}
-	return l.lost
-}
-
-func (l *log) fenced() error { return fmt.Errorf("run %s: %w", l.id, runlog.ErrFenced) }
 
 // Append implements runlog.Log. After an error that wraps ErrUnknown this hold of
 // the run writes no more: release it and acquire the run again.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
-	a, have, err := l.appending(b)
-	if err != nil {
+	if err := l.Usable(); err != nil {
 		return err
 	}
+	a, have := l.appending(b)
 	defer a.done()
 	if err := a.encode(have); err != nil {
 		return err
@@ -68,11 +47,9 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	if err := l.s.write(ctx, &op{apply: a.apply, landed: a.landed, settle: a.settle, firm: len(b.Records) > 0, urgent: b.Status == runlog.WaitingStorage}); err != nil {
 		return err
 	}
-	for i := range b.Records {
-		b.Records[i].Seq, b.Records[i].Epoch = a.from+uint64(i), l.epoch
-	}
+	storekit.Number(b, a.from, l.epoch)
 	if len(b.Records) > 0 {
-		l.s.watch.wake(l.id)
+		l.s.watch.Wake(l.ID)
 	}
 	return nil
 }
@@ -81,26 +58,23 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 type appending struct {
 	l      *log
 	b      *runlog.Batch
-	have   tail   // what it was encoded to follow
-	from   uint64 // the sequence number of its first record
-	then   tail   // the log behind it
-	frames []byte // its records
-	ends   []int  // where each of them ends
+	have   storekit.Tail // what it was encoded to follow
+	from   uint64        // the sequence number of its first record
+	then   storekit.Tail // the log behind it
+	frames []byte        // its records
+	ends   []int         // where each of them ends
 }
 
 // appending begins an append, and gives what the log has as far as callers know.
-func (l *log) appending(b *runlog.Batch) (*appending, tail, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.released {
-		return nil, tail{}, l.fenced()
-	}
+func (l *log) appending(b *runlog.Batch) (*appending, storekit.Tail) {
 	a, _ := l.s.scratch.Get().(*appending)
 	if a == nil {
 		a = &appending{}
 	}
 	a.l, a.b = l, b
-	return a, l.known, l.lost
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return a, l.known
 }
 
 // apply writes the batch, after it has made sure of the epoch: a stale writer changes
@@ -111,11 +85,8 @@ func (a *appending) apply(w *writer) error {
 		l.open, l.tx = l.durable, w.tx
 		w.runs++
 	}
-	if err := l.usable(); err != nil { // an op before this one may have found out
+	if err := l.Usable(); err != nil { // an op before this one may have found out
 		return err
-	}
-	if l.open.status.Ended() { // only whoever has the epoch changes it
-		return &runlog.EndedError{ID: l.id, Status: l.open.status}
 	}
 	if err := w.check(l); err != nil {
 		return err
@@ -155,7 +126,7 @@ func (w *writer) check(l *log) error {
 		return err
 	}
 	if uint64(epoch) != l.epoch {
-		return l.fenced()
+		return l.Fenced()
 	}
 	w.epochs[l.no] = l.epoch
 	return nil
@@ -164,29 +135,14 @@ func (w *writer) check(l *log) error {
 // encode makes the frames of the batch, as they follow what the log has. Callers do it
 // before their turn, so that it does not cost time in the transaction; it is done again
 // there if others of the same run came before.
-func (a *appending) encode(have tail) error {
-	a.have, a.from, a.then = have, have.seq+1, have
-	a.frames, a.ends = a.frames[:0], a.ends[:0]
-	if a.b.Status != "" {
-		a.then.status = a.b.Status
+func (a *appending) encode(have storekit.Tail) error {
+	a.have, a.from, a.then = have, have.Seq+1, have
+	var err error
+	a.frames, a.ends, err = a.then.Encode(a.frames[:0], a.ends[:0], a.l.ID, a.l.epoch, a.b)
+	if err == nil && a.then.Seq > maxSeq {
+		err = fmt.Errorf("run %s has %d records, and a run can have %d: start a new run", a.l.ID, have.Seq, int64(maxSeq))
 	}
-	for i := range a.b.Records {
-		rec := a.b.Records[i]
-		a.then.seq++
-		if a.then.seq > maxSeq {
-			return fmt.Errorf("run %s has %d records, as many as a run can have; start a new run", a.l.id, a.then.seq-1)
-		}
-		rec.Seq, rec.Epoch = a.then.seq, a.l.epoch
-		if rec.Kind == runlog.KindSnapshot {
-			a.then.snapshot = rec.Seq
-		}
-		var err error
-		if a.frames, a.then.hash, err = runlog.AppendFrame(a.frames, a.then.hash, &rec); err != nil {
-			return fmt.Errorf("run %s: %w", a.l.id, err)
-		}
-		a.ends = append(a.ends, len(a.frames))
-	}
-	return nil
+	return err
 }
 
 // insert writes the encoded frames, as few rows.
@@ -202,7 +158,7 @@ func (a *appending) insert(w *writer) error {
 			write = w.share
 		}
 		if err := write(l.no, a.from+uint64(i), a.frames[start:end]); code(err) == zsqlite.ResultConstraint {
-			return dbError{fmt.Errorf("run %s already has a record %d that this process did not write: %w (%w)", l.id, a.from+uint64(i), runlog.ErrFenced, err)}
+			return dbError{fmt.Errorf("run %s already has a record %d that this process did not write: %w (%w)", l.ID, a.from+uint64(i), runlog.ErrFenced, err)}
 		} else if err != nil {
 			return err
 		}
@@ -225,7 +181,7 @@ func (w *writer) insert(run int64, last uint64, frames []byte) error {
 // without records and without a change still finds out whether the run is held.
 func (a *appending) updateRun(c *conn) error {
 	l, was, now := a.l, a.l.open, a.then
-	if len(a.b.Records) > 0 && was.status == now.status && was.snapshot == now.snapshot {
+	if len(a.b.Records) > 0 && was.Status == now.Status && was.Snapshot == now.Snapshot {
 		return nil
 	}
 	updated := l.s.now().UnixNano()
@@ -235,13 +191,13 @@ func (a *appending) updateRun(c *conn) error {
 		WHERE no = ?1 AND epoch = ?2`, func(st *zsqlite.Stmt) {
 		st.BindInt64(1, l.no)
 		st.BindInt64(2, int64(l.epoch))
-		st.BindText(3, string(now.status))
-		st.BindInt64(4, int64(now.snapshot))
+		st.BindText(3, string(now.Status))
+		st.BindInt64(4, int64(now.Snapshot))
 		st.BindInt64(5, updated)
-		st.BindBool(6, now.status.Ended())
+		st.BindBool(6, now.Status.Ended())
 	})
 	if err == nil && c.sq.Changes() == 0 {
-		return l.fenced()
+		return l.Fenced()
 	}
 	return err
 }
@@ -252,7 +208,7 @@ func (a *appending) landed(c *conn) (found bool, err error) {
 		n, err := c.integer("SELECT count(*) FROM runs WHERE no = ?1 AND epoch = ?2 AND status = ?3", func(st *zsqlite.Stmt) {
 			st.BindInt64(1, a.l.no)
 			st.BindInt64(2, int64(a.l.epoch))
-			st.BindText(3, string(a.then.status))
+			st.BindText(3, string(a.then.Status))
 		})
 		return n == 1, err
 	}
@@ -260,9 +216,9 @@ func (a *appending) landed(c *conn) (found bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	err = v.eachRow(a.l.no, a.then.seq, a.then.seq, func(_ uint64, frames []byte) bool {
+	err = v.eachRow(a.l.no, a.then.Seq, a.then.Seq, func(_ uint64, frames []byte) bool {
 		_, _, self, _, err := runlog.DecodeFrame(lastFrame(frames))
-		found = err == nil && self == a.then.hash
+		found = err == nil && self == a.then.Hash
 		return false
 	})
 	return found, err
@@ -272,18 +228,19 @@ func (a *appending) settle(err error) {
 	if err == nil {
 		a.l.durable = a.then
 	}
+	if errors.Is(err, runlog.ErrUnknown) { // a file that is put back is the same one
+		a.l.Note(err)
+	}
 	a.l.mu.Lock()
 	defer a.l.mu.Unlock()
 	if err == nil {
 		a.l.known = a.then
-	} else if errors.Is(err, runlog.ErrUnknown) { // an outcome that nobody knows
-		a.l.lost = err
 	}
 }
 
 // Renew implements runlog.Log.
 func (l *log) Renew(ctx context.Context) (cancel bool, err error) {
-	if err := l.usable(); err != nil {
+	if err := l.Usable(); err != nil {
 		return false, err
 	}
 	var until int64
@@ -299,7 +256,7 @@ func (l *log) Renew(ctx context.Context) (cancel bool, err error) {
 			return true
 		})
 		if err == nil && !held {
-			return l.fenced()
+			return l.Fenced()
 		}
 		return err
 	}
@@ -319,9 +276,7 @@ func (l *log) Renew(ctx context.Context) (cancel bool, err error) {
 // Release implements runlog.Log. From the call on nothing can be appended, even if
 // it fails; then it may be called again.
 func (l *log) Release(ctx context.Context) error {
-	l.mu.Lock()
-	l.released = true
-	l.mu.Unlock()
+	l.End()
 	bind := func(st *zsqlite.Stmt) {
 		st.BindInt64(1, l.no)
 		st.BindInt64(2, int64(l.epoch))

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/superstep-dev/superstep/runlog"
 	zsqlite "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -64,7 +65,7 @@ func checkHeader(path string) error {
 		return fmt.Errorf("store %s is not a regular file; name another one", path)
 	}
 	if info.Size() == 0 {
-		return nil
+		return checkNew(path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -80,6 +81,30 @@ func checkHeader(path string) error {
 		return fmt.Errorf("%s is not a superstep store; name another file", path)
 	}
 	return nil
+}
+
+// checkNew refuses an empty file beside which there is what only a store with runs has.
+func checkNew(path string) error {
+	for _, name := range []string{path + ".owners", path + ".reserve"} {
+		if _, err := os.Stat(name); err == nil {
+			return fmt.Errorf("store %s: %w: the file is empty, but %s is there; put a copy of the file back, or remove %s to begin a new store", path, runlog.ErrStoreReset, name, name)
+		}
+	}
+	return nil
+}
+
+// there makes sure that the store's file is the one that was opened.
+func (s *store) there() error {
+	now, err := os.Stat(s.path)
+	switch {
+	case err == nil && os.SameFile(s.file, now):
+		return nil
+	case err == nil:
+		err = errors.New("another file was put in its place")
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return fmt.Errorf("store %s: %w: %w; put the file back, and start the program again", s.path, runlog.ErrStoreReset, err)
 }
 
 // checkPermissions refuses a store that every user of the machine may change.

@@ -1,11 +1,15 @@
 package sqlite
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/superstep-dev/superstep/runlog"
 	"golang.org/x/sys/unix"
 )
 
@@ -60,5 +64,45 @@ func TestOpenBelowUnlistable(t *testing.T) {
 		if err := try(path); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A store on a disk that cannot be written may be read, by who wants no more.
+func TestLookAtUnwritable(t *testing.T) {
+	dir := smallDisk(t, 8<<20)
+	path := filepath.Join(dir, "what? 100%.db")
+	s, err := Open(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _, err := s.Acquire(t.Context(), "r", &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "w"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = l.Append(t.Context(), &runlog.Batch{Records: []runlog.Record{{Kind: runlog.KindRunFinished, Time: time.Now()}}, Status: runlog.Completed})
+	if err := errors.Join(err, l.Release(t.Context()), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), path, nil); err == nil || !strings.Contains(err.Error(), "it cannot be written; check the permissions") {
+		t.Error(err)
+	}
+	if s, err = Open(t.Context(), path, &Options{Look: true}); err != nil {
+		t.Fatal(err)
+	}
+	infos, err := s.Runs(t.Context(), nil)
+	if err != nil || len(infos) != 1 || infos[0].ID != "r" {
+		t.Error(infos, err)
+	}
+	if recs, err := s.Read(t.Context(), "r", 1, 0); err != nil || len(recs) == 0 {
+		t.Error(recs, err)
+	}
+	if err := s.Delete(t.Context(), "r"); err == nil || !strings.Contains(err.Error(), "it cannot be written") {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }

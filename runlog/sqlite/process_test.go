@@ -210,7 +210,10 @@ func TestStoppedHolder(t *testing.T) {
 	if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond)
+	var state syscall.WaitStatus
+	if _, err := syscall.Wait4(c.Process.Pid, &state, syscall.WUNTRACED, nil); err != nil || !state.Stopped() {
+		t.Fatalf("the child is not stopped but %v: %v", state, err)
+	}
 	if err := lock.rollback(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
@@ -26,10 +27,11 @@ type reserve struct {
 	pause  time.Duration
 	there  bool
 	looked time.Time
+	err    error // why it is not there, as of then
 }
 
-// keep makes the file if it is missing and there is room. A store works without it too, so
-// no error is reported.
+// keep makes the file if it is missing and there is room. What a store has begun it continues
+// without the file, so no error is reported; see room.
 func (r *reserve) keep() {
 	if r.there || time.Since(r.looked) < r.pause {
 		return
@@ -41,16 +43,26 @@ func (r *reserve) keep() {
 	}
 	content := make([]byte, reserveSize)
 	_, _ = rand.Read(content) // so that no file system makes it smaller
-	if err := os.WriteFile(r.path, content, 0o600); err != nil {
+	if r.err = os.WriteFile(r.path, content, 0o600); r.err != nil {
 		_ = os.Remove(r.path)
 		return
 	}
 	r.there = true
 }
 
+// room returns why no run is to be taken: on a full disk without the reserve it could not be
+// parked.
+func (r *reserve) room() error {
+	r.looked = time.Time{} // now, for a person may have made room
+	if r.keep(); r.there || !errors.Is(r.err, syscall.ENOSPC) {
+		return nil
+	}
+	return fmt.Errorf("making the reserve of %d bytes for pausing runs: %w", reserveSize, r.err)
+}
+
 // give frees the room.
 func (r *reserve) give() {
-	r.there, r.looked = false, time.Now()
+	r.there, r.looked, r.err = false, time.Now(), syscall.ENOSPC
 	_ = os.Remove(r.path) // or somebody else has
 }
 
@@ -81,7 +93,7 @@ func (w *writer) spare(group []*op, err error, again bool) (urgent []*op) {
 }
 
 // shortage makes a *StorageError of an error that says that the system has run out of something.
-func (s *Store) shortage(err error) error {
+func (s *store) shortage(err error) error {
 	for _, short := range []error{syscall.ENOSPC, syscall.EIO, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, short) {
 			return &runlog.StorageError{Store: s.path, Err: err}
@@ -101,7 +113,7 @@ const (
 // appends of runs, on a full disk in the room of the reserve. A file that an older superstep
 // made is written anew, once: that takes as much room as the file for a while, and appends
 // wait for it.
-func (s *Store) Reclaim(ctx context.Context) (freed int64, err error) {
+func (s *store) Reclaim(ctx context.Context) (freed int64, err error) {
 	before := s.bytes()
 	if err = s.reclaim(ctx); code(err) == zsqlite.ResultFull {
 		err = s.squeeze(ctx)
@@ -109,7 +121,7 @@ func (s *Store) Reclaim(ctx context.Context) (freed int64, err error) {
 	return max(before-s.bytes(), 0), s.explain("reclaiming room in", err)
 }
 
-func (s *Store) reclaim(ctx context.Context) error {
+func (s *store) reclaim(ctx context.Context) error {
 	err := s.alone(ctx, func(w *writer) error {
 		if err := w.begin(ctx); err != nil {
 			return err
@@ -138,7 +150,7 @@ func (s *Store) reclaim(ctx context.Context) error {
 
 // squeeze is Reclaim on a full disk: in small steps, with the write-ahead log emptied as soon
 // as that can be done, and in the room of the reserve if it takes that.
-func (s *Store) squeeze(ctx context.Context) error {
+func (s *store) squeeze(ctx context.Context) error {
 	spent := false
 	var err error
 	for left := int64(1); left > 0 && err == nil; {
@@ -185,7 +197,7 @@ func (w *writer) drain() {
 }
 
 // alone calls f with the turn to write and a connection.
-func (s *Store) alone(ctx context.Context, f func(*writer) error) error {
+func (s *store) alone(ctx context.Context, f func(*writer) error) error {
 	select {
 	case w := <-s.turn:
 		defer func() { s.turn <- w }()
@@ -203,7 +215,7 @@ func (s *Store) alone(ctx context.Context, f func(*writer) error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.closing:
-		return fmt.Errorf("writing store %s: %w", s.path, errClosed)
+		return fmt.Errorf("writing store %s: %w", s.path, storekit.ErrClosed)
 	}
 }
 
@@ -248,7 +260,7 @@ func (w *writer) shrink(ctx context.Context, pages int) (left int64, err error) 
 }
 
 // bytes is the room that the store takes.
-func (s *Store) bytes() (n int64) {
+func (s *store) bytes() (n int64) {
 	for _, name := range []string{s.path, s.path + "-wal"} {
 		if info, err := os.Stat(name); err == nil {
 			n += info.Size()

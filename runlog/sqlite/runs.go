@@ -1,14 +1,16 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/owners"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
@@ -96,7 +98,10 @@ func foundRow(c *conn, id string) (*row, error) {
 }
 
 // reading lends a connection with a transaction that reads.
-func (s *Store) reading(ctx context.Context, f func(v view) error) error {
+func (s *store) reading(ctx context.Context, f func(v view) error) error {
+	if err := s.there(); err != nil {
+		return err
+	}
 	return s.readers.with(ctx, func(c *conn) error {
 		return c.snapshot(func() error {
 			v, err := s.recent.view(c)
@@ -108,83 +113,23 @@ func (s *Store) reading(ctx context.Context, f func(v view) error) error {
 	})
 }
 
-// A liveness answers whether runs are held, and asks for each holder once.
-type liveness struct {
-	s     *Store
-	now   time.Time
-	alive map[string]bool
+// claim is what the run's row says of its holder.
+func (r *row) claim() owners.Claim { return owners.Claim{Holder: r.holder, Until: r.until.UnixNano()} }
+
+// free returns nil if the run may be taken from whoever held it, see [owners.Owners.Free].
+func (s *store) free(r *row, seen *owners.Doubt) error {
+	return s.owners.Free(s.now(), r.claim(), seen, &runlog.BusyError{ID: r.info.ID, Owner: r.info.Owner, Until: r.until})
 }
 
-func (s *Store) liveness() *liveness {
-	return &liveness{s: s, now: s.now(), alive: map[string]bool{}}
+// patiently is [owners.Patiently] for this store.
+func (s *store) patiently(ctx context.Context, f func(seen *owners.Doubt) error) error {
+	return owners.Patiently(ctx, s.lease, s.closing, fmt.Errorf("writing store %s: %w", s.path, storekit.ErrClosed), f)
 }
 
-func (v *liveness) held(r *row) bool {
-	if r.holder == "" || !v.now.Before(r.until) {
-		return false
-	}
-	alive, known := v.alive[r.holder]
-	if !known {
-		alive = v.s.owners.Alive(r.holder)
-		v.alive[r.holder] = alive
-	}
-	return alive
-}
-
-// A doubt says that a lease has ended though its holder's lock is still there: the
-// holder hangs, or the clock has jumped.
-type doubt struct {
-	holder string
-	until  time.Time
-}
-
-func (d *doubt) Error() string { return "the lease of a holder that seems to be alive has ended" }
-
-// free returns nil if the run may be taken from whoever held it, or a *doubt unless
-// the caller has waited since it was given the same one.
-func (s *Store) free(r *row, seen *doubt) error {
-	live := s.liveness()
-	switch d := (doubt{r.holder, r.until}); {
-	case live.held(r):
-		return busy(r)
-	case live.now.Before(r.until) || !s.owners.Foreign(r.holder):
-		return nil
-	case seen == nil:
-		return &d
-	case *seen != d: // somebody is alive
-		return busy(r)
-	}
-	return nil
-}
-
-// patiently calls f, and once more if it is in doubt about a holder, after enough time
-// for one that is alive to renew its lease. Leases are on the wall clock, this is not.
-func (s *Store) patiently(ctx context.Context, f func(seen *doubt) error) error {
-	err := f(nil)
-	var seen *doubt
-	if !errors.As(err, &seen) {
-		return err
-	}
-	wait := time.NewTimer(s.lease / 3)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-		return f(seen)
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closing:
-		return fmt.Errorf("writing store %s: %w", s.path, errClosed)
-	}
-}
-
-func (s *Store) notFound(id string) error { return &runlog.NotFoundError{ID: id, Store: s.path} }
-
-func busy(r *row) error {
-	return &runlog.BusyError{ID: r.info.ID, Owner: r.info.Owner, Until: r.until}
-}
+func (s *store) notFound(id string) error { return &runlog.NotFoundError{ID: id, Store: s.path} }
 
 // Acquire implements [runlog.Store].
-func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+func (s *store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
 	if err := runlog.CheckID(id); err != nil {
 		return nil, runlog.Info{}, err
 	}
@@ -196,45 +141,30 @@ func (s *Store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 	if opt != nil {
 		a.opt = *opt
 	}
-	err = s.patiently(ctx, func(seen *doubt) error {
+	err = s.patiently(ctx, func(seen *owners.Doubt) error {
 		a.seen = seen
 		return s.write(ctx, &op{apply: a.apply, landed: a.landed})
 	})
 	if err != nil {
-		if corrupt := (*runlog.CorruptError)(nil); errors.As(err, &corrupt) {
-			err = s.diagnose(ctx, id, err)
-		}
-		return nil, runlog.Info{}, err
+		return nil, runlog.Info{}, storekit.Diagnose(ctx, s, id, err)
 	}
 	return a.log, a.info, nil
 }
 
-// diagnose looks for the first damage of a run whose last record is damaged.
-func (s *Store) diagnose(ctx context.Context, id string, err error) error {
-	corrupt := (*runlog.CorruptError)(nil)
-	for from := uint64(1); ; {
-		records, readErr := s.Read(ctx, id, from, 256)
-		if errors.As(readErr, &corrupt) {
-			return readErr
-		}
-		if readErr != nil || len(records) == 0 {
-			return err
-		}
-		from += uint64(len(records))
-	}
-}
-
 type acquiring struct {
-	s      *Store
+	s      *store
 	id     string
 	holder string
 	opt    runlog.AcquireOptions
-	seen   *doubt // nil at first
+	seen   *owners.Doubt // nil at first
 	log    *log
 	info   runlog.Info
 }
 
 func (a *acquiring) apply(w *writer) error {
+	if err := w.s.reserve.room(); err != nil {
+		return a.s.shortage(err)
+	}
 	v, r, err := w.findRow(a.id)
 	switch {
 	case err != nil:
@@ -277,20 +207,21 @@ func (a *acquiring) took(w *writer, r *row, hash runlog.FrameHash, now time.Time
 	a.info.Epoch++
 	a.info.Updated = now
 	a.info.Owner = a.s.owner
-	a.log = &log{s: a.s, id: a.id, no: r.no, epoch: a.info.Epoch}
-	a.log.durable = tail{seq: r.info.Head, hash: hash, status: r.info.Status, snapshot: r.info.Snapshot}
+	a.log = &log{Hold: storekit.Hold{ID: a.id}, s: a.s, no: r.no, epoch: a.info.Epoch}
+	a.log.durable = storekit.Tail{Seq: r.info.Head, Hash: hash, Status: r.info.Status, Snapshot: r.info.Snapshot}
 	a.log.known = a.log.durable
 	w.epochs[r.no] = a.info.Epoch
 }
 
 // insert makes the run.
 func (a *acquiring) insert(w *writer, now time.Time) error {
+	status := cmp.Or(a.opt.Create.Status, runlog.Running)
 	err := w.c.exec(`INSERT INTO runs (id, workflow, title, status, created, updated, parent, epoch, owner, holder, lease_until)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, 1, ?7, ?8, ?9)`, func(st *zsqlite.Stmt) {
 		st.BindText(1, a.id)
 		st.BindText(2, a.opt.Create.Workflow)
 		st.BindText(3, a.opt.Create.Title)
-		st.BindText(4, string(runlog.Running))
+		st.BindText(4, string(status))
 		st.BindInt64(5, now.UnixNano())
 		st.BindText(6, a.opt.Create.Parent)
 		st.BindText(7, a.s.owner)
@@ -301,7 +232,7 @@ func (a *acquiring) insert(w *writer, now time.Time) error {
 		return err
 	}
 	a.took(w, &row{no: w.c.sq.LastInsertRowID(), info: runlog.Info{
-		ID: a.id, Workflow: a.opt.Create.Workflow, Title: a.opt.Create.Title, Status: runlog.Running, Created: now, Parent: a.opt.Create.Parent,
+		ID: a.id, Workflow: a.opt.Create.Workflow, Title: a.opt.Create.Title, Status: status, Created: now, Parent: a.opt.Create.Parent,
 	}}, runlog.FrameHash{}, now)
 	return nil
 }
@@ -338,7 +269,7 @@ func (v view) lastHash(r *row) (runlog.FrameHash, error) {
 }
 
 // Runs implements [runlog.Store].
-func (s *Store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info, err error) {
+func (s *store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info, err error) {
 	if f == nil {
 		f = &runlog.Filter{}
 	}
@@ -348,15 +279,15 @@ func (s *Store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info
 	where, bind := condition(f)
 	err = s.reading(ctx, func(v view) error {
 		infos = nil
-		live := s.liveness()
+		live := s.owners.Liveness(s.now())
 		return v.c.query(selectRuns+where+"ORDER BY no DESC", bind, func(st *zsqlite.Stmt) bool {
 			r := v.scanRow(st)
-			held := live.held(&r)
+			held := live.Held(r.claim())
 			r.info.Status = runlog.Listed(r.info.Status, held, r.holder != "", r.info.Takeovers)
 			if !held {
 				r.info.Owner = ""
 			}
-			if len(f.Status) == 0 || slices.Contains(f.Status, r.info.Status) {
+			if f.Takes(r.info.Status) {
 				infos = append(infos, r.info)
 			}
 			return ctx.Err() == nil && (f.Limit <= 0 || len(infos) < f.Limit)
@@ -403,13 +334,13 @@ func condition(f *runlog.Filter) (where string, bind func(*zsqlite.Stmt)) {
 }
 
 // Read implements [runlog.Store]. A limit of 0 or less means all.
-func (s *Store) Read(ctx context.Context, id string, from uint64, limit int) (records []runlog.Record, err error) {
+func (s *store) Read(ctx context.Context, id string, from uint64, limit int) (records []runlog.Record, err error) {
 	from = min(max(from, 1), maxSeq+1)
 	err = s.reading(ctx, func(v view) error { return s.read(ctx, v, id, from, limit, &records) })
 	return records, s.explain("reading", err)
 }
 
-func (s *Store) read(ctx context.Context, v view, id string, from uint64, limit int, records *[]runlog.Record) error {
+func (s *store) read(ctx context.Context, v view, id string, from uint64, limit int, records *[]runlog.Record) error {
 	no, err := v.c.integer("SELECT no FROM runs WHERE id = ?1", func(st *zsqlite.Stmt) { st.BindText(1, id) })
 	if err != nil {
 		return err
@@ -446,7 +377,7 @@ func (s *Store) read(ctx context.Context, v view, id string, from uint64, limit 
 }
 
 // RequestCancel implements [runlog.Store].
-func (s *Store) RequestCancel(ctx context.Context, id string) error {
+func (s *store) RequestCancel(ctx context.Context, id string) error {
 	apply := func(w *writer) error {
 		_, r, err := w.findRow(id)
 		if err != nil {
@@ -468,8 +399,8 @@ func (s *Store) RequestCancel(ctx context.Context, id string) error {
 }
 
 // Delete implements [runlog.Store].
-func (s *Store) Delete(ctx context.Context, id string) error {
-	var seen *doubt
+func (s *store) Delete(ctx context.Context, id string) error {
+	var seen *owners.Doubt
 	apply := func(w *writer) error {
 		v, r, err := w.findRow(id)
 		switch {
@@ -500,19 +431,19 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 		r, err := foundRow(c, id)
 		return r == nil, err
 	}
-	err := s.patiently(ctx, func(d *doubt) error {
+	err := s.patiently(ctx, func(d *owners.Doubt) error {
 		seen = d
 		return s.write(ctx, &op{apply: apply, landed: landed, urgent: true}) // it makes room
 	})
 	if err == nil {
-		s.watch.wake(id)
+		s.watch.Wake(id)
 	}
 	return err
 }
 
 // Sizes implements [runlog.Sizer]: the bytes of the frames. It reads them all past; the
 // pages of large ones excepted.
-func (s *Store) Sizes(ctx context.Context, f *runlog.Filter) (sizes map[string]int64, err error) {
+func (s *store) Sizes(ctx context.Context, f *runlog.Filter) (sizes map[string]int64, err error) {
 	infos, err := s.Runs(ctx, f)
 	if err != nil {
 		return nil, err

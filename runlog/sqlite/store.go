@@ -16,6 +16,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -24,6 +26,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/localfs"
 	"github.com/superstep-dev/superstep/internal/owners"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
@@ -37,6 +40,13 @@ type Options struct {
 	// machines from writing one run. Default: they are refused.
 	AllowNetwork bool
 
+	// Look opens a file that cannot be written too: every write to it fails. Default: it is refused.
+	Look bool
+
+	// Protection says what is redacted, and whether what is written is encrypted. By default
+	// the secrets of the process's environment are redacted, and nothing is encrypted.
+	storekit.Protection
+
 	// Failpoint is called at the points of a write at which a crash is interesting:
 	// "sqlite.before-begin", "sqlite.mid-write" (after each part of an append in the open
 	// transaction), "sqlite.before-commit" and "sqlite.after-commit" (durable, but
@@ -44,10 +54,21 @@ type Options struct {
 	Failpoint func(name string)
 }
 
-// Store is a [runlog.Store] and [runlog.Waiter] in an SQLite file. Several stores
-// may be open on one file, in one process or in many.
+// Store is a [runlog.Store], [runlog.Waiter], [runlog.Sizer] and [runlog.Reclaimer] in an
+// SQLite file. Several stores may be open on one file, in one process or in many. It redacts
+// what is written to it, and encrypts it if it has a key: see [Options].
 type Store struct {
+	runlog.Store // over inner's store: redacts and encrypts
+	inner
+}
+
+// inner has the methods of a store that runlog.Store does not have. It is a level deeper
+// than those, so that they come first.
+type inner struct{ *store }
+
+type store struct {
 	path  string
+	file  os.FileInfo // of the file that was opened
 	now   func() time.Time
 	lease time.Duration
 	owner string
@@ -58,7 +79,8 @@ type Store struct {
 	recent  index // what readers know of the table
 	scratch sync.Pool
 	reserve reserve
-	watch   watch
+	watch   storekit.Watch
+	poller  poller // of the watch
 
 	turn    chan *writer  // has the writer while nobody writes
 	ops     chan *op      // to whoever writes
@@ -74,9 +96,6 @@ var (
 	_ runlog.Reclaimer = (*Store)(nil)
 )
 
-// errClosed is what a closed store answers.
-var errClosed = errors.New("the store is closed")
-
 // minVersion is the first SQLite without the WAL-reset bug of 3.7.0 to 3.51.2,
 // which could lose commits (https://sqlite.org/wal.html#walresetbug).
 const minVersion = 3_051_003
@@ -85,11 +104,22 @@ const minVersion = 3_051_003
 // tables if they are missing. It refuses a file that is something else, that a
 // newer superstep wrote, or that everyone may write to. The caller closes the store.
 func Open(ctx context.Context, path string, opt *Options) (*Store, error) {
-	return open(ctx, path, opt, (*conn).commit)
+	if opt == nil {
+		opt = &Options{}
+	}
+	s, err := open(ctx, path, opt, (*conn).commit)
+	if err != nil {
+		return nil, err
+	}
+	p, err := storekit.Protect(s, &opt.Protection)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", s.path, err), s.Close())
+	}
+	return &Store{p, inner{s}}, nil
 }
 
 // open takes the function that commits, so that tests can make it fail.
-func open(ctx context.Context, path string, opt *Options, commit func(*conn) error) (*Store, error) {
+func open(ctx context.Context, path string, opt *Options, commit func(*conn) error) (*store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -101,7 +131,7 @@ func open(ctx context.Context, path string, opt *Options, commit func(*conn) err
 		return nil, fmt.Errorf("opening store: %w", err)
 	}
 	s := newStore(path, opt)
-	if opt == nil || !opt.AllowNetwork {
+	if !opt.AllowNetwork {
 		if err := localfs.Check(path, "Options.AllowNetwork"); err != nil {
 			return nil, fmt.Errorf("opening store %s: %w", path, err)
 		}
@@ -110,16 +140,26 @@ func open(ctx context.Context, path string, opt *Options, commit func(*conn) err
 	if full := (*runlog.StorageError)(nil); errors.As(err, &full) && s.reserve.spend() {
 		c, err = s.enter(ctx) // even to look at runs SQLite needs some room
 	}
+	if refused := err; opt.Look && unwritable(refused) {
+		if c, err = s.look(); err != nil {
+			return nil, refused
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	s.reserve.keep()
+	if s.file, err = os.Stat(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", path, err), c.close())
+	}
+	if !opt.Look {
+		s.reserve.keep()
+	}
 	s.turn <- &writer{s: s, c: c, commit: commit, gatherAt: maxRecentRows}
 	return s, nil
 }
 
 // enter opens the file and makes it a store if it is new.
-func (s *Store) enter(ctx context.Context) (*conn, error) {
+func (s *store) enter(ctx context.Context) (*conn, error) {
 	if err := prepareFile(s.path); err != nil {
 		return nil, err
 	}
@@ -133,11 +173,33 @@ func (s *Store) enter(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-func newStore(path string, opt *Options) *Store {
-	if opt == nil {
-		opt = &Options{}
+// look opens a file that cannot be written. Where SQLite cannot write its index of the log either, it may read
+// only a file without one, which nobody has open.
+func (s *store) look() (*conn, error) {
+	name := (&url.URL{Scheme: "file", Path: s.path, RawQuery: "mode=ro"}).String()
+	if _, err := os.Stat(s.path + "-wal"); errors.Is(err, fs.ErrNotExist) {
+		name += "&immutable=1"
 	}
-	s := &Store{
+	s.readers.open = func() (*conn, error) { return openAs(name, zsqlite.OpenReadOnly|zsqlite.OpenURI) }
+	c, err := s.readers.open()
+	if err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err == nil {
+		var version int
+		if version, err = schemaVersion(c, s.path, len(names)); err == nil && version < len(names) {
+			err = errors.New("its schema is older")
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+func newStore(path string, opt *Options) *store {
+	s := &store{
 		path: path, now: opt.Now, lease: opt.Lease, owner: opt.Owner, fail: opt.Failpoint,
 		owners:  owners.Owners{Dir: path + ".owners"},
 		reserve: reserve{path: path + ".reserve", pause: reservePause},
@@ -149,34 +211,31 @@ func newStore(path string, opt *Options) *Store {
 		s.now = time.Now
 	}
 	if s.lease <= 0 {
-		s.lease = 15 * time.Second
+		s.lease = storekit.DefaultLease
 	}
 	if s.owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "localhost"
-		}
-		s.owner = fmt.Sprintf("%s:%d", host, os.Getpid())
+		s.owner = storekit.Owner()
 	}
 	if s.fail == nil {
 		s.fail = func(string) {}
 	}
 	s.readers.open = func() (*conn, error) { return openReader(path) }
 	s.readers.slots = make(chan struct{}, maxReaders)
-	s.watch.s = s
+	s.watch.Every, s.watch.Head, s.watch.Poll = pollEvery, s.head, s.poll
 	return s
 }
 
 // Close ends the store. Writes that have begun are finished first. Runs that are
 // still held read as interrupted from then on, and others may take them over.
-func (s *Store) Close() error {
+func (s *store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
+		s.watch.Close()
 		w := <-s.turn // for good
-		s.closed = errors.Join(w.c.close(), s.watch.close(), s.readers.close(), s.owners.Leave())
+		s.closed = errors.Join(w.c.close(), s.poller.c.close(), s.readers.close(), s.owners.Leave())
 	})
 	return s.closed
 }
 
 // explain names the store in an error of SQLite and says the remedy if there is one.
-func (s *Store) explain(doing string, err error) error { return explain(s.path, doing, err) }
+func (s *store) explain(doing string, err error) error { return explain(s.path, doing, err) }

@@ -19,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
@@ -389,7 +390,7 @@ func TestDiskFull(t *testing.T) {
 func TestUnknownCommit(t *testing.T) {
 	broken := dbError{zsqlite.ResultIOErrFsync.ToError()}
 	var fault atomic.Pointer[func(*conn) error]
-	s, err := open(t.Context(), filepath.Join(t.TempDir(), "runs.db"), nil, func(c *conn) error {
+	raw, err := open(t.Context(), filepath.Join(t.TempDir(), "runs.db"), &Options{}, func(c *conn) error {
 		if f := fault.Load(); f != nil {
 			return (*f)(c)
 		}
@@ -398,6 +399,7 @@ func TestUnknownCommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := &Store{raw, inner{raw}}
 	defer s.Close()
 	l := create(t, s, "r")
 	head := func(want int) {
@@ -700,17 +702,6 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-func TestNobodyPollsForNobody(t *testing.T) {
-	s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
-	create(t, s, "r")
-	short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer stop()
-	if err := s.Wait(short, "r", 1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
-	s.watch.polling.Wait() // it ends by itself
-}
-
 func TestClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	s := openTest(t, path, nil)
@@ -724,7 +715,7 @@ func TestClose(t *testing.T) {
 	_, err := s.Read(t.Context(), "r", 1, 1)
 	_, _, err2 := s.Acquire(t.Context(), "r", nil)
 	for _, err := range []error{<-waited, err, err2, l.Append(t.Context(), newBatch(1)), s.Wait(t.Context(), "r", 1)} {
-		if !errors.Is(err, errClosed) {
+		if !errors.Is(err, storekit.ErrClosed) {
 			t.Errorf("a closed store says %v", err)
 		}
 	}
@@ -736,4 +727,55 @@ func TestClose(t *testing.T) {
 	if _, _, err := second.Acquire(t.Context(), "r", nil); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestProtected(t *testing.T) {
+	runlogtest.RunProtected(t, func(t *testing.T) *runlogtest.Site {
+		dir := t.TempDir()
+		return &runlogtest.Site{
+			Open: func(t *testing.T, p *storekit.Protection) runlog.Store {
+				return openTest(t, filepath.Join(dir, "runs.db"), &Options{Protection: *p})
+			},
+			Stored: func(t *testing.T) []byte { return runlogtest.Files(t, dir) },
+		}
+	})
+}
+
+func TestPanics(t *testing.T) {
+	runlogtest.Panics(t, func(t *testing.T, failpoint func(string)) runlog.Store {
+		return openTest(t, filepath.Join(t.TempDir(), "runs.db"), &Options{Failpoint: failpoint})
+	}, "sqlite.before-begin", "sqlite.mid-write", "sqlite.before-commit", "sqlite.after-commit")
+}
+
+// A store whose file was emptied is not taken for a new one, and one whose file was replaced or removed
+// while it is open acknowledges nothing and lists nothing from then on.
+func TestEmptiedAndReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	s := openTest(t, path, nil)
+	l := create(t, s, "r")
+	appendTo(t, l, 2)
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	lost := func(when string) {
+		t.Helper()
+		if err := l.Append(t.Context(), newBatch(1)); !errors.Is(err, runlog.ErrStoreReset) {
+			t.Errorf("%s: an append gives %v", when, err)
+		}
+		if _, err := s.Runs(t.Context(), nil); !errors.Is(err, runlog.ErrStoreReset) {
+			t.Errorf("%s: the listing gives %v", when, err)
+		}
+	}
+	lost("removed")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lost("replaced")
+	if _, err := Open(t.Context(), path, nil); !errors.Is(err, runlog.ErrStoreReset) {
+		t.Errorf("the empty file is opened: %v", err)
+	}
+	if err := os.Rename(path+".old", path); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, l, 1)
 }

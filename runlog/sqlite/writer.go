@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
@@ -36,12 +37,13 @@ type op struct {
 	// settle is called with the outcome before the caller hears of it. It may be nil.
 	settle func(err error)
 
-	done chan error
+	done     chan error
+	finished bool
 }
 
 // write has an op done: by the caller who has the turn to write, or else by this
 // one. If ctx ends before the op's transaction has begun, nothing is written.
-func (s *Store) write(ctx context.Context, o *op) error {
+func (s *store) write(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -49,13 +51,12 @@ func (s *Store) write(ctx context.Context, o *op) error {
 	o.done = make(chan error, 1)
 	select {
 	case w := <-s.turn:
-		w.group(o)
-		s.turn <- w
+		w.serve(o)
 	case s.ops <- o:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.closing:
-		return fmt.Errorf("writing store %s: %w", s.path, errClosed)
+		return fmt.Errorf("writing store %s: %w", s.path, storekit.ErrClosed)
 	}
 	return <-o.done
 }
@@ -64,11 +65,12 @@ func (s *Store) write(ctx context.Context, o *op) error {
 // for all who are waiting by then; no goroutine has to be woken for a single
 // append. Ops that arrive while a transaction is being committed share the next.
 type writer struct {
-	s      *Store
+	s      *store
 	c      *conn // nil after a failure, until it is opened again
 	commit func(*conn) error
 	tx     uint64        // counts transactions
 	bytes  int           // what the open transaction has taken so far
+	taken  []*op         // what this turn writes
 	runs   int           // how many runs append in it
 	before int           // and how many did in the one before
 	shared int           // how many ops the last commit was of
@@ -83,8 +85,35 @@ type writer struct {
 	gatherAt int64  // how many it may have before they are moved
 }
 
+// serve writes o, and what else is waiting, and passes the turn on. If something panics,
+// the others that share the write are told that its outcome is unknown.
+func (w *writer) serve(o *op) {
+	w.taken = append(w.taken[:0], o)
+	whole := false
+	defer func() {
+		if !whole {
+			w.panicked()
+		}
+		clear(w.taken)
+		w.s.turn <- w
+	}()
+	w.group(o)
+	whole = true
+}
+
+func (w *writer) panicked() {
+	err := fmt.Errorf("writing store %s: %w: something panicked in it", w.s.path, runlog.ErrUnknown)
+	w.abandon(err)
+	for _, o := range w.taken {
+		if !o.finished {
+			o.finish(err)
+		}
+	}
+}
+
 // finish tells the op's caller how it went.
 func (o *op) finish(err error) {
+	o.finished = true
 	if o.settle != nil {
 		o.settle(err)
 	}
@@ -106,7 +135,14 @@ func (w *writer) group(o *op) {
 	for len(todo) > 0 {
 		w.s.fail("sqlite.before-begin")
 		if err := w.begin(ctx); err != nil {
-			finishAll(todo, w.s.explain("writing", err))
+			err = w.s.explain("writing", err)
+			if ctx.Err() != nil && len(todo) > 1 { // which ends the wait of one of them only
+				todo[0].finish(err)
+				todo = todo[1:]
+				ctx = todo[0].ctx
+				continue
+			}
+			finishAll(todo, err)
 			return
 		}
 		in, out, err := w.fill(todo)
@@ -143,7 +179,7 @@ func (w *writer) company(o *op) (group []*op) {
 	for len(group) < w.shared {
 		select {
 		case o := <-w.s.ops:
-			group = append(group, o)
+			w.taken, group = append(w.taken, o), append(group, o)
 		case <-enough.C:
 			return group
 		}
@@ -165,6 +201,7 @@ func (w *writer) fill(todo []*op) (in []*op, out *op, err error) {
 		case len(in) < maxGroupOps && w.bytes < maxGroupBytes:
 			select {
 			case o = <-w.s.ops:
+				w.taken = append(w.taken, o)
 			default:
 				return w.filled(in)
 			}
@@ -223,6 +260,9 @@ func (w *writer) end(group []*op, again bool) (urgent []*op) {
 
 // begin opens a transaction for a caller who waits no longer than ctx.
 func (w *writer) begin(ctx context.Context) error {
+	if err := w.s.there(); err != nil {
+		return err
+	}
 	if err := w.connect(); err != nil {
 		return err
 	}

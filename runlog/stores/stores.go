@@ -14,27 +14,48 @@ import (
 	"github.com/superstep-dev/superstep/runlog/file"
 	"github.com/superstep-dev/superstep/runlog/postgres"
 	"github.com/superstep-dev/superstep/runlog/redis"
+	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/runlog/sqlite"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
-// Open opens the store of a place. The caller closes it.
+// All returns the drivers of every kind of place.
+func All() []runlog.Driver {
+	var out []runlog.Driver
+	for _, kind := range []string{"memory", "file", "sqlite", "postgres", "redis"} {
+		out = append(out, runlog.Driver{Kind: kind, Open: Open})
+	}
+	return out
+}
+
+// Open opens the store of a place. It redacts what is written to it, unless opt.Raw is set,
+// and encrypts it if there is a key. The caller closes it.
 func Open(ctx context.Context, opt *runlog.OpenOptions) (runlog.Store, io.Closer, error) {
+	keys, err := seal.ParseKeys(opt.Keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	protection := storekit.Protection{Raw: opt.Raw, Keys: keys, Environ: opt.Environ}
 	switch p := opt.Place; p.Kind {
 	case "memory":
 		notes(opt, "runs are kept in memory: nothing survives this process")
-		return runlog.NewMemory(nil), nothing{}, nil
+		s, err := storekit.Protect(runlog.NewMemory(nil), &protection)
+		return s, nothing{}, err
 	case "file":
-		return opened(file.Open(ctx, p.Path, &file.Options{Failpoint: opt.Failpoint}))
+		return opened(file.Open(ctx, p.Path, &file.Options{Protection: protection, Failpoint: opt.Failpoint}))
 	case "sqlite":
-		return opened(sqlite.Open(ctx, p.Path, &sqlite.Options{Failpoint: opt.Failpoint}))
+		return opened(sqlite.Open(ctx, p.Path, &sqlite.Options{Look: opt.Look, Protection: protection, Failpoint: opt.Failpoint}))
 	case "postgres":
-		s, err := postgres.Open(ctx, p.URL, &postgres.Options{Failpoint: opt.Failpoint})
+		s, err := postgres.Open(ctx, p.URL, &postgres.Options{Protection: protection, Failpoint: opt.Failpoint})
 		if err == nil {
 			notes(opt, s.Notes()...)
 		}
 		return opened(s, err)
 	case "redis":
-		s, err := redis.Open(ctx, p.URL, &redis.Options{AllowVolatile: opt.Volatile, Marker: marker(opt), Failpoint: opt.Failpoint})
+		s, err := redis.Open(ctx, p.URL, &redis.Options{
+			AllowVolatile: opt.Volatile, Marker: marker(opt),
+			Protection: protection, Failpoint: opt.Failpoint,
+		})
 		if err == nil {
 			notes(opt, s.Notes()...)
 		}

@@ -100,7 +100,7 @@ local function result(m, s, log) return {'ok', s, redis.call('HGET', log, field(
 
 local function acquire(run, log)
   local id, token, owner, lease, create = take(), take(), take(), number(), take() == '1'
-  local born, tail, anyway = take(), take(), take() == '1'
+  local born, tail, status, anyway = take(), take(), take(), take() == '1'
   local s = redis.call('GET', run)
   local m = s and decode(s)
   if m and m.token == token then return result(m, s, log) end
@@ -110,7 +110,7 @@ local function acquire(run, log)
     if what == 'lost' or not create then return {what} end
     local full = change()
     if full then return {'full', full} end
-    m = {cancel = 0, ver = 0, head = 0, snapshot = 0, bytes = 0, epoch = 0, takeovers = 0, born = born, status = 'running',
+    m = {cancel = 0, ver = 0, head = 0, snapshot = 0, bytes = 0, epoch = 0, takeovers = 0, born = born, status = status,
       no = redis.call('HGET', KEYS[1], 'no') + 1, created = now, tail = tail}
     redis.call('HSET', KEYS[1], 'no', m.no)
     redis.call('UNLINK', log)

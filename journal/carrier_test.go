@@ -1,15 +1,16 @@
-package runlog_test
+package journal_test
 
 import (
 	"encoding/json"
 	"testing"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
 func TestCarrier(t *testing.T) {
 	t.Parallel()
-	var c runlog.Carrier
+	var c journal.Carrier
 	if c.Carried() != nil {
 		t.Error("something was carried of nothing")
 	}

@@ -1,4 +1,4 @@
-package runlog_test
+package journal_test
 
 import (
 	"context"
@@ -7,12 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-func openRun(t *testing.T, store runlog.Store) *runlog.Journal {
+func openRun(t *testing.T, store runlog.Store) *journal.Journal {
 	t.Helper()
-	j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}, Reopen: true})
+	j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{}, Reopen: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestGrant(t *testing.T) {
 	if err := j.Scope("a").Emit(t.Context(), "grant", map[string]string{"what": "y"}); err != nil {
 		t.Fatal(err)
 	}
-	check := func(j *runlog.Journal) {
+	check := func(j *journal.Journal) {
 		t.Helper()
 		if s := j.Scope("c"); !s.Granted(`rule "x"`) || s.Granted("y") || s.Granted("") {
 			t.Errorf("granted: %v, %v", s.Granted(`rule "x"`), s.Granted("y"))
@@ -55,7 +56,7 @@ func TestGrant(t *testing.T) {
 		check(j)
 	}
 	_ = j.Close(t.Context())
-	var none *runlog.Scope
+	var none *journal.Scope
 	if err := none.Grant(t.Context(), "x"); err != nil || none.Granted("x") {
 		t.Error("a run without a log has grants")
 	}
@@ -67,7 +68,7 @@ func TestScopeDone(t *testing.T) {
 	j := openRun(t, store)
 	s := j.Scope("a")
 	do := func(key string, err error) {
-		_, _ = s.Do(t.Context(), &runlog.Effect{Key: key, Repeat: runlog.RepeatByKey, Do: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`1`), err }})
+		_, _ = s.Do(t.Context(), &journal.Effect{Key: key, Repeat: journal.RepeatByKey, Do: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`1`), err }})
 	}
 	do("good", nil)
 	do("bad", errors.New("no"))
@@ -78,7 +79,7 @@ func TestScopeDone(t *testing.T) {
 			t.Errorf("%s: %s %v", key, out, done)
 		}
 	}
-	if _, done := (*runlog.Scope)(nil).Done("good"); done || j.Scope("a").Replayed() {
+	if _, done := (*journal.Scope)(nil).Done("good"); done || !j.Scope("a").Does("good", true) || j.Scope("a").Does("good", false) {
 		t.Error("nothing is done without a log, and this is no replay")
 	}
 	_ = j.Close(t.Context())
@@ -89,7 +90,7 @@ func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	j := openRun(t, runlog.NewMemory(nil))
 	for _, path := range []string{"a/b", "a/b/c", "a/bc", "a"} {
-		if _, err := j.Scope(path).Ask(t.Context(), &runlog.Asked{Key: "q", Question: "?", Options: []string{"x"}}); !runlog.Waits(err) {
+		if _, err := j.Scope(path).Ask(t.Context(), &runlog.Question{Key: "q", Text: "?", Options: []string{"x"}}); !journal.Waits(err) {
 			t.Fatal(err)
 		}
 	}
@@ -109,7 +110,7 @@ func TestWithdraw(t *testing.T) {
 	if strings.Join(open, " ") != "a a/bc" {
 		t.Errorf("open are %v", open)
 	}
-	if _, err := j.Scope("a/b/c").Ask(t.Context(), &runlog.Asked{Key: "q"}); !errors.Is(err, runlog.ErrDenied) {
+	if _, err := j.Scope("a/b/c").Ask(t.Context(), &runlog.Question{Key: "q"}); !errors.Is(err, journal.ErrDenied) {
 		t.Error(err)
 	}
 	_ = j.Close(t.Context())
@@ -119,16 +120,16 @@ func TestWithdraw(t *testing.T) {
 func TestOptionsWithSchema(t *testing.T) {
 	t.Parallel()
 	j := openRun(t, runlog.NewMemory(nil))
-	q := &runlog.Asked{Key: "q", Options: []string{"yes", "no"}, Schema: json.RawMessage(`{"anyOf":[{"enum":["yes","no"]},{"type":"string","pattern":"^no:"}]}`)}
-	if _, err := j.Scope("a").Ask(t.Context(), q); !runlog.Waits(err) {
+	q := &runlog.Question{Key: "q", Options: []string{"yes", "no"}, Schema: json.RawMessage(`{"anyOf":[{"enum":["yes","no"]},{"type":"string","pattern":"^no:"}]}`)}
+	if _, err := j.Scope("a").Ask(t.Context(), q); !journal.Waits(err) {
 		t.Fatal(err)
 	}
-	var unfit *runlog.UnfitError
-	if err := j.Answer(t.Context(), "a", &runlog.Answered{Key: "q", Answer: json.RawMessage(`"maybe"`)}); !errors.As(err, &unfit) ||
+	var unfit *journal.UnfitError
+	if err := j.Answer(t.Context(), "a", &runlog.Answer{Key: "q", Value: json.RawMessage(`"maybe"`)}); !errors.As(err, &unfit) ||
 		err.Error() != `a: the answer to question "q" must be one of ["yes" "no"], or fit the schema of the question; "maybe" does not` {
 		t.Error(err)
 	}
-	if err := j.Answer(t.Context(), "a", &runlog.Answered{Key: "q", Answer: json.RawMessage(`"no: because"`)}); err != nil {
+	if err := j.Answer(t.Context(), "a", &runlog.Answer{Key: "q", Value: json.RawMessage(`"no: because"`)}); err != nil {
 		t.Error(err)
 	}
 	_ = j.Close(t.Context())
@@ -144,10 +145,44 @@ func TestRefusedCostsNothing(t *testing.T) {
 	t.Parallel()
 	for is, want := range map[bool]int64{true: 0, false: 1} {
 		j := openRun(t, runlog.NewMemory(nil))
-		_, err := j.Scope("a").Do(t.Context(), &runlog.Effect{Key: "k", Cost: runlog.Amount{Turns: 1, Tokens: 5}, Do: func(context.Context, string) (json.RawMessage, error) { return nil, refused{is} }})
+		_, err := j.Scope("a").Do(t.Context(), &journal.Effect{Key: "k", Cost: runlog.Amount{Turns: 1, Tokens: 5}, Do: func(context.Context, string) (json.RawMessage, error) { return nil, refused{is} }})
 		if got := j.Spent(); err == nil || got != (runlog.Amount{Turns: want}) {
 			t.Errorf("spent %+v, %v", got, err)
 		}
 		_ = j.Close(t.Context())
+	}
+}
+
+// A result that the effect cannot have given is not taken, which would fail the task for good: it is
+// asked about again, and says why.
+func TestAResultThatDoesNotFit(t *testing.T) {
+	j := openJournal(t, runlog.NewMemory(nil), nil)
+	pay := func() (int, error) {
+		return journal.Do(t.Context(), j.Scope("task"), &journal.Effect{Key: "pay", Kind: "tool", Name: "bank", Repeat: journal.RepeatNever}, func(context.Context, string) (int, error) {
+			t.Error("it is done again")
+			return 0, nil
+		})
+	}
+	if err := j.Write(t.Context(), "", runlog.KindIntended, "task", runlog.Intended{Key: "pay", Once: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, given := range []string{`"ten"`, `{"receipt":17}`, `10`} {
+		_, err := pay()
+		var wait *journal.WaitError
+		if !errors.As(err, &wait) {
+			t.Fatalf("before %s: got %v", given, err)
+		}
+		if effect, ok := wait.Question.Unknown(); effect != "pay" || !ok {
+			t.Errorf("the question is %+v", wait.Question)
+		}
+		if again := strings.HasPrefix(wait.Question.Text, "The result given does not fit"); again != (given != `"ten"`) {
+			t.Errorf("before %s it asks %q", given, wait.Question.Text)
+		}
+		if err := j.Answer(t.Context(), "task", &runlog.Answer{Key: wait.Question.Key, Value: json.RawMessage(`"it happened"`), Output: json.RawMessage(given)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := pay(); n != 10 || err != nil {
+		t.Errorf("got %d, %v", n, err)
 	}
 }

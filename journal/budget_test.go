@@ -1,4 +1,4 @@
-package runlog_test
+package journal_test
 
 import (
 	"context"
@@ -13,13 +13,14 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
 // spend makes an effect happen that may cost one amount and does cost another.
-func spend(ctx context.Context, j *runlog.Journal, path, key string, may, does runlog.Amount) error {
-	_, err := runlog.Do(ctx, j.Scope(path), &runlog.Effect{
-		Key: key, Repeat: runlog.RepeatByKey, Cost: may, Spent: func(json.RawMessage) runlog.Amount { return does },
+func spend(ctx context.Context, j *journal.Journal, path, key string, may, does runlog.Amount) error {
+	_, err := journal.Do(ctx, j.Scope(path), &journal.Effect{
+		Key: key, Repeat: journal.RepeatByKey, Cost: may, Spent: func(json.RawMessage) runlog.Amount { return does },
 	}, func(context.Context, string) (int, error) { return 1, nil })
 	return err
 }
@@ -39,7 +40,7 @@ func TestBudgetToTheLast(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			store := runlog.NewMemory(nil)
-			j := openJournal(t, store, &runlog.JournalOptions{Create: &runlog.NewRun{}, Budget: &tc.limit})
+			j := openJournal(t, store, &journal.Options{Create: &runlog.NewRun{}, Budget: &tc.limit})
 			for i := range 3 {
 				if err := spend(t.Context(), j, "task", fmt.Sprint(i), tc.one, tc.one); err != nil {
 					t.Fatal(err)
@@ -47,7 +48,7 @@ func TestBudgetToTheLast(t *testing.T) {
 			}
 			err := spend(t.Context(), j, "task", "3", tc.one, tc.one)
 			var short *runlog.BudgetError
-			if !errors.As(err, &short) || !runlog.Waits(err) || short.What != what || err.Error() != tc.says {
+			if !errors.As(err, &short) || !journal.Waits(err) || short.What != what || err.Error() != tc.says {
 				t.Fatal(err)
 			}
 			if j.Short() != short || !j.Asking()["task"] || j.Asking()["other"] {
@@ -66,7 +67,7 @@ func TestBudgetToTheLast(t *testing.T) {
 			more := map[string]runlog.Budget{
 				runlog.BudgetTokens: {Tokens: 4}, runlog.BudgetMoney: {Money: 40_000}, runlog.BudgetTurns: {Turns: 4}, runlog.BudgetCalls: {Calls: -1}, runlog.BudgetAgents: {Agents: 4},
 			}[what]
-			j = openJournal(t, store, &runlog.JournalOptions{Budget: &more})
+			j = openJournal(t, store, &journal.Options{Budget: &more})
 			if err := spend(t.Context(), j, "task", "3", tc.one, tc.one); err != nil || j.Short() != nil {
 				t.Error(err)
 			}
@@ -79,10 +80,10 @@ func TestBudgetToTheLast(t *testing.T) {
 
 // What is set aside for an effect under way is not there for another.
 func TestBudgetIsSetAside(t *testing.T) {
-	j := openJournal(t, runlog.NewMemory(nil), &runlog.JournalOptions{Create: &runlog.NewRun{}, Budget: &runlog.Budget{Tokens: 100}})
+	j := openJournal(t, runlog.NewMemory(nil), &journal.Options{Create: &runlog.NewRun{}, Budget: &runlog.Budget{Tokens: 100}})
 	var begin func(n int) error
 	begin = func(n int) error {
-		_, err := runlog.Do(t.Context(), j.Scope(fmt.Sprint("task", n)), &runlog.Effect{Key: "turn", Repeat: runlog.Repeat(n % 2), Cost: runlog.Amount{Tokens: 30}},
+		_, err := journal.Do(t.Context(), j.Scope(fmt.Sprint("task", n)), &journal.Effect{Key: "turn", Repeat: journal.Repeat(n % 2), Cost: runlog.Amount{Tokens: 30}},
 			func(context.Context, string) (int, error) {
 				if n > 3 {
 					return n, nil
@@ -104,13 +105,13 @@ func TestBudgetIsSetAside(t *testing.T) {
 // Effects side by side never have more set aside than there is, and what one gives back
 // is there for the next.
 func TestBudgetSideBySide(t *testing.T) {
-	j := openJournal(t, runlog.NewMemory(nil), &runlog.JournalOptions{Create: &runlog.NewRun{}, Budget: &runlog.Budget{Tokens: 100}})
+	j := openJournal(t, runlog.NewMemory(nil), &journal.Options{Create: &runlog.NewRun{}, Budget: &runlog.Budget{Tokens: 100}})
 	var now, most, begun atomic.Int64
 	var work sync.WaitGroup
 	for i := range 64 {
 		work.Go(func() {
-			_, err := runlog.Do(t.Context(), j.Scope(fmt.Sprint("task", i)), &runlog.Effect{
-				Key: "turn", Repeat: runlog.RepeatByKey, Cost: runlog.Amount{Tokens: 30}, Spent: func(json.RawMessage) runlog.Amount { return runlog.Amount{Tokens: 10} },
+			_, err := journal.Do(t.Context(), j.Scope(fmt.Sprint("task", i)), &journal.Effect{
+				Key: "turn", Repeat: journal.RepeatByKey, Cost: runlog.Amount{Tokens: 30}, Spent: func(json.RawMessage) runlog.Amount { return runlog.Amount{Tokens: 10} },
 			}, func(context.Context, string) (int, error) {
 				begun.Add(1)
 				n := now.Add(30)
@@ -148,28 +149,28 @@ func TestBudgetSideBySide(t *testing.T) {
 // What a failed effect is counted for, and what is given back by one that was stopped or
 // whose intent cannot be stored.
 func TestBudgetOfWhatFails(t *testing.T) {
-	j := openJournal(t, runlog.NewMemory(nil), &runlog.JournalOptions{Create: &runlog.NewRun{}, Budget: &runlog.Budget{Tokens: 100, Turns: 3}})
-	do := func(ctx context.Context, key string, repeat runlog.Repeat, err error) {
+	j := openJournal(t, runlog.NewMemory(nil), &journal.Options{Create: &runlog.NewRun{}, Budget: &runlog.Budget{Tokens: 100, Turns: 3}})
+	do := func(ctx context.Context, key string, repeat journal.Repeat, err error) {
 		t.Helper()
-		_, got := runlog.Do(ctx, j.Scope("task"), &runlog.Effect{Key: key, Repeat: repeat, Cost: runlog.Amount{Tokens: 60, Turns: 1}},
+		_, got := journal.Do(ctx, j.Scope("task"), &journal.Effect{Key: key, Repeat: repeat, Cost: runlog.Amount{Tokens: 60, Turns: 1}},
 			func(context.Context, string) (int, error) { return 0, err })
 		if got == nil {
 			t.Fatal("it did not fail")
 		}
 	}
-	do(t.Context(), "a", runlog.RepeatByKey, errors.New("overloaded"))
+	do(t.Context(), "a", journal.RepeatByKey, errors.New("overloaded"))
 	if got := j.Spent(); got != (runlog.Amount{Turns: 1}) {
 		t.Errorf("failed: %+v", got)
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	do(stopped, "b", runlog.RepeatByKey, nil)               // its intent is not stored
-	do(stopped, "c", runlog.RepeatFreely, context.Canceled) // it changes nothing
+	do(stopped, "b", journal.RepeatByKey, nil)               // its intent is not stored
+	do(stopped, "c", journal.RepeatFreely, context.Canceled) // it changes nothing
 	if err := j.Scope("zz").Affords("zz", runlog.Amount{Tokens: 100}); err != nil {
 		t.Error(err)
 	}
 	ctx, cut := context.WithCancel(t.Context())
-	_, _ = runlog.Do(ctx, j.Scope("task"), &runlog.Effect{Key: "d", Repeat: runlog.RepeatByKey, Cost: runlog.Amount{Tokens: 60}},
+	_, _ = journal.Do(ctx, j.Scope("task"), &journal.Effect{Key: "d", Repeat: journal.RepeatByKey, Cost: runlog.Amount{Tokens: 60}},
 		func(context.Context, string) (int, error) { cut(); return 0, ctx.Err() })
 	if err := j.Scope("zz").Affords("zz", runlog.Amount{Tokens: 41}); err == nil {
 		t.Error("an effect that may have happened has given back what was set aside for it")
@@ -181,7 +182,7 @@ func TestBudgetOfWhatFails(t *testing.T) {
 		t.Error(err)
 	}
 	// What a task has set aside goes with it.
-	_, _ = runlog.Do(ctx, j.Scope("gone"), &runlog.Effect{Key: "x"}, func(context.Context, string) (int, error) { return 0, nil })
+	_, _ = journal.Do(ctx, j.Scope("gone"), &journal.Effect{Key: "x"}, func(context.Context, string) (int, error) { return 0, nil })
 	if err := j.Write(t.Context(), "", runlog.KindIntended, "gone", runlog.Intended{Key: "e", Cost: &runlog.Amount{Tokens: 80}}); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +199,7 @@ func TestBudgetOfWhatFails(t *testing.T) {
 func commit(t interface {
 	Fatal(...any)
 	Context() context.Context
-}, j *runlog.Journal, task string, snapshot bool,
+}, j *journal.Journal, task string, snapshot bool,
 ) {
 	done, err := j.New(runlog.KindTaskDone, task, runlog.TaskDone{Node: task})
 	if err != nil {
@@ -231,8 +232,8 @@ func TestBudgetIsTheSumOfTheLog(t *testing.T) {
 		now := time.Unix(1, 0)
 		store := runlog.NewMemory(&runlog.MemoryOptions{Now: func() time.Time { return now }})
 		limit := &runlog.Budget{Tokens: rapid.Int64Range(0, 300).Draw(t, "limit"), Wall: time.Duration(rapid.IntRange(0, 1).Draw(t, "wall")) * time.Hour}
-		open := func(create *runlog.NewRun, budget *runlog.Budget) *runlog.Journal {
-			j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: create, Budget: budget, Now: func() time.Time { return now }})
+		open := func(create *runlog.NewRun, budget *runlog.Budget) *journal.Journal {
+			j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: create, Budget: budget, Now: func() time.Time { return now }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -251,7 +252,7 @@ func TestBudgetIsTheSumOfTheLog(t *testing.T) {
 				_ = spend(t.Context(), j, task, fmt.Sprint(i), cost, runlog.Amount{Tokens: cost.Tokens / 2, Turns: 1})
 			case 2: // the process dies in it
 				ctx, cut := context.WithCancel(t.Context())
-				_, _ = runlog.Do(ctx, j.Scope(task), &runlog.Effect{Key: "cut", Repeat: runlog.RepeatByKey, Cost: cost},
+				_, _ = journal.Do(ctx, j.Scope(task), &journal.Effect{Key: "cut", Repeat: journal.RepeatByKey, Cost: cost},
 					func(context.Context, string) (int, error) { cut(); return 0, ctx.Err() })
 			case 3:
 				commit(t, j, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "done"), rapid.Bool().Draw(t, "snapshot"))
@@ -312,7 +313,7 @@ func epoch(t *rapid.T, store runlog.Store) uint64 {
 }
 
 // rest is how many tokens there are neither used nor set aside, at most 400.
-func rest(j *runlog.Journal) int64 {
+func rest(j *journal.Journal) int64 {
 	for n := range int64(400) {
 		if j.Scope("zz").Affords("zz", runlog.Amount{Tokens: n + 1}) != nil {
 			return n
@@ -338,8 +339,8 @@ func TestNothingSlipsPastASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = j.Close(t.Context())
-	j = openJournal(t, store, &runlog.JournalOptions{})
-	_, err := runlog.Do(t.Context(), j.Scope("beside"), &runlog.Effect{Key: "pay"}, func(context.Context, string) (int, error) {
+	j = openJournal(t, store, &journal.Options{})
+	_, err := journal.Do(t.Context(), j.Scope("beside"), &journal.Effect{Key: "pay"}, func(context.Context, string) (int, error) {
 		return 0, errors.New("it is done twice")
 	})
 	if err != nil || j.Spent().Calls != 1 {
@@ -353,7 +354,7 @@ func TestBudgetOfTime(t *testing.T) {
 	clock := func() time.Time { return now }
 	store := runlog.NewMemory(&runlog.MemoryOptions{Now: clock})
 	limit := runlog.Budget{Wall: time.Minute}
-	j := openJournal(t, store, &runlog.JournalOptions{Create: &runlog.NewRun{}, Budget: &limit, Now: clock})
+	j := openJournal(t, store, &journal.Options{Create: &runlog.NewRun{}, Budget: &limit, Now: clock})
 	if err := j.Write(t.Context(), "", runlog.KindRunStarted, "", runlog.RunStarted{Budget: &limit}); err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +369,7 @@ func TestBudgetOfTime(t *testing.T) {
 	commit(t, j, "task", true)
 	_ = j.Close(t.Context())
 	now = now.Add(time.Hour) // nobody runs it
-	j = openJournal(t, store, &runlog.JournalOptions{Now: clock})
+	j = openJournal(t, store, &journal.Options{Now: clock})
 	write(t, j, "resumed")
 	now = now.Add(10 * time.Second)
 	if low := j.Scope("task").Low(); low != "50s of 1m0s" {
@@ -402,7 +403,7 @@ func TestLow(t *testing.T) {
 		{runlog.Budget{Turns: 10, Tokens: 1000}, runlog.Amount{Turns: 9, Tokens: 1}, "9 of 10 turns of models"},
 		{runlog.Budget{}, runlog.Amount{Tokens: 1 << 40}, ""},
 	} {
-		j := openJournal(t, runlog.NewMemory(nil), &runlog.JournalOptions{Create: &runlog.NewRun{}, Budget: &tc.limit})
+		j := openJournal(t, runlog.NewMemory(nil), &journal.Options{Create: &runlog.NewRun{}, Budget: &tc.limit})
 		if err := spend(t.Context(), j, "task", "a", tc.used, tc.used); err != nil {
 			t.Fatal(err)
 		}
@@ -410,7 +411,7 @@ func TestLow(t *testing.T) {
 			t.Errorf("%+v of %+v: %q, want %q", tc.used, tc.limit, got, tc.want)
 		}
 	}
-	var none *runlog.Scope
+	var none *journal.Scope
 	if none.Low() != "" || none.CountsMoney() {
 		t.Error("a run without a log has no budget")
 	}

@@ -1,4 +1,4 @@
-package runlog_test
+package journal_test
 
 import (
 	"context"
@@ -13,15 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-func openJournal(t *testing.T, store runlog.Store, opt *runlog.JournalOptions) *runlog.Journal {
+func openJournal(t *testing.T, store runlog.Store, opt *journal.Options) *journal.Journal {
 	t.Helper()
 	if opt == nil {
-		opt = &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "test"}}
+		opt = &journal.Options{Create: &runlog.NewRun{Workflow: "test"}}
 	}
-	j, err := runlog.OpenJournal(t.Context(), store, "run", opt)
+	j, err := journal.Open(t.Context(), store, "run", opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func openJournal(t *testing.T, store runlog.Store, opt *runlog.JournalOptions) *
 	return j
 }
 
-func write(t *testing.T, j *runlog.Journal, name string) {
+func write(t *testing.T, j *journal.Journal, name string) {
 	t.Helper()
 	if err := j.Scope("task").Emit(t.Context(), name, name); err != nil {
 		t.Fatal(err)
@@ -165,15 +166,15 @@ func TestFollowThroughTheStore(t *testing.T) {
 // An effect whose outcome is recorded is not done again, in this process or the next.
 func TestEffectsHappenOnce(t *testing.T) {
 	store := runlog.NewMemory(nil)
-	for _, repeat := range []runlog.Repeat{runlog.RepeatFreely, runlog.RepeatByKey, runlog.RepeatNever} {
-		var opt *runlog.JournalOptions
-		if repeat != runlog.RepeatFreely {
-			opt = &runlog.JournalOptions{}
+	for _, repeat := range []journal.Repeat{journal.RepeatFreely, journal.RepeatByKey, journal.RepeatNever} {
+		var opt *journal.Options
+		if repeat != journal.RepeatFreely {
+			opt = &journal.Options{}
 		}
 		j := openJournal(t, store, opt)
 		n, keys := 0, map[string]bool{}
-		do := func(j *runlog.Journal, hash string, fail bool) (int, error) {
-			return runlog.Do(t.Context(), j.Scope("task"), &runlog.Effect{Key: fmt.Sprint("k", repeat), Kind: "test", Repeat: repeat, Hash: hash}, func(_ context.Context, key string) (int, error) {
+		do := func(j *journal.Journal, hash string, fail bool) (int, error) {
+			return journal.Do(t.Context(), j.Scope("task"), &journal.Effect{Key: fmt.Sprint("k", repeat), Kind: "test", Repeat: repeat, Hash: hash}, func(_ context.Context, key string) (int, error) {
 				n++
 				keys[key] = true
 				if fail {
@@ -191,11 +192,11 @@ func TestEffectsHappenOnce(t *testing.T) {
 			}
 		}
 		_ = j.Close(t.Context())
-		j = openJournal(t, store, &runlog.JournalOptions{})
+		j = openJournal(t, store, &journal.Options{})
 		if got, err := do(j, "h", false); got != 2 || err != nil || n != 2 || len(keys) != 1 {
 			t.Fatalf("got %d, %v after %d times with keys %v", got, err, n, keys)
 		}
-		var diverged *runlog.DivergedError
+		var diverged *journal.DivergedError
 		if _, err := do(j, "other", false); !errors.As(err, &diverged) {
 			t.Fatalf("got %v", err)
 		}
@@ -204,10 +205,10 @@ func TestEffectsHappenOnce(t *testing.T) {
 }
 
 func TestNoLogMeansNoMemory(t *testing.T) {
-	var s *runlog.Scope
+	var s *journal.Scope
 	n := 0
 	for range 2 {
-		if _, err := runlog.Do(t.Context(), s, &runlog.Effect{Key: "k"}, func(context.Context, string) (int, error) { n++; return n, nil }); err != nil {
+		if _, err := journal.Do(t.Context(), s, &journal.Effect{Key: "k"}, func(context.Context, string) (int, error) { n++; return n, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -215,21 +216,21 @@ func TestNoLogMeansNoMemory(t *testing.T) {
 	if err := s.Emit(t.Context(), "x", nil); err != nil || n != 2 || s.Attempts() != 0 || s.Path() != "" || s.Run() != "" {
 		t.Errorf("n %d, %v", n, err)
 	}
-	if _, err := s.Ask(t.Context(), &runlog.Asked{}); !errors.Is(err, runlog.ErrNoLog) {
+	if _, err := s.Ask(t.Context(), &runlog.Question{}); !errors.Is(err, journal.ErrNoLog) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestHoldEndsOnRequest(t *testing.T) {
 	store := runlog.NewMemory(nil)
-	j := openJournal(t, store, &runlog.JournalOptions{Create: &runlog.NewRun{}, Renew: time.Millisecond})
+	j := openJournal(t, store, &journal.Options{Create: &runlog.NewRun{}, Renew: time.Millisecond})
 	ctx, stop := j.Hold(t.Context())
 	defer stop()
 	if err := store.RequestCancel(t.Context(), "run"); err != nil {
 		t.Fatal(err)
 	}
 	<-ctx.Done()
-	if !errors.Is(context.Cause(ctx), runlog.ErrCancelRequested) {
+	if !errors.Is(context.Cause(ctx), journal.ErrCancelRequested) {
 		t.Errorf("got %v", context.Cause(ctx))
 	}
 }
@@ -239,7 +240,7 @@ func TestHoldEndsWhenFenced(t *testing.T) {
 	var mu sync.Mutex
 	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 	store := runlog.NewMemory(&runlog.MemoryOptions{Now: clock})
-	j := openJournal(t, store, &runlog.JournalOptions{Create: &runlog.NewRun{}, Renew: time.Millisecond})
+	j := openJournal(t, store, &journal.Options{Create: &runlog.NewRun{}, Renew: time.Millisecond})
 	ctx, stop := j.Hold(t.Context())
 	defer stop()
 	for taken := false; !taken; { // the holder may renew in between: then time flies again
@@ -279,7 +280,7 @@ func (nullStore) Read(context.Context, string, uint64, int) ([]runlog.Record, er
 
 // A journal that nobody follows keeps no records, and none of what tasks of committed supersteps did.
 func TestJournalForgetsWhatIsOver(t *testing.T) {
-	j := openJournal(t, nullStore{}, &runlog.JournalOptions{})
+	j := openJournal(t, nullStore{}, &journal.Options{})
 	heap := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -317,16 +318,16 @@ func TestSnapshotCarriesWhatIsNotOver(t *testing.T) {
 	store := runlog.NewMemory(nil)
 	j := openJournal(t, store, nil)
 	n := 0
-	do := func(j *runlog.Journal, path string) {
+	do := func(j *journal.Journal, path string) {
 		t.Helper()
-		_, err := runlog.Do(t.Context(), j.Scope(path), &runlog.Effect{Key: "pay", Repeat: runlog.RepeatNever}, func(context.Context, string) (int, error) { n++; return n, nil })
+		_, err := journal.Do(t.Context(), j.Scope(path), &journal.Effect{Key: "pay", Repeat: journal.RepeatNever}, func(context.Context, string) (int, error) { n++; return n, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	do(j, "setup")
 	do(j, "task")
-	if _, err := j.Scope("setup").Ask(t.Context(), &runlog.Asked{Key: "q", Question: "?"}); err == nil {
+	if _, err := j.Scope("setup").Ask(t.Context(), &runlog.Question{Key: "q", Text: "?"}); err == nil {
 		t.Fatal("nobody has answered")
 	}
 	carried := j.Carry("task")
@@ -339,7 +340,7 @@ func TestSnapshotCarriesWhatIsNotOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = j.Close(t.Context())
-	j = openJournal(t, store, &runlog.JournalOptions{})
+	j = openJournal(t, store, &journal.Options{})
 	do(j, "setup")
 	if open := j.Open(); n != 2 || len(open) != 1 || open[0].Path != "setup" {
 		t.Errorf("it happened %d times; open questions %+v", n, open)
@@ -349,12 +350,12 @@ func TestSnapshotCarriesWhatIsNotOver(t *testing.T) {
 // Two answers at the same time: one counts.
 func TestOneAnswerCounts(t *testing.T) {
 	j := openJournal(t, runlog.NewMemory(nil), nil)
-	_, _ = j.Scope("task").Ask(t.Context(), &runlog.Asked{Key: "q", Question: "?"})
+	_, _ = j.Scope("task").Ask(t.Context(), &runlog.Question{Key: "q", Text: "?"})
 	var wg sync.WaitGroup
 	var accepted atomic.Int32
 	for i := range 8 {
 		wg.Go(func() {
-			if err := j.Answer(t.Context(), "task", &runlog.Answered{Key: "q", Answer: json.RawMessage(fmt.Sprint(i))}); err == nil {
+			if err := j.Answer(t.Context(), "task", &runlog.Answer{Key: "q", Value: json.RawMessage(fmt.Sprint(i))}); err == nil {
 				accepted.Add(1)
 			}
 		})
@@ -417,13 +418,13 @@ func (l *slowLog) Append(ctx context.Context, b *runlog.Batch) error {
 func TestReopen(t *testing.T) {
 	store := runlog.NewMemory(nil)
 	for i := range 2 {
-		j := openJournal(t, store, &runlog.JournalOptions{Create: &runlog.NewRun{}, Reopen: true})
+		j := openJournal(t, store, &journal.Options{Create: &runlog.NewRun{}, Reopen: true})
 		if j.Info().Epoch != uint64(i+1) {
 			t.Errorf("epoch %d at opening %d", j.Info().Epoch, i+1)
 		}
 		_ = j.Close(t.Context())
 	}
-	_, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	_, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{}})
 	if !errors.Is(err, runlog.ErrExists) || !strings.Contains(err.Error(), "set Reopen") {
 		t.Errorf("got %v", err)
 	}
@@ -471,7 +472,7 @@ func TestACancelledAppendHarmsNobody(t *testing.T) {
 func TestFinish(t *testing.T) {
 	store := runlog.NewMemory(nil)
 	for n := range 2 {
-		j, err := runlog.OpenJournal(t.Context(), store, "r", &runlog.JournalOptions{Create: &runlog.NewRun{}, Reopen: true})
+		j, err := journal.Open(t.Context(), store, "r", &journal.Options{Create: &runlog.NewRun{}, Reopen: true})
 		if err == nil {
 			err = errors.Join(j.Finish(t.Context(), map[string]int{"n": n}), j.Close(t.Context()))
 		}
@@ -491,7 +492,7 @@ func TestFinish(t *testing.T) {
 
 // Who is told of an answer finds it behind Head, by which they know whether to look.
 func TestToldBehindHead(t *testing.T) {
-	j, err := runlog.OpenJournal(t.Context(), runlog.NewMemory(nil), "r", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	j, err := journal.Open(t.Context(), runlog.NewMemory(nil), "r", &journal.Options{Create: &runlog.NewRun{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -499,11 +500,11 @@ func TestToldBehindHead(t *testing.T) {
 	defer stop()
 	for i := range 2000 {
 		path := fmt.Sprint("a", i)
-		_, _ = j.Scope(path).Ask(t.Context(), &runlog.Asked{Key: "k", Question: "?"})
+		_, _ = j.Scope(path).Ask(t.Context(), &runlog.Question{Key: "k", Text: "?"})
 		before := j.Head()
 		seen := make(chan uint64)
 		go func() { <-told; seen <- j.Head() }()
-		if err := j.Answer(t.Context(), path, &runlog.Answered{Key: "k", Answer: []byte("1")}); err != nil {
+		if err := j.Answer(t.Context(), path, &runlog.Answer{Key: "k", Value: []byte("1")}); err != nil {
 			t.Fatal(err)
 		}
 		if head := <-seen; head != before+1 {
@@ -512,5 +513,84 @@ func TestToldBehindHead(t *testing.T) {
 	}
 	if err := j.Close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A graph that is still being run when its task has a result leaves nothing in later snapshots.
+func TestAGraphThatOutlivesItsTask(t *testing.T) {
+	j := openJournal(t, runlog.NewMemory(nil), nil)
+	if _, err := j.Begin("task"); err != nil {
+		t.Fatal(err)
+	}
+	add := func(kind runlog.Kind, path string, data any) {
+		t.Helper()
+		if err := j.Write(t.Context(), "", kind, path, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(runlog.KindInner, "task", struct{}{})
+	if c := j.Carry(); c == nil || len(c.Inner) != 1 {
+		t.Fatalf("while it runs, carried is %+v", c)
+	}
+	add(runlog.KindTaskDone, "task", runlog.TaskDone{Node: "task"})
+	add(runlog.KindStepCommitted, "", runlog.StepCommitted{})
+	add(runlog.KindTaskDone, "task/late", runlog.TaskDone{Node: "late"})
+	if c := j.Carry(); c != nil {
+		t.Errorf("after its task's result, carried is %+v", c)
+	}
+	j.End("task", false)
+	if recs, err := j.Begin("task"); err != nil || len(recs) > 0 {
+		t.Errorf("begun again it has %v, %v", recs, err)
+	}
+}
+
+// A request to cancel a part of a run is seen by its holder and by a later one, and goes with the run's end.
+func TestRequestsReachTheirPart(t *testing.T) {
+	t.Parallel()
+	store := runlog.NewMemory(nil)
+	hold := func() (j *journal.Journal, end func()) {
+		j, err := journal.Open(t.Context(), store, "r", &journal.Options{Create: &runlog.NewRun{Workflow: "w"}, Reopen: true, Renew: time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, stop := j.Hold(t.Context())
+		return j, func() {
+			stop()
+			if err := j.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	await := func(j *journal.Journal, part string) {
+		t.Helper()
+		asked := make(chan struct{}, 1)
+		defer j.Scope("work").Inner(part).Cancellable(func() {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+		})()
+		select {
+		case <-asked:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the holder does not see the request for %s", part)
+		}
+	}
+	j, end := hold()
+	for _, part := range []string{"a", "b"} {
+		if err := runlog.RequestCancelOf(t.Context(), store, "r", "work/"+part, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		await(j, part)
+	}
+	end()
+	j, end = hold()
+	await(j, "b")
+	if err := j.Finish(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	end()
+	if _, err := store.Read(t.Context(), runlog.RequestsID("r"), 1, 1); !errors.As(err, new(*runlog.NotFoundError)) {
+		t.Error(err)
 	}
 }

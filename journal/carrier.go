@@ -1,28 +1,22 @@
-package runlog
+package journal
 
-// A Carrier finds what must follow a snapshot that opens another log: see Carried. It is
+import "github.com/superstep-dev/superstep/runlog"
+
+// A Carrier finds what must follow a snapshot that opens another log: see runlog.Carried. It is
 // shown the records of a run in their order. The zero Carrier is ready to use.
-type Carrier struct{ j *Journal }
+type Carrier struct{ past recovered }
 
 // Note takes the next record.
-func (c *Carrier) Note(r *Record) error {
-	if c.j == nil {
-		c.j = &Journal{scopes: map[string]*memory{}, spaces: map[string]*space{}}
-	}
-	return c.j.note(r)
-}
+func (c *Carrier) Note(r *runlog.Record) error { return c.past.note(r) }
 
 // Carried is what tasks have done and asked by now that have no result yet, nil for
 // nothing. An effect that was intended and has no outcome is not part of it.
-func (c *Carrier) Carried() *Carried {
-	if c.j == nil {
-		return nil
-	}
-	carried := c.j.Carry()
+func (c *Carrier) Carried() *runlog.Carried {
+	carried := c.past.carry(nil)
 	if carried == nil {
 		return nil
 	}
-	out := &Carried{Inner: carried.Inner, Granted: carried.Granted}
+	out := &runlog.Carried{Inner: carried.Inner, Granted: carried.Granted}
 	for _, s := range carried.Scopes {
 		s.Intents = nil
 		if len(s.Settled)+len(s.Asked)+s.Attempts > 0 {

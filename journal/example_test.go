@@ -1,10 +1,11 @@
-package runlog_test
+package journal_test
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -12,28 +13,28 @@ import (
 func Example() {
 	ctx := context.Background()
 	store := runlog.NewMemory(nil)
-	order := &runlog.Effect{
-		Key: "order", Kind: "tool", Name: "shop", Repeat: runlog.RepeatNever,
+	order := &journal.Effect{
+		Key: "order", Kind: "tool", Name: "shop", Repeat: journal.RepeatNever,
 		Do: func(context.Context, string) (json.RawMessage, error) {
 			fmt.Println("ordering a book")
 			return json.RawMessage(`{"order":17}`), nil
 		},
 	}
-	work := func(opt *runlog.JournalOptions) {
-		journal, err := runlog.OpenJournal(ctx, store, "my-run", opt)
+	work := func(opt *journal.Options) {
+		j, err := journal.Open(ctx, store, "my-run", opt)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		defer journal.Close(ctx)
-		out, err := journal.Scope("buy").Do(ctx, order)
+		defer j.Close(ctx)
+		out, err := j.Scope("buy").Do(ctx, order)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 		fmt.Printf("%s\n", out)
 	}
-	work(&runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "shopping"}})
+	work(&journal.Options{Create: &runlog.NewRun{Workflow: "shopping"}})
 	work(nil) // another time, or another process
 
 	for r, err := range runlog.Records(ctx, store, "my-run", 1) {

@@ -1,0 +1,69 @@
+package encodable_test
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/internal/encodable"
+)
+
+type nested struct {
+	Name   string
+	Any    any
+	Scores []float64
+	By     map[string]float32
+	Next   *nested
+	When   time.Time
+	Left   chan int `json:"-"`
+	hidden func()
+}
+
+// Value must find what json.Marshal refuses, and nothing else.
+func TestValue(t *testing.T) {
+	circle := &nested{}
+	circle.Next = circle
+	for _, tc := range []struct {
+		v    any
+		want string // "" for what is encoded
+	}{
+		{nil, ""},
+		{nested{Name: "x", Any: []any{1, "a", nil, 1.5}, Left: make(chan int), hidden: func() {}}, ""},
+		{nested{Scores: []float64{1, 2, math.NaN()}}, "V.Scores[2]: NaN cannot be encoded"},
+		{nested{By: map[string]float32{"b": float32(math.Inf(1)), "a": float32(math.Inf(-1)), "c": 1}}, "V.By[a]: -Inf cannot be encoded"},
+		{nested{Any: map[string]any{"done": make(chan bool)}}, "V.Any[done]: chan bool cannot be encoded"},
+		{&nested{Next: &nested{Any: func() {}}}, "V.Next.Any: func() cannot be encoded"},
+		{nested{Any: map[[1]int]string{{1}: "x"}}, "V.Any: [1]int cannot be the key of a map; use a string, an integer, or a type with MarshalText and UnmarshalText"},
+		{nested{Any: json.RawMessage("{")}, "V.Any: json: error calling MarshalJSON for type json.RawMessage: unexpected end of JSON input"},
+		{nested{Any: json.Number("x")}, `V.Any: json: invalid number literal "x"`},
+		{nested{When: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}, "V.When: json: error calling MarshalJSON for type time.Time: Time.MarshalJSON: year outside of range [0,9999]"},
+		{[]chan int{nil}, "V[0]: chan int cannot be encoded"},
+	} {
+		got := ""
+		if err := encodable.Value(tc.v, "V"); err != nil {
+			got = err.Error()
+		}
+		if got != tc.want {
+			t.Errorf("%#v: %q, want %q", tc.v, got, tc.want)
+		}
+		if _, err := json.Marshal(tc.v); (err != nil) != (tc.want != "") {
+			t.Errorf("%#v: json.Marshal gives %v", tc.v, err)
+		}
+		if tc.want != "" && tc.v != nil && reflect.TypeOf(tc.v).Kind() == reflect.Struct && !encodable.Varies(reflect.TypeOf(tc.v)) {
+			t.Errorf("%T is taken for one whose values always encode", tc.v)
+		}
+	}
+	if encodable.Value(circle, "V") == nil {
+		t.Error("a cycle is not found")
+	}
+	if encodable.Varies(reflect.TypeFor[struct {
+		A []string
+		B map[string]int
+		C *bool
+		D chan int `json:"-"`
+	}]()) {
+		t.Error("values that always encode are looked at")
+	}
+}

@@ -1,0 +1,177 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// appending is a call of Append.
+type appending struct {
+	recs   []runlog.Record
+	status runlog.Status
+	ended  bool
+	err    error
+}
+
+// New makes a record of this moment. Data is encoded as JSON, unless it is a
+// json.RawMessage, which is taken as it is; it may be nil.
+func (j *Journal) New(kind runlog.Kind, path string, data any) (runlog.Record, error) {
+	r := runlog.Record{Kind: kind, Path: path, Time: j.opt.Now().UTC()}
+	switch d := data.(type) {
+	case nil:
+		return r, nil
+	case json.RawMessage:
+		r.Data = d
+		return r, nil
+	}
+	var err error
+	if r.Data, err = json.Marshal(data); err != nil {
+		return r, fmt.Errorf("encoding %s of %s: %w", kind, cmp.Or(path, "the run"), err)
+	}
+	return r, nil
+}
+
+// Append makes records durable, all or none, and shows them to followers. A status
+// other than "" becomes the run's in listings. Appends of several goroutines that wait
+// for each other share one, but not each other's fate: one whose ctx has ended or whose
+// records cannot be stored fails alone.
+//
+// After an append that failed with ErrUnknown, or in which the store panicked, every append
+// returns ErrUnknown: close the journal and open it again, which reads what is stored.
+func (j *Journal) Append(ctx context.Context, status runlog.Status, recs ...runlog.Record) error {
+	ctx, err := j.course.appends(ctx, recs)
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return fmt.Errorf("run %s: %w", j.id, err)
+	}
+	for i := range recs {
+		if _, err := payload(&recs[i]); err != nil { // with it the run could not be opened again
+			return fmt.Errorf("run %s: %w", j.id, err)
+		}
+	}
+	a := &appending{recs: recs, status: status}
+	j.mu.Lock()
+	j.queue = append(j.queue, a)
+	j.mu.Unlock()
+	j.append.Lock()
+	defer j.append.Unlock()
+	if !a.ended { // nobody took it along
+		j.mu.Lock()
+		group := j.queue
+		j.queue = nil
+		j.mu.Unlock()
+		// From here on it is not this caller's append alone, so its ctx does not end it.
+		j.commit(context.WithoutCancel(ctx), group)
+	}
+	return a.err
+}
+
+// commit writes a group of appends, and those of a group that is refused one by one. Each
+// ends with ErrUnknown until its outcome is known, so also if something below panics: the
+// panic goes to the caller that writes, and the others must not take it for a success.
+// The caller holds append.
+func (j *Journal) commit(ctx context.Context, group []*appending) {
+	for _, a := range group {
+		a.ended, a.err = true, errPanicked
+	}
+	err := j.write(ctx, group...)
+	refused := err != nil && !errors.Is(err, runlog.ErrUnknown) // nothing of it is stored
+	for _, a := range group {
+		if a.err = err; refused && len(group) > 1 {
+			a.err = errPanicked
+			a.err = j.write(ctx, a)
+		}
+	}
+}
+
+// errPanicked is the outcome of appends in which something panicked.
+var errPanicked = fmt.Errorf("%w: something panicked in it; open the run again", runlog.ErrUnknown)
+
+// write makes the records of a group durable in one batch. Unless the error wraps
+// ErrUnknown, nothing of it is stored. The caller holds append.
+func (j *Journal) write(ctx context.Context, group ...*appending) error {
+	if j.lost != nil {
+		return j.lost
+	}
+	j.lost = errPanicked
+	err := j.put(ctx, group)
+	if j.lost = nil; errors.Is(err, runlog.ErrUnknown) {
+		j.lost = err
+	}
+	return err
+}
+
+// put is write without the care for what comes after it.
+func (j *Journal) put(ctx context.Context, group []*appending) error {
+	if err := j.carryOn(group); err != nil {
+		return err
+	}
+	var b runlog.Batch
+	for _, a := range group {
+		b.Records = append(b.Records, a.recs...)
+		if a.status != "" {
+			b.Status = a.status
+		}
+	}
+	j.fail("journal.before-append")
+	if err := j.log.Append(ctx, &b); err != nil {
+		return fmt.Errorf("run %s: %w", j.id, err)
+	}
+	j.fail("journal.after-append")
+	var unread error
+	j.mu.Lock()
+	for i := range b.Records {
+		if err := j.note(&b.Records[i]); err != nil && unread == nil {
+			unread = fmt.Errorf("run %s: %w: it is stored and cannot be read: %w", j.id, runlog.ErrUnknown, err)
+		}
+		j.info.Head = b.Records[i].Seq
+		if b.Records[i].Kind == runlog.KindSnapshot {
+			j.info.Snapshot = b.Records[i].Seq
+		}
+	}
+	j.info.Status = cmp.Or(b.Status, j.info.Status)
+	j.mu.Unlock()
+	j.hub.publish(b.Records...)
+	if slices.ContainsFunc(b.Records, func(r runlog.Record) bool { return r.Kind == runlog.KindAnswered }) {
+		j.tell() // now that Head says so too: who is told may look whether anything is new
+	}
+	return unread
+}
+
+// tell wakes those who listen for answers.
+func (j *Journal) tell() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for ch := range j.listen {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Write is New and Append of one record.
+func (j *Journal) Write(ctx context.Context, status runlog.Status, kind runlog.Kind, path string, data any) error {
+	r, err := j.New(kind, path, data)
+	if err != nil {
+		return err
+	}
+	return j.Append(ctx, status, r)
+}
+
+// Live shows a record to the followers there are now, redacted if the store redacts, and
+// stores nothing.
+func (j *Journal) Live(kind runlog.Kind, path string, data any) {
+	if !j.hub.followed() {
+		return
+	}
+	if r, err := j.New(kind, path, data); err == nil {
+		r.Data = j.Clean(r.Data)
+		j.hub.publish(r)
+	}
+}

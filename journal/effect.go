@@ -1,0 +1,229 @@
+package journal
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Repeat says what may happen to an effect whose outcome a crash has swallowed.
+type Repeat uint8
+
+// What may happen to an effect of unknown outcome.
+const (
+	RepeatFreely Repeat = iota // it changes nothing: again, and no intent is written ahead of it
+	RepeatByKey                // again, with the same key
+	RepeatNever                // a person decides
+)
+
+// An Effect is something a task does to the world or asks of it.
+type Effect struct {
+	Key    string // names it within its task; the same whenever the task runs again
+	Kind   string // "model", "tool", or a word of the caller's
+	Name   string // which model or tool, for people
+	Repeat Repeat
+	Hash   string        // of what goes in; "" if nobody wants to know whether that changed
+	Input  any           // what goes in, where people want to see it; nil for nothing
+	Hint   string        // what the task was told with it, kept for when it runs again; see Scope.Hint
+	Cost   runlog.Amount // what it may cost, which is set aside before it begins
+	// Spent is what it did cost, by its output. Nil means Cost.
+	Spent func(output json.RawMessage) runlog.Amount
+	// Inside says that Do is work of the run itself, whose own effects are in the log: a
+	// replay does it too.
+	Inside bool
+	// Told makes the output of an effect that gives text, such as a tool, from what a user says
+	// that it gave. If nil, the user gives the output itself, as JSON.
+	Told func(text string) any
+	fits func(output json.RawMessage) error // see Do; nil if anything does
+	// Within, if non-nil, is the part of the log that has all that Do does besides. An effect that is Inside and has an
+	// outcome but nothing there is not done in a replay either.
+	Within *Scope
+	// Do does it. The key is stable across crashes and attempts and unique to the
+	// effect. The output is JSON.
+	Do func(ctx context.Context, key string) (json.RawMessage, error)
+
+	recorded *Recorded // in a replay
+}
+
+// A DivergedError says that a task, run again, does something else than the log has
+// of it: the code or what it reads has changed since.
+type DivergedError struct{ Path, Key string }
+
+func (e *DivergedError) Error() string {
+	return fmt.Sprintf("%s: effect %q goes in differently than it is recorded; the workflow or its tools changed since the run began; "+
+		"start a new run, or go back to the version that began it", e.Path, e.Key)
+}
+
+// Do makes an effect happen once as far as that can be had: a recorded outcome is
+// given again, an intent without an outcome is repeated if the effect may be, and a
+// person is asked otherwise (*WaitError). A failure is recorded too, but the next Do
+// tries again. The outcome is durable when Do returns. An effect that the budget has
+// not enough left for does not begin (*BudgetError).
+func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
+	if s == nil {
+		return e.Do(ctx, rand.Text()) // a key that nothing else has
+	}
+	j := s.j
+	j.mu.Lock()
+	m := j.of(s.path)
+	done, settled := m.settled[e.Key]
+	intents := m.intents[e.Key]
+	j.mu.Unlock()
+	if settled && done.Error == "" {
+		if done.Hash != e.Hash {
+			return nil, &DivergedError{s.path, e.Key}
+		}
+		return done.Output, nil
+	}
+	e = s.asRecorded(e)
+	if intents.open && e.Repeat == RepeatNever {
+		out, err := s.unknown(ctx, e, intents.n)
+		if err != nil {
+			return nil, err
+		}
+		if out != nil {
+			known := runlog.Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Output: out, Hint: e.Hint, Spent: e.cost(out, nil)}
+			return out, j.Write(ctx, "", runlog.KindSettled, s.path, known)
+		}
+	}
+	input, err := encodeInput(e)
+	if err != nil {
+		return nil, err
+	}
+	release, err := j.reserve(s.path, e)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if e.Repeat != RepeatFreely {
+		intent := runlog.Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Once: e.Repeat == RepeatNever, Hash: e.Hash, Input: input, Hint: e.Hint, Cost: some(e.Cost)}
+		if err := j.Write(ctx, "", runlog.KindIntended, s.path, intent); err != nil {
+			return nil, err
+		}
+		input = nil
+	} else {
+		j.Live(runlog.KindIntended, s.path, runlog.Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input})
+	}
+	j.fail("effect.before")
+	out, err := j.course.perform(ctx, s, e)
+	j.fail("effect.after")
+	if err != nil && (ctx.Err() != nil || e.Repeat == RepeatFreely && Waits(err)) {
+		return nil, err // stopped, or waiting for an answer, and not failed
+	}
+	outcome := runlog.Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input, Output: out, Hint: e.Hint, Spent: e.cost(out, err)}
+	if err != nil {
+		outcome.Output, outcome.Error = nil, err.Error()
+	}
+	// What has happened is recorded even if the run is being stopped meanwhile.
+	if werr := j.Write(context.WithoutCancel(ctx), "", runlog.KindSettled, s.path, outcome); werr != nil {
+		return nil, errors.Join(werr, err)
+	}
+	if err != nil {
+		return out, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.of(s.path).settled[e.Key].Output, nil // as it is recorded: the store may have taken secrets out
+}
+
+func encodeInput(e *Effect) (json.RawMessage, error) {
+	if e.Input == nil {
+		return nil, nil
+	}
+	b, err := json.Marshal(e.Input)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the input of effect %q: %w", e.Key, err)
+	}
+	return b, nil
+}
+
+// told returns the output of an effect that gave what a user says, or why it cannot have.
+func (e *Effect) told(out json.RawMessage) (json.RawMessage, error) {
+	if e.Told != nil {
+		var text string
+		if json.Unmarshal(out, &text) != nil {
+			text = string(out) // JSON is the text then
+		}
+		var err error
+		if out, err = json.Marshal(e.Told(text)); err != nil {
+			return nil, err
+		}
+	}
+	if e.fits == nil {
+		return out, nil
+	}
+	return out, e.fits(out)
+}
+
+// Done gives the output of an effect of the task that has succeeded by now, and whether it has.
+func (s *Scope) Done(key string) (output json.RawMessage, done bool) {
+	if s == nil {
+		return nil, false
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	d, ok := s.j.of(s.path).settled[key]
+	return d.Output, ok && d.Error == ""
+}
+
+// Hint is the Hint that an effect of the task had when it was begun, and whether it was.
+func (s *Scope) Hint(key string) (hint string, begun bool) {
+	if s == nil {
+		return "", false
+	}
+	if e := s.Recorded(key); e != nil {
+		return e.Hint, true
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	m := s.j.of(s.path)
+	if d, ok := m.settled[key]; ok {
+		return d.Hint, true
+	}
+	in := m.intents[key]
+	return in.hint, in.n > 0
+}
+
+// key is the idempotency key of an effect: stable across crashes and attempts.
+func (s *Scope) key(effect string) string {
+	h := sha256.Sum256([]byte(s.j.id + "\x00" + s.path + "\x00" + effect))
+	return hex.EncodeToString(h[:16])
+}
+
+// Hash is a short digest of anything that encodes as JSON, for Effect.Hash.
+func Hash(v any) (string, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:12]), nil
+}
+
+// Do is [Scope.Do] for an output of any type that encodes as JSON.
+func Do[T any](ctx context.Context, s *Scope, e *Effect, do func(ctx context.Context, key string) (T, error)) (T, error) {
+	var out T
+	typed := *e
+	typed.fits = func(output json.RawMessage) error { return json.Unmarshal(output, new(T)) }
+	typed.Do = func(ctx context.Context, key string) (json.RawMessage, error) {
+		v, err := do(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(v)
+	}
+	b, err := s.Do(ctx, &typed)
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(b, &out); err != nil {
+		return out, fmt.Errorf("%s: the recorded outcome of effect %q: %w", s.Path(), e.Key, err)
+	}
+	return out, nil
+}

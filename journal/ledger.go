@@ -1,0 +1,352 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// less is the first amount without the second.
+func less(a, b runlog.Amount) runlog.Amount {
+	return a.Add(runlog.Amount{Tokens: -b.Tokens, Money: -b.Money, Turns: -b.Turns, Calls: -b.Calls, Agents: -b.Agents})
+}
+
+// some is the amount for a record: nil for nothing.
+func some(a runlog.Amount) *runlog.Amount {
+	if a == (runlog.Amount{}) {
+		return nil
+	}
+	return &a
+}
+
+// ledger is the budget of a run and what is used of it. The mu of the journal guards it.
+type ledger struct {
+	over  runlog.Budget // what the journal was opened with
+	given runlog.Budget // what the log says
+	limit runlog.Budget // what counts: over the other
+	spent runlog.Amount
+	held  runlog.Amount // set aside: the sum of what the scopes hold
+	wall  time.Duration
+	epoch uint64 // of the last record, like
+	last  int64  // its time in nanoseconds
+	idle  int64  // since when nothing is under way but the wait for an answer, in nanoseconds; 0 if something is
+}
+
+// tick counts the time between records of one execution.
+func (l *ledger) tick(r *runlog.Record) {
+	at := r.Time.UnixNano()
+	switch {
+	case r.Epoch != l.epoch:
+		l.epoch, l.last = r.Epoch, at
+	case at > l.last:
+		l.wall += time.Duration(at - l.last)
+		l.last = at
+	}
+	if l.idle > 0 {
+		l.idle = max(l.idle, at)
+	}
+}
+
+// waited takes back what tick has counted of a wait.
+func (l *ledger) waited(d time.Duration) { l.wall -= min(d, l.wall) }
+
+// elapsed is how long the run has been at work by now.
+func (l *ledger) elapsed(epoch uint64, now time.Time) time.Duration {
+	if l.epoch != epoch || l.last == 0 {
+		return l.wall
+	}
+	return l.wall + max(0, time.Duration(now.UnixNano()-l.last))
+}
+
+// give takes note of a budget that the log has.
+func (l *ledger) give(b *runlog.Budget) {
+	if b != nil {
+		l.given, l.limit = *b, l.over.Over(*b)
+	}
+}
+
+// limits lists the limits there are, in a fixed order, with what is used of each and
+// what an amount needs of it.
+func (l *ledger) limits(taken, need runlog.Amount) []runlog.BudgetError {
+	all := [...]runlog.BudgetError{
+		{What: runlog.BudgetTokens, Limit: l.limit.Tokens, Used: taken.Tokens, Need: need.Tokens},
+		{What: runlog.BudgetMoney, Limit: l.limit.Money, Used: taken.Money, Need: need.Money},
+		{What: runlog.BudgetTurns, Limit: l.limit.Turns, Used: taken.Turns, Need: need.Turns},
+		{What: runlog.BudgetCalls, Limit: l.limit.Calls, Used: taken.Calls, Need: need.Calls},
+		{What: runlog.BudgetAgents, Limit: l.limit.Agents, Used: taken.Agents, Need: need.Agents},
+	}
+	return slices.DeleteFunc(all[:], func(e runlog.BudgetError) bool { return e.Limit <= 0 })
+}
+
+// short says which limit an amount goes beyond, besides what is taken already.
+func (l *ledger) short(taken, need runlog.Amount, elapsed time.Duration) *runlog.BudgetError {
+	if l.limit.Wall > 0 && elapsed >= l.limit.Wall {
+		return &runlog.BudgetError{What: runlog.BudgetWall, Limit: int64(l.limit.Wall), Used: int64(elapsed)}
+	}
+	for _, e := range l.limits(taken, need) {
+		if e.Need > 0 && e.Used+e.Need > e.Limit {
+			return &e
+		}
+	}
+	return nil
+}
+
+// hold sets an amount aside for an effect, in place of what was set aside for it.
+func (l *ledger) hold(m *memory, key string, a runlog.Amount) {
+	l.release(m, key)
+	if a == (runlog.Amount{}) {
+		return
+	}
+	put(&m.held, key, a)
+	l.held = l.held.Add(a)
+}
+
+func (l *ledger) release(m *memory, key string) {
+	if a, ok := m.held[key]; ok {
+		l.held = less(l.held, a)
+		delete(m.held, key)
+	}
+}
+
+// settle counts the cost of an effect that is over.
+func (l *ledger) settle(m *memory, d *runlog.Settled) {
+	l.release(m, d.Key)
+	delete(m.short, d.Key)
+	if d.Spent != nil {
+		l.spent = l.spent.Add(*d.Spent)
+	}
+}
+
+// carried is what must follow a snapshot, nil for nothing. Time at work is
+// left out where nobody limits it, so that logs of equal runs stay equal.
+func (l *ledger) carried() *runlog.CarriedLedger {
+	c := runlog.CarriedLedger{Budget: l.given, Spent: l.spent}
+	if l.limit.Wall > 0 {
+		c.Wall = l.wall
+	}
+	if c == (runlog.CarriedLedger{}) {
+		return nil
+	}
+	return &c
+}
+
+func (l *ledger) restore(c *runlog.CarriedLedger) {
+	if c == nil {
+		return
+	}
+	if c.Budget != (runlog.Budget{}) {
+		l.give(&c.Budget)
+	}
+	l.spent = c.Spent
+	if c.Wall > 0 {
+		l.wall = c.Wall
+	}
+}
+
+// reserve sets aside what an effect may cost. What it returns gives that back unless the
+// effect was settled, or was begun and may be under way.
+func (j *Journal) reserve(path string, e *Effect) (release func(), err error) {
+	if e.Cost == (runlog.Amount{}) {
+		return func() {}, nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	m, l := j.of(path), &j.ledger
+	taken := less(l.spent.Add(l.held), m.held[e.Key])
+	// What a replay repeats was within the budget, or is not in the record.
+	if short := l.short(taken, e.Cost, j.elapsed()); short != nil {
+		if err := j.course.afresh(func() error { return m.lack(e.Key, path, short) }); err != nil {
+			return nil, err
+		}
+	}
+	delete(m.short, e.Key)
+	l.hold(m, e.Key, e.Cost)
+	return func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if m := j.scopes[path]; m != nil && !m.intents[e.Key].open {
+			l.release(m, e.Key)
+		}
+	}, nil
+}
+
+// cost is what an effect that is over did cost. One that failed is counted, but what a
+// model used for it is not known; one whose error has a method Refused that says so was
+// turned away before it began.
+func (e *Effect) cost(out []byte, err error) *runlog.Amount {
+	var refused interface {
+		error
+		Refused() bool
+	}
+	switch {
+	case e.recorded != nil:
+		return e.recorded.Spent
+	case errors.As(err, &refused) && refused.Refused():
+		return nil
+	case err != nil:
+		return some(runlog.Amount{Turns: e.Cost.Turns, Calls: e.Cost.Calls, Agents: e.Cost.Agents})
+	case e.Spent != nil:
+		return some(e.Spent(out))
+	}
+	return some(e.Cost)
+}
+
+// elapsed is how long the run has been at work. The caller holds mu.
+func (j *Journal) elapsed() time.Duration {
+	if j.ledger.limit.Wall <= 0 {
+		return 0
+	}
+	now := j.opt.Now()
+	if idle := j.ledger.idle; idle > 0 && idle < now.UnixNano() {
+		now = time.Unix(0, idle)
+	}
+	return j.ledger.elapsed(j.info.Epoch, now)
+}
+
+// Idle notes that nothing is under way but the wait for answers, until busy is called: such time is no execution time.
+func (j *Journal) Idle() (busy func()) {
+	set := func(at int64) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.ledger.idle = at
+	}
+	set(j.opt.Now().UnixNano())
+	return func() { set(0) }
+}
+
+// Waited returns for how long nothing was under way but the wait for answers, since the last record, in milliseconds.
+func (j *Journal) Waited() time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ledger.idle == 0 {
+		return 0
+	}
+	return max(0, time.Duration(j.opt.Now().UnixNano()-j.ledger.idle).Truncate(time.Millisecond))
+}
+
+// lacks gives what the first effect of the scope, by its key, waits for, nil if what is
+// left now would do for all of them. The caller holds mu.
+func (j *Journal) lacks(m *memory) *runlog.BudgetError {
+	for _, key := range slices.Sorted(maps.Keys(m.short)) {
+		e := m.short[key]
+		var need runlog.Amount
+		switch e.What {
+		case runlog.BudgetTokens:
+			need.Tokens = e.Need
+		case runlog.BudgetMoney:
+			need.Money = e.Need
+		case runlog.BudgetTurns:
+			need.Turns = e.Need
+		case runlog.BudgetCalls:
+			need.Calls = e.Need
+		case runlog.BudgetAgents:
+			need.Agents = e.Need
+		}
+		l := &j.ledger
+		if l.short(less(l.spent.Add(l.held), m.held[key]), need, j.elapsed()) != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// Budget is what the run may use.
+func (j *Journal) Budget() runlog.Budget {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ledger.limit
+}
+
+// Spent is what the run has used: the sum of what its log says effects did cost.
+func (j *Journal) Spent() runlog.Amount {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ledger.spent
+}
+
+// lack takes note that a task waits for a larger budget.
+func (m *memory) lack(key, path string, short *runlog.BudgetError) error {
+	short.Path = path
+	put(&m.short, key, short)
+	return short
+}
+
+// Affords gives a *BudgetError if an amount goes beyond what is left of the budget and
+// not set aside for anything, and takes note that the task waits for it. It sets nothing
+// aside. The key names what the amount is for, within the task.
+func (s *Scope) Affords(key string, need runlog.Amount) error {
+	if s == nil {
+		return nil
+	}
+	j := s.j
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l, m := &j.ledger, j.of(s.path)
+	delete(m.short, key)
+	short := l.short(l.spent.Add(l.held), need, j.elapsed())
+	if short == nil {
+		return nil
+	}
+	return j.course.afresh(func() error { return m.lack(key, s.path, short) })
+}
+
+// Short gives what the first waiting task, in the order of their paths, lacks; nil if
+// none waits for a larger budget.
+func (j *Journal) Short() *runlog.BudgetError {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, path := range slices.Sorted(maps.Keys(j.scopes)) {
+		if e := j.lacks(j.scopes[path]); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// Wall says how much time at work is left, and whether there is a limit.
+func (j *Journal) Wall() (left time.Duration, limited bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	limit := j.ledger.limit.Wall
+	return max(0, limit-j.elapsed()), limit > 0
+}
+
+// Late is the error of a run whose time at work is over.
+func (j *Journal) Late() *runlog.BudgetError {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	limit := int64(j.ledger.limit.Wall)
+	return &runlog.BudgetError{What: runlog.BudgetWall, Limit: limit, Used: max(limit, int64(j.elapsed()))}
+}
+
+// Low says, for an agent, of which limit the soft share is used up; "" if of none.
+func (s *Scope) Low() string {
+	if s == nil {
+		return ""
+	}
+	j := s.j
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l := &j.ledger
+	soft := cmp.Or(l.limit.Soft, 0.8)
+	if soft >= 1 {
+		return ""
+	}
+	all := l.limits(l.spent.Add(l.held), runlog.Amount{})
+	if l.limit.Wall > 0 {
+		all = append(all, runlog.BudgetError{What: runlog.BudgetWall, Limit: int64(l.limit.Wall), Used: int64(j.elapsed())})
+	}
+	for _, e := range all {
+		if e.What != runlog.BudgetAgents && float64(e.Used) >= soft*float64(e.Limit) {
+			return e.Share()
+		}
+	}
+	return ""
+}
+
+// CountsMoney reports whether the budget of the run has a limit on money.
+func (s *Scope) CountsMoney() bool { return s != nil && s.j.Budget().Money > 0 }

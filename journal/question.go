@@ -1,0 +1,259 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Listen is [Journal.Listen]. Without a log there are no answers.
+func (s *Scope) Listen() (answered <-chan struct{}, stop func()) {
+	if s == nil {
+		return nil, func() {}
+	}
+	return s.j.Listen()
+}
+
+// A WaitError says that a task cannot go on before a question is answered. A task
+// that gets one returns it; it is run again from its top with the answer.
+type WaitError struct{ Question runlog.Question }
+
+func (e *WaitError) Error() string {
+	return fmt.Sprintf("%s asks: %s", e.Question.Path, e.Question.Text)
+}
+
+// Waits reports that the task is not over.
+func (e *WaitError) Waits() bool { return true }
+
+// Waits reports whether an error says that a task has not failed but waits for
+// something outside: it, or one that it wraps, has a method Waits that says so.
+func Waits(err error) bool {
+	var w interface {
+		error
+		Waits() bool
+	}
+	return errors.As(err, &w) && w.Waits()
+}
+
+// ErrDenied says that a question will not be answered.
+var ErrDenied = errors.New("denied")
+
+// ErrNoLog says that a run without a log cannot ask.
+var ErrNoLog = errors.New("a run without a log cannot pause for an answer; run it with a journal")
+
+// unknown asks what to do about an effect that must not be repeated and whose outcome
+// is not known. It gives nil if it is to be repeated all the same, or what it gave.
+func (s *Scope) unknown(ctx context.Context, e *Effect, intents int) (json.RawMessage, error) {
+	q := &runlog.Question{
+		Key: runlog.UnknownKey(e.Key, intents), Kind: runlog.QuestionUnknown,
+		Text:    fmt.Sprintf("%s %s was begun, its outcome is not known, and it must not happen twice. Did it happen?", e.Kind, e.Name) + with(e.Input),
+		Options: []string{runlog.UnknownAgain, runlog.UnknownHappened}, TextOutput: e.Told != nil,
+	}
+	first := *q
+	for n := 1; ; n++ {
+		answer, err := s.Ask(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		var choice string
+		if err := json.Unmarshal(answer, &choice); err != nil {
+			return nil, fmt.Errorf("%s: the answer about effect %q: %w", s.path, e.Key, err)
+		}
+		if choice == runlog.UnknownAgain {
+			return nil, nil
+		}
+		s.j.mu.Lock()
+		out := s.j.of(s.path).answers[q.Key].Output
+		s.j.mu.Unlock()
+		if out == nil {
+			return nil, &HappenedError{Name: e.Name}
+		}
+		if out, err = e.told(out); err == nil {
+			return out, nil
+		}
+		again := first // what would fail the task for good is not taken
+		again.Key = fmt.Sprintf("%s.%d", first.Key, n)
+		again.Text = fmt.Sprintf("The result given does not fit: %v. ", err) + first.Text
+		q = &again
+	}
+}
+
+// with shows what an effect was begun with, cut at a length that people read.
+func with(input any) string {
+	if input == nil {
+		return ""
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(input) != nil {
+		return "" // it was encoded when the effect began
+	}
+	text := strings.TrimSuffix(b.String(), "\n")
+	const longest = 500
+	if len(text) <= longest {
+		return "\n\n" + text
+	}
+	return "\n\n" + strings.ToValidUTF8(text[:longest], "") + "…"
+}
+
+// A HappenedError says that an effect happened before a crash and that its outcome is lost.
+type HappenedError struct{ Name string }
+
+func (e *HappenedError) Error() string {
+	return fmt.Sprintf("%s was done before an interruption; its output is lost, and it must not be done again", e.Name)
+}
+
+// Ask gives the answer to a question, or a *WaitError while there is none. The
+// question's Key names it within its task. A denied question gives ErrDenied.
+func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, error) {
+	if s == nil {
+		return nil, ErrNoLog
+	}
+	j := s.j
+	if _, asked, _ := s.question(q.Key); !asked { // its turn comes before anything is locked
+		if err := j.course.turn(ctx, runlog.KindAsked, s.path, q.Key); err != nil {
+			return nil, err
+		}
+	}
+	j.questions.Lock()
+	defer j.questions.Unlock()
+	answer, asked, answered := s.question(q.Key)
+	if answered {
+		if answer.Denied {
+			return nil, fmt.Errorf("%s: %q: %w", s.path, q.Text, ErrDenied)
+		}
+		return answer.Value, nil
+	}
+	if !asked {
+		if err := j.Write(ctx, "", runlog.KindAsked, s.path, q); err != nil {
+			return nil, err
+		}
+	}
+	j.course.asked(s.path, q.Key)
+	open := *q
+	open.Path = s.path
+	return nil, &WaitError{open}
+}
+
+// question returns whether the task has asked that, and the answer, if there is one.
+func (s *Scope) question(key string) (answer runlog.Answer, asked, answered bool) {
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	m := s.j.of(s.path)
+	_, asked = m.asked[key]
+	answer, answered = m.answers[key]
+	return answer, asked, answered
+}
+
+// Open lists the open questions of the run, ordered by path and key.
+func (j *Journal) Open() []runlog.Question {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []runlog.Question
+	for path, m := range j.scopes {
+		for key, q := range m.asked {
+			if _, ok := m.answers[key]; !ok {
+				q.Path = path
+				out = append(out, q)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b runlog.Question) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Key, b.Key))
+	})
+	return out
+}
+
+// An AnsweredError says that a question has its answer already.
+type AnsweredError struct{ Path, Key string }
+
+func (e *AnsweredError) Error() string {
+	return fmt.Sprintf("%s: question %q is answered already", e.Path, e.Key)
+}
+
+// An UnfitError says that an answer does not fit its question, which stays open.
+type UnfitError struct{ Path, Key, Why string }
+
+func (e *UnfitError) Error() string {
+	return fmt.Sprintf("%s: the answer to question %q %s", e.Path, e.Key, e.Why)
+}
+
+// Answer closes an open question of the task of that path. The key may be "" for the only
+// one it has. Each question is answered once: the second answer gives *AnsweredError, and
+// one that does not fit *UnfitError.
+func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) error {
+	j.questions.Lock()
+	defer j.questions.Unlock()
+	j.mu.Lock()
+	m := j.of(path)
+	if a.Key == "" && len(m.asked) == 1 {
+		for key := range m.asked {
+			keyed := *a
+			keyed.Key, a = key, &keyed
+		}
+	}
+	q, asked := m.asked[a.Key]
+	_, answered := m.answers[a.Key]
+	j.mu.Unlock()
+	if !asked {
+		var open []string
+		for _, q := range j.Open() {
+			open = append(open, fmt.Sprintf("%s %q", q.Path, q.Key))
+		}
+		return fmt.Errorf("run %s: %s has no question %q; open are: %s", j.id, path, a.Key, cmp.Or(strings.Join(open, ", "), "none"))
+	}
+	if answered {
+		return &AnsweredError{path, a.Key}
+	}
+	if !a.Denied {
+		if err := q.Fits(a.Value); err != nil {
+			return &UnfitError{path, a.Key, err.Error()}
+		}
+	}
+	// A paused run whose last question this is waits for nobody any more: whoever recovers runs
+	// continues it, should this process die now.
+	status := runlog.Status("")
+	if j.Info().Status == runlog.Paused && len(j.Open()) == 1 {
+		status = runlog.Running
+	}
+	timed := *a
+	timed.Waited = cmp.Or(j.Waited(), a.Waited)
+	return j.Write(ctx, status, runlog.KindAnswered, path, &timed)
+}
+
+// Open lists the open questions of the scope, and of all within it, as [Journal.Open] does.
+func (s *Scope) Open() []runlog.Question {
+	if s == nil {
+		return nil
+	}
+	return slices.DeleteFunc(s.j.Open(), func(q runlog.Question) bool {
+		return q.Path != s.path && !strings.HasPrefix(q.Path, s.path+"/")
+	})
+}
+
+// Withdraw denies the questions of the scope, and of all within it, that are open: who has
+// asked them will not go on. By is the word for who did that. A replay takes it from the
+// record, like every answer.
+//
+// With keys, only the questions of the scope itself that have one of these keys are denied.
+func (s *Scope) Withdraw(ctx context.Context, by string, keys ...string) error {
+	return s.Afresh(func() error {
+		for _, q := range s.Open() {
+			if len(keys) > 0 && (q.Path != s.path || !slices.Contains(keys, q.Key)) {
+				continue
+			}
+			err := s.j.Answer(ctx, q.Path, &runlog.Answer{Key: q.Key, Denied: true, By: by})
+			if err != nil && !errors.As(err, new(*AnsweredError)) {
+				return err
+			}
+		}
+		return nil
+	})
+}

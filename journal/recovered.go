@@ -1,0 +1,374 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// recovered is what a journal remembers of its log: a fold of the records from the last snapshot on, and of what that
+// carries. What tasks did is forgotten when their superstep commits: they never run again. The zero value is that of an
+// empty log.
+type recovered struct {
+	scopes  map[string]*memory
+	spaces  map[string]*space // of the graphs that are under way, by the path of the task that runs them, "" for the run's own
+	nested  bool              // some scope is that of a task of an inner graph
+	since   int               // bytes of data since the last snapshot
+	size    int               // bytes of the last snapshot
+	ledger  ledger
+	granted map[string]bool // see Scope.Grant
+
+	head     uint64           // when the journal was opened
+	imported *runlog.Imported // nil if the run was not made of a file
+	own      string           // see Scope.Own; "" for keys as they are
+}
+
+// space is one graph of the run.
+type space struct {
+	done  []string        // its tasks with a result in the superstep that is under way
+	recs  []runlog.Record // of an inner one: what it needs to go on, from its last snapshot on
+	since int             // bytes of data in recs
+	size  int             // bytes of its last snapshot
+	held  bool            // it is being run
+	ended bool            // it was run to its end
+	over  bool            // its task has a result: what is still being run leaves nothing
+}
+
+// in gives the space of a path of a task: that of the graph it belongs to.
+func (v *recovered) in(path string) *space {
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 {
+		return v.space("")
+	}
+	v.nested = true
+	return v.space(path[:i])
+}
+
+func (v *recovered) space(path string) *space {
+	s := v.spaces[path]
+	if s == nil {
+		s = &space{}
+		put(&v.spaces, path, s)
+	}
+	return s
+}
+
+// memory is what later effects and questions of a scope need to know of its log.
+type memory struct {
+	settled  map[string]runlog.Settled // by key, like the others
+	intents  map[string]intents
+	asked    map[string]runlog.Question
+	answers  map[string]runlog.Answer
+	attempts int                            // that failed since the task was last given up
+	given    int                            // how often the task was given up
+	held     map[string]runlog.Amount       // what is set aside, by effect
+	short    map[string]*runlog.BudgetError // what has not begun for want of budget, by effect
+}
+
+// intents counts how often an effect was intended, and whether the last time has no outcome.
+type intents struct {
+	n    int
+	open bool
+	hint string
+}
+
+// of gives the memory of a scope. The caller holds mu.
+func (v *recovered) of(path string) *memory {
+	m := v.scopes[path]
+	if m == nil {
+		m = &memory{}
+		put(&v.scopes, path, m)
+		v.nested = v.nested || strings.Contains(path, "/")
+	}
+	return m
+}
+
+// put sets an entry of a map that is there only once it has one: most scopes never need theirs.
+func put[V any](m *map[string]V, key string, v V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[key] = v
+}
+
+// note keeps what later effects and questions need of a record.
+func (v *recovered) note(r *runlog.Record) error {
+	data, err := payload(r)
+	if err != nil {
+		return err
+	}
+	v.since += len(r.Data)
+	v.ledger.tick(r)
+	switch d := data.(type) {
+	case *runlog.RunStarted:
+		if r.Seq == 1 {
+			v.noteOrigin(d.Imported)
+		}
+		v.ledger.give(d.Budget)
+	case *runlog.RunResumed:
+		v.ledger.give(d.Budget)
+	case *runlog.Carried:
+		v.restore(d)
+	case *runlog.TaskFailed:
+		m := v.of(r.Path)
+		if m.attempts = d.Attempt; d.Final {
+			m.attempts = 0
+			m.given++
+		}
+	case *runlog.Intended:
+		m := v.of(r.Path)
+		put(&m.intents, d.Key, intents{m.intents[d.Key].n + 1, true, d.Hint})
+		if d.Cost != nil {
+			v.ledger.hold(m, d.Key, *d.Cost)
+		}
+	case *runlog.Settled:
+		m := v.of(r.Path)
+		put(&m.settled, d.Key, *d)
+		put(&m.intents, d.Key, intents{n: m.intents[d.Key].n})
+		v.ledger.settle(m, d)
+	case *runlog.Question:
+		put(&v.of(r.Path).asked, d.Key, *d)
+	case *runlog.Answer:
+		put(&v.of(r.Path).answers, d.Key, *d)
+		v.ledger.waited(d.Waited)
+	case *runlog.RunPaused:
+		v.ledger.waited(d.Waited)
+	}
+	switch r.Kind {
+	case runlog.KindSnapshot:
+		v.since, v.size = 0, len(r.Data)
+	case runlog.KindInner:
+		if s := v.space(r.Path); !s.over {
+			s.recs, s.since, s.size = append(s.recs[:0:0], *r), 0, len(r.Data)
+		}
+	case runlog.KindTaskDone:
+		s := v.in(r.Path)
+		s.done = append(s.done, r.Path)
+		s.keep(r, strings.Contains(r.Path, "/"))
+	case runlog.KindStepCommitted:
+		s := v.space(r.Path)
+		v.forget(s.done)
+		s.done = s.done[:0]
+		s.keep(r, r.Path != "")
+	case runlog.KindEvent:
+		v.grant(r)
+	}
+	return nil
+}
+
+// payload decodes the records that a journal reads itself. For others it returns nil.
+func payload(r *runlog.Record) (data any, err error) {
+	switch r.Kind {
+	case runlog.KindRunStarted:
+		data = &runlog.RunStarted{}
+	case runlog.KindRunResumed:
+		data = &runlog.RunResumed{}
+	case runlog.KindCarried:
+		data = &runlog.Carried{}
+	case runlog.KindTaskFailed:
+		data = &runlog.TaskFailed{}
+	case runlog.KindIntended:
+		data = &runlog.Intended{}
+	case runlog.KindSettled:
+		data = &runlog.Settled{}
+	case runlog.KindAsked:
+		data = &runlog.Question{}
+	case runlog.KindAnswered:
+		data = &runlog.Answer{}
+	case runlog.KindRunPaused:
+		data = &runlog.RunPaused{}
+	default:
+		return nil, nil
+	}
+	if len(r.Data) == 0 && (r.Kind == runlog.KindRunStarted || r.Kind == runlog.KindRunResumed) {
+		return data, nil
+	}
+	return data, unmarshal(r, data)
+}
+
+func (s *space) keep(r *runlog.Record, inner bool) {
+	if inner && !s.over {
+		s.recs = append(s.recs, *r)
+		s.since += len(r.Data)
+	}
+}
+
+// forget drops what tasks did, and the graphs they ran: they never run again.
+func (v *recovered) forget(tasks []string) {
+	for _, path := range tasks {
+		v.drop(path)
+	}
+	if !v.nested {
+		return
+	}
+	done := make(map[string]bool, len(tasks))
+	for _, path := range tasks {
+		done[path] = true
+	}
+	v.nested = false
+	for path := range v.scopes {
+		if within(path, done) {
+			v.drop(path)
+		} else if strings.Contains(path, "/") {
+			v.nested = true
+		}
+	}
+	for path, s := range v.spaces {
+		if path == "" {
+			continue
+		}
+		if over := done[path] || within(path, done); over && !s.held {
+			delete(v.spaces, path)
+		} else {
+			v.nested = true
+			if over { // it goes when it ends
+				s.over, s.recs, s.since = true, nil, 0
+			}
+		}
+	}
+}
+
+// within reports whether a path is that of something inside of one of the tasks.
+func within(path string, tasks map[string]bool) bool {
+	for i := len(path) - 1; i > 0; i-- {
+		if path[i] == '/' && tasks[path[:i]] {
+			return true
+		}
+	}
+	return false
+}
+
+// carry is what must follow a snapshot that is written with the results of the given
+// tasks, nil for nothing.
+func (v *recovered) carry(tasks []string) *runlog.Carried {
+	var c runlog.Carried
+	done := map[string]bool{}
+	for _, path := range v.space("").done {
+		done[path] = true
+	}
+	for _, path := range tasks {
+		done[path] = true
+	}
+	for _, path := range slices.Sorted(maps.Keys(v.spaces)) {
+		if path == "" || done[path] || within(path, done) {
+			continue
+		}
+		for _, r := range v.spaces[path].recs {
+			c.Inner = append(c.Inner, runlog.CarriedRecord{Kind: r.Kind, Path: r.Path, Data: r.Data})
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(v.scopes)) {
+		if done[path] || within(path, done) {
+			continue // its superstep commits together with the snapshot
+		}
+		m := v.scopes[path]
+		if len(m.settled)+len(m.intents)+len(m.asked)+m.attempts+m.given == 0 {
+			continue
+		}
+		s := runlog.CarriedScope{Path: path, Attempts: m.attempts, GivenUp: m.given, Settled: values(m.settled), Asked: values(m.asked), Answers: values(m.answers)}
+		for _, key := range slices.Sorted(maps.Keys(m.intents)) {
+			in := m.intents[key]
+			s.Intents = append(s.Intents, runlog.CarriedIntent{Key: key, N: in.n, Open: in.open, Hint: in.hint, Cost: some(m.held[key])})
+		}
+		c.Scopes = append(c.Scopes, s)
+	}
+	c.Ledger, c.Granted = v.ledger.carried(), slices.Sorted(maps.Keys(v.granted))
+	if c.Scopes == nil && c.Inner == nil && c.Ledger == nil && c.Granted == nil {
+		return nil
+	}
+	return &c
+}
+
+func values[T any](m map[string]T) []T {
+	var out []T
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[key])
+	}
+	return out
+}
+
+// restore takes over what was carried past a snapshot.
+func (v *recovered) restore(c *runlog.Carried) {
+	v.ledger.restore(c.Ledger)
+	for _, what := range c.Granted {
+		put(&v.granted, what, true)
+	}
+	for _, r := range c.Inner {
+		rec := runlog.Record{Kind: r.Kind, Path: r.Path, Data: r.Data}
+		switch r.Kind {
+		case runlog.KindInner:
+			s := v.space(r.Path)
+			s.recs, s.since, s.size = []runlog.Record{rec}, 0, len(r.Data)
+			v.nested = true
+		case runlog.KindTaskDone:
+			s := v.in(r.Path)
+			s.done = append(s.done, r.Path)
+			s.keep(&rec, true)
+		case runlog.KindStepCommitted:
+			s := v.space(r.Path)
+			s.done = s.done[:0]
+			s.keep(&rec, true)
+		}
+	}
+	for _, s := range c.Scopes {
+		m := v.of(s.Path)
+		m.attempts, m.given = s.Attempts, s.GivenUp
+		for _, d := range s.Settled {
+			put(&m.settled, d.Key, d)
+		}
+		for _, d := range s.Intents {
+			put(&m.intents, d.Key, intents{d.N, d.Open, d.Hint})
+			if d.Open && d.Cost != nil {
+				v.ledger.hold(m, d.Key, *d.Cost)
+			}
+		}
+		for _, d := range s.Asked {
+			put(&m.asked, d.Key, d)
+		}
+		for _, d := range s.Answers {
+			put(&m.answers, d.Key, d)
+		}
+	}
+}
+
+func unmarshal(r *runlog.Record, into any) error {
+	if err := json.Unmarshal(r.Data, into); err != nil {
+		return fmt.Errorf("record %d (%s): %w", r.Seq, r.Kind, err)
+	}
+	return nil
+}
+
+// drop forgets what a task did. What it has set aside is free again.
+func (v *recovered) drop(path string) {
+	if m := v.scopes[path]; m != nil {
+		for key := range m.held {
+			v.ledger.release(m, key)
+		}
+		delete(v.scopes, path)
+	}
+}
+
+// noteOrigin keeps the mark of the first record, nil for none.
+func (v *recovered) noteOrigin(im *runlog.Imported) {
+	v.imported = im
+	if im != nil && v.head >= im.Records { // else the records of the file are replayed
+		v.own = im.Nonce
+	}
+}
+
+// grant takes note of an event, if it grants something.
+func (v *recovered) grant(r *runlog.Record) {
+	if !bytes.HasPrefix(r.Data, []byte(`{"name":"`+eventGranted+`"`)) {
+		return // as newEvent writes it; nobody else's event is one
+	}
+	var e runlog.Event
+	var g granted
+	if json.Unmarshal(r.Data, &e) == nil && e.Name == eventGranted && json.Unmarshal(e.Data, &g) == nil {
+		put(&v.granted, g.What, true)
+	}
+}

@@ -1,0 +1,163 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A Scope is one task's way into its run's log. A nil Scope is that of a run without
+// a log: effects just happen, events go nowhere, and questions cannot be asked.
+type Scope struct {
+	j    *Journal
+	path string
+}
+
+// Scope is the part of the log that belongs to the task of that path.
+func (j *Journal) Scope(path string) *Scope {
+	if j == nil {
+		return nil
+	}
+	return &Scope{j: j, path: path}
+}
+
+// Path is the identity of the task, "" without a log.
+func (s *Scope) Path() string {
+	if s == nil {
+		return ""
+	}
+	return s.path
+}
+
+// Run is the identity of the run, "" without a log.
+func (s *Scope) Run() string {
+	if s == nil {
+		return ""
+	}
+	return s.j.id
+}
+
+// Inner is the scope of a part of the task, which has a name of its own. A name is made
+// of the characters that names of nodes are.
+func (s *Scope) Inner(name string) *Scope {
+	if s == nil {
+		return nil
+	}
+	return s.j.Scope(s.path + "/" + name)
+}
+
+// Grant records that something is allowed from now on, in the whole run and for as long as
+// it goes on. What that is, a word of the caller's says; nothing else comes of it.
+func (s *Scope) Grant(ctx context.Context, what string) error {
+	return s.Emit(ctx, eventGranted, granted{s.ownGrant() + what})
+}
+
+// ownGrant is what the grants that count in the run begin with: those of a file do not count.
+func (s *Scope) ownGrant() string {
+	if s == nil {
+		return ""
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	if s.j.own == "" {
+		return ""
+	}
+	return s.j.own + " "
+}
+
+// Granted reports whether somebody in the run has granted that.
+func (s *Scope) Granted(what string) bool {
+	if s == nil {
+		return false
+	}
+	what = s.ownGrant() + what
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	return s.j.granted[what]
+}
+
+// Grants lists what was granted in the run, sorted.
+func (s *Scope) Grants() []string {
+	if s == nil {
+		return nil
+	}
+	own := s.ownGrant()
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	var out []string
+	for _, g := range slices.Sorted(maps.Keys(s.j.granted)) {
+		if what, ok := strings.CutPrefix(g, own); ok {
+			out = append(out, what)
+		}
+	}
+	return out
+}
+
+// eventGranted is the name of the event that Grant makes, granted its data.
+const eventGranted = "granted"
+
+type granted struct {
+	What string `json:"what"`
+}
+
+// Attempts is how many attempts of the task have failed since it was last given up.
+func (s *Scope) Attempts() int {
+	if s == nil {
+		return 0
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	return s.j.of(s.path).attempts
+}
+
+// GivenUp is how often the task has failed for good, in runs that went on after that.
+func (s *Scope) GivenUp() int {
+	if s == nil {
+		return 0
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	return s.j.of(s.path).given
+}
+
+// Emit records something the task wants known. It is durable when Emit returns.
+func (s *Scope) Emit(ctx context.Context, name string, data any) error {
+	if s == nil {
+		return nil
+	}
+	e, err := newEvent(name, data)
+	if err != nil {
+		return err
+	}
+	return s.j.Write(ctx, "", runlog.KindEvent, s.path, e)
+}
+
+// Live shows something to those who follow the run now. It is not recorded.
+func (s *Scope) Live(name string, data any) {
+	if s == nil || !s.j.hub.followed() {
+		return
+	}
+	if e, err := newEvent(name, data); err == nil {
+		s.j.Live(runlog.KindEvent, s.path, e)
+	}
+}
+
+// newEvent is the encoding of an Event. It does not look into the data again.
+func newEvent(name string, data any) (json.RawMessage, error) {
+	b, err := json.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("encoding event %q: %w", name, err)
+	}
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		return nil, fmt.Errorf("encoding event %q: %w", name, err)
+	}
+	out := make([]byte, 0, len(quoted)+len(b)+len(`{"name":,"data":}`))
+	out = append(append(out, `{"name":`...), quoted...)
+	return append(append(append(out, `,"data":`...), b...), '}'), nil
+}

@@ -1,0 +1,511 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// errCut is why an execution ends where the process ended that is replayed.
+var errCut = errors.New("the recorded process ended here")
+
+// script is the course of a replay: whoever wants to write waits until it is the turn of that record.
+type script struct {
+	recs  []runlog.Record
+	lanes map[lane][]int  // where records stand, by what names them
+	paths map[string]bool // of records, and those that they are within
+
+	mu       sync.Mutex
+	cursor   int // the next record
+	end      int // of the epoch
+	lost     int // those who wait for something that the epoch has no record of
+	cutting  bool
+	waits    map[lane]bool     // for answers, since the epoch began
+	limits   map[string]func() // how to end the attempts that have a limit, by the paths of their tasks
+	missing  map[string]int    // how many wait for what the epoch has no record of, by path
+	cut      context.CancelCauseFunc
+	moved    chan struct{} // closed at any change
+	hash     runlog.FrameHash
+	diverged *Divergence
+}
+
+// lane names records that can only be told apart by their order.
+type lane struct {
+	kind runlog.Kind
+	path string
+	key  string
+}
+
+func newScript() *script {
+	return &script{lanes: map[lane][]int{}, paths: map[string]bool{}, moved: make(chan struct{}), limits: map[string]func(){}, missing: map[string]int{}}
+}
+
+// laneOf names a record.
+func laneOf(r *runlog.Record) lane {
+	l := lane{kind: r.Kind, path: r.Path}
+	var named struct{ Key, Name string }
+	switch r.Kind {
+	case runlog.KindIntended, runlog.KindSettled, runlog.KindAsked, runlog.KindAnswered, runlog.KindEvent:
+		if json.Unmarshal(r.Data, &named) == nil {
+			l.key = named.Key
+		}
+		if r.Kind == runlog.KindEvent {
+			l.key = named.Name
+		}
+	}
+	return l
+}
+
+func (s *script) add(r runlog.Record) {
+	l := laneOf(&r)
+	for path := r.Path; !s.paths[path]; path = path[:max(0, strings.LastIndexByte(path, '/'))] {
+		s.paths[path] = true
+	}
+	s.lanes[l] = append(s.lanes[l], len(s.recs))
+	s.recs = append(s.recs, r)
+}
+
+// open begins an epoch, which goes up to a record.
+func (s *script) open(end int, cut context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end, s.cut, s.cutting, s.lost, s.waits = end, cut, false, 0, map[lane]bool{}
+	s.change()
+}
+
+// next is the record that is due, nil at the end of the epoch.
+func (s *script) next() *runlog.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cursor == s.end {
+		return nil
+	}
+	return &s.recs[s.cursor]
+}
+
+func (s *script) move() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moved
+}
+
+func (s *script) wasCut() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cutting
+}
+
+func (s *script) divergence() *Divergence {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.diverged
+}
+
+// answered waits until no answer is due, and gives what is, and where.
+func (s *script) answered(ctx context.Context) (int, *runlog.Record) {
+	for {
+		moved := s.move()
+		next := s.next()
+		if next == nil {
+			return 0, nil
+		}
+		if next.Kind != runlog.KindAnswered || s.divergence() != nil {
+			return int(next.Seq), next
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return 0, nil
+		}
+	}
+}
+
+// change tells everybody who waits. The caller holds mu.
+func (s *script) change() {
+	close(s.moved)
+	s.moved = make(chan struct{})
+	s.check()
+}
+
+// check ends the execution where it ended. The caller holds mu.
+func (s *script) check() {
+	if s.diverged != nil {
+		s.stop(s.diverged)
+		return
+	}
+	if s.cursor == s.end {
+		s.stop(errCut)
+		return
+	}
+	switch s.recs[s.cursor].Kind {
+	case runlog.KindRunCancelled:
+		s.stop(errCut)
+	case runlog.KindTaskFailed:
+		var d runlog.TaskFailed
+		r := &s.recs[s.cursor]
+		if cut := s.limits[r.Path]; cut != nil && (s.misses(r.Path) || json.Unmarshal(r.Data, &d) == nil && d.Late) {
+			cut()
+		}
+	case runlog.KindRunFailed, runlog.KindRunPaused:
+		if s.lost > 0 {
+			s.stop(errCut) // a limit, or somebody, stopped the run before they were done
+		}
+	}
+}
+
+// misses reports whether somebody within a task waits for what the epoch has no record of.
+func (s *script) misses(path string) bool {
+	for p, n := range s.missing {
+		if n > 0 && (p == path || strings.HasPrefix(p, path+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *script) stop(why error) {
+	s.cutting = true
+	s.cut(why)
+}
+
+// abandon ends the execution, whatever the record says.
+func (s *script) abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop(context.Canceled)
+	s.change()
+}
+
+// find gives the place of the first record of a lane from the cursor on, -1 for none.
+func (s *script) find(l lane) int {
+	for _, i := range s.lanes[l] {
+		if i >= s.cursor {
+			return i
+		}
+	}
+	return -1
+}
+
+// turn implements course.
+func (s *script) turn(ctx context.Context, kind runlog.Kind, path, key string) error {
+	_, err := s.await(ctx, lane{kind, path, key}, true)
+	return err
+}
+
+// perform implements course.
+func (s *script) perform(ctx context.Context, of *Scope, e *Effect) (json.RawMessage, error) {
+	if e.Inside && (e.Within == nil || s.paths[e.Within.path] || s.recorded(of.path, e.Key) == nil) {
+		return e.Do(ctx, of.key(e.Key))
+	}
+	i, err := s.await(ctx, lane{runlog.KindSettled, of.path, e.Key}, false)
+	if err != nil {
+		return nil, err
+	}
+	var was runlog.Settled
+	if err = json.Unmarshal(s.recs[i].Data, &was); err == nil && was.Error != "" {
+		err = &ReplayedError{was.Error, was.Spent == nil}
+	}
+	return was.Output, err
+}
+
+// appends implements course. What is due was written, so it is written though ctx has ended.
+func (s *script) appends(ctx context.Context, recs []runlog.Record) (context.Context, error) {
+	if len(recs) == 0 {
+		return ctx, nil
+	}
+	if _, err := s.await(ctx, laneOf(&recs[0]), true); err != nil {
+		return ctx, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range recs {
+		if at := s.cursor + i; at < s.end {
+			recs[i].Time = s.recs[at].Time
+		}
+	}
+	return context.WithoutCancel(ctx), nil
+}
+
+// recorded implements course.
+func (s *script) recorded(path, key string) *Recorded {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, next := s.nearest(lane{runlog.KindIntended, path, key})
+	settled, due := s.nearest(lane{runlog.KindSettled, path, key})
+	if i < 0 && settled < 0 {
+		return nil
+	}
+	out := &Recorded{}
+	var was runlog.Settled
+	if settled >= 0 && json.Unmarshal(s.recs[settled].Data, &was) == nil {
+		out.Name, out.Hint, out.Input, out.Spent = was.Name, was.Hint, was.Input, was.Spent
+	}
+	if i < 0 {
+		return out
+	}
+	for n := range len(s.lanes[lane{runlog.KindIntended, path, key}]) {
+		q := runlog.UnknownKey(key, n+1)
+		out.Once = out.Once || len(s.lanes[lane{runlog.KindAsked, path, q}]) > 0
+	}
+	if due && (!next || settled < i) {
+		return out
+	}
+	var d runlog.Intended
+	if json.Unmarshal(s.recs[i].Data, &d) == nil {
+		out.Name, out.Hint, out.Cost = d.Name, d.Hint, d.Cost
+		out.Intended, out.Once = next, out.Once || next && d.Once
+		if d.Input != nil {
+			out.Input = d.Input
+		}
+	}
+	return out
+}
+
+// nearest gives the place of the first record of a lane from the cursor on, or else of its last one; -1 for none. Next
+// reports whether it is yet to come.
+func (s *script) nearest(l lane) (i int, next bool) {
+	if i = s.find(l); i >= 0 {
+		return i, true
+	}
+	all := s.lanes[l]
+	if len(all) == 0 {
+		return -1, false
+	}
+	return all[len(all)-1], false
+}
+
+// timeout implements course. The attempt is cut off when its failure is due and it ran out of time, or waits for what the
+// record does not have.
+func (s *script) timeout(ctx context.Context, path string, _ time.Duration, cause error) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limits[path] = func() { cancel(cause) }
+	s.change()
+	return ctx, func() {
+		s.mu.Lock()
+		delete(s.limits, path)
+		s.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// asked implements course.
+func (s *script) asked(path, key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits[lane{runlog.KindAnswered, path, key}] = true
+	s.change()
+}
+
+// due gives the answer that is due, unless its task has yet to find that there is none:
+// one that finds the answer at once would not do again what it did then.
+func (s *script) due(late bool) *runlog.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cursor == s.end || s.recs[s.cursor].Kind != runlog.KindAnswered {
+		return nil
+	}
+	r := &s.recs[s.cursor]
+	var a runlog.Answer
+	if json.Unmarshal(r.Data, &a) == nil && !late && !s.waits[lane{r.Kind, r.Path, a.Key}] {
+		return nil
+	}
+	return r
+}
+
+// late implements course.
+func (s *script) late(limited context.Context, path string, attempt int) (late, noted bool) {
+	if d := s.failed(path, attempt); d != nil && d.Late {
+		return true, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.find(lane{runlog.KindSettled, path, LateKey(attempt)})
+	noted = i >= 0 && i < s.end
+	return noted || limited.Err() != nil, noted
+}
+
+// failed implements course.
+func (s *script) failed(path string, attempt int) *runlog.TaskFailed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.find(lane{kind: runlog.KindTaskFailed, path: path})
+	if i < 0 || i >= s.end {
+		return nil
+	}
+	var d runlog.TaskFailed
+	if json.Unmarshal(s.recs[i].Data, &d) != nil || d.Attempt != attempt {
+		return nil
+	}
+	return &d
+}
+
+// snapshot implements course. What went on beside the graph decided that, which is not the same each time.
+func (s *script) snapshot(path string, _ bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.find(lane{kind: runlog.KindStepCommitted, path: path})
+	if i < 0 || i+1 >= s.end {
+		return false
+	}
+	r := &s.recs[i+1]
+	return r.Path == path && (r.Kind == runlog.KindSnapshot || r.Kind == runlog.KindInner)
+}
+
+// await gives the place of the next record of a lane, when it is its turn if that is
+// asked for. What the epoch has no record of never comes to pass in it: then await ends
+// with ctx, or with the epoch.
+func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.diverged != nil {
+			return 0, s.diverged
+		}
+		i := s.find(l)
+		if i == s.cursor && i < s.end && turn {
+			return i, nil
+		}
+		if s.cutting {
+			return 0, errCut
+		}
+		if i >= 0 && i < s.end && !turn {
+			return i, nil
+		}
+		known := i >= 0 && i < s.end
+		due := &s.recs[s.cursor]
+		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil // its time was up before that
+		if i < 0 && due.Path == l.path && !late {                            // its task is here and does something else
+			return 0, s.differ(l.path, fmt.Sprintf("it comes to %s, which is not in the record", l), &runlog.Record{Kind: l.kind, Path: l.path})
+		}
+		if err := s.sleep(ctx, l.path, known); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// sleep waits for a change. The caller holds mu.
+func (s *script) sleep(ctx context.Context, path string, known bool) error {
+	var ended <-chan struct{}
+	if !known { // whoever stopped it may do so again
+		ended = ctx.Done()
+		s.lost++
+		s.missing[path]++
+		defer func() { s.lost--; s.missing[path]-- }()
+		if s.check(); s.cutting {
+			return errCut
+		}
+	}
+	moved := s.moved
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-moved:
+		return nil
+	case <-ended:
+		return context.Cause(ctx)
+	}
+}
+
+func (l lane) String() string {
+	if l.key != "" {
+		return fmt.Sprintf("%s %q", l.kind, l.key)
+	}
+	return string(l.kind)
+}
+
+// match compares records with those that are due, and gives them their times.
+func (s *script) match(recs []runlog.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.diverged != nil {
+		return s.diverged
+	}
+	hash := s.hash
+	for i := range recs {
+		r := &recs[i]
+		if s.cursor+i >= s.end {
+			if s.cutting {
+				return errCut
+			}
+			return s.differ(r.Path, fmt.Sprintf("it writes %s, and the record has nothing there", r.Kind), r)
+		}
+		due := &s.recs[s.cursor+i]
+		if r.Kind != due.Kind || r.Path != due.Path {
+			return s.differ(r.Path, fmt.Sprintf("it writes %s, and the record has %s of %q", r.Kind, due.Kind, due.Path), r)
+		}
+		same, next, err := equal(hash, due, r)
+		if err != nil {
+			return err
+		}
+		if !same {
+			return s.differ(r.Path, fmt.Sprintf("its %s is not what is recorded", r.Kind), r)
+		}
+		r.Time, hash = due.Time, next
+	}
+	s.hash = hash
+	return nil
+}
+
+// take moves on past records that were written.
+func (s *script) take(recs []runlog.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cursor += len(recs)
+	s.change()
+	return nil
+}
+
+// diverge notes that the replay and the record differ, unless they already did.
+func (s *script) diverge(path, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.differ(path, why, nil)
+}
+
+func (s *script) differ(path, why string, got *runlog.Record) error {
+	if s.diverged == nil {
+		d := &Divergence{Path: path, Why: why, Replayed: got}
+		if s.cursor < len(s.recs) {
+			r := s.recs[s.cursor]
+			d.Recorded, d.Seq = &r, r.Seq
+		} else if s.cursor > 0 {
+			d.Seq = s.recs[s.cursor-1].Seq + 1
+		}
+		if got != nil {
+			r := *got
+			d.Replayed = &r
+		}
+		s.diverged = d
+		s.change()
+	}
+	return s.diverged
+}
+
+// differs takes an error of writing: a divergence is noted already.
+func (s *script) differs(err error) error {
+	if s.divergence() != nil {
+		return nil
+	}
+	return err
+}
+
+func (s *script) stalled(after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cursor == s.end {
+		return
+	}
+	due := &s.recs[s.cursor]
+	_ = s.differ(due.Path, fmt.Sprintf("nothing wrote the recorded %s within %s", due.Kind, after), nil)
+}
+
+// afresh implements course: the record has what came of it.
+func (s *script) afresh(func() error) error { return nil }

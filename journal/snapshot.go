@@ -1,0 +1,80 @@
+package journal
+
+import (
+	"slices"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// SnapshotDue reports whether the next commit of a graph is one to be written with a snapshot: it is due, or the log of
+// the graph has grown twice as large since its last snapshot as that is. Snapshots then grow threefold, so all of them
+// together are at most half as large again as the last one, and both the log and a recovery stay linear in what the
+// run produced. The path is that of the task that runs the graph, "" for the run's own.
+func (j *Journal) SnapshotDue(path string, due bool) bool {
+	j.mu.Lock()
+	since, size := j.since, j.size
+	if path != "" {
+		s := j.space(path)
+		since, size = s.since, s.size
+	}
+	j.mu.Unlock()
+	return j.course.snapshot(path, due || since > max(2*size, j.opt.SnapshotAfter))
+}
+
+// carryOn adds what must follow a snapshot, at the moment it is written. The snapshot goes first, so that
+// nothing of the group is before it and missing from it.
+func (j *Journal) carryOn(group []*appending) error {
+	i, k := -1, -1
+	for n, a := range group {
+		if k = slices.IndexFunc(a.recs, func(r runlog.Record) bool { return r.Kind == runlog.KindSnapshot }); k >= 0 {
+			i = n
+			break
+		}
+	}
+	if i < 0 {
+		return nil
+	}
+	a := group[i]
+	recs, rest := slices.Clone(a.recs[:k+1]), a.recs[k+1:]
+	c, err := j.carried(recs, rest)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 && rest[0].Kind == runlog.KindCarried {
+		rest = rest[1:]
+	}
+	if c != nil {
+		r, err := j.New(runlog.KindCarried, "", c)
+		if err != nil {
+			return err
+		}
+		r.Time = recs[k].Time
+		recs = append(recs, r)
+	}
+	a.recs = slices.Concat(recs, rest)
+	copy(group[1:i+1], group[:i])
+	group[0] = a
+	return nil
+}
+
+// carried is what must follow the last of some records, a snapshot. The first snapshot of
+// a log may carry what comes from another one: only who writes it knows that.
+func (j *Journal) carried(recs, rest []runlog.Record) (*runlog.Carried, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ledger.tick(&runlog.Record{Epoch: j.info.Epoch, Time: recs[len(recs)-1].Time})
+	first, l := j.size == 0, j.ledger.carried()
+	if first && len(rest) > 0 && rest[0].Kind == runlog.KindCarried {
+		var c runlog.Carried
+		err := unmarshal(&rest[0], &c)
+		c.Ledger = l
+		return &c, err
+	}
+	var tasks []string
+	for i := range recs {
+		if recs[i].Kind == runlog.KindTaskDone {
+			tasks = append(tasks, recs[i].Path)
+		}
+	}
+	return j.carry(tasks), nil
+}

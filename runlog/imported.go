@@ -1,0 +1,40 @@
+package runlog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Imported is the mark of a run that was made of a file, and of every fork of it. The import
+// writes it into the first record; what a file has in its place is dropped. A file carries no
+// rights: an imported run works in Dir, under the rules of the user who continues it.
+type Imported struct {
+	Time    time.Time `json:"time"`
+	Dir     string    `json:"dir,omitempty"` // the folder to work in, absolute
+	Digest  string    `json:"digest"`        // of the whole file: "sha256:" and 64 hexadecimal digits
+	Records uint64    `json:"records"`       // how many of the first records come from the file; 0 in a fork
+	// Nonce is drawn at random by the import, so that no file can know it; see Own of journal.Scope.
+	Nonce string `json:"nonce"`
+}
+
+// Origin returns the mark of an imported run, nil for any other. A run without records has none.
+func Origin(ctx context.Context, store Store, id string) (*Imported, error) {
+	recs, err := store.Read(ctx, id, 1, 1)
+	if err != nil || len(recs) == 0 {
+		return nil, err
+	}
+	if err := CheckSealed(id, &recs[0]); err != nil {
+		return nil, err
+	}
+	r := &recs[0]
+	if r.Kind != KindRunStarted || len(r.Data) == 0 {
+		return nil, nil
+	}
+	var d RunStarted
+	if err := json.Unmarshal(r.Data, &d); err != nil {
+		return nil, fmt.Errorf("run %s: record %d (%s): %w", id, r.Seq, r.Kind, err)
+	}
+	return d.Imported, nil
+}

@@ -1,0 +1,160 @@
+package storekit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A Hold is what a [runlog.Log] knows of its hold on the run ID. Its methods are safe for
+// concurrent use.
+type Hold struct {
+	ID string
+
+	mu       sync.Mutex
+	released bool
+	lost     error // why it is unknown what the log holds, nil if it is known
+}
+
+// Usable returns why the log may write no more, as far as this process knows, nil if it may.
+func (h *Hold) Usable() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.released {
+		return h.Fenced()
+	}
+	return h.lost
+}
+
+// Fenced returns the error for a run that is another's by now.
+func (h *Hold) Fenced() error { return fmt.Errorf("run %s: %w", h.ID, runlog.ErrFenced) }
+
+// Note remembers an outcome after which the hold cannot write: one that nobody knows, or that the
+// store lost what it had acknowledged. It ignores other errors.
+func (h *Hold) Note(err error) {
+	if errors.Is(err, runlog.ErrUnknown) || errors.Is(err, runlog.ErrStoreReset) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.lost == nil {
+			h.lost = err
+		}
+	}
+}
+
+// End makes Usable return an error that wraps runlog.ErrFenced.
+func (h *Hold) End() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.released = true
+}
+
+// A Tail is what is needed of a log to append to it.
+type Tail struct {
+	Seq      uint64 // the number of the last record
+	Hash     runlog.FrameHash
+	Status   runlog.Status
+	Snapshot uint64
+}
+
+// Encode appends the frames of a batch to dst, as they follow the tail, which it moves behind them,
+// and returns where each of them ends in dst. After an error the tail is as it was. It returns a
+// *runlog.EndedError for a run that has ended.
+func (t *Tail) Encode(dst []byte, ends []int, id string, epoch uint64, b *runlog.Batch) ([]byte, []int, error) {
+	if t.Status.Ended() {
+		return dst, ends, &runlog.EndedError{ID: id, Status: t.Status}
+	}
+	then, frames, n := *t, dst, len(ends)
+	if b.Status != "" {
+		then.Status = b.Status
+	}
+	for i := range b.Records {
+		rec := b.Records[i]
+		then.Seq++
+		rec.Seq, rec.Epoch = then.Seq, epoch
+		if rec.Kind == runlog.KindSnapshot {
+			then.Snapshot = rec.Seq
+		}
+		var err error
+		if frames, then.Hash, err = runlog.AppendFrame(frames, then.Hash, &rec); err != nil {
+			return dst, ends[:n], fmt.Errorf("run %s: %w", id, err)
+		}
+		ends = append(ends, len(frames))
+	}
+	*t = then
+	return frames, ends, nil
+}
+
+// Number gives the records of a batch that was stored their numbers, from the first one's on.
+func Number(b *runlog.Batch, from, epoch uint64) {
+	for i := range b.Records {
+		b.Records[i].Seq, b.Records[i].Epoch = from+uint64(i), epoch
+	}
+}
+
+// Diagnose returns the first damage of a run for an error about a damaged record at its end, and
+// other errors as they are.
+func Diagnose(ctx context.Context, s runlog.Store, id string, err error) error {
+	if corrupt := (*runlog.CorruptError)(nil); !errors.As(err, &corrupt) {
+		return err
+	}
+	for from := uint64(1); ; {
+		records, readErr := s.Read(ctx, id, from, 256)
+		if errors.As(readErr, new(*runlog.CorruptError)) {
+			return readErr
+		}
+		if readErr != nil || len(records) == 0 {
+			return err
+		}
+		from += uint64(len(records))
+	}
+}
+
+// Explained reports whether an error has all to say: which run or store it is about, and what to do.
+func Explained(err error) bool {
+	for _, own := range []any{
+		new(*runlog.NotFoundError), new(*runlog.BusyError), new(*runlog.CorruptError), new(*runlog.EndedError), new(*runlog.QuarantinedError),
+		new(*runlog.VersionError), new(*runlog.StorageError),
+	} {
+		if errors.As(err, own) {
+			return true
+		}
+	}
+	return errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrExists)
+}
+
+// DefaultLease is how long a hold lasts unless it is renewed.
+const DefaultLease = 15 * time.Second
+
+// Owner returns who holds the runs of this process, for people: the host and the process.
+func Owner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+// A Backoff spaces attempts out. The zero value is ready.
+type Backoff struct{ tries int }
+
+// Wait pauses, longer each time, up to half a second. It ends early with ctx or stop, and then
+// returns false.
+func (b *Backoff) Wait(ctx context.Context, stop <-chan struct{}) bool {
+	most := min(4*time.Millisecond<<min(b.tries, 10), 500*time.Millisecond)
+	b.tries++
+	t := time.NewTimer(most/2 + rand.N(most/2))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-stop:
+	}
+	return false
+}
