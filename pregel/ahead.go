@@ -373,9 +373,11 @@ func (a *ahead[S, U, M]) apply(index int, r *Result[U, M]) (int, error) {
 		return c.index, nil
 	case c.result.Outcome != 0:
 		return -1, fmt.Errorf("task %s has a result already", a.path(c))
-	case r.Outcome == 0:
-		return -1, fmt.Errorf("task %s: a result needs an outcome", a.path(c))
-	case r.Outcome == Aborted:
+	}
+	if err := a.m.prog.takes(r); err != nil {
+		return -1, fmt.Errorf("task %s: %w", a.path(c), err)
+	}
+	if r.Outcome == Aborted {
 		a.again(c)
 		return -1, nil
 	}
@@ -396,7 +398,11 @@ func (a *ahead[S, U, M]) path(c *cell[U, M]) string {
 // wake makes a waiting task that started early ready again. It gives the index of one
 // whose superstep has come meanwhile, and -1 for others.
 func (a *ahead[S, U, M]) wake(index int) int {
-	c := a.out[-1-index]
+	place := -1 - index
+	if place >= len(a.out) || a.out[place] == nil {
+		return -1
+	}
+	c := a.out[place]
 	if c.index < 0 && c.result.Outcome == Waiting {
 		a.again(c)
 	}
@@ -416,6 +422,9 @@ func (a *ahead[S, U, M]) waits() []Task[M] {
 // recover takes the result of a task that had started early before.
 func (a *ahead[S, U, M]) recover(id instance, step int, r Result[U, M]) error {
 	c := a.cells[cellID{id, step}]
+	if err := a.m.prog.takes(&r); err != nil {
+		return fmt.Errorf("task %s: %w", Path(a.m.prog.Vertices[id.vertex].Name, id.key, 0), err)
+	}
 	if c == nil || c.index >= 0 || c.started {
 		return fmt.Errorf("%s has a result in superstep %d, to which nothing leads", Path(a.m.prog.Vertices[id.vertex].Name, id.key, 0), step)
 	}

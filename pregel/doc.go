@@ -18,12 +18,11 @@
 // otherwise; a message wakes it again, except after a vote of [Complete]. The run
 // ends when no vertex is active.
 //
-// Two engines share this vocabulary. The Machine is for workflows: tens or thousands
-// of tasks that take their time, each with an identity, over a state of any type.
-// [VertexRun] is for data: a [VertexProgram] over millions of small vertex values and
-// messages in dense arrays.
+// A Machine is for workflows: tens or thousands of tasks that take their time, each with an
+// identity, over a state of any type. For millions of small vertex values and messages in dense
+// arrays there is package vertex, which shares this vocabulary.
 //
-// In the Machine, a message may carry a key. It then goes to an instance of its vertex of that key,
+// A message may carry a key. It then goes to an instance of its vertex of that key,
 // which comes into being by it, so a vertex can compute many times in one step with
 // different messages: that is a fan-out of a width known only at run time.
 package pregel

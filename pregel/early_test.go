@@ -1,7 +1,9 @@
 package pregel_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -9,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -194,8 +197,9 @@ func (w *world) reload(t *rapid.T, m *pregel.Machine[trail, string, int]) *prege
 }
 
 func TestEarlyStartChangesNothing(t *testing.T) {
-	total := 0
+	total, cases := 0, 0 // rapid tries 100, or 20 with -short
 	rapid.Check(t, func(t *rapid.T) {
+		cases++
 		w := drawWorld(t)
 		entries := []pregel.Send[int]{to(0)}
 		if rapid.Bool().Draw(t, "two entries") {
@@ -219,8 +223,8 @@ func TestEarlyStartChangesNothing(t *testing.T) {
 			}
 		}
 	})
-	if total < 100 {
-		t.Errorf("only %d tasks started early", total)
+	if total < cases {
+		t.Errorf("only %d tasks started early in %d cases", total, cases)
 	}
 }
 
@@ -246,5 +250,42 @@ func TestEarlyTaskWokenAsItsSuperstepOpens(t *testing.T) {
 	m.Wake(w[0].Index)
 	if got := m.Plan(); len(got) != 1 {
 		t.Errorf("woken before the first Plan, and never handed out: %v", got)
+	}
+}
+
+// A run that is stopped when its superstep is complete ends, also while a task is at work
+// that started before its superstep.
+func TestEarlyTaskAtWorkWhenStopped(t *testing.T) {
+	p := &pregel.Program[trail, string, int]{Reduce: func(s trail, u string) trail { return append(s[:len(s):len(s)], u) }}
+	p.Vertices = []pregel.Vertex{{Name: "a", Targets: []int{2}}, {Name: "b"}, {Name: "c", Reads: []int{0}}}
+	p.AllowEarly()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	early, over := make(chan struct{}), make(chan struct{})
+	exec := func(ctx context.Context, task *pregel.Task[int], _ trail) result {
+		switch task.Vertex {
+		case 0:
+			return done("a", to(2))
+		case 1:
+			<-early
+			stop()
+			return done("b")
+		default:
+			close(early)
+			<-over
+			return result{Outcome: pregel.Aborted, Err: ctx.Err()}
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- pregel.Run(ctx, pregel.New(p, nil, to(0), to(1)), exec, nil) }()
+	<-ctx.Done()
+	time.AfterFunc(50*time.Millisecond, func() { close(over) }) // b is collected before c ends
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it does not end")
 	}
 }

@@ -1,6 +1,7 @@
 package pregel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,7 +22,13 @@ type TaskError struct {
 	Err  error
 }
 
-func (e *TaskError) Error() string { return fmt.Sprintf("node %s: %v", e.Path, e.Err) }
+func (e *TaskError) Error() string {
+	text, who := e.Err.Error(), "node "+e.Path
+	if strings.HasPrefix(text, who+" ") { // it names the node itself
+		return text
+	}
+	return who + ": " + text
+}
 
 // Unwrap gives the cause.
 func (e *TaskError) Unwrap() error { return e.Err }
@@ -46,10 +53,21 @@ func (e *TasksError) Unwrap() []error {
 // A WaitingError says that a run can go on only once something it waits for has happened.
 type WaitingError struct {
 	Paths []string // the waiting tasks, in path order
+	Errs  []error  // by path: what the task waits for; nil if it is not known
 }
 
 func (e *WaitingError) Error() string {
-	return "waiting for an answer to " + strings.Join(e.Paths, ", ")
+	lines := slices.Clone(e.Paths)
+	for i, err := range e.Errs {
+		switch {
+		case err == nil:
+		case strings.HasPrefix(err.Error(), lines[i]):
+			lines[i] = err.Error()
+		default:
+			lines[i] += ": " + err.Error()
+		}
+	}
+	return "paused: " + strings.Join(lines, "\n")
 }
 
 // Waits reports that the run is not over.
@@ -69,11 +87,25 @@ func (e *StepLimitError) Error() string {
 type TimeoutError struct {
 	What  string
 	After time.Duration
+	Err   error // what it ended with after that, nil if it did not fail
 }
 
 func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("%s took longer than its limit of %s", e.What, e.After)
+	text := fmt.Sprintf("%s took longer than its limit of %s", e.What, e.After)
+	if e.Err == nil {
+		return text
+	}
+	why := e.Err.Error()
+	for _, cut := range []string{text, context.DeadlineExceeded.Error(), context.Canceled.Error()} {
+		if strings.Contains(why, cut) { // that is only how it was told
+			return text
+		}
+	}
+	return text + ", and ended with: " + why
 }
+
+// Unwrap returns what it ended with.
+func (e *TimeoutError) Unwrap() error { return e.Err }
 
 // Timeout reports true, as net.Error has it.
 func (e *TimeoutError) Timeout() bool { return true }
@@ -121,7 +153,11 @@ func (m *Machine[S, U, M]) Stuck() error {
 	if waits := m.Waits(); len(waits) > 0 {
 		e := &WaitingError{}
 		for i := range waits {
-			e.Paths = append(e.Paths, m.Path(&waits[i]))
+			var why error
+			if t := &waits[i]; t.Step == m.Step() && t.Index < len(m.results) {
+				why = m.results[t.Index].Err
+			}
+			e.Paths, e.Errs = append(e.Paths, m.Path(&waits[i])), append(e.Errs, why)
 		}
 		return e
 	}

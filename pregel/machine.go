@@ -1,6 +1,7 @@
 package pregel
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -19,8 +20,9 @@ const (
 type Vertex struct {
 	Name string
 	// Need makes it a join: it is woken once so many of its Sources have sent, over
-	// however many supersteps, each counted once. What further sources send is dropped
-	// until all have, or one of them sends again, which begins the next round. 0 is no
+	// however many supersteps, each counted once. That is a round. What further sources send
+	// is dropped until all have sent, or until one sends again, which begins the next round:
+	// all that arrives in the superstep of that message belongs to the new round. 0 is no
 	// join: any message wakes it, those of one superstep being one visit.
 	Need    int
 	Sources []int // of a join: the vertices it waits for, by index, sorted, distinct; what others send wakes it as ever
@@ -126,7 +128,7 @@ type Machine[S, U, M any] struct {
 	keyVisits map[instance]int32
 	completed map[instance]bool
 	rounds    map[int]*round[M] // of joins, by vertex
-	touched   []int             // the joins that the commit under way has sent to
+	arrived   []joining[M]      // what the commit under way has sent to joins
 
 	frontier frontier[M]
 	skipped  []string // of the last commit
@@ -140,6 +142,12 @@ type round[M any] struct {
 	sources []int // those that have sent, sorted
 	inbox   []M
 	fired   bool // enough have; it waits for the rest, to drop what they send
+}
+
+// joining is a message to a join.
+type joining[M any] struct {
+	from int
+	send *Send[M]
 }
 
 type instance struct {
@@ -241,7 +249,7 @@ func (m *Machine[S, U, M]) Sees(t *Task[M]) S {
 }
 
 // Apply takes the result of a task of this superstep. It changes nothing but what is
-// known of that task; the state moves at Commit.
+// known of that task; the state moves at Commit. A result that it refuses changes nothing.
 func (m *Machine[S, U, M]) Apply(index int, r Result[U, M]) error {
 	if index < 0 && m.ahead != nil {
 		var err error
@@ -252,15 +260,17 @@ func (m *Machine[S, U, M]) Apply(index int, r Result[U, M]) error {
 	if index < 0 || index >= len(m.tasks) {
 		return fmt.Errorf("superstep %d has no task %d", m.step, index)
 	}
-	switch old := m.results[index].Outcome; {
-	case old == Waiting:
-		m.waiting--
-	case old != 0:
+	old := m.results[index].Outcome
+	if old != 0 && old != Waiting {
 		return fmt.Errorf("task %s has a result already", m.Path(&m.tasks[index]))
 	}
+	if err := m.prog.takes(&r); err != nil {
+		return fmt.Errorf("task %s: %w", m.Path(&m.tasks[index]), err)
+	}
+	if old == Waiting {
+		m.waiting--
+	}
 	switch r.Outcome {
-	case Done, Skipped, Caught:
-		m.open--
 	case Failed:
 		m.open--
 		m.failed++
@@ -270,7 +280,7 @@ func (m *Machine[S, U, M]) Apply(index int, r Result[U, M]) error {
 		m.again(index)
 		return nil
 	default:
-		return fmt.Errorf("task %s: a result needs an outcome", m.Path(&m.tasks[index]))
+		m.open--
 	}
 	m.results[index] = r
 	if m.ahead != nil {
@@ -279,14 +289,28 @@ func (m *Machine[S, U, M]) Apply(index int, r Result[U, M]) error {
 	return nil
 }
 
-// Wake makes a waiting task ready again.
-func (m *Machine[S, U, M]) Wake(index int) {
-	if index < 0 {
-		if index = m.ahead.wake(index); index < 0 {
-			return
+// takes reports what is wrong with a result.
+func (p *Program[S, U, M]) takes(r *Result[U, M]) error {
+	if r.Outcome < Done || r.Outcome > Aborted {
+		return errors.New("a result needs an outcome")
+	}
+	for i := range r.Sends {
+		if to := r.Sends[i].To; to < 0 || to >= len(p.Vertices) {
+			return fmt.Errorf("it sends to vertex %d of %d", to, len(p.Vertices))
 		}
 	}
-	if m.results[index].Outcome == Waiting {
+	if f := r.Fix; f != nil && (f.Vertex < 0 || f.Vertex >= len(p.Vertices)) {
+		return fmt.Errorf("it fixes vertex %d of %d", f.Vertex, len(p.Vertices))
+	}
+	return nil
+}
+
+// Wake makes a waiting task ready again. It does nothing for any other.
+func (m *Machine[S, U, M]) Wake(index int) {
+	if index < 0 && m.ahead != nil {
+		index = m.ahead.wake(index)
+	}
+	if index >= 0 && index < len(m.results) && m.results[index].Outcome == Waiting {
 		m.waiting--
 		m.again(index)
 	}
@@ -314,6 +338,9 @@ func (m *Machine[S, U, M]) Recover(index int, r Result[U, M]) error {
 // RecoverEarly is Recover for a task that had started early: one of a superstep that
 // has not been opened yet.
 func (m *Machine[S, U, M]) RecoverEarly(vertex int, key string, step int, r Result[U, M]) error {
+	if vertex < 0 || vertex >= len(m.prog.Vertices) {
+		return fmt.Errorf("there is no vertex %d", vertex)
+	}
 	if m.ahead == nil {
 		return fmt.Errorf("%s has a result in superstep %d already, and nothing starts early", Path(m.prog.Vertices[vertex].Name, key, 0), step)
 	}
@@ -419,7 +446,7 @@ func (m *Machine[S, U, M]) route() {
 // deliver puts a message where its vertex finds it in the next superstep.
 func (m *Machine[S, U, M]) deliver(from int, s *Send[M]) {
 	if m.prog.joins(from, s.To, s.Key) {
-		m.arrive(from, s)
+		m.arrived = append(m.arrived, joining[M]{from, s})
 		return
 	}
 	if i := m.wake(s.To, s.Key); i >= 0 && !s.Bare {
@@ -438,50 +465,53 @@ func (p *Program[S, U, M]) joins(from, to int, key string) bool {
 	return found
 }
 
-// arrive counts a source of a join. What comes in one superstep belongs to one round,
-// so the joins fire when all of it is there.
-func (m *Machine[S, U, M]) arrive(from int, s *Send[M]) {
-	r := m.rounds[s.To]
-	if r != nil {
-		_, again := slices.BinarySearch(r.sources, from)
-		if r.fired && again {
-			r = nil // another round
+// fire counts the sources of the joins that the commit has sent to, and wakes those that enough
+// have sent to.
+func (m *Machine[S, U, M]) fire() {
+	slices.SortStableFunc(m.arrived, func(a, b joining[M]) int { return a.send.To - b.send.To })
+	for rest := m.arrived; len(rest) > 0; {
+		to := rest[0].send.To
+		n := 1
+		for n < len(rest) && rest[n].send.To == to {
+			n++
 		}
+		m.join(to, rest[:n])
+		rest = rest[n:]
 	}
-	if r == nil {
-		r = &round[M]{sources: make([]int, 0, len(m.prog.Vertices[s.To].Sources))}
+	clear(m.arrived)
+	m.arrived = m.arrived[:0]
+}
+
+// join takes what one superstep has sent to a join. All of it belongs to one round.
+func (m *Machine[S, U, M]) join(to int, arrived []joining[M]) {
+	v, r := &m.prog.Vertices[to], m.rounds[to]
+	again := func(x joining[M]) bool { _, sent := slices.BinarySearch(r.sources, x.from); return sent }
+	if r == nil || r.fired && slices.ContainsFunc(arrived, again) {
+		r = &round[M]{sources: make([]int, 0, len(v.Sources))}
 		if m.rounds == nil {
 			m.rounds = map[int]*round[M]{}
 		}
-		m.rounds[s.To] = r
+		m.rounds[to] = r
 	}
-	if i, found := slices.BinarySearch(r.sources, from); !found {
-		r.sources = slices.Insert(r.sources, i, from)
-	}
-	if !s.Bare && !r.fired {
-		r.inbox = append(r.inbox, s.Msg)
-	}
-	m.touched = append(m.touched, s.To)
-}
-
-// fire wakes the joins that enough sources have sent to.
-func (m *Machine[S, U, M]) fire() {
-	slices.Sort(m.touched)
-	for _, to := range slices.Compact(m.touched) {
-		r, v := m.rounds[to], &m.prog.Vertices[to]
-		if !r.fired && len(r.sources) >= v.Need {
-			r.fired = true
-			if i := m.wake(to, ""); i >= 0 {
-				t := &m.frontier.tasks[i]
-				t.Inbox = append(t.Inbox, r.inbox...)
-			}
-			r.inbox = nil
+	for _, x := range arrived {
+		if i, sent := slices.BinarySearch(r.sources, x.from); !sent {
+			r.sources = slices.Insert(r.sources, i, x.from)
 		}
-		if len(r.sources) == len(v.Sources) {
-			delete(m.rounds, to)
+		if !x.send.Bare && !r.fired {
+			r.inbox = append(r.inbox, x.send.Msg)
 		}
 	}
-	m.touched = m.touched[:0]
+	if !r.fired && len(r.sources) >= v.Need {
+		r.fired = true
+		if i := m.wake(to, ""); i >= 0 {
+			t := &m.frontier.tasks[i]
+			t.Inbox = append(t.Inbox, r.inbox...)
+		}
+		r.inbox = nil
+	}
+	if len(r.sources) == len(v.Sources) {
+		delete(m.rounds, to)
+	}
 }
 
 // wake makes an instance active in the next superstep and gives its place there, or

@@ -156,6 +156,24 @@ func TestAllJoinNeedsDistinctSources(t *testing.T) {
 	}
 }
 
+// A join that has fired hides none that never will.
+func TestStalledBesideFired(t *testing.T) {
+	p := program("a", "b", "all", "any1", "any2", "any3", "any4", "any5", "any6", "any7")
+	p.Vertices[2] = pregel.Vertex{Name: "all", Need: 2, Sources: []int{0, 1}}
+	sends := []pregel.Send[int]{to(2)}
+	for i := 3; i < len(p.Vertices); i++ {
+		p.Vertices[i] = pregel.Vertex{Name: p.Vertices[i].Name, Need: 1, Sources: []int{0, 1}}
+		sends = append(sends, to(i))
+	}
+	m := pregel.New[trail, string, int](p, nil, to(0))
+	drive(t, m, map[string]result{"a": done("a", sends...)})
+	for range 20 { // its rounds are in no order
+		if got := m.Stalled(); !reflect.DeepEqual(got, map[int][]int{2: {1}}) {
+			t.Fatalf("stalled: %v", got)
+		}
+	}
+}
+
 // A random program: what a task does depends on nothing but its path and the state's length.
 func random(seed uint64) func(path string, s trail) result {
 	return func(path string, s trail) result {
@@ -393,4 +411,154 @@ func Example() {
 	}, nil)
 	fmt.Println(m.State(), "after", m.Step(), "supersteps")
 	// Output: [6 6 6 6] after 4 supersteps
+}
+
+// firing is what wakes a join, in the first superstep or a later one.
+type firing struct {
+	step  int
+	inbox []int
+}
+
+// firings are those of a join of some sources, of which sends lists who sends in each superstep. The
+// sources are added in an order.
+func firings(t *rapid.T, need int, order []int, sends [][]int) []firing {
+	p := program()
+	at := make([]int, len(order)) // by source: its vertex
+	join := pregel.Vertex{Name: "join", Need: need}
+	var entries []pregel.Send[int]
+	for i, s := range order {
+		at[s] = i
+		p.Vertices = append(p.Vertices, pregel.Vertex{Name: fmt.Sprint(s)})
+		join.Sources = append(join.Sources, i)
+		entries = append(entries, to(i))
+	}
+	p.Vertices = append(p.Vertices, join)
+	m := pregel.New(p, nil, entries...)
+	var out []firing
+	for step := 0; !m.Ended(); step++ {
+		for _, x := range m.Plan() {
+			r := done("")
+			if x.Vertex == len(order) {
+				out = append(out, firing{step, slices.Sorted(slices.Values(x.Inbox))})
+			} else if r.Vote = pregel.Stay; step == len(sends) {
+				r.Vote = pregel.Complete
+			} else if s := order[x.Vertex]; slices.Contains(sends[step], s) {
+				r.Sends = []pregel.Send[int]{say(len(order), 10*step+s)}
+			}
+			if err := m.Apply(x.Index, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.Commit()
+	}
+	return out
+}
+
+// What belongs to one round of a join does not depend on the order of its sources.
+func TestRoundsOfJoins(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 4).Draw(t, "sources")
+		order := rapid.Permutation([]int{0, 1, 2, 3}[:n])
+		sends := rapid.SliceOfN(rapid.SliceOfN(rapid.IntRange(0, n-1), 0, n), 1, 8).Draw(t, "sends")
+		need := rapid.IntRange(1, n).Draw(t, "need")
+		one, other := firings(t, need, order.Draw(t, "order"), sends), firings(t, need, order.Draw(t, "other"), sends)
+		if !reflect.DeepEqual(one, other) {
+			t.Fatalf("%v in one order, %v in another", one, other)
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) { // all that comes with what begins a round belongs to it
+		order := rapid.Permutation([]int{0, 1}).Draw(t, "order")
+		if got := fmt.Sprint(firings(t, 1, order, [][]int{{0}, {0, 1}})); got != "[{1 [0]} {2 [10 11]}]" {
+			t.Fatalf("in the order %v: %s", order, got)
+		}
+		if got := fmt.Sprint(firings(t, 1, order, [][]int{{0}, {1}, {1}})); got != "[{1 [0]} {3 [21]}]" {
+			t.Fatalf("in the order %v: %s", order, got)
+		}
+	})
+}
+
+// What does not fit is refused, and changes nothing.
+func TestMisuse(t *testing.T) {
+	p := program("a", "b", "c")
+	p.Vertices[0].Targets, p.Vertices[1].Targets, p.Vertices[2].Reads = []int{2}, []int{1}, []int{0}
+	early := *p
+	early.AllowEarly()
+	for name, p := range map[string]*pregel.Program[trail, string, int]{"plain": p, "early": &early} {
+		t.Run(name, func(t *testing.T) {
+			m := pregel.New[trail, string, int](p, nil, to(0), to(1))
+			m.Plan()
+			if err := m.Apply(0, result{Outcome: pregel.Waiting}); err != nil {
+				t.Fatal(err)
+			}
+			for _, bad := range []result{{}, {Outcome: 99}, done("x", to(3)), done("x", to(-1)), {Outcome: pregel.Done, Fix: &pregel.Fix[string]{Vertex: 3}}} {
+				if err := m.Apply(0, bad); err == nil {
+					t.Errorf("%v was taken", bad)
+				}
+				if got := m.Waits(); len(got) != 1 {
+					t.Errorf("after %v %v wait", bad, got)
+				}
+			}
+			for _, i := range []int{-100, -1, 2, 100} {
+				m.Wake(i)
+				if err := m.Apply(i, done("x")); err == nil {
+					t.Errorf("a result of task %d was taken", i)
+				}
+			}
+			if err := m.RecoverEarly(9, "", 1, done("x")); err == nil {
+				t.Error("a result of vertex 9 was taken")
+			}
+			m.Wake(1) // it does not wait
+			m.Wake(0)
+			if got := m.Plan(); len(got) != 1 || m.Waits() != nil {
+				t.Errorf("ready: %v, waiting: %v", got, m.Waits())
+			}
+		})
+	}
+	early2 := pregel.New[trail, string, int](&early, nil, to(0), to(1))
+	early2.Plan()
+	_ = early2.Apply(0, done("a", to(2)))
+	c := early2.Plan()
+	if len(c) != 1 || c[0].Index >= 0 {
+		t.Fatalf("%v", c)
+	}
+	if err := early2.Apply(c[0].Index, done("c", to(7))); err == nil {
+		t.Error("a message to vertex 7 was taken")
+	}
+}
+
+// A reducer that panics ends the run at once: what is still at work is stopped.
+func TestPanicOfTheReducerStopsTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := program("a", "b", "c")
+		p.Vertices[0].Targets, p.Vertices[2].Reads = []int{2}, []int{0}
+		p.Reduce = func(s trail, u string) trail {
+			if u == "b" {
+				panic("no")
+			}
+			return append(s[:len(s):len(s)], u)
+		}
+		p.AllowEarly()
+		start := time.Now()
+		defer func() {
+			if v, took := recover(), time.Since(start); v != "no" || took != time.Minute {
+				t.Errorf("it took %s to end with %v", took, v)
+			}
+		}()
+		m := pregel.New(p, nil, to(0), to(1))
+		err := pregel.Run(t.Context(), m, func(ctx context.Context, x *task, _ trail) result {
+			switch x.Vertex {
+			case 0:
+				return done("a", to(2))
+			case 1:
+				time.Sleep(time.Minute)
+				return done("b")
+			}
+			select {
+			case <-time.After(1000 * time.Hour):
+			case <-ctx.Done():
+			}
+			return result{Outcome: pregel.Aborted, Err: ctx.Err()}
+		}, nil)
+		t.Errorf("it ended with %v", err)
+	})
 }

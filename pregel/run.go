@@ -69,12 +69,12 @@ func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, 
 		defer cancel()
 	}
 	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	if m.ahead != nil {
 		m.ahead.off, m.ahead.limit = m.ahead.off || o.Barrier, o.MaxSteps
 	}
 	p := &pool[S, U, M]{ctx: ctx, m: m, exec: exec, started: o.Started, stop: o.Stop, size: o.Parallelism, eager: o.Recorder != nil || o.Wake != nil || m.ahead != nil, more: make(chan struct{}, 1)}
-	defer p.wait()
+	defer p.workers.Wait()
+	defer stop(nil) // before it waits for what is at work, also when the program panics
 	d := &driver[S, U, M]{pool: p, opt: &o, ctx: ctx}
 	if err := d.run(m); err != nil {
 		stop(err) // the tasks still at work end before Run does
@@ -121,7 +121,7 @@ func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
 		if d.stopping() && d.idle() && !m.Complete() {
 			return ErrStopped
 		}
-		if d.ctx.Err() != nil && d.idle() && !m.Complete() {
+		if d.ctx.Err() != nil && d.idle() {
 			return context.Cause(d.ctx)
 		}
 		if d.opt.MaxSteps > 0 && m.Step() >= d.opt.MaxSteps {
@@ -146,7 +146,7 @@ func (d *driver[S, U, M]) stopping() bool { return d.pool.stopping() }
 
 // next starts what may start and gives the tasks that have ended since.
 func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
-	if m.Complete() {
+	if m.Complete() && d.ctx.Err() == nil {
 		return nil, nil // every task of the step has a result from before
 	}
 	if d.ctx.Err() == nil && !d.stopping() {
@@ -185,7 +185,7 @@ func (d *driver[S, U, M]) settle(m *Machine[S, U, M], ended []Ended[U, M]) error
 	if err != nil {
 		return err
 	}
-	last := m.Complete()
+	last := m.Complete() && d.ctx.Err() == nil
 	if last {
 		if err := m.Check(); err != nil {
 			return errors.Join(err, d.record(m, ended, false))
@@ -407,5 +407,3 @@ func sortEnded[U, M any](e []Ended[U, M]) {
 		slices.SortFunc(e, byIndex)
 	}
 }
-
-func (p *pool[S, U, M]) wait() { p.workers.Wait() }

@@ -1,4 +1,4 @@
-package pregel_test
+package vertex_test
 
 import (
 	"context"
@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/vertex"
 )
 
 // Every vertex learns the largest value (Malewicz et al., figure 2).
-func ExampleVertexProgram_maximum() {
-	var ring pregel.EdgeList[struct{}]
+func ExampleProgram_maximum() {
+	var ring vertex.EdgeList[struct{}]
 	for v := range int32(4) {
 		ring.Add(v, (v+1)%4)
 	}
@@ -21,8 +22,8 @@ func ExampleVertexProgram_maximum() {
 		fmt.Println(err)
 		return
 	}
-	maximum := &pregel.VertexProgram[int, struct{}, int]{
-		Compute: func(c *pregel.VertexContext[int, struct{}, int], _ int32, most *int, in []int) pregel.Vote {
+	maximum := &vertex.Program[int, struct{}, int]{
+		Compute: func(c *vertex.Context[int, struct{}, int], _ int32, most *int, in []int) pregel.Vote {
 			changed := c.Step() == 0
 			if len(in) > 0 && in[0] > *most {
 				*most, changed = in[0], true
@@ -32,9 +33,9 @@ func ExampleVertexProgram_maximum() {
 			}
 			return pregel.Halt
 		},
-		Combine: pregel.CombineMax[int](),
+		Combine: vertex.CombineMax[int](),
 	}
-	run, err := pregel.NewVertexRun(g, maximum, []int{3, 6, 2, 1})
+	run, err := vertex.NewRun(g, maximum, []int{3, 6, 2, 1})
 	if err == nil {
 		err = run.Run(context.Background(), nil)
 	}
@@ -43,8 +44,8 @@ func ExampleVertexProgram_maximum() {
 }
 
 // Ranks until they change by less than a millionth in all.
-func ExampleVertexProgram_pageRank() {
-	var web pregel.NamedEdges[string, struct{}]
+func ExampleProgram_pageRank() {
+	var web vertex.NamedEdges[string, struct{}]
 	web.Vertex("home", "about", "product", "links")
 	web.Edge("home", "about")
 	web.Edge("home", "product")
@@ -59,9 +60,9 @@ func ExampleVertexProgram_pageRank() {
 		return
 	}
 	n := float64(g.NumVertices())
-	moved := pregel.NewSum[float64]("moved")
-	rank := &pregel.VertexProgram[float64, struct{}, float64]{
-		Compute: func(c *pregel.VertexContext[float64, struct{}, float64], _ int32, rank *float64, in []float64) pregel.Vote {
+	moved := vertex.NewSum[float64]("moved")
+	rank := &vertex.Program[float64, struct{}, float64]{
+		Compute: func(c *vertex.Context[float64, struct{}, float64], _ int32, rank *float64, in []float64) pregel.Vote {
 			next := 1 / n
 			if c.Step() > 0 {
 				next = 0.15 / n
@@ -74,13 +75,13 @@ func ExampleVertexProgram_pageRank() {
 			c.SendToNeighbors(next / float64(c.Degree()))
 			return pregel.Stay
 		},
-		Combine:     pregel.CombineSum[float64](),
-		Aggregators: []pregel.AnyAggregator{moved},
-		Terminal:    func(b *pregel.Barrier) bool { m, _ := moved.Value(b); return m < 1e-6 },
+		Combine:     vertex.CombineSum[float64](),
+		Aggregators: []vertex.AnyAggregator{moved},
+		Terminal:    func(b *vertex.Barrier) bool { m, _ := moved.Value(b); return m < 1e-6 },
 	}
-	run, err := pregel.NewVertexRun(g, rank, nil)
+	run, err := vertex.NewRun(g, rank, nil)
 	if err == nil {
-		err = run.Run(context.Background(), &pregel.VertexOptions[float64, struct{}, float64]{MaxSteps: 1000})
+		err = run.Run(context.Background(), &vertex.Options[float64, struct{}, float64]{MaxSteps: 1000})
 	}
 	for v, x := range run.Values() {
 		fmt.Printf("%s %.3f\n", web.ID(int32(v)), x)
@@ -95,14 +96,14 @@ func ExampleVertexProgram_pageRank() {
 }
 
 // Vertices that reach each other share the lowest of their indexes.
-func ExampleVertexProgram_connectedComponents() {
-	edges := pregel.EdgeList[struct{}]{From: []int32{4, 3, 1}, To: []int32{3, 0, 2}, Undirected: true}
+func ExampleProgram_connectedComponents() {
+	edges := vertex.EdgeList[struct{}]{From: []int32{4, 3, 1}, To: []int32{3, 0, 2}, Undirected: true}
 	g, err := edges.Build(6)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	run, err := pregel.NewVertexRun(g, components(), nil)
+	run, err := vertex.NewRun(g, components(), nil)
 	if err == nil {
 		err = run.Run(context.Background(), nil)
 	}
@@ -111,8 +112,8 @@ func ExampleVertexProgram_connectedComponents() {
 }
 
 // The length of the shortest way from one vertex to every other.
-func ExampleVertexProgram_shortestPaths() {
-	var roads pregel.NamedEdges[string, float64]
+func ExampleProgram_shortestPaths() {
+	var roads vertex.NamedEdges[string, float64]
 	roads.Vertex("a", "b", "c", "d")
 	roads.Edge("a", "b", 7)
 	roads.Edge("a", "c", 2)
@@ -123,8 +124,8 @@ func ExampleVertexProgram_shortestPaths() {
 		fmt.Println(err)
 		return
 	}
-	paths := &pregel.VertexProgram[float64, float64, float64]{
-		Compute: func(c *pregel.VertexContext[float64, float64, float64], _ int32, dist *float64, in []float64) pregel.Vote {
+	paths := &vertex.Program[float64, float64, float64]{
+		Compute: func(c *vertex.Context[float64, float64, float64], _ int32, dist *float64, in []float64) pregel.Vote {
 			if c.Step() == 0 {
 				*dist = 0 // only the entry computes in the first superstep
 			} else if in[0] >= *dist {
@@ -138,11 +139,11 @@ func ExampleVertexProgram_shortestPaths() {
 			}
 			return pregel.Halt
 		},
-		Combine: pregel.CombineMin[float64](),
+		Combine: vertex.CombineMin[float64](),
 	}
 	far := math.Inf(1)
 	start, _ := roads.Index("a")
-	run, err := pregel.NewVertexRun(g, paths, []float64{far, far, far, far}, start)
+	run, err := vertex.NewRun(g, paths, []float64{far, far, far, far}, start)
 	if err == nil {
 		err = run.Run(context.Background(), nil)
 	}
@@ -151,7 +152,7 @@ func ExampleVertexProgram_shortestPaths() {
 }
 
 // A vertex that asks a service which is busy now and then.
-func ExampleVertexProgram_retry() {
+func ExampleProgram_retry() {
 	asked := 0
 	ask := func(context.Context) (int, error) {
 		if asked++; asked < 3 {
@@ -159,8 +160,8 @@ func ExampleVertexProgram_retry() {
 		}
 		return 42, nil
 	}
-	p := &pregel.VertexProgram[int, struct{}, int]{
-		Compute: func(c *pregel.VertexContext[int, struct{}, int], _ int32, answer *int, _ []int) pregel.Vote {
+	p := &vertex.Program[int, struct{}, int]{
+		Compute: func(c *vertex.Context[int, struct{}, int], _ int32, answer *int, _ []int) pregel.Vote {
 			var err error
 			if *answer, err = ask(c.Context()); err != nil {
 				c.Fail(err)
@@ -170,13 +171,13 @@ func ExampleVertexProgram_retry() {
 		Retry:   &pregel.Retry{Attempts: 5, Backoff: time.Millisecond},
 		Timeout: time.Minute,
 	}
-	var one pregel.EdgeList[struct{}]
+	var one vertex.EdgeList[struct{}]
 	g, err := one.Build(1)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	run, err := pregel.NewVertexRun(g, p, nil)
+	run, err := vertex.NewRun(g, p, nil)
 	if err == nil {
 		err = run.Run(context.Background(), nil)
 	}

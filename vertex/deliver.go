@@ -1,4 +1,4 @@
-package pregel
+package vertex
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ type lateSend[M any] struct {
 	msg      M
 }
 
-func (r *VertexRun[V, E, M]) makeSlots() []M {
+func (r *Run[V, E, M]) makeSlots() []M {
 	r.slotMu.Lock()
 	defer r.slotMu.Unlock()
 	if r.slots == nil {
@@ -36,10 +36,10 @@ func (r *VertexRun[V, E, M]) makeSlots() []M {
 	return r.slots
 }
 
-func (r *VertexRun[V, E, M]) numParts() int { return (r.n-1)>>r.crew.shift + 1 }
+func (r *Run[V, E, M]) numParts() int { return (r.n-1)>>r.crew.shift + 1 }
 
 // combineRound folds what is buffered into the inboxes of the next superstep.
-func (r *VertexRun[V, E, M]) combineRound() {
+func (r *Run[V, E, M]) combineRound() {
 	w := r.crew
 	sent := w.buffered.Swap(0)
 	if sent == 0 {
@@ -53,7 +53,7 @@ func (r *VertexRun[V, E, M]) combineRound() {
 	if int(sent) > r.tuning.direct {
 		work = parts
 	}
-	r.parallel(work, func(*VertexContext[V, E, M]) {
+	r.parallel(work, func(*Context[V, E, M]) {
 		for p := int(next.Add(1)) - 1; p < parts; p = int(next.Add(1)) - 1 {
 			for _, o := range outs {
 				r.combine(o.parts[p])
@@ -66,7 +66,7 @@ func (r *VertexRun[V, E, M]) combineRound() {
 	clear(w.outs)
 }
 
-func (r *VertexRun[V, E, M]) needNextInbox() {
+func (r *Run[V, E, M]) needNextInbox() {
 	if len(r.nextInbox) < r.n {
 		r.nextInbox = append(r.nextInbox, make([]M, r.n-len(r.nextInbox))...)
 	}
@@ -74,7 +74,7 @@ func (r *VertexRun[V, E, M]) needNextInbox() {
 
 // combine folds messages into the inboxes of the next superstep. Their words of the bitmaps are
 // the caller's alone.
-func (r *VertexRun[V, E, M]) combine(part []envelope[M]) {
+func (r *Run[V, E, M]) combine(part []envelope[M]) {
 	inbox, has, f := r.nextInbox, r.nextHas, r.prog.Combine.fold
 	for i := range part {
 		to := part[i].to
@@ -90,13 +90,13 @@ func (r *VertexRun[V, E, M]) combine(part []envelope[M]) {
 }
 
 // push sends what the vertices of a set have said along all of their edges.
-func (r *VertexRun[V, E, M]) push(said *vertexSet, slots []M, edges int) {
+func (r *Run[V, E, M]) push(said *set, slots []M, edges int) {
 	r.needNextInbox()
 	if r.crew == nil || len(r.crew.at) == 1 || edges <= r.tuning.direct {
 		if r.crew == nil {
 			r.pushAll(said, slots)
 		} else {
-			r.parallel(1, func(*VertexContext[V, E, M]) { r.pushAll(said, slots) })
+			r.parallel(1, func(*Context[V, E, M]) { r.pushAll(said, slots) })
 		}
 		return
 	}
@@ -105,7 +105,7 @@ func (r *VertexRun[V, E, M]) push(said *vertexSet, slots []M, edges int) {
 	for _, c := range r.crew.at {
 		c.shift = r.crew.shift
 	}
-	r.rounds((len(said.words())+words-1)/words, false, func(c *VertexContext[V, E, M], k int) {
+	r.rounds((len(said.words())+words-1)/words, false, func(c *Context[V, E, M], k int) {
 		shift, out := c.shift&31, c.out
 		for w := said.nextWord(k * words); w >= 0 && w < (k+1)*words; w = said.nextWord(w + 1) {
 			for m := said.words()[w]; m != 0; m &= m - 1 {
@@ -121,7 +121,7 @@ func (r *VertexRun[V, E, M]) push(said *vertexSet, slots []M, edges int) {
 	})
 }
 
-func (r *VertexRun[V, E, M]) pushAll(said *vertexSet, slots []M) {
+func (r *Run[V, E, M]) pushAll(said *set, slots []M) {
 	inbox, has, f := r.nextInbox, r.nextHas, r.prog.Combine.fold
 	for w := said.nextWord(0); w >= 0; w = said.nextWord(w + 1) {
 		for m := said.words()[w]; m != 0; m &= m - 1 {
@@ -144,7 +144,7 @@ func (r *VertexRun[V, E, M]) pushAll(said *vertexSet, slots []M) {
 
 // deliver delivers what has not been combined: all messages if the program has no Combine, and
 // the late ones.
-func (r *VertexRun[V, E, M]) deliver(late []lateSend[M]) error {
+func (r *Run[V, E, M]) deliver(late []lateSend[M]) error {
 	n := 0
 	for _, s := range late {
 		if uint32(s.to) >= uint32(r.n) {
@@ -170,7 +170,7 @@ func (r *VertexRun[V, E, M]) deliver(late []lateSend[M]) error {
 }
 
 // deliverAll puts the messages beside each other, those to one vertex in the order sent.
-func (r *VertexRun[V, E, M]) deliverAll(late []lateSend[M]) {
+func (r *Run[V, E, M]) deliverAll(late []lateSend[M]) {
 	w := r.crew
 	outs := slices.DeleteFunc(w.outs, func(o *outbox[M]) bool { return o == nil })
 	if len(outs)+len(late) == 0 {
@@ -199,7 +199,7 @@ func (r *VertexRun[V, E, M]) deliverAll(late []lateSend[M]) {
 	if total > r.tuning.direct {
 		work = maxParts
 	}
-	r.parallel(work, func(*VertexContext[V, E, M]) {
+	r.parallel(work, func(*Context[V, E, M]) {
 		for p := int(next.Add(1)) - 1; p < maxParts; p = int(next.Add(1)) - 1 {
 			if base[p+1] > base[p] {
 				r.deliverPart(outs, p, uint32(base[p]))
@@ -217,7 +217,7 @@ func (r *VertexRun[V, E, M]) deliverAll(late []lateSend[M]) {
 	}
 }
 
-func (r *VertexRun[V, E, M]) deliverPart(outs []*outbox[M], p int, at uint32) {
+func (r *Run[V, E, M]) deliverPart(outs []*outbox[M], p int, at uint32) {
 	for _, o := range outs {
 		for i := range o.parts[p] {
 			to := o.parts[p][i].to

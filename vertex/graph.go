@@ -1,4 +1,4 @@
-package pregel
+package vertex
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // of runs may share it.
 //
 // It is kept as compressed sparse rows: 4 bytes a vertex and 4 bytes and an E an edge.
-// The first run that gathers (see [VertexProgram]) adds the edges seen from their
+// The first run that gathers (see [Program]) adds the edges seen from their
 // targets, another 4 bytes a vertex and 4 an edge; an undirected graph needs no second
 // copy.
 type Graph[E any] struct {

@@ -1,4 +1,4 @@
-package pregel
+package vertex
 
 import (
 	"cmp"
@@ -30,7 +30,7 @@ const ( // in the order in which they take effect
 
 // AddEdge adds an edge after this superstep, with the value given or the zero value. It is
 // ignored if an end does not exist then.
-func (c *VertexContext[V, E, M]) AddEdge(from, to int32, value ...E) {
+func (c *Context[V, E, M]) AddEdge(from, to int32, value ...E) {
 	x := change[V, E]{by: c.v, kind: addEdge, v: from, to: to}
 	if len(value) > 0 {
 		x.edge = value[0]
@@ -39,22 +39,22 @@ func (c *VertexContext[V, E, M]) AddEdge(from, to int32, value ...E) {
 }
 
 // RemoveEdge removes all edges from one vertex to another after this superstep.
-func (c *VertexContext[V, E, M]) RemoveEdge(from, to int32) {
+func (c *Context[V, E, M]) RemoveEdge(from, to int32) {
 	c.changes = append(c.changes, change[V, E]{by: c.v, kind: removeEdge, v: from, to: to})
 }
 
 // AddVertex adds a vertex after this superstep. It is active, and has no edges out. Indexes are
-// dense: a new one is [VertexContext.NumVertices] or a little more, or that of a vertex that was
-// removed; the run ends with a *VertexError if it is beyond twice the number of vertices plus
+// dense: a new one is [Context.NumVertices] or a little more, or that of a vertex that was
+// removed; the run ends with a *Error if it is beyond twice the number of vertices plus
 // 1,024. Indexes that are left out are vertices that do not exist. If the vertex exists,
-// VertexProgram.Conflict decides what its value is and nothing else changes.
-func (c *VertexContext[V, E, M]) AddVertex(v int32, value V) {
+// Program.Conflict decides what its value is and nothing else changes.
+func (c *Context[V, E, M]) AddVertex(v int32, value V) {
 	c.changes = append(c.changes, change[V, E]{by: c.v, kind: addVertex, v: v, value: value})
 }
 
 // RemoveVertex removes a vertex and the edges out of it after this superstep. Edges to
 // it stay, and what comes along them is dropped.
-func (c *VertexContext[V, E, M]) RemoveVertex(v int32) {
+func (c *Context[V, E, M]) RemoveVertex(v int32) {
 	c.changes = append(c.changes, change[V, E]{by: c.v, kind: removeVertex, v: v})
 }
 
@@ -64,7 +64,7 @@ func unknownVertex(v int32, n int) error {
 
 // requests are the changes and late messages of the superstep, in the order in which they take
 // effect.
-func (r *VertexRun[V, E, M]) requests() (changes []change[V, E], late []lateSend[M]) {
+func (r *Run[V, E, M]) requests() (changes []change[V, E], late []lateSend[M]) {
 	for _, c := range r.crew.at {
 		changes = append(changes, c.changes...)
 		late = append(late, c.late...)
@@ -77,7 +77,7 @@ func (r *VertexRun[V, E, M]) requests() (changes []change[V, E], late []lateSend
 }
 
 // change makes the changes.
-func (r *VertexRun[V, E, M]) change(changes []change[V, E], stats *VertexStats) error {
+func (r *Run[V, E, M]) change(changes []change[V, E], stats *Stats) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -137,7 +137,7 @@ type removal struct {
 
 // removeEdge does, at the first request for a source, the whole removal, and reports
 // whether there was the edge asked for.
-func (r *VertexRun[V, E, M]) removeEdge(v, to int32, x *removal) bool {
+func (r *Run[V, E, M]) removeEdge(v, to int32, x *removal) bool {
 	if !r.Exists(v) {
 		return false
 	}
@@ -159,7 +159,7 @@ func (r *VertexRun[V, E, M]) removeEdge(v, to int32, x *removal) bool {
 	return x.had[to]
 }
 
-func (r *VertexRun[V, E, M]) removeVertex(v int32) bool {
+func (r *Run[V, E, M]) removeVertex(v int32) bool {
 	if !r.Exists(v) {
 		return false
 	}
@@ -173,7 +173,7 @@ func (r *VertexRun[V, E, M]) removeVertex(v int32) bool {
 	return true
 }
 
-func (r *VertexRun[V, E, M]) addVertex(v int32, value V) bool {
+func (r *Run[V, E, M]) addVertex(v int32, value V) bool {
 	if r.Exists(v) {
 		if r.prog.Conflict != nil {
 			r.values[v] = r.prog.Conflict(v, r.values[v], value)
@@ -194,11 +194,11 @@ func (r *VertexRun[V, E, M]) addVertex(v int32, value V) bool {
 }
 
 // grow makes room for n vertices; the new ones do not exist yet.
-func (r *VertexRun[V, E, M]) grow(n int) {
+func (r *Run[V, E, M]) grow(n int) {
 	old := r.n
 	r.n = n
 	r.values = append(r.values, make([]V, n-old)...)
-	for _, s := range []*vertexSet{&r.active, &r.next, &r.said, &r.saying} {
+	for _, s := range []*set{&r.active, &r.next, &r.said, &r.saying} {
 		s.grow(n)
 	}
 	if r.count != nil {
@@ -222,7 +222,7 @@ type patch[E any] struct {
 	values []E
 }
 
-func (r *VertexRun[V, E, M]) patchOf(v int32) *patch[E] {
+func (r *Run[V, E, M]) patchOf(v int32) *patch[E] {
 	if p := r.patch[v]; p != nil {
 		return p
 	}
@@ -253,7 +253,7 @@ func (p *patch[E]) filter(keep func(int32) bool) int {
 }
 
 // compact makes the edges a graph again, if they are patched, and reports true.
-func (r *VertexRun[V, E, M]) compact() bool {
+func (r *Run[V, E, M]) compact() bool {
 	if r.patch != nil {
 		r.rebuild()
 	}
@@ -261,7 +261,7 @@ func (r *VertexRun[V, E, M]) compact() bool {
 }
 
 // rebuild makes a graph of the edges as they are.
-func (r *VertexRun[V, E, M]) rebuild() {
+func (r *Run[V, E, M]) rebuild() {
 	g := &Graph[E]{n: r.n, label: r.g.label, labels: r.g.labels}
 	g.out.off = make([]uint32, r.n+1)
 	g.out.to, g.values = make([]int32, 0, r.edgeN), make([]E, 0, r.edgeN)

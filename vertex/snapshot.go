@@ -1,16 +1,18 @@
-package pregel
+package vertex
 
 import (
 	"encoding/json"
 	"fmt"
 	"math/bits"
 	"slices"
+
+	"github.com/superstep-dev/superstep/pregel"
 )
 
-// A VertexSnapshot is all a run is between two supersteps. It encodes with encoding/json where V,
+// A Snapshot is all a run is between two supersteps. It encodes with encoding/json where V,
 // E and M do (which an infinite float does not), and with any codec that knows exported fields,
 // encoding/gob for one.
-type VertexSnapshot[V, E, M any] struct {
+type Snapshot[V, E, M any] struct {
 	Step   int    `json:"step"`
 	Values []V    `json:"values"`
 	Votes  []byte `json:"votes"` // by vertex, the last Vote; 255 for an index that is no vertex
@@ -33,20 +35,20 @@ const votedNever byte = 255
 
 // Snapshot takes the run between two supersteps. It shares nothing with the run but
 // what the Vs, Es and Ms point to.
-func (r *VertexRun[V, E, M]) Snapshot() (*VertexSnapshot[V, E, M], error) {
+func (r *Run[V, E, M]) Snapshot() (*Snapshot[V, E, M], error) {
 	if r.broken != nil {
 		return nil, r.broken
 	}
 	r.settle()
-	s := &VertexSnapshot[V, E, M]{Step: r.step, Values: slices.Clone(r.values), Votes: make([]byte, r.n), GraphVertices: r.g.n, GraphEdges: r.g.NumEdges()}
+	s := &Snapshot[V, E, M]{Step: r.step, Values: slices.Clone(r.values), Votes: make([]byte, r.n), GraphVertices: r.g.n, GraphEdges: r.g.NumEdges()}
 	for v := range int32(r.n) {
 		switch {
 		case hasBit(r.gone, v):
 			s.Votes[v] = votedNever
 		case hasBit(r.closed, v):
-			s.Votes[v] = byte(Complete)
+			s.Votes[v] = byte(pregel.Complete)
 		case r.active.has(v):
-			s.Votes[v] = byte(Stay) // a message makes a vertex active as much as its vote does
+			s.Votes[v] = byte(pregel.Stay) // a message makes a vertex active as much as its vote does
 		}
 	}
 	for w := r.active.nextWord(0); w >= 0; w = r.active.nextWord(w + 1) {
@@ -72,7 +74,7 @@ func (r *VertexRun[V, E, M]) Snapshot() (*VertexSnapshot[V, E, M], error) {
 	return s, nil
 }
 
-func (r *VertexRun[V, E, M]) snapInbox(s *VertexSnapshot[V, E, M], v int32) {
+func (r *Run[V, E, M]) snapInbox(s *Snapshot[V, E, M], v int32) {
 	switch {
 	case r.has != nil:
 		if hasBit(r.has, v) {
@@ -84,7 +86,7 @@ func (r *VertexRun[V, E, M]) snapInbox(s *VertexSnapshot[V, E, M], v int32) {
 	}
 }
 
-func (r *VertexRun[V, E, M]) edgeList() *EdgeList[E] {
+func (r *Run[V, E, M]) edgeList() *EdgeList[E] {
 	l := &EdgeList[E]{}
 	for v := range int32(r.n) {
 		to, values := r.edges(v)
@@ -96,9 +98,9 @@ func (r *VertexRun[V, E, M]) edgeList() *EdgeList[E] {
 	return l
 }
 
-// RestoreVertexRun makes the run a snapshot was taken of, from the graph that run was started
+// Restore makes the run a snapshot was taken of, from the graph that run was started
 // with. It goes on to the same result, bit by bit. The snapshot is not changed and not kept.
-func RestoreVertexRun[V, E, M any](g *Graph[E], prog *VertexProgram[V, E, M], s *VertexSnapshot[V, E, M]) (*VertexRun[V, E, M], error) {
+func Restore[V, E, M any](g *Graph[E], prog *Program[V, E, M], s *Snapshot[V, E, M]) (*Run[V, E, M], error) {
 	n := len(s.Values)
 	if s.Edges != nil {
 		changed, err := s.Edges.Build(n)
@@ -114,7 +116,7 @@ func RestoreVertexRun[V, E, M any](g *Graph[E], prog *VertexProgram[V, E, M], s 
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	r, err := newVertexRun(g, prog, slices.Clone(s.Values))
+	r, err := newRun(g, prog, slices.Clone(s.Values))
 	if err != nil {
 		return nil, err
 	}
@@ -122,9 +124,9 @@ func RestoreVertexRun[V, E, M any](g *Graph[E], prog *VertexProgram[V, E, M], s 
 	for v, vote := range s.Votes {
 		w, mask := v>>6, uint64(1)<<(uint(v)&63)
 		switch vote {
-		case byte(Stay):
+		case byte(pregel.Stay):
 			r.active.add(w, mask)
-		case byte(Complete):
+		case byte(pregel.Complete):
 			r.closed[w] |= mask
 			r.anyEnds = true
 		case votedNever:
@@ -143,7 +145,7 @@ func RestoreVertexRun[V, E, M any](g *Graph[E], prog *VertexProgram[V, E, M], s 
 	return r, nil
 }
 
-func (r *VertexRun[V, E, M]) restoreInboxes(s *VertexSnapshot[V, E, M]) {
+func (r *Run[V, E, M]) restoreInboxes(s *Snapshot[V, E, M]) {
 	switch {
 	case len(s.To) == 0:
 	case r.has != nil:
@@ -170,14 +172,14 @@ func (r *VertexRun[V, E, M]) restoreInboxes(s *VertexSnapshot[V, E, M]) {
 	}
 }
 
-func (s *VertexSnapshot[V, E, M]) count(i int) int {
+func (s *Snapshot[V, E, M]) count(i int) int {
 	if s.Counts == nil {
 		return 1
 	}
 	return int(s.Counts[i])
 }
 
-func (s *VertexSnapshot[V, E, M]) check() error {
+func (s *Snapshot[V, E, M]) check() error {
 	bad := GraphError{}
 	n := len(s.Values)
 	if len(s.Votes) != n {
@@ -189,7 +191,7 @@ func (s *VertexSnapshot[V, E, M]) check() error {
 	}
 	messages := 0
 	for i, v := range s.To {
-		if messages += s.count(i); s.count(i) == 0 || uint32(v) >= uint32(n) || i > 0 && s.To[i-1] >= v || int(v) < len(s.Votes) && s.Votes[v] != byte(Stay) {
+		if messages += s.count(i); s.count(i) == 0 || uint32(v) >= uint32(n) || i > 0 && s.To[i-1] >= v || int(v) < len(s.Votes) && s.Votes[v] != byte(pregel.Stay) {
 			bad.add("inbox %d of the snapshot, of vertex %d, cannot be", i, v)
 		}
 	}

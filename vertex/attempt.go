@@ -1,9 +1,11 @@
-package pregel
+package vertex
 
 import (
 	"context"
 	"runtime/debug"
 	"time"
+
+	"github.com/superstep-dev/superstep/pregel"
 )
 
 // undone is what a vertex was before the superstep computed it.
@@ -25,7 +27,7 @@ type mark struct {
 
 // attempts is Compute for a program whose vertices may fail: it tries as often as Retry has it,
 // and leaves of the attempts that failed nothing.
-func (c *VertexContext[V, E, M]) attempts(v int32, value *V, in []M) Vote {
+func (c *Context[V, E, M]) attempts(v int32, value *V, in []M) pregel.Vote {
 	p, run := c.run.prog, c.ctx
 	old := *value
 	c.undo = append(c.undo, undone[V]{v, uint32(len(in)), old})
@@ -46,7 +48,7 @@ func (c *VertexContext[V, E, M]) attempts(v int32, value *V, in []M) Vote {
 		pause, again := p.Retry.After(c.attempt, err, chance(v, c.run.step, c.attempt))
 		if !again {
 			c.err = err
-			return Halt
+			return pregel.Halt
 		}
 		c.tally.retries++
 		if f := c.run.crew.retrying; f != nil {
@@ -58,21 +60,21 @@ func (c *VertexContext[V, E, M]) attempts(v int32, value *V, in []M) Vote {
 	}
 	c.stop.Store(true) // whoever looks must not find that the run goes on, with this vertex left out
 	c.interrupted = true
-	return Halt
+	return pregel.Halt
 }
 
 // try makes one attempt. One whose context has ended has failed, whatever it says.
-func (c *VertexContext[V, E, M]) try(v int32, value *V, in []M) (vote Vote, err error) {
+func (c *Context[V, E, M]) try(v int32, value *V, in []M) (vote pregel.Vote, err error) {
 	run := c.ctx
 	c.again = in
 	if limit := c.run.prog.Timeout; limit > 0 {
-		ctx, stop := context.WithTimeoutCause(run, limit, &TimeoutError{What: "an attempt", After: limit})
+		ctx, stop := context.WithTimeoutCause(run, limit, &pregel.TimeoutError{What: "an attempt", After: limit})
 		defer stop()
 		c.ctx = ctx
 	}
 	defer func() {
 		if x := recover(); x != nil {
-			c.err = &PanicError{Value: x, Stack: debug.Stack()}
+			c.err = &pregel.PanicError{Value: x, Stack: debug.Stack()}
 		}
 		if c.ctx.Err() != nil {
 			c.err = context.Cause(c.ctx)
@@ -82,7 +84,7 @@ func (c *VertexContext[V, E, M]) try(v int32, value *V, in []M) (vote Vote, err 
 	return c.run.prog.Compute(c, v, value, in), nil
 }
 
-func (c *VertexContext[V, E, M]) setMark() {
+func (c *Context[V, E, M]) setMark() {
 	m := &c.mark
 	for p := range m.parts {
 		m.parts[p] = len(c.out.parts[p])
@@ -95,7 +97,7 @@ func (c *VertexContext[V, E, M]) setMark() {
 }
 
 // rewind takes back all that the vertex has done since the mark, but for the attempts counted.
-func (c *VertexContext[V, E, M]) rewind() {
+func (c *Context[V, E, M]) rewind() {
 	m := &c.mark
 	for p := range m.parts {
 		clear(c.out.parts[p][m.parts[p]:])
@@ -112,7 +114,7 @@ func (c *VertexContext[V, E, M]) rewind() {
 }
 
 // rollback makes the run what it was before the superstep that did not come to its end.
-func (r *VertexRun[V, E, M]) rollback() {
+func (r *Run[V, E, M]) rollback() {
 	for _, c := range r.crew.at {
 		for _, u := range c.undo {
 			r.values[u.v] = u.value

@@ -1,13 +1,21 @@
-package pregel
+// Package vertex runs data-parallel programs over large graphs: one function that every
+// vertex computes in supersteps, with messages, aggregators and changes of the topology,
+// over millions of vertices in dense arrays. A [Program] is the definition, a [Graph] its
+// edges and a [Run] one computation, which can be saved and restored at a barrier.
+//
+// Package pregel is the engine for workflows, whose few tasks take their time and have identities.
+package vertex
 
 import (
 	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/superstep-dev/superstep/pregel"
 )
 
-// A VertexProgram is what every vertex of a large graph computes, after the vertex
+// A Program is what every vertex of a large graph computes, after the vertex
 // API of Malewicz et al., "Pregel: a system for large-scale graph processing"
 // (SIGMOD 2010). V is the value of a vertex, E of an edge (struct{} for none) and M
 // of a message. It is a definition: any number of runs may share it.
@@ -16,8 +24,8 @@ import (
 //
 // In a superstep every active vertex computes: it reads the messages sent to it in the
 // superstep before, changes its value, sends messages and votes. It is active in the
-// first superstep if it is an entry, after that if it voted [Stay] or a message came.
-// [Halt] puts it to sleep until a message comes, [Complete] for good; messages to a
+// first superstep if it is an entry, after that if it voted [pregel.Stay] or a message came.
+// [pregel.Halt] puts it to sleep until a message comes, [pregel.Complete] for good; messages to a
 // completed vertex are dropped. The run ends when no vertex is active.
 //
 // # Determinism
@@ -47,23 +55,23 @@ import (
 // # Failures
 //
 // A program with a Retry or a Timeout is one whose vertices may fail. An attempt fails by
-// [VertexContext.Fail], by a panic, or by its context ending before it. Nothing of it stays: the
+// [Context.Fail], by a panic, or by its context ending before it. Nothing of it stays: the
 // next one finds the value and the messages as they were, and what the failed one sent, gave to
 // aggregators and asked of the topology has never been. A superstep that does not come to its end, because
-// a vertex has failed for good or the run was stopped, has never been either: [VertexRun.Run] may
+// a vertex has failed for good or the run was stopped, has never been either: [Run.Run] may
 // be called again and computes it anew, with its attempts counted anew. So a snapshot needs to hold
 // no attempts. This costs a second V and about a hundred nanoseconds for every vertex that
 // computes, and such a program never gathers; one with neither pays nothing for it.
-type VertexProgram[V, E, M any] struct {
+type Program[V, E, M any] struct {
 	// Compute computes one vertex. value points at the vertex's own value. Of in, there is one
 	// message at most if the program has a Combine; the slice is valid during the call. It is
 	// called from several goroutines at once, for different vertices.
 	//
-	// A panic in it ends the run with a *VertexError, unless it is tried again; one in Combine
-	// with a *PanicError. All other functions but Copy and Retry.If are called on the goroutine of
-	// Run. A Compute that waits for something should give up by [VertexContext.Fail] once
-	// [VertexContext.Context] is done.
-	Compute func(c *VertexContext[V, E, M], v int32, value *V, in []M) Vote
+	// A panic in it ends the run with a *Error, unless it is tried again; one in Combine
+	// with a *pregel.PanicError. All other functions but Copy and Retry.If are called on the goroutine of
+	// Run. A Compute that waits for something should give up by [Context.Fail] once
+	// [Context.Context] is done.
+	Compute func(c *Context[V, E, M], v int32, value *V, in []M) pregel.Vote
 	// Combine makes one message of two to the same vertex. Nil keeps messages apart.
 	Combine *Combiner[M]
 	// Aggregators are those the program may use.
@@ -76,7 +84,7 @@ type VertexProgram[V, E, M any] struct {
 	// Retry says how often and how soon a vertex that failed computes again. A vertex that pauses
 	// keeps its goroutine: a program whose vertices do so at the same time wants a Parallelism to match. Nil
 	// means that a vertex which fails ends the run.
-	Retry *Retry
+	Retry *pregel.Retry
 	// Timeout is of one attempt: the context of the vertex ends then, and the attempt has failed.
 	// It takes effect when Compute returns. Defaults to none.
 	Timeout time.Duration
@@ -86,10 +94,10 @@ type VertexProgram[V, E, M any] struct {
 }
 
 // mayFail reports whether vertices are computed in attempts.
-func (p *VertexProgram[V, E, M]) mayFail() bool { return p.Retry != nil || p.Timeout > 0 }
+func (p *Program[V, E, M]) mayFail() bool { return p.Retry != nil || p.Timeout > 0 }
 
-// VertexOptions are the settings of [VertexRun.Run]. Nil means the defaults.
-type VertexOptions[V, E, M any] struct {
+// Options are the settings of [Run.Run]. Nil means the defaults.
+type Options[V, E, M any] struct {
 	Parallelism int           // goroutines at work at once; defaults to GOMAXPROCS
 	MaxSteps    int           // supersteps before a *StepLimitError, counted from the first of the run; defaults to no limit
 	Timeout     time.Duration // before a *TimeoutError, from this call on; defaults to no limit
@@ -98,17 +106,17 @@ type VertexOptions[V, E, M any] struct {
 	CheckpointEvery int
 	// Checkpoint is given the run as it is at a barrier. The snapshot is the callee's to keep. An
 	// error of it ends Run, at that barrier.
-	Checkpoint func(s *VertexSnapshot[V, E, M]) error
+	Checkpoint func(s *Snapshot[V, E, M]) error
 	// Trace is called after every superstep. The engine reads no clock: who wants to know how
 	// long a superstep took reads one here. Defaults to nothing.
-	Trace func(s VertexStats)
+	Trace func(s Stats)
 	// Retrying is called when an attempt has failed and another will follow after the pause, from
 	// the goroutine of the vertex: several at once. Defaults to nothing.
-	Retrying func(failed *VertexError, pause time.Duration)
+	Retrying func(failed *Error, pause time.Duration)
 }
 
-// VertexStats are the counts of one superstep. They do not depend on the parallelism.
-type VertexStats struct {
+// Stats are the counts of one superstep. They do not depend on the parallelism.
+type Stats struct {
 	Step     int // from 0
 	Computed int // vertices that computed
 	Messages int // messages sent, before any were combined; one to all neighbours counts for each
@@ -120,15 +128,15 @@ type VertexStats struct {
 
 // A Barrier is the end of a superstep.
 type Barrier struct {
-	VertexStats
+	Stats
 	agg *aggregates
 }
 
 func (b *Barrier) aggregating() *aggregates { return b.agg }
 
-// A VertexError says which vertex ended a run. If several did in one superstep, it is the one of
+// A Error says which vertex ended a run. If several did in one superstep, it is the one of
 // the lowest index.
-type VertexError struct {
+type Error struct {
 	Vertex   int32
 	Label    string // its id if the graph was built from named edges
 	Step     int
@@ -136,20 +144,20 @@ type VertexError struct {
 	Err      error
 }
 
-func (e *VertexError) Error() string {
+func (e *Error) Error() string {
 	if e.Attempts > 1 {
 		return fmt.Sprintf("vertex %s in superstep %d, attempt %d: %v", e.Label, e.Step, e.Attempts, e.Err)
 	}
 	return fmt.Sprintf("vertex %s in superstep %d: %v", e.Label, e.Step, e.Err)
 }
 
-// Unwrap gives the cause, a *PanicError for a panic.
-func (e *VertexError) Unwrap() error { return e.Err }
+// Unwrap gives the cause, a *pregel.PanicError for a panic.
+func (e *Error) Unwrap() error { return e.Err }
 
-// A VertexContext is the engine as a computing vertex sees it. It belongs to one call
+// A Context is the engine as a computing vertex sees it. It belongs to one call
 // of Compute.
-type VertexContext[V, E, M any] struct {
-	run *VertexRun[V, E, M]
+type Context[V, E, M any] struct {
+	run *Run[V, E, M]
 	ctx context.Context
 	v   int32
 
@@ -188,34 +196,34 @@ type tally struct {
 }
 
 // Context ends when the run is to stop, or the attempt has lasted for its Timeout.
-func (c *VertexContext[V, E, M]) Context() context.Context { return c.ctx }
+func (c *Context[V, E, M]) Context() context.Context { return c.ctx }
 
 // Step is the superstep, from 0.
-func (c *VertexContext[V, E, M]) Step() int { return c.run.step }
+func (c *Context[V, E, M]) Step() int { return c.run.step }
 
 // NumVertices is one more than the highest index of a vertex in this superstep.
-func (c *VertexContext[V, E, M]) NumVertices() int { return c.run.n }
+func (c *Context[V, E, M]) NumVertices() int { return c.run.n }
 
 // Degree is the number of edges out of the vertex.
-func (c *VertexContext[V, E, M]) Degree() int { return c.run.degree(c.v) }
+func (c *Context[V, E, M]) Degree() int { return c.run.degree(c.v) }
 
 // Targets are the ends of the edges out of the vertex. The slice must not be changed.
-func (c *VertexContext[V, E, M]) Targets() []int32 {
+func (c *Context[V, E, M]) Targets() []int32 {
 	to, _ := c.run.edges(c.v)
 	return to
 }
 
 // EdgeValues are the values of the edges out of the vertex, in the order of Targets.
 // The slice must not be changed.
-func (c *VertexContext[V, E, M]) EdgeValues() []E {
+func (c *Context[V, E, M]) EdgeValues() []E {
 	_, values := c.run.edges(c.v)
 	return values
 }
 
 // Send sends a message to a vertex, which need not be a neighbour. One that does not
 // exist must be added in the same superstep; if its index has never been a
-// vertex the run ends with a *VertexError, otherwise the message is dropped.
-func (c *VertexContext[V, E, M]) Send(to int32, m M) {
+// vertex the run ends with a *Error, otherwise the message is dropped.
+func (c *Context[V, E, M]) Send(to int32, m M) {
 	if uint32(to) >= uint32(c.reach) {
 		c.sendFar(to, m)
 		return
@@ -225,7 +233,7 @@ func (c *VertexContext[V, E, M]) Send(to int32, m M) {
 	c.directed++
 }
 
-func (c *VertexContext[V, E, M]) sendFar(to int32, m M) {
+func (c *Context[V, E, M]) sendFar(to int32, m M) {
 	r := c.run
 	if uint32(to) < uint32(r.n) && !hasBit(r.gone, to) {
 		part := &c.out.parts[uint32(to)>>(c.shift&31)%maxParts]
@@ -237,7 +245,7 @@ func (c *VertexContext[V, E, M]) sendFar(to int32, m M) {
 }
 
 // SendToNeighbors sends the same message along every edge out of the vertex.
-func (c *VertexContext[V, E, M]) SendToNeighbors(m M) {
+func (c *Context[V, E, M]) SendToNeighbors(m M) {
 	bit := uint64(1) << (uint(c.v) & 63)
 	if uint(c.v) >= uint(len(c.slot)) || c.said&bit != 0 {
 		c.sayAgain(m)
@@ -252,7 +260,7 @@ func (c *VertexContext[V, E, M]) SendToNeighbors(m M) {
 }
 
 // sayAgain is the first SendToNeighbors of a run, the second of a vertex, or any with no Combine.
-func (c *VertexContext[V, E, M]) sayAgain(m M) {
+func (c *Context[V, E, M]) sayAgain(m M) {
 	if c.run.prog.Combine != nil && len(c.slot) == 0 {
 		c.slot = c.run.makeSlots()
 		c.SendToNeighbors(m)
@@ -264,38 +272,38 @@ func (c *VertexContext[V, E, M]) sayAgain(m M) {
 }
 
 // Fail says that the vertex has failed: it computes again if the program has a Retry that allows
-// it, and otherwise the run ends with a *VertexError. The caller should return.
-func (c *VertexContext[V, E, M]) Fail(err error) {
+// it, and otherwise the run ends with a *Error. The caller should return.
+func (c *Context[V, E, M]) Fail(err error) {
 	if c.err == nil {
 		c.err = err
 	}
 }
 
 // failed is the error of the vertex that is computing.
-func (c *VertexContext[V, E, M]) failed(err error) *VertexError {
+func (c *Context[V, E, M]) failed(err error) *Error {
 	e := c.run.vertexError(c.v, err)
 	e.Attempts = max(1, c.attempt)
 	return e
 }
 
-func (c *VertexContext[V, E, M]) aggregating() *aggregates { return &c.agg }
+func (c *Context[V, E, M]) aggregating() *aggregates { return &c.agg }
 
 // compute computes one vertex.
-func (c *VertexContext[V, E, M]) compute(v int32, in []M) {
+func (c *Context[V, E, M]) compute(v int32, in []M) {
 	c.v, c.agg.vertex = v, v
 	r := c.run
 	switch r.body(c, v, &r.values[v], in) {
-	case Stay:
+	case pregel.Stay:
 		c.stays |= 1 << (uint(v) & 63)
-	case Complete:
+	case pregel.Complete:
 		c.ends |= 1 << (uint(v) & 63)
-	case Halt:
+	case pregel.Halt:
 	}
 	c.tally.computed++
 }
 
 // flush tells the run what the vertices of a word did.
-func (c *VertexContext[V, E, M]) flush(w int) {
+func (c *Context[V, E, M]) flush(w int) {
 	if c.stays != 0 {
 		c.run.next.add(w, c.stays)
 	}

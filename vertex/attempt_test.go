@@ -1,4 +1,4 @@
-package pregel_test
+package vertex_test
 
 import (
 	"context"
@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/vertex"
 )
 
 var errBusy = errors.New("busy")
 
 // attempted runs three vertices of which the middle one does as told, by attempt. It gives the
 // run, how long it took and its error.
-func attempted(t *testing.T, p plainProgram, o plainOptions, does ...func(c *plainContext)) (*pregel.VertexRun[int, none, int], time.Duration, error) {
+func attempted(t *testing.T, p plainProgram, o plainOptions, does ...func(c *plainContext)) (*vertex.Run[int, none, int], time.Duration, error) {
 	t.Helper()
 	var n atomic.Int32
 	p.Compute = func(c *plainContext, v int32, value *int, _ []int) pregel.Vote {
@@ -31,7 +32,7 @@ func attempted(t *testing.T, p plainProgram, o plainOptions, does ...func(c *pla
 		}
 		return pregel.Halt
 	}
-	r, err := pregel.NewVertexRun(build(t, chain(3), 3), &p, nil)
+	r, err := vertex.NewRun(build(t, chain(3), 3), &p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func attempted(t *testing.T, p plainProgram, o plainOptions, does ...func(c *pla
 func fail(c *plainContext) { c.Fail(errBusy) }
 func hang(c *plainContext) { <-c.Context().Done() }
 
-func TestVertexRetry(t *testing.T) {
+func TestRetry(t *testing.T) {
 	giveUp := func(c *plainContext) { hang(c); c.Fail(c.Context().Err()) }
 	steady := &pregel.Retry{Attempts: 3, Backoff: time.Second, Jitter: -1}
 	for name, c := range map[string]struct {
@@ -88,8 +89,8 @@ func TestVertexRetry(t *testing.T) {
 }
 
 // A superstep that fails has never been: neither in the run nor in a snapshot of it.
-func TestVertexFailedSuperstep(t *testing.T) {
-	for _, combine := range []*pregel.Combiner[int]{nil, pregel.CombineSum[int]()} {
+func TestFailedSuperstep(t *testing.T) {
+	for _, combine := range []*vertex.Combiner[int]{nil, vertex.CombineSum[int]()} {
 		var broken atomic.Bool
 		p := &plainProgram{
 			Combine: combine,
@@ -111,13 +112,13 @@ func TestVertexFailedSuperstep(t *testing.T) {
 			},
 		}
 		g := build(t, chain(4), 4)
-		r, err := pregel.NewVertexRun(g, p, nil)
+		r, err := vertex.NewRun(g, p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := runVertices(t, g, p, nil, nil).Values()
 		broken.Store(true)
-		var failed *pregel.VertexError
+		var failed *vertex.Error
 		if err := r.Run(t.Context(), nil); !errors.As(err, &failed) || failed.Attempts != 1 || r.Step() != 1 || !slices.Equal(r.Values(), make([]int, 4)) {
 			t.Errorf("%v, %v at %d", err, r.Values(), r.Step())
 		}
@@ -125,12 +126,12 @@ func TestVertexFailedSuperstep(t *testing.T) {
 		if err != nil || s.Step != 1 || !slices.Equal(s.To, []int32{1, 2, 3}) || !slices.Equal(s.Messages, []int{1, 2, 3}) {
 			t.Errorf("%+v, %v", s, err)
 		}
-		again, err := pregel.RestoreVertexRun(g, p, s)
+		again, err := vertex.Restore(g, p, s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		broken.Store(false)
-		for _, r := range []*pregel.VertexRun[int, none, int]{r, again} {
+		for _, r := range []*vertex.Run[int, none, int]{r, again} {
 			if err := r.Run(t.Context(), nil); err != nil || !slices.Equal(r.Values(), want) {
 				t.Errorf("%v, %v, want %v", err, r.Values(), want)
 			}
@@ -139,10 +140,10 @@ func TestVertexFailedSuperstep(t *testing.T) {
 }
 
 // What the vertices of a program that may fail have in pointers is taken back by Copy.
-func TestVertexCopy(t *testing.T) {
+func TestCopy(t *testing.T) {
 	type visits = map[string]bool
 	tries := 0
-	p := &pregel.VertexProgram[visits, none, none]{
+	p := &vertex.Program[visits, none, none]{
 		Retry: &pregel.Retry{Backoff: -1},
 		Copy: func(v visits) visits {
 			if v == nil {
@@ -150,7 +151,7 @@ func TestVertexCopy(t *testing.T) {
 			}
 			return maps.Clone(v)
 		},
-		Compute: func(c *pregel.VertexContext[visits, none, none], _ int32, value *visits, _ []none) pregel.Vote {
+		Compute: func(c *vertex.Context[visits, none, none], _ int32, value *visits, _ []none) pregel.Vote {
 			tries++
 			(*value)[fmt.Sprint("try ", tries)] = true
 			if tries%4 != 3 {
@@ -159,7 +160,7 @@ func TestVertexCopy(t *testing.T) {
 			return pregel.Stay
 		},
 	}
-	r, err := pregel.NewVertexRun(build(t, chain(1), 1), p, nil)
+	r, err := vertex.NewRun(build(t, chain(1), 1), p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,17 +170,17 @@ func TestVertexCopy(t *testing.T) {
 	}
 }
 
-func TestVertexRetrying(t *testing.T) {
+func TestRetrying(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
-	var stats []pregel.VertexStats
+	var stats []vertex.Stats
 	o := plainOptions{
-		Retrying: func(e *pregel.VertexError, pause time.Duration) {
+		Retrying: func(e *vertex.Error, pause time.Duration) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, fmt.Sprint(e, " ", pause))
 		},
-		Trace: func(s pregel.VertexStats) { stats = append(stats, s) },
+		Trace: func(s vertex.Stats) { stats = append(stats, s) },
 	}
 	synctest.Test(t, func(t *testing.T) {
 		if _, _, err := attempted(t, plainProgram{Retry: &pregel.Retry{Jitter: -1}}, o, fail, fail); err != nil {
@@ -192,7 +193,7 @@ func TestVertexRetrying(t *testing.T) {
 }
 
 // Neither a pause nor an attempt outlives the run, and what was stopped goes on.
-func TestVertexRunTimeout(t *testing.T) {
+func TestRunTimeout(t *testing.T) {
 	for name, does := range map[string]func(*plainContext){"pausing": fail, "computing": hang} {
 		synctest.Test(t, func(t *testing.T) {
 			o := plainOptions{Timeout: 100 * time.Millisecond, Parallelism: 3}
@@ -206,9 +207,25 @@ func TestVertexRunTimeout(t *testing.T) {
 			}
 		})
 	}
+	synctest.Test(t, func(t *testing.T) { // the last superstep ends after it, without a Retry or Timeout of its own
+		r, err := vertex.NewRun(build(t, chain(3), 3), &plainProgram{Compute: func(_ *plainContext, v int32, value *int, _ []int) pregel.Vote {
+			if v == 0 {
+				time.Sleep(time.Second)
+			}
+			*value = 1
+			return pregel.Halt
+		}}, nil)
+		if err == nil {
+			err = r.Run(t.Context(), &plainOptions{Timeout: 100 * time.Millisecond, Parallelism: 3})
+		}
+		var limit *pregel.TimeoutError
+		if !errors.As(err, &limit) {
+			t.Errorf("deaf: %v", err)
+		}
+	})
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
-		r, err := pregel.NewVertexRun(build(t, chain(3), 3), &plainProgram{
+		r, err := vertex.NewRun(build(t, chain(3), 3), &plainProgram{
 			Retry: &pregel.Retry{Attempts: 1},
 			Compute: func(c *plainContext, _ int32, _ *int, _ []int) pregel.Vote {
 				stop(errBusy)
@@ -220,7 +237,7 @@ func TestVertexRunTimeout(t *testing.T) {
 		if err == nil {
 			err = r.Run(ctx, nil)
 		}
-		var failed *pregel.VertexError
+		var failed *vertex.Error
 		if !errors.Is(err, errBusy) || errors.As(err, &failed) {
 			t.Errorf("stopped: %v", err)
 		}
@@ -228,7 +245,7 @@ func TestVertexRunTimeout(t *testing.T) {
 }
 
 // Vertices that wait do so side by side, as many as the parallelism says.
-func TestVertexRetriesSideBySide(t *testing.T) {
+func TestRetriesSideBySide(t *testing.T) {
 	const n = 1000
 	synctest.Test(t, func(t *testing.T) {
 		var failed [n]atomic.Bool
@@ -249,8 +266,8 @@ func TestVertexRetriesSideBySide(t *testing.T) {
 	})
 }
 
-// BenchmarkVertexAttempts is what it costs that a vertex may fail.
-func BenchmarkVertexAttempts(b *testing.B) {
+// BenchmarkAttempts is what it costs that a vertex may fail.
+func BenchmarkAttempts(b *testing.B) {
 	const n = 100_000
 	g := build(b, rmat(n, 10*n, 42), n)
 	for name, retry := range map[string]*pregel.Retry{"never": nil, "may": {}} {

@@ -1,4 +1,4 @@
-package pregel_test
+package vertex_test
 
 import (
 	"container/heap"
@@ -16,16 +16,17 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/vertex"
 )
 
 type (
-	plainContext = pregel.VertexContext[int, none, int]
-	plainProgram = pregel.VertexProgram[int, none, int]
-	plainOptions = pregel.VertexOptions[int, none, int]
+	plainContext = vertex.Context[int, none, int]
+	plainProgram = vertex.Program[int, none, int]
+	plainOptions = vertex.Options[int, none, int]
 )
 
-func chain(n int) *pregel.EdgeList[none] {
-	l := &pregel.EdgeList[none]{}
+func chain(n int) *vertex.EdgeList[none] {
+	l := &vertex.EdgeList[none]{}
 	for v := range int32(n) - 1 {
 		l.Add(v, v+1)
 	}
@@ -53,7 +54,7 @@ func (q *queue) Pop() any {
 	return last
 }
 
-func dijkstra(n int, l *pregel.EdgeList[float64], from int32) []float64 {
+func dijkstra(n int, l *vertex.EdgeList[float64], from int32) []float64 {
 	out := make([][]int, n)
 	for i, u := range l.From {
 		out[u] = append(out[u], i)
@@ -86,12 +87,12 @@ func dijkstra(n int, l *pregel.EdgeList[float64], from int32) []float64 {
 }
 
 // Random graphs against algorithms that have nothing in common with supersteps.
-func TestVertexAlgorithms(t *testing.T) {
+func TestAlgorithms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 300).Draw(t, "n")
 		m := rapid.IntRange(0, 5*n).Draw(t, "m")
 		seed := rapid.Uint64().Draw(t, "seed")
-		plain, weighted := &pregel.EdgeList[none]{}, &pregel.EdgeList[float64]{Values: []float64{}}
+		plain, weighted := &vertex.EdgeList[none]{}, &vertex.EdgeList[float64]{Values: []float64{}}
 		for i := range m {
 			h := wild{seed: seed}.hash(i)
 			u, v := int32(h>>8&0xffff)%int32(n), int32(h>>24&0xffff)%int32(n)
@@ -124,20 +125,20 @@ func TestVertexAlgorithms(t *testing.T) {
 	})
 }
 
-func tryVertices[V, E, M any](l *pregel.EdgeList[E], n int, p *pregel.VertexProgram[V, E, M], values []V, parallelism int, entries ...int32) ([]V, error) {
+func tryVertices[V, E, M any](l *vertex.EdgeList[E], n int, p *vertex.Program[V, E, M], values []V, parallelism int, entries ...int32) ([]V, error) {
 	g, err := l.Build(n)
 	if err != nil {
 		return nil, err
 	}
-	r, err := pregel.NewVertexRun(g, p, values, entries...)
+	r, err := vertex.NewRun(g, p, values, entries...)
 	if err != nil {
 		return nil, err
 	}
 	r.Tune(0, 4, 50, 30, 10)
-	return r.Values(), r.Run(context.Background(), &pregel.VertexOptions[V, E, M]{Parallelism: parallelism})
+	return r.Values(), r.Run(context.Background(), &vertex.Options[V, E, M]{Parallelism: parallelism})
 }
 
-func TestVertexActivity(t *testing.T) {
+func TestActivity(t *testing.T) {
 	var steps []string
 	wake := func(c *plainContext, v int32, _ *int, _ []int) pregel.Vote {
 		steps = append(steps, fmt.Sprint(c.Step(), ":", v))
@@ -172,7 +173,7 @@ func TestVertexActivity(t *testing.T) {
 	}
 }
 
-func TestVertexMessagesApart(t *testing.T) {
+func TestMessagesApart(t *testing.T) {
 	var got []int
 	p := &plainProgram{Compute: func(c *plainContext, v int32, _ *int, in []int) pregel.Vote {
 		switch {
@@ -190,8 +191,8 @@ func TestVertexMessagesApart(t *testing.T) {
 	}
 }
 
-func TestVertexErrors(t *testing.T) {
-	ids := &pregel.NamedEdges[string, none]{}
+func TestErrors(t *testing.T) {
+	ids := &vertex.NamedEdges[string, none]{}
 	for v := range 100 {
 		ids.Vertex(fmt.Sprintf("v%d", v))
 	}
@@ -209,7 +210,7 @@ func TestVertexErrors(t *testing.T) {
 		"message":     {func(c *plainContext, _ int32) { c.Send(100, 1) }, "vertex v30 in superstep 0: a message to vertex 100: no such vertex, of 100; add it in the same superstep"},
 		"negative":    {func(c *plainContext, _ int32) { c.Send(-1, 1) }, "vertex v30 in superstep 0: a message to vertex -1: no such vertex, of 100; add it in the same superstep"},
 		"sparse":      {func(c *plainContext, _ int32) { c.AddVertex(1e6, 1) }, "vertex v30 in superstep 0: cannot add vertex 1000000: indexes are dense, and have to be below 1224 in this superstep"},
-		"no such sum": {func(c *plainContext, _ int32) { pregel.NewCount("x").Add(c, 1) }, "vertex v30 in superstep 0: panic: pregel: aggregator \"x\" is not listed by the vertex program"},
+		"no such sum": {func(c *plainContext, _ int32) { vertex.NewCount("x").Add(c, 1) }, "vertex v30 in superstep 0: panic: vertex: aggregator \"x\" is not listed by the vertex program"},
 	} {
 		for _, parallelism := range []int{1, 2, 8} {
 			p := &plainProgram{Compute: func(ctx *plainContext, v int32, _ *int, _ []int) pregel.Vote {
@@ -218,12 +219,12 @@ func TestVertexErrors(t *testing.T) {
 				}
 				return pregel.Stay
 			}}
-			r, err := pregel.NewVertexRun(g, p, nil)
+			r, err := vertex.NewRun(g, p, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			err = r.Run(context.Background(), &plainOptions{Parallelism: parallelism})
-			var at *pregel.VertexError
+			var at *vertex.Error
 			if !errors.As(err, &at) || at.Vertex != 30 || err.Error() != c.want {
 				t.Errorf("%s, parallelism %d: %v", name, parallelism, err)
 			}
@@ -238,18 +239,18 @@ func TestVertexErrors(t *testing.T) {
 }
 
 // A panic of a Combine ends the run and not the process.
-func TestVertexCombinePanic(t *testing.T) {
+func TestCombinePanic(t *testing.T) {
 	for _, tune := range [][]int{{0, 100, 1, 0, 0}, {1 << 20, 1, 1, 1 << 20, 1 << 20}} {
 		p := &plainProgram{
 			Compute: func(c *plainContext, _ int32, _ *int, _ []int) pregel.Vote {
 				c.SendToNeighbors(1)
 				return pregel.Halt
 			},
-			Combine: pregel.CombineWith(func(int, int) int { panic("no") }),
+			Combine: vertex.CombineWith(func(int, int) int { panic("no") }),
 		}
 		l := chain(100)
 		l.Undirected = true
-		r, err := pregel.NewVertexRun(build(t, l, 100), p, nil)
+		r, err := vertex.NewRun(build(t, l, 100), p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,14 +265,14 @@ func TestVertexCombinePanic(t *testing.T) {
 	}
 }
 
-func TestVertexMistakes(t *testing.T) {
-	l := &pregel.EdgeList[none]{From: []int32{0, 5, -1}, To: []int32{3, 1, 0, 2}}
+func TestMistakes(t *testing.T) {
+	l := &vertex.EdgeList[none]{From: []int32{0, 5, -1}, To: []int32{3, 1, 0, 2}}
 	_, err := l.Build(3)
 	want := "3 edges have a source and 4 a target\nedge 1 comes from vertex 5, of 3\nedge 2 comes from vertex -1, of 3\nedge 0 goes to vertex 3, of 3"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
-	var ids pregel.NamedEdges[string, none]
+	var ids vertex.NamedEdges[string, none]
 	ids.Vertex("a", "b", "a")
 	ids.Edge("a", "x")
 	ids.Edge("y", "z")
@@ -280,39 +281,39 @@ func TestVertexMistakes(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
-	many := &pregel.EdgeList[none]{From: make([]int32, 150), To: slices.Repeat([]int32{7}, 150)}
-	var bad *pregel.GraphError
+	many := &vertex.EdgeList[none]{From: make([]int32, 150), To: slices.Repeat([]int32{7}, 150)}
+	var bad *vertex.GraphError
 	if _, err = many.Build(1); !errors.As(err, &bad) || len(bad.Mistakes) != 100 || bad.More != 50 {
 		t.Errorf("%v", err)
 	}
-	sum := pregel.NewSum[int]("s")
-	_, err = pregel.NewVertexRun(build(t, chain(2), 2), &plainProgram{Aggregators: []pregel.AnyAggregator{sum, pregel.NewCount("s")}}, make([]int, 3))
+	sum := vertex.NewSum[int]("s")
+	_, err = vertex.NewRun(build(t, chain(2), 2), &plainProgram{Aggregators: []vertex.AnyAggregator{sum, vertex.NewCount("s")}}, make([]int, 3))
 	want = "3 values for 2 vertices\nthe vertex program has no Compute\ntwo aggregators are called \"s\""
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestVertexUndirectedValues(t *testing.T) {
-	l := &pregel.EdgeList[string]{Undirected: true}
+func TestUndirectedValues(t *testing.T) {
+	l := &vertex.EdgeList[string]{Undirected: true}
 	l.Add(0, 2, "a")
 	l.Add(1, 0, "b")
 	l.Add(1, 1, "loop")
 	g := build(t, l, 3)
 	var got string
-	p := &pregel.VertexProgram[none, string, none]{Compute: func(c *pregel.VertexContext[none, string, none], v int32, _ *none, _ []none) pregel.Vote {
+	p := &vertex.Program[none, string, none]{Compute: func(c *vertex.Context[none, string, none], v int32, _ *none, _ []none) pregel.Vote {
 		got += fmt.Sprint(v, c.Targets(), c.EdgeValues(), " ")
 		return pregel.Halt
 	}}
-	runVertices(t, g, p, nil, &pregel.VertexOptions[none, string, none]{Parallelism: 1})
+	runVertices(t, g, p, nil, &vertex.Options[none, string, none]{Parallelism: 1})
 	if want := "0 [1 2] [b a] 1 [0 1] [b loop] 2 [0] [a] "; got != want || g.NumEdges() != 5 {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
 
-func TestVertexStepLimit(t *testing.T) {
+func TestStepLimit(t *testing.T) {
 	endless := &plainProgram{Compute: func(*plainContext, int32, *int, []int) pregel.Vote { return pregel.Stay }}
-	r, err := pregel.NewVertexRun(build(t, chain(20), 20), endless, nil)
+	r, err := vertex.NewRun(build(t, chain(20), 20), endless, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +325,7 @@ func TestVertexStepLimit(t *testing.T) {
 	}
 }
 
-func TestVertexInterval(t *testing.T) {
+func TestInterval(t *testing.T) {
 	count := &plainProgram{Compute: func(c *plainContext, _ int32, _ *int, _ []int) pregel.Vote {
 		if c.Step() == 11 {
 			return pregel.Halt
@@ -333,7 +334,7 @@ func TestVertexInterval(t *testing.T) {
 	}}
 	for every, want := range map[int]string{5: "[5 10]", 0: "[]", 12: "[12]", 100: "[]"} {
 		at := []int{}
-		runVertices(t, build(t, chain(2), 2), count, nil, &plainOptions{CheckpointEvery: every, Checkpoint: func(s *pregel.VertexSnapshot[int, none, int]) error {
+		runVertices(t, build(t, chain(2), 2), count, nil, &plainOptions{CheckpointEvery: every, Checkpoint: func(s *vertex.Snapshot[int, none, int]) error {
 			at = append(at, s.Step)
 			return nil
 		}})
@@ -343,7 +344,7 @@ func TestVertexInterval(t *testing.T) {
 	}
 }
 
-func TestVertexParallel(t *testing.T) {
+func TestParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		p := &plainProgram{Compute: func(*plainContext, int32, *int, []int) pregel.Vote {
@@ -357,7 +358,7 @@ func TestVertexParallel(t *testing.T) {
 	})
 }
 
-func TestVertexTimeout(t *testing.T) {
+func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
@@ -366,7 +367,7 @@ func TestVertexTimeout(t *testing.T) {
 			time.Sleep(30 * time.Millisecond)
 			return pregel.Stay
 		}}
-		r, err := pregel.NewVertexRun(build(t, chain(1000), 1000), slow, nil)
+		r, err := vertex.NewRun(build(t, chain(1000), 1000), slow, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,7 +382,7 @@ func TestVertexTimeout(t *testing.T) {
 }
 
 // Canceled between two supersteps, a run can go on.
-func TestVertexCancel(t *testing.T) {
+func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	why := errors.New("enough")
 	var computed atomic.Int32
@@ -391,11 +392,11 @@ func TestVertexCancel(t *testing.T) {
 		}
 		return pregel.Stay
 	}}
-	r, err := pregel.NewVertexRun(build(t, chain(100), 100), p, nil)
+	r, err := vertex.NewRun(build(t, chain(100), 100), p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Run(ctx, &plainOptions{Trace: func(s pregel.VertexStats) {
+	if err := r.Run(ctx, &plainOptions{Trace: func(s vertex.Stats) {
 		if s.Step == 3 {
 			cancel(why)
 		}
@@ -407,10 +408,10 @@ func TestVertexCancel(t *testing.T) {
 	}
 }
 
-func TestVertexTerminal(t *testing.T) {
-	sum := pregel.NewSum[int]("sum")
+func TestTerminal(t *testing.T) {
+	sum := vertex.NewSum[int]("sum")
 	sum.Sticky = true
-	least, most := pregel.NewMin[int32]("least"), pregel.NewMax[int32]("most")
+	least, most := vertex.NewMin[int32]("least"), vertex.NewMax[int32]("most")
 	p := &plainProgram{
 		Compute: func(c *plainContext, v int32, _ *int, _ []int) pregel.Vote {
 			sum.Add(c, 1)
@@ -419,9 +420,9 @@ func TestVertexTerminal(t *testing.T) {
 			c.SendToNeighbors(1)
 			return pregel.Stay
 		},
-		Combine:     pregel.CombineMax[int](),
-		Aggregators: []pregel.AnyAggregator{sum, least, most},
-		Terminal:    func(b *pregel.Barrier) bool { n, _ := sum.Value(b); return n >= 1000 },
+		Combine:     vertex.CombineMax[int](),
+		Aggregators: []vertex.AnyAggregator{sum, least, most},
+		Terminal:    func(b *vertex.Barrier) bool { n, _ := sum.Value(b); return n >= 1000 },
 	}
 	r := runVertices(t, build(t, chain(300), 300), p, nil, nil)
 	n, _ := sum.Value(r.Aggregated())
@@ -432,23 +433,23 @@ func TestVertexTerminal(t *testing.T) {
 	}
 }
 
-func TestVertexRestoreMistakes(t *testing.T) {
+func TestRestoreMistakes(t *testing.T) {
 	g := build(t, chain(3), 3)
 	p := &plainProgram{Compute: func(*plainContext, int32, *int, []int) pregel.Vote { return pregel.Halt }}
-	if _, err := pregel.RestoreVertexRun(g, p, &pregel.VertexSnapshot[int, none, int]{Values: make([]int, 3), Votes: make([]byte, 3), GraphVertices: 4, GraphEdges: 2}); err == nil {
+	if _, err := vertex.Restore(g, p, &vertex.Snapshot[int, none, int]{Values: make([]int, 3), Votes: make([]byte, 3), GraphVertices: 4, GraphEdges: 2}); err == nil {
 		t.Error("restored on another graph")
 	}
-	_, err := pregel.RestoreVertexRun(g, p, &pregel.VertexSnapshot[int, none, int]{Values: make([]int, 3), Votes: make([]byte, 2), GraphVertices: 3, GraphEdges: 2, To: []int32{9}, Messages: []int{1, 2}})
+	_, err := vertex.Restore(g, p, &vertex.Snapshot[int, none, int]{Values: make([]int, 3), Votes: make([]byte, 2), GraphVertices: 3, GraphEdges: 2, To: []int32{9}, Messages: []int{1, 2}})
 	if want := "the snapshot has 2 votes for 3 vertices\ninbox 0 of the snapshot, of vertex 9, cannot be\nthe snapshot has 2 messages in inboxes for 1"; err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 }
 
 // A superstep costs what is active: a wave along a path, with everybody else idle.
-func BenchmarkVertexIdle(b *testing.B) {
+func BenchmarkIdle(b *testing.B) {
 	for _, n := range []int{1_000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			l := &pregel.EdgeList[float64]{}
+			l := &vertex.EdgeList[float64]{}
 			for v := range int32(n) - 1 {
 				l.Add(v, v+1, 1)
 			}
@@ -459,12 +460,12 @@ func BenchmarkVertexIdle(b *testing.B) {
 				for v := range far {
 					far[v] = math.Inf(1)
 				}
-				r, err := pregel.NewVertexRun(g, shortest(), far, 0)
+				r, err := vertex.NewRun(g, shortest(), far, 0)
 				if err != nil {
 					b.Fatal(err)
 				}
 				var limit *pregel.StepLimitError
-				if err := r.Run(context.Background(), &pregel.VertexOptions[float64, float64, float64]{MaxSteps: min(n, 200_000)}); err != nil && !errors.As(err, &limit) {
+				if err := r.Run(context.Background(), &vertex.Options[float64, float64, float64]{MaxSteps: min(n, 200_000)}); err != nil && !errors.As(err, &limit) {
 					b.Fatal(err)
 				}
 				steps += r.Step()

@@ -1,19 +1,19 @@
-package pregel
+package vertex
 
 import (
 	"math/bits"
 	"sync/atomic"
 )
 
-// A vertexSet is a set of vertices as a bitmap with 64-way summaries above it: a bit
+// A set is a set of vertices as a bitmap with 64-way summaries above it: a bit
 // of a level says that the word below it is not zero. Members come out sorted, and
 // walking or emptying a set costs what is in it and not what could be.
-type vertexSet struct {
+type set struct {
 	levels [][]uint64 // levels[0] holds a bit for every vertex; the last one is a single word
 }
 
-func newVertexSet(n int) vertexSet {
-	var s vertexSet
+func newSet(n int) set {
+	var s set
 	for words := wordsFor(n); ; words = wordsFor(words) {
 		s.levels = append(s.levels, make([]uint64, words))
 		if words == 1 {
@@ -25,14 +25,14 @@ func newVertexSet(n int) vertexSet {
 // wordsFor is how many words n bits need, and at least one.
 func wordsFor(n int) int { return max(1, (n+63)>>6) }
 
-func (s *vertexSet) words() []uint64 { return s.levels[0] }
+func (s *set) words() []uint64 { return s.levels[0] }
 
-func (s *vertexSet) has(v int32) bool { return hasBit(s.levels[0], v) }
+func (s *set) has(v int32) bool { return hasBit(s.levels[0], v) }
 
-func (s *vertexSet) empty() bool { return s.levels[len(s.levels)-1][0] == 0 }
+func (s *set) empty() bool { return s.levels[len(s.levels)-1][0] == 0 }
 
 // add puts the vertices of a mask into word w. It may be called from several goroutines.
-func (s *vertexSet) add(w int, mask uint64) {
+func (s *set) add(w int, mask uint64) {
 	if mask == 0 {
 		return
 	}
@@ -45,18 +45,18 @@ func (s *vertexSet) add(w int, mask uint64) {
 }
 
 // addOwn is add for a caller who alone writes word w.
-func (s *vertexSet) addOwn(w int, mask uint64) {
+func (s *set) addOwn(w int, mask uint64) {
 	word := &s.levels[0][w]
 	old := *word
 	*word = old | mask
 	if old == 0 && mask != 0 && len(s.levels) > 1 {
-		up := vertexSet{s.levels[1:]}
+		up := set{s.levels[1:]}
 		up.add(w>>6, 1<<(uint(w)&63))
 	}
 }
 
 // remove takes the vertices of a mask out of word w.
-func (s *vertexSet) remove(w int, mask uint64) {
+func (s *set) remove(w int, mask uint64) {
 	for l := range s.levels {
 		s.levels[l][w] &^= mask
 		if s.levels[l][w] != 0 {
@@ -67,7 +67,7 @@ func (s *vertexSet) remove(w int, mask uint64) {
 }
 
 // nextWord is the first word from w on that is not zero, or -1.
-func (s *vertexSet) nextWord(w int) int {
+func (s *set) nextWord(w int) int {
 	if w < len(s.levels[0]) && s.levels[0][w] != 0 {
 		return w
 	}
@@ -89,7 +89,7 @@ func (s *vertexSet) nextWord(w int) int {
 }
 
 // collect appends the members in order, and gives up with false if they are more than limit.
-func (s *vertexSet) collect(list []int32, limit int) ([]int32, bool) {
+func (s *set) collect(list []int32, limit int) ([]int32, bool) {
 	for w := s.nextWord(0); w >= 0; w = s.nextWord(w + 1) {
 		for m := s.levels[0][w]; m != 0; m &= m - 1 {
 			if len(list) == limit {
@@ -102,9 +102,9 @@ func (s *vertexSet) collect(list []int32, limit int) ([]int32, bool) {
 }
 
 // reset empties the set, and the same words of the bitmap beside it if there is one.
-func (s *vertexSet) reset(beside []uint64) { s.clearWord(len(s.levels)-1, 0, beside) }
+func (s *set) reset(beside []uint64) { s.clearWord(len(s.levels)-1, 0, beside) }
 
-func (s *vertexSet) clearWord(l, w int, beside []uint64) {
+func (s *set) clearWord(l, w int, beside []uint64) {
 	m := s.levels[l][w]
 	s.levels[l][w] = 0
 	if l == 0 {
@@ -119,12 +119,12 @@ func (s *vertexSet) clearWord(l, w int, beside []uint64) {
 }
 
 // grow makes room for n vertices.
-func (s *vertexSet) grow(n int) {
+func (s *set) grow(n int) {
 	if wordsFor(n) <= len(s.levels[0]) {
 		return
 	}
 	old := s.levels[0]
-	*s = newVertexSet(n)
+	*s = newSet(n)
 	for w, m := range old {
 		s.add(w, m)
 	}

@@ -1,9 +1,8 @@
 // Package pregeltest has what every driver of a [pregel.Machine] must do, as a suite in
 // the manner of testing/slogtest, and two drivers for tests: [Sequential] and [Shuffled].
 //
-// A driver has the signature of [pregel.Run] and its contract:
-//
-//	func TestDriver(t *testing.T) { pregeltest.Run(t, mydriver.Run) }
+// A driver has the signature of [pregel.Run] and its contract. The one there is passes the suite in
+// TestLocal; another is tested beside it. The suite itself is tested with broken drivers.
 //
 // Each case names the rule it checks.
 package pregeltest

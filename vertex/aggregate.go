@@ -1,4 +1,4 @@
-package pregel
+package vertex
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 
 // An Aggregator folds what the vertices of a superstep give it into one value, which
 // every vertex can read in the superstep after. It is a definition: list it in
-// VertexProgram.Aggregators and share it between as many runs as you like.
+// Program.Aggregators and share it between as many runs as you like.
 //
 // The order of the fold is fixed — from the left over the vertices of each block of
 // 1,024 indexes, then over the blocks — so that the result of a fold that is not
@@ -61,7 +61,7 @@ func (a *Aggregator[A]) Value(c Aggregating) (A, bool) {
 	return v.value, v.some
 }
 
-// Aggregating is where an aggregator can be read: a *VertexContext, which it can be
+// Aggregating is where an aggregator can be read: a *Context, which it can be
 // added to from as well, or a *Barrier.
 type Aggregating interface{ aggregating() *aggregates }
 
@@ -94,7 +94,7 @@ func (g *aggregates) find(a AnyAggregator) int {
 			return i
 		}
 	}
-	panic(fmt.Sprintf("pregel: aggregator %q is not listed by the vertex program", a.name()))
+	panic(fmt.Sprintf("vertex: aggregator %q is not listed by the vertex program", a.name()))
 }
 
 type given[A any] struct {

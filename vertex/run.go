@@ -1,4 +1,4 @@
-package pregel
+package vertex
 
 import (
 	"cmp"
@@ -11,30 +11,32 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/superstep-dev/superstep/pregel"
 )
 
-// A VertexRun is a vertex program at work on a graph. It is not safe for concurrent use.
-type VertexRun[V, E, M any] struct {
+// A Run is a vertex program at work on a graph. It is not safe for concurrent use.
+type Run[V, E, M any] struct {
 	g      *Graph[E]
-	prog   *VertexProgram[V, E, M]
+	prog   *Program[V, E, M]
 	n      int // one more than the highest index
 	exist  int
 	step   int
 	values []V
 	broken error
-	body   func(c *VertexContext[V, E, M], v int32, value *V, in []M) Vote // Compute, or attempts of it
+	body   func(c *Context[V, E, M], v int32, value *V, in []M) pregel.Vote // Compute, or attempts of it
 
-	active, next   vertexSet // who computes in this superstep, and in the next one
-	closed, gone   []uint64  // who never computes again; who of them does not exist
-	anyEnds, holes bool      // whether any bit of them is set
+	active, next   set      // who computes in this superstep, and in the next one
+	closed, gone   []uint64 // who never computes again; who of them does not exist
+	anyEnds, holes bool     // whether any bit of them is set
 
 	// With a Combine. What is said to all neighbours goes to slots, and from there by push to the
 	// inboxes or, if gather is set, stays in what were the inboxes until the next superstep
 	// gathers it.
 	inbox, nextInbox, slots []M
-	has, nextHas            []uint64  // who has a message in inbox and nextInbox
-	said, saying            vertexSet // who has filled its slot; who has, of those in inbox
-	gather, gatherAll       bool      // gatherAll: every vertex with neighbours has said something
+	has, nextHas            []uint64 // who has a message in inbox and nextInbox
+	said, saying            set      // who has filled its slot; who has, of those in inbox
+	gather, gatherAll       bool     // gatherAll: every vertex with neighbours has said something
 	slotMu                  sync.Mutex
 
 	// With none: the messages of v are pending[end[v]-count[v]:end[v]].
@@ -62,28 +64,28 @@ type tuning struct {
 
 // crew are the goroutines of a run and what they share during a superstep.
 type crew[V, E, M any] struct {
-	at       []*VertexContext[V, E, M]
+	at       []*Context[V, E, M]
 	stop     atomic.Bool // the context is done
 	full     atomic.Bool // it is time to combine what is buffered, or a vertex has failed
 	buffered atomic.Int64
 	outs     []*outbox[M] // by chunk
 	list     []int32
 	shift    uint8
-	retrying func(failed *VertexError, pause time.Duration)
+	retrying func(failed *Error, pause time.Duration)
 
 	mu       sync.Mutex
 	free     []*outbox[M]
-	failures []*VertexError
+	failures []*Error
 	crash    error // a panic outside of Compute
 }
 
-// NewVertexRun makes a run in its first superstep. The values become the run's own;
+// NewRun makes a run in its first superstep. The values become the run's own;
 // nil stands for zero values. The entries are active, or every vertex if there are none.
-func NewVertexRun[V, E, M any](g *Graph[E], prog *VertexProgram[V, E, M], values []V, entries ...int32) (*VertexRun[V, E, M], error) {
+func NewRun[V, E, M any](g *Graph[E], prog *Program[V, E, M], values []V, entries ...int32) (*Run[V, E, M], error) {
 	if values == nil {
 		values = make([]V, g.n)
 	}
-	r, err := newVertexRun(g, prog, values)
+	r, err := newRun(g, prog, values)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +105,7 @@ func NewVertexRun[V, E, M any](g *Graph[E], prog *VertexProgram[V, E, M], values
 	return r, bad.orNil()
 }
 
-func newVertexRun[V, E, M any](g *Graph[E], prog *VertexProgram[V, E, M], values []V) (*VertexRun[V, E, M], error) {
+func newRun[V, E, M any](g *Graph[E], prog *Program[V, E, M], values []V) (*Run[V, E, M], error) {
 	n := len(values)
 	var bad GraphError
 	if g.n != n {
@@ -117,15 +119,15 @@ func newVertexRun[V, E, M any](g *Graph[E], prog *VertexProgram[V, E, M], values
 			bad.add("two aggregators are called %q", a.name())
 		}
 	}
-	r := &VertexRun[V, E, M]{
+	r := &Run[V, E, M]{
 		g: g, prog: prog, n: n, exist: n, edgeN: g.NumEdges(), values: values,
-		active: newVertexSet(n), next: newVertexSet(n), said: newVertexSet(n), saying: newVertexSet(n),
+		active: newSet(n), next: newSet(n), said: newSet(n), saying: newSet(n),
 		closed: make([]uint64, wordsFor(n)), gone: make([]uint64, wordsFor(n)),
 		tuning: tuning{gatherFrom: 1 << 12, gatherShare: 6, round: 1 << 18, direct: 1 << 13, list: 1 << 12},
 	}
 	r.body = prog.Compute
 	if prog.mayFail() {
-		r.body = (*VertexContext[V, E, M]).attempts
+		r.body = (*Context[V, E, M]).attempts
 	}
 	if prog.Combine != nil {
 		r.has, r.nextHas = make([]uint64, wordsFor(n)), make([]uint64, wordsFor(n))
@@ -138,44 +140,44 @@ func newVertexRun[V, E, M any](g *Graph[E], prog *VertexProgram[V, E, M], values
 
 // Values are the values of the vertices by index, those of vertices that do not exist
 // included. The slice is the run's own; it is up to date between calls of Run.
-func (r *VertexRun[V, E, M]) Values() []V { return r.values }
+func (r *Run[V, E, M]) Values() []V { return r.values }
 
 // Step is the superstep to be computed next: how many have been computed.
-func (r *VertexRun[V, E, M]) Step() int { return r.step }
+func (r *Run[V, E, M]) Step() int { return r.step }
 
 // Exists reports whether there is a vertex of that index.
-func (r *VertexRun[V, E, M]) Exists(v int32) bool {
+func (r *Run[V, E, M]) Exists(v int32) bool {
 	return uint32(v) < uint32(r.n) && !hasBit(r.gone, v)
 }
 
 // Edges are the targets of the edges out of a vertex as they are now, and their values.
-func (r *VertexRun[V, E, M]) Edges(v int32) ([]int32, []E) { return r.edges(v) }
+func (r *Run[V, E, M]) Edges(v int32) ([]int32, []E) { return r.edges(v) }
 
 // Ended reports whether no vertex is active any more.
-func (r *VertexRun[V, E, M]) Ended() bool {
+func (r *Run[V, E, M]) Ended() bool {
 	r.settle()
 	return r.active.empty()
 }
 
 // Aggregated is where the aggregators of the last superstep can be read.
-func (r *VertexRun[V, E, M]) Aggregated() Aggregating {
+func (r *Run[V, E, M]) Aggregated() Aggregating {
 	return &Barrier{agg: &aggregates{list: r.prog.Aggregators, values: r.aggregated}}
 }
 
 // Run computes supersteps until no vertex is active, and returns nil then. It returns a
-// *StepLimitError or *TimeoutError at a limit, a *VertexError if a vertex failed or panicked, the error
+// *pregel.StepLimitError or *pregel.TimeoutError at a limit, a *Error if a vertex failed or panicked, the error
 // of a checkpoint, and the cause of ctx if that is done first. When it returns, no goroutine of its
 // making is left.
 //
 // After an error that came between two supersteps Run may be called again and goes on, and so it
 // does after one in the middle of a superstep if the program has a Retry or a Timeout. If it has
 // neither, that leaves values of two supersteps side by side: the run is to be thrown
-// away then, and [RestoreVertexRun] continues from the last checkpoint. The same holds for a
+// away then, and [Restore] continues from the last checkpoint. The same holds for a
 // message or a change of the topology that cannot be.
 //
 // A superstep of one vertex computes on the caller's goroutine.
-func (r *VertexRun[V, E, M]) Run(ctx context.Context, opt *VertexOptions[V, E, M]) error {
-	var o VertexOptions[V, E, M]
+func (r *Run[V, E, M]) Run(ctx context.Context, opt *Options[V, E, M]) error {
+	var o Options[V, E, M]
 	if opt != nil {
 		o = *opt
 	}
@@ -187,17 +189,17 @@ func (r *VertexRun[V, E, M]) Run(ctx context.Context, opt *VertexOptions[V, E, M
 	}
 	if o.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout, &TimeoutError{What: "the run", After: o.Timeout})
+		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout, &pregel.TimeoutError{What: "the run", After: o.Timeout})
 		defer cancel()
 	}
 	r.hire(ctx, &o)
 	defer func() { r.crew = nil }()
 	stop := &r.crew.stop
 	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
+	if ctx.Err() != nil && r.pendingStep() {
+		return context.Cause(ctx)
+	}
 	for r.pendingStep() {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		if o.MaxSteps > 0 && r.step >= o.MaxSteps {
 			if r.Ended() {
 				return nil
@@ -207,16 +209,19 @@ func (r *VertexRun[V, E, M]) Run(ctx context.Context, opt *VertexOptions[V, E, M
 		if err := r.superstep(ctx, &o); err != nil {
 			return err
 		}
+		if ctx.Err() != nil { // also after the last one
+			return context.Cause(ctx)
+		}
 	}
 	return nil
 }
 
-func (r *VertexRun[V, E, M]) pendingStep() bool { return r.gather || !r.active.empty() }
+func (r *Run[V, E, M]) pendingStep() bool { return r.gather || !r.active.empty() }
 
-func (r *VertexRun[V, E, M]) hire(ctx context.Context, o *VertexOptions[V, E, M]) {
+func (r *Run[V, E, M]) hire(ctx context.Context, o *Options[V, E, M]) {
 	r.crew = &crew[V, E, M]{retrying: o.Retrying}
 	for range o.Parallelism {
-		c := &VertexContext[V, E, M]{run: r, ctx: ctx, stop: &r.crew.stop, out: &outbox[M]{}}
+		c := &Context[V, E, M]{run: r, ctx: ctx, stop: &r.crew.stop, out: &outbox[M]{}}
 		c.agg = aggregates{list: r.prog.Aggregators, values: r.aggregated}
 		for _, a := range r.prog.Aggregators {
 			c.agg.cells = append(c.agg.cells, a.newCell())
@@ -225,7 +230,7 @@ func (r *VertexRun[V, E, M]) hire(ctx context.Context, o *VertexOptions[V, E, M]
 	}
 }
 
-func (r *VertexRun[V, E, M]) superstep(ctx context.Context, o *VertexOptions[V, E, M]) error {
+func (r *Run[V, E, M]) superstep(ctx context.Context, o *Options[V, E, M]) error {
 	r.compute()
 	if err := r.failure(ctx); err != nil {
 		if r.prog.mayFail() {
@@ -259,13 +264,13 @@ func (r *VertexRun[V, E, M]) superstep(ctx context.Context, o *VertexOptions[V, 
 	return nil
 }
 
-func (r *VertexRun[V, E, M]) failure(ctx context.Context) error {
+func (r *Run[V, E, M]) failure(ctx context.Context) error {
 	interrupted := false
 	for _, c := range r.crew.at {
 		interrupted = interrupted || c.interrupted
 	}
 	if f := r.crew.failures; len(f) > 0 {
-		return slices.MinFunc(f, func(a, b *VertexError) int { return cmp.Compare(a.Vertex, b.Vertex) })
+		return slices.MinFunc(f, func(a, b *Error) int { return cmp.Compare(a.Vertex, b.Vertex) })
 	}
 	if r.crew.crash == nil && interrupted {
 		return context.Cause(ctx)
@@ -274,8 +279,8 @@ func (r *VertexRun[V, E, M]) failure(ctx context.Context) error {
 }
 
 // barrier closes a superstep that every active vertex has computed.
-func (r *VertexRun[V, E, M]) barrier() (VertexStats, error) {
-	stats := VertexStats{Step: r.step}
+func (r *Run[V, E, M]) barrier() (Stats, error) {
+	stats := Stats{Step: r.step}
 	var said tally
 	for _, c := range r.crew.at {
 		stats.Computed += c.tally.computed
@@ -314,13 +319,13 @@ func (r *VertexRun[V, E, M]) barrier() (VertexStats, error) {
 }
 
 // mayGather decides whether what was said to all neighbours is to be gathered.
-func (r *VertexRun[V, E, M]) mayGather(said *tally, requests int) bool {
+func (r *Run[V, E, M]) mayGather(said *tally, requests int) bool {
 	return !r.prog.mayFail() && said.said > 0 && requests == 0 && said.messages == 0 && r.n >= r.tuning.gatherFrom &&
 		said.saidEdges >= r.edgeN/r.tuning.gatherShare && r.compact()
 }
 
 // turn makes the next superstep the current one.
-func (r *VertexRun[V, E, M]) turn(gather bool, said int) {
+func (r *Run[V, E, M]) turn(gather bool, said int) {
 	r.active.reset(r.has)
 	if r.gather {
 		r.saying.reset(nil)
@@ -342,7 +347,7 @@ func (r *VertexRun[V, E, M]) turn(gather bool, said int) {
 }
 
 // dropEnded takes those who never compute again out of the next superstep.
-func (r *VertexRun[V, E, M]) dropEnded() {
+func (r *Run[V, E, M]) dropEnded() {
 	for w := r.next.nextWord(0); w >= 0; w = r.next.nextWord(w + 1) {
 		drop := r.next.words()[w] & r.closed[w]
 		if drop == 0 {
@@ -359,7 +364,7 @@ func (r *VertexRun[V, E, M]) dropEnded() {
 }
 
 // dismiss ends the run: nobody is active and no message is on its way.
-func (r *VertexRun[V, E, M]) dismiss() {
+func (r *Run[V, E, M]) dismiss() {
 	r.active.reset(r.has)
 	r.saying.reset(nil)
 	r.gather = false
@@ -367,7 +372,7 @@ func (r *VertexRun[V, E, M]) dismiss() {
 }
 
 // settle delivers what would be gathered, so that it is known who is active.
-func (r *VertexRun[V, E, M]) settle() {
+func (r *Run[V, E, M]) settle() {
 	if !r.gather {
 		return
 	}
@@ -389,8 +394,8 @@ func (r *VertexRun[V, E, M]) settle() {
 	r.gather = false
 }
 
-func (r *VertexRun[V, E, M]) stepLimit(limit int) error {
-	e := &StepLimitError{Limit: limit}
+func (r *Run[V, E, M]) stepLimit(limit int) error {
+	e := &pregel.StepLimitError{Limit: limit}
 	list, all := r.active.collect(nil, 10)
 	for _, v := range list {
 		e.Frontier = append(e.Frontier, r.g.Label(v))
@@ -403,11 +408,11 @@ func (r *VertexRun[V, E, M]) stepLimit(limit int) error {
 
 var errNoVertex = errors.New("no such vertex")
 
-func (r *VertexRun[V, E, M]) vertexError(v int32, err error) *VertexError {
-	return &VertexError{Vertex: v, Label: r.g.Label(v), Step: r.step, Attempts: 1, Err: err}
+func (r *Run[V, E, M]) vertexError(v int32, err error) *Error {
+	return &Error{Vertex: v, Label: r.g.Label(v), Step: r.step, Attempts: 1, Err: err}
 }
 
-func (r *VertexRun[V, E, M]) degree(v int32) int {
+func (r *Run[V, E, M]) degree(v int32) int {
 	if r.patch != nil {
 		return r.patchedDegree(v)
 	}
@@ -415,12 +420,12 @@ func (r *VertexRun[V, E, M]) degree(v int32) int {
 	return int(off[v+1] - off[v])
 }
 
-func (r *VertexRun[V, E, M]) patchedDegree(v int32) int {
+func (r *Run[V, E, M]) patchedDegree(v int32) int {
 	to, _ := r.edges(v)
 	return len(to)
 }
 
-func (r *VertexRun[V, E, M]) edges(v int32) ([]int32, []E) {
+func (r *Run[V, E, M]) edges(v int32) ([]int32, []E) {
 	if r.patch != nil {
 		if p := r.patch[v]; p != nil {
 			return p.to, p.values

@@ -68,10 +68,10 @@ func (d *serial[S, U, M]) next() error {
 		return d.m.LimitError(limit)
 	}
 	var ended []pregel.Ended[U, M]
+	if err := d.stopped(); err != nil && (d.ctx.Err() != nil || !d.m.Complete()) { // a stop lets a superstep close
+		return err
+	}
 	if !d.m.Complete() {
-		if err := d.stopped(); err != nil {
-			return err
-		}
 		select {
 		case <-d.opt.Wake:
 			d.wake()
@@ -132,7 +132,7 @@ func (d *serial[S, U, M]) settle(ended []pregel.Ended[U, M]) error {
 		}
 	}
 	ended = slices.DeleteFunc(ended, func(e pregel.Ended[U, M]) bool { return e.Result.Outcome == pregel.Aborted })
-	last := d.m.Complete()
+	last := d.m.Complete() && d.ctx.Err() == nil
 	if last {
 		if err := d.m.Check(); err != nil {
 			return err

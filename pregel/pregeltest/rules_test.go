@@ -253,6 +253,13 @@ func timeout(f *fixture) {
 	f.check("error", f.run(m, nil), nil)
 	f.check("computations", len(f.order), 10)
 	f.check("steps", m.Step(), 10)
+	m = pregel.New(program("a"), nil, to(0)...)
+	f.does = map[string]func(*call) result{"a": func(*call) result { time.Sleep(time.Second); return done("a") }}
+	f.order = nil
+	fails[*pregel.TimeoutError](f, f.run(m, &Options{Timeout: 100 * time.Millisecond})) // the last task ends after it
+	f.check("state", len(m.State()), 0)
+	f.check("error", f.run(m, nil), nil)
+	f.check("state and computations", fmt.Sprint(m.State(), len(f.order)), "[a] 1")
 }
 
 func canceled(f *fixture) {

@@ -1,16 +1,18 @@
-package pregel
+package vertex
 
 import (
 	"math/bits"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"github.com/superstep-dev/superstep/pregel"
 )
 
 // compute computes the active vertices. They are cut into chunks of neighbouring
 // indexes, which the goroutines of the crew take in order. Nothing that comes of it depends on
 // where the cuts are.
-func (r *VertexRun[V, E, M]) compute() {
+func (r *Run[V, E, M]) compute() {
 	w := r.crew
 	if r.slots != nil && len(r.slots) < r.n {
 		r.slots = make([]M, r.n)
@@ -33,7 +35,7 @@ func (r *VertexRun[V, E, M]) compute() {
 	}
 	if listed {
 		size := min(max(1, len(list)/max(256, 4*len(w.at))), 1<<12)
-		r.rounds((len(list)+size-1)/size, true, func(c *VertexContext[V, E, M], k int) {
+		r.rounds((len(list)+size-1)/size, true, func(c *Context[V, E, M], k int) {
 			c.computeListed(list[k*size : min(len(list), (k+1)*size)])
 		})
 		return
@@ -42,18 +44,18 @@ func (r *VertexRun[V, E, M]) compute() {
 	for size < 1<<14 && r.n/size > 32*len(w.at) {
 		size *= 2
 	}
-	do := (*VertexContext[V, E, M]).computeRange
+	do := (*Context[V, E, M]).computeRange
 	if r.gather {
-		do = (*VertexContext[V, E, M]).gatherRange
+		do = (*Context[V, E, M]).gatherRange
 	}
-	r.rounds((r.n+size-1)/size, true, func(c *VertexContext[V, E, M], k int) {
+	r.rounds((r.n+size-1)/size, true, func(c *Context[V, E, M], k int) {
 		do(c, k*size, min(r.n, (k+1)*size))
 	})
 }
 
 // fewMessages reports whether one message to every neighbour would be few enough for one
 // goroutine to deliver.
-func (r *VertexRun[V, E, M]) fewMessages(list []int32) bool {
+func (r *Run[V, E, M]) fewMessages(list []int32) bool {
 	n := len(list)
 	for _, v := range list {
 		if n += r.degree(v); n > r.tuning.direct {
@@ -63,7 +65,7 @@ func (r *VertexRun[V, E, M]) fewMessages(list []int32) bool {
 	return true
 }
 
-func (c *VertexContext[V, E, M]) begin(shift uint8, whole bool) {
+func (c *Context[V, E, M]) begin(shift uint8, whole bool) {
 	r := c.run
 	c.slot, c.shift, c.tally, c.agg.whole = r.slots, shift, tally{}, whole
 	c.changes, c.late = c.changes[:0], c.late[:0]
@@ -76,13 +78,13 @@ func (c *VertexContext[V, E, M]) begin(shift uint8, whole bool) {
 
 // rounds does all chunks, unless it may be stopped before. A round ends when enough
 // messages are buffered, and they are combined then.
-func (r *VertexRun[V, E, M]) rounds(chunks int, stop bool, do func(c *VertexContext[V, E, M], chunk int)) {
+func (r *Run[V, E, M]) rounds(chunks int, stop bool, do func(c *Context[V, E, M], chunk int)) {
 	w := r.crew
 	w.outs = append(w.outs[:0], make([]*outbox[M], chunks)...)
 	var next atomic.Int64
 	for {
 		w.full.Store(false)
-		r.parallel(chunks-int(next.Load()), func(c *VertexContext[V, E, M]) {
+		r.parallel(chunks-int(next.Load()), func(c *Context[V, E, M]) {
 			for !w.full.Load() {
 				k := int(next.Add(1)) - 1
 				if k >= chunks {
@@ -109,7 +111,7 @@ func (r *VertexRun[V, E, M]) rounds(chunks int, stop bool, do func(c *VertexCont
 }
 
 // parallel lets as many of the crew as there is work for call f, and waits for them.
-func (r *VertexRun[V, E, M]) parallel(work int, f func(c *VertexContext[V, E, M])) {
+func (r *Run[V, E, M]) parallel(work int, f func(c *Context[V, E, M])) {
 	var others sync.WaitGroup
 	for _, c := range r.crew.at[1:max(1, min(work, len(r.crew.at)))] {
 		others.Go(func() { r.crew.guard(c, f) })
@@ -119,12 +121,12 @@ func (r *VertexRun[V, E, M]) parallel(work int, f func(c *VertexContext[V, E, M]
 }
 
 // guard keeps a panic, of a Combine for one, from ending the process.
-func (w *crew[V, E, M]) guard(c *VertexContext[V, E, M], f func(c *VertexContext[V, E, M])) {
+func (w *crew[V, E, M]) guard(c *Context[V, E, M], f func(c *Context[V, E, M])) {
 	defer func() {
 		if v := recover(); v != nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.crash = &PanicError{Value: v, Stack: debug.Stack()}
+			w.crash = &pregel.PanicError{Value: v, Stack: debug.Stack()}
 			w.full.Store(true)
 		}
 	}()
@@ -133,7 +135,7 @@ func (w *crew[V, E, M]) guard(c *VertexContext[V, E, M], f func(c *VertexContext
 
 // chunk does one chunk. What it sends joins what the chunk before sent, if that was this
 // goroutine's too.
-func (c *VertexContext[V, E, M]) chunk(k int, do func(c *VertexContext[V, E, M], chunk int)) {
+func (c *Context[V, E, M]) chunk(k int, do func(c *Context[V, E, M], chunk int)) {
 	if c.directed > 0 && c.last != k-1 {
 		c.handOver()
 	}
@@ -145,7 +147,7 @@ func (c *VertexContext[V, E, M]) chunk(k int, do func(c *VertexContext[V, E, M],
 	w := c.run.crew
 	defer func() {
 		if v := recover(); v != nil {
-			c.err = &PanicError{Value: v, Stack: debug.Stack()}
+			c.err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
 		}
 		if c.err != nil {
 			w.mu.Lock()
@@ -163,7 +165,7 @@ func (c *VertexContext[V, E, M]) chunk(k int, do func(c *VertexContext[V, E, M],
 }
 
 // handOver gives what was sent to be delivered, in the place of the chunk it begins with.
-func (c *VertexContext[V, E, M]) handOver() {
+func (c *Context[V, E, M]) handOver() {
 	if c.directed == 0 {
 		return
 	}
@@ -181,7 +183,7 @@ func (c *VertexContext[V, E, M]) handOver() {
 }
 
 // computeListed computes these vertices.
-func (c *VertexContext[V, E, M]) computeListed(list []int32) {
+func (c *Context[V, E, M]) computeListed(list []int32) {
 	r := c.run
 	word := -1
 	before := c.directed
@@ -202,7 +204,7 @@ func (c *VertexContext[V, E, M]) computeListed(list []int32) {
 }
 
 // computeRange computes the active vertices from lo, the first of a word, to hi.
-func (c *VertexContext[V, E, M]) computeRange(lo, hi int) {
+func (c *Context[V, E, M]) computeRange(lo, hi int) {
 	r := c.run
 	active := r.active.words()
 	before := c.directed
@@ -217,7 +219,7 @@ func (c *VertexContext[V, E, M]) computeRange(lo, hi int) {
 }
 
 // halted reports whether the chunk is to be left: the vertex has failed, or the run is to stop.
-func (c *VertexContext[V, E, M]) halted() bool {
+func (c *Context[V, E, M]) halted() bool {
 	if c.err != nil {
 		return true
 	}
@@ -229,7 +231,7 @@ func (c *VertexContext[V, E, M]) halted() bool {
 }
 
 // take gives the messages to a vertex, which are then gone.
-func (r *VertexRun[V, E, M]) take(v int32) []M {
+func (r *Run[V, E, M]) take(v int32) []M {
 	if r.has != nil {
 		if hasBit(r.has, v) {
 			return r.inbox[v : v+1 : v+1]
@@ -248,7 +250,7 @@ func (r *VertexRun[V, E, M]) take(v int32) []M {
 // gatherRange computes those vertices from lo to hi that are active or to which a neighbour
 // has said something. What the neighbours said is combined in the order of their
 // indexes, which is the order in which push would have sent it.
-func (c *VertexContext[V, E, M]) gatherRange(lo, hi int) {
+func (c *Context[V, E, M]) gatherRange(lo, hi int) {
 	r := c.run
 	in, slots, combine, saying := r.g.sourcesOf(), r.inbox, r.prog.Combine, r.saying.words()
 	off, to := in.off, in.to

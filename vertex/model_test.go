@@ -1,4 +1,4 @@
-package pregel_test
+package vertex_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/vertex"
 )
 
 // vertexAPI is what a vertex that misbehaves at random needs of an engine.
@@ -121,16 +122,16 @@ func (w wild) change(c vertexAPI, what int, v, a, b int32, value float64) {
 	}
 }
 
-func (w wild) program(total *pregel.Aggregator[float64], most *pregel.Aggregator[int32]) *pregel.VertexProgram[float64, float64, float64] {
-	p := &pregel.VertexProgram[float64, float64, float64]{
-		Compute: func(c *pregel.VertexContext[float64, float64, float64], v int32, value *float64, in []float64) pregel.Vote {
+func (w wild) program(total *vertex.Aggregator[float64], most *vertex.Aggregator[int32]) *vertex.Program[float64, float64, float64] {
+	p := &vertex.Program[float64, float64, float64]{
+		Compute: func(c *vertex.Context[float64, float64, float64], v int32, value *float64, in []float64) pregel.Vote {
 			if t, ok := total.Value(c); ok {
 				*value += t / 1000
 			}
 			most.Add(c, v)
 			return w.compute(c, v, value, in, func(x float64) { total.Add(c, x) })
 		},
-		Aggregators: []pregel.AnyAggregator{most, total},
+		Aggregators: []vertex.AnyAggregator{most, total},
 		Conflict:    func(_ int32, have, add float64) float64 { return have*2 + add },
 	}
 	if w.flaky {
@@ -138,7 +139,7 @@ func (w wild) program(total *pregel.Aggregator[float64], most *pregel.Aggregator
 		p.Compute = w.failing(p.Compute)
 	}
 	if w.combine {
-		p.Combine = pregel.CombineWith(w.fold)
+		p.Combine = vertex.CombineWith(w.fold)
 	}
 	return p
 }
@@ -155,12 +156,12 @@ func (w wild) failures(v int32, step int) int {
 	return 1 + int(h>>40&1)
 }
 
-type wildCompute = func(c *pregel.VertexContext[float64, float64, float64], v int32, value *float64, in []float64) pregel.Vote
+type wildCompute = func(c *vertex.Context[float64, float64, float64], v int32, value *float64, in []float64) pregel.Vote
 
 func (w wild) failing(compute wildCompute) wildCompute {
 	var mu sync.Mutex
 	failed := map[[2]int]int{}
-	return func(c *pregel.VertexContext[float64, float64, float64], v int32, value *float64, in []float64) pregel.Vote {
+	return func(c *vertex.Context[float64, float64, float64], v int32, value *float64, in []float64) pregel.Vote {
 		mu.Lock()
 		at := [2]int{int(v), c.Step()}
 		failed[at]++
@@ -195,7 +196,7 @@ type model struct {
 	inbox  map[int32][]float64
 	total  float64
 	some   bool
-	stats  []pregel.VertexStats
+	stats  []vertex.Stats
 
 	v                  int32 // computing
 	said               bool
@@ -290,7 +291,7 @@ func (m *model) superstep() {
 			m.done[v] = true
 		}
 	}
-	s := pregel.VertexStats{Step: m.step, Computed: len(order), Messages: len(m.sent) + len(m.saidTo) + len(m.late)}
+	s := vertex.Stats{Step: m.step, Computed: len(order), Messages: len(m.sent) + len(m.saidTo) + len(m.late)}
 	for _, v := range order {
 		s.Retries += m.w.failures(v, m.step)
 	}
@@ -331,7 +332,7 @@ func (m *model) aggregate() {
 	}
 }
 
-func (m *model) apply(next map[int32]bool, s *pregel.VertexStats) {
+func (m *model) apply(next map[int32]bool, s *vertex.Stats) {
 	slices.SortStableFunc(m.changes, func(a, b modelChange) int { return cmp.Compare(a.kind, b.kind) })
 	before := map[int32][]modelEdge{}
 	for v, e := range m.edges {
@@ -371,7 +372,7 @@ func (m *model) apply(next map[int32]bool, s *pregel.VertexStats) {
 	}
 }
 
-func newModel(w wild, n int, l *pregel.EdgeList[float64]) *model {
+func newModel(w wild, n int, l *vertex.EdgeList[float64]) *model {
 	m := &model{w: w, n: n, values: map[int32]float64{}, exists: map[int32]bool{}, done: map[int32]bool{}, edges: map[int32][]modelEdge{}, active: map[int32]bool{}}
 	for v := range int32(n) {
 		m.exists[v], m.active[v], m.values[v] = true, true, float64(v)
@@ -383,25 +384,25 @@ func newModel(w wild, n int, l *pregel.EdgeList[float64]) *model {
 }
 
 // check runs the engine and says where it differs from the model.
-func (m *model) check(g *pregel.Graph[float64], steps, parallelism, every int, tune []int, codec func(any, any) error) error {
-	total, most := pregel.NewSum[float64]("total"), pregel.NewMax[int32]("most")
+func (m *model) check(g *vertex.Graph[float64], steps, parallelism, every int, tune []int, codec func(any, any) error) error {
+	total, most := vertex.NewSum[float64]("total"), vertex.NewMax[int32]("most")
 	prog := m.w.program(total, most)
 	values := make([]float64, g.NumVertices())
 	for v := range values {
 		values[v] = float64(v)
 	}
-	r, err := pregel.NewVertexRun(g, prog, values)
+	r, err := vertex.NewRun(g, prog, values)
 	if err != nil {
 		return err
 	}
-	var stats []pregel.VertexStats
+	var stats []vertex.Stats
 	broke := false
-	type snapshot = pregel.VertexSnapshot[float64, float64, float64]
+	type snapshot = vertex.Snapshot[float64, float64, float64]
 	for {
 		var saved *snapshot
 		stopped := errors.New("checkpoint")
-		o := &pregel.VertexOptions[float64, float64, float64]{Parallelism: parallelism, MaxSteps: steps, CheckpointEvery: every,
-			Trace:      func(s pregel.VertexStats) { stats = append(stats, s) },
+		o := &vertex.Options[float64, float64, float64]{Parallelism: parallelism, MaxSteps: steps, CheckpointEvery: every,
+			Trace:      func(s vertex.Stats) { stats = append(stats, s) },
 			Checkpoint: func(s *snapshot) error { saved = s; return stopped }}
 		r.Tune(tune[0], tune[1], tune[2], tune[3], tune[4])
 		err := r.Run(context.Background(), o)
@@ -409,7 +410,7 @@ func (m *model) check(g *pregel.Graph[float64], steps, parallelism, every int, t
 		if err == nil || errors.As(err, &limit) {
 			break
 		}
-		if failed := (*pregel.VertexError)(nil); m.w.flaky && errors.As(err, &failed) {
+		if failed := (*vertex.Error)(nil); m.w.flaky && errors.As(err, &failed) {
 			if broke = true; failed.Vertex%2 == 0 {
 				continue // with the same run
 			}
@@ -425,7 +426,7 @@ func (m *model) check(g *pregel.Graph[float64], steps, parallelism, every int, t
 		if err := codec(saved, loaded); err != nil {
 			return err
 		}
-		if r, err = pregel.RestoreVertexRun(g, prog, loaded); err != nil {
+		if r, err = vertex.Restore(g, prog, loaded); err != nil {
 			return err
 		}
 	}
@@ -478,13 +479,13 @@ func byGob(from, to any) error {
 
 // Whatever the parallelism, the way messages travel and the crashes between, a run is
 // what the model makes of it, bit by bit.
-func TestVertexModel(t *testing.T) {
+func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 200).Draw(t, "n")
-		vertex := rapid.Int32Range(0, int32(n)-1)
-		l := &pregel.EdgeList[float64]{}
+		vertexes := rapid.Int32Range(0, int32(n)-1)
+		l := &vertex.EdgeList[float64]{}
 		for range rapid.IntRange(0, 4*n).Draw(t, "m") {
-			l.Add(vertex.Draw(t, "from"), vertex.Draw(t, "to"), float64(rapid.IntRange(0, 9).Draw(t, "value")))
+			l.Add(vertexes.Draw(t, "from"), vertexes.Draw(t, "to"), float64(rapid.IntRange(0, 9).Draw(t, "value")))
 		}
 		if l.Values == nil {
 			l.Values = []float64{}
@@ -512,10 +513,10 @@ func TestVertexModel(t *testing.T) {
 }
 
 // The same over several words, parts and blocks of a larger graph.
-func TestVertexModelLarge(t *testing.T) {
+func TestModelLarge(t *testing.T) {
 	const n = 6000
 	plain := rmat(n, 5*n, 3)
-	l := &pregel.EdgeList[float64]{}
+	l := &vertex.EdgeList[float64]{}
 	for i, u := range plain.From {
 		l.Add(u, plain.To[i], float64(i%7))
 	}

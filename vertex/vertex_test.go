@@ -1,4 +1,4 @@
-package pregel_test
+package vertex_test
 
 import (
 	"context"
@@ -9,15 +9,16 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/vertex"
 )
 
 type none = struct{}
 
 // pageRank is the program of Malewicz et al. §5.1: what a vertex without edges holds is lost.
-func pageRank(n, steps int) *pregel.VertexProgram[float64, none, float64] {
+func pageRank(n, steps int) *vertex.Program[float64, none, float64] {
 	base := 0.15 / float64(n)
-	return &pregel.VertexProgram[float64, none, float64]{
-		Compute: func(c *pregel.VertexContext[float64, none, float64], _ int32, rank *float64, in []float64) pregel.Vote {
+	return &vertex.Program[float64, none, float64]{
+		Compute: func(c *vertex.Context[float64, none, float64], _ int32, rank *float64, in []float64) pregel.Vote {
 			switch {
 			case c.Step() == 0:
 				*rank = 1 / float64(n)
@@ -32,14 +33,14 @@ func pageRank(n, steps int) *pregel.VertexProgram[float64, none, float64] {
 			c.SendToNeighbors(*rank / float64(c.Degree()))
 			return pregel.Stay
 		},
-		Combine: pregel.CombineSum[float64](),
+		Combine: vertex.CombineSum[float64](),
 	}
 }
 
 // components gives every vertex the lowest index it can reach along edges in both directions.
-func components() *pregel.VertexProgram[int32, none, int32] {
-	return &pregel.VertexProgram[int32, none, int32]{
-		Compute: func(c *pregel.VertexContext[int32, none, int32], v int32, least *int32, in []int32) pregel.Vote {
+func components() *vertex.Program[int32, none, int32] {
+	return &vertex.Program[int32, none, int32]{
+		Compute: func(c *vertex.Context[int32, none, int32], v int32, least *int32, in []int32) pregel.Vote {
 			switch {
 			case c.Step() == 0:
 				*least = v
@@ -51,14 +52,14 @@ func components() *pregel.VertexProgram[int32, none, int32] {
 			c.SendToNeighbors(*least)
 			return pregel.Halt
 		},
-		Combine: pregel.CombineMin[int32](),
+		Combine: vertex.CombineMin[int32](),
 	}
 }
 
 // shortest gives every vertex its distance from the entry.
-func shortest() *pregel.VertexProgram[float64, float64, float64] {
-	return &pregel.VertexProgram[float64, float64, float64]{
-		Compute: func(c *pregel.VertexContext[float64, float64, float64], _ int32, dist *float64, in []float64) pregel.Vote {
+func shortest() *vertex.Program[float64, float64, float64] {
+	return &vertex.Program[float64, float64, float64]{
+		Compute: func(c *vertex.Context[float64, float64, float64], _ int32, dist *float64, in []float64) pregel.Vote {
 			switch {
 			case c.Step() == 0:
 				*dist = 0
@@ -73,20 +74,20 @@ func shortest() *pregel.VertexProgram[float64, float64, float64] {
 			}
 			return pregel.Halt
 		},
-		Combine: pregel.CombineMin[float64](),
+		Combine: vertex.CombineMin[float64](),
 	}
 }
 
 // rmat makes the edges of the W7 workload: m edges over n vertices by recursive matrix
 // with a=.57, b=.19, c=.19, and relabelled at random.
-func rmat(n, m int, seed int64) *pregel.EdgeList[none] {
+func rmat(n, m int, seed int64) *vertex.EdgeList[none] {
 	r := rand.New(rand.NewSource(seed))
 	bits := 0
 	for 1<<bits < n {
 		bits++
 	}
 	perm := r.Perm(1 << bits)
-	l := &pregel.EdgeList[none]{From: make([]int32, 0, m), To: make([]int32, 0, m)}
+	l := &vertex.EdgeList[none]{From: make([]int32, 0, m), To: make([]int32, 0, m)}
 	for len(l.From) < m {
 		u, v := 0, 0
 		for b := range bits {
@@ -107,7 +108,7 @@ func rmat(n, m int, seed int64) *pregel.EdgeList[none] {
 	return l
 }
 
-func build[E any](t testing.TB, l *pregel.EdgeList[E], n int) *pregel.Graph[E] {
+func build[E any](t testing.TB, l *vertex.EdgeList[E], n int) *vertex.Graph[E] {
 	t.Helper()
 	g, err := l.Build(n)
 	if err != nil {
@@ -116,9 +117,9 @@ func build[E any](t testing.TB, l *pregel.EdgeList[E], n int) *pregel.Graph[E] {
 	return g
 }
 
-func runVertices[V, E, M any](t testing.TB, g *pregel.Graph[E], p *pregel.VertexProgram[V, E, M], values []V, o *pregel.VertexOptions[V, E, M], entries ...int32) *pregel.VertexRun[V, E, M] {
+func runVertices[V, E, M any](t testing.TB, g *vertex.Graph[E], p *vertex.Program[V, E, M], values []V, o *vertex.Options[V, E, M], entries ...int32) *vertex.Run[V, E, M] {
 	t.Helper()
-	r, err := pregel.NewVertexRun(g, p, values, entries...)
+	r, err := vertex.NewRun(g, p, values, entries...)
 	if err == nil {
 		err = r.Run(context.Background(), o)
 	}
@@ -128,7 +129,7 @@ func runVertices[V, E, M any](t testing.TB, g *pregel.Graph[E], p *pregel.Vertex
 	return r
 }
 
-func pageRankPlain(n, steps int, l *pregel.EdgeList[none]) []float64 {
+func pageRankPlain(n, steps int, l *vertex.EdgeList[none]) []float64 {
 	degree, rank := make([]int, n), make([]float64, n)
 	for i := range rank {
 		rank[i] = 1 / float64(n)
@@ -172,7 +173,7 @@ func union(n int, from, to []int32) []int32 {
 	return p
 }
 
-func TestVertexPageRank(t *testing.T) {
+func TestPageRank(t *testing.T) {
 	for _, n := range []int{1, 10, 1000, 20_000} {
 		l := rmat(n, n*8*min(1, n-1), 42)
 		want := pageRankPlain(n, 20, l)
@@ -188,7 +189,7 @@ func TestVertexPageRank(t *testing.T) {
 	}
 }
 
-func TestVertexComponents(t *testing.T) {
+func TestComponents(t *testing.T) {
 	for _, n := range []int{2, 50, 1000, 50_000} {
 		l := rmat(n, n, 7)
 		l.Undirected = true
@@ -212,7 +213,7 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-func BenchmarkVertexPageRank(b *testing.B) {
+func BenchmarkPageRank(b *testing.B) {
 	for name, n := range map[string]int{"100k-1M": 100_000, "1M-10M": 1_000_000} {
 		b.Run(name, func(b *testing.B) {
 			l := rmat(n, 10*n, 42)
@@ -221,7 +222,7 @@ func BenchmarkVertexPageRank(b *testing.B) {
 			runVertices(b, g, pageRank(n, 1), nil, nil) // the edges seen from their targets
 			graph := heapBytes() - empty
 			b.ResetTimer()
-			var r *pregel.VertexRun[float64, none, float64]
+			var r *vertex.Run[float64, none, float64]
 			for range b.N {
 				r = runVertices(b, g, pageRank(n, 20), nil, nil)
 			}
@@ -237,14 +238,14 @@ func BenchmarkVertexPageRank(b *testing.B) {
 	}
 }
 
-// BenchmarkVertexSend is PageRank with a message of its own for every edge.
-func BenchmarkVertexSend(b *testing.B) {
+// BenchmarkSend is PageRank with a message of its own for every edge.
+func BenchmarkSend(b *testing.B) {
 	const n = 1_000_000
 	l := rmat(n, 10*n, 42)
 	g := build(b, l, n)
 	p := pageRank(n, 5)
 	said := p.Compute
-	p.Compute = func(c *pregel.VertexContext[float64, none, float64], v int32, rank *float64, in []float64) pregel.Vote {
+	p.Compute = func(c *vertex.Context[float64, none, float64], v int32, rank *float64, in []float64) pregel.Vote {
 		if c.Step() < 5 {
 			*rank = 0.15/n + 0.85*append(in, 0)[0]
 			for _, to := range c.Targets() {
@@ -267,7 +268,7 @@ func BenchmarkVertexSend(b *testing.B) {
 	}
 }
 
-func BenchmarkVertexComponents(b *testing.B) {
+func BenchmarkComponents(b *testing.B) {
 	for name, n := range map[string]int{"100k-1M": 100_000, "1M-10M": 1_000_000} {
 		b.Run(name, func(b *testing.B) {
 			l := rmat(n, 10*n, 42)
