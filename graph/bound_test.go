@@ -11,7 +11,7 @@ import (
 
 func TestBound(t *testing.T) {
 	agentNode := func(name string, most int) graph.Node[state, update] {
-		return graph.Node[state, update]{Name: name, Kind: "agent", Run: broken, Most: most}
+		return graph.Node[state, update]{Name: name, Agents: 1, Run: broken, Most: most}
 	}
 	none := func(state) []graph.Send { return nil }
 	end := func(state) string { return graph.End }
@@ -54,13 +54,13 @@ func TestBound(t *testing.T) {
 		g := graph.New("bound", reduce)
 		c.build(g)
 		inner := compile(t, g)
-		if tasks, known := inner.Shape().Bound("agent"); tasks != c.tasks || known != c.known {
+		if tasks, known := inner.Shape().Agents(); tasks != c.tasks || known != c.known {
 			t.Errorf("%s: got %d %v", name, tasks, known)
 		}
 		outer := graph.New("outer", reduce)
 		outer.AddNode(graph.Sub("x", inner, func(s state) (state, error) { return s, nil }, func(state) (update, error) { return update{}, nil }))
 		edges(outer, "@start x", "x @end")
-		if tasks, known := compile(t, outer).Shape().Bound("agent"); tasks != c.tasks || known != c.known {
+		if tasks, known := compile(t, outer).Shape().Agents(); tasks != c.tasks || known != c.known {
 			t.Errorf("%s, within another: got %d %v", name, tasks, known)
 		}
 	}
@@ -69,7 +69,7 @@ func TestBound(t *testing.T) {
 func TestFanIsBounded(t *testing.T) {
 	g := graph.New("fan", reduce)
 	g.Add("s", visit("s"))
-	g.AddNode(graph.Node[state, update]{Name: "w", Kind: "agent", Most: 3, Run: broken, OnError: graph.Skip})
+	g.AddNode(graph.Node[state, update]{Name: "w", Agents: 2, Most: 3, Run: broken, OnError: graph.Skip})
 	edges(g, "@start s", "w @end")
 	width := 4
 	g.Fan("s", func(state) (out []graph.Send) {
@@ -84,8 +84,8 @@ func TestFanIsBounded(t *testing.T) {
 	}
 	width = 3
 	refused := errors.New("too many")
-	admit := func(_, kind string, tasks int) error {
-		if kind == "agent" && tasks == 3 {
+	admit := func(_ string, agents int) error {
+		if agents == 6 {
 			return refused
 		}
 		return nil

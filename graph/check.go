@@ -30,6 +30,8 @@ type compiler[S, U any] struct {
 	starts       []int // over routes
 	idom         []int // by node: see dominate
 	order        []int // by node: its place in postorder
+	unknown      bool  // an edge or a route names a node that is not there
+	meant        []int // what it may have meant, and where edges from such a node lead
 	inputs       []*checkedInput[S]
 	outputs      []*jsonschema.Resolved
 }
@@ -105,8 +107,23 @@ func (c *compiler[S, U]) find(name, where string) int {
 			}
 		}
 		c.report("%s: there is no node %q%s", where, name, suggest.Hint(name, names))
+		c.unknown = true
+		if close := suggest.Closest(name, names); close != "" {
+			c.meant = append(c.meant, c.index[close])
+		}
 	}
 	return -1
+}
+
+// half takes note of a way of which only one end is known, -1 for the other: where it begins is taken
+// to lead somewhere, and where it ends to be reached.
+func (c *compiler[S, U]) half(from, to int) {
+	if from >= 0 && to < 0 {
+		c.ends[from], c.leads[from] = true, true
+	}
+	if from < 0 && to >= 0 {
+		c.meant = append(c.meant, to)
+	}
 }
 
 func (c *compiler[S, U]) checkEdges() {
@@ -132,7 +149,9 @@ func (c *compiler[S, U]) checkEdges() {
 			c.entries = append(c.entries, to)
 		case e.to == End && from >= 0:
 			c.ends[from], c.leads[from] = true, true
-		case from >= 0 && to >= 0:
+		case from < 0 || to < 0:
+			c.half(from, to)
+		default:
 			c.leads[from] = true
 			c.out[from] = append(c.out[from], to)
 			c.in[to] = append(c.in[to], from)
@@ -148,7 +167,9 @@ func (c *compiler[S, U]) checkEdges() {
 				c.report("%s name %q twice", where, to)
 			} else if to == End {
 				c.ends[i], c.leads[i] = true, true
-			} else if to := c.find(to, where); to >= 0 {
+			} else if to := c.find(to, where); to < 0 {
+				c.half(i, to)
+			} else {
 				c.lead(i, to)
 				c.fanned[to] = append(c.fanned[to], i)
 				c.leads[i] = true
@@ -166,6 +187,8 @@ func (c *compiler[S, U]) checkEdges() {
 		if e.to != End {
 			if to := c.find(e.to, where); from >= 0 && to >= 0 {
 				c.lead(from, to)
+			} else {
+				c.half(from, to)
 			}
 		}
 	}
@@ -211,7 +234,8 @@ func (c *compiler[S, U]) checkRoute(r *route[S]) {
 			continue
 		}
 		to := c.find(name, where)
-		if to < 0 {
+		if to < 0 || from < 0 && r.from != Start {
+			c.half(from, to)
 			continue
 		}
 		targets = append(targets, to)
@@ -245,7 +269,7 @@ func (c *compiler[S, U]) checkRoutes() {
 			reached[i] = true // which of them can be reached is then another question
 		}
 	}
-	mark(append(slices.Clone(c.entries), c.starts...), reached, func(i int) [2][]int { return [2][]int{c.out[i], c.loose[i]} })
+	mark(slices.Concat(c.entries, c.starts, c.meant), reached, func(i int) [2][]int { return [2][]int{c.out[i], c.loose[i]} })
 	back, exits := make([][]int, n), []int{}
 	for i := range n {
 		for _, to := range append(slices.Clone(c.out[i]), c.loose[i]...) {
@@ -260,6 +284,7 @@ func (c *compiler[S, U]) checkRoutes() {
 	var trapped []string
 	for i, nd := range c.g.nodes {
 		switch {
+		case c.index[nd.Name] != i: // it is added twice
 		case !reached[i]:
 			c.report("node %q cannot be reached from graph.Start", nd.Name)
 		case !c.leads[i]:
@@ -269,7 +294,9 @@ func (c *compiler[S, U]) checkRoutes() {
 		}
 	}
 	for i := range c.g.nodes {
-		c.checkJoin(i, reached)
+		if !c.unknown { // or else it may be what a join misses
+			c.checkJoin(i, reached)
+		}
 	}
 	if len(trapped) > 0 && !slices.ContainsFunc(c.leads, func(b bool) bool { return !b }) {
 		c.report("no way out of %s; branch from one of them to graph.End", strings.Join(trapped, ", "))
@@ -324,6 +351,50 @@ func mark(from []int, seen []bool, next func(int) [2][]int) {
 			stack = append(stack, list...)
 		}
 	}
+}
+
+// looped is how many nodes are on loops, or on a way from one to another.
+func (c *compiler[S, U]) looped() int {
+	n := len(c.g.nodes)
+	next, back := make([][]int, n), make([][]int, n)
+	for i := range n {
+		next[i] = slices.Concat(c.out[i], c.loose[i])
+		for _, to := range next[i] {
+			back[to] = append(back[to], i)
+		}
+	}
+	gone := make([]bool, n)
+	for _, way := range [][2][][]int{{next, back}, {back, next}} { // what nothing leads to, then what leads nowhere
+		var free []int
+		open := make([]int, n)
+		for i := range n {
+			for _, from := range way[1][i] {
+				if !gone[from] {
+					open[i]++
+				}
+			}
+			if open[i] == 0 && !gone[i] {
+				free = append(free, i)
+			}
+		}
+		for len(free) > 0 {
+			i := free[len(free)-1]
+			free = free[:len(free)-1]
+			gone[i] = true
+			for _, to := range way[0][i] {
+				if open[to]--; open[to] == 0 && !gone[to] {
+					free = append(free, to)
+				}
+			}
+		}
+	}
+	looped := 0
+	for _, g := range gone {
+		if !g {
+			looped++
+		}
+	}
+	return looped
 }
 
 // endlessLoop finds a cycle of nothing but edges: it can never stop.

@@ -6,11 +6,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph/reduce"
+	"github.com/superstep-dev/superstep/internal/encodable"
 	"github.com/superstep-dev/superstep/pregel"
 )
 
@@ -50,6 +52,8 @@ type Flow[S, U any] struct {
 	check   func(S) error
 	skips   bool // some node may be passed over
 	steps   int  // the most supersteps of a run that does not say
+
+	varies, variesState bool // some updates, or some states, cannot be encoded
 }
 
 // node is a node as it is run.
@@ -77,12 +81,14 @@ func (g *Graph[S, U]) Compile() (*Flow[S, U], error) {
 	c := &compiler[S, U]{g: g, index: make(map[string]int, len(g.nodes))}
 	c.checkTypes()
 	c.checkNodes()
-	for _, chain := range g.chains {
-		c.problems = append(c.problems, chain.problems()...)
+	own := len(c.problems)
+	for _, find := range g.also {
+		c.problems = append(c.problems, find()...)
 	}
+	broken := len(c.problems) > own // then edges are missing
 	c.checkEdges()
 	c.checkReads()
-	if len(c.problems) == 0 { // the rest would only repeat it
+	if !broken {
 		c.checkRoutes()
 	}
 	if len(c.problems) > 0 {
@@ -93,7 +99,8 @@ func (g *Graph[S, U]) Compile() (*Flow[S, U], error) {
 
 func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 	g := c.g
-	f := &Flow[S, U]{name: g.name, index: c.index, nodes: make([]node[S, U], len(g.nodes)), reduce: g.reduce, check: g.check, steps: g.steps, branch: reduce.Clipper[S]()}
+	f := &Flow[S, U]{name: g.name, index: c.index, nodes: make([]node[S, U], len(g.nodes)), reduce: g.reduce, check: g.check, steps: g.steps, branch: reduce.Clipper[S](),
+		varies: encodable.Varies(reflect.TypeFor[U]()), variesState: encodable.Varies(reflect.TypeFor[S]())}
 	f.program = pregel.Program[S, U, message]{Vertices: make([]pregel.Vertex, len(g.nodes)), Reduce: g.reduce, Branch: f.branch}
 	if g.tagged != nil {
 		f.program.Check = f.conflicts(g.tagged)
@@ -142,7 +149,7 @@ func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 		}
 	}
 	if f.steps <= 0 {
-		f.steps = max(100, len(f.nodes))
+		f.steps = max(100, len(f.nodes)+99*c.looped()) // 100 rounds of every loop
 	}
 	f.program.AllowEarly()
 	b, err := json.Marshal(f.shape)
@@ -158,7 +165,7 @@ func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 	nd := c.g.nodes[i]
 	v := pregel.Vertex{Name: nd.Name, Targets: append(append([]int(nil), c.out[i]...), c.loose[i]...)}
-	s := ShapeNode{Name: nd.Name, Kind: nd.Kind, Version: nd.Version, Reads: nd.Reads, Bounded: nd.Reads != nil, Most: nd.Most, Uses: nd.Uses, Sub: nd.Sub}
+	s := ShapeNode{Name: nd.Name, Kind: nd.Kind, Version: nd.Version, Reads: nd.Reads, Bounded: nd.Reads != nil, Most: nd.Most, Agents: nd.Agents, Uses: nd.Uses, Sub: nd.Sub}
 	if nd.Join != Any {
 		if v.Sources = distinct(c.in[i]); nd.Join > 0 {
 			v.Sources, v.Need = distinct(append(c.looseIn[i], c.in[i]...)), int(nd.Join)

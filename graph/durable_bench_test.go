@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/sqlite"
 )
@@ -57,7 +58,7 @@ func openStore(b testing.TB) *sqlite.Store {
 
 func durableRun(store runlog.Store, id string, f *graph.Flow[blob, blobUpdate]) error {
 	ctx := context.Background()
-	j, err := runlog.OpenJournal(ctx, store, id, &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "bench"}})
+	j, err := journal.Open(ctx, store, id, &journal.Options{Create: &runlog.NewRun{Workflow: "bench"}})
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func BenchmarkRecover(b *testing.B) {
 		b.Run(map[bool]string{false: "1KB", true: "growing"}[grow], func(b *testing.B) {
 			store := openStore(b)
 			ctx := context.Background()
-			j, err := runlog.OpenJournal(ctx, store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+			j, err := journal.Open(ctx, store, "run", &journal.Options{Create: &runlog.NewRun{}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -126,7 +127,7 @@ func BenchmarkRecover(b *testing.B) {
 			_, _ = f.Run(ctx, blob{}, &graph.RunOptions{Journal: j, MaxSteps: 1000})
 			_ = j.Close(ctx)
 			for b.Loop() {
-				j, err := runlog.OpenJournal(ctx, store, "run", nil)
+				j, err := journal.Open(ctx, store, "run", nil)
 				if err != nil {
 					b.Fatal(err)
 				}

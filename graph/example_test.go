@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -64,7 +65,7 @@ func Example_durable() {
 	broken := true
 	g := graph.New("brief", addNote)
 	g.AddNode(graph.Node[brief, note]{Name: "search", Run: func(ctx context.Context, t *graph.Task, b brief) (note, error) {
-		found, err := graph.Do(ctx, t, "query", func(context.Context, string) (string, error) {
+		found, err := graph.Do(ctx, "query", func(context.Context, string) (string, error) {
 			fmt.Println("searching for", b.Topic)
 			return "a source", nil
 		})
@@ -87,21 +88,21 @@ func Example_durable() {
 
 	ctx := context.Background()
 	store := runlog.NewMemory(nil) // sqlite.Open gives one that outlives the process
-	try := func(opt *runlog.JournalOptions) {
-		journal, err := runlog.OpenJournal(ctx, store, "my-run", opt)
+	try := func(opt *journal.Options) {
+		j, err := journal.Open(ctx, store, "my-run", opt)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		defer journal.Close(ctx)
-		final, err := flow.Run(ctx, brief{Topic: "Pregel"}, &graph.RunOptions{Journal: journal})
+		defer j.Close(ctx)
+		final, err := flow.Run(ctx, brief{Topic: "Pregel"}, &graph.RunOptions{Journal: j})
 		if err != nil {
 			fmt.Println("stopped:", err)
 			return
 		}
 		fmt.Println("finished:", final.Notes)
 	}
-	try(&runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "brief"}})
+	try(&journal.Options{Create: &runlog.NewRun{Workflow: "brief"}})
 	broken = false
 	try(nil)
 	// Output:

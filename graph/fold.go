@@ -46,9 +46,7 @@ func (d *fold[S, U]) owns(r *runlog.Record) bool {
 	switch r.Kind {
 	case runlog.KindSnapshot:
 		return d.space == ""
-	case runlog.KindInner:
-		return d.space != "" && r.Path == d.space
-	case runlog.KindStepCommitted:
+	case runlog.KindInner, runlog.KindStepCommitted:
 		return r.Path == d.space
 	case runlog.KindTaskDone:
 		i := strings.LastIndexByte(r.Path, '/')

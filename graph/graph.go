@@ -21,6 +21,7 @@ package graph
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -64,7 +65,8 @@ const (
 )
 
 // Quorum is the join of a node that n of those that lead to it wake, each counted once,
-// over however many supersteps. What comes after is dropped until all have come.
+// over however many supersteps. What comes after is dropped until all have come, or until one of
+// them comes again: with all that comes in that superstep the next round begins.
 func Quorum(n int) Join { return Join(n) }
 
 func (j Join) String() string {
@@ -87,7 +89,7 @@ type Node[S, U any] struct {
 	Name    string         // letters, digits, '_', '-' and '.'
 	Run     TaskFunc[S, U] // what it does
 	Retry   *Retry
-	Timeout time.Duration // of one attempt; defaults to none
+	Timeout time.Duration // of one attempt, which has failed by then whatever it returns later; defaults to none
 	OnError OnError
 	// Instead makes, of a node that is passed over, the update that takes the place of the one
 	// it failed to make, from the error of its last attempt. It is a pure function. Defaults to none.
@@ -112,8 +114,11 @@ type Node[S, U any] struct {
 	Cache *Caching[S]
 
 	// Most is how many tasks of it another task may send to at once, under different
-	// keys; more is a failed attempt of that task. Defaults to any number. See [Shape.Bound].
+	// keys; more is a failed attempt of that task. Defaults to any number. See [Shape.Agents].
 	Most int
+	// Agents is how many agents each of its tasks begins, less than 0 if that is decided while it runs. A fan-out to
+	// more than the budget of a run has left is refused by it, before the first of them begins; defaults to none.
+	Agents int
 
 	Kind string   // what it is, for pictures: "agent", "tool", …; defaults to a plain function
 	Sub  *Shape   // the graph inside of it, for pictures and to notice its changes; defaults to none
@@ -170,7 +175,7 @@ type Graph[S, U any] struct {
 	catch  []edge
 	tagged *reduce.Tagged[S, U] // nil for a reducer that is a function
 	check  func(S) error
-	chains []*Chain[S, U]
+	also   []func() []string
 	steps  int
 }
 
@@ -179,7 +184,7 @@ type edge struct{ from, to string }
 // route is a choice made when a node is done.
 type route[S any] struct {
 	from   string
-	branch func(S) string
+	branch func(S, int) string // the int is how often from has run before
 	fan    func(S) []Send
 	to     []string
 }
@@ -203,8 +208,16 @@ func NewTagged[S, U any](name string, tags *reduce.Tagged[S, U]) *Graph[S, U] {
 func (g *Graph[S, U]) Check(holds func(S) error) { g.check = holds }
 
 // MaxSteps is the most supersteps of a run of the graph where its RunOptions do not say,
-// as for one within another; see there. 0 is the default of those.
+// as for one within another; see there. 0 is their default.
 func (g *Graph[S, U]) MaxSteps(n int) { g.steps = n }
+
+// Has reports whether the graph has a node of that name.
+func (g *Graph[S, U]) Has(name string) bool {
+	return slices.ContainsFunc(g.nodes, func(n Node[S, U]) bool { return n.Name == name })
+}
+
+// Also has Compile report what find returns, the mistakes of who builds the graph with methods of its own.
+func (g *Graph[S, U]) Also(find func() []string) { g.also = append(g.also, find) }
 
 // Add adds a node.
 func (g *Graph[S, U]) Add(name string, fn Func[S, U]) {
@@ -224,6 +237,15 @@ func (g *Graph[S, U]) Edge(from, to string) { g.edges = append(g.edges, edge{fro
 // Branch lets choose pick what runs after from, out of to. It sees the state with the
 // update of from folded in, and must be a pure function.
 func (g *Graph[S, U]) Branch(from string, choose func(S) string, to ...string) {
+	r := route[S]{from: from, to: to}
+	if choose != nil {
+		r.branch = func(s S, _ int) string { return choose(s) }
+	}
+	g.routes = append(g.routes, r)
+}
+
+// BranchVisit is Branch for a choice that also depends on how often from has run before.
+func (g *Graph[S, U]) BranchVisit(from string, choose func(s S, visit int) string, to ...string) {
 	g.routes = append(g.routes, route[S]{from: from, branch: choose, to: to})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -147,6 +148,37 @@ func TestCompileReportsEverythingAtOnce(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing %q in:\n%v", want, err)
 		}
+	}
+}
+
+// One mistake hides no other, and what only follows from one is not reported.
+func TestCompileHidesNothing(t *testing.T) {
+	problems := func(g *graph.Graph[state, update]) []string {
+		_, err := g.Compile()
+		var bad *graph.CompileError
+		if !errors.As(err, &bad) {
+			t.Fatalf("got %v", err)
+		}
+		return bad.Problems
+	}
+	g := graph.New("bad", reduce)
+	for _, n := range []string{"a", "b", "lost", "write"} {
+		g.Add(n, visit(n))
+	}
+	edges(g, "a b", "b wrte", "write @end", "lost @end", "gone a")
+	if got := problems(g); !slices.Equal(got, []string{
+		`edge b → wrte: there is no node "wrte"; did you mean "write"?`, `edge gone → a: there is no node "gone"; known: a, b, lost, write`, "no start node; add an edge from graph.Start",
+	}) {
+		t.Errorf("%q", got)
+	}
+	edges(g, "@start b")
+	if got := problems(g); len(got) != 3 || got[2] != `node "lost" cannot be reached from graph.Start` {
+		t.Errorf("%q", got)
+	}
+	g = graph.New("types", reduce)
+	g.AddNode(graph.Node[state, update]{Name: "a"})
+	if got := problems(g); !slices.Equal(got, []string{`node "a" has no function`, "no start node; add an edge from graph.Start", `node "a" leads nowhere; add an edge to graph.End if the run ends there`}) {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -1,14 +1,12 @@
 package graph
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
 
-	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -42,8 +40,10 @@ type Reading interface {
 	Shape() Shape
 	// Checkpoints is History with the states as JSON.
 	Checkpoints(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[json.RawMessage], error]
-	// Fork gives what another run needs to go on from a record of this one.
-	Fork(records iter.Seq2[runlog.Record, error], at uint64, edits []Edit) (*Forked, error)
+	// Fork gives what another run needs to go on from a point of this one.
+	Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*Forked, error)
+	// Seed gives what a new run needs whose nodes have these updates already, by name; see [Flow.Seed].
+	Seed(updates map[string]json.RawMessage) (*Forked, error)
 }
 
 // past is a fold over the log of a whole run, which may be of another version of the graph.
@@ -201,151 +201,4 @@ func (f *Flow[S, U]) StateAt(records iter.Seq2[runlog.Record, error], seq uint64
 
 func notBegun(seq uint64) error {
 	return fmt.Errorf("at record %d the graph of the run had not begun; choose a later one", seq)
-}
-
-// An Edit is an update that a run is to have had.
-type Edit struct {
-	// Node is who is to have made the update, which those see who read that node.
-	// "" is nobody: it is as if the run had begun with it, and everybody sees it.
-	Node   string
-	Update json.RawMessage // fits the update type of the graph; unknown fields are refused
-}
-
-// Forked is what a new run needs to go on where another was.
-type Forked struct {
-	// Records are to follow the run.started of the new run, all in one batch. They have
-	// neither Seq nor Time.
-	Records []runlog.Record
-	Seq     uint64   // the record of the checkpoint that the new run begins with
-	Step    int      // how many supersteps it has been spared
-	Next    []string // the paths of the tasks that it computes next
-}
-
-// Fork makes the beginning of a new run of what another had when the record at was its
-// last. Of the superstep under way it keeps the results, and the settled effects and
-// answers of tasks that had not ended; an effect without an outcome is not carried. With
-// edits, which are folded into the state in their order, nothing of that superstep is
-// kept, since it was computed without them. Who computes in it is not decided anew: to
-// change what a branch chose, fork from before the node that it follows.
-func (f *Flow[S, U]) Fork(records iter.Seq2[runlog.Record, error], at uint64, edits []Edit) (*Forked, error) {
-	past := f.past()
-	var carrier runlog.Carrier
-	var pending []runlog.Record // results since the checkpoint
-	out := &Forked{}
-	for r, err := range records {
-		if err != nil {
-			return nil, err
-		}
-		if r.Seq > at {
-			break
-		}
-		if err := carrier.Note(&r); err != nil {
-			return nil, err
-		}
-		if !past.owns(&r) || past.known(&r) {
-			continue
-		}
-		if r.Kind == runlog.KindTaskDone {
-			pending = append(pending, r)
-			continue
-		}
-		for i := range pending {
-			if err := past.apply(&pending[i]); err != nil {
-				return nil, err
-			}
-		}
-		if err := past.apply(&r); err != nil && !past.other(err) {
-			return nil, err
-		}
-		pending, out.Seq = nil, r.Seq
-	}
-	if past.m == nil {
-		if past.adopted != nil {
-			return nil, past.adopted
-		}
-		return nil, notBegun(at)
-	}
-	snap := snapshot[S, U]{Graph: f.name, Digest: f.digest, Shape: &f.shape, Skipped: past.skipped, Machine: past.m.Snapshot()}
-	for i := range edits {
-		if err := f.edit(&snap.Machine, &edits[i]); err != nil {
-			return nil, err
-		}
-	}
-	if f.check != nil && len(edits) > 0 {
-		if err := f.check(snap.Machine.State); err != nil {
-			return nil, fmt.Errorf("the edits lead to a state that does not hold: %w", err)
-		}
-	}
-	out.Step, out.Next = past.m.Step(), past.next()
-	if err := out.add(runlog.KindSnapshot, snap); err != nil {
-		return nil, err
-	}
-	if len(edits) > 0 {
-		return out, nil
-	}
-	if carried := carrier.Carried(); carried != nil {
-		if err := out.add(runlog.KindCarried, carried); err != nil {
-			return nil, err
-		}
-	}
-	for i := range pending {
-		out.Records = append(out.Records, runlog.Record{Kind: pending[i].Kind, Path: pending[i].Path, Data: pending[i].Data})
-	}
-	return out, nil
-}
-
-func (k *Forked) add(kind runlog.Kind, data any) error {
-	b, err := json.Marshal(data)
-	k.Records = append(k.Records, runlog.Record{Kind: kind, Data: b})
-	return err
-}
-
-// edit folds an update into a machine between two supersteps. What tasks have computed
-// ahead of time is dropped: they did not see it.
-func (f *Flow[S, U]) edit(s *pregel.Snapshot[S, U, message], e *Edit) error {
-	who := e.Node
-	if who == "" {
-		who = "the state"
-	}
-	var u U
-	d := json.NewDecoder(bytes.NewReader(e.Update))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&u); err != nil {
-		return fmt.Errorf("the edit of %s is no update of graph %q: %w", who, f.name, err)
-	}
-	s.Early = nil
-	apart := func(state S) S {
-		if f.branch != nil {
-			return f.branch(state)
-		}
-		return state
-	}
-	s.State = f.reduce(apart(s.State), u)
-	if e.Node == "" {
-		for j := range s.Initial {
-			s.Initial[j] = f.reduce(apart(s.Initial[j]), u)
-		}
-		return nil
-	}
-	v, ok := f.index[e.Node]
-	if !ok {
-		names := make([]string, len(f.nodes))
-		for i := range f.nodes {
-			names[i] = f.nodes[i].Name
-		}
-		return fmt.Errorf("graph %q has no node %q%s", f.name, e.Node, suggest.Hint(e.Node, names))
-	}
-	if out := f.nodes[v].output; out != nil {
-		if err := fits(out, e.Update); err != nil {
-			return fmt.Errorf("the edit of %s does not fit its schema: %w", e.Node, err)
-		}
-	}
-	if slices.ContainsFunc(f.nodes, func(n node[S, U]) bool { return slices.Contains(n.Reads, e.Node) }) {
-		index := 0 // after everything that has been folded
-		for j := range s.Kept {
-			index = max(index, s.Kept[j].Index+1)
-		}
-		s.Kept = append(s.Kept, pregel.KeptUpdate[U]{Vertex: e.Node, Step: s.Step - 1, Index: index, Update: u})
-	}
-	return nil
 }

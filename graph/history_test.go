@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -41,7 +42,7 @@ func counting(t testing.TB, name string, to int) *graph.Flow[int, int] {
 func logOf(t testing.TB, f *graph.Flow[int, int]) iter.Seq2[runlog.Record, error] {
 	t.Helper()
 	store := runlog.NewMemory(nil)
-	j, err := runlog.OpenJournal(t.Context(), store, "r1", &runlog.JournalOptions{Create: &runlog.NewRun{}, SnapshotAfter: 1})
+	j, err := journal.Open(t.Context(), store, "r1", &journal.Options{Create: &runlog.NewRun{}, SnapshotAfter: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestHistoryOfAnotherGraph(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		}
-		if _, err := other.Fork(recs, 100, nil); !errors.As(err, &changed) {
+		if _, err := other.Fork(recs, &graph.ForkPoint{At: 100}); !errors.As(err, &changed) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -133,11 +134,11 @@ func TestForkChecksEdits(t *testing.T) {
 	}
 	recs := logOf(t, f)
 	for update, want := range map[string]string{`100`: "too much", `"x"`: "is no update", `{}`: "is no update"} {
-		if _, err := f.Fork(recs, 100, []graph.Edit{{Node: "one", Update: json.RawMessage(update)}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := f.Fork(recs, &graph.ForkPoint{At: 100, Edits: []graph.Edit{{Node: "one", Update: json.RawMessage(update)}}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", update, err)
 		}
 	}
-	forked, err := f.Fork(recs, 1, []graph.Edit{{Node: "one", Update: json.RawMessage(`3`)}, {Update: json.RawMessage(`4`)}})
+	forked, err := f.Fork(recs, &graph.ForkPoint{At: 1, Edits: []graph.Edit{{Node: "one", Update: json.RawMessage(`3`)}, {Update: json.RawMessage(`4`)}}})
 	if err != nil || len(forked.Records) != 1 || forked.Step != 0 || !strings.Contains(string(forked.Records[0].Data), `"state":7`) {
 		t.Errorf("%+v %v", forked, err)
 	}
@@ -156,7 +157,7 @@ func ExampleFlow_History() {
 		return
 	}
 	ctx, store := context.Background(), runlog.NewMemory(nil)
-	j, err := runlog.OpenJournal(ctx, store, "r1", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	j, err := journal.Open(ctx, store, "r1", &journal.Options{Create: &runlog.NewRun{}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -173,4 +174,16 @@ func ExampleFlow_History() {
 	// 1 3 [three] <nil>
 	// 2 6 [] <nil>
 	// <nil>
+}
+
+// A change that was not tried names its remedy, one that does not fit says why.
+func TestChangedErrorSaysWhy(t *testing.T) {
+	t.Parallel()
+	untried, tried := (&graph.ChangedError{Graph: "g", Diff: []string{"+ node x"}}).Error(), (&graph.ChangedError{Graph: "g", Why: "it is gone"}).Error()
+	if !strings.Contains(untried, "--allow-graph-change") || strings.Contains(untried, "cannot go on") {
+		t.Error(untried)
+	}
+	if strings.Contains(tried, "--allow-graph-change") || !strings.Contains(tried, "cannot go on with this version: it is gone") {
+		t.Error(tried)
+	}
 }

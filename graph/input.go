@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +11,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph/reduce"
+	"github.com/superstep-dev/superstep/internal/strict"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -34,6 +35,8 @@ func (e *SchemaError) Error() string {
 	fmt.Fprintf(&b, "the input of node %s does not fit its schema", e.Node)
 	if e.Producer != "" {
 		fmt.Fprintf(&b, ", %d times as %s produced it", len(e.Attempts), e.Producer)
+	} else {
+		b.WriteString("; to have the node run again that produced it, name that in Input.From, or as the only one in Reads")
 	}
 	for i, a := range e.Attempts {
 		fmt.Fprintf(&b, "\n  %d. %s", i+1, a.Problem)
@@ -43,12 +46,7 @@ func (e *SchemaError) Error() string {
 
 // fits checks an encoded value.
 func fits(schema *jsonschema.Resolved, value json.RawMessage) error {
-	d := json.NewDecoder(bytes.NewReader(value))
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return err
-	}
-	return schema.Validate(v)
+	return strict.Check(schema, value)
 }
 
 // fit checks the input of a node, and lets the node that produced it try again while it
@@ -95,7 +93,7 @@ func (in *checkedInput[S]) value(s S) (json.RawMessage, error) {
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("its input cannot be encoded: %w", err)
+		return nil, unencodable("its input", v, err)
 	}
 	return b, nil
 }
@@ -109,8 +107,8 @@ func (x *execution[S, U]) again(ctx context.Context, vertex int, task *Task, s S
 	if given := task.scope.GivenUp(); given > 0 {
 		name += fmt.Sprintf(".%d", given)
 	}
-	effect := &runlog.Effect{Key: name, Kind: "rerun", Name: n.Name, Inside: true}
-	return runlog.Do(ctx, task.scope, effect, func(ctx context.Context, _ string) (U, error) {
+	effect := &journal.Effect{Key: name, Kind: "rerun", Name: n.Name, Inside: true}
+	return journal.Do(ctx, task.scope, effect, func(ctx context.Context, _ string) (U, error) {
 		inner := Task{node: n.Name, attempt: len(bad) + 1, scope: task.scope.Inner(name), uses: n.Uses, opt: task.opt}
 		for _, b := range bad {
 			inner.feedback = append(inner.feedback, b.Problem)
@@ -144,7 +142,7 @@ func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task,
 		}
 		return &work, nil
 	}
-	work, err := runlog.Do(ctx, task.Scope(), &runlog.Effect{Key: "cache", Kind: "cache", Name: n.Name, Hash: key[:24]}, load)
+	work, err := journal.Do(ctx, task.Scope(), &journal.Effect{Key: "cache", Kind: "cache", Name: n.Name, Hash: key[:24]}, load)
 	if err != nil {
 		return u, "", err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	reducers "github.com/superstep-dev/superstep/graph/reduce"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
@@ -129,7 +130,7 @@ func TestInputSurvivesACrash(t *testing.T) {
 			}
 			var got plans
 			for {
-				j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}, Reopen: true, SnapshotAfter: 1})
+				j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{}, Reopen: true, SnapshotAfter: 1})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -159,7 +160,7 @@ func TestInputWithoutAProducerFails(t *testing.T) {
 	edges(g, "@start a", "a @end")
 	_, err := compile(t, g).Run(t.Context(), state{}, nil)
 	var unfit *graph.SchemaError
-	if !errors.As(err, &unfit) || len(unfit.Attempts) != 1 {
+	if !errors.As(err, &unfit) || len(unfit.Attempts) != 1 || !strings.Contains(err.Error(), "name that in Input.From, or as the only one in Reads") {
 		t.Fatalf("got %v", err)
 	}
 }

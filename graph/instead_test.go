@@ -3,10 +3,14 @@ package graph_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -92,6 +96,42 @@ func TestInstead(t *testing.T) {
 			t.Errorf("cut after %d records: %q, skipped %v, %v", n, final.State.Trail, final.Skipped, err)
 		}
 		_ = j.Close(t.Context())
+	}
+}
+
+// What takes the place of an update is checked as that is: by the graph, and by the node's Output.
+func TestInsteadIsChecked(t *testing.T) {
+	for want, set := range map[string]func(*graph.Graph[state, update], *graph.Node[state, update]){
+		"leads to a state that does not hold: 7 is too much": func(g *graph.Graph[state, update], _ *graph.Node[state, update]) {
+			g.Check(func(s state) error {
+				if s.N > 6 {
+					return fmt.Errorf("%d is too much", s.N)
+				}
+				return nil
+			})
+		},
+		"does not fit its schema": func(_ *graph.Graph[state, update], n *graph.Node[state, update]) {
+			n.Output = &jsonschema.Schema{Required: []string{"nothing"}}
+		},
+	} {
+		for _, j := range []*journal.Journal{nil, open(t, runlog.NewMemory(nil), true)} {
+			g := graph.New("checked", reduce)
+			a := graph.Node[state, update]{
+				Name: "a", OnError: graph.Skip, Instead: func(state, error) update { return update{Add: 7} },
+				Run: func(context.Context, *graph.Task, state) (update, error) { return update{}, errBroken },
+			}
+			set(g, &a)
+			g.AddNode(a)
+			g.Add("b", visit("b"))
+			edges(g, "@start a", "a b", "b @end")
+			got, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
+			if err == nil || !strings.HasPrefix(err.Error(), "node a: it is broken\nwhat Instead puts in its place: its update "+want) || !errors.Is(err, errBroken) || got.N != 0 {
+				t.Errorf("got %v, %v\nwant %s", got, err, want)
+			}
+			if j != nil && j.Scope("a").GivenUp() != 1 {
+				t.Error("its attempt is not recorded")
+			}
+		}
 	}
 }
 

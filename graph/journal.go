@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -102,33 +103,18 @@ func (x *execution[S, U]) adopt(ctx context.Context, past *fold[S, U], pending [
 	return x.journal.Append(ctx, "", recs...)
 }
 
-// snapshots adds a snapshot, and what must follow it, to records.
+// snapshots adds a snapshot to records. The journal adds what must follow it.
 func (x *execution[S, U]) snapshots(recs []runlog.Record, m *pregel.Machine[S, U, message], shape *Shape) ([]runlog.Record, error) {
 	kind := runlog.KindSnapshot
 	if x.opt.space != "" {
 		kind = runlog.KindInner
 	}
-	var tasks []string
-	for i := range recs {
-		if recs[i].Kind == runlog.KindTaskDone {
-			tasks = append(tasks, recs[i].Path)
-		}
-	}
 	r, err := x.journal.New(kind, x.opt.space, snapshot[S, U]{Graph: x.flow.name, Digest: x.flow.digest, Shape: shape, Skipped: x.skipped, Machine: m.Snapshot()})
 	if err != nil {
-		return nil, err
+		state := m.State()
+		return nil, fmt.Errorf("graph %q: %w", x.flow.name, unencodable(fmt.Sprintf("the state of superstep %d", m.Step()), &state, err))
 	}
-	recs = append(recs, r)
-	if kind == runlog.KindInner {
-		return recs, nil
-	}
-	if carried := x.journal.Carry(tasks...); carried != nil {
-		if r, err = x.journal.New(runlog.KindCarried, "", carried); err != nil {
-			return nil, err
-		}
-		recs = append(recs, r)
-	}
-	return recs, nil
+	return append(recs, r), nil
 }
 
 // settleSkips takes note of the tasks that the last commit passed over.
@@ -231,11 +217,8 @@ func lastAttempt[U any](note any) *runlog.TaskFailed {
 
 // snapshotDue reports whether the commit that leads to a step is one to be written with a snapshot.
 func (x *execution[S, U]) snapshotDue(step int) bool {
-	if d, ok := x.journal.Director().(runlog.Snapper); ok {
-		return d.Snapped(x.opt.space)
-	}
 	every := x.opt.SnapshotEvery
-	return x.journal.Grown(x.opt.space) || every > 0 && step%every == 0
+	return x.journal.SnapshotDue(x.opt.space, every > 0 && step%every == 0)
 }
 
 func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, message]) (json.RawMessage, error) {
@@ -251,8 +234,8 @@ func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, mess
 	if r.Fix != nil {
 		var err error
 		d.Fixed = x.flow.nodes[r.Fix.Vertex].Name
-		if d.Fix, err = json.Marshal(r.Fix.Update); err != nil {
-			return nil, err
+		if d.Fix, err = encoded(&r.Fix.Update, nil); err != nil {
+			return nil, fmt.Errorf("node %s: the update for %s: %w", d.Node, d.Fixed, err)
 		}
 	}
 	for i := range r.Sends {
@@ -281,9 +264,9 @@ func (x *execution[S, U]) failed(ctx context.Context, d *runlog.TaskFailed, path
 	return x.journal.Write(ctx, "", runlog.KindTaskFailed, path, d)
 }
 
-// directed is exec, and in a replay one whose results come when it is their turn.
-func (x *execution[S, U]) directed() pregel.Exec[S, U, message] {
-	if x.journal == nil || x.journal.Director() == nil {
+// inTurn is exec with results that come when it is their turn.
+func (x *execution[S, U]) inTurn() pregel.Exec[S, U, message] {
+	if x.journal == nil {
 		return x.exec
 	}
 	return func(ctx context.Context, t *pregel.Task[message], s S) pregel.Result[U, message] {
@@ -297,7 +280,7 @@ func (x *execution[S, U]) directed() pregel.Exec[S, U, message] {
 		if lastAttempt[U](r.Note) != nil {
 			kind = runlog.KindTaskFailed // it is recorded with it
 		}
-		if err := x.journal.Director().Turn(ctx, kind, x.path(t), ""); err != nil {
+		if err := x.journal.Turn(ctx, kind, x.path(t)); err != nil {
 			return pregel.Result[U, message]{Outcome: pregel.Aborted, Err: err}
 		}
 		return r
@@ -306,16 +289,14 @@ func (x *execution[S, U]) directed() pregel.Exec[S, U, message] {
 
 // pause is the pause before a task's next attempt, and whether there is one. A replay
 // makes no pauses, and cannot judge a failure whose text is all that is known.
-func (x *execution[S, U]) pause(n *node[S, U], path string, attempt int, err error) (time.Duration, bool) {
-	pause, again := n.pause(attempt, err)
-	if x.journal == nil || x.journal.Director() == nil {
-		return pause, again
-	}
-	var replayed *runlog.ReplayedError
-	if errors.As(err, &replayed) {
-		if final, known := x.journal.Director().Final(path, attempt); known {
-			again = !final
+func (x *execution[S, U]) pause(n *node[S, U], path string, attempt int, err error) (pause time.Duration, again bool) {
+	full, again := n.pause(attempt, err)
+	scope := x.journal.Scope(path)
+	if errors.As(err, new(*journal.ReplayedError)) {
+		if was := scope.Failed(attempt); was != nil {
+			again = !was.Final
 		}
 	}
-	return 0, again
+	_ = scope.Afresh(func() error { pause = full; return nil })
+	return pause, again
 }

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -85,7 +86,7 @@ func (p *plan) inner(ran func(path string), delay bool) (*graph.Flow[state, upda
 			if delay {
 				time.Sleep(100 * time.Microsecond)
 			}
-			a, err := graph.Do(ctx, t, "a", func(context.Context, string) (int, error) { return s.N % 3, nil })
+			a, err := graph.Do(ctx, "a", func(context.Context, string) (int, error) { return s.N % 3, nil })
 			ran(t.Scope().Path())
 			return update{Add: a + 1, Visit: t.Node()}, err
 		}}
@@ -116,7 +117,7 @@ func (p *plan) build(ran func(path string), delay bool) *graph.Graph[state, upda
 				time.Sleep(p.delays[name])
 			}
 			// Two effects and something that depends on all that came before.
-			a, err := graph.Do(ctx, t, "a", func(context.Context, string) (int, error) { return s.N % 7, nil })
+			a, err := graph.Do(ctx, "a", func(context.Context, string) (int, error) { return s.N % 7, nil })
 			if err != nil {
 				return update{}, err
 			}
@@ -227,7 +228,7 @@ func TestAnyScheduleGivesOneState(t *testing.T) {
 		for i, parallelism := range []int{1, 2, 16, 16} {
 			barrier := i == 0 || i == 3
 			store := runlogtest.NewMortal()
-			j, err := runlog.OpenJournal(context.Background(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+			j, err := journal.Open(context.Background(), store, "run", &journal.Options{Create: &runlog.NewRun{}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -269,13 +270,13 @@ func TestAnyCrashGivesOneState(t *testing.T) {
 		var mu sync.Mutex
 		ran := func(path string) { mu.Lock(); runs[path]++; mu.Unlock() }
 		f := p.flow(t, ran, true)
-		options := &runlog.JournalOptions{Create: &runlog.NewRun{}, SnapshotAfter: rapid.SampledFrom([]int{1, 500, 0}).Draw(t, "snapshots")}
+		options := &journal.Options{Create: &runlog.NewRun{}, SnapshotAfter: rapid.SampledFrom([]int{1, 500, 0}).Draw(t, "snapshots")}
 		for crash := 0; ; crash++ {
 			store.Revive()
 			if n, after := rapid.IntRange(0, 12).Draw(t, "append"), rapid.Bool().Draw(t, "after"); crash <= 30 {
 				store.DieAt(n, after)
 			}
-			j, err := runlog.OpenJournal(context.Background(), store, "run", options)
+			j, err := journal.Open(context.Background(), store, "run", options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -321,13 +322,13 @@ func finished(t *rapid.T, store runlog.Store) map[string]bool {
 	return done
 }
 
-func open(t *testing.T, store runlog.Store, create bool) *runlog.Journal {
+func open(t *testing.T, store runlog.Store, create bool) *journal.Journal {
 	t.Helper()
-	var opt runlog.JournalOptions
+	var opt journal.Options
 	if create {
 		opt.Create = &runlog.NewRun{Workflow: "test"}
 	}
-	j, err := runlog.OpenJournal(t.Context(), store, "run", &opt)
+	j, err := journal.Open(t.Context(), store, "run", &opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,11 +381,11 @@ func TestPauseAndResume(t *testing.T) {
 	effects, others := 0, 0
 	g := graph.New("pause", reduce)
 	g.AddNode(graph.Node[state, update]{Name: "ask", Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
-		n, err := graph.Do(ctx, t, "count", func(context.Context, string) (int, error) { effects++; return effects, nil })
+		n, err := graph.Do(ctx, "count", func(context.Context, string) (int, error) { effects++; return effects, nil })
 		if err != nil {
 			return update{}, err
 		}
-		answer, err := t.Ask(ctx, &runlog.Asked{Key: "go", Question: "Go on?", Options: []string{"yes", "no"}})
+		answer, err := graph.Ask[json.RawMessage](ctx, graph.Question{Key: "go", Text: "Go on?", Options: []string{"yes", "no"}})
 		if err != nil {
 			return update{}, fmt.Errorf("asking: %w", err)
 		}
@@ -406,17 +407,17 @@ func TestPauseAndResume(t *testing.T) {
 	}
 	_ = j.Close(t.Context())
 	j = open(t, store, false)
-	if q := j.Open(); len(q) != 1 || q[0].Path != "ask" || q[0].Question != "Go on?" {
+	if q := j.Open(); len(q) != 1 || q[0].Path != "ask" || q[0].Text != "Go on?" {
 		t.Fatalf("open questions: %v", q)
 	}
-	if err := j.Answer(t.Context(), "ask", &runlog.Answered{Key: "go", Answer: json.RawMessage(`"maybe"`)}); err == nil || !strings.Contains(err.Error(), "must be one of") {
+	if err := j.Answer(t.Context(), "ask", &runlog.Answer{Key: "go", Value: json.RawMessage(`"maybe"`)}); err == nil || !strings.Contains(err.Error(), "must be one of") {
 		t.Fatalf("got %v", err)
 	}
-	if err := j.Answer(t.Context(), "ask", &runlog.Answered{Key: "go", Answer: json.RawMessage(`"yes"`)}); err != nil {
+	if err := j.Answer(t.Context(), "ask", &runlog.Answer{Key: "go", Value: json.RawMessage(`"yes"`)}); err != nil {
 		t.Fatal(err)
 	}
-	var twice *runlog.AnsweredError
-	if err := j.Answer(t.Context(), "ask", &runlog.Answered{Key: "go", Answer: json.RawMessage(`"no"`)}); !errors.As(err, &twice) {
+	var twice *journal.AnsweredError
+	if err := j.Answer(t.Context(), "ask", &runlog.Answer{Key: "go", Value: json.RawMessage(`"no"`)}); !errors.As(err, &twice) {
 		t.Fatalf("got %v", err)
 	}
 	got, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
@@ -435,11 +436,11 @@ func TestUnknownOutcomeAsks(t *testing.T) {
 		store := runlogtest.NewMortal()
 		paid := 0
 		f := compile(t, one(graph.Node[state, update]{Name: "pay", Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
-			n, err := graph.DoOnce(ctx, t, "pay", func(context.Context, string) (int, error) { paid++; return paid, nil })
+			n, err := graph.Once(ctx, "pay", func(context.Context, string) (int, error) { paid++; return paid, nil })
 			return update{Add: n}, err
 		}}))
 		store.DieAt(2, false) // the snapshot and the intent are kept, the outcome is not
-		j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+		j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -455,7 +456,7 @@ func TestUnknownOutcomeAsks(t *testing.T) {
 		}
 		q := j.Open()[0]
 		b, _ := json.Marshal(c.answer)
-		if err := j.Answer(t.Context(), q.Path, &runlog.Answered{Key: q.Key, Answer: b}); err != nil {
+		if err := j.Answer(t.Context(), q.Path, &runlog.Answer{Key: q.Key, Value: b}); err != nil {
 			t.Fatal(err)
 		}
 		_, err = f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -32,7 +33,7 @@ func pauses(t *testing.T, f *graph.Flow[state, update]) (state, int) {
 			return got, n
 		}
 		q := j.Open()[0]
-		if err := j.Answer(t.Context(), q.Path, &runlog.Answered{Key: q.Key, Answer: json.RawMessage(fmt.Sprint(n + 1))}); err != nil {
+		if err := j.Answer(t.Context(), q.Path, &runlog.Answer{Key: q.Key, Value: json.RawMessage(fmt.Sprint(n + 1))}); err != nil {
 			t.Fatal(err)
 		}
 		if err := j.Close(t.Context()); err != nil { // somebody else goes on with the run
@@ -48,11 +49,11 @@ func TestLangGraphInterruptRunsTheNodeAgain(t *testing.T) {
 	bare, kept := 0, 0
 	f := compile(t, one(graph.Node[state, update]{Name: "a", Retry: &graph.Retry{Attempts: 1}, Run: func(ctx context.Context, t *graph.Task, _ state) (u update, err error) {
 		bare++
-		if _, err = graph.Do(ctx, t, "mail", func(context.Context, string) (int, error) { kept++; return kept, nil }); err != nil {
+		if _, err = graph.Do(ctx, "mail", func(context.Context, string) (int, error) { kept++; return kept, nil }); err != nil {
 			return u, err
 		}
 		for _, q := range []string{"first", "second"} {
-			n, err := graph.Ask[int](ctx, t, &runlog.Asked{Key: q, Question: q + "?"})
+			n, err := graph.Ask[int](ctx, graph.Question{Key: q, Text: q + "?"})
 			if err != nil {
 				return u, err
 			}
@@ -78,7 +79,7 @@ func TestLangGraphQuestionsByKey(t *testing.T) {
 		}
 		got := map[string]int{}
 		for _, key := range keys {
-			if got[key], err = graph.Ask[int](ctx, t, &runlog.Asked{Key: key, Question: key + "?"}); err != nil {
+			if got[key], err = graph.Ask[int](ctx, graph.Question{Key: key, Text: key + "?"}); err != nil {
 				return u, err
 			}
 		}
@@ -93,13 +94,13 @@ func TestLangGraphQuestionsByKey(t *testing.T) {
 // Asking needs a log, as interrupts need a checkpointer; a denied question is an error of its own.
 func TestLangGraphAskingWithoutALog(t *testing.T) {
 	f := compile(t, one(graph.Node[state, update]{Name: "a", Run: func(ctx context.Context, t *graph.Task, _ state) (update, error) {
-		_, err := t.Ask(ctx, &runlog.Asked{Key: "q", Question: "?"})
-		if errors.Is(err, runlog.ErrDenied) {
+		_, err := graph.Ask[json.RawMessage](ctx, graph.Question{Key: "q", Text: "?"})
+		if errors.Is(err, journal.ErrDenied) {
 			return update{Visit: "denied"}, nil
 		}
 		return update{}, err
 	}}))
-	if _, err := f.Run(t.Context(), state{}, nil); !errors.Is(err, runlog.ErrNoLog) {
+	if _, err := f.Run(t.Context(), state{}, nil); !errors.Is(err, journal.ErrNoLog) {
 		t.Errorf("got %v", err)
 	}
 	j := open(t, runlog.NewMemory(nil), true)
@@ -107,7 +108,7 @@ func TestLangGraphAskingWithoutALog(t *testing.T) {
 	if _, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); !errors.As(err, &wait) {
 		t.Fatalf("got %v", err)
 	}
-	if err := j.Answer(t.Context(), "a", &runlog.Answered{Key: "q", Denied: true}); err != nil {
+	if err := j.Answer(t.Context(), "a", &runlog.Answer{Key: "q", Denied: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); err != nil || got.Trail[0] != "denied" {
@@ -119,7 +120,7 @@ func TestLangGraphAskingWithoutALog(t *testing.T) {
 // question is gone with it.
 func TestLangGraphSwallowedQuestion(t *testing.T) {
 	f := compile(t, one(graph.Node[state, update]{Name: "a", Run: func(ctx context.Context, t *graph.Task, _ state) (update, error) {
-		_, _ = t.Ask(ctx, &runlog.Asked{Key: "q", Question: "?"})
+		_, _ = graph.Ask[json.RawMessage](ctx, graph.Question{Key: "q", Text: "?"})
 		return update{Visit: "a"}, nil
 	}}))
 	j := open(t, runlog.NewMemory(nil), true)
@@ -133,7 +134,7 @@ func TestLangGraphSwallowedQuestion(t *testing.T) {
 func TestLangGraphSiblingsOfAQuestion(t *testing.T) {
 	g := graph.New("wait", reduce)
 	g.AddNode(graph.Node[state, update]{Name: "ask", Run: func(ctx context.Context, t *graph.Task, _ state) (update, error) {
-		n, err := graph.Ask[int](ctx, t, &runlog.Asked{Key: "q", Question: "?"})
+		n, err := graph.Ask[int](ctx, graph.Question{Key: "q", Text: "?"})
 		return update{Add: n}, err
 	}})
 	var ran atomic.Int32
@@ -145,7 +146,7 @@ func TestLangGraphSiblingsOfAQuestion(t *testing.T) {
 	if err == nil || len(got.Trail) != 0 || ran.Load() != 1 {
 		t.Fatalf("before the answer: got %v, %v, ran %d", got, err, ran.Load())
 	}
-	if err := j.Answer(t.Context(), "ask", &runlog.Answered{Key: "q", Answer: json.RawMessage("7")}); err != nil {
+	if err := j.Answer(t.Context(), "ask", &runlog.Answer{Key: "q", Value: json.RawMessage("7")}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err = f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); err != nil || got.N != 7 || strings.Join(got.Trail, "") != "bc" || ran.Load() != 11 {
@@ -158,7 +159,7 @@ func TestLangGraphBreakpoint(t *testing.T) {
 	ran := 0
 	g := graph.New("guarded", reduce)
 	g.AddNode(graph.Node[state, update]{Name: "before", Run: func(ctx context.Context, t *graph.Task, _ state) (update, error) {
-		_, err := graph.Ask[int](ctx, t, &runlog.Asked{Key: "go", Question: "May it?"})
+		_, err := graph.Ask[int](ctx, graph.Question{Key: "go", Text: "May it?"})
 		return update{}, err
 	}})
 	g.Add("guarded", func(context.Context, state) (update, error) { ran++; return update{Visit: "g"}, nil })
@@ -194,7 +195,7 @@ func TestLangGraphSubgraphState(t *testing.T) {
 		"1 1 1": func(state) (int, error) { return 0, nil },
 		"1 2 4": func(s state) (int, error) { return s.N, nil }, // what it is to remember, it is given
 	} {
-		for _, j := range []*runlog.Journal{nil, open(t, runlog.NewMemory(nil), true)} {
+		for _, j := range []*journal.Journal{nil, open(t, runlog.NewMemory(nil), true)} {
 			got, err := build(in).Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
 			if err != nil || strings.Join(got.Trail, " ") != want {
 				t.Errorf("got %v, %v, want %s", got, err, want)
@@ -242,7 +243,7 @@ func TestLangGraphTasksInANode(t *testing.T) {
 		for i := range results {
 			group.Go(func() {
 				key := fmt.Sprint("part", i)
-				results[i], errs[i] = graph.Do(ctx, t, key, func(context.Context, string) (int, error) {
+				results[i], errs[i] = graph.Do(ctx, key, func(context.Context, string) (int, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					did[key]++
@@ -280,13 +281,13 @@ func TestLangGraphAFinishedRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Run(t.Context(), first, &graph.RunOptions{Journal: j}); !errors.Is(err, runlog.ErrUsed) || ran != 1 {
+	if _, err := f.Run(t.Context(), first, &graph.RunOptions{Journal: j}); !errors.Is(err, journal.ErrUsed) || ran != 1 {
 		t.Errorf("the same log again: got %v, ran %d", err, ran)
 	}
 	if err := j.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	next, err := runlog.OpenJournal(t.Context(), store, "next", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	next, err := journal.Open(t.Context(), store, "next", &journal.Options{Create: &runlog.NewRun{}})
 	if err != nil {
 		t.Fatal(err)
 	}

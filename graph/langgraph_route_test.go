@@ -193,7 +193,7 @@ func looping(n int) *graph.Graph[state, update] {
 	return g
 }
 
-// The limit is of supersteps, 100 by default; a run of exactly as many ends well. It
+// The limit is of supersteps, 100 by default for a loop of one node; a run of exactly as many ends well. It
 // counts from the start of the run, so that taking it up again gives no more of them.
 func TestLangGraphStepLimit(t *testing.T) {
 	for _, c := range []struct {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -26,7 +27,7 @@ func travel(t *testing.T) *traveller {
 	g := graph.New("travel", reduce)
 	for _, n := range []string{"a", "b", "low", "high"} {
 		g.AddNode(graph.Node[state, update]{Name: n, Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
-			_, err := graph.Do(ctx, t, "work", func(context.Context, string) (int, error) { v.ran[n]++; return 0, nil })
+			_, err := graph.Do(ctx, "work", func(context.Context, string) (int, error) { v.ran[n]++; return 0, nil })
 			return update{Add: 1, Visit: fmt.Sprint(n, s.N)}, err
 		}})
 	}
@@ -63,12 +64,12 @@ func (v *traveller) history(t *testing.T) (all []graph.Checkpoint[state]) {
 // fork runs what a fork of the run at a record comes to.
 func (v *traveller) fork(t *testing.T, name string, at uint64, edits ...graph.Edit) state {
 	t.Helper()
-	forked, err := v.flow.Fork(v.records(t), at, edits)
+	forked, err := v.flow.Fork(v.records(t), &graph.ForkPoint{At: at, Edits: edits})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, create := range []*runlog.NewRun{{Workflow: "fork"}, nil} {
-		j, err := runlog.OpenJournal(t.Context(), v.store, name, &runlog.JournalOptions{Create: create})
+		j, err := journal.Open(t.Context(), v.store, name, &journal.Options{Create: create})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +162,7 @@ func TestLangGraphUpdateState(t *testing.T) {
 		t.Errorf("before the choice: got %v", got)
 	}
 	for _, bad := range []graph.Edit{{Node: "c", Update: json.RawMessage(`{}`)}, {Update: json.RawMessage(`{"Nothing":1}`)}} {
-		if _, err := v.flow.Fork(v.records(t), past[1].Seq, []graph.Edit{bad}); err == nil {
+		if _, err := v.flow.Fork(v.records(t), &graph.ForkPoint{At: past[1].Seq, Edits: []graph.Edit{bad}}); err == nil {
 			t.Errorf("%+v is taken", bad)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
-	"github.com/superstep-dev/superstep/runlog"
 )
 
 // Part runs a node as a part of a task, for nodes that are made of others. It has a place
@@ -19,10 +19,10 @@ func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, 
 		return u, fmt.Errorf("%s: %w", n.Name, n.Err)
 	}
 	if n.Run == nil || !nodeName.MatchString(n.Name) {
-		return u, fmt.Errorf("node %s: its part %q has no function, or its name is none of a node", t.node, n.Name)
+		return u, fmt.Errorf("its part %q has no function, or its name is none of a node", n.Name)
 	}
 	if !t.parts.take(n.Name) {
-		return u, fmt.Errorf("node %s: it has two parts %q, or parts beside a graph without a key; give them names of their own", t.node, n.Name)
+		return u, fmt.Errorf("it has two parts %q, or parts beside a graph without a key; give them names of their own", n.Name)
 	}
 	inner := Task{node: n.Name, key: t.key, visit: t.visit, inbox: t.inbox, feedback: t.feedback, scope: t.scope.Inner(n.Name), uses: n.Uses, any: n.UsesAny, opt: t.opt}
 	if u, err = n.parts(ctx, &inner, state); err != nil {
@@ -35,7 +35,7 @@ func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, 
 func (n *Node[S, U]) parts(ctx context.Context, t *Task, state S) (u U, err error) {
 	for attempt := 1; ; attempt++ {
 		t.again(max(attempt, t.attempt))
-		if u, err = n.part(ctx, t, state); err == nil || runlog.Waits(err) || ctx.Err() != nil || errors.Is(err, pregel.ErrStopped) {
+		if u, err = n.part(ctx, t, state); err == nil || journal.Waits(err) || ctx.Err() != nil || errors.Is(err, pregel.ErrStopped) || Halts(err) {
 			return u, err
 		}
 		pause, again := n.pause(attempt, err)
@@ -53,12 +53,12 @@ func (n *Node[S, U]) part(ctx context.Context, t *Task, state S) (u U, err error
 	if n.Timeout > 0 {
 		parent := ctx
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(parent, n.Timeout, n.timeout())
+		ctx, stop = context.WithTimeoutCause(parent, n.Timeout, n.timeout(nil))
 		defer stop()
-		defer func() { err = late(parent, ctx, err) }()
+		defer func() { err = n.latePart(parent, ctx, t, err) }()
 	}
 	defer caught(&err)
-	if u, err = n.Run(ctx, t, state); err != nil {
+	if u, err = n.Run(t.within(ctx), t, state); err != nil {
 		return u, err
 	}
 	if len(t.sends) > 0 {
@@ -73,4 +73,22 @@ func (n *Node[S, U]) part(ctx context.Context, t *Task, state S) (u U, err error
 	}
 	_, err = encoded(u, schema)
 	return u, err
+}
+
+// latePart is late for a part. That it was is recorded, for a replay: no failure of its own is.
+func (n *Node[S, U]) latePart(ctx, limited context.Context, t *Task, err error) error {
+	late, noted := t.scope.Late(limited, t.attempt)
+	if !late || ctx.Err() != nil || journal.Waits(err) {
+		return err
+	}
+	err = n.late(err, late)
+	if !noted {
+		return err
+	}
+	effect := &journal.Effect{Key: journal.LateKey(t.attempt), Kind: "timer", Name: n.Name}
+	_, rerr := journal.Do(ctx, t.scope, effect, func(context.Context, string) (bool, error) { return true, nil })
+	if rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -21,13 +22,12 @@ type verdict struct {
 // asking is a graph of three nodes that ask, one of them within a graph of its own, and
 // beside them a chain that asks nobody.
 func asking(t *testing.T, ran map[string]int) *graph.Flow[state, update] {
-	ask := func(_ context.Context, t *graph.Task, s state) (u update, err error) {
-		ctx := context.Background()
-		_, err = graph.Do(ctx, t, "work", func(context.Context, string) (int, error) { ran[t.Scope().Path()]++; return 1, nil })
+	ask := func(ctx context.Context, t *graph.Task, s state) (u update, err error) {
+		_, err = graph.Do(ctx, "work", func(context.Context, string) (int, error) { ran[t.Scope().Path()]++; return 1, nil })
 		if err != nil {
 			return u, err
 		}
-		v, err := graph.Ask[verdict](ctx, t, &runlog.Asked{Key: "ok", Question: "May " + t.Node() + "?"})
+		v, err := graph.Ask[verdict](ctx, graph.Question{Key: "ok", Text: "May " + t.Node() + "?"})
 		if err != nil {
 			return u, err
 		}
@@ -68,7 +68,7 @@ func TestManyQuestionsAnsweredInAnyOrder(t *testing.T) {
 		flow := asking(t, ran)
 		answers := map[string]string{"a": `{"approve":true,"why":"yes"}`, "b": `{"approve":false}`, "sub/deep": `{"approve":true}`}
 		for i := 0; ; i++ {
-			j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}, Reopen: true, SnapshotAfter: 1})
+			j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{}, Reopen: true, SnapshotAfter: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,14 +86,14 @@ func TestManyQuestionsAnsweredInAnyOrder(t *testing.T) {
 			if ran["c2"] != 1 {
 				t.Fatalf("the other branch stands still: %v", ran)
 			}
-			if err := j.Answer(t.Context(), order[i], &runlog.Answered{Key: "ok", Answer: json.RawMessage(`{"approve":"perhaps"}`)}); err == nil || !strings.Contains(err.Error(), "does not fit") {
+			if err := j.Answer(t.Context(), order[i], &runlog.Answer{Key: "ok", Value: json.RawMessage(`{"approve":"perhaps"}`)}); err == nil || !strings.Contains(err.Error(), "does not fit") {
 				t.Fatalf("a wrong answer gave %v", err)
 			}
-			if err := j.Answer(t.Context(), order[i], &runlog.Answered{Key: "ok", Answer: json.RawMessage(answers[order[i]])}); err != nil {
+			if err := j.Answer(t.Context(), order[i], &runlog.Answer{Key: "ok", Value: json.RawMessage(answers[order[i]])}); err != nil {
 				t.Fatal(err)
 			}
-			var twice *runlog.AnsweredError
-			if err := j.Answer(t.Context(), order[i], &runlog.Answered{Key: "ok", Answer: json.RawMessage(answers[order[i]])}); !errors.As(err, &twice) {
+			var twice *journal.AnsweredError
+			if err := j.Answer(t.Context(), order[i], &runlog.Answer{Key: "ok", Value: json.RawMessage(answers[order[i]])}); !errors.As(err, &twice) {
 				t.Fatalf("a second answer gave %v", err)
 			}
 			if err := j.Close(t.Context()); err != nil {
@@ -114,7 +114,7 @@ func TestAnswerWhileTheRunGoesOn(t *testing.T) {
 	answered := make(chan struct{})
 	g := graph.New("live", reduce)
 	g.AddNode(graph.Node[state, update]{Name: "a", Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
-		v, err := graph.Ask[string](ctx, t, &runlog.Asked{Key: "q", Question: "?"})
+		v, err := graph.Ask[string](ctx, graph.Question{Key: "q", Text: "?"})
 		if err == nil {
 			close(answered)
 		}
@@ -126,7 +126,7 @@ func TestAnswerWhileTheRunGoesOn(t *testing.T) {
 				return update{}, ctx.Err()
 			}
 		}
-		if err := j.Answer(ctx, "a", &runlog.Answered{Key: "q", Answer: json.RawMessage(`"now"`)}); err != nil {
+		if err := j.Answer(ctx, "a", &runlog.Answer{Key: "q", Value: json.RawMessage(`"now"`)}); err != nil {
 			return update{}, err
 		}
 		<-answered // which it can only be if a goes on meanwhile

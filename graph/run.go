@@ -2,12 +2,14 @@ package graph
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -15,20 +17,26 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/encodable"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
 // RunOptions are the settings of a run. Nil means the defaults.
 type RunOptions struct {
-	// Journal keeps the run: every finished task is durable before anything follows
-	// from it, and a journal that holds an unfinished run of the same graph is
-	// continued, in which case the state given to Run is ignored. Defaults to none: the
-	// run leaves nothing behind.
-	Journal     *runlog.Journal
+	// Store keeps the run, under its ID: every finished task is durable before anything
+	// follows from it. If the store has an unfinished run of that ID, it is resumed, and
+	// the state given to Run is ignored; of a finished one Run returns the last state. If
+	// nil, the run leaves nothing behind.
+	Store runlog.Store
+	ID    string // of the run in the Store
+	// Journal is for hosts that open runs themselves, as an engine does: it takes the place
+	// of Store and ID, and it is the host that records how the run ended.
+	Journal     *journal.Journal
 	Parallelism int           // tasks of the graph at work at once, those of graphs inside of it not counted; defaults to 16
-	MaxSteps    int           // supersteps before a *pregel.StepLimitError; defaults to what the graph says, or 100, or the number of nodes where that is more
+	MaxSteps    int           // supersteps before a *pregel.StepLimitError; defaults to what the graph says, or to 100 rounds: 100 for each node on a loop and 1 for any other, at least 100
 	Timeout     time.Duration // of the whole run, from this call on; defaults to none
 	// Barrier makes every node wait for its superstep, even if what it reads is final.
 	// The state that a run ends with is the same.
@@ -44,12 +52,14 @@ type RunOptions struct {
 	// AllowChange goes on with a run that was begun by another version of the graph, if what
 	// it does next is still there and its state still fits. Defaults to a *ChangedError.
 	AllowChange bool
-	// Admit is asked before the task of a path sends to several of a node of some kind,
-	// each under its key. An error fails the attempt, or makes the task wait, see runlog.Waits.
+	// Admit is asked before the task of a path sends to tasks that begin so many agents in all. An error fails the attempt, or makes the task wait, see journal.Waits.
 	// Defaults to letting all pass.
-	Admit func(path, kind string, tasks int) error
+	Admit func(path string, agents int) error
 	// Workflows finds what nodes run by name. Defaults to nothing.
 	Workflows func(name string) (Nested, error)
+	// Host is what nodes find other things by, such as agents and tools that are known when the run starts; see Task.Host.
+	// Defaults to nothing.
+	Host any
 
 	space   string // the path of the task that runs the graph, "" for a run's own
 	refused error  // why there is no such place
@@ -73,10 +83,10 @@ type Final[S any] struct {
 }
 
 // Run runs the graph from a state to its end. It fails with a *pregel.TasksError, a
-// *pregel.WaitingError while questions are open, a *pregel.StepLimitError, a
-// *pregel.TimeoutError, a *ChangedError if the journal is of another version of the graph,
-// a *ConflictError, pregel.ErrStopped, the cause of ctx, or an error of the journal. In all of these cases a run with a
-// journal can be continued; after a *ConflictError only once the field has a reducer, or by a fork.
+// *Paused while questions are open, a *pregel.StepLimitError, a
+// *pregel.TimeoutError, a *ChangedError if the run was begun with another version of the graph,
+// a *ConflictError, pregel.ErrStopped, the cause of ctx, or an error of the store. In all of these cases a run with a
+// store can be resumed; after a *ConflictError only once the field has a reducer, or by a fork.
 func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, error) {
 	final, err := f.Execute(ctx, state, opt)
 	return final.State, err
@@ -95,11 +105,14 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (fin
 	if o.refused != nil {
 		return Final[S]{State: state}, o.refused
 	}
+	if o.Store != nil {
+		return f.durable(ctx, state, *o)
+	}
 	if o.MaxSteps <= 0 {
 		o.MaxSteps = f.steps
 	}
 	x.journal = o.Journal
-	ctx, x.abort = context.WithCancelCause(ctx)
+	ctx, x.abort = context.WithCancelCause(apart(ctx))
 	defer x.abort(nil)
 	ro := &pregel.RunOptions[S, U, message]{Parallelism: o.Parallelism, MaxSteps: o.MaxSteps, Timeout: o.Timeout, Barrier: o.Barrier, Stop: o.Stop}
 	var m *pregel.Machine[S, U, message]
@@ -123,9 +136,13 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (fin
 		return Final[S]{State: state}, err
 	}
 	x.state, x.steps = m.State(), m.Step()
-	err = pregel.Run(ctx, m, x.directed(), ro)
+	err = pregel.Run(ctx, m, x.inTurn(), ro)
 	if x.journal == nil {
 		x.state, x.steps = m.State(), m.Step()
+	}
+	var waiting *pregel.WaitingError
+	if x.journal != nil && o.space == "" && errors.As(err, &waiting) {
+		err = &Paused{Run: x.journal.ID(), Questions: x.journal.Open(), Err: waiting}
 	}
 	return Final[S]{State: x.state, Steps: x.steps, Skipped: x.skipped}, err
 }
@@ -136,9 +153,14 @@ func (x *execution[S, U]) begin(state S) (*pregel.Machine[S, U, message], error)
 	if f.branch != nil {
 		state = f.branch(state) // its lists are the caller's
 	}
+	if f.variesState {
+		if err := unencodable("the initial state", &state, nil); err != nil {
+			return nil, fmt.Errorf("graph %q: %w", f.name, err)
+		}
+	}
 	entries := f.entries
 	for i := range f.starts {
-		sends, err := f.starts[i].choose(f, Start, state)
+		sends, err := f.starts[i].choose(f, Start, 0, state)
 		if err == nil {
 			err = x.admit(x.opt.space, sends)
 		}
@@ -154,7 +176,7 @@ func (x *execution[S, U]) begin(state S) (*pregel.Machine[S, U, message], error)
 type execution[S, U any] struct {
 	flow    *Flow[S, U]
 	opt     RunOptions
-	journal *runlog.Journal // nil for a run that leaves nothing behind
+	journal *journal.Journal // nil for a run that leaves nothing behind
 	abort   context.CancelCauseFunc
 	skipped []string          // of the supersteps that are committed, in order
 	woken   map[string]uint64 // by path of a waiting task: the head of the log when it was ready last
@@ -193,11 +215,7 @@ func (x *execution[S, U]) task(n *node[S, U], t *pregel.Task[message]) *Task {
 	if x.journal == nil && n.fn != nil && n.input == nil {
 		return nil
 	}
-	task := &Task{node: n.Name, key: t.Key, visit: t.Visit, inbox: t.Inbox, uses: n.Uses, any: n.UsesAny, opt: &x.opt}
-	if x.journal != nil {
-		task.scope = x.journal.Scope(x.path(t))
-	}
-	return task
+	return &Task{node: n.Name, key: t.Key, visit: t.Visit, inbox: t.Inbox, uses: n.Uses, any: n.UsesAny, opt: &x.opt, scope: x.journal.Scope(x.path(t))}
 }
 
 // exec runs a node until an attempt succeeds or there are no more.
@@ -211,7 +229,7 @@ func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S
 		if task != nil {
 			task.again(attempt)
 		}
-		r, err := x.attempt(ctx, n, task, s)
+		r, err := x.attempt(ctx, n, task, t.Visit, attempt, s)
 		if err == nil {
 			return r
 		}
@@ -228,7 +246,7 @@ func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.T
 		return pregel.Result[U, message]{Outcome: o, Err: err}, true
 	}
 	switch {
-	case runlog.Waits(err):
+	case journal.Waits(err):
 		return ended(pregel.Waiting, err)
 	case ctx.Err() != nil, errors.Is(err, pregel.ErrStopped):
 		return ended(pregel.Aborted, err)
@@ -237,17 +255,26 @@ func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.T
 	}
 	pause, again := x.pause(n, x.path(t), attempt, err)
 	var unfit *SchemaError
-	var halts *haltError
-	halt := errors.As(err, &halts)
+	halt := Halts(err)
 	again = again && !halt && !errors.As(err, &unfit) // whose attempts are used up
-	record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again}
+	record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again, Late: n.isLate(err)}
 	if !again && !halt && (n.caught || len(n.settled) > 0 || n.OnError == Skip) {
-		return x.passOver(n, x.path(t), s, record, err), true
+		r := x.passOver(n, x.path(t), t.Visit, s, record, err)
+		if r.Outcome == pregel.Failed {
+			record.Error = r.Err.Error()
+			if werr := x.failed(ctx, record, x.path(t)); werr != nil {
+				r.Err = errors.Join(r.Err, werr)
+			}
+		}
+		return r, true
 	}
 	if werr := x.failed(ctx, record, x.path(t)); werr != nil {
 		return ended(pregel.Failed, errors.Join(err, werr))
 	}
 	if !again {
+		if attempt > 1 {
+			err = fmt.Errorf("after %d attempts: %w", attempt, err)
+		}
 		if n.OnError == Abort {
 			x.abort(&pregel.TasksError{Step: t.Step, Tasks: []pregel.TaskError{{Path: x.path(t), Err: err}}})
 		}
@@ -269,16 +296,23 @@ func (e *haltError) Error() string { return e.err.Error() }
 
 func (e *haltError) Unwrap() error { return e.err }
 
+// Halts reports whether an error is one of Halt, or wraps one.
+func Halts(err error) bool { return errors.As(err, new(*haltError)) }
+
 // attempt runs a node once and chooses who is next.
-func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task, s S) (r pregel.Result[U, message], err error) {
+func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task, visit, attempt int, s S) (r pregel.Result[U, message], err error) {
 	if n.Timeout > 0 {
 		parent := ctx
 		var stop context.CancelFunc
-		ctx, stop = task.Scope().WithTimeout(parent, n.Timeout, n.timeout())
+		ctx, stop = task.Scope().WithTimeout(parent, n.Timeout, n.timeout(nil))
 		defer stop()
-		defer func() { err = late(parent, ctx, err) }()
+		defer func() {
+			late, _ := task.Scope().Late(ctx, attempt)
+			err = n.late(err, late && parent.Err() == nil)
+		}()
 	}
 	defer caught(&err)
+	ctx = task.within(ctx)
 	if n.input != nil {
 		if s, r.Fix, err = x.fit(ctx, n, task, s); err != nil {
 			return r, err
@@ -297,7 +331,7 @@ func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task
 	if task != nil {
 		r.Inside = task.inside
 	}
-	if err = x.finish(n, task, s, &r); err == nil && kept != "" {
+	if err = x.finish(n, task, visit, s, &r); err == nil && kept != "" {
 		x.keep(ctx, kept, n, task, r.Update)
 	}
 	return r, err
@@ -311,20 +345,17 @@ func (n *node[S, U]) run(ctx context.Context, task *Task, s S) (U, error) {
 }
 
 // finish checks what a node has made, and adds what follows from it.
-func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Result[U, message]) error {
+func (x *execution[S, U]) finish(n *node[S, U], task *Task, visit int, s S, r *pregel.Result[U, message]) error {
 	f := x.flow
 	if err := x.clean(&r.Update); err != nil {
 		return err
 	}
 	if len(n.routes) > 0 || f.check != nil {
-		after := f.reduce(s, r.Update)
-		if f.check != nil {
-			if err := f.check(after); err != nil {
-				return fmt.Errorf("its update leads to a state that does not hold: %w", err)
-			}
+		after, err := f.after(s, r.Update)
+		if err != nil {
+			return err
 		}
-		var err error
-		if r.Sends, err = n.next(f, after); err != nil {
+		if r.Sends, err = n.next(f, visit, after); err != nil {
 			return err
 		}
 	}
@@ -340,6 +371,9 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Resul
 		return err
 	}
 	if x.journal == nil && n.output == nil {
+		if f.varies {
+			return unencodable("its update", &r.Update, nil)
+		}
 		return nil
 	}
 	update, err := encoded(r.Update, n.output)
@@ -348,6 +382,17 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, s S, r *pregel.Resul
 	}
 	r.Note = update
 	return nil
+}
+
+// after is the state with an update, which has to hold.
+func (f *Flow[S, U]) after(s S, u U) (S, error) {
+	s = f.reduce(s, u)
+	if f.check != nil {
+		if err := f.check(s); err != nil {
+			return s, fmt.Errorf("its update leads to a state that does not hold: %w", err)
+		}
+	}
+	return s, nil
 }
 
 // clean makes of an update what is recorded of it, if that is less than was said: the run
@@ -383,11 +428,24 @@ func (x *execution[S, U]) cleanSends(r *pregel.Result[U, message]) {
 	}
 }
 
+// unencodable returns why a value cannot be encoded, with the field that cannot. Err is what json.Marshal has returned; if it
+// is nil and no field is to blame, so is the error.
+func unencodable(what string, v any, err error) error {
+	root := reflect.Indirect(reflect.ValueOf(v)).Type()
+	if field := encodable.Value(v, cmp.Or(root.Name(), root.String())); field != nil {
+		err = field
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s cannot be encoded: %w", what, err)
+}
+
 // encoded is an update as JSON, which fits a schema unless that is nil.
 func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 	b, err := json.Marshal(u)
 	if err != nil {
-		return nil, fmt.Errorf("its update cannot be encoded: %w", err)
+		return nil, unencodable("its update", u, err)
 	}
 	if schema != nil {
 		if err := fits(schema, b); err != nil {
@@ -397,17 +455,30 @@ func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 	return b, nil
 }
 
-// timeout is why an attempt that takes too long ends.
-func (n *Node[S, U]) timeout() error {
-	return &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout}
+// timeout is why an attempt that took too long has failed, whatever it ended with.
+func (n *Node[S, U]) timeout(err error) error {
+	return &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout, Err: err}
 }
 
-// late is the error of an attempt: that it took too long, if it failed and did.
-func late(parent, limited context.Context, err error) error {
-	if err != nil && parent.Err() == nil && limited.Err() != nil && !runlog.Waits(err) {
-		return context.Cause(limited)
+// late is what an attempt has ended with: at its deadline it has failed, whatever the node makes of
+// that, unless it has paused by then.
+func (n *Node[S, U]) late(err error, late bool) error {
+	if !late || journal.Waits(err) {
+		return err
 	}
-	return err
+	return n.timeout(err)
+}
+
+// isLate reports whether an error is that of an attempt that ran out of time: a node that keeps the time itself
+// returns one with a method OfAttempt.
+func (n *Node[S, U]) isLate(err error) bool {
+	switch err := err.(type) { //nolint:errorlint // one that it wraps is of another node
+	case *pregel.TimeoutError:
+		return err.What == "node "+n.Name
+	case interface{ OfAttempt() bool }:
+		return err.OfAttempt()
+	}
+	return false
 }
 
 // caught makes a panic an error. It is to be deferred.
@@ -436,8 +507,8 @@ func (x *execution[S, U]) admit(path string, sends []pregel.Send[message]) error
 		if n.Most > 0 && tasks > n.Most {
 			return fmt.Errorf("it sends to %d tasks of %s, which may have %d; send less, or raise its Most", tasks, n.Name, n.Most)
 		}
-		if x.opt.Admit != nil {
-			if err := x.opt.Admit(path, n.Kind, tasks); err != nil {
+		if x.opt.Admit != nil && n.Agents > 0 {
+			if err := x.opt.Admit(path, n.Agents*tasks); err != nil {
 				return err
 			}
 		}
@@ -448,25 +519,21 @@ func (x *execution[S, U]) admit(path string, sends []pregel.Send[message]) error
 // passOver is the result of a node whose attempts are used up and whose failure is
 // taken care of, or who may be skipped. Its last attempt is recorded together with
 // that, so that a crash leaves both or neither.
-func (x *execution[S, U]) passOver(n *node[S, U], path string, s S, last *runlog.TaskFailed, err error) pregel.Result[U, message] {
+func (x *execution[S, U]) passOver(n *node[S, U], path string, visit int, s S, last *runlog.TaskFailed, err error) pregel.Result[U, message] {
 	arg, _ := json.Marshal(Failure{Node: n.Name, Key: last.Key, Error: last.Error, Attempts: last.Attempt}) // strings and numbers encode
 	tell := func(to int) pregel.Send[message] {
 		return pregel.Send[message]{To: to, Msg: message{From: n.Name, Arg: arg, Failed: true}}
 	}
 	if n.OnError == Skip && !n.caught {
-		stand, rerr := x.instead(n, s, last, err)
+		stand, after, rerr := x.instead(n, s, last, err)
 		if rerr != nil {
 			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: errors.Join(err, rerr)}
 		}
-		after := s
-		if stand != nil {
-			after = x.flow.reduce(s, stand.update)
-		}
-		next, rerr := n.next(x.flow, after)
+		next, rerr := n.next(x.flow, visit, after)
 		if rerr == nil {
 			rerr = x.admit(path, next)
 		}
-		if runlog.Waits(rerr) {
+		if journal.Waits(rerr) {
 			return pregel.Result[U, message]{Outcome: pregel.Waiting, Err: rerr}
 		}
 		if rerr != nil {
@@ -497,31 +564,41 @@ type standIn[U any] struct {
 	encoded json.RawMessage
 }
 
-// instead is what takes the place of the update of a node that failed, nil for nothing.
-func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, why error) (stand *standIn[U], err error) {
+// instead is what takes the place of the update of a node that failed, nil for nothing, and the state
+// with it. It is checked as any update of the node.
+func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, why error) (stand *standIn[U], after S, err error) {
 	if n.Instead == nil {
-		return nil, nil
+		return nil, s, nil
 	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("what Instead puts in its place: %w", err)
+		}
+	}()
 	defer caught(&err)
 	stand = &standIn[U]{last: last, update: n.Instead(s, why)}
-	if err := x.clean(&stand.update); err != nil {
-		return nil, err
+	err = x.clean(&stand.update)
+	if err == nil {
+		after, err = x.flow.after(s, stand.update)
 	}
-	stand.encoded, err = encoded(stand.update, nil)
-	return stand, err
+	if err != nil {
+		return nil, s, err
+	}
+	stand.encoded, err = encoded(stand.update, n.output)
+	return stand, after, err
 }
 
 // next is who runs after a node: over its edges, then over its routes in the order they were added.
-func (n *node[S, U]) next(f *Flow[S, U], after S) ([]pregel.Send[message], error) {
+func (n *node[S, U]) next(f *Flow[S, U], visit int, after S) ([]pregel.Send[message], error) {
 	if len(n.routes) == 0 {
 		return n.sends, nil
 	}
 	if len(n.routes) == 1 && len(n.sends) == 0 {
-		return n.routes[0].choose(f, n.Name, after)
+		return n.routes[0].choose(f, n.Name, visit, after)
 	}
 	out := n.sends[:len(n.sends):len(n.sends)]
 	for i := range n.routes {
-		sends, err := n.routes[i].choose(f, n.Name, after)
+		sends, err := n.routes[i].choose(f, n.Name, visit, after)
 		if err != nil {
 			return nil, err
 		}
@@ -535,9 +612,9 @@ type choosable interface{ node(name string) (int, bool) }
 
 func (f *Flow[S, U]) node(name string) (int, bool) { i, ok := f.index[name]; return i, ok }
 
-func (r *compiledRoute[S]) choose(f choosable, from string, s S) ([]pregel.Send[message], error) {
+func (r *compiledRoute[S]) choose(f choosable, from string, visit int, s S) ([]pregel.Send[message], error) {
 	if r.branch != nil {
-		to := r.branch(s)
+		to := r.branch(s, visit)
 		sends, ok := r.sends[to]
 		if !ok {
 			return nil, r.stray(to)

@@ -24,6 +24,7 @@ type ShapeNode struct {
 	Bounded bool     `json:"bounded,omitempty"` // it sees what Reads names and no more
 	Input   string   `json:"input,omitempty"`   // the node whose work its Input checks
 	Most    int      `json:"most,omitempty"`
+	Agents  int      `json:"-"` // that each task begins, see Node.Agents; no part of the graph's identity
 	Uses    []string `json:"uses,omitempty"`
 	Sub     *Shape   `json:"sub,omitempty"`
 }
@@ -87,10 +88,10 @@ func (s Shape) nodeLines() []string {
 	return out
 }
 
-// Bound is the most tasks of nodes of some kinds that a run can have, in the graphs
-// inside of it too, where that can be known: not if such a node is on a cycle or behind
-// one, or is sent to by a fan that has no bound.
-func (s Shape) Bound(kinds ...string) (tasks int, known bool) {
+// Agents returns the most agents that a run begins, in the graphs inside of it too, where that can be known: not if a
+// node that begins agents is on a cycle or behind one, or is sent to by a fan that has no bound, or decides how many
+// while it runs.
+func (s Shape) Agents() (agents int, known bool) {
 	index := make(map[string]int, len(s.Nodes))
 	for i, n := range s.Nodes {
 		index[n.Name] = i
@@ -104,15 +105,15 @@ func (s Shape) Bound(kinds ...string) (tasks int, known bool) {
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		each := 0
-		if slices.Contains(kinds, n.Kind) {
-			each = 1
+		each := n.Agents
+		if each < 0 {
+			return 0, false
 		}
 		if n.Sub == nil && len(n.Uses) > 0 {
 			return 0, false // a workflow by name
 		}
 		if n.Sub != nil {
-			inner, known := n.Sub.Bound(kinds...)
+			inner, known := n.Sub.Agents()
 			if !known {
 				return 0, false
 			}
@@ -125,9 +126,9 @@ func (s Shape) Bound(kinds ...string) (tasks int, known bool) {
 		if visits < 0 {
 			return 0, false
 		}
-		tasks += visits * each
+		agents += visits * each
 	}
-	return tasks, true
+	return agents, true
 }
 
 // bound finds how often nodes can be visited.

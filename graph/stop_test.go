@@ -15,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -167,7 +168,7 @@ func TestInputFitsAfterAFailure(t *testing.T) {
 	store := runlog.NewMemory(nil)
 	var unfit *graph.SchemaError
 	for i := range 2 {
-		j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}, Reopen: true})
+		j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{}, Reopen: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +241,7 @@ func TestBoundsHoldEverywhere(t *testing.T) {
 	call := graph.New("call", reduce)
 	call.AddNode(graph.Call("c", "other", func(s state) (any, error) { return s, nil }, func(json.RawMessage) (update, error) { return update{}, nil }))
 	edges(call, "@start c", "c @end")
-	if tasks, known := compile(t, call).Shape().Bound("agent"); known {
+	if tasks, known := compile(t, call).Shape().Agents(); known {
 		t.Errorf("a workflow by name has %d agents", tasks)
 	}
 }
@@ -296,4 +297,95 @@ func TestPanicsOutsideNodesAreErrors(t *testing.T) {
 	if _, err := compile(t, g).Run(t.Context(), state{}, nil); !errors.As(err, &p) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// deaf is a node that takes its time, whatever its context says.
+func deaf(took time.Duration, err error) graph.Node[state, update] {
+	return graph.Node[state, update]{Name: "n", Timeout: 30 * time.Millisecond, Run: func(context.Context, *graph.Task, state) (update, error) {
+		time.Sleep(took)
+		return update{Add: 1}, err
+	}}
+}
+
+// At its deadline an attempt has failed, whatever the node returns later.
+func TestLateIsLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  error
+		want string
+	}{
+		"well":   {nil, "node n took longer than its limit of 30ms"},
+		"badly":  {errBroken, "node n took longer than its limit of 30ms, and ended with: it is broken"},
+		"told":   {fmt.Errorf("call: %w", context.DeadlineExceeded), "node n took longer than its limit of 30ms"},
+		"halted": {graph.Halt(errBroken), "node n took longer than its limit of 30ms, and ended with: it is broken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := deaf(200*time.Millisecond, c.end)
+				n.Retry = &graph.Retry{Attempts: 2, Backoff: -1}
+				store := runlog.NewMemory(nil)
+				j := open(t, store, true)
+				begin := time.Now()
+				_, err := compile(t, one(n)).Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
+				attempts := 2
+				if graph.Halts(c.end) {
+					attempts = 1
+				}
+				if took := time.Since(begin); took != time.Duration(attempts)*200*time.Millisecond {
+					t.Errorf("it took %s", took)
+				}
+				var late *pregel.TimeoutError
+				if !errors.As(err, &late) || late.Error() != c.want || c.end != nil && !errors.Is(err, c.end) {
+					t.Errorf("got %v", err)
+				}
+				for r, err := range runlog.Records(t.Context(), store, j.ID(), 0) {
+					var d runlog.TaskFailed
+					if err != nil || r.Kind == runlog.KindTaskFailed && (json.Unmarshal(r.Data, &d) != nil || !d.Late) {
+						t.Errorf("%s %s, %v", r.Kind, r.Data, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A panic after the deadline keeps its stack.
+func TestLatePanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := deaf(0, nil)
+		n.Run = func(context.Context, *graph.Task, state) (update, error) {
+			time.Sleep(time.Second)
+			panic("ouch")
+		}
+		_, err := compile(t, one(n)).Run(t.Context(), state{}, nil)
+		var p *pregel.PanicError
+		if !errors.As(err, &p) || len(p.Stack) == 0 || !strings.Contains(err.Error(), "limit of 30ms, and ended with: panic: ouch") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A run's limit ends Run, though its last task pays no heed; what that has made is kept.
+func TestRunOutOfTimeInItsLastTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, ran := deaf(0, nil), 0
+		n.Timeout, n.Run = 0, func(context.Context, *graph.Task, state) (update, error) {
+			ran++
+			time.Sleep(time.Second)
+			return update{Add: 1}, nil
+		}
+		store := runlog.NewMemory(nil)
+		j := open(t, store, true)
+		flow := compile(t, one(n))
+		got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, Timeout: 50 * time.Millisecond})
+		var late *pregel.TimeoutError
+		if !errors.As(err, &late) || late.What != "the run" || got.N != 0 {
+			t.Errorf("got %v, %v", got, err)
+		}
+		if err := j.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store, false)}); err != nil || got.N != 1 || ran != 1 {
+			t.Errorf("got %v, %v after %d tasks", got, err, ran)
+		}
+	})
 }

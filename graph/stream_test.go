@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -25,7 +26,7 @@ func busy(t testing.TB) *graph.Flow[state, update] {
 	g := graph.New("busy", reduce)
 	g.Add("split", visit("split"))
 	g.AddNode(graph.Node[state, update]{Name: "worker", Retry: &graph.Retry{Backoff: -1}, Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
-		n, err := graph.Do(ctx, t, "n", func(context.Context, string) (int, error) { return len(t.Key()), nil })
+		n, err := graph.Do(ctx, "n", func(context.Context, string) (int, error) { return len(t.Key()), nil })
 		if err != nil {
 			return update{}, err
 		}
@@ -58,7 +59,7 @@ func busy(t testing.TB) *graph.Flow[state, update] {
 // frames is a log as it is stored, made by a clock that stands still.
 func frames(t testing.TB, parallelism int, inOrder bool) []byte {
 	store := runlog.NewMemory(&runlog.MemoryOptions{Now: func() time.Time { return time.Unix(7, 0) }})
-	j, err := runlog.OpenJournal(context.Background(), store, "run", &runlog.JournalOptions{
+	j, err := journal.Open(context.Background(), store, "run", &journal.Options{
 		Create: &runlog.NewRun{}, Now: func() time.Time { return time.Unix(7, 0) }, SnapshotAfter: 300,
 	})
 	if err != nil {

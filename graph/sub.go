@@ -57,7 +57,7 @@ func Call[S, U any](name, workflow string, in func(S) (any, error), out func(jso
 			if err != nil {
 				return u, fmt.Errorf("the inputs of %s cannot be encoded: %w", workflow, err)
 			}
-			inputs, err = Do(ctx, t, "inputs", func(context.Context, string) (json.RawMessage, error) { return w.Settle(inputs) })
+			inputs, err = Do(ctx, "inputs", func(context.Context, string) (json.RawMessage, error) { return w.Settle(inputs) })
 			if err != nil {
 				return u, err
 			}

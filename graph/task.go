@@ -3,14 +3,13 @@ package graph
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
-	"github.com/superstep-dev/superstep/runlog"
 )
 
 // A Task is a node's handle on the one run of it that is under way.
@@ -26,7 +25,8 @@ type Task struct {
 	uses     []string // the workflows that it may run
 	any      bool     // it may run others too
 	parts    names
-	scope    *runlog.Scope
+	asked    names // the keys of questions that were given none
+	scope    *journal.Scope
 	opt      *RunOptions
 }
 
@@ -34,6 +34,7 @@ type Task struct {
 func (t *Task) again(attempt int) {
 	t.attempt, t.sends, t.inside = attempt, nil, nil
 	t.parts.clear()
+	t.asked.clear()
 }
 
 // names are those that have been taken. Its methods may be called from several goroutines.
@@ -96,11 +97,11 @@ func (t *Task) Arg(into any) error {
 			continue
 		}
 		if err := json.Unmarshal(t.inbox[i].Arg, into); err != nil {
-			return fmt.Errorf("node %s: the argument it was sent: %w", t.node, err)
+			return fmt.Errorf("the argument it was sent: %w", err)
 		}
 		return nil
 	}
-	return fmt.Errorf("node %s: it was not sent anything", t.node)
+	return errors.New("it was not sent anything")
 }
 
 // A Message is something a node was sent.
@@ -156,7 +157,7 @@ func (t *Task) Send(s Send) { t.sends = append(t.sends, s) }
 func (t *Task) Nested(key string) *RunOptions {
 	o := *t.opt
 	if key == "" && !t.parts.whole() {
-		o.refused = fmt.Errorf("node %s: it has parts, so that its graph needs a key in Nested", t.node)
+		o.refused = errors.New("it has parts, so that its graph needs a key in Nested")
 	}
 	o.MaxSteps, o.Timeout = 0, 0
 	if o.space = t.scope.Path(); key != "" {
@@ -169,13 +170,16 @@ func (t *Task) Nested(key string) *RunOptions {
 // node's Uses name it, so that circles of workflows are found before anything runs.
 func (t *Task) Workflow(name string) (Nested, error) {
 	if !t.any && !slices.Contains(t.uses, name) {
-		return nil, fmt.Errorf("node %s: it runs workflow %q, which is not among its Uses", t.node, name)
+		return nil, fmt.Errorf("it runs workflow %q, which is not among its Uses", name)
 	}
 	if t.opt.Workflows == nil {
-		return nil, fmt.Errorf("node %s: there is no workflow %q here: the run was begun without any", t.node, name)
+		return nil, fmt.Errorf("there is no workflow %q here: the run was begun without any", name)
 	}
 	return t.opt.Workflows(name)
 }
+
+// Host returns what the host of the run gave its nodes to work with, nil for nothing.
+func (t *Task) Host() any { return t.opt.Host }
 
 // Stopped is closed once the run is to stop between two tasks: one that waits for
 // something long may end with pregel.ErrStopped then, and is run again when the run goes on.
@@ -186,57 +190,60 @@ func (t *Task) Emit(ctx context.Context, name string, data any) error {
 	return t.scope.Emit(ctx, name, data)
 }
 
-// Scope is the task's way into the log: effects, questions, events. It is nil, and
-// may be used all the same, when the run has no journal.
-func (t *Task) Scope() *runlog.Scope {
+// Scope returns the task's part of the log: effects, questions, events. If the run has no
+// log it is nil, and may be used all the same.
+func (t *Task) Scope() *journal.Scope {
 	if t == nil {
 		return nil
 	}
 	return t.scope
 }
 
-// Ask gives the answer to a question. While there is none it gives an error that the
-// node returns: the run goes on with its other tasks and pauses, and the node is run
-// again from its top with the answer. What must not be repeated until then belongs in [Do].
-func (t *Task) Ask(ctx context.Context, q *runlog.Asked) (json.RawMessage, error) {
-	return t.scope.Ask(ctx, q)
+// taskKey is the key of the *Task in the context of a node.
+type taskKey struct{}
+
+// within returns the context that a node of the task is given, for [Do], [Once] and [Ask].
+func (t *Task) within(ctx context.Context) context.Context {
+	if t == nil || t.scope == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, taskKey{}, t)
 }
 
-// Ask is [Task.Ask] for an answer of any type that encodes as JSON. The question's Schema
-// defaults to that of the type; an answer that does not fit is turned down.
-func Ask[T any](ctx context.Context, t *Task, q *runlog.Asked) (T, error) {
-	var out T
-	typed := *q
-	if len(typed.Schema) == 0 {
-		schema, err := jsonschema.For[T](nil)
-		if err != nil {
-			return out, fmt.Errorf("node %s: question %q: %w", t.node, q.Key, err)
-		}
-		if typed.Schema, err = json.Marshal(schema); err != nil {
-			return out, err
-		}
+// errNoTask is of a context in which no node runs.
+var errNoTask = errors.New("graph: the context is not that of a node; pass on the one that the node was given")
+
+// taskOf returns the task in whose context a node runs, nil in a run without a log.
+func taskOf(ctx context.Context) (*Task, error) {
+	t, ok := ctx.Value(taskKey{}).(*Task)
+	if !ok {
+		return nil, errNoTask
 	}
-	answer, err := t.Ask(ctx, &typed)
-	if err != nil {
-		return out, err
-	}
-	if err := json.Unmarshal(answer, &out); err != nil {
-		return out, fmt.Errorf("node %s: the answer to %q: %w", t.node, q.Key, err)
-	}
-	return out, nil
+	return t, nil
 }
 
-// Do makes an effect of a task happen once: when the task is run again, after a crash
-// or for another attempt, Do gives the outcome it has recorded. The key names the
-// effect within the task. The key that fn is given is stable in the same way, for
+// apart returns a context without the task of another run, in which this one is begun.
+func apart(ctx context.Context) context.Context { return context.WithValue(ctx, taskKey{}, (*Task)(nil)) }
+
+// Do performs an effect of a node at most once where possible: when the node is run again, after a
+// crash or for another attempt, Do returns the recorded outcome. The context is that of the node. The
+// key names the effect within its task. The key that fn is given is stable in the same way, for
 // services that take idempotency keys. A crash between the effect and its record
-// repeats it.
-func Do[T any](ctx context.Context, t *Task, key string, fn func(ctx context.Context, key string) (T, error)) (T, error) {
-	return runlog.Do(ctx, t.scope, &runlog.Effect{Key: key, Kind: "do", Name: key, Repeat: runlog.RepeatByKey}, fn)
+// repeats it. In a run without a log Do calls fn. A context that is not a node's is an error.
+func Do[T any](ctx context.Context, key string, fn func(ctx context.Context, key string) (T, error)) (T, error) {
+	return do(ctx, key, journal.RepeatByKey, fn)
 }
 
-// DoOnce is [Do] for what must never happen twice: after a crash between the effect
-// and its record the run pauses and asks a person whether it happened.
-func DoOnce[T any](ctx context.Context, t *Task, key string, fn func(ctx context.Context, key string) (T, error)) (T, error) {
-	return runlog.Do(ctx, t.scope, &runlog.Effect{Key: key, Kind: "do", Name: key, Repeat: runlog.RepeatNever}, fn)
+// Once is [Do] for what must never happen twice: after a crash between the effect
+// and its record the run pauses and asks whether it happened.
+func Once[T any](ctx context.Context, key string, fn func(ctx context.Context, key string) (T, error)) (T, error) {
+	return do(ctx, key, journal.RepeatNever, fn)
+}
+
+func do[T any](ctx context.Context, key string, repeat journal.Repeat, fn func(ctx context.Context, key string) (T, error)) (out T, err error) {
+	t, err := taskOf(ctx)
+	if err != nil {
+		return out, fmt.Errorf("effect %q: %w", key, err)
+	}
+	return journal.Do(ctx, t.Scope(), &journal.Effect{Key: key, Kind: "do", Name: key, Repeat: repeat}, fn)
 }

@@ -87,21 +87,23 @@ type NodeStatus struct {
 	Failures int // attempts that failed
 }
 
-// String is the status in words, after a glyph: "● running ×3, 1 done, 2 failed".
+// String is the status in words, after a glyph: "● running ×3, 1 done, 2 failed attempts". Only tasks are counted by ×.
 func (s NodeStatus) String() string {
 	var b strings.Builder
 	if int(s.State) < len(states) {
 		b.WriteString(states[s.State].glyph + " ")
 	}
 	b.WriteString(s.State.String())
-	if s.Visits > 1 {
+	switch some := s.Done > 0 && s.Done < s.Visits; {
+	case some && s.State == Done:
+		b.WriteString(" ×" + strconv.Itoa(s.Done) + " of " + strconv.Itoa(s.Visits))
+	case some:
+		b.WriteString(" ×" + strconv.Itoa(s.Visits) + ", " + strconv.Itoa(s.Done) + " done")
+	case s.Visits > 1:
 		b.WriteString(" ×" + strconv.Itoa(s.Visits))
-		if s.Done > 0 && s.Done < s.Visits {
-			b.WriteString(", " + strconv.Itoa(s.Done) + " done")
-		}
 	}
 	if s.Failures > 1 || s.Failures == 1 && s.State < Skipped {
-		b.WriteString(", " + strconv.Itoa(s.Failures) + " failed")
+		b.WriteString(", " + count(s.Failures, "failed attempt"))
 	}
 	return b.String()
 }

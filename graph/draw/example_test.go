@@ -6,6 +6,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/draw"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -32,13 +33,13 @@ func Example() {
 	fmt.Print(draw.Text(flow.Shape(), nil))
 
 	store := runlog.NewMemory(nil)
-	journal, err := runlog.OpenJournal(ctx, store, "my-run", &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "brief"}})
+	j, err := journal.Open(ctx, store, "my-run", &journal.Options{Create: &runlog.NewRun{Workflow: "brief"}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer journal.Close(ctx)
-	if _, err := flow.Run(ctx, 0, &graph.RunOptions{Journal: journal}); err != nil {
+	defer j.Close(ctx)
+	if _, err := flow.Run(ctx, 0, &graph.RunOptions{Journal: j}); err != nil {
 		fmt.Println(err)
 		return
 	}

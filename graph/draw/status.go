@@ -99,7 +99,7 @@ func (p *Progress) applyTask(r *runlog.Record) {
 		}
 		p.set(r.Path, state).failures++
 	case runlog.KindAsked:
-		var d runlog.Asked
+		var d runlog.Question
 		if json.Unmarshal(r.Data, &d) != nil {
 			return
 		}
@@ -108,7 +108,7 @@ func (p *Progress) applyTask(r *runlog.Record) {
 			t.open = append(t.open, d.Key)
 		}
 	case runlog.KindAnswered:
-		var d runlog.Answered
+		var d runlog.Answer
 		t := p.tasks[r.Path]
 		if t == nil || json.Unmarshal(r.Data, &d) != nil {
 			return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/draw"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -82,7 +83,7 @@ func TestStatus(t *testing.T) {
 			task.failed a {"attempt":1}
 			task.failed b {"attempt":1}
 			task.failed b {"attempt":2}
-			task.done b`, map[string]string{"a": "● running, 1 failed", "b": "✓ done, 2 failed"}},
+			task.done b`, map[string]string{"a": "● running, 1 failed attempt", "b": "✓ done, 2 failed attempts"}},
 		{"failed", `
 			run.started
 			task.started b
@@ -92,13 +93,13 @@ func TestStatus(t *testing.T) {
 			run.started
 			task.failed a {"attempt":1,"final":true}
 			run.failed
-			run.resumed`, map[string]string{"a": "◌ pending, 1 failed"}},
+			run.resumed`, map[string]string{"a": "◌ pending, 1 failed attempt"}},
 		{"resumed and done", `
 			task.failed a {"attempt":1,"final":true}
 			run.failed
 			run.resumed
 			task.started a
-			task.done a`, map[string]string{"a": "✓ done, 1 failed"}},
+			task.done a`, map[string]string{"a": "✓ done, 1 failed attempt"}},
 		{"passed over", `
 			task.failed a {"attempt":1,"final":true}
 			task.done a {"error":"no such page"}`, map[string]string{"a": "⊘ skipped"}},
@@ -109,7 +110,7 @@ func TestStatus(t *testing.T) {
 			run.resumed`, map[string]string{"a": "↷ caught"}},
 		{"one of many passed over", `
 			task.done a[x] {"error":"no such page"}
-			task.done a[y]`, map[string]string{"a": "✓ done ×2, 1 done"}},
+			task.done a[y]`, map[string]string{"a": "✓ done ×1 of 2"}},
 		{"waiting", `
 			task.started a
 			question.asked a {"key":"1"}
@@ -201,7 +202,7 @@ func TestStatusOfARun(t *testing.T) {
 	g.Add("add", add)
 	g.AddNode(graph.Node[int, int]{Name: "flaky", OnError: graph.Skip, Run: func(context.Context, *graph.Task, int) (int, error) { return 0, errors.New("no") }})
 	g.AddNode(graph.Node[int, int]{Name: "ask", Run: func(ctx context.Context, task *graph.Task, _ int) (int, error) {
-		_, err := task.Ask(ctx, &runlog.Asked{Key: "go", Question: "Go on?"})
+		_, err := graph.Ask[json.RawMessage](ctx, graph.Question{Key: "go", Text: "Go on?"})
 		return 0, err
 	}})
 	g.Edge(graph.Start, "add")
@@ -218,7 +219,7 @@ func TestStatusOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := runlog.NewMemory(nil)
-	j, err := runlog.OpenJournal(ctx, store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	j, err := journal.Open(ctx, store, "run", &journal.Options{Create: &runlog.NewRun{}})
 	if err != nil {
 		t.Fatal(err)
 	}

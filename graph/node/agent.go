@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/suggest"
-	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/journal"
 )
 
 // Agent is a node that lets an agent work. When it is run again after a crash, the agent
@@ -21,7 +21,7 @@ import (
 // When it is run again for a better input of another node, the agent is told what was
 // wrong with what it gave. Update may not change the outcome.
 func Agent[S, U any](name string, def *agent.Agent, prompt func(S) (string, error), update func(S, *agent.Outcome) (U, error)) graph.Node[S, U] {
-	n := graph.Node[S, U]{Name: name, Kind: "agent"}
+	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1}
 	n.Err = errors.Join(whole(def), missing("prompt", prompt == nil), missing("update", update == nil))
 	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
 		text, err := prompt(s)
@@ -57,7 +57,7 @@ type Job struct {
 
 // SubagentsOptions are the settings of Subagents. Nil means the defaults.
 type SubagentsOptions struct {
-	Width   int  // agents at work at once; defaults to 4
+	Width   int  // jobs under way at once; defaults to journal.DefaultAgents. All agents of a run together have a limit, too
 	Settled bool // a failure is a result; defaults to the failure of the node, once all that had begun has ended
 }
 
@@ -71,9 +71,9 @@ func Subagents[S, U any](name string, agents []*agent.Agent, jobs func(S) ([]Job
 		o = *opt
 	}
 	if o.Width <= 0 {
-		o.Width = 4
+		o.Width = journal.DefaultAgents
 	}
-	n := graph.Node[S, U]{Name: name, Kind: "subagents"}
+	n := graph.Node[S, U]{Name: name, Kind: "subagents", Agents: -1}
 	n.Err = errors.Join(wholeList(agents), missing("list of jobs", jobs == nil), missing("merge", merge == nil))
 	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
 		list, err := jobs(s)
@@ -85,7 +85,7 @@ func Subagents[S, U any](name string, agents []*agent.Agent, jobs func(S) ([]Job
 			return u, err
 		}
 		results := make([]Result[*agent.Outcome], len(list))
-		halt := func(err error) bool { return !runlog.Waits(err) }
+		halt := func(err error) bool { return !journal.Waits(err) }
 		state := snapshot(s)
 		errs := each(len(list), o.Width, halt, func(i int) error {
 			j := list[i]
@@ -138,13 +138,13 @@ func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state fu
 		}
 		return r, nil
 	}
-	hash, err := runlog.Hash([]string{def.Name, prompt})
+	hash, err := journal.Hash([]string{def.Name, prompt})
 	if err != nil {
 		return r, err
 	}
 	// What the agent said is in the log as its turns; the outcome of the job is only whether it failed.
-	end := &runlog.Effect{Key: key, Kind: "job", Name: def.Name, Hash: hash, Inside: true}
-	why, err := runlog.Do(ctx, t.Scope(), end, func(ctx context.Context, _ string) (string, error) {
+	end := &journal.Effect{Key: key, Kind: "job", Name: def.Name, Hash: hash, Inside: true}
+	why, err := journal.Do(ctx, t.Scope(), end, func(ctx context.Context, _ string) (string, error) {
 		var err error
 		r.Value, err = converse(ctx, t, def, w)
 		if err != nil && (ctx.Err() != nil || fatal(err)) {
@@ -211,7 +211,7 @@ func converse(ctx context.Context, t *graph.Task, def *agent.Agent, first *agent
 		if round > 1 {
 			w.Key = strings.TrimPrefix(fmt.Sprintf("%s/again-%d", first.Key, round), "/")
 		}
-		spent := &runlog.Effect{Key: strings.TrimPrefix(w.Key+"/spent", "/"), Kind: "limit", Name: def.Name, Inside: true}
+		spent := &journal.Effect{Key: strings.TrimPrefix(w.Key+"/spent", "/"), Kind: "limit", Name: def.Name, Inside: true}
 		spent.Do = func(context.Context, string) (json.RawMessage, error) { return nil, unspent{} }
 		if _, err := scope.Do(ctx, spent); err == nil {
 			continue

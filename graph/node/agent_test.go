@@ -16,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
@@ -23,12 +24,12 @@ import (
 func named(name string, m model.Model) *agent.Agent { return &agent.Agent{Name: name, Model: m} }
 
 func TestSubagentByName(t *testing.T) {
-	list := []*agent.Agent{named("reader", always(says("I read"))), named("writer", always(says("I wrote")))}
+	list := []*agent.Agent{named("reader", always(scripted.Say("I read"))), named("writer", always(scripted.Say("I wrote")))}
 	n := node.Subagent("step", "writer", list, topic, said)
 	if n.Kind != "subagent" {
 		t.Errorf("kind %q", n.Kind)
 	}
-	got, err := chain(t, n).Run(t.Context(), state{}, nil)
+	got, err := oneWay(t, n).Run(t.Context(), state{}, nil)
 	if err != nil || cmp.Diff([]string{"I wrote"}, got.Notes) != "" {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -40,7 +41,7 @@ func TestSubagentByName(t *testing.T) {
 
 // What is wrong with a node is reported by Compile, all of it at once.
 func TestMistakesAreReported(t *testing.T) {
-	a := named("a", always(says("")))
+	a := named("a", always(scripted.Say("")))
 	set := tools(t, echo(t, "echo", "", nil))
 	conv := conversation()
 	for name, tc := range map[string]struct {
@@ -62,7 +63,6 @@ func TestMistakesAreReported(t *testing.T) {
 		"transform":    {node.Transform[state, update]("n", nil), []string{"its function is nil"}},
 		"wait":         {node.Wait("n", node.Clock{}, func(state) (time.Duration, error) { return 0, nil }, idle), []string{"its clock's Now is nil", "its clock's After is nil"}},
 		"until":        {node.Until("n", node.Clock{Now: time.Now, After: time.After}, 0, nil, idle), []string{"its condition is nil", "its interval is 0s"}},
-		"ask":          {node.Ask[state, update, string]("n", nil, add), []string{"its question is nil"}},
 		"gather":       {node.Gather[state, update, int]("n", graph.Any, nil), []string{"its merge is nil"}},
 		"clear":        {node.Clear("n", conv, &node.ClearOptions{Keep: -1}), []string{"it is to keep -1 messages"}},
 		"monitor": {
@@ -81,7 +81,7 @@ func TestMistakesAreReported(t *testing.T) {
 
 // An agent that is run again for a better input of another node is told what was wrong.
 func TestAgentHearsFeedback(t *testing.T) {
-	m := sequence(says("bad"), says("good"))
+	m := sequence(scripted.Say("bad"), scripted.Say("good"))
 	a := node.Agent("draft", named("a", m), topic, said)
 	a.Reads = []string{}
 	check := note("check")
@@ -90,14 +90,14 @@ func TestAgentHearsFeedback(t *testing.T) {
 		Schema: &jsonschema.Schema{Enum: []any{"good"}},
 		Of:     func(s state) (any, error) { return s.Notes[len(s.Notes)-1], nil },
 	}
-	got, err := chain(t, a, check).Run(t.Context(), state{Topic: "write"}, &graph.RunOptions{Journal: open(t, runlogtest.NewMortal())})
+	got, err := oneWay(t, a, check).Run(t.Context(), state{Topic: "write"}, &graph.RunOptions{Journal: open(t, runlogtest.NewMortal())})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"bad", "good", "check"}, got.Notes); diff != "" {
 		t.Error(diff)
 	}
-	first, second := m.reqs[0].Messages[0].Text(), m.reqs[1].Messages[0].Text()
+	first, second := m.Requests()[0].Messages[0].Text(), m.Requests()[1].Messages[0].Text()
 	if first != "write" || !strings.HasPrefix(second, "write\n\nWhat you gave for this before could not be used:\n- ") {
 		t.Errorf("asked %q, then %q", first, second)
 	}
@@ -107,19 +107,19 @@ func TestAgentHearsFeedback(t *testing.T) {
 // that a model broke off is gone on with.
 func TestAgentBeginsAnewAfterALimit(t *testing.T) {
 	set := tools(t, echo(t, "done", "pure", nil))
-	m := sequence(says("hm"), says("hm"), wants("done", `{"a":"x"}`))
+	m := sequence(scripted.Say("hm"), scripted.Say("hm"), scripted.Call("done", `{"a":"x"}`))
 	a := &agent.Agent{Name: "a", Model: m, Tools: set, Finish: "done", Limits: agent.Limits{Turns: 2}}
 	n := node.Agent("work", a, topic, func(s state, o *agent.Outcome) (update, error) { return add(s, string(o.Args)) })
 	store := runlogtest.NewMortal()
-	flow := chain(t, n)
+	flow := oneWay(t, n)
 	var limit *agent.LimitError
 	if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)}); !errors.As(err, &limit) {
 		t.Fatal(err)
 	}
 	store.Revive()
 	got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)})
-	if err != nil || cmp.Diff([]string{`{"a":"x"}`}, got.Notes) != "" || m.asked() != 3 {
-		t.Fatalf("got %v, %v after %d turns", got, err, m.asked())
+	if err != nil || cmp.Diff([]string{`{"a":"x"}`}, got.Notes) != "" || len(m.Requests()) != 3 {
+		t.Fatalf("got %v, %v after %d turns", got, err, len(m.Requests()))
 	}
 }
 
@@ -129,8 +129,8 @@ func TestSubagentsInOrderAndCapped(t *testing.T) {
 	var mu sync.Mutex
 	working, peak := 0, 0
 	both := make(chan struct{}, 2)
-	m := &talker{name: "m"}
-	m.say = func(req *model.Request) (model.Response, error) {
+	m := &scripted.Model{ID: "test/m"}
+	m.Answer = func(req *model.Request) scripted.Turn {
 		mu.Lock()
 		working++
 		peak = max(peak, working)
@@ -142,10 +142,10 @@ func TestSubagentsInOrderAndCapped(t *testing.T) {
 		mu.Lock()
 		working--
 		mu.Unlock()
-		return says("did " + req.Messages[0].Text()), nil
+		return scripted.Say("did " + req.Messages[0].Text())
 	}
 	n := node.Subagents("work", []*agent.Agent{named("a", m)}, jobs, texts, &node.SubagentsOptions{Width: 2})
-	got, err := chain(t, n).Run(t.Context(), state{Items: []int{6, 5, 4, 3, 2, 1}}, nil)
+	got, err := oneWay(t, n).Run(t.Context(), state{Items: []int{6, 5, 4, 3, 2, 1}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,20 +159,20 @@ func TestSubagentsInOrderAndCapped(t *testing.T) {
 
 func TestSubagentsFailures(t *testing.T) {
 	broken := true
-	m := &talker{name: "m"}
-	m.say = func(req *model.Request) (model.Response, error) {
+	m := &scripted.Model{ID: "test/m"}
+	m.Answer = func(req *model.Request) scripted.Turn {
 		switch p := req.Messages[0].Text(); {
 		case p == "panic":
 			panic("out of paper")
 		case p == "2" && broken:
-			return model.Response{}, errors.New("no answer")
+			return scripted.Fail(errors.New("no answer"))
 		default:
-			return says("did " + p), nil
+			return scripted.Say("did " + p)
 		}
 	}
 	list := []*agent.Agent{named("a", m)}
 	t.Run("settled", func(t *testing.T) {
-		got, err := chain(t, node.Subagents("work", list, jobs, texts, &node.SubagentsOptions{Settled: true})).Run(t.Context(), state{Items: []int{1, 2, 3}}, nil)
+		got, err := oneWay(t, node.Subagents("work", list, jobs, texts, &node.SubagentsOptions{Settled: true})).Run(t.Context(), state{Items: []int{1, 2, 3}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestSubagentsFailures(t *testing.T) {
 	})
 	t.Run("settled stays settled", func(t *testing.T) {
 		store, merges := runlogtest.NewMortal(), 0
-		flow := chain(t, node.Subagents("work", list, jobs, func(s state, rs []node.Result[*agent.Outcome]) (update, error) {
+		flow := oneWay(t, node.Subagents("work", list, jobs, func(s state, rs []node.Result[*agent.Outcome]) (update, error) {
 			if merges++; merges == 1 {
 				store.Die()
 			}
@@ -200,25 +200,25 @@ func TestSubagentsFailures(t *testing.T) {
 		broken = true
 	})
 	t.Run("nothing is begun after a failure", func(t *testing.T) {
-		before := m.asked()
-		flow := chain(t, node.Subagents("work", list, jobs, texts, &node.SubagentsOptions{Width: 1}))
-		if _, err := flow.Run(t.Context(), state{Items: []int{2, 1, 1}}, nil); err == nil || m.asked() != before+1 {
-			t.Errorf("got %v, asked %d times", err, m.asked()-before)
+		before := len(m.Requests())
+		flow := oneWay(t, node.Subagents("work", list, jobs, texts, &node.SubagentsOptions{Width: 1}))
+		if _, err := flow.Run(t.Context(), state{Items: []int{2, 1, 1}}, nil); err == nil || len(m.Requests()) != before+1 {
+			t.Errorf("got %v, asked %d times", err, len(m.Requests())-before)
 		}
 	})
 	t.Run("fail, and again", func(t *testing.T) {
 		store := runlogtest.NewMortal()
-		flow := chain(t, node.Subagents("work", list, jobs, texts, &node.SubagentsOptions{Width: 1}))
+		flow := oneWay(t, node.Subagents("work", list, jobs, texts, &node.SubagentsOptions{Width: 1}))
 		_, err := flow.Run(t.Context(), state{Items: []int{1, 2}}, &graph.RunOptions{Journal: open(t, store)})
 		if err == nil || !strings.Contains(err.Error(), `job "2": agent a: no answer`) {
 			t.Fatal(err)
 		}
 		broken = false
-		before := m.asked()
+		before := len(m.Requests())
 		store.Revive()
 		got, err := flow.Run(t.Context(), state{Items: []int{1, 2}}, &graph.RunOptions{Journal: open(t, store)})
-		if err != nil || cmp.Diff([]string{"1 did 1", "2 did 2"}, got.Notes) != "" || m.asked() != before+1 {
-			t.Errorf("got %v, %v, asked %d times more", got, err, m.asked()-before)
+		if err != nil || cmp.Diff([]string{"1 did 1", "2 did 2"}, got.Notes) != "" || len(m.Requests()) != before+1 {
+			t.Errorf("got %v, %v, asked %d times more", got, err, len(m.Requests())-before)
 		}
 	})
 	for name, tc := range map[string]struct {
@@ -231,7 +231,7 @@ func TestSubagentsFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := node.Subagents("work", list, func(state) ([]node.Job, error) { return tc.jobs, nil }, texts, nil)
-			_, err := chain(t, n).Run(t.Context(), state{}, nil)
+			_, err := oneWay(t, n).Run(t.Context(), state{}, nil)
 			var tasks *pregel.TasksError
 			if !errors.As(err, &tasks) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v", err)
@@ -239,7 +239,7 @@ func TestSubagentsFailures(t *testing.T) {
 		})
 	}
 	t.Run("none", func(t *testing.T) {
-		if got, err := chain(t, node.Subagents("work", list, jobs, texts, nil)).Run(t.Context(), state{}, nil); err != nil || got.Notes != nil {
+		if got, err := oneWay(t, node.Subagents("work", list, jobs, texts, nil)).Run(t.Context(), state{}, nil); err != nil || got.Notes != nil {
 			t.Errorf("got %v, %v", got, err)
 		}
 	})
@@ -247,11 +247,11 @@ func TestSubagentsFailures(t *testing.T) {
 
 // Several agents are chosen among by name.
 func TestSubagentsOfSeveralKinds(t *testing.T) {
-	list := []*agent.Agent{named("reader", always(says("read"))), named("writer", always(says("wrote")))}
+	list := []*agent.Agent{named("reader", always(scripted.Say("read"))), named("writer", always(scripted.Say("wrote")))}
 	n := node.Subagents("work", list, func(state) ([]node.Job, error) {
 		return []node.Job{{Key: "w", Agent: "writer"}, {Key: "r", Agent: "reader"}}, nil
 	}, texts, nil)
-	got, err := chain(t, n).Run(t.Context(), state{}, nil)
+	got, err := oneWay(t, n).Run(t.Context(), state{}, nil)
 	if err != nil || fmt.Sprint(got.Notes) != "[w wrote r read]" {
 		t.Errorf("got %v, %v", got, err)
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -14,6 +16,75 @@ import (
 type Conversation[S, U any] struct {
 	Messages func(S) []model.Message
 	Replace  func(S, []model.Message) (U, error) // the update after which it is another one
+	// Add is the update after which it has more messages at its end, so that a step costs what it adds. If nil,
+	// Chat uses Replace.
+	Add func(S, []model.Message) (U, error)
+}
+
+// Chat is a node that lets an agent go on with a conversation, which it leaves as it was at the end: with what it
+// was asked, said, called and was told, and within the window of its model. Prompt is what the user says next; if
+// nil, nothing, and the conversation must end with a message that awaits an answer. When the run is resumed after
+// a crash, the agent goes on in the middle, as that of [Agent].
+func Chat[S, U any](name string, def *agent.Agent, conv Conversation[S, U], prompt func(S) (string, error)) graph.Node[S, U] {
+	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1, Err: errors.Join(whole(def), conv.whole())}
+	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
+		w := agent.Work{Messages: conv.Messages(s), State: snapshot(s)}
+		if prompt != nil {
+			if w.Prompt, err = prompt(s); err != nil {
+				return u, err
+			}
+		}
+		w.Prompt = strings.TrimLeft(withFeedback(w.Prompt, t.Feedback()), "\n")
+		out, err := converse(ctx, t, def, &w)
+		switch {
+		case err != nil:
+			return u, err
+		case conv.Add != nil && !out.Shortened:
+			return conv.Add(s, out.Messages[len(w.Messages):])
+		}
+		return conv.Replace(s, out.Messages)
+	}
+	return n
+}
+
+// removed is the role of a message that takes another out of a conversation, in updates only.
+const removed model.Role = "removed"
+
+// Remove returns an update of a conversation for [Messages] that takes the messages of some IDs out of it.
+func Remove(ids ...string) []model.Message {
+	out := make([]model.Message, len(ids))
+	for i, id := range ids {
+		out[i] = model.Message{ID: id, Role: removed}
+	}
+	return out
+}
+
+// RemoveAll returns an update of a conversation for [Messages] that takes all messages out of it. What follows it in
+// the update is added.
+func RemoveAll() []model.Message { return []model.Message{{Role: removed}} }
+
+// Messages is a reducer for conversations: each message of an update takes the place of that with its ID, or else
+// goes to the end, and those of [Remove] and [RemoveAll] take messages out. An ID that is not there is nothing to remove.
+func Messages(conversation, update []model.Message) []model.Message {
+	out := slices.Clone(conversation)
+	for _, m := range update {
+		at := -1
+		if m.ID != "" {
+			at = slices.IndexFunc(out, func(o model.Message) bool { return o.ID == m.ID })
+		}
+		switch {
+		case m.Role == removed && m.ID == "":
+			out = nil
+		case m.Role == removed && at >= 0:
+			out = slices.Delete(out, at, at+1)
+		case m.Role == removed:
+		case at >= 0:
+			out[at] = m
+		default:
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 func (c *Conversation[S, U]) whole() error {
@@ -166,9 +237,6 @@ func Estimate(messages []model.Message) int {
 	return (bytes + 3) / 4
 }
 
-const summaryPrompt = "Sum up the conversation so that its work can be gone on with by somebody who has not read it: " +
-	"what is wanted, what was found and done, what was decided and why, and what is left. Give names, paths and numbers exactly. Say nothing else."
-
 // shorten keeps the end of a conversation and a summary of the rest. An end that begins
 // with results keeps the turn they answer too: without it, no model would take them.
 func shorten(ctx context.Context, t *graph.Task, messages []model.Message, keep int, by model.Model) ([]model.Message, error) {
@@ -183,33 +251,9 @@ func shorten(ctx context.Context, t *graph.Task, messages []model.Message, keep 
 	if by == nil {
 		return rest, nil
 	}
-	req := &model.Request{System: summaryPrompt, Messages: []model.Message{model.UserText(written(messages[:cut]))}}
-	resp, err := ask(ctx, t, "summary", by, req)
-	if err != nil {
-		return nil, fmt.Errorf("summing the conversation up: %w", err)
+	sum, err := agent.Summarize(ctx, t.Scope(), by, "summary", messages[:cut])
+	if last := messages[cut-1].ID; last != "" {
+		sum.ID = last + "/summary"
 	}
-	sum := resp.Message.Text()
-	if sum == "" || resp.Stop == model.StopLength || resp.Stop == model.StopFilter {
-		return nil, fmt.Errorf("summing the conversation up: %s gave no whole summary (stop: %s)", by.Name(), resp.Stop)
-	}
-	return append([]model.Message{model.UserText("What came before, summed up:\n\n" + sum)}, rest...), nil
-}
-
-// written is a conversation as a text: a model that is handed calls wants the tools they
-// are of, and one that is handed a text knows that it is not its turn in it.
-func written(messages []model.Message) string {
-	var b []byte
-	for _, m := range messages {
-		for _, p := range m.Parts {
-			switch p.Kind {
-			case model.Text:
-				b = fmt.Appendf(b, "%s: %s\n\n", m.Role, p.Text)
-			case model.ToolCall:
-				b = fmt.Appendf(b, "%s calls %s with %s\n\n", m.Role, p.Call.Name, p.Call.Args)
-			case model.Result:
-				b = fmt.Appendf(b, "result of %s: %s\n\n", p.Call.Name, p.Text)
-			}
-		}
-	}
-	return string(b)
+	return append([]model.Message{sum}, rest...), err
 }

@@ -11,20 +11,21 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/tool"
 )
 
 // worker is an agent that calls a tool, and then says what it heard. Each of its turns
 // counts as the effect "path prefix+turn".
 func worker(t testing.TB, w *world, path string, prefix func(prompt string) string) *agent.Agent {
-	m := &talker{name: "worker"}
-	m.say = func(req *model.Request) (model.Response, error) {
+	m := &scripted.Model{ID: "test/worker"}
+	m.Answer = func(req *model.Request) scripted.Turn {
 		turn := len(req.Messages) / 2
 		w.did(fmt.Sprintf("%s %sturn-%d", path, prefix(req.Messages[0].Text()), turn))
 		if turn == 0 {
-			return wants("echo", `{"a":"hi"}`), nil
+			return scripted.Call("echo", `{"a":"hi"}`)
 		}
-		return says(req.Messages[0].Text() + ": " + req.Messages[2].Parts[0].Text), nil
+		return scripted.Say(req.Messages[0].Text() + ": " + req.Messages[2].Parts[0].Text)
 	}
 	return &agent.Agent{Name: "worker", Model: m, Tools: tools(t, echo(t, "echo", tool.Idempotent, nil))}
 }
@@ -75,7 +76,7 @@ func conversation() node.Conversation[state, update] {
 func effect(w *world, path, name string, fail bool) graph.Node[state, update] {
 	return graph.Node[state, update]{Name: name, Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
 		for _, key := range []string{"a", "b"} {
-			if _, err := graph.Do(ctx, t, key, func(context.Context, string) (int, error) { w.did(path + "/" + name + " " + key); return 1, nil }); err != nil {
+			if _, err := graph.Do(ctx, key, func(context.Context, string) (int, error) { w.did(path + "/" + name + " " + key); return 1, nil }); err != nil {
 				return update{}, err
 			}
 		}
@@ -88,23 +89,23 @@ func effect(w *world, path, name string, fail bool) graph.Node[state, update] {
 
 var crashing = map[string]func(t testing.TB, w *world) *graph.Flow[state, update]{
 	"agent": func(t testing.TB, w *world) *graph.Flow[state, update] {
-		return chain(t, node.Agent("work", worker(t, w, "work", func(string) string { return "" }), topic, said), note("end"))
+		return oneWay(t, node.Agent("work", worker(t, w, "work", func(string) string { return "" }), topic, said), note("end"))
 	},
 	"subagents": func(t testing.TB, w *world) *graph.Flow[state, update] {
 		a := worker(t, w, "work", func(prompt string) string { return "job/" + prompt + "/" })
-		return chain(t, node.Subagents("work", []*agent.Agent{a}, jobs, texts, &node.SubagentsOptions{Width: 2}), note("end"))
+		return oneWay(t, node.Subagents("work", []*agent.Agent{a}, jobs, texts, &node.SubagentsOptions{Width: 2}), note("end"))
 	},
 	"subagents, settled": func(t testing.TB, w *world) *graph.Flow[state, update] {
 		a := worker(t, w, "work", func(prompt string) string { return "job/" + prompt + "/" })
-		m := a.Model.(*talker)
-		inner := m.say
-		m.say = func(req *model.Request) (model.Response, error) {
+		m := a.Model.(*scripted.Model)
+		inner := m.Answer
+		m.Answer = func(req *model.Request) scripted.Turn {
 			if req.Messages[0].Text() == "2" {
-				return model.Response{}, fmt.Errorf("no answer")
+				return scripted.Fail(fmt.Errorf("no answer"))
 			}
 			return inner(req)
 		}
-		return chain(t, node.Subagents("work", []*agent.Agent{a}, jobs, texts, &node.SubagentsOptions{Settled: true}), note("end"))
+		return oneWay(t, node.Subagents("work", []*agent.Agent{a}, jobs, texts, &node.SubagentsOptions{Settled: true}), note("end"))
 	},
 	"tool and func": func(t testing.TB, w *world) *graph.Flow[state, update] {
 		set := tools(t, echo(t, "echo", tool.Idempotent, func(*tool.Call) error { w.did("tool call"); return nil }))
@@ -114,32 +115,32 @@ var crashing = map[string]func(t testing.TB, w *world) *graph.Flow[state, update
 				return words{B: in.A}, nil
 			},
 			func(s state, out words) (update, error) { return add(s, out.B) })
-		return chain(t, node.Tool("tool", set, "echo", node.Args[state]{Paths: map[string]string{"a": "topic"}}, add), f)
+		return oneWay(t, node.Tool("tool", set, "echo", node.Args[state]{Paths: map[string]string{"a": "topic"}}, add), f)
 	},
 	"router": func(t testing.TB, w *world) *graph.Flow[state, update] {
-		m := &talker{name: "chooser"}
-		m.say = func(req *model.Request) (model.Response, error) {
+		m := &scripted.Model{ID: "test/chooser"}
+		m.Answer = func(req *model.Request) scripted.Turn {
 			w.did(fmt.Sprintf("route choice-%d", len(req.Messages)/2+1))
 			if len(req.Messages) == 1 {
-				return wants("choose", `{"to":"nowhere"}`), nil
+				return scripted.Call("choose", `{"to":"nowhere"}`)
 			}
-			return wants("choose", `{"to":"b"}`), nil
+			return scripted.Call("choose", `{"to":"b"}`)
 		}
 		return routed(t, node.Router("route", node.ByModel(m, "Choose.", topic), add, "a", "a", "b"))
 	},
 	"parallel": func(t testing.TB, w *world) *graph.Flow[state, update] {
-		return chain(t, node.Parallel("both", []graph.Node[state, update]{effect(w, "both", "x", false), effect(w, "both", "y", true), effect(w, "both", "z", false)}, notes, &node.ParallelOptions{Settled: true}), note("end"))
+		return oneWay(t, node.Parallel("both", []graph.Node[state, update]{effect(w, "both", "x", false), effect(w, "both", "y", true), effect(w, "both", "z", false)}, notes, &node.ParallelOptions{Settled: true}), note("end"))
 	},
 	"any": func(t testing.TB, w *world) *graph.Flow[state, update] {
-		return chain(t, node.Parallel("both", []graph.Node[state, update]{effect(w, "both", "x", true), effect(w, "both", "y", false)}, notes, &node.ParallelOptions{Strategy: node.Any}), note("end"))
+		return oneWay(t, node.Parallel("both", []graph.Node[state, update]{effect(w, "both", "x", true), effect(w, "both", "y", false)}, notes, &node.ParallelOptions{Strategy: node.Any}), note("end"))
 	},
 	"conversation": func(t testing.TB, w *world) *graph.Flow[state, update] {
-		m := &talker{name: "summer"}
-		m.say = func(req *model.Request) (model.Response, error) {
+		m := &scripted.Model{ID: "test/summer"}
+		m.Answer = func(req *model.Request) scripted.Turn {
 			w.did(map[bool]string{true: "monitor summary", false: "clear summary"}[strings.Contains(req.Messages[0].Text(), "user: b")])
-			return says("sum"), nil
+			return scripted.Say("sum")
 		}
-		return chain(t,
+		return oneWay(t,
 			node.Monitor("monitor", conversation(), node.MonitorOptions[state]{Window: 1, Keep: 1, Summary: m, Thresholds: []node.Threshold{{At: 0.1, Do: node.Summarize}}}),
 			node.Clear("clear", conversation(), &node.ClearOptions{Summary: m}))
 	},
@@ -151,7 +152,7 @@ var crashing = map[string]func(t testing.TB, w *world) *graph.Flow[state, update
 			c <- now
 			return c
 		}}
-		return chain(t, node.Wait("wait", clock, func(state) (time.Duration, error) { return time.Hour, nil }, idle), note("end"))
+		return oneWay(t, node.Wait("wait", clock, func(state) (time.Duration, error) { return time.Hour, nil }, idle), note("end"))
 	},
 }
 

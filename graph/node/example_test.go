@@ -9,7 +9,9 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/offline"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -73,7 +75,9 @@ func ExampleAgent() {
 		_, answer, _ := strings.Cut(out.Text, "\n\n") // it says first that it only quotes
 		return line(p, answer)
 	}))
-	// Output: - “Pregel runs graphs in supersteps.” (notes.md:3)
+	// Output:
+	// notes.md:3
+	// > Pregel runs graphs in supersteps.
 }
 
 func ExampleTool() {
@@ -168,4 +172,46 @@ func ExampleRouter() {
 	// Output:
 	// it becomes long: a long page <nil>
 	// it becomes short: a short page <nil>
+}
+
+// A writer and a critic share one conversation, which is kept short.
+func ExampleChat() {
+	m := &scripted.Model{Answer: func(r *model.Request) scripted.Turn {
+		return scripted.Say(fmt.Sprintf("%s I have read %d.", r.System, len(r.Messages)))
+	}}
+	writer, critic := &agent.Agent{Name: "writer", Prompt: "I write.", Model: m}, &agent.Agent{Name: "critic", Prompt: "I judge.", Model: m}
+
+	type State struct{ Talk []model.Message }
+	conv := node.Conversation[State, []model.Message]{
+		Messages: func(s State) []model.Message { return s.Talk },
+		Add:      func(_ State, more []model.Message) ([]model.Message, error) { return more, nil },
+		Replace: func(_ State, all []model.Message) ([]model.Message, error) {
+			return append(node.RemoveAll(), all...), nil
+		},
+	}
+	g := graph.New("reflection", func(s State, u []model.Message) State { s.Talk = node.Messages(s.Talk, u); return s })
+	g.AddNode(node.Chat("write", writer, conv, nil))
+	g.AddNode(node.Chat("judge", critic, conv, func(State) (string, error) { return "What would you change?", nil }))
+	g.AddNode(node.Monitor("watch", conv, node.MonitorOptions[State]{Window: 200000, Summary: m}))
+
+	g.Edge(graph.Start, "write")
+	g.Edge("write", "judge")
+	g.Edge("judge", "watch")
+	g.Edge("watch", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		panic(err)
+	}
+	final, err := flow.Run(context.Background(), State{Talk: []model.Message{model.UserText("A poem, please.")}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, m := range final.Talk {
+		fmt.Println(m.Role+":", m.Text())
+	}
+	// Output:
+	// user: A poem, please.
+	// assistant: I write. I have read 1.
+	// user: What would you change?
+	// assistant: I judge. I have read 3.
 }

@@ -1,5 +1,5 @@
 // Package node has the usual kinds of nodes as ready-made values: agents, tools, routers,
-// fan-in, branches side by side, waiting, questions, and care of a conversation.
+// fan-in, branches side by side, waiting, and care of a conversation.
 //
 //	g.AddNode(node.Agent("plan", planner, prompt, update))
 //	g.AddNode(node.Tool("lint", tools, "lint", node.Args[state]{Paths: map[string]string{"path": "file"}}, update))
@@ -24,9 +24,8 @@ import (
 	"sync/atomic"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
-	"github.com/superstep-dev/superstep/runlog"
 )
 
 // Transform is a node that makes an update of the state and does nothing else.
@@ -121,7 +120,7 @@ func verdict(errs []error) error {
 	for _, err := range errs {
 		switch {
 		case err == nil:
-		case runlog.Waits(err):
+		case journal.Waits(err):
 			waiting = append(waiting, err)
 		default:
 			failed = append(failed, err)
@@ -131,22 +130,4 @@ func verdict(errs []error) error {
 		return errors.Join(failed...)
 	}
 	return errors.Join(waiting...)
-}
-
-// ask gets a turn from a model, as an effect of the task.
-func ask(ctx context.Context, t *graph.Task, key string, m model.Model, req *model.Request) (*model.Response, error) {
-	hash, err := runlog.Hash(struct {
-		System   string
-		Messages []model.Message
-		Choice   string
-	}{req.System, req.Messages, req.Choice})
-	if err != nil {
-		return nil, err
-	}
-	effect := &runlog.Effect{Key: key, Kind: "model", Name: m.Name(), Repeat: runlog.RepeatByKey, Hash: hash}
-	return runlog.Do(ctx, t.Scope(), effect, func(ctx context.Context, key string) (*model.Response, error) {
-		keyed := *req
-		keyed.Key = key
-		return model.Collect(m.Generate(ctx, &keyed), nil)
-	})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"sync"
 	"testing"
@@ -15,7 +14,9 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
@@ -54,8 +55,8 @@ func note(name string) graph.Node[state, update] {
 	return node.Transform(name, func(s state) (update, error) { return add(s, name) })
 }
 
-// chain compiles nodes that run one after the other.
-func chain(t testing.TB, nodes ...graph.Node[state, update]) *graph.Flow[state, update] {
+// oneWay compiles nodes that run one after the other.
+func oneWay(t testing.TB, nodes ...graph.Node[state, update]) *graph.Flow[state, update] {
 	t.Helper()
 	g := graph.New("test", reduce)
 	from := graph.Start
@@ -102,63 +103,12 @@ func (w *world) did(what string) {
 	w.done = append(w.done, what)
 }
 
-// A talker is a model that says what it is scripted to.
-type talker struct {
-	name string
-	say  func(req *model.Request) (model.Response, error)
-	mu   sync.Mutex
-	reqs []model.Request
-}
-
-func (m *talker) Name() string { return "test/" + m.name }
-
-func (m *talker) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
-	return func(yield func(model.Part, error) bool) {
-		m.mu.Lock()
-		m.reqs = append(m.reqs, *req)
-		m.mu.Unlock()
-		if err := ctx.Err(); err != nil {
-			yield(model.Part{}, err)
-			return
-		}
-		resp, err := m.say(req)
-		if err != nil {
-			yield(model.Part{}, err)
-			return
-		}
-		for _, p := range resp.Message.Parts {
-			if !yield(p, nil) {
-				return
-			}
-		}
-		if resp.Stop == "" {
-			resp.Stop = model.StopEnd
-		}
-		yield(model.Part{Kind: model.Stop, Stop: resp.Stop}, nil)
-	}
-}
-
-func (m *talker) asked() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.reqs)
-}
-
-func says(text string) model.Response {
-	return model.Response{Message: model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.Text, Text: text}}}}
-}
-
-func wants(name, args string) model.Response {
-	c := &model.Call{ID: "c1", Name: name, Args: json.RawMessage(args)}
-	return model.Response{Stop: model.StopCalls, Message: model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.ToolCall, Call: c}}}}
-}
-
 // always says the same, sequence one thing after the other.
-func always(r model.Response) *talker { return sequence(r) }
+func always(t scripted.Turn) *scripted.Model { return sequence(t) }
 
-func sequence(rs ...model.Response) *talker {
-	m := &talker{name: "sequence"}
-	m.say = func(*model.Request) (model.Response, error) { return rs[min(m.asked(), len(rs))-1], nil }
+func sequence(turns ...scripted.Turn) *scripted.Model {
+	m := &scripted.Model{ID: "test/sequence"}
+	m.Answer = func(*model.Request) scripted.Turn { return turns[min(len(m.Requests()), len(turns))-1] }
 	return m
 }
 
@@ -195,9 +145,9 @@ func echo(t testing.TB, name string, effect tool.Effect, hook func(c *tool.Call)
 }
 
 // open opens the run of a test, and makes it the first time.
-func open(t testing.TB, store runlog.Store) *runlog.Journal {
+func open(t testing.TB, store runlog.Store) *journal.Journal {
 	t.Helper()
-	j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "test"}, Reopen: true})
+	j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{Workflow: "test"}, Reopen: true})
 	if err != nil {
 		t.Fatal(err)
 	}

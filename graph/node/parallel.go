@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/journal"
 )
 
 // Strategy says which branches of a [Parallel] node count.
@@ -94,11 +94,11 @@ func (p *parallel[S, U]) shape(name string) (*graph.Shape, error) {
 
 func (p *parallel[S, U]) all(ctx context.Context, t *graph.Task, s S) ([]Result[U], error) {
 	results := make([]Result[U], len(p.branches))
-	halt := func(err error) bool { return !runlog.Waits(err) }
+	halt := func(err error) bool { return !journal.Waits(err) }
 	errs := each(len(p.branches), p.Width, halt, func(i int) error {
 		b := &p.branches[i]
-		effect := &runlog.Effect{Key: "branch/" + b.Name, Kind: "branch", Name: b.Name, Inside: true}
-		r, err := runlog.Do(ctx, t.Scope(), effect, func(ctx context.Context, _ string) (Result[U], error) {
+		effect := &journal.Effect{Key: "branch/" + b.Name, Kind: "branch", Name: b.Name, Inside: true}
+		r, err := journal.Do(ctx, t.Scope(), effect, func(ctx context.Context, _ string) (Result[U], error) {
 			return p.run(ctx, t, b, s, p.Settled)
 		})
 		results[i] = r
@@ -115,7 +115,7 @@ func (p *parallel[S, U]) run(ctx context.Context, t *graph.Task, b *graph.Node[S
 		r.Value = u
 		return r, nil
 	}
-	if !settled || ctx.Err() != nil || fatal(err) {
+	if !settled || ctx.Err() != nil || fatal(err) || graph.Halts(err) {
 		return r, err
 	}
 	r.Error = text(err)
@@ -125,7 +125,7 @@ func (p *parallel[S, U]) run(ctx context.Context, t *graph.Task, b *graph.Node[S
 // first runs the branches until one has won. Who that is depends on time, which is why
 // it is an effect.
 func (p *parallel[S, U]) first(ctx context.Context, t *graph.Task, s S) ([]Result[U], error) {
-	r, err := runlog.Do(ctx, t.Scope(), &runlog.Effect{Key: "winner", Kind: "branch", Name: t.Node(), Inside: true}, func(ctx context.Context, _ string) (Result[U], error) {
+	r, err := journal.Do(ctx, t.Scope(), &journal.Effect{Key: "winner", Kind: "branch", Name: t.Node(), Inside: true}, func(ctx context.Context, _ string) (Result[U], error) {
 		return p.compete(ctx, t, s)
 	})
 	return []Result[U]{r}, err
@@ -156,7 +156,7 @@ func (p *parallel[S, U]) compete(ctx context.Context, t *graph.Task, s S) (won R
 	for range p.branches {
 		e := <-ends
 		errs[e.i] = e.err
-		counts := e.err == nil || p.Strategy == Race && !fatal(e.err)
+		counts := e.err == nil || p.Strategy == Race && !fatal(e.err) || graph.Halts(e.err)
 		if decided || !counts || ctx.Err() != nil && e.err != nil {
 			continue
 		}
@@ -165,7 +165,7 @@ func (p *parallel[S, U]) compete(ctx context.Context, t *graph.Task, s S) (won R
 		cancel(errLost)
 	}
 	if !decided {
-		if waits := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return !runlog.Waits(err) }); len(waits) > 0 {
+		if waits := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return !journal.Waits(err) }); len(waits) > 0 {
 			errs = waits // one of them may still win
 		}
 		if err = verdict(errs); !p.Settled || ctx.Err() != nil || fatal(err) {
@@ -173,7 +173,7 @@ func (p *parallel[S, U]) compete(ctx context.Context, t *graph.Task, s S) (won R
 		}
 		return Result[U]{Name: t.Node(), Error: text(err)}, nil
 	}
-	if err != nil && p.Settled {
+	if err != nil && p.Settled && !graph.Halts(err) {
 		won.Error, err = text(err), nil
 	}
 	return won, err

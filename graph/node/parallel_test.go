@@ -61,7 +61,7 @@ func TestStrategies(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
 				n := node.Parallel("n", tc.branches, notes, tc.opt)
-				got, err := chain(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, runlog.NewMemory(nil))})
+				got, err := oneWay(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, runlog.NewMemory(nil))})
 				if tc.fails != "" {
 					if err == nil || !strings.HasSuffix(err.Error(), tc.fails) {
 						t.Errorf("got %v", err)
@@ -94,7 +94,7 @@ func TestWinnerIsRecorded(t *testing.T) {
 				}
 				return notes(s, rs)
 			}, &node.ParallelOptions{Strategy: strategy})
-			flow := chain(t, n)
+			flow := oneWay(t, n)
 			if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)}); !errors.Is(err, runlogtest.ErrCrash) {
 				t.Fatal(err)
 			}
@@ -131,9 +131,16 @@ func TestBranchAsks(t *testing.T) {
 				return add(s, "x")
 			}}
 			asked := 0
-			ask := node.Ask("ask", func(state) (node.Question[string], error) { asked++; return node.Question[string]{Text: "Well?"}, nil }, add)
-			ask.Retry = &graph.Retry{Attempts: 3, Backoff: 1}
-			flow := chain(t, node.Parallel("n", []graph.Node[state, update]{x, ask}, notes, tc.opt))
+			ask := graph.Node[state, update]{Name: "ask", Retry: &graph.Retry{Attempts: 3, Backoff: 1}}
+			ask.Run = func(ctx context.Context, _ *graph.Task, s state) (update, error) {
+				asked++
+				answer, err := graph.Ask[string](ctx, graph.Question{Text: "Well?"})
+				if err != nil {
+					return update{}, err
+				}
+				return add(s, answer)
+			}
+			flow := oneWay(t, node.Parallel("n", []graph.Node[state, update]{x, ask}, notes, tc.opt))
 			j := open(t, store)
 			var waiting *pregel.WaitingError
 			if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); !errors.As(err, &waiting) {
@@ -142,7 +149,7 @@ func TestBranchAsks(t *testing.T) {
 			if _, failed := settled(t, store); failed > 0 || asked > 1 {
 				t.Errorf("%d effects are recorded as failed, after asking %d times", failed, asked)
 			}
-			if err := j.Answer(t.Context(), "n/ask", &runlog.Answered{Key: "answer", Answer: json.RawMessage(`"yes"`)}); err != nil {
+			if err := j.Answer(t.Context(), "n/ask", &runlog.Answer{Key: "answer", Value: json.RawMessage(`"yes"`)}); err != nil {
 				t.Fatal(err)
 			}
 			store.Revive()
@@ -164,13 +171,13 @@ func TestBranchSettings(t *testing.T) {
 		}
 		return add(s, fmt.Sprintf("%s attempt %d", task.Node(), task.Attempt()))
 	}}
-	inner := chain(t, effect(&world{}, "n/sub", "in", false))
+	inner := oneWay(t, effect(&world{}, "n/sub", "in", false))
 	sub := graph.Sub("sub", inner, func(s state) (state, error) { return s, nil }, func(s state) (update, error) { return add(s, "sub "+s.Notes[0]) })
 	n := node.Parallel("n", []graph.Node[state, update]{flaky, sub}, notes, nil)
 	if n.Sub == nil || len(n.Sub.Nodes) != 2 || n.Sub.Nodes[1].Sub == nil {
 		t.Errorf("its shape is %v", n.Sub)
 	}
-	got, err := chain(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, runlogtest.NewMortal())})
+	got, err := oneWay(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, runlogtest.NewMortal())})
 	if diff := cmp.Diff([]string{"flaky attempt 2", "sub in"}, got.Notes); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
@@ -187,7 +194,7 @@ func TestBranchSettings(t *testing.T) {
 	} {
 		for _, strategy := range []node.Strategy{node.All, node.Any} {
 			n := node.Parallel("n", []graph.Node[state, update]{b}, notes, &node.ParallelOptions{Strategy: strategy})
-			if _, err := chain(t, n).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := oneWay(t, n).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
 			}
 		}
@@ -202,12 +209,34 @@ func TestParallelCancelled(t *testing.T) {
 			n := node.Parallel("n", []graph.Node[state, update]{after("a", time.Hour, nil), after("b", time.Hour, nil)}, notes, &node.ParallelOptions{Strategy: strategy, Settled: true})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := chain(t, n).Run(ctx, state{}, &graph.RunOptions{Journal: open(t, store)}); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := oneWay(t, n).Run(ctx, state{}, &graph.RunOptions{Journal: open(t, store)}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)
 			}
 			if well, failed := settled(t, store); len(well)+failed > 0 {
 				t.Errorf("recorded: %v and %d failures", well, failed)
 			}
 		})
+	}
+}
+
+// A branch that halts fails the run: it has no other attempt, is no result, and no other branch wins.
+func TestParallelHalts(t *testing.T) {
+	for _, strategy := range []node.Strategy{node.All, node.Race, node.Any} {
+		tries := 0
+		b := graph.Node[state, update]{Name: "b", Retry: &graph.Retry{Attempts: 3, Backoff: -1}, Run: func(context.Context, *graph.Task, state) (update, error) {
+			tries++
+			return update{}, graph.Halt(errors.New("it is over"))
+		}}
+		hangs := graph.Node[state, update]{Name: "c", Run: func(ctx context.Context, _ *graph.Task, _ state) (update, error) {
+			if strategy != node.All {
+				<-ctx.Done()
+			}
+			return update{}, ctx.Err()
+		}}
+		n := node.Parallel("n", []graph.Node[state, update]{b, hangs}, notes, &node.ParallelOptions{Strategy: strategy, Settled: true})
+		n.OnError, n.Retry = graph.Skip, &graph.Retry{Attempts: 3, Backoff: -1}
+		if _, err := oneWay(t, n).Run(t.Context(), state{}, nil); !graph.Halts(err) || tries != 1 {
+			t.Errorf("strategy %d: %v after %d tries", strategy, err, tries)
+		}
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
+
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
@@ -23,26 +25,43 @@ import (
 func TestReplay(t *testing.T) {
 	kinds := map[string]func(t testing.TB, w *world) *graph.Flow[state, update]{
 		"limit, and anew": func(t testing.TB, w *world) *graph.Flow[state, update] {
-			m := &talker{name: "m"}
-			m.say = func(*model.Request) (model.Response, error) {
+			m := &scripted.Model{ID: "test/m"}
+			m.Answer = func(*model.Request) scripted.Turn {
 				w.did("turn")
-				if m.asked() < 3 {
-					return says("hm"), nil
+				if len(m.Requests()) < 3 {
+					return scripted.Say("hm")
 				}
-				return wants("done", `{"a":"x"}`), nil
+				return scripted.Call("done", `{"a":"x"}`)
 			}
 			a := &agent.Agent{Name: "a", Model: m, Tools: tools(t, echo(t, "done", tool.Pure, nil)), Finish: "done", Limits: agent.Limits{Turns: 2}}
 			n := node.Agent("work", a, topic, said)
 			n.Retry = &graph.Retry{Attempts: 2, Backoff: 1}
-			return chain(t, n)
+			return oneWay(t, n)
 		},
 		"until": func(t testing.TB, w *world) *graph.Flow[state, update] {
 			holds := func(context.Context, state) (bool, error) { w.did("look"); return true, nil }
-			return chain(t, node.Until("wait", clock(), time.Second, holds, idle))
+			return oneWay(t, node.Until("wait", clock(), time.Second, holds, idle))
 		},
 		"branches fail": func(t testing.TB, w *world) *graph.Flow[state, update] {
 			broken := func(context.Context, *graph.Task, state) (update, error) { return update{}, errors.New("it is broken") }
-			return chain(t, node.Parallel("n", []graph.Node[state, update]{effect(w, "n", "a", false), {Name: "b", Run: broken}}, notes, &node.ParallelOptions{Settled: true}))
+			return oneWay(t, node.Parallel("n", []graph.Node[state, update]{effect(w, "n", "a", false), {Name: "b", Run: broken}}, notes, &node.ParallelOptions{Settled: true}))
+		},
+		"late": func(t testing.TB, w *world) *graph.Flow[state, update] {
+			slow := func(path, name string, end error) graph.Node[state, update] {
+				n := effect(w, path, name, false)
+				run := n.Run
+				n.Timeout, n.Retry = 20*time.Millisecond, &graph.Retry{Attempts: 2, Backoff: -1}
+				n.Run = func(ctx context.Context, t *graph.Task, s state) (update, error) {
+					u, err := run(ctx, t, s)
+					if t.Attempt() == 1 {
+						time.Sleep(40 * time.Millisecond) // whatever ctx says
+						return u, end
+					}
+					return u, err
+				}
+				return n
+			}
+			return oneWay(t, slow("one", "one", nil), slow("two", "two", errors.New("it was slow")), node.Parallel("n", []graph.Node[state, update]{slow("n/part", "part", nil)}, notes, nil))
 		},
 	}
 	for name, build := range crashing {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/model"
@@ -125,7 +126,7 @@ func ByModel[S any](m model.Model, system string, prompt func(S) (string, error)
 		req := &model.Request{System: system, Choice: "choose", Tools: []model.ToolSpec{chooseTool(targets)}}
 		req.Messages = []model.Message{model.UserText(withFeedback(text, t.Feedback()))}
 		for i := range choices {
-			resp, err := ask(ctx, t, fmt.Sprintf("choice-%d", i+1), m, req)
+			resp, err := agent.Ask(ctx, t.Scope(), m, fmt.Sprintf("choice-%d", i+1), req)
 			if err != nil {
 				return "", err
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
-	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 )
 
 func TestMatchAndField(t *testing.T) {
@@ -75,21 +75,21 @@ func TestRouter(t *testing.T) {
 func TestByModel(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		replies []model.Response
+		replies []scripted.Turn
 		want    string
 		turns   int
 	}{
-		{"at once", []model.Response{wants("choose", `{"to":"b"}`)}, "[b b]", 1},
-		{"after saying something", []model.Response{says("b"), wants("choose", `{"to":"b"}`)}, "[b b]", 2},
-		{"after a stranger", []model.Response{wants("choose", `{"to":"B"}`), wants("choose", `{"to":"b"}`)}, "[b b]", 2},
-		{"never", []model.Response{wants("chose", `{"to":"b"}`)}, "[a a]", 3},
+		{"at once", []scripted.Turn{scripted.Call("choose", `{"to":"b"}`)}, "[b b]", 1},
+		{"after saying something", []scripted.Turn{scripted.Say("b"), scripted.Call("choose", `{"to":"b"}`)}, "[b b]", 2},
+		{"after a stranger", []scripted.Turn{scripted.Call("choose", `{"to":"B"}`), scripted.Call("choose", `{"to":"b"}`)}, "[b b]", 2},
+		{"never", []scripted.Turn{scripted.Call("chose", `{"to":"b"}`)}, "[a a]", 3},
 	} {
 		m := sequence(tc.replies...)
 		got, err := routed(t, node.Router("route", node.ByModel(m, "Choose.", topic), add, "a", "a", "b")).Run(t.Context(), state{Topic: "go"}, nil)
-		if err != nil || fmt.Sprint(got.Notes) != tc.want || m.asked() != tc.turns {
-			t.Errorf("%s: got %v, %v after %d turns", tc.name, got.Notes, err, m.asked())
+		if err != nil || fmt.Sprint(got.Notes) != tc.want || len(m.Requests()) != tc.turns {
+			t.Errorf("%s: got %v, %v after %d turns", tc.name, got.Notes, err, len(m.Requests()))
 		}
-		req := m.reqs[m.asked()-1]
+		req := m.Requests()[len(m.Requests())-1]
 		enum := req.Tools[0].Input.Properties["to"].Enum
 		if req.Choice != "choose" || req.System != "Choose." || cmp.Diff([]any{"a", "b"}, enum) != "" || len(req.Messages) != 2*tc.turns-1 {
 			t.Errorf("%s: asked %+v", tc.name, req)

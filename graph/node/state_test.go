@@ -12,9 +12,10 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/pregel"
-	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -39,17 +40,17 @@ func TestToolsSeeTheState(t *testing.T) {
 		}
 		return err
 	}))
-	m := &talker{name: "m"}
-	m.say = func(r *model.Request) (model.Response, error) {
+	m := &scripted.Model{ID: "test/m"}
+	m.Answer = func(r *model.Request) scripted.Turn {
 		if len(r.Messages) == 1 {
-			return wants("spy", `{}`), nil
+			return scripted.Call("spy", `{}`)
 		}
-		return says("ok"), nil
+		return scripted.Say("ok")
 	}
 	a := &agent.Agent{Name: "spying", Model: m, Tools: set}
 	jobs := func(state) ([]node.Job, error) { return []node.Job{{Prompt: "a"}}, nil }
 	merge := func(_ state, r []node.Result[*agent.Outcome]) (update, error) { return update{}, nil }
-	flow := chain(t,
+	flow := oneWay(t,
 		node.Tool("tool", set, "spy", node.Args[state]{}, add),
 		node.Agent("agent", a, topic, said),
 		node.Subagents("subagents", []*agent.Agent{a}, jobs, merge, &node.SubagentsOptions{Settled: true}),
@@ -61,7 +62,7 @@ func TestToolsSeeTheState(t *testing.T) {
 	if len(got) != 3 || len(final.Notes) != 2 {
 		t.Fatal(got, final)
 	}
-	for i, want := range []seen{{node: "tool"}, {node: "agent", agent: "spying"}, {node: "subagents", agent: "spying"}} {
+	for i, want := range []seen{{node: "tool", agent: tool.Workflow}, {node: "agent", agent: "spying"}, {node: "subagents", agent: "spying"}} {
 		var s state
 		if err := json.Unmarshal([]byte(got[i].state), &s); err != nil || s.Topic != "go" || len(s.Notes) != min(i, 2) {
 			t.Errorf("%s: state %s: %v", want.node, got[i].state, err)
@@ -80,20 +81,20 @@ func TestToolsSeeTheState(t *testing.T) {
 // goes on with it when it is taken up.
 func TestStopDuringRateLimit(t *testing.T) {
 	busy := true
-	m := &talker{name: "m"}
-	m.say = func(*model.Request) (model.Response, error) {
+	m := &scripted.Model{ID: "test/m"}
+	m.Answer = func(*model.Request) scripted.Turn {
 		if busy {
 			busy = false
-			return model.Response{}, &model.Error{Provider: "m", Model: "m", Status: 429, RetryAfter: time.Hour, Temporary: true, Err: errors.New("slow down")}
+			return scripted.Fail(&model.Error{Provider: "m", Model: "m", Status: 429, RetryAfter: time.Hour, Temporary: true, Err: errors.New("slow down")})
 		}
-		return says("ok"), nil
+		return scripted.Say("ok")
 	}
 	now, stop := time.Unix(1000, 0), make(chan struct{})
 	a := &agent.Agent{Name: "a", Model: m, Clock: &agent.Clock{Now: func() time.Time { return now }, After: func(time.Duration) <-chan time.Time {
 		close(stop)
 		return nil
 	}}}
-	flow := chain(t, node.Agent("agent", a, topic, said))
+	flow := oneWay(t, node.Agent("agent", a, topic, said))
 	store := runlogtest.NewMortal()
 	j := open(t, store)
 	if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, Stop: stop}); !errors.Is(err, pregel.ErrStopped) {
@@ -103,7 +104,7 @@ func TestStopDuringRateLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	now = now.Add(2 * time.Hour)
-	j, err := runlog.OpenJournal(t.Context(), store, "run", nil)
+	j, err := journal.Open(t.Context(), store, "run", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -24,12 +26,12 @@ func Func[S, U, In, Out any](name string, effect tool.Effect, args func(S) (In, 
 		if err != nil {
 			return u, err
 		}
-		hash, err := runlog.Hash(in)
+		hash, err := journal.Hash(in)
 		if err != nil {
 			return u, fmt.Errorf("its arguments cannot be encoded: %w", err)
 		}
-		e := &runlog.Effect{Key: "call", Kind: "tool", Name: name, Repeat: repeat, Hash: hash, Input: in}
-		out, err := runlog.Do(ctx, t.Scope(), e, func(ctx context.Context, key string) (Out, error) { return call(ctx, key, in) })
+		e := &journal.Effect{Key: "call", Kind: "tool", Name: name, Repeat: repeat, Hash: hash, Input: in}
+		out, err := journal.Do(ctx, t.Scope(), e, func(ctx context.Context, key string) (Out, error) { return call(ctx, key, in) })
 		if err != nil {
 			return u, err
 		}
@@ -38,16 +40,16 @@ func Func[S, U, In, Out any](name string, effect tool.Effect, args func(S) (In, 
 	return n
 }
 
-func repeats(effect tool.Effect) (runlog.Repeat, error) {
+func repeats(effect tool.Effect) (journal.Repeat, error) {
 	switch effect {
 	case tool.Pure:
-		return runlog.RepeatFreely, nil
+		return journal.RepeatFreely, nil
 	case tool.Idempotent:
-		return runlog.RepeatByKey, nil
+		return journal.RepeatByKey, nil
 	case tool.Once, "":
-		return runlog.RepeatNever, nil
+		return journal.RepeatNever, nil
 	}
-	return runlog.RepeatNever, fmt.Errorf("there is no effect %q; use pure, idempotent or once", effect)
+	return journal.RepeatNever, fmt.Errorf("there is no effect %q; use pure, idempotent or once", effect)
 }
 
 // Args are the arguments of a tool: those of Static, over them what Paths finds in the
@@ -90,10 +92,11 @@ func (a *Args[S]) of(state S) (json.RawMessage, error) {
 	return b, nil
 }
 
-// Tool is a node that calls a tool of a set by its name. Update gets what the tool said. A
-// failure of the tool is one of the node. What happens to a call that a crash has cut off
+// Tool is a node that calls a tool of a set by its name. Update gets all that the tool returned. A
+// failure of the tool is one of the node. The Guard of the set decides on the call: where it asks, the run pauses for
+// the user's answer, and a denial fails the node with an *agent.DeniedError. What happens to a call that a crash has cut off
 // follows from the tool's Effect, as it does for agents: one that must not be repeated is
-// asked about, and if it happened the node fails with a *runlog.HappenedError, of which a
+// asked about, and if it happened the node fails with a *journal.HappenedError, of which a
 // Catch can take care. The tool is handed the state as it is when the node begins.
 func Tool[S, U any](name string, tools *tool.Set, which string, args Args[S], update func(S, string) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "tool"}
@@ -106,20 +109,25 @@ func Tool[S, U any](name string, tools *tool.Set, which string, args Args[S], up
 	def, _ := one.Get(which)
 	repeat, err := repeats(def.Effect)
 	n.Err = err
+	caller := &agent.Agent{Name: name, Tools: one}
 	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
 		input, err := args.of(s)
 		if err != nil {
 			return u, err
 		}
-		hash, err := runlog.Hash(input)
+		hash, err := journal.Hash(input)
 		if err != nil {
 			return u, err
 		}
-		e := &runlog.Effect{Key: "call", Kind: "tool", Name: which, Repeat: repeat, Hash: hash, Input: input}
-		out, err := runlog.Do(ctx, t.Scope(), e, func(ctx context.Context, key string) (string, error) {
-			r := one.Call(ctx, which, &tool.Call{
-				ID: name, Key: key, Args: input, Run: t.Scope().Run(), Node: t.Scope().Path(), State: snapshot(s), Stopped: stopped(t),
-			})
+		w := &agent.Work{State: snapshot(s), Stopped: stopped(t)}
+		use, err := caller.Permit(ctx, t.Scope(), w, "call", model.Call{ID: name, Name: which, Args: input})
+		if err != nil {
+			return u, err
+		}
+		e := &journal.Effect{Key: "call", Kind: "tool", Name: which, Repeat: repeat, Hash: hash, Input: input, Told: func(text string) any { return text }}
+		out, err := journal.Do(ctx, t.Scope(), e, func(ctx context.Context, key string) (string, error) {
+			use.Key, use.Raw = key, true
+			r := one.CallWhole(ctx, which, use)
 			if r.Error {
 				return "", fmt.Errorf("tool %s: %s", which, r.Text)
 			}

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -35,7 +37,7 @@ func TestToolArgs(t *testing.T) {
 		{"a function overrides all", node.Args[state]{Static: map[string]any{"b": "x"}, Paths: map[string]string{"b": "topic"}, From: from}, "/from/0"},
 	} {
 		n := node.Tool("tool", set, "echo", tc.args, add)
-		got, err := chain(t, n).Run(t.Context(), s, nil)
+		got, err := oneWay(t, n).Run(t.Context(), s, nil)
 		if err != nil || fmt.Sprint(got.Notes) != "["+tc.want+"]" {
 			t.Errorf("%s: got %v, %v, want %s", tc.name, got.Notes, err, tc.want)
 		}
@@ -54,16 +56,16 @@ func TestToolFailures(t *testing.T) {
 		return nil
 	}))
 	n := node.Tool("tool", set, "echo", node.Args[state]{}, add)
-	if _, err := chain(t, n).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), "tool echo: it is broken") {
+	if _, err := oneWay(t, n).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), "tool echo: it is broken") {
 		t.Fatal(err)
 	}
 	calls = 0
 	n.Retry = &graph.Retry{Attempts: 2, Backoff: 1}
-	if got, err := chain(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, runlogtest.NewMortal())}); err != nil || calls != 2 {
+	if got, err := oneWay(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, runlogtest.NewMortal())}); err != nil || calls != 2 {
 		t.Errorf("got %v, %v after %d calls", got, err, calls)
 	}
 	wrong := node.Tool("tool", set, "echo", node.Args[state]{Static: map[string]any{"z": 1}}, add)
-	if _, err := chain(t, wrong).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), "z") || calls != 2 {
+	if _, err := oneWay(t, wrong).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), "z") || calls != 2 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -76,7 +78,7 @@ func TestToolTimeout(t *testing.T) {
 	n := node.Tool("tool", set, "slow", node.Args[state]{}, add)
 	n.Timeout = time.Millisecond
 	var limit *pregel.TimeoutError
-	if _, err := chain(t, n).Run(t.Context(), state{}, nil); !errors.As(err, &limit) {
+	if _, err := oneWay(t, n).Run(t.Context(), state{}, nil); !errors.As(err, &limit) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -112,7 +114,7 @@ func TestOnce(t *testing.T) {
 				g.Catch("send", "sorry")
 				g.Edge("sorry", graph.End)
 				flow := compile(t, g)
-				run := func(j *runlog.Journal) (state, error) {
+				run := func(j *journal.Journal) (state, error) {
 					return flow.Run(t.Context(), state{Topic: "go"}, &graph.RunOptions{Journal: j})
 				}
 				if _, err := run(open(t, store)); !errors.Is(err, runlogtest.ErrCrash) {
@@ -124,7 +126,7 @@ func TestOnce(t *testing.T) {
 				if _, err := run(j); !errors.As(err, &wait) || len(keys) != 1 {
 					t.Fatalf("%v after %d calls", err, len(keys))
 				}
-				if err := j.Answer(t.Context(), "send", &runlog.Answered{Key: j.Open()[0].Key, Answer: json.RawMessage(`"` + answer + `"`)}); err != nil {
+				if err := j.Answer(t.Context(), "send", &runlog.Answer{Key: j.Open()[0].Key, Value: json.RawMessage(`"` + answer + `"`)}); err != nil {
 					t.Fatal(err)
 				}
 				got, err := run(j)
@@ -133,5 +135,68 @@ func TestOnce(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestToolWhole: a node gets all of a result, however large, as the steps of a recipe do.
+func TestToolWhole(t *testing.T) {
+	large := "[" + strings.Repeat("\"0123456789\",\n", 6000) + "0]"
+	set := tools(t, &tool.Tool{Name: "large", Input: echo(t, "x", "", nil).Input, Effect: tool.Pure, Run: func(context.Context, *tool.Call) (string, error) { return large, nil }})
+	got, err := oneWay(t, node.Tool("tool", set, "large", node.Args[state]{}, add)).Run(t.Context(), state{}, nil)
+	if err != nil || len(got.Notes) != 1 || got.Notes[0] != large {
+		t.Errorf("%d of %d bytes, %v", len(strings.Join(got.Notes, "")), len(large), err)
+	}
+}
+
+// turning is a gate whose verdict changes.
+type turning struct{ tool.Decision }
+
+func (g *turning) Check(*tool.Tool, *tool.Call) tool.Verdict {
+	return tool.Verdict{Decision: g.Decision, Reason: "the rules of the test"}
+}
+
+// TestToolGuard: a node obeys the guard of its set. What was permitted is not asked about again after a crash, and is
+// refused if it has been denied since.
+func TestToolGuard(t *testing.T) {
+	for name, then := range map[string]tool.Decision{"again": tool.Ask, "denied since": tool.Deny} {
+		t.Run(name, func(t *testing.T) {
+			store, gate, calls := runlogtest.NewMortal(), &turning{tool.Ask}, 0
+			set := tools(t, echo(t, "echo", tool.Pure, func(*tool.Call) error {
+				if calls++; calls == 1 {
+					store.Die()
+				}
+				return nil
+			})).Guarded(tool.Guard{Gate: gate})
+			flow := oneWay(t, node.Tool("tool", set, "echo", node.Args[state]{Static: map[string]any{"a": "x"}}, add))
+			j := open(t, store)
+			if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); !journal.Waits(err) || calls != 0 {
+				t.Fatalf("%v after %d calls", err, calls)
+			}
+			q := j.Open()[0]
+			if !agent.Permission(&q) || !strings.Contains(q.Text, "May tool call echo?") {
+				t.Errorf("asked %+v", q)
+			}
+			if err := j.Answer(t.Context(), "tool", &runlog.Answer{Key: q.Key, Value: json.RawMessage(`"once"`)}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); !errors.Is(err, runlogtest.ErrCrash) {
+				t.Fatal(err)
+			}
+			gate.Decision = then
+			store.Revive()
+			got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)})
+			switch {
+			case then == tool.Deny && (err == nil || !strings.Contains(err.Error(), "the rules of the test") || calls != 1):
+				t.Errorf("%v after %d calls", err, calls)
+			case then == tool.Ask && (err != nil || calls != 2 || len(got.Notes) != 1):
+				t.Errorf("%v, %v after %d calls", got, err, calls)
+			}
+		})
+	}
+	set := tools(t, echo(t, "echo", tool.Pure, nil)).Guarded(tool.Guard{Gate: &turning{tool.Ask}})
+	var denied *agent.DeniedError
+	_, err := oneWay(t, node.Tool("tool", set, "echo", node.Args[state]{}, add)).Run(t.Context(), state{}, nil)
+	if !errors.As(err, &denied) || denied.Tool != "echo" || !errors.Is(err, journal.ErrDenied) {
+		t.Errorf("without a log: %v", err)
 	}
 }

@@ -2,15 +2,13 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
-	"github.com/superstep-dev/superstep/runlog"
 )
 
 // A Clock is how nodes know of time: Clock{time.Now, time.After} outside of tests.
@@ -46,8 +44,8 @@ func Wait[S, U any](name string, clock Clock, while func(S) (time.Duration, erro
 		if err != nil {
 			return u, err
 		}
-		effect := &runlog.Effect{Key: "until", Kind: "timer", Name: name, Input: d.String()}
-		until, err := runlog.Do(ctx, t.Scope(), effect, func(context.Context, string) (time.Time, error) {
+		effect := &journal.Effect{Key: "until", Kind: "timer", Name: name, Input: d.String()}
+		until, err := journal.Do(ctx, t.Scope(), effect, func(context.Context, string) (time.Time, error) {
 			return clock.Now().Add(d).UTC().Round(0), nil
 		})
 		if err != nil {
@@ -74,9 +72,9 @@ func Until[S, U any](name string, clock Clock, every time.Duration, holds func(c
 	}
 	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
 		for round := 1; ; round++ {
-			effect := &runlog.Effect{Key: fmt.Sprintf("held-%d", round), Kind: "timer", Name: name}
+			effect := &journal.Effect{Key: fmt.Sprintf("held-%d", round), Kind: "timer", Name: name}
 			stopped := false
-			held, err := runlog.Do(ctx, t.Scope(), effect, func(ctx context.Context, _ string) (bool, error) {
+			held, err := journal.Do(ctx, t.Scope(), effect, func(ctx context.Context, _ string) (bool, error) {
 				for {
 					if ok, err := holds(ctx, s); ok || err != nil {
 						return ok, err
@@ -100,63 +98,4 @@ func Until[S, U any](name string, clock Clock, every time.Duration, holds func(c
 		}
 	}
 	return n
-}
-
-// A Question is what a node asks a person. Its answer is an A.
-type Question[A any] struct {
-	Text    string
-	Options []string // what may be answered, of an A that is a string; nil for anything
-	// Default stands in for an answer that nobody will give: if the question is denied, or
-	// the run has no log. Nil means that the node fails then.
-	Default *A
-	// Check says what is wrong with an answer; the question is then asked again, with
-	// that. It is a pure function. Nil takes every answer that fits the type.
-	Check func(A) error
-}
-
-// Ask is a node that asks a person, and makes an update of the answer. The run pauses
-// when everything else is done that can be done without it. The question is made once
-// for every time the node is run, and should be a pure function.
-func Ask[S, U, A any](name string, question func(S) (Question[A], error), update func(S, A) (U, error)) graph.Node[S, U] {
-	n := graph.Node[S, U]{Name: name, Kind: "ask"}
-	n.Err = errors.Join(missing("question", question == nil), missing("update", update == nil))
-	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
-		q, err := question(s)
-		if err != nil {
-			return u, err
-		}
-		answer, err := q.ask(ctx, t)
-		if err != nil {
-			return u, err
-		}
-		return update(s, answer)
-	}
-	return n
-}
-
-func (q *Question[A]) ask(ctx context.Context, t *graph.Task) (answer A, err error) {
-	if len(q.Options) > 0 && reflect.TypeFor[A]().Kind() != reflect.String {
-		return answer, fmt.Errorf("its question has options, but its answer is a %s; options are answered by a string", reflect.TypeFor[A]())
-	}
-	asked := &runlog.Asked{Key: "answer", Question: q.Text, Options: q.Options}
-	if q.Default != nil {
-		if asked.Default, err = json.Marshal(q.Default); err != nil {
-			return answer, fmt.Errorf("the default of its question: %w", err)
-		}
-	}
-	for round := 2; ; round++ {
-		answer, err = graph.Ask[A](ctx, t, asked)
-		if q.Default != nil && (errors.Is(err, runlog.ErrDenied) || errors.Is(err, runlog.ErrNoLog)) {
-			return *q.Default, nil
-		}
-		if err != nil || q.Check == nil {
-			return answer, err
-		}
-		wrong := q.Check(answer)
-		if wrong == nil {
-			return answer, nil
-		}
-		asked.Key = fmt.Sprintf("answer-%d", round)
-		asked.Question = fmt.Sprintf("%s\n(The last answer will not do: %v)", q.Text, wrong)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -27,7 +28,7 @@ func TestWaitSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		while := 10 * time.Hour
-		flow := chain(t, node.Wait("wait", clock(), func(state) (time.Duration, error) { return while, nil }, func(s state) (update, error) {
+		flow := oneWay(t, node.Wait("wait", clock(), func(state) (time.Duration, error) { return while, nil }, func(s state) (update, error) {
 			return add(s, time.Since(begin).String())
 		}))
 		store := runlogtest.NewMortal()
@@ -61,99 +62,29 @@ func TestUntil(t *testing.T) {
 		ready := func(context.Context, state) (bool, error) { return time.Since(begin) >= 5*time.Minute, nil }
 		done := func(s state) (update, error) { return add(s, time.Since(begin).String()) }
 		n := node.Until("wait", clock(), 2*time.Minute, ready, done)
-		got, err := chain(t, n).Run(t.Context(), state{}, nil)
+		got, err := oneWay(t, n).Run(t.Context(), state{}, nil)
 		if err != nil || fmt.Sprint(got.Notes) != "[6m0s]" {
 			t.Errorf("got %v, %v", got.Notes, err)
 		}
 		store, stop := runlogtest.NewMortal(), make(chan struct{})
 		begin = time.Now()
 		time.AfterFunc(time.Minute, func() { close(stop) })
-		if _, err := chain(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, pregel.ErrStopped) || time.Since(begin) != time.Minute {
+		if _, err := oneWay(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, pregel.ErrStopped) || time.Since(begin) != time.Minute {
 			t.Errorf("stopped after %v: %v", time.Since(begin), err)
 		}
 		store.Revive()
-		got, err = chain(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)})
+		got, err = oneWay(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)})
 		if _, failed := settled(t, store); err != nil || fmt.Sprint(got.Notes) != "[5m0s]" || failed > 0 {
 			t.Errorf("got %v, %v, %d failures", got.Notes, err, failed)
 		}
 		never := node.Until("wait", clock(), time.Minute, func(context.Context, state) (bool, error) { return false, nil }, done)
 		never.Timeout = time.Hour
 		var limit *pregel.TimeoutError
-		if _, err := chain(t, never).Run(t.Context(), state{}, nil); !errors.As(err, &limit) {
+		if _, err := oneWay(t, never).Run(t.Context(), state{}, nil); !errors.As(err, &limit) {
 			t.Errorf("got %v", err)
 		}
 		broken := node.Until("wait", clock(), time.Minute, func(context.Context, state) (bool, error) { return false, errors.New("it is broken") }, done)
-		if _, err := chain(t, broken).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), "it is broken") {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
-func TestAsk(t *testing.T) {
-	yes := "yes"
-	for _, tc := range []struct {
-		name    string
-		q       node.Question[string]
-		answers []string // null is a denial
-		want    string
-		fails   error
-	}{
-		{"an answer", node.Question[string]{Text: "Well?"}, []string{`"no"`}, "[no]", nil},
-		{"denied", node.Question[string]{Text: "Well?"}, []string{"null"}, "", runlog.ErrDenied},
-		{"denied, with a default", node.Question[string]{Text: "Well?", Default: &yes}, []string{"null"}, "[yes]", nil},
-		{"checked", node.Question[string]{Text: "Well?", Check: func(a string) error {
-			if a != "4" {
-				return errors.New("count again")
-			}
-			return nil
-		}}, []string{`"3"`, `"5"`, `"4"`}, "[4]", nil},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			flow := chain(t, node.Ask("ask", func(state) (node.Question[string], error) { return tc.q, nil }, add))
-			j := open(t, runlogtest.NewMortal())
-			for i, a := range tc.answers {
-				var waiting *pregel.WaitingError
-				if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); !errors.As(err, &waiting) {
-					t.Fatal(err)
-				}
-				q := j.Open()[0]
-				if strings.Contains(q.Question, "count again") != (i > 0) || !strings.HasPrefix(q.Question, "Well?") {
-					t.Errorf("asked %q", q.Question)
-				}
-				if err := j.Answer(t.Context(), "ask", &runlog.Answered{Key: q.Key, Answer: json.RawMessage(a), Denied: a == "null"}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
-			if !errors.Is(err, tc.fails) || err == nil && fmt.Sprint(got.Notes) != tc.want {
-				t.Errorf("got %v, %v", got.Notes, err)
-			}
-		})
-	}
-	t.Run("without a log", func(t *testing.T) {
-		n := node.Ask("ask", func(state) (node.Question[string], error) { return node.Question[string]{Default: &yes}, nil }, add)
-		if got, err := chain(t, n).Run(t.Context(), state{}, nil); err != nil || fmt.Sprint(got.Notes) != "[yes]" {
-			t.Errorf("got %v, %v", got.Notes, err)
-		}
-	})
-	t.Run("typed", func(t *testing.T) {
-		n := node.Ask("ask", func(state) (node.Question[words], error) { return node.Question[words]{Text: "Well?"}, nil }, func(s state, w words) (update, error) { return add(s, w.A) })
-		j := open(t, runlogtest.NewMortal())
-		flow := chain(t, n)
-		_, _ = flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
-		if err := j.Answer(t.Context(), "ask", &runlog.Answered{Key: "answer", Answer: json.RawMessage(`{"a":1}`)}); err == nil {
-			t.Error("an answer of another type was taken")
-		}
-		if err := j.Answer(t.Context(), "ask", &runlog.Answered{Key: "answer", Answer: json.RawMessage(`{"a":"x"}`)}); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j}); err != nil || fmt.Sprint(got.Notes) != "[x]" {
-			t.Errorf("got %v, %v", got.Notes, err)
-		}
-	})
-	t.Run("options of a number", func(t *testing.T) {
-		n := node.Ask("ask", func(state) (node.Question[int], error) { return node.Question[int]{Options: []string{"1"}}, nil }, func(state, int) (update, error) { return update{}, nil })
-		if _, err := chain(t, n).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), "its answer is a int") {
+		if _, err := oneWay(t, broken).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), "it is broken") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -174,7 +105,7 @@ const summed = "What came before, summed up:\n\nsum"
 
 func TestClear(t *testing.T) {
 	all, sum := talk(), model.UserText(summed)
-	cut := says("half a su")
+	cut := scripted.Say("half a su")
 	cut.Stop = model.StopLength
 	for _, tc := range []struct {
 		name  string
@@ -185,13 +116,13 @@ func TestClear(t *testing.T) {
 		{"all", nil, []model.Message{}, ""},
 		{"all but one", &node.ClearOptions{Keep: 1}, all[3:], ""},
 		{"a result keeps its call", &node.ClearOptions{Keep: 2}, all[1:], ""},
-		{"more than there is", &node.ClearOptions{Keep: 9, Summary: always(says("sum"))}, all, ""},
-		{"a summary", &node.ClearOptions{Summary: always(says("sum"))}, []model.Message{sum}, ""},
-		{"a summary of the rest", &node.ClearOptions{Keep: 1, Summary: always(says("sum"))}, []model.Message{sum, all[3]}, ""},
-		{"no summary", &node.ClearOptions{Summary: always(says(""))}, nil, "gave no whole summary"},
+		{"more than there is", &node.ClearOptions{Keep: 9, Summary: always(scripted.Say("sum"))}, all, ""},
+		{"a summary", &node.ClearOptions{Summary: always(scripted.Say("sum"))}, []model.Message{sum}, ""},
+		{"a summary of the rest", &node.ClearOptions{Keep: 1, Summary: always(scripted.Say("sum"))}, []model.Message{sum, all[3]}, ""},
+		{"no summary", &node.ClearOptions{Summary: always(scripted.Say(""))}, nil, "gave no whole summary"},
 		{"half a summary", &node.ClearOptions{Summary: always(cut)}, nil, "gave no whole summary (stop: length)"},
 	} {
-		got, err := chain(t, node.Clear("clear", conversation(), tc.opt)).Run(t.Context(), state{Talk: talk()}, nil)
+		got, err := oneWay(t, node.Clear("clear", conversation(), tc.opt)).Run(t.Context(), state{Talk: talk()}, nil)
 		if tc.fails != "" {
 			if err == nil || !strings.Contains(err.Error(), tc.fails) {
 				t.Errorf("%s: got %v", tc.name, err)
@@ -202,12 +133,12 @@ func TestClear(t *testing.T) {
 			t.Errorf("%s: %s %v", tc.name, diff, err)
 		}
 	}
-	m := always(says("sum"))
-	if _, err := chain(t, node.Clear("clear", conversation(), &node.ClearOptions{Summary: m})).Run(t.Context(), state{Talk: talk()}, nil); err != nil {
+	m := always(scripted.Say("sum"))
+	if _, err := oneWay(t, node.Clear("clear", conversation(), &node.ClearOptions{Summary: m})).Run(t.Context(), state{Talk: talk()}, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := "user: find it\n\nassistant calls look with {}\n\nresult of look: it is here\n\nassistant: found\n\n"
-	if got := m.reqs[0].Messages[0].Text(); got != want {
+	if got := m.Requests()[0].Messages[0].Text(); got != want {
 		t.Errorf("summed up %q", got)
 	}
 }
@@ -231,10 +162,10 @@ func TestMonitor(t *testing.T) {
 	} {
 		opt := node.MonitorOptions[state]{Window: 100, Used: func(state) int { return tc.used }, Keep: 1}
 		if tc.summary {
-			opt.Summary = always(says("sum"))
+			opt.Summary = always(scripted.Say("sum"))
 		}
 		store := runlog.NewMemory(nil)
-		got, err := chain(t, node.Monitor("watch", conversation(), opt)).Run(t.Context(), state{Talk: talk()}, &graph.RunOptions{Journal: open(t, store)})
+		got, err := oneWay(t, node.Monitor("watch", conversation(), opt)).Run(t.Context(), state{Talk: talk()}, &graph.RunOptions{Journal: open(t, store)})
 		if diff := cmp.Diff(tc.want, got.Talk); diff != "" || err != nil {
 			t.Errorf("%d: %s %v", tc.used, diff, err)
 		}

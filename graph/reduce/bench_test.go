@@ -16,7 +16,18 @@ type benchState struct {
 	Found        bool           `reduce:"or"`
 }
 
-func benchByHand(s, u benchState) benchState {
+// benchUpdate has a pointer where zero counts.
+type benchUpdate struct {
+	Topic, Phase string
+	Log          []string
+	Tasks        []task
+	Notes        map[string]int
+	Best         *float64
+	Cost         int
+	Found        bool
+}
+
+func benchByHand(s benchState, u benchUpdate) benchState {
 	if u.Topic != "" {
 		s.Topic = u.Topic
 	}
@@ -28,29 +39,29 @@ func benchByHand(s, u benchState) benchState {
 		s.Tasks = reduce.MergeByID(s.Tasks, u.Tasks, func(t task) string { return t.Name })
 	}
 	s.Notes = reduce.Merge(s.Notes, u.Notes)
-	s.Best = reduce.Max(s.Best, u.Best)
+	s.Best = reduce.Max(s.Best, reduce.IfSet(s.Best, u.Best))
 	s.Cost = reduce.Sum(s.Cost, u.Cost)
 	s.Found = reduce.Or(s.Found, u.Found)
 	return s
 }
 
 func BenchmarkReduce(b *testing.B) {
-	r := tags[benchState, benchState](b)
-	flat := benchState{Phase: "draft", Log: []string{"x"}, Best: 2, Cost: 1, Found: true}
+	r := tags[benchState, benchUpdate](b)
+	flat := benchUpdate{Phase: "draft", Log: []string{"x"}, Best: new(2.0), Cost: 1, Found: true}
 	rich := flat
 	rich.Tasks, rich.Notes = []task{{"b", true}}, map[string]int{"b": 2}
 	start := benchState{Tasks: []task{{"a", false}, {"b", false}}, Notes: map[string]int{"a": 1}}
 	for _, c := range []struct {
 		name   string
-		update benchState
-		reduce func(s, u benchState) benchState
+		update benchUpdate
+		reduce func(s benchState, u benchUpdate) benchState
 	}{
 		{"flat/tags", flat, r.Reduce},
 		{"flat/hand", flat, benchByHand},
 		{"rich/tags", rich, r.Reduce},
 		{"rich/hand", rich, benchByHand},
-		{"empty/tags", benchState{}, r.Reduce},
-		{"empty/hand", benchState{}, benchByHand},
+		{"empty/tags", benchUpdate{}, r.Reduce},
+		{"empty/hand", benchUpdate{}, benchByHand},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()

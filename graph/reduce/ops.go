@@ -30,6 +30,7 @@ type field struct {
 	single bool         // one writer a superstep
 	ptr    bool         // the update has a pointer to it
 	one    bool         // the update has one element of the list
+	patch  bool         // of opMergeID: zero fields of an element keep what was there
 	state  uintptr      // offset in the state
 	update uintptr      // offset in the update
 	typ    reflect.Type // in the state
@@ -98,11 +99,12 @@ func (f *field) apply(state, update unsafe.Pointer) {
 type lists struct {
 	state, update reflect.Value
 	id            []int
+	patch         bool
 }
 
 // fold lets a function make a list from those of the state and the update.
 func (f *field) fold(s, u unsafe.Pointer, fn func(*lists)) {
-	l := lists{state: reflect.New(f.typ).Elem(), update: reflect.New(f.typ).Elem(), id: f.id}
+	l := lists{state: reflect.New(f.typ).Elem(), update: reflect.New(f.typ).Elem(), id: f.id, patch: f.patch}
 	state, update := (*[]struct{})(l.state.Addr().UnsafePointer()), l.update.Addr().UnsafePointer()
 	*state = *(*[]struct{})(s)
 	if f.one {
@@ -148,7 +150,7 @@ func (l *lists) union() {
 	}
 }
 
-// mergeID is MergeByID.
+// mergeID is MergeByID, or MergeByIDFunc with patch.
 func (l *lists) mergeID() {
 	place := make(map[key]int, l.update.Len())
 	for i := range l.update.Len() {
@@ -170,11 +172,39 @@ func (l *lists) mergeID() {
 		e := l.update.Index(i)
 		k := l.key(e)
 		if p := place[k]; p >= 0 {
-			l.state.Index(p).Set(e)
+			l.merge(l.state.Index(p), e)
 			continue
 		}
 		place[k] = l.state.Len()
 		l.add(e)
+	}
+}
+
+// merge puts an element in the place of another, or its fields that are not zero.
+func (l *lists) merge(old, e reflect.Value) {
+	switch pointer := e.Kind() == reflect.Pointer; {
+	case !l.patch || pointer && (e.IsNil() || old.IsNil()):
+		old.Set(e)
+	case pointer:
+		own := reflect.New(e.Type().Elem()) // an older state shows what old points to
+		own.Elem().Set(old.Elem())
+		patch(own.Elem(), e.Elem())
+		old.Set(own)
+	default:
+		patch(old, e)
+	}
+}
+
+// patch sets the exported fields of a struct that are not zero in another.
+func patch(old, e reflect.Value) {
+	for i := range e.NumField() {
+		f, v := e.Type().Field(i), e.Field(i)
+		switch {
+		case f.Anonymous && v.Kind() == reflect.Struct:
+			patch(old.Field(i), v)
+		case f.IsExported() && !v.IsZero():
+			old.Field(i).Set(v)
+		}
 	}
 }
 

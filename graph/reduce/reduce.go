@@ -74,6 +74,12 @@ func Union[S ~[]E, E comparable](a, b S) S {
 // same id, and adds those with a new id at the end. Of several in b with one id the
 // last wins. It writes into spare capacity as Append does.
 func MergeByID[S ~[]E, E any, K comparable](a, b S, id func(E) K) S {
+	return MergeByIDFunc(a, b, id, Replace[E])
+}
+
+// MergeByIDFunc is MergeByID for elements that are merged: merge returns what takes the place of
+// an element old when e comes with the same id. It must not change what old points to.
+func MergeByIDFunc[S ~[]E, E any, K comparable](a, b S, id func(E) K, merge func(old, e E) E) S {
 	place := make(map[K]int, len(b)) // in the result; -1 for none yet
 	for _, e := range b {
 		place[id(e)] = -1
@@ -91,7 +97,7 @@ func MergeByID[S ~[]E, E any, K comparable](a, b S, id func(E) K) S {
 	for _, e := range b {
 		k := id(e)
 		if p := place[k]; p >= 0 {
-			a[p] = e
+			a[p] = merge(a[p], e)
 			continue
 		}
 		place[k] = len(a)

@@ -46,10 +46,11 @@ func (e *TagsError) Error() string {
 //
 //	Log   []string       `reduce:"append"`
 //	Seen  []string       `reduce:"union"`      // append what is not there yet
-//	Tasks []Task         `reduce:"merge=ID"`   // by a field of the elements
+//	Tasks []Task         `reduce:"merge=ID"`   // an element replaces the one with its ID
+//	Plan  []Task         `reduce:"patch=ID"`   // as merge=ID, but its zero fields keep what was there
 //	Notes map[string]int `reduce:"merge"`
 //	Extra map[string]any `reduce:"deep-merge"`
-//	Best  float64        `reduce:"max"`        // or min; numbers and strings
+//	Best  float64        `reduce:"max"`        // or min; numbers and strings, mostly by a pointer in the update
 //	Cost  float64        `reduce:"sum"`
 //	Found bool           `reduce:"or"`         // or and
 //	Topic string         `reduce:"keep-first"` // unless it is zero
@@ -59,9 +60,10 @@ func (e *TagsError) Error() string {
 //
 // They do what the functions of this package do, spare capacity included. The field of
 // the update is of the same type, and its zero value says that it is not written; or a
-// pointer to that, for which nil says so; or, for append, union and merge=ID, of the
+// pointer to that, for which nil says so; or, for append, union, merge=ID and patch=ID, of the
 // type of one element. Of slices and maps only nil is not written. Where zero, or
-// empty, must be written, use a pointer.
+// empty, must be written, use a pointer; Tags refuses plain fields of and, max and min whose
+// zero would count, and single elements that are numbers or booleans.
 //
 // A `default:"…"` tag gives what [Tagged.Initial] puts into the field: JSON, or for
 // a string the text itself.
@@ -232,7 +234,7 @@ func (p *parser) parse() {
 
 // tagNames are the tags, for suggestions.
 func tagNames() []string {
-	return []string{"append", "union", "merge", "merge=ID", "deep-merge", "max", "min", "sum", "or", "and", "keep-first", "replace", "ifset"}
+	return []string{"append", "union", "merge", "merge=ID", "patch=ID", "deep-merge", "max", "min", "sum", "or", "and", "keep-first", "replace", "ifset"}
 }
 
 // plan reads the tag of a field of the state.
@@ -250,7 +252,7 @@ func (p *parser) plan(where string, sf *reflect.StructField) field {
 		}
 	}
 	name, id, byID := strings.Cut(tag, "=")
-	if byID && name != "merge" {
+	if byID && name != "merge" && name != "patch" {
 		name = tag
 	}
 	switch name {
@@ -277,9 +279,12 @@ func (p *parser) plan(where string, sf *reflect.StructField) field {
 	case "deep-merge":
 		f.op = opDeepMerge
 		need(sf.Type.ConvertibleTo(reflect.TypeFor[map[string]any]()), "a map[string]any")
-	case "merge":
+	case "merge", "patch":
 		f.op = opMerge
-		if byID {
+		if f.patch = name == "patch"; f.patch && !byID {
+			p.report("%s: reduce:%q needs the name of the field that identifies its elements: patch=ID", where, tag)
+			break
+		} else if byID {
 			f.op = opMergeID
 			f.id = p.idField(where, tag, id, sf.Type)
 			break
@@ -374,9 +379,17 @@ func (p *parser) match(where string, f field, uf *reflect.StructField) {
 		return
 	}
 	option := strings.Split(uf.Tag.Get("json"), ",")
+	kind := value.Kind()
+	signed := isNumber(kind) && !(kind >= reflect.Uint && kind <= reflect.Uintptr)
 	switch {
 	case f.op == opAnd && !f.ptr:
 		p.report("%s: false would mean that it is not written, and true changes nothing; make it a *%v", where, f.typ)
+	case f.op == opMin && !f.ptr && kind == reflect.String:
+		p.report("%s: \"\" would mean that it is not written, and so never be the least; make it a *%v", where, f.typ)
+	case (f.op == opMin || f.op == opMax && signed) && !f.ptr:
+		p.report("%s: 0 would mean that it is not written, and so get lost; make it a *%v", where, f.typ)
+	case f.one && (isNumber(kind) || kind == reflect.Bool):
+		p.report("%s: %v would mean that it is not written, and so get lost; make it a %v", where, reflect.Zero(value), f.typ)
 	case mustPoint && !f.ptr:
 		p.report("%s: reduce:\"ifset\" wants a *%v", where, f.typ)
 	case option[0] == "-" && len(option) == 1:

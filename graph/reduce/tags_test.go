@@ -21,6 +21,28 @@ type task struct {
 	Done bool
 }
 
+type plan struct {
+	ID int
+	stamp
+	Note  string
+	Steps []int
+}
+
+type stamp struct{ By string }
+
+func (p plan) with(q plan) plan {
+	if q.By != "" {
+		p.By = q.By
+	}
+	if q.Note != "" {
+		p.Note = q.Note
+	}
+	if q.Steps != nil {
+		p.Steps = q.Steps
+	}
+	return p
+}
+
 type pair struct {
 	A string
 	B []int
@@ -34,6 +56,8 @@ type full struct {
 	Seen  []string       `reduce:"union"`
 	Tasks []task         `reduce:"merge=Name"`
 	Refs  []*task        `reduce:"merge=Name"`
+	Plan  []plan         `reduce:"patch=ID"`
+	Plans []*plan        `reduce:"patch=ID"`
 	Notes map[string]int `reduce:"merge"`
 	Extra map[string]any `reduce:"deep-merge"`
 	Best  level          `reduce:"max"`
@@ -60,10 +84,12 @@ type update struct {
 	Seen  []string
 	Tasks []task
 	Refs  []*task
+	Plan  []plan
+	Plans []*plan
 	Notes map[string]int
 	Extra map[string]any
 	Best  *level
-	Worst float32
+	Worst *float32
 	Last  string
 	Cost  uint16
 	Found bool
@@ -91,9 +117,9 @@ func byHand(s full, u update) full {
 	s.Notes = reduce.Merge(s.Notes, u.Notes)
 	s.Extra = reduce.DeepMerge(s.Extra, u.Extra)
 	s.Best = reduce.Max(s.Best, reduce.IfSet(s.Best, u.Best))
-	if u.Worst != 0 {
-		s.Worst = reduce.Min(s.Worst, u.Worst)
-	}
+	s.Plan = reduce.MergeByIDFunc(s.Plan, u.Plan, func(p plan) int { return p.ID }, plan.with)
+	s.Plans = reduce.MergeByIDFunc(s.Plans, u.Plans, func(p *plan) int { return p.ID }, func(p, q *plan) *plan { r := p.with(*q); return &r })
+	s.Worst = reduce.Min(s.Worst, reduce.IfSet(s.Worst, u.Worst))
 	s.Last = reduce.Max(s.Last, u.Last)
 	s.Cost = reduce.Sum(s.Cost, u.Cost)
 	s.Found = reduce.Or(s.Found, u.Found)
@@ -133,10 +159,13 @@ func drawUpdate(t *rapid.T) update {
 	name := rapid.SampledFrom([]string{"", "a", "b", "c"})
 	names := rapid.SliceOfN(name, 0, 3)
 	one := rapid.Custom(func(t *rapid.T) task { return task{name.Draw(t, "name"), rapid.Bool().Draw(t, "done")} })
+	step := rapid.Custom(func(t *rapid.T) plan {
+		return plan{ID: rapid.IntRange(0, 2).Draw(t, "id"), stamp: stamp{name.Draw(t, "by")}, Note: name.Draw(t, "note"), Steps: rapid.SliceOfN(rapid.Int(), 0, 1).Draw(t, "steps")}
+	})
 	u := update{
 		Log: name.Draw(t, "log"), Bytes: []byte(name.Draw(t, "bytes")), Seen: names.Draw(t, "seen"),
-		Tasks: rapid.SliceOfN(one, 0, 4).Draw(t, "tasks"), Notes: rapid.MapOfN(name, rapid.Int(), 0, 3).Draw(t, "notes"),
-		Worst: rapid.Float32().Draw(t, "worst"), Last: name.Draw(t, "last"), Cost: rapid.Uint16().Draw(t, "cost"),
+		Tasks: rapid.SliceOfN(one, 0, 4).Draw(t, "tasks"), Plan: rapid.SliceOfN(step, 0, 4).Draw(t, "plan"), Plans: rapid.SliceOfN(rapid.Ptr(step, false), 0, 3).Draw(t, "plans"), Notes: rapid.MapOfN(name, rapid.Int(), 0, 3).Draw(t, "notes"),
+		Worst: rapid.Ptr(rapid.Float32(), true).Draw(t, "worst"), Last: name.Draw(t, "last"), Cost: rapid.Uint16().Draw(t, "cost"),
 		Found: rapid.Bool().Draw(t, "found"), Topic: name.Draw(t, "topic"), Array: [2]string{1: name.Draw(t, "array")},
 		Kept: rapid.Ptr(rapid.Int(), true).Draw(t, "kept"), Fine: rapid.Ptr(rapid.Bool(), true).Draw(t, "fine"),
 		Draft: rapid.Ptr(names, true).Draw(t, "draft"), At: time.Unix(rapid.Int64Range(0, 9).Draw(t, "at"), 0).UTC(),
@@ -240,6 +269,49 @@ func TestWritten(t *testing.T) {
 	}
 }
 
+// A zero that was written counts, whatever the reducer.
+func TestZeroCounts(t *testing.T) {
+	t.Parallel()
+	type state struct {
+		Max  int    `reduce:"max"`
+		Min  uint   `reduce:"min"`
+		Last string `reduce:"min"`
+	}
+	type update struct {
+		Max  *int
+		Min  *uint
+		Last *string
+	}
+	r := tags[state, update](t)
+	if got := r.Reduce(state{-5, 5, "b"}, update{new(int), new(uint), new(string)}); got != (state{}) {
+		t.Errorf("got %v", got)
+	}
+	if got := r.Reduce(state{-5, 5, "b"}, update{}); got != (state{-5, 5, "b"}) {
+		t.Errorf("nothing written made %v", got)
+	}
+}
+
+// A task list is brought up to date by what has changed.
+func TestPatch(t *testing.T) {
+	t.Parallel()
+	type item struct {
+		ID, Title, Status string
+		Done              *bool
+	}
+	type state struct {
+		Tasks []item `reduce:"patch=ID"`
+	}
+	type update struct{ Tasks item }
+	r := tags[state, update](t)
+	was := state{[]item{{"1", "write", "open", nil}, {"2", "test", "open", new(true)}}}
+	got := r.Reduce(was, update{item{ID: "2", Status: "doing", Done: new(false)}})
+	got = r.Reduce(got, update{item{ID: "3", Title: "ship"}})
+	want := []item{{"1", "write", "open", nil}, {"2", "test", "doing", new(false)}, {"3", "ship", "", nil}}
+	if !reflect.DeepEqual(got.Tasks, want) || was.Tasks[1].Status != "open" {
+		t.Errorf("got %+v from %+v", got, was)
+	}
+}
+
 func TestTagMistakes(t *testing.T) {
 	t.Parallel()
 	type State struct {
@@ -249,6 +321,13 @@ func TestTagMistakes(t *testing.T) {
 		Notes []string       `reduce:"merge"`
 		Sum   string         `reduce:"sum"`
 		Max   bool           `reduce:"max"`
+		Least string         `reduce:"min"`
+		Most  int            `reduce:"max"`
+		Few   uint8          `reduce:"min"`
+		Many  uint8          `reduce:"max"`
+		Plan  []task         `reduce:"patch"`
+		Ns    []int          `reduce:"append"`
+		Bools []bool         `reduce:"union"`
 		Or    int            `reduce:"or"`
 		Seen  [][]int        `reduce:"union"`
 		Deep  map[string]int `reduce:"deep-merge"`
@@ -270,6 +349,12 @@ func TestTagMistakes(t *testing.T) {
 		Empty []int `json:",omitempty"`
 		Type  string
 		List  string
+		Least string
+		Most  int
+		Few   uint8
+		Many  uint8
+		Ns    int
+		Bools bool
 	}
 	_ = State{}.priv
 	_, err := reduce.Tags[State, Update]()
@@ -284,6 +369,7 @@ func TestTagMistakes(t *testing.T) {
 		`State.Notes: reduce:"merge" needs a map (for a slice: merge=, and the name of the field that identifies its elements), not []string`,
 		`State.Sum: reduce:"sum" needs a number, not string`,
 		`State.Max: reduce:"max" needs a number or a string, not bool`,
+		`State.Plan: reduce:"patch" needs the name of the field that identifies its elements: patch=ID`,
 		`State.Or: reduce:"or" needs a bool, not int`,
 		`State.Seen: reduce:"union" needs a slice of comparable elements, not [][]int`,
 		`State.Deep: reduce:"deep-merge" needs a map[string]any, not map[string]int`,
@@ -297,11 +383,16 @@ func TestTagMistakes(t *testing.T) {
 		`Update.Empty: omitempty keeps an empty one out of the log, and nil is not the same here; use omitzero`,
 		`Update.Type is string; State.Type wants int or a pointer to it`,
 		`Update.List is string; State.List wants []int, a pointer to it, or one int`,
+		`Update.Least: "" would mean that it is not written, and so never be the least; make it a *string`,
+		`Update.Most: 0 would mean that it is not written, and so get lost; make it a *int`,
+		`Update.Few: 0 would mean that it is not written, and so get lost; make it a *uint8`,
+		`Update.Ns: 0 would mean that it is not written, and so get lost; make it a []int`,
+		`Update.Bools: false would mean that it is not written, and so get lost; make it a []bool`,
 	}
 	if !slices.Equal(te.Problems, want) {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(te.Problems, "\n"), strings.Join(want, "\n"))
 	}
-	if !strings.HasPrefix(err.Error(), "State and Update have 19 mistakes:\n  - State.Log") {
+	if !strings.HasPrefix(err.Error(), "State and Update have 25 mistakes:\n  - State.Log") {
 		t.Errorf("error %q", err)
 	}
 

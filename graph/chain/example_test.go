@@ -1,24 +1,24 @@
-package graph_test
+package chain_test
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graph/chain"
 )
 
 // A chain says a graph in the order in which things happen.
-func ExampleGraph_Start() {
-	says := func(name, text string) graph.Node[brief, note] {
-		return graph.Step(name, func(context.Context, brief) (note, error) { return note{text}, nil })
+func ExampleStart() {
+	says := func(name, text string) chain.Node[brief, note] {
+		return chain.Step(name, func(context.Context, brief) (note, error) { return note{text}, nil })
 	}
-	flow, err := graph.New("brief", addNote).
-		Start(says("plan", "a plan")).
+	flow, err := chain.Start(graph.New("brief", addNote), says("plan", "a plan")).
 		Loop(func(b brief) bool { return len(b.Notes) >= 3 },
 			says("search", "a source")).
 		Parallel(graph.All,
 			says("write", "a text"),
-			graph.Seq(says("sketch", "a sketch"), says("draw", "a picture"))).
+			chain.Seq(says("sketch", "a sketch"), says("draw", "a picture"))).
 		Then(says("print", "a proof")).
 		If(func(b brief) bool { return b.Topic == "Pregel" }).
 		Then(says("publish", "published")).
@@ -52,9 +52,8 @@ func ExampleGraph_Start() {
 
 // Everything that is wrong with a chain is told at once, with its place.
 func ExampleChain_Compile_mistakes() {
-	done := graph.Step("done", func(context.Context, brief) (note, error) { return note{}, nil })
-	_, err := graph.New("brief", addNote).
-		Start(done).
+	done := chain.Step("done", func(context.Context, brief) (note, error) { return note{}, nil })
+	_, err := chain.Start(graph.New("brief", addNote), done).
 		Else().
 		Loop(func(brief) bool { return true }).
 		Then(done).

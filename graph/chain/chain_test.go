@@ -1,4 +1,4 @@
-package graph_test
+package chain_test
 
 import (
 	"context"
@@ -13,16 +13,19 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graph/chain"
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
 type (
-	step   = graph.Node[state, update]
-	fluent = graph.Chain[state, update]
-	piece  = graph.Block[state, update]
+	step   = chain.Node[state, update]
+	fluent = chain.Chain[state, update]
+	piece  = chain.Block[state, update]
 )
 
-func nodeOf(name string) step { return graph.Step(name, visit(name)) }
+func nodeOf(name string) step { return chain.Step(name, visit(name)) }
 
 func odd(s state) bool  { return s.N%2 == 1 }
 func many(s state) bool { return len(s.Trail) > 6 }
@@ -30,8 +33,7 @@ func many(s state) bool { return len(s.Trail) > 6 }
 func TestBothBuildersGiveOneGraph(t *testing.T) {
 	b := nodeOf("b")
 	b.Retry = &graph.Retry{Attempts: 2, Backoff: 1}
-	chained := graph.New("g", reduce).
-		Start(nodeOf("a")).
+	chained := chain.Start(graph.New("g", reduce), nodeOf("a")).
 		If(odd).
 		Then(b).
 		Else().
@@ -39,20 +41,20 @@ func TestBothBuildersGiveOneGraph(t *testing.T) {
 		EndIf().
 		Catch(nodeOf("rescue")).
 		Loop(many, nodeOf("e"), nodeOf("f")).
-		Parallel(graph.Settled, nodeOf("p"), graph.Seq(nodeOf("q"), nodeOf("r"))).
+		Parallel(graph.Settled, nodeOf("p"), chain.Seq(nodeOf("q"), nodeOf("r"))).
 		Wait("ask", "Go on?", func(_ state, answer string) (update, error) { return update{Visit: answer}, nil }).
 		End()
 
 	g := graph.New("g", reduce)
 	for _, name := range strings.Fields("a b c d rescue e f p q r") {
 		if name == "b" {
-			g.AddNode(b)
+			g.AddNode(b.Node)
 		} else {
 			g.Add(name, visit(name))
 		}
 	}
-	g.AddNode(step{Name: "ask", Kind: "ask", Join: graph.Settled, Run: func(ctx context.Context, t *graph.Task, _ state) (update, error) {
-		answer, err := graph.Ask[string](ctx, t, &runlog.Asked{Key: "answer", Question: "Go on?"})
+	g.AddNode(graph.Node[state, update]{Name: "ask", Kind: "ask", Join: graph.Settled, Run: func(ctx context.Context, t *graph.Task, _ state) (update, error) {
+		answer, err := graph.Ask[string](ctx, graph.Question{Key: "answer", Text: "Go on?"})
 		return update{Visit: answer}, err
 	}})
 	edges(g, "@start a", "c d", "b e", "d e", "rescue e", "e f", "q r", "p ask", "r ask", "ask @end")
@@ -85,15 +87,15 @@ func TestBothBuildersGiveOneGraph(t *testing.T) {
 		var got []state
 		for _, flow := range []*graph.Flow[state, update]{x, y} {
 			store := runlog.NewMemory(nil)
-			j := open(t, store, true)
-			if _, err := flow.Run(t.Context(), state{N: n}, &graph.RunOptions{Journal: j}); !runlog.Waits(err) {
+			j := open(t, store)
+			if _, err := flow.Run(t.Context(), state{N: n}, &graph.RunOptions{Journal: j}); !journal.Waits(err) {
 				t.Fatalf("got %v", err)
 			}
 			asked := j.Open()
-			if len(asked) != 1 || asked[0].Question != "Go on?" {
+			if len(asked) != 1 || asked[0].Text != "Go on?" {
 				t.Fatalf("got %+v", asked)
 			}
-			if err := j.Answer(t.Context(), asked[0].Path, &runlog.Answered{Key: asked[0].Key, Answer: []byte(`"yes"`)}); err != nil {
+			if err := j.Answer(t.Context(), asked[0].Path, &runlog.Answer{Key: asked[0].Key, Value: []byte(`"yes"`)}); err != nil {
 				t.Fatal(err)
 			}
 			s, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
@@ -111,7 +113,7 @@ func TestBothBuildersGiveOneGraph(t *testing.T) {
 func TestExplicitCallsAfterTheChain(t *testing.T) {
 	g := graph.New("g", reduce)
 	g.Add("late", visit("late"))
-	c := g.Start(nodeOf("a")).Then(nodeOf("b"))
+	c := chain.Start(g, nodeOf("a")).Then(nodeOf("b"))
 	if first := c.End(); first != g || c.End() != g {
 		t.Fatal("End gives another graph")
 	}
@@ -124,39 +126,41 @@ func TestExplicitCallsAfterTheChain(t *testing.T) {
 
 func TestChainMistakes(t *testing.T) {
 	a, b, x := nodeOf("a"), nodeOf("b"), nodeOf("x")
-	begin := func() *fluent { return graph.New("g", reduce).Start(a) }
+	begin := func() *fluent { return chain.Start(graph.New("g", reduce), a) }
 	for name, c := range map[string]struct {
-		chain *fluent
+		built *fluent
 		want  []string
 	}{
-		"no start":             {graph.Seq(a), []string{"End of a Seq: the chain has no Start"}},
+		"no start":             {chain.Seq(a), []string{"End of a Seq: the chain has no Start"}},
 		"duplicate":            {begin().Then(b, a), []string{`Then after node "b": there is a node "a" already`}},
 		"duplicate in loop":    {begin().Loop(odd, b, a), []string{`Loop after node "a": node after node "b": there is a node "a" already`}},
 		"duplicate handler":    {begin().Catch(a), []string{`Catch after node "a": there is a node "a" already`}},
 		"else without if":      {begin().Else().Then(b), []string{`Else after node "a": there is no If before it`}},
 		"endif without if":     {begin().EndIf(), []string{`EndIf after node "a": there is no If before it`}},
-		"else of another seq":  {begin().If(odd).Then(graph.Seq(b).Else()).EndIf(), []string{`Else after node "b": there is no If before it`}},
+		"else of another seq":  {begin().If(odd).Then(chain.Seq(b).Else()).EndIf(), []string{`Else after node "b": there is no If before it`}},
 		"second else":          {begin().If(odd).Then(b).Else().Then(x).Else().EndIf(), []string{`Else after node "x": the If after node "a" has an Else already`}},
 		"no endif":             {begin().If(odd).If(many).Then(b).EndIf(), []string{`If after node "a": it has no EndIf`}},
 		"empty if":             {begin().If(odd).Else().EndIf(), []string{`If after node "a": there is nothing in it`}},
 		"empty loop":           {begin().Loop(odd), []string{`Loop after node "a": its body is empty`}},
-		"loop of an empty seq": {begin().Loop(odd, graph.Seq[state, update]()).Then(b), []string{`Loop after node "a": its body is empty`}},
-		"loop passed by":       {begin().Loop(odd, graph.Seq[state, update]().If(many).Then(b).EndIf()), []string{`Loop after node "a": a round of it may run nothing`}},
-		"loop of parallel":     {begin().Loop(odd, graph.Seq[state, update]().Parallel(graph.All, b, x)), []string{`Loop after node "a": its body ends in a Parallel`}},
+		"loop of an empty seq": {begin().Loop(odd, chain.Seq[state, update]()).Then(b), []string{`Loop after node "a": its body is empty`}},
+		"loop passed by":       {begin().Loop(odd, chain.Seq[state, update]().If(many).Then(b).EndIf()), []string{`Loop after node "a": a round of it may run nothing`}},
+		"loop without a limit": {begin().LoopMax(0, odd, b), []string{`LoopMax after node "a": its limit is 0; it must be at least 1`}},
+		"loop of two ends":     {begin().LoopMax(3, odd, chain.Seq[state, update]().Then(x).If(many).Then(b).EndIf()), []string{`Loop after node "a": its body ends in several ways, so that its rounds cannot be counted`}},
+		"loop of parallel":     {begin().Loop(odd, chain.Seq[state, update]().Parallel(graph.All, b, x)), []string{`Loop after node "a": its body ends in a Parallel`}},
 		"no conditions":        {begin().If(nil).Then(b).EndIf().Loop(nil, x), []string{`If after node "a": its condition is nil`, `Loop after node "b": its condition is nil`}},
 		"no node":              {begin().Then(), []string{`Then after node "a": it names no node`}},
 		"nil":                  {begin().Then(nil, (*fluent)(nil), begin()), []string{`Then after node "a": a block is nil`, `Then after node "a": a block is neither`, `a block is neither`}},
 		"itself":               {begin().Then(knot()), []string{`Then after node "b": a Seq is within itself`}},
 		"no branches":          {begin().Parallel(graph.All).Then(b), []string{`Parallel after node "a": it has no branches`}},
-		"empty branch":         {begin().Parallel(graph.All, b, graph.Seq[state, update]()).Then(x), []string{`Parallel after node "a": branch 2 of it is empty`}},
+		"empty branch":         {begin().Parallel(graph.All, b, chain.Seq[state, update]()).Then(x), []string{`Parallel after node "a": branch 2 of it is empty`}},
 		"if after parallel":    {begin().Parallel(graph.All, b, x).If(odd).Then(nodeOf("c")).EndIf(), []string{`If after the Parallel after node "a": the branches of the Parallel before it are not joined yet`}},
 		"catch after parallel": {begin().Parallel(graph.All, b).Catch(x), []string{`Catch after the Parallel after node "a": the branches`}},
 		"if ends in parallel":  {begin().If(odd).Then(nodeOf("c")).Parallel(graph.All, b, x).EndIf(), []string{`EndIf after the Parallel after node "c": the branches`}},
 		"parallel of a choice": {begin().If(odd).Parallel(graph.All, b, x).Then(nodeOf("c")).EndIf(), []string{`Parallel after node "a": between an If and its EndIf it has to follow a node`}},
-		"branch of two ends":   {begin().Parallel(graph.All, b, graph.Seq(x).Loop(odd, nodeOf("c"))).Then(nodeOf("d")), []string{`Parallel after node "a": branch 2 of it ends in several ways`}},
-		"two joins":            {begin().Parallel(graph.Settled, b, x).Then(step{Name: "j", Join: graph.All, Run: broken}), []string{`Then after the Parallel after node "a": node "j" has the join all, but the Parallel before it has settled`}},
+		"branch of two ends":   {begin().Parallel(graph.All, b, chain.Seq(x).Loop(odd, nodeOf("c"))).Then(nodeOf("d")), []string{`Parallel after node "a": branch 2 of it ends in several ways`}},
+		"two joins":            {begin().Parallel(graph.Settled, b, x).Then(chain.Of(graph.Node[state, update]{Name: "j", Join: graph.All, Run: broken})), []string{`Then after the Parallel after node "a": node "j" has the join all, but the Parallel before it has settled`}},
 		"join of nothing":      {begin().Parallel(graph.Settled, b, x), []string{`Parallel after node "a": nothing follows that could join`}},
-		"catch of nothing":     {graph.New("g", reduce).Start().Catch(a), []string{`Catch at the beginning: there is no node before it`}},
+		"catch of nothing":     {chain.Start(graph.New("g", reduce)).Catch(a), []string{`Catch at the beginning: there is no node before it`}},
 		"catch of an empty if": {begin().If(odd).Catch(b).EndIf(), []string{`Catch after node "a": there is no node before it`, `If after node "a": there is nothing in it`}},
 		"no question":          {begin().Wait("ask", "?", nil), []string{`node "ask" has no function`}},
 		"all at once": {begin().Else().Then(a).Loop(odd).EndIf(), []string{
@@ -164,7 +168,7 @@ func TestChainMistakes(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := c.chain.Compile()
+			_, err := c.built.Compile()
 			var bad *graph.CompileError
 			if !errors.As(err, &bad) {
 				t.Fatalf("got %v", err)
@@ -182,7 +186,7 @@ func TestChainMistakes(t *testing.T) {
 }
 
 func knot() *fluent {
-	c := graph.Seq(nodeOf("b"))
+	c := chain.Seq(nodeOf("b"))
 	return c.Then(c)
 }
 
@@ -190,7 +194,7 @@ func TestChainWithoutEndIsNoticed(t *testing.T) {
 	g := graph.New("g", reduce)
 	edges(g, "@start a", "a @end")
 	g.Add("a", visit("a"))
-	g.Start(nodeOf("b"))
+	chain.Start(g, nodeOf("b"))
 	if _, err := g.Compile(); err == nil || !strings.Contains(err.Error(), "a chain has no End") {
 		t.Errorf("got %v", err)
 	}
@@ -203,8 +207,8 @@ func TestParallelJoins(t *testing.T) {
 		graph.Quorum(1): "a p q j r k",
 		graph.Any:       "a p q j r j k k",
 	} {
-		flow, err := graph.New("g", reduce).Start(nodeOf("a")).
-			Parallel(join, nodeOf("p"), graph.Seq(nodeOf("q"), nodeOf("r"))).
+		flow, err := chain.Start(graph.New("g", reduce), nodeOf("a")).
+			Parallel(join, nodeOf("p"), chain.Seq(nodeOf("q"), nodeOf("r"))).
 			Then(nodeOf("j"), nodeOf("k")).Compile()
 		if err != nil {
 			t.Fatal(err)
@@ -238,7 +242,7 @@ func (p *part) broken(s state) bool {
 func (p *part) update(s state) update { return update{Add: 1 + s.N%3, Visit: p.name} }
 
 func (p *part) node() step {
-	return graph.Step(p.name, func(_ context.Context, s state) (update, error) {
+	return chain.Step(p.name, func(_ context.Context, s state) (update, error) {
 		if p.broken(s) {
 			return update{}, errBroken
 		}
@@ -332,7 +336,7 @@ func size(list []*part) (n int) {
 }
 
 func write(c *fluent, list []*part) *fluent {
-	seq := func(way []*part) piece { return write(graph.Seq[state, update](), way) }
+	seq := func(way []*part) piece { return write(chain.Seq[state, update](), way) }
 	for _, p := range list {
 		switch p.kind {
 		case "node":
@@ -446,7 +450,7 @@ func TestChainsRunAsTheyRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &drawing{t: t}
 		list := d.list(3, true, false, false)
-		flow, err := write(graph.New("random", reduce).Start(), list).Compile()
+		flow, err := write(chain.Start(graph.New("random", reduce)), list).Compile()
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
@@ -485,13 +489,12 @@ func TestChainFansOut(t *testing.T) {
 		}
 		return out
 	}
-	measure := graph.Node[state, update]{Name: "measure", Run: func(_ context.Context, t *graph.Task, _ state) (update, error) {
+	measure := chain.Of(graph.Node[state, update]{Name: "measure", Run: func(_ context.Context, t *graph.Task, _ state) (update, error) {
 		return update{Add: len(t.Key())}, nil
-	}}
-	flow, err := graph.New("fan", reduce).
-		Start(graph.Step("a", visit("a"))).
+	}})
+	flow, err := chain.Start(graph.New("fan", reduce), chain.Step("a", visit("a"))).
 		Fan(graph.All, words, measure).
-		Then(graph.Step("z", visit("z"))).
+		Then(chain.Step("z", visit("z"))).
 		Compile()
 	if err != nil {
 		t.Fatal(err)
@@ -500,8 +503,7 @@ func TestChainFansOut(t *testing.T) {
 	if err != nil || got.N != 1+3+5+1+1 || strings.Join(got.Trail, " ") != "one three a z" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	_, err = graph.New("fan", reduce).
-		Start(graph.Step("a", visit("a"))).
+	_, err = chain.Start(graph.New("fan", reduce), chain.Step("a", visit("a"))).
 		If(func(state) bool { return true }).
 		Fan(graph.All, nil, measure).
 		EndIf().
@@ -510,5 +512,43 @@ func TestChainFansOut(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in %v", want, err)
 		}
+	}
+}
+
+// A loop of two nodes has room for its hundred rounds, and ends at a limit of its own.
+func TestLoopLimits(t *testing.T) {
+	rounds := func(t *testing.T, c *chain.Chain[state, update]) (string, error) {
+		t.Helper()
+		flow, err := c.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := flow.Run(t.Context(), state{}, nil)
+		return fmt.Sprint(strings.Count(strings.Join(got.Trail, ""), "b"), " ", got.Trail[len(got.Trail)-1]), err
+	}
+	begin := func() *chain.Chain[state, update] {
+		return chain.Start(graph.New("loop", reduce), chain.Step("s", visit("s")))
+	}
+	body := []chain.Block[state, update]{chain.Step("a", visit("a")), chain.Step("b", visit("b"))}
+	end := chain.Step("end", visit("end"))
+	hundred := func(s state) bool { return len(s.Trail) > 200 }
+	never := func(state) bool { return false }
+	for name, c := range map[string]struct {
+		built *fluent
+		want  string
+	}{
+		"a hundred rounds":  {begin().Loop(hundred, body...).Then(end), "100 end"},
+		"at its own limit":  {begin().LoopMax(3, never, body...).Then(end), "3 end"},
+		"without until":     {begin().LoopMax(1, nil, body...).Then(end), "1 end"},
+		"until comes first": {begin().LoopMax(1000, func(s state) bool { return len(s.Trail) > 4 }, body...).Then(end), "2 end"},
+		"within a loop":     {begin().Loop(func(s state) bool { return len(s.Trail) > 9 }, chain.Seq(body...).LoopMax(2, nil, chain.Step("c", visit("c")))).Then(end), "3 end"},
+	} {
+		if got, err := rounds(t, c.built); got != c.want || err != nil {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
+		}
+	}
+	var limit *pregel.StepLimitError
+	if _, err := rounds(t, begin().Loop(never, body...).Then(end)); !errors.As(err, &limit) || limit.Limit != 202 {
+		t.Errorf("got %v", err)
 	}
 }

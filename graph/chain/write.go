@@ -1,15 +1,17 @@
-package graph
+package chain
 
 import (
 	"fmt"
 	"slices"
+
+	"github.com/superstep-dev/superstep/graph"
 )
 
-// chaining writes a chain into its graph.
-type chaining[S, U any] struct {
-	g        *Graph[S, U]
-	names    map[string]bool
-	within   string // the blocks around, for mistakes
+// writer writes a chain into its graph.
+type writer[S, U any] struct {
+	g        *graph.Graph[S, U]
+	later    []func() // its edges, fans and catches: without a mistake only, or they would lead to more
+	within   string   // the blocks around, for mistakes
 	mistakes []string
 	routes   []choosing[S]
 	ifs      int // how many are open, in all blocks
@@ -31,6 +33,7 @@ type slot[S any] struct {
 
 type test[S any] struct {
 	cond    func(S) bool
+	most    int // visits of the node that chooses, after which it is as if cond held; 0 for any number
 	yes, no *slot[S]
 }
 
@@ -42,12 +45,12 @@ type end[S any] struct {
 
 // block is a part of a chain that is being written.
 type block[S, U any] struct {
-	after  string   // what came last, for mistakes
-	ends   []end[S] // one of them is taken; all of them, if they are open
-	open   string   // the Parallel whose branches are yet to be joined, "" for none
-	join   Join     // of it
-	size   int      // how many nodes it has
-	loose  []string // the nodes that nobody takes care of
+	after  string     // what came last, for mistakes
+	ends   []end[S]   // one of them is taken; all of them, if they are open
+	open   string     // the Parallel whose branches are yet to be joined, "" for none
+	join   graph.Join // of it
+	size   int        // how many nodes it has
+	loose  []string   // the nodes that nobody takes care of
 	ifs    []*choice[S]
 	begins int // in loose: what belongs to the innermost If
 }
@@ -62,31 +65,30 @@ type choice[S any] struct {
 }
 
 func (c *Chain[S, U]) write() []string {
-	l := &chaining[S, U]{g: c.g, names: map[string]bool{}}
-	for i := range c.g.nodes {
-		l.names[c.g.nodes[i].Name] = true
-	}
-	edges, catches, routes := len(c.g.edges), len(c.g.catch), len(c.g.routes)
-	b := &block[S, U]{ends: []end[S]{{from: Start}}}
+	l := &writer[S, U]{g: c.g}
+	b := &block[S, U]{ends: []end[S]{{from: graph.Start}}}
 	c.run(l, b)
-	if b.open != "" && b.join != All {
+	if b.open != "" && b.join != graph.All {
 		l.report(b.open, "nothing follows that could join its branches; use graph.All, or put a node after it")
 	}
-	l.lead(b.ends, End)
-	if len(l.mistakes) > 0 { // edges would only lead to more
-		c.g.edges, c.g.catch, c.g.routes = c.g.edges[:edges], c.g.catch[:catches], c.g.routes[:routes]
+	l.lead(b.ends, graph.End)
+	if len(l.mistakes) > 0 {
 		return l.mistakes
+	}
+	for _, add := range l.later {
+		add()
 	}
 	for _, r := range l.routes {
 		for k := range r.root.width() { // a branch leads to one node at a time
-			c.g.Branch(r.from, func(s S) string { return r.root.choose(s, k) }, r.root.targets(k, nil)...)
+			choose := func(s S, visit int) string { return r.root.choose(s, visit, k) }
+			c.g.BranchVisit(r.from, choose, r.root.targets(k, nil)...)
 		}
 	}
 	return nil
 }
 
 // run writes the chain at the place where a block is.
-func (c *Chain[S, U]) run(l *chaining[S, U], b *block[S, U]) {
+func (c *Chain[S, U]) run(l *writer[S, U], b *block[S, U]) {
 	for _, op := range c.ops {
 		op(l, b)
 	}
@@ -96,11 +98,11 @@ func (c *Chain[S, U]) run(l *chaining[S, U], b *block[S, U]) {
 	l.ifs -= len(b.ifs)
 }
 
-func (n Node[S, U]) chain(l *chaining[S, U], b *block[S, U], what string) { l.node(b, what, &n) }
+func (n Node[S, U]) chain(l *writer[S, U], b *block[S, U], what string) { l.node(b, what, &n.Node) }
 
-func (c *Chain[S, U]) chain(l *chaining[S, U], b *block[S, U], what string) {
+func (c *Chain[S, U]) chain(l *writer[S, U], b *block[S, U], what string) {
 	if c == nil || !c.seq {
-		l.report(b.place(what), "a block is neither a node nor made by graph.Seq")
+		l.report(b.place(what), "a block is neither a node nor made by chain.Seq")
 		return
 	}
 	if c.ended {
@@ -123,12 +125,12 @@ func (b *block[S, U]) place(what string) string {
 	return what + " after " + b.after
 }
 
-func (l *chaining[S, U]) report(at, format string, args ...any) {
+func (l *writer[S, U]) report(at, format string, args ...any) {
 	l.mistakes = append(l.mistakes, l.within+at+": "+fmt.Sprintf(format, args...))
 }
 
 // inside writes the blocks of a part that has a beginning of its own.
-func (l *chaining[S, U]) inside(at string, ends []end[S], blocks []Block[S, U]) *block[S, U] {
+func (l *writer[S, U]) inside(at string, ends []end[S], blocks []Block[S, U]) *block[S, U] {
 	around := l.within
 	l.within += at + ": "
 	b := &block[S, U]{ends: ends}
@@ -137,7 +139,7 @@ func (l *chaining[S, U]) inside(at string, ends []end[S], blocks []Block[S, U]) 
 	return b
 }
 
-func (l *chaining[S, U]) blocks(b *block[S, U], what string, blocks []Block[S, U]) {
+func (l *writer[S, U]) blocks(b *block[S, U], what string, blocks []Block[S, U]) {
 	for _, in := range blocks {
 		if in == nil {
 			l.report(b.place(what), "a block is nil")
@@ -148,18 +150,18 @@ func (l *chaining[S, U]) blocks(b *block[S, U], what string, blocks []Block[S, U
 }
 
 // lead leads some ends to a node, or to End.
-func (l *chaining[S, U]) lead(ends []end[S], to string) {
+func (l *writer[S, U]) lead(ends []end[S], to string) {
 	for _, e := range ends {
 		if e.slot != nil {
 			e.slot.to = to
 		} else {
-			l.g.Edge(e.from, to)
+			l.later = append(l.later, func() { l.g.Edge(e.from, to) })
 		}
 	}
 }
 
 // decide makes a choice at some ends.
-func (l *chaining[S, U]) decide(ends []end[S], t *test[S]) {
+func (l *writer[S, U]) decide(ends []end[S], t *test[S]) {
 	for _, e := range ends {
 		if e.slot != nil {
 			e.slot.test = t
@@ -171,7 +173,7 @@ func (l *chaining[S, U]) decide(ends []end[S], t *test[S]) {
 
 // joined reports whether the branches of the last Parallel have been joined, and that
 // they have not.
-func (l *chaining[S, U]) joined(b *block[S, U], at string) bool {
+func (l *writer[S, U]) joined(b *block[S, U], at string) bool {
 	if b.open == "" {
 		return true
 	}
@@ -181,22 +183,21 @@ func (l *chaining[S, U]) joined(b *block[S, U], at string) bool {
 }
 
 // add adds a node, unless there is one of that name.
-func (l *chaining[S, U]) add(b *block[S, U], at string, n *Node[S, U]) {
-	if l.names[n.Name] {
+func (l *writer[S, U]) add(b *block[S, U], at string, n *graph.Node[S, U]) {
+	if l.g.Has(n.Name) {
 		l.report(at, "there is a node %q already", n.Name)
 	} else {
-		l.names[n.Name] = true
 		l.g.AddNode(*n)
 	}
 	b.size++
 	b.after = fmt.Sprintf("node %q", n.Name)
 }
 
-func (l *chaining[S, U]) node(b *block[S, U], what string, n *Node[S, U]) {
+func (l *writer[S, U]) node(b *block[S, U], what string, n *graph.Node[S, U]) {
 	at := b.place(what)
 	joins := *n
 	if b.open != "" {
-		if n.Join != Any && n.Join != b.join {
+		if n.Join != graph.Any && n.Join != b.join {
 			l.report(at, "node %q has the join %s, but the Parallel before it has %s", n.Name, n.Join, b.join)
 		}
 		joins.Join = b.join
@@ -207,7 +208,7 @@ func (l *chaining[S, U]) node(b *block[S, U], what string, n *Node[S, U]) {
 	b.loose = append(b.loose, n.Name)
 }
 
-func (l *chaining[S, U]) begin(b *block[S, U], cond func(S) bool) {
+func (l *writer[S, U]) begin(b *block[S, U], cond func(S) bool) {
 	at := b.place("If")
 	if cond == nil {
 		l.report(at, "its condition is nil")
@@ -221,7 +222,7 @@ func (l *chaining[S, U]) begin(b *block[S, U], cond func(S) bool) {
 }
 
 // innermost is the last open If, nil after reporting that there is none.
-func (l *chaining[S, U]) innermost(b *block[S, U], what string) *choice[S] {
+func (l *writer[S, U]) innermost(b *block[S, U], what string) *choice[S] {
 	at := b.place(what)
 	if len(b.ifs) == 0 {
 		l.report(at, "there is no If before it")
@@ -231,7 +232,7 @@ func (l *chaining[S, U]) innermost(b *block[S, U], what string) *choice[S] {
 	return b.ifs[len(b.ifs)-1]
 }
 
-func (l *chaining[S, U]) other(b *block[S, U]) {
+func (l *writer[S, U]) other(b *block[S, U]) {
 	f := l.innermost(b, "Else")
 	if f == nil {
 		return
@@ -244,7 +245,7 @@ func (l *chaining[S, U]) other(b *block[S, U]) {
 	b.ends, b.begins = []end[S]{{slot: f.test.no}}, len(b.loose)
 }
 
-func (l *chaining[S, U]) endIf(b *block[S, U]) {
+func (l *writer[S, U]) endIf(b *block[S, U]) {
 	f := l.innermost(b, "EndIf")
 	if f == nil {
 		return
@@ -260,7 +261,7 @@ func (l *chaining[S, U]) endIf(b *block[S, U]) {
 	}
 }
 
-func (l *chaining[S, U]) loop(b *block[S, U], until func(S) bool, body []Block[S, U]) {
+func (l *writer[S, U]) loop(b *block[S, U], most int, until func(S) bool, body []Block[S, U]) {
 	at := b.place("Loop")
 	if until == nil {
 		l.report(at, "its condition is nil")
@@ -271,12 +272,14 @@ func (l *chaining[S, U]) loop(b *block[S, U], until func(S) bool, body []Block[S
 	switch {
 	case in.size == 0:
 		l.report(at, "its body is empty")
+	case most > 0 && (len(in.ends) != 1 || in.ends[0].slot != nil):
+		l.report(at, "its body ends in several ways, so that its rounds cannot be counted; put a node at the end of it")
 	case in.open != "":
 		l.report(at, "its body ends in a Parallel, whose branches are not joined; put a node at the end of it")
 	case slices.ContainsFunc(in.ends, func(e end[S]) bool { return e.slot != nil && back.reaches(e.slot) }):
 		l.report(at, "a round of it may run nothing, and so for ever; put a node in its body that no If passes by")
 	default:
-		l.decide(in.ends, &test[S]{cond: until, yes: out, no: back})
+		l.decide(in.ends, &test[S]{cond: until, most: most, yes: out, no: back})
 		b.after = in.after
 	}
 	b.ends = []end[S]{{slot: out}}
@@ -284,7 +287,7 @@ func (l *chaining[S, U]) loop(b *block[S, U], until func(S) bool, body []Block[S
 	b.loose = append(b.loose, in.loose...)
 }
 
-func (l *chaining[S, U]) parallel(b *block[S, U], join Join, branches []Block[S, U]) {
+func (l *writer[S, U]) parallel(b *block[S, U], join graph.Join, branches []Block[S, U]) {
 	at := b.place("Parallel")
 	l.joined(b, at)
 	if len(branches) == 0 {
@@ -311,7 +314,7 @@ func (l *chaining[S, U]) parallel(b *block[S, U], join Join, branches []Block[S,
 	b.after = "the " + at
 }
 
-func (l *chaining[S, U]) fan(b *block[S, U], join Join, split func(S) []Send, worker *Node[S, U]) {
+func (l *writer[S, U]) fan(b *block[S, U], join graph.Join, split func(S) []graph.Send, worker *graph.Node[S, U]) {
 	at := b.place("Fan")
 	l.joined(b, at)
 	if split == nil {
@@ -323,7 +326,7 @@ func (l *chaining[S, U]) fan(b *block[S, U], join Join, split func(S) []Send, wo
 	}
 	from := b.ends[0].from
 	l.add(b, at, worker)
-	l.g.Fan(from, split, worker.Name)
+	l.later = append(l.later, func() { l.g.Fan(from, split, worker.Name) })
 	b.ends, b.open, b.join = []end[S]{{from: worker.Name}}, at, join
 	b.after = "the " + at
 }
@@ -340,7 +343,7 @@ func fork[S any](ends []end[S]) []end[S] {
 	return out
 }
 
-func (l *chaining[S, U]) catch(b *block[S, U], n *Node[S, U]) {
+func (l *writer[S, U]) catch(b *block[S, U], n *graph.Node[S, U]) {
 	at := b.place("Catch")
 	l.joined(b, at)
 	caught := b.loose[b.begins:]
@@ -348,7 +351,7 @@ func (l *chaining[S, U]) catch(b *block[S, U], n *Node[S, U]) {
 		l.report(at, "there is no node before it to take care of")
 	}
 	for _, from := range caught {
-		l.g.Catch(from, n.Name)
+		l.later = append(l.later, func() { l.g.Catch(from, n.Name) })
 	}
 	l.add(b, at, n)
 	b.loose = append(b.loose[:b.begins:b.begins], n.Name)
@@ -384,9 +387,9 @@ func (s *slot[S]) one(k int) (*slot[S], int) {
 }
 
 // choose follows the choices to the kth node.
-func (s *slot[S]) choose(state S, k int) string {
+func (s *slot[S]) choose(state S, visit, k int) string {
 	for s, k = s.one(k); s.test != nil; s, k = s.one(k) {
-		if s.test.cond(state) {
+		if most := s.test.most; most > 0 && visit+1 >= most || s.test.cond(state) {
 			s = s.test.yes
 		} else {
 			s = s.test.no

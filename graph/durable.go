@@ -1,0 +1,97 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Paused is the error of a run that waits: for answers, or for a larger budget. To resume it, answer
+// its questions, see [Flow.Answer], and run it again.
+type Paused struct {
+	Run       string               // its ID
+	Questions []runlog.Question    // the open ones, ordered by path and key
+	Err       *pregel.WaitingError // the tasks that wait, and for what
+}
+
+func (e *Paused) Error() string { return e.Err.Error() }
+
+// Unwrap returns the *pregel.WaitingError.
+func (e *Paused) Unwrap() error { return e.Err }
+
+// durable runs the graph in a store, from opening the run to recording how it ended.
+func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final Final[S], err error) {
+	final.State = state
+	if o.ID == "" || o.Journal != nil {
+		return final, errors.New("RunOptions with a Store need an ID, and no Journal")
+	}
+	opt := &journal.Options{Create: &runlog.NewRun{Workflow: f.name}, Reopen: true}
+	j, err := journal.Open(ctx, o.Store, o.ID, opt)
+	if err != nil {
+		return final, err
+	}
+	held, release := j.Hold(ctx)
+	o.Store, o.Journal = nil, j
+	final, err = f.Execute(held, state, &o)
+	cause := context.Cause(held)
+	release()
+	ctx = context.WithoutCancel(ctx)
+	if rerr := finish(ctx, j, cause, &final, err); rerr != nil {
+		err = errors.Join(err, rerr)
+	}
+	if cerr := j.Close(ctx); cerr != nil && !errors.Is(err, runlog.ErrFenced) {
+		err = errors.Join(err, cerr)
+	}
+	return final, err
+}
+
+// finish records how a run has ended. Of one that was stopped, for which cause is not nil, nothing is recorded: it
+// can be resumed, unless it was cancelled.
+func finish[S any](ctx context.Context, j *journal.Journal, cause error, final *Final[S], err error) error {
+	var paused *Paused
+	switch {
+	case j.Info().Status.Ended():
+		return nil
+	case errors.Is(cause, journal.ErrCancelRequested):
+		return j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil)
+	case err != nil && cause != nil, errors.Is(err, pregel.ErrStopped), errors.Is(err, runlog.ErrFenced), errors.Is(err, runlog.ErrUnknown):
+		return nil
+	case errors.As(err, &paused):
+		return j.Write(ctx, runlog.Paused, runlog.KindRunPaused, "", runlog.RunPaused{Waiting: paused.Err.Paths, Waited: j.Waited()})
+	case err != nil:
+		return j.Write(ctx, runlog.Failed, runlog.KindRunFailed, "", runlog.RunFailed{Error: err.Error()})
+	}
+	output, err := json.Marshal(&final.State)
+	if err != nil {
+		return fmt.Errorf("encoding the last state of run %s: %w", j.ID(), err)
+	}
+	status := runlog.Completed
+	if len(final.Skipped) > 0 {
+		status = runlog.Partial
+	}
+	return j.Write(ctx, status, runlog.KindRunFinished, "", runlog.RunFinished{Output: output, Steps: final.Steps, Skipped: final.Skipped})
+}
+
+// Answer answers an open question of a run that no process executes, as [Paused] lists them. The value
+// encodes as JSON. If it does not fit, the error is a *journal.UnfitError and the question stays open; if
+// the question is answered already, a *journal.AnsweredError. A run that is executed gives a *runlog.BusyError.
+func (*Flow[S, U]) Answer(ctx context.Context, store runlog.Store, id string, q runlog.Question, value any) error {
+	answer, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("the answer to %q cannot be encoded: %w", q.Text, err)
+	}
+	j, err := journal.Open(ctx, store, id, nil)
+	if err != nil {
+		return err
+	}
+	err = j.Answer(ctx, q.Path, &runlog.Answer{Key: q.Key, Value: answer})
+	if cerr := j.Close(context.WithoutCancel(ctx)); cerr != nil {
+		err = errors.Join(err, cerr)
+	}
+	return err
+}

@@ -1,0 +1,296 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// An Edit is an update that a run is to have had.
+type Edit struct {
+	// Node is who is to have made the update, which those see who read that node.
+	// "" is nobody: it is as if the run had begun with it, and everybody sees it.
+	Node   string
+	Update json.RawMessage // fits the update type of the graph; unknown fields are refused
+}
+
+// A ForkPoint is where a fork leaves its parent.
+type ForkPoint struct {
+	// At is the record of the parent that was the last one. With Again it may be 0: the fork begins with the first
+	// superstep that computes one of those.
+	At uint64
+	// Again are paths of tasks to compute anew, with all that depends on them. What the parent recorded for other
+	// tasks is kept, after At as well. A node's name stands for all of its tasks from At on.
+	Again []string
+	Edits []Edit
+}
+
+// Forked is what a new run needs to go on where another was.
+type Forked struct {
+	// Records are to follow the run.started of the new run, all in one batch. They have
+	// neither Seq nor Time.
+	Records []runlog.Record
+	Seq     uint64   // the record of the checkpoint that the new run begins with
+	Step    int      // how many supersteps it has been spared
+	Next    []string // the paths of the tasks that it computes next
+	Kept    []string // the paths of the tasks whose results it has beside that checkpoint
+
+	redo *redo
+}
+
+// Partial reports whether the fork does only some of it again; see Redoes.
+func (k *Forked) Partial() bool { return k.redo != nil }
+
+// Redoes reports whether the fork of a point with Again does again what the parent did under a path and a key.
+func (k *Forked) Redoes(path, key string) bool { return k.redo != nil && k.redo.drops(path, key) }
+
+// Fork makes the beginning of a new run. An effect without an outcome is not carried. Without Again the fork keeps, of
+// the superstep under way at the record, the results, and the settled effects and answers of tasks that had not ended.
+// Edits are folded into the state in their order, and nothing is kept that was computed without them. Who computes in
+// the superstep is not decided anew: to change what a branch chose, fork from before the node that it follows.
+func (f *Flow[S, U]) Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*Forked, error) {
+	out := &Forked{}
+	last := p.At
+	if len(p.Again) > 0 {
+		var err error
+		if out.redo, err = f.redo(records, p); err != nil {
+			return nil, err
+		}
+		records, last = out.redo.filtered(records), ^uint64(0)
+	}
+	past := f.past()
+	var carrier journal.Carrier
+	var pending []runlog.Record // results since the checkpoint
+	for r, err := range records {
+		if err != nil {
+			return nil, err
+		}
+		if r.Seq > last {
+			break
+		}
+		if err := carrier.Note(&r); err != nil {
+			return nil, err
+		}
+		if !past.owns(&r) || past.known(&r) {
+			continue
+		}
+		if r.Kind == runlog.KindTaskDone {
+			pending = append(pending, r)
+			continue
+		}
+		if out.redo != nil && out.Seq == out.redo.seq && out.Seq > 0 {
+			continue // a commit after the point: what it commits is done again
+		}
+		for i := range pending {
+			if err := past.apply(&pending[i]); err != nil {
+				return nil, err
+			}
+		}
+		if err := past.apply(&r); err != nil && !past.other(err) {
+			return nil, err
+		}
+		pending, out.Seq = nil, r.Seq
+	}
+	if past.m == nil {
+		if past.adopted != nil {
+			return nil, past.adopted
+		}
+		return nil, notBegun(p.At)
+	}
+	return out, f.fork(out, past, p, pending, carrier.Carried())
+}
+
+// Seed makes the beginning of a run that has the updates of some nodes from elsewhere. The run begins with the zero
+// state. An update is used if its node reads only what others with one have made, and leads to the same nodes whatever
+// it made; Kept says of which that is so, and Next names all other nodes.
+func (f *Flow[S, U]) Seed(updates map[string]json.RawMessage) (*Forked, error) {
+	x := &execution[S, U]{flow: f}
+	var zero S
+	m, err := x.begin(zero)
+	if err != nil {
+		return nil, err
+	}
+	out := &Forked{redo: &redo{gone: map[string]bool{}}}
+	if err := out.add(runlog.KindSnapshot, snapshot[S, U]{Graph: f.name, Digest: f.digest, Shape: &f.shape, Machine: m.Snapshot()}); err != nil {
+		return nil, err
+	}
+	for _, n := range f.shape.Nodes {
+		out.redo.gone[n.Name] = true
+	}
+	for tasks := m.Plan(); len(tasks) > 0; tasks = m.Plan() {
+		for i := range tasks {
+			t := tasks[i]
+			n := &f.nodes[t.Vertex]
+			update, ok := updates[n.Name]
+			if !ok || t.Key != "" || len(n.routes) > 0 || n.Reads == nil {
+				continue
+			}
+			r := pregel.Result[U, message]{Outcome: pregel.Done, Sends: n.sends, Note: update}
+			if err := json.Unmarshal(update, &r.Update); err != nil {
+				return nil, fmt.Errorf("the update of %s: %w", n.Name, err)
+			}
+			data, err := x.done(&t, &r)
+			if err == nil {
+				err = m.Apply(t.Index, r)
+			}
+			if err != nil {
+				return nil, err
+			}
+			path := f.path("", &t)
+			out.Records = append(out.Records, runlog.Record{Kind: runlog.KindTaskDone, Path: path, Data: data})
+			out.Kept = append(out.Kept, path)
+			delete(out.redo.gone, n.Name)
+		}
+	}
+	out.Next = nil
+	for _, n := range f.shape.Nodes {
+		if out.redo.gone[n.Name] {
+			out.Next = append(out.Next, n.Name)
+		}
+	}
+	return out, nil
+}
+
+// fork makes the records of a fork.
+func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending []runlog.Record, carried *runlog.Carried) error {
+	snap := snapshot[S, U]{Graph: f.name, Digest: f.digest, Shape: &f.shape, Skipped: past.skipped, Machine: past.m.Snapshot()}
+	if out.redo == nil && len(p.Edits) > 0 {
+		snap.Machine.Early, pending, carried = nil, nil, nil // they did not see them
+	}
+	for i := range p.Edits {
+		e := &p.Edits[i]
+		if given, err := f.given(pending, e); given || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := f.edit(&snap.Machine, e); err != nil {
+			return err
+		}
+	}
+	if f.check != nil && len(p.Edits) > 0 {
+		if err := f.check(snap.Machine.State); err != nil {
+			return fmt.Errorf("the edits lead to a state that does not hold: %w", err)
+		}
+	}
+	out.Step, out.Next = past.m.Step(), past.next()
+	if err := out.add(runlog.KindSnapshot, snap); err != nil {
+		return err
+	}
+	if carried != nil {
+		if err := out.add(runlog.KindCarried, carried); err != nil {
+			return err
+		}
+	}
+	for i := range pending {
+		r := &pending[i]
+		if err := past.apply(r); err != nil && out.redo != nil { // nothing leads to it any more, or its place is not known yet
+			if node := nodeOf(r.Path); slices.ContainsFunc(p.Edits, func(e Edit) bool { return e.Node == node }) {
+				return fmt.Errorf("the edit of %s has no effect: the fork computes anew what it depends on; leave one of the edits out", node)
+			}
+			continue
+		}
+		out.Records = append(out.Records, runlog.Record{Kind: r.Kind, Path: r.Path, Data: r.Data})
+		out.Kept = append(out.Kept, r.Path)
+	}
+	out.Next = slices.DeleteFunc(out.Next, func(path string) bool { return slices.Contains(out.Kept, path) })
+	return nil
+}
+
+// given puts an edit into the result that its node has among records, and reports whether there is one.
+func (f *Flow[S, U]) given(records []runlog.Record, e *Edit) (bool, error) {
+	for i := range records {
+		var d runlog.TaskDone
+		if err := d.Parse(records[i].Data); err != nil {
+			return false, err
+		}
+		if e.Node == "" || d.Node != e.Node {
+			continue
+		}
+		if err := f.editable(e); err != nil {
+			return true, err
+		}
+		d.Update, d.Error, d.Inside = e.Update, "", nil
+		data, err := d.Append(nil)
+		records[i].Data = data
+		return true, err
+	}
+	return false, nil
+}
+
+func (k *Forked) add(kind runlog.Kind, data any) error {
+	b, err := json.Marshal(data)
+	k.Records = append(k.Records, runlog.Record{Kind: kind, Data: b})
+	return err
+}
+
+// edit folds an update into a machine between two supersteps.
+func (f *Flow[S, U]) edit(s *pregel.Snapshot[S, U, message], e *Edit) error {
+	if err := f.editable(e); err != nil {
+		return err
+	}
+	var u U
+	if err := json.Unmarshal(e.Update, &u); err != nil {
+		return err
+	}
+	apart := func(state S) S {
+		if f.branch != nil {
+			return f.branch(state)
+		}
+		return state
+	}
+	s.State = f.reduce(apart(s.State), u)
+	if e.Node == "" {
+		for j := range s.Initial {
+			s.Initial[j] = f.reduce(apart(s.Initial[j]), u)
+		}
+		return nil
+	}
+	if slices.ContainsFunc(f.nodes, func(n node[S, U]) bool { return slices.Contains(n.Reads, e.Node) }) {
+		index := 0 // after everything that has been folded
+		for j := range s.Kept {
+			index = max(index, s.Kept[j].Index+1)
+		}
+		s.Kept = append(s.Kept, pregel.KeptUpdate[U]{Vertex: e.Node, Step: s.Step - 1, Index: index, Update: u})
+	}
+	return nil
+}
+
+// editable checks that an edit is an update of the graph, and of its node.
+func (f *Flow[S, U]) editable(e *Edit) error {
+	who := e.Node
+	if who == "" {
+		who = "the state"
+	}
+	var u U
+	d := json.NewDecoder(bytes.NewReader(e.Update))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&u); err != nil {
+		return fmt.Errorf("the edit of %s is no update of graph %q: %w", who, f.name, err)
+	}
+	if e.Node == "" {
+		return nil
+	}
+	v, ok := f.index[e.Node]
+	if !ok {
+		names := make([]string, len(f.nodes))
+		for i := range f.nodes {
+			names[i] = f.nodes[i].Name
+		}
+		return fmt.Errorf("graph %q has no node %q%s", f.name, e.Node, suggest.Hint(e.Node, names))
+	}
+	if out := f.nodes[v].output; out != nil {
+		if err := fits(out, e.Update); err != nil {
+			return fmt.Errorf("the edit of %s does not fit its schema: %w", e.Node, err)
+		}
+	}
+	return nil
+}
