@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -23,9 +24,11 @@ type Action struct {
 	// after a crash or a pause, so what it does to the world are effects in that scope.
 	//
 	// What the model is to see of a failure is a result with Error set, or an error. An error
-	// that waits (see runlog.Waits), and any that is about the run and not about the call,
+	// that waits (see journal.Waits), and any that is about the run and not about the call,
 	// ends the agent for now, and the action is run again with it.
-	Run func(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error)
+	Run func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error)
+	// Scoped says that all that Run does to the log is in its scope, so that a replay can tell that it did nothing.
+	Scoped bool
 }
 
 // equip makes the set of all that the agent may call.
@@ -49,30 +52,36 @@ func (r *run) equip() error {
 	}
 	var err error
 	r.all, err = tool.NewSet(tools...)
+	r.all = r.all.Guarded(r.Tools.Guard())
 	return err
 }
 
+// place is the scope of an action.
+func (r *run) place(a *Action, turn, i int) *journal.Scope {
+	return r.scope.Inner(pregel.Path(a.Tool.Name, fmt.Sprintf("%s%d.%d", r.prefix, turn+1, i+1), 0))
+}
+
 // act does an action.
-func (r *run) act(ctx context.Context, a *Action, place, key string, c *tool.Call) (tool.Result, error) {
+func (r *run) act(ctx context.Context, a *Action, place *journal.Scope, key string, c *tool.Call) (tool.Result, error) {
 	if why, refuses := r.all.Refuses(a.Tool.Name, c.Args); refuses {
 		return why, nil
 	}
-	if r.Gate != nil && !r.scope.Replayed() { // what was allowed once may be forbidden by now
-		if v := r.Gate.Check(a.Tool, c); v.Decision == tool.Deny {
-			return denied(v.Reason), nil
-		}
+	var rules tool.Verdict
+	if r.Gate != nil { // what was allowed once may be forbidden by now
+		_ = r.scope.Afresh(func() error { rules = r.Gate.Check(a.Tool, c); return nil })
+	}
+	if rules.Decision == tool.Deny {
+		return denied(rules.Reason), nil
 	}
 	if len(bytes.TrimSpace(c.Args)) == 0 {
 		c.Args = json.RawMessage("{}")
 	}
 	res, err := safely(func() (tool.Result, error) {
-		return a.Run(ctx, r.scope.Inner(pregel.Path(a.Tool.Name, place, 0)), c)
+		return a.Run(ctx, place, c)
 	})
 	switch {
 	case ctx.Err() != nil && (err != nil || res.Error):
 		return res, errors.Join(ctx.Err(), err)
-	case err != nil && errors.Is(err, pregel.ErrStopped):
-		return res, &stoppedError{err}
 	case err != nil && OfRun(err):
 		return res, err
 	case err != nil:
@@ -86,12 +95,12 @@ func (r *run) act(ctx context.Context, a *Action, place, key string, c *tool.Cal
 			return tool.Failed(fmt.Sprintf("the result of %s is not what it promises: %v", a.Tool.Name, err)), nil
 		}
 	}
-	if !tooLarge(a.Tool, res.Text) || r.Spill == nil {
+	if !tooLarge(a.Tool, res.Text) || !r.scope.Does(key+"/spill", r.Spill != nil) {
 		return cut(a.Tool, res), nil
 	}
 	// A replay does actions too, but nothing to the world.
-	e := &runlog.Effect{Key: key + "/spill", Kind: "spill", Name: a.Tool.Name}
-	path, err := runlog.Do(ctx, r.scope, e, func(context.Context, string) (string, error) {
+	e := &journal.Effect{Key: key + "/spill", Kind: "spill", Name: a.Tool.Name}
+	path, err := journal.Do(ctx, r.scope, e, func(context.Context, string) (string, error) {
 		return r.Spill(r.scope.Run(), spillName(r.scope.Path(), key, a.Tool.Name), res.Text)
 	})
 	if err != nil && (ctx.Err() != nil || OfRun(err)) {
@@ -103,20 +112,36 @@ func (r *run) act(ctx context.Context, a *Action, place, key string, c *tool.Cal
 // OfRun reports whether an error is about the run and not about what is done in it: it is
 // to end the task, and never to be told to a model as the failure of a call.
 func OfRun(err error) bool {
-	var diverged *runlog.DivergedError
+	var diverged *journal.DivergedError
 	var storage *runlog.StorageError
 	var over *runlog.EndedError
-	return runlog.Waits(err) || errors.Is(err, pregel.ErrStopped) || errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrUnknown) ||
+	return journal.Waits(err) || errors.Is(err, pregel.ErrStopped) || errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrUnknown) ||
 		errors.As(err, &diverged) || errors.As(err, &storage) || errors.As(err, &over)
 }
 
-// stoppedError takes an error that ends the agent out of an effect without a trace there.
-type stoppedError struct{ err error }
+// Do performs an effect as [journal.Do] does. An error about the run (see [OfRun]) that ends it leaves no trace in the log.
+func Do[T any](ctx context.Context, scope *journal.Scope, e *journal.Effect, do func(ctx context.Context, key string) (T, error)) (T, error) {
+	out, err := journal.Do(ctx, scope, e, func(ctx context.Context, key string) (T, error) {
+		out, err := do(ctx, key)
+		if err != nil && !journal.Waits(err) && OfRun(err) {
+			err = &untracedError{err}
+		}
+		return out, err
+	})
+	var untraced *untracedError
+	if errors.As(err, &untraced) {
+		err = untraced.err
+	}
+	return out, err
+}
 
-func (e *stoppedError) Error() string { return e.err.Error() }
+// untracedError takes an error out of an effect. It hides the cause, and waits, so that nothing is recorded.
+type untracedError struct{ err error }
+
+func (e *untracedError) Error() string { return e.err.Error() }
 
 // Waits reports that nothing has failed.
-func (e *stoppedError) Waits() bool { return true }
+func (e *untracedError) Waits() bool { return true }
 
 func safely(f func() (tool.Result, error)) (res tool.Result, err error) {
 	defer func() {

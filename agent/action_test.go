@@ -15,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/pregel"
@@ -23,7 +24,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-func action(name string, run func(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error)) *agent.Action {
+func action(name string, run func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error)) *agent.Action {
 	return &agent.Action{
 		Tool: &tool.Tool{Name: name, Input: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"text": {Type: "string"}}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}},
 		Run:  run,
@@ -49,11 +50,11 @@ func TestAction(t *testing.T) {
 			handle, _ := script(modeltest.Call("act", tc.args), modeltest.Text("ok"))
 			m, _ := talk(t, handle)
 			runs := 0
-			a := &agent.Agent{Name: "tester", Model: m, Actions: []*agent.Action{action("act", func(context.Context, *runlog.Scope, *tool.Call) (tool.Result, error) {
+			a := &agent.Agent{Name: "tester", Model: m, Actions: []*agent.Action{action("act", func(context.Context, *journal.Scope, *tool.Call) (tool.Result, error) {
 				runs++
 				return tc.run()
 			})}}
-			j := journal(t, runlogtest.NewMortal(), true)
+			j := openJournal(t, runlogtest.NewMortal(), true)
 			for range 2 {
 				out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{})
 				if err != nil {
@@ -78,22 +79,22 @@ func TestActionOfTheRun(t *testing.T) {
 		want func(error) bool
 	}{
 		"budget":    {func() error { return &runlog.BudgetError{What: runlog.BudgetTokens} }, func(err error) bool { var b *runlog.BudgetError; return errors.As(err, &b) }},
-		"question":  {func() error { return fmt.Errorf("deep: %w", &runlog.WaitError{}) }, runlog.Waits},
-		"stopped":   {func() error { return fmt.Errorf("deep: %w", pregel.ErrStopped) }, func(err error) bool { return errors.Is(err, pregel.ErrStopped) && !runlog.Waits(err) }},
-		"diverged":  {func() error { return &runlog.DivergedError{} }, func(err error) bool { var d *runlog.DivergedError; return errors.As(err, &d) }},
+		"question":  {func() error { return fmt.Errorf("deep: %w", &journal.WaitError{}) }, journal.Waits},
+		"stopped":   {func() error { return fmt.Errorf("deep: %w", pregel.ErrStopped) }, func(err error) bool { return errors.Is(err, pregel.ErrStopped) && !journal.Waits(err) }},
+		"diverged":  {func() error { return &journal.DivergedError{} }, func(err error) bool { var d *journal.DivergedError; return errors.As(err, &d) }},
 		"cancelled": {func() error { cancel(); return errors.New("cut off") }, func(err error) bool { return errors.Is(err, context.Canceled) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			handle, _ := script(modeltest.Call("act", `{}`), modeltest.Text("ok"))
 			m, _ := talk(t, handle)
 			fail := true
-			a := &agent.Agent{Name: "tester", Model: m, Actions: []*agent.Action{action("act", func(context.Context, *runlog.Scope, *tool.Call) (tool.Result, error) {
+			a := &agent.Agent{Name: "tester", Model: m, Actions: []*agent.Action{action("act", func(context.Context, *journal.Scope, *tool.Call) (tool.Result, error) {
 				if fail {
 					return tool.Result{}, tc.err()
 				}
 				return tool.Result{Text: "fine"}, nil
 			})}}
-			j := journal(t, runlogtest.NewMortal(), true)
+			j := openJournal(t, runlogtest.NewMortal(), true)
 			ctx := ctx
 			if name != "cancelled" {
 				ctx = t.Context()
@@ -116,7 +117,7 @@ func TestActionOfTheRun(t *testing.T) {
 func TestActionsWrong(t *testing.T) {
 	m, _ := talk(t, modeltest.Sequence(modeltest.Text("ok")))
 	for want, a := range map[string]*agent.Agent{
-		"given twice":            {Tools: (&bench{}).tools(t), Actions: []*agent.Action{action("look", func(context.Context, *runlog.Scope, *tool.Call) (tool.Result, error) { return tool.Result{}, nil })}},
+		"given twice":            {Tools: (&bench{}).tools(t), Actions: []*agent.Action{action("look", func(context.Context, *journal.Scope, *tool.Call) (tool.Result, error) { return tool.Result{}, nil })}},
 		"has no tool":            {Actions: []*agent.Action{nil}},
 		"no function":            {Actions: []*agent.Action{{Tool: &tool.Tool{Name: "a"}}}},
 		`there is no OnAsk "hm"`: {OnAsk: "hm"},
@@ -140,25 +141,25 @@ func TestCrashInActions(t *testing.T) {
 	run := func(t *testing.T, store *runlogtest.Mortal) (*agent.Outcome, *bench, *modeltest.Server, error) {
 		m, server := talk(t, handle)
 		b := &bench{}
-		interview := action("interview", func(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error) {
+		interview := action("interview", func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error) {
 			var w words
 			if err := json.Unmarshal(c.Args, &w); err != nil {
 				return tool.Result{}, err
 			}
-			n, err := runlog.Do(ctx, scope, &runlog.Effect{Key: "dial", Kind: "phone", Repeat: runlog.RepeatByKey}, func(context.Context, string) (int, error) {
+			n, err := journal.Do(ctx, scope, &journal.Effect{Key: "dial", Kind: "phone", Repeat: journal.RepeatByKey}, func(context.Context, string) (int, error) {
 				b.did("dial", w.Text, scope.Path())
 				return len(w.Text), nil
 			})
 			if err != nil {
 				return tool.Result{}, err
 			}
-			a, err := scope.Ask(ctx, &runlog.Asked{Key: "answer", Question: w.Text})
+			a, err := scope.Ask(ctx, &runlog.Question{Key: "answer", Text: w.Text})
 			return tool.Result{Text: fmt.Sprintf("%d %s", n, a)}, err
 		})
 		interview.Tool.Effect = tool.Pure
 		a := &agent.Agent{Name: "tester", Model: m, Tools: b.tools(t), Actions: []*agent.Action{interview}}
-		out, err := drive(t, store, func(q runlog.OpenQuestion) string { return fmt.Sprintf("%q", q.Question+" at "+q.Path) },
-			func(j *runlog.Journal) (*agent.Outcome, error) {
+		out, err := drive(t, store, func(q runlog.Question) string { return fmt.Sprintf("%q", q.Text+" at "+q.Path) },
+			func(j *journal.Journal) (*agent.Outcome, error) {
 				return a.Run(t.Context(), j.Scope("task"), &agent.Work{})
 			})
 		return out, b, server, err
@@ -202,7 +203,7 @@ func TestToolsKnowTheirPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := journal(t, runlogtest.NewMortal(), true)
+	j := openJournal(t, runlogtest.NewMortal(), true)
 	w := &agent.Work{State: func() (json.RawMessage, error) { return json.RawMessage(`{"n":1}`), nil }}
 	if _, err := (&agent.Agent{Name: "tester", Model: m, Tools: set}).Run(t.Context(), j.Scope("task"), w); err != nil {
 		t.Fatal(err)
@@ -233,7 +234,7 @@ func TestSpill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &agent.Agent{Name: "tester", Model: m, Tools: set, Actions: []*agent.Action{action("act", func(context.Context, *runlog.Scope, *tool.Call) (tool.Result, error) {
+	a := &agent.Agent{Name: "tester", Model: m, Tools: set, Actions: []*agent.Action{action("act", func(context.Context, *journal.Scope, *tool.Call) (tool.Result, error) {
 		return tool.Result{Text: big}, nil
 	})}, Spill: func(run, name, text string) (string, error) {
 		if spills++; full {
@@ -242,7 +243,7 @@ func TestSpill(t *testing.T) {
 		path := filepath.Join(dir, run+"-"+name)
 		return path, os.WriteFile(path, []byte(text), 0o600)
 	}}
-	j := journal(t, runlogtest.NewMortal(), true)
+	j := openJournal(t, runlogtest.NewMortal(), true)
 	for range 2 {
 		out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{})
 		if err != nil {
@@ -310,7 +311,7 @@ func TestSchema(t *testing.T) {
 			m, server := talk(t, func(*modeltest.ParsedRequest) modeltest.Reply { n++; return tc.replies[n-1] })
 			heard := &listening{Model: m}
 			a := &agent.Agent{Name: "tester", Model: heard, Tools: (&bench{}).tools(t), Schema: s, Limits: tc.limits}
-			j := journal(t, runlogtest.NewMortal(), true)
+			j := openJournal(t, runlogtest.NewMortal(), true)
 			for range 2 {
 				out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{})
 				if tc.err != "" {

@@ -13,9 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -38,7 +40,7 @@ type Agent struct {
 	Again  int // how often it is asked again for that at most; defaults to 2, and less than 0 is never
 	Limits Limits
 
-	Gate  tool.Gate // decides on calls before they happen; nil allows all
+	Gate  tool.Gate // decides on calls before they happen; if nil, the Guard of Tools does
 	OnAsk OnAsk     // what becomes of a call that a person is to decide on; defaults to AskWait
 	// Remember keeps a rule for runs to come, when a person says that something is always
 	// allowed. It may be called again after a crash. Nil does not offer that.
@@ -85,13 +87,16 @@ const (
 
 // An Outcome is what an agent ended with.
 type Outcome struct {
-	Stop     Stop
-	Text     string          // what it said last
-	Args     json.RawMessage // of the Finish call, or what fits its Schema; nil if there was neither
-	Messages []model.Message // the conversation, as the model had it at the end
-	Turns    int
-	Calls    int // of tools, with those that were turned down
-	Usage    model.Usage
+	Stop Stop
+	Text string          // what it said last
+	Args json.RawMessage // of the Finish call, or what fits its Schema; nil if there was neither
+	// Messages is the conversation, with that of the Work, as the model had it at the end. Each message has an ID,
+	// which is the same when the run is resumed, and which no other run gives.
+	Messages  []model.Message
+	Shortened bool // messages were cut down, or a summary took their place
+	Turns     int
+	Calls     int // of tools, with those that were turned down
+	Usage     model.Usage
 }
 
 // A LimitError says that an agent was out of turns before it had a result.
@@ -112,30 +117,43 @@ type Work struct {
 	// Key names this use of the agent within its task, so that one task can run
 	// several. "" will do for the only one.
 	Key    string
-	Prompt string // what the user says
+	Prompt string // what the user says, at most maxPrompt; may be "" with Messages that await an answer
+	// Messages is the conversation so far, before the Prompt: every call in it has its result. They
+	// must not change while the agent works.
+	Messages []model.Message
 	// State is handed to tools, see tool.Call. Nil outside of a workflow.
 	State func() (json.RawMessage, error)
 	// Stopped is closed when the run is to stop between two tasks: an agent that waits for a
 	// rate limit then ends with pregel.ErrStopped. Nil for never.
 	Stopped <-chan struct{}
+	Raw     bool // the results of tools are data for a program, see tool.Call
 }
 
 // Run lets the agent work until it ends. The scope is that of the task it works for;
 // nil if the run has no log. It keeps to the budget of the run: near a limit it is told,
 // once, to wrap up, and at one it gives *runlog.BudgetError, which the task is to return.
-// While a question is open, of its Gate or of an Action, it gives *runlog.WaitError, which
+// While a question is open, of its Gate or of an Action, it gives *journal.WaitError, which
 // the task is to return too. An agent with a Finish tool that never calls it gives
 // *LimitError, with the outcome so far, and so does one with a Schema; what never fits the
 // Schema is an *UnfitError; a failing model gives its error.
-func (a *Agent) Run(ctx context.Context, scope *runlog.Scope, w *Work) (*Outcome, error) {
+func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcome, error) {
 	r, err := a.begin(scope, w)
 	if err == nil {
-		err = r.announce(ctx, w)
+		err = r.announce(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r.add(model.UserText(w.Prompt))
+	if scope.Own("") != "" { // results in an imported run are what its file claims
+		r.seen = append(r.seen, tool.ImportedFile)
+	}
+	for _, m := range w.Messages {
+		r.add(m)
+	}
+	if w.Prompt != "" || len(w.Messages) == 0 {
+		r.add(model.UserText(w.Prompt))
+	}
+	defer r.rise()
 	for r.out.Turns < r.turns {
 		done, err := r.turn(ctx)
 		var unfit *UnfitError
@@ -159,7 +177,7 @@ func (a *Agent) Run(ctx context.Context, scope *runlog.Scope, w *Work) (*Outcome
 // run is one agent at work.
 type run struct {
 	*Agent
-	scope  *runlog.Scope
+	scope  *journal.Scope
 	work   *Work
 	prefix string
 	turns  int
@@ -174,12 +192,38 @@ type run struct {
 	used   int            // tokens of the window, about
 	out    Outcome
 	seen   []string // the tools whose results it was given
+	pinned *Started // what it is made of, in a replay
+	quiet  bool     // what the model says is not shown
+	caller string   // who calls tools
+	seat   sync.Mutex
+	leave  func() // gives back its place among the agents of the run; nil if it has none
+	idRoot string // what the IDs of messages begin with
+	added  int    // messages so far
 }
 
-func (a *Agent) begin(scope *runlog.Scope, w *Work) (*run, error) {
-	r := &run{Agent: a, scope: scope, work: w, prefix: w.Key, quota: make([]int, len(a.Limits.Calls)), unfit: map[string]int{}}
+// maxPrompt is how many bytes a prompt may have, about 250,000 tokens. Every turn copies it
+// several times, and so does every agent beside it.
+const maxPrompt = 1 << 20
+
+func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
+	r := &run{Agent: a, caller: a.Name, scope: scope, work: w, prefix: w.Key, quota: make([]int, len(a.Limits.Calls)), unfit: map[string]int{}}
 	if r.prefix != "" {
 		r.prefix += "/"
+	}
+	var err error
+	if a, r.pinned, err = a.recorded(scope, r.prefix+"agent"); err != nil {
+		return nil, err
+	}
+	r.Agent = a
+	if g := a.Tools.Guard(); a.Gate == nil && g.Gate != nil {
+		guarded := *a
+		if guarded.Gate = g.Gate; guarded.Remember == nil {
+			guarded.Remember = g.Remember
+		}
+		if g.Headless {
+			guarded.OnAsk = AskDeny
+		}
+		r.Agent = &guarded
 	}
 	if r.turns = a.Limits.Turns; r.turns <= 0 {
 		r.turns = 10
@@ -188,6 +232,10 @@ func (a *Agent) begin(scope *runlog.Scope, w *Work) (*run, error) {
 		return nil, fmt.Errorf("agent %s: %w", a.Name, err)
 	}
 	switch {
+	case wrong(w) != nil:
+		return nil, fmt.Errorf("agent %s: %w", a.Name, wrong(w))
+	case len(w.Prompt) > maxPrompt:
+		return nil, fmt.Errorf("agent %s: its prompt is %.1f MiB; a prompt may have %d MiB: name a file in it that the agent can read", a.Name, float64(len(w.Prompt))/(1<<20), maxPrompt>>20)
 	case a.OnAsk != "" && a.OnAsk != AskWait && a.OnAsk != AskDeny:
 		return nil, fmt.Errorf("agent %s: there is no OnAsk %q; use wait or deny", a.Name, a.OnAsk)
 	case a.Limits.Single && a.Finish != "":
@@ -211,27 +259,79 @@ func (a *Agent) begin(scope *runlog.Scope, w *Work) (*run, error) {
 	return r, nil
 }
 
+// wrong reports what of a conversation no model would take.
+func wrong(w *Work) error {
+	var open []model.Call // without a result so far
+	from := 0             // the message that made them
+	missing := func() error {
+		return fmt.Errorf("message %d of its conversation calls %s, and the result is missing; add it, or remove the message", from, open[0].Name)
+	}
+	for i, m := range w.Messages {
+		switch {
+		case m.Role != model.User && m.Role != model.Assistant && m.Role != model.Tool:
+			return fmt.Errorf("message %d of its conversation has the role %q; use user, assistant or tool", i+1, m.Role)
+		case m.Role == model.Tool:
+			var ok bool
+			if open, ok = answered(open, m); !ok {
+				return fmt.Errorf("message %d of its conversation has a result without its call; remove it", i+1)
+			}
+		case len(open) > 0:
+			return missing()
+		default:
+			open, from = m.Calls(), i+1
+		}
+	}
+	switch n := len(w.Messages); {
+	case len(open) > 0:
+		return missing()
+	case n > 0 && w.Messages[n-1].Role == model.Assistant && w.Prompt == "":
+		return errors.New("its conversation ends with an answer; give a prompt, or a message of the user")
+	}
+	return nil
+}
+
+// answered returns the calls that a message with results leaves open, and reports whether it has results, each of one of them.
+func answered(open []model.Call, m model.Message) (left []model.Call, ok bool) {
+	left = slices.Clone(open)
+	for _, p := range m.Parts {
+		if p.Kind != model.Result {
+			continue
+		}
+		i := slices.IndexFunc(left, func(c model.Call) bool { return p.Call != nil && c.ID == p.Call.ID })
+		if i < 0 {
+			return nil, false
+		}
+		left, ok = slices.Delete(left, i, i+1), true
+	}
+	return left, ok
+}
+
 // add puts a message into the conversation.
 func (r *run) add(m model.Message) {
+	if r.added++; m.ID == "" {
+		m.ID = fmt.Sprintf("%s/%smessage-%d", r.idRoot, r.prefix, r.added)
+	}
 	r.out.Messages = append(r.out.Messages, m)
 	r.used += size(m) / bytesPerToken
 }
 
-// Started is the input of an effect of kind "agent", which marks where an agent began.
-type Started struct {
-	Agent  string `json:"agent"`
-	Model  string `json:"model"`
-	Prompt string `json:"prompt"`
+// begun is the output of the effect that marks where an agent began.
+type begun struct {
+	IDs string `json:"ids,omitempty"` // as in Started: a run that goes on keeps to it
 }
 
-func (r *run) announce(ctx context.Context, w *Work) error {
-	_, err := r.scope.Do(ctx, &runlog.Effect{
-		Key: r.prefix + "agent", Kind: "agent", Name: r.Name,
-		Input: Started{r.Name, r.Model.Name(), w.Prompt}, Cost: runlog.Amount{Agents: 1}, Inside: true,
-		Do: func(ctx context.Context, _ string) (json.RawMessage, error) {
-			return json.RawMessage(`{}`), r.unpriced(ctx)
-		},
+func (r *run) announce(ctx context.Context) error {
+	made := r.made()
+	e := &journal.Effect{Key: r.prefix + "agent", Kind: "agent", Name: r.Name, Input: made, Cost: runlog.Amount{Agents: 1}, Inside: true}
+	began, err := journal.Do(ctx, r.scope, e, func(ctx context.Context, _ string) (begun, error) {
+		if made.Unpriced {
+			return begun{made.IDs}, r.unpriced(ctx)
+		}
+		return begun{made.IDs}, nil
 	})
+	if r.idRoot = began.IDs; r.idRoot == "" { // in older logs
+		r.idRoot = r.scope.Path()
+	}
 	return err
 }
 
@@ -291,14 +391,9 @@ func (r *run) converse(ctx context.Context, n int, hint string) (*model.Response
 		}
 		shrunk = true
 	}
-	told := 0
-	for {
-		if again, err := r.complain(ctx, n, told+1, nil); err != nil {
-			return nil, err
-		} else if !again {
-			break
-		}
-		told++
+	told, err := r.retell(ctx, turnKey(r.prefix, n))
+	if err != nil {
+		return nil, err
 	}
 	for {
 		req := &model.Request{System: r.Prompt, Messages: r.out.Messages, Tools: r.specs, MaxTokens: r.Limits.MaxTokens}
@@ -309,14 +404,14 @@ func (r *run) converse(ctx context.Context, n int, hint string) (*model.Response
 			req.Schema = r.Schema
 		}
 		resp, err := r.ask(ctx, turnKey(r.prefix, n), req, hint)
-		if unreadable(err) {
+		if unreadable.is(err) {
 			told++
-			if again, cerr := r.complain(ctx, n, told, err); cerr != nil || !again {
+			if again, cerr := r.complain(ctx, turnKey(r.prefix, n), told, err); cerr != nil || !again {
 				return nil, errors.Join(cerr, err)
 			}
 			continue
 		}
-		if !tooLong(err) || shrunk {
+		if !tooLong.is(err) || shrunk {
 			return resp, err
 		}
 		shrunk = true
@@ -346,65 +441,16 @@ func (r *run) said(resp *model.Response) (done bool, err error) {
 	return true, nil
 }
 
-// Delta is a live-only event: a piece of what the model is saying.
-type Delta struct {
-	Agent string `json:"agent"`
-	Text  string `json:"text"`
-}
-
-// ask gets a turn from the model, or from the log if it was had before. A rate limit is
-// waited out.
-func (r *run) ask(ctx context.Context, key string, req *model.Request, hint string) (*model.Response, error) {
-	hash, err := runlog.Hash(struct {
-		System   string
-		Messages []model.Message
-		Choice   string
-		Schema   *jsonschema.Schema `json:",omitempty"`
-	}{req.System, req.Messages, req.Choice, req.Schema})
-	if err != nil {
-		return nil, err
-	}
-	effect := &runlog.Effect{
-		Key: key, Kind: "model", Name: r.Model.Name(), Repeat: runlog.RepeatByKey, Hash: hash,
-		Hint: hint, Cost: r.estimate(req), Spent: r.spent,
-	}
-	waited, err := r.rest(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	for ; ; waited++ {
-		resp, err := runlog.Do(ctx, r.scope, effect, func(ctx context.Context, key string) (*model.Response, error) {
-			keyed := *req
-			keyed.Key = key
-			keyed.Messages = slices.Clone(req.Messages)
-			resp, err := model.Collect(r.Model.Generate(ctx, &keyed), func(p model.Part) {
-				if p.Kind == model.Text || p.Kind == model.Reasoning {
-					r.scope.Live(string(p.Kind), Delta{r.Name, p.Text})
-				}
-			})
-			return resp, r.classify(err)
-		})
-		if err == nil || ctx.Err() != nil {
-			return resp, err
-		}
-		if again, werr := r.pause(ctx, key, waited+1, err); werr != nil {
-			return nil, werr
-		} else if !again {
-			return nil, err
-		}
-	}
-}
-
 // repeat says what may happen to a call of a tool that a crash has cut off.
-func (r *run) repeat(name string) runlog.Repeat {
+func (r *run) repeat(name string) journal.Repeat {
 	t, ok := r.all.Get(name)
 	switch {
 	case !ok || t.Effect == tool.Pure: // an unknown tool does nothing
-		return runlog.RepeatFreely
+		return journal.RepeatFreely
 	case r.acts[name] != nil: // what it does are effects of their own
-		return runlog.RepeatFreely
+		return journal.RepeatFreely
 	case t.Effect == tool.Idempotent:
-		return runlog.RepeatByKey
+		return journal.RepeatByKey
 	}
-	return runlog.RepeatNever
+	return journal.RepeatNever
 }

@@ -10,15 +10,20 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
 	"go.uber.org/goleak"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/model/openai"
+	"github.com/superstep-dev/superstep/model/scripted"
+	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -284,5 +289,170 @@ func TestModelError(t *testing.T) {
 	var fail *model.Error
 	if !errors.As(err, &fail) || fail.Status != 401 || !strings.HasPrefix(err.Error(), "agent tester: ") {
 		t.Fatal(err)
+	}
+}
+
+// An agent goes on with a conversation, and refuses one that no model would take.
+func TestWorkMessages(t *testing.T) {
+	asks := model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.ToolCall, Call: &model.Call{ID: "1", Name: "look", Args: []byte(`{}`)}}}}
+	result := model.ToolResult(model.Call{ID: "1", Name: "look"}, "seen", false)
+	peek := model.Call{ID: "2", Name: "peek", Args: []byte(`{}`)}
+	both := model.Message{Role: model.Assistant, Parts: append(asks.Parts[:1:1], model.Part{Kind: model.ToolCall, Call: &peek})}
+	second := model.ToolResult(peek, "peeked", false)
+	results := model.Message{Role: model.Tool, Parts: append(second.Parts[:1:1], result.Parts...)}
+	answer := model.Message{ID: "mine", Role: model.Assistant, Parts: []model.Part{{Kind: model.Text, Text: "so"}}}
+	hi := model.UserText("hi")
+	for name, tc := range map[string]struct {
+		before []model.Message
+		prompt string
+		err    string
+	}{
+		"a prompt":          {[]model.Message{hi, asks, result, answer}, "and?", ""},
+		"no prompt":         {[]model.Message{hi}, "", ""},
+		"a result":          {[]model.Message{hi, asks, result}, "", ""},
+		"an answer":         {[]model.Message{hi, answer}, "", "ends with an answer"},
+		"a call":            {[]model.Message{hi, asks}, "and?", "message 2 of its conversation calls look, and the result is missing"},
+		"a call, gone over": {[]model.Message{hi, asks, hi}, "", "the result is missing"},
+		"a result, lost":    {[]model.Message{hi, result}, "", "a result without its call"},
+		"a stranger":        {[]model.Message{{Role: "removed", ID: "x"}}, "and?", `the role "removed"`},
+		"two results":       {[]model.Message{hi, both, results}, "", ""},
+		"results apart":     {[]model.Message{hi, both, second, result}, "", ""},
+		"one of two":        {[]model.Message{hi, both, result}, "and?", "message 2 of its conversation calls peek, and the result is missing"},
+		"one of two, so":    {[]model.Message{hi, both, result, answer}, "and?", "message 2 of its conversation calls peek, and the result is missing"},
+		"one twice":         {[]model.Message{hi, asks, result, result}, "and?", "message 4 of its conversation has a result without its call"},
+		"that of another":   {[]model.Message{hi, asks, second}, "and?", "message 3 of its conversation has a result without its call"},
+		"no result":         {[]model.Message{hi, asks, {Role: model.Tool}}, "and?", "message 3 of its conversation has a result without its call"},
+	} {
+		m := &scripted.Model{Turns: []scripted.Turn{scripted.Say("fine")}}
+		j, err := journal.Open(t.Context(), runlog.NewMemory(nil), "run", &journal.Options{Create: &runlog.NewRun{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &agent.Agent{Name: "a", Model: m}
+		out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{Messages: tc.before, Prompt: tc.prompt})
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want := len(tc.before)
+		if tc.prompt != "" {
+			want++
+		}
+		if got := m.Requests()[0].Messages; len(got) != want || len(out.Messages) != want+1 || out.Messages[want].ID != fmt.Sprintf("run/task/message-%d", want+1) {
+			t.Errorf("%s: asked %+v, got %+v", name, got, out.Messages)
+		}
+		if name == "a prompt" && (out.Messages[3].ID != "mine" || m.Requests()[0].Messages[3].ID != "") {
+			t.Errorf("%s: %+v", name, out.Messages)
+		}
+		// Another conversation is other work.
+		_, err = a.Run(t.Context(), j.Scope("task"), &agent.Work{Messages: append(tc.before[:1:1], hi), Prompt: "then"})
+		var diverged *journal.DivergedError
+		if !errors.As(err, &diverged) {
+			t.Errorf("%s: with another conversation: %v", name, err)
+		}
+	}
+}
+
+// A conversation that is cut down and goes on in another run has no ID twice. A run that was begun by an older version keeps
+// to its IDs.
+func TestMessageIDs(t *testing.T) {
+	talk := func(run string, before []model.Message, older bool) []model.Message {
+		t.Helper()
+		j, err := journal.Open(t.Context(), runlog.NewMemory(nil), run, &journal.Options{Create: &runlog.NewRun{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if older {
+			if _, err := j.Scope("chat").Do(t.Context(), &journal.Effect{Key: "agent", Kind: "agent", Name: "a", Do: func(context.Context, string) (json.RawMessage, error) {
+				return json.RawMessage(`{}`), nil
+			}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := &agent.Agent{Name: "a", Model: &scripted.Model{Turns: []scripted.Turn{scripted.Say("fine")}}}
+		out, err := a.Run(t.Context(), j.Scope("chat"), &agent.Work{Messages: before, Prompt: "go on"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Messages
+	}
+	first := talk("one", nil, false)
+	seen := map[string]bool{first[0].ID: true}
+	for _, m := range talk("two", first[1:], false) {
+		if m.ID == "" || seen[m.ID] {
+			t.Errorf("%q is the ID of two messages", m.ID)
+		}
+		seen[m.ID] = true
+	}
+	if got := talk("three", nil, true); got[0].ID != "chat/message-1" || got[1].ID != "chat/message-2" {
+		t.Errorf("in an older run: %+v", got)
+	}
+}
+
+// What an agent calls may have agents and models work in its place: the pool does not lock up.
+func TestAgentInTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		j, err := journal.Open(ctx, runlog.NewMemory(nil), "run", &journal.Options{Create: &runlog.NewRun{}, Agents: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		scope := j.Scope("task")
+		help := &tool.Tool{Name: "help", Input: &jsonschema.Schema{Type: "object"}, Run: func(ctx context.Context, _ *tool.Call) (string, error) {
+			inner := &agent.Agent{Name: "inner", Model: &scripted.Model{Turns: []scripted.Turn{scripted.Say("seen")}}}
+			out, err := inner.Run(ctx, scope.Inner("inner"), &agent.Work{Prompt: "look"})
+			if err != nil {
+				return "", err
+			}
+			m := &scripted.Model{Turns: []scripted.Turn{scripted.Say("asked")}}
+			resp, err := agent.Ask(ctx, scope.Inner("asked"), m, "ask", &model.Request{Messages: out.Messages})
+			if err != nil {
+				return "", err
+			}
+			return out.Text + " and " + resp.Message.Text(), nil
+		}}
+		tools, err := tool.NewSet(help)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outer := &agent.Agent{Name: "outer", Tools: tools, Model: &scripted.Model{Turns: []scripted.Turn{scripted.Call("help", `{}`), scripted.Say("done")}}}
+		out, err := outer.Run(ctx, scope, &agent.Work{Prompt: "go"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out.Messages[2].Parts[0].Text; got != "seen and asked" {
+			t.Errorf("the tool gave %q", got)
+		}
+		if err := j.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A tool that no agent calls is told that the workflow does, and each call has a key of its own.
+func TestCallsOfTheWorkflow(t *testing.T) {
+	var told []string
+	look := &tool.Tool{Name: "look", Input: &jsonschema.Schema{Type: "object"}, Effect: tool.Pure, Run: func(_ context.Context, c *tool.Call) (string, error) {
+		told = append(told, c.Agent, c.Key)
+		return "seen", nil
+	}}
+	tools, err := tool.NewSet(look)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &agent.Agent{Name: "step", Tools: tools}
+	for _, key := range []string{"one", "two"} {
+		if _, err := a.Call(t.Context(), nil, &agent.Work{Key: key}, model.Call{ID: "step", Name: "look", Args: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(told) != 4 || told[0] != tool.Workflow || told[2] != tool.Workflow || told[1] == told[3] {
+		t.Errorf("told %q", told)
 	}
 }

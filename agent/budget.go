@@ -91,12 +91,21 @@ func price(m model.Model) (model.Price, bool) {
 	return model.Price{}, false
 }
 
-// unpriced makes a note in a run with a limit on money if it cannot hold for the agent.
+// unpriced makes a note that the limit on money does not hold for the agent.
 func (r *run) unpriced(ctx context.Context) error {
-	if _, known := price(r.Model); known || !r.scope.CountsMoney() {
+	return r.scope.Emit(ctx, "note", note{r.unpricedText("agent " + r.Name)})
+}
+
+// unpricedTurn is unpriced for a turn that no agent takes.
+func (r *run) unpricedTurn(ctx context.Context, key string) error {
+	key += "/unpriced"
+	_, priced := price(r.Model)
+	if !r.scope.Does(key, !priced) || !r.scope.CountsMoney() {
 		return nil
 	}
-	return r.scope.Emit(ctx, "note", struct {
-		Text string `json:"text"`
-	}{fmt.Sprintf("model %s tells no price: what agent %s costs is not counted, and the limit on money does not hold for it", r.Model.Name(), r.Name)})
+	return r.mark(ctx, key, "note", note{r.unpricedText(r.Name)})
+}
+
+func (r *run) unpricedText(who string) string {
+	return fmt.Sprintf("model %s tells no price: what %s costs is not counted, and the limit on money does not hold for it", r.Model.Name(), who)
 }

@@ -12,9 +12,12 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
@@ -78,13 +81,13 @@ func talkative() *meter {
 	return &meter{usage: model.Usage{In: 70, Out: 30}, turns: [][]model.Part{{call("look", "a")}, {call("put", "b")}, {call("look", "c")}, text}}
 }
 
-func limited(t testing.TB, store runlog.Store, b *runlog.Budget) *runlog.Journal {
+func limited(t testing.TB, store runlog.Store, b *runlog.Budget) *journal.Journal {
 	t.Helper()
-	opt := &runlog.JournalOptions{Budget: b}
+	opt := &journal.Options{Budget: b}
 	if !exists(t, store) {
 		opt.Create = &runlog.NewRun{}
 	}
-	j, err := runlog.OpenJournal(t.Context(), store, "run", opt)
+	j, err := journal.Open(t.Context(), store, "run", opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +191,7 @@ func TestParksAndGoesOn(t *testing.T) {
 				out, err := work(t, store, dear{m, price}, b, &limits[i])
 				if i < len(limits)-1 {
 					var short *runlog.BudgetError
-					if !errors.As(err, &short) || !runlog.Waits(err) || short.Path != "task" {
+					if !errors.As(err, &short) || !journal.Waits(err) || short.Path != "task" {
 						t.Fatalf("with %+v: %v", limits[i], err)
 					}
 					store.Revive()
@@ -277,5 +280,41 @@ func TestUnpriced(t *testing.T) {
 		if (notes == 1) == priced || notes > 1 {
 			t.Errorf("priced %v: %d notes", priced, notes)
 		}
+	}
+}
+
+// The turns in which an agent is asked again, told that its answer cannot be used, or sums its conversation up are
+// turns like others.
+func TestTurnsBesideTheWorkAreCounted(t *testing.T) {
+	b := &bench{}
+	long := strings.Repeat("x", 3000)
+	for name, tc := range map[string]struct {
+		a     *agent.Agent
+		turns []scripted.Turn
+	}{
+		"again":      {&agent.Agent{Schema: &jsonschema.Schema{Type: "object"}}, []scripted.Turn{scripted.Say("hm"), scripted.Say("{}")}},
+		"unreadable": {&agent.Agent{}, []scripted.Turn{scripted.Fail(unreadable(model.CodeBadCall)), scripted.Say("ok")}},
+		"compaction": {
+			&agent.Agent{Limits: agent.Limits{Window: 2000}, Tools: b.tools(t)},
+			[]scripted.Turn{scripted.Call("look", `{"text":"`+long+`"}`), scripted.Call("look", `{"text":"`+long+`"}`), scripted.Say("so far"), scripted.Say("ok")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for limit := range int64(len(tc.turns)) + 1 {
+				m := &scripted.Model{Turns: tc.turns}
+				a := *tc.a
+				a.Name, a.Model = "a", m
+				j, err := journal.Open(t.Context(), runlog.NewMemory(nil), "run", &journal.Options{Create: &runlog.NewRun{}, Budget: &runlog.Budget{Turns: max(limit, 1), Soft: 1}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = a.Run(t.Context(), j.Scope("task"), &agent.Work{Prompt: "go"})
+				var short *runlog.BudgetError
+				asked := int64(len(m.Requests()))
+				if asked != max(limit, 1) || j.Spent().Turns != asked || (err == nil) != (m.Unused() == nil) || err != nil && (!errors.As(err, &short) || short.What != runlog.BudgetTurns) {
+					t.Errorf("limit %d: asked %d times, spent %+v: %v", limit, asked, j.Spent(), err)
+				}
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -26,6 +27,7 @@ type fate struct {
 	result *tool.Result // it does not happen; this is what the model is told
 	free   bool         // and nothing is recorded of it
 	waits  error        // a person has to decide on it
+	seen   string       // the change that a person has allowed, see tool.Call.Approved
 }
 
 // callAll runs the calls of a turn: side by side if none of them changes anything, else
@@ -33,6 +35,7 @@ type fate struct {
 // raise are asked before the first is waited for, and what may go on without the answers does.
 func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool.Result, error) {
 	r.out.Calls += len(calls)
+	r.rise() // others may work for what it calls
 	fates, err := r.decide(ctx, turn, calls)
 	if err != nil {
 		return nil, err
@@ -52,9 +55,9 @@ func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool
 		case f.waits != nil:
 			errs[i] = f.waits
 		case beside:
-			work.Go(func() { results[i], errs[i] = r.call(ctx, turn, i, c, f.result) })
+			work.Go(func() { results[i], errs[i] = r.call(ctx, turn, i, c, &f) })
 		default:
-			results[i], errs[i] = r.call(ctx, turn, i, c, f.result)
+			results[i], errs[i] = r.call(ctx, turn, i, c, &f)
 		}
 		if !beside && errs[i] != nil {
 			break // what comes after it may build on it
@@ -73,18 +76,64 @@ func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool
 const FirstCall = "turn-0/call-0"
 
 // Call makes one call of a tool as the agent would: its Gate decides, a person may be asked, and
-// the call is an effect in the log, under the key of the work. It needs no model. The error is one
-// of the run, as those of Run; that the tool failed or that the call was denied is a result.
-func (a *Agent) Call(ctx context.Context, scope *runlog.Scope, w *Work, c model.Call) (tool.Result, error) {
+// the call is an effect in the log, under the key of the work. It needs no model. The tool is told that the workflow calls it. The error is
+// a *DeniedError if the call may not happen, else one of the run, as those of Run; that the tool failed is a result.
+func (a *Agent) Call(ctx context.Context, scope *journal.Scope, w *Work, c model.Call) (tool.Result, error) {
 	r, err := a.begin(scope, w)
 	if err != nil {
 		return tool.Result{}, err
 	}
+	r.caller = tool.Workflow
 	results, err := r.callAll(ctx, 0, []model.Call{c})
 	if err != nil {
 		return tool.Result{}, err
 	}
+	if results[0].Denied {
+		return tool.Result{}, refusal(c.Name, results[0])
+	}
 	return results[0], nil
+}
+
+// A DeniedError is the error of a call that was not allowed.
+type DeniedError struct {
+	Tool   string
+	Reason string // in full, with "denied"
+}
+
+func (e *DeniedError) Error() string { return fmt.Sprintf("tool %s: %s", e.Tool, e.Reason) }
+
+// Unwrap returns journal.ErrDenied.
+func (e *DeniedError) Unwrap() error { return journal.ErrDenied }
+
+// toModels is what a denial says to a model besides.
+const toModels = "; go on without it, and say what you could not do"
+
+func refusal(name string, no tool.Result) *DeniedError {
+	return &DeniedError{Tool: name, Reason: strings.TrimSuffix(no.Text, toModels)}
+}
+
+// Permit decides on a call, as before the calls of the agent, for a caller that makes it itself: the Gate decides, and
+// the user may be asked. It returns the call with what was permitted, a *DeniedError if it may not happen, and an error that waits
+// while the question is open. Key is that of the effect that the call is. It needs no model.
+func (a *Agent) Permit(ctx context.Context, scope *journal.Scope, w *Work, key string, c model.Call) (*tool.Call, error) {
+	r, err := a.begin(scope, w)
+	if err != nil {
+		return nil, err
+	}
+	r.caller = tool.Workflow
+	out := r.toolCall(c, "")
+	out.Permitted = true
+	if _, refuses := r.all.Refuses(c.Name, c.Args); refuses {
+		return out, nil // the call itself reports it
+	}
+	no, approved, err := r.permit(ctx, key, c)
+	if err != nil {
+		return nil, err
+	}
+	if out.Approved = approved; no == nil {
+		return out, nil
+	}
+	return nil, refusal(c.Name, *no)
 }
 
 // beside reports whether a tool may be called side by side with others.
@@ -131,8 +180,8 @@ func (r *run) decide(ctx context.Context, turn int, calls []model.Call) ([]fate,
 		case refused[i]: // it says so itself, and nobody has to be asked
 		default:
 			var err error
-			fates[i].result, err = r.permit(ctx, key, c)
-			if runlog.Waits(err) {
+			fates[i].result, fates[i].seen, err = r.permit(ctx, key, c)
+			if journal.Waits(err) {
 				fates[i].waits = err
 			} else if err != nil {
 				return nil, err
@@ -157,37 +206,42 @@ func (r *run) over(name string) (tool.Result, bool) {
 
 // call runs a tool, or gives what it gave before. With a result that is decided, nothing
 // is run.
-func (r *run) call(ctx context.Context, turn, i int, c model.Call, decided *tool.Result) (tool.Result, error) {
-	hash, err := runlog.Hash(c)
+func (r *run) call(ctx context.Context, turn, i int, c model.Call, f *fate) (tool.Result, error) {
+	decided := f.result
+	hash, err := journal.Hash(c)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	e := &runlog.Effect{
+	e := &journal.Effect{
 		Key: callKey(r.prefix, turn, i), Kind: "tool", Name: c.Name,
 		Hash: hash, Input: c.Args, Repeat: r.repeat(c.Name), Cost: runlog.Amount{Calls: 1},
+		Told: func(text string) any { return tool.Result{Text: text} },
 	}
 	action := r.acts[c.Name]
 	if decided != nil {
-		e.Repeat, e.Cost = runlog.RepeatFreely, runlog.Amount{}
+		e.Repeat, e.Cost = journal.RepeatFreely, runlog.Amount{}
 	} else if action != nil {
-		e.Inside = true
+		if e.Inside = true; action.Scoped {
+			e.Within = r.place(action, turn, i)
+		}
 	}
-	res, err := runlog.Do(ctx, r.scope, e, func(ctx context.Context, key string) (tool.Result, error) {
+	res, err := Do(ctx, r.scope, e, func(ctx context.Context, key string) (tool.Result, error) {
 		switch {
 		case decided != nil:
 			return *decided, nil
 		case action != nil:
-			return r.act(ctx, action, fmt.Sprintf("%s%d.%d", r.prefix, turn+1, i+1), e.Key, r.toolCall(c, key))
+			return r.act(ctx, action, r.place(action, turn, i), e.Key, r.toolCall(c, key))
 		}
-		return r.use(ctx, e.Key, c.Name, r.toolCall(c, key))
+		use := r.toolCall(c, key)
+		use.Approved = f.seen
+		return r.use(ctx, e.Key, c.Name, use)
 	})
-	var happened *runlog.HappenedError
+	var happened *journal.HappenedError
 	if errors.As(err, &happened) {
 		return tool.Result{Text: happened.Error(), Error: true}, nil
 	}
-	var stopped *stoppedError
-	if errors.As(err, &stopped) {
-		err = stopped.err
+	if decided != nil {
+		res.Denied = decided.Denied // an older log does not have it
 	}
 	return res, err
 }
@@ -201,6 +255,7 @@ func (r *run) use(ctx context.Context, key, name string, c *tool.Call) (tool.Res
 			return denied(v.Reason), nil
 		}
 	}
+	c.Permitted = true // by permit
 	res := r.all.CallWhole(ctx, name, c)
 	if err := ctx.Err(); err != nil && res.Error {
 		return res, err // stopped, not failed; a success is one all the same
@@ -216,5 +271,9 @@ func (r *run) use(ctx context.Context, key, name string, c *tool.Call) (tool.Res
 }
 
 func (r *run) toolCall(c model.Call, key string) *tool.Call {
-	return &tool.Call{ID: c.ID, Key: key, Args: c.Args, Run: r.scope.Run(), Node: r.scope.Path(), Agent: r.Name, Seen: r.seen, State: r.work.State, Stopped: r.work.Stopped}
+	out := &tool.Call{ID: c.ID, Key: key, Args: c.Args, Run: r.scope.Run(), Node: r.scope.Path(), Agent: r.caller, Seen: r.seen, State: r.work.State, Stopped: r.work.Stopped, Raw: r.work.Raw}
+	if g, ok := r.Gate.(tool.Reader); ok {
+		out.Reads = func(name, from string) func(string) tool.Verdict { return g.Reads(name, from, r.rules()) }
+	}
+	return out
 }

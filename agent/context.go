@@ -48,10 +48,7 @@ func (r *run) trim(ctx context.Context, n int) error {
 	_, begun := r.scope.Hint(turnKey(r.prefix, n))
 	due := func(key string, at float64) bool {
 		_, done := r.scope.Done(key)
-		if _, recorded := r.scope.Hint(key); recorded && r.scope.Replayed() {
-			done = true
-		}
-		if done || begun {
+		if done = r.scope.Does(key, done); done || begun {
 			return done
 		}
 		return r.window > 0 && float64(r.used) >= at*float64(r.window)
@@ -86,7 +83,7 @@ func (r *run) clear(keep int) bool {
 			}
 		}
 		before := size(*m)
-		m.Parts, some = parts, true
+		m.Parts, some, r.out.Shortened = parts, true, true
 		r.used -= (before - size(*m)) / bytesPerToken
 	}
 	return some
@@ -110,9 +107,9 @@ func (r *run) shrink(ctx context.Context, key string, refused bool) (bool, error
 		shorter = r.clear(1)
 	}
 	first, last := r.split()
-	if last <= first && shorter { // a turn that was begun with less is begun with less again
+	if last == 0 && shorter { // a turn that was begun with less is begun with less again
 		return true, r.mark(ctx, key, "context", Level{r.Name, r.used, r.window, Cleared})
-	} else if last <= first {
+	} else if last == 0 {
 		return false, nil
 	}
 	most := bytes * 9 / 10
@@ -120,32 +117,35 @@ func (r *run) shrink(ctx context.Context, key string, refused bool) (bool, error
 		most = bytes / 2
 	}
 	req := &model.Request{System: summaryPrompt, Messages: []model.Message{model.UserText(written(r.out.Messages[:last], most))}}
+	r.quiet = true // a summary is not what the agent says
 	resp, err := r.ask(ctx, key, req, "")
-	if tooLong(err) && !refused { // the window is smaller than was said: the turn will be refused, and tell
+	r.quiet = false
+	if tooLong.is(err) && !refused { // the window is smaller than was said: the turn will be refused, and tell
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("summing the conversation up: %w", err)
 	}
 	r.out.Usage = r.out.Usage.Add(resp.Usage)
-	sum := resp.Message.Text()
-	if sum == "" || resp.Stop == model.StopLength || resp.Stop == model.StopFilter {
+	sum, whole := summary(resp)
+	if !whole {
 		return shorter, nil // what is no whole summary would lose something
 	}
+	r.out.Shortened = true
 	kept := r.out.Messages[last:]
 	r.used = len(r.Prompt) / bytesPerToken
 	r.out.Messages = slices.Clone(r.out.Messages[:first])
 	for _, m := range r.out.Messages {
 		r.used += size(m) / bytesPerToken
 	}
-	r.add(model.UserText("What came before, summed up:\n\n" + sum))
+	r.add(sum)
 	for _, m := range kept {
 		r.add(m)
 	}
 	return true, r.mark(ctx, key+"/level", "context", Level{r.Name, r.used, r.window, Compacted})
 }
 
-// split says which messages are to be summed up: those from first on and before last, at
+// split says which messages are to be summed up: those from first on and before last, 0 if there are too few, at
 // least half of all that is said if that can be. The end is never one that begins with
 // results: without the turn that they answer no model would take them.
 func (r *run) split() (first, last int) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
@@ -154,7 +155,7 @@ func TestContext(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			a := &agent.Agent{Name: "tester", Prompt: "system", Model: tc.model, Tools: looker(t, tc.result), Limits: agent.Limits{Turns: 50, Window: tc.window}}
 			store := runlogtest.NewMortal()
-			j := journal(t, store, true)
+			j := openJournal(t, store, true)
 			out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{Prompt: "look at all of it"})
 			if err != nil || out.Text != "all of it" || out.Calls != tc.model.looks {
 				t.Fatal(out, err)
@@ -232,7 +233,7 @@ func TestCrashInContext(t *testing.T) {
 		run := func(t *testing.T, store *runlogtest.Mortal) (*agent.Outcome, *small, error) {
 			m := mk()
 			a := &agent.Agent{Name: "tester", Model: m, Tools: looker(t, 2200), Limits: agent.Limits{Turns: 30}}
-			j := journal(t, store, !exists(t, store))
+			j := openJournal(t, store, !exists(t, store))
 			defer func() { _ = j.Close(context.Background()) }()
 			out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{Prompt: "look"})
 			return out, m, err
@@ -288,7 +289,7 @@ func turns(done map[string]bool) int {
 func TestLevelIsLive(t *testing.T) {
 	m := &small{window: 100_000, looks: 2}
 	store := runlogtest.NewMortal()
-	j := journal(t, store, true)
+	j := openJournal(t, store, true)
 	var levels []agent.Level
 	following, done := make(chan struct{}), make(chan struct{})
 	if err := j.Scope("task").Emit(t.Context(), "first", 1); err != nil {
@@ -321,5 +322,48 @@ func TestLevelIsLive(t *testing.T) {
 	<-done
 	if len(levels) != 3 || levels[2].Used <= levels[0].Used || levels[0].Window != 100_000 {
 		t.Errorf("%+v", levels)
+	}
+}
+
+// A conversation of the fewest messages that are worth it is summed up, and what is no whole summary takes the place
+// of nothing.
+func TestSummaryOfTheFewest(t *testing.T) {
+	cut, filtered := scripted.Say("half of"), scripted.Say("part of")
+	cut.Stop, filtered.Stop = model.StopLength, model.StopFilter
+	for name, tc := range map[string]struct {
+		before int
+		sum    scripted.Turn
+		asked  int
+		after  int // messages of the last request
+	}{
+		"nine":      {8, scripted.Say("the sum"), 2, 6},
+		"five":      {4, scripted.Say("the sum"), 2, 4}, // the fewest: two are summed up
+		"four":      {3, scripted.Say("ok"), 1, 4},
+		"empty":     {8, scripted.Say(""), 2, 9},
+		"cut":       {8, cut, 2, 9},
+		"filtered":  {8, filtered, 2, 9},
+		"reasoning": {8, scripted.Think("hm"), 2, 9},
+	} {
+		m := &scripted.Model{Tokens: 1000, Turns: []scripted.Turn{tc.sum, scripted.Say("ok")}}
+		var talk []model.Message
+		for i := range tc.before {
+			said := model.UserText(fmt.Sprintf("%d ", i) + strings.Repeat("x", 2000))
+			if i%2 == 1 {
+				said.Role = model.Assistant
+			}
+			talk = append(talk, said)
+		}
+		out, err := (&agent.Agent{Name: "a", Model: m}).Run(t.Context(), nil, &agent.Work{Messages: talk, Prompt: "go on"})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		requests := m.Requests()
+		last := requests[len(requests)-1].Messages
+		if len(requests) != tc.asked || len(last) != tc.after || out.Shortened != (tc.after < tc.before+1) || out.Text != "ok" {
+			t.Errorf("%s: asked %d times, the last time with %d messages; %q, shortened %v", name, len(requests), len(last), out.Text, out.Shortened)
+		}
+		if out.Shortened && !strings.HasSuffix(last[1].Text(), "the sum") {
+			t.Errorf("%s: %q", name, last[1].Text())
+		}
 	}
 }

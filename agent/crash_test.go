@@ -12,20 +12,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
-// journal opens the run of a test.
-func journal(t testing.TB, store runlog.Store, create bool) *runlog.Journal {
+// openJournal opens the run of a test.
+func openJournal(t testing.TB, store runlog.Store, create bool) *journal.Journal {
 	t.Helper()
-	opt := &runlog.JournalOptions{}
+	opt := &journal.Options{}
 	if create {
 		opt.Create = &runlog.NewRun{Workflow: "test"}
 	}
-	j, err := runlog.OpenJournal(t.Context(), store, "run", opt)
+	j, err := journal.Open(t.Context(), store, "run", opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func TestCrashAtEveryAppend(t *testing.T) {
 		m, server := talk(t, handle)
 		b := &bench{}
 		a := &agent.Agent{Name: "tester", Prompt: "p", Model: m, Tools: b.tools(t), Finish: "done"}
-		out, err := a.Run(t.Context(), journal(t, store, !exists(t, store)).Scope("task"), &agent.Work{Prompt: "go"})
+		out, err := a.Run(t.Context(), openJournal(t, store, !exists(t, store)).Scope("task"), &agent.Work{Prompt: "go"})
 		return out, b, server, err
 	}
 	want, _, _, err := run(t, runlogtest.NewMortal())
@@ -164,30 +165,36 @@ func TestOnceParks(t *testing.T) {
 		answer string
 		runs   string
 		result string
+		gave   string // as a user says
 	}{
-		{"do it again", "send mail, send mail, put x", "send error=false send saw mail"},
-		{"it happened", "send mail, put x", "send error=true send was done before an interruption; its output is lost, and it must not be done again"},
+		{"do it again", "send mail, send mail, put x", "send error=false send saw mail", ""},
+		{"it happened", "send mail, put x", "send error=true send was done before an interruption; its output is lost, and it must not be done again", ""},
+		{"it happened", "send mail, put x", "send error=false sent to all", `"sent to all"`},
+		{"it happened", "send mail, put x", `send error=false {"receipt":17}`, `{"receipt":17}`}, // JSON is the text as it is
 	} {
-		t.Run(tc.answer, func(t *testing.T) {
+		t.Run(tc.answer+tc.gave, func(t *testing.T) {
 			store := runlogtest.NewMortal()
 			var once sync.Once
 			b := &bench{hook: func(string) { once.Do(store.Die) }} // the process dies while the tool runs
 			m, _ := talk(t, handle)
 			a := &agent.Agent{Name: "tester", Model: m, Tools: b.tools(t)}
-			if _, err := a.Run(t.Context(), journal(t, store, true).Scope("task"), &agent.Work{}); !errors.Is(err, runlogtest.ErrCrash) {
+			if _, err := a.Run(t.Context(), openJournal(t, store, true).Scope("task"), &agent.Work{}); !errors.Is(err, runlogtest.ErrCrash) {
 				t.Fatal(err)
 			}
 			store.Revive()
-			j := journal(t, store, false)
+			j := openJournal(t, store, false)
 			_, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{})
-			var wait *runlog.WaitError
-			if !errors.As(err, &wait) || wait.Path != "task" || !strings.Contains(wait.Question.Question, "send") {
+			var wait *journal.WaitError
+			if !errors.As(err, &wait) || wait.Question.Path != "task" || !strings.Contains(wait.Question.Text, "send") {
 				t.Fatal(err)
+			}
+			if !wait.Question.TextOutput {
+				t.Error("the question does not say that the tool gives text")
 			}
 			if len(b.runs) != 1 {
 				t.Fatalf("it ran unasked: %v", b.runs)
 			}
-			if err := j.Answer(t.Context(), "task", &runlog.Answered{Key: wait.Question.Key, Answer: json.RawMessage(fmt.Sprintf("%q", tc.answer))}); err != nil {
+			if err := j.Answer(t.Context(), "task", &runlog.Answer{Key: wait.Question.Key, Value: json.RawMessage(fmt.Sprintf("%q", tc.answer)), Output: json.RawMessage(tc.gave)}); err != nil {
 				t.Fatal(err)
 			}
 			out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{})
@@ -214,14 +221,14 @@ func TestDiverged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := runlogtest.NewMortal()
-			j := journal(t, store, true)
+			j := openJournal(t, store, true)
 			a, w := &agent.Agent{Name: "tester", Prompt: "old", Model: m, Tools: (&bench{}).tools(t)}, &agent.Work{Prompt: "old"}
 			if _, err := a.Run(t.Context(), j.Scope("task"), w); err != nil {
 				t.Fatal(err)
 			}
 			change(a, w)
 			_, err := a.Run(t.Context(), j.Scope("task"), w)
-			var diverged *runlog.DivergedError
+			var diverged *journal.DivergedError
 			if !errors.As(err, &diverged) || diverged.Path != "task" || diverged.Key != "turn-0" {
 				t.Fatal(err)
 			}
@@ -232,7 +239,7 @@ func TestDiverged(t *testing.T) {
 // Two uses of an agent in one task keep to themselves.
 func TestKeys(t *testing.T) {
 	m, server := talk(t, modeltest.Sequence(modeltest.Text("one"), modeltest.Text("two")))
-	j := journal(t, runlogtest.NewMortal(), true)
+	j := openJournal(t, runlogtest.NewMortal(), true)
 	a := &agent.Agent{Name: "tester", Model: m}
 	for range 2 {
 		for key, want := range map[string]string{"a": "", "b": ""} {
@@ -250,7 +257,7 @@ func TestKeys(t *testing.T) {
 // What the model says is shown while it says it, and is no part of the log.
 func TestDeltas(t *testing.T) {
 	m, _ := talk(t, modeltest.Sequence(modeltest.Reply{Parts: []model.Part{{Kind: model.Reasoning, Text: "hm"}, {Kind: model.Text, Text: "hel"}, {Kind: model.Text, Text: "lo"}}}))
-	j := journal(t, runlogtest.NewMortal(), true)
+	j := openJournal(t, runlogtest.NewMortal(), true)
 	var got []string
 	following, done := make(chan struct{}), make(chan struct{})
 	if err := j.Scope("task").Emit(t.Context(), "first", 1); err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/agent"
-	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model/offline"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -35,8 +36,12 @@ func Example() {
 		panic(err)
 	}
 	_, answer, _ := strings.Cut(out.Text, "\n\n") // it says first that it only quotes
-	fmt.Println(out.Stop, answer)
-	// Output: said - “A run survives a crash because every step is in its log.” (notes.md:3)
+	fmt.Println(out.Stop)
+	fmt.Println(answer)
+	// Output:
+	// said
+	// notes.md:3
+	// > A run survives a crash because every step is in its log.
 }
 
 // careful has a person asked about everything but what changes nothing.
@@ -59,21 +64,18 @@ func ExampleAgent_gate() {
 	if err != nil {
 		panic(err)
 	}
-	m := &scripted{next: []any{
-		model.Part{Kind: model.ToolCall, Call: &model.Call{Name: "remove", Args: json.RawMessage(`{"path": "notes"}`)}},
-		"I was not allowed to.",
-	}}
+	m := &scripted.Model{Turns: []scripted.Turn{scripted.Call("remove", `{"path": "notes"}`), scripted.Say("I was not allowed to.")}}
 	a := &agent.Agent{Name: "cleaner", Model: m, Tools: tools, Gate: careful{}}
-	j, err := runlog.OpenJournal(ctx, runlog.NewMemory(nil), "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	j, err := journal.Open(ctx, runlog.NewMemory(nil), "run", &journal.Options{Create: &runlog.NewRun{}})
 	if err != nil {
 		panic(err)
 	}
 	defer func() { _ = j.Close(ctx) }()
 	_, err = a.Run(ctx, j.Scope("clean"), &agent.Work{Prompt: "Clean up."})
-	fmt.Println("waits:", runlog.Waits(err))
+	fmt.Println("waits:", journal.Waits(err))
 	for _, q := range j.Open() {
-		fmt.Println(strings.Fields(q.Question), q.Options)
-		if err := j.Answer(ctx, q.Path, &runlog.Answered{Key: q.Key, Answer: json.RawMessage(`"deny: I need them"`)}); err != nil {
+		fmt.Println(strings.Fields(q.Text), q.Options)
+		if err := j.Answer(ctx, q.Path, &runlog.Answer{Key: q.Key, Value: json.RawMessage(`"deny: I need them"`)}); err != nil {
 			panic(err)
 		}
 	}

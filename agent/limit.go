@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/pregel"
-	"github.com/superstep-dev/superstep/runlog"
 )
 
 // A Clock is how an agent knows of time: Clock{time.Now, time.After} outside of tests.
@@ -26,72 +26,48 @@ const (
 	lastPause  = 7 * 24 * time.Hour // what is asked for beyond that is a failure
 )
 
-// limitedError is a turn that the provider would not begin yet.
-type limitedError struct {
+// A turnError is a turn that failed in a way that the agent knows what to do about.
+type turnError struct {
+	kind  turnKind
 	err   error
-	after time.Duration // as the provider said, 0 if it did not
+	after time.Duration // of one that was limited: as the provider said, 0 if it did not
 }
 
-const limitedPrefix = "rate limited: " // by which a replay knows one
+// A turnKind says how a turn failed. The message begins with it: of a recorded failure there is only the text.
+type turnKind string
 
-func (e *limitedError) Error() string { return limitedPrefix + e.err.Error() }
+const (
+	limited    turnKind = "rate limited: "               // the provider would not begin it yet
+	tooLong    turnKind = "conversation too long: "      // the provider would not begin it
+	unreadable turnKind = "answer that cannot be used: " // the model has got something wrong, such as a call whose arguments are no JSON
+)
 
-func (e *limitedError) Unwrap() error { return e.err }
+func (e *turnError) Error() string { return string(e.kind) + e.err.Error() }
 
-// Refused reports that nothing was used.
-func (e *limitedError) Refused() bool { return true }
+func (e *turnError) Unwrap() error { return e.err }
 
-// longError is a turn that the provider would not begin because the conversation is too long.
-type longError struct{ err error }
+// Refused reports whether nothing was used.
+func (e *turnError) Refused() bool { return e.kind != unreadable }
 
-const longPrefix = "conversation too long: "
-
-func (e *longError) Error() string { return longPrefix + e.err.Error() }
-
-func (e *longError) Unwrap() error { return e.err }
-
-// Refused reports that nothing was used.
-func (e *longError) Refused() bool { return true }
-
-// tooLong reports whether a turn failed because of the length of the conversation. Of a
-// recorded failure there is only the text.
-func tooLong(err error) bool {
-	var long *longError
-	return errors.As(err, &long) || replayed(err, longPrefix)
-}
-
-func replayed(err error, prefix string) bool {
-	var was *runlog.ReplayedError
-	return errors.As(err, &was) && strings.HasPrefix(was.Text, prefix)
-}
-
-// An unreadableError is an answer that breaks the protocol, such as a call whose arguments are no
-// JSON: the provider asked again, and now the model is told.
-type unreadableError struct{ error }
-
-const unreadablePrefix = "answer that cannot be used: "
-
-func (e *unreadableError) Error() string { return unreadablePrefix + e.error.Error() }
-
-func (e *unreadableError) Unwrap() error { return e.error }
-
-func unreadable(err error) bool {
-	var e *unreadableError
-	return errors.As(err, &e) || replayed(err, unreadablePrefix)
+// is reports whether a turn failed in that way.
+func (k turnKind) is(err error) bool {
+	var e *turnError
+	var was *journal.ReplayedError
+	return errors.As(err, &e) && e.kind == k || errors.As(err, &was) && strings.HasPrefix(was.Text, string(k))
 }
 
 // mostUnreadable is how often the model is told in one turn that its answer cannot be used.
 const mostUnreadable = 2
 
-// complain tells the model for the kth time in turn n that its answer cannot be used, or again what it
+// complain tells the model for the kth time in the turn of the key that its answer cannot be used, or again what it
 // was told, and reports whether it did. Without an error only what was told before is told.
-func (r *run) complain(ctx context.Context, n, k int, why error) (bool, error) {
-	key := fmt.Sprintf("%sturn-%d/unreadable-%d", r.prefix, n, k)
+func (r *run) complain(ctx context.Context, turn string, k int, why error) (bool, error) {
+	key := fmt.Sprintf("%s/unreadable-%d", turn, k)
 	if _, told := r.scope.Done(key); k > mostUnreadable || !told && why == nil {
 		return false, nil
 	}
-	e := &runlog.Effect{Key: key, Kind: "note", Name: r.Model.Name()}
-	text, err := runlog.Do(ctx, r.scope, e, func(context.Context, string) (string, error) {
+	e := &journal.Effect{Key: key, Kind: "note", Name: r.Model.Name()}
+	text, err := journal.Do(ctx, r.scope, e, func(context.Context, string) (string, error) {
 		return fmt.Sprintf("Your last answer could not be used: %v. Answer again. Give each tool call one complete JSON object as its arguments, and if it was too long, do less at once.", errors.Unwrap(why)), nil
 	})
 	if err != nil {
@@ -101,6 +77,14 @@ func (r *run) complain(ctx context.Context, n, k int, why error) (bool, error) {
 	return true, nil
 }
 
+// retell tells the model what it was told in the turn before, and returns how often it was.
+func (r *run) retell(ctx context.Context, turn string) (told int, err error) {
+	for again := true; again && err == nil; told++ {
+		again, err = r.complain(ctx, turn, told+1, nil)
+	}
+	return told - 1, err
+}
+
 // classify tells the failures of a model apart that the agent knows what to do about.
 func (r *run) classify(err error) error {
 	var fail *model.Error
@@ -108,11 +92,11 @@ func (r *run) classify(err error) error {
 		return err
 	}
 	code := strings.ToLower(fail.Code)
-	if fail.Code == model.CodeMalformed || fail.Code == model.CodeCutCall {
-		return &unreadableError{err}
+	if fail.Code == model.CodeBadCall || fail.Code == model.CodeCutCall {
+		return &turnError{kind: unreadable, err: err}
 	}
 	if fail.Status == http.StatusRequestEntityTooLarge || strings.Contains(code, "context_length") {
-		return &longError{err}
+		return &turnError{kind: tooLong, err: err}
 	}
 	const overloaded = 529 // as Anthropic says it
 	limits := fail.Status == http.StatusTooManyRequests || fail.Status == overloaded || strings.Contains(code, "rate_limit") || strings.Contains(code, "overloaded") || strings.Contains(code, "exhausted") ||
@@ -120,7 +104,7 @@ func (r *run) classify(err error) error {
 	if r.Clock == nil || !limits || !fail.Temporary && fail.RetryAfter <= 0 || fail.RetryAfter > lastPause {
 		return err
 	}
-	return &limitedError{err, fail.RetryAfter}
+	return &turnError{limited, err, fail.RetryAfter}
 }
 
 func pauseKey(turn string, n int) string { return fmt.Sprintf("%s/wait-%d", turn, n) }
@@ -144,13 +128,13 @@ func (r *run) rest(ctx context.Context, turn string) (int, error) {
 // how long is decided and recorded when the pause begins: a run that is taken up again
 // waits for what is left of it.
 func (r *run) pause(ctx context.Context, turn string, n int, err error) (again bool, _ error) {
-	var limited *limitedError
-	if !errors.As(err, &limited) && !replayed(err, limitedPrefix) || n > mostPauses {
+	if !limited.is(err) || n > mostPauses {
 		return false, nil
 	}
 	after := min(firstPause<<min(n-1, 10), longPause)
-	if limited != nil && limited.after > 0 {
-		after = limited.after
+	var e *turnError
+	if errors.As(err, &e) && e.after > 0 {
+		after = e.after
 	}
 	return true, r.wait(ctx, turn, n, after)
 }
@@ -159,8 +143,8 @@ func (r *run) pause(ctx context.Context, turn string, n int, err error) (again b
 func (r *run) wait(ctx context.Context, turn string, n int, after time.Duration) error {
 	key := pauseKey(turn, n)
 	provider, _, _ := strings.Cut(r.Model.Name(), "/")
-	e := &runlog.Effect{Key: key, Kind: "timer", Name: provider}
-	until, err := runlog.Do(ctx, r.scope, e, func(context.Context, string) (time.Time, error) {
+	e := &journal.Effect{Key: key, Kind: "timer", Name: provider}
+	until, err := journal.Do(ctx, r.scope, e, func(context.Context, string) (time.Time, error) {
 		return r.Clock.Now().Add(after).UTC().Round(0), nil
 	})
 	if err != nil {
@@ -174,8 +158,15 @@ func (r *run) wait(ctx context.Context, turn string, n int, after time.Duration)
 }
 
 func (r *run) sleep(ctx context.Context, until time.Time) error {
-	if r.Clock == nil || r.scope.Replayed() {
+	if r.Clock == nil {
 		return nil
+	}
+	return r.scope.Afresh(func() error { return r.waitUntil(ctx, until) })
+}
+
+func (r *run) waitUntil(ctx context.Context, until time.Time) error {
+	if until.After(r.Clock.Now()) {
+		r.rise()
 	}
 	for left := until.Sub(r.Clock.Now()); left > 0; left = until.Sub(r.Clock.Now()) {
 		select {

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,47 +13,27 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
-// scripted is a model without a server, for tests in which no time passes but theirs. It
-// gives what is next.
-type scripted struct {
-	mu     sync.Mutex
-	next   []any // a string that it says, a model.Part, or an error
-	asked  []model.Request
-	at     []time.Time
-	window int
-}
-
-func (s *scripted) Name() string        { return "acme/m1" }
-func (s *scripted) Window() (int, bool) { return s.window, s.window > 0 }
-
-func (s *scripted) Generate(_ context.Context, r *model.Request) iter.Seq2[model.Part, error] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked = append(s.asked, *r)
-	s.at = append(s.at, time.Now())
-	if len(s.next) == 0 {
-		s.next = []any{"ok"}
-	}
-	now := s.next[0]
-	s.next = s.next[1:]
-	return func(yield func(model.Part, error) bool) {
-		part, stop := model.Part{Kind: model.Text}, model.StopEnd
-		switch v := now.(type) {
+// lines returns a model that gives what is next: a string that it says, a call, or an error; then "ok".
+func lines(next ...any) *scripted.Model {
+	m := &scripted.Model{ID: "acme/m1"}
+	for _, v := range append(next[:len(next):len(next)], "ok") {
+		t := scripted.Turn{}
+		switch v := v.(type) {
 		case error:
-			yield(model.Part{}, v)
-			return
+			t = scripted.Fail(v)
 		case model.Part:
-			part, stop = v, model.StopCalls
-			part.Call.ID = fmt.Sprint(len(r.Messages))
+			t.Parts = []model.Part{v}
 		case string:
-			part.Text = v
+			t = scripted.Say(v)
 		}
-		_ = yield(part, nil) && yield(model.Part{Kind: model.Stop, Stop: stop}, nil)
+		m.Turns = append(m.Turns, t)
 	}
+	return m
 }
 
 func busy(status int, code string, after time.Duration, temporary bool) error {
@@ -90,13 +67,13 @@ func TestRateLimit(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := &scripted{next: tc.next}
+				m := lines(tc.next...)
 				a := &agent.Agent{Name: "tester", Model: m}
 				if tc.clock {
 					a.Clock = clock()
 				}
 				store := runlogtest.NewMortal()
-				j := journal(t, store, true)
+				j := openJournal(t, store, true)
 				start := time.Now()
 				out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{})
 				if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
@@ -123,13 +100,13 @@ func TestRateLimit(t *testing.T) {
 // stop does not wait for anybody who waits.
 func TestRateLimitResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &scripted{next: []any{busy(429, "", time.Hour, true), "ok"}}
+		m := lines(busy(429, "", time.Hour, true), "ok")
 		a := &agent.Agent{Name: "tester", Model: m, Clock: clock()}
 		store := runlogtest.NewMortal()
 		stopped := make(chan struct{})
 		time.AfterFunc(20*time.Minute, func() { close(stopped) })
 		start := time.Now()
-		j := journal(t, store, true)
+		j := openJournal(t, store, true)
 		if _, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{Stopped: stopped}); !errors.Is(err, pregel.ErrStopped) {
 			t.Fatal(err)
 		}
@@ -140,7 +117,7 @@ func TestRateLimitResumes(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
-		j = journal(t, store, false)
+		j = openJournal(t, store, false)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		if _, err := a.Run(ctx, j.Scope("task"), &agent.Work{}); !errors.Is(err, context.DeadlineExceeded) {
@@ -150,8 +127,8 @@ func TestRateLimitResumes(t *testing.T) {
 		if err != nil || out.Text != "ok" {
 			t.Fatal(out, err)
 		}
-		if got := time.Since(start); got != time.Hour || len(m.asked) != 2 || m.asked[0].Key != m.asked[1].Key {
-			t.Errorf("%d turns, the last after %v", len(m.asked), got)
+		if got := time.Since(start); got != time.Hour || len(m.Requests()) != 2 || m.Requests()[0].Key != m.Requests()[1].Key {
+			t.Errorf("%d turns, the last after %v", len(m.Requests()), got)
 		}
 		if _, events := asked(t, store); len(events) != 1 {
 			t.Errorf("noted %q", events)
@@ -167,26 +144,20 @@ func TestCrashInRateLimit(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := &bench{}
 					limits := 0
-					mk := func() *scripted { // a provider that is busy for the first hour
-						return &scripted{next: []any{call("look", "a"), busy(429, "", time.Hour, true), busy(429, "", time.Hour, true), "ok"}}
-					}
-					m := mk()
-					a := &agent.Agent{Name: "tester", Model: m, Tools: b.tools(t), Clock: clock()}
+					hour := []any{call("look", "a"), busy(429, "", time.Hour, true), busy(429, "", time.Hour, true), "ok"} // in which the provider is busy
+					a := &agent.Agent{Name: "tester", Model: lines(hour...), Tools: b.tools(t), Clock: clock()}
 					store := runlogtest.NewMortal()
 					store.DieAt(n, after)
 					run := func() (*agent.Outcome, error) {
-						j := journal(t, store, !exists(t, store))
+						j := openJournal(t, store, !exists(t, store))
 						defer func() { _ = j.Close(context.Background()) }()
 						return a.Run(t.Context(), j.Scope("task"), &agent.Work{})
 					}
 					out, err := run()
 					if errors.Is(err, runlogtest.ErrCrash) {
-						done := settled(t, store)
 						store.Revive()
-						if done["turn-0"] {
-							m.next = slices.DeleteFunc(m.next, func(v any) bool { _, is := v.(model.Part); return is })
-						} else {
-							m.next = mk().next
+						if !settled(t, store)["turn-0"] {
+							a.Model = lines(hour...)
 						}
 						out, err = run()
 					} else {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -34,7 +35,9 @@ const (
 const permitPrefix = "permit/"
 
 // Permission reports whether a question is about a call that a person is to decide on.
-func Permission(q *runlog.Asked) bool { return strings.HasPrefix(q.Key, permitPrefix) }
+func Permission(q *runlog.Question) bool {
+	return q.Kind == runlog.QuestionPermission || q.Kind == "" && strings.HasPrefix(q.Key, permitPrefix)
+}
 
 // Denied is the data of the event "denied": a call was turned down since nobody was there
 // to ask.
@@ -56,49 +59,73 @@ type ruling struct {
 	Subject  string        `json:"subject,omitempty"`
 	Always   string        `json:"always,omitempty"`
 	Nobody   bool          `json:"nobody,omitempty"` // is there to ask
+
+	Parts  []runlog.QuestionPart `json:"parts,omitempty"`
+	Change *change               `json:"change,omitempty"` // of a file, that the call would make; absent in older logs
+}
+
+// change is what a call would do to a file, as it is recorded.
+type change struct {
+	Diff   string `json:"diff,omitempty"`
+	New    bool   `json:"new,omitempty"`
+	Larger int    `json:"larger,omitempty"`
+	Sum    string `json:"sum"`
+	Fails  string `json:"fails,omitempty"` // the call would fail now, and why
 }
 
 // permit decides on a call: it gives a result for one that must not happen, and an error
-// that waits while a person has to decide. What is not simply allowed is recorded, and not
-// decided again: neither by rules that have changed since, nor in a replay.
-func (r *run) permit(ctx context.Context, key string, c model.Call) (*tool.Result, error) {
+// that waits while a person has to decide. Approved is the change that the person has seen, see tool.Call.
+// What is not simply allowed is recorded, and not decided again: neither by rules that have changed since, nor in
+// a replay. In an imported run what the file has recorded allows nothing that has no outcome in it.
+func (r *run) permit(ctx context.Context, call string, c model.Call) (no *tool.Result, approved string, err error) {
+	key := r.scope.Own(call)
+	_, begun := r.scope.Hint(call)
+	if key != call {
+		if _, done := r.scope.Done(call); done {
+			return nil, "", nil
+		}
+		begun = false // as the file claims, perhaps
+		if err := r.scope.Withdraw(ctx, "import", permitPrefix+call); err != nil {
+			return nil, "", err
+		}
+	}
 	gate := key + "/gate"
 	_, ruled := r.scope.Hint(gate)
-	if _, begun := r.scope.Hint(key); !ruled && (begun || r.Gate == nil) {
-		return nil, nil
+	if !ruled && (begun || r.Gate == nil) {
+		return nil, "", nil
 	}
 	var v tool.Verdict
 	if t, ok := r.all.Get(c.Name); ok && r.Gate != nil {
 		if v = r.Gate.Check(t, r.toolCall(c, "")); v.Decision == tool.Allow && !ruled {
-			return nil, nil
+			return nil, "", nil
 		}
 	}
-	hash, err := runlog.Hash(c)
+	hash, err := journal.Hash(c)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	e := &runlog.Effect{Key: gate, Kind: "gate", Name: c.Name, Hash: hash}
-	rule, err := runlog.Do(ctx, r.scope, e, func(context.Context, string) (ruling, error) { return r.rule(&v, c) })
+	e := &journal.Effect{Key: gate, Kind: "gate", Name: c.Name, Hash: hash}
+	rule, err := journal.Do(ctx, r.scope, e, func(ctx context.Context, _ string) (ruling, error) { return r.rule(ctx, &v, c) })
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if rule.Nobody {
 		err := r.mark(ctx, key+"/denied", "denied", Denied{r.Name, c.Name, rule.Subject, rule.Rule, rule.Reason, rule.Always})
-		no := denied("this needs the permission of a person, and nobody is there to ask; go on without it, and say what you could not do")
-		return &no, err
+		no := denied("this needs the permission of a person, and nobody is there to ask" + toModels)
+		return &no, "", err
 	}
 	switch rule.Decision {
 	case tool.Allow:
-		return nil, nil
+		return nil, "", nil
 	case tool.Deny:
 		no := denied(rule.Reason)
-		return &no, nil
+		return &no, "", nil
 	}
 	return r.askPermission(ctx, key, c, &rule)
 }
 
 // rule is the Gate's verdict with what was granted in the run.
-func (r *run) rule(v *tool.Verdict, c model.Call) (ruling, error) {
+func (r *run) rule(ctx context.Context, v *tool.Verdict, c model.Call) (ruling, error) {
 	rule := ruling{Decision: v.Decision, Rule: v.Rule, Origin: v.Origin, Reason: v.Reason, Subject: v.Subject, Always: v.Always}
 	if rule.Decision == tool.Allow || rule.Decision == tool.Deny {
 		return rule, nil
@@ -112,12 +139,70 @@ func (r *run) rule(v *tool.Verdict, c model.Call) (ruling, error) {
 	if err != nil {
 		return rule, err
 	}
-	if r.scope.Granted(what) || r.scope.Granted(exact) || r.covered(c) {
+	switch {
+	case r.scope.Granted(what) || r.scope.Granted(exact) || r.covered(c):
 		rule.Decision, rule.Origin = tool.Allow, "run"
-	} else if r.OnAsk == AskDeny || r.scope == nil {
+	case r.OnAsk == AskDeny || r.scope == nil:
 		rule.Decision, rule.Nobody = tool.Deny, true
+	default:
+		for _, p := range v.Parts {
+			rule.Parts = append(rule.Parts, runlog.QuestionPart{Text: p.Text, Allowed: p.Decision == tool.Allow, Rule: p.Rule, Origin: p.Origin, Reason: p.Reason})
+		}
+		rule.Change = r.preview(ctx, c)
 	}
 	return rule, nil
+}
+
+const longestDiff = 64 << 10 // bytes of a diff that are recorded
+
+// preview is the change that a call would make, nil for a tool that has none to show.
+func (r *run) preview(ctx context.Context, c model.Call) *change {
+	t, ok := r.all.Get(c.Name)
+	if !ok || t.Preview == nil {
+		return nil
+	}
+	made, err := t.Preview(ctx, r.toolCall(c, ""))
+	if err != nil {
+		return &change{Fails: err.Error(), Sum: "none"} // and if it does not fail then, nobody has seen what it does
+	}
+	out := &change{Diff: made.Diff, New: made.New, Sum: made.Sum}
+	if !r.readable(c) {
+		out.Diff = onlyAdded(out.Diff)
+	}
+	if len(out.Diff) > longestDiff {
+		cut := strings.LastIndexByte(out.Diff[:longestDiff], '\n') + 1
+		out.Larger = strings.Count(out.Diff[cut:], "\n")
+		out.Diff = out.Diff[:cut]
+	}
+	return out
+}
+
+// readable reports whether the file of a call may be read unasked, so that the log may have of its content.
+func (r *run) readable(c model.Call) bool {
+	var in struct {
+		Path string `json:"path"`
+	}
+	if json.Unmarshal(c.Args, &in) != nil {
+		return false
+	}
+	args, err := json.Marshal(in)
+	if err != nil {
+		return false
+	}
+	return r.Gate.Check(&tool.Tool{Name: "read_file"}, r.toolCall(model.Call{Name: "read_file", Args: args}, "")).Decision == tool.Allow
+}
+
+// onlyAdded takes out of a diff what the file holds now.
+func onlyAdded(diff string) string {
+	var b strings.Builder
+	head := true
+	for line := range strings.Lines(diff) {
+		head = head && !strings.HasPrefix(line, "@@ ")
+		if head || strings.HasPrefix(line, "+") || strings.HasPrefix(line, "@@ ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // covered reports whether a rule that was granted in the run would allow a call.
@@ -127,10 +212,18 @@ func (r *run) covered(c model.Call) bool {
 	if !can || !ok {
 		return false
 	}
-	return slices.ContainsFunc(r.scope.Grants(), func(what string) bool {
-		rule, is := strings.CutPrefix(what, "rule ")
-		return is && g.Grants(rule, t, r.toolCall(c, ""))
-	})
+	return slices.ContainsFunc(r.rules(), func(rule string) bool { return g.Grants(rule, t, r.toolCall(c, "")) })
+}
+
+// rules are those that were granted in the run.
+func (r *run) rules() []string {
+	var out []string
+	for _, what := range r.scope.Grants() {
+		if rule, is := strings.CutPrefix(what, "rule "); is {
+			out = append(out, rule)
+		}
+	}
+	return out
 }
 
 // grant is what allows a call and its like: the rule that would, or else the call itself.
@@ -138,71 +231,75 @@ func grant(rule *ruling, c model.Call) (string, error) {
 	if rule.Always != "" {
 		return "rule " + rule.Always, nil
 	}
-	hash, err := runlog.Hash([]any{c.Name, c.Args})
+	hash, err := journal.Hash([]any{c.Name, c.Args})
 	return "call " + hash, err
 }
 
-func (r *run) askPermission(ctx context.Context, key string, c model.Call, rule *ruling) (*tool.Result, error) {
+func (r *run) askPermission(ctx context.Context, key string, c model.Call, rule *ruling) (no *tool.Result, approved string, err error) {
 	q, err := r.permission(key, c, rule)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	answer, err := r.scope.Ask(ctx, q)
-	if errors.Is(err, runlog.ErrDenied) {
+	if errors.Is(err, journal.ErrDenied) {
 		no := denied("")
-		return &no, nil
+		return &no, "", nil
 	} else if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	decision, reason := parseAnswer(answer)
 	switch decision {
 	case AnswerOnce:
-		return nil, nil
+		if rule.Change != nil {
+			approved = rule.Change.Sum
+		}
+		return nil, approved, nil
 	case AnswerRun, AnswerAlways:
-		if decision == AnswerAlways && rule.Always != "" && r.Remember != nil {
+		if decision == AnswerAlways && rule.Always != "" && r.remembers(key) {
 			if err := r.remember(ctx, key, rule.Always); err != nil {
-				return nil, err
+				return nil, "", err
 			}
 		}
 		what, err := grant(rule, c)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		e := &runlog.Effect{Key: key + "/grant", Kind: "grant", Name: rule.Always, Inside: true}
+		e := &journal.Effect{Key: key + "/grant", Kind: "grant", Name: rule.Always, Inside: true}
 		e.Do = func(ctx context.Context, _ string) (json.RawMessage, error) {
 			return json.RawMessage("{}"), r.scope.Grant(ctx, what)
 		}
 		_, err = r.scope.Do(ctx, e)
-		return nil, err
+		return nil, "", err
 	}
-	no := denied(reason)
-	return &no, nil
+	refused := denied(reason)
+	return &refused, "", nil
 }
 
-// permission is the question whether a call may happen: who wants what, in full, why that is
-// asked, and what else some answers allow. What comes from the model is set in, so that it
-// cannot pass for the rest.
-func (r *run) permission(key string, c model.Call, rule *ruling) (*runlog.Asked, error) {
-	options, more := []string{AnswerOnce, AnswerRun, AnswerAlways, AnswerDeny}, "2 and 3 (run, always) would also allow: "
+// permission is the question whether a call may happen, as data: who wants what, in full, why that is asked, and
+// what else some answers allow.
+func (r *run) permission(key string, c model.Call, rule *ruling) (*runlog.Question, error) {
+	options := []string{AnswerOnce, AnswerRun, AnswerAlways, AnswerDeny}
 	if rule.Always == "" || r.Remember == nil {
-		options, more = []string{AnswerOnce, AnswerRun, AnswerDeny}, "2 (run) would also allow: "
+		options = []string{AnswerOnce, AnswerRun, AnswerDeny}
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "May %s call %s?\n\n", r.Name, c.Name)
-	what := strings.TrimRight(rule.about(c), "\n") + extent(c)
-	b.WriteString("  " + strings.ReplaceAll(tool.Clean(what), "\n", "\n  ") + "\n")
-	if why := rule.because(); why != "" {
-		b.WriteString("\nwhy: " + oneLine(why))
+	call := &runlog.QuestionCall{
+		Tool: c.Name, Args: c.Args, Subject: rule.about(c), Parts: rule.Parts, Rule: rule.Rule, Origin: rule.Origin, Reason: rule.Reason, Always: rule.Always,
 	}
-	if rule.Always != "" {
-		b.WriteString("\n" + more + oneLine(rule.Always))
+	if t, ok := r.all.Get(c.Name); ok {
+		call.Cwd = t.Dir
+	}
+	if change := rule.Change; change != nil {
+		call.Diff, call.New, call.Larger, call.Fails = change.Diff, change.New, change.Larger, change.Fails
 	}
 	schema, err := json.Marshal(map[string]any{"anyOf": []any{
 		map[string]any{"enum": options},
 		map[string]any{"type": "string", "pattern": "^" + AnswerDeny + ":"},
 		map[string]any{"type": "object", "required": []string{"decision"}, "properties": map[string]any{"decision": map[string]any{"enum": options}, "reason": map[string]any{"type": "string"}}},
 	}})
-	return &runlog.Asked{Key: permitPrefix + key, Question: tool.Clean(strings.TrimRight(b.String(), "\n")), Options: options, Schema: schema}, err
+	line := fmt.Sprintf("May %s call %s? %s", r.Name, c.Name, oneLine(tool.Clean(call.Subject)))
+	return &runlog.Question{
+		Key: permitPrefix + key, Kind: runlog.QuestionPermission, Agent: r.Name, Text: line, Options: options, Schema: schema, Call: call,
+	}, err
 }
 
 // about is what a call is about, in full: what the Gate says, without the name of the tool
@@ -218,50 +315,7 @@ func (rule *ruling) about(c model.Call) string {
 	return rule.Subject
 }
 
-// extent is how much a call writes into a file, "" if it does not.
-func extent(c model.Call) string {
-	var in struct {
-		Content *string `json:"content"`
-		Old     *string `json:"old_string"`
-		New     *string `json:"new_string"`
-	}
-	switch _ = json.Unmarshal(c.Args, &in); {
-	case c.Name == "write_file" && in.Content != nil:
-		return fmt.Sprintf(" (%s)", volume(*in.Content))
-	case c.Name == "edit_file" && in.Old != nil && in.New != nil:
-		return fmt.Sprintf(" (%s in place of %s)", volume(*in.New), volume(*in.Old))
-	}
-	return ""
-}
-
-func volume(s string) string {
-	lines := strings.Count(s, "\n")
-	if s != "" && !strings.HasSuffix(s, "\n") {
-		lines++
-	}
-	count := func(n int, what string) string {
-		if n == 1 {
-			return "1 " + what
-		}
-		return fmt.Sprintf("%d %ss", n, what)
-	}
-	return count(len(s), "byte") + ", " + count(lines, "line")
-}
-
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// because is why a person is asked, on one line. The reason is said in most cases with the rule.
-func (rule *ruling) because() string {
-	switch {
-	case rule.Reason != "":
-		return rule.Reason
-	case rule.Rule == "":
-		return ""
-	case rule.Origin == "":
-		return "the rule " + rule.Rule
-	}
-	return fmt.Sprintf("the rule %s (%s)", rule.Rule, rule.Origin)
-}
 
 func parseAnswer(answer json.RawMessage) (decision, reason string) {
 	var s string
@@ -276,10 +330,15 @@ func parseAnswer(answer json.RawMessage) (decision, reason string) {
 	return o.Decision, o.Reason
 }
 
+// remembers reports whether a rule that is always allowed is handed to the host; in a replay whether it was.
+func (r *run) remembers(key string) bool {
+	return r.scope.Does(key+"/remember", r.Remember != nil)
+}
+
 // remember hands a rule to the host. That it could not be kept is said, and ends nothing.
 func (r *run) remember(ctx context.Context, key, rule string) error {
-	e := &runlog.Effect{Key: key + "/remember", Kind: "remember", Name: rule}
-	failed, err := runlog.Do(ctx, r.scope, e, func(context.Context, string) (string, error) {
+	e := &journal.Effect{Key: key + "/remember", Kind: "remember", Name: rule}
+	failed, err := journal.Do(ctx, r.scope, e, func(context.Context, string) (string, error) {
 		if err := r.Remember(rule); err != nil {
 			return err.Error(), nil
 		}
@@ -292,10 +351,11 @@ func (r *run) remember(ctx context.Context, key, rule string) error {
 }
 
 func denied(reason string) tool.Result {
-	if reason == "" {
-		return tool.Failed("denied")
+	text := "denied"
+	if reason != "" {
+		text += ": " + reason
 	}
-	return tool.Failed("denied: " + reason)
+	return tool.Result{Text: text, Error: true, Denied: true}
 }
 
 // note is the data of an event that people see.
@@ -305,7 +365,7 @@ type note struct {
 
 // mark emits an event once: not again when the agent is run again.
 func (r *run) mark(ctx context.Context, key, event string, data any) error {
-	_, err := r.scope.Do(ctx, &runlog.Effect{
+	_, err := r.scope.Do(ctx, &journal.Effect{
 		Key: key, Kind: "note", Name: event, Inside: true,
 		Do: func(ctx context.Context, _ string) (json.RawMessage, error) {
 			return json.RawMessage("{}"), r.scope.Emit(ctx, event, data)

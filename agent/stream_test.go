@@ -2,30 +2,20 @@ package agent_test
 
 import (
 	"context"
-	"iter"
 	"slices"
 	"testing"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
 )
-
-// talking is a model that thinks and talks in pieces.
-type talking struct{}
-
-func (talking) Name() string { return "z/z" }
-func (talking) Generate(context.Context, *model.Request) iter.Seq2[model.Part, error] {
-	return func(yield func(model.Part, error) bool) {
-		_ = yield(model.Part{Kind: model.Reasoning, Text: "hm"}, nil) && yield(model.Part{Kind: model.Text, Text: "one "}, nil) &&
-			yield(model.Part{Kind: model.Text, Text: "two"}, nil) && yield(model.Part{Kind: model.Stop, Stop: model.StopEnd}, nil)
-	}
-}
 
 // Tokens are those of a run that is followed, in order; a log that was kept has none.
 func TestTokens(t *testing.T) {
 	store := runlog.NewMemory(nil)
-	j, err := runlog.OpenJournal(t.Context(), store, "x", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	j, err := journal.Open(t.Context(), store, "x", &journal.Options{Create: &runlog.NewRun{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +47,7 @@ func TestTokens(t *testing.T) {
 	if err := j.Scope("t").Emit(t.Context(), "text", "no token"); err != nil {
 		t.Fatal(err)
 	}
-	a := &agent.Agent{Name: "a", Model: talking{}}
+	a := &agent.Agent{Name: "a", Model: &scripted.Model{Turns: []scripted.Turn{scripted.Think("hm").And(scripted.Say("one ", "two"))}}}
 	if _, err := a.Run(t.Context(), j.Scope("t"), &agent.Work{Prompt: "go"}); err != nil {
 		t.Fatal(err)
 	}

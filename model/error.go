@@ -22,6 +22,7 @@ const (
 	CodeMalformed = "malformed" // the answer is not what the protocol promises
 	CodeTooLarge  = "too_large" // the answer is larger than the limits allow
 	CodeCutCall   = "cut_call"  // the token limit or a filter ended the turn among its tool calls
+	CodeBadCall   = "bad_call"  // the model made a tool call that cannot be read; asked in the same way, it may do so again
 )
 
 // An Error is why a model did not answer. Every error of a provider's stream is one,

@@ -68,6 +68,8 @@ const (
 
 // A Message is one entry of a conversation.
 type Message struct {
+	// ID names the message in its conversation, for who keeps one; models are not shown it. "" is none.
+	ID    string `json:"id,omitempty"`
 	Role  Role   `json:"role"`
 	Parts []Part `json:"parts"`
 }

@@ -9,13 +9,14 @@ package definition
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
 // A Definition is an agent as a file describes it. It is a value: never change one that a
-// Library gave.
+// catalog gave.
 type Definition struct {
 	Name        string // [a-z0-9_-]{1,64}
 	Title       string // the name as it is written, if that is another
@@ -48,6 +49,7 @@ type Definition struct {
 	TopP         *float64 // from 0 to 1; nil for the default
 	Effort       string   // low, medium, high, xhigh, max; "" for the default
 	Hidden       bool     // not to be offered to people
+	Disabled     bool     // the file switches it off
 	// Extra has the fields that have no place above, by the names in the file, as encoding/json would
 	// give them. It has neither hooks nor the settings of servers and providers, which may hold secrets.
 	Extra map[string]any
@@ -95,16 +97,6 @@ const (
 
 var capabilities = []Capability{Research, Explore, Synthesize, Write, Search, ReadOnly, CodeReview, DataAnalysis}
 
-// A Scope is whose a definition is.
-type Scope string
-
-// The scopes, the one that comes first first.
-const (
-	Project Scope = "project"
-	User    Scope = "user"
-	Builtin Scope = "builtin"
-)
-
 // A Dialect is the program that a file is written for.
 type Dialect string
 
@@ -118,38 +110,23 @@ const (
 
 // A Source is where a definition comes from.
 type Source struct {
-	Scope   Scope
+	Scope   string // project, user or built-in
 	Dialect Dialect
 	Path    string // absolute; of one that is built in, its file name
 	Line    int    // of the name, or where the file begins
 }
 
 func (s Source) String() string {
-	if s.Scope == Builtin {
+	if s.Scope == "built-in" {
 		return "built in: " + s.Path
 	}
 	return fmt.Sprintf("%s:%d (%s)", clean.Text(s.Path), s.Line, s.Scope)
 }
 
-// A Warning is something in a file that was put up with.
+// A Warning is something in a file that was put up with, or why it cannot be used. Line and Col are 0 if it is about the whole.
 type Warning struct {
 	Line, Col int
 	Text      string
-}
-
-// A Problem is why a file, or a part of a folder, is not in a library. Line and Col are 0 if it
-// is about the whole of it.
-type Problem struct {
-	Source    Source
-	Line, Col int
-	Text      string // what is wrong and what to do
-}
-
-func (p Problem) String() string {
-	if p.Line == 0 {
-		return clean.Text(p.Source.Path) + ": " + p.Text
-	}
-	return fmt.Sprintf("%s:%d:%d: %s", clean.Text(p.Source.Path), p.Line, p.Col, p.Text)
 }
 
 // Has says whether a definition has every one of those capabilities.
@@ -178,10 +155,24 @@ func (d *Definition) MayUse(tool string) bool {
 // MayStart says whether an agent of that name is among those that this one may start, if it may start
 // any. Rules may still be in its way.
 func (d *Definition) MayStart(agent string) bool {
-	if matches(d.NoAgents, agent) {
-		return false
+	listed := func(list []string) bool {
+		return matches(list, agent) || slices.ContainsFunc(list, func(name string) bool { return slices.Contains(OtherNames(agent), name) })
 	}
-	return d.Agents == nil || matches(d.Agents, agent)
+	return !listed(d.NoAgents) && (d.Agents == nil || listed(d.Agents))
+}
+
+// OtherNames returns the names that other programs have for an agent that comes with this one. An agent of such a name
+// goes before it.
+func OtherNames(name string) []string {
+	switch name {
+	case "explorer":
+		return []string{"explore"}
+	case "worker":
+		return []string{"task"}
+	case "reviewer":
+		return []string{"code-review"}
+	}
+	return nil
 }
 
 // matches says whether a name is one of a list, in which names may end in *.
@@ -198,17 +189,17 @@ func matches(list []string, name string) bool {
 func agentName(s string) string {
 	if p, ok := strings.CutSuffix(strings.TrimSpace(s), "*"); ok {
 		if strings.HasSuffix(p, "-") {
-			return normal(p) + "-*"
+			return Normal(p) + "-*"
 		}
-		return normal(p) + "*"
+		return Normal(p) + "*"
 	}
-	return normal(s)
+	return Normal(s)
 }
 
 const longestName = 64
 
-// normal is a name in the form that names have: lower case, with hyphens for what they may not hold.
-func normal(name string) string {
+// Normal returns a name in the form that names have: lower case, with hyphens for what they may not hold.
+func Normal(name string) string {
 	var b strings.Builder
 	gap := false
 	for _, r := range strings.ToLower(name) {

@@ -21,7 +21,7 @@ func ptr(f float64) *float64 { return &f }
 // parse reads a file that has to be fine.
 func parse(t *testing.T, dialect definition.Dialect, name, text string) *definition.Definition {
 	t.Helper()
-	d, problems := definition.Parse([]byte(text), definition.Source{Scope: definition.Project, Dialect: dialect, Path: "/p/" + name}, nil)
+	d, problems := definition.Parse([]byte(text), definition.Source{Scope: "project", Dialect: dialect, Path: "/p/" + name}, nil)
 	if d == nil {
 		t.Fatalf("%s: %v", name, problems)
 	}
@@ -313,8 +313,8 @@ func TestHostile(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                                       "there is no front matter",
 		"---\nname: a\n":                         "missing closing ---",
-		"---\nname: a\ndescription: &a x\n---\n": "/p/a.md:3:14: YAML aliases are not allowed",
-		"---\nname: a\nname: b\n---\n":           `/p/a.md:3:1: "name" is there twice, first at 2:1`,
+		"---\nname: a\ndescription: &a x\n---\n": "3:14: YAML aliases are not allowed",
+		"---\nname: a\nname: b\n---\n":           `3:1: "name" is there twice, first at 2:1`,
 		"---\nname: a\ntools: {Read: maybe}\n---\n":                      `3:15: the tool "Read" must be true or false`,
 		"---\nname: a\ntools: [[Read]]\n---\n":                           "3:8: tools must be a list of at most 1000 names",
 		"---\nname: a\ndisallowedTools: {a: b}\n---\n":                   "disallowedTools must be a list",
@@ -325,12 +325,12 @@ func TestHostile(t *testing.T) {
 		"---\nname: [a]\n---\n":                                          "name must be a text",
 		"---\nname: 世界\n---\n":                                           `the name "世界" has no letter or digit`,
 		"---\ndescription: no name\n---\n":                               "there is no name; add name: a",
-		"---\nname: a\nx:\n  - b: c: d\n---\n":                           "/p/a.md:4:8: invalid YAML",
+		"---\nname: a\nx:\n  - b: c: d\n---\n":                           "4:9: invalid YAML",
 		"---\nname: a\n---\n\xff":                                        "UTF-8",
 		strings.Repeat("x", 2<<20):                                       "over 1 MiB",
 	} {
-		d, problems := definition.Parse([]byte(in), definition.Source{Scope: definition.Project, Dialect: definition.Claude, Path: "/p/a.md"}, nil)
-		if d != nil || len(problems) == 0 || !strings.Contains(problems[0].String(), want) {
+		d, problems := definition.Parse([]byte(in), definition.Source{Scope: "project", Dialect: definition.Claude, Path: "/p/a.md"}, nil)
+		if d != nil || len(problems) == 0 || !strings.Contains(fmt.Sprintf("%d:%d: %s", problems[0].Line, problems[0].Col, problems[0].Text), want) {
 			t.Errorf("%.60q: %v %v, want %s", in, d, problems, want)
 		}
 	}
@@ -338,12 +338,19 @@ func TestHostile(t *testing.T) {
 
 func TestTools(t *testing.T) {
 	t.Parallel()
-	w, odd := definition.Tools([]string{"Bash(git:*)", "Read", "deploy", "deploi"}, definition.Claude, []string{"deploy"})
-	want := definition.Wish{Tools: []string{"bash", "read_file", "deploy", "deploi"}, Rules: []string{"bash(git *)"}}
-	if diff := cmp.Diff(want, w); diff != "" || len(odd) != 1 || !strings.Contains(odd[0], `did you mean "deploy"?`) {
-		t.Errorf("%s %q", diff, odd)
+	src := definition.Source{Scope: "project", Dialect: definition.Claude, Path: "/p/a.md"}
+	d, problems := definition.Parse([]byte("---\nname: a\ndescription: x\ntools: Bash(git:*), Read, tavily_search, BashOutput, deploy, deploi\n---\nx"), src, []string{"deploy"})
+	if len(problems) > 0 {
+		t.Fatal(problems)
 	}
-	d := &definition.Definition{Tools: []string{"read_file", "mcp__a__*"}, Disallowed: []string{"mcp__a__rm*"}}
+	want := []string{
+		`4:8 the tool "BashOutput" has no counterpart here and is left out`,
+		`4:8 there is no tool "deploi"; did you mean "deploy"?`,
+	}
+	if diff := cmp.Diff([]string{"bash", "read_file", "web_search", "deploy", "deploi"}, d.Tools); diff != "" || !cmp.Equal(warnings(d), want) || !cmp.Equal(d.Allow, []string{"bash(git *)"}) {
+		t.Errorf("%s %q %q", diff, warnings(d), d.Allow)
+	}
+	d = &definition.Definition{Tools: []string{"read_file", "mcp__a__*"}, Disallowed: []string{"mcp__a__rm*"}}
 	for name, want := range map[string]bool{"read_file": true, "bash": false, "mcp__a__ls": true, "mcp__a__rmdir": false} {
 		if d.MayUse(name) != want {
 			t.Errorf("%s: %t", name, !want)
@@ -394,13 +401,13 @@ func FuzzParse(f *testing.F) {
 	}
 	dialects := []definition.Dialect{definition.Superstep, definition.Claude, definition.OpenCode, definition.Copilot}
 	f.Fuzz(func(t *testing.T, b []byte, n uint8) {
-		src := definition.Source{Scope: definition.User, Dialect: dialects[int(n)%len(dialects)], Path: "/a/b.agent.md"}
+		src := definition.Source{Scope: "user", Dialect: dialects[int(n)%len(dialects)], Path: "/a/b.agent.md"}
 		d, problems := definition.Parse(b, src, []string{"extra"})
 		if (d == nil) == (len(problems) == 0) {
 			t.Fatalf("%v %v", d, problems)
 		}
 		for _, p := range problems {
-			harmless(t, p.String())
+			harmless(t, p.Text)
 		}
 		if d == nil {
 			return
@@ -424,5 +431,17 @@ func harmless(t *testing.T, s string) {
 	t.Helper()
 	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == 0x202e }) {
 		t.Fatalf("%q", s)
+	}
+}
+
+// Who may not start an agent may not start it by another of its names.
+func TestMayStartOtherNames(t *testing.T) {
+	t.Parallel()
+	d := &definition.Definition{NoAgents: []string{"explore"}}
+	if d.MayStart("explorer") || !d.MayStart("worker") {
+		t.Error("not held")
+	}
+	if d = (&definition.Definition{Agents: []string{"task"}}); !d.MayStart("worker") || d.MayStart("explorer") {
+		t.Error("not held")
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/clean"
@@ -23,8 +22,7 @@ type reader struct {
 	doc      *frontmatter.Document
 	def      *Definition
 	warnings []Warning
-	problems []Problem
-	disabled bool
+	problems []Warning
 	listed   bool // the file has a list of tools
 }
 
@@ -34,16 +32,7 @@ func (r *reader) warn(line, col int, format string, args ...any) {
 
 // refuse says that a file cannot be used, as what it asks for is not clear.
 func (r *reader) refuse(line, col int, format string, args ...any) {
-	r.problems = append(r.problems, Problem{r.def.Source, line, col, fmt.Sprintf(format, args...)})
-}
-
-// shown is a name from a file as it is put into a message.
-func shown(s string) string {
-	s = clean.Text(s)
-	if r := []rune(s); len(r) > 60 {
-		s = string(r[:60]) + "…"
-	}
-	return strconv.Quote(s)
+	r.problems = append(r.problems, Warning{line, col, fmt.Sprintf(format, args...)})
 }
 
 // Parse reads a file that somebody has written. Source says what it is and where: its line is filled
@@ -51,13 +40,7 @@ func shown(s string) string {
 // are warnings. What makes a file unusable is a problem, and then there is no definition: it is no
 // front matter (opencode and Copilot need none), is not YAML, has no usable name, has a key twice, or says
 // something about tools that cannot be read.
-func Parse(b []byte, source Source, known []string) (*Definition, []Problem) {
-	d, problems, _ := parse(b, source, known)
-	return d, problems
-}
-
-// parse also says whether the file switches the agent off.
-func parse(b []byte, source Source, known []string) (*Definition, []Problem, bool) {
+func Parse(b []byte, source Source, known []string) (*Definition, []Warning) {
 	sum := sha256.Sum256(b)
 	r := &reader{dialect: source.Dialect, known: known}
 	r.def = &Definition{Source: source, Digest: "sha256:" + hex.EncodeToString(sum[:]), Kind: Compiled}
@@ -72,7 +55,7 @@ func parse(b []byte, source Source, known []string) (*Definition, []Problem, boo
 			fe = &frontmatter.Error{Text: err.Error()}
 		}
 		r.refuse(fe.Line, fe.Col, "%s", fe.Text)
-		return nil, r.problems, false
+		return nil, r.problems
 	}
 	r.doc = doc
 	for _, w := range doc.Warnings {
@@ -88,10 +71,10 @@ func parse(b []byte, source Source, known []string) (*Definition, []Problem, boo
 	}
 	r.finish()
 	if len(r.problems) > 0 {
-		return nil, r.problems, false
+		return nil, r.problems
 	}
 	r.def.Warnings = r.warnings
-	return r.def, nil, r.disabled
+	return r.def, nil
 }
 
 // needsNone says whether a file may do without front matter. One that is there to be read by people
@@ -101,9 +84,12 @@ func (r *reader) needsNone() bool {
 	return (r.dialect == OpenCode || r.dialect == Copilot) && !strings.HasPrefix(base, "readme")
 }
 
-// stem is the name of the file without what is at its end.
-func (r *reader) stem() string {
-	base := path.Base(filepath.ToSlash(r.def.Source.Path))
+// NameOfFile returns the name of the agent that a file has if it does not say one itself.
+func NameOfFile(file string) string { return Normal(stem(file)) }
+
+// stem is the name of a file without what is at its end.
+func stem(file string) string {
+	base := path.Base(filepath.ToSlash(file))
 	for _, end := range []string{".md", ".agent"} {
 		if len(base) > len(end) && strings.EqualFold(base[len(base)-len(end):], end) {
 			base = base[:len(base)-len(end)]
@@ -128,20 +114,20 @@ func (r *reader) name() {
 	from := written
 	switch {
 	case written == "" && r.dialect == Claude:
-		r.refuse(line, col, "there is no name; add name: %s, or take the file out of the folder if it is no agent", normal(r.stem()))
+		r.refuse(line, col, "there is no name; add name: %s, or take the file out of the folder if it is no agent", Normal(stem(r.def.Source.Path)))
 		return
 	case written == "" || r.dialect == Copilot:
-		from = r.stem()
+		from = stem(r.def.Source.Path)
 	}
-	r.def.Name = normal(from)
+	r.def.Name = Normal(from)
 	switch {
 	case r.def.Name == "":
-		r.refuse(line, col, "the name %s has no letter or digit of a-z, 0-9; choose one such as code-reviewer", shown(from))
+		r.refuse(line, col, "the name %s has no letter or digit of a-z, 0-9; choose one such as code-reviewer", clean.Quote(from))
 	case written == "" || written == r.def.Name:
 	default:
 		r.def.Title = oneLine(written)
 		if r.dialect != Copilot {
-			r.warn(line, col, "the name %s is not made of a-z, 0-9, - and _; the agent is called %s", shown(written), r.def.Name)
+			r.warn(line, col, "the name %s is not made of a-z, 0-9, - and _; the agent is called %s", clean.Quote(written), r.def.Name)
 		}
 	}
 }
@@ -227,7 +213,7 @@ func (r *reader) switches(f *frontmatter.Field) {
 	case "hidden":
 		r.def.Hidden = r.truth(f, false)
 	case "disable", "disabled":
-		r.disabled = r.truth(f, true) // a switch that cannot be read is off
+		r.def.Disabled = r.truth(f, true) // a switch that cannot be read is off
 	case "userinvocable", "userinvokable":
 		if !r.truth(f, true) {
 			r.def.Mode = Subagent
@@ -246,12 +232,13 @@ func (r *reader) switches(f *frontmatter.Field) {
 		r.warn(f.Line, f.Col, "options for a provider are not passed on")
 	case "memory", "background", "isolation", "color", "variant", "target", "handoffs", "argumenthint", "metadata", "initialprompt":
 		r.extra(f)
-		if slices.Contains([]string{"memory", "background", "isolation", "initialprompt"}, canon(f.Key)) && !(v.Kind == frontmatter.Bool && v.Text == "false") && !(canon(f.Key) == "isolation" && v.Text == "folder") {
+		heeded := v.Kind == frontmatter.Bool && v.Text == "false" || canon(f.Key) == "isolation" && v.Text == "folder"
+		if slices.Contains([]string{"memory", "background", "isolation", "initialprompt"}, canon(f.Key)) && !heeded {
 			r.warn(f.Line, f.Col, "%s means nothing here", f.Key)
 		}
 	default:
 		r.extra(f)
-		r.warn(f.Line, f.Col, "unknown field %s%s", shown(f.Key), closest(f.Key))
+		r.warn(f.Line, f.Col, "unknown field %s%s", clean.Quote(f.Key), closest(f.Key))
 	}
 }
 
@@ -347,7 +334,7 @@ func (r *reader) effort(f *frontmatter.Field) {
 	s = strings.ToLower(s)
 	known := []string{"low", "medium", "high", "xhigh", "max"}
 	if !slices.Contains(known, s) {
-		r.warn(f.Value.Line, f.Value.Col, "unknown effort %s; it is low, medium, high, xhigh or max, and the default is used", shown(s))
+		r.warn(f.Value.Line, f.Value.Col, "unknown effort %s; it is low, medium, high, xhigh or max, and the default is used", clean.Quote(s))
 		return
 	}
 	r.def.Effort = s
@@ -359,7 +346,7 @@ func (r *reader) kind(f *frontmatter.Field) {
 	case Simple, Compiled:
 		r.def.Kind = k
 	default:
-		r.warn(f.Value.Line, f.Value.Col, "unknown kind %s; it is simple or compiled, and compiled is used", shown(s))
+		r.warn(f.Value.Line, f.Value.Col, "unknown kind %s; it is simple or compiled, and compiled is used", clean.Quote(s))
 	}
 }
 
@@ -373,7 +360,7 @@ func (r *reader) mode(f *frontmatter.Field) {
 	case "subagent":
 		r.def.Mode = Subagent
 	default:
-		r.warn(f.Value.Line, f.Value.Col, "unknown mode %s; it is primary, subagent or all", shown(s))
+		r.warn(f.Value.Line, f.Value.Col, "unknown mode %s; it is primary, subagent or all", clean.Quote(s))
 	}
 }
 
@@ -389,7 +376,7 @@ func (r *reader) capabilities(f *frontmatter.Field) {
 			for _, x := range capabilities {
 				names = append(names, string(x))
 			}
-			r.warn(w.Line, w.Col, "unknown capability %s%s", shown(w.Text), suggest.Hint(w.Text, names))
+			r.warn(w.Line, w.Col, "unknown capability %s%s", clean.Quote(w.Text), suggest.Hint(w.Text, names))
 			continue
 		}
 		if !slices.Contains(r.def.Capabilities, c) {
@@ -420,7 +407,7 @@ func (r *reader) servers(f *frontmatter.Field) {
 		for _, s := range fields {
 			add(s.Key)
 			if s.Value.Kind != frontmatter.Null {
-				r.warn(s.Line, s.Col, "the server %s that this file describes is not started; configure it, and name it here", shown(s.Key))
+				r.warn(s.Line, s.Col, "the server %s that this file describes is not started; configure it, and name it here", clean.Quote(s.Key))
 			}
 		}
 	}

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
+	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 )
@@ -30,17 +32,17 @@ func (r *reader) tools(f *frontmatter.Field) {
 	for _, x := range words {
 		r.wish(w, x, false)
 	}
-	r.def.Allow = union(r.def.Allow, w.Rules)
-	for _, text := range w.Rules {
+	r.def.Allow = union(r.def.Allow, w.rules)
+	for _, text := range w.rules {
 		if name, _, ok := strings.Cut(text, "("); ok && !slices.Contains(w.whole, name) {
 			r.def.Only = union(r.def.Only, []string{text})
 		}
 	}
-	if w.Agents != nil {
-		r.def.Agents = w.Agents
+	if w.agents != nil {
+		r.def.Agents = w.agents
 	}
-	if !w.All {
-		r.only(w.Tools)
+	if !w.all {
+		r.only(w.names)
 	}
 }
 
@@ -84,7 +86,7 @@ func (r *reader) toolMap(f *frontmatter.Field) {
 	for _, t := range f.Value.Fields {
 		use, ok := t.Value.Bool()
 		if !ok {
-			r.refuse(t.Value.Line, t.Value.Col, "the tool %s must be true or false", shown(t.Key))
+			r.refuse(t.Value.Line, t.Value.Col, "the tool %s must be true or false", clean.Quote(t.Key))
 			continue
 		}
 		if t.Key == "*" {
@@ -127,10 +129,10 @@ func (r *reader) disallowed(f *frontmatter.Field) {
 	for _, x := range words {
 		r.wish(w, x, true)
 	}
-	r.def.Disallowed = union(r.def.Disallowed, w.Tools)
-	r.def.Deny = union(r.def.Deny, w.Rules)
-	r.def.NoAgents = union(r.def.NoAgents, w.Agents)
-	if w.All {
+	r.def.Disallowed = union(r.def.Disallowed, w.names)
+	r.def.Deny = union(r.def.Deny, w.rules)
+	r.def.NoAgents = union(r.def.NoAgents, w.agents)
+	if w.all {
 		r.only(nil)
 	}
 }
@@ -148,17 +150,17 @@ func (r *reader) rules(f *frontmatter.Field, to *[]string) {
 		w := &wish{}
 		r.wish(w, x, true)
 		switch {
-		case w.All:
+		case w.all:
 			*to = union(*to, []string{"*"})
-		case len(w.Tools)+len(w.Rules)+len(w.Agents) == 0:
-			r.refuse(x.Line, x.Col, "the rule %s is about no tool that there is", shown(x.Text))
+		case len(w.names)+len(w.rules)+len(w.agents) == 0:
+			r.refuse(x.Line, x.Col, "the rule %s is about no tool that there is", clean.Quote(x.Text))
 		default:
-			*to = union(*to, slices.Concat(w.Tools, w.Rules))
+			*to = union(*to, slices.Concat(w.names, w.rules))
 			if to == &r.def.Deny {
-				r.def.NoAgents = union(r.def.NoAgents, w.Agents)
+				r.def.NoAgents = union(r.def.NoAgents, w.agents)
 				continue
 			}
-			for _, a := range w.Agents {
+			for _, a := range w.agents {
 				*to = union(*to, []string{"task(" + a + ")"})
 			}
 		}
@@ -176,7 +178,7 @@ func (r *reader) permissionMode(f *frontmatter.Field) {
 	case "acceptedits":
 		r.def.Allow = union(r.def.Allow, []string{"edit_file", "write_file"})
 	default:
-		r.warn(f.Value.Line, f.Value.Col, "%s %s is not heeded; what an agent may do is for the user to say", f.Key, shown(s))
+		r.warn(f.Value.Line, f.Value.Col, "%s %s is not heeded; what an agent may do is for the user to say", f.Key, clean.Quote(s))
 	}
 }
 
@@ -225,7 +227,7 @@ type patternAction struct {
 // patterns to actions.
 func (r *reader) permission(f *frontmatter.Field) {
 	said := map[string]*permitting{}
-	universe := slices.Concat(builtinTools, r.known)
+	universe := slices.Concat(toolnames.Builtin(), r.known)
 	var order []string // the tools that something is said about
 	about := func(t string) *permitting {
 		if said[t] == nil {
@@ -278,7 +280,7 @@ func (r *reader) permit(t *frontmatter.Field, names []string, about func(string)
 	if t.Value.Kind != frontmatter.Map {
 		a, ok := r.action(t)
 		if !ok {
-			r.refuse(t.Value.Line, t.Value.Col, "the permission for %s must be allow, ask or deny", shown(t.Key))
+			r.refuse(t.Value.Line, t.Value.Col, "the permission for %s must be allow, ask or deny", clean.Quote(t.Key))
 			return
 		}
 		for _, n := range names {
@@ -287,14 +289,14 @@ func (r *reader) permit(t *frontmatter.Field, names []string, about func(string)
 		return
 	}
 	if len(t.Value.Fields) > mostPatterns {
-		r.refuse(t.Line, t.Col, "the permission for %s has over %d patterns; put several into one with a *", shown(t.Key), mostPatterns)
+		r.refuse(t.Line, t.Col, "the permission for %s has over %d patterns; put several into one with a *", clean.Quote(t.Key), mostPatterns)
 		return
 	}
 	for i := range t.Value.Fields {
 		p := &t.Value.Fields[i]
 		a, ok := r.action(p)
 		if !ok {
-			r.refuse(p.Value.Line, p.Value.Col, "the permission for %s must be allow, ask or deny", shown(p.Key))
+			r.refuse(p.Value.Line, p.Value.Col, "the permission for %s must be allow, ask or deny", clean.Quote(p.Key))
 			continue
 		}
 		for _, n := range names {
@@ -334,7 +336,7 @@ func (r *reader) everything(all action, said map[string]*permitting) action {
 		r.def.Ask = union(r.def.Ask, []string{"*"})
 	case deny:
 		var left []string
-		for _, t := range slices.Concat(builtinTools, r.known) {
+		for _, t := range slices.Concat(toolnames.Builtin(), r.known) {
 			if s := said[t]; s != nil && (s.base != deny || slices.ContainsFunc(s.patterns, func(p patternAction) bool { return p.action != deny })) {
 				left = append(left, t)
 			}
@@ -364,7 +366,7 @@ func (r *reader) permitted(name string, s *permitting, all action) {
 				d.Allow = union(d.Allow, []string{text})
 				r.bound(text, s, lifted)
 				if before := overruled(s.patterns[:i], p.pattern); before != "" {
-					r.warn(p.field.Line, p.field.Col, "%s allows what %s does not; here the stricter one holds", shown(p.pattern), shown(before))
+					r.warn(p.field.Line, p.field.Col, "%s allows what %s does not; here the stricter one holds", clean.Quote(p.pattern), clean.Quote(before))
 				}
 			case ask:
 				d.Ask = union(d.Ask, []string{text})
@@ -420,7 +422,7 @@ func (r *reader) settle() {
 				return false
 			}
 			name, _, _ := strings.Cut(text, "(")
-			r.warn(r.at("permission"), 1, "the rule %s cannot be put that way here; %s", shown(text), map[tool.Decision]string{
+			r.warn(r.at("permission"), 1, "the rule %s cannot be put that way here; %s", clean.Quote(text), map[tool.Decision]string{
 				tool.Allow: "it is left out", tool.Ask: "all of " + name + " is asked about", tool.Deny: name + " is denied altogether",
 			}[decision])
 			instead(name)

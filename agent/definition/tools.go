@@ -6,46 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/toolnames"
 )
-
-// builtinTools are the names of the tools that come with this program.
-var builtinTools = []string{
-	"read_file", "write_file", "edit_file", "ls", "glob", "grep", "search_docs", "web_search", "web_fetch", "bash",
-	"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow", "collect_workflow", "save_workflow",
-}
-
-// others are what the tools of other programs are called, in lower case, and ours that do the same.
-// Without one, what the tool does is not done here.
-var others = map[string][]string{
-	// Claude Code
-	"read": {"read_file"}, "write": {"write_file"}, "edit": {"edit_file"}, "multiedit": {"edit_file"},
-	"notebookread": {"read_file"}, "notebookedit": {"edit_file"}, "ls": {"ls"}, "list": {"ls"}, "glob": {"glob"}, "grep": {"grep"},
-	"bash": {"bash"}, "bashoutput": nil, "killbash": nil, "killshell": nil, "webfetch": {"web_fetch"}, "websearch": {"web_search"},
-	"task": {"task", "task_batch"}, "agent": {"task", "task_batch"}, "todowrite": {"todo"}, "todoread": {"todo"},
-	"taskcreate": {"todo"}, "taskget": {"todo"}, "tasklist": {"todo"}, "taskupdate": {"todo"}, "taskoutput": nil, "taskstop": nil,
-	"skill": {"skill"}, "askuserquestion": {"ask_user"}, "exitplanmode": nil, "enterplanmode": nil, "slashcommand": nil, "lsp": nil,
-	"toolsearch": nil, "sendmessage": nil, "enterworktree": nil, "exitworktree": nil, "monitor": nil,
-	"listmcpresourcestool": nil, "readmcpresourcetool": nil,
-	// opencode
-	"patch": {"edit_file"}, "apply_patch": {"edit_file"}, "question": {"ask_user"}, "codesearch": {"web_search"},
-	"external_directory": nil, "doom_loop": nil, "plan_enter": nil, "plan_exit": nil,
-	// Copilot
-	"execute": {"bash"}, "shell": {"bash"}, "powershell": {"bash"}, "web": {"web_search", "web_fetch"}, "todos": {"todo"},
-	"search": {"glob", "grep"}, "custom-agent": {"task", "task_batch"}, "runsubagent": {"task", "task_batch"},
-	"readfile": {"read_file"}, "view": {"read_file"}, "listdirectory": {"ls"}, "editfiles": {"edit_file", "write_file"},
-	"createfile": {"write_file"}, "createdirectory": {"write_file"}, "codebase": {"glob", "grep"}, "filesearch": {"glob"}, "textsearch": {"grep"},
-	"usages": {"grep"}, "findtestfiles": {"glob", "grep"}, "fetch": {"web_fetch"},
-	"runcommands": {"bash"}, "runinterminal": {"bash"}, "runtasks": {"bash"}, "runtests": {"bash"}, "runtask": {"bash"},
-	"getterminaloutput": nil, "terminallastcommand": nil, "terminalselection": nil, "problems": nil, "changes": nil, "testfailure": nil,
-	"searchresults": nil, "githubrepo": nil, "vscodeapi": nil, "extensions": nil, "opensimplebrowser": nil, "new": nil, "runnotebooks": nil,
-}
-
-// groups are tools of Copilot that are several of ours.
-var groups = map[string][]string{
-	"read": {"read_file", "ls"}, "edit": {"edit_file", "write_file"}, "multiedit": {"edit_file", "write_file"}, "write": {"edit_file", "write_file"},
-}
 
 // families are the first words of tools such as edit/createFile.
 var families = []string{"read", "edit", "search", "execute", "web", "agent", "todo", "vscode"}
@@ -58,46 +23,13 @@ var (
 	notName    = regexp.MustCompile(`[^A-Za-z0-9_*-]`)
 )
 
-// A Wish is what a list of tools in a file comes to.
-type Wish struct {
-	All    bool     // every tool, as the list has a *
-	Tools  []string // by our names, in the order of the list, each once
-	Rules  []string // of those with a pattern, such as bash(git *)
-	Agents []string // that Task or Agent names; nil if neither names any
-}
-
-// Tools reads a list of tools as other programs write it, such as the allowed-tools of a skill.
-// Known are tools there are besides those that come with this program. It gives what is odd about it.
-func Tools(list []string, dialect Dialect, known []string) (Wish, []string) {
-	r := &reader{dialect: dialect, known: known}
-	w := &wish{}
-	for _, s := range list {
-		r.wish(w, &frontmatter.Value{Kind: frontmatter.Text, Text: s}, false)
-	}
-	var odd []string
-	for _, x := range r.warnings {
-		odd = append(odd, x.Text)
-	}
-	return w.Wish, odd
-}
-
+// wish is what a list of tools in a file comes to.
 type wish struct {
-	Wish
-	whole []string // the tools that are named without a pattern
-}
-
-func (w *wish) tools(names ...string) {
-	for _, n := range names {
-		if !slices.Contains(w.Tools, n) {
-			w.Tools = append(w.Tools, n)
-		}
-	}
-}
-
-func (w *wish) rule(rule string) {
-	if !slices.Contains(w.Rules, rule) {
-		w.Rules = append(w.Rules, rule)
-	}
+	all    bool     // every tool, as the list has a *
+	names  []string // by our names, in the order of the list, each once
+	whole  []string // those that are named without a pattern
+	rules  []string // of those with a pattern, such as bash(git *)
+	agents []string // that Task or Agent names; nil if neither names any
 }
 
 // wish reads one entry of a list of tools. Deny says that it is a list of what is not allowed.
@@ -107,42 +39,40 @@ func (r *reader) wish(w *wish, v *frontmatter.Value, deny bool) {
 		name, pattern = m[1], strings.TrimSpace(m[2])
 	}
 	if name == "*" {
-		w.All = true
+		w.all = true
 		return
 	}
 	names := r.ours(name, v.Line, v.Col)
 	if pattern == "" || pattern == "*" {
-		w.tools(names...)
+		w.names = union(w.names, names)
 		w.whole = append(w.whole, names...)
 		if pattern == "*" && !deny {
-			for _, n := range names {
-				w.rule(n)
-			}
+			w.rules = union(w.rules, names)
 		}
 		return
 	}
 	if slices.Contains(names, "task") {
-		if w.Agents == nil {
-			w.Agents = []string{}
+		if w.agents == nil {
+			w.agents = []string{}
 		}
 		for a := range strings.SplitSeq(pattern, ",") {
-			if a = agentName(a); a != "" && !slices.Contains(w.Agents, a) {
-				w.Agents = append(w.Agents, a)
+			if a = agentName(a); a != "" && !slices.Contains(w.agents, a) {
+				w.agents = append(w.agents, a)
 			}
 		}
 		if !deny {
-			w.tools(names...)
+			w.names = union(w.names, names)
 		}
 		return
 	}
 	if !deny {
-		w.tools(names...)
+		w.names = union(w.names, names)
 	}
 	if strings.EqualFold(name, "edit") { // a rule about edits is one about everything that writes
 		names = []string{"edit_file", "write_file"}
 	}
 	for _, n := range names {
-		w.rule(rule(n, pattern))
+		w.rules = union(w.rules, []string{rule(n, pattern)})
 	}
 }
 
@@ -158,19 +88,19 @@ func rule(tool, pattern string) string {
 func (r *reader) ours(name string, line, col int) []string {
 	low := strings.ToLower(name)
 	if r.dialect == Copilot {
-		if names, ok := groups[low]; ok {
+		if names, ok := toolnames.Group(low); ok {
 			return names
 		}
 	}
-	names, theirs := others[low]
+	names, theirs := toolnames.Ours(low)
 	if !theirs || r.dialect == Superstep { // to others, task is every way to start an agent
-		if slices.Contains(builtinTools, name) || slices.Contains(r.known, name) {
+		if slices.Contains(toolnames.Builtin(), name) || slices.Contains(r.known, name) {
 			return []string{name}
 		}
 	}
 	if theirs {
 		if names == nil {
-			r.warn(line, col, "the tool %s has no counterpart here and is left out", shown(name))
+			r.warn(line, col, "the tool %s has no counterpart here and is left out", clean.Quote(name))
 		}
 		return names
 	}
@@ -186,7 +116,7 @@ func (r *reader) ours(name string, line, col int) []string {
 	if strings.Contains(name, "*") {
 		return r.glob(low, line, col)
 	}
-	r.warn(line, col, "there is no tool %s%s", shown(name), suggest.Hint(name, r.toolNames()))
+	r.warn(line, col, "there is no tool %s%s", clean.Quote(name), suggest.Hint(name, r.toolNames()))
 	if !toolName.MatchString(name) {
 		return nil
 	}
@@ -202,9 +132,9 @@ func (r *reader) qualified(first, second string, line, col int) []string {
 	if second == "*" {
 		return r.ours(family, line, col)
 	}
-	names, ok := others[strings.ToLower(second)]
+	names, ok := toolnames.Ours(second)
 	if !ok || names == nil {
-		r.warn(line, col, "the tool %s has no counterpart here and is left out", shown(first+"/"+second))
+		r.warn(line, col, "the tool %s has no counterpart here and is left out", clean.Quote(first+"/"+second))
 		return nil
 	}
 	return names
@@ -220,26 +150,22 @@ func (r *reader) glob(pattern string, line, col int) []string {
 			}
 		}
 	}
-	for _, n := range slices.Concat(builtinTools, r.known) {
+	for _, n := range slices.Concat(toolnames.Builtin(), r.known) {
 		if ok, err := path.Match(pattern, n); err == nil && ok {
 			add(n)
 		}
 	}
-	var matched []string
-	for n := range others {
+	for _, n := range toolnames.Theirs() {
 		if ok, err := path.Match(pattern, n); err == nil && ok {
-			matched = append(matched, n)
+			names, _ := toolnames.Ours(n)
+			add(names...)
 		}
-	}
-	slices.Sort(matched)
-	for _, n := range matched {
-		add(others[n]...)
 	}
 	if server, ok := strings.CutSuffix(pattern, "_*"); ok && len(out) == 0 && toolName.MatchString(server) {
 		return []string{"mcp__" + server + "__*"}
 	}
 	if len(out) == 0 {
-		r.warn(line, col, "no tool is called %s", shown(pattern))
+		r.warn(line, col, "no tool is called %s", clean.Quote(pattern))
 		if toolName.MatchString(pattern) {
 			return []string{pattern}
 		}
@@ -249,9 +175,9 @@ func (r *reader) glob(pattern string, line, col int) []string {
 
 // toolNames are what may have been meant.
 func (r *reader) toolNames() []string {
-	names := slices.Concat(builtinTools, r.known)
+	names := slices.Concat(toolnames.Builtin(), r.known)
 	if r.dialect != Superstep {
-		names = append(names, "Read", "Write", "Edit", "MultiEdit", "LS", "Glob", "Grep", "Bash", "WebFetch", "WebSearch", "Task", "TodoWrite", "Skill")
+		names = append(names, toolnames.Common()...)
 	}
 	return names
 }

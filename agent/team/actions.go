@@ -10,14 +10,14 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/agent"
-	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/tool"
 )
 
 // The tools of a lead.
 const (
-	TaskTool  = "task"
-	BatchTool = "task_batch"
+	taskTool  = "task"
+	batchTool = "task_batch"
 )
 
 // leads reports whether a tool is for the lead alone: a workflow within a task within a workflow would
@@ -56,16 +56,17 @@ func (t *Team) actions(s *seat) []*agent.Action {
 	return []*agent.Action{
 		{
 			Tool: &tool.Tool{
-				Name: TaskTool, Input: one, Effect: tool.Pure, Whole: true,
+				Name: taskTool, Input: one, Effect: tool.Pure, Whole: true,
 				Description: "Have another agent do a task, and get what it has to say of it. It works by itself and cannot ask you anything." + t.listing(),
 			},
-			Run: func(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error) {
+			Scoped: true,
+			Run: func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error) {
 				return t.runTask(ctx, scope, s, c)
 			},
 		},
 		{
 			Tool: &tool.Tool{
-				Name: BatchTool, Effect: tool.Pure, Whole: true,
+				Name: batchTool, Effect: tool.Pure, Whole: true,
 				Description: fmt.Sprintf("Have other agents do up to %d tasks side by side, and get the results of all of them, in order. Use it for tasks that do not need each other's results.", t.opt.BatchCap) + t.listing(),
 				Input: &jsonschema.Schema{
 					Type: "object", Required: []string{"tasks"},
@@ -73,7 +74,8 @@ func (t *Team) actions(s *seat) []*agent.Action {
 					AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
 				},
 			},
-			Run: func(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error) {
+			Scoped: true,
+			Run: func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error) {
 				return t.runBatch(ctx, scope, s, c)
 			},
 		},
@@ -104,7 +106,7 @@ func (a *asked) job(c *tool.Call) Job {
 	return j
 }
 
-func (t *Team) runTask(ctx context.Context, scope *runlog.Scope, s *seat, c *tool.Call) (tool.Result, error) {
+func (t *Team) runTask(ctx context.Context, scope *journal.Scope, s *seat, c *tool.Call) (tool.Result, error) {
 	var in asked
 	if err := json.Unmarshal(c.Args, &in); err != nil {
 		return tool.Result{}, err
@@ -120,7 +122,7 @@ func (t *Team) runTask(ctx context.Context, scope *runlog.Scope, s *seat, c *too
 	return tool.Result{Text: r.told(), Error: true}, nil
 }
 
-func (t *Team) runBatch(ctx context.Context, scope *runlog.Scope, s *seat, c *tool.Call) (tool.Result, error) {
+func (t *Team) runBatch(ctx context.Context, scope *journal.Scope, s *seat, c *tool.Call) (tool.Result, error) {
 	var in struct {
 		Tasks []asked `json:"tasks"`
 	}
@@ -182,7 +184,7 @@ func (t *Team) confine(def *agent.Agent, s *seat) (*agent.Agent, error) {
 		}
 		switch name := o.Tool.Name; {
 		case leads(name):
-		case name == TaskTool, name == BatchTool:
+		case name == taskTool, name == batchTool:
 			if mine := own[o.Tool.Name]; mine != nil {
 				a.Actions = append(a.Actions, mine)
 			}
@@ -191,7 +193,7 @@ func (t *Team) confine(def *agent.Agent, s *seat) (*agent.Agent, error) {
 		}
 	}
 	var err error
-	names := slices.DeleteFunc(def.Tools.Names(), func(n string) bool { return leads(n) || n == TaskTool || n == BatchTool })
+	names := slices.DeleteFunc(def.Tools.Names(), func(n string) bool { return leads(n) || n == taskTool || n == batchTool })
 	if len(names) < len(def.Tools.Names()) {
 		a.Tools, err = def.Tools.Select(names...)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -46,8 +47,8 @@ func TestCrashAtEveryAppend(t *testing.T) {
 		}
 		return modeltest.Text(name + " did " + prompt)
 	}
-	answer := func(q runlog.OpenQuestion) string {
-		if strings.Contains(q.Question, `"d"`) {
+	answer := func(q runlog.Question) string {
+		if strings.Contains(q.Text, `"d"`) {
 			return `"deny: no d"`
 		}
 		return `"once"`
@@ -57,14 +58,14 @@ func TestCrashAtEveryAppend(t *testing.T) {
 		c := gather(t, nil, say)
 		defer c.Close()
 		c.gate = asks{}
-		j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "test"}, Reopen: true})
+		j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{Workflow: "test"}, Reopen: true})
 		if err != nil {
 			return nil, c, err
 		}
 		defer func() { _ = j.Close(context.Background()) }()
 		for range 20 {
 			out, err := c.lead.Run(t.Context(), j.Scope("work"), &agent.Work{Prompt: "go"})
-			if !runlog.Waits(err) {
+			if !journal.Waits(err) {
 				if err != nil {
 					return nil, c, err
 				}
@@ -75,7 +76,7 @@ func TestCrashAtEveryAppend(t *testing.T) {
 				return got, c, nil
 			}
 			for _, q := range j.Open() {
-				if err := j.Answer(t.Context(), q.Path, &runlog.Answered{Key: q.Key, Answer: json.RawMessage(answer(q))}); err != nil {
+				if err := j.Answer(t.Context(), q.Path, &runlog.Answer{Key: q.Key, Value: json.RawMessage(answer(q))}); err != nil {
 					return nil, c, err
 				}
 			}
@@ -149,7 +150,7 @@ func count(t *testing.T, store runlog.Store) counts {
 			t.Fatal(err)
 		}
 		var s runlog.Settled
-		var q runlog.Asked
+		var q runlog.Question
 		switch {
 		case r.Kind == runlog.KindSettled && json.Unmarshal(r.Data, &s) == nil && s.Kind == "model":
 			if s.Error != "" {

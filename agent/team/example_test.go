@@ -3,29 +3,22 @@ package team_test
 import (
 	"context"
 	"fmt"
-	"iter"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// echoing is a model that says what it is told.
-type echoing struct{}
-
-func (echoing) Name() string { return "example/echo" }
-func (echoing) Generate(_ context.Context, r *model.Request) iter.Seq2[model.Part, error] {
-	return func(yield func(model.Part, error) bool) {
-		_ = yield(model.Part{Kind: model.Text, Text: r.System + " says: " + r.Messages[0].Text()}, nil) &&
-			yield(model.Part{Kind: model.Stop, Stop: model.StopEnd}, nil)
-	}
-}
-
 func Example() {
+	echo := &scripted.Model{Answer: func(r *model.Request) scripted.Turn {
+		return scripted.Say(r.System + " says: " + r.Messages[0].Text())
+	}}
 	t, err := team.New(&team.Options{
 		Agents: func(name string) (*agent.Agent, error) {
-			return &agent.Agent{Name: name, Prompt: name, Model: echoing{}}, nil
+			return &agent.Agent{Name: name, Prompt: name, Model: echo}, nil
 		},
 		List:  func() []team.Info { return []team.Info{{Name: "explorer", Description: "finds things out"}} },
 		Limit: 2,
@@ -35,7 +28,7 @@ func Example() {
 	}
 	defer t.Close()
 	ctx := context.Background()
-	j, err := runlog.OpenJournal(ctx, runlog.NewMemory(nil), "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	j, err := journal.Open(ctx, runlog.NewMemory(nil), "run", &journal.Options{Create: &runlog.NewRun{}})
 	if err != nil {
 		panic(err)
 	}

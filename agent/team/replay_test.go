@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -144,8 +146,8 @@ func TestReplay(t *testing.T) {
 		}
 		note := &agent.Action{
 			Tool: &tool.Tool{Name: "note", Input: &jsonschema.Schema{Type: "object"}},
-			Run: func(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error) {
-				answer, err := scope.Ask(ctx, &runlog.Asked{Key: "q", Question: "why?"})
+			Run: func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error) {
+				answer, err := scope.Ask(ctx, &runlog.Question{Key: "q", Text: "why?"})
 				return tool.Result{Text: string(answer) + strings.Repeat("x", tool.MaxBytes)}, err
 			},
 		}
@@ -186,35 +188,44 @@ func TestReplay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: []*workflow.Workflow{w}})
+		store := runlog.NewMemory(nil)
+		e, err := superstep.New(store, &superstep.Options{Workflows: []*workflow.Workflow{w}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := func(q *runlog.Asked) *runlog.Answered {
-			a := &runlog.Answered{Key: q.Key, Answer: json.RawMessage(`"once"`), By: "test"}
-			if strings.Contains(q.Question, `"b"`) {
-				a.Answer = json.RawMessage(`"deny: not b"`)
-			} else if strings.Contains(q.Question, `"d"`) {
-				a.Answer = json.RawMessage(`"run"`)
+		other := e
+		if round == 0 { // another process
+			if other, err = superstep.New(store, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answer := func(q *runlog.Question) *runlog.Answer {
+			a := &runlog.Answer{Key: q.Key, Value: json.RawMessage(`"once"`), By: "test"}
+			if strings.Contains(q.Text, `"b"`) {
+				a.Value = json.RawMessage(`"deny: not b"`)
+			} else if strings.Contains(q.Text, `"d"`) {
+				a.Value = json.RawMessage(`"run"`)
 			}
 			return a
 		}
 		ids := make(chan string, 1)
-		opt := &superstep.StartOptions{Answer: func(_ context.Context, q runlog.OpenQuestion) (*runlog.Answered, bool) { return answer(&q.Asked), true }}
+		opt := &superstep.StartOptions{Answer: func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
+			return answer(&q), true
+		}}
 		if round%2 == 1 { // people answer while others are at work
 			id := ""
 			opt.Observe = func(r runlog.Record, _ error) {
-				var q runlog.Asked
-				if r.Kind != runlog.KindAsked || json.Unmarshal(r.Data, &q) != nil || strings.Contains(q.Question, "stuck") {
+				var q runlog.Question
+				if r.Kind != runlog.KindAsked || json.Unmarshal(r.Data, &q) != nil || strings.Contains(q.Text, "stuck") {
 					return
 				}
 				if id == "" {
 					id = <-ids
 				}
-				if round%4 == 3 && strings.Contains(q.Question, `"a"`) && tm.Cancel(id, r.Path) {
+				if round%4 == 3 && strings.Contains(q.Text, `"a"`) && e.CancelAgent(t.Context(), id, r.Path) == nil {
 					return // while it waits, or on its way there
 				}
-				var before *runlog.AnsweredError
+				var before *journal.AnsweredError
 				if err := e.Answer(t.Context(), id, r.Path, answer(&q)); err != nil && !errors.As(err, &before) {
 					t.Error(err)
 				}
@@ -226,12 +237,24 @@ func TestReplay(t *testing.T) {
 		}
 		ids <- run.ID()
 		<-cancelled
-		if !tm.Cancel(run.ID(), "work/task_batch[1.1]/explorer[4]") {
-			t.Errorf("not at work: %v", tm.Running())
+		const stuck = "work/task_batch[1.1]/explorer[4]"
+		var unknown *superstep.UnknownAgentError
+		if err := other.CancelAgent(t.Context(), run.ID(), stuck+"x"); !errors.As(err, &unknown) || !slices.Contains(unknown.Known, stuck) || !strings.Contains(err.Error(), `did you mean "`+stuck) {
+			t.Error(err)
+		}
+		if err := other.CancelAgent(t.Context(), run.ID(), stuck); err != nil {
+			t.Error(err)
 		}
 		out, err := run.Wait(t.Context())
 		if err != nil || out.Status != runlog.Completed {
 			t.Fatal(out, err)
+		}
+		members, err := other.Agents(t.Context(), run.ID())
+		if err != nil || !slices.Contains(members, team.Member{ID: stuck, Agent: "explorer", State: team.Cancelled}) {
+			t.Errorf("agents %v: %v", members, err)
+		}
+		if err := other.CancelAgent(t.Context(), run.ID(), stuck); !errors.As(err, &unknown) || unknown.Status != runlog.Completed {
+			t.Error(err)
 		}
 		turns, acts := m.asked, did
 		var log strings.Builder

@@ -9,24 +9,23 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
-	"github.com/superstep-dev/superstep/runlog"
 )
 
 // task is one job on its way.
 type task struct {
 	team   *Team
 	job    Job
-	name   string        // of the job within its scope
-	parent *runlog.Scope // of those who have it done
-	scope  *runlog.Scope // its own
+	name   string         // of the job within its scope
+	parent *journal.Scope // of those who have it done
+	scope  *journal.Scope // its own
 	seat   *seat
 	id     string
-	member *member
 	over   bool // it was cancelled while it waited
 }
 
-func (t *Team) task(scope *runlog.Scope, parent *seat, j *Job) *task {
+func (t *Team) task(scope *journal.Scope, parent *seat, j *Job) *task {
 	word := strings.Map(func(c rune) rune {
 		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '_' {
 			return c
@@ -38,7 +37,8 @@ func (t *Team) task(scope *runlog.Scope, parent *seat, j *Job) *task {
 	}
 	k := &task{team: t, job: *j, name: pregel.Path(word, j.ID, 0), parent: scope}
 	k.scope = scope.Inner(k.name)
-	k.seat = &seat{queues: &t.queues, run: scope.Run(), free: scope.Replayed(), depth: 1}
+	k.seat = &seat{queues: &t.queues, run: scope.Run(), free: true, depth: 1}
+	_ = scope.Afresh(func() error { k.seat.free = false; return nil })
 	if parent != nil {
 		k.seat.depth = parent.depth + 1
 	}
@@ -62,14 +62,6 @@ func (k *task) enter() {
 	}
 }
 
-// pausedError takes an error that ends a task for now out of its effect without a trace.
-type pausedError struct{ err error }
-
-func (e *pausedError) Error() string { return e.err.Error() }
-
-// Waits reports that nothing has failed.
-func (e *pausedError) Waits() bool { return true }
-
 // do does the job, or gives what was recorded of it.
 func (k *task) do(ctx, own context.Context) (Result, error) {
 	defer k.seat.leave()
@@ -80,22 +72,18 @@ func (k *task) do(ctx, own context.Context) (Result, error) {
 	case k.seat.depth > k.team.opt.Depth:
 		return k.failed(fmt.Sprintf("agents have agents work %d deep already; do it yourself", k.team.opt.Depth)), nil
 	}
-	hash, err := runlog.Hash([]string{j.Agent, j.Prompt})
+	hash, err := journal.Hash([]string{j.Agent, j.Prompt})
 	if err != nil {
 		return k.failed(err.Error()), err
 	}
-	e := &runlog.Effect{Key: k.jobKey(), Kind: "job", Name: j.Agent, Hash: hash, Inside: true}
-	r, err := runlog.Do(ctx, k.parent, e, func(ctx context.Context, _ string) (Result, error) {
-		r, err := k.attend(ctx, own)
-		if err != nil && !runlog.Waits(err) && agent.OfRun(err) {
-			err = &pausedError{err}
-		}
-		return r, err
-	})
-	var paused *pausedError
-	if errors.As(err, &paused) {
-		err = paused.err
+	if err := k.noteQueued(ctx); err != nil {
+		return k.failed(err.Error()), err
 	}
+	e := &journal.Effect{Key: k.jobKey(), Kind: "job", Name: j.Agent, Hash: hash, Inside: true}
+	if k.parent.Recorded(k.cancelKey()) == nil {
+		e.Within = k.scope
+	}
+	r, err := agent.Do(ctx, k.parent, e, func(ctx context.Context, _ string) (Result, error) { return k.attend(ctx, own) })
 	if err != nil {
 		return k.failed(err.Error()), err
 	}
@@ -105,42 +93,37 @@ func (k *task) do(ctx, own context.Context) (Result, error) {
 	return r, err
 }
 
-// begin makes the task one that can be seen and cancelled, by the context it gives, until
-// leave is called.
+// begin makes the task one that can be cancelled, by the context it returns, until leave is
+// called.
 func (k *task) begin(ctx context.Context) (own context.Context, leave func()) {
 	own, cancel := context.WithCancelCause(ctx)
 	t := k.team
-	k.member = &member{Running: Running{Run: k.seat.run, ID: k.id, Agent: k.job.Agent, Queued: true}, cancel: cancel}
+	stop := k.scope.Cancellable(func() { cancel(ErrCancelled) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		cancel(ErrClosed)
 	}
-	t.members[k.member] = true
+	t.members[k] = cancel
 	return own, func() {
+		stop()
 		cancel(nil)
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		delete(t.members, k.member)
+		delete(t.members, k)
 	}
-}
-
-func (k *task) queued(is bool) {
-	k.team.mu.Lock()
-	k.member.Queued = is
-	k.team.mu.Unlock()
 }
 
 // attend waits for its turn and works, until it is cancelled.
 func (k *task) attend(ctx, own context.Context) (Result, error) {
-	if over, err := k.cancelled(ctx); over || err != nil {
+	if over, err := k.cancelled(ctx); err != nil {
 		return k.failed(ErrCancelled.Error()), err
+	} else if over {
+		return k.saveCancelled(ctx)
 	}
 	err := k.seat.ticket.wait(own)
 	var r Result
 	if err == nil {
-		k.queued(false)
-		defer k.queued(true)
 		working, cancel := context.WithCancelCause(own)
 		defer cancel(nil)
 		stop := k.cancelAgain(cancel)
@@ -148,14 +131,18 @@ func (k *task) attend(ctx, own context.Context) (Result, error) {
 		stop()
 		own = working
 	}
-	var asks *runlog.WaitError
+	var asks *journal.WaitError
 	switch cause := context.Cause(own); {
 	case err == nil || cause == nil:
 		return r, err
 	case errors.Is(cause, ErrCancelled) && errors.As(err, &asks) && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrCancelled):
 		return r, err // nothing of it was cut off; it waits, and finish does the rest
 	case errors.Is(cause, ErrCancelled):
-		return k.failed(ErrCancelled.Error()), k.noteCancelled(context.WithoutCancel(ctx))
+		ctx = context.WithoutCancel(ctx)
+		if err := k.noteCancelled(ctx); err != nil {
+			return k.failed(ErrCancelled.Error()), err
+		}
+		return k.saveCancelled(ctx)
 	default:
 		return r, errors.Join(cause, err)
 	}
@@ -163,16 +150,33 @@ func (k *task) attend(ctx, own context.Context) (Result, error) {
 
 // What has come of an agent, and that it was cancelled, is recorded with those who have it
 // work: it is nothing that it did itself.
-func (k *task) jobKey() string { return "job/" + k.name }
+func (k *task) jobKey() string { return jobPrefix + k.name }
 
 func (k *task) cancelKey() string { return "cancelled/" + k.name }
 
 func (k *task) noteCancelled(ctx context.Context) error {
-	_, err := k.parent.Do(ctx, &runlog.Effect{
-		Key: k.cancelKey(), Kind: "cancel", Name: k.job.Agent, Inside: true,
+	return k.note(ctx, k.cancelKey(), "cancel", k.job.Agent)
+}
+
+// note records something that has no outcome.
+func (k *task) note(ctx context.Context, key, kind, name string) error {
+	_, err := k.parent.Do(ctx, &journal.Effect{
+		Key: key, Kind: kind, Name: name, Inside: true,
 		Do: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage("{}"), nil },
 	})
 	return err
+}
+
+// noteQueued records that there is the job, so that other processes know of it, see [List].
+func (k *task) noteQueued(ctx context.Context) error {
+	key := queuedPrefix + k.name
+	if _, done := k.parent.Done(k.jobKey()); done {
+		return nil
+	}
+	if !k.parent.Does(key, true) {
+		return nil // in older logs it was not
+	}
+	return k.note(ctx, key, "note", k.job.Agent)
 }
 
 // What an agent that waits for an answer goes on with while others are at work.
@@ -181,27 +185,18 @@ const (
 	withdrawn = "withdrawn" // nothing: it was cancelled
 )
 
-func (k *task) nextKey(q *runlog.WaitError, next string) string {
-	return fmt.Sprintf("%s/%s/%s/%s", next, k.name, strings.TrimPrefix(q.Path, k.scope.Path()), q.Question.Key)
+func (k *task) nextKey(q *journal.WaitError, next string) string {
+	return fmt.Sprintf("%s/%s/%s/%s", next, k.name, strings.TrimPrefix(q.Question.Path, k.scope.Path()), q.Question.Key)
 }
 
 // recorded reports whether the agent went on with that.
-func (k *task) recorded(q *runlog.WaitError, next string) bool {
-	key := k.nextKey(q, next)
-	if k.scope.Replayed() {
-		_, is := k.parent.Hint(key)
-		return is
-	}
-	_, is := k.parent.Done(key)
+func (k *task) recorded(q *journal.WaitError, next string) bool {
+	_, is := k.parent.Hint(k.nextKey(q, next))
 	return is
 }
 
-func (k *task) noteNext(ctx context.Context, q *runlog.WaitError, next string) error {
-	_, err := k.parent.Do(ctx, &runlog.Effect{
-		Key: k.nextKey(q, next), Kind: "note", Name: next, Inside: true,
-		Do: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage("{}"), nil },
-	})
-	return err
+func (k *task) noteNext(ctx context.Context, q *journal.WaitError, next string) error {
+	return k.note(ctx, k.nextKey(q, next), "note", next)
 }
 
 // cancelled reports whether the agent was cancelled before it began to work, or before a
@@ -213,10 +208,7 @@ func (k *task) cancelled(ctx context.Context) (bool, error) {
 	if k.over { // as is recorded, see finish
 		return true, nil
 	}
-	if !k.scope.Replayed() {
-		return false, nil
-	}
-	_, is := k.parent.Hint(k.cancelKey())
+	_, is := k.parent.Hint(k.cancelKey()) // as it is not before, but in a replay
 	if _, began := k.scope.Hint("agent"); !is || began {
 		return false, nil
 	}
@@ -233,7 +225,7 @@ type cancelling struct {
 // ends that. The record may be of a later time, when the agent works again: then who waits
 // for it goes on waiting, to the end of the replay at the latest.
 func (k *task) cancelAgain(cancel context.CancelCauseFunc) (stop func()) {
-	if _, is := k.parent.Hint(k.cancelKey()); !is || !k.scope.Replayed() {
+	if _, is := k.parent.Hint(k.cancelKey()); !is {
 		return func() {}
 	}
 	t, name := k.team, k.seat.run+" "+k.id
@@ -290,7 +282,7 @@ func (k *task) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	r.Duration = max(0, ended.Sub(began))
-	return r, k.save(ctx, r)
+	return r, k.save(ctx, k.scope, "save", r)
 }
 
 // result is what an agent has come to.
@@ -340,19 +332,28 @@ func (k *task) now(ctx context.Context, key string) (time.Time, error) {
 	if k.team.opt.Clock == nil {
 		return time.Time{}, nil
 	}
-	e := &runlog.Effect{Key: key, Kind: "timer", Name: key}
-	return runlog.Do(ctx, k.scope, e, func(context.Context, string) (time.Time, error) {
+	e := &journal.Effect{Key: key, Kind: "timer", Name: key}
+	return journal.Do(ctx, k.scope, e, func(context.Context, string) (time.Time, error) {
 		return k.team.opt.Clock.Now().UTC().Round(0), nil
 	})
 }
 
+// saveCancelled returns the result of an agent that was cancelled, saved like others.
+func (k *task) saveCancelled(ctx context.Context) (Result, error) {
+	r, key := k.failed(ErrCancelled.Error()), k.cancelKey()+"/save"
+	if !k.parent.Does(key, true) {
+		return r, nil // in older logs it was not
+	}
+	return r, k.save(ctx, k.parent, key, r)
+}
+
 // save hands the result to the host. That it could not be kept is said, and ends nothing.
-func (k *task) save(ctx context.Context, r Result) error {
+func (k *task) save(ctx context.Context, scope *journal.Scope, key string, r Result) error {
 	if k.team.opt.Save == nil {
 		return nil
 	}
-	e := &runlog.Effect{Key: "save", Kind: "save", Name: r.Agent}
-	failed, err := runlog.Do(ctx, k.scope, e, func(ctx context.Context, _ string) (string, error) {
+	e := &journal.Effect{Key: key, Kind: "save", Name: r.Agent}
+	failed, err := journal.Do(ctx, scope, e, func(ctx context.Context, _ string) (string, error) {
 		if err := k.team.opt.Save(ctx, k.seat.run, r); err != nil {
 			return err.Error(), ctx.Err()
 		}
@@ -361,10 +362,10 @@ func (k *task) save(ctx context.Context, r Result) error {
 	if err != nil || failed == "" {
 		return err
 	}
-	_, err = k.scope.Do(ctx, &runlog.Effect{
-		Key: "unsaved", Kind: "note", Name: "note", Inside: true,
+	_, err = scope.Do(ctx, &journal.Effect{
+		Key: strings.TrimSuffix(key, "save") + "unsaved", Kind: "note", Name: "note", Inside: true,
 		Do: func(ctx context.Context, _ string) (json.RawMessage, error) {
-			return json.RawMessage("{}"), k.scope.Emit(ctx, "note", struct {
+			return json.RawMessage("{}"), scope.Emit(ctx, "note", struct {
 				Text string `json:"text"`
 			}{fmt.Sprintf("the result of agent %s could not be kept outside of the log: %s", r.Agent, failed)})
 		},

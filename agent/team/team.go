@@ -19,6 +19,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
@@ -34,7 +35,7 @@ type Options struct {
 	Agents func(name string) (*agent.Agent, error)
 	List   func() []Info // those there are, in the order in which a lead is told of them; must be given
 
-	Limit    int // agents at work at once, in each run; defaults to 5
+	Limit    int // agents at work at once, in each run; defaults to journal.DefaultAgents, and the run has a limit of its own
 	Depth    int // how deep agents may have agents work that have agents work; defaults to 5
 	BatchCap int // tasks of one call of task_batch; defaults to 20
 
@@ -57,29 +58,15 @@ type Team struct {
 
 	mu      sync.Mutex
 	closed  bool
-	members map[*member]bool // at work, and in the queue
-	unnamed int              // agents that have worked without a log
+	members map[*task]context.CancelCauseFunc // running and queued
+	unnamed int                               // agents that have worked without a log
 	replays map[string]*cancelling
-}
-
-// member is one agent at work.
-type member struct {
-	Running
-	cancel context.CancelCauseFunc
-}
-
-// Running is an agent that is at work, or waits for its turn.
-type Running struct {
-	Run    string // "" without a log
-	ID     string
-	Agent  string
-	Queued bool // or waits for an answer
 }
 
 var (
 	// ErrClosed says that the team takes no more work.
 	ErrClosed = fmt.Errorf("the team is closed: %w", pregel.ErrStopped)
-	// ErrCancelled is why an agent ended that was cancelled.
+	// ErrCancelled is why an agent ended that was cancelled, see [List]. Its result is a failure of these words.
 	ErrCancelled = errors.New("cancelled")
 )
 
@@ -91,8 +78,8 @@ func New(opt *Options) (*Team, error) {
 	if opt.Clock != nil && opt.Clock.Now == nil {
 		return nil, errors.New("the clock of the team has no Now")
 	}
-	t := &Team{opt: *opt, members: map[*member]bool{}, replays: map[string]*cancelling{}}
-	for n, standard := range map[*int]int{&t.opt.Limit: 5, &t.opt.Depth: 5, &t.opt.BatchCap: 20} {
+	t := &Team{opt: *opt, members: map[*task]context.CancelCauseFunc{}, replays: map[string]*cancelling{}}
+	for n, standard := range map[*int]int{&t.opt.Limit: journal.DefaultAgents, &t.opt.Depth: 5, &t.opt.BatchCap: 20} {
 		if *n <= 0 {
 			*n = standard
 		}
@@ -131,7 +118,7 @@ type Result struct {
 //
 // The scope is that of the task it works for, nil without a log. What a job gave is recorded
 // there, and a job of the same agent and ID gives it again.
-func (t *Team) Spawn(ctx context.Context, scope *runlog.Scope, j Job) (Result, error) {
+func (t *Team) Spawn(ctx context.Context, scope *journal.Scope, j Job) (Result, error) {
 	results, err := t.spawnAll(ctx, scope, nil, []Job{j})
 	return results[0], err
 }
@@ -140,59 +127,24 @@ func (t *Team) Spawn(ctx context.Context, scope *runlog.Scope, j Job) (Result, e
 // others; results are in the order of the jobs. If one asks a person, the others go on, and
 // it does too if the answer comes while they are at work. The error is as of Spawn: then
 // some results are missing, and a task that runs again gets them.
-func (t *Team) SpawnAll(ctx context.Context, scope *runlog.Scope, jobs []Job) ([]Result, error) {
+func (t *Team) SpawnAll(ctx context.Context, scope *journal.Scope, jobs []Job) ([]Result, error) {
 	return t.spawnAll(ctx, scope, nil, jobs)
 }
-
-// Cancel ends an agent of a run, by its ID, and reports whether it was among the Running.
-// Its result is a failure, "cancelled", which is recorded. An agent that waits for a person
-// is there only as long as others are at work with it: after that, its question is what to deny.
-func (t *Team) Cancel(run, id string) bool {
-	return t.end(ErrCancelled, func(m *member) bool { return m.Run == run && m.ID == id })
-}
-
-// CancelAll is Cancel for all agents of all runs.
-func (t *Team) CancelAll() { t.end(ErrCancelled, func(*member) bool { return true }) }
 
 // Close takes no more work, and ends that which is under way without a trace: a run that is
 // taken up later goes on with it. It waits until all of it has ended.
 func (t *Team) Close() {
 	t.mu.Lock()
 	t.closed = true
+	for _, cancel := range t.members {
+		cancel(ErrClosed)
+	}
 	t.mu.Unlock()
-	t.end(ErrClosed, func(*member) bool { return true })
 	t.work.Wait()
 }
 
-func (t *Team) end(why error, which func(*member) bool) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	some := false
-	for m := range t.members {
-		if which(m) {
-			m.cancel(why)
-			some = true
-		}
-	}
-	return some
-}
-
-// Running lists the agents at work and in the queue, by run and ID.
-func (t *Team) Running() []Running {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var out []Running
-	for m := range t.members {
-		out = append(out, m.Running)
-	}
-	slices.SortFunc(out, func(a, b Running) int {
-		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.ID, b.ID))
-	})
-	return out
-}
-
 // spawnAll has agents work for the one that has the seat, nil for a lead that has none.
-func (t *Team) spawnAll(ctx context.Context, scope *runlog.Scope, parent *seat, jobs []Job) ([]Result, error) {
+func (t *Team) spawnAll(ctx context.Context, scope *journal.Scope, parent *seat, jobs []Job) ([]Result, error) {
 	results, errs := make([]Result, len(jobs)), make([]error, len(jobs))
 	t.mu.Lock()
 	if t.closed {
@@ -278,7 +230,7 @@ func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
 	defer stop()
 	for {
 		r, err := k.do(ctx, own)
-		var q *runlog.WaitError
+		var q *journal.WaitError
 		if !errors.As(err, &q) {
 			g.end()
 			return r, err
@@ -289,11 +241,13 @@ func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
 			next = resumed
 		case k.recorded(q, withdrawn):
 			next = withdrawn
-		case k.scope.Replayed():
-			g.end()
-			return r, err
 		default:
-			if next = g.awaits(own, k, q, answered); next == "" {
+			waited := false
+			_ = k.scope.Afresh(func() error { next, waited = g.awaits(own, k, q, answered), true; return nil })
+			if !waited {
+				g.end()
+			}
+			if next == "" {
 				return r, err
 			}
 		}
@@ -308,11 +262,11 @@ func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
 
 // awaits waits for the answer to a question as long as others are at work, and says what
 // came: the answer, that the agent was cancelled, or "".
-func (g *gathering) awaits(own context.Context, k *task, q *runlog.WaitError, answered <-chan struct{}) string {
+func (g *gathering) awaits(own context.Context, k *task, q *journal.WaitError, answered <-chan struct{}) string {
 	idle := g.stay()
 	for {
-		open := slices.ContainsFunc(k.scope.Open(), func(o runlog.OpenQuestion) bool {
-			return o.Path == q.Path && o.Key == q.Question.Key
+		open := slices.ContainsFunc(k.scope.Open(), func(o runlog.Question) bool {
+			return o.Path == q.Question.Path && o.Key == q.Question.Key
 		})
 		next := resumed
 		if open {

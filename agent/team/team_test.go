@@ -18,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/model/openai"
@@ -177,9 +178,9 @@ func gather(t *testing.T, opt *team.Options, say func(name, prompt string, turn 
 	return c
 }
 
-func journal(t testing.TB, store runlog.Store) *runlog.Journal {
+func openJournal(t testing.TB, store runlog.Store) *journal.Journal {
 	t.Helper()
-	j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "test"}, Reopen: true})
+	j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{Workflow: "test"}, Reopen: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +228,7 @@ func TestTask(t *testing.T) {
 				}
 				return modeltest.Text(name + ": " + prompt)
 			})
-			j := journal(t, runlog.NewMemory(nil))
+			j := openJournal(t, runlog.NewMemory(nil))
 			var first []string
 			n := 0
 			for range 2 { // again, from the log
@@ -274,7 +275,7 @@ func TestTree(t *testing.T) {
 		return modeltest.Text(name + " " + prompt)
 	})
 	store := runlog.NewMemory(nil)
-	if _, err := c.lead.Run(t.Context(), journal(t, store).Scope("work"), &agent.Work{Prompt: "go"}); err != nil {
+	if _, err := c.lead.Run(t.Context(), openJournal(t, store).Scope("work"), &agent.Work{Prompt: "go"}); err != nil {
 		t.Fatal(err)
 	}
 	var paths []string
@@ -315,7 +316,7 @@ func TestLimit(t *testing.T) {
 			})
 			ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
 			defer stop()
-			out, err := c.lead.Run(ctx, journal(t, runlog.NewMemory(nil)).Scope("work"), &agent.Work{Prompt: "go"})
+			out, err := c.lead.Run(ctx, openJournal(t, runlog.NewMemory(nil)).Scope("work"), &agent.Work{Prompt: "go"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -345,7 +346,7 @@ func TestNested(t *testing.T) {
 			})
 			ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
 			defer stop()
-			out, err := c.lead.Run(ctx, journal(t, runlog.NewMemory(nil)).Scope("work"), &agent.Work{Prompt: "p"})
+			out, err := c.lead.Run(ctx, openJournal(t, runlog.NewMemory(nil)).Scope("work"), &agent.Work{Prompt: "p"})
 			if err != nil || out.Text != "p" {
 				t.Fatal(out, err)
 			}
@@ -388,7 +389,8 @@ func TestQueue(t *testing.T) {
 	for i := range 8 {
 		jobs = append(jobs, team.Job{Agent: "explorer", Prompt: fmt.Sprint(i)})
 	}
-	j := journal(t, runlog.NewMemory(nil))
+	store := runlog.NewMemory(nil)
+	j := openJournal(t, store)
 	var got []team.Result
 	var err error
 	var all sync.WaitGroup
@@ -396,16 +398,10 @@ func TestQueue(t *testing.T) {
 	for range 5 {
 		<-began
 	}
-	var queued []string
-	for _, r := range c.Running() {
-		if r.Queued {
-			queued = append(queued, r.ID)
-		}
+	for len(states(t, store)) < len(jobs) { // those in the queue too
+		time.Sleep(time.Millisecond)
 	}
-	if diff := cmp.Diff([]string{"work/explorer[6]", "work/explorer[7]", "work/explorer[8]"}, queued); diff != "" {
-		t.Error(diff)
-	}
-	if !c.Cancel("run", "work/explorer[7]") || c.Cancel("run", "nobody") || c.Cancel("other", "work/explorer[8]") {
+	if !j.CancelPart("work/explorer[7]") || j.CancelPart("nobody") {
 		t.Error("cancelled who is not there, or not who is")
 	}
 	release <- struct{}{}
@@ -417,6 +413,9 @@ func TestQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(c.saved) != len(jobs) {
+		t.Errorf("%d of %d results were saved", len(c.saved), len(jobs))
+	}
 	for i, r := range got {
 		want := team.Result{ID: fmt.Sprintf("work/explorer[%d]", i+1), Agent: "explorer", Success: true, Output: fmt.Sprintf("done %d", i), ToolUses: 1}
 		if i == 6 {
@@ -426,15 +425,17 @@ func TestQueue(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if len(c.Running()) != 0 {
-		t.Errorf("running %v", c.Running())
+	for id, state := range states(t, store) {
+		if want := map[bool]team.State{true: team.Cancelled, false: team.Ended}[id == "work/explorer[7]"]; state != want {
+			t.Errorf("%s is %s", id, state)
+		}
 	}
 	again, err := c.SpawnAll(t.Context(), j.Scope("work"), jobs)
 	if diff := cmp.Diff(got, again); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	jobs[0].Prompt = "something else"
-	var diverged *runlog.DivergedError
+	var diverged *journal.DivergedError
 	if _, err := c.SpawnAll(t.Context(), j.Scope("work"), jobs); !errors.As(err, &diverged) {
 		t.Errorf("a job that has changed: %v", err)
 	}
@@ -442,6 +443,20 @@ func TestQueue(t *testing.T) {
 	if _, err := c.Spawn(t.Context(), j.Scope("work"), team.Job{Agent: "explorer", Prompt: "late"}); !errors.Is(err, team.ErrClosed) {
 		t.Error(err)
 	}
+}
+
+// states are those of the agents that the run's log lists.
+func states(t *testing.T, store runlog.Store) map[string]team.State {
+	t.Helper()
+	members, err := team.List(runlog.Records(t.Context(), store, "run", 0))
+	if err != nil {
+		t.Error(err)
+	}
+	out := map[string]team.State{}
+	for _, m := range members {
+		out[m.ID] = m.State
+	}
+	return out
 }
 
 // Who is cancelled has failed, for good. What was closed goes on in the next team.
@@ -464,25 +479,22 @@ func TestCancelAndClose(t *testing.T) {
 					<-stuck
 				}
 			}
+			store := runlog.NewMemory(nil)
+			j := openJournal(t, store)
 			go func() {
 				<-began
 				if !closes {
-					c.CancelAll()
-				} else {
-					go c.Close()
-				}
-				for len(c.Running()) > 0 && !closes {
+					j.CancelPart("work/explorer[1]")
 					close(stuck)
 					return
 				}
+				go c.Close()
 				time.Sleep(20 * time.Millisecond)
 				close(stuck)
 			}()
-			store := runlog.NewMemory(nil)
-			j := journal(t, store)
 			got, err := c.SpawnAll(t.Context(), j.Scope("work"), jobs)
 			if closes {
-				if !errors.Is(err, pregel.ErrStopped) || runlog.Waits(err) {
+				if !errors.Is(err, pregel.ErrStopped) || journal.Waits(err) {
 					t.Fatal(err)
 				}
 			} else if err != nil || got[0].Error != "cancelled" {
@@ -527,14 +539,14 @@ func TestAnswerWhileOthersWork(t *testing.T) {
 			t.Error("the answer was not taken up")
 		}
 	}
-	j := journal(t, runlog.NewMemory(nil))
+	j := openJournal(t, runlog.NewMemory(nil))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {
 		for r := range j.Follow(ctx, 0) {
-			var q runlog.Asked
+			var q runlog.Question
 			if r.Kind == runlog.KindAsked && json.Unmarshal(r.Data, &q) == nil {
-				if err := j.Answer(t.Context(), r.Path, &runlog.Answered{Key: q.Key, Answer: json.RawMessage(`"once"`)}); err != nil {
+				if err := j.Answer(t.Context(), r.Path, &runlog.Answer{Key: q.Key, Value: json.RawMessage(`"once"`)}); err != nil {
 					t.Error(err)
 				}
 				return
@@ -560,16 +572,17 @@ func TestCancelWhileWaiting(t *testing.T) {
 		return modeltest.Text("did " + prompt)
 	})
 	c.gate = asks{}
-	j := journal(t, runlog.NewMemory(nil))
+	store := runlog.NewMemory(nil)
+	j := openJournal(t, store)
 	c.hook = func(string) {
 		for len(j.Open()) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(10 * time.Millisecond)
-		if !c.Cancel("run", "work/explorer[1]") {
-			t.Errorf("not there: %v", c.Running())
+		if !j.CancelPart("work/explorer[1]") {
+			t.Errorf("not there: %v", states(t, store))
 		}
-		for len(c.Running()) > 1 {
+		for states(t, store)["work/explorer[1]"] == team.Running {
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -596,7 +609,7 @@ func TestDuration(t *testing.T) {
 		return now
 	}
 	c := gather(t, &team.Options{Limit: 1, Clock: &agent.Clock{Now: tick}}, func(_, prompt string, _ int) modeltest.Reply { return modeltest.Text(prompt) })
-	j := journal(t, runlog.NewMemory(nil))
+	j := openJournal(t, runlog.NewMemory(nil))
 	for range 2 {
 		got, err := c.SpawnAll(t.Context(), j.Scope("work"), []team.Job{{Agent: "explorer", Prompt: "a"}, {Agent: "explorer", Prompt: "b"}, {Agent: "explorer", Prompt: "c", ID: "1"}})
 		if err != nil || got[0].Duration != time.Second || got[1].Duration != time.Second || !strings.Contains(got[2].Error, "two jobs") {
@@ -609,8 +622,8 @@ func TestDuration(t *testing.T) {
 func TestBudget(t *testing.T) {
 	c := gather(t, nil, func(_, prompt string, _ int) modeltest.Reply { return modeltest.Text(prompt) })
 	store := runlog.NewMemory(nil)
-	open := func(agents int64) *runlog.Journal {
-		j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}, Reopen: true, Budget: &runlog.Budget{Agents: agents}})
+	open := func(agents int64) *journal.Journal {
+		j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{}, Reopen: true, Budget: &runlog.Budget{Agents: agents}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -643,7 +656,7 @@ func TestIsolate(t *testing.T) {
 		b.Prompt = "isolated"
 		return &b, nil
 	}}, func(name, prompt string, _ int) modeltest.Reply { return modeltest.Text(name + " " + prompt) })
-	r, err := c.Spawn(t.Context(), journal(t, runlog.NewMemory(nil)).Scope("work"), team.Job{Agent: "explorer", Prompt: "a", ID: "x/y"})
+	r, err := c.Spawn(t.Context(), openJournal(t, runlog.NewMemory(nil)).Scope("work"), team.Job{Agent: "explorer", Prompt: "a", ID: "x/y"})
 	if err != nil || r.Output != "isolated a" || strings.Join(ids, ",") != "run work/explorer[x%2Fy]" || r.ID != "work/explorer[x%2Fy]" {
 		t.Fatal(r, err, ids)
 	}

@@ -35,7 +35,7 @@ type Options struct {
 	// the host. Defaults to one with http.DefaultTransport.
 	HTTPClient *http.Client `json:"-"`
 
-	IdleTimeout time.Duration // the longest silence of the server; defaults to 2 minutes, negative means none
+	IdleTimeout time.Duration // the longest time without progress: text, reasoning, a piece of a call, a count of tokens that grows; defaults to 5 minutes, negative means none
 	Timeout     time.Duration // of a turn from start to close, all attempts together; defaults to 10 minutes, negative means none
 	MaxBytes    int64         // the largest stream of one attempt; defaults to 64 MiB
 
@@ -85,9 +85,12 @@ const (
 // A Model is one model of one server. It implements [model.Model], [model.Priced] and
 // [model.Sized].
 type Model struct {
-	opts   Options // without the keys
-	client *wire.Client
+	opts Options // without the keys
+	*client
 }
+
+// A client has the methods of a model that all protocols share.
+type client = wire.Client
 
 var (
 	_ model.Model  = (*Model)(nil)
@@ -104,7 +107,7 @@ func New(o *Options) (*Model, error) {
 		opts = *o
 	}
 	opts.fill()
-	client, err := wire.New(wire.Config{
+	c, err := wire.New(wire.Config{
 		Model: opts.Model, Provider: opts.Provider, BaseURL: opts.BaseURL, Example: defaultBaseURL, KeyFrom: opts.KeyFrom,
 		Keys: []wire.Key{
 			{Header: "X-Api-Key", Value: opts.APIKey},
@@ -112,17 +115,17 @@ func New(o *Options) (*Model, error) {
 		},
 		HTTPClient:  opts.HTTPClient,
 		IdleTimeout: opts.IdleTimeout, Timeout: opts.Timeout, MaxBytes: opts.MaxBytes,
-		Retries: opts.Retries, Backoff: opts.Backoff, MaxWait: opts.MaxWait, Jitter: opts.Jitter,
+		Retries: opts.Retries, Backoff: opts.Backoff, MaxWait: opts.MaxWait, Jitter: opts.Jitter, Price: opts.Price, Window: opts.Window,
 		Refine: refine,
 	})
 	if err != nil {
 		return nil, err
 	}
 	if opts.Thinking != Adaptive && opts.Thinking != 0 && opts.Thinking < minThinking {
-		return nil, fmt.Errorf("%s: a thinking budget of %d tokens; set at least %d, or Adaptive to leave it to the model", client.Name(), opts.Thinking, minThinking)
+		return nil, fmt.Errorf("%s: a thinking budget of %d tokens; set at least %d, or Adaptive to leave it to the model", c.Name(), opts.Thinking, minThinking)
 	}
 	opts.APIKey, opts.AuthToken = "", ""
-	return &Model{opts: opts, client: client}, nil
+	return &Model{opts: opts, client: c}, nil
 }
 
 func (o *Options) fill() {
@@ -138,26 +141,8 @@ func (o *Options) fill() {
 	if o.MaxTokens <= 0 {
 		o.MaxTokens = defaultMaxTokens
 	}
-	if o.Price != nil {
-		price := *o.Price
-		o.Price = &price
-	}
 	o.Beta = append([]string(nil), o.Beta...)
 }
-
-// Name returns "provider/model".
-func (m *Model) Name() string { return m.client.Name() }
-
-// Price returns what the options say.
-func (m *Model) Price() (p model.Price, known bool) {
-	if m.opts.Price == nil {
-		return model.Price{}, false
-	}
-	return *m.opts.Price, true
-}
-
-// Window returns what the options say.
-func (m *Model) Window() (tokens int, known bool) { return m.opts.Window, m.opts.Window > 0 }
 
 // Format prints the model's name, whatever the verb.
 func (m *Model) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "anthropic.Model(%s)", m.Name()) }

@@ -235,8 +235,8 @@ func TestLimits(t *testing.T) {
 	for want, body := range map[string]string{
 		"more than 256 tool calls":     blocks(257, `{"type":"tool_use","id":"a","name":"f"}`),
 		"more than 256 tool calls ":    blocks(5000, `{"type":"server_tool_use"}`),
-		"says more than 8 MiB":         blocks(9, `{"type":"tool_use","id":"a","name":"f","input":{"x":"`+long+`"}}`),
-		"says more than 8 MiB ":        blocks(9, `{"type":"redacted_thinking","data":"`+long+`"}`),
+		"says more than 2 MiB":         blocks(9, `{"type":"tool_use","id":"a","name":"f","input":{"x":"`+long+`"}}`),
+		"says more than 2 MiB ":        blocks(9, `{"type":"redacted_thinking","data":"`+long+`"}`),
 		"a line of the stream is long": "data: {\"x\":\"" + strings.Repeat(long, 5),
 	} {
 		m := newModel(t, answerWith(strings.NewReader(body)))

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/wire"
 )
@@ -99,7 +100,7 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 		return problem(ev.Data)
 	}
 	if err != nil {
-		return wire.Malformed(fmt.Sprintf("the stream holds %q, which is not an event of a message: %v", wire.Clip(string(ev.Data), 60), err))
+		return wire.Malformed(fmt.Sprintf("the stream holds %q, which is not an event of a message: %v", wire.Clip(string(ev.Data), 60), strict.Words(ev.Data, err)))
 	}
 	switch e.Type {
 	case "message_start":
@@ -159,6 +160,7 @@ func (t *turn) start(e *event, out *wire.Out) error {
 	if e.Block.Type == "tool_use" || e.Block.Type == "text" && t.answer.called() {
 		t.holding = true
 	}
+	out.Progress()
 	b := &said{index: e.Index, kind: e.Block.Type, held: t.holding}
 	t.blocks = append(t.blocks, b)
 	switch b.kind {

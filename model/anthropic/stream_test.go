@@ -167,7 +167,8 @@ func TestStreams(t *testing.T) {
 		{"a delta after its block", stream(begin, textBlock(0, "x"), blockDelta(0, `{"type":"text_delta","text":"x"}`)), "error: anthropic/m: the stream goes on with content block 0, which has not begun"},
 		{"a block in a block", stream(begin, blockStart(0, `{"type":"text"}`), blockStart(0, `{"type":"text"}`)), `error: anthropic/m: content block 0 begins twice, the first time as "text"`},
 		{"a delta of another kind", stream(begin, blockStart(0, `{"type":"tool_use","id":"a","name":"f"}`), blockDelta(0, `{"type":"text_delta","text":"x"}`)), `error: anthropic/m: a text_delta in a content block of type "tool_use"`},
-		{"broken event", stream(begin, "data: {\"type\":\n\n"), `error: anthropic/m: the stream holds "{\"type\":", which is not an event of a message`},
+		{"broken event", stream(begin, "data: {\"type\":\n\n"), `error: anthropic/m: the stream holds "{\"type\":", which is not an event of a message: it breaks off at the end`},
+		{"wrong types", stream(`{"type":"message_start","message":"x"}`), `error: anthropic/m: the stream holds "{\"type\":\"message_start\",\"message\":\"x\"}", which is not an event of a message: message is a string, want an object`},
 		{"another protocol", "data: {\"choices\":[]}\n\ndata: [DONE]\n\n", "error: anthropic/m: the stream ended before the model was done: it gave no stop_reason"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -33,7 +33,7 @@ type Options struct {
 	// the host. Defaults to one with http.DefaultTransport.
 	HTTPClient *http.Client `json:"-"`
 
-	IdleTimeout time.Duration // the longest silence of the server; defaults to 2 minutes, negative means none
+	IdleTimeout time.Duration // the longest time without progress: text, reasoning, a piece of a call, a count of tokens that grows; defaults to 5 minutes, negative means none
 	Timeout     time.Duration // of a turn from start to close, all attempts together; defaults to 10 minutes, negative means none
 	MaxBytes    int64         // the largest stream of one attempt; defaults to 64 MiB
 
@@ -65,12 +65,15 @@ const (
 
 // A Model is one model of the service. It implements [model.Model].
 type Model struct {
-	opts   Options // without the key
-	client *wire.Client
+	opts Options // without the key
+	*client
 	// What the server refused once is left out of later turns: a relaxation as a bit. It saves
 	// an attempt each, and nothing else depends on it.
 	refused atomic.Uint32
 }
+
+// A client has the methods of a model that all protocols share.
+type client = wire.Client
 
 var (
 	_ model.Model  = (*Model)(nil)
@@ -99,37 +102,19 @@ func New(o *Options) (*Model, error) {
 	if opts.Thinking != 0 && opts.Effort != "" {
 		return nil, fmt.Errorf("%s/%s: Thinking and Effort exclude each other; set one of them", opts.Provider, opts.Model)
 	}
-	client, err := wire.New(wire.Config{
+	c, err := wire.New(wire.Config{
 		Model: opts.Model, Provider: opts.Provider, BaseURL: opts.BaseURL, Example: defaultBaseURL, KeyFrom: opts.KeyFrom,
 		Keys: []wire.Key{{Header: "x-goog-api-key", Value: opts.APIKey}}, HTTPClient: opts.HTTPClient,
 		IdleTimeout: opts.IdleTimeout, Timeout: opts.Timeout, MaxBytes: opts.MaxBytes,
-		Retries: opts.Retries, Backoff: opts.Backoff, MaxWait: opts.MaxWait, Jitter: opts.Jitter,
+		Retries: opts.Retries, Backoff: opts.Backoff, MaxWait: opts.MaxWait, Jitter: opts.Jitter, Price: opts.Price, Window: opts.Window,
 		Refine: refine,
 	})
 	if err != nil {
 		return nil, err
 	}
 	opts.APIKey = ""
-	if opts.Price != nil {
-		price := *opts.Price
-		opts.Price = &price
-	}
-	return &Model{opts: opts, client: client}, nil
+	return &Model{opts: opts, client: c}, nil
 }
-
-// Name returns "provider/model".
-func (m *Model) Name() string { return m.client.Name() }
-
-// Price implements [model.Priced].
-func (m *Model) Price() (model.Price, bool) {
-	if m.opts.Price == nil {
-		return model.Price{}, false
-	}
-	return *m.opts.Price, true
-}
-
-// Window implements [model.Sized].
-func (m *Model) Window() (int, bool) { return m.opts.Window, m.opts.Window > 0 }
 
 // Format prints the model's name, whatever the verb.
 func (m *Model) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "gemini.Model(%s)", m.Name()) }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/wire"
 )
@@ -91,7 +92,7 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 	}
 	var c chunk
 	if err := json.Unmarshal(ev.Data, &c); err != nil {
-		return wire.Malformed(fmt.Sprintf("the stream holds %q, which is not a chunk of an answer: %v", wire.Clip(string(ev.Data), 60), err))
+		return wire.Malformed(fmt.Sprintf("the stream holds %q, which is not a chunk of an answer: %v", wire.Clip(string(ev.Data), 60), strict.Words(ev.Data, err)))
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" {
 		return problem(ev.Data)
@@ -100,7 +101,10 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 		t.block = c.Feedback.Block
 	}
 	if c.Usage != nil { // each counts everything so far
-		t.usage = c.Usage.read()
+		if u := c.Usage.read(); u != t.usage { // also while it thinks and shows nothing of it
+			t.usage = u
+			out.Progress()
+		}
 	}
 	for i := range c.Candidates {
 		candidate := &c.Candidates[i]
@@ -198,7 +202,7 @@ func (t *turn) stop() (model.StopCode, error) {
 		"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_OTHER":
 		return model.StopFilter, nil
 	case "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL":
-		return "", wire.Malformed(text)
+		return "", wire.BadCall(text)
 	case "TOO_MANY_TOOL_CALLS":
 		return "", wire.TooManyCalls()
 	case "MISSING_THOUGHT_SIGNATURE":

@@ -86,7 +86,7 @@ func startAimock(t *testing.T) string {
 		_, _ = io.Copy(io.Discard, r) // until it ends
 	}()
 	t.Cleanup(func() {
-		procgroup.Sweep(cmd)
+		procgroup.Sweep(cmd.Process, cmd.Env)
 		<-drained
 		_ = cmd.Wait() // it was killed
 	})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,12 +16,14 @@ import (
 
 // limits checks that whatever the server does, a turn ends in bounded time and memory.
 func (s suite) limits(t *testing.T) {
-	const limit = 700 * time.Millisecond
-	text := Text("hello")
+	const limit = 400 * time.Millisecond
 	with := func(f Fault, at int, pause time.Duration) Reply {
-		r := text
+		r := Text("hello")
 		r.Fault, r.At, r.Pause = f, at, pause
 		return r
+	}
+	said := func(delta string, pause time.Duration) Reply { // for ever
+		return Reply{Parts: []model.Part{text("so"), text(delta)}, Fault: Infinite, At: 2, Pause: pause}
 	}
 	for _, c := range []struct {
 		name          string
@@ -33,10 +36,17 @@ func (s suite) limits(t *testing.T) {
 		{"stalled after the first part", with(Stall, -1, 0), limit, 0, model.CodeIdle},
 		{"slow bytes", with(Trickle, 0, 50*time.Millisecond), 0, limit, model.CodeTimeout},
 		{"comments", with(Chatter, 0, 50*time.Millisecond), 0, limit, model.CodeTimeout},
+		{"comments are no progress", with(Chatter, 0, 50*time.Millisecond), limit, 0, model.CodeIdle},
+		{"empty deltas", said("", 50*time.Millisecond), 0, limit, model.CodeTimeout},
+		{"empty deltas are no progress", said("", 50*time.Millisecond), limit, 0, model.CodeIdle},
+		{"slow text is progress", said("x", 20*time.Millisecond), limit / 2, limit, model.CodeTimeout},
+		{"text without a pause", said(strings.Repeat("word ", 200), 0), 0, 0, model.CodeTooLarge},
 		{"comments without a pause", with(Chatter, 0, 0), 0, limit, ""},
 		{"stalled, both limits", with(Stall, -1, 0), time.Hour, limit, model.CodeTimeout},
 		{"infinite", with(Infinite, 1, 0), 0, limit, ""}, // too long or too large, whichever comes first
 		{"gigantic line", with(LongLine, 1, 0), 0, 0, model.CodeTooLarge},
+		{"gigantic event", with(LongEvent, 1, 0), 0, 0, model.CodeTooLarge},
+		{"gigantic body", with(LongBody, 0, 0), 0, 0, model.CodeTooLarge},
 		{"gzip bomb", with(GzipBomb, 0, 0), 0, 0, ""},
 		{"endless error", Reply{Status: 500, Fault: Infinite}, 0, limit, ""},
 	} {

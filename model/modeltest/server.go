@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -73,7 +72,7 @@ type Reply struct {
 	Fault Fault
 	At    int           // where the fault is: bytes or frames that are sent before it; negative means all but the last frame
 	Cut   func(int)     // unless nil, told by Drop and Close how many bytes they do not send
-	Pause time.Duration // between the bytes of Trickle and the comments of Chatter
+	Pause time.Duration // between the bytes of Trickle, the comments of Chatter and the frames of Infinite
 }
 
 // A Fault is a way to fail.
@@ -89,8 +88,10 @@ const (
 
 	ErrorEvent // an error event, and the end
 	BadJSON    // the next frame is cut in two and ended like a whole one
-	Infinite   // the frame before is repeated for ever
-	LongLine   // a line of 100 MB
+	Infinite   // the frame before is repeated for ever, with Pause between
+	LongLine   // a line of 1 GB
+	LongEvent  // an event of 1 GB, in lines of 1 kB
+	LongBody   // a JSON document of 1 GB in place of a stream, in lines of 1 kB
 
 	Trickle  // every byte is sent on its own, with Pause between them
 	GzipBomb // a gigabyte of spaces, compressed although nobody asked
@@ -319,7 +320,7 @@ func (s *Server) stream(out *stream, req *ParsedRequest, reply *Reply) error {
 	case Stall:
 		return errors.Join(out.write(head), out.wait())
 	case Chatter:
-		return errors.Join(out.write(head), out.chatter(reply.Pause))
+		return errors.Join(out.write(head), out.drip([]byte(": still here\n\n"), reply.Pause)) // as proxies keep silent connections open
 	case ErrorEvent:
 		return out.write(append(before, s.wire.ErrorFrame("server_error", "scripted failure")...))
 	case BadJSON:
@@ -327,9 +328,18 @@ func (s *Server) stream(out *stream, req *ParsedRequest, reply *Reply) error {
 		cut = append(slices.Clone(cut[:len(cut)/2]), "\n\n"...)
 		return out.write(slices.Concat(before, cut, bytes.Join(frames[min(framed+1, len(frames)):], nil)))
 	case Infinite:
+		if reply.Pause > 0 {
+			return errors.Join(out.write(before), out.drip(frames[max(framed-1, 0)], reply.Pause))
+		}
 		return errors.Join(out.write(before), out.repeat(frames[max(framed-1, 0)], -1))
 	case LongLine:
-		return errors.Join(out.write(before), out.write([]byte("data: {\"x\":\"")), out.repeat([]byte(strings.Repeat("x", 1000)), 100_000))
+		return errors.Join(out.write(before), out.write([]byte("data: {\"x\":\"")), out.repeat(bytes.Repeat([]byte("x"), 1000), 1_000_000))
+	case LongEvent:
+		line := append([]byte("data: "), bytes.Repeat([]byte("x"), 993)...)
+		return errors.Join(out.write(before), out.write([]byte("data: {\"x\":\"\n")), out.repeat(append(line, '\n'), 1_000_000))
+	case LongBody:
+		line := append(bytes.Repeat([]byte("x"), 999), '\n')
+		return errors.Join(out.write([]byte("{\"x\":\"\n")), out.repeat(line, 1_000_000))
 	case Trickle:
 		return out.trickle(all, reply.Pause)
 	}
@@ -378,10 +388,10 @@ func (s *stream) trickle(b []byte, pause time.Duration) error {
 	return nil
 }
 
-// chatter is what proxies do to keep a silent connection open.
-func (s *stream) chatter(pause time.Duration) error {
+// drip writes b again and again until the client leaves.
+func (s *stream) drip(b []byte, pause time.Duration) error {
 	for {
-		if err := s.write([]byte(": still here\n\n")); err != nil {
+		if err := s.write(b); err != nil {
 			return err
 		}
 		select {

@@ -11,9 +11,7 @@ import (
 )
 
 // found is what a search tool answers with: passages under their file and lines.
-const found = `## docs/queue.md:11-13
-11	# The queue
-12	
+const found = `## docs/queue.md:13-13
 13	The queue forgets a job once its result has been acknowledged. Others it keeps.
 `
 
@@ -43,8 +41,9 @@ func Example() {
 		}
 	}
 	// Output:
-	// search_files {"query":"queue forget job"}
+	// search_files {"query":"When does the queue forget a job?"}
 	// Offline model: it quotes, and writes no prose.
 	//
-	// - “The queue forgets a job once its result has been acknowledged.” (docs/queue.md:13)
+	// docs/queue.md:13
+	// > The queue forgets a job once its result has been acknowledged. Others it keeps.
 }

@@ -1,14 +1,10 @@
 package openai
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-
-	api "github.com/sashabaranov/go-openai"
 
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/wire"
@@ -21,32 +17,23 @@ const (
 	errorPrefix = "Error: "
 )
 
-// A request is what is sent, in the library's types.
-type request struct {
-	api.ChatCompletionRequest
-	zeroTemperature bool   // the library leaves a zero out
-	schema          string // what the answer must fit, as JSON
-}
-
-// body is the request as JSON.
-func (w *request) body() ([]byte, error) {
-	raw, err := json.Marshal(w.ChatCompletionRequest)
-	if err != nil || !w.zeroTemperature {
-		return raw, err
-	}
-	return append([]byte(`{"temperature":0,`), bytes.TrimPrefix(raw, []byte("{"))...), nil
-}
-
 // encode writes a request as the protocol wants it. It does not change req.
 func (m *Model) encode(req *model.Request) (*request, error) {
-	w := &request{ChatCompletionRequest: api.ChatCompletionRequest{
+	w := &request{
 		Model:           m.opts.Model,
+		Temperature:     req.Temperature,
 		Stream:          true,
-		StreamOptions:   &api.StreamOptions{IncludeUsage: true},
+		StreamOptions:   &streamOptions{IncludeUsage: true},
 		ReasoningEffort: m.opts.Effort,
-	}}
+	}
+	// OpenAI renamed the limit for its reasoning models; most other servers know the old name only.
+	if m.opts.BaseURL == defaultBaseURL || reasons(m.opts.Model) {
+		w.MaxCompletionTokens = req.MaxTokens
+	} else {
+		w.MaxTokens = req.MaxTokens
+	}
 	if req.System != "" {
-		w.Messages = append(w.Messages, api.ChatCompletionMessage{Role: api.ChatMessageRoleSystem, Content: req.System})
+		w.Messages = append(w.Messages, message{Role: "system", Content: req.System})
 	}
 	for i, msg := range req.Messages {
 		out, err := m.encodeMessage(msg)
@@ -59,11 +46,11 @@ func (m *Model) encode(req *model.Request) (*request, error) {
 		return nil, errors.New("the request has no messages")
 	}
 	for _, spec := range req.Tools {
-		tool, err := encodeTool(spec)
+		t, err := encodeTool(spec)
 		if err != nil {
 			return nil, err
 		}
-		w.Tools = append(w.Tools, tool)
+		w.Tools = append(w.Tools, t)
 	}
 	if err := w.choose(req.Choice); err != nil {
 		return nil, err
@@ -71,11 +58,7 @@ func (m *Model) encode(req *model.Request) (*request, error) {
 	if err := w.shape(req.Schema); err != nil {
 		return nil, err
 	}
-	if req.Temperature != nil {
-		w.Temperature = float32(*req.Temperature)
-		w.zeroTemperature = w.Temperature == 0
-	}
-	return w, w.limit(req.MaxTokens, m.opts.BaseURL == defaultBaseURL)
+	return w, nil
 }
 
 func (w *request) choose(choice string) error {
@@ -91,24 +74,13 @@ func (w *request) choose(choice string) error {
 	}
 	for _, t := range w.Tools {
 		if t.Function.Name == choice {
-			w.ToolChoice = api.ToolChoice{Type: api.ToolTypeFunction, Function: api.ToolFunction{Name: choice}}
+			only := toolChoice{Type: "function"}
+			only.Function.Name = choice
+			w.ToolChoice = only
 			return nil
 		}
 	}
 	return fmt.Errorf("the tool %q is to be called but the request does not have it", choice)
-}
-
-// limit sets the output limit. OpenAI renamed the field for its reasoning models;
-// most other servers know the old name only. The library knows which models are which,
-// and what else they refuse.
-func (w *request) limit(tokens int, official bool) error {
-	w.MaxTokens = tokens //nolint:staticcheck // the only name most compatible servers know
-	err := api.NewReasoningValidator().Validate(w.ChatCompletionRequest)
-	if official || errors.Is(err, api.ErrReasoningModelMaxTokensDeprecated) {
-		w.MaxTokens, w.MaxCompletionTokens = 0, tokens //nolint:staticcheck // as above
-		err = api.NewReasoningValidator().Validate(w.ChatCompletionRequest)
-	}
-	return err
 }
 
 // Relax implements [wire.Turn]: it drops an optional field the server said it does not know, and reports whether
@@ -125,24 +97,24 @@ func (w *request) Relax(fail *model.Error) bool {
 	case w.StreamOptions != nil && strings.Contains(text, "stream_options"):
 		w.StreamOptions = nil
 	case w.ToolChoice != nil && strings.Contains(text, "tool_choice"):
-		if only, ok := w.ToolChoice.(api.ToolChoice); ok {
+		if only, ok := w.ToolChoice.(toolChoice); ok {
 			for _, t := range w.Tools {
 				if t.Function.Name == only.Function.Name {
-					w.Tools = []api.Tool{t}
+					w.Tools = []tool{t}
 					break
 				}
 			}
 		}
 		w.ToolChoice = nil
-	case w.MaxTokens > 0 && strings.Contains(text, "max_completion_tokens"): //nolint:staticcheck // as above
-		w.MaxTokens, w.MaxCompletionTokens = 0, w.MaxTokens //nolint:staticcheck // as above
+	case w.MaxTokens > 0 && strings.Contains(text, "max_completion_tokens"):
+		w.MaxTokens, w.MaxCompletionTokens = 0, w.MaxTokens
 	default:
 		return false
 	}
 	return true
 }
 
-func (m *Model) encodeMessage(msg model.Message) ([]api.ChatCompletionMessage, error) {
+func (m *Model) encodeMessage(msg model.Message) ([]message, error) {
 	switch msg.Role {
 	case model.User:
 		return encodeUser(msg)
@@ -155,7 +127,7 @@ func (m *Model) encodeMessage(msg model.Message) ([]api.ChatCompletionMessage, e
 	}
 }
 
-func encodeUser(msg model.Message) ([]api.ChatCompletionMessage, error) {
+func encodeUser(msg model.Message) ([]message, error) {
 	var texts []string
 	for _, p := range msg.Parts {
 		if p.Kind != model.Text {
@@ -168,29 +140,28 @@ func encodeUser(msg model.Message) ([]api.ChatCompletionMessage, error) {
 	if len(texts) == 0 {
 		texts = []string{noText}
 	}
-	return []api.ChatCompletionMessage{{Role: api.ChatMessageRoleUser, Content: strings.Join(texts, "\n\n")}}, nil
+	return []message{{Role: "user", Content: strings.Join(texts, "\n\n")}}, nil
 }
 
 // encodeAssistant leaves a turn out that said nothing: servers refuse it.
-func (m *Model) encodeAssistant(msg model.Message) ([]api.ChatCompletionMessage, error) {
-	out := api.ChatCompletionMessage{Role: api.ChatMessageRoleAssistant}
+func (m *Model) encodeAssistant(msg model.Message) ([]message, error) {
+	out := message{Role: "assistant"}
 	for _, p := range msg.Parts {
 		switch {
 		case p.Kind == model.Text:
 			out.Content += p.Text
 		case p.Kind == model.Reasoning:
 			if m.opts.ReplayReasoning {
-				out.ReasoningContent += p.Text
+				out.Reasoning += p.Text
 			}
 		case p.Kind == model.ToolCall && p.Call != nil:
 			args := strings.TrimSpace(string(p.Call.Args))
 			if args == "" {
 				args = "{}"
 			}
-			out.ToolCalls = append(out.ToolCalls, api.ToolCall{
-				ID: p.Call.ID, Type: api.ToolTypeFunction,
-				Function: api.FunctionCall{Name: p.Call.Name, Arguments: args},
-			})
+			call := toolCall{ID: p.Call.ID, Type: "function"}
+			call.Function.Name, call.Function.Arguments = p.Call.Name, args
+			out.ToolCalls = append(out.ToolCalls, call)
 		default:
 			return nil, wire.Misplaced(msg.Role, p.Kind)
 		}
@@ -198,14 +169,14 @@ func (m *Model) encodeAssistant(msg model.Message) ([]api.ChatCompletionMessage,
 	if out.Content == "" && len(out.ToolCalls) == 0 {
 		return nil, nil
 	}
-	return []api.ChatCompletionMessage{out}, nil
+	return []message{out}, nil
 }
 
-func encodeResults(msg model.Message) ([]api.ChatCompletionMessage, error) {
+func encodeResults(msg model.Message) ([]message, error) {
 	if len(msg.Parts) == 0 {
 		return nil, errors.New("a tool message without results")
 	}
-	var out []api.ChatCompletionMessage
+	var out []message
 	for _, p := range msg.Parts {
 		if p.Kind != model.Result || p.Call == nil {
 			return nil, wire.Misplaced(msg.Role, p.Kind)
@@ -217,20 +188,18 @@ func encodeResults(msg model.Message) ([]api.ChatCompletionMessage, error) {
 		if p.Error {
 			text = errorPrefix + text
 		}
-		out = append(out, api.ChatCompletionMessage{Role: api.ChatMessageRoleTool, ToolCallID: p.Call.ID, Content: text})
+		out = append(out, message{Role: "tool", ToolCallID: p.Call.ID, Content: text})
 	}
 	return out, nil
 }
 
-func encodeTool(spec model.ToolSpec) (api.Tool, error) {
+func encodeTool(spec model.ToolSpec) (tool, error) {
 	if spec.Name == "" {
-		return api.Tool{}, errors.New("a tool has no name")
+		return tool{}, errors.New("a tool has no name")
 	}
 	params, err := wire.ObjectSchema(spec.Input)
 	if err != nil {
-		return api.Tool{}, fmt.Errorf("tool %q: its input schema: %w", spec.Name, err)
+		return tool{}, fmt.Errorf("tool %q: its input schema: %w", spec.Name, err)
 	}
-	return api.Tool{Type: api.ToolTypeFunction, Function: &api.FunctionDefinition{
-		Name: spec.Name, Description: spec.Description, Parameters: params,
-	}}, nil
+	return tool{Type: "function", Function: function{Name: spec.Name, Description: spec.Description, Parameters: params}}, nil
 }

@@ -28,7 +28,7 @@ type Options struct {
 	// the host. Defaults to one with http.DefaultTransport.
 	HTTPClient *http.Client `json:"-"`
 
-	IdleTimeout time.Duration // the longest silence of the server; defaults to 2 minutes, negative means none
+	IdleTimeout time.Duration // the longest time without progress: text, reasoning, a piece of a call, a count of tokens that grows; defaults to 5 minutes, negative means none
 	Timeout     time.Duration // of a turn from start to close, all attempts together; defaults to 10 minutes, negative means none
 	MaxBytes    int64         // the largest stream of one attempt; defaults to 64 MiB
 
@@ -60,9 +60,12 @@ const (
 // A Model is one model of one server. It implements [model.Model], [model.Priced] and
 // [model.Sized].
 type Model struct {
-	opts   Options // without the key
-	client *wire.Client
+	opts Options // without the key
+	*client
 }
+
+// A client has the methods of a model that all protocols share.
+type client = wire.Client
 
 var (
 	_ model.Model  = (*Model)(nil)
@@ -78,18 +81,18 @@ func New(o *Options) (*Model, error) {
 		opts = *o
 	}
 	opts.fill()
-	client, err := wire.New(wire.Config{
+	c, err := wire.New(wire.Config{
 		Model: opts.Model, Provider: opts.Provider, BaseURL: opts.BaseURL, Example: defaultBaseURL, KeyFrom: opts.KeyFrom,
 		Keys:        []wire.Key{{Header: "Authorization", Prefix: "Bearer ", Value: opts.APIKey}},
 		HTTPClient:  opts.HTTPClient,
 		IdleTimeout: opts.IdleTimeout, Timeout: opts.Timeout, MaxBytes: opts.MaxBytes,
-		Retries: opts.Retries, Backoff: opts.Backoff, MaxWait: opts.MaxWait, Jitter: opts.Jitter,
+		Retries: opts.Retries, Backoff: opts.Backoff, MaxWait: opts.MaxWait, Jitter: opts.Jitter, Price: opts.Price, Window: opts.Window,
 	})
 	if err != nil {
 		return nil, err
 	}
 	opts.APIKey = ""
-	return &Model{opts: opts, client: client}, nil
+	return &Model{opts: opts, client: c}, nil
 }
 
 func (o *Options) fill() {
@@ -100,25 +103,7 @@ func (o *Options) fill() {
 		o.BaseURL = defaultBaseURL
 	}
 	o.BaseURL = strings.TrimSuffix(strings.TrimRight(o.BaseURL, "/"), endpoint)
-	if o.Price != nil {
-		price := *o.Price
-		o.Price = &price
-	}
 }
-
-// Name returns "provider/model".
-func (m *Model) Name() string { return m.client.Name() }
-
-// Price returns what the options say.
-func (m *Model) Price() (p model.Price, known bool) {
-	if m.opts.Price == nil {
-		return model.Price{}, false
-	}
-	return *m.opts.Price, true
-}
-
-// Window returns what the options say.
-func (m *Model) Window() (tokens int, known bool) { return m.opts.Window, m.opts.Window > 0 }
 
 // Format prints the model's name, whatever the verb.
 func (m *Model) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "openai.Model(%s)", m.Name()) }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	api "github.com/sashabaranov/go-openai"
 )
 
 // shape asks for an answer that fits the schema.
@@ -23,21 +22,18 @@ func (w *request) shape(schema *jsonschema.Schema) error {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return fmt.Errorf("the schema of the answer: %w", err)
 	}
-	w.ResponseFormat = &api.ChatCompletionResponseFormat{
-		Type:       api.ChatCompletionResponseFormatTypeJSONSchema,
-		JSONSchema: &api.ChatCompletionResponseFormatJSONSchema{Name: "answer", Schema: json.RawMessage(raw), Strict: qualifies(v)},
-	}
+	w.ResponseFormat = &responseFormat{Type: "json_schema", JSONSchema: jsonSchema{Name: "answer", Schema: raw, Strict: qualifies(v)}}
 	return nil
 }
 
 // instruct says in the prompt what a server that knows no schemas was to be told otherwise.
 func (w *request) instruct() {
 	say := "Your answer must be one JSON object that fits this JSON Schema, and nothing else: no other text, no code fence.\n" + w.schema
-	if len(w.Messages) > 0 && w.Messages[0].Role == api.ChatMessageRoleSystem {
+	if len(w.Messages) > 0 && w.Messages[0].Role == "system" {
 		w.Messages[0].Content += "\n\n" + say
 		return
 	}
-	w.Messages = append([]api.ChatCompletionMessage{{Role: api.ChatMessageRoleSystem, Content: say}}, w.Messages...)
+	w.Messages = append([]message{{Role: "system", Content: say}}, w.Messages...)
 }
 
 // Limits of strict schemas, below those of OpenAI:
@@ -56,10 +52,10 @@ func qualifies(root any) bool {
 		return false
 	}
 	count := 0
-	return strict(top, 1, &count) && count <= strictProperties
+	return strictly(top, 1, &count) && count <= strictProperties
 }
 
-func strict(schema any, depth int, count *int) bool {
+func strictly(schema any, depth int, count *int) bool {
 	s, ok := schema.(map[string]any)
 	if !ok || depth > strictDepth {
 		return false
@@ -73,18 +69,18 @@ func strict(schema any, depth int, count *int) bool {
 			}
 		case "properties", "$defs":
 			for _, p := range asMap(value) {
-				if *count++; !strict(p, depth+1, count) {
+				if *count++; !strictly(p, depth+1, count) {
 					return false
 				}
 			}
 		case "items":
-			if !strict(value, depth+1, count) {
+			if !strictly(value, depth+1, count) {
 				return false
 			}
 		case "anyOf":
 			list, _ := value.([]any)
 			for _, p := range list {
-				if !strict(p, depth, count) {
+				if !strictly(p, depth, count) {
 					return false
 				}
 			}

@@ -135,6 +135,7 @@ func TestDialects(t *testing.T) {
 		{"no finish_reason", chunks(`{"content":"hi"}`, "data: [DONE]\n\n"), "error: openai/m: the stream ended before the model was done: it gave no finish_reason; try again"},
 		{"calls that are not there", endCalls, `error: openai/m: the turn ended with "tool_calls" but has no tool calls`},
 		{"strange finish", strings.Replace(endStop, "stop", "abort", 1), `error: openai/m: the server broke the turn off with finish_reason "abort"`},
+		{"wrong types", `data: {"choices":"x"}` + "\n\n", `error: openai/m: the stream holds "{\"choices\":\"x\"}", which is not a chunk of a chat completion: choices is a string, want an array`},
 		{"call without a name", chunks(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}`) + endCalls, "error: openai/m: tool call 1 has no name"},
 		{"error with spaces", "data: { \"error\" : {\"message\":\"no memory\",\"code\":503}}\n\n", "error: openai/m: service unavailable (503) from https://api.openai.com/v1: no memory; the server has a problem, try again later"},
 		{"error beside choices", `data: {"id":"x","error":{"code":"server_error","message":"Provider died"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}` + "\n\n", "error: openai/m: Provider died"},

@@ -167,7 +167,7 @@ func TestMaxBytes(t *testing.T) {
 	if e.Code != model.CodeTooLarge || e.Temporary {
 		t.Errorf("got %#v", e)
 	}
-	e = fails(t, against(t, s.URL, nil), "the turn says more than 8 MiB")
+	e = fails(t, against(t, s.URL, nil), "the turn says more than 2 MiB")
 	if e.Code != model.CodeTooLarge || e.Temporary {
 		t.Errorf("got %#v", e)
 	}

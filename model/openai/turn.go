@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/wire"
 )
@@ -22,7 +23,7 @@ type turn struct {
 // Post implements [wire.Turn].
 func (t *turn) Post() (*wire.Post, error) {
 	t.calls, t.usage, t.reason = calls{}, model.Usage{}, ""
-	body, err := t.body()
+	body, err := json.Marshal(t.request)
 	return &wire.Post{Path: endpoint, Body: body}, err
 }
 
@@ -92,13 +93,15 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 	}
 	var c chunk
 	if err := json.Unmarshal(ev.Data, &c); err != nil {
-		return wire.Malformed(fmt.Sprintf("the stream holds %q, which is not a chunk of a chat completion: %v", wire.Clip(string(ev.Data), 60), err))
+		return wire.Malformed(fmt.Sprintf("the stream holds %q, which is not a chunk of a chat completion: %v", wire.Clip(string(ev.Data), 60), strict.Words(ev.Data, err)))
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" {
 		return wire.ReadProblem(c.Error)
 	}
 	if c.Usage != nil {
-		t.count(c.Usage)
+		if before := t.usage; t.count(c.Usage) != before { // some servers count as they go
+			out.Progress()
+		}
 	}
 	for i := range c.Choices {
 		choice := &c.Choices[i]
@@ -117,7 +120,7 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 	return nil
 }
 
-func (t *turn) count(u *usage) {
+func (t *turn) count(u *usage) model.Usage {
 	in, out, reasoning := max(u.Prompt, 0), max(u.Completion, 0), max(u.CompletionDetails.Reasoning, 0)
 	if reasoning > 0 && u.Total == in+out+reasoning { // xAI counts it apart
 		out += reasoning
@@ -127,6 +130,7 @@ func (t *turn) count(u *usage) {
 		In: in, Out: out, Reasoning: min(reasoning, out),
 		Cached: cached, Written: min(max(u.PromptDetails.Written, 0), in-cached),
 	}
+	return t.usage
 }
 
 func (t *turn) delta(d *delta, out *wire.Out) error {

@@ -1,20 +1,17 @@
 package prices
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
-
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
@@ -25,7 +22,6 @@ const (
 	maxAliases  = 20
 	maxName     = 200
 	maxText     = 500
-	maxNesting  = 16
 	maxProblems = 20
 	maxPrice    = 1e6 // US dollars for a million tokens
 	maxTokens   = 1e9
@@ -62,203 +58,104 @@ func (e *Error) Error() string {
 // Parse reads a table in YAML, of which JSON is a part. The file is its name in errors, which
 // are of type [*Error] and list every mistake.
 func Parse(file string, b []byte) (*Table, error) {
-	r := &reader{file: file, seen: map[string]int{}}
-	if !r.readable(b) {
-		return nil, r.failed()
+	r := &reader{seen: map[string]int{}}
+	var t *Table
+	if len(b) > MaxSize {
+		r.at(1, 1, "a table is at most 1 MiB")
+	} else if root, refused, err := frontmatter.Tree(b, nil); err != nil {
+		if wrong, ok := errors.AsType[*frontmatter.Error](err); ok {
+			r.at(max(1, wrong.Line), max(1, wrong.Col), "%.200s", wrong.Text)
+		}
+	} else {
+		for _, twice := range refused {
+			r.at(twice.Line, twice.Col, "%s", twice.Text)
+		}
+		t = r.table(root)
 	}
-	parsed, err := parse(bytes.TrimPrefix(b, []byte("\ufeff")))
-	if err != nil {
-		r.syntax(err)
-		return nil, r.failed()
-	}
-	t := r.table(parsed)
 	if len(r.problems) > 0 {
-		return nil, r.failed()
+		slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Or(a.Line-b.Line, a.Col-b.Col) })
+		return nil, &Error{File: file, Problems: r.problems}
 	}
 	t.reindex()
 	return t, nil
 }
 
-// parse is the parser of the library, whose panics are mistakes of the file.
-func parse(b []byte) (f *ast.File, err error) {
-	defer func() {
-		if recover() != nil {
-			err = errors.New("this is not YAML")
-		}
-	}()
-	return parser.ParseBytes(b, 0, parser.AllowDuplicateMapKey())
-}
-
 // reader is what is known of a table while it is read.
 type reader struct {
-	file     string
 	problems []Problem
 	seen     map[string]int // names and aliases to their lines
 }
-
-func (r *reader) failed() error { return &Error{File: r.file, Problems: r.problems} }
 
 func (r *reader) at(line, col int, format string, args ...any) {
 	text := strings.Join(strings.Fields(clean.Text(fmt.Sprintf(format, args...))), " ")
 	r.problems = append(r.problems, Problem{line, col, text})
 }
 
-func (r *reader) wrong(n ast.Node, format string, args ...any) {
-	line, col := place(n)
-	r.at(line, col, format, args...)
+func (r *reader) wrong(v *frontmatter.Value, format string, args ...any) {
+	r.at(v.Line, v.Col, format, args...)
 }
 
-func place(n ast.Node) (line, col int) {
-	if n != nil {
-		if t := n.GetToken(); t != nil && t.Position != nil {
-			return t.Position.Line, t.Position.Column
-		}
+// fields are those of a map; none, with a complaint, if it is none.
+func (r *reader) fields(v *frontmatter.Value, want string) []frontmatter.Field {
+	if v.Kind != frontmatter.Map {
+		r.wrong(v, "want %s", want)
 	}
-	return 1, 1
+	return v.Fields
 }
 
-func (r *reader) syntax(err error) {
-	var syntax yaml.Error
-	if errors.As(err, &syntax) && syntax.GetToken() != nil && syntax.GetToken().Position != nil {
-		p := syntax.GetToken().Position
-		what, _, _ := strings.Cut(syntax.GetMessage(), "\n")
-		r.at(p.Line, p.Column, "%.200s", what)
-		return
-	}
-	r.at(1, 1, "this is not YAML")
-}
-
-// readable refuses what would cost too much to look at.
-func (r *reader) readable(b []byte) bool {
-	if len(b) > MaxSize {
-		r.at(1, 1, "a table is at most 1 MiB")
-		return false
-	}
-	n := 0
-	depth := 0
-	for line := range bytes.Lines(b) {
-		n++
-		if !utf8.Valid(line) || bytes.IndexByte(line, 0) >= 0 {
-			r.at(n, 1, "the file must be UTF-8 text")
-			return false
-		}
-		marks := 0
-		for i, c := range line {
-			switch c {
-			case '[', '{':
-				depth++
-			case ']', '}':
-				depth = max(0, depth-1)
-			case '-', '?', ':':
-				if i+1 < len(line) && (line[i+1] == ' ' || line[i+1] == '\t') {
-					marks++
-				}
-			}
-			if depth > maxNesting || marks > 100 {
-				r.at(n, i+1, "this is nested too deep for a table")
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// pairs are those of a mapping; none, with a complaint, if it is none.
-func (r *reader) pairs(n ast.Node, want string) []*ast.MappingValueNode {
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		return m.Values
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{m}
-	}
-	r.wrong(n, "want %s", want)
-	return nil
-}
-
-// key is the name of a pair, "" with a complaint for one that is none or came before.
-func (r *reader) key(pair *ast.MappingValueNode, before map[string]bool) string {
-	s, ok := pair.Key.(*ast.StringNode)
-	if !ok || s.Value == "" {
-		r.wrong(pair.Key, "want a name")
-		return ""
-	}
-	if before[s.Value] {
-		r.wrong(pair.Key, "%.100s is there twice", s.Value)
-		return ""
-	}
-	before[s.Value] = true
-	return s.Value
-}
-
-func (r *reader) table(f *ast.File) *Table {
+func (r *reader) table(root *frontmatter.Value) *Table {
 	t := &Table{}
-	var body ast.Node
-	for i, doc := range f.Docs {
-		if i > 0 {
-			r.wrong(doc.Body, "a table is one document")
-			return t
-		}
-		body = doc.Body
-	}
-	switch body.(type) {
-	case nil, *ast.NullNode, *ast.CommentGroupNode:
+	if root.Kind == frontmatter.Null {
 		r.at(1, 1, "the table is empty; it needs a date and models")
 		return t
 	}
-	before := map[string]bool{}
-	for _, pair := range r.pairs(body, "the lines date and models") {
-		switch key := r.key(pair, before); key {
-		case "":
+	for _, f := range r.fields(root, "the lines date and models") {
+		switch f.Key {
 		case "date":
-			t.date = r.day(pair.Value)
+			t.date = r.day(f.Value)
 		case "sources":
-			t.sources = r.texts(pair.Value, "a list of where the facts come from", maxText)
+			t.sources = r.texts(f.Value, "a list of where the facts come from", maxText)
 		case "models":
-			r.models(t, pair.Value)
+			r.models(t, f.Value)
 		default:
-			r.wrong(pair.Key, "a table has no %.60q%s", key, suggest.Hint(key, []string{"date", "sources", "models"}))
+			r.at(f.Line, f.Col, "a table has no %.60q%s", f.Key, suggest.Hint(f.Key, []string{"date", "sources", "models"}))
 		}
 	}
 	for _, need := range []string{"date", "models"} {
-		if !before[need] {
-			r.wrong(body, "%s is missing; a table has a date such as 2026-01-31, and models", need)
+		if root.Kind == frontmatter.Map && root.Field(need) == nil {
+			r.wrong(root, "%s is missing; a table has a date such as 2026-01-31, and models", need)
 		}
 	}
 	return t
 }
 
-func (r *reader) models(t *Table, n ast.Node) {
-	before := map[string]bool{}
-	for _, pair := range r.pairs(n, "models such as `openai/gpt-5: {in: 1.25, out: 10}`") {
-		name := r.key(pair, before)
-		if name == "" {
-			continue
-		}
+func (r *reader) models(t *Table, v *frontmatter.Value) {
+	for _, f := range r.fields(v, "models such as `openai/gpt-5: {in: 1.25, out: 10}`") {
+		name := f.Key
 		provider, rest, ok := strings.Cut(name, "/")
 		switch {
 		case !ok || provider == "" || rest == "" || !plain(name):
-			r.wrong(pair.Key, "%.100q is no name of a model; want provider/model", name)
+			r.at(f.Line, f.Col, "%.100q is no name of a model; want provider/model", name)
 			continue
 		case provider == "google":
 			name = "gemini/" + rest
 		}
 		if len(t.models) == maxModels {
-			r.wrong(pair.Key, "a table has at most %d models", maxModels)
+			r.at(f.Line, f.Col, "a table has at most %d models", maxModels)
 			return
 		}
-		r.taken(pair.Key, name)
+		r.taken(f.Line, f.Col, name)
 		m := Model{Name: name}
-		r.model(&m, pair)
+		r.model(&m, f)
 		t.models = append(t.models, m)
 	}
 }
 
 // taken complains of a name that another model of the table has.
-func (r *reader) taken(n ast.Node, name string) {
+func (r *reader) taken(line, col int, name string) {
 	key := strings.ToLower(name)
-	line, _ := place(n)
 	if at, ok := r.seen[key]; ok {
-		r.wrong(n, "%s is also the name of the model in line %d", name, at)
+		r.at(line, col, "%s is also the name of the model in line %d", name, at)
 		return
 	}
 	r.seen[key] = line
@@ -271,112 +168,98 @@ func plain(s string) bool {
 	})
 }
 
-func (r *reader) model(m *Model, entry *ast.MappingValueNode) {
-	before := map[string]bool{}
+func (r *reader) model(m *Model, entry frontmatter.Field) {
 	provider, _, _ := strings.Cut(m.Name, "/")
-	for _, pair := range r.pairs(entry.Value, "what the model costs, such as {in: 1.25, out: 10}") {
-		switch key := r.key(pair, before); key {
-		case "":
+	for _, f := range r.fields(entry.Value, "what the model costs, such as {in: 1.25, out: 10}") {
+		switch f.Key {
 		case "in":
-			m.Price.In = r.number(pair)
+			m.Price.In = r.number(f)
 		case "out":
-			m.Price.Out = r.number(pair)
+			m.Price.Out = r.number(f)
 		case "cached":
-			m.Price.Cached = r.number(pair)
+			m.Price.Cached = r.number(f)
 		case "written":
-			m.Price.Written = r.number(pair)
+			m.Price.Written = r.number(f)
 		case "window":
-			m.Window = r.whole(pair)
+			m.Window = r.whole(f)
 		case "output":
-			m.Output = r.whole(pair)
+			m.Output = r.whole(f)
 		case "released":
-			m.Released = r.day(pair.Value)
+			m.Released = r.day(f.Value)
 		case "note":
-			m.Note = r.text(pair.Value, maxText)
+			m.Note = r.text(f.Value, maxText)
 		case "aliases":
-			m.Aliases = r.texts(pair.Value, "a list of names", maxName)
+			m.Aliases = r.texts(f.Value, "a list of names", maxName)
 			for _, a := range m.Aliases {
 				if !plain(a) {
-					r.wrong(pair.Value, "%.100q is no name of a model", a)
+					r.wrong(f.Value, "%.100q is no name of a model", a)
 				}
-				r.taken(pair.Value, provider+"/"+a)
+				r.taken(f.Value.Line, f.Value.Col, provider+"/"+a)
 			}
 		default:
-			r.wrong(pair.Key, "a model has no %.60q%s", key, suggest.Hint(key, []string{"in", "out", "cached", "written", "window", "output", "released", "aliases", "note"}))
+			r.at(f.Line, f.Col, "a model has no %.60q%s", f.Key, suggest.Hint(f.Key, []string{"in", "out", "cached", "written", "window", "output", "released", "aliases", "note"}))
 		}
 	}
-	if before["in"] != before["out"] || !before["in"] && (before["cached"] || before["written"]) {
-		r.wrong(entry.Key, "%s: in and out belong together; leave all prices out if they are not known", m.Name)
+	has := func(key string) bool { return entry.Value.Field(key) != nil }
+	if has("in") != has("out") || !has("in") && (has("cached") || has("written")) {
+		r.at(entry.Line, entry.Col, "%s: in and out belong together; leave all prices out if they are not known", m.Name)
 	}
-	m.Priced = before["in"] && before["out"]
-}
-
-// scalar is a value on its own as it is written, with ok false for lists, mappings and references.
-func scalar(n ast.Node) (s string, ok bool) {
-	switch v := n.(type) {
-	case *ast.StringNode:
-		return v.Value, true
-	case *ast.IntegerNode, *ast.FloatNode:
-		return n.GetToken().Value, true
-	}
-	return "", false
+	m.Priced = has("in") && has("out")
 }
 
 // digits is a number as it is written, "" for what is none. Numbers in quotes are texts.
-func digits(n ast.Node) string {
-	switch n.(type) {
-	case *ast.IntegerNode, *ast.FloatNode:
-		return n.GetToken().Value
+func digits(v *frontmatter.Value) string {
+	if v.Kind != frontmatter.Number {
+		return ""
 	}
-	return ""
+	return v.Text
 }
 
-func (r *reader) number(pair *ast.MappingValueNode) float64 {
-	f, err := strconv.ParseFloat(digits(pair.Value), 64)
-	if err != nil || math.IsNaN(f) || f < 0 || f > maxPrice {
-		r.wrong(pair.Value, "%s: want a number of US dollars from 0 to %.0f", pair.Key.GetToken().Value, maxPrice)
+func (r *reader) number(f frontmatter.Field) float64 {
+	n, err := strconv.ParseFloat(digits(f.Value), 64)
+	if err != nil || math.IsNaN(n) || n < 0 || n > maxPrice {
+		r.wrong(f.Value, "%s: want a number of US dollars from 0 to %.0f", f.Key, maxPrice)
 		return 0
 	}
-	return f
+	return n
 }
 
-func (r *reader) whole(pair *ast.MappingValueNode) int {
-	n, err := strconv.ParseInt(digits(pair.Value), 10, 64)
+func (r *reader) whole(f frontmatter.Field) int {
+	n, err := strconv.ParseInt(digits(f.Value), 10, 64)
 	if err != nil || n < 1 || n > maxTokens {
-		r.wrong(pair.Value, "%s: want a number of tokens, at least 1", pair.Key.GetToken().Value)
+		r.wrong(f.Value, "%s: want a number of tokens, at least 1", f.Key)
 		return 0
 	}
 	return int(n)
 }
 
-func (r *reader) day(n ast.Node) string {
-	s, _ := scalar(n)
+func (r *reader) day(v *frontmatter.Value) string {
+	s, _ := v.String()
 	if t, err := time.Parse(time.DateOnly, s); err != nil || t.Year() < 2000 || t.Year() > 2199 {
-		r.wrong(n, "want a day such as 2026-01-31")
+		r.wrong(v, "want a day such as 2026-01-31")
 		return ""
 	}
 	return s
 }
 
-func (r *reader) text(n ast.Node, most int) string {
-	s, ok := scalar(n)
+func (r *reader) text(v *frontmatter.Value, most int) string {
+	s, ok := v.String()
 	s = strings.Join(strings.Fields(clean.Text(s)), " ")
 	if !ok || s == "" || len(s) > most {
-		r.wrong(n, "want a text of at most %d bytes", most)
+		r.wrong(v, "want a text of at most %d bytes", most)
 		return ""
 	}
 	return s
 }
 
-func (r *reader) texts(n ast.Node, want string, most int) []string {
-	list, ok := n.(*ast.SequenceNode)
-	if !ok || len(list.Values) > maxAliases {
-		r.wrong(n, "want %s, at most %d", want, maxAliases)
+func (r *reader) texts(v *frontmatter.Value, want string, most int) []string {
+	if v.Kind != frontmatter.List || len(v.Items) > maxAliases {
+		r.wrong(v, "want %s, at most %d", want, maxAliases)
 		return nil
 	}
 	var out []string
-	for _, v := range list.Values {
-		if s := r.text(v, most); s != "" {
+	for _, item := range v.Items {
+		if s := r.text(item, most); s != "" {
 			out = append(out, s)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 // An Error says why there is no model of a name. It never holds a key.
 type Error struct {
 	Name    string   // of the model
+	Model   string   // its whole name, if only a key or the like is missing
 	Message string   // what is wrong
 	Hints   []string // what to do about it, one thing each
 	Err     error    // the cause, nil for none

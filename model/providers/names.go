@@ -110,7 +110,7 @@ func (p *Providers) settle(asked string, e *endpoint, model, fallback string) (s
 	if fallback != "" {
 		return fallback, fmt.Sprintf("%s is not configured: %s %s; %s is used instead", shorten(asked), e.name, lacks.Message, fallback), nil
 	}
-	lacks.Name = asked
+	lacks.Name, lacks.Model = asked, e.name+"/"+model
 	lacks.Message = "model " + shorten(e.name+"/"+model) + " " + lacks.Message
 	if router := p.provider("openrouter"); router != nil && e.vendor != "" && len(router.keys) > 0 && !p.opt.Offline {
 		lacks.Hints = slices.Insert(slices.Clone(lacks.Hints), 1, "or set "+router.keyName()+", which has it too")

@@ -17,7 +17,7 @@ func (c *connection) open() (model.Model, error) {
 	case Anthropic:
 		o := &anthropic.Options{
 			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
-			MaxWait: c.wait, HTTPClient: c.client, Price: c.price, Window: c.window,
+			MaxWait: c.wait, Timeout: c.turn, IdleTimeout: c.turn / 2, HTTPClient: c.client, Price: c.price, Window: c.window,
 		}
 		if c.output > 0 && c.output < 16384 { // the default of the package is too much for older models
 			o.MaxTokens = c.output
@@ -26,12 +26,12 @@ func (c *connection) open() (model.Model, error) {
 	case Gemini:
 		return gemini.New(&gemini.Options{
 			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
-			MaxWait: c.wait, HTTPClient: c.client, Price: c.price, Window: c.window,
+			MaxWait: c.wait, Timeout: c.turn, IdleTimeout: c.turn / 2, HTTPClient: c.client, Price: c.price, Window: c.window,
 		})
 	default:
 		return openai.New(&openai.Options{
 			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
-			MaxWait: c.wait, HTTPClient: c.client, Price: c.price, Window: c.window, ReplayReasoning: c.replay,
+			MaxWait: c.wait, Timeout: c.turn, IdleTimeout: c.turn / 2, HTTPClient: c.client, Price: c.price, Window: c.window, ReplayReasoning: c.replay,
 		})
 	}
 }

@@ -33,6 +33,9 @@ type Options struct {
 	// MaxWait is the longest that a model waits by itself where its provider asks for that; beyond it
 	// the caller gets an error that says how long. Defaults to what the providers default to, a minute.
 	MaxWait time.Duration
+	// TurnTimeout is the longest that a turn of a model may take, and half of it the longest without
+	// progress. The default is that of the models: 10 minutes.
+	TurnTimeout time.Duration
 
 	// The models that are named, the first one that is not "" is used. SUPERSTEP_MODEL comes
 	// second.
@@ -151,7 +154,7 @@ type connection struct {
 	client                    *http.Client
 	price                     *model.Price
 	window, output            int
-	wait                      time.Duration
+	wait, turn                time.Duration
 }
 
 // connection says how a model is reached. Its errors are of type [*Error].
@@ -178,7 +181,7 @@ func (p *Providers) connection(e *endpoint, name string) (*connection, error) {
 		return nil, &Error{Name: full, Message: "model " + full + " needs the variable " + missing, Hints: []string{"set " + missing}}
 	}
 	c := &connection{
-		wait:     p.opt.MaxWait,
+		wait: p.opt.MaxWait, turn: p.opt.TurnTimeout,
 		protocol: e.protocol, provider: e.name, model: name, base: base, key: key, keyFrom: cmp.Or(keyFrom, e.keyName()), replay: e.replay,
 		client: p.client(base, headers),
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -42,7 +43,7 @@ func (o *Out) checkCalls(held []model.Part) (parts []model.Part, calls int, err 
 		}
 		call := *p.Call
 		if call.Name == "" {
-			err = Malformed(fmt.Sprintf("tool call %d has no name", calls))
+			err = BadCall(fmt.Sprintf("tool call %d has no name", calls))
 			continue
 		}
 		call.Args = bytes.TrimSpace(call.Args)
@@ -50,7 +51,7 @@ func (o *Out) checkCalls(held []model.Part) (parts []model.Part, calls int, err 
 			call.Args = []byte("{}")
 		}
 		if bad := checkObject(call.Args); bad != nil {
-			err = Malformed(fmt.Sprintf("the arguments of the call to %q are not a JSON object: %v", Clip(call.Name, 60), bad))
+			err = BadCall(fmt.Sprintf("the arguments of the call to %q are not a JSON object: %v", Clip(call.Name, 60), bad))
 			continue
 		}
 		call.ID = o.unusedID(call.ID, taken, calls-1)
@@ -80,7 +81,7 @@ func checkObject(raw []byte) error {
 	if !json.Valid(raw) {
 		var v any
 		if err := json.Unmarshal(raw, &v); err != nil {
-			return err
+			return strict.Words(raw, err)
 		}
 	}
 	if raw[0] != '{' {

@@ -32,6 +32,12 @@ func (e Malformed) Error() string { return string(e) }
 // model stopped.
 var ErrUnfinished = errors.New("the stream ended before the model was done")
 
+// BadCall is an error that says what in an answer the model has got wrong, and not the server. The request is not
+// repeated: who asked tells the model.
+type BadCall string
+
+func (e BadCall) Error() string { return string(e) }
+
 // A cutCallError says that a turn ended among its tool calls.
 type cutCallError string
 
@@ -58,11 +64,11 @@ func (c *Client) explain(ctx, caller context.Context, err error, x *exchange) *m
 	case caller.Err() != nil:
 		return c.canceled(caller)
 	case errors.Is(context.Cause(ctx), errIdle):
-		e := c.fault(model.CodeIdle, fmt.Sprintf("the server sent nothing for %s", c.config.IdleTimeout))
+		e := c.fault(model.CodeIdle, fmt.Sprintf("the answer made no progress for %s (bytes that add nothing to it do not count)", c.config.IdleTimeout))
 		e.Temporary = true
 		return e
 	case errors.Is(context.Cause(ctx), errTimeout):
-		e := c.fault(model.CodeTimeout, fmt.Sprintf("the turn was not done after %s; raise the timeout or ask for less", c.config.Timeout))
+		e := c.fault(model.CodeTimeout, fmt.Sprintf("the turn was not done after %s, the limit of a turn; raise it (--turn-timeout) or ask for less", c.config.Timeout))
 		e.Temporary = true
 		return e
 	case errors.Is(err, errTooLarge):
@@ -94,12 +100,15 @@ func (c *Client) classify(err error) *model.Error {
 	var known *model.Error
 	var malformed Malformed
 	var cut cutCallError
+	var bad BadCall
 	var event *Problem
 	switch {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &cut):
 		return c.fault(model.CodeCutCall, cut.Error())
+	case errors.As(err, &bad):
+		return c.fault(model.CodeBadCall, bad.Error())
 	case errors.As(err, &event):
 		return c.eventError(event)
 	case errors.As(err, &malformed):

@@ -105,7 +105,7 @@ func (c *Client) attempt(ctx, caller context.Context, turn Turn, out *Out) (err 
 		}
 	}()
 
-	out.size = 0
+	out.size, out.moved = 0, false
 	post, err := turn.Post()
 	if err != nil {
 		return c.fault(model.CodeRequest, err.Error())
@@ -127,6 +127,10 @@ func (c *Client) attempt(ctx, caller context.Context, turn Turn, out *Out) (err 
 		} else if err != nil {
 			return err
 		}
+		if out.moved {
+			p.watch.progress()
+			out.moved = false
+		}
 		if ctx.Err() != nil { // what is buffered already is too late
 			return c.explain(ctx, caller, ctx.Err(), p)
 		}
@@ -142,7 +146,12 @@ type Out struct {
 	yield   func(model.Part, error) bool
 	parts   int // yielded, in all attempts
 	size    int // of what was said in this one
+	moved   bool
 }
+
+// Progress notes that the answer has come further, which keeps it from being taken for idle. What
+// is said or kept does that by itself; the bytes of an event that adds nothing do not.
+func (o *Out) Progress() { o.moved = true }
 
 // Request is what is being answered.
 func (o *Out) Request() *model.Request { return o.request }
@@ -161,6 +170,7 @@ func (o *Out) Say(kind model.PartKind, text string) error {
 // Grow counts n bytes that are kept for later, such as arguments of calls, towards the
 // limit of what a turn says.
 func (o *Out) Grow(n int) error {
+	o.moved = o.moved || n > 0
 	if o.size += n; o.size > maxContent {
 		return fmt.Errorf("%w: the turn says more than %d MiB; lower the output limit", errTooLarge, maxContent>>20)
 	}
@@ -170,6 +180,7 @@ func (o *Out) Grow(n int) error {
 // Emit yields a part as it is. Its error, when the reader broke off, must be returned.
 func (o *Out) Emit(p model.Part) error {
 	o.parts++
+	o.moved = true
 	if !o.yield(p, nil) {
 		return errStopped
 	}
@@ -197,7 +208,7 @@ func (o *Out) Finish(e Ending) error {
 	case calls > 0:
 		e.Stop = model.StopCalls // some servers say "stop"
 	case e.Stop == model.StopCalls:
-		return Malformed(fmt.Sprintf("the turn ended with %q but has no tool calls", Clip(e.Reason, 40)))
+		return BadCall(fmt.Sprintf("the turn ended with %q but has no tool calls", Clip(e.Reason, 40)))
 	}
 	if err != nil {
 		return err

@@ -12,32 +12,39 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A watchdog ends an attempt whose server is silent. It only counts time spent waiting
+// A watchdog ends an attempt whose answer makes no progress. It only counts time spent waiting
 // for the server, not what the reader of the stream does in between.
 type watchdog struct {
 	idle  time.Duration
+	left  time.Duration // of it, until the next progress
+	since time.Time     // when the waiting began that is going on
 	timer *time.Timer
 }
 
 func newWatchdog(idle time.Duration, cancel context.CancelCauseFunc) *watchdog {
-	w := &watchdog{idle: idle}
+	w := &watchdog{idle: idle, left: idle}
 	if idle > 0 {
 		w.timer = time.AfterFunc(idle, func() { cancel(errIdle) })
+		w.timer.Stop()
 	}
 	return w
 }
 
 func (w *watchdog) start() {
 	if w.timer != nil {
-		w.timer.Reset(w.idle)
+		w.since = time.Now()
+		w.timer.Reset(w.left)
 	}
 }
 
 func (w *watchdog) stop() {
-	if w.timer != nil {
-		w.timer.Stop()
+	if w.timer != nil && w.timer.Stop() {
+		w.left -= time.Since(w.since)
 	}
 }
+
+// progress begins to count anew.
+func (w *watchdog) progress() { w.left = w.idle }
 
 // An exchange is the request and the response of one attempt.
 type exchange struct {
@@ -64,6 +71,7 @@ func (x *exchange) do(ctx context.Context, post *Post) error {
 	if err != nil {
 		return err
 	}
+	x.watch.progress()
 	x.id = requestID(resp.Header)
 	body := &source{ctx: ctx, body: resp.Body, watch: x.watch, left: x.client.config.MaxBytes}
 	if resp.StatusCode != http.StatusOK {

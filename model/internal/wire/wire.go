@@ -22,7 +22,7 @@ import (
 
 const (
 	maxLine      = 4 << 20 // of one event of a stream
-	maxContent   = 8 << 20 // of what one turn says, about two million tokens
+	maxContent   = 2 << 20 // of what one turn says, about half a million tokens
 	maxErrorBody = 64 << 10
 	maxBackoff   = 8 * time.Second
 )
@@ -39,7 +39,7 @@ type Config struct {
 
 	HTTPClient *http.Client // copied; defaults to one with http.DefaultTransport
 
-	IdleTimeout time.Duration // the longest silence of the server; defaults to 2 minutes, negative means none
+	IdleTimeout time.Duration // the longest time without progress of the answer; defaults to 5 minutes, negative means none
 	Timeout     time.Duration // of a turn, all attempts together; defaults to 10 minutes, negative means none
 	MaxBytes    int64         // the largest stream of one attempt; defaults to 64 MiB
 
@@ -47,6 +47,9 @@ type Config struct {
 	Backoff time.Duration  // before the second attempt, doubled for each further one; defaults to 500 ms
 	MaxWait time.Duration  // the longest wait between attempts; defaults to 1 minute
 	Jitter  func() float64 // in [0, 1); defaults to math/rand/v2.Float64
+
+	Price  *model.Price // what the model charges; nil when unknown
+	Window int          // the tokens a request and its answer can have together; 0 when unknown
 
 	// Refine, unless nil, is given every error that a status other than success made, with the
 	// body that came with it (bounded), and may complete it: a code, a RetryAfter that only the
@@ -94,6 +97,10 @@ func New(c Config) (*Client, error) {
 		}
 	}
 	c.Keys = nil
+	if c.Price != nil {
+		price := *c.Price
+		c.Price = &price
+	}
 	client := &Client{keys: func() []Key { return keys }, http: &http.Client{}}
 	if c.HTTPClient != nil {
 		*client.http = *c.HTTPClient
@@ -109,7 +116,7 @@ func (c *Config) fill() {
 			*d = v
 		}
 	}
-	set(&c.IdleTimeout, 2*time.Minute)
+	set(&c.IdleTimeout, 5*time.Minute)
 	set(&c.Timeout, 10*time.Minute)
 	set(&c.Backoff, 500*time.Millisecond)
 	set(&c.MaxWait, time.Minute)
@@ -148,6 +155,17 @@ func (c *Config) checkURL() error {
 
 // Name returns "provider/model".
 func (c *Client) Name() string { return c.config.Provider + "/" + c.config.Model }
+
+// Price implements [model.Priced].
+func (c *Client) Price() (p model.Price, known bool) {
+	if c.config.Price == nil {
+		return model.Price{}, false
+	}
+	return *c.config.Price, true
+}
+
+// Window implements [model.Sized].
+func (c *Client) Window() (tokens int, known bool) { return c.config.Window, c.config.Window > 0 }
 
 // Format prints the model's name, whatever the verb.
 func (c *Client) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "wire.Client(%s)", c.Name()) }

@@ -198,8 +198,8 @@ func TestFinish(t *testing.T) {
 		`ended with "tools" but has no`:        {Reason: "tools", Stop: model.StopCalls},
 		"are not a JSON object: it is [1]":     {Held: []model.Part{{Kind: model.ToolCall, Call: &model.Call{Name: "f", Args: []byte(`[1]`)}}}},
 		`the name "a" occurs twice`:            {Held: []model.Part{{Kind: model.ToolCall, Call: &model.Call{Name: "f", Args: []byte(`{"b":[{"a":1}],"c":{"a":1,"a":1}}`)}}}},
-		"unexpected end of JSON input":         {Held: []model.Part{{Kind: model.ToolCall, Call: &model.Call{Name: "f", Args: []byte(`{"a":`)}}}},
-		"the turn says more than 8 MiB; lower": {},
+		"it breaks off at the end":             {Held: []model.Part{{Kind: model.ToolCall, Call: &model.Call{Name: "f", Args: []byte(`{"a":`)}}}},
+		"the turn says more than 2 MiB; lower": {},
 	} {
 		o := out()
 		err := o.Finish(end)

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// Started is the input of an effect of kind "agent", which marks where an agent began. It pins what the agent is made
+// of, so that a replay needs no definition of it, no model and no tools. Older logs have the first three fields only.
+type Started struct {
+	Agent  string `json:"agent"`
+	Model  string `json:"model"`
+	Prompt string `json:"prompt"`           // what the user says
+	Before int    `json:"before,omitempty"` // messages of the conversation that it continues
+
+	System   string                 `json:"system,omitempty"` // the system prompt
+	Tools    map[string]tool.Effect `json:"tools,omitempty"`  // what it may call, the names of actions with "action"
+	Turns    int                    `json:"turns,omitempty"`
+	Single   bool                   `json:"single,omitempty"`
+	Window   int                    `json:"window,omitempty"` // of the model, in tokens
+	Unpriced bool                   `json:"unpriced,omitempty"`
+	IDs      string                 `json:"ids,omitempty"` // what the IDs of its messages begin with
+}
+
+// effectAction stands for the effect of an action, which is work of the run.
+const effectAction tool.Effect = "action"
+
+// made is what the run of an agent is made of.
+func (r *run) made() *Started {
+	if r.pinned != nil {
+		return r.pinned
+	}
+	out := &Started{Agent: r.Name, Model: r.Model.Name(), Prompt: r.work.Prompt, Before: len(r.work.Messages)}
+	_, priced := price(r.Model)
+	out.System, out.Turns, out.Single, out.Window = r.Prompt, r.turns, r.Limits.Single, r.window
+	out.Unpriced = !priced && r.scope.CountsMoney()
+	if out.IDs = r.scope.Run() + "/" + r.scope.Path(); r.scope == nil {
+		out.IDs = rand.Text() // nothing else is told apart by it
+	}
+	if !out.Single {
+		for _, t := range r.all.Tools() {
+			if out.Tools == nil {
+				out.Tools = map[string]tool.Effect{}
+			}
+			out.Tools[t.Name] = t.Effect
+			if r.acts[t.Name] != nil {
+				out.Tools[t.Name] = effectAction
+			}
+		}
+	}
+	return out
+}
+
+// recorded makes the agent what the record that is replayed says it was, and reports what is missing for that.
+func (a *Agent) recorded(scope *journal.Scope, key string) (*Agent, *Started, error) {
+	was := scope.Recorded(key)
+	if was == nil {
+		return a, nil, nil
+	}
+	var s Started
+	if err := json.Unmarshal(was.Input, &s); err != nil || s.Turns == 0 {
+		if a.Model == nil || a.Model.Name() == "" {
+			return a, nil, fmt.Errorf("agent %s: the run is of an older version, which did not record what agents are made of; replay it with the version that began it", a.Name)
+		}
+		if err == nil {
+			return a, &s, nil // of a log that pins no more
+		}
+		return a, nil, nil
+	}
+	anything := &jsonschema.Schema{Type: "object"} // what was refused is on record
+	out := *a
+	out.Prompt, out.Model = s.System, model.Named(s.Model)
+	out.Limits.Turns, out.Limits.Single, out.Limits.Window = s.Turns, s.Single, s.Window
+	out.Tools, out.Actions = nil, nil
+	for _, act := range a.Actions {
+		if act != nil && act.Tool != nil && s.Tools[act.Tool.Name] == effectAction {
+			out.Actions = append(out.Actions, act)
+		}
+	}
+	var tools []*tool.Tool
+	for name, effect := range s.Tools { // in any order: a replay shows them to nobody
+		if effect == effectAction {
+			continue
+		}
+		if t, ok := a.Tools.Get(name); ok { // one that comes with the code, and so may have changed with it only
+			tools = append(tools, t)
+			continue
+		}
+		tools = append(tools, &tool.Tool{Name: name, Effect: effect, Input: anything, Run: func(context.Context, *tool.Call) (string, error) {
+			return "", errors.New("a replay calls no tools")
+		}})
+	}
+	var err error
+	out.Tools, err = tool.NewSet(tools...)
+	return &out, &s, err
+}

@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/pregel"
+)
+
+// Ask gets one turn from a model for a task that is no agent, such as a choice or a summary. Like the turns of
+// agents, it is an effect in the log, and in the budget of the run: what it may cost is reserved before it begins
+// (*runlog.BudgetError if too little is left) and replaced by what it did cost. The key names it within the task.
+// A model whose answer cannot be read is told so, twice at most.
+func Ask(ctx context.Context, scope *journal.Scope, m model.Model, key string, req *model.Request) (*model.Response, error) {
+	r := &run{Agent: &Agent{Name: scope.Path(), Model: m}, scope: scope, work: &Work{}, quiet: true}
+	r.out.Messages = slices.Clone(req.Messages)
+	if err := r.unpricedTurn(ctx, key); err != nil {
+		return nil, err
+	}
+	defer r.rise()
+	told, err := r.retell(ctx, key)
+	for err == nil {
+		turn := *req
+		turn.Messages = r.out.Messages
+		resp, failed := r.ask(ctx, key, &turn, "")
+		if !unreadable.is(failed) {
+			return resp, failed
+		}
+		told++
+		var again bool
+		if again, err = r.complain(ctx, key, told, failed); !again {
+			return nil, errors.Join(err, failed)
+		}
+	}
+	return nil, err
+}
+
+// sit takes a place among the agents of the run that work at once, unless it has one.
+func (r *run) sit(ctx context.Context) error {
+	if r.leave != nil {
+		return nil
+	}
+	leave, ok, err := r.scope.Sit(ctx, r.work.Stopped)
+	if err == nil && !ok {
+		err = pregel.ErrStopped
+	}
+	if err != nil {
+		return err
+	}
+	r.seat.Lock()
+	defer r.seat.Unlock()
+	r.leave = leave
+	return nil
+}
+
+// rise gives the place to others, until the next turn. It may be called from several goroutines.
+func (r *run) rise() {
+	r.seat.Lock()
+	defer r.seat.Unlock()
+	if r.leave != nil {
+		r.leave()
+		r.leave = nil
+	}
+}
+
+// Summarize has a model sum up a conversation, as [Ask] does. What is no whole summary is an error.
+func Summarize(ctx context.Context, scope *journal.Scope, m model.Model, key string, messages []model.Message) (model.Message, error) {
+	req := &model.Request{System: summaryPrompt, Messages: []model.Message{model.UserText(written(messages, math.MaxInt))}}
+	resp, err := Ask(ctx, scope, m, key, req)
+	if err != nil {
+		return model.Message{}, fmt.Errorf("summing the conversation up: %w", err)
+	}
+	sum, whole := summary(resp)
+	if !whole {
+		return sum, fmt.Errorf("summing the conversation up: %s gave no whole summary (stop: %s)", m.Name(), resp.Stop)
+	}
+	return sum, nil
+}
+
+// summary returns the message that takes the place of what was summed up, and reports whether the summary is whole.
+func summary(resp *model.Response) (model.Message, bool) {
+	sum := resp.Message.Text()
+	return model.UserText("What came before, summed up:\n\n" + sum), sum != "" && resp.Stop != model.StopLength && resp.Stop != model.StopFilter
+}
+
+// Delta is a live-only event: a piece of what the model is saying.
+type Delta struct {
+	Agent string `json:"agent"`
+	Text  string `json:"text"`
+}
+
+// ask gets a turn from the model, or from the log if it was had before. A rate limit is
+// waited out.
+func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint string) (*model.Response, error) {
+	bare := *asked
+	req := &bare
+	req.Messages = slices.Clone(req.Messages)
+	for i := range req.Messages {
+		req.Messages[i].ID = ""
+	}
+	hash, err := journal.Hash(struct {
+		System   string
+		Messages []model.Message
+		Choice   string
+		Schema   *jsonschema.Schema `json:",omitempty"`
+	}{req.System, req.Messages, req.Choice, req.Schema})
+	if err != nil {
+		return nil, err
+	}
+	effect := &journal.Effect{
+		Key: key, Kind: "model", Name: r.Model.Name(), Repeat: journal.RepeatByKey, Hash: hash,
+		Hint: hint, Cost: r.estimate(req), Spent: r.spent,
+	}
+	waited, err := r.rest(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for ; ; waited++ {
+		if err := r.sit(ctx); err != nil {
+			return nil, err
+		}
+		resp, err := journal.Do(ctx, r.scope, effect, func(ctx context.Context, key string) (*model.Response, error) {
+			keyed := *req
+			keyed.Key = key
+			keyed.Messages = slices.Clone(req.Messages)
+			resp, err := model.Collect(r.Model.Generate(ctx, &keyed), func(p model.Part) {
+				if !r.quiet && (p.Kind == model.Text || p.Kind == model.Reasoning) {
+					r.scope.Live(string(p.Kind), Delta{r.Name, p.Text})
+				}
+			})
+			return resp, r.classify(err)
+		})
+		if err == nil || ctx.Err() != nil {
+			return resp, err
+		}
+		if again, werr := r.pause(ctx, key, waited+1, err); werr != nil {
+			return nil, werr
+		} else if !again {
+			return nil, err
+		}
+	}
+}
