@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/internal/strict"
 )
 
 // Options of New. Nil means the defaults.
@@ -85,5 +87,8 @@ func into(args map[string]any, in any) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(b, in)
+	if err := json.Unmarshal(b, in); err != nil {
+		return fmt.Errorf("arguments: %w", strict.Words(b, err))
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/toolnames"
 )
 
 // A Set is the tools a model may call, in order. It is safe for use from several
@@ -15,6 +17,7 @@ import (
 type Set struct {
 	tools  []*Tool
 	byName map[string]entry
+	guard  Guard
 }
 
 type entry struct {
@@ -113,10 +116,39 @@ func (s *Set) Get(name string) (*Tool, bool) {
 	return e.tool, ok
 }
 
+// With returns the set with more tools at its end. One of a name that is there already takes its place.
+func (s *Set) With(tools ...*Tool) (*Set, error) {
+	list := s.Tools()
+	for _, t := range tools {
+		if i := slices.IndexFunc(list, func(have *Tool) bool { return t != nil && have.Name == t.Name }); i >= 0 {
+			list[i] = t
+			continue
+		}
+		list = append(list, t)
+	}
+	out, err := NewSet(list...)
+	if err != nil {
+		return nil, err
+	}
+	return out.Guarded(s.Guard()), nil
+}
+
+// Without returns the set without the tools named. That there is none of a name is no error.
+func (s *Set) Without(names ...string) *Set {
+	out := &Set{byName: map[string]entry{}, guard: s.Guard()}
+	for _, t := range s.Tools() {
+		if !slices.Contains(names, t.Name) {
+			out.tools = append(out.tools, t)
+			out.byName[t.Name] = s.byName[t.Name]
+		}
+	}
+	return out
+}
+
 // Select returns the set of only the tools named, in the order of names, or an error
 // that lists every name that is unknown or repeated.
 func (s *Set) Select(names ...string) (*Set, error) {
-	out := &Set{byName: make(map[string]entry, len(names))}
+	out := &Set{byName: make(map[string]entry, len(names)), guard: s.Guard()}
 	var errs []error
 	for _, name := range names {
 		t, ok := s.Get(name)
@@ -138,7 +170,7 @@ func (s *Set) Select(names ...string) (*Set, error) {
 }
 
 // Call uses a tool. It never fails but in its result, which is what the model is to
-// read: an unknown name, arguments that do not fit, an error of the tool, a result that
+// read: an unknown name, arguments that do not fit, a refusal of the Guard, an error of the tool, a result that
 // does not fit its Output and a panic in it are results with Error set. The text is cleaned, and truncated
 // unless the tool gives it Whole. If ctx has ended the tool is not called; callers that
 // must tell a cancelled call from a failed one look at ctx.
@@ -150,7 +182,8 @@ func (s *Set) Call(ctx context.Context, name string, c *Call) Result {
 	return r
 }
 
-// CallWhole is [Set.Call] for callers that have room for all of a result: no success is truncated.
+// CallWhole is [Set.Call] for callers that have room for all of a result: no success is truncated, and that of a Raw
+// call is not cleaned.
 func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	if c == nil {
 		c = new(Call)
@@ -169,12 +202,18 @@ func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	if len(strings.TrimSpace(string(call.Args))) == 0 {
 		call.Args = []byte("{}")
 	}
+	if why := s.guard.refuses(e.tool, &call); why != "" {
+		return Failed(why)
+	}
 	text, err := run(ctx, e.tool, &call)
 	if err == nil && e.tool.Output != nil {
 		err = e.fits(text)
 	}
 	if err != nil {
 		return Failed(err.Error())
+	}
+	if call.Raw {
+		return Result{Text: strings.ToValidUTF8(text, "\uFFFD")}
 	}
 	return Result{Text: Clean(text)}
 }
@@ -236,7 +275,7 @@ func (s *Set) unknown(name string) string {
 		return fmt.Sprintf("no tool %q; there are no tools", name)
 	}
 	hint := ""
-	if near := suggest.Closest(name, names); near != "" {
+	if near := cmp.Or(toolnames.Here(name, names), suggest.Closest(name, names)); near != "" {
 		hint = fmt.Sprintf("did you mean %q? ", near)
 	}
 	return fmt.Sprintf("no tool %q; %sthe tools are: %s", name, hint, strings.Join(names, ", "))

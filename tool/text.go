@@ -41,8 +41,11 @@ func Truncate(s string) (string, bool) {
 		keep = keep[:endOfLine(keep, MaxLines-1)]
 	}
 	keep = strings.TrimSuffix(keep, "\n")
-	return keep + fmt.Sprintf("\n[truncated: %d of %d bytes and %d of %d lines left out; call again for less at a time, such as a narrower search or a range of lines]",
-		len(s)-len(keep), len(s), max(0, lines-countLines(keep)), lines), true
+	out := fmt.Sprintf("%d of %d bytes", len(s)-len(keep), len(s))
+	if n := lines - countLines(keep); n > 0 { // the last one may have been cut
+		out += fmt.Sprintf(" and %d of %d lines", n, lines)
+	}
+	return keep + "\n[truncated: " + out + " left out; call again for less at a time, such as a narrower search or a range of lines]", true
 }
 
 func countLines(s string) int {

@@ -31,11 +31,19 @@ type Tool struct {
 	// Whole says that the output is not to be cut at the limits of this package, since it is
 	// the work of others or bounds itself.
 	Whole bool
+	// Dir is the absolute folder in which the tool works, shown where a call is asked about. "" for none.
+	Dir string
+	// Preview, if set, returns what a call would change, so that a person can look at it first. It changes
+	// nothing. An error means that the call would fail.
+	Preview func(ctx context.Context, c *Call) (*Change, error)
 	// Run does the work. It is called with arguments that fit Input, from several
 	// goroutines. An error is a failure of the tool, which the model gets to see as a
 	// result; it never ends the run.
 	Run func(ctx context.Context, c *Call) (string, error)
 }
+
+// ImportedFile stands in Call.Seen for the file that an imported run was made of.
+const ImportedFile = "an imported file"
 
 // A Call is one use of a tool, and what a tool may know of who uses it.
 type Call struct {
@@ -45,21 +53,44 @@ type Call struct {
 
 	Run   string // the identity of the run, "" without a log
 	Node  string // the path of the task in it, such as "gather/api", "" without a log
-	Agent string // who calls, "" if a node does
+	Agent string // who calls; Workflow if a node or a step does, and not an agent
+	// Permitted means that the caller has asked the user about the call where the Gate of its set asks. It lifts no denial.
+	Permitted bool
+	// Approved is the Sum of the change that a person has looked at and allowed, "" for none. A tool with a
+	// Preview refuses to make another change then.
+	Approved string
 	// Seen names the tools whose results the agent has been given so far, in the order in which
-	// it was first given one of each.
+	// it was first given one of each. In an imported run ImportedFile is the first.
 	Seen []string
+	// Reads decides whether the call may reveal a file that the tool comes upon; see Reader. Nil if no gate has decided on
+	// the call: a tool then holds to the rules it was made with, for the path in the arguments as well.
+	Reads func(name, from string) func(file string) Verdict
 	// State gives the state of the workflow as JSON, as it was when the task began; nil outside of
 	// a workflow. It is a copy: nothing that is done to it reaches the workflow.
 	State func() (json.RawMessage, error)
+	// Raw asks for data, since the caller is a program and not a model: contents as they are, without numbers of lines,
+	// remarks or sentences about nothing found. What would be cut short is an error instead.
+	Raw bool
 	// Stopped is closed once the run is to stop after what is at work: who waits for something
 	// long may give up then. Nil for never.
 	Stopped <-chan struct{}
 }
+
+// Workflow is the Agent of calls that no agent makes.
+const Workflow = "workflow"
 
 // A Result is what a call gave, ready for the model: output or error, already
 // truncated to the limits of this package.
 type Result struct {
 	Text  string `json:"text"`
 	Error bool   `json:"error,omitempty"`
+
+	Denied bool `json:"denied,omitempty"` // the call was not allowed, and has not happened; absent in older logs
+}
+
+// A Change is what a call would do to a file.
+type Change struct {
+	New  bool   // the file does not exist yet
+	Diff string // unified; "" if nothing would change
+	Sum  string // identifies the change, wherever in the file it is
 }

@@ -214,6 +214,12 @@ func TestCall(t *testing.T) {
 			t.Errorf("%s: got %+v want %+v", name, got, want)
 		}
 	}
+	if s, err = s.With(mk("web_search", func(context.Context, none) (string, error) { return "", nil })); err != nil {
+		t.Fatal(err)
+	}
+	if got := call(s, "tavily_search", ""); !strings.HasPrefix(got.Text, `no tool "tavily_search"; did you mean "web_search"? `) {
+		t.Error(got)
+	}
 	if r := call(s, "long", "{}"); strings.Count(r.Text, "\n") >= tool.MaxLines || !strings.Contains(r.Text, "truncated") {
 		t.Errorf("not truncated: %d bytes", len(r.Text))
 	}
@@ -252,6 +258,40 @@ func TestSelect(t *testing.T) {
 	}
 }
 
+// A tool is replaced in its place, and its set keeps its guard.
+func TestWithWithout(t *testing.T) {
+	t.Parallel()
+	named := func(name, says string) *tool.Tool {
+		one, err := tool.New(name, says, func(context.Context, struct{}) (string, error) { return says, nil }, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return one
+	}
+	s, err := tool.NewSet(named("a", "old"), named("b", "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = s.Guarded(tool.Guard{Headless: true})
+	more, err := s.With(named("a", "new"), named("c", "c"))
+	if err != nil || cmp.Diff([]string{"a", "b", "c"}, more.Names()) != "" || !more.Guard().Headless {
+		t.Fatal(more, err)
+	}
+	if res := more.Call(t.Context(), "a", &tool.Call{}); res.Text != "new" {
+		t.Error(res)
+	}
+	if res := s.Call(t.Context(), "a", &tool.Call{}); res.Text != "old" {
+		t.Error(res)
+	}
+	less := more.Without("b", "none")
+	if cmp.Diff([]string{"a", "c"}, less.Names()) != "" || !less.Guard().Headless || !less.Call(t.Context(), "b", &tool.Call{}).Error {
+		t.Error(less.Names())
+	}
+	if _, err := s.With(nil); err == nil {
+		t.Error("nil passes")
+	}
+}
+
 func TestTruncate(t *testing.T) {
 	for _, same := range []string{"", "x", "x\n", strings.Repeat("x\n", tool.MaxLines), strings.Repeat("x", tool.MaxBytes)} {
 		if got, cut := tool.Truncate(same); cut || got != same {
@@ -260,6 +300,9 @@ func TestTruncate(t *testing.T) {
 	}
 	got, cut := tool.Truncate(strings.Repeat("x\n", tool.MaxLines+1))
 	if !cut || !strings.Contains(got, "2 of 2001 lines left out") {
+		t.Errorf("%v %q", cut, got[len(got)-200:])
+	}
+	if got, cut := tool.Truncate(strings.Repeat("x", tool.MaxBytes+1)); !cut || !strings.Contains(got, " of 50001 bytes left out; ") {
 		t.Errorf("%v %q", cut, got[len(got)-200:])
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -322,4 +365,44 @@ func FuzzClean(f *testing.F) {
 			}
 		}
 	})
+}
+
+type fixed tool.Verdict
+
+func (v fixed) Check(*tool.Tool, *tool.Call) tool.Verdict { return tool.Verdict(v) }
+
+// TestGuard: the guard of a set holds whoever calls, and in the sets that are selected from it.
+func TestGuard(t *testing.T) {
+	calls := 0
+	set, err := tool.NewSet(&tool.Tool{Name: "a", Input: &jsonschema.Schema{Type: "object"}, Run: func(context.Context, *tool.Call) (string, error) { calls++; return "done", nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		decision  tool.Decision
+		permitted bool
+		want      string
+	}{
+		{tool.Allow, false, "done"}, {tool.Allow, true, "done"}, {tool.Deny, false, "denied: why"}, {tool.Deny, true, "denied: why"},
+		{tool.Ask, false, "the user was not asked: why"}, {tool.Ask, true, "done"}, {"", false, "the user was not asked: why"}, {"", true, "done"},
+	} {
+		guarded := set.Guarded(tool.Guard{Gate: fixed{Decision: c.decision, Reason: "why"}})
+		selected, err := guarded.Select("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*tool.Set{guarded, selected} {
+			calls = 0
+			r := s.Call(t.Context(), "a", &tool.Call{Permitted: c.permitted})
+			if done := c.want == "done"; !strings.HasSuffix(r.Text, c.want) || r.Error == done || (calls == 1) != done {
+				t.Errorf("%+v: %+v after %d calls", c, r, calls)
+			}
+		}
+	}
+	if r := set.Call(t.Context(), "a", nil); r.Error {
+		t.Errorf("the set that was guarded has changed: %+v", r)
+	}
+	if none := (*tool.Set)(nil); none.Guarded(tool.Guard{Gate: fixed{}}) != nil || none.Guard().Gate != nil {
+		t.Error("no set")
+	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 const (
@@ -40,10 +41,12 @@ type BashOptions struct {
 	Shell string
 	// Timeout of a command that asks for none. Defaults to 2 minutes; at most 10.
 	Timeout time.Duration
+	// Sandbox bounds commands, but for those that a gate lets leave it. Defaults to nil: nothing does.
+	Sandbox *sandbox.Sandbox
 }
 
-// Bash returns the tool "bash", which runs a command in the folder of a root. It is limited to that folder only in where
-// it starts: whether a command may run is up to a gate. The command gets no input, and what it leaves
+// Bash returns the tool "bash", which runs a command in the folder of a root, within the bounds of a sandbox. Whether a
+// command may run is up to a gate. The command gets no input, and what it leaves
 // running ends with it. Output and errors come as one text in the order they were written, its start
 // and its end if it is long. A command that fails is a failure of the tool.
 func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
@@ -51,7 +54,7 @@ func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
 	if opts != nil {
 		o = *opts
 	}
-	b := &shell{dir: root.real, env: shellEnv(o), path: o.Shell, timeout: min(cmp.Or(o.Timeout, bashTimeout), bashLongest)}
+	b := &shell{sandbox: o.Sandbox, dir: root.real, env: shellEnv(o), path: o.Shell, timeout: min(cmp.Or(o.Timeout, bashTimeout), bashLongest)}
 	if b.path == "" {
 		b.path = findShell(b.env)
 	}
@@ -64,21 +67,29 @@ func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
 	type args struct {
 		Command string `json:"command" jsonschema:"the command, which may have several lines"`
 		Timeout int    `json:"timeout,omitempty" jsonschema:"seconds after which it is killed, at most 600; defaults to 120"`
+		Outside bool   `json:"unsandboxed,omitempty" jsonschema:"run it outside of the sandbox, which needs a permission of its own each time; only for what failed inside"`
 	}
 	kind := "bash"
 	if b.posix() {
 		kind = "sh, without the extensions of bash"
 	}
-	return tool.New("bash", "Run a command by "+kind+", in the working folder. It gets no input, every call starts a new shell, and what it leaves running in the background is killed. The output is what it printed.",
-		func(ctx context.Context, in args) (string, error) {
+	return tool.NewRaw("bash", "Run a command by "+kind+", in the working folder. It gets no input, every call starts a new shell, and what it leaves running in the background is killed. The output is what it printed."+b.bounds(),
+		func(ctx context.Context, c *tool.Call, in args) (string, error) {
 			timeout := b.timeout
 			if in.Timeout > 0 {
 				timeout = time.Duration(in.Timeout) * time.Second
 			}
-			return b.run(ctx, in.Command, timeout)
+			within := b.sandbox
+			if in.Outside {
+				within = nil
+			}
+			return b.run(ctx, within, in.Command, timeout, c.Raw)
 		}, &tool.Options{Effect: tool.Once, Adjust: func(s *jsonschema.Schema) {
 			s.Properties["timeout"].Minimum = jsonschema.Ptr(0.0)
 			s.Properties["timeout"].Maximum = jsonschema.Ptr(bashLongest.Seconds())
+			if o.Sandbox.Mode() == sandbox.None {
+				delete(s.Properties, "unsandboxed")
+			}
 		}})
 }
 
@@ -98,7 +109,20 @@ func ShellKind(opts *BashOptions) string {
 	return "bash"
 }
 
+// bounds tells the model what a command may do.
+func (b *shell) bounds() string {
+	if b.sandbox.Mode() == sandbox.None {
+		return ""
+	}
+	network := "no network"
+	if hosts := b.sandbox.Network(); len(hosts) > 0 {
+		network = "of the network only " + strings.Join(hosts, ", ")
+	}
+	return " It runs in a sandbox: it reads the system's programs, toolchains and this folder without its secret files, writes this folder and $TMPDIR, and has " + network + "."
+}
+
 type shell struct {
+	sandbox   *sandbox.Sandbox
 	dir, path string
 	env       []string
 	timeout   time.Duration
@@ -116,6 +140,7 @@ func shellEnv(o BashOptions) []string {
 	}
 	// Nobody is there to page through a text or to answer.
 	env = append(env, "TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "DEBIAN_FRONTEND=noninteractive")
+	env = append(env, sandbox.GitSafe()...)
 	return append(env, o.Extra...)
 }
 
@@ -138,7 +163,7 @@ func findShell(env []string) string {
 	return ""
 }
 
-func (b *shell) run(ctx context.Context, command string, timeout time.Duration) (string, error) {
+func (b *shell) run(ctx context.Context, within *sandbox.Sandbox, command string, timeout time.Duration, raw bool) (string, error) {
 	switch {
 	case strings.TrimSpace(command) == "":
 		return "", errors.New("command: is empty")
@@ -153,11 +178,15 @@ func (b *shell) run(ctx context.Context, command string, timeout time.Duration) 
 	if !b.posix() {
 		args = append([]string{"--noprofile", "--norc"}, args...)
 	}
-	cmd := procgroup.Command(ctx, b.env, b.path, args...)
+	cmd := within.Command(ctx, b.env, b.path, args...)
 	cmd.Dir = b.dir
 	out := new(headTail)
 	err := b.wait(cmd, out)
 	text := out.String()
+	refusals := cmd.Refusals()
+	for _, refused := range refusals {
+		text += "\n[sandbox: " + refused + "]"
+	}
 	if ctx.Err() != nil {
 		return "", failed(text, context.Cause(ctx).Error())
 	}
@@ -169,6 +198,10 @@ func (b *shell) run(ctx context.Context, command string, timeout time.Duration) 
 		return "", failed(text, fmt.Sprintf("exit status %d", exit.ExitCode()))
 	case err != nil:
 		return "", failed(text, err.Error())
+	case raw && out.total > bashKept:
+		return "", fmt.Errorf("it printed %d bytes, over %d; print less, or send the output to a file and read that", out.total, bashKept)
+	case raw:
+		return string(out.head) + string(out.rest()), nil
 	case text == "":
 		return "[no output]", nil
 	}
@@ -184,7 +217,7 @@ func failed(text, why string) error {
 
 // wait runs a command and returns when it and all it started are gone. The pipe is our own, so that
 // the end of the shell is seen although something it left behind keeps the pipe open.
-func (b *shell) wait(cmd *exec.Cmd, out io.Writer) error {
+func (b *shell) wait(cmd *sandbox.Cmd, out io.Writer) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
@@ -199,7 +232,6 @@ func (b *shell) wait(cmd *exec.Cmd, out io.Writer) error {
 	var reading sync.WaitGroup
 	reading.Go(func() { _, _ = io.Copy(out, r) }) // what cannot be read any more is not missed
 	err = cmd.Wait()
-	procgroup.Sweep(cmd)
 	// Whoever got away keeps the pipe; it is not waited for.
 	_ = r.SetReadDeadline(time.Now().Add(bashLastWait))
 	reading.Wait()
@@ -238,9 +270,12 @@ func (h *headTail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// rest is the end that is kept.
+func (h *headTail) rest() []byte { return append(slices.Clone(h.tail[h.next:]), h.tail[:h.next]...) }
+
 // String is what is kept, cut to what a tool may tell.
 func (h *headTail) String() string {
-	tail := append(slices.Clone(h.tail[h.next:]), h.tail[:h.next]...)
+	tail := h.rest()
 	lost := h.total - int64(len(h.head)) - int64(len(tail))
 	whole := tool.Clean(string(h.head) + string(tail))
 	if lost > 0 {

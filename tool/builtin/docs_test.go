@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/superstep-dev/superstep/internal/docindex"
 	"github.com/superstep-dev/superstep/tool"
@@ -24,7 +26,7 @@ func TestSearchDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ix.Close()
-	w := builtin.SearchDocs(ix)
+	w := builtin.SearchDocs(ix, nil)
 	if !strings.Contains(w.Description, `"root"`) {
 		t.Error(w.Description)
 	}
@@ -33,7 +35,7 @@ func TestSearchDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := use(t, s, "search_docs", args{"query": "how does a run survive a crash?"})
-	if !strings.HasPrefix(r.Text, "## guide.md:1-3\n1\t# Guide\n2\t\n3\tA run survives a crash because its log is durable.\n\n## odd.txt:1-1\n") {
+	if !strings.HasPrefix(r.Text, "## guide.md:3-3  Guide\n3\tA run survives a crash because its log is durable.\n\n## odd.txt:1-1\n") {
 		t.Errorf("%q", r.Text)
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "odd.txt"))
@@ -81,4 +83,47 @@ func Example() {
 	// Output:
 	// wrote notes/a.md: 1 lines, 8 bytes
 	// 1	# Notes
+}
+
+// TestLargeDocs: a folder beyond the limits of an index is refused with what asks for permission.
+func TestLargeDocs(t *testing.T) {
+	dir, _ := tree(t, map[string]string{"a.md": "zebra\n", "b.md": "zebra\n"})
+	cache := t.TempDir()
+	s, err := tool.NewSet(builtin.SearchDocsIn(dir, func(ctx context.Context, large bool) (*builtin.Docs, error) {
+		o := &builtin.DocsOptions{CacheDir: cache, Limits: &docindex.Limits{Files: 1, Bytes: 1000, Time: time.Minute}}
+		if large {
+			o.Limits = builtin.LargeDocs()
+		}
+		ix, err := builtin.OpenDocs(ctx, dir, o)
+		if ix != nil {
+			t.Cleanup(func() { ix.Close() })
+		}
+		return ix, err
+	}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := use(t, s, "search_docs", args{"query": "zebra"})
+	for _, want := range []string{"exceed the limit of 1 files", "2 files with 0 MB", `"large": true to ask for permission`, "search_docs(large)"} {
+		if !r.Error || !strings.Contains(r.Text, want) {
+			t.Errorf("%+v lacks %s", r, want)
+		}
+	}
+	if r := use(t, s, "search_docs", args{"query": "zebra", "large": true}); r.Error || !strings.Contains(r.Text, "## a.md") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestDocsProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		progress := builtin.DocsProgress("/docs", time.Second, func(text string, _, _ int) { told = append(told, text) })
+		for n := range 10 {
+			progress(n, 10, int64(n)*1e6)
+			<-time.After(time.Second)
+		}
+		if len(told) != 9 || told[0] != "1 of 10 files, 1 MB: indexing /docs, the first time only" {
+			t.Errorf("%q", told)
+		}
+	})
 }

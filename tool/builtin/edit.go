@@ -3,6 +3,7 @@ package builtin
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,20 +35,52 @@ func EditFile(root *Root) *tool.Tool {
 		Path  string `json:"path" jsonschema:"the file, relative to the working folder"`
 		Edits []edit `json:"edits" jsonschema:"the replacements, made one after the other; if one cannot be made, none is"`
 	}
-	return made(tool.New("edit_file", "Replace texts in a file. Each old_string must occur exactly once in it. The output is what changed.",
-		func(ctx context.Context, in args) (string, error) { return root.edit(ctx, in.Path, in.Edits) },
+	t := made(tool.NewRaw("edit_file", "Replace texts in a file. Each old_string must occur exactly once in it. The output is what changed.",
+		func(ctx context.Context, c *tool.Call, in args) (string, error) {
+			return root.edit(ctx, in.Path, in.Edits, c.Approved)
+		},
 		&tool.Options{Effect: tool.Idempotent, Adjust: func(s *jsonschema.Schema) {
 			s.Properties["edits"].Types, s.Properties["edits"].Type = nil, "array"
 			s.Properties["edits"].MinItems = jsonschema.Ptr(1)
 			s.Properties["edits"].MaxItems = jsonschema.Ptr(mostEdits)
 		}}))
+	t.Preview = func(_ context.Context, c *tool.Call) (*tool.Change, error) {
+		var in args
+		if err := json.Unmarshal(c.Args, &in); err != nil {
+			return nil, err
+		}
+		if err := useful(in.Edits); err != nil {
+			return nil, err
+		}
+		return root.preview(in.Path, func(before string, exists bool) (string, error) {
+			switch {
+			case len(in.Edits) == 1 && in.Edits[0].Old == "":
+				return in.Edits[0].New, creatable(root, in.Path, before, in.Edits[0].New, exists)
+			case !exists:
+				return "", root.missing(in.Path)
+			case applied(before, in.Edits):
+				return before, nil
+			}
+			after, _, err := apply(before, in.Edits)
+			return after, err
+		})
+	}
+	return t
 }
 
-func (r *Root) edit(ctx context.Context, name string, edits []edit) (string, error) {
+// useful refuses edits that change nothing.
+func useful(edits []edit) error {
 	for i, e := range edits {
 		if e.Old == e.New {
-			return "", fmt.Errorf("edit %d: old_string and new_string are the same; nothing would change", i+1)
+			return fmt.Errorf("edit %d: old_string and new_string are the same; nothing would change", i+1)
 		}
+	}
+	return nil
+}
+
+func (r *Root) edit(ctx context.Context, name string, edits []edit, approved string) (string, error) {
+	if err := useful(edits); err != nil {
+		return "", err
 	}
 	r.writing.Lock()
 	defer r.writing.Unlock()
@@ -65,7 +98,7 @@ func (r *Root) edit(ctx context.Context, name string, edits []edit) (string, err
 		return "", err
 	}
 	if creates {
-		return p.create(ctx, before, edits[0].New)
+		return p.create(ctx, before, edits[0].New, approved)
 	}
 	if applied(before, edits) {
 		return fmt.Sprintf("%s holds the edits already; nothing was changed. To repeat a text, give old_string with more of what is around it.", name), nil
@@ -77,6 +110,9 @@ func (r *Root) edit(ctx context.Context, name string, edits []edit) (string, err
 	if len(after) > largestWrite {
 		return "", fmt.Errorf("path %s: would be over %d MiB; write less", name, largestWrite>>20)
 	}
+	if err := seen(name, before, after, false, approved); err != nil {
+		return "", err
+	}
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -86,10 +122,21 @@ func (r *Root) edit(ctx context.Context, name string, edits []edit) (string, err
 	return summary(name, hunks), nil
 }
 
+// creatable refuses to make a file of which there is another one.
+func creatable(r *Root, name, before, content string, exists bool) error {
+	if exists && before != content && before != "" {
+		return fmt.Errorf("path %s in %s: exists; give an old_string that is in it, or use write_file to replace it whole", name, r.dir)
+	}
+	return nil
+}
+
 // create makes a new file of a single edit.
-func (p *place) create(ctx context.Context, before, content string) (string, error) {
-	if p.mode != 0 && before != content && before != "" {
-		return "", fmt.Errorf("path %s in %s: exists; give an old_string that is in it, or use write_file to replace it whole", p.name, p.root.dir)
+func (p *place) create(ctx context.Context, before, content, approved string) (string, error) {
+	if err := creatable(p.root, p.name, before, content, p.mode != 0); err != nil {
+		return "", err
+	}
+	if err := seen(p.name, before, content, p.mode == 0, approved); err != nil {
+		return "", err
 	}
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -121,7 +168,7 @@ func (p *place) read() (string, error) {
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("path %s in %s: is not a regular file", p.name, p.root.dir)
 	case info.Size() > largestWrite:
-		return "", fmt.Errorf("path %s in %s: %d bytes are over %d MiB; edit it by a command", p.name, p.root.dir, info.Size(), largestWrite>>20)
+		return "", &opaqueError{fmt.Sprintf("path %s in %s: %d bytes are over %d MiB; edit it by a command", p.name, p.root.dir, info.Size(), largestWrite>>20)}
 	}
 	b, err := io.ReadAll(io.LimitReader(f, largestWrite+1))
 	switch {
@@ -130,7 +177,7 @@ func (p *place) read() (string, error) {
 	case len(b) > largestWrite:
 		return "", p.root.explain(p.name, &fs.PathError{Op: "read", Path: p.name, Err: errors.New("grows while it is read")})
 	case bytes.IndexByte(b[:min(len(b), sniffed)], 0) >= 0:
-		return "", fmt.Errorf("path %s in %s: is a binary file (%s, %d bytes); only text can be edited", p.name, p.root.dir, contentType(f), info.Size())
+		return "", &opaqueError{fmt.Sprintf("path %s in %s: is a binary file (%s, %d bytes); only text can be edited", p.name, p.root.dir, contentType(f), info.Size())}
 	}
 	return string(b), nil
 }

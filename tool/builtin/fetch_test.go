@@ -131,7 +131,6 @@ func TestWebFetch(t *testing.T) {
 		}
 	}, map[string][]string{"a.example": {"93.184.216.34"}, "b.example": {"93.184.216.35"}, "xn--bcher-kva.example": {"93.184.216.36"}, "six.example": {"2606:2800:220:1::1"}})
 	o := n.options()
-	o.Deny = []string{"bad.example", "*.worse.example"}
 	s := fetcher(t, o)
 	for _, tc := range []struct {
 		url, want string
@@ -141,7 +140,7 @@ func TestWebFetch(t *testing.T) {
 		{"http://a.example/bin", "is image/png, 4 bytes; only text", false}, {"http://a.example/none", "plain text", false}, {"http://a.example/esc", "]\n\nab", false}, {"http://a.example/long", "fetch it with offset", false}, {"http://A.Example.:80/json#frag", `{"a":1}`, false}, {"http://bücher.example/json", `{"a":1}`, false}, {"http://six.example/json", `{"a":1}`, false},
 		{"http://a.example/flood", "over 5 MiB", true}, {"http://a.example/slow", "no answer within", true}, {"http://a.example/none2", "status 404: no such page", true}, {"http://a.example/to?u=/json", `{"a":1}`, false}, {"http://a.example/to?u=http://b.example/json", "redirects to another place: http://b.example/json", false}, {"http://a.example/loop", "over 5 redirects", true},
 		{"http://a.example/to?u=file:///etc/passwd", "address that is refused", true}, {"http://a.example/agent", "superstep", false}, {"ftp://a.example/x", "only http and https", true}, {"file:///etc/passwd", "only http and https", true}, {"http://user:pw@a.example/", "name or a password", true}, {"http://a.example:22/", "port 22", true}, {"http://a.example:0/", "is not a port", true}, {"http://a.example:99999/", "", true},
-		{"http:///x", "no host", true}, {"http:a.example", "no host", true}, {"nonsense", "only http", true}, {"http://none.example/", "cannot be resolved", true}, {"http://bad.example/", "must not be fetched", true}, {"http://x.worse.example/", "must not be fetched", true}, {"http://" + strings.Repeat("a", 5000), "over 4096", true}, {"http://a.example/\x00", "", true},
+		{"http:///x", "no host", true}, {"http:a.example", "no host", true}, {"nonsense", "only http", true}, {"http://none.example/", "cannot be resolved", true}, {"http://" + strings.Repeat("a", 5000), "over 4096", true}, {"http://a.example/\x00", "", true},
 	} {
 		r := use(t, s, "web_fetch", args{"url": tc.url})
 		if r.Error != tc.bad || !strings.Contains(r.Text, tc.want) || strings.Contains(r.Text, "evil()") || strings.Contains(r.Text, "pw@") {
@@ -207,9 +206,13 @@ func TestSSRF(t *testing.T) {
 	defer real.Close()
 	port := real.Listener.Addr().(*net.TCPAddr).Port
 	t.Setenv("HTTP_PROXY", real.URL)
-	s = fetcher(t, &builtin.FetchOptions{Ports: []int{80, port}, Timeout: 2 * time.Second})
+	s = fetcher(t, &builtin.FetchOptions{Timeout: 2 * time.Second})
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "0.0.0.0", "[::ffff:127.0.0.1]"} {
 		if r := use(t, s, "web_fetch", args{"url": fmt.Sprintf("http://%s:%d/", host, port)}); !r.Error {
+			t.Errorf("%s: %s", host, r.Text)
+		}
+		// By a port that may be used, it is the address that is refused.
+		if r := use(t, s, "web_fetch", args{"url": "http://" + host + "/"}); !r.Error || !strings.Contains(r.Text, "private or special network") {
 			t.Errorf("%s: %s", host, r.Text)
 		}
 	}
@@ -219,24 +222,6 @@ func TestSSRF(t *testing.T) {
 	s = fetcher(t, &builtin.FetchOptions{Private: []string{fmt.Sprintf("127.0.0.1:%d", port)}})
 	if r := use(t, s, "web_fetch", args{"url": real.URL}); r.Error || hits.Load() != 1 {
 		t.Errorf("a host the user lets be reached: %+v", r)
-	}
-}
-
-func TestFetchLists(t *testing.T) {
-	n := newInternet(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/to" {
-			http.Redirect(w, r, "http://sub.b.example/json", http.StatusFound)
-			return
-		}
-		page("application/json", "{}")(w, r)
-	}, map[string][]string{"a.example": {"93.184.216.34"}, "sub.b.example": {"93.184.216.35"}, "a.example.evil.example": {"93.184.216.36"}, "b.example": {"93.184.216.37"}})
-	o := n.options()
-	o.Allow = []string{"a.example", "*.b.example"}
-	s := fetcher(t, o)
-	for u, bad := range map[string]bool{"http://a.example/": false, "http://a.example/to": false, "http://sub.b.example/": false, "http://b.example/": true, "http://a.example.evil.example/": true, "http://xa.example/": true, "http://93.184.216.34/": true} {
-		if r := use(t, s, "web_fetch", args{"url": u}); r.Error != bad {
-			t.Errorf("%s: %+v", u, r)
-		}
 	}
 }
 

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -39,10 +41,16 @@ func ReadFile(root *Root) *tool.Tool {
 		Offset int    `json:"offset,omitempty" jsonschema:"the first line to read, counting from 1; defaults to 1"`
 		Limit  int    `json:"limit,omitempty" jsonschema:"how many lines to read at most; defaults to 1900"`
 	}
-	return made(tool.New("read_file", "Read a text file. Each line of the output is its number, a tab and the line. Long files come in parts: go on with offset.",
-		func(ctx context.Context, in args) (string, error) {
+	return made(tool.NewRaw("read_file", "Read a text file. Each line of the output is its number, a tab and the line. Long files come in parts: go on with offset.",
+		func(ctx context.Context, c *tool.Call, in args) (string, error) {
 			if in.Offset < 0 || in.Limit < 0 {
 				return "", fmt.Errorf("offset %d and limit %d: must not be negative", in.Offset, in.Limit)
+			}
+			if err := root.mayRead(c, in.Path); err != nil {
+				return "", err
+			}
+			if c.Raw {
+				return root.readRaw(in.Path, in.Offset, in.Limit)
 			}
 			return root.read(ctx, in.Path, max(in.Offset, 1), min(cmp.Or(in.Limit, readLines), readLines))
 		}, &tool.Options{Effect: tool.Pure}))
@@ -96,6 +104,36 @@ func (r *Root) read(ctx context.Context, name string, first, limit int) (string,
 	return out.String(), nil
 }
 
+// rawBytes is the largest file that is read as data.
+const rawBytes = 1 << 20
+
+// readRaw returns the bytes of a text file, or of the lines from first on, limit at most; 0 is from the start, or to the end.
+func (r *Root) readRaw(name string, first, limit int) (string, error) {
+	f, info, err := r.open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	all, err := io.ReadAll(io.LimitReader(f, rawBytes+1))
+	switch {
+	case err != nil:
+		return "", r.explain(name, err)
+	case len(all) > rawBytes:
+		return "", fmt.Errorf("path %s: has %d bytes, over %d MiB; split it, or have an agent read it in parts", name, info.Size(), rawBytes>>20)
+	case !utf8.Valid(all):
+		return "", fmt.Errorf("path %s: is not UTF-8, so that it cannot be handed on as text", name)
+	}
+	lines := strings.SplitAfter(string(all), "\n")
+	if first > len(lines) || first == len(lines) && first > 1 && lines[first-1] == "" {
+		return "", fmt.Errorf("path %s: has fewer than %d lines", name, first)
+	}
+	lines = lines[max(first, 1)-1:]
+	if limit > 0 {
+		lines = lines[:min(limit, len(lines))]
+	}
+	return strings.Join(lines, ""), nil
+}
+
 // readLine returns the next line without its end, cut to lineBytes, and how many bytes
 // were cut off.
 func readLine(in *bufio.Reader) (line []byte, cut int, err error) {
@@ -129,25 +167,33 @@ func Ls(root *Root) *tool.Tool {
 	type args struct {
 		Path string `json:"path,omitempty" jsonschema:"the folder, relative to the working folder, which is the default"`
 	}
-	return made(tool.New("ls", "List a folder: folders end in /, files are followed by a tab and their size in bytes, links by -> and what they name.",
-		func(ctx context.Context, in args) (string, error) {
+	return made(tool.NewRaw("ls", "List a folder: folders end in /, files are followed by a tab and their size in bytes, links by -> and what they name.",
+		func(ctx context.Context, c *tool.Call, in args) (string, error) {
 			if in.Path == "" {
 				in.Path = "."
 			}
-			_, list, err := root.entries(in.Path)
+			dir, list, err := root.entries(in.Path)
 			if err != nil {
 				return "", err
 			}
-			if len(list) == 0 {
+			if len(list) == 0 && !c.Raw {
 				return "[" + in.Path + " is empty]", nil
 			}
+			s := root.sight(c, "ls", in.Path)
+			list = slices.DeleteFunc(list, func(e fs.DirEntry) bool { return !s.sees(root.names(path.Join(dir, e.Name()), e)...) })
 			var out bytes.Buffer
 			for i, e := range list {
+				if i == listed && c.Raw {
+					return "", fmt.Errorf("path %s: has over %d entries; use glob to pick some", in.Path, listed)
+				}
 				if i == listed {
 					fmt.Fprintf(&out, "[%d more entries; use glob to pick some]\n", len(list)-listed)
 					break
 				}
 				out.WriteString(root.entry(in.Path, e) + "\n")
+			}
+			if !c.Raw {
+				out.WriteString(s.note())
 			}
 			return out.String(), ctx.Err()
 		}, &tool.Options{Effect: tool.Pure}))
@@ -160,6 +206,16 @@ func shown(name string) string {
 		return strconv.QuoteToASCII(name)
 	}
 	return name
+}
+
+// names are those of an entry: its own, and where it leads if it is a link.
+func (r *Root) names(name string, e fs.DirEntry) []string {
+	if e.Type()&fs.ModeSymlink != 0 {
+		if rel, err := r.resolve(name); err == nil {
+			return []string{name, rel}
+		}
+	}
+	return []string{name}
 }
 
 func (r *Root) entry(dir string, e fs.DirEntry) string {

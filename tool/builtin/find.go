@@ -33,7 +33,7 @@ func skipped(name string) bool { return name == ".git" || name == "node_modules"
 // walk calls f with every file below dir, in order of folders, as a path relative to the
 // root. Symbolic links to files inside the root are files; those to folders are not
 // followed, so a walk ends.
-func (r *Root) walk(ctx context.Context, dir string, f func(name string) error) error {
+func (r *Root) walk(ctx context.Context, dir string, f func(name string, d fs.DirEntry) error) error {
 	return fs.WalkDir(r.root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -59,7 +59,7 @@ func (r *Root) walk(ctx context.Context, dir string, f func(name string) error) 
 		case !d.Type().IsRegular():
 			return nil
 		}
-		return f(name)
+		return f(name, d)
 	})
 }
 
@@ -82,14 +82,24 @@ func Glob(root *Root) *tool.Tool {
 		Pattern string `json:"pattern" jsonschema:"such as **/*.go or docs/*.{md,txt}; * and ? stop at /, ** does not"`
 		Path    string `json:"path,omitempty" jsonschema:"the folder the pattern is relative to; defaults to the working folder"`
 	}
-	return made(tool.New("glob", "Find files by a pattern over their paths. The output is one path per line, sorted. Files in .git and node_modules are left out unless path, or the pattern before its first special character, is in them.",
-		func(ctx context.Context, in args) (string, error) {
-			list, err := root.glob(ctx, in.Pattern, in.Path)
+	return made(tool.NewRaw("glob", "Find files by a pattern over their paths. The output is one path per line, sorted. Files in .git and node_modules are left out unless path, or the pattern before its first special character, is in them.",
+		func(ctx context.Context, c *tool.Call, in args) (string, error) {
+			from, _ := doublestar.SplitPattern(in.Pattern)
+			if !path.IsAbs(in.Pattern) {
+				from = path.Join(cmp.Or(in.Path, "."), from)
+			}
+			s := root.sight(c, "glob", from)
+			list, err := root.glob(ctx, in.Pattern, in.Path, s)
 			if err != nil {
 				return "", err
 			}
-			if len(list) == 0 {
-				return fmt.Sprintf("no file matches %s; ** matches folders of any depth, as in **/%s", in.Pattern, path.Base(in.Pattern)), nil
+			switch {
+			case c.Raw && len(list) > listed:
+				return "", fmt.Errorf("pattern %s: over %d files match; use a narrower one", in.Pattern, listed)
+			case c.Raw && len(list) == 0:
+				return "", nil
+			case len(list) == 0:
+				return strings.TrimSpace(fmt.Sprintf("no file matches %s; ** matches folders of any depth, as in **/%s\n%s", in.Pattern, path.Base(in.Pattern), s.note())), nil
 			}
 			more := ""
 			if n := len(list) - listed; n > 0 {
@@ -98,11 +108,15 @@ func Glob(root *Root) *tool.Tool {
 			for i := range list {
 				list[i] = shown(list[i])
 			}
-			return strings.Join(list, "\n") + "\n" + more, nil
+			text := strings.Join(list, "\n") + "\n"
+			if c.Raw {
+				return text, nil
+			}
+			return text + more + s.note(), nil
 		}, &tool.Options{Effect: tool.Pure}))
 }
 
-func (r *Root) glob(ctx context.Context, pattern, dir string) ([]string, error) {
+func (r *Root) glob(ctx context.Context, pattern, dir string, s *sight) ([]string, error) {
 	if !doublestar.ValidatePattern(pattern) {
 		return nil, fmt.Errorf("pattern %q: is not valid; check its brackets, braces and backslashes", pattern)
 	}
@@ -130,12 +144,12 @@ func (r *Root) glob(ctx context.Context, pattern, dir string) ([]string, error) 
 		return nil, nil
 	}
 	var list []string
-	err = r.walk(ctx, from, func(name string) error {
+	err = r.walk(ctx, from, func(name string, d fs.DirEntry) error {
 		rel := name
 		if from != "." {
 			rel = strings.TrimPrefix(name, from+"/")
 		}
-		if ok, _ := doublestar.Match(rest, rel); ok {
+		if ok, _ := doublestar.Match(rest, rel); ok && s.sees(r.names(name, d)...) {
 			list = append(list, path.Join(fixed, rel))
 		}
 		return nil
@@ -154,8 +168,8 @@ func Grep(root *Root) *tool.Tool {
 		Include    string `json:"include,omitempty" jsonschema:"only files that match, such as *.go or docs/**/*.md"`
 		Max        int    `json:"max,omitempty" jsonschema:"how many matches to return, at most 1000; defaults to 100"`
 	}
-	return made(tool.New("grep", "Search the text of files. The output is path:line:text, sorted by path. Binary files, .git and node_modules are left out.",
-		func(ctx context.Context, in args) (string, error) {
+	return made(tool.NewRaw("grep", "Search the text of files. The output is path:line:text, sorted by path. Binary files, .git and node_modules are left out.",
+		func(ctx context.Context, c *tool.Call, in args) (string, error) {
 			if in.Max < 0 || in.Max > grepMost {
 				return "", fmt.Errorf("max %d: must be from 1 to %d", in.Max, grepMost)
 			}
@@ -164,15 +178,23 @@ func Grep(root *Root) *tool.Tool {
 				return "", err
 			}
 			g.max = cmp.Or(in.Max, grepMatches)
-			files, err := root.grepFiles(ctx, in.Path, in.Include)
+			s := root.sight(c, "grep", cmp.Or(in.Path, "."))
+			files, err := root.grepFiles(ctx, in.Path, in.Include, s)
 			if err != nil {
 				return "", err
 			}
-			return g.run(ctx, root, files)
+			text, remarks, err := g.run(ctx, root, files)
+			if c.Raw {
+				if text == "" || in.Max > 0 || !strings.HasPrefix(remarks, moreMatches) {
+					return text, err
+				}
+				return "", fmt.Errorf("there are over %d matches; set max, to %d at most, or narrow the pattern, path or include", g.max, grepMost)
+			}
+			return text + remarks + s.note(), err
 		}, &tool.Options{Effect: tool.Pure}))
 }
 
-func (r *Root) grepFiles(ctx context.Context, dir, include string) ([]string, error) {
+func (r *Root) grepFiles(ctx context.Context, dir, include string, s *sight) ([]string, error) {
 	if !doublestar.ValidatePattern(include) {
 		return nil, fmt.Errorf("include %q: is not a valid pattern; check its brackets, braces and backslashes", include)
 	}
@@ -181,7 +203,7 @@ func (r *Root) grepFiles(ctx context.Context, dir, include string) ([]string, er
 		return nil, err
 	}
 	var files []string
-	err = r.walk(ctx, from, func(name string) error {
+	err = r.walk(ctx, from, func(name string, d fs.DirEntry) error {
 		subject := name
 		if !strings.Contains(include, "/") {
 			subject = path.Base(name)
@@ -191,7 +213,9 @@ func (r *Root) grepFiles(ctx context.Context, dir, include string) ([]string, er
 				return nil
 			}
 		}
-		files = append(files, name)
+		if s.sees(r.names(name, d)...) {
+			files = append(files, name)
+		}
 		return nil
 	})
 	slices.Sort(files)
@@ -226,8 +250,8 @@ type found struct {
 }
 
 // run searches files at once, as many as there are processors, and puts the results in
-// the order of files. It stops when it has enough.
-func (g *grep) run(ctx context.Context, root *Root, files []string) (string, error) {
+// the order of files. It stops when it has enough. Remarks are about what the text lacks.
+func (g *grep) run(ctx context.Context, root *Root, files []string) (text, remarks string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -268,31 +292,32 @@ func (g *grep) run(ctx context.Context, root *Root, files []string) (string, err
 	for j := range order {
 		f := <-j.out
 		if f.err != nil && ctx.Err() != nil {
-			return "", ctx.Err()
+			return "", "", ctx.Err()
 		}
 		if f.big {
 			big++
 		}
 		for _, l := range f.lines {
 			if matches == g.max || out.Len()+len(l) > textBytes {
-				fmt.Fprintf(&out, "[there are more matches; narrow the pattern, path or include]\n")
-				return out.String(), nil
+				return out.String(), moreMatches + "; narrow the pattern, path or include]\n", nil
 			}
 			out.WriteString(l + "\n")
 			matches++
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return "", err
+		return "", "", err
 	}
 	if matches == 0 {
-		fmt.Fprintf(&out, "no match in %d files\n", len(files)-big)
+		remarks = fmt.Sprintf("no match in %d files\n", len(files)-big)
 	}
 	if big > 0 {
-		fmt.Fprintf(&out, "[%d files over %d MiB were not searched]\n", big, grepFile>>20)
+		remarks += fmt.Sprintf("[%d files over %d MiB were not searched]\n", big, grepFile>>20)
 	}
-	return out.String(), nil
+	return out.String(), remarks, nil
 }
+
+const moreMatches = "[there are more matches"
 
 // file searches one file. One that cannot be read holds nothing, as one that is binary.
 func (g *grep) file(ctx context.Context, root *Root, name string) (out found) {

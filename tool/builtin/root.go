@@ -13,10 +13,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/tool"
 )
 
 // A Root is a folder that tools cannot leave: not by "..", not by an absolute path, and
@@ -29,6 +31,8 @@ type Root struct {
 	real string // without symbolic links
 
 	protected func(path string) string
+	writes    func(path string)
+	reads     func(name, from string) func(file string) tool.Verdict
 
 	writing sync.Mutex // held while a file is read, changed and replaced
 }
@@ -39,6 +43,11 @@ type RootOptions struct {
 	// slashes, as they were asked for and as their links lead, whether there is such a file or not. Defaults to
 	// nil: nothing is protected.
 	Protected func(path string) string
+	// Writes is told the absolute path of a file before it is written. Defaults to nil: nobody is.
+	Writes func(path string)
+	// Reads decides what the tools may reveal in calls that no gate has decided on, as tool.Call.Reads does in others. Files
+	// are named from the folder, without symbolic links. Defaults to nil: everything.
+	Reads func(name, from string) func(file string) tool.Verdict
 }
 
 // OpenRoot opens a folder in which nothing is protected. Close it when no tool made from it is used any more.
@@ -62,7 +71,7 @@ func OpenRootWith(dir string, opts *RootOptions) (*Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("folder %s: %w", dir, err)
 	}
-	return &Root{root: r, dir: abs, real: real, protected: o.Protected}, nil
+	return &Root{root: r, dir: abs, real: real, protected: o.Protected, writes: o.Writes, reads: o.Reads}, nil
 }
 
 // Dir is the absolute path of the folder.
@@ -175,6 +184,8 @@ func (r *Root) missing(name string) error {
 		if d, err := r.root.Open(filepath.FromSlash(path.Dir(rel))); err == nil {
 			defer d.Close()
 			names, _ := d.Readdirnames(5000)
+			s := r.sight(nil, "ls", "")
+			names = slices.DeleteFunc(names, func(n string) bool { return !s.sees(path.Join(path.Dir(rel), n)) })
 			if near := suggest.Closest(path.Base(rel), names); near != "" {
 				hint = fmt.Sprintf("did you mean %s?", path.Join(path.Dir(rel), near))
 			}

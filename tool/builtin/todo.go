@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -62,7 +63,7 @@ func ParseTodos(args json.RawMessage) ([]Todo, error) {
 	d := json.NewDecoder(strings.NewReader(string(args)))
 	d.UseNumber()
 	if err := d.Decode(&in); err != nil {
-		return nil, fmt.Errorf("todos: %w", err)
+		return nil, fmt.Errorf("the arguments of todo: %w", strict.Words(args, err))
 	}
 	if len(in.Todos) > mostTodos {
 		return nil, fmt.Errorf("todos: over %d items; keep a shorter plan", mostTodos)

@@ -52,8 +52,13 @@ func Tools(opts *Options) ([]*tool.Tool, error) {
 			add(Bash(o.Root, o.Bash))
 		}
 	}
+	if o.Root != nil {
+		for _, t := range out[2:] {
+			t.Dir = o.Root.Dir()
+		}
+	}
 	if o.Docs != nil {
-		out = append(out, SearchDocs(o.Docs))
+		out = append(out, SearchDocs(o.Docs, nil))
 	}
 	if o.Fetch != nil {
 		add(WebFetch(o.Fetch))

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -21,85 +22,165 @@ import (
 )
 
 const (
-	webBody    = 1 << 20 // bytes of an answer
+	webBody    = 4 << 20 // bytes of an answer
 	webMost    = 20      // results at most
-	webContent = 4000    // bytes of a result's content
+	webContent = 4000    // bytes of a result's extract, and of the service's answer
+	webPages   = 40_000  // bytes of the text of all pages of a search
+	webKept    = 64      // searches that are kept
 )
+
+// ServiceAnswer is the line in the output of web_search that introduces the service's own answer.
+const ServiceAnswer = "The service's own answer, which is no source:"
 
 // A Searcher asks one search service. A new service needs nothing but this.
 type Searcher interface {
-	// Search gives the results that fit best, best first, at most q.Max of them. It is called from several
+	// Search returns the results that fit best, best first, at most q.Max of them. It is called from several
 	// goroutines. Errors say what to do and hold no key.
-	Search(ctx context.Context, q SearchQuery) ([]SearchResult, error)
+	Search(ctx context.Context, q SearchQuery) (SearchFound, error)
 }
 
-// A SearchQuery is what is looked for.
+// A SearchQuery is what is looked for. A service that has no Deep search or no Pages ignores these.
 type SearchQuery struct {
-	Text string // not empty
-	Max  int    // results, from 1 to 20
-	News bool   // rather than pages of any kind
+	Text  string // not empty
+	Max   int    // results, from 1 to 20
+	News  bool   // rather than pages of any kind
+	Deep  bool   // more thorough, slower and dearer
+	Pages bool   // the text of the pages as well
+}
+
+// SearchFound holds the results of a search.
+type SearchFound struct {
+	Answer  string // the service's own answer, "" if it has none
+	Results []SearchResult
 }
 
 // A SearchResult is a page that was found.
-type SearchResult struct{ URL, Title, Content string }
-
-// WebSearch returns the tool "web_search", which asks a search service. Its output is, per
-// result, a line "## url", its title and its content.
-func WebSearch(s Searcher) (*tool.Tool, error) { return searchTool("web_search", s) }
-
-// SearchWeb returns the tool "search_web": WebSearch with Tavily under the name that the research workflow uses.
-func SearchWeb(opts WebOptions) (*tool.Tool, error) {
-	s, err := Tavily(opts)
-	if err != nil {
-		return nil, err
-	}
-	return searchTool("search_web", s)
+type SearchResult struct {
+	URL, Title string
+	Content    string // an extract
+	Page       string // the text of the page, "" if it was not asked for
 }
 
 type webArgs struct {
 	Query      string `json:"query" jsonschema:"what to search for"`
 	MaxResults int    `json:"max_results,omitempty" jsonschema:"how many results to return, from 1 to 20; defaults to 5"`
 	Topic      string `json:"topic,omitempty" jsonschema:"general, which is the default, or news"`
+	Depth      string `json:"search_depth,omitempty" jsonschema:"basic, or advanced: more thorough and dearer, where the service has it; defaults to basic, for news to advanced"`
+	Raw        bool   `json:"include_raw_content,omitempty" jsonschema:"also return the text of the pages, where the service has it, up to 40,000 bytes in all"`
 }
 
-func searchTool(name string, s Searcher) (*tool.Tool, error) {
+// WebSearch returns the tool "web_search", which asks a search service. Its output is the service's own answer, if it
+// has one, and per result a line "## url", its title, its content and, if asked for, the text of the page.
+// A query that a run repeats is not sent again: letter case and spaces aside, it returns what the first one found.
+func WebSearch(s Searcher) (*tool.Tool, error) {
+	const name = "web_search"
 	if s == nil {
 		return nil, fmt.Errorf("%s: no search service; give one, such as that of Tavily, Brave or SearXNG", name)
 	}
-	search := func(ctx context.Context, in webArgs) (string, error) {
+	kept := &searches{}
+	search := func(ctx context.Context, c *tool.Call, in webArgs) (string, error) {
 		if strings.TrimSpace(in.Query) == "" {
 			return "", errors.New("query: is empty; say what to search for")
 		}
-		q := SearchQuery{Text: in.Query, Max: cmp.Or(in.MaxResults, 5), News: in.Topic == "news"}
-		list, err := s.Search(ctx, q)
+		news := in.Topic == "news"
+		q := SearchQuery{
+			Text: in.Query, Max: cmp.Or(in.MaxResults, 5), News: news,
+			Deep: in.Depth == "advanced" || in.Depth == "" && news, Pages: in.Raw,
+		}
+		found, err := kept.search(ctx, s, c.Run, q)
 		if err != nil {
 			return "", err
 		}
-		return formatResults(q, list), nil
+		if c.Raw && found.Answer == "" && len(found.Results) == 0 {
+			return "", nil
+		}
+		return formatFound(q, found), nil
 	}
-	return tool.New(name, "Search the web. The output is, for each result, a line \"## url\", its title and an extract of its text.", search,
+	return tool.NewRaw(name, "Search the web. The output is the service's own answer, if it has one, and for each result a line \"## url\", its title and an extract of its text.", search,
 		&tool.Options{Effect: tool.Pure, Adjust: func(s *jsonschema.Schema) {
 			s.Properties["topic"].Enum = []any{"general", "news"}
+			s.Properties["search_depth"].Enum = []any{"basic", "advanced"}
 			s.Properties["max_results"].Minimum = jsonschema.Ptr(1.0)
 			s.Properties["max_results"].Maximum = jsonschema.Ptr(float64(webMost))
 		}})
 }
 
-func formatResults(q SearchQuery, list []SearchResult) string {
-	if len(list) == 0 {
-		return fmt.Sprintf("no results for %q; try other words", q.Text)
+// searches keeps what the runs of this process have found last.
+type searches struct {
+	mu   sync.Mutex
+	last []*search
+}
+
+type search struct {
+	run   string
+	query SearchQuery
+	turn  chan struct{} // holds one value while nobody searches
+	done  bool
+	found SearchFound
+}
+
+// search asks the service, unless the run has asked it the same. Outside of a run it always asks.
+func (k *searches) search(ctx context.Context, s Searcher, run string, q SearchQuery) (SearchFound, error) {
+	if run == "" {
+		return s.Search(ctx, q)
 	}
-	var out strings.Builder
-	for _, r := range list[:min(len(list), q.Max)] {
-		content := strings.TrimSpace(r.Content)
-		if len(content) > webContent {
-			content = strings.ToValidUTF8(content[:webContent], "") + "…"
+	at := k.of(run, q)
+	select {
+	case <-at.turn:
+		defer func() { at.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return SearchFound{}, context.Cause(ctx)
+	}
+	if at.done {
+		return at.found, nil
+	}
+	found, err := s.Search(ctx, q)
+	at.found, at.done = found, err == nil
+	return found, err
+}
+
+// of returns the run's search of a query that finds at least as much as q.
+func (k *searches) of(run string, q SearchQuery) *search {
+	q.Text = strings.ToLower(oneLine(q.Text))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, x := range k.last {
+		y := x.query
+		if x.run == run && y.Text == q.Text && y.News == q.News && y.Max >= q.Max && (y.Deep || !q.Deep) && (y.Pages || !q.Pages) {
+			return x
 		}
-		// No line of a page may pass for the header of another result.
-		content = strings.ReplaceAll("\n"+content, "\n##", "\n ##")
-		fmt.Fprintf(&out, "## %s\n%s%s\n\n", oneLine(r.URL), strings.TrimLeft(oneLine(r.Title), "#"), content)
+	}
+	x := &search{run: run, query: q, turn: make(chan struct{}, 1)}
+	x.turn <- struct{}{}
+	k.last = append(k.last[max(0, len(k.last)+1-webKept):], x)
+	return x
+}
+
+func formatFound(q SearchQuery, found SearchFound) string {
+	var out strings.Builder
+	if found.Answer != "" {
+		fmt.Fprintf(&out, ServiceAnswer+"%s\n\n", block(found.Answer, webContent))
+	}
+	list := found.Results[:min(len(found.Results), q.Max)]
+	if len(list) == 0 {
+		fmt.Fprintf(&out, "no results for %q; try other words", q.Text)
+	}
+	for _, r := range list {
+		fmt.Fprintf(&out, "## %s\n%s%s\n\n", oneLine(r.URL), strings.TrimLeft(oneLine(r.Title), "#"), block(r.Content, webContent))
+		if q.Pages && r.Page != "" {
+			fmt.Fprintf(&out, "The page:%s\n\n", block(r.Page, webPages/len(list)))
+		}
 	}
 	return out.String()
+}
+
+// block returns a text on lines of its own, cut at a number of bytes. None of its lines may pass for the header of a result.
+func block(text string, most int) string {
+	text = strings.TrimSpace(text)
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return strings.ReplaceAll("\n"+text, "\n##", "\n ##")
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -149,30 +230,39 @@ type (
 	searxng struct{ web }
 )
 
-func (t tavily) Search(ctx context.Context, q SearchQuery) ([]SearchResult, error) {
-	topic := "general"
+func (t tavily) Search(ctx context.Context, q SearchQuery) (SearchFound, error) {
+	topic, depth := "general", "basic"
 	if q.News {
 		topic = "news"
 	}
-	body, err := json.Marshal(map[string]any{"query": q.Text, "max_results": q.Max, "topic": topic})
+	if q.Deep {
+		depth = "advanced"
+	}
+	body, err := json.Marshal(map[string]any{
+		"query": q.Text, "max_results": q.Max, "topic": topic, "search_depth": depth, "include_answer": true, "include_raw_content": q.Pages,
+	})
 	if err != nil {
-		return nil, err
+		return SearchFound{}, err
 	}
 	var list struct {
-		Results []struct{ Title, URL, Content string }
+		Answer  string
+		Results []struct {
+			Title, URL, Content string
+			Page                string `json:"raw_content"`
+		}
 	}
 	header := http.Header{"Authorization": {"Bearer " + t.key}, "Content-Type": {"application/json"}}
 	if err := t.ask(ctx, http.MethodPost, t.base.JoinPath("search"), header, body, &list); err != nil {
-		return nil, err
+		return SearchFound{}, err
 	}
-	var out []SearchResult
+	found := SearchFound{Answer: t.hide(list.Answer)}
 	for _, r := range list.Results {
-		out = append(out, t.result(r.URL, r.Title, r.Content))
+		found.Results = append(found.Results, SearchResult{t.hide(r.URL), t.hide(r.Title), t.hide(r.Content), t.hide(r.Page)})
 	}
-	return out, nil
+	return found, nil
 }
 
-func (b brave) Search(ctx context.Context, q SearchQuery) ([]SearchResult, error) {
+func (b brave) Search(ctx context.Context, q SearchQuery) (SearchFound, error) {
 	type results struct {
 		Results []struct{ Title, URL, Description string }
 	}
@@ -186,16 +276,16 @@ func (b brave) Search(ctx context.Context, q SearchQuery) ([]SearchResult, error
 	}
 	u.RawQuery = url.Values{"q": {q.Text}, "count": {strconv.Itoa(q.Max)}, "text_decorations": {"false"}}.Encode()
 	if err := b.ask(ctx, http.MethodGet, u, http.Header{"X-Subscription-Token": {b.key}, "Accept": {"application/json"}}, nil, &list); err != nil {
-		return nil, err
+		return SearchFound{}, err
 	}
-	var out []SearchResult
+	var found SearchFound
 	for _, r := range slices.Concat(list.Web.Results, list.Results) {
-		out = append(out, b.result(r.URL, r.Title, r.Description))
+		found.Results = append(found.Results, SearchResult{URL: b.hide(r.URL), Title: b.hide(r.Title), Content: b.hide(r.Description)})
 	}
-	return out, nil
+	return found, nil
 }
 
-func (s searxng) Search(ctx context.Context, q SearchQuery) ([]SearchResult, error) {
+func (s searxng) Search(ctx context.Context, q SearchQuery) (SearchFound, error) {
 	category := "general"
 	if q.News {
 		category = "news"
@@ -210,13 +300,13 @@ func (s searxng) Search(ctx context.Context, q SearchQuery) ([]SearchResult, err
 		header.Set("Authorization", "Bearer "+s.key)
 	}
 	if err := s.ask(ctx, http.MethodGet, u, header, nil, &list); err != nil {
-		return nil, err
+		return SearchFound{}, err
 	}
-	var out []SearchResult
+	var found SearchFound
 	for _, r := range list.Results {
-		out = append(out, s.result(r.URL, r.Title, r.Content))
+		found.Results = append(found.Results, SearchResult{URL: s.hide(r.URL), Title: s.hide(r.Title), Content: s.hide(r.Content)})
 	}
-	return out, nil
+	return found, nil
 }
 
 // web is how to reach a search service.
@@ -274,17 +364,12 @@ func (w web) ask(ctx context.Context, method string, u *url.URL, header http.Hea
 		return w.refused(resp, answer)
 	}
 	if len(answer) > webBody {
-		return fmt.Errorf("search %s: the answer is over 1 MiB; ask for fewer results", w.host)
+		return fmt.Errorf("search %s: the answer is over 4 MiB; ask for fewer results", w.host)
 	}
 	if err := json.Unmarshal(answer, into); err != nil {
 		return w.redact(fmt.Errorf("search %s: the answer is not the JSON it should be: %w; check the base URL", w.host, err))
 	}
 	return nil
-}
-
-// result is a result without the key, wherever it came from.
-func (w web) result(u, title, content string) SearchResult {
-	return SearchResult{w.hide(u), w.hide(title), w.hide(content)}
 }
 
 func (w web) hide(s string) string {

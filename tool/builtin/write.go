@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,9 +44,9 @@ func WriteFile(root *Root) *tool.Tool {
 		Path    string `json:"path" jsonschema:"the file, relative to the working folder"`
 		Content string `json:"content" jsonschema:"all that the file is to contain"`
 	}
-	return made(tool.New("write_file", "Write a text file, replacing what is there. Missing folders are made.",
-		func(ctx context.Context, in args) (string, error) {
-			if err := root.write(ctx, in.Path, in.Content); err != nil {
+	t := made(tool.NewRaw("write_file", "Write a text file, replacing what is there. Missing folders are made.",
+		func(ctx context.Context, c *tool.Call, in args) (string, error) {
+			if err := root.write(ctx, in.Path, in.Content, c.Approved); err != nil {
 				return "", err
 			}
 			lines := strings.Count(in.Content, "\n")
@@ -54,9 +55,17 @@ func WriteFile(root *Root) *tool.Tool {
 			}
 			return fmt.Sprintf("wrote %s: %d lines, %d bytes", in.Path, lines, len(in.Content)), nil
 		}, &tool.Options{Effect: tool.Idempotent}))
+	t.Preview = func(_ context.Context, c *tool.Call) (*tool.Change, error) {
+		var in args
+		if err := json.Unmarshal(c.Args, &in); err != nil {
+			return nil, err
+		}
+		return root.preview(in.Path, func(string, bool) (string, error) { return in.Content, nil })
+	}
+	return t
 }
 
-func (r *Root) write(ctx context.Context, name, content string) error {
+func (r *Root) write(ctx context.Context, name, content, approved string) error {
 	if len(content) > largestWrite {
 		return fmt.Errorf("path %s: %d bytes are over %d MiB; write less", name, len(content), largestWrite>>20)
 	}
@@ -67,6 +76,15 @@ func (r *Root) write(ctx context.Context, name, content string) error {
 		return err
 	}
 	defer p.dir.Close()
+	if approved != "" {
+		before, err := p.text()
+		if err != nil {
+			return err
+		}
+		if err := seen(name, before, content, p.mode == 0, approved); err != nil {
+			return err
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -94,6 +112,9 @@ func (r *Root) place(name string, mkdirs bool) (*place, error) {
 	}
 	if err := r.refuse(name, rel); err != nil {
 		return nil, err
+	}
+	if r.writes != nil {
+		r.writes(filepath.Join(r.real, filepath.FromSlash(rel)))
 	}
 	dir, base := path.Split(rel)
 	dir = path.Clean(dir)

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // Where servers come from.
@@ -49,6 +51,10 @@ type Server struct {
 	Args    []string
 	Env     Values
 	Dir     string // to start in; defaults to the project
+
+	// Needs is what a command needs besides what all may do that run in a sandbox. Only the user's own configuration
+	// of Superstep can turn that off.
+	Needs sandbox.Needs
 
 	URL     string
 	Headers Values
@@ -147,40 +153,40 @@ func (c *reader) warn(line, col int, format string, args ...any) {
 }
 
 func (c *reader) file(root *node) {
-	if root.kind == "null" {
+	if root.Kind == frontmatter.Null {
 		return
 	}
-	if root.kind != "object" {
-		c.fault(root.line, root.col, "must be an object with the key %s, not %s", quoted(c.keys[0]), root.kind)
+	if root.Kind != frontmatter.Map {
+		c.fault(root.Line, root.Col, "must be an object with the key %s, not %s", quoted(c.keys[0]), called(root))
 		return
 	}
 	var servers *node
 	for _, key := range c.keys {
-		if n := root.field(key); n != nil && servers == nil {
+		if n := root.Field(key); n != nil && servers == nil {
 			servers = n
 		} else if n != nil {
-			c.fault(n.line, n.col, "%s beside %s; use one of them", quoted(key), quoted(c.keys[0]))
+			c.fault(n.Line, n.Col, "%s beside %s; use one of them", quoted(key), quoted(c.keys[0]))
 		}
 	}
 	if !c.only {
-		for _, f := range root.fields {
-			if !slices.Contains(c.keys, f.key) && f.key != "inputs" && f.key != "$schema" {
+		for _, f := range root.Fields {
+			if !slices.Contains(c.keys, f.Key) && f.Key != "inputs" && f.Key != "$schema" {
 				c.unknown(f, c.keys)
 			}
 		}
 	}
-	if servers == nil || servers.kind == "null" {
+	if servers == nil || servers.Kind == frontmatter.Null {
 		return
 	}
-	if servers.kind != "object" {
-		c.fault(servers.line, servers.col, "must be an object of servers by name, not %s", servers.kind)
+	if servers.Kind != frontmatter.Map {
+		c.fault(servers.Line, servers.Col, "must be an object of servers by name, not %s", called(servers))
 		return
 	}
-	if len(servers.fields) > 200 {
-		c.fault(servers.line, servers.col, "over 200 servers")
+	if len(servers.Fields) > 200 {
+		c.fault(servers.Line, servers.Col, "over 200 servers")
 		return
 	}
-	for _, f := range servers.fields {
+	for _, f := range servers.Fields {
 		before := len(c.faults)
 		if s := c.server(f); s != nil && len(c.faults) == before {
 			c.out.Servers = append(c.out.Servers, s)
@@ -190,25 +196,25 @@ func (c *reader) file(root *node) {
 
 func (c *reader) unknown(f field, known []string) {
 	hint := ""
-	if near := suggest.Closest(f.key, known); near != "" {
+	if near := suggest.Closest(f.Key, known); near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near)
 	}
-	c.warn(f.line, f.col, "%s is not known here and is ignored%s", quoted(f.key), hint)
+	c.warn(f.Line, f.Col, "%s is not known here and is ignored%s", quoted(f.Key), hint)
 }
 
 func (c *reader) server(f field) *Server {
-	if !serverName.MatchString(f.key) {
-		c.fault(f.line, f.col, "server name %s: use 1 to 64 letters, digits, _ and -", quoted(f.key))
+	if !serverName.MatchString(f.Key) {
+		c.fault(f.Line, f.Col, "server name %s: use 1 to 64 letters, digits, _ and -", quoted(f.Key))
 		return nil
 	}
-	if f.value.kind != "object" {
-		c.fault(f.value.line, f.value.col, "server %s must be an object, not %s", quoted(f.key), f.value.kind)
+	if f.Value.Kind != frontmatter.Map {
+		c.fault(f.Value.Line, f.Value.Col, "server %s must be an object, not %s", quoted(f.Key), called(f.Value))
 		return nil
 	}
-	s := &Server{Name: f.key, Source: Source{c.scope, c.path, f.line}}
+	s := &Server{Name: f.Key, Source: Source{c.scope, c.path, f.Line}}
 	kind, before := "", len(c.faults)
-	for _, k := range f.value.fields {
-		switch k.key {
+	for _, k := range f.Value.Fields {
+		switch k.Key {
 		case "type":
 			kind = c.text(k)
 		case "command":
@@ -219,6 +225,10 @@ func (c *reader) server(f field) *Server {
 			s.Env = c.values(k, envName)
 		case "cwd":
 			s.Dir = c.text(k)
+		case "network", "read", "write":
+			c.needs(s, k)
+		case "sandbox":
+			c.sandbox(s, k)
 		case "url":
 			s.URL = c.text(k)
 		case "headers":
@@ -233,11 +243,11 @@ func (c *reader) server(f field) *Server {
 			s.TrustAnnotations = c.truth(k)
 			if s.TrustAnnotations && (c.scope != User || !c.own) {
 				s.TrustAnnotations = false
-				c.warn(k.line, k.col, `"trust_annotations" counts only in the user's own configuration of Superstep and is ignored`)
+				c.warn(k.Line, k.Col, `"trust_annotations" counts only in the user's own configuration of Superstep and is ignored`)
 			}
 		case "description", "gallery", "version": // for people
 		default:
-			c.unknown(k, []string{"type", "command", "args", "env", "cwd", "url", "headers", "enabled", "disabled", "timeout"})
+			c.unknown(k, []string{"type", "command", "args", "env", "cwd", "network", "read", "write", "sandbox", "url", "headers", "enabled", "disabled", "timeout"})
 		}
 	}
 	if len(c.faults) == before { // else what is missing may be what is wrong
@@ -256,7 +266,7 @@ func (c *reader) transport(s *Server, f field, kind string) {
 			s.Transport = Stdio
 		}
 		if s.Command != "" && s.URL != "" {
-			c.fault(f.line, f.col, "server %q has both a command and a url; use one of them", s.Name)
+			c.fault(f.Line, f.Col, "server %q has both a command and a url; use one of them", s.Name)
 		}
 	case "stdio", "local":
 		s.Transport = Stdio
@@ -265,18 +275,20 @@ func (c *reader) transport(s *Server, f field, kind string) {
 	case "sse":
 		s.Transport = SSE
 	default:
-		c.fault(f.line, f.col, "server %q has the type %s; known are stdio, http and sse", s.Name, quoted(kind))
+		c.fault(f.Line, f.Col, "server %q has the type %s; known are stdio, http and sse", s.Name, quoted(kind))
 		return
 	}
 	switch {
 	case s.Transport == Stdio && s.Command == "":
-		c.fault(f.line, f.col, "server %q needs a command", s.Name)
+		c.fault(f.Line, f.Col, "server %q needs a command", s.Name)
 	case s.Transport == Stdio && (s.URL != "" || len(s.Headers) > 0) && kind != "":
-		c.fault(f.line, f.col, "server %q is a command; it has no url and no headers", s.Name)
+		c.fault(f.Line, f.Col, "server %q is a command; it has no url and no headers", s.Name)
 	case s.Transport != Stdio && s.URL == "":
-		c.fault(f.line, f.col, "server %q needs a command or a url", s.Name)
+		c.fault(f.Line, f.Col, "server %q needs a command or a url", s.Name)
 	case s.Transport != Stdio && (s.Command != "" || len(s.Env) > 0) && kind != "":
-		c.fault(f.line, f.col, "server %q is on the network; it has no command and no env", s.Name)
+		c.fault(f.Line, f.Col, "server %q is on the network; it has no command and no env", s.Name)
+	case s.Transport != Stdio && len(s.Needs.Lines()) > 0:
+		c.fault(f.Line, f.Col, "server %q is on the network; it runs in no sandbox, and network, read, write and sandbox mean nothing there", s.Name)
 	case s.Transport != Stdio:
 		c.url(s, f)
 	}
@@ -289,45 +301,75 @@ func (c *reader) url(s *Server, f field) {
 	u, err := url.Parse(reference.ReplaceAllString(s.URL, "x"))
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		c.fault(f.line, f.col, "server %q: the url must begin with https:// or http:// and a host", s.Name)
+		c.fault(f.Line, f.Col, "server %q: the url must begin with https:// or http:// and a host", s.Name)
 	case u.User != nil:
-		c.fault(f.line, f.col, "server %q: the url holds a user or password; use a header", s.Name)
+		c.fault(f.Line, f.Col, "server %q: the url holds a user or password; use a header", s.Name)
 	case u.Scheme == "http" && !private(u.Hostname()):
-		c.warn(f.line, f.col, "server %q: http:// to %s sends everything, headers too, in the clear", s.Name, quoted(u.Host))
+		c.warn(f.Line, f.Col, "server %q: http:// to %s sends everything, headers too, in the clear", s.Name, quoted(u.Host))
 	}
 }
 
 // command is a program, or, as some write it, a program with its arguments.
 func (c *reader) command(s *Server, k field) {
-	if k.value.kind != "array" {
+	if k.Value.Kind != frontmatter.List {
 		s.Command = c.text(k)
 		return
 	}
 	list := c.texts(k)
 	if len(list) == 0 {
-		c.fault(k.value.line, k.value.col, "the command is empty")
+		c.fault(k.Value.Line, k.Value.Col, "the command is empty")
 		return
 	}
 	s.Command, s.Args = list[0], append(list[1:], s.Args...)
+}
+
+// needs reads what a server needs of the network or of files: a list, or a single one.
+func (c *reader) needs(s *Server, k field) {
+	items := k.Value.Items
+	if k.Value.Kind != frontmatter.List {
+		items = []*node{k.Value}
+	}
+	for _, n := range items {
+		if n.Kind != frontmatter.Text {
+			c.fault(n.Line, n.Col, "%s must be a list of texts, not %s", quoted(k.Key), called(n))
+			continue
+		}
+		if _, err := s.Needs.Add(k.Key, []string{c.plain(k.Key, n)}); err != nil {
+			c.fault(n.Line, n.Col, "server %q: %v", s.Name, err)
+		}
+	}
+}
+
+func (c *reader) sandbox(s *Server, k field) {
+	switch k.Value.Text {
+	case "off", "false":
+		if c.scope != User || !c.own {
+			c.fault(k.Line, k.Col, "server %q: the sandbox can be turned off only in your own configuration of Superstep (superstep/mcp.yaml below ~/.config), not here; declare what it needs: network, read, write", s.Name)
+		}
+		s.Needs.Off = true
+	case "on", "true":
+	default:
+		c.fault(k.Value.Line, k.Value.Col, "sandbox is on or off")
+	}
 }
 
 func (c *reader) timeout(s *Server, k field) {
 	var d time.Duration
 	var err error
 	switch {
-	case k.value.kind == "number" && !c.own: // milliseconds, for those who write it so
-		d, err = time.ParseDuration(k.value.text + "ms")
-	case k.value.kind == "number":
-		c.fault(k.value.line, k.value.col, "%s needs a unit, such as 30s", quoted(k.key))
+	case k.Value.Kind == frontmatter.Number && !c.own: // milliseconds, for those who write it so
+		d, err = time.ParseDuration(k.Value.Text + "ms")
+	case k.Value.Kind == frontmatter.Number:
+		c.fault(k.Value.Line, k.Value.Col, "%s needs a unit, such as 30s", quoted(k.Key))
 		return
 	default:
 		d, err = time.ParseDuration(c.text(k))
 	}
 	if err != nil || d <= 0 || d > 24*time.Hour {
-		c.fault(k.value.line, k.value.col, "%s must be a time such as 30s, at most 24h", quoted(k.key))
+		c.fault(k.Value.Line, k.Value.Col, "%s must be a time such as 30s, at most 24h", quoted(k.Key))
 		return
 	}
-	if k.key == "init_timeout" || c.braces { // opencode's is that of getting the tools
+	if k.Key == "init_timeout" || c.braces { // opencode's is that of getting the tools
 		s.InitTimeout = d
 	} else {
 		s.CallTimeout = d
@@ -335,70 +377,70 @@ func (c *reader) timeout(s *Server, k field) {
 }
 
 func (c *reader) text(k field) string {
-	if k.value.kind != "string" {
-		c.fault(k.value.line, k.value.col, "%s must be text, not %s", quoted(k.key), k.value.kind)
+	if k.Value.Kind != frontmatter.Text {
+		c.fault(k.Value.Line, k.Value.Col, "%s must be text, not %s", quoted(k.Key), called(k.Value))
 		return ""
 	}
-	return c.plain(k.key, k.value)
+	return c.plain(k.Key, k.Value)
 }
 
 func (c *reader) plain(what string, n *node) string {
-	if strings.IndexByte(n.text, 0) >= 0 {
-		c.fault(n.line, n.col, "%s contains a NUL character", quoted(what))
+	if strings.IndexByte(n.Text, 0) >= 0 {
+		c.fault(n.Line, n.Col, "%s contains a NUL character", quoted(what))
 		return ""
 	}
 	if !c.braces {
-		return n.text
+		return n.Text
 	}
-	if strings.Contains(n.text, "{file:") {
-		c.fault(n.line, n.col, "%s: {file:…} is not supported; use {env:NAME}", quoted(what))
+	if strings.Contains(n.Text, "{file:") {
+		c.fault(n.Line, n.Col, "%s: {file:…} is not supported; use {env:NAME}", quoted(what))
 	}
-	return braces.ReplaceAllString(n.text, "$${$1}")
+	return braces.ReplaceAllString(n.Text, "$${$1}")
 }
 
 var braces = regexp.MustCompile(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 func (c *reader) texts(k field) []string {
-	if k.value.kind != "array" {
-		c.fault(k.value.line, k.value.col, "%s must be a list of texts, not %s", quoted(k.key), k.value.kind)
+	if k.Value.Kind != frontmatter.List {
+		c.fault(k.Value.Line, k.Value.Col, "%s must be a list of texts, not %s", quoted(k.Key), called(k.Value))
 		return nil
 	}
 	var out []string
-	for _, n := range k.value.items {
-		if n.kind != "string" && n.kind != "number" {
-			c.fault(n.line, n.col, "%s must hold texts, not %s", quoted(k.key), n.kind)
+	for _, n := range k.Value.Items {
+		if n.Kind != frontmatter.Text && n.Kind != frontmatter.Number {
+			c.fault(n.Line, n.Col, "%s must hold texts, not %s", quoted(k.Key), called(n))
 			continue
 		}
-		out = append(out, c.plain(k.key, n))
+		out = append(out, c.plain(k.Key, n))
 	}
 	return out
 }
 
 func (c *reader) truth(k field) bool {
-	if k.value.kind != "boolean" {
-		c.fault(k.value.line, k.value.col, "%s must be true or false, not %s", quoted(k.key), k.value.kind)
+	if k.Value.Kind != frontmatter.Bool {
+		c.fault(k.Value.Line, k.Value.Col, "%s must be true or false, not %s", quoted(k.Key), called(k.Value))
 	}
-	return k.value.text == "true"
+	return k.Value.Text == "true"
 }
 
 func (c *reader) values(k field, name *regexp.Regexp) Values {
-	if k.value.kind != "object" {
-		c.fault(k.value.line, k.value.col, "%s must be an object of texts, not %s", quoted(k.key), k.value.kind)
+	if k.Value.Kind != frontmatter.Map {
+		c.fault(k.Value.Line, k.Value.Col, "%s must be an object of texts, not %s", quoted(k.Key), called(k.Value))
 		return nil
 	}
 	out := Values{}
-	for _, f := range k.value.fields {
+	for _, f := range k.Value.Fields {
 		switch {
-		case !name.MatchString(f.key):
-			c.fault(f.line, f.col, "%s: %s is not a name", quoted(k.key), quoted(f.key))
-		case f.value.kind != "string" && f.value.kind != "number" && f.value.kind != "boolean":
-			c.fault(f.value.line, f.value.col, "%s: %s must be text, not %s", quoted(k.key), quoted(f.key), f.value.kind)
-		case name == headerName && slices.Contains([]string{"host", "content-length", "transfer-encoding", "connection"}, strings.ToLower(f.key)):
-			c.fault(f.line, f.col, "the header %s is not yours to set", quoted(f.key))
-		case name == headerName && strings.ContainsAny(f.value.text, "\r\n"):
-			c.fault(f.value.line, f.value.col, "the header %s has more than one line", quoted(f.key))
+		case !name.MatchString(f.Key):
+			c.fault(f.Line, f.Col, "%s: %s is not a name", quoted(k.Key), quoted(f.Key))
+		case f.Value.Kind != frontmatter.Text && f.Value.Kind != frontmatter.Number && f.Value.Kind != frontmatter.Bool:
+			c.fault(f.Value.Line, f.Value.Col, "%s: %s must be text, not %s", quoted(k.Key), quoted(f.Key), called(f.Value))
+		case name == headerName && slices.Contains([]string{"host", "content-length", "transfer-encoding", "connection"}, strings.ToLower(f.Key)):
+			c.fault(f.Line, f.Col, "the header %s is not yours to set", quoted(f.Key))
+		case name == headerName && strings.ContainsAny(f.Value.Text, "\r\n"):
+			c.fault(f.Value.Line, f.Value.Col, "the header %s has more than one line", quoted(f.Key))
 		default:
-			out[f.key] = c.plain(f.key, f.value)
+			out[f.Key] = c.plain(f.Key, f.Value)
 		}
 	}
 	return out
@@ -409,17 +451,17 @@ func (c *reader) references(s *Server, f field) {
 	for _, text := range []string{s.Command, s.Dir} {
 		for _, m := range reference.FindAllStringSubmatch(text, -1) {
 			if m[1] != workspace {
-				c.fault(f.line, f.col, "server %q: a command and cwd can refer to ${workspaceFolder} and to nothing else; variables belong into args, env, url and headers", s.Name)
+				c.fault(f.Line, f.Col, "server %q: a command and cwd can refer to ${workspaceFolder} and to nothing else; variables belong into args, env, url and headers", s.Name)
 			}
 		}
 	}
 	for _, text := range s.expandable() {
 		for _, m := range reference.FindAllStringSubmatch(text, -1) {
 			if _, _, ok := variable(m[1]); !ok && m[1] != workspace {
-				c.warn(f.line, f.col, "server %q: ${%s} is not a variable; it stays as it is", s.Name, oneLine(m[1], 40))
+				c.warn(f.Line, f.Col, "server %q: ${%s} is not a variable; it stays as it is", s.Name, oneLine(m[1], 40))
 			}
 			if strings.HasPrefix(m[1], "input:") {
-				c.warn(f.line, f.col, "server %q: nobody is asked for ${%s}; set a variable and write ${NAME}", s.Name, oneLine(m[1], 40))
+				c.warn(f.Line, f.Col, "server %q: nobody is asked for ${%s}; set a variable and write ${NAME}", s.Name, oneLine(m[1], 40))
 			}
 		}
 	}

@@ -88,8 +88,11 @@ func (c *Conn) connect(ctx context.Context) error {
 		return err
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.s = s
+	c.mu.Unlock()
+	if missing := c.missing(s, "done", false); missing != "" {
+		c.o.Warn(c.server.Name, missing)
+	}
 	return nil
 }
 
@@ -324,7 +327,17 @@ func (c *Conn) once(ctx context.Context, sent *attempt, s *session, name string,
 		c.mu.Lock()
 		c.failures = 0
 		c.mu.Unlock()
-		return render(res)
+		text, err := render(res)
+		if err != nil {
+			if missing := c.missing(s, err.Error(), false); missing != "" {
+				err = fmt.Errorf("%w\n[%s]", err, missing)
+			}
+			return text, err
+		}
+		if missing := c.missing(s, "done", false); missing != "" {
+			c.o.Warn(c.server.Name, missing)
+		}
+		return text, nil
 	}
 	var rpc *jsonrpc.Error
 	isRPC := errors.As(err, &rpc) && rpc.Message != rejected

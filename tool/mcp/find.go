@@ -11,11 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/frontmatter"
 )
 
 // Found is what the configurations of a project and its user say.
 type Found struct {
 	Servers  []*Server // one for each name, sorted by name
+	Own      []*Server // the same without those of the project
 	Warnings []string
 	Problems []error // files and servers that cannot be used
 }
@@ -27,31 +30,8 @@ type Found struct {
 func Find(o *Options) *Found {
 	d := o.defaults()
 	out := new(Found)
-	type place struct{ path, scope string }
-	var places []place
-	if d.Project != "" {
-		for _, p := range []string{".superstep/mcp.yaml", ".superstep/mcp.yml", ".superstep/mcp.json", ".mcp.json", ".vscode/mcp.json", "opencode.json", "opencode.jsonc"} {
-			places = append(places, place{filepath.Join(d.Project, filepath.FromSlash(p)), Project})
-		}
-	}
-	home, _ := d.Env("HOME")
-	if home == "" {
-		home, _ = d.Env("USERPROFILE")
-	}
-	config, _ := d.Env("XDG_CONFIG_HOME")
-	if config == "" && home != "" {
-		config = filepath.Join(home, ".config")
-	}
-	if filepath.IsAbs(config) {
-		for _, p := range []string{"mcp.yaml", "mcp.yml", "mcp.json"} {
-			places = append(places, place{filepath.Join(config, "superstep", p), User})
-		}
-	}
-	if filepath.IsAbs(home) {
-		places = append(places, place{filepath.Join(home, ".claude.json"), User})
-	}
 	byName := map[string]*Server{}
-	for _, p := range places {
+	for _, p := range d.places() {
 		data, err := readConfig(p.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -66,6 +46,9 @@ func Find(o *Options) *Found {
 		}
 		out.Warnings = append(out.Warnings, c.Warnings...)
 		for _, s := range c.Servers {
+			if s.Source.Scope == User && !slices.ContainsFunc(out.Own, func(o *Server) bool { return o.Name == s.Name }) {
+				out.Own = append(out.Own, s)
+			}
 			if first := byName[s.Name]; first != nil {
 				first.Overrides = append(first.Overrides, s.Source)
 				continue
@@ -74,8 +57,48 @@ func Find(o *Options) *Found {
 			out.Servers = append(out.Servers, s)
 		}
 	}
-	slices.SortFunc(out.Servers, func(a, b *Server) int { return strings.Compare(a.Name, b.Name) })
+	for _, list := range [][]*Server{out.Servers, out.Own} {
+		slices.SortFunc(list, func(a, b *Server) int { return strings.Compare(a.Name, b.Name) })
+	}
 	return out
+}
+
+// configFile is a file that Find reads.
+type configFile struct{ path, scope string }
+
+// Places returns the files that Find reads, absolute, in the order of precedence.
+func Places(o *Options) []string {
+	var out []string
+	for _, p := range o.defaults().places() {
+		out = append(out, filepath.ToSlash(p.path))
+	}
+	return out
+}
+
+func (o *Options) places() []configFile {
+	var places []configFile
+	if o.Project != "" {
+		for _, p := range []string{".superstep/mcp.yaml", ".superstep/mcp.yml", ".superstep/mcp.json", ".mcp.json", ".vscode/mcp.json", "opencode.json", "opencode.jsonc"} {
+			places = append(places, configFile{filepath.Join(o.Project, filepath.FromSlash(p)), Project})
+		}
+	}
+	home, _ := o.Env("HOME")
+	if home == "" {
+		home, _ = o.Env("USERPROFILE")
+	}
+	config, _ := o.Env("XDG_CONFIG_HOME")
+	if config == "" && home != "" {
+		config = filepath.Join(home, ".config")
+	}
+	if filepath.IsAbs(config) {
+		for _, p := range []string{"mcp.yaml", "mcp.yml", "mcp.json"} {
+			places = append(places, configFile{filepath.Join(config, "superstep", p), User})
+		}
+	}
+	if filepath.IsAbs(home) {
+		places = append(places, configFile{filepath.Join(home, ".claude.json"), User})
+	}
+	return places
 }
 
 func split(err error) []error {
@@ -127,7 +150,7 @@ func onlyKey(data []byte, key string) (*node, *ConfigError) {
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil, fault(0, "is not a JSON object")
 	}
-	root := &node{line: 1, col: 1, kind: "object"}
+	root := &node{Line: 1, Col: 1, Kind: frontmatter.Map}
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
@@ -141,7 +164,7 @@ func onlyKey(data []byte, key string) (*node, *ConfigError) {
 		if name != key {
 			continue
 		}
-		if len(root.fields) > 0 {
+		if len(root.Fields) > 0 {
 			return nil, fault(after, quoted(key)+" repeated")
 		}
 		start := d.InputOffset() - int64(len(raw))
@@ -149,12 +172,12 @@ func onlyKey(data []byte, key string) (*node, *ConfigError) {
 			return nil, fault(start, quoted(key)+" over 1 MiB")
 		}
 		// Read where it stands, so that its places are those of the file.
-		p := &jsonParser{data: data[:d.InputOffset()], at: int(start)}
-		value, bad := p.value(1)
+		end := d.InputOffset()
+		value, bad := newJSON(data[:end], data[:end], int(start)).value(1)
 		if bad != nil {
 			return nil, bad
 		}
-		root.fields = append(root.fields, field{key: key, line: value.line, col: value.col, value: value})
+		root.Fields = append(root.Fields, field{Key: key, Line: value.Line, Col: value.Col, Value: value})
 	}
 	return root, nil
 }

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	maxRequest  = 4 << 20
+	maxRequest  = 1 << 20
 	maxRequests = 64 // at once
 )
 
@@ -118,7 +118,7 @@ func checkBody(w http.ResponseWriter, r *http.Request) bool {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		http.Error(w, "over 4 MiB", http.StatusRequestEntityTooLarge)
+		http.Error(w, "the body is over 1 MiB", http.StatusRequestEntityTooLarge)
 		return false
 	case err != nil:
 		http.Error(w, "the body cannot be read", http.StatusBadRequest)

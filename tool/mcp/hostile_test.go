@@ -15,6 +15,10 @@ import (
 
 // The test binary is also the servers that misbehave: MCP_TEST_SERVER says how.
 func TestMain(m *testing.M) {
+	if os.Getenv("MCP_TEST_SERVER") == "probe" {
+		probe()
+		return
+	}
 	if mode := os.Getenv("MCP_TEST_SERVER"); mode != "" {
 		(&hostile{mode: mode, in: bufio.NewReader(os.Stdin)}).serve()
 		return

@@ -20,12 +20,12 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // The limits of what is read from a server.
 const (
 	maxMessage      = 10 << 20 // bytes of one message
-	maxDepth        = 100      // of JSON
 	maxTools        = 1000     // of one server
 	maxPages        = 200      // of one list
 	maxSchema       = 256 << 10
@@ -45,6 +45,8 @@ type Options struct {
 	// Env looks up the variables that configurations refer to, and where the user's own
 	// configurations are. Defaults to looking in Environ.
 	Env func(name string) (value string, ok bool)
+	// Sandbox bounds what servers do that are started; see Server.Needs. Defaults to nil: nothing does.
+	Sandbox *sandbox.Sandbox
 	// HTTP is used for servers on the network; its Transport and nothing else of it. Defaults to
 	// one of the connection's own, without a proxy.
 	HTTP *http.Client

@@ -7,37 +7,36 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/internal/frontmatter"
 )
 
 // The limits of configurations.
 const (
 	maxConfig      = 1 << 20
-	maxConfigDepth = 64
+	maxConfigDepth = frontmatter.MaxDepth
 	maxFaults      = 20
 )
 
 // A node is a value of a configuration and where it stands.
-type node struct {
-	line, col int
-	kind      string // "object", "array", "string", "number", "boolean", "null"
-	text      string // of strings, numbers and booleans
-	fields    []field
-	items     []*node
-}
+type (
+	node  = frontmatter.Value
+	field = frontmatter.Field
+)
 
-type field struct {
-	key       string
-	line, col int
-	value     *node
-}
-
-func (n *node) field(key string) *node {
-	for _, f := range n.fields {
-		if f.key == key {
-			return f.value
-		}
+// called is what messages call a kind of value: its name in JSON.
+func called(n *node) string {
+	switch n.Kind {
+	case frontmatter.Map:
+		return "object"
+	case frontmatter.List:
+		return "array"
+	case frontmatter.Text:
+		return "string"
+	case frontmatter.Bool:
+		return "boolean"
 	}
-	return nil
+	return string(n.Kind)
 }
 
 // A ConfigError is a mistake in a configuration, and where it is.
@@ -57,42 +56,89 @@ func (e *ConfigError) Error() string {
 // parseJSON reads JSON, with comments and commas before ends if relaxed. Keys are compared as they
 // are, and none may be given twice.
 func parseJSON(data []byte, relaxed bool) (*node, *ConfigError) {
-	p := &jsonParser{data: data, relaxed: relaxed}
 	if !utf8.Valid(data) {
-		for p.at < len(data) {
-			r, n := utf8.DecodeRune(data[p.at:])
-			if r == utf8.RuneError && n == 1 {
-				break
-			}
-			p.at += n
+		at := 0
+		for r, n := utf8.DecodeRune(data); r != utf8.RuneError || n > 1; r, n = utf8.DecodeRune(data[at:]) {
+			at += n
 		}
-		return nil, p.fault("file must be UTF-8; bad byte at offset %d", p.at)
+		return nil, &ConfigError{Text: fmt.Sprintf("file must be UTF-8; bad byte at offset %d", at)}
 	}
-	p.data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	text := data
+	if relaxed {
+		text = withoutComments(data)
+	}
+	p := newJSON(data, text, 0)
 	n, err := p.value(0)
-	if err != nil {
-		return nil, err
+	if err == nil && p.next() < len(text) {
+		err = p.fault("more after the end of the value; a file holds one")
 	}
-	if err := p.space(); err != nil {
-		return nil, err
-	}
-	if p.at < len(p.data) {
-		return nil, p.fault("more after the end of the value; a file holds one")
-	}
-	return n, nil
+	return n, err
 }
 
+// withoutComments blanks comments and commas before ends. Every byte that is left keeps its place.
+func withoutComments(data []byte) []byte {
+	out := bytes.Clone(data)
+	comma := -1
+	for i := 0; i < len(out); i++ {
+		end := 0
+		switch c := out[i]; {
+		case c == '"':
+			for i++; i < len(out) && out[i] != '"'; i++ {
+				if out[i] == '\\' {
+					i++
+				}
+			}
+			comma = -1
+		case bytes.HasPrefix(out[i:], []byte("//")):
+			if end = bytes.IndexByte(out[i:], '\n'); end < 0 {
+				end = len(out) - i
+			}
+		case bytes.HasPrefix(out[i:], []byte("/*")):
+			end = bytes.Index(out[i:], []byte("*/")) + 2
+		case c == ',':
+			comma = i
+		case (c == ']' || c == '}') && comma >= 0:
+			out[comma], comma = ' ', -1
+		case strings.IndexByte(" \t\r\n", c) < 0:
+			comma = -1
+		}
+		if end > 1 {
+			copy(out[i:], bytes.Repeat([]byte(" "), end))
+			i += end - 1
+		}
+	}
+	return out
+}
+
+// A jsonParser reads the tokens of JSON, and tells where they are in the file.
 type jsonParser struct {
-	data    []byte
-	at      int
-	relaxed bool
+	file, text []byte // of the same length; the text has no comments
+	decoder    *json.Decoder
+	from       int // where the decoder began
+	at         int // the next token
 
 	counted, line, col int // up to where lines and columns are known
 }
 
-// pos is where the parser is. It never moves back, so that each byte is counted once.
+func newJSON(file, text []byte, from int) *jsonParser {
+	p := &jsonParser{file: file, text: text, decoder: json.NewDecoder(bytes.NewReader(text[from:])), from: from}
+	p.decoder.UseNumber()
+	return p
+}
+
+// next finds the next token.
+func (p *jsonParser) next() int {
+	p.at = p.from + int(p.decoder.InputOffset())
+	for p.at < len(p.text) && strings.IndexByte(" \t\r\n,:", p.text[p.at]) >= 0 {
+		p.at++
+	}
+	return p.at
+}
+
+// pos is where the next token is. It never moves back, so that each byte is counted once.
 func (p *jsonParser) pos() (line, col int) {
-	passed := p.data[p.counted:p.at]
+	passed := p.file[p.counted:p.at]
 	if i := bytes.LastIndexByte(passed, '\n'); i >= 0 {
 		p.line += bytes.Count(passed, []byte{'\n'})
 		p.col = 0
@@ -108,167 +154,73 @@ func (p *jsonParser) fault(format string, args ...any) *ConfigError {
 	return &ConfigError{Line: line, Col: col, Text: fmt.Sprintf(format, args...)}
 }
 
-// space skips what means nothing.
-func (p *jsonParser) space() *ConfigError {
-	for p.at < len(p.data) {
-		rest := p.data[p.at:]
-		switch {
-		case strings.IndexByte(" \t\r\n", rest[0]) >= 0:
-			p.at++
-		case rest[0] == '/' && !p.relaxed:
-			return p.fault("comments are not allowed in this file")
-		case bytes.HasPrefix(rest, []byte("//")):
-			if i := bytes.IndexByte(rest, '\n'); i >= 0 {
-				p.at += i
-			} else {
-				p.at = len(p.data)
-			}
-		case bytes.HasPrefix(rest, []byte("/*")):
-			i := bytes.Index(rest, []byte("*/"))
-			if i < 0 {
-				return p.fault("comment without an end")
-			}
-			p.at += i + 2
-		default:
-			return nil
-		}
+func (p *jsonParser) token() (json.Token, *ConfigError) {
+	p.next()
+	t, err := p.decoder.Token()
+	switch {
+	case err == nil:
+		return t, nil
+	case p.at >= len(p.text):
+		return nil, p.fault("the file ends where a value is expected")
+	case p.text[p.at] == '/':
+		return nil, p.fault("comments are not allowed in this file, or this one has no end")
 	}
-	return nil
+	return nil, p.fault("not JSON: %s", oneLine(err.Error(), 200))
 }
 
 func (p *jsonParser) value(depth int) (*node, *ConfigError) {
-	if err := p.space(); err != nil {
-		return nil, err
-	}
+	p.next()
+	n := new(node)
+	n.Line, n.Col = p.pos()
 	if depth > maxConfigDepth {
 		return nil, p.fault("nested more than %d deep", maxConfigDepth)
 	}
-	if p.at == len(p.data) {
-		return nil, p.fault("the file ends where a value is expected")
-	}
-	n := new(node)
-	n.line, n.col = p.pos()
-	switch c := p.data[p.at]; c {
-	case '{':
-		n.kind = "object"
-		return n, p.object(n, depth)
-	case '[':
-		n.kind = "array"
-		return n, p.array(n, depth)
-	case '"':
-		n.kind = "string"
-		var err *ConfigError
-		n.text, err = p.str()
-		return n, err
-	}
-	end := p.at
-	for end < len(p.data) && strings.IndexByte(" \t\r\n,]}:/\"[{", p.data[end]) < 0 {
-		end++
-	}
-	n.text = string(p.data[p.at:end])
-	switch {
-	case n.text == "null":
-		n.kind = "null"
-	case n.text == "true" || n.text == "false":
-		n.kind = "boolean"
-	case n.text != "" && json.Valid([]byte(n.text)):
-		n.kind = "number"
+	t, err := p.token()
+	switch t := t.(type) {
+	case json.Delim:
+		if n.Kind = frontmatter.Map; t == '[' {
+			n.Kind = frontmatter.List
+		}
+		return n, p.inside(n, depth)
+	case string:
+		n.Kind, n.Text = frontmatter.Text, t
+	case bool:
+		n.Kind, n.Text = frontmatter.Bool, strconv.FormatBool(t)
+	case json.Number:
+		n.Kind, n.Text = frontmatter.Number, t.String()
 	default:
-		return nil, p.fault("not JSON: %s", quoted(n.text))
+		n.Kind = frontmatter.Null
 	}
-	p.at = end
-	return n, nil
+	return n, err
 }
 
-func (p *jsonParser) str() (string, *ConfigError) {
-	end := p.at + 1
-	for ; end < len(p.data) && p.data[end] != '"'; end++ {
-		if p.data[end] == '\\' {
-			end++
-		}
-	}
-	var s string
-	if end >= len(p.data) || json.Unmarshal(p.data[p.at:end+1], &s) != nil {
-		return "", p.fault("a string that is not JSON, or has no end")
-	}
-	p.at = end + 1
-	return s, nil
-}
-
-// next moves past one of the characters, or says what is expected.
-func (p *jsonParser) next(chars string) (byte, *ConfigError) {
-	if err := p.space(); err != nil {
-		return 0, err
-	}
-	if p.at == len(p.data) || strings.IndexByte(chars, p.data[p.at]) < 0 {
-		var want []string
-		for _, c := range chars {
-			want = append(want, strconv.QuoteRune(c))
-		}
-		return 0, p.fault("expected %s", strings.Join(want, " or "))
-	}
-	p.at++
-	return p.data[p.at-1], nil
-}
-
-func (p *jsonParser) peek(c byte) bool { return p.at < len(p.data) && p.data[p.at] == c }
-
-func (p *jsonParser) object(n *node, depth int) *ConfigError {
-	p.at++
+// inside reads a map or a list to its end.
+func (p *jsonParser) inside(n *node, depth int) (err *ConfigError) {
 	seen := map[string]int{}
-	for first := true; ; first = false {
-		if err := p.space(); err != nil {
-			return err
-		}
-		if p.peek('}') && (first || p.relaxed) {
-			p.at++
-			return nil
-		}
+	for err == nil && p.decoder.More() {
 		var f field
-		f.line, f.col = p.pos()
-		if !p.peek('"') {
-			return p.fault("expected a key in quotes")
+		if n.Kind == frontmatter.Map {
+			t, bad := p.token()
+			if bad != nil {
+				return bad
+			}
+			f.Key, _ = t.(string) // the decoder takes no other
+			f.Line, f.Col = p.pos()
+			if line, twice := seen[f.Key]; twice {
+				return p.fault("%s repeated, first at line %d", quoted(f.Key), line)
+			}
+			seen[f.Key] = f.Line
 		}
-		var err *ConfigError
-		if f.key, err = p.str(); err != nil {
-			return err
-		}
-		if line, twice := seen[f.key]; twice {
-			return &ConfigError{Line: f.line, Col: f.col, Text: fmt.Sprintf("%s repeated, first at line %d", quoted(f.key), line)}
-		}
-		seen[f.key] = f.line
-		if _, err := p.next(":"); err != nil {
-			return err
-		}
-		if f.value, err = p.value(depth + 1); err != nil {
-			return err
-		}
-		n.fields = append(n.fields, f)
-		if c, err := p.next(",}"); err != nil || c == '}' {
-			return err
+		if f.Value, err = p.value(depth + 1); n.Kind == frontmatter.Map {
+			n.Fields = append(n.Fields, f)
+		} else {
+			n.Items = append(n.Items, f.Value)
 		}
 	}
-}
-
-func (p *jsonParser) array(n *node, depth int) *ConfigError {
-	p.at++
-	for first := true; ; first = false {
-		if err := p.space(); err != nil {
-			return err
-		}
-		if p.peek(']') && (first || p.relaxed) {
-			p.at++
-			return nil
-		}
-		item, err := p.value(depth + 1)
-		if err != nil {
-			return err
-		}
-		n.items = append(n.items, item)
-		if c, err := p.next(",]"); err != nil || c == ']' {
-			return err
-		}
+	if err == nil {
+		_, err = p.token()
 	}
+	return err
 }
 
 // quoted is text of a configuration as a message shows it.

@@ -39,7 +39,7 @@ func builtins(t *testing.T) *tool.Set {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { docs.Close() })
-	s, err := tool.NewSet(builtin.ReadFile(root), builtin.WriteFile(root), builtin.Ls(root), builtin.Glob(root), builtin.Grep(root), builtin.Think(), builtin.SearchDocs(docs))
+	s, err := tool.NewSet(builtin.ReadFile(root), builtin.WriteFile(root), builtin.Ls(root), builtin.Glob(root), builtin.Grep(root), builtin.Think(), builtin.SearchDocs(docs, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,27 +237,29 @@ func TestHandlerRefuses(t *testing.T) {
 		body   string
 		change change
 		want   int
+		says   string
 	}{
-		{"good", list, nil, 200},
-		{"no token", list, func(r *http.Request) { r.Header.Del("Authorization") }, 401},
-		{"two tokens", list, func(r *http.Request) { r.Header.Add("Authorization", "Bearer x") }, 401},
-		{"wrong token", list, header("Authorization", "Bearer "+h.Token()+"x"), 401},
-		{"token without its word", list, header("Authorization", h.Token()), 401},
-		{"empty token", list, header("Authorization", "Bearer "), 401},
-		{"token in the url", list, func(r *http.Request) { r.Header.Del("Authorization"); r.URL.RawQuery = "token=" + h.Token() }, 401},
-		{"other host", list, func(r *http.Request) { r.Host = "evil.example" }, 403},
-		{"host with another port", list, func(r *http.Request) { r.Host = "127.0.0.1:1" }, 403},
-		{"localhost", list, func(r *http.Request) { r.Host = strings.Replace(r.Host, "127.0.0.1", "localhost", 1) }, 403},
-		{"evil origin", list, header("Origin", "http://evil.example"), 403},
-		{"null origin", list, header("Origin", "null"), 403},
-		{"own origin", list, header("Origin", server.URL), 403},
-		{"good origin", list, header("Origin", "http://good.example"), 200},
-		{"good and evil origin", list, func(r *http.Request) { r.Header["Origin"] = []string{"http://good.example", "http://evil.example"} }, 403},
-		{"form", list, header("Content-Type", "text/plain"), 415},
-		{"large", strings.Repeat(" ", 5<<20) + list, nil, 413},
-		{"duplicate keys", `{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}`, nil, 400},
-		{"wrong case", `{"jsonrpc":"2.0","id":1,"Method":"tools/list"}`, nil, 400},
-		{"no message", "hello", nil, 400},
+		{"good", list, nil, 200, ""},
+		{"no token", list, func(r *http.Request) { r.Header.Del("Authorization") }, 401, "send the token that was printed at start"},
+		{"two tokens", list, func(r *http.Request) { r.Header.Add("Authorization", "Bearer x") }, 401, ""},
+		{"wrong token", list, header("Authorization", "Bearer "+h.Token()+"x"), 401, ""},
+		{"token without its word", list, header("Authorization", h.Token()), 401, ""},
+		{"empty token", list, header("Authorization", "Bearer "), 401, ""},
+		{"token in the url", list, func(r *http.Request) { r.Header.Del("Authorization"); r.URL.RawQuery = "token=" + h.Token() }, 401, ""},
+		{"other host", list, func(r *http.Request) { r.Host = "evil.example" }, 403, "this host is not served"},
+		{"host with another port", list, func(r *http.Request) { r.Host = "127.0.0.1:1" }, 403, ""},
+		{"localhost", list, func(r *http.Request) { r.Host = strings.Replace(r.Host, "127.0.0.1", "localhost", 1) }, 403, ""},
+		{"evil origin", list, header("Origin", "http://evil.example"), 403, "this origin is not served"},
+		{"null origin", list, header("Origin", "null"), 403, ""},
+		{"own origin", list, header("Origin", server.URL), 403, ""},
+		{"good origin", list, header("Origin", "http://good.example"), 200, ""},
+		{"good and evil origin", list, func(r *http.Request) { r.Header["Origin"] = []string{"http://good.example", "http://evil.example"} }, 403, ""},
+		{"form", list, header("Content-Type", "text/plain"), 415, "Content-Type must be application/json"},
+		{"large", strings.Repeat(" ", 5<<20) + list, nil, 413, "over 1 MiB"},
+		{"duplicate keys", `{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}`, nil, 400, "/method: given twice"},
+		{"wrong case", `{"jsonrpc":"2.0","id":1,"Method":"tools/list"}`, nil, 400, ""},
+		{"no message", "hello", nil, 400, "other than a message"},
+		{"3 MB that are no message", strings.Repeat("x", 3<<20), nil, 413, "over 1 MiB"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(c.body))
 		if err != nil {
@@ -276,7 +278,7 @@ func TestHandlerRefuses(t *testing.T) {
 		}
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != c.want || resp.Header.Get("Access-Control-Allow-Origin") != "" {
+		if resp.StatusCode != c.want || !strings.Contains(string(body), c.says) || resp.Header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %s %s, want %d", c.name, resp.Status, body, c.want)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/cover"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // Values are named values that may be secrets. They do not show when they are printed, logged or
@@ -111,6 +112,12 @@ func (s *Server) Review() string {
 	for _, k := range slices.Sorted(maps.Keys(s.Headers)) {
 		fmt.Fprintf(&b, "  header %s: %s\n", k, s.shown(s.Headers[k], false))
 	}
+	for _, line := range s.Needs.Lines() {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	if from := sandbox.Fetches(append([]string{s.Command}, s.Args...)); from != "" && s.Transport == Stdio {
+		fmt.Fprintf(&b, "  network: the registry that it fetches what it runs from (%s)\n", from)
+	}
 	if names := s.Variables(); len(names) > 0 {
 		fmt.Fprintf(&b, "  reads the variables %s\n", strings.Join(names, ", "))
 	}
@@ -118,6 +125,17 @@ func (s *Server) Review() string {
 		fmt.Fprintf(&b, "  %s\n", s.Covers(&Options{Project: s.home(), Env: func(string) (string, bool) { return "", false }}))
 	}
 	return b.String()
+}
+
+// Reads returns what the server may read in its sandbox besides the project since its configuration names it as an
+// argument, as its command or as the folder where it starts; see sandbox.Named.
+func (s *Server) Reads(o *Options, home string) []string {
+	d := o.defaults()
+	full, _, err := s.expand(d.Project, func(name string) (string, bool) { value, _ := d.Env(name); return value, true })
+	if err != nil || s.Transport != Stdio {
+		return nil
+	}
+	return sandbox.Named(slices.Concat([]string{full.Command, full.dir(d.Project)}, full.Args), d.Project, home)
 }
 
 // only is a value that is one reference, and nothing that is written down.
@@ -267,7 +285,7 @@ func (s *Server) expand(project string, env func(string) (string, bool)) (out *S
 	return &c, secrets, nil
 }
 
-// Digest is the identity of all that would run: the command, arguments, environment, url and
+// Digest is the identity of all that would run: the command, arguments, environment, what it declares that it needs, url and
 // headers as they are configured, and the contents of what the command leads to inside of the
 // project: each file that the command, an argument or a value of env names, with all that lies in
 // its folder (of the project itself, what lies there and the code of its family below); the folders
@@ -297,9 +315,10 @@ func (s *Server) Digest(o *Options) (string, error) {
 		URL                           string
 		Headers                       map[string]string
 		Annotations                   bool
+		Needs                         sandbox.Needs `json:",omitzero"`
 		Files                         []digestedFile
 		Tree                          string
-	}{2, s.Name, s.Transport, s.Command, s.Dir, s.Args, s.Env, s.URL, s.Headers, s.TrustAnnotations, files, hex.EncodeToString(tree.Sum(nil))})
+	}{2, s.Name, s.Transport, s.Command, s.Dir, s.Args, s.Env, s.URL, s.Headers, s.TrustAnnotations, s.Needs, files, hex.EncodeToString(tree.Sum(nil))})
 	if err != nil {
 		return "", err
 	}

@@ -302,7 +302,21 @@ func (c *Conn) fail(s *session, phase Phase, err error) *Error {
 		out.What = oneLine(err.Error(), 300)
 	}
 	out.What = c.redact(out.What)
+	if missing := c.missing(s, out.What+out.Stderr, out.Phase != PhaseCall && s != nil && s.proc != nil && ended(s.proc)); missing != "" {
+		out.Fix = missing
+	}
 	return out
+}
+
+// missing tells what the sandbox may have refused a server that failed, or that died at its start, "" if nothing.
+func (c *Conn) missing(s *session, said string, died bool) string {
+	if s == nil || s.proc == nil {
+		return ""
+	}
+	if died {
+		said = ""
+	}
+	return s.proc.cmd.Missing("server "+c.server.Name, c.server.Needs, c.server.Source.Path, said)
 }
 
 func ended(p *process) bool {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // A lines is messages by line, over two streams. It is a connection of the SDK.
@@ -154,7 +155,7 @@ func (l *lines) Close() error {
 // A process is a server that was started.
 type process struct {
 	*lines
-	cmd    *exec.Cmd
+	cmd    *sandbox.Cmd
 	stderr *tail
 	exited chan struct{} // closed when the command ended
 	done   chan struct{} // closed when nothing of it is left either
@@ -177,6 +178,10 @@ func start(s *Server, d *Options) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	bounds, env, err := d.Sandbox.Reader().Declaring(s.Source.Path+"\x00"+s.Name, s.Source.Scope == User, s.Needs, append(append([]string{command}, s.Args...), dir), env)
+	if err != nil {
+		return nil, &wireError{what: "what it declares cannot be granted: " + err.Error(), fix: "correct it in " + s.Source.Path}
+	}
 	var pipes [3][2]*os.File
 	closeAll := func() {
 		for _, p := range pipes {
@@ -194,7 +199,7 @@ func start(s *Server, d *Options) (*process, error) {
 		}
 	}
 	ctx, kill := context.WithCancel(context.Background()) // ends with the connection, not with whoever made it
-	p := &process{cmd: procgroup.Command(ctx, env, command, s.Args...), kill: kill, exited: make(chan struct{}), done: make(chan struct{}), stdin: pipes[0][1], wait: d.StopTimeout}
+	p := &process{cmd: bounds.Command(ctx, env, command, s.Args...), kill: kill, exited: make(chan struct{}), done: make(chan struct{}), stdin: pipes[0][1], wait: d.StopTimeout}
 	p.stderr = &tail{}
 	p.cmd.Dir = dir
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = pipes[0][0], pipes[1][1], pipes[2][1]
@@ -228,7 +233,6 @@ func (p *process) reap(stdout, stderr *os.File) {
 	// What it wrote last may be on its way; what it started may hold the pipes open.
 	const moment = 100 * time.Millisecond
 	waitFor(drained, moment)
-	procgroup.Sweep(p.cmd)
 	p.stdin.Close()
 	waitFor(p.eof, moment)
 	waitFor(drained, moment)

@@ -34,7 +34,7 @@ type Offer struct {
 	Instructions string    // cleaned and bounded
 }
 
-// Diff is what changed from o to now, for people, as the function Diff gives it, and a line about
+// Diff is what changed from o to now, for people, as diff gives it, and a line about
 // the instructions if they changed. A nil Offer is one of nothing.
 func (o *Offer) Diff(now *Offer) string {
 	from, to := o, now
@@ -44,7 +44,7 @@ func (o *Offer) Diff(now *Offer) string {
 	if to == nil {
 		to = new(Offer)
 	}
-	text := Diff(from.Tools, to.Tools)
+	text := diff(from.Tools, to.Tools)
 	if from.Instructions != to.Instructions {
 		was, is := difference(from.Instructions, to.Instructions)
 		text += fmt.Sprintf("~ its instructions\n    - %s\n    + %s\n", was, is)
@@ -96,9 +96,9 @@ func ListDigest(tools []Summary) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Diff is what changed from one list of tools to another, for people: a line for each tool that
+// diff is what changed from one list of tools to another, for people: a line for each tool that
 // came (+), went (-) or differs (~), and below the last what differs. It is "" if nothing changed.
-func Diff(before, after []Summary) string {
+func diff(before, after []Summary) string {
 	old, now := byName(before), byName(after)
 	names := slices.Sorted(maps.Keys(old))
 	for name := range now {

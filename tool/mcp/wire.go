@@ -3,13 +3,13 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/superstep-dev/superstep/internal/strict"
 )
 
 // A wireError is a message that is refused, which ends the connection it came by.
@@ -47,131 +47,48 @@ func decodeMessage(data []byte) (jsonrpc.Message, *wireError) {
 
 // checkMessage refuses what is not one JSON object of JSON-RPC 2.0 with each key once.
 func checkMessage(data []byte) *wireError {
-	if !utf8.Valid(data) {
-		return badMessage("it is not UTF-8")
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		if t == json.Delim('[') {
-			return badMessage("it is a batch, which the protocol no longer has")
-		}
+	start := bytes.TrimLeft(data, " \t\r\n")
+	switch {
+	case bytes.HasPrefix(start, []byte("[")):
+		return badMessage("it is a batch, which the protocol no longer has")
+	case !bytes.HasPrefix(start, []byte("{")) && utf8.Valid(data):
 		return &wireError{
 			what: fmt.Sprintf("wrote something other than a message: %s", quoted(oneLine(string(data[:min(len(data), 400)]), 80))),
 			fix:  "a server writes messages to its standard output and all else to its standard error",
 		}
 	}
-	var method, params, result, fault bool
-	err := eachKey(d, "", 0, func(key string, value json.Token) error {
-		switch key {
-		case "jsonrpc":
-			if value != "2.0" {
-				return errors.New("jsonrpc is not 2.0")
-			}
-		case "id":
-			if n, ok := value.(json.Number); ok {
-				if _, err := n.Int64(); err != nil {
-					return errors.New("the id is not a whole number")
-				}
-			} else if _, ok := value.(string); !ok && value != nil {
-				return errors.New("the id is neither text nor a number")
-			}
-		case "method":
-			if _, ok := value.(string); !ok {
-				return errors.New("the method is not text")
-			}
-			method = true
-		case "params":
-			params = value != nil
-		case "result":
-			result = true
-		case "error":
-			fault = value != nil
-		default:
-			for _, known := range []string{"jsonrpc", "id", "method", "params", "result", "error"} {
-				if strings.EqualFold(key, known) {
-					return fmt.Errorf("the key %s is spelled in another case", quoted(key))
-				}
-			}
-		}
-		return nil
-	})
-	if err == nil {
-		if _, more := d.Token(); more != io.EOF {
-			err = errors.New("there is more after it")
-		}
-	}
-	switch {
-	case err != nil:
-		return badMessage("%s", oneLine(err.Error(), 200))
-	case method && (result || fault), !method && params, result && fault:
-		return badMessage("it is a request and a response at once")
-	}
-	return nil
-}
-
-// eachKey reads the rest of an object, or of an array, whose keys are not told.
-func eachKey(d *json.Decoder, at string, depth int, tell func(key string, value json.Token) error) error {
-	if depth > maxDepth {
-		return fmt.Errorf("nested more than %d deep", maxDepth)
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return errors.New("it is not JSON")
-		}
-		key, ok := t.(string)
-		if !ok {
-			return errors.New("it is not JSON")
-		}
-		if seen[key] {
-			return fmt.Errorf("the key %s is given twice", quoted(at+"/"+key))
-		}
-		seen[key] = true
-		value, err := d.Token()
-		if err != nil {
-			return errors.New("it is not JSON")
-		}
-		if tell != nil {
-			if err := tell(key, value); err != nil {
-				return err
-			}
-		}
-		if err := inner(d, value, at+"/"+key, depth); err != nil {
-			return err
-		}
-	}
-	_, err := d.Token()
-	return notJSON(err)
-}
-
-func inner(d *json.Decoder, t json.Token, at string, depth int) error {
-	switch t {
-	case json.Delim('{'):
-		return eachKey(d, at, depth+1, nil)
-	case json.Delim('['):
-		if depth >= maxDepth {
-			return fmt.Errorf("nested more than %d deep", maxDepth)
-		}
-		for d.More() {
-			t, err := d.Token()
-			if err != nil {
-				return notJSON(err)
-			}
-			if err := inner(d, t, at, depth+1); err != nil {
-				return err
-			}
-		}
-		_, err := d.Token()
-		return notJSON(err)
-	}
-	return nil
-}
-
-func notJSON(err error) error {
+	v, err := strict.Decode(data)
 	if err != nil {
-		return errors.New("it is not JSON")
+		return badMessage("%s", oneLine(err.Error(), 200))
+	}
+	m, _ := v.(map[string]any)
+	for key := range m {
+		for _, known := range []string{"jsonrpc", "id", "method", "params", "result", "error"} {
+			if key != known && strings.EqualFold(key, known) {
+				return badMessage("the key %s is spelled in another case", quoted(key))
+			}
+		}
+	}
+	if m["jsonrpc"] != "2.0" {
+		return badMessage("jsonrpc is not 2.0")
+	}
+	switch id := m["id"].(type) {
+	case nil, string:
+	case json.Number:
+		if _, err := id.Int64(); err != nil {
+			return badMessage("the id is not a whole number")
+		}
+	default:
+		return badMessage("the id is neither text nor a number")
+	}
+	called, method := m["method"]
+	if _, ok := called.(string); method && !ok {
+		return badMessage("the method is not text")
+	}
+	_, result := m["result"]
+	fault := m["error"] != nil
+	if method && (result || fault) || !method && m["params"] != nil || result && fault {
+		return badMessage("it is a request and a response at once")
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package permit
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -23,8 +24,8 @@ func (c commandPattern) match(u *unit, strict bool) answer {
 	}
 	best := c.mayFit(u.words)
 	for _, form := range u.forms {
-		if a := c.mayFit(form); a > best {
-			best = a
+		if best == no && c.mayFit(form) != no {
+			best = perhaps // its words may be a command, or not
 		}
 	}
 	return best
@@ -46,8 +47,12 @@ func (c commandPattern) mayFit(words []string) answer {
 	return no
 }
 
-// fits says whether the words match for sure, whatever the computed parts become.
+// fits reports whether the words match for sure, whatever the computed parts become. A star never stands for a part of
+// a path in the command's own name.
 func (c commandPattern) fits(words []string) bool {
+	if !sameDepth(c[0], words[0]) {
+		return false
+	}
 	t, w, star, mark := 0, 0, -1, 0
 	for w < len(words) {
 		last := t == len(c)-1
@@ -71,6 +76,19 @@ func (c commandPattern) fits(words []string) bool {
 		t++
 	}
 	return t == len(c)
+}
+
+// sameDepth reports whether a pattern and the name of a command have the same slashes, with what is between them matching.
+func sameDepth(pattern, name string) bool {
+	if !strings.Contains(name, "/") {
+		return true
+	}
+	want, have := strings.Split(pattern, "/"), strings.Split(name, "/")
+	return len(want) == len(have) && !slices.Contains(have, "..") && !slices.ContainsFunc(have, func(part string) bool {
+		ok := glob(want[0], part)
+		want = want[1:]
+		return !ok
+	})
 }
 
 // settled says that what may spread over several words begins only after the literal start of a pattern
@@ -211,9 +229,10 @@ func hasSubcommands(name string) bool {
 	return false
 }
 
+// onlyReads reports whether a command, whatever its words, writes nothing, sends nothing and starts nothing.
 func onlyReads(name string) bool {
 	switch name {
-	case "ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "stat", "file", "du", "df", "diff", "cmp", "pwd", "echo", "which", "tree", "date", "true", "uname", "nl", "cut", "basename", "dirname":
+	case "ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "stat", "du", "df", "diff", "cmp", "pwd", "echo", "which", "true", "uname", "nl", "cut", "basename", "dirname", "cd":
 		return true
 	}
 	return false

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,21 +23,10 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// naive says whether the words of a command, or of one that it wraps, match an allow rule, by other
-// means than the policy's.
+// naive reports whether the words of a command match an allow rule, by other means than the policy's. None of the rules
+// here names a command by a path.
 func naive(words []string, allowed []*regexp.Regexp) bool {
-	for i := range words {
-		s := strings.Join(words[i:], " ")
-		for _, re := range allowed {
-			if re.MatchString(s) {
-				return true
-			}
-		}
-		if i > 0 && strings.HasSuffix(words[i-1], "c") && strings.HasPrefix(words[i-1], "-") && simple(words[i], allowed) == nil {
-			return true
-		}
-	}
-	return false
+	return !strings.Contains(words[0], "/") && slices.ContainsFunc(allowed, func(re *regexp.Regexp) bool { return re.MatchString(strings.Join(words, " ")) })
 }
 
 // simple returns the words of a simple command in a text that no rule allows, nil if there is none.
@@ -70,7 +60,7 @@ func simple(command string, allowed []*regexp.Regexp) (bad []string) {
 // commands that a rule allows.
 func FuzzCommands(f *testing.F) {
 	for _, c := range []string{
-		"echo x", "echo $(ls)", "ls | echo a && ls -l", "x=a; echo $x", "for i in a b; do echo $i; done", "timeout 5 ls", "bash -c 'ls; echo'", "find . -exec echo {} \\;", "ls <<E\n$(echo)\nE", "echo a{b,c}", "e'ch'o x", "f() { ls; }; echo", "echo \"${x:-`ls`}\"", "[[ -f x ]] && ls", "case a in *) ls;; esac",
+		"echo x", "echox/../evil a", "echo $(ls)", "ls | echo a && ls -l", "x=a; echo $x", "for i in a b; do echo $i; done", "timeout 5 ls", "bash -c 'ls; echo'", "find . -exec echo {} \\;", "ls <<E\n$(echo)\nE", "echo a{b,c}", "e'ch'o x", "f() { ls; }; echo", "echo \"${x:-`ls`}\"", "[[ -f x ]] && ls", "case a in *) ls;; esac",
 		"echo x; rm y", "$x", "r* y", "env LC_ALL=C ls", "ls | xargs echo", "command ls", "echo ${x/a/b}", "echo $'a\\'; rm y'", "echo <(ls)", "! ls", "time ls", "if ls; then echo; fi", "(ls)", "{ ls; }", "ls &", "echo \\\nx", "nice -n 1 echo", "x=$(ls) echo", "set -e; ls", "read x; ls", "test -f x", "ls # x\nrm y", "nohup nohup ls", "CI=1 ls", "sh -c ''", "sh -c 'ls; echo'", "find\\", "ls; bash -c '#'",
 	} {
 		f.Add(c)
@@ -145,15 +135,6 @@ func FuzzParse(f *testing.F) {
 			if _, err := permit.New(&permit.Options{Home: "/h", Rules: map[permit.Layer][]permit.Rule{permit.User: {r}}}); err != nil {
 				t.Fatalf("%q parses and cannot be used: %v", s, err)
 			}
-		}
-		list, err := permit.ParseClaude(tool.Deny, s, "")
-		if err == nil {
-			p, err := permit.New(&permit.Options{Home: "/h", Rules: map[permit.Layer][]permit.Rule{permit.Agent: list}})
-			if err != nil {
-				t.Fatalf("%q: %v", s, err)
-			}
-			file(p, "edit_file", s)
-			bash(p, s)
 		}
 	})
 }

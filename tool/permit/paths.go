@@ -7,15 +7,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
+	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
 
 // A location is a cleaned path, with slashes.
 type location struct {
-	rel string // from the root, "" if it is outside of it
-	abs string // "" if there is no root
+	rel  string // from the root, "" if it is outside of it
+	fold string // rel as file systems may take it, for rules that deny or ask
+	abs  string // "" if there is no root
 }
 
 func (l location) shown() string {
@@ -49,25 +50,50 @@ func (l location) like(folder bool) string {
 // locations are the places a path names: as written, and where links lead, if that differs.
 func (p *Policy) locations(name string) []location {
 	first := p.locate(name)
+	all := p.around([]location{first})
 	if p.opt.Resolve == nil || first.abs == "" {
-		return []location{first}
+		return all
 	}
 	real := p.opt.Resolve(filepath.FromSlash(first.abs))
 	if real == "" {
-		return []location{first}
+		return all
 	}
 	second := p.locate(real)
 	if second.rel == "" { // below the root as it is without links
 		if root := p.opt.Resolve(p.opt.Root); root != "" {
 			if rel, ok := inside(filepath.ToSlash(root), second.abs); ok {
-				second.rel = rel
+				second = placed(second.abs, rel)
 			}
 		}
 	}
 	if second == first {
-		return []location{first}
+		return all
 	}
-	return []location{first, second}
+	return append(all, p.around([]location{second})...)
+}
+
+// around adds the place from the project's root to that from the root of In.
+func (p *Policy) around(all []location) []location {
+	if rel, ok := inside(filepath.ToSlash(p.outer), all[0].abs); ok && p.outer != "" {
+		all = append(all, placed(all[0].abs, rel))
+	}
+	return all
+}
+
+// placed is a location inside the root.
+func placed(abs, rel string) location { return location{rel: rel, fold: foldPath(rel), abs: abs} }
+
+// foldPath folds every name of a path.
+func foldPath(name string) string {
+	if strings.IndexFunc(name, func(c rune) bool { return c >= utf8.RuneSelf || c >= 'A' && c <= 'Z' || strings.ContainsRune(" :~", c) }) < 0 &&
+		!strings.Contains(name, "./") && !strings.HasSuffix(name, ".") {
+		return name
+	}
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		parts[i] = foldName(parts[i])
+	}
+	return strings.Join(parts, "/")
 }
 
 func (p *Policy) locate(name string) location {
@@ -82,13 +108,15 @@ func (p *Policy) locate(name string) location {
 			if name == ".." || strings.HasPrefix(name, "../") {
 				return location{abs: name}
 			}
-			return location{rel: name}
+			return placed("", name)
 		}
 		name = path.Join(root, name)
 	}
 	l := location{abs: path.Clean(name)}
 	if root != "" {
-		l.rel, _ = inside(root, l.abs)
+		if rel, ok := inside(root, l.abs); ok {
+			return placed(l.abs, rel)
+		}
 	}
 	return l
 }
@@ -107,9 +135,83 @@ func inside(dir, name string) (string, bool) {
 
 // A pathPattern matches paths from the root, or absolute ones.
 type pathPattern struct {
-	text string
-	abs  bool
-	base string // before the first wildcard
+	exact pathGlob
+	fold  pathGlob // without case, for rules that deny or ask: files may be the same where case does not tell them apart
+	abs   bool
+}
+
+// A pathGlob is a doublestar pattern. Patterns of common shapes are matched without the package, which takes ten times as
+// long: searches ask about every file.
+type pathGlob struct {
+	text  string
+	shape shape
+	lit   string
+}
+
+type shape int
+
+const (
+	anyShape     shape = iota
+	everything         // **
+	namedExactly       // **/lit
+	namedAbove         // **/lit/**
+	namedPrefix        // **/lit*
+	namedSuffix        // **/*lit
+)
+
+func newPathGlob(text string) pathGlob {
+	rest, ok := strings.CutPrefix(text, "**/")
+	plain := func(s string) bool { return s != "" && !strings.ContainsAny(s, `*?[]{}\`) }
+	dir, isBelow := strings.CutSuffix(rest, "/**")
+	prefix, isPrefix := strings.CutSuffix(rest, "*")
+	suffix, isSuffix := strings.CutPrefix(rest, "*")
+	switch {
+	case text == "**":
+		return pathGlob{text, everything, ""}
+	case ok && plain(rest):
+		return pathGlob{text, namedExactly, rest}
+	case ok && isBelow && plain(dir):
+		return pathGlob{text, namedAbove, dir}
+	case ok && isPrefix && plain(prefix) && !strings.Contains(prefix, "/"):
+		return pathGlob{text, namedPrefix, prefix}
+	case ok && isSuffix && plain(suffix) && !strings.Contains(suffix, "/"):
+		return pathGlob{text, namedSuffix, suffix}
+	}
+	return pathGlob{text: text}
+}
+
+func (g pathGlob) match(name string) bool {
+	base := name[strings.LastIndexByte(name, '/')+1:]
+	switch g.shape {
+	case everything:
+		return true
+	case namedExactly:
+		return hasNames(name, g.lit, false)
+	case namedAbove:
+		return hasNames(name, g.lit, true)
+	case namedPrefix:
+		return strings.HasPrefix(base, g.lit)
+	case namedSuffix:
+		return strings.HasSuffix(base, g.lit)
+	}
+	ok, _ := doublestar.Match(g.text, name)
+	return ok
+}
+
+// hasNames reports whether a path has some names on end: last, or if within is set, anywhere.
+func hasNames(name, names string, within bool) bool {
+	for at := 0; ; {
+		i := strings.Index(name[at:], names)
+		if i < 0 {
+			return false
+		}
+		i += at
+		end := i + len(names)
+		if (i == 0 || name[i-1] == '/') && (end == len(name) || within && name[end] == '/') {
+			return true
+		}
+		at = i + 1
+	}
 }
 
 func compilePath(text, home string) (matcher, error) {
@@ -135,8 +237,7 @@ func compilePath(text, home string) (matcher, error) {
 	if !doublestar.ValidatePattern(s) {
 		return nil, fmt.Errorf("%q is not a valid pattern; check its brackets, braces and backslashes", shorten(text))
 	}
-	base, _ := doublestar.SplitPattern(s)
-	return pathPattern{text: s, abs: path.IsAbs(s) || filepath.IsAbs(filepath.FromSlash(s)), base: base}, nil
+	return pathPattern{exact: newPathGlob(s), fold: newPathGlob(strings.ToLower(s)), abs: path.IsAbs(s) || filepath.IsAbs(filepath.FromSlash(s))}, nil
 }
 
 // escape makes a text match only itself.
@@ -147,7 +248,7 @@ func escape(s string) string {
 func (pp pathPattern) match(u *unit, strict bool) answer {
 	best := no
 	for i, l := range u.paths {
-		a := pp.one(l, u.walk, strict)
+		a := pp.one(l, strict)
 		if strict && a != yes {
 			return no // all places must be allowed
 		}
@@ -158,153 +259,18 @@ func (pp pathPattern) match(u *unit, strict bool) answer {
 	return best
 }
 
-func (pp pathPattern) one(l location, walk, strict bool) answer {
-	name := l.rel
-	if pp.abs {
+func (pp pathPattern) one(l location, strict bool) answer {
+	name, g := l.rel, pp.exact
+	switch {
+	case pp.abs && strict:
 		name = l.abs
+	case pp.abs:
+		name, g = foldPath(l.abs), pp.fold
+	case !strict:
+		name, g = l.fold, pp.fold
 	}
-	if name == "" {
-		return no
-	}
-	if ok, _ := doublestar.Match(pp.text, name); ok {
+	if name != "" && g.match(name) {
 		return yes
-	}
-	if strict {
-		return no
-	}
-	// What is denied stays denied where case does not tell files apart.
-	if ok, _ := doublestar.Match(strings.ToLower(pp.text), strings.ToLower(name)); ok {
-		return yes
-	}
-	if walk && overlap(strings.ToLower(name), strings.ToLower(pp.base)) {
-		return perhaps
 	}
 	return no
-}
-
-// overlap says whether something below one folder may be below the other.
-func overlap(a, b string) bool {
-	if a == "." || b == "." || a == b {
-		return true
-	}
-	return strings.HasPrefix(a, strings.TrimSuffix(b, "/")+"/") || strings.HasPrefix(b, strings.TrimSuffix(a, "/")+"/")
-}
-
-// protectedWrite says why none of the places may be written, "" if they may.
-func (p *Policy) protectedWrite(all []location) string {
-	for _, l := range all {
-		if what := p.protectedPlace(l); what != "" {
-			return fmt.Sprintf("%s is protected (%s), and no rule may allow writing it; only the user's own list of exceptions can", l.shown(), what)
-		}
-	}
-	return ""
-}
-
-// Protected says why a path may not be written by any tool, "" if it may. It is for tools that
-// check once more where a path leads.
-func (p *Policy) Protected(name string) string { return p.protectedWrite(p.locations(name)) }
-
-func (p *Policy) protectedPlace(l location) string {
-	what := protectedName(l.shown())
-	for _, dir := range p.opt.Protected {
-		dir = path.Clean(filepath.ToSlash(dir))
-		if _, ok := inside(strings.ToLower(dir), strings.ToLower(l.abs)); ok {
-			what = "the user's configuration"
-		}
-	}
-	if what == "" {
-		return ""
-	}
-	for _, r := range p.unprotect {
-		if r.match.match(&unit{paths: []location{l}}, true) == yes {
-			return ""
-		}
-	}
-	return what
-}
-
-// protectedName tells by its names whether a path decides what runs later: configuration of agents,
-// of Git, of shells and of editors, and keys. It does not ask whether there is such a file.
-func protectedName(name string) string {
-	parts := strings.Split(name, "/")
-	for i := range parts {
-		parts[i] = foldName(parts[i])
-	}
-	for i, part := range parts {
-		if what := protectedFolder(part); what != "" {
-			return what
-		}
-		if i+1 < len(parts) {
-			if what := protectedPair(part, parts[i+1]); what != "" {
-				return what
-			}
-		}
-	}
-	return protectedFile(parts[len(parts)-1])
-}
-
-// foldName is a name as file systems may take it: without case, without characters that some ignore,
-// and without what Windows leaves off its end.
-func foldName(s string) string {
-	s = strings.Map(func(c rune) rune {
-		if unicode.Is(unicode.Cf, c) {
-			return -1
-		}
-		return unicode.ToLower(c)
-	}, s)
-	s, _, _ = strings.Cut(s, "::$")
-	if t := strings.TrimRight(s, " ."); t != "" {
-		s = t
-	}
-	if s == "git~1" {
-		return ".git"
-	}
-	return s
-}
-
-func protectedFolder(part string) string {
-	switch part {
-	case ".superstep", ".claude", ".opencode", ".codex", ".cursor", ".gemini", ".windsurf", ".agents":
-		return "configuration of agents"
-	case ".git", ".husky":
-		return "configuration and hooks of Git"
-	case ".ssh", ".gnupg", ".aws", ".kube", ".docker":
-		return "keys and how to use them"
-	}
-	return ""
-}
-
-func protectedPair(dir, name string) string {
-	switch dir {
-	case ".config":
-		switch name {
-		case "superstep", "opencode", "fish", "git", "autostart", "systemd", "environment.d":
-			return "configuration of programs that run by themselves"
-		}
-	case ".vscode":
-		switch name {
-		case "settings.json", "tasks.json", "launch.json", "mcp.json":
-			return "configuration of an editor that runs what it says"
-		}
-	case "library":
-		if name == "launchagents" || name == "launchdaemons" {
-			return "programs that run by themselves"
-		}
-	}
-	return ""
-}
-
-func protectedFile(name string) string {
-	switch name {
-	case ".mcp.json", "opencode.json", "opencode.jsonc", ".claude.json":
-		return "configuration of agents"
-	case ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc",
-		".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".envrc":
-		return "read by shells when they start"
-	case ".gitconfig", ".gitmodules":
-		return "configuration and hooks of Git"
-	case ".netrc", ".npmrc", ".pypirc", ".git-credentials":
-		return "keys and how to use them"
-	}
-	return ""
 }

@@ -11,12 +11,12 @@
 // inside the folder, searching and planning are allowed, all else asks.
 //
 // A shell command is allowed when every simple command in it is, after parsing; what cannot be
-// understood before it runs is never allowed by a pattern. This keeps a model from doing by accident or by a
-// trick what nobody allowed. Options by which programs known to this package run others or write files, such as
-// git grep -O and sort -o, are never allowed by a pattern either, and no rule, not even "bash" alone, allows
-// unasked a command that is given a protected path and is not known to only read. It is no sandbox: a program that is
-// allowed does what it does, as make and a test suite run whatever they are told to, and paths in programs'
-// own languages or in variables are not seen.
+// understood before it runs is never allowed by a pattern. Rules are about the words of a command, not about what
+// the program then does: that is bounded by the sandbox that runs it (package sandbox), or by nothing where there is none, and so
+// Unconfined has everything asked about that does more than read.
+//
+// Two names are about the sandbox: net(HOST) lets commands reach a host, and unsandboxed(COMMAND), which must be the whole
+// command, lets that one leave it.
 package permit
 
 import (
@@ -54,6 +54,16 @@ func (l Layer) origin() string {
 	return string(l)
 }
 
+// A Confinement is what bounds commands.
+type Confinement int
+
+// The kinds of confinement.
+const (
+	Confined   Confinement = iota // a sandbox does
+	Unconfined                    // nothing does although it should: a command that does more than read is asked about
+	Exempt                        // nothing does, as the user wants it: rules alone decide
+)
+
 // Options of New. Nil means the defaults.
 type Options struct {
 	// Rules by the layer they come from. Those of BuiltIn are added to Defaults.
@@ -70,14 +80,25 @@ type Options struct {
 	// Resolve, if set, gives the absolute path without symbolic links, as far as it exists. A rule that allows then has
 	// to match what a path names and not only how it is written; one that denies may match either.
 	Resolve func(path string) string
-	// Protected are absolute paths besides the usual ones that no tool may write, such as the
-	// user's configuration and the file of what is trusted. What is below them is protected, too.
-	Protected []string
+	// Linked, if set, reports whether an absolute path is that of a file with other names (hard links), which may be outside
+	// of the folder or those of secret files. By default they may not be read unasked: a rule has to allow it. It is asked
+	// once for each file that is to be read, so it must be cheap.
+	Linked func(path string) bool
+	// Protected is what no tool may write besides AlwaysProtected: the files and folders that the caller loads
+	// as code or as rules.
+	Protected []Protected
 	// Unprotect are patterns of paths that may be written although they are protected. They come
 	// from the user and from nobody else.
 	Unprotect []string
+	// NoDefaults leaves out the default rules: what no rule allows is asked about.
+	NoDefaults bool
 	// Headless says that nobody can be asked, so that what would be asked about is denied.
 	Headless bool
+	// Sandbox is what bounds commands. Defaults to Confined.
+	Sandbox Confinement
+	// Auto says that commands that stay in the sandbox are allowed unless a rule asks about or denies them. It means nothing
+	// unless they are Confined.
+	Auto bool
 	// Shell is what runs the commands of bash: "bash", which is the default, or "sh".
 	Shell string
 	// Tools are the names that rules may use, for finding those that are misspelled. Defaults to nil:
@@ -89,7 +110,9 @@ type Options struct {
 // from several goroutines, does no I/O of its own and decides the same call the same way every time.
 type Policy struct {
 	opt       Options
+	outer     string // the root of the policy that In was called on
 	rules     []*compiled
+	guards    []guard
 	unprotect []*compiled
 }
 
@@ -117,6 +140,10 @@ func New(opts *Options) (*Policy, error) {
 	}
 	p := &Policy{opt: o}
 	var errs []error
+	var err error
+	if p.guards, err = guards(slices.Concat(AlwaysProtected(), o.Protected)); err != nil {
+		errs = append(errs, err)
+	}
 	for layer := range o.Rules {
 		if !slices.Contains(layers(), layer) {
 			errs = append(errs, fmt.Errorf("permissions: no layer %q", layer))
@@ -124,7 +151,7 @@ func New(opts *Options) (*Policy, error) {
 	}
 	for _, layer := range layers() {
 		rules := o.Rules[layer]
-		if layer == BuiltIn { // by themselves, since exceptions are from rules given together
+		if layer == BuiltIn && !o.NoDefaults { // by themselves, since exceptions are from rules given together
 			errs = append(errs, p.add(layer, usual()), p.add(layer, keyFiles()))
 		}
 		if err := p.add(layer, rules); err != nil {
@@ -153,7 +180,7 @@ func (p *Policy) With(layer Layer, rules ...Rule) (*Policy, error) {
 	if !slices.Contains(layers(), layer) {
 		return nil, fmt.Errorf("permissions: no layer %q", layer)
 	}
-	out := &Policy{opt: p.opt, rules: slices.Clip(p.rules), unprotect: p.unprotect}
+	out := &Policy{opt: p.opt, outer: p.outer, rules: slices.Clip(p.rules), guards: p.guards, unprotect: p.unprotect}
 	if err := out.add(layer, rules); err != nil {
 		return nil, err
 	}
@@ -183,6 +210,13 @@ func (p *Policy) add(layer Layer, rules []Rule) error {
 	return errors.Join(errs...)
 }
 
+// Bounded returns a policy for commands that are confined otherwise; see Options.Sandbox and Options.Auto.
+func (p *Policy) Bounded(c Confinement, auto bool) *Policy {
+	out := *p
+	out.opt.Sandbox, out.opt.Auto, out.rules = c, auto, slices.Clip(p.rules)
+	return &out
+}
+
 // List returns the rules in the order of their layers, with those that are ignored.
 func (p *Policy) List() []Rule {
 	var out []Rule
@@ -201,9 +235,8 @@ func (p *Policy) List() []Rule {
 // other agents, which are held by the same rules. Everything else asks: writing, commands,
 // fetching from the web, tools of MCP servers and scripts.
 //
-// Reading files that usually hold keys asks, too, such as .env and *.pem. Whether a search of a whole
-// folder finds them cannot be told, so grep asks only when its path names one; "ask read_file(**/.env)" as a rule
-// of the user's own makes every search that may meet one ask.
+// Reading files that usually hold secrets asks, too, such as .env and *.pem. Tools that list or search a folder leave them
+// out: see Reads.
 func Defaults() []Rule { return slices.Concat(usual(), keyFiles()) }
 
 func usual() []Rule {
@@ -218,21 +251,20 @@ func usual() []Rule {
 	return out
 }
 
-// keyFiles ask about files that usually hold keys. A rule on read_file binds grep, too.
+// keyFiles ask about files that usually hold secrets.
 func keyFiles() []Rule {
 	var out []Rule
 	for _, pattern := range []string{
-		"**/.env", "**/.env.*", "**/.aws/**", "**/.ssh/**", "**/.gnupg/**", "**/.netrc", "**/.npmrc", "**/.pypirc", "**/*.pem", "**/*.key",
-		"**/id_rsa*", "**/id_ed25519*", "**/credentials.json", "**/.config/gcloud/**", "**/.kube/config",
+		"**/.env*", "**/?*.env", "**/.aws/**", "**/.ssh/**", "**/.gnupg/**", "**/.netrc", "**/.npmrc", "**/.pypirc", "**/.pgpass", "**/.git-credentials", "**/.htpasswd",
+		"**/*.pem", "**/*.key", "**/*.p12", "**/*.pfx", "**/*.jks", "**/*.keystore", "**/*.kdbx", "**/id_rsa*", "**/id_dsa*", "**/id_ecdsa*", "**/id_ed25519*",
+		"**/credentials", "**/credentials.{json,yml,yaml,toml,ini,xml,csv,txt}", "**/.config/gcloud/**", "**/.kube/config", "**/.docker/config.json",
 	} {
-		out = append(out, Rule{Decision: tool.Ask, Tool: "read_file", Pattern: pattern, Layer: BuiltIn, Otherwise: pattern == "**/.env.*"})
+		out = append(out, Rule{Decision: tool.Ask, Tool: "read_file", Pattern: pattern, Layer: BuiltIn, Otherwise: strings.HasPrefix(pattern, "**/.env")})
 	}
-	for _, name := range []string{"read_file", "grep"} {
-		for _, end := range []string{"example", "sample", "template"} {
-			out = append(out, Rule{Decision: tool.Allow, Tool: name, Pattern: "**/.env." + end, Layer: BuiltIn})
-		}
+	for _, end := range []string{"example", "sample", "template"} {
+		out = append(out, Rule{Decision: tool.Allow, Tool: "read_file", Pattern: "**/.env*." + end, Layer: BuiltIn})
 	}
-	return out
+	return append(out, Rule{Decision: tool.Ask, Tool: "search_docs", Pattern: "large", Layer: BuiltIn})
 }
 
 // Check decides on a call. It implements tool.Gate.
@@ -243,6 +275,9 @@ func (p *Policy) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 	f := p.facts(t.Name, c.Args)
 	v := p.decide(f)
 	v.Subject = clean.Text(f.subject)
+	if v.Decision == tool.Ask {
+		v.Parts = p.parts(f)
+	}
 	if v.Decision == tool.Ask && f.why == "" {
 		v.Always = p.always(f)
 	}
@@ -275,7 +310,7 @@ func (p *Policy) decide(f *facts) tool.Verdict {
 		got := p.unit(f, &f.units[i])
 		switch {
 		case got.decision == tool.Allow:
-			if allowed == nil || got.weight() > allowed.weight() {
+			if allowed == nil || !f.units[i].reads && got.weight() > allowed.weight() {
 				allowed = &got
 			}
 		case worst == nil || worst.decision != tool.Deny && got.decision == tool.Deny ||
@@ -286,10 +321,8 @@ func (p *Policy) decide(f *facts) tool.Verdict {
 	switch {
 	case worst != nil && worst.decision == tool.Deny:
 		return worst.verdict()
-	case f.firm != "":
-		return tool.Verdict{Decision: tool.Ask, Origin: string(BuiltIn), Reason: "it has to be asked about whatever is allowed: " + f.firm}
-	case f.late && !p.bare(f) && worst != nil && worst.unit != nil && worst.unit.words != nil:
-		return worst.verdict()
+	case p.opt.Auto && p.opt.Sandbox == Confined && f.tool == "bash" && !f.outside && !f.malformed && (worst == nil || worst.rule == nil):
+		return tool.Verdict{Decision: tool.Allow, Origin: string(User), Reason: "it stays in the sandbox"}
 	case f.why != "" && !p.bare(f):
 		return tool.Verdict{Decision: tool.Ask, Origin: string(BuiltIn), Reason: "it has to be asked about: " + f.why}
 	case worst != nil:
@@ -302,7 +335,7 @@ func (p *Policy) decide(f *facts) tool.Verdict {
 
 // bare says whether a rule without a pattern allows the tool whatever is done with it.
 func (p *Policy) bare(f *facts) bool {
-	if f.malformed {
+	if f.malformed || f.firm {
 		return false
 	}
 	for _, r := range p.rules {
@@ -382,7 +415,6 @@ func (p *Policy) unit(f *facts, u *unit) finding {
 			case m != no && r.Otherwise && r.Decision != tool.Allow && p.excepted(f, u, r):
 			case m == yes:
 				take(r)
-			case m == perhaps && layer && u.walk && r.Decision == tool.Ask: // else every search would ask
 			case m == perhaps && r.Decision == tool.Ask:
 				take(r)
 			case m == perhaps && r.Decision == tool.Deny && (maybe == nil || r.weight > maybe.weight):
@@ -395,11 +427,13 @@ func (p *Policy) unit(f *facts, u *unit) finding {
 		return finding{decision: tool.Deny, rule: deny}
 	case maybe != nil:
 		return finding{decision: tool.Ask, rule: maybe, reason: fmt.Sprintf("it cannot be ruled out that it does what is denied %s", maybe.where())}
+	case u.ask != "":
+		return finding{decision: tool.Ask, reason: u.ask}
 	case ask != nil && !p.lifted(f, u, ask):
 		return finding{decision: tool.Ask, rule: ask}
 	case allow != nil:
 		return finding{decision: tool.Allow, rule: allow}
-	case u.around:
+	case u.around || u.named:
 		return finding{decision: tool.Allow}
 	}
 	return finding{decision: tool.Ask, unit: u}
@@ -418,7 +452,7 @@ func (p *Policy) lifted(f *facts, u *unit, ask *compiled) bool {
 		return false
 	}
 	for _, r := range p.rules {
-		if r.Layer == Granted && r.Decision == tool.Allow && r.weight >= ask.weight && u.match(f, r) == yes {
+		if r.Layer == Granted && r.Decision == tool.Allow && (r.weight >= ask.weight || u.reads && r.weight/100 >= ask.weight/100) && u.match(f, r) == yes {
 			return true
 		}
 	}

@@ -73,28 +73,28 @@ func TestCommands(t *testing.T) {
 		command string
 		want    tool.Decision
 	}{
-		{"echo hi", "allow"}, {"echo", "allow"}, {"echo 'a; rm b'", "allow"}, {`echo "a && b"`, "allow"}, {"git log", "allow"}, {"git log --oneline -3", "allow"},
+		{"echo hi", "allow"}, {"echo", "allow"}, {"echo 'a; rm b'", "ask"}, {`echo "a && b"`, "allow"}, {"git log", "allow"}, {"git log --oneline -3", "allow"},
 		{"git log | ls", "allow"}, {"echo a; echo b\necho c && ls || echo d &", "allow"}, {"(echo a; ls)", "allow"}, {"{ echo a; }", "allow"},
 		{"echo $(ls) `ls` \"$(ls -l)\"", "allow"}, {"if echo a; then ls; else echo b; fi", "allow"}, {"for f in *.go; do echo $f; done", "allow"}, {"while echo a; do ls; done", "allow"},
 		{"f() { ls; }; echo x", "allow"}, {"echo <(ls)", "allow"}, {"exact command here", "allow"}, {"cat <<EOF\nhi\nEOF", "ask"}, {"ls <<EOF\n$(ls)\nEOF", "allow"},
-		{"timeout 5 go test ./...", "allow"}, {"nice -n 5 timeout -k 1 5s nohup go test ./...", "allow"}, {"env LC_ALL=C go test .", "allow"}, {"CI=1 go test .", "allow"}, {"x=1; echo $x", "allow"},
+		{"timeout 5 go test ./...", "ask"}, {"nice -n 5 timeout -k 1 5s nohup go test ./...", "ask"}, {"env LC_ALL=C go test .", "allow"}, {"CI=1 go test .", "allow"}, {"x=1; echo $x", "allow"},
 		{"echo a > out/x", "allow"}, {"echo a > /dev/null 2>&1", "allow"}, {"ls < a.txt", "allow"}, {"ls <<< $x", "allow"}, {"time ls", "allow"}, {"! ls", "allow"}, {"[[ -f a ]] && ls", "allow"},
-		{"bash -c 'ls; echo a'", "allow"}, {"sh -ec 'ls'", "allow"}, {"find . -name '*.go' -exec echo {} \\;", "allow"}, {"ls | xargs echo", "allow"}, {"ls | xargs -0 -n 1 go test", "allow"}, {"command ls", "allow"},
+		{"bash -c 'ls; echo a'", "allow"}, {"sh -ec 'ls'", "ask"}, {"find . -name '*.go' -exec echo {} \\;", "allow"}, {"ls | xargs echo", "allow"}, {"ls | xargs -0 -n 1 go test", "allow"}, {"command ls", "ask"},
 		{"echo x && rm y", "deny"}, {"echo x; rm y", "deny"}, {"echo x\nrm y", "deny"}, {"echo $(rm y)", "deny"}, {"echo `rm y`", "deny"}, {"echo x | rm y", "deny"}, {"echo x & rm y", "deny"},
 		{"echo \"$(rm y)\"", "deny"}, {"echo <(rm y)", "deny"}, {"ls > >(rm y)", "deny"}, {"f() { rm y; }; echo x", "deny"}, {"ls <<EOF\n$(rm y)\nEOF", "deny"}, {"ls <<< $(rm y)", "deny"},
-		{"/bin/rm y", "deny"}, {`\rm y`, "deny"}, {"'r'm y", "deny"}, {`r""m y`, "deny"}, {"r\\m y", "deny"}, {"sudo rm y", "deny"}, {"sudo -u root rm y", "deny"}, {"env -u A rm y", "deny"},
-		{"timeout 5 rm y", "deny"}, {"xargs rm", "deny"}, {"find . -exec rm {} +", "deny"}, {"bash -c 'rm y'", "deny"}, {"eval 'rm y'", "deny"}, {"eval rm y", "deny"}, {"trap 'rm y' EXIT", "deny"}, {"bash -lc 'rm y'", "deny"},
-		{"case x in x) rm y;; esac", "deny"}, {"for i in 1; do rm y; done", "deny"}, {"x=$(rm y)", "deny"}, {"echo ${x:-$(rm y)}", "deny"}, {"echo $((1 + $(rm y)))", "deny"}, {"git push origin", "deny"}, {"git push", "deny"}, {"git -C x push", "deny"}, {"git --no-pager -C x push y", "deny"}, {"git -C . -c a=b log", "ask"}, {"sudo git -C x push", "ask"}, {"timeout 5 git -P push", "deny"},
+		{"/bin/rm y", "deny"}, {`\rm y`, "deny"}, {"'r'm y", "deny"}, {`r""m y`, "deny"}, {"r\\m y", "deny"}, {"sudo rm y", "ask"}, {"sudo -u root rm y", "ask"}, {"env -u A rm y", "ask"},
+		{"timeout 5 rm y", "ask"}, {"xargs rm", "ask"}, {"find . -exec rm {} +", "ask"}, {"bash -c 'rm y'", "ask"}, {"eval 'rm y'", "ask"}, {"eval rm y", "ask"}, {"trap 'rm y' EXIT", "ask"}, {"bash -lc 'rm y'", "ask"},
+		{"case x in x) rm y;; esac", "deny"}, {"for i in 1; do rm y; done", "deny"}, {"x=$(rm y)", "deny"}, {"echo ${x:-$(rm y)}", "deny"}, {"echo $((1 + $(rm y)))", "deny"}, {"git push origin", "deny"}, {"git push", "deny"}, {"git -C x push", "ask"}, {"git --no-pager -C x push y", "ask"}, {"git -C . -c a=b log", "ask"}, {"sudo git -C x push", "allow"}, {"timeout 5 git -P push", "ask"},
 		{"rm", "deny"}, {"echo x > .git/hooks/pre-commit", "deny"}, {"echo x >> ~/.bashrc", "deny"}, {"echo x > ~/.ssh/authorized_keys", "deny"}, {"echo x >.git/hooks/$y", "deny"}, {"ls &> .mcp.json", "deny"}, {"echo x > ./a/../.claude/settings.json", "deny"},
 		{"cat x", "ask"}, {"echo x && cat y", "ask"}, {"gitlog", "ask"}, {"git logs", "ask"}, {"echo x > a", "ask"}, {"echo x > $y", "ask"}, {"echo x > /etc/passwd", "ask"}, {"ls < /etc/passwd", "ask"},
-		{"$x", "ask"}, {"$(echo rm) y", "ask"}, {"{rm,y}", "ask"}, {"r* y", "ask"}, {"eval ls", "ask"}, {"source a", "ask"}, {". a", "ask"}, {"alias ls=rm", "ask"}, {"LD_PRELOAD=x ls", "ask"}, {"PATH=x ls", "ask"}, {"PATH=x; ls", "ask"},
-		{"export PATH=x; ls", "ask"}, {"for PATH in /tmp; do ls; done", "ask"}, {"read PATH; ls", "ask"}, {"read -r x; ls", "allow"}, {"bash -c \"$x\"", "ask"}, {"bash", "ask"}, {"ls | bash", "ask"}, {"bash -s", "ask"}, {"npx -c 'ls'", "ask"}, {"npx --call=ls", "ask"}, {"npx -yc ls", "ask"}, {"npx prettier .", "allow"},
-		{"npx $x", "ask"}, {"sudo ls", "ask"}, {"env A=b ls", "ask"}, {"env -S 'ls'", "ask"}, {"find . $x", "ask"}, {"find . -fprint a", "ask"}, {"find . -exec $x {} +", "ask"}, {"xargs -I % % a", "ask"}, {"git -c core.pager=x log", "ask"}, {"git $x", "ask"},
-		{"echo $((x))", "ask"}, {"((x))", "ask"}, {"let x", "ask"}, {"echo ${!x}", "ask"}, {"echo ${x@P}", "ask"}, {"echo ${a[$x]}", "ask"}, {"echo ${x:y}", "ask"}, {"[[ $x -eq 1 ]]", "ask"}, {"[[ -v $x ]]", "ask"}, {"test -v 'a[$(rm y)]'", "ask"}, {"printf -v 'a[$(id)]' x", "ask"}, {"printf $x", "ask"},
-		{"echo ${PATH:=x}", "ask"}, {"echo {x}>out/x", "allow"}, {"ls {PATH}>out/x", "ask"}, {"coproc ls", "ask"}, {"echo 'unclosed", "ask"}, {"", "ask"}, {"# only", "ask"}, {"x=1", "ask"}, {"echo \x1b[2J", "ask"}, {"echo a\rb", "ask"}, {"echo \u202e", "ask"},
-		{"cd /; echo x > out/y", "ask"}, {"cd sub && ls", "allow"}, {"cp a .git/config", "ask"}, {"cp a --target=.git/hooks", "ask"}, {"set -euo pipefail; ls", "allow"}, {"set -- a; ls", "ask"}, {"ls /secret", "ask"}, {"ls $x", "ask"},
+		{"$x", "ask"}, {"$(echo rm) y", "ask"}, {"{rm,y}", "ask"}, {"r* y", "ask"}, {"eval ls", "allow"}, {"source a", "allow"}, {". a", "ask"}, {"alias ls=rm", "ask"}, {"LD_PRELOAD=x ls", "allow"}, {"PATH=x ls", "allow"}, {"PATH=x; ls", "allow"},
+		{"export PATH=x; ls", "ask"}, {"for PATH in /tmp; do ls; done", "allow"}, {"read PATH; ls", "allow"}, {"read -r x; ls", "allow"}, {"bash -c \"$x\"", "allow"}, {"bash", "allow"}, {"ls | bash", "allow"}, {"bash -s", "allow"}, {"npx -c 'ls'", "allow"}, {"npx --call=ls", "allow"}, {"npx -yc ls", "allow"}, {"npx prettier .", "allow"},
+		{"npx $x", "allow"}, {"sudo ls", "allow"}, {"env A=b ls", "allow"}, {"env -S 'ls'", "allow"}, {"find . $x", "allow"}, {"find . -fprint a", "allow"}, {"find . -exec $x {} +", "allow"}, {"xargs -I % % a", "allow"}, {"git -c core.pager=x log", "allow"}, {"git $x", "ask"},
+		{"echo $((x))", "ask"}, {"((x))", "ask"}, {"let x", "ask"}, {"echo ${!x}", "ask"}, {"echo ${x@P}", "ask"}, {"echo ${a[$x]}", "ask"}, {"echo ${x:y}", "ask"}, {"[[ $x -eq 1 ]]", "ask"}, {"[[ -v $x ]]", "ask"}, {"test -v 'a[$(rm y)]'", "allow"}, {"printf -v 'a[$(id)]' x", "allow"}, {"printf $x", "allow"},
+		{"echo ${PATH:=x}", "allow"}, {"echo {x}>out/x", "allow"}, {"ls {PATH}>out/x", "allow"}, {"coproc ls", "ask"}, {"echo 'unclosed", "ask"}, {"", "ask"}, {"# only", "ask"}, {"x=1", "ask"}, {"echo \x1b[2J", "ask"}, {"echo a\rb", "ask"}, {"echo \u202e", "ask"},
+		{"cd /; echo x > out/y", "ask"}, {"cd sub && ls", "allow"}, {"cp a .git/config", "allow"}, {"cp a --target=.git/hooks", "allow"}, {"set -euo pipefail; ls", "allow"}, {"set -- a; ls", "allow"}, {"ls /secret", "ask"}, {"ls $x", "ask"},
 		{"rm$x y", "ask"}, {"git $x origin", "ask"}, {"echo `ls \\`ls\\``", "ask"}, {"echo $(cat <<E\nE\n)", "ask"}, {"ls <<$'E'\nE\n", "ask"}, {"ls > /dev/tcp/1.2.3.4/80", "ask"}, {"echo a 2>&1 | ls", "allow"}, {"ls >& out/x", "allow"}, {"ls >&$x", "ask"},
-		{"exec ls", "ask"}, {"enable -f x ls", "ask"}, {"hash -p /tmp/x ls; ls", "ask"}, {"bash script.sh", "allow"}, {"declare -x A=b", "ask"}, {"select x in a; do ls; done", "ask"}, {"unset 'a[$(id)]'", "ask"}, {"[ -n \"$x\" ]", "allow"}, {"[ $x $y ]", "ask"},
+		{"exec ls", "ask"}, {"enable -f x ls", "ask"}, {"hash -p /tmp/x ls; ls", "ask"}, {"bash script.sh", "allow"}, {"declare -x A=b", "ask"}, {"select x in a; do ls; done", "ask"}, {"unset 'a[$(id)]'", "ask"}, {"[ -n \"$x\" ]", "allow"}, {"[ $x $y ]", "allow"},
 	} {
 		if v := bash(p, tc.command); v.Decision != tc.want {
 			t.Errorf("%q: %s, want %s (%s; rule %s)", tc.command, v.Decision, tc.want, v.Reason, v.Rule)
@@ -178,7 +178,7 @@ func TestBypass(t *testing.T) {
 	for _, c := range []string{
 		"echo x && touch canary", "echo $(touch canary)", "echo `touch canary`", "echo x\ntouch canary", "echo x;touch canary", "echo x|touch canary", "echo x& touch canary",
 		"echo <(touch canary)", "echo > canary", "echo x >| canary", "echo x <> canary", "echo x &> canary", "echo x >&canary", "echo ${x:-$(touch canary)}", "x='a[$(touch canary)]'; echo $((x))",
-		"x='a[$(touch canary)]'; test -v \"$x\"", "test -v 'a[$(touch canary)]'", "[ -v 'a[$(touch canary)]' ]", "x='a[$(touch canary)]'; [[ $x -eq 1 ]]", "printf -v 'a[$(touch canary)]' x",
+		"x='a[$(touch canary)]'; [[ $x -eq 1 ]]",
 		"x='-v'; y='a[$(touch canary)]'; printf $x $y z", "x='$(touch canary)'; echo \"${x@P}\"", "x='a[$(touch canary)]'; echo ${!x}", "x='a[$(touch canary)]'; echo ${y:x}", "echo $[ $(touch canary) ]",
 		"echo() { touch canary; }; echo x", "function ls { touch canary; }; ls", "trap 'touch canary' EXIT", "true() { echo x > canary; }; true", "echo x <<E\n$(touch canary)\nE", "echo <<<$(touch canary)", "{ echo x; } > canary",
 		"for x in $(touch canary); do echo; done", "case $(touch canary) in x) echo;; esac", "while touch canary; do break; done", "echo x | while read x; do touch canary; done", "time touch canary", "! touch canary", "coproc touch canary",
@@ -186,7 +186,7 @@ func TestBypass(t *testing.T) {
 		"echo \"\n$(touch canary)\n\"", "echo '\n'; touch canary # '", "echo # x\ntouch canary", "echo \\\ntouch canary", "echo a{b,$(touch canary)}", "echo ${x/a/$(touch canary)}", "echo \"${x/\"$(touch canary)\"/}\"", "a=(x $(touch canary)); echo", "a[$(touch canary)]=1; echo",
 		"echo x |& touch canary", "((x=$(touch canary)))", "let 'a[$(touch canary)]=1'", "mapfile -C 'touch canary' -c 1 <<< x", "exec touch canary", "command touch canary", "builtin echo; touch canary", "enable -n echo; touch canary", "hash -p $(which touch) ls; ls canary",
 		"declare -x x=$(touch canary)", "readonly x=$(touch canary)", "unset 'a[$(touch canary)]'", "read 'a[$(touch canary)]' <<< x", "wait 'a[$(touch canary)]'", "exec 3> canary", "exec {x}> canary", "echo ${x:=$(touch canary)}", "echo $'\\'; touch canary #'", "echo $\"$(touch canary)\"",
-		"cat <<'E'\nE\ntouch canary", "echo <<\\E\n$(touch canary)\nE\ntouch canary", "if touch canary; then echo; fi", "(touch canary)", "f() { touch canary; }; f", "test x -a -v 'a[$(touch canary)]'",
+		"cat <<'E'\nE\ntouch canary", "echo <<\\E\n$(touch canary)\nE\ntouch canary", "if touch canary; then echo; fi", "(touch canary)", "f() { touch canary; }; f",
 		"ls $(printf '%s' canary > canary)", "printf '%d' 'a[$(touch canary)]'", "[ 'a[$(touch canary)]' -eq 1 ]", "printf '%*d' 'a[$(touch canary)]' 1", "[[ 'a[$(touch canary)]' -gt 0 ]]", "echo ${a['$(touch canary)']}", "echo \"${a[`touch canary`]}\"", "[ x = x -o -v a[\\$(touch canary)] ]",
 	} {
 		if v := bash(p, c); v.Decision != tool.Allow {
@@ -212,7 +212,7 @@ func TestPaths(t *testing.T) {
 	}{
 		{"read_file", "a", "allow"}, {"read_file", root + "/a", "allow"}, {"read_file", "../x", "ask"}, {"read_file", "/etc/passwd", "ask"}, {"read_file", "a.key", "ask"}, {"read_file", "d/e/a.KEY", "ask"},
 		{"read_file", "secret/x", "deny"}, {"read_file", "SECRET/x", "deny"}, {"read_file", "./a/../secret/x", "deny"}, {"read_file", root + "/secret", "deny"}, {"read_file", "", "ask"}, {"read_file", "a\x00b", "ask"},
-		{"ls", "", "allow"}, {"ls", "docs", "allow"}, {"ls", "..", "ask"}, {"grep", "docs", "ask"}, {"grep", "secret", "deny"}, {"glob", "", "allow"},
+		{"ls", "", "allow"}, {"ls", "docs", "allow"}, {"ls", "..", "ask"}, {"grep", "docs", "allow"}, {"grep", "secret", "deny"}, {"grep", "a.key", "ask"}, {"ls", "secret", "deny"}, {"glob", "Secret/x", "deny"}, {"glob", "", "allow"},
 		{"edit_file", "docs/a.md", "allow"}, {"edit_file", "docs/private/a", "deny"}, {"write_file", "docs/private/a", "deny"}, {"edit_file", "docs/../a", "ask"}, {"edit_file", "/home/me/notes/a", "allow"}, {"edit_file", "~/notes/a", "allow"}, {"write_file", "out/a.txt", "allow"},
 		{"write_file", "x", "allow"}, {"write_file", "/x", "ask"}, {"write_file", ".git/hooks/x", "deny"}, {"write_file", "sub/.git/config", "deny"}, {"edit_file", ".claude/x", "deny"}, {"edit_file", ".Claude/x", "deny"}, {"edit_file", "a/.SUPERSTEP", "deny"},
 		{"write_file", ".mcp.json", "deny"}, {"write_file", ".mcp.json ", "deny"}, {"write_file", ".g\u200cit/config", "deny"}, {"write_file", "git~1/config", "deny"}, {"write_file", ".git./config", "deny"}, {"write_file", ".vscode/tasks.json", "deny"}, {"write_file", "~/.zshrc", "deny"},
@@ -235,7 +235,7 @@ func TestProtected(t *testing.T) {
 		return strings.Replace(p, root+"/link", root+"/.git", 1)
 	}
 	p, err := permit.New(&permit.Options{
-		Root: root, Home: home, Resolve: links, Protected: []string{"/data/trust.json", root + "/own"}, Unprotect: []string{".husky/**"},
+		Root: root, Home: home, Resolve: links, Protected: []permit.Protected{{Path: "/data/trust.json"}, {Path: root + "/own"}}, Unprotect: []string{".husky/**"},
 		Rules: map[permit.Layer][]permit.Rule{permit.User: rules(t, "allow write_file", "allow bash", "deny bash(rm *)"), permit.Granted: rules(t, "allow write_file(.git/**)")},
 	})
 	if err != nil {
@@ -249,7 +249,7 @@ func TestProtected(t *testing.T) {
 		}
 	}
 	for command, want := range map[string]tool.Decision{
-		"echo x > /etc/x": "allow", "echo x > .git/config": "deny", "echo x > link/config": "deny", "cat x": "allow", "rm x": "deny", "eval $x": "ask", "$x": "ask",
+		"echo x > /etc/x": "allow", "echo x > .git/config": "deny", "echo x > link/config": "deny", "cat x": "allow", "rm x": "deny", "eval $x": "allow", "$x": "ask",
 	} {
 		if v := bash(p, command); v.Decision != want {
 			t.Errorf("%s: %+v", command, v)
@@ -319,7 +319,7 @@ func TestLayers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := bash(granted, "go test ./x && timeout 9 go test y"); v.Decision != tool.Allow || v.Origin != "run" {
+	if v := bash(granted, "go test ./x && go test y"); v.Decision != tool.Allow || v.Origin != "run" {
 		t.Errorf("an answer lifts the question: %+v", v)
 	}
 	if v := bash(p, "go test x"); v.Decision != tool.Ask {
@@ -363,7 +363,7 @@ func TestAlways(t *testing.T) {
 	p := policy(t)
 	for _, tc := range []struct{ tool, key, arg, want string }{
 		{"bash", "command", "go test ./...", "bash(go test *)"}, {"bash", "command", "go test a; go test b | go test c", "bash(go test *)"}, {"bash", "command", "go test a; ls", ""}, {"bash", "command", "go test a > x", ""}, {"bash", "command", "rm -rf x", "bash(rm -rf x)"},
-		{"bash", "command", "python x.py", "bash(python x.py)"}, {"bash", "command", "cat x", "bash(cat *)"}, {"bash", "command", "cat $x", "bash(cat *)"}, {"bash", "command", "rm $x", ""}, {"bash", "command", "rm 'a b'", ""}, {"bash", "command", "eval x", ""}, {"bash", "command", "timeout 9 go vet .", "bash(go vet *)"},
+		{"bash", "command", "python x.py", "bash(python x.py)"}, {"bash", "command", "cat x", "bash(cat *)"}, {"bash", "command", "cat $x", "bash(cat *)"}, {"bash", "command", "rm $x", ""}, {"bash", "command", "rm 'a b'", ""}, {"bash", "command", "eval x", "bash(eval x)"}, {"bash", "command", "timeout 9 go vet .", "bash(timeout 9 go vet .)"},
 		{"edit_file", "path", "docs/a.md", "edit_file(docs/**)"}, {"edit_file", "path", "a.md", "edit_file(a.md)"}, {"edit_file", "path", "a*/b", ""}, {"edit_file", "path", ".git/x", ""}, {"read_file", "path", "/etc/x", "read_file(/etc/x)"}, {"web_fetch", "url", "https://a.b/c?d", "web_fetch(domain:a.b)"}, {"mcp__a__b", "x", "y", "mcp__a__b"}, {"run_workflow", "workflow", "w", "run_workflow(w)"},
 	} {
 		if v := p.Check(call(tc.tool, map[string]any{tc.key: tc.arg})); v.Always != tc.want {
@@ -400,32 +400,21 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-func TestForeign(t *testing.T) {
-	for _, tc := range []struct{ in, want string }{
-		{"Bash", "bash"}, {"Bash(*)", "bash"}, {"Bash(git:*)", "bash(git *)"}, {"Bash(npm run test:*)", "bash(npm run test *)"}, {"Bash(ls -l)", "bash(ls -l)"}, {"Read(./src/**)", "read_file(./src/**) grep(./src/**)"},
-		{"Edit(/docs/*.md)", "edit_file(./docs/*.md) edit_file(./docs/*.md/**) write_file(./docs/*.md) write_file(./docs/*.md/**)"}, {"Read(//etc/passwd)", "read_file(/etc/passwd) read_file(/etc/passwd/**) grep(/etc/passwd) grep(/etc/passwd/**)"}, {"Write(~/x/**)", "write_file(~/x/**)"},
-		{"LS(.env)", "ls(**/.env) ls(**/.env/**)"}, {"WebFetch(domain:x.org)", "web_fetch(domain:x.org)"}, {"WebSearch", "web_search"}, {"mcp__github", "mcp__github__*"}, {"mcp__github__x", "mcp__github__x"}, {"bash(ls)", "bash(ls)"},
-	} {
-		got, err := permit.ParseClaude(tool.Deny, tc.in, "x.md")
-		var texts []string
-		for _, r := range got {
-			texts = append(texts, r.String())
-		}
-		if err != nil || strings.Join(texts, " ") != tc.want {
-			t.Errorf("%s: %v %v", tc.in, texts, err)
-		}
-	}
-	for in, want := range map[string]string{"Bsh(x)": `did you mean "Bash"?`, "Bash(x": "not closed", "WebFetch(x)": "domain:HOST"} {
-		if _, err := permit.ParseClaude(tool.Allow, in, ""); err == nil || !strings.Contains(err.Error(), want) {
+func TestNamesOfOtherPrograms(t *testing.T) {
+	for in, want := range map[string]string{"Read(x)": "no tool Read; here it is called read_file", "WebSearch": "here it is called web_search", "TodoWrite": "here it is called todo"} {
+		if _, err := permit.Parse(tool.Allow, in, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", in, err)
 		}
 	}
-	got, err := permit.ParseOpencode([]permit.Setting{
-		{"bash", "*", "deny"}, {"bash", "git diff*", "allow"}, {"bash", "git push", "ask"}, {"edit", "", "deny"}, {"webfetch", "*", "allow"}, {"read", "*.env", "deny"}, {"webfetch", "https://evil.org/*", "deny"}, {"mcp__x__*", "", "ask"},
-	}, "")
-	if err != nil {
-		t.Fatal(err)
+	if _, err := permit.New(&permit.Options{Rules: map[permit.Layer][]permit.Rule{permit.User: rules(t, "allow tavily_search")}, Tools: []string{"mine"}, Home: "/h"}); err == nil || !strings.Contains(err.Error(), `here it is called "web_search"`) {
+		t.Error(err)
 	}
+}
+
+// A rule that holds otherwise gives way to the patterns that were given with it.
+func TestOtherwise(t *testing.T) {
+	got := append(rules(t, "deny bash", "allow bash(git diff *)", "ask bash(git push)", "deny edit_file", "deny write_file"), rules(t, "deny read_file(*.env)")...)
+	got[0].Otherwise = true
 	p, err := policy(t, "allow bash(ls *)").With(permit.Agent, got...)
 	if err != nil {
 		t.Fatal(err)
@@ -448,14 +437,11 @@ func TestForeign(t *testing.T) {
 	if v := file(p, "read_file", "x.env"); v.Decision != tool.Deny {
 		t.Errorf("%+v", v)
 	}
-	if _, err := permit.ParseOpencode([]permit.Setting{{"bash", "*", "alow"}}, ""); err == nil {
-		t.Error("accepted")
-	}
 }
 
 func TestTaint(t *testing.T) {
 	var used []string
-	g := permit.Taint(policy(t, "allow bash", "allow web_fetch", "allow mcp__*"), func(*tool.Call) []string { return used })
+	g := permit.Taint(policy(t, "allow bash", "allow net(*)", "allow web_fetch", "allow mcp__*"), func(*tool.Call) []string { return used })
 	check := func(when string, want map[string]tool.Decision) {
 		for in, d := range want {
 			name, arg, _ := strings.Cut(in, " ")
@@ -471,9 +457,132 @@ func TestTaint(t *testing.T) {
 	check("local", all)
 	used = []string{"read_file", "mcp__x__y", "think"}
 	check("after", map[string]tool.Decision{
-		"bash curl x": "ask", "bash ls": "allow", "bash git status && ls": "allow", "bash git push": "ask", "bash eval x": "ask", "bash timeout 5 curl x": "ask", "bash ls $(curl x)": "ask", "bash echo x > /dev/tcp/a/1": "ask",
+		"bash curl x": "ask", "bash ls": "allow", "bash git status && ls": "ask", "bash git push": "ask", "bash eval x": "ask", "bash timeout 5 curl x": "ask", "bash ls $(curl x)": "ask", "bash echo x > /dev/tcp/a/1": "ask",
 		"web_fetch https://a.b/?x": "ask", "web_fetch https://a.b/c": "allow", "web_fetch https://a.b/" + strings.Repeat("x", 300): "ask", "mcp__a__b ": "ask", "think ": "allow",
 	})
+}
+
+// TestTaintWithoutNetwork: a command that reaches nothing sends nothing.
+func TestTaintWithoutNetwork(t *testing.T) {
+	g := permit.Taint(policy(t, "allow bash"), func(*tool.Call) []string { return []string{"web_fetch"} })
+	if v := bash(g, "curl x"); v.Decision != tool.Allow {
+		t.Errorf("%+v", v)
+	}
+	if v := g.Check(call("bash", map[string]any{"command": "curl x", "unsandboxed": true})); v.Decision != tool.Ask {
+		t.Errorf("outside: %+v", v)
+	}
+}
+
+// TestCommandNames: a star stands for no part of a path in the command's own name.
+func TestCommandNames(t *testing.T) {
+	p := policy(t, "allow bash(ls*)", "allow bash(scripts/*)", "allow bash(/opt/*/bin/x *)", "deny bash(rm *)")
+	for command, want := range map[string]tool.Decision{
+		"ls": "allow", "lsx a/b": "allow", "ls a/../b": "allow", "lsx/../../../../usr/bin/touch F": "ask", "lsx/../evil.sh": "ask", "./ls": "ask", "/bin/ls": "ask",
+		"scripts/a": "allow", "scripts/a b/c": "allow", "scripts/../a": "ask", "scripts/a/b": "ask", "/opt/a/bin/x y": "allow", "/opt/a/b/bin/x": "ask", "/opt/../bin/x": "ask", "/bin/rm y": "deny",
+	} {
+		if v := bash(p, command); v.Decision != want {
+			t.Errorf("%q: %+v, want %s", command, v, want)
+		}
+	}
+	if v := bash(policy(t, "allow bash(*)"), "./x"); v.Decision != tool.Ask {
+		t.Errorf("bash(*): %+v", v)
+	}
+}
+
+// TestUnconfined: where nothing bounds commands, each that does more than read is asked about, whatever the rules allow.
+func TestUnconfined(t *testing.T) {
+	of := func(c permit.Confinement, auto bool, lines ...string) *permit.Policy {
+		p, err := permit.New(&permit.Options{Root: root, Home: home, Sandbox: c, Auto: auto, Rules: map[permit.Layer][]permit.Rule{permit.User: rules(t, lines...)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, tc := range []struct {
+		p       *permit.Policy
+		command string
+		want    tool.Decision
+	}{
+		{of(permit.Unconfined, false, "allow bash"), "ls | grep x", "allow"},
+		{of(permit.Unconfined, false, "allow bash"), "cat < a.txt", "allow"},
+		{of(permit.Unconfined, false, "allow bash"), "go test .", "ask"},
+		{of(permit.Unconfined, false, "allow bash", "allow bash(go test *)"), "go test .", "ask"},
+		{of(permit.Unconfined, false, "allow bash"), "PATH=.; ls", "ask"},
+		{of(permit.Unconfined, false, "allow bash"), "ls() { x; }; ls", "ask"},
+		{of(permit.Unconfined, false, "allow bash"), "ls > x", "ask"},
+		{of(permit.Unconfined, false, "allow bash"), "ls $(x)", "ask"},
+		{of(permit.Unconfined, false, "deny bash"), "ls", "deny"},
+		{of(permit.Exempt, false, "allow bash(go test *)"), "go test .", "allow"},
+		{of(permit.Exempt, false), "go test .", "ask"},
+		{of(permit.Confined, true), "go test .", "allow"},
+		{of(permit.Unconfined, true), "go test .", "ask"},
+		{of(permit.Exempt, true), "go test .", "ask"},
+		{of(permit.Confined, true), "eval $x", "allow"},
+		{of(permit.Confined, true, "ask bash(go *)"), "go test .", "ask"},
+		{of(permit.Confined, true, "deny bash(go *)"), "ls; go test .", "deny"},
+		{of(permit.Confined, true, "deny bash(go *)"), "env go test .", "ask"},
+	} {
+		if v := bash(tc.p, tc.command); v.Decision != tc.want {
+			t.Errorf("%q: %+v, want %s", tc.command, v, tc.want)
+		}
+	}
+	outside := func(p *permit.Policy, command string) tool.Verdict {
+		return p.Check(call("bash", map[string]any{"command": command, "unsandboxed": true}))
+	}
+	for _, tc := range []struct {
+		p       *permit.Policy
+		command string
+		want    tool.Decision
+	}{
+		{of(permit.Confined, true, "allow bash", "allow *"), "make deploy", "ask"},
+		{of(permit.Confined, false, "allow unsandboxed(make deploy)"), "make deploy", "allow"},
+		{of(permit.Confined, false, "allow unsandboxed(make *)"), "make deploy", "ask"},
+		{of(permit.Confined, false, "allow unsandboxed(make deploy)"), "make deploy; id", "ask"},
+		{of(permit.Confined, false, "allow unsandboxed(make deploy)", "deny bash(make *)"), "make deploy", "deny"},
+		{of(permit.Confined, false, "allow unsandboxed(make deploy)", "ask bash(make *)"), "make deploy", "ask"},
+	} {
+		if v := outside(tc.p, tc.command); v.Decision != tc.want {
+			t.Errorf("outside: %q: %+v, want %s", tc.command, v, tc.want)
+		}
+	}
+	p := of(permit.Confined, false)
+	if v := outside(p, "make deploy"); v.Decision != tool.Ask || v.Always != "" {
+		t.Errorf("%+v", v)
+	}
+	for _, layer := range []permit.Layer{permit.Agent, permit.Granted} {
+		more, err := p.With(layer, rules(t, "allow unsandboxed(make deploy)")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := outside(more, "make deploy"); v.Decision != tool.Ask {
+			t.Errorf("%s: %+v", layer, v)
+		}
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	for want, lines := range map[string][]string{
+		"":                         {"allow bash", "allow *"},
+		"a.org b.org":              {"allow net(b.org)", "allow net(a.org)", "allow net(a.org)"},
+		"a.org":                    {"allow net(a.org)", "allow net(b.org)", "deny net(b.org)"},
+		"*":                        {"allow net(*)"},
+		"x.org":                    {"allow net(*)", "allow net(x.org)", "ask net(y.org)"},
+		"d.org":                    {"allow net(d.org)", "allow net(*.a.org)", "deny net(evil.a.org)"},
+		"c.org":                    {"allow net(c.org)", "allow net(b.a.org)", "deny net(*.a.org)"},
+		"*.registry.example.org z": {"allow net(*.registry.example.org)", "allow net(z)"},
+	} {
+		if got := strings.Join(policy(t, lines...).Network(), " "); got != want {
+			t.Errorf("%q: %q, want %q", lines, got, want)
+		}
+	}
+	if got := policy(t, "allow net(a.org)", "deny net").Network(); len(got) != 0 {
+		t.Error(got)
+	}
+	for _, bad := range []string{"net", "net(a b)", "net(https://a.org)", "net(*.org)", "net(a*)", "unsandboxed"} {
+		if _, err := permit.Parse(tool.Allow, bad, ""); err == nil {
+			t.Errorf("%s: no error", bad)
+		}
+	}
 }
 
 // TestDenyNeverAllows: more rules that deny never make a decision laxer.
@@ -535,4 +644,53 @@ func Example() {
 	// ask: no rule allows the command wc -l
 	// ask: no rule allows the command rm -rf .
 	// deny: .git/config is protected (configuration and hooks of Git), and no rule may allow writing it; only the user's own list of exceptions can
+}
+
+// TestProtectedPaths: where each form of a protected path holds, and which wins.
+func TestProtectedPaths(t *testing.T) {
+	rules := map[permit.Layer][]permit.Rule{permit.Run: rules(t, "allow write_file", "allow bash", "deny write_file(docs/CLAUDE.md)"), permit.Granted: rules(t, "allow write_file(AGENTS.md)", "allow write_file(**)")}
+	o := &permit.Options{Root: "/work/.config/proj", Home: home, Rules: rules, Unprotect: []string{"open/**", "GEMINI.md"}, Protected: []permit.Protected{
+		{Path: "skills/", Why: "skills"}, {Path: "**/open/", Why: "x"}, {Path: "**/.config/tool/", Why: "y"}, {Path: "**/.config/proj/", Why: "the root"}, {Path: "/state/", Why: "z"},
+		{Path: "lib/a.ts", Ask: true}, {Path: "both", Ask: true}, {Path: "both/", Why: "both"},
+	}}
+	p, err := permit.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]tool.Decision{
+		"skills": "deny", "skills/a/b": "deny", "SKILLS/a": "deny", "\u017fkills/a": "deny", "skills./a": "deny", "ski\u200blls/a": "deny", "sub/skills/a": "allow", "skillset": "allow", "/elsewhere/skills/a": "allow",
+		"a/OPEN/b": "deny", "open/b": "allow", "../tool/x": "deny", "/x/.config/tool": "deny", "x": "allow", "a/.config/proj/x": "deny",
+		"/state/x": "deny", "/State": "deny", "lib/a.ts": "ask", "lib/A.TS": "ask", "lib/b.ts": "allow", "both": "deny",
+		"AGENTS.md": "ask", "sub/agents.md": "ask", "docs/CLAUDE.md": "deny", "GEMINI.md": "allow", "docs/GEMINI.md": "ask", "AGENTS.md.bak": "allow",
+		"GIT~1/config": "deny", "git~12": "deny", "SUPERS~1/tools/x": "deny", "MCP~1.JSO": "deny", "gi~1": "allow", "git~x": "allow",
+	} {
+		if v := file(p, "write_file", path); v.Decision != want || v.Decision == tool.Ask && v.Always != "" {
+			t.Errorf("%s: %+v, want %s", path, v, want)
+		}
+	}
+	for command, want := range map[string]tool.Decision{"echo x >> AGENTS.md": "ask", "cat AGENTS.md": "allow", "ls skills": "allow"} {
+		if v := bash(p, command); v.Decision != want {
+			t.Errorf("%s: %+v, want %s", command, v, want)
+		}
+	}
+	if p.Protected("AGENTS.md") != "" || p.Protected("skills") == "" {
+		t.Error("Protected")
+	}
+	o.Headless = true
+	if p, err = permit.New(o); err != nil {
+		t.Fatal(err)
+	}
+	if v := file(p, "write_file", "AGENTS.md"); v.Decision != tool.Deny {
+		t.Errorf("%+v", v)
+	}
+	for _, bad := range []string{"", "/", "**/", "a/../b", "**//abs"} {
+		if _, err := permit.New(&permit.Options{Protected: []permit.Protected{{Path: bad}}}); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+	for _, x := range append(permit.AlwaysProtected(), o.Protected[0]) {
+		if name := strings.TrimSuffix(strings.TrimPrefix(x.Path, "**/"), "/"); !x.Ask && p.Protected(name) == "" {
+			t.Errorf("%s is not protected", x.Path)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package permit
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,7 +9,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 const (
@@ -103,12 +106,15 @@ func Parse(d tool.Decision, text, source string) (Rule, error) {
 		return fail(at, "%q cannot be in the name of a tool; write TOOL or TOOL(pattern), such as bash(git log *)", c)
 	}
 	if strings.ContainsFunc(name, unicode.IsUpper) {
-		if near := claudeName(name); len(near) > 0 {
-			return fail(lead, "no tool %s; here it is called %s", name, near[0])
+		if here := toolnames.Here(name, toolnames.Builtin()); here != "" {
+			return fail(lead, "no tool %s; here it is called %s", name, here)
 		}
 	}
 	r := Rule{Decision: d, Tool: name, Source: source}
 	if !hasPattern {
+		if _, _, err := r.matcher(&Options{Home: "/~"}); err != nil {
+			return fail(lead, "%v", err)
+		}
 		return r, nil
 	}
 	if !strings.HasSuffix(rest, ")") {
@@ -137,7 +143,7 @@ func (r Rule) compile(o *Options) (matcher, error) {
 		return nil, err
 	}
 	if o.Tools != nil && !strings.ContainsAny(r.Tool, "*?") && !slices.Contains(o.Tools, r.Tool) && !strings.HasPrefix(r.Tool, "mcp__") && !slices.Contains(builtIns(), r.Tool) {
-		return nil, &SyntaxError{Text: r.String(), Col: 1, Problem: fmt.Sprintf("no tool %q%s", r.Tool, suggest.Hint(r.Tool, slices.Concat(o.Tools, builtIns())))}
+		return nil, &SyntaxError{Text: r.String(), Col: 1, Problem: fmt.Sprintf("no tool %q%s", r.Tool, toolnames.Hint(r.Tool, slices.Concat(o.Tools, builtIns())))}
 	}
 	m, at, err := r.matcher(o)
 	if err != nil {
@@ -148,13 +154,18 @@ func (r Rule) compile(o *Options) (matcher, error) {
 
 // matcher compiles the pattern for the kind of tool. The number is the offset of a mistake in it.
 func (r Rule) matcher(o *Options) (matcher, int, error) {
+	if k := kindOf(r.Tool); r.Pattern == "" && r.Decision == tool.Allow && k == kindHost {
+		return nil, 0, errors.New("allow the hosts that are meant, such as net(registry.npmjs.org), or net(*) for any")
+	} else if r.Pattern == "" && r.Decision == tool.Allow && k == kindExact {
+		return nil, 0, errors.New("name the whole command that may leave the sandbox, as unsandboxed(make deploy)")
+	}
 	if r.Pattern == "" {
 		return nil, 0, nil
 	}
 	if i := strings.IndexAny(r.Tool, "*?"); i >= 0 {
 		return nil, 0, fmt.Errorf("a pattern needs the full name of a tool, and %s has a wildcard", r.Tool)
 	}
-	if strings.Count(r.Pattern, "*") > mostStars {
+	if strings.Count(r.Pattern, "*") > mostStars && kindOf(r.Tool) != kindExact {
 		return nil, 0, fmt.Errorf("has over %d wildcards", mostStars)
 	}
 	switch kindOf(r.Tool) {
@@ -168,8 +179,17 @@ func (r Rule) matcher(o *Options) (matcher, int, error) {
 		return m, at, err
 	case kindText:
 		return textPattern(r.Pattern), 0, nil
+	case kindHost:
+		return exactText(r.Pattern), 0, sandbox.CheckHost(r.Pattern)
+	case kindExact:
+		return exactText(r.Pattern), 0, nil
+	case kindDocs:
+		if r.Pattern != "large" {
+			return nil, 0, fmt.Errorf("search_docs takes no pattern but large, which is for folders of any size")
+		}
+		return textPattern(r.Pattern), 0, nil
 	}
-	return nil, 0, fmt.Errorf("%s takes no pattern; write %s alone. Patterns are for bash, the tools on files, web_fetch, web_search, skill, task and run_workflow", r.Tool, r.Tool)
+	return nil, 0, fmt.Errorf("%s takes no pattern; write %s alone. Patterns are for bash, the tools on files, net, web_fetch, web_search, skill, task and run_workflow", r.Tool, r.Tool)
 }
 
 // specific orders rules by how much they say: by what is literal in their pattern, then in the name.

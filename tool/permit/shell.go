@@ -3,6 +3,7 @@ package permit
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -10,6 +11,9 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 )
+
+// outsideTool is the name in rules for commands that leave the sandbox.
+const outsideTool = "unsandboxed"
 
 const (
 	longestCommand = 256 << 10 // bytes; a longer one is not read
@@ -50,10 +54,30 @@ func (p *Policy) shell(f *facts, object map[string]json.RawMessage) {
 	if a.moved && a.relative {
 		a.hard("it changes the folder and redirects to or from a file by a relative path")
 	}
-	f.units, f.why, f.firm, f.late = a.units, a.why, a.firm, a.late
+	f.units, f.why = a.units, a.why
+	if f.why == "" && p.opt.Sandbox == Unconfined && !a.reads() {
+		f.why = "commands are not confined on this system, and it does more than read"
+		f.firm = true
+	}
 	if f.why != "" {
 		f.units = append(f.units, unit{unknown: true})
 	}
+	outside, ok := object["unsandboxed"]
+	if !ok || string(outside) == "false" {
+		return
+	}
+	for i := range f.units { // rules that deny or ask bind it as well
+		f.units[i].around, f.units[i].unknown = true, false
+	}
+	f.why, f.outside = "", true
+	f.units = append(f.units, unit{tool: outsideTool, text: command, what: "leaving the sandbox"})
+}
+
+// reads reports whether a command is known to do nothing but read.
+func (a *analysis) reads() bool {
+	return !a.sets && !slices.ContainsFunc(a.units, func(u unit) bool {
+		return u.tool != "read_file" && (u.around || len(u.words) == 0 || !onlyReads(u.words[0]))
+	})
 }
 
 // An analysis collects what a command does.
@@ -61,14 +85,11 @@ type analysis struct {
 	policy   *Policy
 	units    []unit
 	why      string // the first reason why no pattern may allow it
-	late     bool   // that reason matters less than a command that no rule allows
-	firm     string // the first reason why no rule at all may allow it unasked
 	segments int
 	depth    int
-	resolved int      // how many names of files have been looked at
-	moved    bool     // the folder changes
-	dirs     []string // where it changes to, as far as it can be told
-	relative bool     // something is redirected by a relative path
+	moved    bool // the folder changes
+	relative bool // something is redirected by a relative path
+	sets     bool // it sets variables
 }
 
 // hard says that a command can do what cannot be seen in it.
@@ -148,7 +169,7 @@ func (a *analysis) node(n syntax.Node) {
 	switch n := n.(type) {
 	case *syntax.CallExpr:
 		for _, as := range n.Assigns {
-			a.assign(as, len(n.Args) > 0)
+			a.assign(as)
 		}
 		if len(n.Args) > 0 {
 			a.call(words(n.Args))
@@ -160,8 +181,8 @@ func (a *analysis) node(n syntax.Node) {
 		for _, as := range n.Args {
 			all = append(all, declared(as))
 		}
+		a.sets = true
 		a.segment(all, nil)
-		a.hard(n.Variant.Value + " sets variables that others heed")
 	case *syntax.LetClause, *syntax.ArithmCmd, *syntax.CStyleLoop:
 		a.hard("it calculates, which can run what variables hold")
 	case *syntax.ArithmExp:
@@ -172,9 +193,7 @@ func (a *analysis) node(n syntax.Node) {
 		if n.Excl || n.Index != nil || n.Slice != nil || n.Names != 0 || n.Exp != nil && n.Exp.Op == syntax.OtherParamOps || n.Flags != nil || n.NestedParam != nil {
 			a.hard("it expands a variable in a way that can run what it holds")
 		}
-		if n.Exp != nil && (n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull) {
-			a.variable(n.Param.Value)
-		}
+		a.sets = a.sets || n.Exp != nil && (n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull)
 	case *syntax.ArrayElem:
 		if n.Index != nil {
 			a.hard("it calculates, which can run what variables hold")
@@ -189,7 +208,7 @@ func (a *analysis) node(n syntax.Node) {
 			a.hard("it calculates, which can run what variables hold")
 		}
 	case *syntax.WordIter:
-		a.variable(n.Name.Value)
+		a.sets = true
 	case *syntax.ForClause:
 		if n.Select {
 			a.hard("it waits for somebody to select")
@@ -217,7 +236,8 @@ func plainNumber(x syntax.ArithmExpr) bool {
 }
 
 // assign looks at an assignment, before a command or by itself.
-func (a *analysis) assign(as *syntax.Assign, env bool) {
+func (a *analysis) assign(as *syntax.Assign) {
+	a.sets = true
 	if as.Name == nil {
 		a.hard("it assigns to a computed name")
 		return
@@ -225,29 +245,6 @@ func (a *analysis) assign(as *syntax.Assign, env bool) {
 	if as.Index != nil {
 		a.hard("it calculates, which can run what variables hold")
 	}
-	if env && !harmlessVariable(as.Name.Value) {
-		a.hard("it sets " + as.Name.Value + " for a command, which can change what that does")
-		return
-	}
-	a.variable(as.Name.Value)
-}
-
-// variable looks at the name of a variable that is set. Those in small letters are the command's own.
-func (a *analysis) variable(name string) {
-	if harmlessVariable(name) || name == strings.ToLower(name) && !strings.HasSuffix(name, "_proxy") && name != "_" && name != "" {
-		return
-	}
-	a.hard("it sets " + name + ", which others may heed")
-}
-
-// harmlessVariable says whether a variable only changes how a command speaks.
-func harmlessVariable(name string) bool {
-	switch name {
-	case "LANG", "LANGUAGE", "TZ", "CI", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM", "COLUMNS", "LINES",
-		"CGO_ENABLED", "GOOS", "GOARCH", "RUST_BACKTRACE", "NODE_ENV", "DEBIAN_FRONTEND":
-		return true
-	}
-	return strings.HasPrefix(name, "LC_")
 }
 
 func declared(as *syntax.Assign) string {
@@ -267,9 +264,7 @@ func declared(as *syntax.Assign) string {
 
 // redirect looks at where a command reads from or writes to.
 func (a *analysis) redirect(r *syntax.Redirect) {
-	if r.N != nil && strings.HasPrefix(r.N.Value, "{") {
-		a.variable(strings.Trim(r.N.Value, "{}"))
-	}
+	a.sets = a.sets || r.N != nil && strings.HasPrefix(r.N.Value, "{")
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
 		return // only text, whose substitutions are looked at
@@ -311,12 +306,7 @@ func (a *analysis) file(name string, read bool) {
 	if read {
 		u.tool, u.what = "read_file", "reading "+u.paths[0].shown()+" by a redirection"
 	} else {
-		u.protected = a.policy.protectedWrite(u.paths)
-		for _, dir := range a.dirs { // whether the folder has changed by then cannot be told
-			if what := a.protectedAt(dir, name); what != "" {
-				a.hold("it writes " + u.paths[0].shown() + " and may be in " + dir + ", where that is protected (" + what + ")")
-			}
-		}
+		a.policy.guardWrite(&u)
 	}
 	a.units = append(a.units, u)
 }

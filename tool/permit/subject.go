@@ -15,6 +15,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -27,6 +28,9 @@ const (
 	kindPath
 	kindURL
 	kindText
+	kindHost  // of the network that commands may reach
+	kindExact // a whole text
+	kindDocs
 )
 
 func kindOf(name string) kind {
@@ -39,17 +43,18 @@ func kindOf(name string) kind {
 		return kindURL
 	case "web_search", "skill", "task", "run_workflow":
 		return kindText
+	case netTool:
+		return kindHost
+	case outsideTool:
+		return kindExact
+	case "search_docs":
+		return kindDocs
 	}
 	return kindOther
 }
 
 // builtIns are the names of the tools of this module.
-func builtIns() []string {
-	return []string{
-		"read_file", "write_file", "edit_file", "ls", "glob", "grep", "search_docs", "web_search", "web_fetch", "bash",
-		"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow", "collect_workflow", "save_workflow",
-	}
-}
+func builtIns() []string { return append(toolnames.Builtin(), netTool, outsideTool) }
 
 // facts are what a call is about.
 type facts struct {
@@ -57,8 +62,8 @@ type facts struct {
 	subject   string // for people
 	units     []unit // at least one, unless why is set
 	why       string // why no pattern may allow the call, "" if one may
-	firm      string // why no rule may allow the call unasked, "" if one may; why is set, too
-	late      bool   // a command that no rule allows is told rather than why
+	firm      bool   // why holds for rules without a pattern as well
+	outside   bool   // it leaves the sandbox
 	malformed bool   // the arguments cannot be read
 }
 
@@ -68,13 +73,16 @@ type unit struct {
 	tool      string // whose rules apply, "" for that of the call
 	what      string // for people, "" if it is a command or the call
 	protected string // why it is denied whatever the rules say
+	ask       string // why it is asked about whatever the rules allow
 	unknown   bool   // what it does cannot be told: any pattern may match
 	around    bool   // the command around another: patterns that deny or ask bind it, it needs no leave of its own
+	reads     bool   // what read_file may do with the path decides, whatever the tool is
+	named     bool   // only the path is revealed: rules without a pattern do not count, and no rule has to allow it
+	linked    bool   // the path is a hard link: defaults do not allow it
 
 	words []string   // of a simple command
 	forms [][]string // other ways to read the command, for rules that deny or ask
 	paths []location // a path as written, and as resolved
-	walk  bool       // what is below the path is read, too
 	host  string
 	text  string
 }
@@ -97,12 +105,23 @@ type matcher interface {
 // match says whether a rule is about a unit.
 func (u *unit) match(f *facts, r *compiled) answer {
 	strict := r.Decision == tool.Allow
-	if u.around && (strict || r.Pattern == "") {
+	if u.around && (strict || r.Pattern == "") || u.named && r.Pattern == "" || u.linked && strict && r.Layer == BuiltIn {
 		return no
 	}
 	name := f.tool
-	if u.tool != "" {
+	if u.reads {
+		name = "read_file"
+		if strict && r.Layer == Granted && globName(r.Tool, f.tool) { // the answer to such a call
+			name = f.tool
+		}
+	} else if u.tool != "" {
 		name = u.tool
+		if u.tool == outsideTool && (r.Tool != outsideTool || strict && r.Layer != User && r.Layer != Run) {
+			if r.Tool != outsideTool && r.Decision == tool.Deny && r.Pattern == "" && globName(r.Tool, f.tool) {
+				return yes // who may run no command may run none outside of the sandbox
+			}
+			return no // it is allowed by its own name alone, and by what the user has written down
+		}
 		// A command that nobody limits may write files; rules on files still bind it.
 		if r.Pattern == "" && globName(r.Tool, f.tool) {
 			return yes
@@ -123,11 +142,9 @@ func (u *unit) match(f *facts, r *compiled) answer {
 }
 
 // binds says whether a rule that denies or asks for one tool also binds another that does the same:
-// files that must not be read must not be searched, and those that must not be edited not replaced.
+// files that must not be edited must not be replaced.
 func binds(rule, name string) bool {
 	switch rule {
-	case "read_file":
-		return name == "grep"
 	case "edit_file":
 		return name == "write_file"
 	case "write_file":
@@ -156,6 +173,8 @@ func (p *Policy) facts(name string, args []byte) *facts {
 		webFacts(f, object)
 	case kindText:
 		textFacts(f, object)
+	case kindDocs:
+		p.docs(f, object)
 	default:
 		f.subject = name
 		if s := strings.TrimSpace(string(args)); s != "" && s != "{}" {
@@ -258,12 +277,25 @@ func (p *Policy) path(f *facts, object map[string]json.RawMessage) {
 		f.cannot("it names no path")
 		return
 	}
-	u := unit{paths: p.locations(orDot(name)), walk: f.tool == "grep" || f.tool == "glob"}
-	if write {
-		u.protected = p.protectedWrite(u.paths)
+	paths := p.locations(orDot(name))
+	f.subject = paths[0].shown()
+	if !write {
+		f.units = p.readings(f.tool, paths)
+		return
 	}
-	f.subject = u.paths[0].shown()
+	u := unit{paths: paths}
+	p.guardWrite(&u)
 	f.units = []unit{u}
+}
+
+// docs reads the call of search_docs, which reads files of the whole folder.
+func (p *Policy) docs(f *facts, object map[string]json.RawMessage) {
+	f.subject = "."
+	u := unit{}
+	if raw, ok := object["large"]; ok && string(raw) != "false" {
+		f.subject, u.text = "index a folder of any size", "large"
+	}
+	f.units = []unit{u, {paths: p.locations("."), reads: true}}
 }
 
 func orDot(s string) string {
@@ -351,9 +383,12 @@ func (p *Policy) always(f *facts) string {
 	r := Rule{Decision: tool.Allow, Tool: f.tool}
 	switch kindOf(f.tool) {
 	case kindShell:
+		if f.outside {
+			return "" // each time is a question of its own
+		}
 		r.Pattern = f.likeCommand()
 	case kindPath:
-		r.Pattern = f.units[0].paths[0].like(f.units[0].walk)
+		r.Pattern = f.units[0].paths[0].like(f.tool == "grep" || f.tool == "glob")
 	case kindURL:
 		r.Pattern = "domain:" + f.units[0].host
 	case kindText:
@@ -362,6 +397,9 @@ func (p *Policy) always(f *facts) string {
 		} else if !strings.ContainsAny(s, "*?()") {
 			r.Pattern = s
 		}
+	case kindDocs:
+		r.Pattern = f.units[0].text
+		return p.tried(f, r)
 	case kindOther:
 		return p.tried(f, r)
 	}

@@ -11,11 +11,12 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// Untrusted says whether what a tool gives is written by strangers: pages and search results
-// of the web, answers of MCP servers, and the reports of other agents, who may have read such.
-func Untrusted(name string) bool {
+// untrusted says whether what a tool gives is written by strangers: pages and search results
+// of the web, answers of MCP servers, the reports of other agents, who may have read such, and the
+// file that an imported run was made of.
+func untrusted(name string) bool {
 	switch name {
-	case "web_fetch", "web_search", "task", "task_batch", "run_workflow", "collect_workflow":
+	case "web_fetch", "web_search", "task", "task_batch", "run_workflow", "collect_workflow", tool.ImportedFile:
 		return true
 	}
 	return strings.HasPrefix(name, "mcp__")
@@ -28,7 +29,7 @@ func Untrusted(name string) bool {
 //
 // Sends are addresses with a query or a long path for web_fetch, commands of bash that use the
 // network or cannot be understood, and tools of MCP servers that are not pure.
-func Taint(inner tool.Gate, used func(c *tool.Call) []string) tool.Gate {
+func Taint(inner tool.Gate, used func(c *tool.Call) []string) tool.Reader {
 	return taint{inner, used}
 }
 
@@ -54,6 +55,14 @@ func (g taint) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 	return v
 }
 
+// Reads implements tool.Reader, as far as the inner gate does: a taint is about what is sent.
+func (g taint) Reads(name, from string, answers []string) func(file string) tool.Verdict {
+	if r, ok := g.inner.(tool.Reader); ok {
+		return r.Reads(name, from, answers)
+	}
+	return func(string) tool.Verdict { return tool.Verdict{Decision: tool.Deny, Reason: "no rule is about files"} }
+}
+
 // Grants says whether a rule would allow a call, which it never does where the gate itself asks. It
 // implements tool.Granter.
 func (g taint) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
@@ -63,12 +72,13 @@ func (g taint) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
 
 // asks says why a call is asked about, "" if it is not.
 func (g taint) asks(t *tool.Tool, c *tool.Call) string {
-	what := sends(t, c)
+	p, _ := g.inner.(*Policy)
+	what := p.sends(t, c)
 	if what == "" {
 		return ""
 	}
 	used := g.used(c)
-	i := slices.IndexFunc(used, Untrusted)
+	i := slices.IndexFunc(used, untrusted)
 	if i < 0 {
 		return ""
 	}
@@ -79,7 +89,7 @@ func (g taint) asks(t *tool.Tool, c *tool.Call) string {
 const longPath = 200
 
 // sends says how a call can carry something out, "" if it cannot.
-func sends(t *tool.Tool, c *tool.Call) string {
+func (p *Policy) sends(t *tool.Tool, c *tool.Call) string {
 	object, err := decode(c.Args)
 	if err != nil {
 		return "has arguments that cannot be read"
@@ -92,38 +102,24 @@ func sends(t *tool.Tool, c *tool.Call) string {
 			return "sends what is in its address"
 		}
 	case t.Name == "bash":
-		return sendsCommand(object)
+		return p.sendsCommand(object)
 	case strings.HasPrefix(t.Name, "mcp__") && t.Effect != tool.Pure:
 		return "sends its arguments to a server"
 	}
 	return ""
 }
 
-func sendsCommand(object map[string]json.RawMessage) string {
+// sendsCommand says how a command can carry something out: it cannot if it has no network.
+func (p *Policy) sendsCommand(object map[string]json.RawMessage) string {
+	outside, ok := object["unsandboxed"]
+	if p != nil && p.opt.Sandbox == Confined && len(p.Network()) == 0 && (!ok || string(outside) == "false") {
+		return ""
+	}
 	command, _ := str(object, "command")
 	a := &analysis{policy: &Policy{}}
 	a.text(command, syntax.LangBash)
-	if a.why != "" {
-		return "runs a command that can use the network: " + a.why
-	}
-	for _, u := range a.units {
-		if len(u.words) > 0 && !u.around && !staysHere(u.words) {
-			return "runs a command that can use the network: " + shown(u.words)
-		}
+	if a.why != "" || !a.reads() {
+		return "runs a command that can use the network"
 	}
 	return ""
-}
-
-// staysHere says whether a command is known to send nothing.
-func staysHere(all []string) bool {
-	if onlyReads(all[0]) {
-		return true
-	}
-	switch all[0] {
-	case "cd", "test", "[", "printf", "uniq", "tr", "mkdir", "touch", "cp", "mv", "rm", "ln", "chmod", "false", ":", "exit", "sleep", "seq", "sha256sum", "cksum":
-		return true
-	case "git":
-		return gitReads(all[1:]) // a commit may run hooks
-	}
-	return false
 }

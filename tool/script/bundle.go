@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // A bundle is a module and what it imports, as one text.
@@ -26,6 +28,8 @@ type bundle struct {
 	files     []string // relative to the root
 	open      []string // why it may load more than that
 	foreign   []string // modules of a runtime that it imports: "node:fs", "bun"
+	env       []string // what its text has for declarations of tools
+	needs     sandbox.Needs
 }
 
 // The modules of ours that a bundle imports, beside which it is put.
@@ -108,12 +112,42 @@ func bundleModule(root, real, shown string) (*bundle, []Problem) {
 	if err := b.readMetafile(result.Metafile); err != nil {
 		return nil, append(problems, Problem{File: shown, Text: err.Error()})
 	}
+	b.declarations()
 	rel, _ := within(root, real)
 	h := sha256.New()
 	fmt.Fprintf(h, "superstep module 1\n%d %s\n", len(rel), rel)
 	h.Write(b.code)
 	b.digest = "sha256:" + hex.EncodeToString(h.Sum(nil))
 	return b, problems
+}
+
+var declaration = regexp.MustCompile(`[{,]"?(env|network|read|write)"?:("(?:[^"\\\n]|\\.)*"|\[[^\[\]]*\])`)
+
+// declarations finds what the module's tools can declare that they need: all texts that its code has for one of the keys, of
+// a tool or not. More may be found than is declared, and no more is granted than is found.
+func (b *bundle) declarations() {
+	plain := api.Transform(string(b.code), api.TransformOptions{Loader: api.LoaderJS, MinifyWhitespace: true, Charset: api.CharsetUTF8, LegalComments: api.LegalCommentsNone, LogLevel: api.LogLevelSilent})
+	for _, m := range declaration.FindAllSubmatch(plain.Code, 1000) {
+		key, text := string(m[1]), m[2]
+		if text[0] == '"' {
+			text = slices.Concat([]byte("["), text, []byte("]"))
+		}
+		var values []string
+		if json.Unmarshal(text, &values) != nil {
+			continue
+		}
+		for _, v := range values {
+			if key != "env" {
+				_, _ = b.needs.Add(key, []string{v}) // of a tool it is told when it is loaded
+			} else if checkEnv([]string{v}) == nil && !slices.Contains(b.env, v) {
+				b.env = append(b.env, v)
+			}
+		}
+	}
+	for _, list := range []*[]string{&b.needs.Network, &b.needs.Read, &b.needs.Write} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
 }
 
 func (b *bundle) readMetafile(text string) error {
@@ -339,10 +373,16 @@ func loaders() map[string]api.Loader {
 	}
 }
 
+// unresolved finds the package that an import of a name without a path asks for.
+var unresolved = regexp.MustCompile(`^Could not resolve "((?:@[^/"]+/)?[^./"@][^/"]*)`)
+
 func messages(root, shown string, list []api.Message, warning bool) []Problem {
 	var out []Problem
 	for _, m := range list {
 		p := Problem{File: shown, Text: m.Text, Warning: warning}
+		if name := unresolved.FindStringSubmatch(m.Text); name != nil {
+			p.Text += "; install it where the tool is: npm install " + name[1]
+		}
 		if l := m.Location; l != nil {
 			p.Line, p.Column = l.Line, l.Column+1
 			if l.File != "" && filepath.Base(l.File) != filepath.Base(shown) {

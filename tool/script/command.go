@@ -46,7 +46,7 @@ func discoverCommand(root, path, base string, scope Scope) (*Found, []Problem) {
 	}
 	return &Found{
 		Kind: Command, Scope: scope, Names: []string{m.name}, Digest: d.digest, Files: d.files,
-		Description: m.description, Command: slices.Clone(m.command), Env: slices.Clone(m.env), Effect: m.effect,
+		Description: m.description, Command: slices.Clone(m.command), Env: slices.Clone(m.env), Needs: m.needs, Effect: m.effect,
 		root: root, manifest: m, sums: sums,
 	}, problems
 }
@@ -281,17 +281,25 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 	if err != nil {
 		return "", err
 	}
+	env := slices.Concat(procgroup.Base(o.Environ), pick(o.Environ, slices.Concat(o.Env, m.env)...), cover.Quiet(), variables(m.name, call, o))
+	words := slices.Clone(m.command)
+	if _, own := within(c.found.root, argv[0]); !own {
+		words[0] = argv[0]
+	}
+	bounds, env, err := o.within(c.found.Path, m.needs, words, env)
+	if err != nil {
+		return "", err
+	}
 	out, log := &head{limit: MaxOutput}, &tail{limit: maxLog}
 	j := &job{
-		name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: out.read, stderr: log.read,
-		env: slices.Concat(procgroup.Base(o.Environ), pick(o.Environ, slices.Concat(o.Env, m.env)...), cover.Quiet(), variables(m.name, call, o)),
+		sandbox: bounds, name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: out.read, stderr: log.read, env: env,
 	}
 	state, err := j.do(ctx)
 	switch {
 	case err != nil && state == nil && ctx.Err() == nil:
 		return "", fmt.Errorf("the command %s cannot be started in %s: %w", commandText(argv), j.dir, pathError(err))
 	case err != nil:
-		return "", err
+		return "", j.lacking(err, m.needs, c.found.Path)
 	case !state.Success():
 		said := strings.TrimSpace(log.text(4000))
 		if said == "" {
@@ -299,7 +307,7 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 			tail.add(out.kept)
 			said = strings.TrimSpace(tail.text(4000))
 		}
-		return "", fmt.Errorf("%s: %s", stateText(state), clean.Text(said))
+		return "", j.lacking(fmt.Errorf("%s: %s", stateText(state), clean.Text(said)), m.needs, c.found.Path)
 	}
 	return c.result(out)
 }

@@ -102,7 +102,7 @@ func read(root, dir, name string, scope Scope) (_ *Found, problems []Problem) {
 	if b == nil {
 		return nil, problems
 	}
-	f := &Found{Kind: Module, Scope: scope, Digest: b.digest, Files: b.files, Open: b.open, root: root, bundle: b}
+	f := &Found{Kind: Module, Scope: scope, Digest: b.digest, Files: b.files, Open: b.open, Env: b.env, Needs: b.needs, root: root, bundle: b}
 	for _, export := range b.exports {
 		f.Names = append(f.Names, toolName(base, export))
 	}

@@ -18,6 +18,8 @@ func TestProblems(t *testing.T) {
 	for _, c := range []struct{ file, source, want string }{
 		{"t.ts", "const x = 1;\nexport default {", `t.ts:2:17: Expected identifier but found end of file`},
 		{"t.ts", "import './gone';", `t.ts:1:8: Could not resolve "./gone"`},
+		{"t.ts", "import 'left-pad/x';", `t.ts:1:8: Could not resolve "left-pad/x"; install it where the tool is: npm install left-pad`},
+		{"t.ts", "import '@a/b';", `npm install @a/b`},
 		{"t.ts", "\nimport '../../../outside';", "outside of"},
 		{"t.ts", "import '/etc/passwd';", "passwd"},
 		{"t.ts", "import 'https://example.com/x.js';", "t.ts:1:8: imports https://example.com/x.js, which is not in the project"},
@@ -47,7 +49,10 @@ func TestProblems(t *testing.T) {
 		{"t.tool.yaml", "description: d\ncommand: [./run.sh]\ninput:\n  type: object\n  properties:\n    a:\n      $ref: https://example.com/x\n", `7:7: the schema: at /properties/a/$ref: refers to "https://example.com/x"; remote refs are refused`},
 		{"t.tool.yaml", "description: d\ncommand: [./run.sh]\ninput:\n  a: {type: string, pattern: '(?!x)'}\n", "4:21: the schema: at /properties/a/pattern: not a pattern that can be checked here"},
 		{"t.tool.yaml", "description: &a d\ncommand: [./run.sh]\n", "aliases are not allowed"},
-		{"t.tool.yaml", "description: \"a\x1b\"\ncommand: [\"./run.sh\", \"\\e[31m\"]\n", "cannot be shown"},
+		{"t.tool.yaml", "description: a\ncommand: [\"./run.sh\", \"\\e[31m\"]\n", "cannot be shown"},
+		{"t.tool.yaml", "description: \"a\x1b\"\ncommand: [./run.sh]\n", "t.tool.yaml:1:1: invalid YAML: control characters are not allowed"},
+		{"t.tool.yaml", "description: a\n---\ncommand: [./run.sh]\n", "t.tool.yaml:2:1: a second YAML document starts here"},
+		{"t.tool.yaml", "- a\n", "t.tool.yaml:1:1: want lines such as"},
 		{"t.tool.json", "{\"description\": \"d\",\n \"command\": [\"./run.sh\"], \"x\": 1}", `t.tool.json:2:27: "x" is unknown`},
 		{"t.tool.json", "{", "t.tool.json:1:"},
 	} {
@@ -111,7 +116,7 @@ func TestLoadProblems(t *testing.T) {
 		{`const { 世界: x } = {}; export { x as 世界 }; export const ok = {description: "d", execute() {}}; export const $bad = ok`, `"t_$bad" is no name for a tool`},
 		{`process.exit(3)`, ""},
 	} {
-		for _, runtime := range []string{"node", "embedded"} {
+		for _, runtime := range runtimes(t) {
 			t.Run(runtime, func(t *testing.T) {
 				t.Parallel()
 				npm.Node(t)
@@ -137,7 +142,8 @@ func TestLoadProblems(t *testing.T) {
 // A description that could drive a terminal is cleaned, with a warning.
 func TestEscapes(t *testing.T) {
 	t.Parallel()
-	p := newProject(t, "embedded")
+	npm.Node(t)
+	p := newProject(t, "node")
 	p.write("t.ts", `export default {description: "a\u001b]0;title\u0007b\u202e", args: {a: {type: "string", description: "x\u001b[31my"}}, execute: () => "out\u001b[2J"}`)
 	p.write("c.tool.yaml", "description: \"a\\e[31mb\"\ncommand: [./run.sh]\n")
 	p.write("run.sh", "#!/bin/sh\n")
@@ -160,7 +166,8 @@ func TestEscapes(t *testing.T) {
 // Names: those of built-in tools are refused, a project's hide a user's, and two of a kind are told.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	p, user := newProject(t, "embedded"), newProject(t, "embedded")
+	npm.Node(t)
+	p, user := newProject(t, "node"), newProject(t, "node")
 	p.opts.Reserved = []string{"bash"}
 	one := `export default {description: "DESC", execute: () => ""}`
 	p.write("bash.ts", one)

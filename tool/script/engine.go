@@ -1,7 +1,7 @@
 package script
 
 import (
-	"context"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,13 +11,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
-
-// An engine runs a module once, for one request. Its error is that of the engine or of ctx; what
-// the tool did wrong is in the answer. Nothing of the run is left when it returns.
-type engine interface {
-	run(ctx context.Context, m *module, r *request) (*answer, error)
-}
 
 // A request is what a module is asked, as it is told to the engine.
 type request struct {
@@ -32,16 +27,14 @@ type request struct {
 	StateError string          `json:"stateError,omitempty"`
 	Limit      int             `json:"limit"`
 
-	Env      map[string]string `json:"env,omitempty"` // for the embedded engine
-	Platform string            `json:"platform,omitempty"`
-
-	env []string // names of variables the tool may see
+	env   []string // names of variables the tool may see
+	needs sandbox.Needs
 }
 
 // A callContext is what a tool is told of who calls it.
 type callContext struct {
 	SessionID   string `json:"sessionID"`
-	MessageID   string `json:"messageID"`
+	MessageID   string `json:"messageID"` // of its own for each call, and the same when it is repeated after a crash
 	Agent       string `json:"agent"`
 	Directory   string `json:"directory"`
 	Worktree    string `json:"worktree"`
@@ -52,7 +45,7 @@ type callContext struct {
 
 func contextOf(c *tool.Call, o *Options) *callContext {
 	return &callContext{
-		SessionID: c.Run, MessageID: c.ID, Agent: c.Agent, Directory: o.Directory, Worktree: o.Worktree,
+		SessionID: c.Run, MessageID: cmp.Or(c.Key, c.ID), Agent: c.Agent, Directory: o.Directory, Worktree: o.Worktree,
 		NodeID: c.Node, ExecutionID: c.Run, Key: c.Key,
 	}
 }
@@ -99,35 +92,28 @@ func clipTo(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-const remedy = "this tool needs what the embedded engine does not have; install node, bun or deno"
-
-// engine picks what a module that imports these modules of a runtime runs in.
-func (o *Options) engine(foreign []string) (engine, error) {
-	known := []string{"node", "bun", "deno", "embedded"}
-	order := slices.Clone(o.Runtimes)
-	for _, name := range order {
+// engine picks the program that runs a module with these imports of a runtime's own modules.
+func (o *Options) engine(foreign []string) (*engine, error) {
+	known := []string{"node", "bun", "deno"}
+	for _, name := range o.Runtimes {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("unknown runtime %q%s", clip(name), suggest.Hint(name, known))
 		}
 	}
 	if slices.ContainsFunc(foreign, func(s string) bool { return s == "bun" || strings.HasPrefix(s, "bun:") }) {
-		order = slices.DeleteFunc(order, func(s string) bool { return s != "bun" })
-		if !slices.Contains(order, "bun") {
+		if !slices.Contains(o.Runtimes, "bun") {
 			return nil, errors.New(`imports "bun", which is not among the runtimes that are configured; add it`)
 		}
 		path, err := o.Look("bun")
 		if err != nil {
 			return nil, errors.New(`imports "bun", which is not installed; install bun, or import what node has too`)
 		}
-		return &external{name: "bun", path: path}, nil
+		return &engine{name: "bun", path: path}, nil
 	}
-	for _, name := range order {
-		if name == "embedded" {
-			return embedded{}, nil
-		}
+	for _, name := range o.Runtimes {
 		if path, err := o.Look(name); err == nil {
-			return &external{name: name, path: path}, nil
+			return &engine{name: name, path: path}, nil
 		}
 	}
-	return embedded{}, nil
+	return nil, fmt.Errorf("needs %s to run, and PATH has none; install node (https://nodejs.org), bun or deno", strings.Join(o.Runtimes, " or "))
 }

@@ -2,6 +2,7 @@ package script_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,18 +21,13 @@ func Example() {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		panic(err)
 	}
-	err = os.WriteFile(filepath.Join(dir, "greet.ts"), []byte(`
-import { tool } from "@superstep/plugin";
-
-export default tool({
-  description: "Greets somebody",
-  args: { who: tool.schema.string().describe("whom to greet") },
-  effect: "pure",
-  async execute(args) {
-    return "Hello " + args.who + "!";
-  },
-});
-`), 0o600)
+	err = errors.Join(os.WriteFile(filepath.Join(dir, "greet.tool.yaml"), []byte(`
+description: Greets somebody
+input:
+  who: {type: string, description: whom to greet}
+command: [./greet.sh]
+effect: pure
+`), 0o600), os.WriteFile(filepath.Join(dir, "greet.sh"), []byte("#!/bin/sh\nsed 's/.*\"who\": *\"\\([^\"]*\\)\".*/Hello \\1!/'\n"), 0o700)) //nolint:gosec // it is run
 	if err != nil {
 		panic(err)
 	}
@@ -39,8 +35,7 @@ export default tool({
 	found, problems := script.Discover(dir, script.Scope{Name: "project"})
 	fmt.Println(found[0].Names, problems) // nothing has run; found[0].Digest is what a user trusts
 
-	// With Environ: os.Environ() it would run in node, bun or deno.
-	tools, problems := script.LoadAll(context.Background(), found, &script.Options{Reserved: []string{"bash"}})
+	tools, problems := script.LoadAll(context.Background(), found, &script.Options{Environ: os.Environ(), Reserved: []string{"bash"}})
 	fmt.Println(len(tools), problems)
 	set, err := tool.NewSet(tools...)
 	if err != nil {

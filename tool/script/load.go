@@ -17,6 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // Load makes the tools of what was found, which for a module runs it to learn what it holds. Call
@@ -26,25 +27,43 @@ import (
 // A tool never outlives a call of it: whatever it started is dead when Run returns.
 func Load(ctx context.Context, f Found, opts *Options) ([]*tool.Tool, error) {
 	o := opts.orDefault(f.root)
+	t, m, err := prepare(f, &o)
+	switch {
+	case err != nil:
+		return nil, err
+	case m == nil:
+		return []*tool.Tool{t}, nil
+	}
+	return m.tools(ctx)
+}
+
+// Check returns why what was found cannot be used, as far as that can be seen without running it; nil if it may.
+func Check(f Found, opts *Options) []Problem {
+	o := opts.orDefault(f.root)
+	_, _, err := prepare(f, &o)
+	return asProblems(f.Path, err)
+}
+
+// prepare makes the tool of a command, or a module that is ready to tell of its tools.
+func prepare(f Found, o *Options) (*tool.Tool, *module, error) {
 	if f.root == "" {
-		return nil, Problem{File: f.Path, Text: "was not found by Discover"}
+		return nil, nil, Problem{File: f.Path, Text: "was not found by Discover"}
 	}
 	if !filepath.IsAbs(o.Directory) {
-		return nil, Problem{File: f.Path, Text: fmt.Sprintf("the folder to work in, %q, is not absolute", o.Directory)}
+		return nil, nil, Problem{File: f.Path, Text: fmt.Sprintf("the folder to work in, %q, is not absolute", o.Directory)}
 	}
 	if f.Kind == Command {
-		t, err := loadCommand(f, &o)
-		if err != nil {
-			return nil, err
-		}
-		return []*tool.Tool{t}, nil
+		t, err := loadCommand(f, o)
+		return t, nil, err
+	}
+	if names := slices.DeleteFunc(slices.Clone(f.Names), func(n string) bool { return nameProblem(n, o.Reserved) != "" }); len(names) == 0 && len(f.Names) > 0 {
+		return nil, nil, Problem{File: f.Path, Text: nameProblem(f.Names[0], o.Reserved)}
 	}
 	e, err := o.engine(f.bundle.foreign)
 	if err != nil {
-		return nil, Problem{File: f.Path, Text: err.Error()}
+		return nil, nil, Problem{File: f.Path, Text: err.Error()}
 	}
-	m := &module{found: f, engine: e, opts: &o}
-	return m.tools(ctx)
+	return nil, &module{found: f, engine: e, opts: o}, nil
 }
 
 // LoadAll loads what was found, several at a time. Of tools with the same name the one of the
@@ -123,7 +142,7 @@ func asProblems(file string, err error) []Problem {
 // A module is the tools of a file, ready to be called.
 type module struct {
 	found  Found
-	engine engine
+	engine *engine
 	opts   *Options
 }
 
@@ -136,6 +155,9 @@ type described struct {
 	Effect      json.RawMessage
 	Timeout     json.RawMessage
 	Env         json.RawMessage
+	Network     json.RawMessage
+	Read        json.RawMessage
+	Write       json.RawMessage
 	Problem     string
 }
 
@@ -143,7 +165,7 @@ func (m *module) tools(ctx context.Context) ([]*tool.Tool, error) {
 	file := m.found.Path
 	ctx, cancel := context.WithTimeoutCause(ctx, m.opts.LoadTimeout, fmt.Errorf("it took longer than %v to tell what it holds", m.opts.LoadTimeout))
 	defer cancel()
-	a, err := m.engine.run(ctx, m, &request{Op: "describe", Limit: maxDescribe})
+	a, err := m.engine.run(ctx, m, &request{Op: "describe", Limit: maxDescribe, needs: m.found.Needs})
 	if err == nil {
 		err = a.err(m)
 	}
@@ -218,23 +240,45 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	var env []string
-	if err := json.Unmarshal(orNull(d.Env), &env); err != nil {
-		return nil, errors.New(`env is not a list of names of variables, such as ["GITHUB_TOKEN"]`)
-	}
-	if err := checkEnv(env); err != nil {
+	env, needs, err := m.declared(d)
+	if err != nil {
 		return nil, err
 	}
 	t.Run = func(ctx context.Context, c *tool.Call) (string, error) {
-		return m.call(ctx, name, d.Export, env, timeout, output, c)
+		return m.call(ctx, name, d.Export, env, needs, timeout, output, c)
 	}
 	return t, nil
 }
 
-func (m *module) call(ctx context.Context, name, export string, env []string, timeout time.Duration, output *jsonschema.Resolved, c *tool.Call) (string, error) {
+// declared reads what a tool needs. It must be among what was found in the text of the module, which is what people
+// agreed to: what is computed would show only when it runs.
+func (m *module) declared(d described) (env []string, needs sandbox.Needs, err error) {
+	if err := json.Unmarshal(orNull(d.Env), &env); err != nil {
+		return nil, needs, errors.New(`env is not a list of names of variables, such as ["GITHUB_TOKEN"]`)
+	}
+	if err := checkEnv(env); err != nil {
+		return nil, needs, err
+	}
+	for i, b := range []json.RawMessage{d.Network, d.Read, d.Write} {
+		key, values := sandbox.NeedKeys()[i], []string{""}
+		if json.Unmarshal(orNull(b), &values) != nil && json.Unmarshal(b, &values[0]) != nil {
+			return nil, needs, fmt.Errorf("%s is not a list of texts", key)
+		}
+		if _, err := needs.Add(key, values); err != nil {
+			return nil, needs, err
+		}
+	}
+	unseen := slices.ContainsFunc(env, func(name string) bool { return !slices.Contains(m.found.Env, name) })
+	if unseen || !needs.Within(m.found.Needs) {
+		return nil, needs, errors.New(`what it needs (env, network, read or write) is not written down where it can be seen before it runs; write a list of texts, such as network: ["api.example.com"]`)
+	}
+	return env, needs, nil
+}
+
+func (m *module) call(ctx context.Context, name, export string, env []string, needs sandbox.Needs, timeout time.Duration, output *jsonschema.Resolved, c *tool.Call) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(timeout))
 	defer cancel()
-	req := &request{Op: "call", Export: export, Args: c.Args, Limit: MaxOutput, env: env}
+	req := &request{Op: "call", Export: export, Args: c.Args, Limit: MaxOutput, env: env, needs: needs}
 	if len(bytes.TrimSpace(req.Args)) == 0 {
 		req.Args = json.RawMessage("{}")
 	}

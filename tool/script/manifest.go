@@ -16,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // A manifest says how an executable is a tool.
@@ -28,6 +29,7 @@ type manifest struct {
 	effect      tool.Effect
 	timeout     time.Duration // 0 for the default
 	env         []string
+	needs       sandbox.Needs
 	cwd         string // relative to the folder to work in
 	context     bool   // the arguments come in an envelope
 }
@@ -39,35 +41,22 @@ const maxCommand = 256
 // with anything but warnings there is no manifest.
 func parseManifest(file, name string, b []byte) (*manifest, []Problem) {
 	r := &manifestReader{file: file, m: &manifest{name: name}}
-	// The header of a document is what a manifest is; its lines are one further down.
-	text := strings.ReplaceAll(strings.TrimPrefix(string(b), "\ufeff"), "\r\n", "\n")
-	if strings.TrimSpace(text) == "" {
-		r.wrong(0, 0, "the manifest is empty; it needs a description and a command")
-		return nil, r.problems
-	}
-	doc, err := frontmatter.Parse([]byte("---\n"+text+"\n---\n"), nil)
+	root, refused, err := frontmatter.Tree(b, nil)
 	if e, ok := errors.AsType[*frontmatter.Error](err); ok {
-		r.wrong(e.Line, e.Col, "%s", strings.ReplaceAll(e.Text, "the front matter", "the manifest"))
+		r.wrong(e.Line, e.Col, "%s", e.Text)
 		return nil, r.problems
 	}
-	if err != nil {
-		r.wrong(0, 0, "%v", err)
-		return nil, r.problems
+	for _, e := range refused {
+		r.wrong(e.Line, e.Col, "%s", e.Text)
 	}
-	if doc.Body != "" {
-		r.wrong(doc.BodyLine-1, 1, "a line --- ends the manifest; a file holds one")
+	switch root.Kind {
+	case frontmatter.Map:
+		r.fields(root.Fields)
+	case frontmatter.Null:
+		r.wrong(0, 0, "the manifest is empty; it needs a description and a command")
+	default:
+		r.wrong(root.Line, root.Col, "want lines such as `command: [./NAME.sh]`")
 	}
-	if doc.Lenient {
-		for _, w := range doc.Warnings {
-			r.wrong(w.Line, w.Col, "invalid YAML; put the value in quotes")
-		}
-	}
-	for _, e := range doc.Repeated {
-		// The place of the first is that of the header, one line too far.
-		what, _, _ := strings.Cut(e.Text, ", first at")
-		r.wrong(e.Line, e.Col, "%s; keep one", what)
-	}
-	r.fields(doc.Fields)
 	sortProblems(r.problems)
 	if slices.ContainsFunc(r.problems, func(p Problem) bool { return !p.Warning }) {
 		return nil, r.problems
@@ -83,18 +72,18 @@ type manifestReader struct {
 
 func (r *manifestReader) wrong(line, col int, format string, args ...any) {
 	if len(r.problems) < 20 {
-		r.problems = append(r.problems, Problem{File: r.file, Line: max(0, line-1), Column: col, Text: clean.Text(fmt.Sprintf(format, args...))})
+		r.problems = append(r.problems, Problem{File: r.file, Line: line, Column: col, Text: clean.Text(fmt.Sprintf(format, args...))})
 	}
 }
 
 func (r *manifestReader) warn(v *frontmatter.Value) func(string) {
 	return func(text string) {
-		r.problems = append(r.problems, Problem{File: r.file, Line: max(0, v.Line-1), Column: v.Col, Text: text, Warning: true})
+		r.problems = append(r.problems, Problem{File: r.file, Line: v.Line, Column: v.Col, Text: text, Warning: true})
 	}
 }
 
 func (r *manifestReader) fields(fields []frontmatter.Field) {
-	known := []string{"name", "description", "input", "output", "command", "effect", "timeout", "env", "cwd", "context"}
+	known := []string{"name", "description", "input", "output", "command", "effect", "timeout", "env", "network", "read", "write", "cwd", "context"}
 	seen := map[string]bool{}
 	for _, f := range fields {
 		seen[f.Key] = true
@@ -116,6 +105,8 @@ func (r *manifestReader) fields(fields []frontmatter.Field) {
 			r.timeout(f)
 		case "env":
 			r.env(f)
+		case "network", "read", "write":
+			r.needs(f)
 		case "cwd":
 			r.m.cwd = r.text(f)
 			if !filepath.IsLocal(r.m.cwd) {
@@ -226,6 +217,24 @@ func (r *manifestReader) env(f frontmatter.Field) {
 			r.wrong(w.Line, w.Col, "%v", err)
 		}
 		r.m.env = append(r.m.env, w.Text)
+	}
+}
+
+// needs reads what the tool needs of the network or of files: a list, or a single one.
+func (r *manifestReader) needs(f frontmatter.Field) {
+	items := f.Value.Items
+	if f.Value.Kind != frontmatter.List {
+		items = []*frontmatter.Value{f.Value}
+	}
+	for _, v := range items {
+		s, ok := v.String()
+		if !ok {
+			r.wrong(v.Line, v.Col, "%s is a list of texts", f.Key)
+			return
+		}
+		if _, err := r.m.needs.Add(f.Key, []string{s}); err != nil {
+			r.wrong(v.Line, v.Col, "%v", err)
+		}
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"embed"
 )
 
-//go:embed js/*.mjs js/plugin.d.ts
+//go:embed js/*.mjs
 var sources embed.FS
 
 const bundleName = "superstep-bundle.mjs"
@@ -25,7 +25,3 @@ func source(name string) []byte {
 	}
 	return b
 }
-
-// PluginTypes is the text of a file plugin.d.ts that tells editors what "@superstep/plugin" is.
-// Put it beside the tools; it is not needed to run them.
-func PluginTypes() string { return string(source("plugin.d.ts")) }

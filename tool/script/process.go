@@ -3,22 +3,27 @@ package script
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // A job is one run of a foreign program.
 type job struct {
-	name  string
-	args  []string
-	env   []string
-	dir   string
-	stdin []byte // nil for an empty standard input, which is never a terminal
+	sandbox *sandbox.Sandbox // nil for none
+	cmd     *sandbox.Cmd     // set by do
+	name    string
+	args    []string
+	env     []string
+	dir     string
+	stdin   []byte // nil for an empty standard input, which is never a terminal
 	// What reads the outputs. Each reads to the end, however much there is. Answers is a pipe of
 	// its own for the program, as descriptor 3; nil for none.
 	stdout, stderr, answers func(io.Reader)
@@ -31,8 +36,8 @@ func (j *job) do(ctx context.Context) (*os.ProcessState, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	cmd := procgroup.Command(ctx, j.env, j.name, j.args...)
-	cmd.Dir = j.dir
+	cmd := j.sandbox.Command(ctx, j.env, j.name, j.args...)
+	cmd.Dir, j.cmd = j.dir, cmd
 	var theirs, mine []*os.File
 	closeAll := func(files []*os.File) {
 		for _, f := range files {
@@ -94,7 +99,6 @@ func (j *job) do(ctx context.Context) (*os.ProcessState, error) {
 		work.Go(f)
 	}
 	err = cmd.Wait()
-	procgroup.Sweep(cmd)
 	done := make(chan struct{})
 	go func() { work.Wait(); close(done) }()
 	late := time.NewTimer(procgroup.Grace)
@@ -112,6 +116,28 @@ func (j *job) do(ctx context.Context) (*os.ProcessState, error) {
 		return nil, err
 	}
 	return cmd.ProcessState, nil
+}
+
+// within is the sandbox of a program that declares what it needs in a file, and whose command line has these words.
+func (o *Options) within(file string, needs sandbox.Needs, words, env []string) (*sandbox.Sandbox, []string, error) {
+	s, env, err := o.Sandbox.Declaring(file, false, needs, words, env)
+	if err != nil {
+		return nil, nil, fmt.Errorf("what %s declares cannot be granted: %w", file, err)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(file)) // tools of the user are in no project
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err = s.With(sandbox.Policy{Read: []string{dir}})
+	return s, env, err
+}
+
+// lacking adds to an error of a program what the sandbox had to do with it.
+func (j *job) lacking(err error, needs sandbox.Needs, file string) error {
+	if text := j.cmd.Missing("it", needs, file, err.Error()); text != "" {
+		return fmt.Errorf("%w; %s", err, text)
+	}
+	return err
 }
 
 // A head keeps the beginning of what it reads and counts the rest.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
@@ -203,11 +204,7 @@ func sortedKeys[V any](m map[string]V) []string {
 
 // checkOutput says how a text fails to be JSON that fits a schema.
 func checkOutput(s *jsonschema.Resolved, text string) error {
-	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		return fmt.Errorf("its result is not JSON, which its output schema asks for: %w", err)
-	}
-	if err := s.Validate(v); err != nil {
+	if err := strict.Check(s, json.RawMessage(text)); err != nil {
 		return fmt.Errorf("its result does not fit its output schema: %w", err)
 	}
 	return nil

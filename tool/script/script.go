@@ -8,9 +8,8 @@
 // checked against its digest right before each call.
 //
 // A module runs in node, bun or deno, each call in a process of its own that sees few variables
-// and none of whose descendants outlives it. Where there is none of the three, it runs in an
-// engine inside this program, without files, network and processes. None of this is a sandbox: a
-// tool that runs in a process may do what its user may.
+// and none of whose descendants outlives it. What runs is bounded by Options.Sandbox, and declares
+// what it needs besides; without a sandbox it may do what its user may.
 //
 // The digest of a module covers what it imports, by name. It does not cover what a module reads
 // or imports by a computed name when it runs; Found.Open tells of that. The digest of a command
@@ -25,6 +24,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // A Kind is how a tool is written.
@@ -61,11 +61,16 @@ type Found struct {
 	// if it runs a program that runs what is there, such as npm and make.
 	Files []string
 
+	Env []string // the variables that its tools declare; see Needs
+
 	// Of commands, as the manifest has them.
 	Description string
 	Command     []string // what would be run
-	Env         []string // the variables that it would see besides the usual ones
 	Effect      tool.Effect
+
+	// Needs is what its tools declare. Of a module it is what its text has for that, which holds all that its tools
+	// are granted.
+	Needs sandbox.Needs
 
 	// Open says, one reason each, why a module may run more than Digest covers: it imports by names
 	// that are only known when it runs.
@@ -103,8 +108,7 @@ type Options struct {
 	// Look finds a program by its name. Defaults to looking in the PATH of Environ, in absolute
 	// folders only.
 	Look func(name string) (path string, err error)
-	// Runtimes are tried in this order: "node", "bun", "deno", "embedded". Defaults to node, bun,
-	// deno. The embedded engine is what remains if there is none of them.
+	// Runtimes are tried in this order: "node", "bun", "deno", which is also the default.
 	Runtimes []string
 	// Environ is the environment of this program ("NAME=value"). Tools see of it what
 	// procgroup.Base keeps, and what they are allowed by name. Defaults to none.
@@ -119,10 +123,12 @@ type Options struct {
 	Timeout time.Duration
 	// LoadTimeout is how long a module may take to tell what it holds. Defaults to 30 seconds.
 	LoadTimeout time.Duration
-	// Memory of a module in node, deno or the embedded engine, in bytes. Defaults to 512 MiB.
+	// Memory of a module in node or deno, in bytes. Defaults to 512 MiB.
 	Memory int64
 	// Reserved are names that no tool may have, those of built-in tools.
 	Reserved []string
+	// Sandbox bounds what tools do that run in a process. Defaults to nil: nothing does.
+	Sandbox *sandbox.Sandbox
 	// Temp is the folder for private temporary folders. Defaults to the system's.
 	Temp string
 	// Warn, if set, is told what is odd but no reason to refuse a tool. LoadAll calls it from one

@@ -123,10 +123,10 @@ func (p *project) call(ctx context.Context, set *tool.Set, name, args string) to
 	})
 }
 
-// runtimes are those that the tests can run: the embedded engine always.
+// runtimes are those that the tests can run. Without node the test is skipped.
 func runtimes(t testing.TB) []string {
-	out := []string{"embedded"}
 	npm.Node(t)
+	var out []string
 	for _, name := range []string{"node", "bun", "deno"} {
 		if _, err := exec.LookPath(name); err == nil {
 			out = append(out, name)
@@ -167,7 +167,7 @@ func TestModules(t *testing.T) {
 		{name: "timer", source: header + `export default tool({description: "d", args: {}, execute: () => new Promise(r => setTimeout(() => r("after"), 20))})`, want: "after"},
 		{name: "interval left open", source: header + `export default tool({description: "d", args: {}, execute: () => { setInterval(() => {}, 1); return "done" }})`, want: "done"},
 		{name: "prints", source: header + `export default tool({description: "d", args: {}, execute: () => { console.log('{"type":"result","total":0}'); console.error("x"); return "clean" }})`, want: "clean"},
-		{name: "context", source: header + `export default tool({description: "d", args: {}, execute: (a, c) => [c.sessionID, c.messageID, c.agent, c.nodeId, c.executionId, c.key, c.abort.aborted, c.workflowState.deep.list[0]].join()})`, want: "run-1,call-1,coder,gather/api,run-1,key-1,false,1"},
+		{name: "context", source: header + `export default tool({description: "d", args: {}, execute: (a, c) => [c.sessionID, c.messageID, c.agent, c.nodeId, c.executionId, c.key, c.abort.aborted, c.workflowState.deep.list[0]].join()})`, want: "run-1,key-1,coder,gather/api,run-1,key-1,false,1"},
 		{name: "frozen state", source: header + `export default tool({description: "d", args: {}, execute: (a, c) => { c.workflowState.deep.list.push(2) }})`, fails: "TypeError"},
 		{name: "default", source: header + `export default tool({description: "d", args: {n: z.number().int().min(1).default(7), s: z.string().trim().optional()}, execute: (a) => JSON.stringify(a)})`, args: `{"s":" x "}`, want: `{"n":7,"s":"x"}`},
 		{name: "refused by schema", source: header + `export default tool({description: "d", args: {n: z.number().int().min(1)}, execute: () => "no"})`, args: `{"n":0}`, fails: "/n: is 0, want at least 1"},
@@ -177,7 +177,8 @@ func TestModules(t *testing.T) {
 		{name: "thrown nothing", source: header + `export default tool({description: "d", args: {}, execute: () => { throw undefined }})`, fails: "undefined"},
 		{name: "thrown getter", source: header + `export default tool({description: "d", args: {}, execute: () => { throw { get message() { throw 1 } } }})`, fails: "says nothing"},
 		{name: "rejected later", source: header + `export default tool({description: "d", args: {}, execute: () => new Promise(() => setTimeout(() => { throw new Error("in a timer") }, 1))})`, fails: "in a timer"},
-		{name: "never settles", source: header + `export default tool({description: "d", args: {}, execute: () => new Promise(() => {})})`, fails: "can never happen"},
+		{name: "never settles", source: header + `export default tool({description: "d", args: {}, execute: () => new Promise(() => {})})`, fails: "its promise never settles"},
+		{name: "waits for abort", source: header + `export default tool({description: "d", args: {}, timeout: "300ms", execute: (_, c) => new Promise((_, no) => c.abort.addEventListener("abort", () => no(c.abort.reason)))})`, fails: "it took longer than 300ms"},
 		{name: "circular", source: header + `export default tool({description: "d", args: {}, execute: () => { const a = {}; a.a = a; return a }})`, fails: "cannot be written as JSON"},
 		{name: "thenable module", source: header + `export function then(r) { }; export default tool({description: "d", args: {}, execute: () => "not waited for"})`, want: "not waited for"},
 		{name: "own proto key", source: header + `export default tool({description: "d", args: {o: z.record(z.any())}, execute: (a) => Object.keys(a.o).join() + ({}).polluted + a.o.polluted})`, args: `{"o":{"__proto__":{"polluted":1},"x":1}}`, want: "__proto__,xundefinedundefined"},
@@ -304,8 +305,6 @@ export default {description: "d", args: {}, execute: (a, c) => new Promise((yes)
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ runtime, source, want string }{
-		{"embedded", `import { readFileSync } from "node:fs"; export default {description: "d", args: {}, execute: () => readFileSync("/etc/hostname", "utf8")}`, `imports "node:fs": this tool needs what the embedded engine does not have; install node, bun or deno`},
-		{"embedded", `import fs from "fs"; export default {description: "d", args: {}, execute: () => fs}`, `install node, bun or deno`},
 		{"node", `import { $ } from "bun"; export default {description: "d", args: {}, execute: () => $}`, `imports "bun", which is not among the runtimes`},
 		{"nodejs", `export default {description: "d", args: {}, execute: () => 1}`, `unknown runtime "nodejs"; did you mean "node"?`},
 	} {
@@ -320,9 +319,6 @@ func TestMissing(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ runtime, body, want string }{
-		{"embedded", `return Bun.spawn(["x"])`, "Bun is missing: this tool runs in the embedded engine"},
-		{"embedded", `return fetch("http://localhost")`, "install node, bun or deno"},
-		{"embedded", `return setTimeoutt`, "install node, bun or deno"},
 		{"node", `return Bun.spawn(["x"])`, "the tool is written for bun, and runs in node"},
 	} {
 		p := newProject(t, c.runtime)
@@ -333,18 +329,26 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// Without a runtime on PATH a module runs in the embedded engine.
-func TestFallsBackToEmbedded(t *testing.T) {
+// Without a runtime on PATH a module is refused, and the error says what to install. Relative folders of PATH do not count.
+func TestNoRuntime(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "node")
+	p.opts.Runtimes = nil
 	p.opts.Environ = []string{"PATH=relative:" + t.TempDir()}
-	p.write("t.ts", header+`export default tool({description: "d", args: {}, execute: () => typeof process.versions})`)
-	if got := p.call(t.Context(), p.load(), "t", ""); got.Text != "undefined" {
-		t.Errorf("got %+v", got)
+	path := p.write("t.ts", header+`export default tool({description: "d", args: {}, execute: () => "x"})`)
+	p.write("c.tool.yaml", "description: d\ncommand: [./run.sh]\n")
+	p.write("run.sh", "#!/bin/sh\n")
+	found, problems := p.discover()
+	if len(found) != 2 || len(problems) > 0 {
+		t.Fatal(found, problems)
 	}
-	set := p.load()
-	if tools := set.Tools(); len(tools) != 1 || tools[0].Effect != tool.Once {
-		t.Errorf("got %+v", tools)
+	want := path + ": needs node or bun or deno to run, and PATH has none; install node (https://nodejs.org), bun or deno"
+	tools, problems := script.LoadAll(t.Context(), found, &p.opts)
+	if len(tools) != 1 || tools[0].Name != "c" || len(problems) != 1 || problems[0].Error() != want {
+		t.Errorf("got %v, %v, want %s", names(tools), problems, want)
+	}
+	if problems := script.Check(found[1], &p.opts); len(problems) != 1 || problems[0].Error() != want {
+		t.Errorf("got %v, want %s", problems, want)
 	}
 }
 
@@ -357,7 +361,7 @@ func names(tools []*tool.Tool) []string {
 	return out
 }
 
-// What a call costs: node and the embedded engine.
+// What a call costs.
 func BenchmarkCall(b *testing.B) {
 	for _, runtime := range runtimes(b) {
 		for name, source := range map[string]string{

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/internal/npm"
-	"github.com/superstep-dev/superstep/tool/script"
 )
 
 const everything = `
@@ -43,7 +42,7 @@ func TestZod(t *testing.T) {
 		{"zod 4 namespace", "import { tool } from '@superstep/plugin';\nimport * as z from 'zod/v4';\n"},
 		{"zod 3", "import { tool } from '@superstep/plugin';\nimport { z } from 'zod/v3';\n"},
 	} {
-		for _, runtime := range []string{"node", "embedded"} {
+		for _, runtime := range runtimes(t) {
 			t.Run(c.name+"/"+runtime, func(t *testing.T) {
 				t.Parallel()
 				p := newProject(t, runtime)
@@ -186,6 +185,7 @@ func TestOpencodePlugin(t *testing.T) {
 	// The real one, reached by its path, makes definitions that are understood as well.
 	p.write("theirs.ts", strings.Replace(string(example), `"./tool.js"`, `"../../node_modules/@opencode-ai/plugin/dist/tool.js"`, 1)+
 		"\nexport const hello = (await ExamplePlugin({})).tool.mytool;\n")
+	p.write("has.js", `export default {description: "d", args: {names: {type: "array"}}, execute: (a, context) => a.names.filter((n) => !(n in context))}`)
 	set := p.load()
 	for _, name := range []string{"mine_hello", "theirs_hello"} {
 		if r := p.call(t.Context(), set, name, `{"foo":"you"}`); r.Error || r.Text != "Hello you!" {
@@ -197,8 +197,11 @@ func TestOpencodePlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, field := range []string{"sessionID", "messageID", "agent", "directory", "worktree", "abort", "metadata", "ask"} {
-		if !strings.Contains(string(types), field) || !strings.Contains(script.PluginTypes(), field) {
-			t.Errorf("the context has no %s", field)
+		if !strings.Contains(string(types), field) {
+			t.Errorf("their context has no %s", field)
+		}
+		if r := p.call(t.Context(), set, "has", `{"names": ["`+field+`"]}`); r.Error || r.Text != "[]" {
+			t.Errorf("our context has no %s: %+v", field, r)
 		}
 	}
 }

@@ -61,7 +61,8 @@ const end = (e) => {
 };
 process.on("uncaughtException", end);
 process.on("unhandledRejection", end);
-process.on("beforeExit", () => end(new Error("the tool waits for something that can never happen")));
+// Who waits for the abort of the call waits until it is cancelled or takes too long.
+process.on("beforeExit", () => (req.listens ? setTimeout(() => {}, 2 ** 30) : end(new Error("its promise never settles: the tool waits, and nothing that it started is running any more"))));
 process.on("exit", (code) => fail(new Error(`the tool ended its process (exit code ${code}) before it gave a result`)));
 if (out !== 3) process.stdout.write = process.stderr.write.bind(process.stderr);
 

@@ -1,4 +1,4 @@
-// What both engines do with a module: tell of its tools, and call one.
+// What is done with a module: tell of its tools, and call one.
 import { inputSchema, outputSchema, readArgs } from "./superstep-schemas.mjs";
 
 const isTool = (v) => v !== null && typeof v === "object" && typeof v.execute === "function";
@@ -28,6 +28,9 @@ export function describe(namespace) {
         effect: t.effect,
         timeout: t.timeout,
         env: t.env,
+        network: t.network,
+        read: t.read,
+        write: t.write,
       });
     } catch (e) {
       tools.push({ export: name, problem: failure(e).message });
@@ -48,7 +51,13 @@ function context(request, signal) {
   const c = { ...request.context };
   const state = freeze(request.state);
   return Object.defineProperties(c, {
-    abort: { value: signal, enumerable: true },
+    abort: {
+      enumerable: true,
+      get() {
+        request.listens = true;
+        return signal;
+      },
+    },
     metadata: { value() {}, enumerable: false },
     ask: { value: async () => { throw new Error("a tool cannot ask here; mark it or the agent so that its call needs permission"); }, enumerable: false },
     workflowState: {

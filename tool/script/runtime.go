@@ -14,15 +14,18 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// An external engine is a program that runs modules, each request in a process of its own.
-type external struct {
+// An engine is a program that runs modules, each request in a process of its own.
+type engine struct {
 	name string // node, bun or deno
 	path string
 }
 
-func (e *external) run(ctx context.Context, m *module, r *request) (_ *answer, err error) {
+// run runs a module once. The error is that of the engine or of ctx; what the tool did wrong is in
+// the answer. Nothing of the run is left when it returns.
+func (e *engine) run(ctx context.Context, m *module, r *request) (_ *answer, err error) {
 	o := m.opts
 	dir, err := os.MkdirTemp(o.Temp, "superstep-tool-") // for this user only
 	if err != nil {
@@ -42,12 +45,19 @@ func (e *external) run(ctx context.Context, m *module, r *request) (_ *answer, e
 	if err != nil {
 		return nil, err
 	}
+	env := slices.Concat(procgroup.Base(o.Environ), pick(o.Environ, slices.Concat(o.Env, r.env)...), []string{"DENO_NO_UPDATE_CHECK=1"})
+	bounds, env, err := o.within(m.found.Path, r.needs, []string{e.path}, env)
+	if err == nil {
+		bounds, err = bounds.With(sandbox.Policy{Read: []string{dir}})
+	}
+	if err != nil {
+		return nil, err
+	}
 	var a *answer
 	log := &tail{limit: maxLog}
 	answers := func(in io.Reader) { a = readAnswer(in, req.Mark, r.Limit, log.add) }
 	j := &job{
-		name: e.path, dir: dir, stdin: stdin, // not in the project, whose bunfig.toml would be heeded
-		env:    slices.Concat(procgroup.Base(o.Environ), pick(o.Environ, slices.Concat(o.Env, r.env)...), []string{"DENO_NO_UPDATE_CHECK=1"}),
+		sandbox: bounds, name: e.path, dir: dir, stdin: stdin, env: env, // not in the project, whose bunfig.toml would be heeded
 		stdout: log.read, stderr: log.read, answers: answers,
 	}
 	out := "3"
@@ -60,7 +70,7 @@ func (e *external) run(ctx context.Context, m *module, r *request) (_ *answer, e
 		if state == nil && ctx.Err() == nil {
 			return nil, fmt.Errorf("%s cannot be started: %w", e.path, pathError(err))
 		}
-		return nil, err
+		return nil, j.lacking(err, r.needs, m.found.Path)
 	}
 	if a == nil {
 		a = &answer{failure: &thrown{Message: "its process ended without a result: " + stateText(state)}}
@@ -70,12 +80,14 @@ func (e *external) run(ctx context.Context, m *module, r *request) (_ *answer, e
 	}
 	a.log = log.text(maxLog)
 	if a.failure != nil {
-		a.hint = e.hint(a.failure.Message)
+		if a.hint = e.hint(a.failure.Message); a.hint == "" {
+			a.hint = j.cmd.Missing("it", r.needs, m.found.Path, a.failure.Message)
+		}
 	}
 	return a, nil
 }
 
-func (e *external) flags(memory int64) []string {
+func (e *engine) flags(memory int64) []string {
 	heap := fmt.Sprintf("--max-old-space-size=%d", max(16, memory>>20))
 	switch e.name {
 	case "bun":
@@ -86,7 +98,7 @@ func (e *external) flags(memory int64) []string {
 	return []string{"--no-warnings", heap}
 }
 
-func (e *external) hint(message string) string {
+func (e *engine) hint(message string) string {
 	for global, name := range map[string]string{"Bun": "bun", "Deno": "deno"} {
 		if name != e.name && strings.Contains(message, global+" is not defined") {
 			return fmt.Sprintf("the tool is written for %s, and runs in %s; install %s or set it as the runtime", name, e.name, name)

@@ -1,0 +1,122 @@
+package builtin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// A sight is what a call may see of a folder. It counts what it hides.
+type sight struct {
+	may    func(file string) tool.Verdict // nil for everything
+	asks   []string                       // files that a person would be asked about
+	rules  []string                       // that make it ask
+	denied int
+}
+
+// sight returns what a call of a tool may see. From is the path in its arguments.
+func (r *Root) sight(c *tool.Call, name, from string) *sight { return newSight(c, r.reads, name, from) }
+
+// newSight returns what a call may see by the rules of its gate. A call that no gate has decided on may see what may be read
+// unasked by the rules that the tool was made with.
+func newSight(c *tool.Call, reads func(name, from string) func(string) tool.Verdict, name, from string) *sight {
+	switch {
+	case c != nil && c.Reads != nil:
+		return &sight{may: c.Reads(name, from)}
+	case reads != nil:
+		return &sight{may: reads(name, "")}
+	}
+	return &sight{}
+}
+
+// sees reports whether a file may be seen. The names are all of the same file: its own, and where it leads if it is a link.
+func (s *sight) sees(names ...string) bool {
+	v, _ := s.judge(names...)
+	switch v.Decision {
+	case tool.Allow:
+		return true
+	case tool.Deny:
+		s.denied++
+	default:
+		s.asks = append(s.asks, names[0])
+		if v.Rule != "" && !slices.Contains(s.rules, v.Rule) {
+			s.rules = append(s.rules, v.Rule)
+		}
+	}
+	return false
+}
+
+// judge returns the verdict on a file, and the name it is about.
+func (s *sight) judge(names ...string) (worst tool.Verdict, about string) {
+	worst.Decision = tool.Allow
+	if s.may == nil {
+		return worst, names[0]
+	}
+	for _, name := range names {
+		if v := s.may(name); v.Decision == tool.Deny || v.Decision != tool.Allow && worst.Decision == tool.Allow {
+			worst, about = v, name
+		}
+	}
+	return worst, about
+}
+
+// mayRead returns an error if a call may not read a file, by the name it is given or by where links lead. What is wrong with
+// the name itself is for whoever opens it.
+func (r *Root) mayRead(c *tool.Call, name string) error {
+	local, err := r.local(name)
+	if err != nil {
+		return nil
+	}
+	rel, err := r.resolve(name)
+	if err != nil {
+		return nil
+	}
+	return r.sight(c, "read_file", name).check(local, rel)
+}
+
+// check returns an error if a file may not be read.
+func (s *sight) check(names ...string) error {
+	v, about := s.judge(names...)
+	switch v.Decision {
+	case tool.Allow:
+		return nil
+	case tool.Deny:
+		return fmt.Errorf("path %s: may not be read: %s", about, v.Reason)
+	}
+	return fmt.Errorf("path %s: may not be read unasked: %s; allow it with a rule such as read_file(%s)", about, v.Reason, about)
+}
+
+const toldAbout = 5 // names and rules of what was left out
+
+// note is the line about what was left out, "" if nothing was. Of what is denied it has the number and nothing else.
+func (s *sight) note() string {
+	var parts []string
+	if n := len(s.asks); n > 0 {
+		by := ""
+		if len(s.rules) > 0 {
+			by = " (" + some(s.rules) + ")"
+		}
+		names := make([]string, n)
+		for i, name := range s.asks {
+			names[i] = shown(name)
+		}
+		parts = append(parts, fmt.Sprintf("%d that need permission to be read%s: %s; call read_file on one to ask for it", n, by, some(names)))
+	}
+	if s.denied > 0 {
+		parts = append(parts, fmt.Sprintf("%d that may not be read", s.denied))
+	}
+	if parts == nil {
+		return ""
+	}
+	return "[left out: " + strings.Join(parts, "; ") + "]\n"
+}
+
+// some is a list, of which the first are named.
+func some(list []string) string {
+	if n := len(list) - toldAbout; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:toldAbout], ", "), n)
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,95 @@
+package tool
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/internal/strict"
+)
+
+// A checker decides whether arguments fit a schema, or a result does. It may be used from
+// several goroutines.
+type checker struct{ resolved *jsonschema.Resolved }
+
+// newOutputChecker is newChecker for what a tool gives, which may be of any type.
+func newOutputChecker(s *jsonschema.Schema) (checker, error) {
+	if s == nil {
+		return checker{}, nil
+	}
+	if err := strict.Terminates(s); err != nil {
+		return checker{}, fmt.Errorf("has an invalid output schema: %w", err)
+	}
+	r, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		return checker{}, fmt.Errorf("has an invalid output schema: %w", err)
+	}
+	return checker{r}, nil
+}
+
+// CheckJSON checks that a text is JSON that fits a schema as strictly as arguments are
+// checked, and gives an error that names every place, as a JSON pointer, where it does not.
+func CheckJSON(schema *jsonschema.Schema, text string) error {
+	c, err := newOutputChecker(schema)
+	if err != nil {
+		return fmt.Errorf("the result %w", err)
+	}
+	list, err := c.wrong(text)
+	if err == nil && list != nil {
+		err = errors.New("it does not fit the schema:\n- " + strings.Join(list, "\n- "))
+	}
+	return err
+}
+
+// wrong lists where a text does not fit. The error says that it is no JSON.
+func (c checker) wrong(text string) ([]string, error) {
+	v, err := strict.Decode([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("it is not valid JSON: %w", err)
+	}
+	if c.resolved == nil {
+		return nil, nil
+	}
+	return strict.Faults(c.resolved, v), nil
+}
+
+func newChecker(s *jsonschema.Schema) (checker, error) {
+	if s == nil {
+		return checker{}, fmt.Errorf(`has no input schema; use {"type": "object"} for a tool without arguments`)
+	}
+	if s.Type != "object" {
+		return checker{}, fmt.Errorf(`has an input schema that is not of type "object"`)
+	}
+	if err := strict.Terminates(s); err != nil {
+		return checker{}, fmt.Errorf("has an invalid input schema: %w", err)
+	}
+	// Without a loader, references to other documents are refused.
+	r, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		return checker{}, fmt.Errorf("has an invalid input schema: %w", err)
+	}
+	return checker{r}, nil
+}
+
+// check returns the arguments as JSON values, or an error that names all that is wrong.
+// Empty arguments are those of a call that needs none.
+func (c checker) check(args []byte) (map[string]any, error) {
+	if len(bytes.TrimSpace(args)) == 0 {
+		args = []byte("{}")
+	}
+	v, err := strict.Decode(args)
+	if err != nil {
+		return nil, fmt.Errorf("arguments are not valid JSON: %w", err)
+	}
+	object, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("arguments must be a JSON object, not %s", strict.TypeName(v))
+	}
+	if list := strict.Faults(c.resolved, v); len(list) > 0 {
+		return object, fmt.Errorf("arguments do not fit the tool's schema; correct them and call again:\n- %s", strings.Join(list, "\n- "))
+	}
+	return object, nil
+}

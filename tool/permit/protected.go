@@ -1,0 +1,227 @@
+package permit
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Protected is a file or folder that decides what runs later or what agents may do: what Superstep, git, a shell or an
+// editor loads as code or as rules, and keys. No tool may write it or anything below it, whether it exists or not,
+// and names match in any letter case. What a build runs when somebody starts it, such as a Makefile, is ordinary work
+// and not protected.
+type Protected struct {
+	// Path has slashes, and a folder ends in one. It is relative to the root of the policy, or absolute, or begins
+	// with "**/": then it is protected at any depth, inside and outside of the root.
+	Path string
+	// Why is what is there, in a few words for errors, such as "configuration of agents".
+	Why string
+	// Ask means that each write is asked about, whatever rules allow, rather than denied.
+	Ask bool
+}
+
+const (
+	ofAgents  = "configuration of agents"
+	ofGit     = "configuration and hooks of Git"
+	ofEditors = "configuration of an editor, which can run programs"
+	ofShells  = "read by shells when they start"
+	ofKeys    = "keys and how to use them"
+	ofLogins  = "configuration of programs that run by themselves"
+	ofPrompts = "instructions that agents read when they start"
+)
+
+// AlwaysProtected returns what every policy protects: what programs other than Superstep load, and Superstep's own
+// folder. What else Superstep reads is known to those who read it: see Options.Protected.
+func AlwaysProtected() []Protected {
+	var out []Protected
+	add := func(why string, ask bool, names ...string) {
+		for _, name := range names {
+			out = append(out, Protected{Path: "**/" + name, Why: why, Ask: ask})
+		}
+	}
+	// Settings, hooks, tools, servers and definitions of coding agents.
+	add(ofAgents, false, ".superstep/", ".claude/", ".opencode/", ".codex/", ".cursor/", ".gemini/", ".windsurf/", ".agents/", ".copilot/", ".continue/", ".roo/", ".cline/", ".kiro/", ".junie/",
+		".amazonq/", ".mcp.json", ".claude.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml")
+	// Hooks run at a commit or a checkout, and a configuration can name programs. .gitattributes only picks from
+	// the programs of a configuration.
+	add(ofGit, false, ".git/", ".gitconfig", ".gitmodules", ".config/git/", ".husky/", ".githooks/", "lefthook.yml", ".lefthook.yml", ".lefthook/", ".pre-commit-config.yaml", ".hg/", ".jj/")
+	// Tasks, debuggers, language servers and start commands, which run when a folder is opened.
+	add(ofEditors, false, ".vscode/", ".idea/", ".zed/", ".fleet/", ".devcontainer/", ".devcontainer.json", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".dir-locals.el", ".dir-locals-2.el", ".config/nvim/", ".config/zed/")
+	// Shells read these at each start, direnv and mise in each folder.
+	add(ofShells, false, ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc",
+		".login", ".envrc", ".mise.toml", "mise.toml", ".mise/", ".config/fish/", ".config/direnv/", ".config/mise/")
+	add(ofKeys, false, ".ssh/", ".gnupg/", ".aws/", ".kube/", ".docker/", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
+	add(ofLogins, false, ".config/superstep/", ".config/opencode/", ".config/autostart/", ".config/systemd/", ".config/environment.d/", "Library/LaunchAgents/", "Library/LaunchDaemons/")
+	// Text that is put into prompts. People have agents write it, so they are asked.
+	add(ofPrompts, true, "AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", ".cursorrules", ".windsurfrules", ".clinerules", ".goosehints")
+	return out
+}
+
+// A guard is a Protected ready for matching.
+type guard struct {
+	Protected
+	names  []string // folded
+	abs    bool
+	anyDir bool
+}
+
+// guards compiles what is protected. What is denied comes before what is asked about.
+func guards(list []Protected) ([]guard, error) {
+	var out []guard
+	for _, x := range list {
+		text, anyDir := strings.CutPrefix(filepath.ToSlash(x.Path), "**/")
+		abs := path.IsAbs(text) || filepath.IsAbs(filepath.FromSlash(text))
+		names := folded(text)
+		if len(names) == 0 || slices.Contains(names, "..") || abs && anyDir {
+			return nil, fmt.Errorf("permissions: protected path %q: want a path below the root, an absolute one, or **/ and names", x.Path)
+		}
+		x.Path, x.Why = filepath.ToSlash(x.Path), cmp.Or(x.Why, "configuration")
+		out = append(out, guard{Protected: x, names: names, abs: abs, anyDir: anyDir})
+	}
+	slices.SortStableFunc(out, func(a, b guard) int {
+		switch {
+		case a.Ask == b.Ask:
+			return 0
+		case b.Ask:
+			return -1
+		}
+		return 1
+	})
+	var once []guard
+	for _, g := range out {
+		if !slices.ContainsFunc(once, func(o guard) bool { return o.abs == g.abs && o.anyDir == g.anyDir && slices.Equal(o.names, g.names) }) {
+			once = append(once, g)
+		}
+	}
+	return once, nil
+}
+
+// folded are the names of a path as file systems may take them.
+func folded(name string) []string {
+	var out []string
+	for part := range strings.SplitSeq(name, "/") {
+		if part != "" && part != "." {
+			out = append(out, foldName(part))
+		}
+	}
+	return out
+}
+
+// spot is a location whose names are folded.
+type spot struct {
+	rel, abs []string // abs is rel if there is no root
+	above    int      // how many names of abs are those of the root itself
+}
+
+func spotOf(l location) spot {
+	s := spot{rel: folded(l.rel), abs: folded(l.abs)}
+	switch {
+	case l.abs == "":
+		s.abs = s.rel
+	case l.rel != "":
+		s.above = len(s.abs) - len(s.rel)
+	}
+	return s
+}
+
+// covers reports whether a place is the protected one or below it. Names of the root itself do not count: a project
+// may lie in a folder that is protected for others.
+func (g *guard) covers(s *spot) bool {
+	switch {
+	case g.abs:
+		return begins(s.abs, g.names)
+	case !g.anyDir:
+		return begins(s.rel, g.names)
+	}
+	for i := range s.abs {
+		if i+len(g.names) > s.above && begins(s.abs[i:], g.names) {
+			return true
+		}
+	}
+	return false
+}
+
+func begins(parts, names []string) bool {
+	if len(parts) < len(names) {
+		return false
+	}
+	for i, name := range names {
+		if parts[i] != name && !shortOf(parts[i], name) {
+			return false
+		}
+	}
+	return true
+}
+
+// shortOf reports whether a name may be the short form that Windows gives another, as git~1 is of .git.
+func shortOf(short, name string) bool {
+	stem, number, ok := strings.Cut(short, "~")
+	number, _, _ = strings.Cut(number, ".")
+	if !ok || number == "" || strings.Trim(number, "0123456789") != "" {
+		return false
+	}
+	name = strings.TrimLeft(name, ".")
+	name, _, _ = strings.Cut(name, ".")
+	return stem == name[:min(len(name), 6)]
+}
+
+// foldName is a name as file systems may take it: without case, without characters that some ignore,
+// and without what Windows leaves off its end.
+func foldName(s string) string {
+	s = strings.Map(func(c rune) rune {
+		if unicode.Is(unicode.Cf, c) {
+			return -1
+		}
+		return unicode.ToLower(unicode.ToUpper(c)) // both: some letters, such as a long s, have only an upper case
+	}, s)
+	s, _, _ = strings.Cut(s, "::$")
+	if t := strings.TrimRight(s, " ."); t != "" {
+		s = t
+	}
+	return s
+}
+
+// protection returns why a place is protected, nil if it is not or the user excepts it.
+func (p *Policy) protection(l location) *Protected {
+	s := spotOf(l)
+	for i := range p.guards {
+		if !p.guards[i].covers(&s) {
+			continue
+		}
+		for _, r := range p.unprotect {
+			if r.match.match(&unit{paths: []location{l}}, true) == yes {
+				return nil
+			}
+		}
+		return &p.guards[i].Protected
+	}
+	return nil
+}
+
+// guardWrite notes in a unit that writes files that one of them is protected.
+func (p *Policy) guardWrite(u *unit) {
+	for _, l := range u.paths {
+		switch x := p.protection(l); {
+		case x == nil:
+		case x.Ask:
+			u.ask = fmt.Sprintf("writing %s is asked about each time, whatever is allowed (%s)", l.shown(), x.Why)
+		case u.protected == "":
+			u.protected = fmt.Sprintf("%s is protected (%s), and no rule may allow writing it; only the user's own list of exceptions can", l.shown(), x.Why)
+		}
+	}
+}
+
+// Protected returns why no tool may write a path, or "". Tools use it to check once more where a path leads.
+func (p *Policy) Protected(name string) string {
+	u := unit{paths: p.locations(name)}
+	p.guardWrite(&u)
+	return u.protected
+}
+
+// Unwritable reports whether a path is protected, those included that are asked about: nobody can be asked
+// while a command runs.
+func (p *Policy) Unwritable(name string) bool { return p.protection(p.locate(name)) != nil }
