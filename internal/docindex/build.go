@@ -8,10 +8,13 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -19,29 +22,39 @@ import (
 )
 
 const (
-	format  = 1        // of cache files; part of their name
+	format  = 10       // of cache files; part of their name
 	maxFile = 16 << 20 // bytes; larger files are data, not documents
 	racy    = 2 * time.Second
+
+	tooLarge = "too large" // why a file is left out
 )
 
 const schema = `
-create table files(id integer primary key, path text not null unique, size integer not null, mtime integer not null, title text not null, fresh integer not null, skipped integer not null);
-create table chunks(id integer primary key, file integer not null, first integer not null, last integer not null, off integer not null, size integer not null);
-create index chunks_file on chunks(file);
+create table files(id integer primary key, path text not null unique, size integer not null, mtime integer not null, fresh integer not null, left text not null);
+create table rows(id integer primary key, file integer not null, first integer not null, last integer not null);
+create index rows_file on rows(file);
 create table meta(dir text not null, removed integer not null);
-create virtual table t using fts5(body, head, content='', contentless_delete=1, tokenize='ascii');
+create virtual table t using fts5(body, head, path, content='', contentless_delete=1, tokenize='ascii');
 create virtual table v using fts5vocab(t, 'row');
 insert into t(t, rank) values('pgsz', 16000);
-insert into t(t, rank) values('hashsize', 33554432);
+insert into t(t, rank) values('hashsize', 8388608);
+insert into t(t, rank) values('automerge', 0);
 `
 
 type builder struct {
 	dir, cache string
 	root       *os.Root
-	progress   func(int, int64)
+	progress   func(int, int, int64)
+	excluded   func(string) bool
+	limits     *Limits
 	stats      Stats
-	unread     int // folders and files not even looked into
+	left       map[string]int // files and folders not even looked into, by why
+	out        []string       // files that are excluded
+	found      int            // files
+	bytes      int64
 }
+
+const mostOut = 10_000 // names of excluded files that are kept
 
 // A file is one to be indexed, as it was found or as it was when indexed.
 type file struct {
@@ -49,18 +62,23 @@ type file struct {
 	path  string // relative, with slashes
 	size  int64
 	mtime int64
-	title string // what it says it is about
-	fresh bool   // modified so shortly before it was read that a later change may not show
+	fresh bool // modified so shortly before it was read that a later change may not show
 }
 
 // bringUpToDate returns connections to a cache file that agrees with the folder.
 func (b *builder) bringUpToDate(ctx context.Context) ([]*sqlite.Conn, Stats, error) {
 	sweep(filepath.Dir(b.cache))
+	sound := make(chan bool, 1)
+	go func() { sound <- intact(b.cache) }()
 	found, err := b.walk(ctx)
+	intact := <-sound
 	if err != nil {
+		if intact {
+			b.purge()
+		}
 		return nil, Stats{}, err
 	}
-	if intact(b.cache) {
+	if intact {
 		conns, err := b.reuse(ctx, found)
 		if err == nil || ctx.Err() != nil {
 			return conns, b.stats, err
@@ -69,6 +87,25 @@ func (b *builder) bringUpToDate(ctx context.Context) ([]*sqlite.Conn, Stats, err
 	b.stats = Stats{}
 	conns, err := b.rebuild(ctx, found)
 	return conns, b.stats, err
+}
+
+// purge removes a cache file that cannot be brought up to date and holds what is excluded.
+func (b *builder) purge() {
+	if b.excluded == nil {
+		return
+	}
+	conns, err := openAll(b.cache)
+	if err != nil {
+		return
+	}
+	defer closeAll(conns)
+	known, _, err := b.known(conns[0])
+	for name := range known {
+		if err == nil && b.excluded(name) {
+			os.Remove(b.cache)
+			return
+		}
+	}
 }
 
 // reuse opens the cache file, or an updated copy of it if files changed.
@@ -83,6 +120,11 @@ func (b *builder) reuse(ctx context.Context, found []file) ([]*sqlite.Conn, erro
 		return nil, err
 	}
 	changed, gone := diff(found, known)
+	// What is removed from a table stays in the file for a while, and what must not be read must not.
+	if b.excluded != nil && slices.ContainsFunc(gone, func(f file) bool { return b.excluded(f.path) }) {
+		closeAll(conns)
+		return b.rebuild(ctx, found)
+	}
 	if len(changed) == 0 && len(gone) == 0 {
 		if err := b.count(conns[0]); err != nil {
 			closeAll(conns)
@@ -128,6 +170,9 @@ func (b *builder) publish(prepare func(*os.File) error, change func(*sqlite.Conn
 	defer func() {
 		tmp.Close()
 		if err != nil {
+			if errors.Is(err, syscall.ENOSPC) || sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull {
+				err = fmt.Errorf("%w; free space for the cache folder %s, or set SUPERSTEP_CACHE_DIR to another one", err, filepath.Dir(b.cache))
+			}
 			closeAll(conns)
 			conns = nil
 			os.Remove(name)
@@ -162,7 +207,7 @@ func write(name string, change func(*sqlite.Conn) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	for _, pragma := range []string{`page_size = 4096`, `journal_mode = off`, `synchronous = off`, `locking_mode = exclusive`, `cache_size = -200000`} {
+	for _, pragma := range []string{`page_size = 4096`, `journal_mode = off`, `synchronous = off`, `locking_mode = exclusive`, `cache_size = -4000`} {
 		if err := sqlitex.ExecuteTransient(c, `pragma `+pragma, nil); err != nil {
 			return err
 		}
@@ -200,16 +245,21 @@ func closeAll(conns []*sqlite.Conn) {
 }
 
 func (b *builder) count(c *sqlite.Conn) error {
-	return sqlitex.ExecuteTransient(c, `select count(*) filter (where not skipped), count(*) filter (where skipped), (select count(*) from chunks) from files`, &sqlitex.ExecOptions{
+	b.stats.Left = maps.Clone(b.left)
+	return sqlitex.ExecuteTransient(c, `select left, count(*), (select count(*) from rows) from files group by left`, &sqlitex.ExecOptions{
 		ResultFunc: func(s *sqlite.Stmt) error {
-			b.stats.Files, b.stats.Chunks = s.ColumnInt(0), s.ColumnInt(2)
-			b.stats.Skipped = b.unread + s.ColumnInt(1)
+			b.stats.Passages = s.ColumnInt(2)
+			if why := s.ColumnText(0); why != "" {
+				b.stats.Left[why] += s.ColumnInt(1)
+			} else {
+				b.stats.Files = s.ColumnInt(1)
+			}
 			return nil
 		},
 	})
 }
 
-// known returns the files the cache knows and how many of its chunks were removed since it
+// known returns the files the cache knows and how many of its rows were removed since it
 // was built.
 func (b *builder) known(c *sqlite.Conn) (map[string]file, int, error) {
 	dir, removed := "", 0
@@ -255,46 +305,96 @@ func diff(found []file, known map[string]file) (changed, gone []file) {
 	return changed, gone
 }
 
+// Has reports whether the index of a folder would have a file.
+func Has(ctx context.Context, dir string, excluded func(path string) bool) bool {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	b := builder{dir: dir, root: root, excluded: packedToo(excluded), limits: &Limits{}, left: map[string]int{}} // the first one is beyond them
+	files, _ := b.walk(ctx)
+	return len(files) > 0
+}
+
+// packedToo is the same for a file and, if that is compressed, for what it unpacks to.
+func packedToo(excluded func(string) bool) func(string) bool {
+	if excluded == nil {
+		return nil
+	}
+	return func(name string) bool { return excluded(name) || excluded(strings.TrimSuffix(name, ".gz")) }
+}
+
 // walk lists the files of an indexed kind, sorted by path.
 func (b *builder) walk(ctx context.Context) ([]file, error) {
-	var files []file
-	err := filepath.WalkDir(b.dir, func(name string, d fs.DirEntry, err error) error {
+	files, err := b.list(ctx, nil, ".", ignores{})
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	return files, err
+}
+
+// list appends the files of a folder.
+func (b *builder) list(ctx context.Context, files []file, dir string, ig ignores) ([]file, error) {
+	entries, err := os.ReadDir(filepath.Join(b.dir, filepath.FromSlash(dir)))
+	if err != nil {
+		if dir == "." {
+			return files, err
+		}
+		b.left["unreadable"]++
+	}
+	if dir == "." || slices.ContainsFunc(entries, func(d fs.DirEntry) bool { return d.Name() == ".gitignore" }) {
+		ig.read(b, dir)
+	}
+	for _, d := range entries {
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return files, ctx.Err()
 		}
-		if err != nil {
-			if name == b.dir {
-				return err
-			}
-			b.unread++
-			return nil
-		}
+		name := path.Join(dir, d.Name())
+		hidden := strings.HasPrefix(d.Name(), ".") || ig.has(name, d.IsDir())
 		if d.IsDir() {
-			if base := d.Name(); name != b.dir && (base == ".git" || base == "node_modules") {
-				return fs.SkipDir
+			if !hidden && d.Name() != "node_modules" {
+				if files, err = b.list(ctx, files, name, ig); err != nil {
+					return files, err
+				}
 			}
-			return nil
+			continue
 		}
-		if !d.Type().IsRegular() || kindOf(d.Name()) == notText {
-			return nil
+		if !d.Type().IsRegular() {
+			continue
+		}
+		if kindOf(d.Name()) == notText {
+			if !hidden {
+				b.left["not text"]++
+			}
+			continue
+		}
+		if b.excluded != nil && b.excluded(name) {
+			if len(b.out) < mostOut {
+				b.out = append(b.out, name)
+			}
+			continue
+		}
+		if hidden {
+			continue
 		}
 		info, err := d.Info()
 		if err != nil { // it is gone
-			return nil
-		}
-		rel, err := filepath.Rel(b.dir, name)
-		if err != nil {
-			return err
+			continue
 		}
 		if info.Size() > maxFile {
-			b.unread++
-			return nil
+			b.left[tooLarge]++
+			continue
 		}
-		files = append(files, file{path: filepath.ToSlash(rel), size: info.Size(), mtime: info.ModTime().UnixNano()})
-		return nil
-	})
-	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
-	return files, err
+		files = append(files, file{path: name, size: info.Size(), mtime: info.ModTime().UnixNano()})
+		b.found++
+		b.bytes += info.Size()
+		switch {
+		case b.found > b.limits.Files:
+			return files, &LimitError{b.dir, b.found, b.bytes, fmt.Sprintf("%d files", b.limits.Files)}
+		case b.bytes > b.limits.Bytes:
+			return files, &LimitError{b.dir, b.found, b.bytes, fmt.Sprintf("%d MB", b.limits.Bytes/1e6)}
+		}
+	}
+	return files, nil
 }
 
 // Cache files carry the CRC-32C of the rest of them in the four bytes that SQLite

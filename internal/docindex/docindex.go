@@ -18,12 +18,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // Options of Open. Nil means the defaults.
@@ -31,36 +32,76 @@ type Options struct {
 	// CacheDir is where index files are kept, made with mode 0700 if it is missing.
 	// Defaults to superstep/docindex in the user's cache folder.
 	CacheDir string
-	// Progress, if set, is told from the goroutine that called Open how many files, and
-	// bytes of them, have been read so far.
-	Progress func(files int, bytes int64)
+	// Progress, if set, is told from the goroutine that called Open how many files of those to be
+	// read, and bytes of them, have been read so far.
+	Progress func(read, all int, bytes int64)
+	// Excluded, if set, reports whether a file must not be in the index. It is named from the folder, with
+	// slashes. What an older cache file holds of such a file is removed from disk.
+	Excluded func(path string) bool
+	// Embed, if set, returns a vector for each text, by which Search orders its first passages anew. If it fails, their
+	// order by words remains.
+	Embed func(ctx context.Context, texts []string) ([][]float32, error)
+	// Limits of the index. Defaults to DefaultLimits.
+	Limits *Limits
+}
+
+// Limits bound an index, and how long it takes to build it or to bring it up to date.
+type Limits struct {
+	Files int
+	Bytes int64 // of the files
+	Time  time.Duration
+}
+
+// DefaultLimits are those of an index that nobody was asked about.
+func DefaultLimits() *Limits { return &Limits{50_000, 1 << 30, 2 * time.Minute} }
+
+// LargeLimits are those of an index that a user has allowed to be large.
+func LargeLimits() *Limits { return &Limits{2_000_000, 64 << 30, 2 * time.Hour} }
+
+// A LimitError reports that the index of a folder would exceed its limits.
+type LimitError struct {
+	Dir   string
+	Files int // found when the limit was met
+	Bytes int64
+	Limit string // that was exceeded
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("the index of %s would exceed the limit of %s: %d files with %d MB were found so far", e.Dir, e.Limit, e.Files, e.Bytes/1e6)
 }
 
 // Stats says what an index holds and what opening it took.
 type Stats struct {
-	Files   int           // files indexed
-	Chunks  int           // pieces of them that can be found
-	Read    int           // files read because they were new or changed
-	Skipped int           // files of an indexed kind left out: unreadable, binary or over 16 MiB
-	Took    time.Duration // of Open
+	Files    int            // files indexed
+	Passages int            // rows of the index: passages, and groups of them in code
+	Read     int            // files read because they were new or changed
+	Bytes    int64          // of the files indexed
+	Left     map[string]int // files left out, by why: not text, unreadable, binary, too large (over 16 MiB)
+	Took     time.Duration  // of Open
 }
 
 // An Index finds text in a folder. Its methods may be called from several goroutines.
 type Index struct {
 	dir   string
+	embed func(context.Context, []string) ([][]float32, error) // nil for none
 	root  *os.Root
 	conns chan *sqlite.Conn // idle ones; taking one is the right to use it
 	stats Stats
+	out   []string // files that Options.Excluded named
 	close func() error
+	words func() (lexicon, error)
 
-	mu      sync.Mutex
-	weights map[string]float64 // by term
+	mu    sync.Mutex
+	known map[string]int // frequencies by term
+	docs  map[string]*document
+	kept  int // bytes of docs, roughly
 }
 
 // Open returns the index of dir, building it or bringing it up to date first. It walks
 // the whole folder but reads only what changed, by size and modification time, since
-// the cache file was written. Symbolic links are not followed; .git and node_modules
-// are left out. Close the index after use.
+// the cache file was written. Left out are node_modules, files and folders whose name begins with a dot,
+// what .gitignore files in the folder and .git/info/exclude there ignore, briefs of research, and what is excluded by the options.
+// Symbolic links are not followed. An index beyond the limits is a *LimitError. Close the index after use.
 func Open(ctx context.Context, dir string, opts *Options) (*Index, error) {
 	began := time.Now()
 	var o Options
@@ -75,18 +116,34 @@ func Open(ctx context.Context, dir string, opts *Options) (*Index, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index of %s: %w", dir, err)
 	}
-	b := builder{dir: dir, cache: cache, root: root, progress: o.Progress}
+	b := builder{dir: dir, cache: cache, root: root, progress: o.Progress, excluded: packedToo(o.Excluded), limits: o.Limits, left: make(map[string]int)}
+	if b.limits == nil {
+		b.limits = DefaultLimits()
+	}
+	slow := &LimitError{Dir: dir, Limit: b.limits.Time.String() + " of work"}
+	ctx, stop := context.WithTimeoutCause(ctx, b.limits.Time, slow)
+	defer stop()
 	db, stats, err := b.bringUpToDate(ctx)
 	if err != nil {
 		root.Close()
+		if errors.Is(context.Cause(ctx), slow) {
+			slow.Files, slow.Bytes = b.found, b.bytes
+			err = slow
+		}
+		var limit *LimitError
+		if errors.As(err, &limit) {
+			return nil, limit
+		}
 		return nil, fmt.Errorf("index of %s: %w", dir, err)
 	}
 	stats.Took = time.Since(began)
-	ix := &Index{dir: dir, root: root, stats: stats, weights: make(map[string]float64)}
+	stats.Bytes = b.bytes
+	ix := &Index{dir: dir, embed: o.Embed, root: root, stats: stats, out: b.out, known: make(map[string]int), docs: make(map[string]*document)}
 	ix.conns = make(chan *sqlite.Conn, len(db))
 	for _, c := range db {
 		ix.conns <- c
 	}
+	ix.words = sync.OnceValues(newLexicon)
 	ix.close = sync.OnceValue(ix.release)
 	return ix, nil
 }
@@ -124,6 +181,9 @@ func (ix *Index) Dir() string { return ix.dir }
 // Stats says what the index holds and what opening it took.
 func (ix *Index) Stats() Stats { return ix.stats }
 
+// Excluded are the files, at most 10,000, that Options.Excluded left out, by path.
+func (ix *Index) Excluded() []string { return slices.Clone(ix.out) }
+
 // Close releases the index. Searches that run are waited for; later ones fail.
 func (ix *Index) Close() error { return ix.close() }
 
@@ -160,40 +220,41 @@ func (ix *Index) with(ctx context.Context, f func(*sqlite.Conn) error) error {
 	}
 }
 
-// Weight is the inverse document frequency of a word, as BM25 has it: near 0 for one
-// that is everywhere, about log(chunks) for one that is nowhere. Of a word that stands
-// for several terms (an identifier, a hyphenated word) it is the largest.
-func (ix *Index) Weight(word string) float64 {
-	w := 0.0
-	for _, term := range newTokenizer().terms(word) {
-		w = max(w, ix.weight(context.Background(), term))
-	}
-	return w
-}
+// mostParsed bounds the files that an Index keeps parsed, in bytes.
+const mostParsed = 48 << 20
 
-func (ix *Index) weight(ctx context.Context, term string) float64 {
+// document returns a file as it was indexed, or nil if it has changed since. Files are kept for the next search.
+func (ix *Index) document(f file) *document {
+	info, err := ix.root.Lstat(f.path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() != f.size || info.ModTime().UnixNano() != f.mtime {
+		return nil
+	}
 	ix.mu.Lock()
-	w, ok := ix.weights[term]
+	d := ix.docs[f.path]
 	ix.mu.Unlock()
-	if ok {
-		return w
+	if d != nil {
+		return d
 	}
-	df := 0
-	err := ix.with(ctx, func(c *sqlite.Conn) error {
-		return sqlitex.Execute(c, `select doc from v where term = ?`, &sqlitex.ExecOptions{
-			Args:       []any{term},
-			ResultFunc: func(s *sqlite.Stmt) error { df = s.ColumnInt(0); return nil },
-		})
-	})
-	w = idf(df, ix.stats.Chunks)
-	if err == nil {
-		ix.mu.Lock()
-		ix.weights[term] = w
-		ix.mu.Unlock()
+	raw, info, err := slurp(ix.root, f.path, nil)
+	if err != nil || info.Size() != f.size || info.ModTime().UnixNano() != f.mtime {
+		return nil
 	}
-	return w
+	if raw, err = unpacked(f.path, raw); err != nil {
+		return nil
+	}
+	d = parse(kindOf(f.path), raw, nil)
+	size := len(raw) + len(d.lines)*int(unsafe.Sizeof(line{})) + len(d.spans)*int(unsafe.Sizeof(span{}))
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if ix.kept += size; ix.kept > mostParsed {
+		clear(ix.docs)
+		ix.kept = size
+	}
+	ix.docs[f.path] = d
+	return d
 }
 
+// idf is the inverse document frequency of BM25: near 0 for what is everywhere, about log(n) for what is nowhere.
 func idf(df, n int) float64 {
 	df = min(df, n)
 	return math.Log(1 + (float64(n-df)+0.5)/(float64(df)+0.5))

@@ -1,67 +1,114 @@
 package docindex
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"os"
+	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// A document is a file ready to be stored. Without chunks it is one that is not text,
-// kept so that it is not read again.
-type document struct {
+// A record is a file ready to be stored. If it is left out, it is kept so that it is not read again.
+type record struct {
 	file
-	skipped bool
-	chunks  []entry
+	left  string // why it is left out
+	rows  []row
+	terms []byte // of the rows, each followed by a space
+	where []byte // those of the path
 }
 
-type entry struct {
-	chunk
-	body, head []byte // terms, each followed by a space
+// A row is what the index finds: a passage, or several of code that follow each other.
+type row struct {
+	first, last      int // lines, from 1
+	body, head, next int // where in the terms of the record each begins
 }
 
-// update removes files from the index and adds others. Reading and cutting them up
-// keeps ahead of storing them.
+const (
+	readAhead  = 32      // files
+	bytesAhead = 8 << 20 // of them, roughly
+)
+
+// A reader reads files one after the other in the same memory.
+type reader struct {
+	*builder
+	tok    *tokenizer
+	raw    []byte
+	lines  []line
+	column int // at hand
+	terms  int // different ones in it
+}
+
+// update removes files from the index and adds others. Readers keep ahead of storing them, in order.
 func (b *builder) update(ctx context.Context, c *sqlite.Conn, add, remove []file) error {
 	if err := b.remove(c, remove); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	type job struct {
+		weight int64
+		done   chan *record
+	}
+	ahead, order := semaphore.NewWeighted(bytesAhead), make(chan job, readAhead)
+	readers := make(chan *reader, connections())
+	for range cap(readers) {
+		readers <- &reader{builder: b, tok: newTokenizer()}
+	}
 	var g errgroup.Group
-	docs := make(chan document, 16)
 	g.Go(func() error {
-		defer close(docs)
-		tok := newTokenizer()
+		defer close(order)
 		for _, f := range add {
+			j := job{max(f.size, 1), make(chan *record, 1)}
+			if packed(f.path) {
+				j.weight *= 8
+			}
+			j.weight = min(bytesAhead, j.weight)
+			if err := ahead.Acquire(ctx, j.weight); err != nil {
+				return err
+			}
 			select {
-			case docs <- b.read(f, tok):
+			case order <- j:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+			g.Go(func() error {
+				r := <-readers
+				j.done <- r.read(f)
+				readers <- r
+				return nil
+			})
 		}
 		return nil
 	})
-	err := b.store(c, docs)
-	if err != nil {
-		stop()
-	}
+	err := b.store(c, len(add), func(yield func(*record) bool) {
+		for j := range order {
+			if !yield(<-j.done) {
+				return
+			}
+			ahead.Release(j.weight)
+		}
+	})
+	stop()
 	return cmp.Or(err, g.Wait())
 }
+
+const mostKept = 1 << 18 // bytes of a buffer that is used again
 
 func (b *builder) remove(c *sqlite.Conn, files []file) error {
 	for _, f := range files {
 		for _, q := range []string{
-			`update meta set removed = removed + (select count(*) from chunks where file = ?)`,
-			`delete from t where rowid in (select id from chunks where file = ?)`,
-			`delete from chunks where file = ?`,
+			`update meta set removed = removed + (select count(*) from rows where file = ?)`,
+			`delete from t where rowid in (select id from rows where file = ?)`,
+			`delete from rows where file = ?`,
 			`delete from files where id = ?`,
 		} {
 			if err := sqlitex.Execute(c, q, &sqlitex.ExecOptions{Args: []any{f.id}}); err != nil {
@@ -72,41 +119,41 @@ func (b *builder) remove(c *sqlite.Conn, files []file) error {
 	return nil
 }
 
-func (b *builder) store(c *sqlite.Conn, docs <-chan document) error {
-	insFile, err := c.Prepare(`insert into files(path, size, mtime, fresh, skipped, title) values(?, ?, ?, ?, ?, ?)`)
+func (b *builder) store(c *sqlite.Conn, all int, records iter.Seq[*record]) error {
+	insFile, err := c.Prepare(`insert into files(path, size, mtime, fresh, left) values(?, ?, ?, ?, ?)`)
 	if err != nil {
 		return err
 	}
-	insChunk, err := c.Prepare(`insert into chunks(file, first, last, off, size) values(?, ?, ?, ?, ?)`)
+	insRow, err := c.Prepare(`insert into rows(file, first, last) values(?, ?, ?)`)
 	if err != nil {
 		return err
 	}
-	insText, err := c.Prepare(`insert into t(rowid, body, head) values(?, ?, ?)`)
+	insText, err := c.Prepare(`insert into t(rowid, body, head, path) values(?, ?, ?, ?)`)
 	if err != nil {
 		return err
 	}
 	var read int64
-	for d := range docs {
+	for d := range records {
 		insFile.BindText(1, d.path)
 		insFile.BindInt64(2, d.size)
 		insFile.BindInt64(3, d.mtime)
 		insFile.BindBool(4, d.fresh)
-		insFile.BindBool(5, d.skipped)
-		insFile.BindText(6, d.title)
+		insFile.BindText(5, d.left)
 		if err := step(insFile); err != nil {
 			return err
 		}
 		id := c.LastInsertRowID()
-		for _, e := range d.chunks {
-			for i, n := range []int64{id, int64(e.start), int64(e.end), int64(e.off), int64(e.size)} {
-				insChunk.BindInt64(i+1, n)
+		for _, r := range d.rows {
+			for i, n := range []int64{id, int64(r.first), int64(r.last)} {
+				insRow.BindInt64(i+1, n)
 			}
-			if err := step(insChunk); err != nil {
+			if err := step(insRow); err != nil {
 				return err
 			}
 			insText.BindInt64(1, c.LastInsertRowID())
-			insText.BindBytes(2, e.body)
-			insText.BindBytes(3, e.head)
+			insText.BindBytes(2, d.terms[r.body:r.head])
+			insText.BindBytes(3, d.terms[r.head:r.next])
+			insText.BindBytes(4, d.where)
 			if err := step(insText); err != nil {
 				return err
 			}
@@ -114,7 +161,7 @@ func (b *builder) store(c *sqlite.Conn, docs <-chan document) error {
 		read += d.size
 		b.stats.Read++
 		if b.progress != nil {
-			b.progress(b.stats.Read, read)
+			b.progress(b.stats.Read, all, read)
 		}
 	}
 	return nil
@@ -128,46 +175,110 @@ func step(s *sqlite.Stmt) error {
 	return err
 }
 
-// read reads a file and cuts it up. Its size and time are those before it was read,
-// so a change meanwhile shows at the next look.
-func (b *builder) read(f file, tok *tokenizer) document {
+// read reads a file and cuts it up. Its size and time are those before it was read, so a change meanwhile shows at the
+// next look.
+func (r *reader) read(f file) *record {
+	rec := &record{file: f}
 	now := time.Now()
-	raw, info, err := slurp(b.root, f.path)
+	raw, info, err := slurp(r.root, f.path, r.raw)
 	if err != nil {
-		return document{file: f, skipped: true}
+		rec.left = "unreadable"
+		return rec
 	}
-	f.size, f.mtime = info.Size(), info.ModTime().UnixNano()
-	f.fresh = now.Sub(info.ModTime()) < racy
-	if looksBinary(raw) {
-		return document{file: f, skipped: true}
+	if r.raw = raw; cap(raw) > mostKept {
+		r.raw = nil
 	}
-	k := kindOf(f.path)
-	text, headings := raw, []int(nil)
-	if k == markup {
-		text, headings = maskHTML(raw)
+	rec.size, rec.mtime = info.Size(), info.ModTime().UnixNano()
+	rec.fresh = now.Sub(info.ModTime()) < racy
+	switch raw, err = unpacked(f.path, raw); {
+	case errors.Is(err, errTooLarge):
+		rec.left = tooLarge
+	case err != nil:
+		rec.left = "unreadable"
+	case looksBinary(raw):
+		rec.left = "binary"
+	case IsBrief(raw):
+		rec.left = "written by research"
 	}
-	f.title = string(words([]byte(titleOf(text, k, headings)), k))
-	d := document{file: f}
-	where := appendTerms(appendTerms(nil, tok, []byte(f.path)), tok, []byte(f.title))
-	for _, c := range split(text, k, headings) {
-		e := entry{chunk: c}
-		e.body = appendTerms(make([]byte, 0, c.size+c.size/4), tok, words(text[c.off:c.off+c.size], k))
-		if len(e.body) == 0 {
-			continue
+	if rec.left != "" {
+		return rec
+	}
+	d := parse(kindOf(f.path), raw, r.lines)
+	if r.lines = d.lines; cap(r.lines) > mostKept/32 {
+		r.lines = nil
+	}
+	r.begin()
+	rec.where = r.append(rec.where, []byte(whereabouts(f.path)), false)
+	few := prior(f.path, false) < fewRows
+	for i := 0; i < len(d.spans); {
+		j := i + 1
+		for j < len(d.spans) && d.spans[j].last-d.spans[i].first <= rowLines && (few || !d.spans[i].prose && !d.spans[j].prose && d.spans[j].head == d.spans[i].head) {
+			j++
 		}
-		e.head = appendTerms(bytes.Clone(where), tok, words([]byte(c.head), k))
-		d.chunks = append(d.chunks, e)
+		row := row{first: d.spans[i].first + 1, last: d.spans[j-1].last, body: len(rec.terms)}
+		r.begin()
+		for _, l := range d.lines[row.first-1 : row.last] {
+			rec.terms = r.append(rec.terms, l.text, few || !d.spans[i].prose) // in code, how often a word is there says little
+		}
+		row.head = len(rec.terms)
+		r.begin()
+		rec.terms = r.append(rec.terms, []byte(d.spans[i].head), false)
+		row.next = len(rec.terms)
+		rec.rows = append(rec.rows, row)
+		i = j
 	}
-	return d
+	return rec
 }
 
-func appendTerms(b []byte, tok *tokenizer, text []byte) []byte {
-	tok.each(text, func(term string, _ int, _ bool) { b = append(append(b, term...), ' ') })
+// begin begins a column of a row.
+func (r *reader) begin() {
+	r.terms = 0
+	r.column++
+	if len(r.tok.stems) > maxStems {
+		clear(r.tok.stems)
+		clear(r.tok.words) // their stems are gone
+	}
+}
+
+// append appends the terms of a text to a column, but for those that are in every one and, if once, those that are in it already.
+// A column has so many different terms only if it is data.
+func (r *reader) append(b, text []byte, once bool) []byte {
+	if r.terms > maxStems {
+		return b
+	}
+	r.tok.each(text[:min(len(text), longLine)], func(s *stem, _ int, _ bool) {
+		if s.common {
+			return
+		}
+		if s.column != r.column {
+			s.column = r.column
+			r.terms++
+		} else if once {
+			return
+		}
+		b = append(append(b, s.text...), ' ')
+	})
 	return b
 }
 
-// slurp reads a regular file that fits, confined to root.
-func slurp(root *os.Root, name string) ([]byte, os.FileInfo, error) {
+// everywhere reports whether a term is not worth its place in the index.
+func everywhere(term string) bool {
+	switch term {
+	case "a", "an", "and", "are", "as", "be", "by", "from", "in", "is", "it", "of", "or", "that", "the", "thi", "to", "with":
+		return true
+	}
+	return false
+}
+
+// whereabouts is the end of a path, which says what a file is about.
+func whereabouts(name string) string {
+	dir, base := path.Split(name)
+	dir = strings.TrimSuffix(dir, "/")
+	return path.Base(path.Dir(dir)) + "/" + path.Base(dir) + "/" + strings.TrimSuffix(base, path.Ext(base))
+}
+
+// slurp reads a regular file that fits, confined to root. It may use the memory of buf.
+func slurp(root *os.Root, name string, buf []byte) ([]byte, os.FileInfo, error) {
 	f, err := openRegular(root, name)
 	if err != nil {
 		return nil, nil, err
@@ -177,10 +288,17 @@ func slurp(root *os.Root, name string) ([]byte, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	raw := make([]byte, 0, min(info.Size(), maxFile)+512)
-	buf := bytes.NewBuffer(raw)
-	_, err = buf.ReadFrom(io.LimitReader(f, maxFile))
-	return buf.Bytes(), info, err
+	raw := slices.Grow(buf[:0], int(min(info.Size(), maxFile)))[:min(info.Size(), maxFile)]
+	n, err := io.ReadFull(f, raw[:min(len(raw), sniffed)])
+	if err == nil && n < len(raw) && (packed(name) || !looksBinary(raw[:n])) { // of what is no text the beginning will do
+		var more int
+		more, err = io.ReadFull(f, raw[n:])
+		n += more
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return raw[:n], info, err
 }
 
 func openRegular(root *os.Root, name string) (*os.File, error) {

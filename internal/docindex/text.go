@@ -2,7 +2,10 @@ package docindex
 
 import (
 	"bytes"
+	"compress/gzip"
+	"errors"
 	stdhtml "html"
+	"io"
 	"path"
 	"strings"
 	"unicode"
@@ -21,16 +24,28 @@ const (
 	markup // HTML
 )
 
-const sniffed = 8000 // bytes looked at to tell text from binary, as Git does
+const (
+	sniffed   = 8000    // bytes looked at to tell text from binary, as Git does
+	manyLines = 1 << 19 // in a file; what follows is data
+	longLine  = 1 << 20 // bytes of a line that are indexed
+)
 
 // kindOf says what a file is from its name: notText for a name that is none of those
 // indexed. A file without an extension may be text; looksBinary decides.
 func kindOf(name string) kind {
-	ext := strings.ToLower(path.Ext(name))
-	if ext == "" || ext == strings.ToLower(name) { // README, Makefile, .bashrc
+	base := strings.TrimSuffix(path.Base(name), ".gz")
+	name = strings.ToLower(base)
+	ext := path.Ext(name)
+	if ext == "" || ext == name { // README, Makefile, .bashrc
 		return prose
 	}
-	return kinds[ext[1:]]
+	if k := kinds[ext[1:]]; k != notText {
+		return k
+	}
+	if stem := strings.TrimSuffix(name, ext); strings.Contains(" readme news faq todo install changes changelog hacking ", " "+stem+" ") { // README.Debian
+		return prose
+	}
+	return notText
 }
 
 func kindTable() map[string]kind {
@@ -71,91 +86,179 @@ func looksBinary(raw []byte) bool {
 	return bad*5 > len(head)
 }
 
-// maskHTML returns a copy of raw in which everything but text that a reader would see
-// is NUL, so that offsets and lines stay the same, and the offsets at which headings
-// start.
-func maskHTML(raw []byte) (masked []byte, headings []int) {
-	masked = make([]byte, len(raw))
-	for i, c := range raw {
-		if c == '\n' {
-			masked[i] = c
-		}
+// Text is the clean text of a file by line: the lines themselves, of HTML what a reader sees of them, with tags taken
+// out and entities resolved. A file whose name ends in .gz is unpacked. What does not fit into 16 MiB is cut off.
+func Text(name string, raw []byte) [][]byte {
+	raw, _ = unpacked(name, raw[:min(len(raw), maxFile)])
+	lines := clean(kindOf(name), raw, nil)
+	out := make([][]byte, len(lines))
+	for i, l := range lines {
+		out[i] = l.text
 	}
+	return out
+}
+
+var errTooLarge = errors.New("too large")
+
+// BriefMark is the last line of a brief that the workflow research wrote. What was written from documents is none.
+const BriefMark = "<!-- superstep: brief -->"
+
+// IsBrief reports whether a text ends as a brief does.
+func IsBrief(text []byte) bool {
+	return bytes.HasSuffix(bytes.TrimSpace(text[max(0, len(text)-200):]), []byte(BriefMark))
+}
+
+// unpacked is the content of a file that may be compressed.
+func unpacked(name string, raw []byte) ([]byte, error) {
+	if !packed(name) {
+		return raw, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(io.LimitReader(z, maxFile+1))
+	if len(out) > maxFile {
+		return out[:maxFile], errTooLarge
+	}
+	return out, err
+}
+
+func packed(name string) bool { return strings.HasSuffix(name, ".gz") }
+
+// A line is one of a file, cleaned.
+type line struct {
+	text  []byte
+	head  []byte // text of a heading in it
+	level int    // of that
+	block bool   // a block of text begins here
+	code  bool   // it is part of a listing, whose blank lines do not end it
+}
+
+// clean cuts a file into lines, at most manyLines of them.
+func clean(k kind, raw []byte, lines []line) []line {
+	if k == markup {
+		return cleanHTML(raw)
+	}
+	if lines = lines[:0]; lines == nil {
+		lines = make([]line, 0, min(len(raw)/32, manyLines)+1)
+	}
+	for len(raw) > 0 && len(lines) < manyLines {
+		text, rest, _ := bytes.Cut(raw, []byte("\n"))
+		lines = append(lines, line{text: bytes.TrimSuffix(text, []byte("\r"))})
+		raw = rest
+	}
+	return lines
+}
+
+// inlineTags are those of HTML that begin no block of text.
+const inlineTags = ` a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q rp rt ruby s samp small span
+	strike strong sub sup time tt u var wbr `
+
+// cleanHTML cuts HTML into lines of what a reader sees.
+func cleanHTML(raw []byte) []line {
 	z := html.NewTokenizer(bytes.NewReader(raw))
 	z.SetMaxBuf(0)
-	at, hidden := 0, ""
-	for {
+	var lines []line
+	cur := line{}
+	level, pre, hidden, apart := 0, 0, "", false
+	for len(lines) < manyLines {
 		tt := z.Next()
-		n := len(z.Raw())
 		switch tt {
 		case html.ErrorToken:
-			return masked, headings
-		case html.TextToken:
-			if hidden == "" {
-				copy(masked[at:at+n], raw[at:at+n])
+			if len(cur.text) > 0 {
+				lines = append(lines, cur)
 			}
-		case html.StartTagToken:
-			name, _ := z.TagName()
-			switch string(name) {
-			case "script", "style":
-				if hidden == "" {
-					hidden = string(name)
+			return lines
+		case html.StartTagToken, html.EndTagToken, html.SelfClosingTagToken:
+			b, _ := z.TagName()
+			name, open := string(b), tt == html.StartTagToken
+			n := bytes.Count(z.Raw(), []byte("\n"))
+			if hidden != "" {
+				if !open && name == hidden {
+					hidden = ""
 				}
-			case "h1", "h2", "h3", "h4", "h5", "h6":
-				headings = append(headings, at)
+				lines, cur = newLines(lines, cur, n, pre)
+				continue
 			}
-		case html.EndTagToken:
-			if name, _ := z.TagName(); hidden != "" && string(name) == hidden {
-				hidden = ""
+			switch {
+			case open && strings.Contains(" script style noscript svg nav template ", " "+name+" "):
+				hidden = name
+			case len(name) == 2 && name[0] == 'h' && name[1] >= '1' && name[1] <= '6' || name == "title":
+				level = 0
+				if open && name == "title" {
+					level = 1
+				} else if open {
+					level = int(name[1] - '0')
+				}
+			case name == "pre":
+				pre = max(0, pre-1)
+				if open {
+					pre++
+				}
+			}
+			if !strings.Contains(inlineTags, " "+name+" ") {
+				apart = true
+				if len(bytes.TrimSpace(cur.text)) == 0 && name != "br" && name != "td" && name != "th" && name != "tr" {
+					cur.block = true
+				}
+			}
+			lines, cur = newLines(lines, cur, n, pre)
+		case html.CommentToken, html.DoctypeToken:
+			lines, cur = newLines(lines, cur, bytes.Count(z.Raw(), []byte("\n")), pre)
+		case html.TextToken:
+			text := z.Raw()
+			for i := 0; ; i++ {
+				l, rest, more := bytes.Cut(text, []byte("\n"))
+				if hidden == "" && len(l) > 0 {
+					if apart && len(cur.text) > 0 && len(bytes.TrimSpace(l)) > 0 {
+						cur.text = append(cur.text, ' ')
+					}
+					apart = apart && len(bytes.TrimSpace(l)) == 0
+					seen := stdhtml.UnescapeString(string(bytes.TrimSuffix(l, []byte("\r"))))
+					cur.text = append(cur.text, seen...)
+					if level > 0 {
+						cur.head, cur.level = append(cur.head, seen...), level
+					}
+					cur.code = cur.code || pre > 0
+				}
+				if !more || len(lines) == manyLines {
+					break
+				}
+				lines, cur = newLines(lines, cur, 1, pre)
+				text = rest
 			}
 		}
-		at += n
 	}
+	return lines
 }
 
-// words is what of a line goes into the index.
-func words(line []byte, k kind) []byte {
-	if k == markup && bytes.IndexByte(line, '&') >= 0 {
-		return []byte(stdhtml.UnescapeString(string(line)))
+func newLines(lines []line, cur line, n, pre int) ([]line, line) {
+	for range min(n, manyLines-len(lines)) {
+		lines = append(lines, cur)
+		cur = line{block: cur.block && len(bytes.TrimSpace(cur.text)) == 0, code: pre > 0}
 	}
-	return line
+	return lines, cur
 }
 
-// shown is what of a line people get to see: its longest run without tags, control
-// characters and invalid UTF-8. It is contained verbatim in the line. "" if nothing is
-// left but spaces.
-func shown(line []byte, k kind) string {
+// shown is what of a line people get to see: its longest run without control characters and invalid UTF-8.
+func shown(text []byte) string {
 	best, start := []byte(nil), 0
 	end := func(i int) {
 		if i-start > len(best) {
-			best = line[start:i]
+			best = text[start:i]
 		}
 	}
-	for i := 0; i < len(line); {
-		r, n := utf8.DecodeRune(line[i:])
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
 		if r == utf8.RuneError && n == 1 || unseen(r) {
-			if r == 0 && k == markup {
-				best, start = longer(best, line[start:i]), i+n
-			} else {
-				end(i)
-				start = i + n
-			}
+			end(i)
+			start = i + n
 		}
 		i += n
 	}
-	if k == markup {
-		return string(longer(best, line[start:]))
-	}
-	end(len(line))
+	end(len(text))
 	return strings.TrimRight(string(best), " \t")
-}
-
-// longer returns the one of a and b that is longer without the spaces around it.
-func longer(a, b []byte) []byte {
-	if b = bytes.TrimSpace(b); len(b) > len(a) {
-		return b
-	}
-	return a
 }
 
 // unseen says whether r is a character that could deceive a reader or drive a

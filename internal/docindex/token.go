@@ -1,15 +1,18 @@
 package docindex
 
 import (
+	"hash/maphash"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/superstep-dev/superstep/internal/porter"
+	"github.com/superstep-dev/superstep/internal/words"
 )
 
 const (
-	maxToken  = 64      // bytes; longer runs are data, not words
-	stemCache = 1 << 16 // words remembered by a tokenizer
+	maxToken = 64      // bytes; longer runs are data, not words
+	maxWords = 1 << 14 // remembered by a tokenizer; a power of two
+	maxStems = 1 << 15
 )
 
 // A tokenizer cuts text into terms: words in lower case and stemmed. Identifiers count
@@ -17,15 +20,39 @@ const (
 // spaces between words are cut into pairs of characters. It is not safe for use from
 // several goroutines.
 type tokenizer struct {
-	stems map[string]string
+	seed  maphash.Seed
+	words []word // a cache, by hash
+	stems map[string]*stem
 	buf   []byte
 }
 
-func newTokenizer() *tokenizer { return &tokenizer{stems: make(map[string]string)} }
+// A word has its terms.
+type word struct {
+	text   string
+	pieces []piece
+}
+
+// A stem is a term, there once in a tokenizer.
+type stem struct {
+	text   string
+	common bool // it is everywhere
+	column int  // it was in last
+}
+
+// A piece is a term of a word.
+type piece struct {
+	*stem
+	at   int // bytes into the word
+	part bool
+}
+
+func newTokenizer() *tokenizer {
+	return &tokenizer{seed: maphash.MakeSeed(), words: make([]word, maxWords), stems: make(map[string]*stem)}
+}
 
 // each calls f with every term of text, the byte offset of the word it stems from, and
 // whether that is a part of an identifier that was yielded before as a whole.
-func (t *tokenizer) each(text []byte, f func(term string, at int, part bool)) {
+func (t *tokenizer) each(text []byte, f func(term *stem, at int, part bool)) {
 	for i := 0; i < len(text); {
 		c := text[i]
 		if c < utf8.RuneSelf {
@@ -45,15 +72,23 @@ func (t *tokenizer) each(text []byte, f func(term string, at int, part bool)) {
 			}
 		}
 		j := wordEnd(text, i)
-		t.word(text[i:j], i, f)
+		if w := text[i:j]; len(w) <= maxToken {
+			known := &t.words[maphash.Bytes(t.seed, w)%maxWords]
+			if known.text != string(w) {
+				*known = word{string(w), t.cut(w)}
+			}
+			for _, p := range known.pieces {
+				f(p.stem, i+p.at, p.part)
+			}
+		}
 		i = j
 	}
 }
 
-// terms returns the terms of s in order, with repetitions.
-func (t *tokenizer) terms(s string) []string {
+// all returns the terms of s in order, with repetitions.
+func (t *tokenizer) all(s string) []string {
 	var out []string
-	t.each([]byte(s), func(term string, _ int, _ bool) { out = append(out, term) })
+	t.each([]byte(s), func(term *stem, _ int, _ bool) { out = append(out, term.text) })
 	return out
 }
 
@@ -75,25 +110,23 @@ func wordEnd(text []byte, i int) int {
 	return i
 }
 
-func (t *tokenizer) word(w []byte, at int, f func(string, int, bool)) {
-	if len(w) > maxToken || numeral(w) {
-		return
+// cut returns the terms of a word.
+func (t *tokenizer) cut(w []byte) []piece {
+	if numeral(w) {
+		return nil
 	}
-	f(t.stemmed(w), at, false)
-	start, parts := 0, 0
-	for i := 1; i < len(w); i++ {
-		if !hump(w, i) {
+	out := []piece{{t.stem(w), 0, false}}
+	start := 0
+	for i := 1; i <= len(w); i++ {
+		if i < len(w) && !hump(w, i) || i == len(w) && start == 0 {
 			continue
 		}
 		if i-start > 1 {
-			f(t.stemmed(w[start:i]), at+start, true)
+			out = append(out, piece{t.stem(w[start:i]), start, true})
 		}
 		start = i
-		parts++
 	}
-	if parts > 0 && len(w)-start > 1 {
-		f(t.stemmed(w[start:]), at+start, true)
-	}
+	return out
 }
 
 // hump says whether a part of an identifier starts at w[i]: fooBar, HTTPServer.
@@ -126,7 +159,8 @@ func numeral(w []byte) bool {
 	return true
 }
 
-func (t *tokenizer) stemmed(w []byte) string {
+// stem is the term that a word or part of one counts as.
+func (t *tokenizer) stem(w []byte) *stem {
 	b := t.buf[:0]
 	ascii := true
 	for _, c := range w {
@@ -146,21 +180,21 @@ func (t *tokenizer) stemmed(w []byte) string {
 		}
 	}
 	t.buf = b
-	if s, ok := t.stems[string(b)]; ok {
-		return s
+	return t.term(words.Bytes(b))
+}
+
+func (t *tokenizer) term(b []byte) *stem {
+	s, ok := t.stems[string(b)]
+	if !ok {
+		s = &stem{text: string(b), common: everywhere(string(b))}
+		t.stems[s.text] = s
 	}
-	word := string(b)
-	s := string(porter.Bytes(b))
-	if len(t.stems) >= stemCache {
-		clear(t.stems)
-	}
-	t.stems[word] = s
 	return s
 }
 
 // pairs yields the overlapping pairs of characters of the spaceless run at i, and
 // returns where the run ends.
-func (t *tokenizer) pairs(text []byte, i int, f func(string, int, bool)) int {
+func (t *tokenizer) pairs(text []byte, i int, f func(*stem, int, bool)) int {
 	prev, n := i, 0
 	for i < len(text) {
 		r, size := utf8.DecodeRune(text[i:])
@@ -168,13 +202,13 @@ func (t *tokenizer) pairs(text []byte, i int, f func(string, int, bool)) int {
 			break
 		}
 		if n++; n > 1 {
-			f(string(text[prev:i+size]), prev, false)
+			f(t.term(text[prev:i+size]), prev, false)
 			prev += utf8.RuneLen(firstRune(text[prev:]))
 		}
 		i += size
 	}
 	if n == 1 {
-		f(string(text[prev:i]), prev, false)
+		f(t.term(text[prev:i]), prev, false)
 	}
 	return i
 }
@@ -198,3 +232,16 @@ var asciiWord = func() (t [utf8.RuneSelf]bool) {
 	}
 	return t
 }()
+
+// Words returns the words of a text that say what it is about, stemmed, each once.
+func Words(text string) []string {
+	tok := newTokenizer()
+	plain := termSet(tok, words.Plain+" "+frameWords)
+	var out []string
+	for _, w := range tok.wholes([]byte(text)) {
+		if (len(w) > 1 || w[0] <= '9') && !plain[w] && !slices.Contains(out, w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}

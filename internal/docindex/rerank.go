@@ -1,0 +1,70 @@
+package docindex
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// reranked is the number of passages that Options.Embed sees.
+const reranked = 30
+
+// rerank orders passages by their place by words and by their place by meaning together (reciprocal rank fusion). Without
+// an answer of Options.Embed they stay as they are.
+func (ix *Index) rerank(ctx context.Context, question string, ps []Passage) []Passage {
+	if ix.embed == nil || len(ps) < 2 {
+		return ps
+	}
+	texts := []string{question}
+	for _, p := range ps {
+		lines := []string{p.Heading}
+		for _, l := range p.Lines {
+			lines = append(lines, strings.TrimSpace(l.Text))
+		}
+		texts = append(texts, strings.TrimSpace(strings.Join(lines, "\n")))
+	}
+	vectors, err := ix.embed(ctx, texts)
+	if err != nil || len(vectors) != len(texts) {
+		return ps
+	}
+	near := make([]float64, len(ps))
+	places := make([]int, len(ps)) // by meaning
+	for i := range ps {
+		near[i], places[i] = cosine(vectors[0], vectors[i+1]), i
+	}
+	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(near[b], near[a]) })
+	score := make([]float64, len(ps))
+	for place, i := range places {
+		score[i] = 2/float64(rankConstant+i) + 1/float64(rankConstant+place) // words count twice
+	}
+	slices.Sort(places)
+	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(score[b], score[a]) })
+	out := make([]Passage, len(ps))
+	for place, i := range places {
+		out[place] = ps[i]
+	}
+	return out
+}
+
+// rankConstant is how little the first places differ.
+const rankConstant = 10
+
+// Embedder returns an Options.Embed that asks embed until it first fails, which it reports. If embed is nil, it returns nil.
+func Embedder(embed func(context.Context, []string) ([][]float32, error), report func(text string)) func(context.Context, []string) ([][]float32, error) {
+	if embed == nil {
+		return nil
+	}
+	var failed atomic.Pointer[error]
+	return func(ctx context.Context, texts []string) ([][]float32, error) {
+		if err := failed.Load(); err != nil {
+			return nil, *err
+		}
+		vectors, err := embed(ctx, texts)
+		if err != nil && ctx.Err() == nil && failed.CompareAndSwap(nil, &err) {
+			report(err.Error() + "; passages keep their order by words")
+		}
+		return vectors, err
+	}
+}
