@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
@@ -121,6 +122,9 @@ func fits(p *jsonschema.Schema, raw json.RawMessage) error {
 			why = strings.TrimPrefix(path, ".") + ": " + why
 		}
 		return errors.New(why)
+	}
+	if r, err := p.Resolve(nil); err == nil {
+		return strict.Check(r, raw)
 	}
 	return err
 }

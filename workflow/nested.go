@@ -73,11 +73,9 @@ func (p pinning) RunNested(ctx context.Context, inputs json.RawMessage, opt *gra
 func (s Set) uses() []string {
 	var problems []string
 	names := make([]string, len(s))
-	byName := make(map[string]*Workflow, len(s))
 	for i, w := range s {
 		if w != nil {
 			names[i] = w.Name
-			byName[w.Name] = w
 		}
 	}
 	const open, closed = 1, 2
@@ -88,8 +86,12 @@ func (s Set) uses() []string {
 		state[w.Name] = open
 		way = append(way, w.Name)
 		for _, name := range w.Uses {
-			switch inner := byName[name]; {
-			case inner == nil:
+			inner, err := s.Find(name)
+			if err == nil {
+				name = inner.Name // it may be an alias
+			}
+			switch {
+			case err != nil:
 				problems = append(problems, fmt.Sprintf("workflow %q runs %q, and there is no such workflow%s", w.Name, name, suggest.Hint(name, names)))
 			case state[name] == open:
 				circle := append(slices.Clone(way[slices.Index(way, name):]), name)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -52,7 +53,7 @@ func TestNodeRunsAWorkflowByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := runlog.NewMemory(nil)
-	j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,13 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"unicode"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -29,6 +30,8 @@ type Workflow struct {
 	Inputs      *jsonschema.Schema // an object; the order of its properties is the order for people
 	// NoModel says that the workflow calls no language model.
 	NoModel bool
+	// NeedsModel says that the workflow needs one that can judge and write: the model offline will not do.
+	NeedsModel bool
 	// Uses names the workflows that it runs by name; see graph.Call.
 	Uses []string
 	// Prepare looks at the inputs of a run that is to begin, which fit the schema, and
@@ -51,10 +54,20 @@ type Workflow struct {
 	// Edit makes the update of a node of what people say that it is to have given, for forks. Nil takes
 	// it as it is.
 	Edit func(node string, given json.RawMessage) (update json.RawMessage, err error)
+	// Adopt makes the beginning of a run of these inputs, which has this of Pin, of a run of another version of the
+	// workflow. Nil means that there is no such thing.
+	Adopt func(inputs, pinned json.RawMessage, old *Past) (*graph.Forked, error)
 	// Flow gives the graph that a run of these inputs runs, to read its log with: its
 	// history and states, and to fork it. It does nothing else, and may be called at any
 	// time. Nil if the workflow is not one graph.
 	Flow func(inputs json.RawMessage) (graph.Reading, error)
+}
+
+// A Past is what a run of another version has come to.
+type Past struct {
+	Inputs, Pinned json.RawMessage
+	State          json.RawMessage   // as of its last superstep
+	Done           []json.RawMessage // the updates of its tasks after that, by whom they may be
 }
 
 // An OpaqueError says that there is no looking into the runs of a workflow.
@@ -67,7 +80,7 @@ func (e *OpaqueError) Error() string {
 // An Exec is one execution of a workflow.
 type Exec struct {
 	Inputs  json.RawMessage
-	Journal *runlog.Journal
+	Journal *journal.Journal
 	Graph   graph.RunOptions // what the host wants of graphs; Journal is set
 }
 
@@ -196,9 +209,9 @@ func schemaType(s *jsonschema.Schema) string {
 }
 
 // Parse makes inputs of words as a command line has them: "key=value" for an input of
-// that name (or what was meant to be its name), anything else for the first required
+// that name, anything else for the first required
 // input that is not given by name, or, if no input is required, for the only one that is a
-// text. A name is meant if it is nearly one and the word has no spaces. After the word
+// text. A word that begins like "name=" is never text, so that a misspelt input is no question. After the word
 // "--" everything is text. Values are read as the type of their input and never bent to
 // fit. A list is given as JSON, or item by item by giving its name several times; then the
 // items are texts if the schema says nothing else. All faults are reported at once, as an
@@ -221,7 +234,7 @@ func (w *Workflow) Parse(words []string, named map[string][]string) (json.RawMes
 		switch {
 		case ok && slices.Contains(names, key):
 			given[key] = append(given[key], value)
-		case ok && meant(key, word, names):
+		case ok && meant(key):
 			given[key] = append(given[key], value)
 			slips[key] = true
 		default:
@@ -239,6 +252,15 @@ func (w *Workflow) Parse(words []string, named map[string][]string) (json.RawMes
 			problems = append(problems, fmt.Sprintf("nothing to do with %q: %s", text, freeHint(inputs, given)))
 		}
 	}
+	sizes := map[string]int{}
+	for key, texts := range given {
+		for _, text := range texts {
+			sizes[key] += len(text)
+		}
+	}
+	if why := tooLarge(sizes); why != "" {
+		return nil, &InputsError{w.Name, []string{why}}
+	}
 	values := map[string]any{}
 	for _, in := range inputs {
 		texts, ok := given[in.Name]
@@ -254,7 +276,11 @@ func (w *Workflow) Parse(words []string, named map[string][]string) (json.RawMes
 		values[in.Name] = v
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
-		problem := fmt.Sprintf("unknown input %q%s", key, suggest.Hint(key, names))
+		hint := suggest.Hint(key, names)
+		if hint == "" && len(names) > 0 {
+			hint = "; known: " + strings.Join(names, ", ")
+		}
+		problem := fmt.Sprintf("unknown input %q%s", key, hint)
 		if slips[key] {
 			problem += " (for text with an equals sign, put -- before it)"
 		}
@@ -267,10 +293,12 @@ func (w *Workflow) Parse(words []string, named map[string][]string) (json.RawMes
 	return b, w.check(b, problems)
 }
 
-// meant reports whether a word that is no name of an input is a slip for one. Ordinary
-// text has equals signs too.
-func meant(key, word string, names []string) bool {
-	return len(key) > 2 && strings.IndexFunc(word, unicode.IsSpace) < 0 && suggest.Closest(key, names) != ""
+// meant reports whether the part of a word before an equals sign reads like the name of an input. Ordinary text has
+// equals signs too, but rarely behind a first word of its own.
+func meant(key string) bool {
+	return len(key) > 2 && !strings.ContainsFunc(key, func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-')
+	})
 }
 
 // textInput is the input that free text is for, "" for none.
@@ -336,9 +364,12 @@ func (w *Workflow) Settle(inputs json.RawMessage) (json.RawMessage, error) {
 }
 
 func (w *Workflow) check(inputs json.RawMessage, problems []string) error {
+	if why := largeInputs(inputs); why != "" {
+		return &InputsError{w.Name, append(problems, why)}
+	}
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(orEmpty(inputs), &values); err != nil {
-		return &InputsError{w.Name, append(problems, "want a JSON object with finite numbers: "+err.Error())}
+		return &InputsError{w.Name, append(problems, fmt.Sprintf("want a JSON object with finite numbers: %v", strict.Words(inputs, err)))}
 	}
 	known := w.List()
 	names := make([]string, len(known))
@@ -376,6 +407,7 @@ type Set []*Workflow
 // Find gives the workflow of a name, or an error that suggests another.
 func (s Set) Find(name string) (*Workflow, error) {
 	var names []string
+	s = slices.DeleteFunc(slices.Clone(s), func(w *Workflow) bool { return w == nil })
 	for _, w := range s {
 		if w.Name == name {
 			return w, nil
@@ -411,10 +443,58 @@ func (s Set) Validate() error {
 			errs = append(errs, fmt.Errorf("workflow %q has one of Pin and Restore; they go together", w.Name))
 		}
 	}
-	for _, problem := range s.uses() {
+	for _, problem := range slices.Concat(s.clashes(), s.uses()) {
 		errs = append(errs, errors.New(problem))
 	}
 	return errors.Join(errs...)
+}
+
+// clashes reports the names that stand for two workflows: an alias of several, or names and aliases that
+// differ in nothing but case. An alias may be the name of another workflow, which then has it.
+func (s Set) clashes() []string {
+	var problems []string
+	type owner struct {
+		w    *Workflow
+		name string
+	}
+	taken := map[string]owner{}
+	claim := func(w *Workflow, name string) {
+		folded := strings.ToLower(name)
+		switch first, ok := taken[folded]; {
+		case !ok:
+			taken[folded] = owner{w, name}
+		case first.w.Name == w.Name: // reported as twice
+		case first.name == name && name == first.w.Name: // the name wins
+		case first.name == name:
+			problems = append(problems, fmt.Sprintf("workflows %q and %q have the alias %q in common", first.w.Name, w.Name, name))
+		default:
+			problems = append(problems, fmt.Sprintf("%q of workflow %q and %q of workflow %q differ in case only", first.name, first.w.Name, name, w.Name))
+		}
+	}
+	for _, w := range s {
+		if w != nil {
+			claim(w, w.Name)
+		}
+	}
+	for _, w := range s {
+		if w == nil {
+			continue
+		}
+		for _, alias := range w.Aliases {
+			claim(w, alias)
+		}
+	}
+	return problems
+}
+
+// Unchanged returns a *graph.ChangedError if what a run is made of is not what it began with, unless that is allowed or
+// the run is replayed.
+func (e *Exec) Unchanged(name string, before, now map[string]string) error {
+	diff := Changes(before, now)
+	if len(diff) == 0 || e.Graph.AllowChange {
+		return nil
+	}
+	return e.Journal.Afresh(func() error { return &graph.ChangedError{Graph: name, Diff: diff} })
 }
 
 // Changes are the parts that a run began with and that are others now, or gone, as lines of a diff. New

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -76,7 +77,7 @@ func TestCheck(t *testing.T) {
 		{"nothing", `{}`, []string{"prompt is required (what to do)", "target is required (where to do it)"}},
 		{"not even that", ``, []string{"prompt is required (what to do)", "target is required (where to do it)"}},
 		{"three faults", `{"prompt":1,"target":"t","count":"x","dry":0}`, []string{"count: want integer, got \"x\"", "dry: want boolean, got 0", "prompt: want string, got 1"}},
-		{"NaN", `{"prompt":"p","target":"t","rate":NaN}`, []string{"want a JSON object with finite numbers: invalid character 'N' looking for beginning of value"}},
+		{"NaN", `{"prompt":"p","target":"t","rate":NaN}`, []string{`want a JSON object with finite numbers: unexpected 'N' at byte 35 of "{\"prompt\":\"p\",\"target\":\"t\",\"rate\":NaN}"`}},
 		{"too large to be finite", `{"prompt":"p","target":"t","rate":1e999}`, []string{"rate: want a finite number, got 1e999"}},
 		{"items", `{"prompt":"p","target":"t","extra":{"x":"y"}}`, []string{`extra: `}},
 		{"no object", `[]`, []string{"want a JSON object with finite numbers: "}},
@@ -128,7 +129,9 @@ func TestParse(t *testing.T) {
 		{name: "no JSON", words: []string{"p", "target=t", "tags=a,b"}, bad: []string{`tags: want a list such as ["a","b"], got "a,b"`}},
 		{name: "JSON of another type", words: []string{"p", "target=t", `tags={"a":1}`}, bad: []string{`tags: want a list such as ["one","two"], got {"a":1}`}},
 		{name: "a slip", words: []string{"propmt=p", "target=t"}, bad: []string{`unknown input "propmt"; did you mean "prompt"? (for text with an equals sign, put -- before it)`, "prompt is required (what to do)"}},
-		{name: "a slip with spaces is text", words: []string{"targe=1 what", "target=t"}, want: `{"prompt":"targe=1 what","target":"t"}`},
+		{name: "a slip with spaces", words: []string{"propmt=what is it", "target=t"}, bad: []string{`unknown input "propmt"; did you mean "prompt"? (for text with an equals sign, put -- before it)`, "prompt is required (what to do)"}},
+		{name: "an unknown name", words: []string{"p", "depth=3", "target=t"}, bad: []string{`unknown input "depth"; known: prompt, target, count, rate, dry, tags, extra (for text with an equals sign, put -- before it)`}},
+		{name: "text with an equals sign", words: []string{"is x=1 what", "target=t"}, want: `{"prompt":"is x=1 what","target":"t"}`},
 		{name: "all is text after --", words: []string{"target=t", "--", "propmt=p", "target=u", "--"}, want: `{"prompt":"propmt=p target=u --","target":"t"}`},
 		{name: "a named slip", words: []string{"p", "target=t"}, named: map[string][]string{"cuont": {"3"}}, bad: []string{`unknown input "cuont"; did you mean "count"?`}},
 		{name: "a required one with a fault is not missing", words: []string{"target=t", "prompt=a", "prompt=b"}, bad: []string{"prompt: is given twice"}},
@@ -303,6 +306,25 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// Names that stand for two workflows are mistakes; what runs others may name them by an alias.
+func TestClashes(t *testing.T) {
+	run := deploy(t).Run
+	set := workflow.Set{
+		{Name: "a", Run: run, Aliases: []string{"x", "b"}}, {Name: "b", Run: run, Aliases: []string{"x", "A"}}, {Name: "B", Run: run},
+		{Name: "c", Run: run, Aliases: []string{"see"}, Uses: []string{"x"}}, {Name: "d", Run: run, Uses: []string{"see"}},
+	}
+	want := `"b" of workflow "b" and "B" of workflow "B" differ in case only
+workflows "a" and "b" have the alias "x" in common
+"a" of workflow "a" and "A" of workflow "b" differ in case only`
+	if err := set.Validate(); err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	set = workflow.Set{{Name: "a", Run: run, Aliases: []string{"first"}, Uses: []string{"second"}}, {Name: "b", Run: run, Aliases: []string{"second", "a"}, Uses: []string{"first"}}}
+	if err := set.Validate(); err == nil || err.Error() != "workflows run each other in a circle: a → b → a" {
+		t.Errorf("got %v", err)
+	}
+}
+
 // New runs a graph from inputs to output, and its failures name themselves.
 func TestNew(t *testing.T) {
 	g := graph.New("count", func(s, u int) int { return s + u })
@@ -329,7 +351,7 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := runlog.OpenJournal(t.Context(), runlog.NewMemory(nil), "run", &runlog.JournalOptions{Create: &runlog.NewRun{}})
+	j, err := journal.Open(t.Context(), runlog.NewMemory(nil), "run", &journal.Options{Create: &runlog.NewRun{}})
 	if err != nil {
 		t.Fatal(err)
 	}

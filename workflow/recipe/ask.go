@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/superstep-dev/superstep/internal/strict"
 )
 
 func (p *reading) ask(n *yaml.Node, s *step) *Ask {
@@ -17,7 +20,9 @@ func (p *reading) ask(n *yaml.Node, s *step) *Ask {
 	var def *yaml.Node
 	keys := p.object(n, "`ask`", []field{
 		{"question", func(v *yaml.Node) { a.Question = p.textTemplate(v, "`question`", &s.sites) }},
-		{"options", func(v *yaml.Node) { a.Options = p.options(v) }},
+		{"header", func(v *yaml.Node) { a.Header, _ = p.text(v, "`header`") }},
+		{"options", func(v *yaml.Node) { a.Options, a.About = p.options(v) }},
+		{"several", func(v *yaml.Node) { a.Several = p.boolean(v, "`several`") }},
 		{"form", func(v *yaml.Node) {
 			if a.Form = p.declared(v, "field"); len(v.Content) == 0 && v.Kind != yaml.ScalarNode {
 				p.add(posOf(v), codeRange, "`form` is empty; it needs at least one field")
@@ -30,6 +35,10 @@ func (p *reading) ask(n *yaml.Node, s *step) *Ask {
 		p.mark(keys["form"], codeConflict, "`ask` has options or a form, not both")
 		return a
 	}
+	if keys["several"] != nil && keys["options"] == nil {
+		p.mark(keys["several"], codeConflict, "`several` is about `options`, which `ask` does not have")
+		return a
+	}
 	if def != nil {
 		a.Default = p.json(def)
 		if why := badAnswer(a, def); why != "" {
@@ -39,27 +48,64 @@ func (p *reading) ask(n *yaml.Node, s *step) *Ask {
 	return a
 }
 
-func (p *reading) options(n *yaml.Node) []string {
+// options reads the options of a question, and what they mean.
+func (p *reading) options(n *yaml.Node) (all []string, about map[string]string) {
 	items, ok := p.sequence(n, "`options`")
 	if ok && (len(items) == 0 || len(items) > 100) {
 		p.add(posOf(n), codeRange, "`options` has %d options; it must have from 1 to 100", len(items))
 	}
-	var all []string
 	for _, c := range items {
+		what := ""
+		if c.Kind == yaml.MappingNode {
+			label := c
+			keys := p.object(c, "an option", []field{
+				{"label", func(v *yaml.Node) { label = v }},
+				{"description", func(v *yaml.Node) { what, _ = p.text(v, "`description`") }},
+			})
+			if p.need(c, keys, "an option", "label"); label == c {
+				continue
+			}
+			c = label
+		}
 		switch o, ok := p.text(c, "an option"); {
 		case !ok:
 		case slices.Contains(all, o):
 			p.mark(c, codeRepeated, "option %s is there twice", quoted(o))
 		default:
-			all = append(all, o)
+			if all = append(all, o); what == "" {
+				continue
+			}
+			if about == nil {
+				about = map[string]string{}
+			}
+			about[o] = what
 		}
 	}
-	return all
+	return all, about
+}
+
+// Schema returns what fits as an answer.
+func (a *Ask) Schema() *jsonschema.Schema {
+	if a.Form != nil {
+		return InputSchema(a.Form)
+	}
+	one := &jsonschema.Schema{Type: "string"}
+	for _, o := range a.Options {
+		one.Enum = append(one.Enum, o)
+	}
+	if a.Several {
+		return &jsonschema.Schema{Type: "array", Items: one, UniqueItems: true}
+	}
+	return one
 }
 
 // badAnswer says why a default is no answer to a question, "" if it is one.
 func badAnswer(a *Ask, n *yaml.Node) string {
-	if a.Form == nil {
+	what := "form"
+	switch {
+	case a.Several:
+		what = "options, of which it must be a list"
+	case a.Form == nil:
 		if n.Kind != yaml.ScalarNode || scalarOf(n).kind != isText {
 			return "the default of `ask` must be a text"
 		}
@@ -67,20 +113,15 @@ func badAnswer(a *Ask, n *yaml.Node) string {
 			return fmt.Sprintf("the default of `ask`, %s, is none of its options", quoted(n.Value))
 		}
 		return ""
-	}
-	if n.Kind != yaml.MappingNode {
+	case n.Kind != yaml.MappingNode:
 		return "the default of `ask` must be a map of the fields of its form"
 	}
-	rs, err := InputSchema(a.Form).Resolve(nil)
+	rs, err := a.Schema().Resolve(nil)
 	if err != nil {
 		return ""
 	}
-	v, err := decodePlain(a.Default)
-	if err != nil {
-		return ""
-	}
-	if err := rs.Validate(v); err != nil {
-		return fmt.Sprintf("the default of `ask` does not fit its form: %v", err)
+	if err := strict.Check(rs, a.Default); err != nil {
+		return fmt.Sprintf("the default of `ask` does not fit its %s: %v", what, err)
 	}
 	return ""
 }

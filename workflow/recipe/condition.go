@@ -29,7 +29,7 @@ const (
 	maxConditions = 256 << 10 // bytes of all in a recipe
 )
 
-// A Condition is an expression that gives true or false.
+// A Condition is an expression: one that gives true or false, or that of a step with a value.
 type Condition struct {
 	text     string
 	node     ast.Node
@@ -58,7 +58,7 @@ func (c *Condition) Refs() []Ref {
 // functions are the functions of conditions. They give the same at any time and anywhere.
 func functions() []string {
 	return []string{
-		"all", "any", "count", "filter", "find", "first", "float", "hasPrefix", "hasSuffix", "int", "join", "keys", "last", "len",
+		"all", "any", "concat", "count", "filter", "find", "first", "flatten", "float", "hasPrefix", "hasSuffix", "int", "join", "keys", "last", "len",
 		"lower", "map", "max", "min", "none", "one", "split", "string", "sum", "trim", "upper", "values",
 	}
 }
@@ -79,6 +79,18 @@ func (p *reading) condition(n *yaml.Node, what string, at *[]site) *Condition {
 		p.mark(n, codeType, "%s must be a condition as a text, and %s is a boolean; quote it: %s", what, name(n.Value), quoted(n.Value))
 		return nil
 	}
+	return p.expr(n, what, at, true)
+}
+
+// expression reads an expression that may give anything.
+func (p *reading) expression(n *yaml.Node, what string, at *[]site) *Condition {
+	if c := p.expr(n, what, at, false); c != nil {
+		return c
+	}
+	return &Condition{}
+}
+
+func (p *reading) expr(n *yaml.Node, what string, at *[]site, truth bool) *Condition {
 	text, ok := p.text(n, what)
 	if !ok {
 		return nil
@@ -89,7 +101,7 @@ func (p *reading) condition(n *yaml.Node, what string, at *[]site) *Condition {
 		}
 		return nil
 	}
-	c, faults := parseCondition(text)
+	c, faults := parseExpr(text, truth)
 	for _, f := range faults {
 		if f.text == unfinished && p.commented(n) {
 			f.text = "YAML takes what follows a # with a space before it for a comment; put the condition in quotes, or write .a for #.a"
@@ -123,8 +135,9 @@ func (p *reading) commented(n *yaml.Node) bool {
 	return end > 0 && rest[end] == '#'
 }
 
-// parseCondition reads a condition; what its references lead to is checked later.
-func parseCondition(text string) (*Condition, []fault) {
+// parseExpr reads an expression, which is to give true or false if it is a condition. What its references lead to is
+// checked later.
+func parseExpr(text string, truth bool) (*Condition, []fault) {
 	c := &Condition{text: text, patterns: map[*ast.BinaryNode]*pattern{}}
 	whole := fault{0, len(text), codeCondition, ""}
 	switch {
@@ -134,11 +147,14 @@ func parseCondition(text string) (*Condition, []fault) {
 		return c, []fault{whole}
 	case strings.TrimSpace(text) == "":
 		whole.text = `it is empty; write a condition such as inputs.depth == "deep"`
+		if !truth {
+			whole.text = "it is empty; write an expression such as filter(steps.rate.output, .score > 3)"
+		}
 		return c, []fault{whole}
 	case strings.Contains(text, "{{"):
 		whole.from = strings.Index(text, "{{")
 		whole.to = whole.from + 2
-		whole.text = "no braces in a condition: write inputs.topic, not {{inputs.topic}}"
+		whole.text = "no braces in an expression: write inputs.topic, not {{inputs.topic}}"
 		return c, []fault{whole}
 	}
 	config := conf.CreateNew()
@@ -162,7 +178,7 @@ func parseCondition(text string) (*Condition, []fault) {
 	if _, err := checker.Check(tree, config); err != nil {
 		return c, []fault{exprFault(text, offsets, err)}
 	}
-	if k := tree.Node.Type().Kind(); k != reflect.Bool && k != reflect.Interface {
+	if k := tree.Node.Type().Kind(); truth && k != reflect.Bool && k != reflect.Interface {
 		whole.text = fmt.Sprintf("it gives %s, and must give true or false", exprType(k))
 		return c, []fault{whole}
 	}

@@ -61,7 +61,7 @@ func (p *reading) loop(n *yaml.Node, s *step) *Loop {
 	c := &Loop{}
 	s.body = &block{Block: &c.Block, of: s}
 	keys := p.object(n, "`loop`", []field{
-		{"max", func(v *yaml.Node) { c.Max = int(p.wholeIn(v, "`max`", 1, MaxRounds)) }},
+		{"max", func(v *yaml.Node) { c.Max = int(p.wholeIn(v, "`max`", 1, maxRounds)) }},
 		{"until", func(v *yaml.Node) { c.Until = p.condition(v, "`until`", &s.body.sites) }},
 		{"steps", func(v *yaml.Node) { p.block(v, s.body) }},
 		{"output", func(v *yaml.Node) { c.Output = p.result(v, &s.body.sites) }},

@@ -34,7 +34,7 @@ func TestHoldsAsTheLibraryDoes(t *testing.T) {
 // compare asks both about one expression.
 func compare(t *rapid.T, s *Scope, inputs map[string]any, answered map[string]int) {
 	text := expression(t, 4)
-	c, faults := parseCondition(text)
+	c, faults := parseExpr(text, true)
 	if len(faults) > 0 || c.node == nil {
 		return
 	}

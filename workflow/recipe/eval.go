@@ -41,6 +41,8 @@ type Scope struct {
 	Inputs map[string]any                  // by name, as Decode gives them; every declared one is there
 	Step   func(id string) (*Result, bool) // of those that have ended
 	Vars   map[string]any                  // of containers: items under their names, "index", and "loop" as a map of round and output
+	// Clean, if non-nil, is applied to what steps and items put into a text; inputs and the author's words stay as they are.
+	Clean func(string) string
 }
 
 // Decode reads a JSON value: whole numbers that fit are int, other numbers float64. Nothing is null.
@@ -115,13 +117,18 @@ func (s *Scope) text(r Ref) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	text := ""
 	switch x := v.(type) {
 	case nil:
-		return "", nil
 	case string:
-		return x, nil
+		text = x
+	default:
+		text = string(compact(v))
 	}
-	return string(compact(v)), nil
+	if s.Clean != nil && r.Input() == "" {
+		text = s.Clean(text)
+	}
+	return text, nil
 }
 
 // value looks a reference up. The value may share memory with the scope.

@@ -64,7 +64,7 @@ const (
 	ofForeach  = "; it goes into `foreach`: {in: …, as: …, steps: […]}"
 	ofLoop     = "; it goes into `loop`: {max: …, until: …, steps: […]}"
 	widths     = "; `width` goes into a container, `max_concurrency` to the top of the recipe"
-	kindOfStep = "; a step is what it has: subagent, tool, workflow, ask, parallel, foreach or loop"
+	kindOfStep = "; a step is what it has: subagent, tool, workflow, ask, value, parallel, foreach or loop"
 	noted      = "; say it in a comment: # …"
 )
 
@@ -80,9 +80,6 @@ type fieldMap struct {
 // unknown reports a key that is no field, and what was probably meant. If that is sure and not there too,
 // the value is read as that field's, so that the mistake is told once and not by what follows from it.
 func (p *reading) unknown(m *fieldMap, k, v *yaml.Node) {
-	if p.full() {
-		return
-	}
 	say := func(hint string) { p.mark(k, codeField, "%s has no field `%s`%s", m.what, name(k.Value), hint) }
 	if cutOff(m.node, v) {
 		say(commaHint)

@@ -53,10 +53,33 @@ func (e *evaluation) call(n *ast.BuiltinNode) any {
 		return e.split(args, word)
 	case "join":
 		return e.join(args, word)
+	case "concat":
+		return e.concat(args, false)
+	case "flatten":
+		return e.concat(listOf(arg(0), n.Name), true)
 	case "min", "max":
 		return e.extreme(n.Name, args)
 	}
 	return e.convert(n.Name, arg(0))
+}
+
+// concat puts lists together, and with deep what lists in them have. Deep takes what is no list as it is.
+func (e *evaluation) concat(lists []any, deep bool) []any {
+	out := []any{}
+	for _, l := range lists {
+		list, ok := l.([]any)
+		switch {
+		case deep && !ok:
+			list = []any{l}
+		case deep:
+			list = e.concat(list, true)
+		case !ok:
+			panic("concat needs lists, not " + typeOf(l))
+		}
+		e.make(16 * len(list))
+		out = append(out, list...)
+	}
+	return out
 }
 
 func (e *evaluation) convert(fn string, v any) any {
@@ -195,10 +218,16 @@ func (e *evaluation) join(args []any, word func(int) string) any {
 	if len(args) > 1 {
 		glue = word(1)
 	}
+	list, size := listOf(args[0], "join"), 0
+	for _, v := range list {
+		n := len(text(v, "what join puts together")) + len(glue) + 1
+		e.make(n)
+		size += n
+	}
 	var b strings.Builder
-	for i, v := range listOf(args[0], "join") {
+	b.Grow(size)
+	for i, v := range list {
 		part := text(v, "what join puts together")
-		e.make(len(part) + len(glue) + 1)
 		if i > 0 {
 			b.WriteString(glue)
 		}
@@ -242,8 +271,7 @@ func (e *evaluation) each(n *ast.BuiltinNode) any {
 		}
 		switch n.Name {
 		case "map":
-			e.make(16)
-			kept = append(kept, got)
+			kept = e.keep(kept, got)
 			continue
 		case "sum":
 			if typeOf(got) != "a number" {
@@ -261,8 +289,7 @@ func (e *evaluation) each(n *ast.BuiltinNode) any {
 		case holds && n.Name == "find":
 			return v
 		case holds && n.Name == "filter":
-			e.make(16)
-			kept = append(kept, v)
+			kept = e.keep(kept, v)
 		}
 		count += btoi(holds)
 	}
@@ -284,6 +311,15 @@ func (e *evaluation) each(n *ast.BuiltinNode) any {
 		kept = []any{}
 	}
 	return kept
+}
+
+// keep appends to a list, and counts the memory that it takes anew when it grows.
+func (e *evaluation) keep(list []any, v any) []any {
+	if len(list) == cap(list) {
+		e.make(16 * max(4, 2*len(list)))
+		list = append(make([]any, 0, max(4, 2*len(list))), list...)
+	}
+	return append(list, v)
 }
 
 func body(n ast.Node) ast.Node {

@@ -19,21 +19,35 @@ const (
 // Holds evaluates the condition. It is bounded in time and memory, and fails when it does not give
 // true or false.
 func (c *Condition) Holds(s *Scope) (holds bool, err error) {
+	v, err := c.Value(s)
+	if err != nil {
+		return false, err
+	}
+	holds, ok := v.(bool)
+	if !ok {
+		err = &LookupError{Text: fmt.Sprintf("condition %s gives %s, and must give true or false", name(c.text), typeOf(v))}
+	}
+	return holds, err
+}
+
+// Value evaluates the expression. It is bounded in time and memory. What it returns shares memory with the scope.
+func (c *Condition) Value(s *Scope) (v any, err error) {
 	if c.node == nil {
-		return false, &LookupError{Text: "the condition is not valid"}
+		return nil, &LookupError{Text: "the expression is not valid"}
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			holds, err = false, &LookupError{Text: fmt.Sprintf("condition %s: %v", name(c.text), explain(r))}
+			v, err = nil, &LookupError{Text: fmt.Sprintf("%s: %v", name(c.text), explain(r))}
 		}
 	}()
 	e := &evaluation{condition: c, scope: s}
-	switch v := e.eval(c.node).(type) {
-	case bool:
-		return v, nil
-	default:
-		return false, &LookupError{Text: fmt.Sprintf("condition %s gives %s, and must give true or false", name(c.text), typeOf(v))}
+	v = e.eval(c.node)
+	if text, ok := v.(string); ok {
+		e.make(len(text))
+	} else {
+		e.measure(v)
 	}
+	return v, nil
 }
 
 // explain is what was wrong, in words for those who do not write Go.
@@ -428,7 +442,7 @@ func (e *evaluation) search(n *ast.BinaryNode, a, b any) bool {
 	if p == nil {
 		panic("the pattern of matches must be written out")
 	}
-	e.spend(len(s)/8 + len(s)/32*p.size) // the library takes time in proportion to the product, at worst
+	e.spend(len(s)/8 + len(s)/16*p.size) // the library takes time in proportion to the product, at worst
 	return p.re.MatchString(s)
 }
 

@@ -10,6 +10,14 @@ import (
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
+func many(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
 func hostile() map[string]string {
 	const mib = 1 << 20
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
@@ -25,13 +33,6 @@ func hostile() map[string]string {
 	}
 	head := "name: t\nsteps:\n"
 	step := "  - {id: a, subagent: r, prompt: p}\n"
-	many := func(n int, format string) string { // as many as are looked at
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, format, i)
-		}
-		return b.String()
-	}
 	fill := func(s string) string { return strings.Repeat(s, (mib-300)/len(s)) }
 	steps := func(n int, format string) string {
 		b := strings.Builder{}
@@ -87,18 +88,18 @@ func hostile() map[string]string {
 
 // Whatever is fed to it, Parse answers soon, needs little and says where.
 func TestHostile(t *testing.T) {
-	limit := 250 * time.Millisecond // a tenth of a second is promised, of a machine that does nothing else
+	limit := time.Second // of processor time; ten times the goal, since machines differ
 	if slow() {
 		limit = 2 * time.Second
 	}
 	for name, text := range hostile() {
 		best, need, ps := time.Hour, uint64(0), recipe.Problems(nil)
-		for range 4 { // the machine may be busy with something else
+		for range 2 {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			start := time.Now()
+			start := spent(t)
 			_, ps = recipe.Parse(name, []byte(text))
-			took := time.Since(start)
+			took := spent(t) - start
 			runtime.ReadMemStats(&after)
 			best, need = min(best, took), after.TotalAlloc-before.TotalAlloc
 			if best < limit {

@@ -21,7 +21,7 @@ func (p *reading) load(text []byte) *yaml.Node {
 	if !p.readable(text) {
 		return nil
 	}
-	limits := loaderlimits.New(loaderlimits.DepthValue(2*MaxDepth), loaderlimits.AliasNone())
+	limits := loaderlimits.New(loaderlimits.DepthValue(2*maxDepth), loaderlimits.AliasNone())
 	l, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithPlugin(limits))
 	if err != nil {
 		p.add(Pos{}, codeSyntax, "the YAML reader does not start: %v", err)
@@ -114,8 +114,10 @@ func values(text []byte) int {
 		if body[0] == '#' {
 			continue
 		}
-		n += 1 + bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("[")) + bytes.Count(body, []byte("{"))/2 + bytes.Count(body, []byte(`"`))/8
-		if i := bytes.LastIndexAny(body, "|>"); i > 0 && body[i-1] == ' ' && len(bytes.Trim(body[i+1:], "+-0123456789")) == 0 {
+		count := func(s string) int { return bytes.Count(body, []byte(s)) }
+		n += 1 + count(",") + count("[") + count("{")/2 + count(`"`)/8
+		open := count(`"`)%2 == 1 || count("[") > count("]") || count("{") > count("}")
+		if i := bytes.LastIndexAny(body, "|>"); i > 0 && !open && body[i-1] == ' ' && len(bytes.Trim(body[i+1:], "+-0123456789")) == 0 {
 			block = indent
 		}
 	}
@@ -135,12 +137,12 @@ func (s *source) end() Pos {
 // tree reports what no part of a recipe may have: anchors, aliases, tags, keys that are there twice
 // or are no texts, and values too deep in each other.
 func (p *reading) tree(n *yaml.Node, depth int) {
-	if depth > MaxDepth {
-		p.add(posOf(n), codeDepth, "lists and maps more than %d deep in each other", MaxDepth)
+	if depth > maxDepth {
+		p.add(posOf(n), codeDepth, "lists and maps more than %d deep in each other", maxDepth)
 		return
 	}
 	switch {
-	case p.unquoted(n):
+	case p.full() || p.unquoted(n):
 		return
 	case n.Kind == yaml.AliasNode:
 		p.add(posOf(n), codeAlias, "YAML aliases are not allowed; write the value out instead of *%s", n.Value)

@@ -103,8 +103,17 @@ func (m *meaning) as(s *step, sc scope) {
 	}
 }
 
-// edges finds the steps that a step depends on.
+// edges finds the steps that a step depends on: those it names or, without depends_on, those that it refers to.
 func (m *meaning) edges(s *step) {
+	if s.free {
+		s.refers = map[*step]site{}
+		m.infer(s, s)
+		slices.SortFunc(s.waits, func(a, b *step) int { return a.index - b.index })
+		for _, on := range s.waits {
+			s.DependsOn = append(s.DependsOn, on.ID)
+		}
+		return
+	}
 	for _, d := range s.deps {
 		id := d.Value
 		if on := s.in.names[id]; on != nil {
@@ -116,6 +125,26 @@ func (m *meaning) edges(s *step) {
 			continue
 		}
 		m.mark(d, codeUnknownStep, "no step `%s`%s", name(id), m.hint(id, idsOf(s.in, s)))
+	}
+}
+
+// infer finds the steps beside s that the texts of a step refer to, s itself or one inside of it.
+func (m *meaning) infer(s, of *step) {
+	note := func(sites []site) {
+		for _, at := range sites {
+			for _, ref := range at.refs {
+				if on := s.in.names[ref.Step()]; on != nil && on != s && !slices.Contains(s.waits, on) {
+					s.waits, s.refers[on] = append(s.waits, on), site{at.node, []placedRef{ref}, at.condition}
+				}
+			}
+		}
+	}
+	note(of.sites)
+	if of.body != nil {
+		note(of.body.sites)
+		for _, inner := range of.body.steps {
+			m.infer(s, inner)
+		}
 	}
 }
 
@@ -211,10 +240,18 @@ func (m *meaning) circle(knot []*step) {
 			at = d
 		}
 	}
+	second := ids[1]
 	if len(ids) > 22 {
 		ids = append(append(ids[:20:20], fmt.Sprintf("… %d more …", len(ids)-21)), ids[len(ids)-1])
 	}
-	m.mark(at, codeCycle, "cycle: %s; none of them could ever start", strings.Join(ids, " → "))
+	text := fmt.Sprintf("cycle: %s; none of them could ever start", strings.Join(ids, " → "))
+	for on, ref := range first.refers {
+		if on.ID == second {
+			m.within(ref.node, ref.refs[0].from, ref.refs[0].to, codeCycle, "%s", text)
+			return
+		}
+	}
+	m.mark(at, codeCycle, "%s", text)
 }
 
 // ancestors is a set of steps of a block, by index.

@@ -19,6 +19,9 @@ func (p *reading) outputSchema(n *yaml.Node) *jsonschema.Schema {
 		return nil
 	}
 	p.keywords(n, slices.Sorted(maps.Keys(schemaWords)))
+	if p.full() {
+		return nil
+	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(p.json(n), &s); err != nil {
 		p.add(posOf(n), codeSchema, "`output` is no JSON Schema: %v", err)
@@ -44,7 +47,7 @@ func (p *reading) outputSchema(n *yaml.Node) *jsonschema.Schema {
 // unknownType finds a type that JSON Schema does not have, which the library would let pass, and then
 // nothing would ever fit. It is "" if there is none.
 func unknownType(s *jsonschema.Schema, depth int) string {
-	if s == nil || depth > 2*MaxDepth {
+	if s == nil || depth > 2*maxDepth {
 		return ""
 	}
 	known := []string{"string", "integer", "number", "boolean", "array", "object", "null"}
@@ -93,7 +96,7 @@ func (p *reading) keywords(n *yaml.Node, known []string) {
 	if n.Kind != yaml.MappingNode {
 		return
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && !p.full(); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		if k.Kind != yaml.ScalarNode {
 			continue

@@ -36,6 +36,7 @@ func read(file string, text []byte) (*Recipe, Problems) {
 	if root := p.load(text); root != nil {
 		if top := p.recipe(root, r); !p.tooMany() {
 			p.meaning(top)
+			p.advise(root, r, top)
 		}
 	}
 	p.problems.sort()
@@ -72,16 +73,25 @@ func (p *reading) report(problem *Problem) {
 
 // add reports a problem at a position.
 func (p *reading) add(at Pos, code, format string, args ...any) {
+	if p.full() {
+		return
+	}
 	p.report(&Problem{Pos: at, Code: code, Text: fmt.Sprintf(format, args...)})
 }
 
 // mark reports a problem with a scalar, of which all is meant.
 func (p *reading) mark(n *yaml.Node, code, format string, args ...any) {
+	if p.full() {
+		return
+	}
 	p.report(&Problem{Pos: posOf(n), End: endOf(n), Code: code, Text: fmt.Sprintf(format, args...)})
 }
 
 // warn reports what is odd with a scalar.
 func (p *reading) warn(n *yaml.Node, code, format string, args ...any) {
+	if p.full() {
+		return
+	}
 	p.report(&Problem{Pos: posOf(n), End: endOf(n), Code: code, Text: fmt.Sprintf(format, args...), Warning: true})
 }
 
@@ -142,7 +152,7 @@ func (p *reading) object(n *yaml.Node, what string, fields []field) map[string]*
 		return nil
 	}
 	m := &fieldMap{node: n, what: what, fields: fields, keys: map[string]*yaml.Node{}}
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && !p.full(); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		if k.Kind != yaml.ScalarNode || k.Value == "<<" || m.keys[k.Value] != nil {
 			continue // reported already

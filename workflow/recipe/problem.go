@@ -117,6 +117,7 @@ const (
 	codeShadow         = "shadowed-name"
 	codeSchema         = "output-schema"
 	codeSpan           = "duration-range"
+	codeHidden         = "hidden-character"
 	codeUnused         = "unused"
 	codeKeyword        = "schema-keyword"
 	codeFlag           = "flag-name"

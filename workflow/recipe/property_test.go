@@ -96,7 +96,10 @@ func (m *maker) kind(s map[string]any, visible []string, depth int) {
 }
 
 func (m *maker) extras(s map[string]any, visible []string) {
-	s["timeout"], s["retry"], s["on_error"] = "1m30s", 2, "skip"
+	s["timeout"], s["on_error"] = "1m30s", "skip"
+	if s["ask"] == nil {
+		s["retry"] = 2
+	}
 	s["gate"] = map[string]any{"message": m.text(visible)}
 	s["when"] = `inputs.topic != "" and len(inputs.list ?? []) >= 0`
 	s["output"] = map[string]any{"type": "string"}

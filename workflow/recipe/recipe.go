@@ -22,13 +22,13 @@ const Version = 1
 // The limits of a recipe.
 const (
 	MaxBytes    = 1 << 20 // of the file
-	MaxDepth    = 64      // of lists and maps in each other
+	maxDepth    = 64      // of lists and maps in each other
 	MaxSteps    = 1000    // those within others counted
-	MaxRounds   = 1000    // of a loop
-	MaxAttempts = 100     // of a retry
+	maxRounds   = 1000    // of a loop
+	maxAttempts = 100     // of a retry
 
 	DefaultConcurrency = 16 // steps at work at once
-	DefaultTries       = 2  // how often an agent is asked again for what fits a schema
+	defaultTries       = 2  // how often an agent is asked again for what fits a schema
 )
 
 // A Pos is a place in the file, counted from 1. The column counts characters.
@@ -93,7 +93,7 @@ type Block struct {
 type Step struct {
 	ID        string
 	Pos       Pos
-	DependsOn []string // in the order of the file
+	DependsOn []string // as written or, if nothing is, the steps beside it that it refers to, in the order of the file
 	// Reads are all steps whose results it can see and uses: those it depends on, and the
 	// ancestors of its block that its templates and conditions, and those of steps inside of it, refer to.
 	// In the order of the file. It never names steps of an enclosing block: those are the container's.
@@ -111,6 +111,7 @@ type Step struct {
 	Tool     *Tool
 	Workflow *Call
 	Ask      *Ask
+	Value    *Condition // an expression that gives the output
 	Parallel *Parallel
 	Foreach  *Foreach
 	Loop     *Loop
@@ -125,6 +126,7 @@ const (
 	KindTool     Kind = "tool"
 	KindWorkflow Kind = "workflow"
 	KindAsk      Kind = "ask"
+	KindValue    Kind = "value"
 	KindParallel Kind = "parallel"
 	KindForeach  Kind = "foreach"
 	KindLoop     Kind = "loop"
@@ -141,6 +143,8 @@ func (s *Step) Kind() Kind {
 		return KindWorkflow
 	case s.Ask != nil:
 		return KindAsk
+	case s.Value != nil:
+		return KindValue
 	case s.Parallel != nil:
 		return KindParallel
 	case s.Foreach != nil:
@@ -191,6 +195,7 @@ type Agent struct {
 	Pos    Pos    // of that name
 	Prompt *Template
 	Model  string // "" for that of the recipe
+	Turns  int    // of the model at most, 0 for the agent's own limit
 }
 
 // A Tool is the call of a tool.
@@ -210,10 +215,13 @@ type Call struct {
 
 // An Ask is a question to a person.
 type Ask struct {
+	Header   string // "" for none
 	Question *Template
 	Options  []string
-	Form     []Input         // nil for one answer
-	Default  json.RawMessage // nil for none
+	About    map[string]string // describes options, by option
+	Several  bool              // the answer is a list of the options
+	Form     []Input           // nil for one answer
+	Default  json.RawMessage   // nil for none
 }
 
 // A Parallel is steps side by side, as one step.

@@ -152,7 +152,8 @@ func odd() []any {
 		nil, true, false, "", "x", "x y", "5", "5s", "0s", "human", "once", "skip", "list", "a/b", "{{inputs.topic}}", "{{steps.a.output}}", 0.0, 1.0, 2.0, -1.0, 1.5, 1001.0,
 		[]any{}, []any{"a"}, []any{"a", "a"}, []any{1.0}, map[string]any{}, map[string]any{"a": "b"}, map[string]any{"id": "q", "tool": "t"},
 		[]any{map[string]any{"id": "q", "tool": "t"}}, map[string]any{"message": "m"}, map[string]any{"attempts": 2.0}, map[string]any{"name": "n"},
-		map[string]any{"question": "q", "options": []any{"a"}, "form": []any{"a"}}, map[string]any{"name": "n", "required": true, "default": "x"},
+		map[string]any{"question": "q", "options": []any{"a"}, "form": []any{"a"}},
+		map[string]any{"question": "q", "several": true, "options": []any{map[string]any{"label": "a", "description": "b"}}}, map[string]any{"question": "q", "header": "h", "several": true}, map[string]any{"name": "n", "required": true, "default": "x"},
 		[]any{map[string]any{"name": "n", "type": "integer", "default": 2.0}}, map[string]any{"n": nil},
 	}
 }
@@ -161,7 +162,7 @@ func keysOf() []string {
 	return []string{
 		"name", "description", "version", "aliases", "inputs", "model", "max_concurrency", "budget", "steps", "output", "id", "subagent", "prompt", "tool", "args",
 		"effects", "workflow", "ask", "parallel", "foreach", "loop", "depends_on", "when", "gate", "output_retries", "retry", "timeout", "on_error", "type", "required",
-		"default", "enum", "question", "options", "form", "in", "as", "width", "max", "until", "message", "attempts", "delay", "backoff", "max_delay", "tokens", "cost", "time", "zzz",
+		"default", "enum", "question", "header", "options", "several", "label", "form", "in", "as", "width", "max", "until", "message", "attempts", "delay", "backoff", "max_delay", "tokens", "cost", "time", "zzz",
 	}
 }
 

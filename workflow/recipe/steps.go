@@ -22,14 +22,17 @@ type step struct {
 	node  *yaml.Node // the whole of it
 	id    *yaml.Node
 	in    *block
-	index int // in its block
-	deps  []*yaml.Node
-	sites []site // of all that is evaluated before it starts
-	body  *block
-	as    *yaml.Node // of a foreach
-	waits []*step    // what it depends on, of its block
-	done  ancestors  // what has ended when it starts
-	reads map[*step]bool
+	index int  // in its block
+	free  bool // it has no depends_on
+	// refers are, of a free step, the steps beside it that it refers to, with the first place where it does.
+	refers map[*step]site
+	deps   []*yaml.Node
+	sites  []site // of all that is evaluated before it starts
+	body   *block
+	as     *yaml.Node // of a foreach
+	waits  []*step    // what it depends on, of its block
+	done   ancestors  // what has ended when it starts
+	reads  map[*step]bool
 }
 
 // recipe reads the top of the document.
@@ -80,8 +83,8 @@ func (p *reading) names(r *Recipe, aliases *yaml.Node) {
 	}
 }
 
-// tooMany tells of so many steps that nobody would read what is wrong with them.
-func (p *reading) tooMany() bool { return len(p.steps) > 4*MaxSteps }
+// tooMany reports whether there are so many steps or problems that nobody would read more.
+func (p *reading) tooMany() bool { return p.full() || len(p.steps) > 4*MaxSteps }
 
 const maxWidth = 1000
 
@@ -151,20 +154,20 @@ func (p *reading) block(n *yaml.Node, b *block) {
 
 // kinds are the fields that say what a step is.
 func kinds() []string {
-	return []string{"subagent", "tool", "workflow", "ask", "parallel", "foreach", "loop"}
+	return []string{"subagent", "tool", "workflow", "ask", "value", "parallel", "foreach", "loop"}
 }
 
 // owned are the fields that go with a kind.
 func owned() [][2]string {
 	return [][2]string{
-		{"prompt", "subagent"}, {"model", "subagent"}, {"output_retries", "subagent"},
+		{"prompt", "subagent"}, {"model", "subagent"}, {"max_turns", "subagent"}, {"output_retries", "subagent"},
 		{"args", "tool"}, {"effects", "tool"}, {"inputs", "workflow"},
 	}
 }
 
 // step reads one step.
 func (p *reading) step(n *yaml.Node, in *block) *step {
-	s := &step{Step: &Step{Pos: posOf(n), OnError: Continue, Tries: DefaultTries}, node: n, in: in, index: len(in.steps)}
+	s := &step{Step: &Step{Pos: posOf(n), OnError: Continue, Tries: defaultTries}, node: n, in: in, index: len(in.steps)}
 	p.steps = append(p.steps, s)
 	agent, tool, call := &Agent{}, &Tool{}, &Call{}
 	fields := []field{
@@ -172,12 +175,14 @@ func (p *reading) step(n *yaml.Node, in *block) *step {
 		{"subagent", func(v *yaml.Node) { s.Agent, agent.Name, agent.Pos = agent, p.named(v, "`subagent`", thing), posOf(v) }},
 		{"prompt", func(v *yaml.Node) { agent.Prompt = p.textTemplate(v, "`prompt`", &s.sites) }},
 		{"model", func(v *yaml.Node) { agent.Model = p.named(v, "`model`", modelName) }},
+		{"max_turns", func(v *yaml.Node) { agent.Turns = int(p.wholeIn(v, "`max_turns`", 1, maxWidth)) }},
 		{"tool", func(v *yaml.Node) { s.Tool, tool.Name, tool.Pos = tool, p.named(v, "`tool`", thing), posOf(v) }},
 		{"args", func(v *yaml.Node) { tool.Args = p.mapping(v, "`args`", &s.sites) }},
 		{"effects", func(v *yaml.Node) { tool.Effects = p.choice(v, "`effects`", "once", "idempotent") }},
 		{"workflow", func(v *yaml.Node) { s.Workflow, call.Name, call.Pos = call, p.named(v, "`workflow`", thing), posOf(v) }},
 		{"inputs", func(v *yaml.Node) { call.Inputs = p.mapping(v, "`inputs`", &s.sites) }},
 		{"ask", func(v *yaml.Node) { s.Ask = p.ask(v, s) }},
+		{"value", func(v *yaml.Node) { s.Value = p.expression(v, "`value`", &s.sites) }},
 		{"parallel", func(v *yaml.Node) { s.Parallel = p.parallel(v, s) }},
 		{"foreach", func(v *yaml.Node) { s.Foreach = p.foreach(v, s) }},
 		{"loop", func(v *yaml.Node) { s.Loop = p.loop(v, s) }},
@@ -201,8 +206,9 @@ func (p *reading) step(n *yaml.Node, in *block) *step {
 	if s.ID != "" {
 		s.Pos = posOf(s.id)
 	}
+	s.free = keys["depends_on"] == nil
 	p.need(n, keys, "a step", "id")
-	p.oneKind(n, keys)
+	p.oneKind(n, keys, tool.Effects)
 	if keys["output_retries"] != nil && keys["output"] == nil {
 		p.warn(keys["output_retries"], codeUnused, "`output_retries` does nothing without an `output` schema")
 	}
@@ -210,7 +216,7 @@ func (p *reading) step(n *yaml.Node, in *block) *step {
 }
 
 // oneKind checks that a step is exactly one thing, and has what goes with it.
-func (p *reading) oneKind(n *yaml.Node, keys map[string]*yaml.Node) {
+func (p *reading) oneKind(n *yaml.Node, keys map[string]*yaml.Node, effects string) {
 	var is []string
 	for _, k := range kinds() {
 		if keys[k] != nil {
@@ -235,6 +241,14 @@ func (p *reading) oneKind(n *yaml.Node, keys map[string]*yaml.Node) {
 		if k := keys[o[0]]; k != nil && o[1] != is[0] {
 			p.mark(k, codeKind, "`%s` goes with `%s`, and this step has `%s`", o[0], o[1], is[0])
 		}
+	}
+	for _, k := range []string{"retry", "timeout"} {
+		if keys[k] != nil && (is[0] == "value" || is[0] == "ask" && k == "retry") {
+			p.mark(keys[k], codeKind, "`%s` does nothing for `%s`; take it away", k, is[0])
+		}
+	}
+	if effects == "once" && keys["retry"] != nil {
+		p.mark(keys["retry"], codeKind, "`retry` does nothing beside `effects: once`, which is not tried again; take one of them away")
 	}
 	if is[0] == "subagent" {
 		p.need(n, keys, "a step with `subagent`", "prompt")
@@ -283,9 +297,9 @@ func (p *reading) gate(n *yaml.Node, s *step) *Gate {
 
 func (p *reading) retry(n *yaml.Node) *Retry {
 	r := &Retry{Backoff: 1}
-	attempts := func(v *yaml.Node) { r.Attempts = int(p.wholeIn(v, "`attempts`", 1, MaxAttempts)) }
+	attempts := func(v *yaml.Node) { r.Attempts = int(p.wholeIn(v, "`attempts`", 1, maxAttempts)) }
 	if n.Kind == yaml.ScalarNode {
-		r.Attempts = int(p.wholeIn(n, "`retry`", 1, MaxAttempts))
+		r.Attempts = int(p.wholeIn(n, "`retry`", 1, maxAttempts))
 		return r
 	}
 	keys := p.object(n, "`retry`", []field{
@@ -295,5 +309,11 @@ func (p *reading) retry(n *yaml.Node) *Retry {
 		{"max_delay", func(v *yaml.Node) { r.MaxDelay = p.duration(v, "`max_delay`") }},
 	})
 	p.need(n, keys, "`retry`", "attempts")
+	switch {
+	case keys["delay"] == nil && keys["backoff"] != nil:
+		p.warn(keys["backoff"], codeUnused, "`backoff` does nothing without a `delay`, which it multiplies")
+	case keys["backoff"] == nil && keys["max_delay"] != nil:
+		p.warn(keys["max_delay"], codeUnused, "`max_delay` does nothing without a `backoff`, which makes delays grow")
+	}
 	return r
 }

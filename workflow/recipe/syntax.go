@@ -39,7 +39,7 @@ func (p *reading) syntax(err error) {
 	s.indent = indentOf(s.line)
 	switch {
 	case strings.Contains(text, "exceeded max depth"):
-		p.add(at, codeDepth, "lists and maps more than %d deep in each other", MaxDepth)
+		p.add(at, codeDepth, "lists and maps more than %d deep in each other", maxDepth)
 	case s.braces():
 		p.add(s.at, codeBraces, "%s", s.says)
 	case strings.Contains(text, "anchor"):

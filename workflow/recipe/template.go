@@ -3,7 +3,6 @@ package recipe
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // A Ref is a reference to a value: "inputs.topic", "steps.find.output.items.0", "item.title".
@@ -162,8 +161,28 @@ func notRef(body string) string {
 	return fmt.Sprintf("{{%s}}: only inputs and steps are available, such as {{inputs.topic}} or {{steps.find.output}}; for literal braces write \\{{", name(body))
 }
 
-// maxRendered bounds what a template or a value becomes, in bytes: models read less.
-const maxRendered = 16 << 20
+// maxPrompt is how many bytes a text has at most with its values in it, about 250,000 tokens.
+const maxPrompt = 1 << 20
+
+// maxValue bounds a value in the same way. It is what the inputs of a workflow may have.
+const maxValue = 4 << 20
+
+// room is how much may still be put into a text or a value.
+type room struct{ most, left int }
+
+func (r *room) take(n int) bool {
+	r.left -= n
+	return r.left >= 0
+}
+
+// over is the error of a reference whose value has no room, "" if no reference is to blame.
+func (r *room) over(ref string, size int) error {
+	text := fmt.Sprintf("with its values this is over the limit of %d MiB", r.most>>20)
+	if ref != "" {
+		text = fmt.Sprintf("with these %.1f MiB the whole is over its limit of %d MiB; pass the path of a file instead, or less of it", float64(size)/(1<<20), r.most>>20)
+	}
+	return &LookupError{ref, text}
+}
 
 // A LookupError says that a template or a condition could not be evaluated.
 type LookupError struct {
@@ -179,29 +198,39 @@ func (e *LookupError) Error() string {
 }
 
 // Render puts the values in. It fails where a path leads to nothing, and with a *LookupError. What it puts in is not
-// looked at again. The result is valid UTF-8 and at most 16 MiB.
+// looked at again. The result is valid UTF-8 and at most [maxPrompt] long, which is checked before it is built.
 func (t *Template) Render(s *Scope) (string, error) {
-	left := maxRendered
-	return t.render(s, &left)
+	return t.render(s, &room{maxPrompt, maxPrompt})
 }
 
-func (t *Template) render(s *Scope, left *int) (string, error) {
-	var b strings.Builder
-	for _, p := range t.parts {
-		text := p.text
+func (t *Template) render(s *Scope, free *room) (string, error) {
+	texts := make([]string, len(t.parts))
+	values := map[string]string{}
+	size := 0
+	for i, p := range t.parts {
+		texts[i] = p.text
+		ref := ""
 		if p.ref != nil {
-			var err error
-			if text, err = s.text(*p.ref); err != nil {
-				return "", err
+			ref = p.ref.path
+			text, known := values[ref]
+			if !known {
+				var err error
+				if text, err = s.text(*p.ref); err != nil {
+					return "", err
+				}
+				values[ref] = text
 			}
+			texts[i] = text
 		}
-		if *left -= len(text); *left < 0 {
-			return "", &LookupError{Text: fmt.Sprintf("the text is over %d MiB with its values", maxRendered>>20)}
+		if !free.take(len(texts[i])) {
+			return "", free.over(ref, len(texts[i]))
 		}
+		size += len(texts[i])
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for _, text := range texts {
 		b.WriteString(text)
 	}
-	if text := b.String(); !utf8.ValidString(text) {
-		return strings.ToValidUTF8(text, "\ufffd"), nil
-	}
-	return b.String(), nil
+	return strings.ToValidUTF8(b.String(), "\ufffd"), nil
 }

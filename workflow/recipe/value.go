@@ -72,13 +72,12 @@ func (n *valueNode) written() any {
 
 // Resolve puts the values in; what it gives encodes as JSON and shares nothing. It fails as Render does.
 func (v *Value) Resolve(s *Scope) (any, error) {
-	left := maxRendered
-	return v.node.resolve(s, &left)
+	return v.node.resolve(s, &room{maxValue, maxValue})
 }
 
-func (n *valueNode) resolve(s *Scope, left *int) (any, error) {
-	if *left--; *left < 0 {
-		return nil, &LookupError{Text: fmt.Sprintf("the value is over %d MiB with what is put in", maxRendered>>20)}
+func (n *valueNode) resolve(s *Scope, free *room) (any, error) {
+	if !free.take(1) {
+		return nil, free.over("", 0)
 	}
 	switch {
 	case n.text != nil:
@@ -87,14 +86,18 @@ func (n *valueNode) resolve(s *Scope, left *int) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			return clone(v, left)
+			before := free.left
+			if v, err = clone(v, free); err != nil {
+				return nil, free.over(ref.path, before-free.left)
+			}
+			return v, nil
 		}
-		return n.text.render(s, left)
+		return n.text.render(s, free)
 	case n.isList:
 		l := make([]any, len(n.list))
 		for i := range n.list {
 			var err error
-			if l[i], err = n.list[i].resolve(s, left); err != nil {
+			if l[i], err = n.list[i].resolve(s, free); err != nil {
 				return nil, err
 			}
 		}
@@ -103,7 +106,7 @@ func (n *valueNode) resolve(s *Scope, left *int) (any, error) {
 		m := make(map[string]any, len(n.fields))
 		for i := range n.fields {
 			var err error
-			if m[n.fields[i].key], err = n.fields[i].node.resolve(s, left); err != nil {
+			if m[n.fields[i].key], err = n.fields[i].node.resolve(s, free); err != nil {
 				return nil, err
 			}
 		}
@@ -112,21 +115,21 @@ func (n *valueNode) resolve(s *Scope, left *int) (any, error) {
 	return n.plain, nil
 }
 
-// clone copies a value, within what is left of the bound.
-func clone(v any, left *int) (any, error) {
+// clone copies a value that there is room for.
+func clone(v any, free *room) (any, error) {
 	size := 1
 	if s, ok := v.(string); ok {
 		size += len(s)
 	}
-	if *left -= size; *left < 0 {
-		return nil, &LookupError{Text: fmt.Sprintf("the value is over %d MiB with what is put in", maxRendered>>20)}
+	if !free.take(size) {
+		return nil, free.over("", 0)
 	}
 	var err error
 	switch x := v.(type) {
 	case []any:
 		l := make([]any, len(x))
 		for i := range x {
-			if l[i], err = clone(x[i], left); err != nil {
+			if l[i], err = clone(x[i], free); err != nil {
 				return nil, err
 			}
 		}
@@ -134,7 +137,7 @@ func clone(v any, left *int) (any, error) {
 	case map[string]any:
 		m := make(map[string]any, len(x))
 		for k := range x {
-			if m[k], err = clone(x[k], left); err != nil {
+			if m[k], err = clone(x[k], free); err != nil {
 				return nil, err
 			}
 		}
@@ -255,7 +258,7 @@ func (n *valueNode) literal() (json.RawMessage, bool) {
 	if !plain {
 		return nil, false
 	}
-	v, err := n.resolve(&Scope{}, new(maxRendered))
+	v, err := n.resolve(&Scope{}, &room{maxValue, maxValue})
 	if err != nil {
 		return nil, false
 	}

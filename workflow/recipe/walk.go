@@ -1,6 +1,11 @@
 package recipe
 
-import "slices"
+import (
+	"encoding/json"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+)
 
 // Walk visits all steps, outer ones before those inside, in the order of the file. The depth of the top ones is
 // 0. Where visit gives false, what is inside of the step is left out.
@@ -12,6 +17,27 @@ func (b *Block) walk(visit func(*Step, int) bool, depth int) {
 			body.walk(visit, depth+1)
 		}
 	}
+}
+
+// Definitions are the steps at the top as they are written, by ID, as JSON in which equal ones are equal texts.
+func (r *Recipe) Definitions() (map[string]string, error) {
+	var in struct {
+		Steps []map[string]any `yaml:"steps"`
+	}
+	if err := yaml.Unmarshal(r.Source, &in); err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for i, s := range in.Steps {
+		b, err := json.Marshal(s)
+		if err != nil {
+			return nil, err
+		}
+		if i < len(r.Steps) {
+			out[r.Steps[i].ID] = string(b)
+		}
+	}
+	return out, nil
 }
 
 // Uses are the names of the workflows it calls, in the order of the file, each once.

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/internal/toolnames"
 )
 
 // A World is what there is beside a recipe. What is nil is not checked.
@@ -68,12 +70,20 @@ func (w *World) hasTool(id string) bool {
 
 // tools are the names of all tools, also of those that are off.
 func (w *World) tools() []string {
-	return append(slices.Clip(w.Tools), slices.Sorted(maps.Keys(w.ToolsOff))...)
+	list := slices.AppendSeq(slices.Clone(w.Tools), maps.Keys(w.ToolsOff))
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 func (p *reading) missing(at Pos, code, what, id string, known []string, from string) {
 	text := fmt.Sprintf("no %s `%s`", what, name(id))
+	here := ""
+	if what == "tool" {
+		here = toolnames.Here(id, known)
+	}
 	switch hint := p.hint(id, known); {
+	case here != "":
+		text += fmt.Sprintf("; here it is called %q", here)
 	case hint != "":
 		text += hint
 	case len(known) == 0:
@@ -158,7 +168,7 @@ func (p *reading) given(s *Step, callee *Callee) {
 		if !ok {
 			continue
 		}
-		if why := Fits(in, raw); why != "" {
+		if why := fits(in, raw); why != "" {
 			p.add(f.node.pos, codeInputType, "input `%s` of workflow `%s` %s", in.Name, call.Name, why)
 		}
 	}
@@ -169,8 +179,8 @@ func (p *reading) given(s *Step, callee *Callee) {
 	}
 }
 
-// Fits says what is wrong with a value for an input, "" if nothing is: "must be a whole number, got a text".
-func Fits(in Input, raw json.RawMessage) string {
+// fits says what is wrong with a value for an input, "" if nothing is: "must be a whole number, got a text".
+func fits(in Input, raw json.RawMessage) string {
 	v, err := Decode(raw)
 	if err != nil {
 		return err.Error()

@@ -116,6 +116,7 @@ steps:
   - {id: o, tool: bsh}
   - {id: p, tool: wget}
   - {id: q, tool: grep, args: {pattern: x, paths: ["{{inputs.q}}", 1]}}
+  - {id: r, tool: RunTests}
 `)
 	schema := func(text string) *jsonschema.Schema {
 		s := &jsonschema.Schema{}
@@ -160,6 +161,7 @@ steps:
 		"r.yaml:15:19: tool `bash` needs argument `command`; give it under `args` [missing-argument]",
 		"r.yaml:16:19: no tool `bsh`; did you mean \"bash\"? [unknown-tool]",
 		"r.yaml:17:19: warning: tool `wget` is off [tool-off]",
+		"r.yaml:19:19: no tool `RunTests`; here it is called \"bash\" [unknown-tool]",
 	}
 	var got []string
 	for _, p := range recipe.Check(r, w) {
@@ -169,7 +171,7 @@ steps:
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if ps := recipe.Check(r, &recipe.World{Tools: w.Tools, ToolsOff: w.ToolsOff}); len(ps) != 3 || ps.Err() == nil {
+	if ps := recipe.Check(r, &recipe.World{Tools: w.Tools, ToolsOff: w.ToolsOff}); len(ps) != 4 || ps.Err() == nil {
 		t.Errorf("without schemas: %v", ps)
 	}
 	if ps := recipe.Check(r, &recipe.World{ToolsOff: w.ToolsOff}); len(ps) != 2 || ps.Err() != nil {

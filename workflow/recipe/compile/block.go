@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
@@ -109,6 +108,7 @@ type play struct {
 	kit    *kit
 	inputs map[string]any
 	slots  slots
+	kept   map[*recipe.Step]*update // what another attempt of a block need not do again
 }
 
 // sees is what a step sees whose state is s.
@@ -131,13 +131,11 @@ func (p *play) sees(s results, around *surroundings) *recipe.Scope {
 const many = 1 << 20
 
 // widen sets how many tasks of a graph may be at work at once; 0 is any number.
-func (*play) widen(opt *graph.RunOptions, width int, j *runlog.Journal) {
-	if j != nil && j.Director() != nil { // in a replay the record says when
-		return
+func (*play) widen(opt *graph.RunOptions, width int, j *journal.Journal) {
+	if width <= 0 {
+		width = many
 	}
-	if opt.Parallelism = width; width <= 0 {
-		opt.Parallelism = many
-	}
+	_ = j.Afresh(func() error { opt.Parallelism = width; return nil })
 }
 
 // block runs the steps of a block and gives what they amount to.
@@ -164,6 +162,75 @@ func (p *play) nested(t *graph.Task, width int) *graph.RunOptions {
 	opt := t.Nested("")
 	p.widen(opt, width, opt.Journal)
 	return opt
+}
+
+// ending is what the graph of a block has ended with, as it is recorded for another attempt of its step.
+type ending struct {
+	State   results  `json:"state"`
+	Skipped []string `json:"skipped,omitempty"` // see graph.Final
+}
+
+// whole runs the one block of the step's own task. Another attempt does what failed and what depends on that; all
+// of it, if the one before was cut off.
+func (w *work) whole(ctx context.Context, p *play, name string, b *recipe.Block, around *surroundings, width int) (final graph.Final[results], err error) {
+	if r := w.step.Retry; r == nil || r.Attempts < 2 {
+		return p.execute(ctx, name, b, around, w.nested(w.task, width))
+	}
+	scope, attempt, again, space := w.task.Scope(), w.task.Attempt(), *p, ""
+	for n := 1; n < attempt; n++ {
+		raw, done := scope.Done(fmt.Sprintf("ended/%d", n))
+		if !done {
+			continue
+		}
+		var last ending
+		if err := json.Unmarshal(raw, &last); err != nil {
+			return final, err
+		}
+		again.kept = last.keeps(b)
+	}
+	if attempt > 1 {
+		space = fmt.Sprintf("try-%d", attempt)
+	}
+	key := fmt.Sprintf("ended/%d", attempt)
+	opt := w.task.Nested(space)
+	w.widen(opt, width, opt.Journal)
+	if !scope.Does(key, true) { // it was cut off, or an older log does not have it
+		return again.execute(ctx, name, b, around, opt)
+	}
+	effect := &journal.Effect{Key: key, Kind: "branch", Name: w.step.ID, Inside: true}
+	end, err := journal.Do(ctx, scope, effect, func(ctx context.Context, _ string) (ending, error) {
+		final, err := again.execute(ctx, name, b, around, opt)
+		return ending{final.State, final.Skipped}, err
+	})
+	return graph.Final[results]{State: end.State, Skipped: end.Skipped}, err
+}
+
+// keeps returns the results of the steps that need not be done again: they succeeded, and so did all that they depend on.
+func (e *ending) keeps(b *recipe.Block) map[*recipe.Step]*update {
+	steps, again := map[string]*recipe.Step{}, map[string]bool{}
+	for _, s := range b.Steps {
+		steps[s.ID] = s
+	}
+	var fresh func(id string) bool
+	fresh = func(id string) bool {
+		if is, known := again[id]; known {
+			return is
+		}
+		r, ok := e.State.find(id)
+		is := !ok || r.Status != recipe.Done && r.Status != recipe.Skipped || len(r.Bad) > 0
+		if s := steps[id]; s != nil {
+			is = is || slices.ContainsFunc(s.DependsOn, fresh)
+		}
+		again[id] = is
+		return is
+	}
+	out := map[*recipe.Step]*update{}
+	for id, s := range steps {
+		if r, ok := e.State.find(id); ok && r.Status == recipe.Done && !fresh(id) {
+			out[s] = &update{id, *r}
+		}
+	}
+	return out
 }
 
 // output is what a block amounts to: its output, or that of its last step.
@@ -218,6 +285,9 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 	n := graph.Node[results, update]{
 		Name: s.ID, Kind: string(s.Kind()), Reads: reads(s), Join: graph.Any,
 		Run: func(ctx context.Context, t *graph.Task, st results) (update, error) {
+			if u := p.kept[s]; u != nil {
+				return *u, nil
+			}
 			w := &work{play: p, step: s, task: t, state: st, around: around, scope: p.sees(st, around)}
 			return w.do(ctx)
 		},
@@ -225,7 +295,7 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 	if len(s.DependsOn) > 1 {
 		n.Join = graph.All
 	}
-	if r := s.Retry; r != nil && (s.Tool == nil || s.Tool.Effects != string(tool.Once)) {
+	if r := s.Retry; r != nil {
 		n.Retry = &graph.Retry{Attempts: r.Attempts, Backoff: r.Delay, Factor: r.Backoff, Max: r.MaxDelay}
 		if r.Delay <= 0 {
 			n.Retry.Backoff = -1
@@ -245,12 +315,14 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 		}
 	}
 	switch {
+	case s.Kind() == recipe.KindAgent:
+		n.Agents = 1
 	case s.Workflow != nil && p.bundle.find(s.Workflow.Name) == nil:
 		n.Uses = []string{s.Workflow.Name}
 	case s.Workflow != nil:
-		n.Sub = p.shapes[&p.bundle.find(s.Workflow.Name).Block]
+		n.Sub = p.drawn.shapes[&p.bundle.find(s.Workflow.Name).Block]
 	case s.Body() != nil:
-		n.Sub = p.shapes[s.Body()]
+		n.Sub = p.drawn.shapes[s.Body()]
 	}
 	return n
 }
@@ -258,15 +330,20 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 // reads are the steps whose results a step is given; none is not nil, which would be all.
 func reads(s *recipe.Step) []string { return append([]string{}, s.Reads...) }
 
-// draw makes the shapes of all blocks that are inside of others, the innermost first.
+// draw compiles the recipe, once: it makes the shapes of all blocks that are inside of others, the innermost first.
 func (m *machine) draw() error {
-	m.shapes = map[*recipe.Block]*graph.Shape{}
-	for _, r := range m.bundle.all() {
-		if err := m.drawBlock(r, &r.Block, 0); err != nil {
-			return err
+	m.drawn.once.Do(func() {
+		if m.opt.Compiled != nil {
+			m.opt.Compiled.Add(1)
 		}
-	}
-	return nil
+		m.drawn.shapes = map[*recipe.Block]*graph.Shape{}
+		for _, r := range m.bundle.all() {
+			if m.drawn.err = m.drawBlock(r, &r.Block, 0); m.drawn.err != nil {
+				return
+			}
+		}
+	})
+	return m.drawn.err
 }
 
 // maxNesting bounds recipes that call each other, in case nobody has checked them for circles.
@@ -276,7 +353,7 @@ func (m *machine) drawBlock(r *recipe.Recipe, b *recipe.Block, depth int) error 
 	if depth > maxNesting {
 		return fmt.Errorf("recipe %s is over %d deep; it runs itself", r.Name, maxNesting)
 	}
-	if m.shapes[b] != nil {
+	if m.drawn.shapes[b] != nil {
 		return nil
 	}
 	for _, s := range b.Steps {
@@ -298,12 +375,15 @@ func (m *machine) drawBlock(r *recipe.Recipe, b *recipe.Block, depth int) error 
 		return fmt.Errorf("recipe %s: %w", r.Name, err)
 	}
 	shape := flow.Shape()
-	m.shapes[b] = &shape
+	m.drawn.shapes[b] = &shape
 	return nil
 }
 
 // look is the graph of a recipe to read logs with.
 func (m *machine) look(r *recipe.Recipe) (graph.Reading, error) {
+	if err := m.draw(); err != nil {
+		return nil, err
+	}
 	return (&play{machine: m, recipe: r}).flow(r.Name, &r.Block, nil)
 }
 
@@ -313,3 +393,6 @@ type timeoutError struct{ after time.Duration }
 const timeoutText = "it did not end within "
 
 func (e *timeoutError) Error() string { return timeoutText + e.after.String() }
+
+// OfAttempt reports that the attempt of the step's task ran out of time, for its record.
+func (*timeoutError) OfAttempt() bool { return true }

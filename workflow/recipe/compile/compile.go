@@ -8,11 +8,14 @@
 package compile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
@@ -45,7 +48,8 @@ func (b *Bundle) find(name string) *recipe.Recipe {
 
 func (b *Bundle) all() []*recipe.Recipe { return append([]*recipe.Recipe{b.Main}, b.Uses...) }
 
-// A Setting is where a run works and what it may do there. The run keeps it.
+// A Setting is where a run works and what it may do there. The run keeps it, unless it was
+// imported: of the setting in a file only the Parts count, which are compared.
 type Setting struct {
 	Dir   string   `json:"dir,omitempty"`    // the folder to work in, absolute
 	Model string   `json:"model,omitempty"`  // of all agents, whatever the recipe says; "" for those it names
@@ -96,20 +100,22 @@ func modelOf(r *recipe.Recipe, s *recipe.Step) string {
 type Crew struct {
 	// Agent makes the agent of a name, with a model, or its own for "". It is called from several goroutines.
 	Agent func(name, model string) (*agent.Agent, error)
-	Tools *tool.Set // for tool steps; nil for none
+	Tools *tool.Set // for tool steps, whose Guard decides on calls; nil for none
 	// Unknown says why there is no tool of a name, and what to do about it. Defaults to saying that there is none.
 	Unknown func(name string) string
-	Gate    tool.Gate // decides on the calls of tool steps; nil allows all
-	OnAsk   agent.OnAsk
-	// Remember keeps a rule for runs to come, see agent.Agent.
-	Remember func(rule string) error
-	Parts    map[string]string // see Setting, as they are now
-	Close    func() error      // ends what was started; nil for nothing
+	Parts   map[string]string // see Setting, as they are now
+	Close   func() error      // ends what was started; nil for nothing
 }
 
 // Options are what recipes are made workflows with.
 type Options struct {
 	Setting Setting // of runs that begin, before Prepare
+	// Concurrency limits the steps of a run that execute at once, whatever its recipe says. If 0, the recipe decides.
+	Concurrency int
+	// Lazy compiles a recipe when it is first drawn or run, so that New returns no error about its graph.
+	Lazy bool
+	// Compiled counts the recipes that were compiled; nil for nobody.
+	Compiled *atomic.Int64
 	// Prepare says whether there can be a run with these needs, and completes its setting. It starts
 	// nothing. Nil leaves the setting as it is.
 	Prepare func(n *Needs, s *Setting) error
@@ -147,6 +153,19 @@ func Restore(raw json.RawMessage, opt *Options) (*workflow.Workflow, error) {
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return nil, fmt.Errorf("what the run has pinned: %w", err)
 	}
+	b, err := p.bundle()
+	if err != nil {
+		return nil, err
+	}
+	o := Options{}
+	if opt != nil {
+		o = *opt
+	}
+	return build(b, &o, &p.Setting)
+}
+
+// bundle reads the recipes that a run has kept.
+func (p *pinned) bundle() (*Bundle, error) {
 	if len(p.Files) == 0 {
 		return nil, errors.New("the run has pinned no recipe")
 	}
@@ -162,11 +181,7 @@ func Restore(raw json.RawMessage, opt *Options) (*workflow.Workflow, error) {
 			b.Uses = append(b.Uses, r)
 		}
 	}
-	o := Options{}
-	if opt != nil {
-		o = *opt
-	}
-	return build(b, &o, &p.Setting)
+	return b, nil
 }
 
 // restore is Restore, which need not read what was pinned a moment ago.
@@ -191,9 +206,11 @@ func (m *machine) files() []file {
 
 // build makes the workflow. Kept is the setting of a run that has begun, nil for one that has not.
 func build(b *Bundle, opt *Options, kept *Setting) (*workflow.Workflow, error) {
-	m := &machine{bundle: b, opt: opt, needs: b.Needs(), kept: kept}
-	if err := m.draw(); err != nil {
-		return nil, err
+	m := &machine{bundle: b, opt: opt, needs: b.Needs(), kept: kept, drawn: &drawn{}}
+	if !opt.Lazy {
+		if err := m.draw(); err != nil {
+			return nil, err
+		}
 	}
 	return m.workflow(), nil
 }
@@ -207,7 +224,7 @@ func (m *machine) workflow() *workflow.Workflow {
 		Prepare: func(inputs json.RawMessage) (json.RawMessage, error) { return settle(r, inputs) },
 		Pin:     func(json.RawMessage) (json.RawMessage, error) { return m.pin() },
 		Restore: m.restore,
-		Run:     m.run, Edit: edited,
+		Run:     m.run, Edit: edited, Adopt: m.adopt,
 		Flow: func(json.RawMessage) (graph.Reading, error) {
 			return m.look(r)
 		},
@@ -265,6 +282,13 @@ type machine struct {
 	opt    *Options
 	needs  Needs
 	kept   *Setting
+	drawn  *drawn
+}
+
+// drawn is what a machine has compiled, once it is needed.
+type drawn struct {
+	once   sync.Once
+	err    error
 	shapes map[*recipe.Block]*graph.Shape // of the blocks of containers and of called recipes
 }
 
@@ -298,6 +322,9 @@ func (m *machine) hostCalls() []string {
 // run runs the recipe.
 func (m *machine) run(ctx context.Context, e *workflow.Exec) (res *workflow.Result, err error) {
 	r := m.bundle.Main
+	if err := m.draw(); err != nil {
+		return nil, err
+	}
 	in, err := values(r, e.Inputs)
 	if err != nil {
 		return nil, err
@@ -309,7 +336,11 @@ func (m *machine) run(ctx context.Context, e *workflow.Exec) (res *workflow.Resu
 	if crew.Close != nil {
 		defer func() { err = errors.Join(err, crew.Close()) }()
 	}
-	p := &play{machine: m, recipe: r, crew: crew, kit: &kit{}, inputs: in, slots: slots{newSlot(r.Concurrency)}}
+	width := r.Concurrency
+	if most := m.opt.Concurrency; most > 0 {
+		width = min(width, most)
+	}
+	p := &play{machine: m, recipe: r, crew: crew, kit: &kit{}, inputs: in, slots: slots{newSlot(width)}}
 	opt := e.Graph
 	p.widen(&opt, 0, e.Journal)
 	output, final, err := p.block(ctx, r.Name, &r.Block, nil, &opt)
@@ -333,12 +364,19 @@ func (m *machine) open(ctx context.Context, e *workflow.Exec) (*Crew, error) {
 	if m.kept != nil {
 		setting = *m.kept
 	}
+	if im := e.Journal.Imported(); m.kept != nil && im != nil { // rights are those of whoever imported it
+		_ = e.Journal.Afresh(func() error {
+			setting = m.opt.Setting
+			setting.Parts = m.kept.Parts
+			return nil
+		})
+		setting.Dir = cmp.Or(im.Dir, m.opt.Setting.Dir)
+	}
 	crew, err := m.opt.Open(ctx, &m.needs, &setting)
 	if err != nil {
 		return nil, err
 	}
-	if diff := workflow.Changes(setting.Parts, crew.Parts); len(diff) > 0 && !e.Graph.AllowChange {
-		err := error(&graph.ChangedError{Graph: m.bundle.Main.Name, Diff: diff})
+	if err := e.Unchanged(m.bundle.Main.Name, setting.Parts, crew.Parts); err != nil {
 		if crew.Close != nil {
 			err = errors.Join(err, crew.Close())
 		}

@@ -72,6 +72,34 @@ steps:
 output: {all: ["{{steps.a.output}}", "{{steps.b.output}}", "{{steps.c.output}}"]}
 `
 
+// A step starts when its own dependencies are done: c does while b, which it has nothing to do with, still runs.
+func TestStepsWaitForTheirDependenciesAlone(t *testing.T) {
+	begun := make(chan struct{})
+	k := &kitchen{say: map[string]func(string) (string, error){
+		"slow": func(string) (string, error) {
+			select {
+			case <-begun:
+				return "late", nil
+			case <-time.After(20 * time.Second):
+				return "", errors.New("c did not start while b ran")
+			}
+		},
+		"last": func(string) (string, error) { close(begun); return "early", nil },
+	}}
+	r := k.run(t, `
+name: test
+steps:
+  - {id: step-a, subagent: x, prompt: a}
+  - {id: b, subagent: slow, prompt: b}
+  - {id: c, subagent: last, prompt: "{{steps.step-a.output}}", depends_on: [step-a]}
+output: "{{steps.c.output}} {{steps.b.output}}"
+`, "")
+	r.status(t, runlog.Completed)
+	if r.text != "early late" {
+		t.Error(r.text)
+	}
+}
+
 func TestIndependentStepsRunSideBySide(t *testing.T) {
 	for width, peak := range map[int]int{4: 3, 2: 2, 1: 1} {
 		k := &kitchen{delay: func(string) time.Duration { return 30 * time.Millisecond }}
@@ -81,6 +109,10 @@ func TestIndependentStepsRunSideBySide(t *testing.T) {
 			t.Errorf("width %d: %s, peak %d", width, r.text, k.peak)
 		}
 		r.replays(t, k)
+	}
+	k := &kitchen{most: 2, delay: func(string) time.Duration { return 30 * time.Millisecond }}
+	if k.run(t, fmt.Sprintf(three, 1000), "").status(t, runlog.Completed); k.peak != 2 {
+		t.Errorf("the host allows 2 steps at once, and %d were", k.peak)
 	}
 }
 
@@ -475,13 +507,13 @@ steps:
 	k := &kitchen{}
 	r := k.run(t, text, "")
 	r.status(t, runlog.Paused)
-	if len(r.Open) != 2 || r.Open[1].Question != "For whom is [a]?" {
+	if len(r.Open) != 2 || r.Open[1].Text != "For whom is [a]?" {
 		t.Fatal(r.Open)
 	}
-	if err := r.engine.Answer(t.Context(), r.id, "who", &runlog.Answered{Key: "answer", Answer: json.RawMessage(`"nobody"`)}); err == nil {
+	if err := r.engine.Answer(t.Context(), r.id, "who", &runlog.Answer{Key: "answer", Value: json.RawMessage(`"nobody"`)}); err == nil {
 		t.Error("an answer that is not offered is taken")
 	}
-	if err := r.engine.Answer(t.Context(), r.id, "more", &runlog.Answered{Key: "answer", Answer: json.RawMessage(`{"n":"x"}`)}); err == nil {
+	if err := r.engine.Answer(t.Context(), r.id, "more", &runlog.Answer{Key: "answer", Value: json.RawMessage(`{"n":"x"}`)}); err == nil {
 		t.Error("an answer of the wrong type is taken")
 	}
 	r = r.answer(t, "who", `"experts"`)
@@ -507,10 +539,10 @@ func TestGate(t *testing.T) {
 	k := &kitchen{}
 	r := k.run(t, text, "")
 	r.status(t, runlog.Paused)
-	if k.asked("y") != 0 || len(r.Open) != 1 || !strings.Contains(r.Open[0].Question, "two [one]") || strings.Contains(r.Open[0].Question, "{{") {
+	if k.asked("y") != 0 || len(r.Open) != 1 || !strings.Contains(r.Open[0].Text, "two [one]") || strings.Contains(r.Open[0].Text, "{{") {
 		t.Fatal(k.prompts, r.Open)
 	}
-	if err := r.engine.Answer(t.Context(), r.id, "second", &runlog.Answered{Key: "gate", Answer: json.RawMessage(`"perhaps"`)}); err == nil {
+	if err := r.engine.Answer(t.Context(), r.id, "second", &runlog.Answer{Key: "gate", Value: json.RawMessage(`"perhaps"`)}); err == nil {
 		t.Error("an unknown decision is taken")
 	}
 	done := r.answer(t, "second", `"approve"`)
@@ -518,7 +550,7 @@ func TestGate(t *testing.T) {
 	if done.text != "[three [two [one]]]" || k.asked("x") != 1 {
 		t.Error(done.text, k.prompts)
 	}
-	if err := r.engine.Answer(t.Context(), r.id, "second", &runlog.Answered{Key: "gate", Answer: json.RawMessage(`"approve"`)}); err == nil {
+	if err := r.engine.Answer(t.Context(), r.id, "second", &runlog.Answer{Key: "gate", Value: json.RawMessage(`"approve"`)}); err == nil {
 		t.Error("a second answer is taken")
 	}
 	done.replays(t, k)
@@ -545,7 +577,7 @@ func TestGateOnTheFirstStep(t *testing.T) {
 	k := &kitchen{}
 	r := k.run(t, fmt.Sprintf(gated, ", gate: {message: Begin?}"), "")
 	r.status(t, runlog.Paused)
-	if len(k.prompts) != 0 || !strings.Contains(r.Open[0].Question, "Begin?") {
+	if len(k.prompts) != 0 || !strings.Contains(r.Open[0].Text, "Begin?") {
 		t.Error(k.prompts, r.Open)
 	}
 	r = r.answer(t, "first", `"approve"`)
@@ -700,26 +732,25 @@ steps: [{id: a, subagent: x, prompt: "{{inputs.topic}}|{{inputs.count}}|{{inputs
 			t.Errorf("%v does not say %q", err, want)
 		}
 	}
+	engine := k.engine(t, runlog.NewMemory(nil), "name: test\ninputs: [{name: n, type: integer}]\nsteps: [{id: a, subagent: x, prompt: '{{inputs.n}}'}]\n")
+	if _, err := engine.Start(t.Context(), "test", json.RawMessage(`{"n":"three"}`), nil); err == nil || !strings.Contains(err.Error(), "n: want integer") {
+		t.Error(err)
+	}
+	if runs, err := engine.Runs(t.Context(), nil); err != nil || len(runs) != 0 {
+		t.Error("a run that could not begin is recorded", runs, err)
+	}
 	settled, err := w.Settle(json.RawMessage(`{"topic":"x"}`))
 	if err != nil || string(settled) != `{"style":"short","topic":"x"}` {
 		t.Error(string(settled), err)
 	}
 }
 
-// What must not happen twice does not, whatever retry says; what is cut off by the clock has an outcome
-// that nobody knows.
+// What must not happen twice does not, whatever retry says: what is cut off by the clock has an outcome that nobody
+// knows.
 func TestOnceIsOnce(t *testing.T) {
 	k := &kitchen{}
-	k.tools = []*tool.Tool{k.echo("pay", tool.Pure, func(string) (string, error) { return "", errors.New("no receipt") })}
-	r := k.run(t, "name: test\nsteps: [{id: pay, tool: pay, effects: once, retry: 3}]\n", "")
-	r.status(t, runlog.Partial)
-	if len(k.calls) != 1 {
-		t.Error("it was paid", len(k.calls), "times")
-	}
-	r.replays(t, k)
-	k = &kitchen{}
 	k.tools = []*tool.Tool{k.echo("pay", tool.Once, func(string) (string, error) { time.Sleep(200 * time.Millisecond); return "", errors.New("late") })}
-	r = k.run(t, "name: test\nsteps: [{id: pay, tool: pay, retry: 2, timeout: 20ms}]\n", "")
+	r := k.run(t, "name: test\nsteps: [{id: pay, tool: pay, retry: 2, timeout: 20ms}]\n", "")
 	if r.Status == runlog.Paused { // the call did not end in time: whether it happened is asked
 		r = r.answer(t, "pay", `"it happened"`)
 	}
@@ -733,13 +764,13 @@ func TestGateWantsAnObject(t *testing.T) {
 	k := &kitchen{}
 	k.tools = []*tool.Tool{k.echo("echo", tool.Once, nil)}
 	r := k.run(t, "name: test\nsteps: [{id: call, tool: echo, args: {text: a}, gate: human}]\n", "")
-	if err := r.engine.Answer(t.Context(), r.id, "call", &runlog.Answered{Key: "gate", Answer: json.RawMessage(`"edit: …"`)}); err == nil {
+	if err := r.engine.Answer(t.Context(), r.id, "call", &runlog.Answer{Key: "gate", Value: json.RawMessage(`"edit: …"`)}); err == nil {
 		t.Error("the placeholder is taken for an answer")
 	}
 	r = r.answer(t, "call", `"edit: not json"`)
 	r.status(t, runlog.Paused)
-	if !strings.Contains(r.Open[0].Question, "no JSON object") {
-		t.Error(r.Open[0].Question)
+	if !strings.Contains(r.Open[0].Text, "no JSON object") {
+		t.Error(r.Open[0].Text)
 	}
 	r = r.answer(t, "call", `{"decision":"edit","text":"{\"text\":\"c\"}"}`)
 	r.status(t, runlog.Completed)
@@ -771,6 +802,17 @@ func TestDeniedAndNeeded(t *testing.T) {
 	r := k.run(t, "name: test\nsteps: [{id: call, tool: echo, on_error: fail}]\n", "")
 	r.status(t, runlog.Failed)
 	if superstep.FailureCode(r.Err) != superstep.CodeDenied || !strings.Contains(r.Err.Error(), "not here") {
+		t.Error(superstep.FailureCode(r.Err), r.Err)
+	}
+}
+
+// What a tool says does not make its failure a denial.
+func TestFailsWithTheWordDenied(t *testing.T) {
+	k := &kitchen{}
+	k.tools = []*tool.Tool{k.echo("publish", tool.Pure, func(string) (string, error) { return "", errors.New("denied by the server") })}
+	r := k.run(t, "name: test\nsteps: [{id: call, tool: publish, on_error: fail}]\n", "")
+	r.status(t, runlog.Failed)
+	if superstep.FailureCode(r.Err) != superstep.CodeTask || !strings.Contains(r.Err.Error(), "denied by the server") {
 		t.Error(superstep.FailureCode(r.Err), r.Err)
 	}
 }

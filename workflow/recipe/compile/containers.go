@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,26 +11,29 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
-// amount is what a block has come to, as it is recorded when its container goes on with others.
+// amount is the result of a part of a step: of a branch or a round, as it is recorded when its container continues
+// with others, or of an agent or another workflow. It is one type, since a graph is compiled anew for each.
 type amount struct {
 	Output  json.RawMessage `json:"output,omitempty"`
 	Skipped []string        `json:"skipped,omitempty"` // see graph.Final
+	Holds   bool            `json:"holds,omitempty"`   // of a round: the condition of its loop
 }
 
 // parallel runs the steps of a block beside each other.
 func (w *work) parallel(ctx context.Context) (g given, err error) {
 	p := w.step.Parallel
 	around := w.around.within(w.scope.Step, nil)
-	final, err := w.execute(ctx, w.step.ID, &p.Block, around, w.nested(w.task, p.Width))
+	final, err := w.whole(ctx, w.play, w.step.ID, &p.Block, around, p.Width)
 	if err != nil {
 		return g, w.fails(ctx, err)
 	}
-	g.degraded = w.remains(final.Skipped)
+	w.remains(&g, final.Skipped)
 	if p.Output != nil {
 		g.output, err = w.output(&p.Block, final.State, around)
 		return g, err
@@ -47,7 +51,7 @@ func (w *work) parallel(ctx context.Context) (g given, err error) {
 // fails is an error of a block inside of a step. Where a step in it is to fail the run, it does.
 func (w *work) fails(ctx context.Context, err error) error {
 	var tasks *pregel.TasksError
-	if errors.As(err, &tasks) && ctx.Err() == nil && !runlog.Waits(err) {
+	if errors.As(err, &tasks) && ctx.Err() == nil && !journal.Waits(err) {
 		return graph.Halt(err)
 	}
 	return err
@@ -55,6 +59,9 @@ func (w *work) fails(ctx context.Context, err error) error {
 
 // maxItems bounds how many items a foreach takes.
 const maxItems = 10_000
+
+// mostBeside is how many of them are on their way at once if nothing is said: each holds some 50 kB.
+const mostBeside = 1000
 
 // foreach runs a block for each item of a list, each on its own way through it.
 func (w *work) foreach(ctx context.Context) (g given, err error) {
@@ -67,20 +74,21 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 		return given{output: json.RawMessage("[]")}, nil
 	}
 	if n := agents(w.bundle, &f.Block, 0); n > 0 {
-		if err := w.task.Scope().Affords("fan/agent", runlog.Amount{Agents: int64(n * len(items))}); err != nil {
+		if err := w.task.Scope().Affords("fan/agents", runlog.Amount{Agents: int64(n * len(items))}); err != nil {
 			return g, err
 		}
 	}
 	branches := make([]graph.Node[results, amount], len(items))
 	for i, item := range items {
 		around := w.around.within(w.scope.Step, map[string]any{f.As: item, "index": i})
-		branches[i] = graph.Node[results, amount]{Name: strconv.Itoa(i + 1), Run: w.inside(&f.Block, around)}
+		name, _ := w.part("branch", strconv.Itoa(i+1), 1)
+		branches[i] = graph.Node[results, amount]{Name: name, Run: w.inside(&f.Block, around)}
 	}
 	var amounts []amount
 	all := node.Parallel(w.step.ID, branches, func(_ results, rs []node.Result[amount]) (amount, error) {
 		amounts = node.Values(rs)
 		return amount{}, nil
-	}, &node.ParallelOptions{Width: f.Width})
+	}, &node.ParallelOptions{Width: cmp.Or(f.Width, mostBeside)})
 	if all.Err != nil {
 		return g, all.Err
 	}
@@ -93,7 +101,7 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 		outputs[i] = orNull(a.Output)
 		passed = append(passed, a.Skipped...)
 	}
-	g.degraded = w.remains(passed)
+	w.remains(&g, passed)
 	g.output, err = json.Marshal(outputs)
 	return g, err
 }
@@ -102,7 +110,7 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 func (w *work) inside(b *recipe.Block, around *surroundings) graph.TaskFunc[results, amount] {
 	return func(ctx context.Context, t *graph.Task, _ results) (amount, error) {
 		output, final, err := w.block(ctx, w.step.ID, b, around, w.nested(t, 0))
-		return amount{output, final.Skipped}, err
+		return amount{Output: output, Skipped: final.Skipped}, err
 	}
 }
 
@@ -147,23 +155,24 @@ func (w *work) loop(ctx context.Context) (g given, err error) {
 	l := w.step.Loop
 	var last any
 	var passed []string
+	attempt := 1 // that the rounds are of: one that is done again has all after it done again
 	for round := 1; round <= l.Max; round++ {
 		around := w.around.within(w.scope.Step, map[string]any{"loop": map[string]any{"round": round, "output": last}})
-		a, holds, err := w.round(ctx, round, around)
+		a, holds, err := w.round(ctx, round, &attempt, around)
 		if err != nil {
 			return g, w.fails(ctx, fmt.Errorf("round %d: %w", round, err))
 		}
 		g.output = orNull(a.Output)
 		passed = append(passed, a.Skipped...)
 		if holds {
-			g.degraded = w.remains(passed)
+			w.remains(&g, passed)
 			return g, nil
 		}
 		if last, err = recipe.Decode(g.output); err != nil {
 			return g, err
 		}
 	}
-	g.degraded = w.remains(passed)
+	w.remains(&g, passed)
 	if l.Until != nil {
 		w.task.PassOver("")
 		g.degraded = fmt.Sprintf("after %d rounds its condition does not hold yet: %s", l.Max, l.Until)
@@ -171,18 +180,13 @@ func (w *work) loop(ctx context.Context) (g given, err error) {
 	return g, nil
 }
 
-// turn is what a round of a loop has come to.
-type turn struct {
-	amount
-	Holds bool `json:"holds,omitempty"`
-}
-
 // round runs a round of a loop, and reports whether the condition holds after it.
-func (w *work) round(ctx context.Context, n int, around *surroundings) (amount, bool, error) {
+func (w *work) round(ctx context.Context, n int, attempt *int, around *surroundings) (amount, bool, error) {
 	l := w.step.Loop
-	part := graph.Node[results, turn]{Name: strconv.Itoa(n)}
-	part.Run = func(ctx context.Context, t *graph.Task, _ results) (turn, error) {
-		var out turn
+	var part graph.Node[results, amount]
+	part.Name, *attempt = w.part("round", strconv.Itoa(n), *attempt)
+	part.Run = func(ctx context.Context, t *graph.Task, _ results) (amount, error) {
+		var out amount
 		final, err := w.execute(ctx, w.step.ID, &l.Block, around, w.nested(t, 0))
 		if err != nil {
 			return out, err
@@ -194,11 +198,11 @@ func (w *work) round(ctx context.Context, n int, around *surroundings) (amount, 
 		out.Holds, err = l.Until.Holds(w.sees(final.State, around))
 		return out, about("until", err)
 	}
-	effect := &runlog.Effect{Key: "round/" + part.Name, Kind: "branch", Name: part.Name, Inside: true}
-	r, err := runlog.Do(ctx, w.task.Scope(), effect, func(ctx context.Context, _ string) (turn, error) {
+	effect := &journal.Effect{Key: "round/" + part.Name, Kind: "branch", Name: part.Name, Inside: true}
+	r, err := journal.Do(ctx, w.task.Scope(), effect, func(ctx context.Context, _ string) (amount, error) {
 		return graph.Part(ctx, w.task, &part, w.state)
 	})
-	return r.amount, r.Holds, err
+	return r, r.Holds, err
 }
 
 // agents are how many agents a block has work at least, if nothing in it fails or is skipped.

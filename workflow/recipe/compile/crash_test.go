@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow/recipe"
@@ -53,11 +54,11 @@ func feasting(t testing.TB) *kitchen {
 	return k
 }
 
-func replies(_ context.Context, q runlog.OpenQuestion) (*runlog.Answered, bool) {
+func replies(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
 	if q.Key == "gate" {
-		return &runlog.Answered{Answer: json.RawMessage(`"approve"`)}, true
+		return &runlog.Answer{Value: json.RawMessage(`"approve"`)}, true
 	}
-	return &runlog.Answered{Answer: json.RawMessage(`"me"`)}, true
+	return &runlog.Answer{Value: json.RawMessage(`"me"`)}, true
 }
 
 // Wherever a process dies, the run that is taken up gives the same, and no turn of a model that is
@@ -83,7 +84,7 @@ func TestAnyCrashGivesOneResult(t *testing.T) {
 	e.Close()
 	for n := 2; n < len(all); n++ {
 		again := runlog.NewMemory(nil)
-		j, err := runlog.OpenJournal(t.Context(), again, "run", &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "test"}})
+		j, err := journal.Open(t.Context(), again, "run", &journal.Options{Create: &runlog.NewRun{Workflow: "test"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -28,6 +29,9 @@ func (w *work) agent(ctx context.Context, prompt string) (g given, err error) {
 		return g, err
 	}
 	one := *def
+	if s.Agent.Turns > 0 {
+		one.Limits.Turns = s.Agent.Turns
+	}
 	wrapped := false
 	if s.Output != nil {
 		one.Schema, wrapped = answering(s.Output)
@@ -35,22 +39,23 @@ func (w *work) agent(ctx context.Context, prompt string) (g given, err error) {
 			one.Again = -1
 		}
 	}
-	n := node.Agent(s.ID, &one, func(results) (string, error) { return prompt, nil }, func(_ results, out *agent.Outcome) (given, error) {
+	n := node.Agent(s.ID, &one, func(results) (string, error) { return prompt, nil }, func(_ results, out *agent.Outcome) (amount, error) {
 		switch {
 		case s.Output != nil:
 			return unwrapped(out.Args, wrapped)
 		case out.Stop == agent.StopLimit:
-			return given{}, &agent.LimitError{Agent: one.Name, Turns: out.Turns}
+			return amount{}, &agent.LimitError{Agent: one.Name, Turns: out.Turns}
 		case out.Stop == agent.StopCut:
-			return given{}, fmt.Errorf("agent %s: the provider cut its last answer off; ask for less, or use another model", one.Name)
+			return amount{}, fmt.Errorf("agent %s: the provider cut its last answer off; ask for less, or use another model", one.Name)
 		}
 		said, err := json.Marshal(out.Text)
-		return given{output: said}, err
+		return amount{Output: said}, err
 	})
 	if n.Err != nil {
 		return g, n.Err
 	}
-	return n.Run(ctx, w.task, w.state)
+	out, err := n.Run(ctx, w.task, w.state)
+	return given{output: out.Output}, err
 }
 
 // wrapper is the field in which an agent gives what is no object, since providers take only
@@ -71,23 +76,14 @@ func answering(s *jsonschema.Schema) (_ *jsonschema.Schema, wrapped bool) {
 	return outer, true
 }
 
-func unwrapped(args json.RawMessage, wrapped bool) (given, error) {
+func unwrapped(args json.RawMessage, wrapped bool) (amount, error) {
 	if !wrapped {
-		return given{output: args}, nil
+		return amount{Output: args}, nil
 	}
 	var in map[string]json.RawMessage
 	err := json.Unmarshal(args, &in)
-	return given{output: orNull(in[wrapper])}, err
+	return amount{Output: orNull(in[wrapper])}, err
 }
-
-// toModels is what a denial says to a model besides.
-const toModels = "; go on without it, and say what you could not do"
-
-// A deniedError says that a call was not allowed.
-type deniedError struct{ error }
-
-// Unwrap gives why the run fails, if it does.
-func (*deniedError) Unwrap() error { return runlog.ErrDenied }
 
 // maxOutput is how much of what a tool gives is kept.
 const maxOutput = 1 << 20
@@ -95,25 +91,21 @@ const maxOutput = 1 << 20
 // tool calls a tool, as an agent would that may do nothing else.
 func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err error) {
 	s := w.step
-	if _, ok := w.crew.Tools.Get(s.Tool.Name); !ok && w.crew.Unknown != nil {
-		return g, errors.New(w.crew.Unknown(s.Tool.Name))
-	}
-	set, err := w.kit.tool(w.crew.Tools, s.Tool.Name, tool.Effect(s.Tool.Effects))
+	set, err := w.one(ctx)
 	if err != nil {
 		return g, err
 	}
+	if was := w.task.Scope().Failed(w.task.Attempt()); was != nil && w.task.Scope().Recorded(strings.TrimPrefix(w.try()+"/"+agent.FirstCall, "/")) == nil {
+		return g, &journal.ReplayedError{Text: was.Error} // before the call: there was no such tool
+	}
 	one := set.Tools()[0]
-	caller := &agent.Agent{Name: s.ID, Tools: set, Gate: w.crew.Gate, OnAsk: w.crew.OnAsk, Remember: w.crew.Remember}
-	res, err := caller.Call(ctx, w.task.Scope(), &agent.Work{Key: w.try(), State: w.seen, Stopped: w.task.Stopped()}, model.Call{ID: s.ID, Name: one.Name, Args: args})
+	caller := &agent.Agent{Name: s.ID, Tools: set}
+	res, err := caller.Call(ctx, w.task.Scope(), &agent.Work{Key: w.try(), State: w.seen, Stopped: w.task.Stopped(), Raw: true}, model.Call{ID: s.ID, Name: one.Name, Args: args})
 	if err != nil {
 		return g, err
 	}
 	if res.Error {
-		err := fmt.Errorf("tool %s: %s", one.Name, strings.TrimSuffix(res.Text, toModels))
-		if strings.HasPrefix(res.Text, "denied") {
-			err = &deniedError{err}
-		}
-		return g, err
+		return g, fmt.Errorf("tool %s: %s", one.Name, res.Text)
 	}
 	if len(res.Text) > maxOutput {
 		return g, fmt.Errorf("tool %s gave over 1 MiB, which is too much for a step; ask it for less", one.Name)
@@ -122,8 +114,50 @@ func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err err
 	if wanted == nil {
 		wanted = one.Output
 	}
-	g.output, err = text(res.Text, wanted)
+	g.output, err = data(res.Text, wanted)
 	return g, err
+}
+
+// one returns a set of the tool of the step. What its output is, if only the tool says that, is recorded, so that a
+// replay needs no tool.
+func (w *work) one(ctx context.Context) (*tool.Set, error) {
+	s, scope, key := w.step, w.task.Scope(), strings.TrimPrefix(w.try()+"/tool", "/")
+	made := &tool.Tool{Name: s.Tool.Name, Input: &jsonschema.Schema{Type: "object"}, Whole: true}
+	made.Run = func(context.Context, *tool.Call) (string, error) { return "", errors.New("a replay calls no tools") }
+	declares := false
+	if was := scope.Recorded(key); was != nil {
+		if err := json.Unmarshal(was.Input, &made.Output); err != nil {
+			return nil, err
+		}
+		declares = made.Output != nil
+	}
+	set, err := tool.NewSet(made)
+	if err != nil {
+		return nil, err
+	}
+	err = scope.Afresh(func() (err error) {
+		if _, ok := w.crew.Tools.Get(s.Tool.Name); !ok && w.crew.Unknown != nil {
+			return errors.New(w.crew.Unknown(s.Tool.Name))
+		}
+		if set, err = w.kit.tool(w.crew.Tools, s.Tool.Name, tool.Effect(s.Tool.Effects)); err == nil {
+			made = set.Tools()[0]
+			declares = made.Output != nil && s.Output == nil
+		}
+		return err
+	})
+	if err == nil && declares {
+		err = w.declare(ctx, key, made)
+	}
+	return set, err
+}
+
+// declare records the output schema of a tool.
+func (w *work) declare(ctx context.Context, key string, t *tool.Tool) error {
+	_, err := w.task.Scope().Do(ctx, &journal.Effect{
+		Key: key, Kind: "note", Name: t.Name, Input: t.Output, Inside: true,
+		Do: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage("{}"), nil },
+	})
+	return err
 }
 
 // try is the key of the call of this attempt. What failed before is in the log, so that another attempt is
@@ -176,6 +210,7 @@ func (k *kit) tool(all *tool.Set, name string, effect tool.Effect) (*tool.Set, e
 	if k.sets == nil {
 		k.sets = map[kitKey]*tool.Set{}
 	}
+	set = set.Guarded(all.Guard())
 	k.sets[kitKey{name, effect}] = set
 	return set, nil
 }
@@ -202,48 +237,59 @@ func (w *work) call(ctx context.Context, r *recipe.Recipe, inputs json.RawMessag
 		return g, err
 	}
 	p := &play{machine: w.machine, recipe: r, crew: w.crew, kit: w.kit, inputs: in, slots: append(slots{newSlot(r.Concurrency)}, w.slots...)}
-	output, final, err := p.block(ctx, r.Name, &r.Block, nil, p.nested(w.task, 0))
+	final, err := w.whole(ctx, p, r.Name, &r.Block, nil, 0)
+	if err == nil {
+		g.output, err = p.output(&r.Block, final.State, nil)
+	}
 	if err != nil {
 		return g, fmt.Errorf("%s: %w", r.Name, err)
 	}
-	return given{output, w.remains(final.Skipped)}, nil
+	w.remains(&g, final.Skipped)
+	return g, nil
 }
 
 // host runs a workflow of the host.
 func (w *work) host(ctx context.Context, name string, inputs json.RawMessage) (g given, err error) {
 	n := graph.Call("call", name,
 		func(results) (any, error) { return inputs, nil },
-		func(output json.RawMessage) (given, error) { return given{output: output}, nil })
+		func(output json.RawMessage) (amount, error) { return amount{Output: output}, nil })
 	if n.Err != nil {
 		return g, n.Err
 	}
-	return n.Run(ctx, w.task, w.state)
+	out, err := n.Run(ctx, w.task, w.state)
+	return given{output: out.Output}, err
 }
 
 // ask asks a person.
 func (w *work) ask(ctx context.Context, question string) (g given, err error) {
 	a := w.step.Ask
-	schema := &jsonschema.Schema{Type: "string"}
-	switch {
-	case a.Form != nil:
-		schema = recipe.InputSchema(a.Form)
-	case len(a.Options) > 0:
-		for _, o := range a.Options {
-			schema.Enum = append(schema.Enum, o)
-		}
+	q := &runlog.Question{Key: "answer", Kind: runlog.QuestionAsk, Header: a.Header, Text: question, Options: a.Options, About: a.About, Default: a.Default}
+	if a.Form != nil {
+		q.Kind = runlog.QuestionForm
 	}
-	q := &runlog.Asked{Key: "answer", Question: question, Options: a.Options, Default: a.Default}
-	if q.Schema, err = json.Marshal(schema); err != nil {
+	if q.Schema, err = json.Marshal(a.Schema()); err != nil {
 		return g, err
 	}
-	answer, err := w.task.Ask(ctx, q)
-	if errors.Is(err, runlog.ErrDenied) && a.Default != nil {
+	answer, err := w.task.Scope().Ask(ctx, q)
+	if errors.Is(err, journal.ErrDenied) && a.Default != nil {
 		answer, err = a.Default, nil
 	}
 	if err == nil && a.Form != nil {
 		answer, err = settle(&recipe.Recipe{Name: w.step.ID, Inputs: a.Form}, answer)
 	}
 	return given{output: answer}, err
+}
+
+// value works an expression out.
+func (w *work) value(context.Context) (g given, err error) {
+	v, err := w.step.Value.Value(w.scope)
+	if err != nil {
+		return g, about("value", err)
+	}
+	if g.output, err = json.Marshal(v); err == nil && len(g.output) > maxOutput {
+		err = errors.New("it gives over 1 MiB; filter it, or take a part")
+	}
+	return g, about("value", err)
 }
 
 // The answers at a gate.
@@ -267,8 +313,14 @@ func (w *work) pass(ctx context.Context, j *job) error {
 		if n > 1 {
 			q.Key = fmt.Sprintf("%s-%d", q.Key, n)
 		}
-		raw, err := w.task.Ask(ctx, q)
-		if errors.Is(err, runlog.ErrDenied) {
+		if key := w.task.Scope().Own(q.Key); key != q.Key { // what the file of an imported run asks and answers lets nothing go on
+			if err := w.task.Scope().Withdraw(ctx, "import", q.Key); err != nil {
+				return err
+			}
+			q.Key = key
+		}
+		raw, err := w.task.Scope().Ask(ctx, q)
+		if errors.Is(err, journal.ErrDenied) {
 			return graph.Halt(errRejected)
 		}
 		if err != nil {
@@ -298,11 +350,11 @@ func (w *work) pass(ctx context.Context, j *job) error {
 
 // gate is the question of a gate: what is about to happen, in full, and the answers as a form. Wrong is
 // why the last answer could not be used.
-func (w *work) gate(j *job, wrong string) (*runlog.Asked, error) {
+func (w *work) gate(j *job, wrong string) (*runlog.Question, error) {
 	s := w.step
 	var b strings.Builder
 	what := map[recipe.Kind]string{
-		recipe.KindAgent: "agent", recipe.KindTool: "tool", recipe.KindWorkflow: "workflow", recipe.KindAsk: "a question",
+		recipe.KindAgent: "agent", recipe.KindTool: "tool", recipe.KindWorkflow: "workflow", recipe.KindAsk: "a question", recipe.KindValue: "a value",
 		recipe.KindParallel: "steps side by side", recipe.KindForeach: "steps for each item", recipe.KindLoop: "a loop",
 	}[s.Kind()]
 	switch {
@@ -353,7 +405,7 @@ func (w *work) gate(j *job, wrong string) (*runlog.Asked, error) {
 		"then": map[string]any{"required": []string{"text"}},
 	})
 	schema, err := json.Marshal(map[string]any{"anyOf": forms})
-	return &runlog.Asked{Key: "gate", Question: b.String(), Options: options, Schema: schema}, err
+	return &runlog.Question{Key: "gate", Kind: runlog.QuestionGate, Text: b.String(), Options: options, Schema: schema}, err
 }
 
 // decided reads the answer at a gate.

@@ -35,6 +35,7 @@ type kitchen struct {
 	also  []*recipe.Recipe     // that others call
 	hosts []*workflow.Workflow // that are no recipes
 	delay func(prompt string) time.Duration
+	most  int // steps at once
 
 	mu      sync.Mutex
 	prompts []string // of all turns of models, as "agent: prompt"
@@ -100,7 +101,8 @@ func (c *cook) Generate(ctx context.Context, req *model.Request) iter.Seq2[model
 
 func (k *kitchen) options() *compile.Options {
 	return &compile.Options{
-		Prepare: func(n *compile.Needs, s *compile.Setting) error { s.Parts = k.parts; return nil },
+		Concurrency: k.most,
+		Prepare:     func(n *compile.Needs, s *compile.Setting) error { s.Parts = k.parts; return nil },
 		Open: func(context.Context, *compile.Needs, *compile.Setting) (*compile.Crew, error) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
@@ -113,7 +115,7 @@ func (k *kitchen) options() *compile.Options {
 					}
 					return &agent.Agent{Name: name, Model: &cook{k, name}}, nil
 				},
-				Tools: set, Gate: k.gate, Parts: k.parts,
+				Tools: set.Guarded(tool.Guard{Gate: k.gate}), Parts: k.parts,
 				Close: func() error { k.mu.Lock(); defer k.mu.Unlock(); k.closed++; return nil },
 			}, err
 		},
@@ -191,11 +193,11 @@ func ended(t testing.TB, e *superstep.Engine, r *superstep.Run) *result {
 // answer answers the one open question of a path and goes on.
 func (r *result) answer(t testing.TB, path, answer string) *result {
 	t.Helper()
-	i := slices.IndexFunc(r.Open, func(q runlog.OpenQuestion) bool { return q.Path == path })
+	i := slices.IndexFunc(r.Open, func(q runlog.Question) bool { return q.Path == path })
 	if i < 0 {
 		t.Fatalf("%s does not ask; %v", path, r.Open)
 	}
-	if err := r.engine.Answer(t.Context(), r.id, path, &runlog.Answered{Key: r.Open[i].Key, Answer: json.RawMessage(answer), By: "person"}); err != nil {
+	if err := r.engine.Answer(t.Context(), r.id, path, &runlog.Answer{Key: r.Open[i].Key, Value: json.RawMessage(answer), By: "person"}); err != nil {
 		t.Fatal(err)
 	}
 	again, err := r.engine.Resume(t.Context(), r.id, nil)

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
@@ -179,7 +180,7 @@ func cookOnce(t *rapid.T, text string, delay func(string) time.Duration, barrier
 		t.Fatal(err)
 	}
 	store := runlog.NewMemory(nil)
-	j, err := runlog.OpenJournal(t.Context(), store, "run", &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "test"}})
+	j, err := journal.Open(t.Context(), store, "run", &journal.Options{Create: &runlog.NewRun{Workflow: "test"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,9 +25,12 @@ func newSlot(width int) *semaphore.Weighted {
 // take waits for a place, in the order of those who came, and gives the way to leave it. A run that is
 // to stop lets nobody in any more.
 func (s slots) take(ctx context.Context, t *graph.Task) (leave func(), err error) {
-	if t.Scope().Replayed() { // nothing waits for others to make room
-		return func() {}, nil
-	}
+	leave = func() {}
+	err = t.Scope().Afresh(func() (err error) { leave, err = s.enter(ctx, t); return err })
+	return leave, err
+}
+
+func (s slots) enter(ctx context.Context, t *graph.Task) (leave func(), err error) {
 	taken := 0
 	leave = func() {
 		for _, one := range s[:taken] {
@@ -40,10 +43,10 @@ func (s slots) take(ctx context.Context, t *graph.Task) (leave func(), err error
 	if taken == len(s) {
 		return leave, nil
 	}
-	t.Scope().Live(EventQueued, nil)
+	t.Scope().Live(eventQueued, nil)
 	defer func() {
 		if err == nil {
-			t.Scope().Live(EventWorks, nil)
+			t.Scope().Live(eventWorks, nil)
 		}
 	}()
 	ctx, cancel := context.WithCancelCause(ctx)

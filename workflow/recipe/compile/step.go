@@ -13,31 +13,31 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/clean"
-	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // The events that a step emits, in the log of its task.
 const (
-	EventErrorInput = "error_input" // it runs on the results of steps that have failed; see ErrorInput
-	EventNotRun     = "not_run"     // it is skipped; see Note
-	EventDegraded   = "degraded"    // it has less to give than was wanted; see Note
+	eventErrorInput = "error_input" // it runs on the results of steps that have failed; see errorInput
+	eventNotRun     = "not_run"     // it is skipped; see noteData
+	eventDegraded   = "degraded"    // it has less to give than was wanted; see noteData
 )
 
 // The live-only events of a step that waits for a place. Its time is counted from when it has one.
 const (
-	EventQueued = "task.queued"
-	EventWorks  = "task.works"
+	eventQueued = "task.queued"
+	eventWorks  = "task.works"
 )
 
-// ErrorInput is the data of EventErrorInput.
-type ErrorInput struct {
+// errorInput is the data of eventErrorInput.
+type errorInput struct {
 	Steps []string `json:"steps"`
 }
 
-// A Note is the data of the other events.
-type Note struct {
+// A noteData is the data of the other events.
+type noteData struct {
 	Why string `json:"why"`
 }
 
@@ -55,6 +55,7 @@ type work struct {
 type given struct {
 	output   json.RawMessage
 	degraded string // why it is less than was wanted, "" if it is not
+	failed   bool   // since steps inside of it failed
 }
 
 func (w *work) do(ctx context.Context) (update, error) {
@@ -65,10 +66,10 @@ func (w *work) do(ctx context.Context) (update, error) {
 	}
 	if why != "" {
 		u.Status, u.Skips, u.Bad = recipe.Skipped, skips, nil
-		return u, w.task.Emit(ctx, EventNotRun, Note{why})
+		return u, w.task.Emit(ctx, eventNotRun, noteData{why})
 	}
 	if len(u.Bad) > 0 {
-		if err := w.task.Emit(ctx, EventErrorInput, ErrorInput{u.Bad}); err != nil {
+		if err := w.task.Emit(ctx, eventErrorInput, errorInput{u.Bad}); err != nil {
 			return u, err
 		}
 	}
@@ -76,17 +77,20 @@ func (w *work) do(ctx context.Context) (update, error) {
 	if err != nil {
 		return u, w.verdict(ctx, err)
 	}
+	if n := w.step.Retry; g.failed && n != nil && w.task.Attempt() < n.Attempts {
+		return u, errors.New(g.degraded)
+	}
 	u.Output = g.output
 	if g.degraded != "" {
 		u.Status, u.Error = recipe.Degraded, g.degraded
-		return u, w.task.Emit(ctx, EventDegraded, Note{g.degraded})
+		return u, w.task.Emit(ctx, eventDegraded, noteData{g.degraded})
 	}
 	return u, nil
 }
 
 // verdict is an error as the graph is to take it: one of the run is none of the step.
 func (w *work) verdict(ctx context.Context, err error) error {
-	if runlog.Waits(err) || ctx.Err() != nil || !agent.OfRun(err) {
+	if journal.Waits(err) || ctx.Err() != nil || !agent.OfRun(err) {
 		return err
 	}
 	return graph.Halt(err)
@@ -110,6 +114,9 @@ func (w *work) skipped() (why string, skips bool, err error) {
 			return fmt.Sprintf("step %s, which it depends on, has failed or was skipped", id), true, nil
 		}
 	}
+	if w.nothing() {
+		return "all that it depends on was skipped", false, nil
+	}
 	if w.step.When == nil {
 		return "", false, nil
 	}
@@ -121,6 +128,23 @@ func (w *work) skipped() (why string, skips bool, err error) {
 		return "its condition does not hold: " + w.step.When.String(), false, nil
 	}
 	return "", false, nil
+}
+
+// nothing reports whether all that the step depends on was skipped, and its condition does not look at any of that.
+func (w *work) nothing() bool {
+	for _, id := range w.step.DependsOn {
+		if r, ok := w.state.find(id); !ok || r.Status != recipe.Skipped {
+			return false
+		}
+	}
+	if w.step.When != nil {
+		for _, ref := range w.step.When.Refs() {
+			if slices.Contains(w.step.DependsOn, ref.Step()) {
+				return false
+			}
+		}
+	}
+	return len(w.step.DependsOn) > 0
 }
 
 // maxError bounds the text of an error that becomes an output.
@@ -167,7 +191,7 @@ func (w *work) give(ctx context.Context) (g given, err error) {
 		limited, stop := w.task.Scope().WithTimeout(outer, s.Timeout, late)
 		defer stop()
 		defer func() {
-			if err != nil && outer.Err() == nil && limited.Err() != nil && !runlog.Waits(err) {
+			if is, _ := w.task.Scope().Late(limited, w.task.Attempt()); is && outer.Err() == nil && !journal.Waits(err) {
 				err = late
 			}
 		}()
@@ -200,7 +224,11 @@ func (w *work) prepare() (*job, error) {
 	case s.Agent != nil:
 		j.leaf = true
 		j.run = func(ctx context.Context) (given, error) { return w.agent(ctx, j.text) }
-		j.text, err = s.Agent.Prompt.Render(w.scope)
+		sees := *w.scope
+		if len(w.needs.Tools) > 0 { // what tool steps gave is as it was found
+			sees.Clean = tool.Clean
+		}
+		j.text, err = s.Agent.Prompt.Render(&sees)
 		return j, about("prompt", err)
 	case s.Tool != nil:
 		j.leaf = true
@@ -222,6 +250,8 @@ func (w *work) prepare() (*job, error) {
 		j.run = func(ctx context.Context) (given, error) { return w.ask(ctx, j.text) }
 		j.text, err = s.Ask.Question.Render(w.scope)
 		return j, about("ask", err)
+	case s.Value != nil:
+		j.run = w.value
 	case s.Parallel != nil:
 		j.run = w.parallel
 	case s.Foreach != nil:
@@ -255,21 +285,41 @@ func object(v *recipe.Value, sc *recipe.Scope) (json.RawMessage, error) {
 // seen is the state that tools are handed.
 func (w *work) seen() (json.RawMessage, error) { return json.Marshal(w.state) }
 
-// text is a text as an output: itself, or the value that it is in JSON where one is wanted.
-func text(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
-	if wanted == nil {
-		return json.Marshal(s)
+// data is what a tool gave as an output that fits a schema: the value that it is in JSON, or else the text itself, or
+// its lines where a list is wanted. Nil wants a text.
+func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
+	said, err := json.Marshal(s)
+	if wanted == nil || err != nil {
+		return said, err
 	}
-	if err := tool.CheckJSON(wanted, s); err != nil {
-		return nil, fmt.Errorf("its output does not fit: %w", err)
+	why := tool.CheckJSON(wanted, s)
+	if why == nil {
+		return json.RawMessage(strings.TrimSpace(s)), nil
 	}
-	return json.RawMessage(strings.TrimSpace(s)), nil
+	forms := []json.RawMessage{said}
+	if !json.Valid([]byte(s)) {
+		lines := []string{}
+		for line := range strings.Lines(s) {
+			lines = append(lines, strings.TrimRight(line, "\r\n"))
+		}
+		list, err := json.Marshal(lines)
+		if err != nil {
+			return nil, err
+		}
+		forms = append(forms, list)
+	}
+	for _, form := range forms {
+		if tool.CheckJSON(wanted, string(form)) == nil {
+			return form, nil
+		}
+	}
+	return nil, fmt.Errorf("its output does not fit: %w", why)
 }
 
-// remains are the paths of what was passed over inside of a step, and what to say of it.
-func (w *work) remains(paths []string) string {
+// remains takes the paths of what was passed over inside of a step.
+func (w *work) remains(g *given, paths []string) {
 	if len(paths) == 0 {
-		return ""
+		return
 	}
 	w.task.PassOver(paths...)
 	var names []string
@@ -281,5 +331,24 @@ func (w *work) remains(paths []string) string {
 	if n := len(names); n > 5 {
 		names, rest = names[:5], fmt.Sprintf(" and %d more", n-5)
 	}
-	return "inside of it failed: " + strings.Join(names, ", ") + rest
+	g.degraded, g.failed = "inside of it failed: "+strings.Join(names, ", ")+rest, true
+}
+
+// part is the name of a part of the step, and the attempt that it is of: the first one from an attempt on in which all
+// of it worked, or else this one.
+func (w *work) part(kind, name string, from int) (string, int) {
+	for n := max(from, 1); ; n++ {
+		at := name
+		if n > 1 {
+			at = fmt.Sprintf("%s-try-%d", name, n)
+		}
+		var a struct {
+			amount
+			Value amount `json:"value"` // of a branch
+		}
+		raw, done := w.task.Scope().Done(kind + "/" + at)
+		if !done || n >= w.task.Attempt() || json.Unmarshal(raw, &a) == nil && len(a.Skipped)+len(a.Value.Skipped) == 0 {
+			return at, n
+		}
+	}
 }

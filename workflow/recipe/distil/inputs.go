@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/superstep-dev/superstep/workflow/delegate"
+	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 

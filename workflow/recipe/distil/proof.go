@@ -15,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -175,7 +176,8 @@ func agree(a, b string) int {
 // run runs the text of a recipe, and gives it read if it is proven.
 func (q *proof) run(ctx context.Context, text []byte) (*recipe.Recipe, error) {
 	r, problems := recipe.Parse("recipe", text)
-	if len(problems) > 0 {
+	// Words and lists that agents wrote may be odd; what has no effect was not in the run.
+	if slices.ContainsFunc(problems, func(p *recipe.Problem) bool { return !p.Warning || p.Code == "unused" }) {
 		return nil, problems
 	}
 	w, err := compile.New(&compile.Bundle{Main: r}, &compile.Options{Open: q.crew})
@@ -186,7 +188,7 @@ func (q *proof) run(ctx context.Context, text []byte) (*recipe.Recipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, err := runlog.OpenJournal(ctx, runlog.NewMemory(nil), "proof", &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: r.Name}})
+	j, err := journal.Open(ctx, runlog.NewMemory(nil), "proof", &journal.Options{Create: &runlog.NewRun{Workflow: r.Name}})
 	if err != nil {
 		return nil, err
 	}

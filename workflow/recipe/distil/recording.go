@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/workflow/delegate"
+	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 )
 
 // maxRead bounds what is kept of a log, in bytes.
@@ -166,17 +166,17 @@ func (r *Recording) take(rec *runlog.Record, asked map[string]string) error {
 		s.effects[e.Key] = e
 		r.order = append(r.order, e)
 	case runlog.KindAsked:
-		var d runlog.Asked
+		var d runlog.Question
 		if err := json.Unmarshal(rec.Data, &d); err != nil {
 			return err
 		}
-		asked[rec.Path+" "+d.Key] = d.Question
+		asked[rec.Path+" "+d.Key] = d.Text
 	case runlog.KindAnswered:
-		var d runlog.Answered
+		var d runlog.Answer
 		if err := json.Unmarshal(rec.Data, &d); err != nil {
 			return err
 		}
-		if s, ok := plain(d.Answer); ok && !strings.Contains(d.Key, "/") && d.Key != "gate" { // and not whether an agent may do something
+		if s, ok := plain(d.Value); ok && !strings.Contains(d.Key, "/") && d.Key != "gate" { // and not whether an agent may do something
 			r.answers = append(r.answers, answer{asked[rec.Path+" "+d.Key], s, rec.Seq})
 		}
 	}

@@ -15,11 +15,12 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/delegate"
+	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 	"github.com/superstep-dev/superstep/workflow/recipe/compile"
 )
@@ -168,7 +169,7 @@ func (s *stage) perform(t testing.TB, set workflow.Set, name string, inputs json
 	}
 	id = "0a1b2c3d"
 	mem := runlog.NewMemory(nil)
-	j, err := runlog.OpenJournal(t.Context(), mem, id, &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: name, Title: "A test"}})
+	j, err := journal.Open(t.Context(), mem, id, &journal.Options{Create: &runlog.NewRun{Workflow: name, Title: "A test"}})
 	if err != nil {
 		t.Fatal(err)
 	}
