@@ -6,25 +6,18 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// reserved are the names of the tools that come with this program, which no other may have.
-func reserved() []string {
-	return []string{
-		"read_file", "write_file", "edit_file", "ls", "glob", "grep", "search_docs", "web_search", "web_fetch", "bash",
-		"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow", "collect_workflow", "save_workflow",
-	}
-}
-
 // builtins makes the tools that come with this program, as far as they can be used here.
 func (p *Project) builtins(s *Session) ([]*tool.Tool, error) {
 	o := &builtin.Options{Root: s.root, Write: s.root != nil}
 	if s.root != nil && p.shell() {
-		o.Bash = &builtin.BashOptions{Environ: p.opt.Environ}
+		o.Bash = &builtin.BashOptions{Environ: p.opt.Environ, Sandbox: s.sandbox}
 	}
 	if !p.opt.Offline {
 		o.Fetch, o.Search = &builtin.FetchOptions{}, p.opt.Web
@@ -39,9 +32,9 @@ func (p *Project) builtins(s *Session) ([]*tool.Tool, error) {
 		}
 	}
 	if s.root != nil && p.opt.CacheDir != "" {
-		tools = append(tools, builtin.SearchDocsIn(p.opt.Dir, s.openDocs))
+		tools = append(tools, builtin.SearchDocsIn(p.opt.Dir, s.openDocs, &builtin.SearchDocsOptions{Reads: s.reads}))
 	}
-	if len(p.usableSkills(nil).List()) > 0 {
+	if len(p.UsableSkills()) > 0 {
 		t, err := p.skillTool()
 		if err != nil {
 			return nil, err
@@ -52,8 +45,11 @@ func (p *Project) builtins(s *Session) ([]*tool.Tool, error) {
 }
 
 // shell reports whether agents have a shell: if the user, and nobody else, has a rule about bash
-// that does not deny it.
+// that does not deny it, or lets commands run unasked.
 func (p *Project) shell() bool {
+	if p.sandboxed().auto {
+		return true
+	}
 	rules := slices.Clone(p.opt.Rules)
 	if p.settings.user != nil {
 		rules = append(rules, p.settings.user.rules...)
@@ -84,6 +80,9 @@ func (p *Project) withResults(t *tool.Tool) *tool.Tool {
 			return "", err
 		}
 		defer root.Close()
+		own := *c
+		own.Reads = nil // the rules are about the project's files
+		c = &own
 		if t.Name == "grep" {
 			return builtin.Grep(root).Run(ctx, c)
 		}
@@ -116,14 +115,28 @@ type docs struct {
 	index *builtin.Docs
 }
 
-// openDocs opens the index of the project's files when it is first searched.
-func (s *Session) openDocs(ctx context.Context) (*builtin.Docs, error) {
+// reads decides on files in calls that no gate has decided on.
+func (s *Session) reads(name, from string) func(file string) tool.Verdict {
+	return s.policy.Reads(name, from, nil)
+}
+
+// openDocs opens the index of the project's files when it is first searched. It has what may be read unasked by the rules
+// of the user and the project; those of an agent decide on what it is shown of it.
+func (s *Session) openDocs(ctx context.Context, large bool) (*builtin.Docs, error) {
 	s.docs.mu.Lock()
 	defer s.docs.mu.Unlock()
 	if s.docs.index != nil {
 		return s.docs.index, nil
 	}
-	index, err := builtin.OpenDocs(ctx, s.p.opt.Dir, &builtin.DocsOptions{CacheDir: s.p.opt.CacheDir})
+	reads := s.reads("search_docs", "")
+	o := &builtin.DocsOptions{
+		CacheDir: s.p.opt.CacheDir, Progress: builtin.DocsProgress(s.p.opt.Dir, 3*time.Second, func(text string, _, _ int) { s.p.opt.Notice(text) }),
+		Excluded: func(file string) bool { return reads(file).Decision != tool.Allow },
+	}
+	if large {
+		o.Limits = builtin.LargeDocs()
+	}
+	index, err := builtin.OpenDocs(ctx, s.p.opt.Dir, o)
 	if err != nil {
 		return nil, err
 	}

@@ -11,10 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/internal/clean"
-	"github.com/superstep-dev/superstep/trust"
 	"github.com/superstep-dev/superstep/workflow/recipe"
-	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 // What agents write waits in a folder of its own, where nothing finds it by name, until a person has
@@ -50,9 +49,9 @@ func (e *NoProjectError) Error() string {
 func (e *NoProjectError) FailureCode() string { return "usage" }
 
 // home is the folder in which recipes of a scope are written, and the path of theirs within it.
-func (p *Project) home(scope library.Scope) (root *os.Root, in string, err error) {
+func (p *Project) home(scope string) (root *os.Root, in string, err error) {
 	base, in := p.folder, ".superstep"
-	if scope == library.User {
+	if scope == catalog.User {
 		if p.opt.ConfigHome == "" {
 			return nil, "", errors.New("there is no folder of the user's for recipes; set the folder of configurations")
 		}
@@ -77,25 +76,25 @@ func (p *Project) home(scope library.Scope) (root *os.Root, in string, err error
 // SaveDraft checks a recipe that an agent has written, and puts it where it waits for approval: in the
 // project, or with the user's own if there is none. Origin says who wrote it, in a line. A draft of
 // that origin is replaced, another is an *ExistsError. What is wrong with the recipe is a
-// *library.InvalidError, with places in the text as it was given.
+// *catalog.InvalidError, with places in the text as it was given.
 func (p *Project) SaveDraft(name, text, origin string) (string, error) {
-	e := &library.Entry{Name: name, File: name + ".yaml", Text: []byte(text), Draft: true, Scope: library.Project}
+	e := &catalog.RecipeFile{Name: name, File: name + ".yaml", Text: []byte(text), Draft: true, Scope: catalog.Project}
 	if p.folder == "" {
-		e.Scope = library.User
+		e.Scope = catalog.User
 	}
 	e.Recipe, e.Problems = recipe.Parse(e.File, e.Text)
 	if e.Recipe == nil {
 		e.Problems = append(e.Problems, p.CheckText(e.File, e.Text)...)
-		return "", &library.InvalidError{Entry: e}
+		return "", &catalog.InvalidError{Entry: e}
 	}
 	if e.Recipe.Name != name {
 		e.Problems = append(e.Problems, &recipe.Problem{File: e.File, Code: "file-name", Text: fmt.Sprintf("the recipe is to be saved as %q and calls itself %q; give both the same name", name, e.Recipe.Name)})
-		return "", &library.InvalidError{Entry: e}
+		return "", &catalog.InvalidError{Entry: e}
 	}
 	more := p.Check(e.Recipe)
 	if more.Err() != nil {
 		e.Problems = append(e.Problems, more...)
-		return "", &library.InvalidError{Entry: e}
+		return "", &catalog.InvalidError{Entry: e}
 	}
 	root, in, err := p.home(e.Scope)
 	if err != nil {
@@ -103,7 +102,7 @@ func (p *Project) SaveDraft(name, text, origin string) (string, error) {
 	}
 	defer root.Close()
 	head := draftMark + strings.Join(strings.Fields(clean.Text(origin)), " ") + "\n"
-	at := path.Join(in, "workflows", library.DraftsDir, name+".yaml")
+	at := path.Join(in, "workflows", catalog.DraftsDir, name+".yaml")
 	replace := false
 	if was, err := readIn(root, at); err == nil {
 		replace = bytes.HasPrefix(was, []byte(head))
@@ -132,7 +131,7 @@ func (p *Project) Approve(name string, replace bool) (string, error) {
 		return "", err
 	}
 	if e.Recipe == nil {
-		return "", &library.InvalidError{Entry: e}
+		return "", &catalog.InvalidError{Entry: e}
 	}
 	root, in, err := p.home(e.Scope)
 	if err != nil {
@@ -141,12 +140,12 @@ func (p *Project) Approve(name string, replace bool) (string, error) {
 	defer root.Close()
 	at := path.Join(in, "workflows", name+".yaml")
 	target := filepath.Join(root.Name(), filepath.FromSlash(at))
-	for _, other := range p.recipes.Entries() {
-		if other.Scope == e.Scope && other.Name == name && other.Path != target {
+	for _, other := range p.Recipes() {
+		if !other.Draft && other.Scope == e.Scope && other.Name == name && other.Path != target {
 			return "", &ExistsError{Path: other.File}
 		}
 	}
-	draft := path.Join(in, "workflows", library.DraftsDir, filepath.Base(e.Path))
+	draft := path.Join(in, "workflows", catalog.DraftsDir, filepath.Base(e.Path))
 	if now, err := readIn(root, draft); err != nil || !bytes.Equal(now, e.Text) {
 		return "", fmt.Errorf("the draft %s changed meanwhile; look at it again", e.File)
 	}
@@ -168,34 +167,34 @@ func (p *Project) Reject(name string) (string, error) {
 		return "", err
 	}
 	defer root.Close()
-	return e.File, root.Remove(path.Join(in, "workflows", library.DraftsDir, filepath.Base(e.Path)))
+	return e.File, root.Remove(path.Join(in, "workflows", catalog.DraftsDir, filepath.Base(e.Path)))
 }
 
 // AddRecipe puts a recipe that the user has made into the project and agrees to it. One of that name
 // that is there already is an *ExistsError, or replaced if that is wanted and it is in the file that
 // has its name. It gives the path.
 func (p *Project) AddRecipe(text []byte, replace bool) (string, error) {
-	e := &library.Entry{File: "recipe", Text: text}
+	e := &catalog.RecipeFile{File: "recipe", Text: text}
 	if e.Recipe, e.Problems = recipe.Parse(e.File, text); e.Recipe == nil {
-		return "", &library.InvalidError{Entry: e}
+		return "", &catalog.InvalidError{Entry: e}
 	}
 	name := e.Recipe.Name
-	root, in, err := p.home(library.Project)
+	root, in, err := p.home(catalog.Project)
 	if err != nil {
 		return "", err
 	}
 	defer root.Close()
 	target := filepath.Join(root.Name(), filepath.FromSlash(path.Join(in, "workflows", name+".yaml")))
-	for _, other := range p.recipes.Entries() {
-		if other.Scope == library.Project && other.Name == name && (!replace || other.Path != target) {
+	for _, other := range p.Recipes() {
+		if !other.Draft && other.Scope == catalog.Project && other.Name == name && (!replace || other.Path != target) {
 			return "", &ExistsError{Path: other.File}
 		}
 	}
-	return p.install(root, in, library.Project, text, name, replace)
+	return p.install(root, in, catalog.Project, text, name, replace)
 }
 
 // install writes a recipe, and the schema beside it that editors look at, and agrees to it.
-func (p *Project) install(root *os.Root, in string, scope library.Scope, text []byte, name string, replace bool) (string, error) {
+func (p *Project) install(root *os.Root, in string, scope string, text []byte, name string, replace bool) (string, error) {
 	text = []byte(modeline + "../schema/workflow.json\n" + bare(string(text)))
 	parsed, problems := recipe.Parse(name, text)
 	if parsed == nil {
@@ -210,12 +209,10 @@ func (p *Project) install(root *os.Root, in string, scope library.Scope, text []
 		return "", err
 	}
 	file := filepath.Join(root.Name(), filepath.FromSlash(at))
-	if scope != library.Project {
+	if scope != catalog.Project {
 		return file, nil
 	}
-	item := trust.Item{Kind: trust.Workflow, Name: name, Path: p.rel(file), Digest: library.Digest(text), Detail: recipeDetail(parsed)}
-	item.Content = trust.Content(p.single(file, item.Digest)())
-	return file, p.trust.Trust(p.folder, []trust.Item{item})
+	return file, p.TrustRecipe(parsed, file, text)
 }
 
 func readIn(root *os.Root, name string) ([]byte, error) {

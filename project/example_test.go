@@ -6,10 +6,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/offline"
 	"github.com/superstep-dev/superstep/project"
-	"github.com/superstep-dev/superstep/trust"
 )
 
 // A program of your own gets the agents and tools that a folder and its user have. What the folder

@@ -19,7 +19,7 @@ var unfit = regexp.MustCompile(`[^a-zA-Z0-9_.-]+`)
 // isolate gives a sub-agent whose definition says "isolation: folder" an empty folder of its own in
 // that of the run, in place of the project's: its tools on files and its shell see nothing else.
 func (s *Session) isolate(run, id string, a *agent.Agent) (*agent.Agent, error) {
-	d, err := s.p.Find(a.Name)
+	d, err := s.p.Agent(a.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,11 @@ func (s *Session) isolate(run, id string, a *agent.Agent) (*agent.Agent, error) 
 	}
 	o := &builtin.Options{Root: root, Write: true}
 	if s.p.shell() {
-		o.Bash = &builtin.BashOptions{Environ: s.p.opt.Environ}
+		within, err := s.sandbox.In(dir)
+		if err != nil {
+			return nil, err
+		}
+		o.Bash = &builtin.BashOptions{Environ: s.p.opt.Environ, Sandbox: within}
 	}
 	list, err := builtin.Tools(o)
 	if err != nil {
@@ -56,7 +60,7 @@ func (s *Session) isolate(run, id string, a *agent.Agent) (*agent.Agent, error) 
 	if confined.Tools, err = tool.NewSet(tools...); err != nil {
 		return nil, err
 	}
-	confined.Prompt = strings.ReplaceAll(a.Prompt, "You work in the folder "+s.p.opt.Dir+".", "You work in a folder of your own, "+dir+", which is empty at first.")
+	confined.Prompt = strings.ReplaceAll(a.Prompt, workingFolder, "You work in a folder of your own, which is empty at first. Paths are relative to it.")
 	return &confined, nil
 }
 
@@ -70,7 +74,7 @@ func (s *Session) rootOf(dir string) (*builtin.Root, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRootWith(dir, &builtin.RootOptions{Protected: s.policy.Protected})
 	if err != nil {
 		return nil, err
 	}

@@ -13,10 +13,9 @@ import (
 	"github.com/google/renameio/v2/maybe"
 
 	"github.com/superstep-dev/superstep/agent/definition"
+	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/tool/mcp"
 	"github.com/superstep-dev/superstep/tool/permit"
-	"github.com/superstep-dev/superstep/trust"
 )
 
 // gate is what decides on the calls of an agent.
@@ -33,15 +32,18 @@ func (s *Session) gate(d *definition.Definition) (tool.Gate, error) {
 	if len(d.Only) == 0 {
 		return gate, nil
 	}
-	return bounded(d, gate)
+	return s.p.bounded(d, gate)
 }
 
 // careful is a gate that asks before an agent that has read what strangers wrote sends something
 // where its user has not let it send: to an address or by a command that only a rule without a
 // pattern allows, or by a tool of a server that the user has no rule about.
-type careful struct{ inner, taint tool.Gate }
+type careful struct {
+	inner tool.Gate
+	taint tool.Reader
+}
 
-func tainted(inner tool.Gate) tool.Gate {
+func tainted(inner tool.Gate) tool.Reader {
 	return careful{inner, permit.Taint(inner, func(c *tool.Call) []string { return c.Seen })}
 }
 
@@ -57,12 +59,17 @@ func (g careful) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 
 // Grants implements tool.Granter.
 func (g careful) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
-	gate := g.taint
+	var gate tool.Gate = g.taint
 	if strings.Contains(rule, "(") || strings.HasPrefix(t.Name, "mcp__") {
 		gate = g.inner
 	}
 	granter, ok := gate.(tool.Granter)
 	return ok && granter.Grants(rule, t, c)
+}
+
+// Reads implements tool.Reader.
+func (g careful) Reads(name, from string, answers []string) func(string) tool.Verdict {
+	return g.taint.Reads(name, from, answers)
 }
 
 // agentRules are the rules in the definition of an agent. It may be used, so what it wants leave for counts.
@@ -86,13 +93,13 @@ func agentRules(d *definition.Definition) ([]permit.Rule, error) {
 
 // only is a gate that denies the calls of some tools that no rule is about.
 type only struct {
-	inner tool.Gate
+	inner tool.Reader
 	rules *permit.Policy
 	tools map[string]bool
 	list  string
 }
 
-func bounded(d *definition.Definition, inner tool.Gate) (tool.Gate, error) {
+func (p *Project) bounded(d *definition.Definition, inner tool.Reader) (tool.Gate, error) {
 	o := &only{inner: inner, tools: map[string]bool{}, list: strings.Join(d.Only, ", ")}
 	var rules []permit.Rule
 	for _, text := range d.Only {
@@ -103,8 +110,13 @@ func bounded(d *definition.Definition, inner tool.Gate) (tool.Gate, error) {
 		rules = append(rules, r)
 		o.tools[r.Tool] = true
 	}
+	if !o.tools["read_file"] { // other tools read what they are bound to
+		rules = append(rules, permit.Rule{Decision: tool.Allow, Tool: "read_file"})
+	}
 	var err error
-	o.rules, err = permit.New(&permit.Options{Rules: map[permit.Layer][]permit.Rule{permit.Agent: rules}})
+	o.rules, err = permit.New(&permit.Options{
+		Rules: map[permit.Layer][]permit.Rule{permit.Agent: rules}, NoDefaults: true, Root: p.opt.Dir, Home: p.opt.Home, Resolve: trust.Resolved,
+	})
 	return o, err
 }
 
@@ -115,7 +127,7 @@ func (o *only) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 		return v
 	}
 	if within := o.rules.Check(t, c); within.Decision != tool.Allow {
-		return tool.Verdict{Decision: tool.Deny, Rule: o.list, Origin: string(permit.Agent), Subject: v.Subject, Reason: "this agent may only use it for " + o.list}
+		return o.denied(v.Subject)
 	}
 	return v
 }
@@ -124,6 +136,30 @@ func (o *only) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 func (o *only) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
 	g, ok := o.inner.(tool.Granter)
 	return ok && g.Grants(rule, t, c) && (!o.tools[t.Name] || o.rules.Check(t, c).Decision == tool.Allow)
+}
+
+// Reads implements tool.Reader. A tool that shows text and has no bounds of its own has those of read_file.
+func (o *only) Reads(name, from string, answers []string) func(string) tool.Verdict {
+	inner := o.inner.Reads(name, from, answers)
+	bound := name
+	if !o.tools[name] && name != "ls" && name != "glob" {
+		bound = "read_file"
+	}
+	if !o.tools[bound] {
+		return inner
+	}
+	within := o.rules.Reads(bound, "", nil)
+	return func(file string) tool.Verdict {
+		v := inner(file)
+		if v.Decision != tool.Deny && within(file).Decision != tool.Allow {
+			return o.denied("")
+		}
+		return v
+	}
+}
+
+func (o *only) denied(subject string) tool.Verdict {
+	return tool.Verdict{Decision: tool.Deny, Rule: o.list, Origin: string(permit.Agent), Subject: subject, Reason: "this agent may only use it for " + o.list}
 }
 
 // A grant is a rule that a person has always allowed in a project.
@@ -220,36 +256,18 @@ func (p *Project) changeGrants(change func([]grant) []grant) error {
 
 // Rules are those that hold in the project, in the order of their layers.
 func (p *Project) Rules() ([]permit.Rule, error) {
-	policy, err := p.policy()
+	policy, err := p.Policy()
 	if err != nil {
 		return nil, err
 	}
 	return policy.List(), nil
 }
 
-// resolved is a path without symbolic links, as far as it exists.
-func resolved(path string) string {
-	rest := ""
-	for dir := path; ; {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return path
-		}
-		rest = filepath.Join(filepath.Base(dir), rest)
-		dir = up
+// Verdict is what the rules say of a call by a step, without calling anything.
+func (p *Project) Verdict(name string, args json.RawMessage) (tool.Verdict, error) {
+	policy, err := p.Policy()
+	if err != nil {
+		return tool.Verdict{}, err
 	}
-}
-
-// trustServer agrees to start a server whose files have not changed since Open.
-func (p *Project) trustServer(s *mcp.Server, digest string) error {
-	if s.Source.Scope != projectScope || p.opt.TrustProject {
-		return nil // the user's own
-	}
-	if p.digests[s.Name] != digest || p.state(projectScope, trust.MCP, s.Name, s.Source.Path) != Usable {
-		return &UntrustedError{Kind: "MCP server", Name: s.Name, Path: p.rel(s.Source.Path), State: Changed}
-	}
-	return nil
+	return policy.Check(&tool.Tool{Name: name}, &tool.Call{Args: args}), nil
 }

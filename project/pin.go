@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/tool/mcp"
-	"github.com/superstep-dev/superstep/trust"
 )
 
 // pin agrees to the first list of tools that a server shows, and to the same again. Another is
@@ -35,9 +36,6 @@ func (p *Project) pin(server string, now *mcp.Offer) (*mcp.Offer, error) {
 	return now, p.trust.Trust(p.folder, []trust.Item{item})
 }
 
-// pinName is what the tools of a server are recorded as.
-func pinName(server string) string { return server + " tools" }
-
 // pinItem is a list of tools as it is recorded.
 func pinItem(server string, now *mcp.Offer) trust.Item {
 	names := make([]string, len(now.Tools))
@@ -50,7 +48,7 @@ func pinItem(server string, now *mcp.Offer) trust.Item {
 		files = append(files, trust.File{Name: t.Name, Text: pinText(&t), Digest: t.Digest})
 	}
 	return trust.Item{
-		Kind: trust.MCPTools, Name: pinName(server), Path: pinName(server), Digest: now.Digest,
+		Kind: trust.MCPTools, Name: catalog.ListName(server), Path: catalog.ListName(server), Digest: now.Digest,
 		Detail: "offers " + strings.Join(names, ", "), Content: trust.LongContent(files, 1<<20),
 	}
 }
@@ -110,61 +108,4 @@ func unpin(content string) *mcp.Offer {
 		out.Tools = append(out.Tools, s)
 	}
 	return out
-}
-
-// changedLists are the lists of tools that servers showed last and that nobody has agreed to.
-func (p *Project) changedLists() ([]trust.Status, error) {
-	seen, err := p.trust.Seen(p.folder)
-	if err != nil || len(seen) == 0 {
-		return nil, err
-	}
-	statuses, err := p.trust.Status(p.folder, seen)
-	if err != nil {
-		return nil, err
-	}
-	var out []trust.Status
-	for _, s := range p.servers.Servers {
-		if s.Disabled || p.state(s.Source.Scope, trust.MCP, s.Name, s.Source.Path) != Usable {
-			continue
-		}
-		for _, st := range statuses {
-			if st.Item.Kind == trust.MCPTools && st.Item.Name == pinName(s.Name) && st.State == trust.Changed {
-				p.states[itemKey{st.Item.Kind, st.Item.Name, st.Item.Path}] = st.State
-				out = append(out, st)
-			}
-		}
-	}
-	return out, nil
-}
-
-// serverState is that of a server: Changed also if it offers other tools than were agreed to. Those
-// that are as they were work then all the same.
-func (p *Project) serverState(s *mcp.Server) State {
-	state := p.state(s.Source.Scope, trust.MCP, s.Name, s.Source.Path)
-	if name := pinName(s.Name); state == Usable && p.states[itemKey{trust.MCPTools, name, name}] == trust.Changed {
-		return Changed
-	}
-	return state
-}
-
-// forgetPins has the tools of servers that are about to be trusted looked at anew, unless a list of
-// theirs is agreed to at the same time.
-func (p *Project) forgetPins(items []trust.Item) error {
-	lists := map[string]bool{}
-	for _, i := range items {
-		if i.Kind == trust.MCPTools {
-			lists[i.Name] = true
-		}
-	}
-	var names []string
-	for _, i := range items {
-		if i.Kind == trust.MCP && !lists[pinName(i.Name)] && p.states[itemKey{i.Kind, i.Name, i.Path}] != trust.Trusted {
-			names = append(names, pinName(i.Name))
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	_, err := p.trust.Revoke(p.folder, names)
-	return err
 }

@@ -5,10 +5,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/superstep-dev/superstep/agent/definition"
-	"github.com/superstep-dev/superstep/trust"
+	"github.com/superstep-dev/superstep/catalog"
 )
 
 // Prepared is an agent that could work, before anything was started for it.
@@ -23,7 +22,7 @@ type Prepared struct {
 
 // Prepare finds the agent of a name and its model, the one asked for or its own, and starts nothing.
 func (p *Project) Prepare(name, asked string) (*Prepared, error) {
-	d, err := p.Find(name)
+	d, err := p.Agent(name)
 	if err != nil {
 		return nil, err
 	}
@@ -41,50 +40,32 @@ func (p *Project) Prepare(name, asked string) (*Prepared, error) {
 
 // parts are those of an agent.
 func (p *Project) parts(d *definition.Definition) (map[string]string, error) {
+	u := &usage{agents: p.withSubagents(d)}
 	parts := map[string]string{}
-	agents := []*definition.Definition{d}
-	if d.Kind != definition.Simple && (d.MayUse("task") || d.MayUse("task_batch")) {
-		for _, other := range p.usable() {
-			if d.MayStart(other.Name) {
-				agents = append(agents, other)
-			}
-		}
-	}
-	for _, a := range agents {
-		if a.Source.Scope != definition.Builtin {
+	for _, a := range u.agents {
+		if a.Source.Scope != catalog.BuiltIn {
 			parts["agent "+a.Name] = a.Digest
 		}
 	}
-	may := func(tool string) bool {
-		return slices.ContainsFunc(agents, func(a *definition.Definition) bool { return a.MayUse(tool) })
-	}
-	return parts, p.toolParts(parts, may, func(server string) bool {
-		return slices.ContainsFunc(agents, func(a *definition.Definition) bool {
-			return (a.MCPServers == nil || slices.Contains(a.MCPServers, server)) &&
-				(a.Tools == nil || slices.ContainsFunc(a.Tools, func(t string) bool { return t == "*" || strings.HasPrefix(t, "mcp__") }))
-		})
-	})
+	return parts, p.toolParts(parts, u)
 }
 
 // ToolParts are the digests of the tools of these names, and of the servers they are of, as those of
 // Prepared.
 func (p *Project) ToolParts(names []string) (map[string]string, error) {
 	parts := map[string]string{}
-	return parts, p.toolParts(parts, func(tool string) bool { return slices.Contains(names, tool) }, func(server string) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "mcp__"+server+"__") })
-	})
+	return parts, p.toolParts(parts, &usage{tools: names})
 }
 
 // toolParts adds the parts of the tools and servers that are used.
-func (p *Project) toolParts(parts map[string]string, tool, server func(name string) bool) error {
-	for i := range p.scripts {
-		f := &p.scripts[i]
-		if p.state(f.Scope.Name, trust.Tool, scriptName(f), f.Path) == Usable && slices.ContainsFunc(f.Names, tool) {
-			parts["tool "+scriptName(f)] = f.Digest
+func (p *Project) toolParts(parts map[string]string, u *usage) error {
+	for _, f := range p.Scripts() {
+		if slices.ContainsFunc(f.Names, u.tool) {
+			parts["tool "+catalog.ScriptName(&f)] = f.Digest
 		}
 	}
-	for _, s := range p.usableServers() {
-		if !server(s.Name) {
+	for _, s := range p.Servers() {
+		if !u.server(s.Name) {
 			continue
 		}
 		digest, err := s.Digest(p.mcpOptions())

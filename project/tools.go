@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,21 +15,10 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/definition"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/skill"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/trust"
 )
-
-// usableSkills are the skills that an agent may read: those its definition names, or all.
-func (p *Project) usableSkills(d *definition.Definition) *skill.Library {
-	usable := p.skills.Only(func(s *skill.Skill) bool {
-		return p.state(string(s.Source.Scope), trust.Skill, s.Name, s.Source.Path) == Usable
-	})
-	return usable.Or(p.ownSkills).Only(func(s *skill.Skill) bool {
-		return d == nil || len(d.Skills) == 0 || slices.Contains(d.Skills, s.Name)
-	})
-}
 
 // skillTool reads skills. Which of them there are is in the prompt of each agent.
 func (p *Project) skillTool() (*tool.Tool, error) {
@@ -38,27 +26,30 @@ func (p *Project) skillTool() (*tool.Tool, error) {
 		Name string `json:"name,omitempty" jsonschema:"the name of the skill; leave it out for the list"`
 		File string `json:"file,omitempty" jsonschema:"a file of the skill to read instead of its instructions, as they name it"`
 	}
-	library := p.usableSkills(nil)
+	skills := p.UsableSkills()
 	return tool.New("skill", "Read a skill: instructions, written by people, of how to do something. Read the one that fits before you begin.",
 		func(_ context.Context, in args) (string, error) {
 			if in.Name == "" {
 				var list string
-				for _, s := range library.List() {
+				for _, s := range skills {
 					list += fmt.Sprintf("- %s: %s\n", s.Name, s.Description)
 				}
 				return list, nil
 			}
-			if in.File != "" {
-				return library.ReadFile(in.Name, in.File)
-			}
-			c, err := library.Load(in.Name)
+			k, err := skills.Find(in.Name)
 			if err != nil {
 				return "", err
 			}
-			text := c.Text
-			if len(c.Skill.Files) > 0 {
-				text += fmt.Sprintf("\n\nThe skill's folder is %s. Its files:", c.Skill.Source.Path)
-				for _, f := range c.Skill.Files {
+			if in.File != "" {
+				return k.ReadFile(in.File)
+			}
+			text, err := k.Load()
+			if err != nil {
+				return "", err
+			}
+			if len(k.Files) > 0 {
+				text += fmt.Sprintf("\n\nThe skill's folder is %s. Its files:", k.Source.Path)
+				for _, f := range k.Files {
 					text += fmt.Sprintf("\n- %s (%d bytes)", f.Path, f.Size)
 				}
 			}
@@ -83,7 +74,8 @@ func askUser() *agent.Action {
 				AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
 			},
 		},
-		Run: func(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error) {
+		Scoped: true,
+		Run: func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error) {
 			var in struct {
 				Question string   `json:"question"`
 				Options  []string `json:"options"`
@@ -91,7 +83,7 @@ func askUser() *agent.Action {
 			if err := json.Unmarshal(c.Args, &in); err != nil {
 				return tool.Result{}, err
 			}
-			answer, err := scope.Ask(ctx, &runlog.Asked{Key: "ask", Question: tool.Clean(in.Question), Options: in.Options})
+			answer, err := scope.Ask(ctx, &runlog.Question{Key: "ask", Kind: runlog.QuestionAsk, Agent: c.Agent, Text: tool.Clean(in.Question), Options: in.Options})
 			if err != nil {
 				return tool.Result{}, err
 			}
@@ -147,7 +139,7 @@ func (p *Project) delegating(d *definition.Definition, action *agent.Action) *ag
 		return action
 	}
 	bound := *action
-	bound.Run = func(ctx context.Context, scope *runlog.Scope, c *tool.Call) (tool.Result, error) {
+	bound.Run = func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error) {
 		type task struct {
 			Agent string `json:"agent"`
 		}
@@ -159,12 +151,12 @@ func (p *Project) delegating(d *definition.Definition, action *agent.Action) *ag
 			return tool.Result{}, err
 		}
 		for _, t := range append(in.Tasks, in.task) {
-			if t.Agent != "" && !d.MayStart(t.Agent) {
-				return tool.Result{Text: fmt.Sprintf("agent %s may not have agent %s do anything", d.Name, t.Agent), Error: true}, nil
-			}
-			other, err := p.Find(t.Agent)
+			other, err := p.Agent(t.Agent)
 			if err != nil {
 				continue // the team says so
+			}
+			if !d.MayStart(other.Name) {
+				return tool.Result{Text: fmt.Sprintf("agent %s may not have agent %s do anything", d.Name, t.Agent), Error: true}, nil
 			}
 			for _, name := range d.Disallowed {
 				if other.MayUse(name) || other.MayUse("task") || other.MayUse("task_batch") {

@@ -17,20 +17,24 @@ import (
 // A Run is what its log says so far. The zero value is a run of which nothing is
 // known. Apply changes it; it is not safe for use by several goroutines at once.
 type Run struct {
+	Sandbox   string // what bounds the commands of its last execution; "" if it is not known
 	Workflow  string
 	Title     string
 	Inputs    json.RawMessage
 	Status    runlog.Status
 	Started   time.Time
 	Ended     time.Time // when it last ended, failed, paused or was stopped; zero while it runs
-	Time      Span      // at work, without the pauses
+	Time      Span      // of execution: without pauses, and without what it only waits for people
 	Usage     model.Usage
-	Agents    int
+	Agents    []*Agent    // in the order in which they began
 	Steps     []*Step     // by number
 	Tasks     []*Task     // in the order they were first heard of
 	Questions []*Question // in the order they were asked
-	Skipped   []string
-	Denied    []Denial // calls that were turned down since nobody was there to ask
+	Failed    []string    // the paths of tasks that failed, of a run that has ended
+	Degraded  []string    // the paths of tasks that gave less than was wanted, of a run that completed in part
+	Skipped   []string    // the paths of tasks that had no reason to run
+	Denied    []Denial    // calls that were turned down since nobody was there to ask
+	Refused   []Denial    // calls that a rule or a person turned down
 	Output    json.RawMessage
 	Error     string              // of a failed run
 	Code      string              // of a failed run
@@ -42,13 +46,25 @@ type Run struct {
 	last  time.Time // of the last record
 	began time.Time // of that superstep
 	paths map[string]*Task
-	sends map[string]map[string]bool // for the next superstep: node → keys
+
+	asking int                        // how many questions are open
+	held   int                        // how many tasks have their clock stopped since people are waited for
+	waited bool                       // the run does nothing else
+	load   load                       // of all tasks
+	loads  map[string]*load           // by path
+	idle   time.Time                  // since when that of the run is
+	sends  map[string]map[string]bool // for the next superstep: node → keys
 }
 
-// A Denial is a call of an agent that was turned down since nobody was there to ask.
+// A Denial is a call of an agent that was turned down.
 type Denial struct {
-	Path, Agent, Tool, Subject, Reason string
-	Always                             string // a rule that would have allowed it, "" for none
+	Path    string `json:"task"`
+	Agent   string `json:"agent"`
+	Tool    string `json:"tool"`
+	Subject string `json:"subject,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Always  string `json:"always,omitempty"` // a rule that would have allowed it, "" for none
+	By      string `json:"by,omitempty"`     // who turned it down, "" for a rule, or if nobody was there to ask
 }
 
 // String names the call: the tool, and what was to be done with it.
@@ -67,6 +83,8 @@ type Step struct {
 	Tasks  []*Task
 	// Planned says how many tasks of a node were sent for, where they have keys.
 	Planned map[string]int
+
+	load load
 }
 
 // State says how a task or a tool is doing.
@@ -77,8 +95,7 @@ const (
 	Running State = "running"
 	Done    State = "done"
 	Failed  State = "failed"
-	Skipped State = "skipped"  // it failed and was passed over
-	NotRun  State = "not run"  // there was no reason to, see Task.Why
+	Skipped State = "skipped"  // there was no reason to run it, see Task.Why
 	Partly  State = "degraded" // it has less to give than was wanted, see Task.Why
 	Waiting State = "waiting"  // for an answer
 	Stopped State = "stopped"  // the run ended or was cut off under it
@@ -93,21 +110,31 @@ type Task struct {
 	State    State
 	Attempt  int // from 1
 	Error    string
-	Why      string   // of one that is NotRun or Partly
+	Why      string   // of one that is Skipped or Partly
 	Bad      []string // the steps that failed or were degraded and on whose results it runs
 	Agent    string   // the agent at work in it, "" if there was none
-	Agents   int      // how many worked in it
+	Agents   []*Agent // that worked in it, in the order in which they began
 	Thinking bool     // a model is at its turn
+	Summing  bool     // that turn sums the conversation up, and is nothing that the agent says
 	Usage    model.Usage
 	Tools    int // calls that have ended
 	Parts    []Part
 	Time     Span
+	Progress *Progress // of something long that it is at, nil for nothing
 
+	load   load  // its own, as it is counted
+	held   bool  // its clock is stopped since what is in it waits for people
 	fate   State // what it says that it will end as, "" for Done
 	open   []*Tool
-	agents map[string]bool
-	live   []byte // of the turn under way
+	inputs map[string]json.RawMessage // of the tools at work, by key; they outlast a pause
+	live   []byte                     // of the turn under way
 	musing []byte
+}
+
+// A Progress is how far something long is, of which a live event "progress" tells.
+type Progress struct {
+	Text      string // what is done, and how much of it
+	Done, All int64  // in units of its own
 }
 
 // A Part is something a task said or did.
@@ -134,48 +161,48 @@ type Tool struct {
 	Key    string
 	Kind   string // of the effect
 	Name   string
-	Arg    string // the argument that matters most, on one line
+	Arg    string          // the argument that matters most, on one line
+	Input  json.RawMessage // all arguments
 	State  State
 	Result string
 	Time   Span
+	Ended  time.Time // zero while it runs
+}
+
+// An Agent is one use of an agent in a task.
+type Agent struct {
+	Task   *Task
+	Use    string // which agent of the task, if it runs several
+	Name   string
+	Model  string
+	Prompt string // of the user
+	Said   string // last
+	Turns  int    // without those that summed the conversation up
+	Usage  model.Usage
+	Calls  []*Tool // of tools, that have ended
+	Began  time.Time
+	Ended  time.Time // when it was last heard of
 }
 
 // A Question is something a task wants to know.
 type Question struct {
-	Path     string
-	Key      string
-	Question string
-	Options  []string
-	Free     bool   // answers besides the options may fit: a schema says which
-	Default  string // as people write it, "" for none
-	Answer   string // as people write it
-	Answered bool
-	Denied   bool
-	By       string
-}
+	Path     string               `json:"path"`
+	Key      string               `json:"key"`
+	Kind     runlog.QuestionKind  `json:"kind,omitempty"`   // "" in older logs
+	Agent    string               `json:"agent,omitempty"`  // who asks, "" for the step
+	Header   string               `json:"header,omitempty"` // "" for none
+	Question string               `json:"question"`
+	Call     *runlog.QuestionCall `json:"call,omitempty"` // of a permission request, nil for others
+	Options  []string             `json:"options,omitempty"`
+	About    map[string]string    `json:"about,omitempty"`   // of options, by option
+	Text     bool                 `json:"-"`                 // of an unknown outcome: see runlog.Question
+	Default  string               `json:"default,omitempty"` // as people write it, "" for none
+	Answer   string               `json:"answer,omitempty"`  // as people write it
+	Answered bool                 `json:"answered,omitempty"`
+	Denied   bool                 `json:"denied,omitempty"`
+	By       string               `json:"by,omitempty"`
 
-// A Span adds up the time that something was at work.
-type Span struct {
-	spent time.Duration
-	since time.Time // zero while it is not at work
-}
-
-// Elapsed is the time at work until now. Now is used only while the span is open.
-func (s Span) Elapsed(now time.Time) time.Duration {
-	if s.since.IsZero() {
-		return s.spent
-	}
-	return s.spent + max(0, now.Sub(s.since))
-}
-
-func (s *Span) start(at time.Time) {
-	if s.since.IsZero() {
-		s.since = at
-	}
-}
-
-func (s *Span) stop(at time.Time) {
-	s.spent, s.since = s.Elapsed(at), time.Time{}
+	Asked runlog.Question `json:"-"` // as it was asked, whose text is not clean
 }
 
 // Live is what the model has said so far in the turn under way.
@@ -219,6 +246,11 @@ func (r *Run) Open() []*Question {
 	return out
 }
 
+// Waits reports whether a run that executes does nothing but wait for answers.
+func (r *Run) Waits() bool {
+	return r.Status == runlog.Running && r.asking > 0 && r.Time.since.IsZero()
+}
+
 // Active lists the tasks that are running or waiting, in the order they were first heard of.
 func (r *Run) Active() []*Task {
 	var out []*Task
@@ -241,9 +273,13 @@ func (r *Run) Step(n int) *Step {
 // Task is the task of that path, nil if there is none.
 func (r *Run) Task(path string) *Task { return r.paths[path] }
 
-// Interrupt says that nobody runs the run any more although its log does not say so.
-func (r *Run) Interrupt() {
-	if r.Status == runlog.Running {
-		r.halt(runlog.Interrupted, r.last)
+// End says how a run has ended whose log does not say so: it was interrupted, or it is of a graph that was run without an
+// engine. It changes nothing if the status is Running.
+func (r *Run) End(status runlog.Status) {
+	if r.Status == runlog.Running && status != runlog.Running {
+		r.halt(status, r.last)
 	}
 }
+
+// Interrupt is End for a run that nobody runs any more.
+func (r *Run) Interrupt() { r.End(runlog.Interrupted) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -94,7 +95,7 @@ func TestLiveTextBecomesTheTurn(t *testing.T) {
 	if task.Last() != "Looked around." || task.Live() != "" || task.Thinking || len(task.Parts) != 1 {
 		t.Errorf("stored: %+v", task)
 	}
-	if r.Usage != (model.Usage{In: 10, Out: 5}) || r.Agents != 1 || r.Title != "a title" {
+	if r.Usage != (model.Usage{In: 10, Out: 5}) || len(r.Agents) != 1 || r.Title != "a title" {
 		t.Errorf("the run: %+v", r)
 	}
 	if got := r.Step(1).Planned["gather"]; got != 2 {
@@ -141,7 +142,7 @@ func TestTaskStates(t *testing.T) {
 	l.event(path, "task.started", map[string]any{"node": "gather", "key": "api", "step": 1})
 	check(transcript.Running, 2)
 	l.add(runlog.KindTaskDone, path, runlog.TaskDone{Node: "gather", Key: "api", Step: 1, Error: "gone"})
-	check(transcript.Skipped, 2)
+	check(transcript.Failed, 2)
 }
 
 // A pause is no time at work, neither for the run nor for the task that asks.
@@ -149,21 +150,21 @@ func TestTimeLeavesOutPauses(t *testing.T) {
 	t.Parallel()
 	l := newLog()
 	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w"}) // 12:00:01
-	l.add(runlog.KindAsked, "ask", runlog.Asked{Key: "q", Question: "Sure?", Options: []string{"yes"}})
-	l.add(runlog.KindRunPaused, "", runlog.RunPaused{Waiting: []string{"ask"}}) // 2 s of work
+	l.add(runlog.KindAsked, "ask", runlog.Question{Key: "q", Text: "Sure?", Options: []string{"yes"}})
+	l.add(runlog.KindRunPaused, "", runlog.RunPaused{Waiting: []string{"ask"}}) // 1 s of execution
 	r := l.fold()
 	if r.Status != runlog.Paused || len(r.Open()) != 1 || r.Task("ask").State != transcript.Waiting {
 		t.Errorf("paused: %+v", r)
 	}
 	l.now = l.now.Add(10 * time.Hour)
 	l.add(runlog.KindRunResumed, "", runlog.RunResumed{})
-	l.add(runlog.KindAnswered, "ask", runlog.Answered{Key: "q", Answer: json.RawMessage(`"yes"`), By: "person"})
+	l.add(runlog.KindAnswered, "ask", runlog.Answer{Key: "q", Value: json.RawMessage(`"yes"`), By: "person"})
 	l.add(runlog.KindTaskDone, "ask", runlog.TaskDone{Node: "ask"})
 	l.add(runlog.KindStepCommitted, "", runlog.StepCommitted{})
 	l.add(runlog.KindRunFinished, "", runlog.RunFinished{Output: json.RawMessage(`1`), Steps: 1})
 	r = l.fold()
 	later := l.now.Add(time.Hour)
-	if got := r.Time.Elapsed(later); got != 6*time.Second {
+	if got := r.Time.Elapsed(later); got != 4*time.Second { // without those between the question, or the resumption, and the answer
 		t.Errorf("the run worked %s", got)
 	}
 	if got := r.Task("ask").Time.Elapsed(later); got != 2*time.Second {
@@ -358,6 +359,25 @@ func TestAgentsOfAgents(t *testing.T) {
 	}
 }
 
+// Calls that a rule or a person turned down are known, with the reason.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "agent"})
+	l.settle("work", "agent", "agent", "lead", nil, struct{}{})
+	l.settle("work", "turn-0/call-0/gate", "gate", "bash", nil, map[string]string{"decision": "deny", "subject": "rm x", "reason": "denied by the rule bash(rm *)"})
+	l.settle("work", "turn-0/call-1/gate", "gate", "bash", nil, map[string]string{"decision": "ask", "subject": "ls"})
+	l.add(runlog.KindAsked, "work", runlog.Question{Key: "p", Agent: "lead", Text: "May I?", Call: &runlog.QuestionCall{Tool: "bash", Subject: "ls"}})
+	l.add(runlog.KindAnswered, "work", runlog.Answer{Key: "p", Value: json.RawMessage(`"deny: look at\nthe docs"`), By: "person"})
+	want := []transcript.Denial{
+		{Path: "work", Agent: "lead", Tool: "bash", Subject: "rm x", Reason: "denied by the rule bash(rm *)"},
+		{Path: "work", Agent: "lead", Tool: "bash", Subject: "ls", Reason: "look at\nthe docs", By: "person"},
+	}
+	if got := l.fold().Refused; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
 // The name of a tool is not said twice.
 func TestDenial(t *testing.T) {
 	for want, d := range map[string]transcript.Denial{
@@ -402,12 +422,173 @@ func TestWithinTasks(t *testing.T) {
 	if len(r.Steps) != 2 || r.Steps[1].Done {
 		t.Fatalf("%d supersteps", len(r.Steps))
 	}
-	for path, want := range map[string]transcript.State{"each/1/x": transcript.Partly, "each/2/x": transcript.Done, "each/3/x": transcript.NotRun} {
+	for path, want := range map[string]transcript.State{"each/1/x": transcript.Partly, "each/2/x": transcript.Done, "each/3/x": transcript.Skipped} {
 		if task := r.Task(path); task == nil || task.State != want || task.Step != 1 {
 			t.Errorf("%s: %+v", path, task)
 		}
 	}
 	if task := r.Task("each/2/x"); len(task.Bad) != 1 || task.Time.Elapsed(at) != time.Second {
 		t.Errorf("%+v", task)
+	}
+}
+
+// A job whose agent failed is no job done, and what failed says why.
+func TestFailedJobs(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "agent"})
+	l.settle("work", "agent", "agent", "lead", nil, struct{}{})
+	l.settle("work/task[1.1]/bad", "agent", "agent", "bad", nil, struct{}{})
+	l.settle("work/task[1.1]", "job/bad", "job", "bad", nil, map[string]any{"success": false, "error": "it ran\ninto a wall"})
+	l.settle("work/task[1.1]", "job/nope", "job", "nope", nil, map[string]any{"success": false, "error": "there is no agent nope"})
+	l.settle("work/task[1.1]", "job/good", "job", "good", nil, map[string]any{"success": true, "output": "all is well"})
+	l.settle("work", "turn-0/call-0", "tool", "task", nil, tool.Result{Text: "failed: it ran into a wall", Error: true})
+	r := l.fold()
+	var jobs []string
+	for _, p := range r.Task("work/task[1.1]").Parts {
+		jobs = append(jobs, fmt.Sprintf("%s %s: %s", p.Tool.Name, p.Tool.State, p.Tool.Result))
+	}
+	if got, want := strings.Join(jobs, "; "), "bad failed: it ran\ninto a wall; nope failed: there is no agent nope; good done: all is well"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if bad := r.Task("work/task[1.1]/bad"); bad.State != transcript.Failed || bad.Error != "it ran\ninto a wall" {
+		t.Errorf("the agent: %s, %q", bad.State, bad.Error)
+	}
+	if call := r.Task("work/task[1.1]"); call.State != transcript.Failed || call.Error != "failed: it ran into a wall" {
+		t.Errorf("the call: %s, %q", call.State, call.Error)
+	}
+}
+
+// A summary of the conversation is what the agent goes on with, and nothing that it said.
+func TestSummaryIsNotSaid(t *testing.T) {
+	t.Parallel()
+	l := research()
+	l.settle(path, "turn-0", "model", "m", nil, said("What I found."))
+	l.add(runlog.KindIntended, path, runlog.Intended{Key: "sub/compact-1", Kind: "model", Name: "m"})
+	l.event(path, "text", map[string]string{"text": "SUMMARY"})
+	if task := l.fold().Task(path); task.Last() != "What I found." || task.Live() != "" {
+		t.Errorf("live: %q", task.Last())
+	}
+	l.settle(path, "sub/compact-1", "model", "m", nil, said("SUMMARY OF WHAT WAS BEFORE"))
+	r := l.fold()
+	task := r.Task(path)
+	if task.Last() != "What I found." || task.Thinking || r.Usage != (model.Usage{In: 20, Out: 10}) {
+		t.Errorf("%q, %+v", task.Last(), r.Usage)
+	}
+	level, err := json.Marshal(map[string]any{"agent": "researcher", "used": 900, "window": 4000, "action": "compacted"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.add(runlog.KindEvent, path, runlog.Event{Name: "context", Data: level})
+	if parts := l.fold().Task(path).Parts; len(parts) != 2 || parts[1].Kind != transcript.Note || !strings.Contains(parts[1].Text, "summed up") {
+		t.Errorf("%+v", parts)
+	}
+}
+
+// Waiting for people is no execution time: not of the run, not of the superstep, nor of what the question is asked in. While
+// something else works it is.
+func TestTimeLeavesOutWaiting(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w"}) // 12:00:01
+	l.event("lead", "task.started", map[string]any{"node": "lead", "step": 0})
+	l.event("other", "task.started", map[string]any{"node": "other", "step": 0})
+	l.event("lead/task[1.1]/sub", "task.started", map[string]any{"node": "sub", "step": 0}) // :04
+	l.add(runlog.KindAsked, "lead/task[1.1]/sub", runlog.Question{Key: "q", Text: "Sure?"})
+	l.add(runlog.KindTaskDone, "other", runlog.TaskDone{Node: "other"}) // :06, from here on all wait
+	l.now = l.now.Add(time.Hour)
+	if r := l.fold(); !r.Waits() || r.Time.Elapsed(l.now) != 5*time.Second || r.Steps[0].Time.Elapsed(l.now) != 5*time.Second {
+		t.Errorf("while it waits: %s, the step %s", r.Time.Elapsed(l.now), r.Steps[0].Time.Elapsed(l.now))
+	}
+	l.add(runlog.KindAnswered, "lead/task[1.1]/sub", runlog.Answer{Key: "q", Value: json.RawMessage(`"yes"`), By: "person"})
+	l.add(runlog.KindTaskDone, "lead", runlog.TaskDone{Node: "lead"})
+	l.add(runlog.KindStepCommitted, "", runlog.StepCommitted{})
+	l.add(runlog.KindRunFinished, "", runlog.RunFinished{Steps: 1})
+	r, end := l.fold(), l.now
+	for what, got := range map[string][2]time.Duration{
+		"the run":   {r.Time.Elapsed(end), 8 * time.Second},
+		"the step":  {r.Steps[0].Time.Elapsed(end), 7 * time.Second},
+		"the lead":  {r.Task("lead").Time.Elapsed(end), 4 * time.Second}, // to the question of its agent, and from the answer
+		"the other": {r.Task("other").Time.Elapsed(end), 3 * time.Second},
+	} {
+		if got[0] != got[1] {
+			t.Errorf("%s took %s, want %s", what, got[0], got[1])
+		}
+	}
+}
+
+// When one of two questions has its answer the tasks begin again, and that of the other goes on waiting: what is heard live
+// comes to the time that the log says.
+func TestTimeWhenATaskBeginsAgain(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w"}) // 12:00:01
+	for _, path := range []string{"a", "b"} {
+		l.event(path, "task.started", map[string]any{"node": path, "step": 0})
+		l.add(runlog.KindAsked, path, runlog.Question{Key: "q", Text: "Sure?"})
+	} // :05
+	l.now = l.now.Add(time.Minute)
+	l.add(runlog.KindAnswered, "a", runlog.Answer{Key: "q", Value: json.RawMessage(`"yes"`), By: "person"})
+	l.now = l.now.Add(-time.Second) // at the same moment
+	l.event("a", "task.started", map[string]any{"node": "a", "step": 0})
+	l.now = l.now.Add(-time.Second)
+	l.event("b", "task.started", map[string]any{"node": "b", "step": 0})
+	l.add(runlog.KindTaskDone, "a", runlog.TaskDone{Node: "a"})
+	l.now = l.now.Add(time.Minute)
+	if r := l.fold(); !r.Waits() || r.Task("b").State != transcript.Waiting {
+		t.Errorf("with an open question: %+v", r.Task("b"))
+	}
+	l.add(runlog.KindAnswered, "b", runlog.Answer{Key: "q", Value: json.RawMessage(`"yes"`), By: "person"})
+	l.add(runlog.KindTaskDone, "b", runlog.TaskDone{Node: "b"})
+	l.add(runlog.KindRunFinished, "", runlog.RunFinished{Steps: 1})
+	live := l.fold()
+	stored := &transcript.Run{}
+	for _, rec := range l.recs {
+		if rec.Seq > 0 {
+			stored.Apply(rec)
+		}
+	}
+	if got, want := live.Time.Elapsed(l.now), stored.Time.Elapsed(l.now); got != want || got > 10*time.Second {
+		t.Errorf("live it took %s, in the log %s", got, want)
+	}
+}
+
+// A log has no starts. What was at work meanwhile shows when it ends, and which superstep it is of.
+func TestTimeOfWhatIsHeardOfLate(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w"}) // 12:00:01
+	l.add(runlog.KindAsked, "ask", runlog.Question{Key: "q", Text: "Sure?"})
+	l.add(runlog.KindIntended, "early", runlog.Intended{Key: "x", Kind: "tool", Name: "grep"}) // :03
+	l.add(runlog.KindTaskDone, "early", runlog.TaskDone{Node: "early", Step: 1})
+	l.now = l.now.Add(6 * time.Second)
+	l.add(runlog.KindTaskDone, "slow", runlog.TaskDone{Node: "slow"}) // :11
+	l.now = l.now.Add(time.Hour)
+	r := l.fold()
+	if got := r.Time.Elapsed(l.now); got != 10*time.Second {
+		t.Errorf("the run took %s", got)
+	}
+	if len(r.Steps) != 2 || len(r.Steps[1].Tasks) != 1 || r.Task("early").Step != 1 {
+		t.Errorf("%+v", r.Steps)
+	}
+}
+
+// While a question is open a record costs no more the more tasks there are.
+func TestOpenQuestionIsCheap(t *testing.T) {
+	allocated := func(tasks int) uint64 {
+		l := newLog()
+		l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w"})
+		l.add(runlog.KindAsked, "lead/sub", runlog.Question{Key: "q", Text: "Sure?"})
+		for i := range tasks {
+			l.add(runlog.KindIntended, fmt.Sprintf("lead/work[%d]", i), runlog.Intended{Key: "x", Kind: "tool", Name: "grep"})
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		l.fold()
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if few, many := allocated(200), allocated(1600); many > 16*few {
+		t.Errorf("200 tasks take %d bytes, 1600 take %d, more than 16 times as much", few, many)
 	}
 }

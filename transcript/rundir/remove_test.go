@@ -15,15 +15,17 @@ import (
 	"github.com/superstep-dev/superstep/transcript/rundir"
 )
 
-// counting counts the reads of logs.
+// counting counts the reads of logs, and the records that are read.
 type counting struct {
 	runlog.Store
-	reads int
+	reads   int
+	records int
 }
 
 func (c *counting) Read(ctx context.Context, id string, from uint64, limit int) ([]runlog.Record, error) {
-	c.reads++
-	return c.Store.Read(ctx, id, from, limit)
+	recs, err := c.Store.Read(ctx, id, from, limit)
+	c.reads, c.records = c.reads+1, c.records+len(recs)
+	return recs, err
 }
 
 // The log is read when the files may not be those of the run as it is.

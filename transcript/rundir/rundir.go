@@ -23,7 +23,6 @@ import (
 
 	"github.com/google/renameio/v2/maybe"
 
-	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/archive"
 	"github.com/superstep-dev/superstep/runlog/redact"
@@ -38,63 +37,93 @@ type Options struct {
 	Now      func() time.Time // says how long what is under way has taken; defaults to time.Now
 }
 
-// Write writes the directory of a run, or brings it up to date: it makes what is missing and
-// replaces what has changed, each file whole or not at all, for the user alone. It reads
-// the whole log, and keeps in memory what it writes. What else is in the directory it leaves
-// alone.
-//
-// It does nothing if run.json says that the run was written when it had the same last record
-// and status, with the secrets of the same names taken out, unless Log is set. Run.json is
-// written last.
-func Write(ctx context.Context, store runlog.Store, id, dir string, opt *Options) error {
-	var o Options
+// A Folder is the directory of a run, which is kept up to date. Its methods are called by one goroutine at a time.
+type Folder struct {
+	store   runlog.Store
+	id, dir string
+	opt     Options
+	run     transcript.Run
+	log     bytes.Buffer // of logs/run.log
+	next    uint64       // the record to read next
+	ended   bool         // the log does not hold how the run ended, so that it must be read anew
+}
+
+// Open returns the directory of a run in a store. It touches nothing.
+func Open(store runlog.Store, id, dir string, opt *Options) *Folder {
+	f := &Folder{store: store, id: id, dir: dir, next: 1}
 	if opt != nil {
-		o = *opt
+		f.opt = *opt
 	}
-	switch {
+	switch o := &f.opt; {
 	case o.Plain:
 		o.Redactor = nil
 	case o.Redactor == nil:
 		o.Redactor = redact.New()
 	}
-	if o.Now == nil {
-		o.Now = time.Now
+	if f.opt.Now == nil {
+		f.opt.Now = time.Now
 	}
-	infos, err := store.Runs(ctx, &runlog.Filter{ID: id})
+	return f
+}
+
+// Write brings the directory of a run up to date once, see [Folder.Update].
+func Write(ctx context.Context, store runlog.Store, id, dir string, opt *Options) error {
+	return Open(store, id, dir, opt).Update(ctx)
+}
+
+// Update writes the directory of a run, or brings it up to date: it makes what is missing and replaces what has
+// changed, each file whole or not at all, for the user alone. It reads the records that the Update before has not
+// read, and keeps in memory what it writes. What else is in the directory it leaves as it is.
+//
+// It does nothing if run.json says that the run was written when it had the same last record
+// and status, with the secrets of the same names taken out, unless Log is set. Run.json is
+// written last.
+func (f *Folder) Update(ctx context.Context) error {
+	infos, err := f.store.Runs(ctx, &runlog.Filter{ID: f.id})
 	if err != nil {
 		return err
 	}
 	if len(infos) == 0 {
-		return &runlog.NotFoundError{ID: id, Store: "the store"}
+		return &runlog.NotFoundError{ID: f.id, Store: "the store"}
 	}
+	info, o := infos[0], &f.opt
 	out := rules(o.Redactor)
-	if now := (stamp{marker, format, id, infos[0].Head, infos[0].Status, out}); !o.Log && written(dir) == now {
+	if now := (stamp{marker, format, f.id, info.Head, info.Status, out}); !o.Log && written(f.dir) == now {
 		return nil
 	}
-	f := &fold{agents: map[agentKey]*agent{}}
-	for r, err := range runlog.Records(ctx, store, id, 1) {
+	if f.ended {
+		f.run, f.next, f.ended = transcript.Run{}, 1, false
+		f.log.Reset()
+	}
+	for r, err := range runlog.Records(ctx, f.store, f.id, f.next) {
 		if err != nil {
 			return err
 		}
+		f.next = r.Seq + 1
 		r.Path, r.Data = o.Redactor.Text(r.Path), o.Redactor.JSON(r.Data)
-		f.apply(r)
+		f.run.Apply(r)
+		f.note(&r)
 	}
-	info := infos[0]
 	info.Workflow, info.Title = o.Redactor.Text(info.Workflow), o.Redactor.Text(info.Title)
-	if info.Status == runlog.Interrupted || info.Status == runlog.Quarantined {
+	f.ended = f.run.Status == runlog.Running && info.Status != runlog.Running
+	if info.Status == runlog.Quarantined {
 		f.run.Interrupt()
 	}
-	d := &directory{root: dir}
+	f.run.End(info.Status)
+	d := &directory{root: f.dir}
 	now := o.Now()
-	d.agents(f, now)
+	var names names
+	for _, a := range f.run.Agents {
+		d.json(filepath.Join("agents", names.next(label(a))+".json"), describeAgent(a, now))
+	}
 	d.reports(f.run.Output)
 	d.file(filepath.Join("logs", "run.log"), f.log.Bytes())
 	if o.Log && d.err == nil {
-		d.err = d.export(ctx, store, id, &o)
+		d.err = d.export(ctx, f.store, f.id, o)
 	}
-	d.json(runName, f.describe(&info, now, out)) // last, since it says that the others are there
+	d.json(runName, describe(&f.run, &info, now, out)) // last, since it says that the others are there
 	if d.err != nil {
-		return fmt.Errorf("writing the directory of run %s: %w", id, d.err)
+		return fmt.Errorf("writing the directory of run %s: %w", f.id, d.err)
 	}
 	return nil
 }
@@ -137,13 +166,6 @@ func (d *directory) json(name string, v any) {
 		return
 	}
 	d.file(name, b.Bytes())
-}
-
-func (d *directory) agents(f *fold, now time.Time) {
-	var names names
-	for _, a := range f.order {
-		d.json(filepath.Join("agents", names.next(a.label())+".json"), f.describeAgent(a, now))
-	}
 }
 
 // reports writes the texts of an output: one that is a text, and the fields of an object
@@ -252,14 +274,3 @@ func (n *names) next(label string) string {
 	(*n)[strings.ToLower(name)] = true
 	return name
 }
-
-// usage is how many tokens were used.
-type usage struct {
-	In        int `json:"in"`
-	Out       int `json:"out"`
-	Cached    int `json:"cached,omitempty"`
-	Written   int `json:"written,omitempty"`
-	Reasoning int `json:"reasoning,omitempty"`
-}
-
-func used(u model.Usage) usage { return usage(u) }

@@ -330,3 +330,52 @@ func TestFileName(t *testing.T) {
 		}
 	}
 }
+
+// A folder that is updated while the run works holds what one holds that is written at the end, and reads each record once.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	source, id := run(t, `{"task":"do it"}`)
+	store := &counting{Store: runlog.NewMemory(nil)}
+	l, _, err := store.Acquire(t.Context(), id, &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "job", Title: "a job"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(2e9, 0)
+	opt := &rundir.Options{Now: func() time.Time { return now }}
+	dir := filepath.Join(t.TempDir(), id)
+	folder := rundir.Open(store, id, dir, opt)
+	total := 0
+	for rec, err := range runlog.Records(t.Context(), source, id, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		total++
+		b := &runlog.Batch{Records: []runlog.Record{{Kind: rec.Kind, Path: rec.Path, Time: rec.Time, Data: rec.Data}}}
+		switch {
+		case total == 5:
+			b.Status = runlog.Paused // of which the log has no record
+		case rec.Kind == runlog.KindRunFinished:
+			b.Status = runlog.Completed
+		default:
+			b.Status = runlog.Running
+		}
+		if err := l.Append(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if err := folder.Update(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if most := total + 5; store.records > most {
+		t.Errorf("%d records were read of %d, want at most %d", store.records, total, most)
+	}
+	whole := filepath.Join(t.TempDir(), id)
+	if err := rundir.Write(t.Context(), store, id, whole, opt); err != nil {
+		t.Fatal(err)
+	}
+	_, got := files(t, dir)
+	_, want := files(t, whole)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

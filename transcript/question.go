@@ -1,0 +1,77 @@
+package transcript
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+func (r *Run) applyQuestion(rec *runlog.Record) {
+	if rec.Kind == runlog.KindAsked {
+		d, ok := decode[runlog.Question](rec)
+		if !ok {
+			return
+		}
+		d.Path = rec.Path
+		t := r.work(rec.Path, -1, rec.Time)
+		t.end(Waiting, rec.Time)
+		r.asking++
+		var about map[string]string
+		for o, text := range d.About {
+			if about == nil {
+				about = make(map[string]string, len(d.About))
+			}
+			about[Line(o)] = Line(text)
+		}
+		r.Questions = append(r.Questions, &Question{
+			Path: t.Path, Key: Line(d.Key), Kind: d.Kind, Agent: Line(d.Agent), Call: cleanCall(d.Call), Header: Line(d.Header),
+			Question: Clean(d.Text), Options: lines(d.Options), About: about, Text: d.TextOutput, Default: Value(d.Default),
+			Asked: d,
+		})
+		return
+	}
+	d, ok := decode[runlog.Answer](rec)
+	if !ok {
+		return
+	}
+	path, key := Line(rec.Path), Line(d.Key)
+	for _, q := range r.Questions {
+		if q.Path == path && q.Key == key && !q.Answered {
+			r.asking--
+			q.Answered, q.Denied, q.Answer, q.By = true, d.Denied, Value(d.Value), Line(d.By)
+			if word, why, _ := strings.Cut(q.Answer, ":"); q.Call != nil && (q.Denied || word == "deny") {
+				r.Refused = append(r.Refused, Denial{Path: q.Path, Agent: q.Agent, Tool: q.Call.Tool, Subject: q.Call.Subject, Reason: strings.TrimSpace(why), By: q.By})
+			}
+		}
+	}
+	if r.Status == runlog.Running {
+		r.work(rec.Path, -1, rec.Time)
+	}
+}
+
+// asks reports whether a task waits for an answer that nobody has given.
+func (r *Run) asks(path string) bool {
+	t := r.paths[path]
+	return t != nil && t.State == Waiting && slices.ContainsFunc(r.Questions, func(q *Question) bool { return q.Path == t.Path && !q.Answered })
+}
+
+// cleanCall cleans what people read of a call.
+func cleanCall(c *runlog.QuestionCall) *runlog.QuestionCall {
+	if c == nil {
+		return nil
+	}
+	out := *c
+	for _, s := range []*string{&out.Tool, &out.Cwd, &out.Rule, &out.Origin, &out.Always} {
+		*s = Line(*s)
+	}
+	for _, s := range []*string{&out.Subject, &out.Reason, &out.Diff, &out.Fails} {
+		*s = Clean(*s)
+	}
+	out.Parts = slices.Clone(c.Parts)
+	for i := range out.Parts {
+		p := &out.Parts[i]
+		p.Text, p.Rule, p.Origin, p.Reason = Clean(p.Text), Line(p.Rule), Line(p.Origin), Line(p.Reason)
+	}
+	return &out
+}
