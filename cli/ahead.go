@@ -1,13 +1,12 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
-
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
@@ -26,7 +25,7 @@ func topNode(path string) string {
 }
 
 // ahead refuses answers that no step of a workflow can ask for, before anything runs.
-func (a *app) ahead(w *workflow.Workflow, inputs json.RawMessage, ans answers) error {
+func (a answering) ahead(w *workflow.Workflow, inputs json.RawMessage, ans answers) error {
 	if len(ans) == 0 || w.Flow == nil {
 		return nil
 	}
@@ -37,7 +36,7 @@ func (a *app) ahead(w *workflow.Workflow, inputs json.RawMessage, ans answers) e
 	if err := knownSteps(w.Name, flow.Shape(), ans); err != nil {
 		return err
 	}
-	r := a.recipeOf(w.Name)
+	r := keptRuns(a).recipeOf(w.Name)
 	if r == nil {
 		return nil
 	}
@@ -75,7 +74,7 @@ func knownSteps(name string, shape graph.Shape, ans answers) error {
 }
 
 // askable refuses answers that no step of a run can ask for.
-func (a *app) askable(ctx context.Context, e *superstep.Engine, info runlog.Info, ans answers) error {
+func (a answering) askable(ctx context.Context, e *superstep.Engine, info runlog.Info, ans answers) error {
 	if len(ans) == 0 {
 		return nil
 	}
@@ -86,16 +85,19 @@ func (a *app) askable(ctx context.Context, e *superstep.Engine, info runlog.Info
 	return knownSteps(info.Workflow, flow.Shape(), ans)
 }
 
+// keptRuns knows what runs are made of.
+type keptRuns struct{ *app }
+
 // recipeOf is the recipe that a workflow was made of, nil if it is not known or there is none.
-func (a *app) recipeOf(name string) *recipe.Recipe {
-	b := &a.recipes
-	if b.file != nil && b.file.Name == name {
-		return b.file.Recipe
+func (a keptRuns) recipeOf(name string) *recipe.Recipe {
+	if f := a.host().File(); f != nil && f.Name == name {
+		return f.Recipe
 	}
-	if b.project == nil {
+	p, err := a.host().Recipes()
+	if err != nil {
 		return nil
 	}
-	e, _, err := b.project.Look(name)
+	e, _, err := p.Look(name)
 	if err != nil || e.Name != name {
 		return nil
 	}
@@ -103,47 +105,75 @@ func (a *app) recipeOf(name string) *recipe.Recipe {
 }
 
 // askedBy is what a step asks, as far as it says what may be answered.
-func askedBy(a *recipe.Ask) (*runlog.Asked, error) {
-	q := &runlog.Asked{Options: a.Options}
-	schema := &jsonschema.Schema{Type: "string"}
-	if a.Form != nil {
-		schema = recipe.InputSchema(a.Form)
-	}
-	for _, o := range a.Options {
-		schema.Enum = append(schema.Enum, o)
-	}
-	var err error
-	q.Schema, err = json.Marshal(schema)
-	return q, err
+func askedBy(a *recipe.Ask) (*runlog.Question, error) {
+	schema, err := json.Marshal(a.Schema())
+	return &runlog.Question{Options: a.Options, Schema: schema}, err
 }
 
 // keptFile is the text of a recipe as a run keeps it.
-type keptFile struct{ Name, Text string }
+type keptFile struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// kept is what a run of a recipe is made of.
+type kept struct {
+	Files   []keptFile
+	Setting struct {
+		Dir, Model string
+		OnAsk      string `json:"on_ask"`
+		Rules      []string
+	}
+}
 
 // recipeFiles are the recipes that a run is made of, the first its own; nil if it is no run of a recipe.
-func (a *app) recipeFiles(ctx context.Context, id string) []keptFile {
+func (a keptRuns) recipeFiles(ctx context.Context, id string) []keptFile {
+	return a.pinned(ctx, id).Files
+}
+
+func (a keptRuns) pinned(ctx context.Context, id string) (out kept) {
 	recs, err := a.store.Read(ctx, id, 1, 1)
 	var d runlog.RunStarted
 	if err != nil || len(recs) == 0 || recs[0].Kind != runlog.KindRunStarted || json.Unmarshal(recs[0].Data, &d) != nil {
-		return nil // who needs it says what is wrong
+		return out // who needs it says what is wrong
 	}
-	var pinned struct{ Files []keptFile }
-	if json.Unmarshal(d.Pinned, &pinned) != nil {
-		return nil
+	_ = json.Unmarshal(d.Pinned, &out) // nothing, or of another kind
+	if d.Imported != nil {             // the file has no say in this
+		out.Setting.Model, out.Setting.OnAsk, out.Setting.Rules = "", "", nil
 	}
-	return pinned.Files
+	return out
 }
 
 // changedSince says so if the recipe of a run is another one by now, "" if it is not or nobody knows.
-func (a *app) changedSince(ctx context.Context, info *runlog.Info) string {
-	p := a.recipes.project
-	if p == nil {
+func (a keptRuns) changedSince(ctx context.Context, info *runlog.Info) string {
+	file, _, changed := a.edited(ctx, info)
+	if !changed {
 		return ""
 	}
-	files := a.recipeFiles(ctx, info.ID)
-	e, _, err := p.Look(info.Workflow)
-	if err != nil || len(files) == 0 || e.File != files[0].Name || bytes.Equal(e.Text, []byte(files[0].Text)) {
-		return ""
+	return fmt.Sprintf("%s has changed since run %s began, which finishes on its own version; compare: %s", file, info.ID, a.hint("runs", "diff", info.ID, quote(file)))
+}
+
+// edited is the file of the recipe of a run as it is now, and whether it is another one than the run has kept.
+func (a keptRuns) edited(ctx context.Context, info *runlog.Info) (file string, text []byte, changed bool) {
+	p := a.pinned(ctx, info.ID)
+	if len(p.Files) == 0 {
+		return "", nil, false
 	}
-	return fmt.Sprintf("%s has changed since run %s began, which goes on with the recipe as it was then", e.File, info.ID)
+	file = p.Files[0].Name
+	if project, _ := a.host().Recipes(); project != nil {
+		if e, _, err := project.Look(info.Workflow); err == nil && e.File == file {
+			text = e.Text
+		}
+	}
+	if text == nil {
+		path := file
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(p.Setting.Dir, path)
+		}
+		var err error
+		if text, err = os.ReadFile(path); err != nil {
+			return file, nil, false // it was moved, or typed elsewhere
+		}
+	}
+	return file, text, string(text) != p.Files[0].Text
 }

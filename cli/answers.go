@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,14 +11,17 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
+// answering checks the answers that are given ahead.
+type answering struct{ *app }
+
 // checkAnswers refuses answers that fit no open question or could be meant for several, before
 // anything runs, and binds the others to the question that each is for. Unless all of them are
 // to be for questions that are open, some may be for later ones.
-func (a *app) checkAnswers(ctx context.Context, info runlog.Info, ans answers, all bool) error {
+func (a answering) checkAnswers(ctx context.Context, info runlog.Info, ans answers, all bool) error {
 	if len(ans) == 0 {
 		return nil
 	}
-	open, err := a.openQuestions(ctx, info.ID)
+	open, err := a.openQuestions(ctx, info)
 	if err != nil {
 		return err
 	}
@@ -51,7 +53,7 @@ func (a *app) checkAnswers(ctx context.Context, info runlog.Info, ans answers, a
 			continue
 		}
 		if _, err := fit(&q.Asked, g.value); err != nil {
-			if formOf(q.Schema) == nil && !strings.Contains(err.Error(), ", got ") {
+			if formOf(q.Asked.Schema) == nil && !strings.Contains(err.Error(), ", got ") {
 				err = fmt.Errorf("%w, got %s", err, strconv.Quote(g.value))
 			}
 			return usage(fmt.Sprintf("%s: %v", q.Path, err))
@@ -62,9 +64,39 @@ func (a *app) checkAnswers(ctx context.Context, info runlog.Info, ans answers, a
 	return nil
 }
 
+// addressed reads the answers of a command. One without a path is for the only question that is open; without any the
+// questions are put on the terminal, if there is one.
+func (a answering) addressed(ctx context.Context, info runlog.Info, args []string) (answers, error) {
+	var out answers
+	if len(args) > 1 || len(args) == 1 && strings.Contains(args[0], "=") {
+		for _, s := range args {
+			g, err := parseAnswer("runs answer:", s)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, g)
+		}
+		return out, nil
+	}
+	open, err := a.openQuestions(ctx, info)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(open) == 0:
+		return nil, usage(fmt.Sprintf("run %s has no open question; it is %s", info.ID, info.Status))
+	case len(args) == 0 && a.asks():
+		return nil, nil
+	case len(args) == 0:
+		return nil, usage(fmt.Sprintf("run %s has %s, and there is no terminal to ask on; give the answer", info.ID, plural(len(open), "open question")), asked(open)...)
+	case len(open) > 1:
+		return nil, usage(fmt.Sprintf("run %s has %d open questions; say which one is meant: PATH=%s", info.ID, len(open), args[0]), asked(open)...)
+	}
+	return answers{{path: open[0].Path + ":" + open[0].Key, value: args[0], text: args[0]}}, nil
+}
+
 // meant are the questions that an answer can be for, without the others that it would be for if
 // none were addressed to them better.
-func (a answers) meant(g *given, open []runlog.OpenQuestion) (met []runlog.OpenQuestion, others int) {
+func (a answers) meant(g *given, open []*transcript.Question) (met []*transcript.Question, others int) {
 	best := 1
 	for _, q := range open {
 		best = max(best, g.meets(q.Path, q.Key))
@@ -93,43 +125,16 @@ func (a answers) like(g *given) int {
 }
 
 // openQuestions are those of a run, in the order in which they were asked.
-func (a *app) openQuestions(ctx context.Context, id string) ([]runlog.OpenQuestion, error) {
-	var open []runlog.OpenQuestion
-	for rec, err := range runlog.Records(ctx, a.store, id, 0) {
-		if err != nil {
-			return nil, err
-		}
-		open = stillOpen(open, &rec)
-	}
-	return open, nil
-}
-
-// stillOpen are the open questions after another record.
-func stillOpen(open []runlog.OpenQuestion, rec *runlog.Record) []runlog.OpenQuestion {
-	switch rec.Kind {
-	case runlog.KindAsked:
-		var q runlog.Asked
-		if json.Unmarshal(rec.Data, &q) == nil {
-			open = append(open, runlog.OpenQuestion{Path: rec.Path, Asked: q})
-		}
-	case runlog.KindAnswered:
-		var d runlog.Answered
-		if json.Unmarshal(rec.Data, &d) == nil {
-			open = slices.DeleteFunc(open, func(q runlog.OpenQuestion) bool { return q.Path == rec.Path && q.Key == d.Key })
-		}
-	}
-	return open
+func (a answering) openQuestions(ctx context.Context, info runlog.Info) ([]*transcript.Question, error) {
+	run, err := a.read(ctx, info)
+	return run.Open(), err
 }
 
 // asked says what questions ask, and how an answer names them.
-func asked(open []runlog.OpenQuestion) []string {
-	at := map[string]int{}
-	for _, q := range open {
-		at[q.Path]++
-	}
+func asked(open []*transcript.Question) []string {
 	var out []string
 	for _, q := range open {
-		out = append(out, transcript.Line(fmt.Sprintf("%s asks: %s%s", address(q.Path, q.Key, at[q.Path] == 1), q.Question, choices(&transcript.Question{Options: q.Options}))))
+		out = append(out, transcript.Line(fmt.Sprintf("%s asks: %s%s", addressed(open, q), headed(q.Header, q.Question), choices(q))))
 	}
 	return out
 }

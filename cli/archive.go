@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/archive"
-	"github.com/superstep-dev/superstep/runlog/redact"
+	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript/rundir"
 )
 
@@ -24,15 +22,15 @@ type exporting struct {
 	unredacted bool
 }
 
-func (a *app) exportCommand() *cobra.Command {
+func (a storageCommands) exportCommand() *cobra.Command {
 	var f exporting
 	cmd := &cobra.Command{
-		Use: "export ID", Short: "Write a run as one file of JSON Lines, or as a folder for people", Args: a.one, ValidArgsFunction: a.ids,
+		Use: "export ID", Short: "Write a run as one file of JSON Lines, or as a folder for people", Args: oneRun, ValidArgsFunction: a.ids,
 		Long: `Write a run as one file of JSON Lines, or as a folder for people
 
 Credentials are taken out of what is written. With --unredacted the file is the log as it is, which
 can be imported elsewhere and replayed there.`,
-		Example: examples(a.opt.Name,
+		Example: examples(a.cfg.Name,
 			"runs export @last > run.jsonl", "",
 			"runs export 7f3a --file run.jsonl --unredacted", "as it is, to go on with it elsewhere",
 			"runs export 7f3a --dir out", "run.json, agents, reports and logs"),
@@ -54,8 +52,8 @@ can be imported elsewhere and replayed there.`,
 	return cmd
 }
 
-func (a *app) export(ctx context.Context, info runlog.Info, f *exporting) error {
-	r := a.redactor()
+func (a storageCommands) export(ctx context.Context, info runlog.Info, f *exporting) error {
+	r := a.host().Redactor()
 	if f.dir != "" {
 		err := rundir.Write(ctx, a.store, info.ID, f.dir, &rundir.Options{Redactor: r, Plain: f.unredacted, Log: true})
 		if err != nil {
@@ -88,7 +86,7 @@ func (a *app) export(ctx context.Context, info runlog.Info, f *exporting) error 
 }
 
 // exportInto writes into what is there and is no plain file: a link, a pipe, a device.
-func (a *app) exportInto(ctx context.Context, info runlog.Info, path string, opt *archive.ExportOptions) error {
+func (a storageCommands) exportInto(ctx context.Context, info runlog.Info, path string, opt *archive.ExportOptions) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return usage(fmt.Sprintf("cannot write %s: %v", path, reason(err)))
@@ -100,9 +98,9 @@ func (a *app) exportInto(ctx context.Context, info runlog.Info, path string, opt
 }
 
 // wrote says where an export is.
-func (a *app) wrote(info runlog.Info, path string) error {
+func (a storageCommands) wrote(info runlog.Info, path string) error {
 	if a.programs() {
-		return a.out.json(map[string]string{"run": info.ID, "wrote": absolute(path)}, a.set.output == "json")
+		return a.out.value(map[string]string{"run": info.ID, "wrote": absolute(path)})
 	}
 	a.err.line("wrote " + near(absolute(path)))
 	return nil
@@ -124,17 +122,17 @@ func absolute(path string) string {
 	return path
 }
 
-func (a *app) importCommand() *cobra.Command {
+func (a storageCommands) importCommand() *cobra.Command {
 	var as string
 	cmd := &cobra.Command{
 		Use: "import FILE", Short: "Make a run of a file that was exported",
-		Example: examples(a.opt.Name, "runs import run.jsonl", "", "runs import - --as 7f3a-again < run.jsonl", "under another ID"),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("runs import: name one file, - for standard input")
-			}
-			return nil
-		},
+		Long: `Make a run of a file that was exported
+
+No rights come with the file. The run works in this folder, under your rules and with your models, and it is marked
+as imported. Before it is resumed, answered or forked you see what it would execute and decide whether to trust
+it. What comes through a pipe is first copied into a temporary file.`,
+		Example: examples(a.cfg.Name, "runs import run.jsonl", "", "runs import - --as 7f3a-again < run.jsonl", "under another ID"),
+		Args:    nargs(1, 1, "runs import: name one file, - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := a.opt.Stdin
 			if args[0] != "-" {
@@ -142,16 +140,25 @@ func (a *app) importCommand() *cobra.Command {
 				if err != nil {
 					return usage(fmt.Sprintf("cannot read the file: %v", err))
 				}
+				if info, err := f.Stat(); err == nil && info.IsDir() {
+					return errors.Join(usage(args[0]+" is a directory; name a file that `runs export` wrote"), f.Close())
+				}
 				defer func() { _ = f.Close() }()
 				in = f
 			}
 			if as != "" && runlog.CheckID(as) != nil {
 				return usage("--as: " + runlog.CheckID(as).Error())
 			}
-			if err := a.open(cmd.Context(), false); err != nil {
+			var err error
+			if a.store, err = a.host().Store(cmd.Context(), false); err != nil {
 				return err
 			}
-			info, err := archive.Import(cmd.Context(), a.store, in, &archive.ImportOptions{ID: as})
+			file, done, err := twice(in)
+			if err != nil {
+				return usage(fmt.Sprintf("cannot read the file: %v", err))
+			}
+			defer done()
+			info, err := archive.Import(cmd.Context(), a.store, file, &archive.ImportOptions{ID: as, Dir: a.host().Dir()})
 			var format *archive.FormatError
 			switch {
 			case errors.As(err, &format):
@@ -161,10 +168,17 @@ func (a *app) importCommand() *cobra.Command {
 			case err != nil:
 				return err
 			}
-			if a.programs() {
-				return a.out.json(infoOf(&info, ""), a.set.output == "json")
+			im, err := a.origin(cmd.Context(), info.ID)
+			if err != nil {
+				return err
 			}
-			a.err.line(fmt.Sprintf("run %s is here, %s, with %s", info.ID, info.Status, plural(int(info.Head), "record")))
+			if a.programs() {
+				return a.out.value(infoOf(&info, "", im))
+			}
+			a.err.line(fmt.Sprintf("run %s is imported, %s, with %s", info.ID, info.Status, plural(int(info.Head), "record")))
+			if im != nil && !im.Trusted && !info.Status.Ended() {
+				a.err.line("  Before it continues   " + a.hint("runs", "trust", info.ID))
+			}
 			a.out.line(info.ID)
 			return nil
 		},
@@ -174,60 +188,41 @@ func (a *app) importCommand() *cobra.Command {
 	return cmd
 }
 
-// redactor takes the secrets of this process's environment out of what is written, the
-// password of the store, and the keys.
-func (a *app) redactor() *redact.Redactor {
-	if a.redacting == nil {
-		secrets := redact.FromEnv(a.opt.Environ())
-		if p, err := a.place(); err == nil {
-			secrets = append(secrets, redact.FromEnv([]string{"STORE_URL=" + p.URL})...)
-		}
-		for _, k := range a.keys {
-			secrets = append(secrets, redact.Secret{Name: "STORE_KEY", Value: k.Encode()})
-		}
-		for _, word := range a.keyWords {
-			secrets = append(secrets, redact.Secret{Name: "STORE_KEY", Value: word})
-		}
-		a.redacting = redact.New(secrets...)
+// folders are those of runs, for people and other tools.
+type folders struct{ *app }
+
+// upToDate brings the folder of a run up to date that nobody runs, such as one whose process was killed, and returns it.
+func (a folders) upToDate(ctx context.Context, info *runlog.Info) string {
+	dir, opt := a.host().Folder(info.ID)
+	if _, sealed := seal.Sealed(*info); dir == "" || sealed {
+		return ""
 	}
-	return a.redacting
+	if info.Status != runlog.Running {
+		if err := rundir.Write(ctx, a.store, info.ID, dir, opt); err != nil {
+			a.late(info.ID, err)
+		}
+	}
+	return dir
 }
 
-// runDir is the folder of a run for people and other tools. Each store has its own.
-func (a *app) runDir(id string) string {
-	dir := a.dataDir()
-	if p, err := a.place(); err == nil && a.set.store != "" {
-		sum := sha256.Sum256([]byte(p.String()))
-		dir = filepath.Join(dir, "stores", p.Kind+"-"+hex.EncodeToString(sum[:6]))
-	}
-	return filepath.Join(dir, "runs", id)
-}
-
-// leave brings the folder of a run up to date after an execution. A sealed run has none:
-// what is in it would not be sealed.
-func (a *app) leave(ctx context.Context, id string) {
-	if a.opt.OpenStore == nil || len(a.keys) > 0 || id == "" {
-		return
-	}
-	if p, err := a.place(); err != nil || p.Kind == "memory" {
-		return
-	}
-	if err := rundir.Write(context.WithoutCancel(ctx), a.store, id, a.runDir(id), &rundir.Options{Redactor: a.redactor()}); err != nil {
+// late says that the folder of a run is not up to date.
+func (a folders) late(id string, err error) {
+	if err != nil {
 		a.warn(fmt.Sprintf("the folder of run %s is not up to date: %v", id, err))
 	}
 }
 
 // sweep removes the folder of a run that was removed.
-func (a *app) sweep(id string) {
+func (a folders) sweep(id string) {
 	if runlog.CheckID(id) != nil {
 		return
 	}
-	for _, name := range []string{"results", "work"} { // what agents had there; see projectOptions
-		if err := os.RemoveAll(filepath.Join(a.runDir(id), name)); err != nil {
+	for _, name := range []string{"results", "work"} { // what agents had there; see project.Options
+		if err := os.RemoveAll(filepath.Join(a.host().RunDir(id), name)); err != nil {
 			a.warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
 		}
 	}
-	if err := rundir.Remove(a.runDir(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := rundir.Remove(a.host().RunDir(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		a.warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -23,8 +24,15 @@ type given struct {
 }
 
 // meets says how well an answer is addressed to a question, 0 if it is not: by its key, by the
-// end of that, by the path of the task that asks, or by the name of its node.
+// end of that, by the path of the task that asks, with brackets or without, or by the name of its node.
 func (g *given) meets(path, key string) int {
+	if best := g.addresses(path, key); best > 0 || spelled(path) == path {
+		return best
+	}
+	return g.addresses(spelled(path), key)
+}
+
+func (g *given) addresses(path, key string) int {
 	node, _, _ := strings.Cut(path, "[")
 	node, _, _ = strings.Cut(node, "#")
 	switch part, keyed := strings.CutPrefix(g.path, path+":"); {
@@ -43,13 +51,13 @@ func (g *given) meets(path, key string) int {
 // address is how an answer names a question, when so many are open.
 func address(path, key string, alone bool) string {
 	if alone {
-		return path
+		return spelled(path)
 	}
-	return path + ":" + shortKey(key)
+	return spelled(path) + ":" + shortKey(key)
 }
 
 func shortKey(key string) string {
-	if agent.Permission(&runlog.Asked{Key: key}) {
+	if agent.Permission(&runlog.Question{Key: key}) {
 		_, key, _ = strings.Cut(key, "/")
 	}
 	return key
@@ -104,13 +112,23 @@ type asker struct {
 	policy  string // --on-ask, "" for the default
 	refused bool   // a question was met with --on-ask fail
 	// give answers a question of the run while it executes.
-	give func(ctx context.Context, path string, a *runlog.Answered) error
+	give func(ctx context.Context, path string, a *runlog.Answer) error
+
+	until  context.Context // questions are put to the person at the terminal until it ends
+	ahead  sync.WaitGroup  // answers on their way, and who puts questions
+	putter sync.Once
 
 	mu     sync.Mutex
-	claims map[string]*claim // by path and key of the question
-	talk   sync.Mutex        // held by who writes to the terminal or reads from it
-	ahead  sync.WaitGroup    // answers on their way
+	claims map[string]*claim // by the identity of the question, as are the next
+	put    map[string]bool   // those that are answered, and (false) those that were left open at the terminal
+	nth    int               // which of the questions it is that have come since there was none
+	now    string            // the question that is on the screen, "" for none
+	drop   func()            // takes it off
+	moved  chan struct{}     // closed and made anew with every change
 }
+
+// identity of a question within its run.
+func identity(path, key string) string { return path + "\x00" + key }
 
 // claim is an answer given ahead that belongs to a question.
 type claim struct {
@@ -122,10 +140,10 @@ type claim struct {
 
 // claim finds the answer that was given ahead for a question, nil for none. First is true once for each:
 // who gets it is to give the answer, and to close done. A question that is asked again has its answer.
-func (k *asker) claim(q *runlog.OpenQuestion) (c *claim, first bool) {
+func (k *asker) claim(q *runlog.Question) (c *claim, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	id := q.Path + "\x00" + q.Key
+	id := identity(q.Path, q.Key)
 	if c := k.claims[id]; c != nil {
 		return c, false
 	}
@@ -134,7 +152,7 @@ func (k *asker) claim(q *runlog.OpenQuestion) (c *claim, first bool) {
 		return nil, false
 	}
 	c = &claim{given: g, done: make(chan struct{})}
-	if c.answer, c.err = fit(&q.Asked, g.value); c.err == nil {
+	if c.answer, c.err = fit(q, g.value); c.err == nil {
 		g.used = true
 	}
 	if k.claims == nil {
@@ -144,18 +162,19 @@ func (k *asker) claim(q *runlog.OpenQuestion) (c *claim, first bool) {
 	return c, true
 }
 
-func (c *claim) answered() *runlog.Answered { return &runlog.Answered{Answer: c.answer, By: "flag"} }
+func (c *claim) answered() *runlog.Answer { return &runlog.Answer{Value: c.answer, By: "flag"} }
 
-// see gives the answers that were given ahead the moment they are asked for. It is called with every
-// record, after the session has it.
+// see gives the answers that were given ahead the moment they are asked for, and has the other questions put to the
+// person at the terminal. It is called with every record, after the session has it.
 func (k *asker) see(ctx context.Context, rec *runlog.Record) {
-	if k.give == nil || rec.Seq <= k.session.after || rec.Kind != runlog.KindAsked && rec.Kind != runlog.KindRunResumed {
+	fresh := rec.Seq > k.session.after
+	switch {
+	case k.give == nil:
 		return
-	}
-	if rec.Kind == runlog.KindAsked {
-		k.later(rec.Path)
-	}
-	if len(k.answers) == 0 {
+	case rec.Kind == runlog.KindAnswered:
+		k.answeredElsewhere(rec)
+		return
+	case !fresh || rec.Kind != runlog.KindAsked && rec.Kind != runlog.KindRunResumed:
 		return
 	}
 	for _, q := range k.session.questions() {
@@ -174,45 +193,162 @@ func (k *asker) see(ctx context.Context, rec *runlog.Record) {
 			_ = k.give(ctx, q.Path, a) // if it cannot be given now, it is given when the run waits for it
 		})
 	}
+	if k.interactive() {
+		k.demoAnswer(rec)
+		k.putter.Do(func() { k.ahead.Go(k.putAll) })
+		k.move(func() {})
+		k.recount()
+	}
 }
 
-// later says at a terminal that a question is put once nothing else of the run can go on.
-func (k *asker) later(path string) {
-	if k.policy != "" || !k.app.asks() || k.app.set.quiet || !k.session.busy() || k.ready(path) {
+// interactive reports whether questions are put to a person at the terminal.
+func (k *asker) interactive() bool { return k.policy == "" && k.app.asks() && k.give != nil }
+
+// move changes what mu protects, and tells who waits for a change.
+func (k *asker) move(how func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	how()
+	if k.moved != nil {
+		close(k.moved)
+	}
+	k.moved = make(chan struct{})
+}
+
+// answeredElsewhere takes a question off the screen that has its answer.
+func (k *asker) answeredElsewhere(rec *runlog.Record) {
+	var d runlog.Answer
+	if json.Unmarshal(rec.Data, &d) != nil {
 		return
 	}
-	k.ahead.Go(func() {
-		k.talk.Lock()
-		defer k.talk.Unlock()
-		k.session.suspend()
-		defer k.session.resume()
-		k.app.err.line(transcript.Line(path) + " has a question for you, for when nothing else can go on")
+	id := identity(rec.Path, d.Key)
+	k.move(func() {
+		k.close(id, true)
+		if k.now == id && k.drop != nil {
+			k.drop()
+		}
 	})
 }
 
-// ready reports whether an answer was given ahead for what a task asks.
-func (k *asker) ready(path string) bool {
+// pending are the open questions that are to be put, in the order in which they were asked. What changes closes moved.
+func (k *asker) pending() (open []runlog.Question, moved <-chan struct{}) {
+	all := k.session.questions()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, q := range k.session.questions() {
-		if q.Path == path && k.answers.take(q.Path, q.Key) != nil {
-			return true
+	if k.moved == nil {
+		k.moved = make(chan struct{})
+	}
+	for _, q := range all {
+		id := identity(q.Path, q.Key)
+		_, done := k.put[id]
+		if c := k.claims[id]; !done && (c == nil || c.err != nil) {
+			open = append(open, q)
 		}
 	}
-	return false
+	return open, k.moved
+}
+
+// putAll puts one question after the other while the run goes on.
+func (k *asker) putAll() {
+	for {
+		open, moved := k.pending()
+		if len(open) == 0 {
+			k.move(func() { k.nth = 0 })
+			select {
+			case <-k.until.Done():
+				return
+			case <-moved:
+			}
+			continue
+		}
+		if k.until.Err() != nil {
+			return
+		}
+		k.putOne(&open[0])
+	}
+}
+
+// count says which question it is that is put now of those that have come together, "" for a single one.
+func (k *asker) count() string {
+	open, _ := k.pending()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if of := k.nth - 1 + max(1, len(open)); of > 1 {
+		return fmt.Sprintf("%d of %d · ", k.nth, of)
+	}
+	return ""
+}
+
+// recount shows the count anew where that is possible.
+func (k *asker) recount() {
+	if v := k.session.live(); v != nil {
+		n := k.count()
+		k.session.change(v, func() { v.count = n })
+	}
+}
+
+// putOne puts a question until it is answered, here or elsewhere, or left open.
+func (k *asker) putOne(q *runlog.Question) {
+	ctx, drop := context.WithCancel(k.until)
+	defer drop()
+	id := identity(q.Path, q.Key)
+	k.move(func() { k.now, k.drop, k.nth = id, drop, k.nth+1 })
+	k.recount()
+	answered := false
+	if !slices.ContainsFunc(k.session.questions(), func(o runlog.Question) bool { return identity(o.Path, o.Key) == id }) {
+		answered = true // between looking for it and now
+	} else if a, ok := k.prompt(ctx, q); ok {
+		a.Key = q.Key
+		var late *journal.AnsweredError
+		err := k.give(k.until, q.Path, a)
+		if answered = err == nil || errors.As(err, &late); !answered && k.until.Err() == nil {
+			k.app.warn(fmt.Sprintf("the question of %s stays open: %v", transcript.Line(q.Path), err))
+		}
+	} else {
+		answered = ctx.Err() != nil && k.until.Err() == nil // elsewhere
+	}
+	k.move(func() {
+		k.close(id, answered)
+		k.now, k.drop = "", nil
+	})
+}
+
+// close notes that a question is not to be put again. The caller holds mu.
+func (k *asker) close(id string, answered bool) {
+	if k.put == nil {
+		k.put = map[string]bool{}
+	}
+	k.put[id] = answered
+}
+
+// settled waits until a question was answered or left open at the terminal.
+func (k *asker) settled(ctx context.Context, q *runlog.Question) {
+	id := identity(q.Path, q.Key)
+	for {
+		_, moved := k.pending()
+		k.mu.Lock()
+		_, done := k.put[id]
+		k.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.until.Done():
+			return
+		case <-moved:
+		}
+	}
 }
 
 // unfit says that an answer given ahead leaves its question open.
 func (k *asker) unfit(c *claim) {
-	k.talk.Lock()
-	defer k.talk.Unlock()
-	k.session.suspend()
-	defer k.session.resume()
 	k.app.warn(fmt.Sprintf("--answer %s: %v", quote(c.given.text), c.err))
 }
 
 // answer is a superstep.Answering.
-func (k *asker) answer(ctx context.Context, q runlog.OpenQuestion) (*runlog.Answered, bool) {
+func (k *asker) answer(ctx context.Context, q runlog.Question) (*runlog.Answer, bool) {
 	if ctx.Err() != nil {
 		return nil, false
 	}
@@ -228,20 +364,20 @@ func (k *asker) answer(ctx context.Context, q runlog.OpenQuestion) (*runlog.Answ
 		case <-ctx.Done():
 			return nil, false
 		}
-		return c.answered(), c.err == nil
+		if c.err == nil || !k.interactive() {
+			return c.answered(), c.err == nil
+		}
 	}
-	a := k.app
-	if k.policy == "" && a.asks() {
-		k.talk.Lock()
-		defer k.talk.Unlock()
-		return k.prompt(ctx, &q)
+	if k.interactive() { // it is on the screen, or will be: what is answered there reaches the run by itself
+		k.settled(ctx, &q)
+		return nil, false
 	}
 	if len(q.Default) > 0 {
-		return &runlog.Answered{Answer: q.Default, By: "default"}, true
+		return &runlog.Answer{Value: q.Default, By: "default"}, true
 	}
 	switch k.policy {
 	case "deny":
-		return &runlog.Answered{Denied: true, By: byPolicy}, true
+		return &runlog.Answer{Denied: true, By: byPolicy}, true
 	case "fail":
 		k.refused = true
 	}
@@ -263,15 +399,13 @@ func (k *asker) leftover() {
 // warn says something that changes nothing.
 func (a *app) warn(s string) {
 	if !a.programs() {
-		a.err.line("warning: " + s)
+		a.notify("warning: " + s)
 	}
 }
 
 // fit makes the JSON of an answer as people write it, or says what is wanted.
-func fit(q *runlog.Asked, s string) (json.RawMessage, error) {
-	if agent.Permission(q) {
-		s = decision(s)
-	}
+func fit(q *runlog.Question, s string) (json.RawMessage, error) {
+	s = decision(q, s)
 	text, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
@@ -281,9 +415,11 @@ func fit(q *runlog.Asked, s string) (json.RawMessage, error) {
 			return nil, fmt.Errorf("want the text in place of the dots: %s: NEW TEXT", word)
 		}
 	}
-	var schema struct{ Type string }
-	_ = json.Unmarshal(q.Schema, &schema) // a type may be a list, too
-	typed := schema.Type != "" && schema.Type != "string"
+	if q.Several() {
+		return several(q, s)
+	}
+	kind := typeOf(q.Schema)
+	typed := kind != "" && kind != "string"
 	if !typed {
 		if err = q.Fits(text); err == nil {
 			return text, nil
@@ -303,14 +439,21 @@ func fit(q *runlog.Asked, s string) (json.RawMessage, error) {
 		if why := f.wrong(s); why != "" {
 			return nil, errors.New(why)
 		}
-	case typed && !ofType(schema.Type, json.RawMessage(s)):
-		return nil, fmt.Errorf("want %s, got %s", kindOf(schema.Type), got(text))
+	case typed && !(&formField{Type: kind}).takes(json.RawMessage(s)):
+		return nil, fmt.Errorf("want %s, got %s", kindOf(kind), got(text))
 	}
 	return nil, fmt.Errorf("%s does not fit what the question wants", got(text))
 }
 
+// typeOf returns the type that a schema wants, "" if it wants none or one of several.
+func typeOf(schema json.RawMessage) string {
+	var s struct{ Type string }
+	_ = json.Unmarshal(schema, &s)
+	return s.Type
+}
+
 // offered are the answers that a question names, as they are to be written.
-func offered(q *runlog.Asked) []string {
+func offered(q *runlog.Question) []string {
 	var out []string
 	for _, o := range q.Options {
 		word, open := opening(q, o)
@@ -332,7 +475,7 @@ func offered(q *runlog.Asked) []string {
 }
 
 // gated reports whether an answer to the question may have a text after it.
-func gated(q *runlog.Asked) bool {
+func gated(q *runlog.Question) bool {
 	return slices.ContainsFunc(q.Options, func(o string) bool {
 		_, open := opening(q, o)
 		return open || reasoned(q, o)
@@ -340,33 +483,44 @@ func gated(q *runlog.Asked) bool {
 }
 
 // opening is the word of an option that a text has to follow, such as "edit: …".
-func opening(q *runlog.Asked, option string) (word string, open bool) {
+func opening(q *runlog.Question, option string) (word string, open bool) {
 	word, open = strings.CutSuffix(option, ": …")
 	return word, open && (accepts(q, word+": x") || accepts(q, word+": {}"))
 }
 
 // reasoned reports whether a reason may follow an option, but not just any text may be answered.
-func reasoned(q *runlog.Asked, option string) bool {
+func reasoned(q *runlog.Question, option string) bool {
 	return len(q.Schema) > 0 && !agent.Permission(q) && accepts(q, option+": x") && !accepts(q, "x")
 }
 
-func accepts(q *runlog.Asked, s string) bool {
+func accepts(q *runlog.Question, s string) bool {
 	text, err := json.Marshal(s)
 	return err == nil && q.Fits(text) == nil
 }
 
-// decision is an answer about a call as people write it: in any case, and with yes and no.
-func decision(s string) string {
-	word, why, denies := strings.Cut(s, ":")
+// decision is an answer about a call or at a gate as people write it: in any case, and with yes and no.
+func decision(q *runlog.Question, s string) string {
+	yes, no, all := agent.AnswerOnce, agent.AnswerDeny, false
+	switch kindOfQuestion(q) {
+	case runlog.QuestionPermission:
+		all = true
+	case runlog.QuestionGate:
+		yes, no = "approve", "reject"
+	default:
+		return s
+	}
+	word, why, more := strings.Cut(s, ":")
 	switch word = strings.ToLower(strings.TrimSpace(word)); {
-	case denies && (word == agent.AnswerDeny || word == "n" || word == "no"):
-		return agent.AnswerDeny + ":" + why
-	case denies:
+	case more && (word == no || word == "n" || word == "no"):
+		return no + ":" + why
+	case more:
 		return s
 	case word == "y" || word == "yes":
-		return agent.AnswerOnce
+		return yes
 	case word == "n" || word == "no":
-		return agent.AnswerDeny
+		return no
+	case all || word == yes || word == no:
+		return word
 	}
-	return word
+	return s
 }

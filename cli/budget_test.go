@@ -3,43 +3,27 @@ package cli
 import (
 	"context"
 	"fmt"
-	"iter"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
 // spender is a model that looks twice before it says something. A turn takes 4,000 tokens.
-type spender struct{ priced bool }
-
-func (spender) Name() string { return "test/spender" }
-
-func (m spender) Price() (model.Price, bool) { return model.Price{In: 1, Out: 7}, m.priced }
-
-func (spender) Generate(_ context.Context, req *model.Request) iter.Seq2[model.Part, error] {
-	turn := 0
-	for _, m := range req.Messages {
-		if m.Role == model.Assistant {
-			turn++
+func spender(priced bool) model.Model {
+	m := &scripted.Model{ID: "test/spender", Answer: func(req *model.Request) scripted.Turn {
+		if len(req.Messages) < 5 {
+			return scripted.Call("look", `{}`).Using(3000, 1000)
 		}
+		return scripted.Say("all seen").Using(3000, 1000)
+	}}
+	if priced {
+		m.Cost = &model.Price{In: 1, Out: 7}
 	}
-	parts := []model.Part{{Kind: model.Text, Text: "all seen"}}
-	stop := model.StopEnd
-	if turn < 2 {
-		parts = []model.Part{{Kind: model.ToolCall, Call: &model.Call{ID: fmt.Sprint(turn), Name: "look", Args: []byte(`{}`)}}}
-		stop = model.StopCalls
-	}
-	parts = append(parts, model.Part{Kind: model.UsagePart, Usage: &model.Usage{In: 3000, Out: 1000}}, model.Part{Kind: model.Stop, Stop: stop})
-	return func(yield func(model.Part, error) bool) {
-		for _, p := range parts {
-			if !yield(p, nil) {
-				return
-			}
-		}
-	}
+	return m
 }
 
 // spend is a workflow of agents side by side.
@@ -59,7 +43,7 @@ func spend() (*workflow.Workflow, error) {
 	g := graph.New("spend", fold)
 	g.Add("plan", func(context.Context, values) (values, error) { return nil, nil })
 	g.AddNode(node{Name: "work", Run: func(ctx context.Context, t *graph.Task, s values) (values, error) {
-		a := &agent.Agent{Name: "spender", Model: spender{priced: s["free"] == "false"}, Tools: tools}
+		a := &agent.Agent{Name: "spender", Model: spender(s["free"] == "false"), Tools: tools}
 		out, err := a.Run(ctx, t.Scope(), &agent.Work{Prompt: "go"})
 		if err != nil {
 			return nil, err

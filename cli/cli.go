@@ -2,96 +2,42 @@
 // [Main] gets the whole command, with progress, resumption and output for programs.
 //
 //	func main() {
-//		os.Exit(cli.Main(&cli.Options{Workflows: []*workflow.Workflow{brief}}))
+//		os.Exit(cli.Main(&host.Config{Workflows: []*workflow.Workflow{brief}, Stores: stores.All()}, nil))
 //	}
 package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/catalog/trust"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/redact"
-	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
-	"github.com/superstep-dev/superstep/trust"
-	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
-// Options are what a program brings to its command line. Nil means the defaults.
+// Options are what a command line has besides its host. Nil means the defaults.
 type Options struct {
-	Name    string              // what the command is called in hints; defaults to the program's file name
-	Version string              // defaults to superstep.Version
-	Args    []string            // without the program's name; defaults to those of the process
-	Stdin   io.Reader           // defaults to that of the process
-	Stdout  io.Writer           // results; defaults to that of the process
-	Stderr  io.Writer           // everything else; defaults to that of the process
-	Env     func(string) string // defaults to os.Getenv
-	Environ func() []string     // all of the environment, to know what must not be written; defaults to os.Environ
-	// Workflows are those that need nothing of the command line.
-	Workflows []*workflow.Workflow
-	// Setup makes the workflows that do, from the settings. It is called when workflows
-	// are needed and not before, perhaps more than once: with Workflow == "" they are
-	// only listed and described, and a model that is missing is no error then. An *Error
-	// decides the exit code; see [NoModel]. Defaults to none.
-	Setup func(*Setup) ([]*workflow.Workflow, error)
-	// Recipe makes a workflow of a recipe and of those that it uses. It is called with the setup that
-	// Setup was called with. Defaults to none, so that recipes can be looked at and not run.
-	Recipe func(s *Setup, b *library.Bundle) (*workflow.Workflow, error)
-	// Restore gives the workflow that a run has pinned; see superstep.Options. The recipe that it was
-	// made of may be gone. Defaults to what the workflow of that name restores.
-	Restore func(s *Setup, name string, pinned json.RawMessage) (*workflow.Workflow, error)
-	// OpenStore opens the place where runs are kept: that of --store, or by default an SQLite
-	// file with the command's name in the data folder. See runlog/stores, which knows every
-	// place. Directories above one in the file system exist and can be written. Defaults to
-	// memory, so that nothing survives the process.
-	OpenStore func(ctx context.Context, opt *runlog.OpenOptions) (runlog.Store, io.Closer, error)
-	// Models gives what the command "models" shows and tries. Like Setup it is called when that is
-	// needed. Defaults to none.
-	Models func(*Setup) (Models, error)
-	// Project opens the project of a setup, for the commands about agents, tools and skills.
-	// Defaults to opening it as it is, without models.
-	Project func(*Setup) (*project.Project, error)
-	// Failpoint is for crash tests; see superstep.Options.
-	Failpoint func(name string)
+	Version string    // defaults to superstep.Version
+	Args    []string  // without the program's name; defaults to those of the process
+	Stdin   io.Reader // defaults to that of the process
+	Stdout  io.Writer // results; defaults to that of the process
+	Stderr  io.Writer // everything else; defaults to that of the process
+	Demo    bool      // offers the command "demo"
 
 	heartbeat time.Duration // between the signs of life of plain progress; defaults to 30 s
-}
-
-// Setup is what the command line says about how workflows are to work.
-type Setup struct {
-	Workflow string // the one that is about to run, "" if none is
-	Model    string // of a new run --model or SUPERSTEP_MODEL, of another its input "model" (else SUPERSTEP_MODEL); "" for none
-	// UserModel is the model of the user's configuration, "" for none. It is in Model too where
-	// nothing said otherwise.
-	UserModel string
-	ConfigDir string // the folder of the user's configuration; what is in it is theirs
-	DataDir   string // where runs are kept
-	CacheDir  string // for what can be made again
-	Offline   bool   // open no connection but to this machine
-	Env       func(string) string
-	Notice    func(format string, args ...any) // says something to the user, on standard error
-	OnAsk     string                           // what --on-ask says, "" if it is not given
-	File      string                           // the recipe that the user named by its path, absolute; "" for none
-	// Recipes makes workflows of the recipes that may be used, for a host that wants them when it makes
-	// others. It is for Options.Setup to call once at most; if it is not called, they come after
-	// all others. The recipes may run those given; taken are the names of workflows that they may
-	// neither run nor have. Those of Options.Workflows count among the former.
-	Recipes func(others []*workflow.Workflow, taken ...string) ([]*workflow.Workflow, error)
-	// Project says where the project and the user's own agents and tools are, for the host to
-	// complete with models and to open.
-	Project *project.Options
 }
 
 // The exit codes of the command.
@@ -101,18 +47,19 @@ const (
 	ExitUsage       = 2 // nothing ran
 	ExitPaused      = 3 // a person must answer; the run can be resumed
 	ExitNoModel     = 4
-	ExitLimit       = 5 // of steps, or of the budget: time, money, tokens, agents
-	ExitDenied      = 6 // a required action was denied
-	ExitPartial     = 7 // the run finished, but some tasks failed
-	ExitInterrupted = 130
+	ExitLimit       = 5   // of steps, or of the budget: time, money, tokens, agents
+	ExitDenied      = 6   // a required action was denied
+	ExitPartial     = 7   // the run finished, but some tasks failed
+	ExitHungUp      = 129 // the terminal went away
+	ExitInterrupted = 130 // or cancelled
 	ExitPipe        = 141 // who read the output went away, and the run was stopped
 	ExitTerminated  = 143
 )
 
-// Main runs the command and returns its exit code. Standard output has results only.
-func Main(opt *Options) int {
-	a := newApp(opt)
-	defer a.ignorePipe()()
+// Main runs the command over a host and returns its exit code. Standard output has results only.
+func Main(cfg *host.Config, opt *Options) int {
+	a := newApp(cfg, opt)
+	defer ignorePipe()()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	code := a.run(ctx)
@@ -125,28 +72,33 @@ func Main(opt *Options) int {
 
 // app is one call of the command.
 type app struct {
-	opt  Options
+	opt    Options
+	cfg    host.Config
+	opened *host.Host // as the settings were last; see host
+	as     string     // these settings
+	wrong  error      // why there is no host
+
 	set  settings
 	in   *input
 	out  *output
 	err  *output
 	term terminal
 
+	shown atomic.Pointer[session] // the run on the screen, nil for none
+
 	settled bool // the flags are known
+	warned  bool // of mistakes in the project's settings
 
 	configured    bool // the configuration was read
 	settings      []setting
 	misconfigured error
 
-	recipes cookbook
-	current string // the workflow that was set up last to run, "" for none
+	current string // the workflow that is about to run, "" for none
+	starts  bool   // the project is started beside any run
+	replays bool   // the command replays a run
+	lives   bool   // the command lives long: what it runs is read anew
 
-	store     runlog.Store
-	closer    io.Closer
-	keys      []seal.Key // the store is sealed with
-	keyWords  []string   // the same as they were given
-	redacting *redact.Redactor
-	notices   []string // what a person should know of the store before something runs
+	store runlog.Store // once it is open
 }
 
 // settings are the global flags.
@@ -157,24 +109,31 @@ type settings struct {
 	plain    bool
 	quiet    bool
 	verbose  bool
+	config   string
 	dataDir  string
 	store    string
 	keyFile  string
 	volatile bool
 	noInput  bool
+	noBell   bool
 	offline  bool
 	model    string
-	leave    leave // of the commands that execute a run
+	leave    leave         // of the commands that execute a run
+	turn     time.Duration // the longest turn of a model, 0 for the default
+	width    int           // the steps of a recipe at once, 0 for what it says
 }
 
-func newApp(opt *Options) *app {
+func newApp(cfg *host.Config, opt *Options) *app {
 	a := &app{}
 	if opt != nil {
 		a.opt = *opt
 	}
+	if cfg != nil {
+		a.cfg = *cfg
+	}
 	o := &a.opt
-	if o.Name == "" {
-		o.Name = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	if a.cfg.Name == "" {
+		a.cfg.Name = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
 	}
 	if o.Version == "" {
 		o.Version = superstep.Version
@@ -191,26 +150,67 @@ func newApp(opt *Options) *app {
 	if o.Stderr == nil {
 		o.Stderr = os.Stderr
 	}
-	if o.Env == nil {
-		o.Env = os.Getenv
+	if a.cfg.Env == nil {
+		a.cfg.Env = os.Getenv
 	}
-	if o.Environ == nil {
-		o.Environ = os.Environ
+	if a.cfg.Environ == nil {
+		a.cfg.Environ = os.Environ()
+	}
+	if o.Demo {
+		a.cfg.Models = append(slices.Clone(a.cfg.Models), newDemoModel(a.cfg.Env))
 	}
 	if o.heartbeat <= 0 {
 		o.heartbeat = 30 * time.Second
 	}
-	a.in, a.out, a.err = &input{r: o.Stdin}, &output{w: o.Stdout}, &output{w: o.Stderr}
+	a.in, a.out, a.err = &input{r: o.Stdin, fd: -1}, &output{w: o.Stdout}, &output{w: o.Stderr}
+	a.opened, a.wrong = host.Open(context.Background(), &a.cfg)
 	return a
+}
+
+// host is the program's, with the settings as they are now.
+func (a *app) host() *host.Host {
+	s := a.chosen()
+	as := fmt.Sprintf("%q %q %q %q %t %t %q %q %s %d %q %t %t %q %t %t", s.DataDir, s.Store, s.Origin, s.KeyFile, s.Volatile, s.Offline, s.Model, s.UserModel,
+		s.TurnTimeout, s.Concurrency, s.OnAsk, s.Headless, s.TrustProject, s.Rules, s.Fresh, s.Replay)
+	if as != a.as {
+		a.opened, a.as = a.opened.With(s), as
+	}
+	return a.opened
+}
+
+// chosen is what the flags, the variables and the configuration say.
+func (a *app) chosen() host.Settings {
+	rules, _ := a.set.leave.rules() // they were checked
+	return host.Settings{
+		DataDir: a.set.dataDir, Store: a.set.store, Origin: a.storeOrigin(), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline,
+		Model: a.set.model, UserModel: a.userModel(), TurnTimeout: a.set.turn, Concurrency: a.set.width, Rules: rules,
+		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives,
+		Notice: a.told,
+		Passed: func(items []trust.Status) {
+			a.told(project.Summary(items) + "; look at them and decide: " + a.hint("trust"))
+		},
+		Warn: func(text string) {
+			if !a.set.quiet {
+				a.warn(text)
+			}
+		},
+	}
+}
+
+// told says what a host has to say of a run that begins, or of a project that is started.
+func (a *app) told(text string) {
+	if !a.set.quiet && (a.starts || a.current != "" && !a.programs()) {
+		a.notify(transcript.Line(text))
+	}
 }
 
 // run runs the command that the arguments name, and says what went wrong.
 func (a *app) run(ctx context.Context) (code int) {
+	if a.wrong != nil {
+		return a.fail(a.wrong)
+	}
 	defer func() {
-		if a.closer == nil {
-			return
-		}
-		if err := a.closer.Close(); err != nil && code == ExitOK {
+		if err := a.opened.Close(); err != nil && code == ExitOK {
 			a.fail(err)
 			code = ExitFailed
 		}
@@ -230,76 +230,29 @@ func (a *app) run(ctx context.Context) (code int) {
 	return a.fail(err)
 }
 
-// engine opens the store and makes an engine over the workflows. With runs == "" the
-// engine is for looking at runs only.
-func (a *app) engine(ctx context.Context, runs string, opt *superstep.Options) (*superstep.Engine, error) {
-	var set workflow.Set
-	if runs != "" {
-		var err error
-		if set, err = a.workflows(runs); err != nil {
-			return nil, err
-		}
+// engine opens the store and returns an engine over the workflows, of which one is about to run.
+func (a *app) engine(ctx context.Context, runs string, opt *host.EngineOptions) (*superstep.Engine, error) {
+	a.current = runs
+	if opt == nil || !opt.Look {
+		a.allRuns()
 	}
-	return a.engineOf(ctx, set, opt)
-}
-
-func (a *app) engineOf(ctx context.Context, set workflow.Set, opt *superstep.Options) (*superstep.Engine, error) {
-	if err := a.open(ctx, set == nil); err != nil {
+	e, err := a.host().Engine(ctx, opt)
+	if err != nil {
 		return nil, err
 	}
-	o := superstep.Options{Workflows: set, Failpoint: a.opt.Failpoint}
-	if a.opt.Restore != nil {
-		o.Restore = a.restore
-	}
-	if opt != nil {
-		o.MaxSteps, o.Timeout = opt.MaxSteps, opt.Timeout
-	}
-	return superstep.New(a.store, &o)
+	a.store, err = a.host().Store(ctx, true)
+	return e, err
 }
 
-// setup is what is known of how workflows are to work. Name is the one about to run, "" for none.
-func (a *app) setup(name string) *Setup {
-	s := &Setup{
-		Workflow: name, Model: a.set.model, UserModel: a.userModel(), ConfigDir: a.configDir(), DataDir: a.dataDir(), CacheDir: a.cacheDir(),
-		Offline: a.set.offline, Env: a.opt.Env,
-		Notice: func(format string, args ...any) {
-			if !a.set.quiet && !a.programs() && name != "" {
-				a.err.line(fmt.Sprintf(format, args...))
-			}
-		},
-		OnAsk: a.set.leave.onAsk, Project: a.projectOptions(),
-		Recipes: func([]*workflow.Workflow, ...string) ([]*workflow.Workflow, error) { return nil, nil },
-	}
-	if e := a.recipes.file; e != nil {
-		s.File = e.Path
-	}
-	s.Project.Notice = func(text string) { s.Notice("%s", transcript.Line(text)) }
-	s.Project.Passed = func(items []trust.Status) {
-		s.Notice("%s; look at them and decide: %s", transcript.Line(project.Summary(items)), a.hint("trust"))
-	}
-	return s
+// looking returns an engine for looking at runs only.
+func (a *app) looking(ctx context.Context) (*superstep.Engine, error) {
+	return a.engine(ctx, "", &host.EngineOptions{Look: true})
 }
 
-// writable sees to it that a directory is there and can be written.
-func (a *app) writable(dir string) error {
-	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
-		var f *os.File
-		if f, err = os.CreateTemp(dir, ".write-*"); err == nil {
-			err = errors.Join(f.Close(), os.Remove(f.Name()))
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	why := err
-	var path *os.PathError
-	if errors.As(err, &path) {
-		why = path.Err
-	}
-	return &Error{
-		Exit: ExitFailed, Code: "data_dir", Err: err,
-		Message: fmt.Sprintf("cannot write %s: %v; set --data-dir (or SUPERSTEP_DATA_DIR) to a folder that can be written, or --store to another place", dir, why),
+// notify says something on standard error, through the view of the run if there is one.
+func (a *app) notify(text string) {
+	if s := a.shown.Load(); s == nil || !s.notify(text) {
+		a.err.line(text)
 	}
 }
 
@@ -308,31 +261,37 @@ func (a *app) programs() bool { return a.set.output != "text" }
 
 // kept reports whether runs are still there once the command has ended.
 func (a *app) kept() bool {
-	p, err := a.place()
-	return err == nil && p.Kind != "memory" && a.opt.OpenStore != nil
+	return a.host().Kept() && a.cfg.Env(demoEnv) == ""
+}
+
+// program is how this program is called.
+func (a *app) program() string {
+	if exe, err := os.Executable(); err == nil {
+		if build, ok := debug.ReadBuildInfo(); ok && byGo(exe) && build.Path != "command-line-arguments" {
+			return "go run " + build.Path
+		}
+	}
+	return a.cfg.Name
 }
 
 // hint is a command to type next, with the flags that it takes to mean the same place.
 func (a *app) hint(words ...string) string {
-	s := a.opt.Name + " " + strings.Join(words, " ")
-	if a.set.dataDir != "" && a.set.dataDir != a.opt.Env("SUPERSTEP_DATA_DIR") {
+	s := a.program() + " " + strings.Join(words, " ")
+	if a.set.dataDir != "" && a.set.dataDir != a.cfg.Env("SUPERSTEP_DATA_DIR") {
 		s += " --data-dir " + quote(a.set.dataDir)
 	}
-	if p, err := a.place(); err == nil && a.set.store != "" && a.storeOrigin() == "--store" {
+	if p, err := a.host().Place(); err == nil && a.set.store != "" && a.storeOrigin() == "--store" {
 		s += " --store " + quote(p.String())
 	}
-	if a.set.keyFile != "" && a.set.keyFile != a.opt.Env("SUPERSTEP_STORE_KEY_FILE") {
+	if a.set.keyFile != "" && a.set.keyFile != a.cfg.Env("SUPERSTEP_STORE_KEY_FILE") {
 		s += " --store-key-file " + quote(a.set.keyFile)
 	}
 	return s
 }
 
-// quote makes one word of a string for a POSIX shell.
-func quote(s string) string {
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,=", r))
-	}) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+// byGo reports whether an executable is one that `go run` has made, so that no command has its name.
+func byGo(exe string) bool {
+	return !strings.HasSuffix(strings.TrimSuffix(exe, ".exe"), ".test") && strings.Contains(filepath.ToSlash(exe), "/go-build")
 }
+
+func quote(s string) string { return host.Quote(s) }

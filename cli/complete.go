@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/project"
+	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -14,9 +14,12 @@ import (
 // A completer gives the words that may come next, each perhaps with a tab and what it is.
 type completer func(cmd *cobra.Command) ([]string, error)
 
+// completion knows the words that complete commands.
+type completion struct{ *app }
+
 // complete gives commands and flags the words that complete them, besides workflows and runs.
 // Nothing is started for that.
-func (a *app) complete(root *cobra.Command) {
+func (a completion) complete(root *cobra.Command) {
 	for path, c := range map[string]completer{
 		"tools call": a.toolWords, "tools show": a.toolWords, "trust": a.itemWords, "trust revoke": a.itemWords,
 		"permissions forget": a.ruleWords, "models use": a.modelWords, "models test": a.modelWords,
@@ -32,10 +35,73 @@ func (a *app) complete(root *cobra.Command) {
 			}
 		}
 	}
+	if cmd, rest, err := root.Find([]string{"runs", "answer"}); err == nil && len(rest) == 0 {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, s string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return a.ids(cmd, args, s)
+			}
+			return a.answerWords(cmd, args[0]), cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	if cmd, rest, err := root.Find([]string{"runs", "fork"}); err == nil && len(rest) == 0 {
+		_ = cmd.RegisterFlagCompletionFunc("from", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return a.pointWords(cmd, named(args)), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
 	a.completeFlags(root)
 }
 
-func (a *app) completeFlags(cmd *cobra.Command) {
+// meant returns the run that a command line being completed names, nil if there is none.
+func (a completion) meant(cmd *cobra.Command, ref string) *transcript.Run {
+	if a.configure(cmd.Flags()) != nil {
+		return nil
+	}
+	_, info, err := a.find(cmd.Context(), ref)
+	if err != nil {
+		return nil
+	}
+	run, err := a.read(cmd.Context(), info)
+	if err != nil {
+		return nil
+	}
+	return run
+}
+
+// answerWords are the answers to the open questions of a run.
+func (a completion) answerWords(cmd *cobra.Command, ref string) []string {
+	run := a.meant(cmd, ref)
+	if run == nil {
+		return nil
+	}
+	open := run.Open()
+	var out []string
+	for _, q := range open {
+		for _, o := range q.Options {
+			out = append(out, word(addressed(open, q)+"="+o, q.Question))
+		}
+		if len(q.Options) == 0 {
+			out = append(out, word(addressed(open, q)+"=", q.Question))
+		}
+	}
+	return out
+}
+
+// pointWords are the steps of a run that a fork may begin at.
+func (a completion) pointWords(cmd *cobra.Command, ref string) []string {
+	run := a.meant(cmd, ref)
+	if run == nil {
+		return nil
+	}
+	var out []string
+	for _, t := range run.Tasks {
+		if w := word(topNode(t.Path), string(t.State)); !slices.Contains(out, w) && !slices.ContainsFunc(out, func(have string) bool { return strings.HasPrefix(have, topNode(t.Path)+"\t") }) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func (a completion) completeFlags(cmd *cobra.Command) {
 	for name, c := range map[string]completer{"on-ask": onAskWords, "model": a.modelWords, "agent": a.agentWords} {
 		f := cmd.Flags().Lookup(name)
 		if f == nil || f.Hidden || name == "agent" && f.Annotations[inputFlag] == nil {
@@ -71,21 +137,21 @@ func onAskWords(*cobra.Command) ([]string, error) {
 	}, nil
 }
 
-func (a *app) agentWords(*cobra.Command) ([]string, error) {
+func (a completion) agentWords(*cobra.Command) ([]string, error) {
 	p, err := a.project()
 	if err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, e := range p.Agents() {
-		if e.State == project.Usable {
+		if e.State == catalog.Usable {
 			out = append(out, word(e.Name, e.Description))
 		}
 	}
 	return out, nil
 }
 
-func (a *app) toolWords(cmd *cobra.Command) ([]string, error) {
+func (a completion) toolWords(cmd *cobra.Command) ([]string, error) {
 	p, err := a.project()
 	if err != nil {
 		return nil, err
@@ -94,7 +160,7 @@ func (a *app) toolWords(cmd *cobra.Command) ([]string, error) {
 	var out []string
 	for _, e := range p.Tools() {
 		switch {
-		case e.State != project.Usable || slices.Contains(agents, e.Name) && cmd.Name() == "call":
+		case e.State != catalog.Usable || slices.Contains(agents, e.Name) && cmd.Name() == "call":
 		case len(e.Tools) > 0:
 			for _, name := range e.Tools {
 				out = append(out, word(name, e.Description))
@@ -106,7 +172,7 @@ func (a *app) toolWords(cmd *cobra.Command) ([]string, error) {
 	return out, nil
 }
 
-func (a *app) itemWords(cmd *cobra.Command) ([]string, error) {
+func (a completion) itemWords(cmd *cobra.Command) ([]string, error) {
 	p, err := a.project()
 	if err != nil {
 		return nil, err
@@ -122,7 +188,7 @@ func (a *app) itemWords(cmd *cobra.Command) ([]string, error) {
 	return out, nil
 }
 
-func (a *app) ruleWords(*cobra.Command) ([]string, error) {
+func (a completion) ruleWords(*cobra.Command) ([]string, error) {
 	p, err := a.project()
 	if err != nil {
 		return nil, err
@@ -140,12 +206,12 @@ func (a *app) ruleWords(*cobra.Command) ([]string, error) {
 	return out, nil
 }
 
-func (a *app) modelWords(cmd *cobra.Command) ([]string, error) {
+func (a completion) modelWords(cmd *cobra.Command) ([]string, error) {
 	m, err := a.models()
 	if err != nil {
 		return nil, err
 	}
-	list, err := m.List(cmd.Context())
+	list, err := m.ListModels(cmd.Context())
 	if err != nil {
 		return nil, err
 	}

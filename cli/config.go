@@ -2,12 +2,16 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,15 +19,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/adrg/xdg"
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 	"github.com/google/renameio/v2/maybe"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v4"
 
+	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -37,22 +38,18 @@ type setting struct {
 	line, col  int
 }
 
-const maxConfig = 64 << 10 // reading YAML takes time with the square of it
+const maxConfig = 64 << 10
 
 // byteOrderMark is what some editors begin a file with.
 const byteOrderMark = "\ufeff"
 
-// configPath is the user's configuration: SUPERSTEP_CONFIG, or config.yaml in their own folder.
+// configPath is the user's configuration: --config, SUPERSTEP_CONFIG, or config.yaml in their own folder.
 func (a *app) configPath() string {
-	if p := a.opt.Env("SUPERSTEP_CONFIG"); p != "" {
+	if p := cmp.Or(a.set.config, a.cfg.Env("SUPERSTEP_CONFIG")); p != "" {
 		return p
 	}
-	return filepath.Join(a.configDir(), "config.yaml")
+	return filepath.Join(a.opened.ConfigDir(), "config.yaml")
 }
-
-// configDir is the user's own folder for what they configure, whatever SUPERSTEP_CONFIG says: the
-// folder of that file may be one that others write to.
-func (a *app) configDir() string { return a.dir("", "XDG_CONFIG_HOME", xdg.ConfigHome) }
 
 // userModel is the model that the configuration names, "" for none.
 func (a *app) userModel() string {
@@ -72,14 +69,14 @@ func (a *app) userModel() string {
 // those that execute runs.
 func (a *app) configurable() *pflag.FlagSet {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	b := &app{opt: a.opt}
+	b := &app{opt: a.opt, cfg: a.cfg}
 	b.globals(f)
 	(&running{}).add(f)
 	f.String("model", "", "")
 	f.Int("snapshot-every", 0, "")
 	out := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.VisitAll(func(x *pflag.Flag) {
-		if x.Value.Type() != listType && x.Annotations[actFlag] == nil {
+		if x.Value.Type() != listType && x.Annotations[actFlag] == nil && x.Name != "config" {
 			out.AddFlag(x)
 		}
 	})
@@ -94,8 +91,16 @@ func (a *app) config() ([]setting, error) {
 	a.configured = true
 	path := a.configPath()
 	b, err := readConfig(path)
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		err = fmt.Errorf("%s: %w", absolute(path), file.Err)
+	}
+	other := filepath.Join(a.opened.ConfigDir(), "config.yml")
+	_, misnamed := os.Lstat(other)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && a.opt.Env("SUPERSTEP_CONFIG") == "":
+	case misnamed == nil && path == filepath.Join(a.opened.ConfigDir(), "config.yaml"):
+		a.misconfigured = usage(other + " is not read; name it config.yaml")
+	case errors.Is(err, fs.ErrNotExist) && cmp.Or(a.set.config, a.cfg.Env("SUPERSTEP_CONFIG")) == "":
 		return nil, nil
 	case err != nil:
 		a.misconfigured = usage(fmt.Sprintf("cannot read the configuration: %v", err))
@@ -116,7 +121,7 @@ func (a *app) forgive(cmd *cobra.Command) {
 	if !cmd.HasParent() {
 		version, _ = cmd.Flags().GetBool("version")
 	}
-	if version || len(words) == 2 && slices.Contains([]string{"config path", "config set", "config unset", "version", "help"}, words[1]) {
+	if version || len(words) == 2 && slices.Contains([]string{"config path", "config edit", "config set", "config unset", "version", "help"}, words[1]) {
 		a.misconfigured = nil
 	}
 }
@@ -136,11 +141,11 @@ func readConfig(path string) ([]byte, error) {
 }
 
 func (a *app) parse(path string, b []byte) ([]setting, error) {
-	home := a.opt.Env("HOME")
+	home := a.cfg.Env("HOME")
 	if !filepath.IsAbs(home) {
 		home, _ = os.UserHomeDir() // "" is a mistake where it is needed
 	}
-	c := &configuration{path: path, home: home, flags: a.configurable(), seen: map[string]bool{}}
+	c := &configuration{path: path, home: home, flags: a.configurable()}
 	return c.parse(b)
 }
 
@@ -148,142 +153,118 @@ func (a *app) parse(path string, b []byte) ([]setting, error) {
 type configuration struct {
 	path, home string
 	flags      *pflag.FlagSet
-	seen       map[string]bool
 	settings   []setting
-	problems   []string
+	problems   []frontmatter.Error
 }
 
-func (c *configuration) wrong(p *token.Position, format string, args ...any) {
-	c.problems = append(c.problems, fmt.Sprintf("%s:%d:%d: %s", c.path, p.Line, p.Column, fmt.Sprintf(format, args...)))
+func (c *configuration) wrong(line, col int, format string, args ...any) {
+	c.problems = append(c.problems, frontmatter.Error{Line: max(1, line), Col: max(1, col), Text: fmt.Sprintf(format, args...)})
 }
 
 // parse reads settings and checks them. Its error has every mistake.
 func (c *configuration) parse(b []byte) ([]setting, error) {
-	b = bytes.TrimPrefix(b, []byte(byteOrderMark))
-	file, err := parser.ParseBytes(b, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		var syntax yaml.Error
-		if errors.As(err, &syntax) && syntax.GetToken() != nil {
-			p := syntax.GetToken().Position
-			what, _, _ := strings.Cut(syntax.GetMessage(), ": ") // behind it is what was read
-			return nil, usage(fmt.Sprintf("%s:%d:%d: %s", c.path, p.Line, p.Column, what))
-		}
-		return nil, usage(fmt.Sprintf("%s: this is not YAML", c.path))
+	root, refused, err := frontmatter.Tree(b, nil)
+	if e, ok := errors.AsType[*frontmatter.Error](err); ok {
+		c.wrong(e.Line, e.Col, "%s", e.Text)
+		return nil, c.failed()
 	}
-	lines := map[int]bool{}
-	for i, doc := range file.Docs {
-		if i > 0 {
-			at := &token.Position{Line: bytes.Count(b, []byte("\n")) + 1, Column: 1}
-			switch {
-			case doc.Start != nil:
-				at = doc.Start.Position
-			case doc.Body != nil:
-				at = doc.Body.GetToken().Position
-			}
-			c.wrong(at, "a configuration is one document")
-			break
+	for _, e := range refused {
+		name, _, _ := strings.Cut(e.Text, " ")
+		if name, _ = strconv.Unquote(name); e.Code == frontmatter.Duplicate && c.flags.Lookup(name) == nil {
+			continue // the first is unknown, and reported as that
 		}
-		for _, pair := range c.entries(doc.Body) {
-			lines[pair.Key.GetToken().Position.Line] = true
-			c.entry(pair)
+		c.wrong(e.Line, e.Col, "%s", e.Text)
+	}
+	if root.Kind != "" && root.Kind != frontmatter.Null && (root.Kind != frontmatter.Map || root.Style&yaml.FlowStyle != 0) {
+		c.wrong(root.Line, root.Col, "want lines such as `store: sqlite:/var/runs.db`, and nothing else of YAML")
+	}
+	rest := rest(b, root, refused)
+	for _, f := range root.Fields {
+		c.entry(f, rest[f.Line+1])
+	}
+	if len(c.problems) == 0 { // no line is passed over
+		for _, n := range slices.Sorted(maps.Keys(rest)) {
+			c.wrong(n, 1, "want a line such as `store: sqlite:/var/runs.db`")
 		}
 	}
-	if len(c.problems) == 0 {
-		c.complete(b, lines)
-	}
-	if len(c.problems) > 0 {
-		return nil, usage(strings.Join(c.problems, "\n"))
+	if err := c.failed(); err != nil {
+		return nil, err
 	}
 	return c.settings, nil
 }
 
-// complete sees to it that no line is passed over, whatever the parser makes of it.
-func (c *configuration) complete(b []byte, known map[int]bool) {
+// failed is an error with every mistake in the order of the file, nil if there is none.
+func (c *configuration) failed() error {
+	if len(c.problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(c.problems, func(a, b frontmatter.Error) int { return cmp.Or(a.Line-b.Line, a.Col-b.Col) })
+	var lines []string
+	for _, p := range c.problems {
+		lines = append(lines, c.path+":"+p.Error())
+	}
+	return usage(strings.Join(lines, "\n"))
+}
+
+// rest are the lines with text that begin no setting, such as the second one of a value.
+func rest(b []byte, root *frontmatter.Value, refused []*frontmatter.Error) map[int]bool {
+	rest := map[int]bool{}
 	n := 0
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(string(bytes.TrimPrefix(b, []byte(byteOrderMark)))) {
 		n++
 		text := strings.TrimSpace(line)
 		bare, _, _ := strings.Cut(text, " #")
-		if bare = strings.TrimSpace(bare); !known[n] && text != "" && text[0] != '#' && bare != "---" && bare != "..." {
-			c.wrong(&token.Position{Line: n, Column: 1}, "want a line such as `store: sqlite:/var/runs.db`")
-		}
+		bare = strings.TrimSpace(bare)
+		rest[n] = text != "" && text[0] != '#' && bare != "---" && bare != "..."
 	}
+	for _, f := range root.Fields {
+		rest[f.Line] = false
+	}
+	for _, e := range refused {
+		rest[e.Line] = false
+	}
+	maps.DeleteFunc(rest, func(_ int, is bool) bool { return !is })
+	return rest
 }
 
-// entries are the pairs of a block mapping.
-func (c *configuration) entries(n ast.Node) []*ast.MappingValueNode {
-	switch m := n.(type) {
-	case nil, *ast.NullNode, *ast.CommentGroupNode:
-		return nil
-	case *ast.MappingNode:
-		if !m.IsFlowStyle {
-			return m.Values
-		}
-	case *ast.MappingValueNode:
-		if !m.IsFlowStyle {
-			return []*ast.MappingValueNode{m}
-		}
+// entry reads one setting. More is set if its value has another line.
+func (c *configuration) entry(f frontmatter.Field, more bool) {
+	flag := c.flags.Lookup(f.Key)
+	if f.Value.Kind == "" {
+		return // refused
 	}
-	c.wrong(n.GetToken().Position, "want lines such as `store: sqlite:/var/runs.db`, and nothing else of YAML")
-	return nil
-}
-
-// entry reads one setting.
-func (c *configuration) entry(pair *ast.MappingValueNode) {
-	at := pair.Key.GetToken().Position
-	name, ok := pair.Key.(*ast.StringNode)
-	if !ok {
-		c.wrong(at, "want the name of a setting")
+	if flag == nil {
+		c.wrong(f.Line, f.Col, "%s", unknownSetting(f.Key, c.flags))
 		return
 	}
-	key := name.Value
-	f := c.flags.Lookup(key)
-	switch {
-	case f == nil:
-		c.wrong(at, "%s", unknownSetting(key, c.flags))
-		return
-	case c.seen[key]:
-		c.wrong(at, "%s is set twice", key)
-		return
-	}
-	c.seen[key] = true
-	pos := pair.Value.GetToken().Position
-	value, err := plainValue(pair)
+	value, err := plainValue(f, more)
 	if err == nil {
-		value, err = c.atHome(key, value)
+		value, err = c.atHome(f.Key, value)
 	}
 	if err != nil {
-		c.wrong(pos, "%s %v", key, err)
+		c.wrong(f.Value.Line, f.Value.Col, "%s %v", f.Key, err)
 		return
 	}
-	if err := checkSetting(f, value); err != nil {
-		c.wrong(pos, "%v", err)
+	if err := checkSetting(flag, value); err != nil {
+		c.wrong(f.Value.Line, f.Value.Col, "%v", err)
 		return
 	}
-	c.settings = append(c.settings, setting{key, value, at.Line, at.Column})
+	c.settings = append(c.settings, setting{f.Key, value, f.Line, f.Col})
 }
 
-// plainValue is the value of an entry on one line.
-func plainValue(pair *ast.MappingValueNode) (string, error) {
-	t := pair.Value.GetToken()
-	value := t.Value // of a number or a truth value, as it is written
-	switch v := pair.Value.(type) {
-	case *ast.NullNode:
+// plainValue is the value of an entry on one line, a number or truth value as it is written.
+func plainValue(f frontmatter.Field, more bool) (string, error) {
+	switch v := f.Value; {
+	case v.Kind == frontmatter.Null:
 		return "", errors.New(`has no value; write one ("" for none), or take the line out`)
-	case *ast.LiteralNode:
-		return "", fmt.Errorf("wants its value on the same line, without %s", t.Value)
-	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
-		return "", fmt.Errorf("wants the value itself: a value that begins with %.1s must be in quotes", t.Value)
-	case *ast.StringNode:
-		value = v.Value
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-	default:
+	case v.Kind == frontmatter.List || v.Kind == frontmatter.Map:
 		return "", errors.New("wants one value")
-	}
-	if t.Position.Line != pair.Key.GetToken().Position.Line || strings.ContainsAny(strings.TrimSpace(t.Origin), "\r\n") {
+	case v.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		return "", errors.New("wants its value on the same line, without | or >")
+	case more || v.Line != f.Line:
 		return "", errors.New("wants its value on one line, that of its name")
 	}
-	return value, nil
+	return f.Value.Text, nil
 }
 
 // homePath finds a path in a value that begins in the user's home.
@@ -355,16 +336,10 @@ func unknownSetting(key string, flags *pflag.FlagSet) string {
 }
 
 func (a *app) configCommand() *cobra.Command {
-	n := a.opt.Name
+	n := a.cfg.Name
 	cmd := &cobra.Command{
-		Use: "config", Short: "Show and change the user's configuration", Args: cobra.ArbitraryArgs,
+		Use: "config", Short: "Show and change the user's configuration",
 		Example: examples(n, "config list --show-origin", "", "config set store sqlite:/var/runs.db", "", "config path", ""),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usage("config: which of list, get, set, unset, path?")
-			}
-			return a.unknownCommand(cmd, args[:1])
-		},
 	}
 	var origin bool
 	list := &cobra.Command{Use: "list", Short: "Show every setting and its value", Args: a.none, Example: examples(n, "config list --show-origin", ""),
@@ -374,12 +349,14 @@ func (a *app) configCommand() *cobra.Command {
 		&cobra.Command{Use: "path", Short: "Show where the configuration is", Args: a.none, Example: examples(n, "config path", ""),
 			RunE: func(*cobra.Command, []string) error { return a.printValue(a.configPath()) }},
 		&cobra.Command{Use: "get KEY", Short: "Show the value of a setting", Example: examples(n, "config get store", ""),
-			Args: cobra.ArbitraryArgs, RunE: func(_ *cobra.Command, args []string) error { return a.getConfig(args) }},
+			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return a.getConfig(args) }},
 		&cobra.Command{Use: "set KEY VALUE", Short: "Change a setting", Example: examples(n, "config set max-tokens 200000", ""),
-			Args: cobra.ArbitraryArgs, RunE: func(_ *cobra.Command, args []string) error { return a.setConfig(args) }},
+			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return a.setConfig(args) }},
+		&cobra.Command{Use: "edit", Short: "Open the configuration in $VISUAL or $EDITOR, and check it", Args: a.none, Example: examples(n, "config edit", ""),
+			RunE: func(cmd *cobra.Command, _ []string) error { return a.editConfig(cmd.Context()) }},
 		&cobra.Command{Use: "unset KEY", Short: "Go back to the default of a setting", Example: examples(n, "config unset store", ""),
-			Args: cobra.ArbitraryArgs, RunE: func(_ *cobra.Command, args []string) error { return a.unsetConfig(args) }})
-	return cmd
+			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return a.unsetConfig(args) }})
+	return a.lists(cmd)
 }
 
 // settingJSON is a setting and where it comes from.
@@ -400,16 +377,16 @@ func (a *app) effective() ([]settingJSON, error) {
 		s := settingJSON{f.Name, f.DefValue, "default"}
 		switch f.Name {
 		case "store":
-			s.Value = "sqlite:" + filepath.Join(a.dataDir(), a.opt.Name+".db")
+			s.Value = "sqlite:" + filepath.Join(a.host().DataDir(), a.cfg.Name+".db")
 		case "data-dir":
-			s.Value = a.dataDir()
+			s.Value = a.host().DataDir()
 		}
 		for _, c := range conf {
 			if c.key == f.Name {
 				s.Value, s.Origin = c.value, fmt.Sprintf("%s:%d", a.configPath(), c.line)
 			}
 		}
-		if v := a.opt.Env(variable(f.Name)); v != "" {
+		if v := a.cfg.Env(variable(f.Name)); v != "" {
 			s.Value, s.Origin = v, variable(f.Name)
 		}
 		if f.Name == "store" {
@@ -432,6 +409,9 @@ func (a *app) listConfig(origin bool) error {
 	all, err := a.effective()
 	if err != nil {
 		return err
+	}
+	if _, err := a.project(); err != nil { // which warns of the project's settings
+		a.warn(err.Error())
 	}
 	if a.programs() {
 		return a.out.json(all, a.set.output == "json")
@@ -460,6 +440,39 @@ func (a *app) getConfig(args []string) error {
 		}
 	}
 	return usage(unknownSetting(args[0], a.configurable()))
+}
+
+// editConfig opens the configuration in the user's editor and reports the mistakes that are in it afterwards.
+func (a *app) editConfig(ctx context.Context) error {
+	editor := strings.Fields(cmp.Or(a.cfg.Env("VISUAL"), a.cfg.Env("EDITOR")))
+	if len(editor) == 0 {
+		return usage("config edit: set VISUAL or EDITOR to your editor; the file is " + a.configPath())
+	}
+	if err := os.MkdirAll(filepath.Dir(a.configPath()), 0o700); err != nil {
+		return err
+	}
+	c := exec.CommandContext(ctx, editor[0], append(editor[1:], a.configPath())...) //nolint:gosec // it is the user's
+	c.Stdin, c.Stdout, c.Stderr = a.opt.Stdin, a.opt.Stdout, a.opt.Stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("config edit: %s: %w", editor[0], err)
+	}
+	b, err := readConfig(a.configPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		_, err = a.parse(a.configPath(), b)
+	}
+	return err
+}
+
+// settingWords completes the names of settings.
+func (a *app) settingWords(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	if len(args) == 0 {
+		a.configurable().VisitAll(func(f *pflag.Flag) { out = append(out, word(f.Name, f.Usage)) })
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
 // setConfig changes one line of the file and leaves the others as they are.
@@ -511,7 +524,7 @@ func (a *app) setting(key string) (*pflag.Flag, error) {
 	if f := flags.Lookup(key); f != nil {
 		return f, nil
 	}
-	return nil, usage(fmt.Sprintf("%s; `%s config list` shows them", unknownSetting(key, flags), a.opt.Name))
+	return nil, usage(fmt.Sprintf("%s; `%s config list` shows them", unknownSetting(key, flags), a.cfg.Name))
 }
 
 func (a *app) printValue(v string) error {

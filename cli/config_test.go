@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/superstep-dev/superstep/host"
 )
 
 // configured runs the command with a configuration, and gives what it says and leaves there.
@@ -16,12 +18,12 @@ func configured(t *testing.T, text string, args ...string) (code int, out, after
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	code = Main(&Options{Name: "superstep", Args: args, Stdin: strings.NewReader(""), Stdout: &b, Stderr: &b, Env: func(k string) string {
+	code = Main(&host.Config{Name: "superstep", Env: func(k string) string {
 		if k == "SUPERSTEP_CONFIG" {
 			return path
 		}
 		return ""
-	}})
+	}}, &Options{Args: args, Stdin: strings.NewReader(""), Stdout: &b, Stderr: &b})
 	left, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

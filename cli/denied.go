@@ -24,7 +24,7 @@ func withoutLeave(run *transcript.Run, id string) *Error {
 		}
 	}
 	for _, q := range run.Questions {
-		if q.Denied && q.By == byPolicy && agent.Permission(&runlog.Asked{Key: q.Key}) {
+		if q.Denied && q.By == byPolicy && agent.Permission(&runlog.Question{Key: q.Key, Kind: q.Kind}) {
 			calls = append(calls, transcript.Line(q.Question))
 		}
 	}

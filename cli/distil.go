@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow/recipe/distil"
-	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 // distilling are the flags of runs distil.
@@ -22,10 +22,13 @@ type distilling struct {
 	loose, dry, replace bool
 }
 
-func (a *app) distilCommand() *cobra.Command {
+// distilCommand is `runs distil`.
+type distilCommand struct{ *app }
+
+func (a distilCommand) command() *cobra.Command {
 	var d distilling
 	cmd := &cobra.Command{
-		Use: "distil ID", Short: "Make a recipe of a run that went well, and prove it", Args: a.one, ValidArgsFunction: a.ids,
+		Use: "distil ID", Short: "Make a recipe of a run that went well, and prove it", Args: oneRun, ValidArgsFunction: a.ids,
 		Long: `Make a recipe of a run that went well, and prove it
 
 What agents and tools did becomes steps; what failed, was done again or led nowhere is cut, and listed. Where a prompt
@@ -36,7 +39,7 @@ exactly what it was asked, and the result is the same. It goes to .superstep/wor
 A prompt that an agent wrote from results in its own words cannot be asked again with other inputs, and is
 refused. With --loose such a step is given your task and the results themselves, where that can be, and the recipe is
 a draft that says so.`,
-		Example: examples(a.opt.Name, "runs distil @last --name weekly-brief", "", "runs distil @last --dry-run", "only print it",
+		Example: examples(a.cfg.Name, "runs distil @last --name weekly-brief", "", "runs distil @last --dry-run", "only print it",
 			"runs distil 7f3a --loose", "also what is not proven word for word, as a draft"),
 	}
 	cmd.Flags().StringVar(&d.name, "name", "", "call it this; defaults to the title of the run")
@@ -59,9 +62,11 @@ type distilledJSON struct {
 	Loose []distil.Reason `json:"not_proven,omitempty"`
 	Notes []string        `json:"notes,omitempty"`
 	Text  string          `json:"text"`
+
+	imported bool
 }
 
-func (a *app) distil(ctx context.Context, ref string, d *distilling) error {
+func (a distilCommand) distil(ctx context.Context, ref string, d *distilling) error {
 	if d.name != "" && distil.Slug(d.name, 64) != d.name {
 		return usage(fmt.Sprintf("--name: %q is no name of a recipe; it has small letters and digits, and single hyphens between, at most 64", d.name))
 	}
@@ -80,20 +85,27 @@ func (a *app) distil(ctx context.Context, ref string, d *distilling) error {
 	out := distilledJSON{
 		Name: made.Name, Run: info.ID, Draft: len(made.Loose) > 0, Steps: made.Steps, Cut: made.Cut, Loose: made.Loose, Notes: made.Notes, Text: string(made.Text),
 	}
+	im, err := runlog.Origin(ctx, a.store, info.ID)
+	if err != nil {
+		return err
+	}
+	if im != nil { // nobody trusts it by asking for it
+		out.Draft, out.imported = true, true
+	}
 	if !d.dry {
-		if out.Path, err = a.keep(made, info.ID, d.replace); err != nil {
+		if out.Path, err = a.keep(made, info.ID, d.replace, out.Draft); err != nil {
 			return err
 		}
 	}
 	if a.programs() {
-		return a.out.json(out, a.set.output == "json")
+		return a.out.value(out)
 	}
 	a.reportDistilled(&out)
 	return nil
 }
 
 // notDistilled says what to do where no recipe came of a run.
-func (a *app) notDistilled(err error, id string) error {
+func (a distilCommand) notDistilled(err error, id string) error {
 	var rewritten *distil.RewrittenError
 	if errors.As(err, &rewritten) {
 		return &Error{Exit: ExitFailed, Code: rewritten.FailureCode(), Err: err, Message: err.Error(),
@@ -119,18 +131,18 @@ func distilError(err error) error {
 
 // keep writes a recipe into the project: one that is proven where it is found by its name, another
 // as a draft.
-func (a *app) keep(made *distil.Made, run string, replace bool) (path string, err error) {
-	p, err := a.kitchen()
+func (a distilCommand) keep(made *distil.Made, run string, replace, draft bool) (path string, err error) {
+	p, err := a.project()
 	if err != nil {
 		return "", err
 	}
-	if slices.Contains(a.recipes.takenNames(), made.Name) {
-		return "", usage(fmt.Sprintf("a workflow that comes with %s is called %q; choose another name with --name", a.opt.Name, made.Name))
+	if slices.Contains(a.host().Taken(), made.Name) {
+		return "", usage(fmt.Sprintf("a workflow that comes with %s is called %q; choose another name with --name", a.cfg.Name, made.Name))
 	}
 	if err := p.Check(made.Recipe).Err(); err != nil {
 		return "", &Error{Exit: ExitUsage, Code: "usage", Message: "the recipe is proven, but it cannot be run here:\n" + err.Error(), Next: []string{"look at it: " + a.hint("runs", "distil", run, "--dry-run")}}
 	}
-	if len(made.Loose) == 0 {
+	if !draft {
 		path, err = p.AddRecipe(made.Text, replace)
 	} else {
 		path, err = p.SaveDraft(made.Name, string(made.Text), "runs distil, of run "+run)
@@ -138,9 +150,9 @@ func (a *app) keep(made *distil.Made, run string, replace bool) (path string, er
 	return path, a.keepError(err)
 }
 
-func (a *app) keepError(err error) error {
+func (a distilCommand) keepError(err error) error {
 	var there *project.ExistsError
-	var bad *library.InvalidError
+	var bad *catalog.InvalidError
 	switch {
 	case errors.As(err, &there):
 		return usage(there.Error(), "another name: --name", "or replace it: --force")
@@ -151,7 +163,7 @@ func (a *app) keepError(err error) error {
 }
 
 // reportDistilled tells people what came of it.
-func (a *app) reportDistilled(d *distilledJSON) {
+func (a distilCommand) reportDistilled(d *distilledJSON) {
 	if d.Path == "" {
 		_, _ = a.out.Write([]byte(d.Text))
 	} else {
@@ -161,7 +173,9 @@ func (a *app) reportDistilled(d *distilledJSON) {
 		return
 	}
 	proven := "proven against the recording"
-	if d.Draft {
+	if d.imported && len(d.Loose) == 0 {
+		proven = "proven against the recording; a draft, since the run was imported"
+	} else if d.Draft {
 		proven = "a draft, not proven word for word"
 	}
 	a.err.line(fmt.Sprintf("%s of run %s, %s", plural(d.Steps, "step"), d.Run, proven))
@@ -180,6 +194,6 @@ func (a *app) reportDistilled(d *distilledJSON) {
 		a.err.line("  Look at it   " + a.hint("workflows", "show", d.Name, "-v"))
 		a.err.line("  Use it       " + a.hint("workflows", "approve", d.Name))
 	default:
-		a.err.line("  Run it   " + a.hint("run", d.Name, "--plan"))
+		a.err.line("  Run it   " + a.hint("run", d.Name, "--help"))
 	}
 }

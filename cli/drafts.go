@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 	"github.com/superstep-dev/superstep/workflow/recipe/distil"
-	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 func (a *app) workflowsNew() *cobra.Command {
@@ -24,7 +24,7 @@ func (a *app) workflowsNew() *cobra.Command {
 
 It is .superstep/workflows/NAME.yaml, with a first line by which editors complete and check it. A file that is
 there already is left as it is.`,
-		Example: examples(a.opt.Name, "workflows new brief", "", "workflows new review --from code-review", "as another recipe is"),
+		Example: examples(a.cfg.Name, "workflows new brief", "", "workflows new review --from code-review", "as another recipe is"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.newRecipe(args[0], from) },
 	}
 	cmd.Flags().StringVar(&from, "from", "", "begin with the text of this recipe")
@@ -36,7 +36,7 @@ there already is left as it is.`,
 		}
 		var out []string
 		for _, e := range p.Workflows() {
-			if e.State != project.Invalid {
+			if e.State != catalog.Invalid {
 				out = append(out, word(e.Name, e.Description))
 			}
 		}
@@ -75,12 +75,12 @@ func (a *app) newRecipe(name, from string) error {
 		return usage(fmt.Sprintf("workflows new: %q is no name of a recipe; it has small letters and digits, and single hyphens between, at most 64%s", name, suggested(name)))
 	}
 	text := fmt.Sprintf(newRecipe, name)
-	p, err := a.kitchen()
+	p, err := a.project()
 	if err != nil {
 		return err
 	}
-	if slices.Contains(a.recipes.takenNames(), name) {
-		return usage(fmt.Sprintf("workflows new: a workflow that comes with %s is called %q; choose another name", a.opt.Name, name))
+	if slices.Contains(a.host().Taken(), name) {
+		return usage(fmt.Sprintf("workflows new: a workflow that comes with %s is called %q; choose another name", a.cfg.Name, name))
 	}
 	if from != "" {
 		e, _, err := p.Look(from)
@@ -91,7 +91,7 @@ func (a *app) newRecipe(name, from string) error {
 	}
 	path, err := p.AddRecipe([]byte(text), false)
 	var there *project.ExistsError
-	var bad *library.InvalidError
+	var bad *catalog.InvalidError
 	switch {
 	case errors.As(err, &there):
 		return usage(there.Error(), "choose another name, or edit that file")
@@ -105,7 +105,7 @@ func (a *app) newRecipe(name, from string) error {
 	}
 	a.out.line(shownPath(path))
 	a.err.line("  Edit it, then   " + a.hint("lint", quote(shownPath(path))))
-	a.err.line("  What it does    " + a.hint("run", name, "--plan"))
+	a.err.line("  What it does    " + a.hint("workflows", "show", name))
 	return nil
 }
 
@@ -145,7 +145,7 @@ func renamed(text, old, name string) string {
 func (a *app) workflowsSchema() *cobra.Command {
 	return &cobra.Command{
 		Use: "schema", Short: "Print the JSON Schema of recipes, for editors", Args: a.none,
-		Example: examples(a.opt.Name, "workflows schema > .superstep/schema/workflow.json", ""),
+		Example: examples(a.cfg.Name, "workflows schema > .superstep/schema/workflow.json", ""),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := a.out.Write(append([]byte(strings.TrimRight(string(recipe.Schema()), "\n")), '\n'))
 			return err
@@ -161,9 +161,9 @@ func (a *app) workflowsApprove() *cobra.Command {
 
 Recipes by agents wait as drafts, which nothing runs by their names. Look at it first: workflows show NAME -v. What
 it may do is bound by the rules of its run as any other.`,
-		Example: examples(a.opt.Name, "workflows approve weekly-brief", "", "workflows approve weekly-brief --overwrite", "instead of the one there is"),
+		Example: examples(a.cfg.Name, "workflows approve weekly-brief", "", "workflows approve weekly-brief --overwrite", "instead of the one there is"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			p, err := a.kitchen()
+			p, err := a.project()
 			if err != nil {
 				return err
 			}
@@ -175,7 +175,7 @@ it may do is bound by the rules of its run as any other.`,
 				return a.out.json(map[string]string{"name": args[0], "path": path}, a.set.output == "json")
 			}
 			a.out.line(shownPath(path))
-			a.err.line("  Run it   " + a.hint("run", args[0], "--plan"))
+			a.err.line("  Run it   " + a.hint("run", args[0], "--help"))
 			return nil
 		},
 	}
@@ -187,9 +187,9 @@ it may do is bound by the rules of its run as any other.`,
 func (a *app) workflowsReject() *cobra.Command {
 	return &cobra.Command{
 		Use: "reject NAME", Short: "Remove a recipe that an agent has written", Args: a.named, ValidArgsFunction: a.draftNames,
-		Example: examples(a.opt.Name, "workflows reject weekly-brief", ""),
+		Example: examples(a.cfg.Name, "workflows reject weekly-brief", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			p, err := a.kitchen()
+			p, err := a.project()
 			if err != nil {
 				return err
 			}
@@ -205,9 +205,9 @@ func (a *app) workflowsReject() *cobra.Command {
 
 // draftError says what to do about an error of a draft.
 func (a *app) draftError(err error, name string) error {
-	var none *project.NoDraftError
+	var none *catalog.NoDraftError
 	var there *project.ExistsError
-	var bad *library.InvalidError
+	var bad *catalog.InvalidError
 	switch {
 	case errors.As(err, &none):
 		return usage(err.Error())

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
@@ -34,12 +35,6 @@ func (e *Error) Error() string { return e.Message }
 
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
-
-// NoModel is the error of a workflow that needs a model when there is none: exit code
-// 4. The remedies are what would help, one thing each.
-func NoModel(message string, remedies ...string) *Error {
-	return &Error{Exit: ExitNoModel, Code: "no_model", Message: message, Next: remedies}
-}
 
 // FailureCode is the word for the log of a run that fails with the error. It leads to
 // the same exit code.
@@ -72,7 +67,7 @@ func exitOf(code string) int {
 		return ExitLimit
 	case superstep.CodeDenied, "untrusted":
 		return ExitDenied
-	case "interrupted":
+	case "interrupted", "cancelled":
 		return ExitInterrupted
 	}
 	return ExitFailed
@@ -91,51 +86,42 @@ func classify(err error) *Error {
 		}
 		return &Error{Exit: e.Exit, Code: e.Code, Message: err.Error(), Next: e.Next, Err: err, shown: e.shown}
 	}
+	var of *host.Error
+	if errors.As(err, &of) {
+		return &Error{Exit: exitOf(of.Code), Code: of.Code, Message: err.Error(), Next: of.Next, Err: err}
+	}
 	code := "failed"
-	var (
-		inputs    *workflow.InputsError
-		unknown   *workflow.UnknownError
-		missing   *runlog.NotFoundError
-		ambiguous *superstep.AmbiguousError
-		ended     *superstep.EndedError
-		busy      *runlog.BusyError
-		corrupt   *runlog.CorruptError
-		changed   *graph.ChangedError
-		poison    *runlog.QuarantinedError
-		full      *runlog.StorageError
-		provider  *model.Error
-	)
-	switch {
-	case errors.As(err, &inputs):
-		code = "inputs"
-	case errors.As(err, &unknown):
-		code = "unknown_workflow"
-	case errors.As(err, &missing):
-		code = "unknown_run"
-	case errors.As(err, &ambiguous):
-		code = "ambiguous_run"
-	case errors.As(err, &ended):
-		code = "ended"
-	case errors.As(err, &busy):
-		code = "busy"
-	case errors.As(err, &corrupt):
-		code = "damaged"
-	case errors.As(err, &changed):
-		code = superstep.CodeChanged
-	case errors.As(err, &poison):
-		code = "quarantined"
-	case errors.As(err, &full):
-		code = "waiting_storage"
-	case errors.Is(err, runlog.ErrStoreReset):
-		code = "store_reset"
-	case errors.As(err, &provider) && (provider.Status == http.StatusUnauthorized || provider.Status == http.StatusForbidden):
-		code = "not_signed_in"
-	case errors.Is(err, context.Canceled):
-		code = "interrupted"
-	default:
-		if c := superstep.FailureCode(err); c != superstep.CodeTask { // that is for the tasks of a run
-			code = c
+	if c := superstep.FailureCode(err); c != superstep.CodeTask { // that is for the tasks of a run
+		code = c
+	}
+	var sealed *runlog.SealedError
+	var provider *model.Error
+	for _, known := range []struct {
+		code string
+		is   bool
+	}{
+		{"inputs", errors.As(err, new(*workflow.InputsError))},
+		{"unknown_workflow", errors.As(err, new(*workflow.UnknownError))},
+		{"unknown_run", errors.As(err, new(*runlog.NotFoundError))},
+		{"ambiguous_run", errors.As(err, new(*superstep.AmbiguousError))},
+		{"ended", errors.As(err, new(*superstep.EndedError))},
+		{"busy", errors.As(err, new(*runlog.BusyError))},
+		{"damaged", errors.As(err, new(*runlog.CorruptError))},
+		{superstep.CodeChanged, errors.As(err, new(*graph.ChangedError))},
+		{"quarantined", errors.As(err, new(*runlog.QuarantinedError))},
+		{"waiting_storage", errors.As(err, new(*runlog.StorageError))},
+		{"encrypted", errors.As(err, &sealed)},
+		{"store_reset", errors.Is(err, runlog.ErrStoreReset)},
+		{"not_signed_in", errors.As(err, &provider) && (provider.Status == http.StatusUnauthorized || provider.Status == http.StatusForbidden)},
+		{"interrupted", errors.Is(err, context.Canceled)},
+	} {
+		if known.is {
+			code = known.code
+			break
 		}
+	}
+	if code == "encrypted" && sealed.ID == "" {
+		return &Error{Exit: ExitUsage, Code: code, Message: err.Error(), Err: err}
 	}
 	return &Error{Exit: exitOf(code), Code: code, Message: err.Error(), Err: err}
 }
@@ -158,8 +144,13 @@ func (a *app) remedies(err error) []string {
 		sealed *runlog.SealedError
 		plain  *seal.UnauthenticatedError
 	)
-	var wary *project.UntrustedError
+	var wary *catalog.UntrustedError
+	var imported *superstep.UntrustedError
 	switch {
+	case classify(err).Code == "no_model":
+		return a.modelWays()
+	case errors.As(err, &imported):
+		return a.untrusted(imported.ID).Next
 	case errors.As(err, &wary):
 		return []string{"look at it and decide: " + a.hint("trust")}
 	case errors.As(err, &busy):
@@ -175,7 +166,7 @@ func (a *app) remedies(err error) []string {
 	case errors.As(err, &sealed):
 		return []string{"name the key with --store-key-file FILE, or put it into SUPERSTEP_STORE_KEY"}
 	case errors.As(err, &plain) && plain.Plain:
-		return []string{fmt.Sprintf("without the key: %s runs export %s --file run.jsonl --unredacted; then with it: %s runs import run.jsonl --as ANOTHER-ID", a.opt.Name, plain.ID, a.opt.Name)}
+		return []string{fmt.Sprintf("without the key: %s runs export %s --file run.jsonl --unredacted; then with it: %s runs import run.jsonl --as ANOTHER-ID", a.cfg.Name, plain.ID, a.cfg.Name)}
 	}
 	return nil
 }
@@ -193,7 +184,7 @@ func (a *app) fail(err error) int {
 			Error *errorJSON `json:"error"`
 		}{e.json()}
 		_ = a.err.json(v, false) // cannot fail: it is made of strings
-		if a.set.output == "json" && !a.term.outTTY {
+		if a.set.output == "json" && !a.term.outTTY && !a.out.used {
 			_ = a.out.json(v, false) // a reader of standard output finds JSON there whatever happens
 		}
 		return e.Exit
@@ -206,8 +197,12 @@ func (a *app) fail(err error) int {
 func (a *app) complain(e *Error) {
 	p := palette(a.term.errColor)
 	msg := strings.TrimRight(transcript.Clean(e.Message), "\n")
+	msg = p.red("error:") + " " + msg
+	if a.term.errTTY {
+		msg = a.term.broken(msg)
+	}
 	var b strings.Builder
-	b.WriteString(p.red("error:") + " " + msg + "\n")
+	b.WriteString(msg + "\n")
 	bullet := "•"
 	if a.term.plain {
 		bullet = "-"

@@ -30,9 +30,10 @@ type events struct {
 	seq  int
 }
 
-func (v *events) suspend() {}
-func (v *events) resume()  {}
-func (v *events) close()   {}
+func (v *events) notify(string) bool { return false }
+func (v *events) suspend()           {}
+func (v *events) resume()            {}
+func (v *events) close()             {}
 
 type fields map[string]any
 
@@ -70,9 +71,9 @@ func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) 
 	task := t.Task(rec.Path)
 	switch rec.Kind {
 	case runlog.KindRunStarted:
-		return "run.started", fields{"workflow": t.Workflow, "title": t.Title, "inputs": t.Inputs}
+		return "run.started", fields{"workflow": t.Workflow, "title": t.Title, "inputs": t.Inputs, "sandbox": t.Sandbox}
 	case runlog.KindRunResumed:
-		return "run.resumed", fields{"workflow": t.Workflow}
+		return "run.resumed", fields{"workflow": t.Workflow, "sandbox": t.Sandbox}
 	case runlog.KindTaskDone:
 		d := fields{"state": task.State, "superstep": task.Step, "attempt": task.Attempt, "duration_ms": task.Time.Elapsed(rec.Time).Milliseconds(), "tools": task.Tools}
 		if task.Error != "" {
@@ -90,6 +91,9 @@ func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) 
 		_ = json.Unmarshal(rec.Data, &d)
 		return "task.failed", fields{"attempt": d.Attempt, "error": d.Error, "final": d.Final}
 	case runlog.KindStepCommitted:
+		if rec.Path != "" { // of a graph within a task
+			return "", nil
+		}
 		var d runlog.StepCommitted
 		_ = json.Unmarshal(rec.Data, &d)
 		s := t.Step(d.Step)
@@ -97,16 +101,16 @@ func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) 
 			return "", nil
 		}
 		paths := []string{}
-		for _, task := range s.Tasks {
+		for _, task := range own(s) {
 			paths = append(paths, task.Path)
 		}
 		return "step.done", fields{"superstep": d.Step, "tasks": paths, "duration_ms": s.Time.Elapsed(rec.Time).Milliseconds()}
 	case runlog.KindAsked:
-		var d runlog.Asked
+		var d runlog.Question
 		_ = json.Unmarshal(rec.Data, &d)
 		return "question.asked", d
 	case runlog.KindAnswered:
-		var d runlog.Answered
+		var d runlog.Answer
 		_ = json.Unmarshal(rec.Data, &d)
 		return "question.answered", d
 	case runlog.KindIntended:
@@ -118,21 +122,19 @@ func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) 
 		_ = json.Unmarshal(rec.Data, &d)
 		return settled(&d)
 	case runlog.KindEvent:
-		return v.translateEvent(rec)
+		return v.translateEvent(rec, task)
 	}
 	return "", nil // run.finished stands for the other ends of a run
 }
 
-func (v *events) translateEvent(rec *runlog.Record) (string, any) {
+func (v *events) translateEvent(rec *runlog.Record, task *transcript.Task) (string, any) {
 	var d runlog.Event
 	_ = json.Unmarshal(rec.Data, &d)
 	switch {
 	case d.Name == "task.started" && rec.Seq == 0:
-		var s struct{ Step int }
-		_ = json.Unmarshal(d.Data, &s)
-		return "task.started", fields{"superstep": s.Step}
+		return "task.started", fields{"superstep": task.Step}
 	case rec.Seq == 0 && (d.Name == "text" || d.Name == "reasoning"):
-		if !v.text {
+		if !v.text || task.Summing {
 			return "", nil
 		}
 		return d.Name + ".delta", d.Data
@@ -140,12 +142,20 @@ func (v *events) translateEvent(rec *runlog.Record) (string, any) {
 	return "event", fields{"name": d.Name, "data": d.Data}
 }
 
+// turn is what a call of a model is: a turn of an agent, or a summary of its conversation.
+func turn(key string) string {
+	if transcript.Summary(key) {
+		return "summary"
+	}
+	return "turn"
+}
+
 func started(d *runlog.Intended) (string, any) {
 	switch d.Kind {
 	case "agent":
 		return "", nil // said when it is settled, which is at once
 	case "model":
-		return "turn.started", fields{"model": d.Name, "key": d.Key}
+		return turn(d.Key) + ".started", fields{"model": d.Name, "key": d.Key}
 	case "tool":
 		return "tool.started", fields{"tool": d.Name, "key": d.Key, "args": d.Input}
 	}
@@ -169,7 +179,7 @@ func settled(d *runlog.Settled) (string, any) {
 		if d.Error == "" && json.Unmarshal(d.Output, &r) == nil {
 			f["message"], f["usage"], f["stop"] = r.Message, r.Usage, r.Stop
 		}
-		return "turn.done", f
+		return turn(d.Key) + ".done", f
 	case "tool":
 		f["tool"], f["result"] = d.Name, d.Output
 		if d.Input != nil {
@@ -178,5 +188,12 @@ func settled(d *runlog.Settled) (string, any) {
 		return "tool.done", f
 	}
 	f["kind"], f["name"] = d.Kind, d.Name
+	var job struct {
+		Success *bool
+		Error   string
+	}
+	if d.Kind == "job" && d.Error == "" && json.Unmarshal(d.Output, &job) == nil && job.Success != nil && !*job.Success {
+		f["error"] = job.Error
+	}
 	return "effect.done", f
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -19,10 +20,10 @@ func Example() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(cli.Main(&cli.Options{
+	os.Exit(cli.Main(&host.Config{
 		Workflows: []*workflow.Workflow{greet},
-		OpenStore: stores.Open,
-	}))
+		Stores:    stores.All(),
+	}, nil))
 }
 
 type whom struct {

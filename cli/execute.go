@@ -23,7 +23,8 @@ type view interface {
 	// see is called for every record once the transcript has it. Old ones were there
 	// before this command and are no news.
 	see(rec *runlog.Record, t *transcript.Run, old bool)
-	suspend() // somebody else writes to the terminal
+	notify(text string) bool // shows something that is no record, or reports that it does not
+	suspend()                // somebody else writes to the terminal
 	resume()
 	close() // ends the goroutines of the view
 }
@@ -37,20 +38,26 @@ type session struct {
 
 	mu    sync.Mutex
 	run   transcript.Run
-	open  []runlog.OpenQuestion
 	err   error // why following broke off
 	views []view
+
+	closed func()
 }
 
 // questions are those that are open, in the order in which they were asked.
-func (s *session) questions() []runlog.OpenQuestion {
+func (s *session) questions() []runlog.Question {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.open)
+	var out []runlog.Question
+	for _, q := range s.run.Open() {
+		out = append(out, q.Asked)
+	}
+	return out
 }
 
 func (a *app) session(after uint64, streamText bool) *session {
 	s := &session{after: after, named: make(chan struct{}), now: time.Now}
+	s.closed = func() { a.shown.CompareAndSwap(s, nil) }
 	if a.set.output == "jsonl" {
 		s.views = append(s.views, &events{s: s, out: a.out, text: streamText})
 	}
@@ -61,6 +68,7 @@ func (a *app) session(after uint64, streamText bool) *session {
 	case !a.programs():
 		s.views = append(s.views, newPlain(a, s))
 	}
+	a.shown.Store(s)
 	return s
 }
 
@@ -80,18 +88,28 @@ func (s *session) observe(rec runlog.Record, err error) {
 		return
 	}
 	s.run.Apply(rec)
-	s.open = stillOpen(s.open, &rec)
 	old := rec.Seq != 0 && rec.Seq <= s.after
 	for _, v := range s.views {
 		v.see(&rec, &s.run, old)
 	}
 }
 
-// busy reports whether some task is at work.
-func (s *session) busy() bool {
+// live is the view that is redrawn in place, nil if there is none.
+func (s *session) live() *live {
+	for _, v := range s.views {
+		if l, ok := v.(*live); ok {
+			return l
+		}
+	}
+	return nil
+}
+
+// change changes the live view and draws it.
+func (s *session) change(v *live, how func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.run.Active(), func(t *transcript.Task) bool { return t.State == transcript.Running })
+	how()
+	v.draw(true)
 }
 
 func (s *session) suspend() {
@@ -110,8 +128,16 @@ func (s *session) resume() {
 	}
 }
 
+// notify shows something that is no record, in one view, and reports whether there is one for it.
+func (s *session) notify(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.views, func(v view) bool { return v.notify(text) })
+}
+
 // close ends the views, but not what still has to be said by them.
 func (s *session) close() {
+	s.closed()
 	for _, v := range s.views {
 		v.close()
 	}
@@ -139,10 +165,13 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	defer done()
 	ask := &asker{app: a, session: s, answers: j.answers, policy: j.flags.onAsk}
 	if j.engine != nil {
-		ask.give = func(ctx context.Context, path string, given *runlog.Answered) error {
+		ask.give = func(ctx context.Context, path string, given *runlog.Answer) error {
 			return j.engine.Answer(ctx, s.id, path, given)
 		}
 	}
+	var enough context.CancelFunc
+	ask.until, enough = context.WithCancel(ctx)
+	defer enough()
 	run, err := j.begin(ctx, ask.answer, func(rec runlog.Record, err error) {
 		s.observe(rec, err)
 		if err == nil {
@@ -155,6 +184,7 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	}
 	s.name(run.ID())
 	out, _ := run.Wait(context.Background()) // a run that is told to stop ends in its own time; a second signal is there for the impatient
+	enough()                                 // nobody waits for an answer any more
 	ask.ahead.Wait()
 	s.close()
 	if s.err != nil {
@@ -172,9 +202,7 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	if j.answers != nil && out.Status != runlog.Interrupted {
 		ask.leftover()
 	}
-	if !over {
-		a.leave(ctx, run.ID())
-	}
+	folders{a}.late(run.ID(), out.Folder)
 	return a.finish(s, a.ending(ctx, s, &out, ask))
 }
 
@@ -182,15 +210,21 @@ func (a *app) execute(ctx context.Context, j *job) error {
 type signalError struct{ sig os.Signal }
 
 func (e *signalError) Error() string {
-	if e.sig == syscall.SIGTERM {
+	switch e.sig {
+	case syscall.SIGTERM:
 		return "terminated"
+	case syscall.SIGHUP:
+		return "hung up"
 	}
 	return "interrupted"
 }
 
 func (e *signalError) exit() int {
-	if e.sig == syscall.SIGTERM {
+	switch e.sig {
+	case syscall.SIGTERM:
 		return ExitTerminated
+	case syscall.SIGHUP:
+		return ExitHungUp
 	}
 	return ExitInterrupted
 }
@@ -208,20 +242,25 @@ func stopped(ctx context.Context, err error) error {
 func (a *app) signals(stop context.CancelCauseFunc, s *session) func() {
 	return onSignal(func(why *signalError) {
 		stop(why)
+		if v := s.live(); v != nil {
+			s.change(v, v.release) // a second signal ends the process
+		}
 		if !a.programs() {
-			s.suspend()
-			a.err.line("stopping at a safe point; once more to stop at once")
-			s.resume()
+			a.notify("stopping at a safe point; once more to stop at once")
 		}
 	})
 }
 
 // onSignal calls do for the first signal that wants the process to end. The second one
 // ends it, as if nobody had asked to be told: whatever a run is doing, its log is safe.
-// What onSignal returns ends that.
+// The signal of ^\ is one of them and leaves no dump. What onSignal returns ends that.
 func onSignal(do func(why *signalError)) func() {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	c, quit := make(chan os.Signal, 1), make(chan os.Signal, 2)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
+	signal.Notify(quit, syscall.SIGQUIT)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(c, syscall.SIGHUP)
+	}
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -229,11 +268,20 @@ func onSignal(do func(why *signalError)) func() {
 		case <-end:
 		case sig := <-c:
 			signal.Stop(c)
+			if sig == syscall.SIGQUIT {
+				<-quit
+			}
 			do(&signalError{sig})
+			select {
+			case <-end:
+			case <-quit:
+				os.Exit(ExitInterrupted)
+			}
 		}
 	}()
 	return func() {
 		signal.Stop(c)
+		signal.Stop(quit)
 		close(end)
 		<-ended
 	}
@@ -249,8 +297,7 @@ type ending struct {
 	output   []byte // JSON
 	err      *Error // nil if nothing is wrong
 	open     []*transcript.Question
-	asked    []runlog.OpenQuestion // the same in full, nil if they are not known
-	shown    bool                  // the user is looking at the run already
+	shown    bool // the user is looking at the run already
 }
 
 // lacks makes it the ending of a run that needs a larger budget, if it does.
@@ -296,8 +343,8 @@ func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, as
 		e.exit = ExitPaused
 		e.err = &Error{Exit: e.exit, Code: "waiting_storage", Message: out.Err.Error(), Err: out.Err}
 	case runlog.Cancelled:
-		e.exit = ExitFailed
-		e.err = &Error{Exit: ExitFailed, Code: "cancelled", Message: fmt.Sprintf("run %s was cancelled", s.id), Err: out.Err}
+		e.exit = ExitInterrupted
+		e.err = &Error{Exit: e.exit, Code: "cancelled", Message: fmt.Sprintf("run %s was cancelled", s.id), Err: out.Err}
 	default:
 		e.err = a.failure(out, s.id)
 		e.exit = e.err.Exit
@@ -329,12 +376,23 @@ func was(n int, what string) string {
 	return plural(n, what) + " were"
 }
 
+// unchained is the error of a run without the agent that has the name of its node.
+func unchained(message string) string {
+	if rest, is := strings.CutPrefix(message, "node "); is {
+		if node, why, is := strings.Cut(rest, ": "); is {
+			return "node " + node + ": " + strings.TrimPrefix(why, "agent "+node+": ")
+		}
+	}
+	return message
+}
+
 // failure is why a run failed or could not go on.
 func (a *app) failure(out *superstep.Outcome, id string) *Error {
 	if out.Err == nil {
 		return &Error{Exit: ExitFailed, Code: "failed", Message: fmt.Sprintf("run %s ended as %s", id, out.Status)}
 	}
 	e := *classify(out.Err)
+	e.Message = unchained(e.Message)
 	if e.Exit == ExitInterrupted || e.Exit == ExitOK { // a workflow's own cancellation is its failure
 		e.Exit, e.Code = ExitFailed, "failed"
 	}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,45 +17,44 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-type usageJSON struct {
-	In     int `json:"in"`
-	Out    int `json:"out"`
-	Agents int `json:"agents"`
-}
-
+// questionJSON is an open question.
 type questionJSON struct {
-	Path     string          `json:"path"`
-	Key      string          `json:"key"`
-	Question string          `json:"question"`
-	Options  []string        `json:"options,omitempty"`
-	Default  string          `json:"default,omitempty"`
-	Schema   json.RawMessage `json:"schema,omitempty"`  // what fits
-	Example  string          `json:"example,omitempty"` // of an answer, where it is more than a text
+	*transcript.Question
+	Schema  json.RawMessage `json:"schema,omitempty"`  // what fits
+	Example string          `json:"example,omitempty"` // of an answer, where it is more than a text
 }
 
 // finishedJSON is the data of the event run.finished.
 type finishedJSON struct {
-	Status    runlog.Status   `json:"status"`
-	Exit      int             `json:"exit"`
-	Duration  int64           `json:"duration_ms"`
-	Usage     usageJSON       `json:"usage"`
-	Output    json.RawMessage `json:"output,omitempty"`
-	Skipped   []string        `json:"skipped,omitempty"`
-	Questions []questionJSON  `json:"questions,omitempty"`
-	Error     *errorJSON      `json:"error,omitempty"`
+	Status   runlog.Status    `json:"status"`
+	Exit     int              `json:"exit"`
+	Duration int64            `json:"duration_ms"`
+	Usage    transcript.Usage `json:"usage"`
+	Output   json.RawMessage  `json:"output,omitempty"`
+	stepLists
+	Questions []questionJSON `json:"questions,omitempty"`
+	Error     *errorJSON     `json:"error,omitempty"`
 }
+
+// stepLists are the tasks of a run that did not give all that was wanted, by their paths.
+type stepLists struct {
+	Failed   []string `json:"failed,omitempty"`
+	Degraded []string `json:"degraded,omitempty"` // they gave less than was wanted
+	Skipped  []string `json:"skipped,omitempty"`  // they had no reason to run
+}
+
+func stepsOf(r *transcript.Run) stepLists { return stepLists{r.Failed, r.Degraded, r.Skipped} }
 
 func (e *ending) json() finishedJSON {
 	f := finishedJSON{
-		Status: e.status, Exit: e.exit, Duration: e.duration.Milliseconds(), Output: e.output, Skipped: e.run.Skipped,
-		Usage: usageJSON{e.run.Usage.In, e.run.Usage.Out, e.run.Agents}, Questions: questions(e.open),
+		Status: e.status, Exit: e.exit, Duration: e.duration.Milliseconds(), Output: e.output, stepLists: stepsOf(e.run),
+		Usage: e.run.Used(), Questions: questions(e.open),
 	}
-	for i, q := range e.open {
-		if full := e.full(q); full != nil {
-			f.Questions[i].Schema = full.Schema
-			if form := formOf(full.Schema); form != nil {
-				f.Questions[i].Example = form.with(full.Default).example()
-			}
+	for i := range f.Questions {
+		q := &f.Questions[i]
+		q.Schema = q.Asked.Schema
+		if form := formOf(q.Schema); form != nil {
+			q.Example = form.with(q.Asked.Default).example()
 		}
 	}
 	if e.err != nil {
@@ -65,16 +66,15 @@ func (e *ending) json() finishedJSON {
 func questions(open []*transcript.Question) []questionJSON {
 	var out []questionJSON
 	for _, q := range open {
-		out = append(out, questionJSON{Path: q.Path, Key: q.Key, Question: q.Question, Options: q.Options, Default: q.Default})
+		out = append(out, questionJSON{Question: q})
 	}
 	return out
 }
 
 // finish says how a run ended: the result on standard output, the rest on standard error.
 func (a *app) finish(s *session, e *ending) error {
-	e.asked = s.questions()
 	if a.programs() {
-		a.advise(e)
+		summary{a, e}.advise()
 	}
 	switch a.set.output {
 	case "jsonl":
@@ -92,12 +92,12 @@ func (a *app) finish(s *session, e *ending) error {
 			return err
 		}
 	default:
-		if text := resultText(e.output); text != "" {
-			a.out.line(a.term.wrap(text))
+		if text := a.term.result(e.output); text != "" {
+			fmt.Fprintln(a.out, text)
 		}
 	}
 	if !a.programs() {
-		a.summary(e)
+		summary{a, e}.print()
 	} else if e.err != nil && !e.err.shown {
 		_ = a.err.json(struct {
 			Error *errorJSON `json:"error"`
@@ -109,29 +109,27 @@ func (a *app) finish(s *session, e *ending) error {
 	return &Error{Exit: e.exit, Code: "run", Message: string(e.status), shown: true}
 }
 
-// resultText is an output as people read it: a text, the text of an object that has one, else JSON.
-func resultText(output json.RawMessage) string {
+// result is an output as people read it: a text, the text of an object that has one, else JSON. Of an object with a
+// text and a folder of documents, places in that folder are links.
+func (t *terminal) result(output json.RawMessage) string {
 	if len(output) == 0 || string(output) == "null" {
 		return ""
 	}
-	var s string
-	if json.Unmarshal(output, &s) == nil {
-		return strings.TrimRight(s, "\n")
+	var o struct{ Text, Answer, Docs string }
+	if json.Unmarshal(output, &o.Text) != nil {
+		_ = json.Unmarshal(output, &o) // what is no such object is shown as it is
 	}
-	var o struct{ Text, Answer string }
-	if json.Unmarshal(output, &o) == nil {
-		if o.Text != "" {
-			return strings.TrimRight(o.Text, "\n")
-		}
-		if o.Answer != "" {
-			return strings.TrimRight(o.Answer, "\n")
-		}
+	if said := strings.TrimRight(cmp.Or(o.Text, o.Answer), "\n"); said != "" {
+		return t.markdown(said, o.Docs)
 	}
 	var b bytes.Buffer
-	if json.Indent(&b, output, "", "  ") != nil {
-		return string(output)
+	switch {
+	case output[0] == '"': // an empty text
+		return ""
+	case json.Indent(&b, output, "", "  ") != nil:
+		b.Write(output)
 	}
-	return b.String()
+	return t.wrap(transcript.Clean(b.String()))
 }
 
 // mostCompleted bounds how many steps completed lists.
@@ -160,15 +158,21 @@ func completed(r *transcript.Run) []string {
 	return out
 }
 
-// summary is what is said last.
-func (a *app) summary(e *ending) {
+// summary is what is said last about a run.
+type summary struct {
+	*app
+	e *ending
+}
+
+func (a summary) print() {
+	e := a.e
 	if e.err != nil && e.err.Code == "pipe" {
 		return
 	}
 	if !a.set.quiet {
 		last := finalLine(e, time.Now())
 		if a.term.live {
-			last = a.closing(e)
+			last = closing(palette(a.term.errColor), e)
 		}
 		fmt.Fprintln(a.err, last)
 	}
@@ -189,12 +193,18 @@ func (a *app) summary(e *ending) {
 		}
 	}
 	for _, q := range e.open {
-		a.err.line("  " + addressed(e.open, q) + " asks: " + transcript.Line(q.Question) + choices(q))
+		if q.Call == nil {
+			a.err.line("  " + addressed(e.open, q) + " asks: " + transcript.Line(headed(q.Header, q.Question)) + choices(q))
+			continue
+		}
+		for _, line := range described(addressed(e.open, q), q, palette(a.term.errColor)) {
+			a.err.line("  " + line)
+		}
 	}
 	if a.set.quiet && e.exit == ExitOK {
 		return
 	}
-	a.next(e)
+	a.next()
 }
 
 func choices(q *transcript.Question) string {
@@ -205,24 +215,32 @@ func choices(q *transcript.Question) string {
 }
 
 // closing is the completion line on a terminal.
-func (a *app) closing(e *ending) string {
-	p := palette(a.term.errColor)
-	facts := fmt.Sprintf(" %s · ↓ %s tokens · %s", duration(e.duration), count(e.run.Usage.In+e.run.Usage.Out), plural(e.run.Agents, "agent"))
+func closing(p palette, e *ending) string {
+	sign, how := p.yellow("■"), "stopped after"
 	switch e.status {
 	case runlog.Completed:
-		return p.green("⣿") + " Workflow completed in" + facts
+		sign, how = p.green("⣿"), "completed in"
 	case runlog.Partial:
-		return p.yellow("⣿") + " Workflow completed in part in" + facts
+		sign, how = p.yellow("⣿"), "completed in part in"
 	case runlog.WaitingStorage:
-		return p.yellow("?") + " Workflow waits for storage after" + facts
+		sign, how = p.yellow("?"), "waits for storage after"
 	case runlog.Paused:
-		return p.yellow("?") + " Workflow paused after" + facts
+		sign, how = p.yellow("?"), "paused after"
 	case runlog.Failed:
-		return p.red("✗") + " Workflow failed after" + facts
+		sign, how = p.red("✗"), "failed after"
 	case runlog.Cancelled:
-		return p.red("■") + " Workflow cancelled after" + facts
+		sign, how = p.red("■"), "cancelled after"
 	}
-	return p.yellow("■") + " Workflow stopped after" + facts
+	return sign + " Workflow " + how + " " + strings.Join(append([]string{duration(e.duration)}, spent(e.run)...), " · ")
+}
+
+// spent are the tokens and agents of a run, nil if it has none.
+func spent(r *transcript.Run) []string {
+	tokens := r.Usage.In + r.Usage.Out
+	if tokens == 0 && len(r.Agents) == 0 {
+		return nil
+	}
+	return []string{"↓ " + count(tokens) + " tokens", plural(len(r.Agents), "agent")}
 }
 
 // finalLine is the last line of plain progress.
@@ -231,7 +249,7 @@ func finalLine(e *ending, now time.Time) string {
 	if e.status == runlog.Completed {
 		word = "finished"
 	}
-	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", now.Format(time.TimeOnly), e.id, word, duration(e.duration), count(e.run.Usage.In+e.run.Usage.Out), e.run.Agents)
+	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", now.Format(time.TimeOnly), e.id, word, duration(e.duration), count(e.run.Usage.In+e.run.Usage.Out), len(e.run.Agents))
 	denied := 0
 	for _, q := range e.run.Questions {
 		if q.Denied {
@@ -245,26 +263,34 @@ func finalLine(e *ending, now time.Time) string {
 }
 
 // next says what to type next.
-func (a *app) next(e *ending) {
+func (a summary) next() {
+	e := a.e
 	if !a.kept() {
 		return
 	}
 	line := func(what, do string) { a.err.line(fmt.Sprintf("  %-7s %s", what, do)) }
-	var o struct{ Report string }
-	if json.Unmarshal(e.output, &o) == nil && o.Report != "" {
-		line("Report", near(o.Report))
+	var o struct{ Report *string }
+	if json.Unmarshal(e.output, &o) == nil && o.Report != nil {
+		if dir, _ := a.host().Folder(e.id); *o.Report == "" && dir != "" {
+			*o.Report = filepath.Join(dir, "reports", "report.md")
+		}
+		if *o.Report != "" {
+			line("Report", near(*o.Report))
+		}
 	}
-	a.answers(e)
+	a.answers()
 	from, why := e.again()
 	switch e.status {
 	case runlog.Partial:
-		if from != "" {
-			line("Again", a.hint("runs", "fork", e.id, "--from", quote(from))+"   "+why)
+		if do := a.failedIn(context.Background(), e.id); do != nil {
+			line("Resume", a.hint(do...)+"   does again what failed, and what follows")
 		}
 	case runlog.Quarantined:
 		line("Resume", a.hint("runs", "resume", e.id, "--quarantined"))
 	case runlog.Failed, runlog.Interrupted, runlog.WaitingStorage:
 		switch {
+		case e.status == runlog.Interrupted && e.run.Seq == 0:
+			line("Remove", a.hint("runs", "rm", e.id))
 		case e.status == runlog.Failed && from != "":
 			line("Again", a.hint("runs", "fork", e.id, "--from", quote(from))+"   "+why)
 		case e.exit != ExitUsage:
@@ -275,9 +301,11 @@ func (a *app) next(e *ending) {
 		if e.run.Short != nil {
 			words = append(words, raised(e.run.Short)...)
 		}
-		if e.run.Short != nil || len(e.open) == 0 {
-			line("Resume", a.hint(words...))
+		hint := a.hint(words...)
+		if e.run.Short == nil && len(e.open) > 0 {
+			hint += "   asks again, on a terminal"
 		}
+		line("Resume", hint)
 	}
 	if !e.shown {
 		line("Inspect", a.hint("runs", "show", e.id))

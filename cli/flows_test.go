@@ -11,10 +11,14 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/offline"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
+	"github.com/superstep-dev/superstep/workflow/builtin/research"
 )
 
 // values is the state and the update of all test workflows: what nodes have to say, by key.
@@ -49,7 +53,7 @@ func chain(name string, nodes ...node) *graph.Flow[values, values] {
 	return f
 }
 
-func flows(s *Setup) ([]*workflow.Workflow, error) {
+func flows() ([]*workflow.Workflow, error) {
 	var out []*workflow.Workflow
 	var errs []error
 	add := func(w *workflow.Workflow, err error) {
@@ -61,14 +65,12 @@ func flows(s *Setup) ([]*workflow.Workflow, error) {
 	add(simple("fail", "Fails", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
 		return nil, errors.New("the disk is on fire; put it out")
 	}}))
-	add(simple("nomodel", "Needs a model", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
-		return values{"out": "with " + s.Model}, nil
-	}}))
+	add(modelless())
 	add(simple("latemodel", "Needs a model when it runs", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
-		return nil, NoModel("model openai/x needs an API key", "set OPENAI_API_KEY")
+		return nil, host.NoModel("model openai/x needs an API key", "set OPENAI_API_KEY")
 	}}))
 	add(simple("fickle", "Changes its mind", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
-		return values{"out": cmp.Or(s.Env("TEST_CHANGED"), "as ever")}, nil
+		return values{"out": cmp.Or(os.Getenv("TEST_CHANGED"), "as ever")}, nil
 	}}))
 	for name, err := range map[string]error{
 		"lateinputs": &workflow.InputsError{Workflow: "lateinputs", Problems: []string{"x: is gone"}},
@@ -77,26 +79,37 @@ func flows(s *Setup) ([]*workflow.Workflow, error) {
 	} {
 		add(simple(name, "Fails", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) { return nil, err }}))
 	}
+	add(simple("noticing", "Says something beside its run", node{Name: "work", Run: func(_ context.Context, t *graph.Task, _ values) (values, error) {
+		time.Sleep(300 * time.Millisecond)
+		host.ResourcesOf(t).Notice("the agent reviewer " + strings.Repeat("is a long story ", 6) + "and ends")
+		time.Sleep(300 * time.Millisecond)
+		return values{"out": "noticed"}, nil
+	}}))
 	add(picky())
-	add(whichModel(s))
+	add(whichModel())
 	add(partial())
 	add(loop())
 	add(slow())
 	add(evil())
 	add(spend())
+	add(leading())
+	add(crowd())
 	add(simple("poison", "Kills its process", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
-		die(s, "poison")
+		die("poison")
 		return values{"out": "alive"}, nil
 	}}))
-	add(pay(s))
-	add(versions(s))
-	add(leaving(s))
+	add(pay())
+	add(versions())
+	add(leaving())
+	if cache := os.Getenv("TEST_RESEARCH"); cache != "" {
+		add(research.New(&research.Options{Model: func(string) (model.Model, error) { return offline.New(), nil }, CacheDir: cache}))
+	}
 	return out, errors.Join(errs...)
 }
 
 // die kills the process as the system does when memory is short, if the test wants it here.
-func die(s *Setup, where string) {
-	if s.Env("TEST_DIE") == where {
+func die(where string) {
+	if os.Getenv("TEST_DIE") == where {
 		if p, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = p.Kill()
 		}
@@ -104,12 +117,36 @@ func die(s *Setup, where string) {
 	}
 }
 
+// modelless is a workflow that has no runs without a model.
+func modelless() (*workflow.Workflow, error) {
+	type in struct {
+		Model string `json:"model,omitempty"`
+	}
+	f := chain("nomodel", node{Name: "work", Run: func(_ context.Context, _ *graph.Task, s values) (values, error) {
+		return values{"out": "with " + s["model"]}, nil
+	}})
+	w, err := workflow.New("nomodel", "Needs a model", f,
+		func(i in) (values, error) { return values{"model": i.Model}, nil },
+		func(s values) (string, error) { return s["out"], nil })
+	if err != nil {
+		return nil, err
+	}
+	w.Prepare = func(raw json.RawMessage) (json.RawMessage, error) {
+		var given in
+		if err := json.Unmarshal(raw, &given); err != nil || given.Model != "" {
+			return raw, err
+		}
+		return nil, host.NoModel("no model is configured (needed by workflow nomodel)", "set OPENAI_API_KEY", "or try it now: superstep run nomodel --model offline")
+	}
+	return w, nil
+}
+
 // pay has an effect that must not happen twice.
-func pay(s *Setup) (*workflow.Workflow, error) {
+func pay() (*workflow.Workflow, error) {
 	return simple("pay", "Pays", node{Name: "transfer", Run: func(ctx context.Context, t *graph.Task, _ values) (values, error) {
-		receipt, err := runlog.Do(ctx, t.Scope(), &runlog.Effect{Key: "pay", Kind: "tool", Name: "bank", Repeat: runlog.RepeatNever},
+		receipt, err := journal.Do(ctx, t.Scope(), &journal.Effect{Key: "pay", Kind: "tool", Name: "bank", Repeat: journal.RepeatNever},
 			func(context.Context, string) (string, error) {
-				die(s, "pay")
+				die("pay")
 				return "paid now", nil
 			})
 		return values{"out": receipt}, err
@@ -117,17 +154,17 @@ func pay(s *Setup) (*workflow.Workflow, error) {
 }
 
 // versions is a workflow that a newer program has another graph for.
-func versions(s *Setup) (*workflow.Workflow, error) {
+func versions() (*workflow.Workflow, error) {
 	say := func(name string) node {
 		return node{Name: name, Run: func(context.Context, *graph.Task, values) (values, error) {
-			if name == "second" && s.Env("TEST_VERSION") == "" {
+			if name == "second" && os.Getenv("TEST_VERSION") == "" {
 				return nil, errors.New("not in this version")
 			}
 			return values{"out": name}, nil
 		}}
 	}
 	nodes := []node{say("first"), say("second")}
-	switch s.Env("TEST_VERSION") {
+	switch os.Getenv("TEST_VERSION") {
 	case "2":
 		nodes = append(nodes, say("third"))
 	case "3":
@@ -194,37 +231,37 @@ func picky() (*workflow.Workflow, error) {
 }
 
 // whichModel asks, and says which model it was set up with.
-func whichModel(s *Setup) (*workflow.Workflow, error) {
+func whichModel() (*workflow.Workflow, error) {
 	type in struct {
 		Model string `json:"model,omitempty"`
 	}
-	f := chain("whichmodel", node{Name: "ask", Run: func(ctx context.Context, t *graph.Task, _ values) (values, error) {
-		_, err := t.Ask(ctx, &runlog.Asked{Key: "q", Question: "Go on?", Options: []string{"yes", "no"}})
-		return values{"out": "with " + s.Model}, err
+	f := chain("whichmodel", node{Name: "ask", Run: func(ctx context.Context, _ *graph.Task, s values) (values, error) {
+		_, err := graph.Ask[json.RawMessage](ctx, graph.Question{Key: "q", Text: "Go on?", Options: []string{"yes", "no"}})
+		return values{"out": "with " + s["model"]}, err
 	}})
 	return workflow.New("whichmodel", "Say which model", f,
-		func(in) (values, error) { return values{}, nil },
+		func(i in) (values, error) { return values{"model": i.Model}, nil },
 		func(v values) (string, error) { return v["out"], nil })
 }
 
 // say does what an agent does to the log: it starts, takes a turn and calls a tool.
 func say(ctx context.Context, t *graph.Task, text string) error {
 	sc := t.Scope()
-	do := func(e *runlog.Effect, out any) error {
-		_, err := runlog.Do(ctx, sc, e, func(context.Context, string) (any, error) { return out, nil })
+	do := func(e *journal.Effect, out any) error {
+		_, err := journal.Do(ctx, sc, e, func(context.Context, string) (any, error) { return out, nil })
 		return err
 	}
 	return errors.Join(
-		do(&runlog.Effect{Key: "agent", Kind: "agent", Name: "researcher", Input: map[string]string{"agent": "researcher", "model": "test/m", "prompt": "look"}}, struct{}{}),
+		do(&journal.Effect{Key: "agent", Kind: "agent", Name: "researcher", Input: map[string]string{"agent": "researcher", "model": "test/m", "prompt": "look"}}, struct{}{}),
 		func() error {
 			sc.Live("text", map[string]string{"agent": "researcher", "text": text})
 			return nil
 		}(),
-		do(&runlog.Effect{Key: "turn-0", Kind: "model", Name: "test/m", Repeat: runlog.RepeatByKey}, model.Response{
+		do(&journal.Effect{Key: "turn-0", Kind: "model", Name: "test/m", Repeat: journal.RepeatByKey}, model.Response{
 			Message: model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.Text, Text: text}}},
 			Usage:   model.Usage{In: 3000, Out: 1000}, Stop: model.StopCalls,
 		}),
-		do(&runlog.Effect{Key: "turn-0/call-0", Kind: "tool", Name: "grep", Input: json.RawMessage(`{"max":3,"pattern":"func main"}`)}, tool.Result{Text: "main.go:3"}),
+		do(&journal.Effect{Key: "turn-0/call-0", Kind: "tool", Name: "grep", Input: json.RawMessage(`{"max":3,"pattern":"func main"}`)}, tool.Result{Text: "main.go:3"}),
 	)
 }
 
@@ -262,14 +299,14 @@ func asking() (*workflow.Workflow, error) {
 		Free    bool   `json:"free,omitempty" jsonschema:"ask for anything"`
 	}
 	f := chain("ask", node{Name: "ask", Run: func(ctx context.Context, t *graph.Task, s values) (values, error) {
-		q := &runlog.Asked{Key: "q", Question: "Publish it?", Options: []string{"yes", "no"}}
+		q := &runlog.Question{Key: "q", Text: "Publish it?", Options: []string{"yes", "no"}}
 		if s["free"] == "true" {
 			q.Options = nil
 		}
 		if d := s["default"]; d != "" {
 			q.Default, _ = json.Marshal(d)
 		}
-		raw, err := t.Ask(ctx, q)
+		raw, err := graph.Ask[json.RawMessage](ctx, *q)
 		if err != nil {
 			return nil, err
 		}
@@ -352,7 +389,7 @@ func evil() (*workflow.Workflow, error) {
 		if err := say(ctx, t, hostile); err != nil {
 			return nil, err
 		}
-		_, err := runlog.Do(ctx, t.Scope(), &runlog.Effect{Key: "x", Kind: "tool", Name: hostile, Input: map[string]string{"path": hostile}},
+		_, err := journal.Do(ctx, t.Scope(), &journal.Effect{Key: "x", Kind: "tool", Name: hostile, Input: map[string]string{"path": hostile}},
 			func(context.Context, string) (tool.Result, error) {
 				return tool.Result{Text: hostile, Error: true}, nil
 			})

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,47 +16,57 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/permit"
 )
 
 // forking are the flags of runs fork.
 type forking struct {
-	from  string
-	sets  list
-	noRun bool
+	from   string
+	sets   list
+	recipe string
+	noRun  bool
 }
 
 func (a *app) forkCommand() *cobra.Command {
 	var r running
 	var f forking
 	cmd := &cobra.Command{
-		Use: "fork ID --from POINT", Short: "Make a new run that shares another up to a point, and run it", Args: a.one, ValidArgsFunction: a.ids,
+		Use: "fork ID --from POINT", Short: "Make a new run that shares another up to a point, and run it", Args: oneRun, ValidArgsFunction: a.ids,
 		Long: "Make a new run that shares everything with another up to a point, and run it from there. The other run is not changed.\n" +
 			"A point is " + atHelp + ".\n" +
+			"Computed anew is the step, and what depends on it; nothing else is done again.\n" +
 			"In a run of a recipe --set STEP=value is the output of a step, as JSON or else a text. The fork runs the\n" +
-			"recipe as it was when the run began.",
-		Example: examples(a.opt.Name,
+			"recipe as it was when the run began. With --recipe it runs an edited one, and takes over the results of the\n" +
+			"steps that are the same in both, with all that they depend on.",
+		Example: examples(a.cfg.Name,
 			"runs fork 7f3a --from write", "run this step, and what follows, again",
 			"runs fork 7f3a --from 2 --set limit=3", "with another field of the state",
 			`runs fork 7f3a --from write --set 'plan={"steps":["a"]}'`, "as if the step plan had made this update too",
 			`runs fork 7f3a --from report --set rate=9`, "of a recipe: as if the step rate had given this",
 			`runs fork 7f3a --from report --set 'rate=not good enough'`, "the same with a text",
+			"runs fork 7f3a --recipe brief.yaml", "run the edited recipe, with what has not changed taken over",
 			"runs fork 7f3a --from write --no-run", "only make it"),
 	}
 	cmd.Flags().StringVar(&f.from, "from", "", "the `point` to go on from: a step, a superstep, or seq:N")
 	cmd.Flags().Var(&f.sets, "set", "change the state: FIELD=value, or STEP=update as JSON, which of a recipe is the output of the step (may be repeated)")
 	cmd.Flags().BoolVar(&f.noRun, "no-run", false, "make the run and do not start it")
 	r.add(cmd.Flags())
-	noModel(cmd, a)
+	cmd.Flags().StringVar(&f.recipe, "recipe", "", "run this `FILE` (or recipe) instead, with the results of the steps that are as they were")
+	noModel(cmd, a, "fork keeps the model that the run began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if cmd.Flags().Changed("model") {
-			return usage("--model: a fork keeps the model that the run began with; leave the flag out, or start a new run with `" + a.opt.Name + " run`")
-		}
-		if f.from == "" {
-			return usage("runs fork: say where to go on from with --from: " + atHelp)
+		switch {
+		case f.recipe != "" && (f.from != "" || len(f.sets) > 0):
+			return usage("--recipe: which steps run anew follows from what has changed; leave --from and --set out")
+		case f.from == "" && f.recipe == "":
+			return usage("runs fork: say where to go on from with --from, or what to run with --recipe. A point is " + atHelp)
 		}
 		ans, err := r.check(a)
 		if err != nil {
 			return err
+		}
+		if f.recipe != "" {
+			return a.forkTo(cmd.Context(), args[0], &f, &r, ans)
 		}
 		return a.fork(cmd.Context(), args[0], &f, &r, ans)
 	}
@@ -62,15 +74,18 @@ func (a *app) forkCommand() *cobra.Command {
 }
 
 func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans answers) error {
-	e, info, err := a.past(ctx, ref)
+	e, info, err := historyCommands{a}.past(ctx, ref)
+	if err == nil {
+		err = a.vouch(ctx, info)
+	}
 	if err != nil {
 		return err
 	}
-	m, err := a.at(ctx, e, info.ID, f.from)
+	m, err := historyCommands{a}.at(ctx, e, info.ID, f.from)
 	if err != nil {
 		return err
 	}
-	if err := a.askable(ctx, e, info, ans); err != nil {
+	if err := (answering{a}).askable(ctx, e, info, ans); err != nil {
 		return err
 	}
 	edits, err := a.edits(ctx, e, info, f)
@@ -83,28 +98,121 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 			return err
 		}
 	}
-	fork, err := e.Fork(ctx, info.ID, at, &superstep.ForkOptions{Edits: edits, From: fromNode(f.from)})
+	opt := &superstep.ForkOptions{Edits: edits}
+	if node := fromNode(f.from); node != "" {
+		opt.Again = []string{node}
+	}
+	fork, err := e.Fork(ctx, info.ID, at, opt)
 	if err != nil {
 		if len(edits) > 0 {
 			err = usage("--set: " + err.Error())
 		}
 		return err
 	}
+	return a.forked(ctx, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
+}
+
+// forkTo makes a run of an edited recipe out of one of an older version, and runs it.
+func (a *app) forkTo(ctx context.Context, ref string, f *forking, r *running, ans answers) error {
+	_, info, err := a.find(ctx, ref)
+	if err == nil {
+		err = a.vouch(ctx, info)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.inherit(ctx, info.ID); err != nil {
+		return err
+	}
+	w, err := a.choose(f.recipe)
+	if err != nil {
+		return err
+	}
+	e, err := a.engine(ctx, "", nil)
+	if err != nil {
+		return err
+	}
+	fork, err := e.ForkTo(ctx, info.ID, w)
+	if err != nil {
+		return err
+	}
+	return a.forked(ctx, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
+}
+
+// inherit sets the model, and adds the rules, that a run began with to those of the flags.
+func (a *app) inherit(ctx context.Context, id string) error {
+	was := keptRuns{a}.pinned(ctx, id).Setting
+	a.set.model = was.Model
+	l := &a.set.leave
+	l.onAsk = cmp.Or(l.onAsk, was.OnAsk)
+	for _, text := range was.Rules {
+		word, rule, _ := strings.Cut(text, " ")
+		switch d, err := permit.ParseDecision(word); {
+		case err != nil:
+			return err
+		case d == tool.Allow:
+			l.allow = append(l.allow, rule)
+		case d == tool.Ask:
+			l.ask = append(l.ask, rule)
+		default:
+			l.deny = append(l.deny, rule)
+		}
+	}
+	_, err := l.rules()
+	return err
+}
+
+// redo makes a fork of a partial run that does again what failed, and runs it.
+func (a *app) redo(ctx context.Context, info runlog.Info, r *running, ans answers, again *superstep.ResumeOptions) error {
+	e, info, err := historyCommands{a}.past(ctx, info.ID)
+	if err == nil {
+		err = a.vouch(ctx, info)
+	}
+	if err == nil {
+		err = answering{a}.askable(ctx, e, info, ans)
+	}
+	if err != nil {
+		return err
+	}
+	fork, err := e.ForkFailed(ctx, info.ID)
+	var none *superstep.PointError
+	if errors.As(err, &none) {
+		err = usage(err.Error())
+		if next := a.failedIn(ctx, info.ID); next != nil {
+			err = usage(none.Error(), "do it again there: "+a.hint(next...))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return a.forked(ctx, fork, false, r, ans, again)
+}
+
+// forked tells of a fork, and runs it.
+func (a *app) forked(ctx context.Context, fork *superstep.Fork, noRun bool, r *running, ans answers, again *superstep.ResumeOptions) error {
 	for i := range fork.Repeats {
 		x := &fork.Repeats[i]
 		once := ""
 		if x.Once {
 			once = ", which was declared to never happen twice"
 		}
-		a.warn(fmt.Sprintf("in run %s the task %s has done %q (%s)%s; the fork may do it again", info.ID, x.Path, x.Name, x.Kind, once))
+		a.warn(fmt.Sprintf("in run %s the task %s has done %q (%s)%s; the fork may do it again", fork.Parent, x.Path, x.Name, x.Kind, once))
 	}
-	if f.noRun && a.programs() {
+	if noRun && a.programs() {
 		return a.out.json(fork, a.set.output == "json")
 	}
 	if !a.programs() && !a.set.quiet {
-		a.err.line(fmt.Sprintf("run %s forked from %s after %s, next: %s", fork.ID, info.ID, plural(fork.Step, "superstep"), orNothing(fork.Next)))
+		if fork.Workflow != "" {
+			a.err.line(fmt.Sprintf("run %s of %s takes over from %s: %s; runs anew: %s", fork.ID, fork.Workflow, fork.Parent, orNothing(fork.Kept), orNothing(fork.Next)))
+		} else {
+			kept := ""
+			if len(fork.Kept) > 0 {
+				kept = ", kept: " + someOf(fork.Kept)
+			}
+			a.err.line(fmt.Sprintf("run %s forked from %s after %s%s, next: %s", fork.ID, fork.Parent, plural(fork.Step, "superstep"), kept, orNothing(fork.Next)))
+		}
 	}
-	if f.noRun {
+	if noRun {
 		a.out.line(fork.ID)
 		return nil
 	}
@@ -112,7 +220,16 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 	if err != nil {
 		return err
 	}
-	return a.resume(ctx, made, r, ans, &superstep.ResumeOptions{})
+	return a.resume(ctx, made, r, ans, again)
+}
+
+// someOf is a list of paths, cut where it is long.
+func someOf(paths []string) string {
+	const most = 12
+	if n := len(paths) - most; n > 0 {
+		return strings.Join(paths[:most], ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(paths, ", ")
 }
 
 // fromNode is the node that a point in a run names, "" for a superstep or a record.
@@ -139,7 +256,7 @@ func (a *app) edits(ctx context.Context, e *superstep.Engine, info runlog.Info, 
 	for _, n := range flow.Shape().Nodes {
 		nodes = append(nodes, n.Name)
 	}
-	outputs := len(a.recipeFiles(ctx, info.ID)) > 0 // which is all the state that there is
+	outputs := len(keptRuns{a}.recipeFiles(ctx, info.ID)) > 0 // which is all the state that there is
 	var out []graph.Edit
 	fields := map[string]json.RawMessage{}
 	for _, s := range f.sets {

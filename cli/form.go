@@ -2,15 +2,18 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
@@ -89,23 +92,9 @@ func (f *formField) kind() string {
 
 // kindOf is a type of JSON Schema in words.
 func kindOf(t string) string {
-	switch t {
-	case "integer":
-		return "a whole number"
-	case "number":
-		return "a number"
-	case "boolean":
-		return "true or false"
-	case "array":
-		return "a list"
-	case "object":
-		return "a JSON object"
-	case "null":
-		return "null"
-	case "string":
-		return "a text"
-	}
-	return "a value"
+	return cmp.Or(map[string]string{
+		"integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list", "object": "a JSON object", "null": "null", "string": "a text",
+	}[t], "a value")
 }
 
 func (f *formField) offered() string {
@@ -167,19 +156,8 @@ func (f *formField) example() []byte {
 	case len(f.Enum) > 0 && json.Compact(&b, f.Enum[0]) == nil:
 		return b.Bytes()
 	}
-	switch f.Type {
-	case "integer", "number":
-		return []byte("1")
-	case "boolean":
-		return []byte("true")
-	case "array":
-		return []byte("[]")
-	case "object":
-		return []byte("{}")
-	case "null":
-		return []byte("null")
-	}
-	return []byte(`"TEXT"`)
+	of := map[string]string{"integer": "1", "number": "1", "boolean": "true", "array": "[]", "object": "{}", "null": "null"}
+	return []byte(cmp.Or(of[f.Type], `"TEXT"`))
 }
 
 // wrong says in plain words what is wrong with an answer to a form, "" if it finds nothing.
@@ -227,50 +205,14 @@ func got(v json.RawMessage) string {
 
 // takes reports whether a value is of the field's type, and one that is offered.
 func (f *formField) takes(v json.RawMessage) bool {
-	if !ofType(f.Type, v) {
-		return false
+	s := &jsonschema.Schema{Type: f.Type}
+	for _, e := range f.Enum {
+		var x any
+		if json.Unmarshal(e, &x) == nil {
+			s.Enum = append(s.Enum, x)
+		}
 	}
-	return len(f.Enum) == 0 || slices.ContainsFunc(f.Enum, func(e json.RawMessage) bool { return sameJSON(e, v) })
-}
-
-func ofType(kind string, v json.RawMessage) bool {
-	var x any
-	if json.Unmarshal(v, &x) != nil {
-		return false
-	}
-	switch kind {
-	case "integer":
-		n, ok := x.(float64)
-		return ok && n == math.Trunc(n)
-	case "number":
-		_, ok := x.(float64)
-		return ok
-	case "boolean":
-		_, ok := x.(bool)
-		return ok
-	case "array":
-		_, ok := x.([]any)
-		return ok
-	case "object":
-		_, ok := x.(map[string]any)
-		return ok
-	case "string":
-		_, ok := x.(string)
-		return ok
-	case "null":
-		return x == nil
-	}
-	return true
-}
-
-func sameJSON(a, b json.RawMessage) bool {
-	var x, y any
-	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		return false
-	}
-	p, err := json.Marshal(x)
-	q, err2 := json.Marshal(y)
-	return err == nil && err2 == nil && bytes.Equal(p, q)
+	return tool.CheckJSON(s, string(v)) == nil
 }
 
 // read makes the value of a field of what a person typed: the number of one that is offered, or the
@@ -310,7 +252,7 @@ func (f *formField) read(line string) (json.RawMessage, error) {
 		}
 	}
 	for _, v := range tries {
-		if json.Valid(v) && f.takes(v) {
+		if f.takes(v) {
 			return v, nil
 		}
 	}

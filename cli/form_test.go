@@ -23,7 +23,7 @@ func TestForm(t *testing.T) {
 	if got := strings.Join(names, " "); got != "tone pages draft tags level score more" {
 		t.Errorf("the order is lost: %s", got)
 	}
-	q := &runlog.Asked{Key: "answer", Schema: json.RawMessage(detailsForm)}
+	q := &runlog.Question{Key: "answer", Schema: json.RawMessage(detailsForm)}
 	if _, err := fit(q, f.example()); err != nil {
 		t.Errorf("the example %s does not fit: %v", f.example(), err)
 	}

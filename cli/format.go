@@ -5,35 +5,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/inwords"
 )
 
-// duration is a length of time in whole seconds: 0s, 45s, 1m 1s, 2h 3m. What is more
-// than nothing is at least one second.
-func duration(d time.Duration) string {
-	if d <= 0 {
-		return "0s"
-	}
-	s := max(1, int(d/time.Second))
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%ds", s)
-	case s < 3600 && s%60 == 0:
-		return fmt.Sprintf("%dm", s/60)
-	case s < 3600:
-		return fmt.Sprintf("%dm %ds", s/60, s%60)
-	case s/60%60 == 0:
-		return fmt.Sprintf("%dh", s/3600)
-	}
-	return fmt.Sprintf("%dh %dm", s/3600, s/60%60)
-}
+func duration(d time.Duration) string { return inwords.Duration(d) }
 
-// brief is a length of time with tenths below ten seconds: 0.2s, 2.3s, 21s.
-func brief(d time.Duration) string {
-	if d < 10*time.Second {
-		return strconv.FormatFloat(float64(max(0, d)/(100*time.Millisecond))/10, 'f', 1, 64) + "s"
-	}
-	return duration(d)
-}
+func brief(d time.Duration) string { return inwords.Brief(d) }
 
 // count is a number of tokens: 950, 8.4k, 12k, 1.2M.
 func count(n int) string {
@@ -66,9 +44,4 @@ func ago(d time.Duration) string {
 	return fmt.Sprintf("%dd ago", d/(24*time.Hour))
 }
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+func plural(n int, what string) string { return inwords.Plural(n, what) }

@@ -64,16 +64,6 @@ func TestParseAnswer(t *testing.T) {
 	}
 }
 
-func TestRows(t *testing.T) {
-	t.Parallel()
-	if got := rows([]int{0, 79, 80, 81}, 80); got != 5 {
-		t.Errorf("rows at 80: %d", got)
-	}
-	if got := rows([]int{79, 10}, 30); got != 4 {
-		t.Errorf("rows of a terminal that became narrower: %d", got)
-	}
-}
-
 func FuzzEncode(f *testing.F) {
 	f.Add("plain")
 	f.Add("\x1b[31m\u009b2J\u202e\u2066 \U000e0041 ü")

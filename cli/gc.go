@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
 )
+
+// storageCommands are the commands about the disk space that runs take, and about runs as files.
+type storageCommands struct{ *app }
 
 // days reads a duration that may be in days or weeks: 12h, 30d, 2w.
 func days(s string) (time.Duration, error) {
@@ -44,11 +48,11 @@ type sizeJSON struct {
 	Bytes    int64         `json:"bytes"`
 }
 
-func (a *app) duCommand() *cobra.Command {
+func (a storageCommands) duCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "du", Short: "Show how much room runs take, the largest first", Args: a.none,
-		Example: examples(a.opt.Name, "runs du", "", "runs du --limit 0 -o jsonl", "all of them"),
+		Example: examples(a.cfg.Name, "runs du", "", "runs du --limit 0 -o jsonl", "all of them"),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many, 0 for all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -69,7 +73,7 @@ func (a *app) duCommand() *cobra.Command {
 			rows = append(rows, sizeJSON{i.ID, i.Workflow, i.Status, i.Head, sizes[i.ID]})
 			total += sizes[i.ID]
 		}
-		slices.SortStableFunc(rows, func(x, y sizeJSON) int { return int(y.Bytes - x.Bytes) })
+		slices.SortStableFunc(rows, func(x, y sizeJSON) int { return cmp.Compare(y.Bytes, x.Bytes) })
 		all := len(rows)
 		if limit > 0 {
 			rows = rows[:min(limit, all)]
@@ -79,7 +83,7 @@ func (a *app) duCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) sizes(ctx context.Context) (map[string]int64, error) {
+func (a storageCommands) sizes(ctx context.Context) (map[string]int64, error) {
 	z, ok := a.store.(runlog.Sizer)
 	if !ok {
 		return nil, &Error{Exit: ExitFailed, Code: "store", Message: fmt.Sprintf("store %s cannot tell how much room runs take", a.storeName())}
@@ -87,23 +91,18 @@ func (a *app) sizes(ctx context.Context) (map[string]int64, error) {
 	return z.Sizes(ctx, nil)
 }
 
-func (a *app) printSizes(rows []sizeJSON, runs int, total int64) error {
+func (a storageCommands) printSizes(list []sizeJSON, runs int, total int64) error {
 	switch a.set.output {
 	case "json":
-		return a.out.json(map[string]any{"runs": rows, "total_runs": runs, "total_bytes": total}, true)
+		return a.out.json(map[string]any{"runs": list, "total_runs": runs, "total_bytes": total}, true)
 	case "jsonl":
-		for i := range rows {
-			if err := a.out.json(rows[i], false); err != nil {
-				return err
-			}
-		}
-		return nil
+		return rows(a.out, list)
 	}
-	for _, r := range rows {
+	for _, r := range list {
 		a.out.line(fmt.Sprintf("%9s  %7d records  %s  %s  %s", size(r.Bytes), r.Records, r.ID, r.Status, transcript.Line(r.Workflow)))
 	}
-	if runs > len(rows) {
-		a.out.line(fmt.Sprintf("%9s  and %d more runs", "…", runs-len(rows)))
+	if runs > len(list) {
+		a.out.line(fmt.Sprintf("%9s  and %d more runs", "…", runs-len(list)))
 	}
 	a.out.line(fmt.Sprintf("%9s  in %s", size(total), plural(runs, "run")))
 	return nil
@@ -122,7 +121,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[u])
 }
 
-func (a *app) gcCommand() *cobra.Command {
+func (a storageCommands) gcCommand() *cobra.Command {
 	var keep superstep.Retention
 	var within string
 	cmd := &cobra.Command{
@@ -132,7 +131,7 @@ func (a *app) gcCommand() *cobra.Command {
 A run is kept if any rule keeps it. Whatever the rules say, runs that are not over are kept
 (running, paused, interrupted, quarantined ones), and every run that a kept one was forked
 from. Without a rule nothing is removed; the room of runs removed before is given back.`,
-		Example: examples(a.opt.Name,
+		Example: examples(a.cfg.Name,
 			"runs gc --keep 100", "the 100 newest of each workflow, and whatever is not over",
 			"runs gc --keep-within 30d --dry-run", "what would be removed",
 			"runs gc", "give back the room of removed runs"),
@@ -153,15 +152,15 @@ from. Without a rule nothing is removed; the room of runs removed before is give
 		case keep.Newest < 0:
 			return usage(fmt.Sprintf("--keep: want 1 or more, got %d", keep.Newest))
 		case keep.Newest == 0 && keep.Within == 0 && (keep.Workflow != "" || cmd.Flags().Changed("keep") || within != ""):
-			return usage("runs gc: say what to keep: --keep N or --keep-within DURATION; `" + a.opt.Name + " runs rm` removes single runs")
+			return usage("runs gc: say what to keep: --keep N or --keep-within DURATION; `" + a.cfg.Name + " runs rm` removes single runs")
 		}
 		return a.gc(cmd.Context(), keep)
 	}
 	return cmd
 }
 
-func (a *app) gc(ctx context.Context, keep superstep.Retention) error {
-	e, err := a.engine(ctx, "", nil)
+func (a storageCommands) gc(ctx context.Context, keep superstep.Retention) error {
+	e, err := a.looking(ctx)
 	if err != nil {
 		return err
 	}
@@ -178,8 +177,11 @@ func (a *app) gc(ctx context.Context, keep superstep.Retention) error {
 			return err
 		}
 		for _, i := range all {
+			if _, err := a.origin(ctx, i.ID); errors.As(err, new(*runlog.CorruptError)) {
+				a.warn(err.Error())
+			}
 			if key, ok := seal.Sealed(i); ok {
-				return &Error{Exit: ExitUsage, Code: "sealed", Message: fmt.Sprintf("run %s is sealed with key %s: without it nobody knows what to keep", i.ID, key), Next: a.remedies(&runlog.SealedError{})}
+				return &Error{Exit: ExitUsage, Code: "encrypted", Message: fmt.Sprintf("run %s is encrypted with key %s: without it nobody knows what to keep", i.ID, key), Next: a.remedies(&runlog.SealedError{})}
 			}
 		}
 	}
@@ -197,7 +199,7 @@ func (a *app) gc(ctx context.Context, keep superstep.Retention) error {
 		out.Removed = append(out.Removed, i.ID)
 		out.Bytes += before[i.ID]
 		if !keep.Dry {
-			a.sweep(i.ID)
+			folders(a).sweep(i.ID)
 		}
 	}
 	if r, ok := a.store.(runlog.Reclaimer); ok && !keep.Dry {
@@ -206,7 +208,7 @@ func (a *app) gc(ctx context.Context, keep superstep.Retention) error {
 		}
 	}
 	if a.programs() {
-		return a.out.json(out, a.set.output == "json")
+		return a.out.value(out)
 	}
 	verb := "removed"
 	if keep.Dry {

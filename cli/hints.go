@@ -5,76 +5,61 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-// full is an open question with all there is to know of it, nil if that is not known.
-func (e *ending) full(q *transcript.Question) *runlog.OpenQuestion {
-	for i := range e.asked {
-		if o := &e.asked[i]; transcript.Line(o.Path) == q.Path && transcript.Line(o.Key) == q.Key {
-			return o
-		}
-	}
-	return nil
-}
-
-// answers says how the first of the open questions is answered, and what the fields of all forms are.
-func (a *app) answers(e *ending) {
+// answers says how the open questions are answered, and what the fields of forms are.
+func (a summary) answers() {
+	e := a.e
 	if len(e.open) == 0 {
 		return
 	}
-	if e.asked == nil && a.store != nil {
-		e.asked, _ = a.openQuestions(context.Background(), e.id) // a hint may know less
-	}
 	for _, q := range e.open {
-		full := e.full(q)
-		if full == nil {
-			continue
-		}
 		title := "Fields"
-		for _, line := range formOf(full.Schema).with(full.Default).lines() {
+		for _, line := range formOf(q.Asked.Schema).with(q.Asked.Default).lines() {
 			a.err.line("  " + pad(title) + " " + addressed(e.open, q) + ": " + line)
 			title = ""
 		}
 	}
-	title := "Answer"
-	for _, value := range e.values(e.open[0]) {
-		a.err.line("  " + pad(title) + " " + a.hint("runs", "answer", e.id, quote(addressed(e.open, e.open[0])+"="+value)))
-		title = ""
+	for _, q := range e.open {
+		title := "Answer"
+		for _, value := range answersTo(q) {
+			a.err.line("  " + pad(title) + " " + a.hint("runs", "answer", e.id, quote(addressed(e.open, q)+"="+value)))
+			title = ""
+		}
 	}
 }
 
 func pad(title string) string { return title + strings.Repeat(" ", max(0, 7-len(title))) }
 
-// values are answers to a question as they may be given: one such as it is wanted, or where a text may
+// answersTo are answers to a question as they may be given: one such as it is wanted, or where a text may
 // follow a word all there are.
-func (e *ending) values(q *transcript.Question) []string {
-	full := e.full(q)
-	if full != nil && len(full.Options) == 0 {
-		if f := formOf(full.Schema); f != nil {
-			return []string{f.with(full.Default).example()}
+func answersTo(q *transcript.Question) []string {
+	asked := &q.Asked
+	if len(asked.Options) == 0 {
+		if f := formOf(asked.Schema); f != nil {
+			return []string{f.with(asked.Default).example()}
 		}
-		var schema struct{ Type string }
-		_ = json.Unmarshal(full.Schema, &schema) // a type may be a list, too
-		if schema.Type != "" && schema.Type != "string" {
-			return []string{string((&formField{Type: schema.Type, Default: full.Default}).example())}
+		if kind := typeOf(asked.Schema); kind != "" && kind != "string" {
+			return []string{string((&formField{Type: kind, Default: asked.Default}).example())}
 		}
 	}
 	switch {
-	case len(q.Options) == 0:
+	case len(q.Options) == 0, agent.Permission(asked): // nobody is to allow a call by copying a line
 		return []string{"VALUE"}
-	case full == nil || agent.Permission(&full.Asked) || !gated(&full.Asked):
+	case !gated(asked):
 		return q.Options[:1]
 	}
 	var out []string
-	for _, o := range full.Options {
-		word, open := opening(&full.Asked, o)
+	for _, o := range asked.Options {
+		word, open := opening(asked, o)
 		switch {
 		case open:
 			out = append(out, word+": NEW TEXT")
-		case reasoned(&full.Asked, o) && len(out) > 0: // with a reason or without
+		case reasoned(asked, o) && len(out) > 0: // with a reason or without
 			out = append(out, o+": WHY")
 		default:
 			out = append(out, o)
@@ -88,34 +73,20 @@ func lacking(r *transcript.Run) []string {
 	if r.Status != runlog.Partial {
 		return nil
 	}
-	var failed, less, out []string
-	for _, path := range r.Skipped {
-		if t := r.Task(path); t != nil && t.State == transcript.Partly {
-			less = append(less, path)
-		} else {
-			failed = append(failed, path)
-		}
+	var out []string
+	if len(r.Failed) > 0 {
+		out = append(out, "failed: "+strings.Join(r.Failed, ", "))
 	}
-	if len(failed) > 0 {
-		out = append(out, "failed: "+strings.Join(failed, ", "))
-	}
-	if len(less) > 0 {
-		out = append(out, "incomplete: "+strings.Join(less, ", "))
+	if len(r.Degraded) > 0 {
+		out = append(out, "incomplete: "+strings.Join(r.Degraded, ", "))
 	}
 	return out
 }
 
-// again is the step from which a fork of the run does what failed once more, "" for none, and what
-// that is good for.
+// again is the step from which a fork of the run asks once more at a gate, "" for none, and what that is good for.
 func (e *ending) again() (step, why string) {
 	bad := map[string]bool{}
-	switch e.status {
-	case runlog.Partial:
-		why = "does again what failed, and what follows"
-		for _, path := range e.run.Skipped {
-			bad[topNode(path)] = true
-		}
-	case runlog.Failed:
+	if e.status == runlog.Failed {
 		why = "asks again"
 		if path := rejected(e.run); path != "" {
 			bad[topNode(path)] = true
@@ -129,11 +100,28 @@ func (e *ending) again() (step, why string) {
 	return "", ""
 }
 
+// failedIn returns the words of the command that does again what failed in a partial run, nil if none can.
+func (a *app) failedIn(ctx context.Context, id string) []string {
+	e, err := superstep.New(a.store, nil)
+	if err != nil {
+		return nil
+	}
+	defer e.Close()
+	in, tasks, err := e.Failed(ctx, id)
+	if err != nil {
+		return nil
+	}
+	if _, _, err := e.Failed(ctx, in); err == nil { // with all else that failed there
+		return []string{"runs", "resume", in}
+	}
+	return []string{"runs", "fork", in, "--from", quote(topNode(tasks[0]))}
+}
+
 // rejected is the task that a person did not let go on, for which the run failed; "" for none.
 func rejected(r *transcript.Run) string {
 	for i := len(r.Questions) - 1; i >= 0; i-- {
 		q := r.Questions[i]
-		if q.Key != "gate" && !strings.HasPrefix(q.Key, "gate-") || !q.Answered {
+		if q.Key != "gate" && !strings.HasPrefix(q.Key, "gate-") && !strings.HasPrefix(q.Key, "gate/") || !q.Answered {
 			continue
 		}
 		var o struct{ Decision string }
@@ -146,7 +134,8 @@ func rejected(r *transcript.Run) string {
 }
 
 // advise puts what to do about a limit into the error, for programs, which are told nothing else.
-func (a *app) advise(e *ending) {
+func (a summary) advise() {
+	e := a.e
 	short := e.run.Short
 	if e.err == nil || short == nil || e.status != runlog.Paused || len(e.err.Next) > 0 || !a.kept() {
 		return

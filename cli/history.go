@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/trust"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -19,22 +22,21 @@ import (
 // atHelp says how a point of a run is named.
 const atHelp = "a superstep (0 is the beginning), seq:N for record N, or a step or task, which is right before it first ran"
 
+// historyCommands are the commands about what a run was like.
+type historyCommands struct{ *app }
+
 // past gives the run that is meant, and an engine that can read its states and runs nothing.
-func (a *app) past(ctx context.Context, ref string) (*superstep.Engine, runlog.Info, error) {
+func (a historyCommands) past(ctx context.Context, ref string) (*superstep.Engine, runlog.Info, error) {
 	_, info, err := a.find(ctx, ref)
 	if err != nil {
 		return nil, info, err
 	}
-	set, err := a.workflows("")
-	if err != nil {
-		return nil, info, err
-	}
-	e, err := a.engineOf(ctx, set, nil)
+	e, err := a.engine(ctx, "", nil)
 	return e, info, err
 }
 
 // at gives the point of a run that is meant.
-func (a *app) at(ctx context.Context, e *superstep.Engine, id, ref string) (superstep.Moment, error) {
+func (a historyCommands) at(ctx context.Context, e *superstep.Engine, id, ref string) (superstep.Moment, error) {
 	m, err := e.At(ctx, id, ref)
 	var wrong *superstep.PointError
 	if errors.As(err, &wrong) {
@@ -59,61 +61,46 @@ func moment(m *superstep.Moment) momentJSON {
 	return out
 }
 
-func (a *app) historyCommand() *cobra.Command {
+func (a historyCommands) historyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "history ID", Short: "List the supersteps of a run: what each computed, and what was next", Args: a.one, ValidArgsFunction: a.ids,
-		Example: examples(a.opt.Name, "runs history @last", "", "runs history 7f3a -o json", "", "runs show 7f3a --at 2", "the state after the second superstep"),
+		Use: "history ID", Short: "List the supersteps of a run: what each computed, and what was next", Args: oneRun, ValidArgsFunction: a.ids,
+		Example: examples(a.cfg.Name, "runs history @last", "", "runs history 7f3a -o json", "", "runs show 7f3a --at 2", "the state after the second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, info, err := a.past(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			rows := []momentJSON{}
+			moments := []momentJSON{}
 			for m, err := range e.History(cmd.Context(), info.ID) {
 				if err != nil {
 					return err
 				}
-				rows = append(rows, moment(&m))
+				moments = append(moments, moment(&m))
 			}
-			return a.printHistory(rows)
+			return a.printHistory(moments)
 		},
 	}
 }
 
-func (a *app) printHistory(rows []momentJSON) error {
-	switch a.set.output {
-	case "json":
-		return a.out.json(rows, true)
-	case "jsonl":
-		for i := range rows {
-			if err := a.out.json(rows[i], false); err != nil {
-				return err
-			}
-		}
-		return nil
+func (a historyCommands) printHistory(moments []momentJSON) error {
+	if a.programs() {
+		return rows(a.out, moments)
 	}
-	if len(rows) == 0 {
+	if len(moments) == 0 {
 		a.err.line("its graph has not begun")
 		return nil
 	}
-	width := len("COMPUTED")
-	for i := range rows {
-		width = max(width, len(strings.Join(rows[i].Tasks, " ")))
+	table := [][]string{{"STEP", "SEQ   ", "COMPUTED", "NEXT"}}
+	for i := range moments {
+		m := &moments[i]
+		table = append(table, []string{fmt.Sprint(m.Step), fmt.Sprint(m.Seq), strings.Join(m.Tasks, " "), strings.Join(m.Next, " ")})
 	}
-	width = min(width, 60)
-	put := func(step, seq, computed, next string) {
-		a.out.line(strings.TrimRight(fmt.Sprintf("%-4s  %-6s  %-*s  %s", step, seq, width, computed, next), " "))
-	}
-	put("STEP", "SEQ", "COMPUTED", "NEXT")
-	for i := range rows {
-		r := &rows[i]
-		put(fmt.Sprint(r.Step), fmt.Sprint(r.Seq), strings.Join(r.Tasks, " "), strings.Join(r.Next, " "))
-	}
+	a.out.table(table, 60, 0)
 	return nil
 }
 
 // showAt prints the state of a run at a point of it.
-func (a *app) showAt(ctx context.Context, ref, at string) error {
+func (a historyCommands) showAt(ctx context.Context, ref, at string) error {
 	e, info, err := a.past(ctx, ref)
 	if err != nil {
 		return err
@@ -125,7 +112,7 @@ func (a *app) showAt(ctx context.Context, ref, at string) error {
 	if a.programs() {
 		out := moment(&m)
 		out.State = m.State
-		return a.out.json(out, a.set.output == "json")
+		return a.out.value(out)
 	}
 	if !a.set.quiet {
 		a.err.line(fmt.Sprintf("run %s after %s (record %d), next: %s", info.ID, plural(m.Step, "superstep"), m.Seq, orNothing(m.Next)))
@@ -145,11 +132,11 @@ func orNothing(paths []string) string {
 	return strings.Join(paths, ", ")
 }
 
-func (a *app) diffCommand() *cobra.Command {
+func (a historyCommands) diffCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "diff A[@POINT] B[@POINT]", Short: "Compare two runs, or the states of two points",
+		Use: "diff A[@POINT] B[@POINT] | RUN FILE", Short: "Compare two runs, the states of two points, or a run's recipe with a file",
 		Long: "Compare two runs, superstep by superstep; with a point behind both, compare two states, which may be of one run.\nA point is " + atHelp + ".",
-		Example: examples(a.opt.Name, "runs diff 7f3a 91bc", "", "runs diff 7f3a@1 7f3a@3", "what two supersteps changed", "runs diff @-2@write @last@write", "",
+		Example: examples(a.cfg.Name, "runs diff 7f3a 91bc", "", "runs diff 7f3a@1 7f3a@3", "what two supersteps changed", "runs diff @-2@write @last@write", "",
 			"runs diff 7f3a 91bc -o json", ""),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
@@ -157,12 +144,7 @@ func (a *app) diffCommand() *cobra.Command {
 			}
 			return a.ids(cmd, args, word)
 		},
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return usage("runs diff: name two runs, or two points of runs: A[@POINT] B[@POINT]")
-			}
-			return nil
-		},
+		Args: nargs(2, 2, "runs diff: name two runs, or two points of runs: A[@POINT] B[@POINT]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			refA, atA, pointA := cutPoint(args[0])
 			refB, atB, pointB := cutPoint(args[1])
@@ -172,6 +154,9 @@ func (a *app) diffCommand() *cobra.Command {
 			e, one, err := a.past(cmd.Context(), refA)
 			if err != nil {
 				return err
+			}
+			if !pointA && catalog.IsRecipeFile(refB) {
+				return a.diffRecipe(cmd.Context(), &one, refB)
 			}
 			_, two, err := a.find(cmd.Context(), refB)
 			if err != nil {
@@ -189,6 +174,28 @@ func (a *app) diffCommand() *cobra.Command {
 	}
 }
 
+// diffRecipe shows how a file differs from the recipe that a run began with.
+func (a historyCommands) diffRecipe(ctx context.Context, info *runlog.Info, file string) error {
+	files := keptRuns(a).recipeFiles(ctx, info.ID)
+	if len(files) == 0 {
+		return usage(fmt.Sprintf("runs diff: run %s is no run of a recipe", info.ID))
+	}
+	e, err := a.host().Load(file)
+	if err != nil {
+		return err
+	}
+	diff := trust.Diff(files[0].Text, string(e.Text))
+	if a.programs() {
+		return a.out.value(map[string]string{"run": info.ID, "file": file, "diff": diff})
+	}
+	if diff == "" {
+		a.err.line(fmt.Sprintf("%s is the recipe that run %s began with", file, info.ID))
+		return nil
+	}
+	a.out.line(strings.TrimRight(transcript.Clean(diff), "\n"))
+	return nil
+}
+
 // cutPoint splits 7f3a@2 and @last@2.
 func cutPoint(s string) (ref, point string, ok bool) {
 	i := strings.LastIndexByte(s, '@')
@@ -198,7 +205,7 @@ func cutPoint(s string) (ref, point string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-func (a *app) diffStates(ctx context.Context, e *superstep.Engine, ids, at [2]string) error {
+func (a historyCommands) diffStates(ctx context.Context, e *superstep.Engine, ids, at [2]string) error {
 	var states [2]json.RawMessage
 	for i := range ids {
 		m, err := a.at(ctx, e, ids[i], at[i])
@@ -211,11 +218,8 @@ func (a *app) diffStates(ctx context.Context, e *superstep.Engine, ids, at [2]st
 	if err != nil {
 		return err
 	}
-	if changes == nil {
-		changes = []superstep.Change{}
-	}
 	if a.programs() {
-		return a.out.json(map[string]any{"state": changes}, a.set.output == "json")
+		return a.out.value(map[string]any{"state": append([]superstep.Change{}, changes...)})
 	}
 	if len(changes) == 0 {
 		a.err.line("the states are the same")
@@ -224,9 +228,9 @@ func (a *app) diffStates(ctx context.Context, e *superstep.Engine, ids, at [2]st
 	return nil
 }
 
-func (a *app) printRunDiff(d *superstep.RunDiff) error {
+func (a historyCommands) printRunDiff(d *superstep.RunDiff) error {
 	if a.programs() {
-		return a.out.json(d, a.set.output == "json")
+		return a.out.value(d)
 	}
 	for i := range d.Tasks {
 		t := &d.Tasks[i]
@@ -244,7 +248,7 @@ func (a *app) printRunDiff(d *superstep.RunDiff) error {
 	return nil
 }
 
-func (a *app) printChanges(indent string, changes []superstep.Change) {
+func (a historyCommands) printChanges(indent string, changes []superstep.Change) {
 	for _, c := range changes {
 		path := c.Path
 		if path == "" {
@@ -260,7 +264,7 @@ func (a *app) printChanges(indent string, changes []superstep.Change) {
 }
 
 // oneLine is a value as it is written, cut unless all of it is wanted.
-func (a *app) oneLine(v json.RawMessage) string {
+func (a historyCommands) oneLine(v json.RawMessage) string {
 	s := transcript.Line(string(v))
 	if r := []rune(s); len(r) > 120 && !a.set.verbose {
 		return string(r[:119]) + "…"
@@ -268,13 +272,14 @@ func (a *app) oneLine(v json.RawMessage) string {
 	return s
 }
 
-func (a *app) replayCommand() *cobra.Command {
+func (a historyCommands) replayCommand() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
-		Use: "replay ID", Short: "Execute a run again from its own record, and compare", Args: a.one, ValidArgsFunction: a.ids,
-		Long: "Execute a run again from its own record, in memory, and compare what it writes byte for byte. No model and no tool is called.\n" +
+		Use: "replay ID", Short: "Execute a run again from its own record, and compare", Args: oneRun, ValidArgsFunction: a.ids,
+		Long: "Execute a run again from its own record, in memory, and compare what it writes byte for byte. No model and no tool is called,\n" +
+			"so no key, no server and no trust is needed.\n" +
 			"The exit code is 1 if something differs: the workflow has changed since, or does something that depends on more than its inputs and effects.",
-		Example: examples(a.opt.Name, "runs replay @last", "", "runs replay 7f3a -o json", ""),
+		Example: examples(a.cfg.Name, "runs replay @last", "", "runs replay 7f3a -o json", ""),
 	}
 	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long the workflow may compute from one record to the next")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -285,7 +290,7 @@ func (a *app) replayCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		e, err := a.replayer(cmd.Context(), info)
+		e, err := a.replayer(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -298,21 +303,10 @@ func (a *app) replayCommand() *cobra.Command {
 	return cmd
 }
 
-// replayer is an engine that can execute a run again. The model that the run began with
-// need not be there, as it is not asked.
-func (a *app) replayer(ctx context.Context, info runlog.Info) (*superstep.Engine, error) {
-	run, err := a.read(ctx, info)
-	if err != nil {
-		return nil, err
-	}
-	a.began(run)
-	set, err := a.workflows(info.Workflow)
-	if err != nil {
-		if set, err = a.workflows(""); err != nil {
-			return nil, err
-		}
-	}
-	return a.engineOf(ctx, set, nil)
+// replayer returns an engine that replays runs. It needs no model, no key and nothing of the project.
+func (a historyCommands) replayer(ctx context.Context) (*superstep.Engine, error) {
+	a.replays = true
+	return a.engine(ctx, "", nil)
 }
 
 // began sets the model that a run began with.
@@ -338,7 +332,7 @@ type divergenceJSON struct {
 	Replayed *recordJSON `json:"replayed,omitempty"`
 }
 
-func (a *app) printReplay(id string, r *superstep.ReplayReport) error {
+func (a historyCommands) printReplay(id string, r *journal.Report) error {
 	var diverged *divergenceJSON
 	if d := r.Diverged; d != nil {
 		diverged = &divergenceJSON{Seq: d.Seq, Path: d.Path, Message: d.Why, Recorded: record(d.Recorded), Replayed: record(d.Replayed)}

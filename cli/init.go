@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,7 +21,7 @@ func (a *app) initCommand() *cobra.Command {
 
 It answers a question from the documents of the folder, also with the model offline, which needs no key and no network.
 A folder without documents gets one to quote. Nothing that is there already is changed.`,
-		Example: examples(a.opt.Name, "init", ""),
+		Example: examples(a.cfg.Name, "init", ""),
 		RunE:    func(*cobra.Command, []string) error { return a.initialize() },
 	}
 }
@@ -74,19 +75,12 @@ func (a *app) initialize() error {
 	if err != nil {
 		return err
 	}
-	others, taken, err := a.base()
-	if err != nil {
-		return err
-	}
-	a.recipes.others, a.recipes.taken = others, taken
-	s := a.setup("")
-	s.Project.Dir = here
-	p, err := a.openProject(s)
+	p, err := a.host().ProjectIn(here)
 	if err != nil {
 		return err
 	}
 	name := "hello"
-	for slices.Contains(a.recipes.takenNames(), name) {
+	for slices.Contains(a.host().Taken(), name) {
 		name += "-recipe"
 	}
 	w := &starting{dir: p.Dir()}
@@ -94,10 +88,10 @@ func (a *app) initialize() error {
 	w.expect(".superstep/schema/workflow.json", "by which editors complete and check recipes")
 	var there *project.ExistsError
 	if _, err := p.AddRecipe([]byte(renamed(helloRecipe, "hello", name)), false); err != nil && !errors.As(err, &there) {
-		return err
+		return w.unwritable(err)
 	}
 	if err := w.document(); err != nil {
-		return err
+		return w.unwritable(err)
 	}
 	if a.programs() {
 		return a.out.json(w.files, a.set.output == "json")
@@ -129,26 +123,37 @@ func (w *starting) expect(name, what string) {
 	w.files = append(w.files, startingFile{name, what, errors.Is(err, fs.ErrNotExist)})
 }
 
-// document writes one to quote from if the folder has none.
-func (w *starting) document() error {
+// unwritable names the folder in an error of the system.
+func (w *starting) unwritable(err error) error {
+	var path *fs.PathError
+	if !errors.As(err, &path) {
+		return err
+	}
+	return &Error{Exit: ExitFailed, Code: "init", Err: err, Message: fmt.Sprintf("cannot write %s in %s: %v; run init in a folder that you can write", path.Path, w.dir, path.Err)}
+}
+
+// hasDocuments reports whether there is anything in a folder to quote from.
+func hasDocuments(dir string) bool {
 	errFound, n := errors.New("found"), 0
-	err := filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		n++
 		switch {
 		case err != nil:
 			return nil //nolint:nilerr // what cannot be read is no document
-		case d.IsDir() && path != w.dir && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules"):
+		case d.IsDir() && path != dir && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules"):
 			return fs.SkipDir
 		case !d.IsDir() && slices.Contains([]string{".md", ".txt", ".rst"}, strings.ToLower(filepath.Ext(path))), n > 20_000:
 			return errFound
 		}
 		return nil
 	})
-	if errors.Is(err, errFound) {
+	return errors.Is(err, errFound)
+}
+
+// document writes one to quote from if the folder has none.
+func (w *starting) document() error {
+	if hasDocuments(w.dir) {
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	const name = "docs/hello.md"
 	w.expect(name, "a document to quote, since there was none")

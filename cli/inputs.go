@@ -45,11 +45,17 @@ func (v *inputValue) Type() string       { return v.kind }
 
 func flagName(input string) string { return strings.ReplaceAll(input, "_", "-") }
 
+// completing reports whether a shell asks what a word may be.
+func (a *app) completing() bool {
+	args := a.opt.Args
+	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
+}
+
 // prepareRun gives the command `run` a flag for each input of the workflow that the
 // arguments name, if they name one.
 func (a *app) prepareRun(root, run *cobra.Command) error {
 	args := a.opt.Args
-	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+	if a.completing() {
 		args = args[1:]
 	} else if len(args) > 0 && args[0] == "help" {
 		args = args[1:]
@@ -58,10 +64,7 @@ func (a *app) prepareRun(root, run *cobra.Command) error {
 	if err != nil || cmd != run {
 		return nil
 	}
-	set, err := a.workflows("")
-	if err != nil {
-		return err
-	}
+	set := a.host().Workflows()
 	a.describeRun(run, set)
 	name := firstWord(rest, set, func(name string) *pflag.Flag {
 		if f := run.Flags().Lookup(name); f != nil {
@@ -77,9 +80,9 @@ func (a *app) prepareRun(root, run *cobra.Command) error {
 
 // described is the workflow that a word names, also one that may not be used yet; nil for none.
 func (a *app) described(word string, set workflow.Set) *workflow.Workflow {
-	if a.opt.Recipe != nil && a.namesFile(word, set) {
-		if e, err := a.load(word); err == nil && e.Recipe != nil {
-			a.recipes.file = e
+	if a.namesFile(word, set) {
+		if e, err := a.host().Load(word); err == nil && e.Recipe != nil {
+			a.opened = a.host().WithFile(e)
 			return sketch(e.Recipe)
 		}
 		return nil
@@ -87,7 +90,7 @@ func (a *app) described(word string, set workflow.Set) *workflow.Workflow {
 	if w, err := set.Find(word); err == nil {
 		return w
 	}
-	if p := a.recipes.project; p != nil {
+	if p, _ := a.host().Recipes(); p != nil {
 		if e, _, err := p.Look(word); err == nil {
 			return sketch(e.Recipe)
 		}
@@ -130,7 +133,7 @@ func firstWord(args []string, set workflow.Set, lookup func(string) *pflag.Flag)
 func (a *app) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {
 	name := a.called(w)
 	run.Use = "run " + name + " [free text | key=value ...]"
-	run.Long = strings.TrimSpace(transcript.Clean(w.Description)) + "\n\n" + strings.Join(inputLines(inputsJSON(w)), "\n")
+	run.Long = strings.TrimSpace(transcript.Clean(w.Description) + "\n\n" + strings.Join(inputLines(inputsJSON(w)), "\n"))
 	pairs := []string{"run " + name + sample(w), ""}
 	if first := firstInput(w); first != "" {
 		pairs = append(pairs, "run "+name+" "+first+" -o json", "", "run "+name+" --inputs inputs.json", "")
@@ -153,7 +156,7 @@ func (a *app) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workfl
 
 // called is how the user names a workflow: the file of a recipe, or its name.
 func (a *app) called(w *workflow.Workflow) string {
-	if e := a.recipes.file; e != nil && e.Name == w.Name {
+	if e := a.host().File(); e != nil && e.Name == w.Name {
 		return quote(e.File)
 	}
 	return w.Name
@@ -166,13 +169,6 @@ type gathered struct {
 	file  string   // of --inputs
 	flags *pflag.FlagSet
 	model string
-}
-
-// nothing says whether the command line gives no inputs.
-func (g *gathered) nothing() bool {
-	none := len(g.words)+len(g.pairs) == 0 && g.file == ""
-	g.flags.VisitAll(func(f *pflag.Flag) { none = none && !(f.Changed && f.Annotations[inputFlag] != nil) })
-	return none
 }
 
 // names says whether a word gives an input of a name.
@@ -228,8 +224,12 @@ func (a *app) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, error)
 		named["model"] = []string{g.model}
 	}
 
+	words, err2 := a.piped(g.words)
+	if err2 != nil {
+		problems = append(problems, err2.Error())
+	}
 	rest := without(w, func(name string) bool { return file[name] != nil || err != nil })
-	given, err := rest.Parse(g.words, named)
+	given, err := rest.Parse(words, named)
 	if err := collect(&problems, err); err != nil {
 		return nil, err
 	}
@@ -253,6 +253,29 @@ func (a *app) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, error)
 	}
 	maps.Copy(over, file)
 	return json.Marshal(over)
+}
+
+// piped puts what standard input has into the place of the word "-".
+func (a *app) piped(words []string) ([]string, error) {
+	i := slices.Index(words, "-")
+	if end := slices.Index(words, "--"); i < 0 || end >= 0 && end < i {
+		return words, nil
+	}
+	if a.set.noInput {
+		return words, usage("-: standard input is not read with --no-input")
+	}
+	text, err := readInputs(a.opt.Stdin)
+	if err != nil {
+		return words, usage(fmt.Sprintf("-: standard input: %v", err))
+	}
+	if strings.TrimSpace(string(text)) == "" {
+		return words, usage("-: standard input is empty")
+	}
+	out := slices.Concat(words[:i], words[i+1:])
+	if !slices.Contains(out, "--") {
+		out = append(out, "--")
+	}
+	return append(out, strings.TrimSpace(string(text))), nil
 }
 
 // without is a workflow that does not require some inputs, to check others against.
@@ -287,8 +310,8 @@ func (a *app) inputsFile(name string) (map[string]json.RawMessage, error) {
 			return nil, usage("--inputs -: standard input is not read with --no-input; name a file")
 		}
 		var err error
-		if raw, err = io.ReadAll(a.opt.Stdin); err != nil { // to its end; a signal ends the process, since nothing runs yet
-			return nil, usage(fmt.Sprintf("--inputs: cannot read standard input: %v", err))
+		if raw, err = readInputs(a.opt.Stdin); err != nil { // to its end; a signal ends the process, since nothing runs yet
+			return nil, usage(fmt.Sprintf("--inputs: standard input: %v", err))
 		}
 	} else {
 		where = name
@@ -303,13 +326,31 @@ func (a *app) inputsFile(name string) (map[string]json.RawMessage, error) {
 			return nil, usage(fmt.Sprintf("--inputs: %s is a directory; name a JSON file", where))
 		}
 		if err == nil {
-			raw, err = os.ReadFile(where)
+			raw, err = readInputsFile(where)
 		}
 		if err != nil {
-			return nil, usage(fmt.Sprintf("--inputs: cannot read %s: %v", where, errors.Unwrap(err)))
+			return nil, usage(fmt.Sprintf("--inputs: %s: %v", where, err))
 		}
 	}
 	return object(raw, where)
+}
+
+func readInputsFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer f.Close()
+	return readInputs(f)
+}
+
+// readInputs reads inputs to their end, and no more than a run may have.
+func readInputs(r io.Reader) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, workflow.MaxInputs+1))
+	if err == nil && len(raw) > workflow.MaxInputs {
+		err = fmt.Errorf("it is over %d MiB, and the inputs of a run may not have more in all: pass a file's path as an input instead", workflow.MaxInputs>>20)
+	}
+	return raw, err
 }
 
 // object decodes the inputs of a file.

@@ -23,14 +23,25 @@ const (
 // cursor at the start of the line below, visible, so that the terminal is in order
 // whenever and however the process ends.
 type live struct {
-	s     *session
+	teller
 	out   *output
-	pal   palette
 	size  func() (width, height int)
 	quiet bool // somebody else writes
 
+	in      int    // the terminal that keys come from, -1 for none
+	restore func() // has it pass on and show keys as before, nil while it does
+
+	said   []string // lines of a question, to be written once above the rest, however long they are
+	part   string   // of the next of them
+	asking bool     // a question is on the screen: what is in above waits, so that it stays there
+	prompt string   // what the question waits for, below the block; "" for nothing
+	count  string   // before it: which question it is of several
+	typed  string   // and what was typed so far
+
 	above []string // lines to be written once, above the block
-	drawn []int    // the widths of the lines of the block on the screen
+	drawn int      // the lines of the block on the screen
+	at    [2]int   // the size of the terminal when it was drawn
+	open  bool     // the last of them is the prompt, and the cursor at its end
 	frame int
 	end   chan struct{}
 	ended chan struct{}
@@ -38,15 +49,33 @@ type live struct {
 
 // newLive makes the view. The goroutine behind it draws; it ends with close.
 func newLive(a *app, s *session) *live {
-	v := &live{s: s, out: a.err, pal: palette(a.term.errColor), size: a.term.size, end: make(chan struct{}), ended: make(chan struct{})}
+	v := &live{out: a.err, size: a.term.size, in: -1, end: make(chan struct{}), ended: make(chan struct{})}
+	v.teller = teller{s: s, pal: palette(a.term.errColor), verbose: a.set.verbose, say: func(_ time.Time, n *news) {
+		line := n.sign + " " + n.text
+		if n.sign == "·" {
+			line = v.pal.dim(line)
+		}
+		v.put(" " + line)
+	}}
+	if a.term.inTTY {
+		v.in = a.in.fd
+	}
+	stops, unwatch := stopSignal()
 	go func() {
 		defer close(v.ended)
+		defer unwatch()
 		t := time.NewTicker(frameTime)
 		defer t.Stop()
 		for {
 			select {
 			case <-v.end:
 				return
+			case <-stops: // Ctrl-Z
+				s.mu.Lock()
+				v.draw(false)
+				v.give()
+				stopHere()
+				s.mu.Unlock()
 			case <-t.C:
 				s.mu.Lock()
 				v.draw(true)
@@ -70,7 +99,40 @@ func (v *live) close() {
 	v.s.mu.Lock()
 	defer v.s.mu.Unlock()
 	v.quiet = false
+	v.last()
 	v.draw(false)
+	v.give()
+}
+
+// take has the terminal show no keys while the view is drawn, and reports whether it does not.
+func (v *live) take() bool {
+	if v.restore == nil && v.in >= 0 {
+		v.restore, _ = keys(v.in) // where that is not possible they are shown
+	}
+	return v.restore != nil
+}
+
+// give has the terminal show keys as before. What was typed meanwhile was for nobody.
+func (v *live) give() {
+	if v.restore != nil {
+		_ = flushInput(v.in)
+		v.restore()
+		v.restore = nil
+	}
+}
+
+// release is give for good.
+func (v *live) release() {
+	v.give()
+	v.in = -1
+}
+
+func (v *live) notify(text string) bool {
+	width, _ := v.size()
+	for line := range strings.SplitSeq(ansi.Wrap(transcript.Clean(text), width-1, ""), "\n") {
+		v.put(line)
+	}
+	return true
 }
 
 // draw replaces the block on the screen, or takes it away.
@@ -80,34 +142,57 @@ func (v *live) draw(block bool) {
 	}
 	width, height := v.size()
 	var b strings.Builder
-	if up := rows(v.drawn, width); up > 0 {
-		fmt.Fprintf(&b, "\r\x1b[%dA\x1b[J", up)
+	switch now := [2]int{width, height}; {
+	case v.in >= 0 && !foreground(v.in): // what is on the screen is another's
+		v.drawn, v.open, v.restore, block = 0, false, nil, false // the shell has set the terminal as it wants it
+	case now != v.at: // where the lines of the block are by now nobody knows; it is drawn below once the size is settled
+		if v.open {
+			b.WriteString("\n")
+		}
+		block = block && v.drawn == 0
+		v.at, v.drawn, v.open = now, 0, false
+	case block:
+		v.take()
 	}
-	for _, line := range v.above {
-		b.WriteString(ansi.Truncate(line, width, "…") + "\n")
+	if up := v.drawn; up > 0 {
+		if v.open {
+			up--
+		}
+		b.WriteString("\r")
+		if up > 0 {
+			fmt.Fprintf(&b, "\x1b[%dA", up)
+		}
+		b.WriteString("\x1b[J")
 	}
-	v.above, v.drawn = nil, v.drawn[:0]
+	for _, line := range v.said {
+		b.WriteString(line + "\n")
+	}
+	v.said = nil
+	if !v.asking {
+		for _, line := range v.above {
+			b.WriteString(ansi.Truncate(line, width, "…") + "\n")
+		}
+		v.above = nil
+	}
+	v.drawn, v.open = 0, false
 	if block {
 		for _, line := range v.block(width, height) {
-			line = ansi.Truncate(line, width-1, "…") // the last column is left alone: terminals differ in when they wrap
-			v.drawn = append(v.drawn, ansi.StringWidth(line))
-			b.WriteString(line + "\n")
+			b.WriteString(ansi.Truncate(line, width-1, "…") + "\n") // the last column is left alone: terminals differ in when they wrap
+			v.drawn++
+		}
+		if v.prompt != "" {
+			line := v.count + v.prompt + transcript.Line(v.typed)
+			if over := ansi.StringWidth(line) - (width - 1); over > 0 { // where one types stays in sight
+				line = ansi.TruncateLeft(line, over+1, "…")
+			}
+			v.drawn, v.open = v.drawn+1, true
+			b.WriteString(line)
 		}
 	}
 	v.frame++
 	if b.Len() > 0 {
 		_, _ = v.out.Write([]byte(b.String()))
 	}
-}
-
-// rows is how many rows lines of these widths take: a terminal that became narrower
-// has wrapped them.
-func rows(widths []int, width int) int {
-	n := 0
-	for _, w := range widths {
-		n += max(1, (w+width-1)/width)
-	}
-	return n
 }
 
 // block is what changes: the steps under way, their tasks, and the totals.
@@ -128,7 +213,7 @@ func (v *live) block(width, height int) []string {
 		}
 		out = append(out, v.row(t, now))
 	}
-	facts := []string{duration(r.Time.Elapsed(now)), "↓ " + count(r.Usage.In+r.Usage.Out) + " tokens", plural(r.Agents, "agent")}
+	facts := append([]string{duration(r.Time.Elapsed(now))}, spent(r)...)
 	return append(out, v.pal.dim(" "+spinner(v.frame)+" "+strings.Join(facts, " · ")))
 }
 
@@ -220,6 +305,11 @@ func (v *live) doing(t *transcript.Task) string {
 	if t.State == transcript.Waiting {
 		return v.pal.yellow("NEEDS YOU")
 	}
+	if p := t.Progress; p != nil {
+		const cells = 20
+		done := min(cells, int(cells*p.Done/max(1, p.All)))
+		return strings.Repeat("█", done) + v.pal.dim(strings.Repeat("░", cells-done)) + " " + p.Text
+	}
 	if tool := t.Current(); tool != nil {
 		return strings.TrimRight(tool.Name+" "+tool.Arg, " ")
 	}
@@ -236,53 +326,37 @@ func (v *live) see(rec *runlog.Record, r *transcript.Run, old bool) {
 	if old {
 		return
 	}
+	task := r.Task(rec.Path)
+	v.due(rec, task)
 	switch rec.Kind {
 	case runlog.KindRunStarted, runlog.KindRunResumed:
-		line := v.pal.bold(r.Workflow) + " " + v.pal.dim("run "+v.s.id)
+		line := v.pal.bold(r.Workflow) + " " + v.pal.dim("run "+v.s.id+confined(r))
 		if r.Title != "" {
 			line += " " + r.Title
 		}
 		if rec.Kind == runlog.KindRunResumed {
 			line += v.pal.dim(" (resumed)")
 		}
-		v.say(line)
+		v.put(line)
 	case runlog.KindStepCommitted:
 		v.stepDone(rec, r)
-	case runlog.KindTaskFailed:
-		t := r.Task(rec.Path)
-		word := v.pal.red("✗") + " " + label(t) + " failed"
-		if !t.Ended() {
-			word = v.pal.yellow("!") + " " + label(t) + fmt.Sprintf(" failed, attempt %d follows", t.Attempt)
-		}
-		v.say(" " + word + ": " + transcript.Line(t.Error))
-	case runlog.KindAnswered:
-		v.answered(rec)
-	case runlog.KindEvent:
-		t := r.Task(rec.Path)
-		var d runlog.Event
-		if t == nil || json.Unmarshal(rec.Data, &d) != nil || d.Name != "note" && d.Name != "denied" {
-			return
-		}
-		if n := len(t.Parts); n > 0 && t.Parts[n-1].Kind == transcript.Note {
-			v.say(" " + v.pal.dim("· "+transcript.Line(t.Parts[n-1].Text)))
-		}
 	}
-}
-
-// say puts a line above the block with the next drawing.
-func (v *live) say(line string) { v.above = append(v.above, line) }
-
-func (v *live) answered(rec *runlog.Record) {
-	var d runlog.Answered
-	if json.Unmarshal(rec.Data, &d) != nil || d.By == "person" {
+	var d runlog.Answer
+	if rec.Kind == runlog.KindAnswered && json.Unmarshal(rec.Data, &d) == nil && d.By == "person" {
 		return // who typed it knows
 	}
-	value := transcript.Line(transcript.Value(d.Answer))
-	if d.Denied {
-		value = "denied"
-	}
-	v.say(fmt.Sprintf(" ? %s -> %s (%s)", transcript.Line(rec.Path), value, transcript.Line(d.By)))
+	v.tell(rec, r, task)
 }
+
+// ask puts what a question says above the block with the next drawing. A line without an end goes on with the next.
+func (v *live) ask(s string) {
+	lines := strings.Split(v.part+s, "\n")
+	last := len(lines) - 1
+	v.said, v.part = append(v.said, lines[:last]...), lines[last]
+}
+
+// put puts a line above the block with the next drawing.
+func (v *live) put(line string) { v.above = append(v.above, line) }
 
 // stepDone leaves the divider of a step behind, and a line for each task if there were several.
 func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
@@ -294,21 +368,21 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 	}
 	mark, tasks := "✓", own(s)
 	for _, t := range s.Tasks {
-		if t.State != transcript.Done && t.State != transcript.NotRun {
+		if t.State != transcript.Done && t.State != transcript.Skipped {
 			mark = "!"
 		}
 	}
 	width, _ := v.size()
-	v.say(v.pal.dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(s), mark, brief(s.Time.Elapsed(rec.Time))), width)))
+	v.put(v.pal.dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(s), mark, brief(s.Time.Elapsed(rec.Time))), width)))
 	if len(tasks) < 2 {
 		return
 	}
 	for i, t := range tasks {
 		if i == maxRows {
-			v.say(v.pal.dim(fmt.Sprintf("   +%d more", len(tasks)-i)))
+			v.put(v.pal.dim(fmt.Sprintf("   +%d more", len(tasks)-i)))
 			return
 		}
-		v.say(v.doneRow(t, rec.Time))
+		v.put(v.doneRow(t, rec.Time))
 	}
 }
 
@@ -320,8 +394,8 @@ func (v *live) doneRow(t *transcript.Task, at time.Time) string {
 	line := " " + v.pal.green("✓") + " " + label(t)
 	switch t.State {
 	case transcript.Done:
-	case transcript.NotRun:
-		line = " " + v.pal.dim("· "+label(t)+" not run")
+	case transcript.Skipped:
+		line = " " + v.pal.dim("· "+label(t)+" skipped")
 	default:
 		line = " " + v.pal.yellow("!") + " " + label(t) + " " + string(t.State)
 	}

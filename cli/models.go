@@ -13,109 +13,37 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-// Models is what a program knows of models, for the command "models". Errors decide the exit
-// code as those of Options.Setup do.
-type Models interface {
-	// List gives all providers and which model would be used. It asks nobody but servers on this
-	// machine.
-	List(ctx context.Context) (*ModelList, error)
-	// Open gives the model of a name, or for "" the one that would be used, and what is known of
-	// it. It asks nobody.
-	Open(name string) (model.Model, *ModelInfo, error)
-	// Update makes the prices in a file the user's. Force takes those that are older than what
-	// holds.
-	Update(file string, force bool) (*ModelPrices, error)
-}
-
-// ModelList is what `models list` shows.
-type ModelList struct {
-	Use       ModelChoice     `json:"use"`
-	Providers []ModelProvider `json:"providers"`
-	Prices    ModelPrices     `json:"prices"`
-}
-
-// A ModelChoice is the model that is used when a run names none.
-type ModelChoice struct {
-	Model string `json:"model"`
-	Layer string `json:"layer"` // flag, environment, project, user, key, server or default
-	Why   string `json:"why"`
-}
-
-// A ModelProvider is a provider of models.
-type ModelProvider struct {
-	Name       string      `json:"name"`
-	Configured bool        `json:"configured"`
-	By         string      `json:"by,omitempty"`      // what makes it so
-	Missing    string      `json:"missing,omitempty"` // what it lacks otherwise
-	URL        string      `json:"url,omitempty"`
-	Local      bool        `json:"local,omitempty"`
-	Default    string      `json:"default,omitempty"` // the model that is used when only the provider is named
-	Models     []ModelInfo `json:"models,omitempty"`
-}
-
-// ModelInfo is what is known of a model.
-type ModelInfo struct {
-	Name     string      `json:"name"`
-	Price    *ModelPrice `json:"price,omitempty"`  // nil if it is not known
-	Window   int         `json:"window,omitempty"` // 0 if it is not known
-	Output   int         `json:"output,omitempty"`
-	Released string      `json:"released,omitempty"`
-	Note     string      `json:"note,omitempty"`
-}
-
-// A ModelPrice is in US dollars for a million tokens.
-type ModelPrice struct {
-	In      float64 `json:"in"`
-	Out     float64 `json:"out"`
-	Cached  float64 `json:"cached,omitempty"`
-	Written float64 `json:"written,omitempty"`
-}
-
-// ModelPrices says which prices hold.
-type ModelPrices struct {
-	Date    string   `json:"date"`
-	Models  int      `json:"models"`
-	Path    string   `json:"path,omitempty"` // of the user's, "" for those that are built in
-	Sources []string `json:"sources,omitempty"`
-	Warning string   `json:"warning,omitempty"`
-}
-
 func (a *app) modelsCommand() *cobra.Command {
-	n := a.opt.Name
+	n := a.cfg.Name
 	c := &cobra.Command{
-		Use: "models", Short: "Look at the models there are, and choose one", Hidden: a.opt.Models == nil,
+		Use: "models", Short: "Look at the models there are, and choose one", Hidden: a.cfg.NoModels,
 		Example: examples(n, "models list", "which model would be used, and why", "models use ollama/qwen3:8b", "from now on", "models test", "does it answer, how fast, at what cost?"),
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usage("models: which of list, use, test, update?")
-			}
-			return a.unknownCommand(cmd, args[:1])
-		},
 	}
 	c.AddCommand(a.modelsList(), a.modelsUse(), a.modelsTest(), a.modelsUpdate())
-	return c
+	return a.lists(c)
 }
 
-// models is what the program knows of models.
-func (a *app) models() (Models, error) {
-	if a.opt.Models == nil {
-		return nil, usage(a.opt.Name + " has no models to choose from")
+// models is the host as the commands about models see it, which have no --model: the rest is in the environment and the
+// configuration.
+func (a *app) models() (*host.Host, error) {
+	if a.cfg.NoModels {
+		return nil, usage(a.cfg.Name + " has no models to choose from")
 	}
-	s := a.setup("")
-	s.Model = "" // the command has no --model, and the rest is in the environment and the configuration
-	return a.opt.Models(s)
+	s := a.chosen()
+	s.Model = ""
+	return a.host().With(s), nil
 }
 
 func (a *app) modelsList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list [PROVIDER]", Aliases: []string{"ls"}, Short: "Show the providers, what they lack, and which model would be used",
-		Example: examples(a.opt.Name, "models list", "", "models list openai", "all of its models that are known, with prices", "models list -o json", ""),
+		Example: examples(a.cfg.Name, "models list", "", "models list openai", "all of its models that are known, with prices", "models list -o json", ""),
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -125,7 +53,7 @@ func (a *app) modelsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := m.List(cmd.Context())
+			list, err := m.ListModels(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -137,7 +65,7 @@ func (a *app) modelsList() *cobra.Command {
 	}
 }
 
-func (a *app) showModels(list *ModelList) error {
+func (a *app) showModels(list *host.ModelList) error {
 	switch {
 	case a.set.output == "json":
 		return a.out.json(list, true)
@@ -176,7 +104,7 @@ func (a *app) showModels(list *ModelList) error {
 	return nil
 }
 
-func (a *app) showProvider(list *ModelList, name string) error {
+func (a *app) showProvider(list *host.ModelList, name string) error {
 	var names []string
 	for i := range list.Providers {
 		p := &list.Providers[i]
@@ -201,7 +129,7 @@ func (a *app) showProvider(list *ModelList, name string) error {
 }
 
 // describe is a model on one line.
-func describe(m *ModelInfo) string {
+func describe(m *host.ModelInfo) string {
 	line := fmt.Sprintf("%-44s %-22s", transcript.Line(m.Name), costs(m.Price))
 	if m.Window > 0 {
 		line += " " + count(m.Window) + " tokens"
@@ -210,17 +138,17 @@ func describe(m *ModelInfo) string {
 }
 
 // costs is a price as people read it.
-func costs(p *ModelPrice) string {
+func costs(p *host.ModelPrice) string {
 	switch {
 	case p == nil:
 		return "price not known"
-	case *p == ModelPrice{}:
+	case *p == host.ModelPrice{}:
 		return "free"
 	}
 	return fmt.Sprintf("$%g in, $%g out", p.In, p.Out)
 }
 
-func priced(p *ModelPrices) string {
+func priced(p *host.ModelPrices) string {
 	from := "built in"
 	if p.Path != "" {
 		from = p.Path
@@ -240,7 +168,7 @@ func dollars(micro int64) string {
 func (a *app) modelsUse() *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Use a model from now on, where nothing else names one",
-		Example: examples(a.opt.Name, "models use openai/gpt-5.4-mini", "", "models use ollama/qwen3:8b", "", "models use offline", "the one that is built in", "config unset model", "choose anew for every run"),
+		Example: examples(a.cfg.Name, "models use openai/gpt-5.4-mini", "", "models use ollama/qwen3:8b", "", "models use offline", "the one that is built in", "config unset model", "choose anew for every run"),
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
@@ -254,17 +182,20 @@ func (a *app) modelsUse() *cobra.Command {
 			if file, ok := strings.CutPrefix(name, "cassette:"); ok && file != "" {
 				name = "cassette:" + absolute(file) // it is meant in every folder
 			}
-			_, info, err := m.Open(name)
-			if err != nil {
-				return err
+			_, info, lacks := m.OpenModel(name)
+			if info == nil {
+				return lacks
 			}
 			if err := a.setConfig([]string{"model", info.Name}); err != nil {
 				return err
 			}
+			if lacks != nil {
+				a.warn(strings.Join(append([]string{lacks.Error()}, classify(lacks).Next...), "; "))
+			}
 			if info.Price == nil && !a.set.quiet {
 				a.warn("the price of " + info.Name + " is not known, so what it costs is not counted")
 			}
-			if v := a.opt.Env(variable("model")); v != "" && v != info.Name {
+			if v := a.cfg.Env(variable("model")); v != "" && v != info.Name {
 				a.warn(variable("model") + "=" + v + " comes before the configuration")
 			}
 			if a.programs() {
@@ -280,7 +211,7 @@ func (a *app) modelsUpdate() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "update FILE", Short: "Take prices from a file, over those that are built in",
-		Example: examples(a.opt.Name, "models update prices.yaml", "", "models update old-prices.yaml --force", "although those that hold are newer"),
+		Example: examples(a.cfg.Name, "models update prices.yaml", "", "models update old-prices.yaml --force", "although those that hold are newer"),
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -290,7 +221,7 @@ func (a *app) modelsUpdate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := m.Update(args[0], force)
+			p, err := m.UpdatePrices(args[0], force)
 			var missing *fs.PathError
 			if errors.As(err, &missing) && errors.Is(err, fs.ErrNotExist) {
 				return usage("there is no file " + filepath.Clean(absolute(args[0])))
@@ -337,7 +268,7 @@ func (a *app) modelsTest() *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use: "test [NAME]", Short: "Ask a model for one short answer and one call of a tool",
-		Example: examples(a.opt.Name, "models test", "the one that would be used", "models test openai/gpt-5.4-mini", "", "models test -o json", ""),
+		Example: examples(a.cfg.Name, "models test", "the one that would be used", "models test openai/gpt-5.4-mini", "", "models test -o json", ""),
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -351,7 +282,7 @@ func (a *app) modelsTest() *cobra.Command {
 			if len(args) == 1 {
 				name = args[0]
 			}
-			opened, info, err := m.Open(name)
+			opened, info, err := m.OpenModel(name)
 			if err != nil {
 				return err
 			}
@@ -366,10 +297,10 @@ func (a *app) modelsTest() *cobra.Command {
 }
 
 // tryModel asks for a text and for a call, and says how that went.
-func (a *app) tryModel(ctx context.Context, m model.Model, info *ModelInfo) error {
+func (a *app) tryModel(ctx context.Context, m model.Model, info *host.ModelInfo) error {
 	result := &modelTest{Model: info.Name, Turns: []modelTurn{}}
 	text := &model.Request{
-		System: "You are tested. Answer as briefly as you can.", Messages: []model.Message{model.UserText("Reply with the single word ready.")}, MaxTokens: testOutput,
+		System: "You are tested. Answer as briefly as you can.", Messages: []model.Message{model.UserText("Repeat the text between the tags, and nothing else.\n<text>ready now</text>")}, MaxTokens: testOutput,
 	}
 	tool := &model.Request{
 		System: text.System, Messages: []model.Message{model.UserText("Call the tool search.\nQuery: ready")}, MaxTokens: testOutput,
@@ -454,7 +385,7 @@ func shortened(s string) string {
 }
 
 // line is a turn for people.
-func (t *modelTurn) line(info *ModelInfo) string {
+func (t *modelTurn) line(info *host.ModelInfo) string {
 	cost := costs(info.Price)
 	if t.Cost != nil && *t.Cost > 0 {
 		cost = dollars(*t.Cost)

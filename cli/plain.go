@@ -13,25 +13,23 @@ import (
 
 // plain is progress as lines that are only ever added to.
 type plain struct {
-	s       *session
-	out     *output
-	pal     palette
-	verbose bool
-	every   time.Duration
-	begun   map[string]bool // the steps whose start was said, by number and node
-	beat    *time.Timer
-	idle    bool // somebody else writes
-	end     chan struct{}
-	ended   chan struct{}
+	teller
+	out   *output
+	every time.Duration
+	begun map[string]bool // the steps whose start was said, by number and node
+	beat  *time.Timer
+	told  time.Time // how far something is
+	idle  bool      // somebody else writes
+	held  []string  // lines for when nobody does
+	end   chan struct{}
+	ended chan struct{}
 }
 
 // newPlain makes the view. The goroutine behind it says every now and then that the
 // run is still running; it ends with close.
 func newPlain(a *app, s *session) *plain {
-	v := &plain{
-		s: s, out: a.err, pal: palette(a.term.errColor), verbose: a.set.verbose, every: a.opt.heartbeat,
-		begun: map[string]bool{}, beat: time.NewTimer(a.opt.heartbeat), end: make(chan struct{}), ended: make(chan struct{}),
-	}
+	v := plainLines(s, a.err, a.opt.heartbeat)
+	v.pal, v.verbose = palette(a.term.errColor), a.set.verbose
 	go func() {
 		defer close(v.ended)
 		for {
@@ -48,13 +46,35 @@ func newPlain(a *app, s *session) *plain {
 	return v
 }
 
+// plainLines is the view without the goroutine.
+func plainLines(s *session, out *output, every time.Duration) *plain {
+	v := &plain{out: out, every: every, begun: map[string]bool{}, beat: time.NewTimer(every), end: make(chan struct{}), ended: make(chan struct{})}
+	v.s, v.say = s, func(at time.Time, n *news) { v.line(at, n.kind+" "+n.text) }
+	return v
+}
+
 func (v *plain) suspend() { v.idle = true }
-func (v *plain) resume()  { v.idle = false }
+
+func (v *plain) notify(text string) bool {
+	v.write(transcript.Clean(text) + "\n")
+	return true
+}
+
+func (v *plain) resume() {
+	v.idle = false
+	for _, line := range v.held {
+		_, _ = v.out.Write([]byte(line))
+	}
+	v.held = nil
+}
 
 func (v *plain) close() {
 	close(v.end)
 	<-v.ended
 	v.beat.Stop()
+	v.s.mu.Lock()
+	defer v.s.mu.Unlock()
+	v.last()
 }
 
 func (v *plain) still() {
@@ -78,16 +98,16 @@ func (v *plain) still() {
 // line writes one line. What is in it is clean.
 func (v *plain) line(at time.Time, text string) {
 	v.beat.Reset(v.every)
-	_, _ = v.out.Write([]byte(at.Local().Format(time.TimeOnly) + " " + text + "\n"))
+	v.write(at.Local().Format(time.TimeOnly) + " " + text + "\n")
 }
 
-// label is a task as people call it.
-func label(t *transcript.Task) string {
-	if t.Key == "" {
-		return t.Path
+// write writes lines, once nobody else does.
+func (v *plain) write(line string) {
+	if v.idle {
+		v.held = append(v.held, line)
+		return
 	}
-	_, visit, _ := strings.Cut(t.Path, "]")
-	return t.Node + "/" + t.Key + visit
+	_, _ = v.out.Write([]byte(line))
 }
 
 func (v *plain) see(rec *runlog.Record, r *transcript.Run, old bool) {
@@ -95,38 +115,34 @@ func (v *plain) see(rec *runlog.Record, r *transcript.Run, old bool) {
 		return
 	}
 	task := r.Task(rec.Path)
+	v.due(rec, task)
 	switch rec.Kind {
 	case runlog.KindRunStarted:
 		line := "run " + v.s.id + " " + r.Workflow + " started"
 		if r.Title != "" {
 			line += " " + strconv.Quote(r.Title)
 		}
+		line += confined(r)
 		v.line(rec.Time, line)
 	case runlog.KindRunResumed:
-		v.line(rec.Time, "run "+v.s.id+" "+r.Workflow+" resumed")
+		v.line(rec.Time, "run "+v.s.id+" "+r.Workflow+" resumed"+confined(r))
 	case runlog.KindTaskDone:
 		v.start(rec.Time, r, task)
 		v.taskDone(rec.Time, task)
 	case runlog.KindTaskFailed:
 		v.start(rec.Time, r, task)
-		v.taskFailed(rec, task)
 	case runlog.KindStepCommitted:
 		v.stepDone(rec, r)
 	case runlog.KindAsked:
 		v.line(rec.Time, "ask "+task.Path+" "+strconv.Quote(lastQuestion(r, task.Path)))
-	case runlog.KindAnswered:
-		v.answered(rec)
 	case runlog.KindRunPaused:
 		for _, q := range r.Open() {
 			v.line(rec.Time, "ask "+q.Path+" -> waiting for an answer")
 		}
 	case runlog.KindEvent:
 		v.event(rec, r, task)
-	case runlog.KindSettled:
-		if v.verbose && len(task.Parts) > 0 {
-			v.part(rec, task)
-		}
 	}
+	v.tell(rec, r, task)
 }
 
 func lastQuestion(r *transcript.Run, path string) string {
@@ -138,14 +154,18 @@ func lastQuestion(r *transcript.Run, path string) string {
 	return ""
 }
 
-// start says that a step of several tasks starts, when the first of them is heard of.
+// start says that a step starts, when it or the first of its tasks is heard of.
 func (v *plain) start(at time.Time, r *transcript.Run, t *transcript.Task) {
 	id := strconv.Itoa(t.Step) + " " + t.Node
-	if t.Key == "" || v.begun[id] {
+	if strings.Contains(t.Path, "/") || v.begun[id] {
 		return
 	}
 	v.begun[id] = true
-	line := "step " + t.Node + " start"
+	name := t.Node
+	if t.Key == "" {
+		name = t.Path
+	}
+	line := "step " + name + " start"
 	if s := r.Step(t.Step); s != nil && s.Planned[t.Node] > 0 {
 		line += fmt.Sprintf(" tasks=%d", s.Planned[t.Node])
 	}
@@ -156,7 +176,7 @@ func what(t *transcript.Task) string {
 	switch {
 	case t.Key == "":
 		return "step " + label(t)
-	case t.Agents > 0:
+	case len(t.Agents) > 0:
 		return "agent " + label(t)
 	}
 	return "task " + label(t)
@@ -167,8 +187,8 @@ func (v *plain) taskDone(at time.Time, t *transcript.Task) {
 	switch t.State {
 	case transcript.Failed: // that was said
 		return
-	case transcript.NotRun:
-		v.line(at, line+v.pal.dim("not run")+": "+transcript.Line(t.Why))
+	case transcript.Skipped:
+		v.line(at, line+v.pal.dim("skipped")+": "+transcript.Line(t.Why))
 		return
 	case transcript.Done:
 		line += v.pal.green("ok")
@@ -201,16 +221,6 @@ func remarks(t *transcript.Task) string {
 	return text
 }
 
-func (v *plain) taskFailed(rec *runlog.Record, t *transcript.Task) {
-	var d runlog.TaskFailed
-	_ = json.Unmarshal(rec.Data, &d)
-	line := fmt.Sprintf("%s %s %s attempt=%d", what(t), v.pal.red("failed"), brief(t.Time.Elapsed(rec.Time)), d.Attempt)
-	if !d.Final {
-		line += " trying again"
-	}
-	v.line(rec.Time, line+": "+transcript.Line(t.Error))
-}
-
 // stepDone says that steps of several tasks are done; those of one said so already.
 func (v *plain) stepDone(rec *runlog.Record, r *transcript.Run) {
 	var d runlog.StepCommitted
@@ -220,12 +230,12 @@ func (v *plain) stepDone(rec *runlog.Record, r *transcript.Run) {
 		return
 	}
 	tasks := map[string]int{}
-	for _, t := range s.Tasks {
+	for _, t := range own(s) {
 		if t.Key != "" {
 			tasks[t.Node]++
 		}
 	}
-	for _, t := range s.Tasks { // in order, once each
+	for _, t := range own(s) { // in order, once each
 		if n := tasks[t.Node]; n > 0 {
 			delete(tasks, t.Node)
 			v.line(rec.Time, fmt.Sprintf("step %s %s %s tasks=%d", t.Node, v.pal.green("ok"), brief(s.Time.Elapsed(rec.Time)), n))
@@ -233,53 +243,18 @@ func (v *plain) stepDone(rec *runlog.Record, r *transcript.Run) {
 	}
 }
 
-func (v *plain) answered(rec *runlog.Record) {
-	var d runlog.Answered
-	_ = json.Unmarshal(rec.Data, &d)
-	value := "denied"
-	if !d.Denied {
-		value = strconv.Quote(transcript.Line(transcript.Value(d.Answer)))
-	}
-	if by := transcript.Line(d.By); by != "" {
-		value += " (" + by + ")"
-	}
-	v.line(rec.Time, "ask "+transcript.Line(rec.Path)+" -> "+value)
-}
-
 func (v *plain) event(rec *runlog.Record, r *transcript.Run, t *transcript.Task) {
 	var d runlog.Event
 	if json.Unmarshal(rec.Data, &d) != nil || t == nil {
 		return
 	}
-	switch d.Name {
-	case "task.started":
+	switch {
+	case d.Name == "task.started":
 		v.start(rec.Time, r, t)
-	case "note", "denied":
-		if n := len(t.Parts); n > 0 && t.Parts[n-1].Kind == transcript.Note {
-			v.line(rec.Time, "note "+label(t)+" "+transcript.Line(t.Parts[n-1].Text))
-		}
+	case d.Name == "progress" && t.Progress != nil && rec.Time.Sub(v.told) >= progressEvery:
+		v.told = rec.Time
+		v.line(rec.Time, "wait "+label(t)+" "+t.Progress.Text)
 	}
 }
 
-// part says what a task did or said last.
-func (v *plain) part(rec *runlog.Record, t *transcript.Task) {
-	var d runlog.Settled
-	if json.Unmarshal(rec.Data, &d) != nil {
-		return
-	}
-	switch p := t.Parts[len(t.Parts)-1]; {
-	case d.Kind == "model":
-		v.line(rec.Time, "turn "+label(t)+" tokens="+count(t.Usage.In+t.Usage.Out))
-	case p.Tool != nil && d.Kind != "agent":
-		line := p.Tool.Kind + " " + label(t) + " " + p.Tool.Name
-		if p.Tool.Arg != "" {
-			line += " " + strconv.Quote(p.Tool.Arg)
-		}
-		if p.Tool.State == transcript.Failed {
-			line += " failed"
-		} else {
-			line += " ok"
-		}
-		v.line(rec.Time, line+" "+brief(p.Tool.Time.Elapsed(rec.Time)))
-	}
-}
+const progressEvery = 3 * time.Second

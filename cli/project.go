@@ -3,22 +3,21 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
-	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/definition"
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/transcript"
-	"github.com/superstep-dev/superstep/trust"
 )
 
 // leave is what the flags say about what agents may do.
@@ -57,58 +56,35 @@ func (l *leave) rules() ([]permit.Rule, error) {
 	return rules, nil
 }
 
-// projectOptions say where the project and the user's own things are.
-func (a *app) projectOptions() *project.Options {
-	home := a.opt.Env("HOME")
-	if !filepath.IsAbs(home) {
-		home, _ = os.UserHomeDir() // "" is no home
+// project opens the project of the current folder and warns once of mistakes in its settings.
+func (a *app) project() (*project.Project, error) {
+	p, err := a.host().Project()
+	if err == nil {
+		a.warnOfSettings(p)
 	}
-	rules, _ := a.set.leave.rules() // they were checked
-	o := &project.Options{
-		Home: home, ConfigHome: filepath.Dir(a.configDir()), StateDir: a.configDir(),
-		Environ: a.opt.Environ(), Env: a.opt.Env,
-		TrustProject: a.set.leave.trustProject, Rules: rules, Offline: a.set.offline,
-		CacheDir: a.cacheDir(),
-		ResultsDir: func(run string) string {
-			if len(a.keys) > 0 { // what lies there would not be sealed
-				return ""
-			}
-			return filepath.Join(a.runDir(run), "results")
-		},
-		Redact: func(s string) string { return a.redactor().Text(s) },
-	}
-	if a.set.leave.headless {
-		o.OnAsk = agent.AskDeny
-	}
-	if here, err := os.Getwd(); err == nil {
-		o.Dir = project.Root(here, home)
-	}
-	return o
+	return p, err
 }
 
-// project opens the project of the current folder.
-func (a *app) project() (*project.Project, error) { return a.openProject(a.setup("")) }
-
-func (a *app) openProject(s *Setup) (*project.Project, error) {
-	if a.opt.Project == nil {
-		return project.Open(s.Project)
+// warnOfSettings warns once of mistakes in the settings of a project.
+func (a *app) warnOfSettings(p *project.Project) {
+	if !a.settled || a.set.quiet || a.completing() || a.warned {
+		return
 	}
-	return a.opt.Project(s)
+	a.warned = true
+	for _, x := range p.Problems() {
+		if x.Kind == settingsKind {
+			a.warn(x.String() + "; nothing of this file is used until it is mended")
+		}
+	}
 }
+
+// settingsKind is that of problems of a project's own settings.
+const settingsKind = "settings"
 
 // startProject starts what may be used of the project, and says what is not.
 func (a *app) startProject(ctx context.Context) (*project.Project, *project.Session, error) {
-	s := a.setup("")
-	say := func(text string) {
-		if !a.set.quiet {
-			a.err.line(transcript.Line(text))
-		}
-	}
-	s.Project.Notice = say
-	s.Project.Passed = func(items []trust.Status) {
-		say(project.Summary(items) + "; look at them and decide: " + a.hint("trust"))
-	}
-	p, err := a.openProject(s)
+	a.starts = true
+	p, err := a.project()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,39 +92,44 @@ func (a *app) startProject(ctx context.Context) (*project.Project, *project.Sess
 	return p, session, err
 }
 
-// catalog is a command that lists and shows what there is of one kind.
-type catalog struct {
+// A lister gives what there is of one kind, and what is wrong with it.
+type lister func(context.Context, *project.Project) ([]catalog.Item, []catalog.Problem, error)
+
+// listed makes one of what a project knows without running anything.
+func listed(kind string, entries func(*project.Project) []catalog.Item) lister {
+	return func(_ context.Context, p *project.Project) ([]catalog.Item, []catalog.Problem, error) {
+		problems := slices.DeleteFunc(p.Problems(), func(x catalog.Problem) bool { return x.Kind != kind })
+		return entries(p), problems, nil
+	}
+}
+
+// listing is a command that lists and shows what there is of one kind.
+type listing struct {
 	kind, short string
-	list        func(*project.Project) []project.Entry
+	list        lister
 	show        func(ctx context.Context, name string) error
-	flags       func(*pflag.FlagSet) // of list; nil for none
+	flags       func(*pflag.FlagSet)   // of list; nil for none
+	filter      func() (string, error) // checks them, and returns what they leave in words, behind the kind; nil for none
 	more        []*cobra.Command
 }
 
-func (a *app) catalogCommand(c *catalog) *cobra.Command {
-	n := a.opt.Name
-	subs := []string{"list", "show"}
-	for _, m := range c.more {
-		subs = append(subs, m.Name())
-	}
+func (a *app) catalogCommand(c *listing) *cobra.Command {
+	n := a.cfg.Name
 	cmd := &cobra.Command{
 		Use: c.kind, Short: c.short,
 		Example: examples(n, c.kind+" list", "", c.kind+" show NAME", "", c.kind+" list -o json", ""),
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usage(fmt.Sprintf("%s: which of %s?", c.kind, strings.Join(subs, ", ")))
-			}
-			return a.unknownCommand(cmd, args[:1])
-		},
 	}
-	names := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	names := func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		p, err := a.project()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
+		entries, _, err := c.list(cmd.Context(), p)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
 		var out []string
-		for _, e := range c.list(p) {
+		for _, e := range entries {
 			out = append(out, e.Name+"\t"+transcript.Line(e.Description))
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp
@@ -156,19 +137,29 @@ func (a *app) catalogCommand(c *catalog) *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the " + c.kind + " there are, where they come from and what overrides what", Args: a.none,
 		Example: examples(n, c.kind+" list", "", c.kind+" list -o json", ""),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := a.project()
 			if err != nil {
 				return err
 			}
-			if err := a.printEntries(c.kind, c.list(p)); err != nil {
+			filter := ""
+			if c.filter != nil {
+				var err error
+				if filter, err = c.filter(); err != nil {
+					return err
+				}
+			}
+			entries, problems, err := c.list(cmd.Context(), p)
+			if err != nil {
 				return err
 			}
-			if !a.programs() {
-				for _, x := range p.Problems() {
-					if x.Kind == c.kind || x.Kind == "settings" {
-						a.err.line(transcript.Line(problem(&x)))
-					}
+			if err := a.printEntries(c.kind, entries, filter); err != nil {
+				return err
+			}
+			for i := range problems {
+				shown := slices.ContainsFunc(entries, func(e catalog.Item) bool { return slices.Contains(e.Problems, problems[i].Text) })
+				if !shown {
+					a.note(transcript.Line(problem(&problems[i])))
 				}
 			}
 			return nil
@@ -190,11 +181,11 @@ func (a *app) catalogCommand(c *catalog) *cobra.Command {
 	}
 	cmd.AddCommand(list, show)
 	cmd.AddCommand(c.more...)
-	return cmd
+	return a.lists(cmd)
 }
 
 // problem is a line about something that is wrong or odd.
-func problem(p *project.Problem) string {
+func problem(p *catalog.Problem) string {
 	if p.Warning {
 		return "warning: " + p.String()
 	}
@@ -202,45 +193,46 @@ func problem(p *project.Problem) string {
 }
 
 // validateCommand checks the files of one kind: what cannot be used is an error, what is put up with a warning.
-func (a *app) validateCommand(kind string, entries func(*project.Project) []project.Entry) *cobra.Command {
+func (a *app) validateCommand(kind string, list lister) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate", Short: "Check the files of " + kind + ": exit code 1 if one cannot be used", Args: a.none,
-		Example: examples(a.opt.Name, kind+" validate", "", kind+" validate -o json", ""),
-		RunE: func(*cobra.Command, []string) error {
+		Example: examples(a.cfg.Name, kind+" validate", "", kind+" validate -o json", ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := a.project()
 			if err != nil {
 				return err
 			}
+			entries, problems, err := list(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
 			r := reportJSON{Path: p.Dir(), Errors: []finding{}, Warnings: []finding{}}
-			for _, x := range p.Problems() {
-				f := finding{Code: "Unusable", Where: x.Where, Text: x.Text}
-				switch {
-				case x.Kind != kind:
-				case x.Warning:
+			for _, x := range problems {
+				if f := (finding{Code: "Unusable", Where: x.Where(), Text: x.Text}); !x.Warning {
+					r.Errors = append(r.Errors, f)
+				} else {
 					f.Code = "Odd"
 					r.Warnings = append(r.Warnings, f)
-				default:
-					r.Errors = append(r.Errors, f)
 				}
 			}
-			list := entries(p)
-			for _, e := range list {
+			for _, e := range entries {
 				for _, w := range e.Warnings {
 					where, text, _ := strings.Cut(w, ": ")
 					r.Warnings = append(r.Warnings, finding{Code: "Odd", Where: where, Text: text})
 				}
 			}
-			return a.report([]reportJSON{r}, len(list), strings.TrimSuffix(kind, "s"))
+			return a.report([]reportJSON{r}, len(entries), strings.TrimSuffix(kind, "s"))
 		},
 	}
 }
 
-// printEntries writes a listing.
-func (a *app) printEntries(kind string, entries []project.Entry) error {
+// printEntries writes a listing. Filter says which of them were wanted, "" for all. Needs, if there are any, are what each
+// entry needs.
+func (a *app) printEntries(kind string, entries []catalog.Item, filter string, needs ...string) error {
 	switch a.set.output {
 	case "json":
 		if entries == nil {
-			entries = []project.Entry{}
+			entries = []catalog.Item{}
 		}
 		return a.out.json(entries, true)
 	case "jsonl":
@@ -252,8 +244,12 @@ func (a *app) printEntries(kind string, entries []project.Entry) error {
 		return nil
 	}
 	if len(entries) == 0 {
-		a.err.line("there are no " + kind)
+		a.err.line("there are no " + kind + filter)
 		return nil
+	}
+	width := 0 // any
+	if fd, ok := isTerminal(a.opt.Stdout); ok {
+		width, _, _ = term.GetSize(fd)
 	}
 	name, source := 4, 8
 	for i := range entries {
@@ -261,25 +257,35 @@ func (a *app) printEntries(kind string, entries []project.Entry) error {
 	}
 	pal := palette(a.term.outColor)
 	untrusted := false
-	a.out.line(fmt.Sprintf("%-*s  %-*s  %-11s  %s", name, "NAME", source, "SOURCE", "STATE", "DESCRIPTION"))
+	column := func(string) string { return "" }
+	if len(needs) > 0 {
+		column = func(text string) string { return fmt.Sprintf("%-16s  ", text) }
+	}
+	a.out.line(fmt.Sprintf("%-*s  %-*s  %-11s  %sDESCRIPTION", name, "NAME", source, "SOURCE", "STATE", column("NEEDS")))
 	for i := range entries {
 		e := &entries[i]
 		state := string(e.State)
 		shown := state
 		switch e.State {
-		case project.Usable:
+		case catalog.Usable:
 			shown = pal.green(state)
-		case project.Untrusted, project.Changed:
+		case catalog.Untrusted, catalog.Changed:
 			untrusted = true
 			shown = pal.yellow(state)
-		case project.Draft:
+		case catalog.Draft, catalog.NotRunnable:
 			shown = pal.yellow(state)
-		case project.Invalid:
+		case catalog.Invalid:
 			shown = pal.red(state)
 		}
-		label := transcript.Line(e.Name)
-		line := fmt.Sprintf("%s%s  %-*s  %s%s  %s", label, strings.Repeat(" ", name-ansi.StringWidth(label)), source, e.Source,
-			shown, strings.Repeat(" ", max(0, 11-len(state))), ansi.Truncate(transcript.Line(e.Description), 100, "…"))
+		label, need := transcript.Line(e.Name), ""
+		if len(needs) > 0 {
+			need = column(needs[i])
+		}
+		line := fmt.Sprintf("%s%s  %-*s  %s%s  %s%s", label, strings.Repeat(" ", name-ansi.StringWidth(label)), source, e.Source,
+			shown, strings.Repeat(" ", max(0, 11-len(state))), need, transcript.Line(e.Description))
+		if width > 0 {
+			line = ansi.Truncate(line, width, "…")
+		}
 		a.out.line(strings.TrimRight(line, " "))
 		for _, detail := range a.details(e) {
 			a.out.line("  " + pal.dim(transcript.Line(detail)))
@@ -292,7 +298,7 @@ func (a *app) printEntries(kind string, entries []project.Entry) error {
 }
 
 // details are the lines below an entry.
-func (a *app) details(e *project.Entry) []string {
+func (a *app) details(e *catalog.Item) []string {
 	var out []string
 	if e.Source != "built-in" && e.Path != "" {
 		where := e.Path
@@ -325,21 +331,35 @@ func (a *app) details(e *project.Entry) []string {
 	return out
 }
 
+// capabilities are those that agents may have.
+const capabilities = "research, explore, synthesize, write, search, read-only, code-review, data-analysis"
+
 func (a *app) agentsCommand() *cobra.Command {
 	var capable []string
-	all := func(p *project.Project) []project.Entry { return p.Agents() }
-	return a.catalogCommand(&catalog{
+	all := listed("agents", func(p *project.Project) []catalog.Item { return p.Agents() })
+	return a.catalogCommand(&listing{
 		kind: "agents", short: "Look at the agents there are",
-		list: func(p *project.Project) []project.Entry {
+		list: listed("agents", func(p *project.Project) []catalog.Item {
 			var want []definition.Capability
 			for _, s := range capable {
-				c, _ := definition.ParseCapability(s) // one that nobody knows is one that no agent has
+				c, _ := definition.ParseCapability(s) // it was checked
 				want = append(want, c)
 			}
 			return p.Agents(want...)
-		},
+		}),
 		flags: func(f *pflag.FlagSet) {
-			f.StringSliceVar(&capable, "capability", nil, "only those that have all of these: research, explore, synthesize, write, search, read-only, code-review, data-analysis")
+			f.StringSliceVar(&capable, "capability", nil, "only those that have all of these: "+capabilities)
+		},
+		filter: func() (string, error) {
+			for _, c := range capable {
+				if _, known := definition.ParseCapability(c); !known {
+					return "", usage(fmt.Sprintf("--capability: want %s, got %q%s", capabilities, c, suggest.Hint(c, strings.Split(capabilities, ", "))))
+				}
+			}
+			if len(capable) == 0 {
+				return "", nil
+			}
+			return " with " + strings.Join(capable, " and ") + "; `" + a.hint("agents", "list") + "` shows all", nil
 		},
 		more: []*cobra.Command{a.validateCommand("agents", all)},
 		show: func(_ context.Context, name string) error {
@@ -353,7 +373,7 @@ func (a *app) agentsCommand() *cobra.Command {
 			}
 			if a.programs() {
 				return a.out.json(struct {
-					project.Entry
+					catalog.Item
 					Prompt string `json:"prompt"`
 				}{e, d.Prompt}, a.set.output == "json")
 			}
@@ -376,7 +396,7 @@ func (a *app) agentsCommand() *cobra.Command {
 }
 
 // header writes the first lines about an entry.
-func (a *app) header(e *project.Entry) {
+func (a *app) header(e *catalog.Item) {
 	a.out.line(strings.TrimRight(transcript.Line(e.Name)+"\n"+transcript.Line(e.Description), "\n") + "\n")
 	where := e.Source
 	if e.Path != "" {
@@ -392,38 +412,44 @@ func (a *app) header(e *project.Entry) {
 }
 
 func (a *app) skillsCommand() *cobra.Command {
-	return a.catalogCommand(&catalog{
-		kind: "skills", short: "Look at the skills there are, and validate them", list: (*project.Project).Skills,
+	return a.catalogCommand(&listing{
+		kind: "skills", short: "Look at the skills there are, and validate them", list: listed("skills", (*project.Project).Skills),
 		more: []*cobra.Command{a.skillsValidate()},
 		show: func(_ context.Context, name string) error {
 			p, err := a.project()
 			if err != nil {
 				return err
 			}
-			c, e, err := p.Skill(name)
+			k, text, e, err := p.Skill(name)
 			if err != nil {
 				return usage(err.Error())
 			}
 			if a.programs() {
 				return a.out.json(struct {
-					project.Entry
+					catalog.Item
 					Instructions string `json:"instructions"`
-				}{e, c.Text}, a.set.output == "json")
+				}{e, text}, a.set.output == "json")
 			}
 			a.header(&e)
-			for _, f := range c.Skill.Files {
+			for _, f := range k.Files {
 				a.out.line(transcript.Line(fmt.Sprintf("file     %s (%d bytes)", f.Path, f.Size)))
 			}
-			a.out.line("\n" + strings.TrimRight(transcript.Clean(c.Text), "\n"))
+			a.out.line("\n" + strings.TrimRight(transcript.Clean(text), "\n"))
 			return nil
 		},
 	})
 }
 
 func (a *app) toolsCommand() *cobra.Command {
-	return a.catalogCommand(&catalog{
-		kind: "tools", short: "Look at the tools there are", list: (*project.Project).Tools,
-		more: []*cobra.Command{a.toolsCall(), a.validateCommand("tools", (*project.Project).Tools)},
+	list := func(ctx context.Context, p *project.Project) ([]catalog.Item, []catalog.Problem, error) {
+		if a.completing() {
+			return p.Tools(), nil, nil
+		}
+		return p.CheckTools(ctx)
+	}
+	return a.catalogCommand(&listing{
+		kind: "tools", short: "Look at the tools there are", list: list,
+		more: []*cobra.Command{a.toolsCall(), a.validateCommand("tools", list)},
 		show: func(ctx context.Context, name string) error {
 			p, session, err := a.startProject(ctx)
 			if err != nil {
@@ -431,10 +457,15 @@ func (a *app) toolsCommand() *cobra.Command {
 			}
 			defer func() { _ = session.Close() }() // nothing was written
 			var found []*tool.Tool
-			for _, t := range session.Tools().Tools() {
+			for _, t := range append(session.Tools().Tools(), session.AgentTools()...) {
 				if t.Name == name || strings.HasSuffix(name, "*") && strings.HasPrefix(t.Name, strings.TrimSuffix(name, "*")) {
 					found = append(found, t)
 				}
+			}
+			if i := slices.IndexFunc(p.Tools(), func(e catalog.Item) bool {
+				return e.Name == name && e.Source == "built-in" && e.State == catalog.Usable
+			}); len(found) == 0 && i >= 0 { // it is made for each run
+				found = append(found, &tool.Tool{Name: name, Description: p.Tools()[i].Description})
 			}
 			if len(found) == 0 {
 				return a.noTool(p, session, name)
@@ -442,6 +473,9 @@ func (a *app) toolsCommand() *cobra.Command {
 			for _, t := range found {
 				if err := a.showTool(t); err != nil {
 					return err
+				}
+				if _, calls := session.Tools().Get(t.Name); !calls {
+					a.note("it works within a run only, for agents")
 				}
 			}
 			return nil
@@ -457,20 +491,19 @@ func (a *app) noTool(p *project.Project, s *project.Session, name string) error 
 			continue
 		}
 		switch e.State {
-		case project.Usable:
+		case catalog.Usable:
 			if e.Source == "built-in" {
 				return &Error{Exit: ExitUsage, Code: "usage", Message: fmt.Sprintf("tool %s works within a run only: %s", e.Name, e.Description)}
 			}
-		case project.Off:
+		case catalog.Invalid: // see below
+		case catalog.Off:
 			return &Error{Exit: ExitUsage, Code: "usage", Message: fmt.Sprintf("tool %s is off: %s", e.Name, e.Description)}
 		default:
 			return &Error{Exit: ExitDenied, Code: "untrusted", Message: fmt.Sprintf("tool %s is %s", e.Name, e.State), Next: []string{"look at it and decide: " + a.hint("trust")}}
 		}
 	}
-	for _, x := range p.Problems() {
-		if base := filepath.Base(strings.SplitN(x.Where, ":", 2)[0]); !x.Warning && strings.HasPrefix(base, name+".") {
-			return &Error{Exit: ExitFailed, Code: "unusable", Message: fmt.Sprintf("tool %s cannot be used: %s", name, x)}
-		}
+	if why := s.Broken(name); why != "" {
+		return &Error{Exit: ExitFailed, Code: "unusable", Message: why}
 	}
 	return usage(s.Unknown(name))
 }
@@ -480,10 +513,13 @@ func (a *app) showTool(t *tool.Tool) error {
 		Name        string      `json:"name"`
 		Description string      `json:"description"`
 		Effect      tool.Effect `json:"effect"`
-		Input       any         `json:"input"`
+		Input       any         `json:"input,omitempty"`
 		Output      any         `json:"output,omitempty"`
 	}
-	v := toolJSON{Name: t.Name, Description: t.Description, Effect: t.Effect, Input: t.Input}
+	v := toolJSON{Name: t.Name, Description: t.Description, Effect: t.Effect}
+	if t.Input != nil {
+		v.Input = t.Input
+	}
 	if t.Effect == "" {
 		v.Effect = tool.Once
 	}
@@ -493,10 +529,14 @@ func (a *app) showTool(t *tool.Tool) error {
 	if a.programs() {
 		return a.out.json(v, a.set.output == "json")
 	}
-	schema, err := prettyJSON(t.Input)
-	if err != nil {
-		return err
+	a.out.line(t.Name + "\n" + transcript.Clean(t.Description) + "\n\neffect   " + string(v.Effect))
+	if t.Input != nil {
+		schema, err := prettyJSON(t.Input)
+		if err != nil {
+			return err
+		}
+		a.out.line("input    " + transcript.Clean(schema))
 	}
-	a.out.line(t.Name + "\n" + transcript.Clean(t.Description) + "\n\neffect   " + string(v.Effect) + "\ninput    " + transcript.Clean(schema) + "\n")
+	a.out.line("")
 	return nil
 }

@@ -10,28 +10,56 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
 // prompting is one question as it is put to the person at the terminal.
 type prompting struct {
-	app   *app
-	ctx   context.Context // the run's: when it ends, so does the prompt
-	q     *runlog.OpenQuestion
-	who   string // who asks
-	asked string // what, cleaned
+	app     *app
+	session *session
+	ctx     context.Context // when it ends, so does the prompt
+	q       *runlog.Question
+	live    *live // where what is typed is shown, nil if the terminal does that
+	who     string
+	asked   string // what, cleaned
+	menu    []choice
+	folded  int           // lines that are not shown
+	count   func() string // which question of how many it is, "" for the only one
 }
 
-// prompt asks the person at the terminal, until the run stops.
-func (k *asker) prompt(ctx context.Context, q *runlog.OpenQuestion) (*runlog.Answered, bool) {
+// prompt asks the person at the terminal while the run goes on.
+func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer, bool) {
 	a := k.app
 	pal := palette(a.term.errColor)
-	k.session.suspend()
-	defer k.session.resume()
-	p := &prompting{app: a, ctx: ctx, q: q, who: pal.yellow("?") + " " + pal.bold(transcript.Line(q.Path)+" asks:") + " ", asked: transcript.Clean(q.Question)}
-	p.say("\n" + p.who + p.asked + "\n")
+	p := &prompting{app: a, session: k.session, ctx: ctx, q: q, asked: transcript.Clean(headed(q.Header, q.Text)), menu: menu(q)}
+	if v := k.session.live(); v != nil {
+		k.session.change(v, func() {
+			if v.draw(true); v.take() {
+				p.live, v.asking = v, true
+			}
+		})
+	}
+	if p.live != nil {
+		defer k.session.change(p.live, func() { p.live.asking = false })
+	} else {
+		k.session.suspend()
+		defer k.session.resume()
+	}
+	p.who = pal.yellow("?") + " " + pal.bold(asks(q.Path, q))
+	if q.Call == nil {
+		p.say("\n" + p.who + " " + p.asked + "\n" + p.choices())
+	} else {
+		_, height := a.term.size()
+		p.call(max(6, min(30, height-16)))
+	}
+	if !a.set.noBell && a.cfg.Env("TERM") != "dumb" {
+		_, _ = a.err.Write([]byte("\a"))
+	}
+	if !a.in.fresh(ctx) {
+		return nil, false
+	}
+	p.count = k.count
 	var answer json.RawMessage
 	var ok bool
 	if f := formOf(q.Schema); f != nil && len(q.Options) == 0 {
@@ -39,44 +67,75 @@ func (k *asker) prompt(ctx context.Context, q *runlog.OpenQuestion) (*runlog.Ans
 	} else {
 		answer, ok = p.one()
 	}
-	return &runlog.Answered{Answer: answer, By: "person"}, ok
+	return &runlog.Answer{Value: answer, By: "person"}, ok
 }
 
-func (p *prompting) say(s string) { _, _ = p.app.err.Write([]byte(s)) }
+// say shows a text. One without an end of line goes on with the next.
+func (p *prompting) say(s string) {
+	if p.live == nil {
+		_, _ = p.app.err.Write([]byte(s))
+		return
+	}
+	p.session.change(p.live, func() { p.live.ask(s) })
+}
+
+// call shows a permission request, with so many lines of a long change, or with all for 0.
+func (p *prompting) call(fold int) {
+	lines, folded := card(p.q.Call, palette(p.app.term.errColor), fold)
+	p.folded = max(p.folded, folded)
+	p.say("\n" + p.who + "\n" + strings.Join(lines, "\n") + "\n" + p.choices())
+}
+
+// choices are what may be answered, in lines.
+func (p *prompting) choices() string {
+	var b strings.Builder
+	width := widest(p.menu)
+	for i := range p.menu {
+		b.WriteString(p.menu[i].line(width) + "\n")
+	}
+	return b.String()
+}
 
 // line asks for a line. It is not ok at the end of the input, or of the run.
 func (p *prompting) line(label string) (line string, ok bool) {
-	p.say(label)
-	select {
-	case <-p.ctx.Done():
-	case line, ok = <-p.app.in.next():
+	if p.live == nil {
+		if label != "" {
+			p.say(p.count() + label)
+		}
+		if line, ok = p.app.in.line(p.ctx); !ok {
+			p.say("\n")
+		}
+		return line, ok
 	}
-	if !ok {
-		p.say("\n")
+	if label == "" {
+		label = "  "
 	}
+	line, ok = p.app.in.keyed(p.ctx, func(typed string) {
+		p.session.change(p.live, func() { p.live.prompt, p.live.typed = label, typed })
+	})
+	p.session.change(p.live, func() {
+		p.live.prompt, p.live.typed = "", ""
+		p.live.ask(p.live.count + label + transcript.Line(line) + "\n")
+	})
 	return line, ok
 }
 
 // one asks for one value.
 func (p *prompting) one() (json.RawMessage, bool) {
 	q := p.q
-	for i, o := range q.Options {
-		mark := ""
-		if string(q.Default) != "" && transcript.Value(q.Default) == transcript.Clean(o) {
-			mark = " (default)"
-		}
-		p.say(fmt.Sprintf("  %d. %s%s\n", i+1, transcript.Line(o), mark))
-	}
 	wanted := ""
-	if n := len(q.Options); n > 0 {
-		wanted = fmt.Sprintf(" 1-%d", n)
-	}
-	if agent.Permission(&q.Asked) {
-		wanted += `, or "deny: why"`
+	if n := len(p.menu); n > 0 {
+		wanted = fmt.Sprintf(" %d-%d", p.menu[0].key, p.menu[n-1].key)
+		if q.Several() {
+			wanted += ", several with commas"
+		}
 	}
 	label := "Answer" + wanted
 	if len(q.Default) > 0 {
 		label += ", Enter for " + transcript.Line(transcript.Value(q.Default))
+	}
+	if p.folded > 0 {
+		label += ", v to see all"
 	}
 	label += ", Ctrl-D to leave it open: "
 	for {
@@ -91,48 +150,73 @@ func (p *prompting) one() (json.RawMessage, bool) {
 			}
 			continue
 		}
-		if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(q.Options) && !slices.Contains(q.Options, line) {
-			line = q.Options[n-1]
-		}
-		line, ok = p.complete(line)
-		if !ok {
-			return nil, false
-		}
-		if line == "" { // another choice
+		if line == "v" && p.folded > 0 {
+			p.call(0)
 			continue
 		}
-		v, err := fit(&q.Asked, line)
+		line, ok, err := p.choose(line)
+		switch {
+		case !ok:
+			return nil, false
+		case line == "" && err == nil: // another choice
+			continue
+		}
+		var v json.RawMessage
+		if err == nil {
+			v, err = fit(q, line)
+		}
 		if err == nil {
 			return v, true
 		}
 		again, _, _ := strings.Cut(p.asked, "\n") // which one it still is
+		if q.Call != nil {
+			again = ""
+		}
 		if wanted != "" && len(q.Schema) > 0 {
 			err = errors.New("answer" + wanted + "; " + err.Error())
 		}
-		p.say("  " + transcript.Clean(err.Error()) + "\n" + p.who + again + "\n")
+		p.say("  " + transcript.Clean(err.Error()) + "\n" + strings.TrimRight(p.who+" "+again, " ") + "\n")
 	}
 }
 
-// complete asks for the text that an option wants after it, or may have. It gives "" for no choice.
-func (p *prompting) complete(line string) (string, bool) {
-	for _, o := range p.q.Options {
-		word, open := opening(&p.q.Asked, o)
-		switch {
-		case open && (line == o || line == word || line == word+":"):
-			text, ok := p.instead()
-			if !ok || text == "" {
-				return "", ok
-			}
-			return word + ": " + text, true
-		case !open && line == o && reasoned(&p.q.Asked, o):
-			why, ok := p.line("Why (Enter for none): ")
-			if why = strings.TrimSpace(why); why != "" {
-				line += ": " + why
-			}
-			return line, ok
+// choose makes an answer of what was typed: of the number of a choice, perhaps with the text that it wants. It is "" if
+// none was given after all.
+func (p *prompting) choose(line string) (answer string, ok bool, err error) {
+	c := p.choice(line)
+	switch {
+	case c == nil:
+		return line, true, nil
+	case c.answer == "":
+		return "", true, fmt.Errorf("%d (%s) is %s", c.key, c.name, c.note)
+	}
+	if word, open := opening(p.q, c.answer); open {
+		text, ok := p.instead()
+		if !ok || text == "" {
+			return "", ok, nil
+		}
+		return word + ": " + text, true, nil
+	}
+	if !c.why {
+		return c.answer, true, nil
+	}
+	why, ok := p.line("Why: ")
+	if why = strings.TrimSpace(why); why == "" {
+		return c.answer, ok, nil
+	}
+	return c.answer + ": " + why, ok, nil
+}
+
+// choice is the one that was typed, by its number or as a word that a text has to follow; nil for anything else.
+func (p *prompting) choice(line string) *choice {
+	n, err := strconv.Atoi(line)
+	for i := range p.menu {
+		c := &p.menu[i]
+		word, open := opening(p.q, c.answer)
+		if err == nil && c.key == n && !slices.Contains(p.q.Options, line) || open && (line == c.answer || line == word || line == word+":") {
+			return c
 		}
 	}
-	return line, true
+	return nil
 }
 
 // instead asks what to go on with instead of what the question shows, "" for what there is.
@@ -211,7 +295,7 @@ func (p *prompting) form(f form) (json.RawMessage, bool) {
 			b.WriteString(":")
 			b.Write(v)
 		}
-		answer, err := fit(&p.q.Asked, "{"+b.String()+"}")
+		answer, err := fit(p.q, "{"+b.String()+"}")
 		if err == nil {
 			return answer, true
 		}

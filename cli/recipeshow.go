@@ -9,12 +9,13 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/graph/draw"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 	"github.com/superstep-dev/superstep/workflow/recipe"
-	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 func (a *app) workflowsShow() *cobra.Command {
@@ -24,7 +25,7 @@ func (a *app) workflowsShow() *cobra.Command {
 
 A recipe may also be named by its path, and a draft by its name. With -v its text is shown too. To begin a
 recipe of your own with the text of another: workflows new NAME --from OTHER.`,
-		Example: examples(a.opt.Name, "workflows show research", "", "workflows show drafts/brief.yaml -v", "", "workflows show research -o json", ""),
+		Example: examples(a.cfg.Name, "workflows show research", "", "workflows show drafts/brief.yaml -v", "", "workflows show research -o json", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
 			e, listed, p, err := a.recipe(args[0])
 			switch {
@@ -41,6 +42,9 @@ recipe of your own with the text of another: workflows new NAME --from OTHER.`,
 				return a.out.json(workflowsJSON(w), a.set.output == "json")
 			}
 			a.out.line(w.Name + "\n\n" + w.Description)
+			if w.NeedsModel {
+				a.out.line("needs    a language model")
+			}
 			a.printInputs(inputsJSON(w))
 			if flow, err := graphOf(w, nil); err == nil {
 				a.out.line("\n" + strings.TrimRight(draw.Text(flow.Shape(), nil), "\n"))
@@ -52,31 +56,25 @@ recipe of your own with the text of another: workflows new NAME --from OTHER.`,
 
 // recipe gives the recipe that a word names by path or by name, a draft if nothing else has that name. It
 // gives none for a name that no recipe has.
-func (a *app) recipe(word string) (*library.Entry, *project.Entry, *project.Project, error) {
-	if a.opt.Recipe == nil {
-		return nil, nil, nil, nil
-	}
-	set, err := a.workflows("")
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	p := a.recipes.project
+func (a *app) recipe(word string) (*catalog.RecipeFile, *catalog.Item, *project.Project, error) {
+	set := a.allRuns()
+	p, wrong := a.host().Recipes()
 	if a.namesFile(word, set) {
-		e, err := a.load(word)
+		e, err := a.host().Load(word)
 		if err == nil && e.Recipe == nil {
 			err = a.invalidEntry(e)
 		}
 		if err != nil || p == nil {
-			return nil, nil, p, errors.Join(err, a.recipes.wrong)
+			return nil, nil, p, errors.Join(err, wrong)
 		}
-		return e, &project.Entry{Name: e.Name, Kind: "recipe", Source: "file", Path: e.File, State: project.Usable, Description: e.Recipe.Description}, p, nil
+		return e, &catalog.Item{Name: e.Name, Kind: "recipe", Source: "file", Path: e.File, State: catalog.Usable, Description: e.Recipe.Description}, p, nil
 	}
 	if p == nil {
 		return nil, nil, nil, nil
 	}
 	e, listed, err := p.Look(word)
-	var none *library.NotFoundError
-	var bad *library.InvalidError
+	var none *catalog.NotFoundError
+	var bad *catalog.InvalidError
 	switch {
 	case errors.As(err, &bad):
 		return nil, nil, p, a.invalidEntry(bad.Entry)
@@ -99,35 +97,28 @@ func (a *app) recipe(word string) (*library.Entry, *project.Entry, *project.Proj
 
 // drawable is the workflow of a recipe to look at, trusted or not, or of a name.
 func (a *app) drawable(word string) (*workflow.Workflow, error) {
-	e, _, p, err := a.recipe(word)
+	e, _, _, err := a.recipe(word)
 	switch {
 	case err != nil:
 		return nil, err
 	case e == nil:
 		return a.workflow(word)
 	}
-	return a.picture(p, e.Recipe)
+	return a.host().Draw(e.Recipe)
 }
 
-// picture is the workflow of a recipe to look at.
-func (a *app) picture(p *project.Project, r *recipe.Recipe) (*workflow.Workflow, error) {
-	b, err := p.BundleOf(r)
-	if err != nil {
-		return nil, err
-	}
-	s := a.setup("")
-	s.Project.Workflows, s.Project.Taken, s.Project.Recipes = a.recipes.others, a.recipes.taken, &a.recipes.cache
-	return a.opt.Recipe(s, b)
-}
-
-func (a *app) showRecipe(p *project.Project, e *library.Entry, listed *project.Entry) error {
+func (a *app) showRecipe(p *project.Project, e *catalog.RecipeFile, listed *catalog.Item) error {
 	r := e.Recipe
+	judgements := a.host().JudgementsIn(p, e)
 	if a.programs() {
+		row := recipeJSON(e, listed)
+		row.NeedsModel = len(judgements) > 0
 		return a.out.json(struct {
 			workflowJSON
-			Steps []planStep `json:"steps"`
-			Text  string     `json:"text"`
-		}{recipeJSON(e, listed), planSteps(r.Steps), string(e.Text)}, a.set.output == "json")
+			Steps      []host.Step        `json:"steps"`
+			Judgements []recipe.Judgement `json:"judgements,omitempty"`
+			Text       string             `json:"text"`
+		}{row, host.Steps(r.Steps), judgements, string(e.Text)}, a.set.output == "json")
 	}
 	a.header(listed)
 	if len(listed.Aliases) > 0 {
@@ -137,13 +128,16 @@ func (a *app) showRecipe(p *project.Project, e *library.Entry, listed *project.E
 		origin, _, _ := strings.Cut(string(e.Text), "\n")
 		a.out.line("draft    " + transcript.Line(strings.TrimPrefix(origin, "# ")) + "; " + a.hint("workflows", "approve", e.Name))
 	}
+	for i := range judgements {
+		a.out.line("needs    a language model: " + transcript.Line(judgements[i].String()))
+	}
 	for _, w := range listed.Warnings {
 		a.out.line("warning  " + transcript.Line(w))
 	}
 	a.printInputs(inputsJSON(sketch(r)))
 	a.out.line("\nSteps:")
-	a.printSteps(planSteps(r.Steps))
-	if w, err := a.picture(p, r); err != nil {
+	a.printSteps(host.Steps(r.Steps))
+	if w, err := a.host().Draw(r); err != nil {
 		a.out.line("\nno graph: " + transcript.Line(err.Error()))
 	} else if flow, err := graphOf(w, nil); err == nil {
 		a.out.line("\n" + strings.TrimRight(draw.Text(flow.Shape(), nil), "\n"))
@@ -223,85 +217,12 @@ func valueText(v any) string {
 	return string(b)
 }
 
-// planStep is a step as it is listed.
-type planStep struct {
-	ID    string     `json:"id"`
-	Kind  string     `json:"kind"`
-	Uses  string     `json:"uses,omitempty"` // the agent, tool or workflow
-	After []string   `json:"depends_on,omitempty"`
-	Notes []string   `json:"notes,omitempty"` // what else there is to know: when, gate, retry
-	Steps []planStep `json:"steps,omitempty"`
-}
-
-func planSteps(steps []*recipe.Step) []planStep {
-	var out []planStep
-	for _, s := range steps {
-		p := planStep{ID: s.ID, Kind: string(s.Kind()), After: s.DependsOn, Notes: stepNotes(s)}
-		switch {
-		case s.Agent != nil:
-			p.Uses = s.Agent.Name
-		case s.Tool != nil:
-			p.Uses = s.Tool.Name
-		case s.Workflow != nil:
-			p.Uses = s.Workflow.Name
-		}
-		if body := s.Body(); body != nil {
-			p.Steps = planSteps(body.Steps)
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
-func stepNotes(s *recipe.Step) []string {
-	var out []string
-	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	width := 0
-	switch {
-	case s.Parallel != nil:
-		width = s.Parallel.Width
-	case s.Foreach != nil:
-		note("for each %s", s.Foreach.As)
-		width = s.Foreach.Width
-	case s.Loop != nil && s.Loop.Until != nil:
-		note("at most %s, until %s", plural(s.Loop.Max, "round"), s.Loop.Until)
-	case s.Loop != nil:
-		note("%s", plural(s.Loop.Max, "round"))
-	case s.Agent != nil && s.Agent.Model != "":
-		note("model %s", s.Agent.Model)
-	case s.Tool != nil && s.Tool.Effects != "":
-		note("effects %s", s.Tool.Effects)
-	}
-	if width > 0 {
-		note("%d at a time", width)
-	}
-	if s.When != nil {
-		note("when %s", s.When)
-	}
-	if s.Gate != nil {
-		note("a person lets it go on")
-	}
-	if s.Output != nil {
-		note("checked output")
-	}
-	if s.Retry != nil {
-		note("%d attempts", s.Retry.Attempts)
-	}
-	if s.Timeout > 0 {
-		note("at most %s", brief(s.Timeout))
-	}
-	if s.OnError != "" && s.OnError != recipe.Continue {
-		note("on error %s", s.OnError)
-	}
-	return out
-}
-
 // printSteps writes steps as a table, those within others indented.
-func (a *app) printSteps(steps []planStep) {
+func (a *app) printSteps(steps []host.Step) {
 	type row struct{ id, does, rest string }
 	var rows []row
-	var add func(steps []planStep, depth int)
-	add = func(steps []planStep, depth int) {
+	var add func(steps []host.Step, depth int)
+	add = func(steps []host.Step, depth int) {
 		for _, s := range steps {
 			rest := s.Notes
 			if len(s.After) > 0 {

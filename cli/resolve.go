@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,24 +25,19 @@ func (a *app) resolveCommand() *cobra.Command {
 	var f resolving
 	cmd := &cobra.Command{
 		Use: "resolve ID [TASK]", Short: "Say what became of an effect that must not happen twice and was cut off", ValidArgsFunction: a.ids,
-		Example: examples(a.opt.Name,
+		Example: examples(a.cfg.Name,
 			"runs resolve @last", "what is unknown",
 			"runs resolve @last pay --happened", "its output is lost: the task is told so",
-			`runs resolve 7f3a pay --happened --result '{"receipt":17}'`, "go on as if it had given this",
+			`runs resolve 7f3a pay --happened --result 'receipt 17'`, "the text that the tool would have returned",
 			"runs resolve 7f3a pay --again", "it did not happen: do it"),
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > 2 {
-				return usage("runs resolve: name the run, and the task if several wait: ID [TASK]")
-			}
-			return nil
-		},
+		Args: nargs(1, 2, "runs resolve: name the run, and the task if several wait: ID [TASK]"),
 	}
 	cmd.Flags().BoolVar(&f.again, "again", false, "it did not happen, or may happen twice: do it")
 	cmd.Flags().BoolVar(&f.happened, "happened", false, "it happened: do not do it again")
-	cmd.Flags().StringVar(&f.result, "result", "", "with --happened: what it gave, as `JSON`")
+	cmd.Flags().StringVar(&f.result, "result", "", "with --happened: the `TEXT` that the tool returned; of other effects, their output as JSON")
 	acts(cmd, "again", "happened", "result")
 	r.add(cmd.Flags())
-	noModel(cmd, a)
+	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ans, err := r.check(a)
 		if err != nil {
@@ -61,14 +57,12 @@ func (a *app) resolveCommand() *cobra.Command {
 }
 
 // answer is what the flags say, nil for nothing.
-func (f *resolving) answer(result bool) (*runlog.Answered, error) {
+func (f *resolving) answer(result bool) (*runlog.Answer, error) {
 	switch {
 	case f.again && f.happened:
 		return nil, usage("runs resolve: --again or --happened, not both")
 	case result && !f.happened:
 		return nil, usage("--result needs --happened")
-	case result && !json.Valid([]byte(f.result)):
-		return nil, usage(fmt.Sprintf("--result: want JSON, got %q", f.result))
 	case !f.again && !f.happened:
 		return nil, nil
 	}
@@ -80,11 +74,22 @@ func (f *resolving) answer(result bool) (*runlog.Answered, error) {
 	if err != nil {
 		return nil, err
 	}
-	given := &runlog.Answered{Answer: b, By: "person"}
+	given := &runlog.Answer{Value: b, By: "person"}
 	if result {
-		given.Output = json.RawMessage(f.result)
+		given.Output = json.RawMessage(f.result) // see outcome
 	}
 	return given, nil
+}
+
+// outcome returns what an effect gave, as --result says.
+func outcome(u *unknownJSON, result json.RawMessage) (json.RawMessage, error) {
+	switch {
+	case result == nil || json.Valid(result):
+		return result, nil
+	case !u.Text:
+		return nil, usage(fmt.Sprintf("--result: the output of %s in %s is JSON, such as \"a text\" in quotes; got %q", u.Effect, u.Task, result))
+	}
+	return json.Marshal(string(result))
 }
 
 // unknownJSON is an effect whose outcome nobody knows.
@@ -92,10 +97,11 @@ type unknownJSON struct {
 	Task     string `json:"task"`
 	Effect   string `json:"effect"`
 	Question string `json:"question"`
+	Text     bool   `json:"text,omitempty"` // it gives text, as tools do; other effects give JSON
 	key      string
 }
 
-func (a *app) resolve(ctx context.Context, ref, task string, given *runlog.Answered, r *running, ans answers) error {
+func (a *app) resolve(ctx context.Context, ref, task string, given *runlog.Answer, r *running, ans answers) error {
 	_, info, err := a.find(ctx, ref)
 	if err != nil {
 		return err
@@ -106,9 +112,9 @@ func (a *app) resolve(ctx context.Context, ref, task string, given *runlog.Answe
 	}
 	open := []unknownJSON{}
 	for _, q := range run.Open() {
-		asked := runlog.Asked{Key: q.Key, Options: q.Options}
+		asked := runlog.Question{Key: q.Key, Options: q.Options}
 		if effect, ok := asked.Unknown(); ok && (task == "" || q.Path == task) {
-			open = append(open, unknownJSON{q.Path, effect, transcript.Line(q.Question), q.Key})
+			open = append(open, unknownJSON{q.Path, effect, transcript.Line(q.Question), q.Text, q.Key})
 		}
 	}
 	switch {
@@ -125,13 +131,23 @@ func (a *app) resolve(ctx context.Context, ref, task string, given *runlog.Answe
 		}
 		return usage(fmt.Sprintf("run %s has several effects of unknown outcome; name the task", info.ID), next...)
 	}
+	all := make([]runlog.Answer, len(open))
+	for i := range open {
+		all[i] = *given
+		all[i].Key = open[i].key
+		if all[i].Output, err = outcome(&open[i], given.Output); err != nil {
+			return err
+		}
+	}
+	if err := a.vouch(ctx, info); err != nil {
+		return err
+	}
 	e, err := a.engine(ctx, info.Workflow, r.engine())
 	if err != nil {
 		return err
 	}
-	for _, u := range open {
-		one := *given
-		one.Key = u.key
+	for i, u := range open {
+		one := all[i]
 		if err := e.Answer(ctx, info.ID, u.Task, &one); err != nil {
 			return err
 		}
@@ -139,7 +155,20 @@ func (a *app) resolve(ctx context.Context, ref, task string, given *runlog.Answe
 	if _, info, err = a.find(ctx, info.ID); err != nil {
 		return err
 	}
-	return a.resume(ctx, info, r, ans, &superstep.ResumeOptions{})
+	return a.answered(info.ID, a.resume(ctx, info, r, ans, &superstep.ResumeOptions{}))
+}
+
+// answered is the error of going on with a run whose last answer is recorded. That somebody else was quicker is none.
+func (a *app) answered(id string, err error) error {
+	var busy *runlog.BusyError
+	if !errors.As(err, &busy) || busy.ID != id {
+		return err
+	}
+	if a.programs() {
+		return a.out.json(map[string]any{"run": id, "status": runlog.Running, "owner": busy.Owner}, a.set.output == "json")
+	}
+	a.err.line(fmt.Sprintf("the answer is recorded, and %s runs %s; watch it: %s", busy.Owner, id, a.hint("runs", "watch", id)))
+	return nil
 }
 
 func (a *app) printUnknown(info runlog.Info, open []unknownJSON) error {
@@ -157,6 +186,11 @@ func (a *app) printUnknown(info runlog.Info, open []unknownJSON) error {
 		a.out.line(fmt.Sprintf("%s  %s  %s", u.Task, u.Effect, u.Question))
 	}
 	a.err.line("  It happened   " + a.hint("runs", "resolve", info.ID, quote(open[0].Task), "--happened"))
+	shape := "JSON"
+	if open[0].Text {
+		shape = "TEXT"
+	}
+	a.err.line("  Its result    " + a.hint("runs", "resolve", info.ID, quote(open[0].Task), "--happened", "--result", shape))
 	a.err.line("  It did not    " + a.hint("runs", "resolve", info.ID, quote(open[0].Task), "--again"))
 	return nil
 }

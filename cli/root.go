@@ -1,42 +1,77 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
+	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-const helpTemplate = `{{if .HasExample}}Examples:
-{{.Example}}
-
-{{end}}{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}
+const helpTemplate = `{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}
 
 {{end}}Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}
-  {{.CommandPath}} COMMAND
+  {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
 
-Commands:{{range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{range .Groups}}{{end}}{{if .HasAvailableLocalFlags}}
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$commands := .Commands}}{{range $group := .Groups}}
+
+{{.Title}}{{range $commands}}{{if and .IsAvailableCommand (eq .GroupID $group.ID)}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{if .Groups | not}}
+
+Commands:{{range $commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}{{if .HasParent}}
 
 Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+{{.LocalFlags.FlagUsagesWrapped WIDTH | trimTrailingWhitespaces}}{{end}}{{end}}
 
-Global flags:
-{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
+Global flags: {{.Root.Name}} help flags
 `
+
+// groups are the headings of the list of commands, and what is below each.
+var groups = []struct {
+	id, title string
+	commands  string
+}{
+	{"run", "Run:", "run runs demo worker serve"},
+	{"write", "Write recipes:", "init lint workflows"},
+	{"use", "Agents and models:", "agents tools skills models"},
+	{"allow", "Permissions:", "trust permissions sandbox"},
+	{"self", "This command:", "config completion help man version"},
+}
+
+// group puts the commands below their headings.
+func group(root *cobra.Command) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range root.Commands() {
+			if slices.Contains(strings.Fields(g.commands), c.Name()) {
+				c.GroupID = g.id
+			}
+		}
+	}
+	root.SetHelpCommandGroupID("self")
+}
 
 // root builds the command. The flags of `run` depend on the workflow, which is why the
 // arguments are looked at before they are parsed.
 func (a *app) root() (*cobra.Command, error) {
-	name := a.opt.Name
+	name := a.cfg.Name
 	root := &cobra.Command{
 		Use:   name,
 		Short: "Run workflows that survive a crash",
@@ -44,8 +79,8 @@ func (a *app) root() (*cobra.Command, error) {
 
 Exit codes: 0 completed, 1 failed, 2 wrong usage (nothing ran), 3 waiting for a person, 4 no model,
 5 a limit was reached, 6 a required action was denied, 7 finished but some tasks failed,
-130 interrupted, 143 terminated (both can be resumed). Of a run that finished, 6 goes before 7: calls that were
-turned down since nobody was asked are told first.`,
+129 hung up, 130 interrupted or cancelled, 143 terminated (129, 130 and 143 leave a run that can be resumed, unless it
+was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		Example: examples(name,
 			"run --help", "what there is to run",
 			"runs list", "what ran here",
@@ -60,18 +95,34 @@ turned down since nobody was asked are told first.`,
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpTemplate(helpTemplate)
-	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Help about a command", RunE: func(cmd *cobra.Command, args []string) error {
+	width := 0 // of lines, 0 for as they are
+	if fd, ok := isTerminal(a.opt.Stdout); ok {
+		width, _, _ = term.GetSize(fd)
+	}
+	root.SetHelpTemplate(strings.Replace(helpTemplate, "WIDTH", strconv.Itoa(width), 1))
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if width > 0 {
+			cmd.Long = ansi.Wordwrap(cmp.Or(cmd.Long, cmd.Short), width, "")
+		}
+		help(cmd, args)
+	})
+	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND | flags]", Short: "Help about a command, or the global flags", RunE: func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 && args[0] == "flags" {
+			a.out.line(a.globalHelp())
+			return nil
+		}
 		c, rest, err := root.Find(args)
 		if err != nil || len(rest) > 0 {
 			return a.unknownCommand(root, args)
 		}
 		return c.Help()
-	}, Example: examples(name, "help run", "")})
+	}, Example: examples(name, "help run", "", "help flags", "flags of every command, and their variables")})
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(a.flagError)
 	a.globals(root.PersistentFlags())
+	a.set.config = a.argument("--config") // which the flags of workflows depend on
 	version := root.Flags().Bool("version", false, "print the version")
 	bare := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
@@ -81,14 +132,16 @@ turned down since nobody was asked are told first.`,
 		return bare(cmd, args)
 	}
 	run := a.runCommand()
-	if a.opt.Recipe != nil {
-		root.AddCommand(a.initCommand(), a.lintCommand())
+	root.AddCommand(a.initCommand(), a.lintCommand())
+	if a.opt.Demo {
+		root.AddCommand(a.demoCommand())
 	}
-	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(), a.trustCommand(), a.permissionsCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand())
+	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(), a.trustCommand(), a.permissionsCommand(), a.sandboxCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
+	group(root)
 	if err := a.prepareRun(root, run); err != nil {
 		return root, err
 	}
-	a.complete(root)
+	completion{a}.complete(root)
 	return root, nil
 }
 
@@ -102,10 +155,39 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.BoolVarP(&s.verbose, "verbose", "v", false, "more progress: tools and turns of the model")
 	f.StringVar(&s.dataDir, "data-dir", "", "where runs are kept; also SUPERSTEP_DATA_DIR (default: superstep in the user's data folder)")
 	f.StringVar(&s.store, "store", "", "the store of runs: memory, file:DIR, sqlite:PATH, postgres://… or redis://…; also SUPERSTEP_STORE (default: a file in the data folder)")
-	f.StringVar(&s.keyFile, "store-key-file", "", "a `file` with the key that seals the runs, and former keys to open them with; also SUPERSTEP_STORE_KEY for the key itself (default: not sealed)")
+	f.StringVar(&s.keyFile, "store-key-file", "", "a `file` with the key that encrypts the runs, and former keys to decrypt them; also SUPERSTEP_STORE_KEY for the key itself (default: not encrypted)")
 	f.BoolVar(&s.volatile, "allow-volatile", false, "accept a Redis that keeps nothing when it stops")
+	f.BoolVar(&s.noBell, "no-bell", false, "do not ring when a question waits for you")
 	f.BoolVar(&s.noInput, "no-input", false, "never read standard input")
 	f.BoolVar(&s.offline, "offline", false, "open no connection but to this machine")
+	f.StringVar(&s.config, "config", s.config, "the user's configuration, a `file`; also SUPERSTEP_CONFIG")
+}
+
+// argument returns the value of a flag before the flags are parsed.
+func (a *app) argument(flag string) string {
+	for i, arg := range a.opt.Args {
+		value, is := strings.CutPrefix(arg, flag+"=")
+		switch {
+		case arg == "--":
+			return ""
+		case is:
+			return value
+		case arg == flag && i+1 < len(a.opt.Args):
+			return a.opt.Args[i+1]
+		}
+	}
+	return ""
+}
+
+// globalHelp describes the flags of every command and the variables of the environment.
+func (a *app) globalHelp() string {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	(&app{opt: a.opt, cfg: a.cfg}).globals(f)
+	var variables []string
+	a.configurable().VisitAll(func(f *pflag.Flag) { variables = append(variables, variable(f.Name)) })
+	return "Flags of every command\n\n" + strings.TrimRight(f.FlagUsages(), "\n") +
+		"\n\nA flag goes before its variable, a variable before the configuration (`" + a.cfg.Name + " config list`). The variables are:\n  " +
+		strings.Join(append(variables, "SUPERSTEP_CONFIG", "SUPERSTEP_STORE_KEY", "SUPERSTEP_CACHE_DIR", "SUPERSTEP_EMBEDDINGS"), "\n  ")
 }
 
 // configure settles the flags: those given, then SUPERSTEP_*, then the user's configuration,
@@ -114,15 +196,16 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 	conf, wrong := a.config()
 	var err error
 	for _, s := range conf {
-		if f := flags.Lookup(s.key); f != nil && !f.Changed && f.Annotations[inputFlag] == nil && a.opt.Env(variable(s.key)) == "" {
+		if f := flags.Lookup(s.key); f != nil && !f.Changed && f.Annotations[inputFlag] == nil && a.cfg.Env(variable(s.key)) == "" {
 			err = errors.Join(err, f.Value.Set(s.value)) // it was checked
 		}
 	}
+	known := a.configurable() // no other flag has a variable
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || err != nil || f.Annotations[inputFlag] != nil || f.Annotations[actFlag] != nil || f.Value.Type() == listType || f.Name == "help" || f.Name == "version" {
+		if f.Changed || err != nil || f.Annotations[inputFlag] != nil || known.Lookup(f.Name) == nil {
 			return
 		}
-		v := a.opt.Env(variable(f.Name))
+		v := a.cfg.Env(variable(f.Name))
 		if v == "" {
 			return
 		}
@@ -193,6 +276,9 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	if unknown.GetSpecifiedShortnames() != "" {
 		return usage(fmt.Sprintf("unknown flag -%s; `%s --help` lists the flags", name, cmd.CommandPath()))
 	}
+	if word := firstWord(a.opt.Args, nil, cmd.Flags().Lookup); !cmd.HasParent() && word != "" {
+		return a.unknownCommand(cmd, []string{word})
+	}
 	var known []string
 	add := func(f *pflag.Flag) {
 		if !f.Hidden {
@@ -240,52 +326,153 @@ func (a *app) unknownCommand(parent *cobra.Command, args []string) error {
 		}
 	}
 	hint := suggest.Hint(word, names)
+	if path := a.elsewhereCommand(parent, word); path != "" {
+		hint = fmt.Sprintf("; did you mean `%s`?", path)
+	}
 	if !parent.HasParent() {
-		if set, err := a.workflows(""); err == nil {
-			if w, err := set.Find(word); err == nil {
-				hint = fmt.Sprintf("; did you mean `%s run %s`?", a.opt.Name, w.Name)
-			}
+		if w, err := a.host().Workflows().Find(word); err == nil {
+			hint = fmt.Sprintf("; did you mean `%s run %s`?", a.cfg.Name, w.Name)
 		}
 	}
 	return usage(fmt.Sprintf("unknown command %q for %s%s", word, parent.CommandPath(), hint))
 }
 
+// elsewhereCommand returns the command that a word means which is not the name of one here: what other tools call it, or
+// where else there is one of that name. "" for none.
+func (a *app) elsewhereCommand(parent *cobra.Command, word string) string {
+	for _, c := range parent.Commands() {
+		if slices.Contains(c.SuggestFor, word) {
+			return c.CommandPath()
+		}
+	}
+	if parent.HasParent() {
+		return ""
+	}
+	for _, group := range append([]string{"runs"}, commandNames(parent)...) {
+		c, _, err := parent.Find([]string{group})
+		if err != nil || !c.IsAvailableCommand() {
+			continue
+		}
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() && (sub.Name() == word || slices.Contains(sub.Aliases, word) || slices.Contains(sub.SuggestFor, word)) {
+				return sub.CommandPath()
+			}
+		}
+	}
+	return ""
+}
+
+func commandNames(parent *cobra.Command) []string {
+	var names []string
+	for _, c := range parent.Commands() {
+		names = append(names, c.Name())
+	}
+	return names
+}
+
+// lists makes a command without arguments the first of its subcommands, its list.
+func (a *app) lists(c *cobra.Command) *cobra.Command {
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return a.unknownCommand(cmd, args[:1])
+		}
+		list, _, err := cmd.Find([]string{"list"})
+		if err != nil {
+			return err
+		}
+		list.SetContext(cmd.Context())
+		return list.RunE(list, nil)
+	}
+	return c
+}
+
 // bare is the command without a subcommand.
 func (a *app) bare(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
+	switch {
+	case len(args) > 0:
 		return a.unknownCommand(cmd, args)
+	case a.set.verbose: // which other programs call their version
+		return a.version()
+	case a.programs():
+		return usage("name a command; `" + a.cfg.Name + " --help` lists them")
 	}
-	set, err := a.workflows("")
-	if err != nil {
-		return err
-	}
+	text := a.greeting(cmd.Context(), a.allRuns())
 	if a.term.outTTY && a.term.inTTY {
-		a.out.line(a.greeting(set))
+		a.out.line(text)
 		return nil
 	}
-	more := ""
-	if a.opt.Recipe != nil {
-		more = "init, lint, "
-	}
-	a.err.line(cmd.Short + "\n\nExamples:\n" + cmd.Example + "\n\nCommands: " + more + "run, runs, workflows, agents, tools, skills, models, trust, permissions, serve, worker, config, version, completion; `" + a.opt.Name + " COMMAND --help` says more")
+	a.err.line(text + "\n\nCommands: " + strings.Join(commandNames(cmd), ", ") + "; `" + a.cfg.Name + " COMMAND --help` describes one")
 	return &Error{Exit: ExitUsage, shown: true}
 }
 
-func (a *app) greeting(set workflow.Set) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s runs workflows that survive a crash. Type one of these first:\n", a.opt.Name, a.opt.Version)
-	n := a.opt.Name
+// greeting says what can be typed first. Each command works as it stands, in this folder and with the model there is.
+func (a *app) greeting(ctx context.Context, set workflow.Set) string {
 	var pairs []string
-	for _, w := range set[:min(len(set), 5)] {
-		pairs = append(pairs, "run "+w.Name+sample(w), w.Description)
+	if a.opt.Demo {
+		pairs = append(pairs, "demo", "See five agents killed and resumed: no key, no network, half a minute")
+	}
+	able, n := a.hasModel(ctx), 0
+	folder := !a.atHome()
+	for _, w := range set {
+		needs := len(a.host().Judgements(w)) > 0
+		switch {
+		case n == 5 || needs && !able:
+			continue
+		case w.Name == "research":
+			if !folder || !hasDocuments(".") {
+				continue
+			}
+			pairs = append(pairs, `run research "`+firstQuestion+`" --docs .`, w.Description)
+		case a.host().Bundle(w.Name) != nil && !able:
+			pairs = append(pairs, "run "+w.Name+required(w)+" --model offline", w.Description)
+		default:
+			pairs = append(pairs, "run "+w.Name+required(w), w.Description)
+		}
+		n++
+	}
+	if p, _ := a.host().Recipes(); p != nil && folder && !slices.ContainsFunc(p.Workflows(), func(e catalog.Item) bool { return e.Source == "project" }) {
+		pairs = append(pairs, "init", "write a first recipe into this folder")
+	}
+	if !able {
+		pairs = append(pairs, "models list", "which language models there are, and what each lacks")
 	}
 	pairs = append(pairs, "runs list", "what ran here", "--help", "everything else")
-	b.WriteString("\n" + examples(n, pairs...) + "\n")
-	return strings.TrimRight(b.String(), "\n")
+	return fmt.Sprintf("%s %s runs workflows that survive a crash. Type one of these first:\n\n%s", a.cfg.Name, a.opt.Version, examples(a.cfg.Name, pairs...))
+}
+
+const firstQuestion = "What is this project, and how is it used?"
+
+// hasModel reports whether there is a language model.
+func (a *app) hasModel(ctx context.Context) bool {
+	m, err := a.models()
+	return err != nil || m.HasModel(ctx)
+}
+
+// atHome reports whether the current folder is the user's home or the root of a disk, which are too large to search.
+func (a *app) atHome() bool {
+	here, err := os.Getwd()
+	if err != nil {
+		return true
+	}
+	at, err := os.Stat(here)
+	home, missing := os.Stat(a.cfg.Env("HOME"))
+	return err != nil || filepath.Dir(here) == here || missing == nil && os.SameFile(at, home)
 }
 
 // sample shows how inputs of a workflow are given: those that are required, or else the first.
 func sample(w *workflow.Workflow) string {
+	if w.Name == "research" { // it needs something to search, of which there are several kinds
+		return ` "the question" --docs .`
+	}
+	if inputs := inputsJSON(w); len(inputs) > 0 {
+		return cmp.Or(required(w), " "+assignment(&inputs[0]))
+	}
+	return ""
+}
+
+// required shows how the inputs are given that have to be.
+func required(w *workflow.Workflow) string {
 	var b strings.Builder
 	inputs := inputsJSON(w)
 	first := true
@@ -299,9 +486,6 @@ func sample(w *workflow.Workflow) string {
 		default:
 			b.WriteString(" " + assignment(in))
 		}
-	}
-	if b.Len() == 0 && len(inputs) > 0 {
-		return " " + assignment(&inputs[0])
 	}
 	return b.String()
 }
@@ -344,7 +528,7 @@ func examples(name string, pairs ...string) string {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: a.none,
-		Example: examples(a.opt.Name, "version", "", "version -o json", ""),
+		Example: examples(a.cfg.Name, "version", "", "version -o json", ""),
 		RunE:    func(*cobra.Command, []string) error { return a.version() },
 	}
 }
@@ -353,7 +537,7 @@ func (a *app) version() error {
 	if a.programs() {
 		return a.out.json(map[string]string{"version": a.opt.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}, a.set.output == "json")
 	}
-	a.out.line(fmt.Sprintf("%s %s (%s %s/%s)", a.opt.Name, a.opt.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
+	a.out.line(fmt.Sprintf("%s %s (%s %s/%s)", a.cfg.Name, a.opt.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
 	return nil
 }
 
@@ -361,9 +545,9 @@ func (a *app) completionCommand() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use: "completion SHELL", Short: "Print a script that completes commands, workflows and runs", ValidArgs: shells,
-		Example: "  " + a.opt.Name + " completion bash > ~/.local/share/bash-completion/completions/" + a.opt.Name + "\n" +
-			"  source <(" + a.opt.Name + " completion zsh)\n" +
-			"  " + a.opt.Name + " completion fish | source",
+		Example: "  " + a.cfg.Name + " completion bash > ~/.local/share/bash-completion/completions/" + a.cfg.Name + "\n" +
+			"  source <(" + a.cfg.Name + " completion zsh)\n" +
+			"  " + a.cfg.Name + " completion fish | source",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(shells, args[0]) {
 				return usage("completion: name one shell: " + strings.Join(shells, ", "))

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
@@ -25,7 +27,10 @@ type running struct {
 	answers    list
 	onAsk      string
 	timeout    time.Duration
+	turn       time.Duration
+	width      int // steps of a recipe at once
 	maxSteps   int
+	agents     int
 	maxCost    float64
 	maxTokens  int64
 	maxAgents  int64
@@ -41,11 +46,14 @@ func (r *running) add(f *pflag.FlagSet) {
 	f.Var(&r.answers, "answer", "answer a question ahead: PATH=value, or PATH:KEY=value where a task asks several (may be repeated)")
 	f.StringVar(&r.onAsk, "on-ask", "", "what to do about a question with no answer and no default: wait, deny or fail (default: ask on a terminal; without one questions wait, and what agents need permission for is denied)")
 	f.DurationVar(&r.timeout, "timeout", 0, "pause after this long at work in all, such as 90s or 10m (default: never)")
+	f.DurationVar(&r.turn, "turn-timeout", 0, "end a model's turn after this long, or after half of it without progress (default: 10m)")
+	f.IntVar(&r.width, "max-concurrency", 0, "run at most this many steps of a recipe at once, whatever it says (default: its own limit)")
 	f.Float64Var(&r.maxCost, "max-cost", 0, "pause before the run costs more US dollars than this in all, where models tell their price (0: no limit)")
 	f.Int64Var(&r.maxTokens, "max-tokens", 0, "pause before models read and write more tokens than this in all (0: no limit)")
 	f.Int64Var(&r.maxAgents, "max-agents", 0, "pause before more agents than this begin (0: no limit)")
 	f.Int64Var(&r.maxTurns, "max-turns", 0, "pause before models take more turns than this in all (0: no limit)")
 	f.Int64Var(&r.maxCalls, "max-calls", 0, "pause before tools are called more often than this in all (0: no limit)")
+	f.IntVar(&r.agents, "parallel-agents", journal.DefaultAgents, "run at most this many agents at once, whatever began them")
 	f.IntVar(&r.maxSteps, "max-steps", 0, "stop after this many supersteps (default: the workflow's own limit)")
 	r.leave.add(f)
 	f.BoolVar(&r.streamText, "stream-text", false, "with -o jsonl: also what models say while they say it")
@@ -61,6 +69,12 @@ func (r *running) check(a *app) (answers, error) {
 	switch {
 	case r.timeout < 0:
 		return nil, usage(fmt.Sprintf("--timeout: want a positive duration such as 90s, got %s", r.timeout))
+	case r.turn < 0:
+		return nil, usage(fmt.Sprintf("--turn-timeout: want a positive duration such as 20m, got %s", r.turn))
+	case r.agents < 0:
+		return nil, usage(fmt.Sprintf("--parallel-agents: want a positive number, got %d", r.agents))
+	case r.width < 0:
+		return nil, usage(fmt.Sprintf("--max-concurrency: want a positive number, got %d", r.width))
 	case r.maxSteps < 0:
 		return nil, usage(fmt.Sprintf("--max-steps: want a positive number, got %d", r.maxSteps))
 	case !(r.maxCost >= 0 && r.maxCost < 1e12):
@@ -83,12 +97,12 @@ func (r *running) check(a *app) (answers, error) {
 	}
 	r.leave.onAsk = r.onAsk
 	r.leave.headless = r.onAsk == "deny" || r.onAsk != "wait" && !a.asks()
-	a.set.leave = r.leave
+	a.set.leave, a.set.turn, a.set.width = r.leave, r.turn, r.width
 	return parseAnswers(r.answers)
 }
 
-func (r *running) engine() *superstep.Options {
-	return &superstep.Options{MaxSteps: r.maxSteps}
+func (r *running) engine() *host.EngineOptions {
+	return &host.EngineOptions{MaxSteps: r.maxSteps, Agents: r.agents}
 }
 
 // budget is what the flags say, nil for nothing.
@@ -123,14 +137,10 @@ func raised(e *runlog.BudgetError) []string {
 func (a *app) runCommand() *cobra.Command {
 	var r running
 	var g gathered
-	what := "WORKFLOW"
-	if a.opt.Recipe != nil {
-		what = "WORKFLOW|FILE"
-	}
 	cmd := &cobra.Command{
-		Use:   "run " + what + " [free text | key=value ...]",
+		Use:   "run WORKFLOW|FILE [free text | key=value ...]",
 		Short: "Run a workflow",
-		Example: examples(a.opt.Name,
+		Example: examples(a.cfg.Name,
 			`run WORKFLOW "free text"`, "for the first required input",
 			"run WORKFLOW key=value -o json", "",
 			"run WORKFLOW --plan", "what it would do",
@@ -139,18 +149,11 @@ func (a *app) runCommand() *cobra.Command {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
-			set, err := a.workflows("")
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveError
-			}
 			var out []string
-			for _, w := range set {
+			for _, w := range a.host().Workflows() {
 				out = append(out, w.Name+"\t"+transcript.Line(w.Description))
 			}
-			if a.opt.Recipe != nil {
-				return out, cobra.ShellCompDirectiveDefault // recipes are files too
-			}
-			return out, cobra.ShellCompDirectiveNoFileComp
+			return out, cobra.ShellCompDirectiveDefault // recipes are files too
 		},
 		Args: cobra.ArbitraryArgs,
 	}
@@ -170,7 +173,7 @@ func (a *app) runCommand() *cobra.Command {
 			return err
 		}
 		g.words, g.flags = args[1:], cmd.Flags()
-		if cmd.Flags().Changed("model") || a.opt.Env(variable("model")) != "" {
+		if cmd.Flags().Changed("model") || a.cfg.Env(variable("model")) != "" {
 			g.model = a.set.model // else a project goes before the user's configuration
 		}
 		if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -196,15 +199,15 @@ func (a *app) describeRun(run *cobra.Command, set workflow.Set) {
 		fmt.Fprintf(&b, "  %-*s   %s\n", width, w.Name, ansi.Truncate(transcript.Line(w.Description), 90, "…"))
 	}
 	run.Long = b.String()
-	run.Example = examples(a.opt.Name,
+	run.Example = examples(a.cfg.Name,
 		"run "+set[0].Name+sample(set[0]), "",
 		"run "+set[0].Name+" key=value -o json", "",
 		"run "+set[0].Name+" --help", "its inputs")
 }
 
 func (a *app) known() string {
-	set, err := a.workflows("")
-	if err != nil || len(set) == 0 {
+	set := a.host().Workflows()
+	if len(set) == 0 {
 		return "there are none"
 	}
 	names := make([]string, len(set))
@@ -215,29 +218,36 @@ func (a *app) known() string {
 }
 
 func (a *app) runWorkflow(ctx context.Context, name string, g *gathered, r *running, ans answers) error {
-	set, w, err := a.choose(name)
+	w, err := a.choose(name)
 	if err != nil {
 		return err
 	}
-	name = w.Name
+	return a.lacksModel(w, a.runChosen(ctx, w, g, r, ans))
+}
+
+func (a *app) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, r *running, ans answers) error {
+	name := w.Name
 	inputs, err := a.inputs(w, g)
-	var wrong *workflow.InputsError
-	if r.plan && errors.As(err, &wrong) && g.nothing() { // what is missing does not matter yet
-		inputs, err = nil, nil
+	if err == nil {
+		err = a.host().Quotable(w, g.model)
 	}
 	if err == nil && r.plan {
 		return a.plan(w, inputs, r, g.model)
 	}
 	if err == nil {
-		if set, err = a.workflows(name); err != nil {
+		a.current = name
+		if w, err = a.ready(name); err != nil {
 			return err
 		}
-		if w, err = a.pick(set, name); err != nil {
-			return err
+		if p, _ := a.host().Recipes(); p != nil {
+			if err := p.SettingsError(); err != nil {
+				return err
+			}
 		}
 		inputs, err = w.Settle(inputs)
 	}
 	if err != nil {
+		var wrong *workflow.InputsError
 		if errors.As(err, &wrong) {
 			err = &Error{Exit: ExitUsage, Code: "inputs", Message: err.Error(), Err: err, Next: []string{
 				"such as: " + a.hint("run", a.called(w)) + sample(w),
@@ -246,10 +256,10 @@ func (a *app) runWorkflow(ctx context.Context, name string, g *gathered, r *runn
 		}
 		return err
 	}
-	if err := a.ahead(w, inputs, ans); err != nil {
+	if err := (answering{a}).ahead(w, inputs, ans); err != nil {
 		return err
 	}
-	engine, err := a.engineOf(ctx, set, r.engine())
+	engine, err := a.engine(ctx, name, r.engine())
 	if err != nil {
 		return err
 	}

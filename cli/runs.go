@@ -5,36 +5,35 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
+// runsCommands are the commands that list, show, continue and end runs.
+type runsCommands struct{ *app }
+
 func (a *app) runsCommand() *cobra.Command {
-	n := a.opt.Name
+	n := a.cfg.Name
 	runs := &cobra.Command{
 		Use: "runs", Short: "Look at runs, resume, answer, cancel, fork, compare, replay and remove them",
 		Example: examples(n, "runs list", "", "runs show @last", "", "runs resume 7f3a", "", `runs answer @last write=yes`, ""),
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usage("runs: which of list, show, watch, resume, answer, resolve, cancel, rm, history, fork, diff, replay, distil, du, gc, export, import?")
-			}
-			return a.unknownCommand(cmd, args[:1])
-		},
 	}
-	runs.AddCommand(a.listCommand(), a.showCommand(), a.watchCommand(), a.resumeCommand(), a.answerCommand(), a.cancelCommand(), a.rmCommand(),
-		a.resolveCommand(), a.historyCommand(), a.forkCommand(), a.diffCommand(), a.replayCommand(), a.duCommand(), a.gcCommand(), a.exportCommand(), a.importCommand(), a.distilCommand())
-	return runs
+	r, past, room := runsCommands{a}, historyCommands{a}, storageCommands{a}
+	runs.AddCommand(r.listCommand(), r.showCommand(), r.watchCommand(), r.resumeCommand(), r.answerCommand(), r.cancelCommand(), r.rmCommand(),
+		a.resolveCommand(), past.historyCommand(), a.forkCommand(), past.diffCommand(), past.replayCommand(), room.duCommand(), room.gcCommand(),
+		room.exportCommand(), room.importCommand(), a.trustRunCommand(), distilCommand{a}.command())
+	return a.lists(runs)
 }
 
 // ids completes the IDs of runs.
@@ -54,24 +53,50 @@ func (a *app) ids(cmd *cobra.Command, args []string, _ string) ([]string, cobra.
 }
 
 func (a *app) list(ctx context.Context, f *runlog.Filter) ([]runlog.Info, error) {
-	e, err := a.engine(ctx, "", nil)
+	e, err := a.looking(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return e.Runs(ctx, f)
 }
 
-// one is for commands about one run.
-func (a *app) one(cmd *cobra.Command, args []string) error {
+// oneRun is for commands about one run.
+func oneRun(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usage(fmt.Sprintf("%s: name one run: its ID, the start of it, @last, or @-2 for the one before", strings.TrimPrefix(cmd.CommandPath(), a.opt.Name+" ")))
+		return usage(fmt.Sprintf("%s: name one run: its ID, the start of it, @last, or @-2 for the one before", strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")))
 	}
 	return nil
 }
 
+// nargs is for commands with so many arguments.
+func nargs(least, most int, message string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return usage(message)
+		}
+		return nil
+	}
+}
+
+// oneRunOrLast is for commands that look at one run, the newest one if none is named.
+func oneRunOrLast(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return oneRun(cmd, args)
+}
+
+// named returns the run that the arguments name, or the newest one.
+func named(args []string) string {
+	if len(args) == 0 {
+		return "@last"
+	}
+	return args[0]
+}
+
 // find gives the run that is meant. It never shows one as running that nobody runs.
 func (a *app) find(ctx context.Context, ref string) (*superstep.Engine, runlog.Info, error) {
-	e, err := a.engine(ctx, "", nil)
+	e, err := a.looking(ctx)
 	if err != nil {
 		return nil, runlog.Info{}, err
 	}
@@ -98,14 +123,40 @@ type infoJSON struct {
 	Owner    string        `json:"owner,omitempty"`
 	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "" for questions
 	Parent   string        `json:"parent,omitempty"` // of a fork
+	Imported *importedJSON `json:"imported,omitempty"`
 }
 
-func infoOf(i *runlog.Info, why string) infoJSON {
-	return infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, why, i.Parent}
+func infoOf(i *runlog.Info, why string, im *importedJSON) infoJSON {
+	return infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, why, i.Parent, im}
 }
+
+// waiting is how a run is listed that executes and does nothing but wait for answers.
+const waiting runlog.Status = "waiting"
+
+// tail is how many of a run's last records a listing reads.
+const tail = 256
+
+// waits reports whether a run does nothing but wait for answers, as far as the end of its log shows.
+func (a runsCommands) waits(ctx context.Context, info *runlog.Info) (bool, error) {
+	recs, err := a.store.Read(ctx, info.ID, max(info.Head, tail)-tail+1, tail)
+	if err != nil {
+		return false, err
+	}
+	run := &transcript.Run{}
+	for i := range recs {
+		if err := runlog.CheckSealed(info.ID, &recs[i]); err != nil {
+			return false, err
+		}
+		run.Apply(recs[i])
+	}
+	return run.Waits(), nil
+}
+
+// damaged is how a run is listed whose log cannot be read from its beginning.
+const damaged runlog.Status = "damaged"
 
 // reason says why a run is paused, from its last record.
-func (a *app) reason(ctx context.Context, info *runlog.Info) (string, error) {
+func (a runsCommands) reason(ctx context.Context, info *runlog.Info) (string, error) {
 	if info.Status != runlog.Paused {
 		return "", nil
 	}
@@ -127,17 +178,20 @@ func reasonOf(short *runlog.BudgetError) string {
 	return short.FailureCode()
 }
 
-func (a *app) listCommand() *cobra.Command {
+func (a runsCommands) listCommand() *cobra.Command {
 	var statuses []string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List runs, the newest first", Args: a.none,
-		Example: examples(a.opt.Name, "runs list", "", "runs list --status failed,paused --limit 5", "", "runs list -o json", ""),
+		Use: "list", Aliases: []string{"ls"}, SuggestFor: []string{"ps", "status"}, Short: "List runs, the newest first", Args: a.none,
+		Example: examples(a.cfg.Name, "runs list", "", "runs list --status failed,paused --limit 5", "", "runs list -o json", ""),
 	}
 	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only these: "+strings.Join(statusNames(), ", "))
 	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many, 0 for all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		f := &runlog.Filter{Limit: limit}
+		f := &runlog.Filter{}
+		if limit > 0 {
+			f.Limit = limit + 1 // to know whether there are more
+		}
 		for _, s := range statuses {
 			if err := oneOf("--status", s, statusNames()...); err != nil {
 				return err
@@ -151,7 +205,19 @@ func (a *app) listCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printList(cmd.Context(), infos)
+		more := limit > 0 && len(infos) > limit
+		if more {
+			infos = infos[:limit]
+		}
+		if len(infos) == 0 && len(f.Status) > 0 && !a.programs() {
+			a.err.line(fmt.Sprintf("no run in %s is %s; `%s` shows all", a.storeName(), strings.Join(statuses, " or "), a.hint("runs", "list")))
+			return nil
+		}
+		if err := a.printList(cmd.Context(), infos); err != nil || !more || a.programs() {
+			return err
+		}
+		a.err.line(fmt.Sprintf("older runs are not shown; `%s --limit 0` shows all", a.hint("runs", "list")))
+		return nil
 	}
 	return cmd
 }
@@ -167,66 +233,69 @@ func statusNames() []string {
 	return out
 }
 
-func (a *app) printList(ctx context.Context, infos []runlog.Info) error {
-	rows := make([]infoJSON, 0, len(infos))
-	for n := range infos {
-		if key, ok := seal.Sealed(infos[n]); ok {
-			infos[n].Workflow, infos[n].Title = "(sealed)", "with key "+key
-		}
-	}
+func (a runsCommands) printList(ctx context.Context, infos []runlog.Info) error {
+	list := make([]infoJSON, 0, len(infos))
 	for _, i := range infos {
+		if i.Status == runlog.Running {
+			if waits, err := a.waits(ctx, &i); err == nil && waits { // what cannot be read runs, as far as is known
+				i.Status = waiting
+			}
+		}
 		why, err := a.reason(ctx, &i)
 		if err != nil {
 			a.warn(err.Error()) // the other runs are listed all the same
 		}
-		rows = append(rows, infoOf(&i, why))
-	}
-	switch a.set.output {
-	case "json":
-		return a.out.json(rows, true)
-	case "jsonl":
-		for _, r := range rows {
-			if err := a.out.json(r, false); err != nil {
-				return err
+		var im *importedJSON
+		if key, ok := seal.Sealed(i); ok {
+			i.Workflow, i.Title = "(encrypted)", "with key "+key
+		} else if im, err = a.origin(ctx, i.ID); err != nil {
+			a.warn(err.Error())
+			if errors.As(err, new(*runlog.CorruptError)) {
+				i.Status = damaged
 			}
 		}
-		return nil
+		list = append(list, infoOf(&i, why, im))
+	}
+	if a.programs() {
+		return rows(a.out, list)
 	}
 	if len(infos) == 0 {
-		a.err.line("no runs in " + a.storeName() + a.absent() + "; start one with `" + a.opt.Name + " run`")
+		a.err.line("no runs in " + a.storeName() + a.absent() + "; start one with `" + a.cfg.Name + " run`")
 		return nil
 	}
 	width := 0
 	if fd, ok := isTerminal(a.opt.Stdout); ok {
 		width, _, _ = term.GetSize(fd)
 	}
-	idWidth, statusWidth, flowWidth := 2, 11, 8
-	for n, i := range infos {
-		statusWidth = max(statusWidth, len(i.Status)+len(why(&rows[n])))
-		idWidth, flowWidth = max(idWidth, len(i.ID)), max(flowWidth, ansi.StringWidth(transcript.Line(i.Workflow)))
-	}
 	pal := palette(a.term.outColor)
-	put := func(id, status, why, age, flow, title string) {
-		line := fmt.Sprintf("%-*s  %s%s%s  %-8s  %-*s  %s", idWidth, id, pal.status(status), why, strings.Repeat(" ", max(0, statusWidth-len(status)-len(why))), age, flowWidth, flow, title)
-		line = strings.TrimRight(line, " ")
-		if width > 0 {
-			line = ansi.Truncate(line, width, "…")
+	table := [][]string{{"ID", "STATUS     ", "STARTED ", "WORKFLOW", "TITLE"}}
+	for n, i := range list {
+		age := ago(time.Since(i.Created))
+		if i.Created.Unix() <= 0 { // that is what is damaged
+			age = "-"
 		}
-		_, _ = a.out.Write([]byte(line + "\n"))
+		table = append(table, []string{i.ID, pal.status(string(i.Status)) + why(&list[n]), age, transcript.Line(i.Workflow), transcript.Line(i.Title)})
 	}
-	put("ID", "STATUS", "", "STARTED", "WORKFLOW", "TITLE")
-	for n, i := range infos {
-		put(i.ID, string(i.Status), why(&rows[n]), ago(time.Since(i.Created)), transcript.Line(i.Workflow), transcript.Line(i.Title))
-	}
+	a.out.table(table, 0, width)
 	return nil
 }
 
-// why is the reason of a pause as the listing adds it to the status.
+// why is what the listing adds to the status: the reason of a pause, and that a run was imported.
 func why(r *infoJSON) string {
-	if r.Reason == "" {
+	var words []string
+	if r.Status == waiting {
+		words = append(words, "needs you")
+	}
+	if r.Reason != "" {
+		words = append(words, r.Reason)
+	}
+	if r.Imported != nil {
+		words = append(words, "imported")
+	}
+	if words == nil {
 		return ""
 	}
-	return " (" + r.Reason + ")"
+	return " (" + strings.Join(words, ", ") + ")"
 }
 
 // status colours the word, which says the same without.
@@ -234,20 +303,20 @@ func (p palette) status(s string) string {
 	switch runlog.Status(s) {
 	case runlog.Completed:
 		return p.green(s)
-	case runlog.Failed, runlog.Quarantined:
+	case runlog.Failed, runlog.Quarantined, damaged:
 		return p.red(s)
-	case runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running, runlog.WaitingStorage:
+	case runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running, runlog.WaitingStorage, waiting:
 		return p.yellow(s)
 	}
 	return s
 }
 
-func (a *app) watchCommand() *cobra.Command {
+func (a runsCommands) watchCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch ID", Short: "Follow a run that another process may be running", Args: a.one, ValidArgsFunction: a.ids,
-		Example: examples(a.opt.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come"),
+		Use: "watch [ID]", Aliases: []string{"logs"}, Short: "Show the log of a run, and follow it while another process runs it", Args: oneRunOrLast, ValidArgsFunction: a.ids,
+		Example: examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, info, err := a.find(cmd.Context(), args[0])
+			e, info, err := a.find(cmd.Context(), named(args))
 			if err != nil {
 				return err
 			}
@@ -257,7 +326,7 @@ func (a *app) watchCommand() *cobra.Command {
 }
 
 // watch follows a run until nobody runs it. Its exit code is the run's.
-func (a *app) watch(ctx context.Context, e *superstep.Engine, info runlog.Info) error {
+func (a runsCommands) watch(ctx context.Context, e *superstep.Engine, info runlog.Info) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s := a.session(0, false)
@@ -300,9 +369,9 @@ func watched(s *session, info runlog.Info) *ending {
 		e.lacks(r.Short)
 	case runlog.Failed:
 		e.exit = exitOf(r.Code)
-		e.err = &Error{Exit: e.exit, Code: r.Code, Message: r.Error}
+		e.err = &Error{Exit: e.exit, Code: r.Code, Message: unchained(r.Error)}
 	case runlog.Cancelled:
-		e.exit = ExitFailed
+		e.exit = ExitInterrupted
 		e.err = &Error{Exit: e.exit, Code: "cancelled", Message: fmt.Sprintf("run %s was cancelled", info.ID)}
 	case runlog.WaitingStorage:
 		e.exit = ExitPaused
@@ -313,27 +382,29 @@ func watched(s *session, info runlog.Info) *ending {
 	case runlog.Interrupted:
 		e.exit = ExitFailed
 		e.err = &Error{Exit: e.exit, Code: "interrupted", Message: fmt.Sprintf("run %s was interrupted; nobody runs it", info.ID)}
+		if info.Head == 0 {
+			e.err.Message = fmt.Sprintf("run %s was cut off before it began", info.ID)
+		}
 	}
 	return e
 }
 
-func (a *app) resumeCommand() *cobra.Command {
+func (a runsCommands) resumeCommand() *cobra.Command {
 	var r running
 	var again superstep.ResumeOptions
 	cmd := &cobra.Command{
-		Use: "resume ID", Short: "Go on with a run that was interrupted, failed or paused", Args: a.one, ValidArgsFunction: a.ids,
-		Example: examples(a.opt.Name, "runs resume @last", "", "runs resume 7f3a --answer write=yes", "", "runs resume 7f3a -o jsonl", ""),
+		Use: "resume ID", SuggestFor: []string{"continue", "restart", "retry"}, Short: "Resume a run that was interrupted, failed, paused or partial", Args: oneRun, ValidArgsFunction: a.ids,
+		Long: "Resume a run that was interrupted, failed or paused. Of a partial run, whose record is complete, a fork is made: it has\n" +
+			"the results of all that worked, and does again what failed and what depends on it.",
+		Example: examples(a.cfg.Name, "runs resume @last", "", "runs resume 7f3a --answer write=yes", "", "runs resume 7f3a -o jsonl", ""),
 	}
 	r.add(cmd.Flags())
 	cmd.Flags().BoolVar(&again.Quarantined, "quarantined", false, "go on with a run whose processes died one after another")
 	cmd.Flags().BoolVar(&again.AllowChange, "allow-graph-change", false, "go on with the workflow as it is today, if what the run does next is still there")
 	acts(cmd, "quarantined", "allow-graph-change")
-	noModel(cmd, a)
+	noModel(cmd, a.app, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if cmd.Flags().Changed("model") {
-			return usage("--model: a run keeps the model that it began with; leave the flag out, or start a new run with `" + a.opt.Name + " run`")
-		}
-		ans, err := r.check(a)
+		ans, err := r.check(a.app)
 		if err != nil {
 			return err
 		}
@@ -341,7 +412,10 @@ func (a *app) resumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := a.checkAnswers(cmd.Context(), info, ans, false); err != nil {
+		if info.Status == runlog.Partial {
+			return a.redo(cmd.Context(), info, &r, ans, &again)
+		}
+		if err := answering(a).checkAnswers(cmd.Context(), info, ans, false); err != nil {
 			return err
 		}
 		return a.resume(cmd.Context(), info, &r, ans, &again)
@@ -350,15 +424,23 @@ func (a *app) resumeCommand() *cobra.Command {
 }
 
 // noModel takes the flag --model, only to say that there is none.
-func noModel(cmd *cobra.Command, a *app) {
+func noModel(cmd *cobra.Command, a *app, keeps string) {
 	cmd.Flags().StringVar(&a.set.model, "model", "", "")
 	cmd.Flags().Lookup("model").Hidden = true
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("model") {
+			return usage("--model: a " + keeps + "; leave the flag out, or start a new run with `" + a.cfg.Name + " run`")
+		}
+		return nil
+	}
 }
 
 func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answers, again *superstep.ResumeOptions) error {
 	name := info.Workflow
 	if info.Status.Ended() {
 		name = "" // nothing will run
+	} else if err := a.vouch(ctx, info); err != nil {
+		return err
 	}
 	run, err := a.read(ctx, info)
 	if err != nil {
@@ -369,11 +451,11 @@ func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answ
 	if err != nil {
 		return err
 	}
-	if changed := a.changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.quiet {
+	if changed := (keptRuns{a}).changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.quiet {
 		a.err.line(changed)
 	}
 	if name != "" {
-		if err := a.askable(ctx, engine, info, ans); err != nil {
+		if err := (answering{a}).askable(ctx, engine, info, ans); err != nil {
 			return err
 		}
 	}
@@ -387,48 +469,40 @@ func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answ
 	})
 }
 
-func (a *app) answerCommand() *cobra.Command {
+func (a runsCommands) answerCommand() *cobra.Command {
 	var r running
 	cmd := &cobra.Command{
-		Use: "answer ID PATH=value...", Short: "Answer the questions of a paused run, and go on with it", ValidArgsFunction: a.ids,
+		Use: "answer ID [VALUE | PATH=value...]", Short: "Answer the questions of a paused run, and go on with it", ValidArgsFunction: a.ids,
 		Long: `Answer the questions of a paused run, and go on with it
 
-PATH is the task that asks, or the node if one task of it does. If a task asks several questions, name one as
-PATH:KEY, or give an answer to each in the order in which ` + "`runs show`" + ` lists them. Whether an agent may do
-something is answered with once, run (this and its like in this run), always (and in later ones), deny, or
-"deny: why", which the agent is told. An answer that does not fit is refused before anything runs.`,
-		Example: examples(a.opt.Name, "runs answer @last work=once", "", `runs answer @last "work=deny: use the API instead"`, "",
-			"runs answer @last work:turn-0/call-1=deny", "one of several", "runs answer @last work=deny work=once", "all of two, in order",
-			`runs answer 7f3a "gather[tests]=run them"`, "a task of a fan-out"),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return usage("runs answer: name the run and the answer: ID PATH=value")
-			}
-			return nil
-		},
+If one question is open, its answer is enough. Without any, the questions are asked on the terminal.
+PATH is the task that asks, or the node if one task of it does; gather/tests and gather[tests] are the same.
+If a task asks several questions, name one as PATH:KEY, or give an answer to each in the order in which
+` + "`runs show`" + ` lists them. Whether an agent may do something is answered with once, run (this and its like in this
+run), always (and in later runs of the project), deny, or "deny: why", which the agent is told; y and n are once and
+deny, and at a gate approve and reject. An answer that does not fit is refused before anything runs.`,
+		Example: examples(a.cfg.Name, "runs answer @last", "asks on the terminal", "runs answer @last once", "the only question", "runs answer @last work=once", "",
+			`runs answer @last "work=deny: use the API instead"`, "", "runs answer @last work:turn-0/call-1=deny", "one of several",
+			"runs answer @last work=deny work=once", "all of two, in order", `runs answer 7f3a "gather/tests=run them"`, "a task of a fan-out"),
+		Args: nargs(1, math.MaxInt, "runs answer: name the run: ID, and the answer: VALUE or PATH=value"),
 	}
 	r.add(cmd.Flags())
-	noModel(cmd, a)
+	noModel(cmd, a.app, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if cmd.Flags().Changed("model") {
-			return usage("--model: a run keeps the model that it began with; leave the flag out, or start a new run with `" + a.opt.Name + " run`")
-		}
-		ans, err := r.check(a)
+		ans, err := r.check(a.app)
 		if err != nil {
 			return err
-		}
-		for _, s := range args[1:] {
-			g, err := parseAnswer("runs answer:", s)
-			if err != nil {
-				return err
-			}
-			ans = append(ans, g)
 		}
 		_, info, err := a.find(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		if err := a.checkAnswers(cmd.Context(), info, ans, true); err != nil {
+		given, err := answering(a).addressed(cmd.Context(), info, args[1:])
+		if err != nil {
+			return err
+		}
+		ans = append(ans, given...)
+		if err := answering(a).checkAnswers(cmd.Context(), info, ans, true); err != nil {
 			return err
 		}
 		return a.resume(cmd.Context(), info, &r, ans, &superstep.ResumeOptions{})
@@ -436,22 +510,31 @@ something is answered with once, run (this and its like in this run), always (an
 	return cmd
 }
 
-func (a *app) cancelCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "cancel ID", Short: "Stop a run for good, whoever runs it", Args: a.one, ValidArgsFunction: a.ids,
-		Example: examples(a.opt.Name, "runs cancel @last", ""),
+func (a runsCommands) cancelCommand() *cobra.Command {
+	var agent string
+	cmd := &cobra.Command{
+		Use: "cancel ID", SuggestFor: []string{"stop", "kill"}, Short: "Stop a run for good, or one of its sub-agents, whoever runs it", Args: oneRun, ValidArgsFunction: a.ids,
+		Example: examples(a.cfg.Name, "runs cancel @last", "", "runs cancel @last --agent 'work/task[1.1]/explorer'", ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			e, info, err := a.find(ctx, args[0])
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("agent") {
+				return a.cancelAgent(ctx, e, info.ID, agent)
+			}
 			if err := e.Cancel(ctx, info.ID); err != nil {
 				return err
 			}
-			status := a.settle(ctx, e, info.ID)
+			status := runlog.Running
+			patiently(ctx, func() bool {
+				now, err := e.Find(ctx, info.ID)
+				status = now.Status
+				return err != nil || status != runlog.Running
+			})
 			if a.programs() {
-				return a.out.json(map[string]any{"run": info.ID, "status": status}, a.set.output == "json")
+				return a.out.value(map[string]any{"run": info.ID, "status": status})
 			}
 			if status == runlog.Running {
 				a.err.line(fmt.Sprintf("run %s is asked to stop and has not yet; it will when its tasks let it", info.ID))
@@ -461,31 +544,83 @@ func (a *app) cancelCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&agent, "agent", "", "cancel this sub-agent only; the run goes on without it")
+	_ = cmd.RegisterFlagCompletionFunc("agent", a.agentIDs) // it fails if there is no such flag
+	return cmd
 }
 
-// settle waits a little for a run to stop.
-func (a *app) settle(ctx context.Context, e *superstep.Engine, id string) runlog.Status {
+// agentIDs completes the sub-agents of a run that can be cancelled.
+func (a runsCommands) agentIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if err := a.configure(cmd.Flags()); err != nil || len(args) != 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	e, info, err := a.find(cmd.Context(), args[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	members, err := e.Agents(cmd.Context(), info.ID)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for _, m := range members {
+		if m.State == team.Running {
+			out = append(out, m.ID+"\t"+transcript.Line(m.Agent))
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// cancelAgent cancels one sub-agent of a run and waits a little for its end.
+func (a runsCommands) cancelAgent(ctx context.Context, e *superstep.Engine, id, agent string) error {
+	if err := e.CancelAgent(ctx, id, agent); err != nil {
+		return err
+	}
+	state := team.Running
+	var err error
+	patiently(ctx, func() bool {
+		var members []team.Member
+		members, err = e.Agents(ctx, id)
+		for _, m := range members {
+			if m.ID == agent {
+				state = m.State
+			}
+		}
+		return err != nil || state != team.Running
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.programs():
+		return a.out.value(map[string]any{"run": id, "agent": agent, "state": state})
+	case state == team.Running:
+		a.err.line(fmt.Sprintf("agent %s is asked to stop and has not yet", agent))
+	default:
+		a.err.line(fmt.Sprintf("agent %s is %s", agent, state))
+	}
+	return nil
+}
+
+// patiently waits a little until something holds.
+func patiently(ctx context.Context, holds func() bool) {
 	for range 60 {
-		info, err := e.Find(ctx, id)
-		if err != nil || info.Status != runlog.Running {
-			return info.Status
+		if holds() || ctx.Err() != nil {
+			return
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return info.Status
 		}
 	}
-	return runlog.Running
 }
 
-func (a *app) rmCommand() *cobra.Command {
+func (a runsCommands) rmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm ID...", Short: "Remove runs and their logs", ValidArgsFunction: a.ids,
-		Example: examples(a.opt.Name, "runs rm 7f3a", "", "runs rm @last @-2", ""),
+		Use: "rm ID...", SuggestFor: []string{"remove", "delete", "del"}, Short: "Remove runs and their logs", ValidArgsFunction: a.ids,
+		Example: examples(a.cfg.Name, "runs rm 7f3a", "", "runs rm @last @-2", ""),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.one(cmd, args)
+				return oneRun(cmd, args)
 			}
 			return nil
 		},
@@ -507,13 +642,13 @@ func (a *app) rmCommand() *cobra.Command {
 				if err := engine.Delete(ctx, id); err != nil {
 					return err
 				}
-				a.sweep(id)
+				folders(a).sweep(id)
 				if !a.programs() {
 					a.err.line("removed run " + id)
 				}
 			}
 			if a.programs() {
-				return a.out.json(map[string]any{"removed": ids}, a.set.output == "json")
+				return a.out.value(map[string]any{"removed": ids})
 			}
 			return nil
 		},

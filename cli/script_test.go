@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // The scripts are one test per exit code and per convention of the command line.
@@ -25,6 +28,7 @@ import (
 //	isjsonl [exit]       it is events without gaps, the last run.finished with that exit code
 //	noesc                no stream has an ESC byte
 //	normal STREAM FILE   write a stream without IDs, times and durations
+//	[sandbox]            a condition: the system can confine commands; true in CI, where it has to
 //
 // They start the command a thousand times, which takes a race detector longer than all other tests
 // together; so they run it without one. The tests that call the package run with it.
@@ -32,13 +36,23 @@ func TestScripts(t *testing.T) {
 	commands := ""
 	if raced {
 		commands = t.TempDir()
-		if out, err := exec.Command("go", "test", "-c", "-o", filepath.Join(commands, "superstep"), ".").CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-o", filepath.Join(commands, "superstep"), ".").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
+		Condition: func(cond string) (bool, error) {
+			if cond != "sandbox" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			s, err := sandbox.New(nil) // where tests run for everybody it has to be there
+			if err != nil {
+				return false, err
+			}
+			return os.Getenv("CI") != "" || s.Mode() != sandbox.None, s.Close()
+		},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("SUPERSTEP_DATA_DIR", e.WorkDir+"/data")
 			e.Setenv("HOME", e.WorkDir+"/home")
@@ -143,6 +157,8 @@ func normalise(s string) string {
 		{`(?m)^\d\d:\d\d:\d\d`, `00:00:00`},
 		{`\b\d+\.\ds\b`, `0.0s`},
 		{`\b[0-9a-f]{8}\b`, `ID`},
+		{`"sandbox":"[^"]*",`, ``},
+		{` sandbox=(namespaces|landlock \(ABI \d+\)|seatbelt \(untested\)|none \(.*\))`, ``},
 		{`\b(finished|paused|failed) \d+s`, `$1 0s`},
 	} {
 		s = regexp.MustCompile(r.from).ReplaceAllString(s, r.to)

@@ -20,7 +20,7 @@ func (a *app) serveCommand() *cobra.Command {
 	var overMCP bool
 	var addr string
 	var l leave
-	n := a.opt.Name
+	n := a.cfg.Name
 	cmd := &cobra.Command{
 		Use: "serve --mcp", Short: "Serve the tools there are to other programs, as an MCP server", Args: a.none,
 		Long: `Serve the tools there are to other programs, as an MCP server
@@ -40,7 +40,7 @@ there to be asked, so a call happens only if a rule allows it; see "permissions 
 		}
 		host, _, err := net.SplitHostPort(addr)
 		if ip := net.ParseIP(host); addr != "" && (err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback())) {
-			return usage(fmt.Sprintf("--http: want an address of this machine such as 127.0.0.1:7777, got %q", addr))
+			return usage(fmt.Sprintf("--http: %q is not an address of this machine, and there is no TLS; use one such as 127.0.0.1:7777, behind a proxy with TLS if others are to reach it", addr))
 		}
 		if _, err := l.rules(); err != nil {
 			return err
@@ -62,7 +62,7 @@ func (a *app) serve(ctx context.Context, addr string) error {
 		return err
 	}
 	defer func() { _ = session.Close() }() // nothing was written
-	opt := &mcp.ServeOptions{Name: a.opt.Name, Version: a.opt.Version, Gate: gateOf(session)}
+	opt := &mcp.ServeOptions{Name: a.cfg.Name, Version: a.opt.Version, Gate: gateOf(session.Tools())}
 	if addr == "" {
 		err := mcp.Serve(ctx, session.Tools(), a.opt.Stdin, a.opt.Stdout, opt)
 		if ctx.Err() != nil {
@@ -74,9 +74,9 @@ func (a *app) serve(ctx context.Context, addr string) error {
 }
 
 // gateOf refuses what no rule allows.
-func gateOf(s *project.Session) func(context.Context, *tool.Tool, *tool.Call) error {
+func gateOf(tools *tool.Set) func(context.Context, *tool.Tool, *tool.Call) error {
 	return func(_ context.Context, t *tool.Tool, c *tool.Call) error {
-		if v := s.Gate().Check(t, c); v.Decision != tool.Allow {
+		if v := tools.Guard().Gate.Check(t, c); v.Decision != tool.Allow {
 			return fmt.Errorf("%s %s is not allowed (%s); whoever started this server can allow it with --allow", t.Name, v.Subject, v.Reason)
 		}
 		return nil
@@ -87,7 +87,7 @@ func (a *app) serveHTTP(ctx context.Context, addr string, s *project.Session, op
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s: %w", addr, err)
+		return &Error{Exit: ExitFailed, Code: "listen", Err: err, Message: fmt.Sprintf("cannot listen on %s: %v", addr, err), Next: []string{"let the system choose a free port: --http 127.0.0.1:0"}}
 	}
 	opt.Hosts = []string{l.Addr().String()}
 	if host, _, _ := net.SplitHostPort(addr); host == "localhost" {

@@ -22,22 +22,23 @@ func (a *app) read(ctx context.Context, info runlog.Info) (*transcript.Run, erro
 		}
 		run.Apply(rec)
 	}
-	if info.Status == runlog.Interrupted || info.Status == runlog.Quarantined {
+	if info.Status == runlog.Quarantined {
 		run.Interrupt()
 	}
+	run.End(info.Status)
 	return run, nil
 }
 
-func (a *app) showCommand() *cobra.Command {
+func (a runsCommands) showCommand() *cobra.Command {
 	var at string
 	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show what a run did, said and wants", Args: a.one, ValidArgsFunction: a.ids,
-		Example: examples(a.opt.Name, "runs show @last", "", "runs show 7f3a -v", "with tools and what was said", "runs show 7f3a -o json", "", "runs show 7f3a --at 2", "its state after the second superstep"),
+		Use: "show [ID]", Short: "Show a run's steps, output and open questions", Args: oneRunOrLast, ValidArgsFunction: a.ids,
+		Example: examples(a.cfg.Name, "runs show @last", "", "runs show 7f3a -v", "with tools and what was said", "runs show 7f3a -o json", "", "runs show 7f3a --at 2", "its state after the second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("at") {
-				return a.showAt(cmd.Context(), args[0], at)
+				return historyCommands(a).showAt(cmd.Context(), named(args), at)
 			}
-			_, info, err := a.find(cmd.Context(), args[0])
+			_, info, err := a.find(cmd.Context(), named(args))
 			if err != nil {
 				return err
 			}
@@ -45,11 +46,17 @@ func (a *app) showCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			im, err := a.origin(cmd.Context(), info.ID)
+			if err != nil {
+				return err
+			}
 			now := time.Now()
 			if a.programs() {
-				return a.out.json(showJSON(info, run, now), a.set.output == "json")
+				out := showJSON(info, run, now, im)
+				out.Folder = folders(a).upToDate(cmd.Context(), &info)
+				return a.out.value(out)
 			}
-			a.show(info, run, now)
+			a.show(info, run, now, im, folders(a).upToDate(cmd.Context(), &info))
 			return nil
 		},
 	}
@@ -59,86 +66,78 @@ func (a *app) showCommand() *cobra.Command {
 
 type runJSON struct {
 	infoJSON
-	Inputs    json.RawMessage `json:"inputs,omitempty"`
-	Duration  int64           `json:"duration_ms"`
-	Usage     usageJSON       `json:"usage"`
-	Steps     []stepJSON      `json:"steps"`
-	Questions []questionJSON  `json:"questions,omitempty"` // open ones
-	Output    json.RawMessage `json:"output,omitempty"`
-	Skipped   []string        `json:"skipped,omitempty"`
-	Error     *errorJSON      `json:"error,omitempty"`
+	Folder    string                  `json:"folder,omitempty"` // its files for people
+	Inputs    json.RawMessage         `json:"inputs,omitempty"`
+	Duration  int64                   `json:"duration_ms"`
+	Usage     transcript.Usage        `json:"usage"`
+	Steps     []transcript.StepReport `json:"steps"`
+	Questions []questionJSON          `json:"questions,omitempty"` // open ones
+	Denied    []transcript.Denial     `json:"denied,omitempty"`    // calls that were turned down since nobody was asked
+	Refused   []transcript.Denial     `json:"refused,omitempty"`   // calls that a rule or a person turned down
+	Output    json.RawMessage         `json:"output,omitempty"`
+	stepLists
+	Error *errorJSON `json:"error,omitempty"`
 }
 
-type stepJSON struct {
-	Superstep int        `json:"superstep"`
-	Done      bool       `json:"done"`
-	Duration  int64      `json:"duration_ms"`
-	Tasks     []taskJSON `json:"tasks"`
-}
-
-type taskJSON struct {
-	Task     string           `json:"task"`
-	Step     string           `json:"step"`
-	Key      string           `json:"key,omitempty"`
-	State    transcript.State `json:"state"`
-	Attempt  int              `json:"attempt"`
-	Agent    string           `json:"agent,omitempty"`
-	Tools    int              `json:"tools"`
-	Usage    usageJSON        `json:"usage"`
-	Duration int64            `json:"duration_ms"`
-	Error    string           `json:"error,omitempty"`
-	Why      string           `json:"why,omitempty"`            // of one that was not run or is degraded
-	Bad      []string         `json:"on_error_input,omitempty"` // the failed steps on whose results it ran
-	Said     string           `json:"said,omitempty"`           // the last of it
-}
-
-func showJSON(info runlog.Info, r *transcript.Run, now time.Time) *runJSON {
+func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *importedJSON) *runJSON {
 	out := &runJSON{
-		infoJSON: infoOf(&info, reasonOf(r.Short)),
-		Inputs:   r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: usageJSON{r.Usage.In, r.Usage.Out, r.Agents},
-		Steps: []stepJSON{}, Questions: questions(r.Open()), Output: r.Output, Skipped: r.Skipped,
+		infoJSON: infoOf(&info, reasonOf(r.Short), im),
+		Inputs:   r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: r.Used(),
+		Steps: r.Report(now), Denied: r.Denied, Refused: r.Refused, Questions: questions(r.Open()), Output: r.Output, stepLists: stepsOf(r),
 	}
 	if r.Error != "" {
 		out.Error = &errorJSON{Code: r.Code, Message: r.Error}
-	}
-	for _, s := range r.Steps {
-		step := stepJSON{Superstep: s.Number, Done: s.Done, Duration: s.Time.Elapsed(now).Milliseconds(), Tasks: []taskJSON{}}
-		for _, t := range s.Tasks {
-			step.Tasks = append(step.Tasks, taskJSON{
-				t.Path, t.Node, t.Key, t.State, t.Attempt, t.Agent, t.Tools, usageJSON{t.Usage.In, t.Usage.Out, t.Agents},
-				t.Time.Elapsed(now).Milliseconds(), t.Error, t.Why, t.Bad, t.Last(),
-			})
-		}
-		out.Steps = append(out.Steps, step)
 	}
 	return out
 }
 
 // show prints a run for people.
-func (a *app) show(info runlog.Info, r *transcript.Run, now time.Time) {
+func (a runsCommands) show(info runlog.Info, r *transcript.Run, now time.Time, im *importedJSON, folder string) {
 	p := palette(a.term.outColor)
 	put := func(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
 	put("%s  %s  %s", p.bold("run "+info.ID), p.status(string(info.Status)), transcript.Line(info.Workflow))
 	if r.Title != "" {
 		put("  %s", r.Title)
 	}
-	when := fmt.Sprintf("started %s, %s at work", info.Created.Local().Format(time.DateTime), duration(r.Time.Elapsed(now)))
+	when := fmt.Sprintf("started %s, %s of execution", info.Created.Local().Format(time.DateTime), duration(r.Time.Elapsed(now)))
 	if info.Owner != "" {
 		when += ", run by " + transcript.Line(info.Owner)
 	}
 	put("  %s", when)
-	put("  %s tokens (%s in, %s out), %s", count(r.Usage.In+r.Usage.Out), count(r.Usage.In), count(r.Usage.Out), plural(r.Agents, "agent"))
+	if folder != "" {
+		put("  files in %s", transcript.Line(shownPath(folder)))
+	}
+	if spent(r) != nil {
+		put("  %s tokens (%s in, %s out), %s", count(r.Usage.In+r.Usage.Out), count(r.Usage.In), count(r.Usage.Out), plural(len(r.Agents), "agent"))
+	}
+	if im != nil {
+		put("  %s %s, works in %s", p.yellow("imported"), im.Time.Local().Format(time.DateTime), transcript.Line(im.Dir))
+		if im.Records > 0 {
+			put("  its first %s come from the file: what they say has happened, the file claims", plural(int(im.Records), "record"))
+		}
+		if !im.Trusted {
+			put("  %s: before it continues, see what it would execute: %s", p.yellow("not trusted"), a.hint("runs", "trust", info.ID))
+		}
+	}
 	for _, s := range r.Steps {
 		for _, t := range s.Tasks {
 			a.showTask(put, p, t, now)
 		}
 	}
-	for _, q := range r.Open() {
-		offered := choices(q)
-		if offered != "" && strings.Contains(q.Question, "\n") {
-			offered = "\n" + offered[1:]
+	for _, d := range r.Refused {
+		put("\n%s %s", p.yellow("denied by "+refuser(&d)+":"), d.String())
+		if d.Reason != "" {
+			put("  %s", transcript.Line(d.Reason))
 		}
-		put("\n%s asks: %s%s", addressed(r.Open(), q), q.Question, offered)
+	}
+	for _, d := range r.Denied {
+		put("\n%s %s", p.yellow("denied, since nobody was asked:"), d.String())
+		if d.Always != "" {
+			put("  allowed by --allow %s", quote(d.Always))
+		}
+	}
+	for _, q := range r.Open() {
+		put("\n%s", strings.Join(described(addressed(r.Open(), q), q, p), "\n"))
 	}
 	if r.Reason != "" {
 		put("\n%s %s", p.yellow("paused:"), r.Reason)
@@ -146,15 +145,26 @@ func (a *app) show(info runlog.Info, r *transcript.Run, now time.Time) {
 	if r.Error != "" {
 		put("\n%s %s", p.red("error:"), r.Error)
 	}
-	if text := resultText(r.Output); text != "" {
-		put("\n%s", a.term.wrap(transcript.Clean(text)))
+	if text := a.term.result(r.Output); text != "" {
+		put("\n%s", text)
 	}
 	if !a.set.quiet {
 		a.nextShown(info, r)
 	}
 }
 
-func (a *app) showTask(put func(string, ...any), p palette, t *transcript.Task, now time.Time) {
+// refuser is who or what turned a call down.
+func refuser(d *transcript.Denial) string {
+	switch d.By {
+	case "":
+		return "a rule"
+	case "person":
+		return "a person"
+	}
+	return d.By
+}
+
+func (a runsCommands) showTask(put func(string, ...any), p palette, t *transcript.Task, now time.Time) {
 	var facts []string
 	if t.Agent != "" && t.Agent != t.Node {
 		facts = append(facts, t.Agent)
@@ -204,7 +214,7 @@ func indent(s string) string {
 }
 
 // nextShown says what can be done with a run that was shown.
-func (a *app) nextShown(info runlog.Info, r *transcript.Run) {
+func (a runsCommands) nextShown(info runlog.Info, r *transcript.Run) {
 	e := &ending{run: r, id: info.ID, open: r.Open(), status: info.Status, output: r.Output, shown: true}
 	if info.Status == runlog.Failed {
 		e.exit = exitOf(r.Code)
@@ -218,5 +228,5 @@ func (a *app) nextShown(info runlog.Info, r *transcript.Run) {
 		return
 	}
 	a.err.line("")
-	a.next(e)
+	summary{a.app, e}.next()
 }

@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"unicode"
@@ -24,10 +24,13 @@ type output struct {
 	w      io.Writer
 	err    error
 	broken func() // called once, when it breaks
+	used   bool   // something was written
+	format string // of --output
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
+	o.used = true
 	if o.err != nil {
 		defer o.mu.Unlock()
 		return len(p), nil
@@ -61,6 +64,46 @@ func (o *output) json(v any, indent bool) error {
 	}
 	_, err = o.Write(append(b, '\n'))
 	return err
+}
+
+// value writes a value for programs, over several lines if it is the only one.
+func (o *output) value(v any) error { return o.json(v, o.format == "json") }
+
+// rows writes a list for programs: as one value, or in a line each.
+func rows[T any](o *output, all []T) error {
+	if o.format == "json" {
+		return o.json(all, true)
+	}
+	for i := range all {
+		if err := o.json(all[i], false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// table writes columns, the first line of which are their names. A column is at most so wide that those after it stay aligned;
+// 0 is for no limit. With a width of the terminal, lines are cut there.
+func (o *output) table(lines [][]string, most, width int) {
+	wide := make([]int, len(lines[0]))
+	for _, line := range lines {
+		for i, cell := range line {
+			if wide[i] = max(wide[i], ansi.StringWidth(cell)); most > 0 {
+				wide[i] = min(wide[i], most)
+			}
+		}
+	}
+	for _, line := range lines {
+		var b strings.Builder
+		for i, cell := range line {
+			b.WriteString(cell + strings.Repeat(" ", max(0, wide[i]-ansi.StringWidth(cell))+2))
+		}
+		out := strings.TrimRight(b.String(), " ")
+		if width > 0 {
+			out = ansi.Truncate(out, width, "…")
+		}
+		_, _ = o.Write([]byte(out + "\n"))
+	}
 }
 
 // encode is JSON in which the characters that terminals act upon are escaped.
@@ -97,34 +140,10 @@ func encode(v any, indent bool) ([]byte, error) {
 
 // ignorePipe makes writes to a closed pipe fail instead of ending the process. What it
 // returns undoes that. Children are not affected, as they would be by signal.Ignore.
-func (a *app) ignorePipe() func() {
+func ignorePipe() func() {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGPIPE)
 	return func() { signal.Stop(c) }
-}
-
-// input reads lines from standard input, once somebody wants any.
-type input struct {
-	r     io.Reader
-	once  sync.Once
-	lines chan string // closed at the end of input
-}
-
-// next is where lines come from. The goroutine behind it ends with the input or the
-// process: a read from a terminal cannot be broken off.
-func (i *input) next() <-chan string {
-	i.once.Do(func() {
-		i.lines = make(chan string)
-		go func() {
-			defer close(i.lines)
-			s := bufio.NewScanner(i.r)
-			s.Buffer(nil, 1<<20)
-			for s.Scan() {
-				i.lines <- s.Text()
-			}
-		}()
-	})
-	return i.lines
 }
 
 // terminal is what the streams are and may be sent.
@@ -147,22 +166,25 @@ func isTerminal(stream any) (fd int, ok bool) {
 // look finds out about the streams, once the flags are known.
 func (a *app) look() {
 	t := &a.term
+	a.out.format, a.err.format = a.set.output, a.set.output
 	t.fd, t.errTTY = isTerminal(a.opt.Stderr)
 	_, t.outTTY = isTerminal(a.opt.Stdout)
-	_, t.inTTY = isTerminal(a.opt.Stdin)
-	t.plain = a.set.plain || a.opt.Env("ACCESSIBLE") == "1"
+	if fd, ok := isTerminal(a.opt.Stdin); ok {
+		t.inTTY, a.in.fd = true, fd
+	}
+	t.plain = a.set.plain || a.cfg.Env("ACCESSIBLE") == "1"
 	t.errColor, t.outColor = a.colored(t.errTTY), a.colored(t.outTTY)
-	t.live = t.errTTY && t.errColor && !t.plain && a.opt.Env("TERM") != "dumb"
+	t.live = t.errTTY && !a.set.noColor && a.set.color != "never" && !t.plain && a.cfg.Env("TERM") != "dumb" // NO_COLOR is about colors alone
 }
 
 func (a *app) colored(tty bool) bool {
-	force := a.opt.Env("FORCE_COLOR")
+	set := func(name string) bool { v := a.cfg.Env(name); return v != "" && v != "0" }
 	switch {
 	case a.set.noColor || a.set.color == "never":
 		return false
-	case a.set.color == "always" || force != "" && force != "0":
+	case a.set.color == "always" || set("FORCE_COLOR") || set("CLICOLOR_FORCE"):
 		return true
-	case a.opt.Env("NO_COLOR") != "" || a.opt.Env("TERM") == "dumb":
+	case a.cfg.Env("NO_COLOR") != "" || a.cfg.Env("TERM") == "dumb":
 		return false
 	}
 	return tty
@@ -183,6 +205,11 @@ func (t *terminal) wrap(s string) string {
 	if !t.outTTY {
 		return s
 	}
+	return t.broken(s)
+}
+
+// broken is a text whose lines are broken between words at the width of the terminal.
+func (t *terminal) broken(s string) string {
 	width, _ := t.size()
 	return ansi.Wordwrap(s, width, "")
 }

@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/skill"
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/skill"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/transcript"
@@ -21,13 +22,8 @@ import (
 func (a *app) toolsCall() *cobra.Command {
 	return &cobra.Command{
 		Use: "call NAME [ARGUMENTS]", Short: "Call a tool as an agent would, with arguments as JSON",
-		Example: examples(a.opt.Name, `tools call read_file '{"path":"README.md"}'`, "", "tools call lint - < arguments.json", ""),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > 2 {
-				return usage("tools call: name a tool, and give its arguments as a JSON object")
-			}
-			return nil
-		},
+		Example: examples(a.cfg.Name, `tools call read_file '{"path":"README.md"}'`, "", "tools call lint - < arguments.json", ""),
+		Args:    nargs(1, 2, "tools call: name a tool, and give its arguments as a JSON object"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			raw := "{}"
 			if len(args) == 2 {
@@ -61,10 +57,18 @@ func (a *app) callTool(ctx context.Context, name string, args json.RawMessage) e
 		return err
 	}
 	defer func() { _ = session.Close() }() // nothing was written
-	if _, ok := session.Tools().Get(name); !ok {
+	t, ok := session.Tools().Get(name)
+	if !ok {
 		return a.noTool(p, session, name)
 	}
-	res := session.Tools().Call(ctx, name, &tool.Call{ID: "call", Key: "call", Args: args})
+	call := &tool.Call{ID: "call", Key: "call", Args: args, Permitted: true} // the user asked for it
+	if gate, ok := session.Tools().Guard().Gate.(tool.Reader); ok {          // who types a call allows what it would be asked about, and no more
+		call.Reads = func(name, from string) func(string) tool.Verdict { return gate.Reads(name, from, nil) }
+	}
+	if v := session.Tools().Guard().Gate.Check(t, call); v.Decision == tool.Deny {
+		return &Error{Exit: ExitDenied, Code: "denied", Message: fmt.Sprintf("%s %s is denied: %s", name, v.Subject, v.Reason)}
+	}
+	res := session.Tools().Call(ctx, name, call)
 	if ctx.Err() != nil {
 		return stopped(ctx, context.Cause(ctx))
 	}
@@ -87,19 +91,20 @@ func (a *app) skillsValidate() *cobra.Command {
 		Use: "validate [FOLDER...]", Short: "Check skills against the format: exit code 1 if there are errors",
 		Long: `Check skills against the format: exit code 1 if there are errors
 
-A folder is a skill, with a file SKILL.md, or holds skills. Without one it is the folder skills here, or
-those of .superstep, .claude and .agents.`,
-		Example: examples(a.opt.Name, "skills validate", "", "skills validate skills/web-research", "", "skills validate .claude/skills -o json", ""),
+A folder is a skill, with a file SKILL.md, or holds skills. Without one they are the folders of skills here,
+such as skills and .claude/skills.`,
+		Example: examples(a.cfg.Name, "skills validate", "", "skills validate skills/web-research", "", "skills validate .claude/skills -o json", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				for _, dir := range []string{"skills", ".superstep/skills", ".claude/skills", ".agents/skills"} {
+				here, err := os.Getwd()
+				if err != nil {
+					return err
+				}
+				for _, dir := range catalog.SkillFolders(here) {
 					if info, err := os.Stat(dir); err == nil && info.IsDir() {
-						args = append(args, dir)
+						args = append(args, shownPath(dir))
 					}
 				}
-			}
-			if len(args) == 0 {
-				return usage("skills validate: there is no folder skills here; name one")
 			}
 			return a.validateSkills(args)
 		},
@@ -177,7 +182,7 @@ func findings(list []skill.Finding) []finding {
 
 // permissionsCommand shows and takes back what agents may do.
 func (a *app) permissionsCommand() *cobra.Command {
-	n := a.opt.Name
+	n := a.cfg.Name
 	cmd := &cobra.Command{
 		Use: "permissions", Short: "Look at what agents may do here, and take back what was always allowed",
 		Long: `Look at what agents may do here, and take back what was always allowed
@@ -190,13 +195,6 @@ permissions.yaml in your folder of configurations:
   ask: [web_fetch]
   deny: ["read_file(**/.env)"]`,
 		Example: examples(n, "permissions list", "", `permissions forget "bash(go test *)"`, ""),
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usage("permissions: which of list, forget?")
-			}
-			return a.unknownCommand(cmd, args[:1])
-		},
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the rules that hold here, and where they come from", Args: a.none,
@@ -220,7 +218,7 @@ permissions.yaml in your folder of configurations:
 			return err
 		},
 	})
-	return cmd
+	return a.lists(cmd)
 }
 
 type ruleJSON struct {

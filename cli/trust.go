@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,14 +10,15 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/transcript"
-	"github.com/superstep-dev/superstep/trust"
 )
 
 func (a *app) trustCommand() *cobra.Command {
 	var yes bool
-	n := a.opt.Name
+	n := a.cfg.Name
 	cmd := &cobra.Command{
 		Use: "trust [NAME...]", Short: "Look at what a project brings along, and decide whether to use it",
 		Long: `Look at what a project brings along, and decide whether to use it
@@ -38,6 +40,7 @@ come from a project.`,
 			if err != nil {
 				return err
 			}
+			a.notRunnable(p)
 			return a.printItems(p.Items(), a.set.verbose)
 		},
 	}, &cobra.Command{
@@ -63,31 +66,29 @@ come from a project.`,
 			if err := p.Revoke(names...); err != nil {
 				return err
 			}
-			if !a.programs() {
-				a.err.line("taken back")
-			}
-			return nil
+			a.note("taken back")
+			return a.decided(items, trust.New)
 		},
 	})
 	return cmd
 }
 
 // itemState is the state of an item as people read it.
-func itemState(s *trust.Status) project.State {
+func itemState(s *trust.Status) catalog.State {
 	switch s.State {
 	case trust.Trusted:
 		return "trusted"
 	case trust.Changed:
-		return project.Changed
+		return catalog.Changed
 	}
-	return project.Untrusted
+	return catalog.Untrusted
 }
 
 type itemJSON struct {
 	Kind   trust.Kind    `json:"kind"`
 	Name   string        `json:"name"`
 	Path   string        `json:"path"`
-	State  project.State `json:"state"`
+	State  catalog.State `json:"state"`
 	Digest string        `json:"digest"`
 	Was    string        `json:"was,omitempty"` // the digest that was trusted
 	Detail string        `json:"detail,omitempty"`
@@ -117,7 +118,7 @@ func (a *app) printItems(items []trust.Status, whole bool) error {
 		}
 	}
 	if len(rows) == 0 {
-		a.err.line("the project brings nothing along")
+		a.note("the project brings nothing along")
 	}
 	return nil
 }
@@ -221,11 +222,14 @@ func (a *app) decide(names []string, yes bool) error {
 	if err != nil {
 		return err
 	}
+	if len(names) == 0 {
+		a.notRunnable(p)
+	}
 	items, err := chosen(p.Items(), names)
 	if err != nil {
 		if len(names) == 1 && ownServer(p, names[0]) {
 			a.note("the MCP server " + transcript.Line(names[0]) + " is your own, and the tools that it offered last are those that you agreed to")
-			return nil
+			return a.decided(nil, trust.Trusted)
 		}
 		return err
 	}
@@ -239,7 +243,7 @@ func (a *app) decide(names []string, yes bool) error {
 		if len(names) == 0 {
 			a.note("there is nothing to decide in " + p.Dir() + ": what the project brings along, if anything, is trusted")
 		}
-		return nil
+		return a.decided(nil, trust.Trusted)
 	}
 	if !yes {
 		if items, err = a.agree(p, items); err != nil {
@@ -257,7 +261,27 @@ func (a *app) decide(names []string, yes bool) error {
 	for i := range agreed {
 		a.note(fmt.Sprintf("  %s %s (%s)", agreed[i].Kind, transcript.Line(itemName(&agreed[i])), transcript.Line(agreed[i].Path)))
 	}
-	return nil
+	return a.decided(items, trust.Trusted)
+}
+
+// decided lists for programs the items of which the state was changed.
+func (a *app) decided(items []trust.Status, state trust.State) error {
+	if !a.programs() {
+		return nil
+	}
+	for i := range items {
+		items[i].State = state
+	}
+	return a.printItems(items, false)
+}
+
+// notRunnable says which workflows of the project nobody can decide on, since they were written for another program.
+func (a *app) notRunnable(p *project.Project) {
+	for _, e := range p.Atomic() {
+		if e.Source == "project" {
+			a.note(transcript.Line(fmt.Sprintf("not runnable: workflow %s (%s): %s", e.Name, e.Path, catalog.NoAtomic)))
+		}
+	}
 }
 
 // note is a line for people.
@@ -282,9 +306,11 @@ func (a *app) agree(p *project.Project, items []trust.Status) ([]trust.Status, e
 			a.err.line(line)
 		}
 	}
+	ctx := context.Background() // a signal ends the process
+	_ = a.in.fresh(ctx)
 	ask := func(format string, args ...any) string {
 		fmt.Fprintf(a.err, format, args...)
-		line, ok := <-a.in.next()
+		line, ok := a.in.line(ctx)
 		if !ok {
 			return ""
 		}
@@ -297,7 +323,7 @@ func (a *app) agree(p *project.Project, items []trust.Status) ([]trust.Status, e
 			out = items
 		}
 	} else {
-		switch answer := ask("\nUse %s? They run with your rights. [a]ll, [N]one, [s]elect ", plural(len(items), "item")); {
+		switch answer := ask("\nUse %s? What they start runs in the sandbox, under your rules. [a]ll, [N]one, [s]elect ", plural(len(items), "item")); {
 		case answer == "a" || answer == "all" || isYes(answer):
 			out = items
 		case answer == "s" || answer == "select":
@@ -317,7 +343,7 @@ func (a *app) agree(p *project.Project, items []trust.Status) ([]trust.Status, e
 
 // ownServer says whether there is an MCP server of the user's own of a name.
 func ownServer(p *project.Project, name string) bool {
-	return slices.ContainsFunc(p.Tools(), func(e project.Entry) bool {
+	return slices.ContainsFunc(p.Tools(), func(e catalog.Item) bool {
 		return e.Kind == "mcp" && e.Source == "user" && e.Name == "mcp__"+name+"__*"
 	})
 }

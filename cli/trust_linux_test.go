@@ -40,7 +40,7 @@ func TestTrustOnTerminal(t *testing.T) {
 		}
 		return strings.ReplaceAll(ansi.Strip(c.screen()), "\r", "")
 	}
-	const several = "Use 2 items? They run with your rights. [a]ll, [N]one, [s]elect"
+	const several = "Use 2 items? What they start runs in the sandbox, under your rules. [a]ll, [N]one, [s]elect"
 	if text := answer(ExitDenied, several, "n"); !strings.Contains(text, "nothing was changed") {
 		t.Error(text)
 	}
@@ -91,6 +91,53 @@ func TestRecipeOnTerminal(t *testing.T) {
 			}
 			term.typed(c.answer + "\n")
 		}
+		if code := term.exit(); code != c.exit || !strings.Contains(term.screen(), c.want) {
+			t.Errorf("answer %q: exit code %d\n%s", c.answer, code, term.screen())
+		}
+	}
+}
+
+// Who continues an imported run on a terminal is shown what it would execute and asked, and what
+// the file has in it cannot reach the terminal as anything but text.
+func TestImportedOnTerminal(t *testing.T) {
+	theirs, dir, home := t.TempDir(), t.TempDir(), t.TempDir()
+	recipe := "name: brief\nsteps:\n  - {id: ok, ask: \"Go on\\e]0;x\\a\\e[31m?\"}\n  - {id: find, depends_on: [ok], tool: glob, args: {pattern: \"*\"}}\noutput: it is done\n"
+	if err := os.WriteFile(filepath.Join(theirs, "brief.yaml"), []byte(recipe), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(theirs, "run.jsonl")
+	in := func(folder string, args ...string) *console {
+		t.Helper()
+		t.Chdir(folder)
+		return open(t, 100, 40, []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "SUPERSTEP_DATA_DIR=" + filepath.Join(home, filepath.Base(folder))}, args...)
+	}
+	if code := in(theirs, "run", "brief.yaml", "--no-input").exit(); code != ExitPaused {
+		t.Fatal(code)
+	}
+	for _, args := range [][]string{{"runs", "export", "@last", "--file", file, "--unredacted"}} {
+		if code := in(theirs, args...).exit(); code != 0 {
+			t.Fatal(args, code)
+		}
+	}
+	if code := in(dir, "runs", "import", file, "--as", "it").exit(); code != 0 {
+		t.Fatal(code)
+	}
+	const question = "Trust it? What it executes runs with your rights, under your rules. [y/N]"
+	for _, c := range []struct {
+		answer string
+		exit   int
+		want   string
+	}{{"", ExitDenied, "nothing was changed"}, {"n", ExitDenied, "nothing was changed"}, {"y", 0, "it is done"}} {
+		term := in(dir, "runs", "answer", "it", "ok=yes")
+		term.until(question)
+		screen := term.screen()
+		if text := ansi.Strip(screen); !strings.Contains(text, "id: find, depends_on: [ok], tool: glob") || !strings.Contains(text, "works in   "+dir) || !strings.Contains(text, "folder "+theirs) {
+			t.Errorf("what it would execute is not shown:\n%s", text)
+		}
+		if strings.Contains(screen, "\x1b]0;") || strings.Contains(screen, "\x1b[31m?") {
+			t.Errorf("the file writes to the terminal: %q", screen)
+		}
+		term.typed(c.answer + "\n")
 		if code := term.exit(); code != c.exit || !strings.Contains(term.screen(), c.want) {
 			t.Errorf("answer %q: exit code %d\n%s", c.answer, code, term.screen())
 		}

@@ -22,7 +22,7 @@ func (a *app) workerCommand() *cobra.Command {
 A worker goes on with every run that was interrupted, however that happened, and with those
 that wait for storage. Several may serve one store. Paused runs need a person, quarantined
 ones a decision: a worker leaves them alone. A stopped worker leaves its runs to the others.`,
-		Example: examples(a.opt.Name, "worker", "", "worker --once", "take up what there is, and end with it",
+		Example: examples(a.cfg.Name, "worker", "", "worker --once", "take up what there is, and end with it",
 			"worker --store postgres://superstep@db/superstep", "one of many"),
 	}
 	cmd.Flags().IntVar(&o.Runs, "max-runs", 32, "runs at once")
@@ -51,11 +51,8 @@ func (a *app) elsewhere(ctx context.Context) string {
 }
 
 func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) error {
-	set, err := a.workflows("")
-	if err != nil {
-		return err
-	}
-	e, err := a.engineOf(ctx, set, nil)
+	a.lives = true
+	e, err := a.engine(ctx, "", nil)
 	if err != nil {
 		return err
 	}
@@ -81,7 +78,7 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 		a.err.line(line)
 	}
 	o.Ended = func(id string, out superstep.Outcome) {
-		a.leave(ctx, id)
+		folders{a}.late(id, out.Folder)
 		say(string(out.Status), id, out.Err)
 	}
 	o.Failed = func(id string, err error) {

@@ -9,41 +9,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/draw"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 	"github.com/superstep-dev/superstep/workflow/recipe"
-	"github.com/superstep-dev/superstep/workflow/recipe/library"
 )
 
 func (a *app) workflowsCommand() *cobra.Command {
-	n := a.opt.Name
+	n := a.cfg.Name
 	subs := []*cobra.Command{a.workflowsList(), a.workflowsShow(), a.workflowsGraph()}
 	pairs := []string{"workflows list", "", "workflows show research", "", "workflows graph research --format svg > research.svg", "", "workflows graph --run @last", "with the states of its nodes"}
-	if a.opt.Recipe != nil {
-		subs = append(subs, a.workflowsNew(), a.workflowsSchema(), a.workflowsApprove(), a.workflowsReject())
-		pairs = append(pairs, "workflows new brief", "", "workflows approve brief", "what an agent wrote")
-	}
-	names := make([]string, len(subs))
-	for i, c := range subs {
-		names[i] = c.Name()
-	}
+	subs = append(subs, a.workflowsNew(), a.workflowsSchema(), a.workflowsApprove(), a.workflowsReject())
+	pairs = append(pairs, "workflows new brief", "", "workflows approve brief", "what an agent wrote")
 	c := &cobra.Command{
 		Use: "workflows", Short: "Look at the workflows there are, and write new ones",
 		Example: examples(n, pairs...),
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usage(fmt.Sprintf("workflows: which of %s?", strings.Join(names, ", ")))
-			}
-			return a.unknownCommand(cmd, args[:1])
-		},
 	}
 	c.AddCommand(subs...)
-	return c
+	return a.lists(c)
 }
 
 type workflowJSON struct {
@@ -55,11 +41,13 @@ type workflowJSON struct {
 	Kind      string        `json:"kind"`   // recipe, or graph for one that is a part of the program
 	Source    string        `json:"source"` // project, user or built-in
 	Path      string        `json:"path,omitempty"`
-	State     project.State `json:"state"`
+	State     catalog.State `json:"state"`
 	Aliases   []string      `json:"aliases,omitempty"`
 	Overrides []string      `json:"overrides,omitempty"`
 	Warnings  []string      `json:"warnings,omitempty"`
 	Problems  []string      `json:"problems,omitempty"` // why it is invalid
+	// NeedsModel says that the model offline will not do.
+	NeedsModel bool `json:"needs_language_model,omitempty"`
 }
 
 type inputJSON struct {
@@ -74,7 +62,7 @@ type inputJSON struct {
 func workflowsJSON(w *workflow.Workflow) workflowJSON {
 	return workflowJSON{
 		Name: w.Name, Description: w.Description, Uses: w.Uses, Inputs: inputsJSON(w), Aliases: w.Aliases,
-		Kind: "graph", Source: "built-in", State: project.Usable,
+		Kind: "graph", Source: "built-in", State: catalog.Usable, NeedsModel: w.NeedsModel,
 	}
 }
 
@@ -87,7 +75,7 @@ func inputsJSON(w *workflow.Workflow) []inputJSON {
 }
 
 // recipeJSON is a recipe as it is listed.
-func recipeJSON(e *library.Entry, listed *project.Entry) workflowJSON {
+func recipeJSON(e *catalog.RecipeFile, listed *catalog.Item) workflowJSON {
 	out := workflowJSON{
 		Name: listed.Name, Description: listed.Description, Kind: "recipe", Source: listed.Source, Path: listed.Path, State: listed.State,
 		Aliases: listed.Aliases, Overrides: listed.Overrides, Warnings: listed.Warnings, Problems: listed.Problems,
@@ -109,7 +97,7 @@ func (a *app) workflowsList() *cobra.Command {
 		Long: `List the workflows there are, where they come from and what overrides what
 
 Recipes that cannot be used are listed with what is wrong with them, and drafts by agents with the rest.`,
-		Example: examples(a.opt.Name, "workflows list", "", "workflows list -o json", ""),
+		Example: examples(a.cfg.Name, "workflows list", "", "workflows list -o json", ""),
 		RunE: func(*cobra.Command, []string) error {
 			rows, err := a.allWorkflows()
 			if err != nil {
@@ -126,19 +114,26 @@ Recipes that cannot be used are listed with what is wrong with them, and drafts 
 				}
 				return nil
 			}
-			entries := make([]project.Entry, len(rows))
+			entries := make([]catalog.Item, len(rows))
+			needs := make([]string, len(rows))
 			drafts := false
 			for i, r := range rows {
-				entries[i] = project.Entry{
+				entries[i] = catalog.Item{
 					Name: r.Name, Source: r.Source, Path: r.Path, State: r.State, Description: r.Description,
 					Aliases: r.Aliases, Overrides: r.Overrides, Warnings: r.Warnings, Problems: r.Problems,
 				}
-				drafts = drafts || r.State == project.Draft
+				if r.NeedsModel {
+					needs[i] = "a language model"
+				}
+				drafts = drafts || r.State == catalog.Draft
 			}
-			if err := a.printEntries("workflows", entries); err != nil {
+			if !slices.ContainsFunc(needs, func(s string) bool { return s != "" }) {
+				needs = nil
+			}
+			if err := a.printEntries("workflows", entries, "", needs...); err != nil {
 				return err
 			}
-			if p := a.recipes.project; p != nil {
+			if p, _ := a.host().Recipes(); p != nil {
 				for _, x := range p.RecipeFolders() {
 					a.err.line(transcript.Line(problem(&x)))
 				}
@@ -153,40 +148,42 @@ Recipes that cannot be used are listed with what is wrong with them, and drafts 
 
 // allWorkflows are those of the program and all recipes, drafts at the end.
 func (a *app) allWorkflows() ([]workflowJSON, error) {
-	set, err := a.workflows("")
-	if err != nil {
-		return nil, err
-	}
+	set := a.allRuns()
 	rows := []workflowJSON{}
-	p := a.recipes.project
+	p, wrong := a.host().Recipes()
 	if p == nil {
 		for _, w := range set {
 			rows = append(rows, workflowsJSON(w))
 		}
-		return rows, a.recipes.wrong
+		return rows, wrong
 	}
 	listed := p.Workflows()
 	for _, w := range set {
-		recipe := slices.ContainsFunc(listed, func(e project.Entry) bool { return e.Name == w.Name && e.State == project.Usable })
+		recipe := slices.ContainsFunc(listed, func(e catalog.Item) bool { return e.Name == w.Name && e.State == catalog.Usable })
 		if !recipe {
 			rows = append(rows, workflowsJSON(w))
 		}
 	}
-	byPath := map[string]*library.Entry{}
+	byPath := map[string]*catalog.RecipeFile{}
 	for _, e := range p.Recipes() {
 		byPath[e.File] = e
 	}
-	slices.SortStableFunc(listed, func(x, y project.Entry) int { // as tools are listed, what is nearest last
+	slices.SortStableFunc(listed, func(x, y catalog.Item) int { // as tools are listed, what is nearest last
 		order := []string{"built-in", "user", "project"}
 		return slices.Index(order, x.Source) - slices.Index(order, y.Source)
 	})
 	all := slices.Concat(listed, p.Drafts())
+	failed := a.host().Check()
 	for i := range all {
 		row := recipeJSON(byPath[all[i].Path], &all[i])
-		if err := a.recipes.failed[row.Name]; err != nil && row.State == project.Usable {
-			row.State, row.Problems = project.Invalid, []string{err.Error()} // of what it uses, or what there is here
+		row.NeedsModel = len(a.host().JudgementsIn(p, byPath[all[i].Path])) > 0
+		if err := failed[row.Name]; err != nil && row.State == catalog.Usable {
+			row.State, row.Problems = catalog.Invalid, []string{err.Error()} // of what it uses, or what there is here
 		}
 		rows = append(rows, row)
+	}
+	for _, e := range p.Atomic() {
+		rows = append(rows, workflowJSON{Name: e.Name, Description: e.Description, Kind: e.Kind, Source: e.Source, Path: e.Path, State: e.State, Problems: e.Problems})
 	}
 	return rows, nil
 }
@@ -194,7 +191,7 @@ func (a *app) allWorkflows() ([]workflowJSON, error) {
 // named is for commands about one workflow.
 func (a *app) named(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usage(fmt.Sprintf("%s: name one workflow; `%s` shows those there are", strings.TrimPrefix(cmd.CommandPath(), a.opt.Name+" "), a.hint("workflows", "list")))
+		return usage(fmt.Sprintf("%s: name one workflow; `%s` shows those there are", strings.TrimPrefix(cmd.CommandPath(), a.cfg.Name+" "), a.hint("workflows", "list")))
 	}
 	return nil
 }
@@ -215,11 +212,7 @@ func (a *app) workflowNames(_ *cobra.Command, args []string, _ string) ([]string
 }
 
 func (a *app) workflow(name string) (*workflow.Workflow, error) {
-	set, err := a.workflows("")
-	if err != nil {
-		return nil, err
-	}
-	w, err := a.pick(set, name)
+	w, err := a.pick(a.allRuns(), name)
 	var unknown *workflow.UnknownError
 	if errors.As(err, &unknown) {
 		return nil, usage(err.Error())
@@ -239,7 +232,7 @@ func (a *app) workflowsGraph() *cobra.Command {
 	var closed bool
 	cmd := &cobra.Command{
 		Use: "graph [NAME|FILE]", Short: "Draw a workflow, or a run of it", ValidArgsFunction: a.workflowNames,
-		Example: examples(a.opt.Name, "workflows graph research", "", "workflows graph research --format mermaid", "for Markdown", "workflows graph --run @last --format svg > run.svg", "with the states of its nodes"),
+		Example: examples(a.cfg.Name, "workflows graph research", "", "workflows graph research --format mermaid", "for Markdown", "workflows graph --run @last --format svg > run.svg", "with the states of its nodes"),
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "text, mermaid, dot or svg")
 	cmd.Flags().StringVar(&run, "run", "", "colour the nodes by what became of them in this run")
@@ -312,14 +305,10 @@ func (a *app) drawnRun(cmd *cobra.Command, ref string, opt *draw.Options) (*work
 
 // ofRun is the workflow of a run, as the run has pinned it.
 func (a *app) ofRun(started *runlog.RunStarted) (*workflow.Workflow, error) {
-	if started.Pinned != nil && a.opt.Restore != nil {
-		return a.restore(started.Workflow, started.Pinned)
+	if started.Pinned != nil {
+		return a.host().Restore(started.Workflow, started.Pinned)
 	}
-	w, err := a.workflow(started.Workflow)
-	if err == nil && started.Pinned != nil && w.Restore != nil {
-		return w.Restore(started.Pinned)
-	}
-	return w, err
+	return a.workflow(started.Workflow)
 }
 
 func (a *app) draw(format string, shape graph.Shape, opt *draw.Options) error {

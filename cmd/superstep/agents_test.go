@@ -47,12 +47,31 @@ type workshop struct {
 	asked map[string]int // requests by who asked
 }
 
-func newWorkshop(t *testing.T) *workshop {
+// newSite is a project with two agents and a skill.
+func newSite(t *testing.T) *workshop {
 	t.Helper()
-	node, modules := npm.Node(t), npm.Modules(t)
 	root := t.TempDir()
 	w := &workshop{dir: filepath.Join(root, "project"), asked: map[string]int{}}
 	home := filepath.Join(root, "home")
+	plant(t, w.dir, map[string]string{
+		"README.md":                     "The lease lasts thirty seconds.\n",
+		".claude/agents/reviewer.md":    "---\nname: reviewer\ndescription: Reviews code.\ntools: Read, Grep\nmodel: inherit\n---\nYou are REVIEWER.\n",
+		".opencode/agents/linter.md":    "---\ndescription: Lints.\nmode: subagent\ntools:\n  write: false\n---\nYou are LINTER.\n",
+		".claude/skills/notes/SKILL.md": "---\nname: notes\ndescription: How to write release notes.\n---\nWrite them SHORT.\n",
+	})
+	w.server = modeltest.NewServer(t, w.think, nil)
+	w.env = map[string]string{
+		"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, ".config"), "XDG_CACHE_HOME": filepath.Join(home, ".cache"), "XDG_DATA_HOME": filepath.Join(home, ".data"),
+		"PATH": os.Getenv("PATH"), "OPENAI_API_KEY": "sk-workshop-0123456789", "OPENAI_BASE_URL": w.server.URL, "SUPERSTEP_MODEL": "openai/gpt-test",
+	}
+	t.Chdir(w.dir)
+	return w
+}
+
+func newWorkshop(t *testing.T) *workshop {
+	t.Helper()
+	node, modules := npm.Node(t), npm.Modules(t)
+	w := newSite(t)
 	config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
 		"fs": map[string]any{"command": node, "args": []string{filepath.Join(modules, "@modelcontextprotocol/server-filesystem/dist/index.js"), "."}},
 	}})
@@ -60,11 +79,7 @@ func newWorkshop(t *testing.T) *workshop {
 		t.Fatal(err)
 	}
 	plant(t, w.dir, map[string]string{
-		"README.md":                     "The lease lasts thirty seconds.\n",
-		".mcp.json":                     string(config),
-		".claude/agents/reviewer.md":    "---\nname: reviewer\ndescription: Reviews code.\ntools: Read, Grep\nmodel: inherit\n---\nYou are REVIEWER.\n",
-		".opencode/agents/linter.md":    "---\ndescription: Lints.\nmode: subagent\ntools:\n  write: false\n---\nYou are LINTER.\n",
-		".claude/skills/notes/SKILL.md": "---\nname: notes\ndescription: How to write release notes.\n---\nWrite them SHORT.\n",
+		".mcp.json": string(config),
 		".superstep/tools/lint.ts": `import { tool } from "@superstep/plugin";
 import { z } from "zod";
 export default tool({
@@ -82,12 +97,6 @@ export default tool({
 	if err := os.CopyFS(filepath.Join(w.dir, "node_modules", "zod"), os.DirFS(filepath.Join(modules, "zod"))); err != nil {
 		t.Fatal(err)
 	}
-	w.server = modeltest.NewServer(t, w.think, nil)
-	w.env = map[string]string{
-		"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, ".config"), "XDG_CACHE_HOME": filepath.Join(home, ".cache"), "XDG_DATA_HOME": filepath.Join(home, ".data"),
-		"PATH": os.Getenv("PATH"), "OPENAI_API_KEY": "sk-workshop-0123456789", "OPENAI_BASE_URL": w.server.URL, "SUPERSTEP_MODEL": "openai/gpt-test",
-	}
-	t.Chdir(w.dir)
 	return w
 }
 
@@ -142,16 +151,14 @@ func (w *workshop) think(r *modeltest.ParsedRequest) modeltest.Reply {
 
 func (w *workshop) run(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	opt := options()
+	cfg, opt := config(), options()
 	opt.Args, opt.Stdin, opt.Stdout, opt.Stderr = args, strings.NewReader(""), &out, &errs
-	opt.Env = func(name string) string { return w.env[name] }
-	opt.Environ = func() (list []string) {
-		for k, v := range w.env {
-			list = append(list, k+"="+v)
-		}
-		return list
+	cfg.Env = func(name string) string { return w.env[name] }
+	cfg.Environ = []string{}
+	for k, v := range w.env {
+		cfg.Environ = append(cfg.Environ, k+"="+v)
 	}
-	code = cli.Main(opt)
+	code = cli.Main(cfg, opt)
 	return code, out.String(), errs.String()
 }
 

@@ -86,6 +86,7 @@ func newCanary(t *testing.T) *canary {
 		"package.json":                            `{"name":"evil","scripts":{"prepare":"sh evil.sh"}}`,
 	})
 	home := filepath.Join(root, "home")
+	plant(t, filepath.Join(home, ".config", "superstep"), map[string]string{"permissions.yaml": "sandbox: off\n"}) // it would keep what runs from being noted
 	c.env = map[string]string{
 		"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, ".config"), "XDG_CACHE_HOME": filepath.Join(home, ".cache"), "XDG_DATA_HOME": filepath.Join(home, ".data"),
 		"PATH": bin, "OPENAI_API_KEY": "sk-canary-0123456789abcdef",
@@ -98,16 +99,14 @@ func newCanary(t *testing.T) *canary {
 // run runs the command in the project.
 func (c *canary) run(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	opt := options()
+	cfg, opt := config(), options()
 	opt.Args, opt.Stdin, opt.Stdout, opt.Stderr = args, strings.NewReader(""), &out, &errs
-	opt.Env = func(name string) string { return c.env[name] }
-	opt.Environ = func() (list []string) {
-		for k, v := range c.env {
-			list = append(list, k+"="+v)
-		}
-		return list
+	cfg.Env = func(name string) string { return c.env[name] }
+	cfg.Environ = []string{}
+	for k, v := range c.env {
+		cfg.Environ = append(cfg.Environ, k+"="+v)
 	}
-	code = cli.Main(opt)
+	code = cli.Main(cfg, opt)
 	return code, out.String(), errs.String()
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,15 +15,15 @@ import (
 func call(t *testing.T, data string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	opt := options()
+	cfg, opt := config(), options()
 	opt.Args, opt.Stdin, opt.Stdout, opt.Stderr = append(args, "--data-dir", data), strings.NewReader(""), &out, &errs
-	opt.Env = func(name string) string {
+	cfg.Env = func(name string) string {
 		if name == "XDG_CACHE_HOME" {
 			return filepath.Join(data, "cache")
 		}
 		return ""
 	}
-	code = cli.Main(opt)
+	code = cli.Main(cfg, opt)
 	return code, out.String(), errs.String()
 }
 
@@ -85,18 +84,5 @@ func TestInputsAreAbsolute(t *testing.T) {
 	in := shown.Inputs
 	if in["docs"] != filepath.Join(here, "docs") || in["report"] != filepath.Join(here, "brief.md") || in["model"] != "offline" {
 		t.Errorf("%v", in)
-	}
-}
-
-// The command builds where it cannot be tested here.
-func TestBuildsOnWindows(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles much")
-	}
-	cmd := exec.Command("go", "build", "./...")
-	cmd.Dir = filepath.Join("..", "..")
-	cmd.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
 	}
 }

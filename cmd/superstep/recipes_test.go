@@ -41,7 +41,7 @@ func TestRecipe(t *testing.T) {
 		t.Errorf("a plan leaves a run: %s", out)
 	}
 	code, out, errs = w.run("run", "reviewing", "--allow", "lint")
-	if code != 0 || !strings.Contains(out, "REVIEWER has: 1\tThe lease lasts thirty seconds.") || !strings.Contains(out, "linted a.go for check of") || !strings.Contains(out, "README.md") {
+	if code != 0 || !strings.Contains(out, "REVIEWER has: 1\tThe lease lasts thirty seconds.") || !strings.Contains(out, "linted a.go for workflow of") || !strings.Contains(out, "README.md") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	if code, out, errs := w.run("runs", "replay", "@last"); code != 0 {
@@ -76,7 +76,7 @@ func TestLeadAndRecipes(t *testing.T) {
 	steps := fmt.Sprintf(`STEPS [["run_workflow", {}], ["run_workflow", {"name":"reviewing","inputs":{"path":"c.go"},"background":true}], ["collect_workflow", {}], ["collect_workflow", {"handle":"reviewing-1"}],
 		["save_workflow", {"name":"proposal","yaml":%s}], ["save_workflow", {"name":"proposal","yaml":%s}]]`, quoted(strings.Replace(proposal, "glob", "glbo", 1)), quoted(proposal))
 	code, out, errs := w.run("run", "agent", steps, "--allow", "lint", "--allow", "mcp__fs__*")
-	for _, want := range []string{"reviewing", "deep-research", "linted c.go for check", "glbo", "superstep workflows approve proposal"} {
+	for _, want := range []string{"reviewing", "deep-research", "linted c.go for workflow of", "glbo", "superstep workflows approve proposal"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the lead was not told %q", want)
 		}

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -52,7 +50,7 @@ func flow() (*workflow.Workflow, error) {
 	g := graph.New("brief", reduce)
 	g.Add("plan", func(context.Context, state) (update, error) { return update{}, nil })
 	g.AddNode(graph.Node[state, update]{Name: "look", Run: look})
-	g.AddNode(graph.Node[state, update]{Name: "approve", Run: approve})
+	g.Add("approve", approve)
 	g.Add("write", write)
 	g.Edge(graph.Start, "plan")
 	g.Fan("plan", angles, "look")
@@ -95,7 +93,7 @@ func angles(s state) []graph.Send {
 }
 
 func look(ctx context.Context, t *graph.Task, s state) (update, error) {
-	note, err := graph.Do(ctx, t, "look", func(ctx context.Context, _ string) (string, error) {
+	note, err := graph.Do(ctx, "look", func(ctx context.Context, _ string) (string, error) {
 		pause := time.Duration(s.Inputs.Pause) * time.Millisecond
 		if pause <= 0 {
 			pause = 300 * time.Millisecond
@@ -110,18 +108,11 @@ func look(ctx context.Context, t *graph.Task, s state) (update, error) {
 	return update{Note: map[string]string{t.Key(): note}}, err
 }
 
-func approve(ctx context.Context, t *graph.Task, s state) (update, error) {
-	raw, err := t.Ask(ctx, &runlog.Asked{
-		Key: "publish", Question: fmt.Sprintf("Publish the brief about %q?", s.Inputs.Topic), Options: []string{"yes", "no"},
+func approve(ctx context.Context, s state) (update, error) {
+	answer, err := graph.Ask[string](ctx, graph.Question{
+		Key: "publish", Text: fmt.Sprintf("Publish the brief about %q?", s.Inputs.Topic), Options: []string{"yes", "no"},
 	})
-	if err != nil {
-		return update{}, err
-	}
-	var answer string
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return update{}, err
-	}
-	return update{Approved: answer == "yes"}, nil
+	return update{Approved: answer == "yes"}, err
 }
 
 func write(_ context.Context, s state) (update, error) {

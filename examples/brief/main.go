@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -18,8 +19,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(cli.Main(&cli.Options{
+	os.Exit(cli.Main(&host.Config{
 		Workflows: []*workflow.Workflow{brief},
-		OpenStore: stores.Open,
-	}))
+		Stores:    stores.All(),
+	}, nil))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/graph/reduce"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -48,7 +49,7 @@ func look(ctx context.Context, t *graph.Task, _ State) (Update, error) {
 	if err := t.Arg(&file); err != nil {
 		return Update{}, err
 	}
-	lines, err := graph.Do(ctx, t, "read", func(context.Context, string) (int, error) {
+	lines, err := graph.Do(ctx, "read", func(context.Context, string) (int, error) {
 		b, err := os.ReadFile(file)
 		return strings.Count(string(b), "\n"), err
 	})
@@ -83,12 +84,14 @@ func build() (*graph.Flow[State, Update], error) {
 	g.AddNode(graph.Node[State, Update]{Name: "weigh", Join: graph.Settled, Run: weigh})
 
 	// A person decides, and may have it done again.
-	g.AddNode(node.Ask("approve", func(s State) (node.Question[string], error) {
-		return node.Question[string]{
+	g.Add("approve", func(ctx context.Context, s State) (Update, error) {
+		answer, err := graph.Ask[string](ctx, graph.Question{
 			Text:    strings.Join(s.Findings, "; ") + ". Write the report?",
 			Options: []string{"yes", "again", "no"},
-		}, nil
-	}, func(_ State, answer string) (Update, error) { return Update{Verdict: answer}, nil }))
+			About:   map[string]string{"again": "search once more"},
+		})
+		return Update{Verdict: answer}, err
+	})
 	g.Branch("approve", node.Match(graph.End,
 		node.Case[State]{To: "write", If: func(s State) bool { return s.Verdict == "yes" }},
 		node.Case[State]{To: "plan", If: func(s State) bool { return s.Verdict == "again" && s.Rounds < 3 }},
@@ -133,8 +136,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(cli.Main(&cli.Options{
+	os.Exit(cli.Main(&host.Config{
 		Name: "review", Workflows: workflow.Set{w},
-		OpenStore: stores.Open,
-	}))
+		Stores: stores.All(),
+	}, nil))
 }

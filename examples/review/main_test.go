@@ -28,10 +28,10 @@ func TestReview(t *testing.T) {
 	}
 	defer e.Close()
 	said := []string{`"yes"`, `"again"`}
-	answer := func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
+	answer := func(context.Context, runlog.Question) (*runlog.Answer, bool) {
 		a := said[len(said)-1]
 		said = said[:len(said)-1]
-		return &runlog.Answered{Answer: json.RawMessage(a)}, true
+		return &runlog.Answer{Value: json.RawMessage(a)}, true
 	}
 	inputs, err := json.Marshal(Inputs{Files: file + ",nowhere"})
 	if err != nil {

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A replay needs the log and nothing else. Each case takes away something that the run had.
+func TestReplayNeedsOnlyTheLog(t *testing.T) {
+	cases := map[string]func(t *testing.T, w *workshop){
+		"as it was":       func(*testing.T, *workshop) {},
+		"no API key":      func(_ *testing.T, w *workshop) { delete(w.env, "OPENAI_API_KEY") },
+		"dead address":    func(_ *testing.T, w *workshop) { w.env["OPENAI_BASE_URL"] = "http://127.0.0.1:1" },
+		"no model at all": func(_ *testing.T, w *workshop) { w.env["SUPERSTEP_MODEL"] = ""; delete(w.env, "OPENAI_API_KEY") },
+		"changed prices": func(t *testing.T, w *workshop) {
+			plant(t, w.dir, map[string]string{"prices.yaml": "date: 2026-11-20\nsources: [me]\nmodels:\n  openai/gpt-test: {in: 50, out: 90, window: 900}\n"})
+			if code, _, errs := w.run("models", "update", "prices.yaml"); code != 0 {
+				t.Fatalf("exit code %d\n%s", code, errs)
+			}
+		},
+		"changed agent": func(t *testing.T, w *workshop) {
+			plant(t, w.dir, map[string]string{".claude/agents/reviewer.md": "---\nname: reviewer\ndescription: x\n---\nAnother.\n"})
+		},
+		"project deleted": func(t *testing.T, w *workshop) {
+			for _, name := range []string{".claude", ".opencode", ".superstep"} {
+				if err := os.RemoveAll(filepath.Join(w.dir, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"broken configuration": func(t *testing.T, w *workshop) {
+			plant(t, w.env["XDG_CONFIG_HOME"], map[string]string{"superstep/providers.yaml": "nonsense: ["})
+		},
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newSite(t)
+			plant(t, w.dir, map[string]string{".superstep/workflows/two.yaml": "name: two\nsteps:\n" +
+				"  - {id: look, subagent: reviewer, prompt: review}\n  - {id: list, tool: glob, args: {pattern: \"*.md\"}}\n"})
+			for _, args := range [][]string{
+				{"run", "agent", "Look at this project.", "--trust-project", "--max-cost", "100", "--allow", "edit_file", "--on-ask", "deny"},
+				{"run", "agent", `STEPS [["task",{"agent":"reviewer","prompt":"go"}],["task",{"agent":"nobody","prompt":"x"}],["write_file",{"path":"x","content":"y"}],["no_such",{}]]`, "--trust-project", "--on-ask", "deny"},
+				{"run", "two", "--trust-project"},
+			} {
+				if code, out, errs := w.run(args...); code != 0 && code != 6 {
+					t.Fatalf("%v: exit code %d\n%s%s", args, code, out, errs)
+				}
+			}
+			asked := w.asked["lead"]
+			change(t, w)
+			for _, id := range []string{"@last", "@-2", "@-3"} {
+				if code, out, errs := w.run("runs", "replay", id); code != 0 || !strings.Contains(out, "no model called") {
+					t.Errorf("replay of %s: exit code %d\n%s%s", id, code, out, errs)
+				}
+			}
+			if w.asked["lead"] != asked {
+				t.Error("a replay asked a model")
+			}
+		})
+	}
+}

@@ -1,0 +1,51 @@
+package host
+
+import (
+	"errors"
+
+	"github.com/superstep-dev/superstep/model/providers"
+)
+
+// An Error says what is wrong with what a person has configured or asked for. What a face does about it, such as its exit
+// code, follows from the code.
+type Error struct {
+	Code    string   // a stable word for programs: usage, no_model, store, data_dir or invalid
+	Message string   // what is wrong, where, and what to do about it
+	Next    []string // what to do about it, where there is more to say, one thing each
+	Err     error    // the cause, nil for none
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// FailureCode returns the word for the log of a run that fails with the error.
+func (e *Error) FailureCode() string { return e.Code }
+
+// NoModel returns the error of a workflow that needs a model when there is none. The remedies are what would help, one thing
+// each. Without any, a face names the usual ones.
+func NoModel(message string, remedies ...string) *Error {
+	return &Error{Code: "no_model", Message: message, Next: remedies}
+}
+
+// mistake returns the error of something that the user has to mend.
+func mistake(message string, next ...string) *Error {
+	return &Error{Code: "usage", Message: message, Next: next}
+}
+
+// mistaken is mistake with a cause.
+func mistaken(err error, next ...string) *Error {
+	return &Error{Code: "usage", Message: err.Error(), Next: next, Err: err}
+}
+
+// explain makes an Error of one of package providers.
+func explain(err error) error {
+	var e *providers.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	out := NoModel(e.Message, e.Hints...)
+	out.Err = err
+	return out
+}

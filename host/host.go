@@ -1,0 +1,195 @@
+// Package host opens what belongs to one folder, one user, their models and one store, once per process: the configuration,
+// the project with its agents, tools and recipes, what the user trusts, and the store of runs. The command line and every
+// other face ask it and draw.
+//
+//	func main() {
+//		os.Exit(cli.Main(&host.Config{Workflows: []*workflow.Workflow{brief}, Stores: stores.All()}, nil))
+//	}
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/trust"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/providers"
+	"github.com/superstep-dev/superstep/project"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/redact"
+	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// Config says where a host finds things and what its program brings. Nil means the defaults.
+type Config struct {
+	Name    string              // what the program is called; defaults to its file's name. The store is called so, too
+	Env     func(string) string // defaults to os.Getenv
+	Environ []string            // all of the environment, to know what must not be written; defaults to os.Environ
+	Dir     string              // the folder to work in; defaults to the process's own
+	// Workflows are the program's own, beside those that are built in and recipes. Their nodes may name agents and tools; see
+	// Agent and Tool.
+	Workflows []*workflow.Workflow
+	// Stores are the kinds of places where runs may be kept; see runlog/stores. Defaults to memory, so that nothing survives
+	// the process.
+	Stores []runlog.Driver
+	// Models are found by their names, before those of the user's providers.
+	Models []model.Model
+	// NoModels leaves models out, with all that asks one: the workflows research and agent, and agents of recipes.
+	NoModels  bool
+	Clock     *agent.Clock      // of agents; defaults to that of the system
+	Failpoint func(name string) // for crash tests; see superstep.Options
+	Settings
+}
+
+// Settings are what a person chooses: by flags, variables or their configuration. The zero value chooses nothing.
+type Settings struct {
+	DataDir  string // where runs are kept; defaults to superstep in the user's data folder
+	Store    string // as runlog.ParsePlace reads it; defaults to a file in the data folder
+	Origin   string // where the name of the store comes from, such as --store, for messages
+	KeyFile  string // with the keys that encrypt runs; defaults to the text of SUPERSTEP_STORE_KEY
+	Volatile bool   // accept a store that keeps nothing when its server stops
+	Offline  bool   // open no connection but to this machine
+
+	Model        string        // of a run; "" for what the rest says
+	UserModel    string        // of the user's configuration, "" for none; it is Model too where nothing else says one
+	TurnTimeout  time.Duration // the longest that a turn of a model may take; 0 for the default
+	Concurrency  int           // the steps of a recipe that may execute at once; 0 for what it says
+	Rules        []permit.Rule // what agents may do, said with the run
+	OnAsk        string        // what becomes of questions that nobody answers: wait, deny or fail; "" if nobody said
+	Headless     bool          // nobody can be asked
+	TrustProject bool          // use everything of the project, without anybody having been asked
+
+	// Fresh reads the folders anew for each run that begins or goes on, for processes that live long.
+	Fresh bool
+	// Replay says that a run is replayed: no model and no tool is called, and the run's log has what its agents are made of.
+	Replay bool
+
+	Notice func(text string)    // what people should know; from any goroutine; defaults to nobody
+	Warn   func(text string)    // what they should do something about; defaults to nobody
+	Passed func([]trust.Status) // what of the project is not used, since nobody agreed to it; defaults to a Notice
+}
+
+// Counts say how often a host did what takes time.
+type Counts struct {
+	Opened   int64 // projects that were read
+	Compiled int64 // recipes
+	Stores   int64 // opened
+	// Walks are how often each folder of agents, skills, tools and recipes was read.
+	Walks map[string]int
+}
+
+// A Host is what the faces of one program share. It is safe for use from several goroutines.
+type Host struct {
+	cfg  Config
+	file *catalog.RecipeFile // a recipe that the user named by its path, nil for none
+	all  *shared
+	own  *own
+}
+
+// shared is what a host and those that With makes of it have in common.
+type shared struct {
+	opened, compiled, stores atomic.Int64
+
+	mu       sync.Mutex
+	projects map[string]*project.Project // by folder
+	loaded   *loaded                     // the user's providers and prices
+	store    runlog.Store
+	closer   io.Closer
+	keys     string // that encrypt the store, as text; "" for none
+	notices  []string
+	redactor *redact.Redactor
+}
+
+// own is what a host works out from its settings, once.
+type own struct {
+	mu        sync.Mutex
+	providers map[time.Duration]*providers.Providers // by how long models wait
+	book      *book
+}
+
+// Open opens a host. It reads nothing but the paths: configuration, project, models and store are opened when they are first
+// needed, once. The caller closes it.
+func Open(_ context.Context, cfg *Config) (*Host, error) {
+	h := &Host{all: &shared{projects: map[string]*project.Project{}}, own: &own{}}
+	if cfg != nil {
+		h.cfg = *cfg
+	}
+	c := &h.cfg
+	if c.Name == "" {
+		c.Name = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	}
+	if c.Env == nil {
+		c.Env = os.Getenv
+	}
+	if c.Environ == nil {
+		c.Environ = os.Environ()
+	}
+	if c.Clock == nil {
+		c.Clock = &agent.Clock{Now: time.Now, After: time.After}
+	}
+	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
+		return nil, errors.New("the folder to work in is not absolute: " + c.Dir)
+	}
+	return h, workflow.Set(c.Workflows).Validate()
+}
+
+// With returns the same host with other settings. What was opened stays open and is shared.
+func (h *Host) With(s Settings) *Host {
+	c := *h
+	c.cfg.Settings, c.own = s, &own{}
+	return &c
+}
+
+// Settings returns those of the host.
+func (h *Host) Settings() Settings { return h.cfg.Settings }
+
+// Refresh has the folders read anew when they are next needed.
+func (h *Host) Refresh() {
+	h.all.mu.Lock()
+	clear(h.all.projects)
+	h.all.mu.Unlock()
+	h.own.mu.Lock()
+	h.own.book = nil
+	h.own.mu.Unlock()
+}
+
+// Counts says how often the host, and those that share with it, did what takes time.
+func (h *Host) Counts() Counts {
+	c := Counts{Opened: h.all.opened.Load(), Compiled: h.all.compiled.Load(), Stores: h.all.stores.Load(), Walks: map[string]int{}}
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	for _, p := range h.all.projects {
+		for dir, n := range p.Walks() {
+			c.Walks[dir] += n
+		}
+	}
+	return c
+}
+
+// Close closes the store, if it was opened.
+func (h *Host) Close() error {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	if h.all.closer == nil {
+		return nil
+	}
+	err := h.all.closer.Close()
+	h.all.store, h.all.closer = nil, nil
+	return err
+}
+
+func (h *Host) warn(text string) {
+	if h.cfg.Warn != nil {
+		h.cfg.Warn(text)
+	}
+}

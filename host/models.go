@@ -1,0 +1,339 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/offline"
+	"github.com/superstep-dev/superstep/model/prices"
+	"github.com/superstep-dev/superstep/model/providers"
+	"github.com/superstep-dev/superstep/tool/builtin"
+)
+
+// Offline is the name of the model that is a part of the program and only quotes documents.
+const Offline = offline.Name
+
+// shortWait is how long the model of an agent waits by itself for its provider. A longer wait is the
+// agent's, which records it, so that it is not begun anew after a crash.
+const shortWait = 3 * time.Second
+
+// loaded is what the user configured of models.
+type loaded struct {
+	own   []providers.Provider
+	table *prices.Table
+	path  string // of the user's prices, "" for none
+	err   error
+}
+
+// load reads the user's providers and prices, once.
+func (h *Host) load() *loaded {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	if h.all.loaded != nil {
+		return h.all.loaded
+	}
+	l := &loaded{}
+	h.all.loaded = l
+	if l.own, l.err = providers.Load(h.ConfigDir()); l.err != nil {
+		l.err = mistaken(l.err)
+		return l
+	}
+	if l.table, l.path, l.err = prices.Load(h.ConfigDir()); l.err != nil {
+		l.err = mistaken(l.err, "take prices from another file: superstep models update FILE", "or remove it, and those that are built in hold")
+	}
+	return l
+}
+
+// providers are those of the settings. Wait is the longest that a model waits by itself, 0 for the default.
+func (h *Host) providers(wait time.Duration) (*providers.Providers, error) {
+	l := h.load()
+	if l.err != nil {
+		return nil, l.err
+	}
+	project := ""
+	if _, err := os.Stat(filepath.Join(h.Dir(), ".superstep", "config.yaml")); err == nil { // most have none, and need not be looked at
+		if p, err := h.Project(); err == nil { // else it is told where the project is used
+			project = p.Model()
+		}
+	}
+	h.own.mu.Lock()
+	defer h.own.mu.Unlock()
+	if p := h.own.providers[wait]; p != nil {
+		return p, nil
+	}
+	named := h.cfg.Model
+	if named == h.cfg.UserModel {
+		named = "" // it comes from there
+	}
+	p := providers.New(&providers.Options{
+		Env: h.cfg.Env, Offline: h.cfg.Offline, Config: l.own, Prices: l.table, Model: named, UserModel: h.cfg.UserModel, ProjectModel: project,
+		MaxWait: wait, TurnTimeout: h.cfg.TurnTimeout,
+	})
+	if h.own.providers == nil {
+		h.own.providers = map[time.Duration]*providers.Providers{}
+	}
+	h.own.providers[wait] = p
+	return p, nil
+}
+
+// Model returns the model of a name, and the one to use for "".
+func (h *Host) Model(name string) (model.Model, error) { return h.model(name, 0) }
+
+func (h *Host) model(name string, wait time.Duration) (model.Model, error) {
+	if h.cfg.Replay {
+		return model.Named(name), nil
+	}
+	for _, m := range h.cfg.Models {
+		if m.Name() == name {
+			return m, nil
+		}
+	}
+	if name == offline.Name {
+		return offline.New(), nil // whatever is wrong with what the user configured
+	}
+	p, err := h.providers(wait)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.Open(name)
+	return m, explain(err)
+}
+
+// errNoModel says that nobody named or configured a model.
+var errNoModel = errors.New("no model is configured")
+
+// agentModel returns the model of a name for an agent that people talk to. Such a one needs a model that can
+// reason, so the offline model is none.
+func (h *Host) agentModel(name string) (model.Model, error) {
+	m, err := h.stepModel(name)
+	if err == nil && m.Name() == offline.Name {
+		return nil, NoModel("an agent needs a model that can reason, and offline only quotes documents")
+	}
+	var none *Error
+	if errors.Is(err, errNoModel) && errors.As(err, &none) {
+		none.Message += ", and an agent needs one"
+	}
+	return m, err
+}
+
+// stepModel returns the model of a name for a step of a recipe, which may be the offline model. That one
+// is taken only if it is named: without a model there is none.
+func (h *Host) stepModel(name string) (model.Model, error) {
+	if h.cfg.NoModels {
+		return nil, NoModel("this program has no models")
+	}
+	if name == "" {
+		p, err := h.providers(shortWait)
+		if err != nil {
+			return nil, err
+		}
+		if p.Choose(context.Background()).Layer == providers.ByDefault {
+			none := NoModel(errNoModel.Error()) // a face knows the ways out
+			none.Err = errNoModel
+			return nil, none
+		}
+	}
+	return h.model(name, shortWait)
+}
+
+// resolve returns the model that a name in a definition stands for; see project.Options.
+func (h *Host) resolve(name, fallback string) (resolved, note string, err error) {
+	p, err := h.providers(shortWait)
+	if err != nil {
+		return "", "", err
+	}
+	resolved, note, err = p.Resolve(name, fallback)
+	return resolved, note, explain(err)
+}
+
+// note says which model is used when none is named. It looks for servers on this machine if no
+// other model is configured.
+func (h *Host) note() string {
+	if h.cfg.Model != "" {
+		return ""
+	}
+	p, err := h.providers(0)
+	if err != nil {
+		return "" // Model tells it
+	}
+	c := p.Choose(context.Background())
+	if c.Layer == providers.ByDefault {
+		return "model offline (" + c.Why + "): it quotes the documents and writes no prose; set OPENAI_API_KEY or --model for a better brief"
+	}
+	return "model " + c.Name + " (" + c.Why + ")"
+}
+
+// embedder returns what embeds texts with the model that SUPERSTEP_EMBEDDINGS names, nil if that is not set.
+func (h *Host) embedder() providers.Embed {
+	if h.cfg.Env(providers.EmbeddingsVariable) == "" {
+		return nil
+	}
+	return func(ctx context.Context, texts []string) ([][]float32, error) {
+		p, err := h.providers(0)
+		if err != nil {
+			return nil, err
+		}
+		embed, err := p.Embedder()
+		if err != nil {
+			return nil, err
+		}
+		return embed(ctx, texts)
+	}
+}
+
+// searcher returns what searches the web, nil for nothing.
+func (h *Host) searcher() (builtin.Searcher, error) {
+	env := h.cfg.Env
+	switch {
+	case env("TAVILY_API_KEY") != "":
+		return builtin.Tavily(builtin.WebOptions{APIKey: env("TAVILY_API_KEY"), BaseURL: env("TAVILY_BASE_URL")})
+	case env("BRAVE_API_KEY") != "":
+		return builtin.Brave(builtin.WebOptions{APIKey: env("BRAVE_API_KEY")})
+	case env("SEARXNG_URL") != "":
+		return builtin.SearXNG(builtin.WebOptions{BaseURL: env("SEARXNG_URL")})
+	}
+	return nil, nil
+}
+
+// ModelList is what there is to choose from.
+type ModelList struct {
+	Use       ModelChoice     `json:"use"`
+	Providers []ModelProvider `json:"providers"`
+	Prices    ModelPrices     `json:"prices"`
+}
+
+// A ModelChoice is the model that is used when a run names none.
+type ModelChoice struct {
+	Model string `json:"model"`
+	Layer string `json:"layer"` // flag, environment, project, user, key, server or default
+	Why   string `json:"why"`
+}
+
+// A ModelProvider is a provider of models.
+type ModelProvider struct {
+	Name       string      `json:"name"`
+	Configured bool        `json:"configured"`
+	By         string      `json:"by,omitempty"`      // what makes it so
+	Missing    string      `json:"missing,omitempty"` // what it lacks otherwise
+	URL        string      `json:"url,omitempty"`
+	Local      bool        `json:"local,omitempty"`
+	Default    string      `json:"default,omitempty"` // the model that is used when only the provider is named
+	Models     []ModelInfo `json:"models,omitempty"`
+}
+
+// ModelInfo is what is known of a model.
+type ModelInfo struct {
+	Name     string      `json:"name"`
+	Price    *ModelPrice `json:"price,omitempty"`  // nil if it is not known
+	Window   int         `json:"window,omitempty"` // 0 if it is not known
+	Output   int         `json:"output,omitempty"`
+	Released string      `json:"released,omitempty"`
+	Note     string      `json:"note,omitempty"`
+}
+
+// A ModelPrice is in US dollars for a million tokens.
+type ModelPrice struct {
+	In      float64 `json:"in"`
+	Out     float64 `json:"out"`
+	Cached  float64 `json:"cached,omitempty"`
+	Written float64 `json:"written,omitempty"`
+}
+
+// ModelPrices says which prices hold.
+type ModelPrices struct {
+	Date    string   `json:"date"`
+	Models  int      `json:"models"`
+	Path    string   `json:"path,omitempty"` // of the user's, "" for those that are built in
+	Sources []string `json:"sources,omitempty"`
+	Warning string   `json:"warning,omitempty"`
+}
+
+// OpenModel returns the model of a name, or for "" the one that would be used, and what is known of it. It asks nobody. Of a
+// model that lacks only a key or the like, it returns what is known beside the error.
+func (h *Host) OpenModel(name string) (model.Model, *ModelInfo, error) {
+	p, err := h.providers(0)
+	if err != nil {
+		return nil, nil, err
+	}
+	opened, err := h.model(name, 0)
+	if lacks := (*providers.Error)(nil); errors.As(err, &lacks) && lacks.Model != "" {
+		info := modelInfo(p.Known(lacks.Model))
+		return nil, &info, err
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	known := p.Known(opened.Name())
+	if priced, ok := opened.(model.Priced); ok {
+		known.Price, known.Priced = priced.Price()
+	}
+	info := modelInfo(known)
+	return opened, &info, nil
+}
+
+// ListModels returns all providers and which model would be used. It asks nobody but servers on this machine.
+func (h *Host) ListModels(ctx context.Context) (*ModelList, error) {
+	p, err := h.providers(0)
+	if err != nil {
+		return nil, err
+	}
+	found := p.List(ctx)
+	c := p.Choose(ctx) // from what was found
+	list := &ModelList{Use: ModelChoice{Model: c.Name, Layer: string(c.Layer), Why: c.Why}, Prices: pricesInfo(p.Prices(), h.load().path)}
+	for _, f := range found {
+		out := ModelProvider{
+			Name: f.Name, Configured: f.Configured, By: f.By, Missing: f.Missing, URL: f.BaseURL, Local: f.Local, Default: f.Standard,
+		}
+		for _, k := range f.Models {
+			out.Models = append(out.Models, modelInfo(k))
+		}
+		list.Providers = append(list.Providers, out)
+	}
+	return list, nil
+}
+
+// HasModel reports whether there is a language model. A program without models does not need any.
+func (h *Host) HasModel(ctx context.Context) bool {
+	if h.cfg.NoModels {
+		return true
+	}
+	list, err := h.ListModels(ctx)
+	return err == nil && list.Use.Model != offline.Name
+}
+
+func modelInfo(k providers.Known) ModelInfo {
+	out := ModelInfo{Name: k.Name, Window: k.Window, Output: k.Output, Released: k.Released, Note: k.Note}
+	if k.Priced {
+		out.Price = &ModelPrice{In: k.Price.In, Out: k.Price.Out, Cached: k.Price.Cached, Written: k.Price.Written}
+	}
+	return out
+}
+
+func pricesInfo(t *prices.Table, path string) ModelPrices {
+	out := ModelPrices{Date: t.Date(), Models: len(t.Models()), Path: path, Sources: t.Sources()}
+	if b := prices.Embedded(); path != "" && t.Date() < b.Date() {
+		out.Warning = path + " is of " + t.Date() + " and older than the prices that are built in, which are of " + b.Date() + "; what it says holds all the same"
+	}
+	return out
+}
+
+// UpdatePrices makes the prices in a file the user's. Force takes those that are older than what holds.
+func (h *Host) UpdatePrices(file string, force bool) (*ModelPrices, error) {
+	t, path, err := prices.Install(h.ConfigDir(), file, force)
+	var wrong *prices.Error
+	var older *prices.OlderError
+	switch {
+	case errors.As(err, &wrong):
+		return nil, mistaken(err, "nothing was changed")
+	case errors.As(err, &older):
+		return nil, mistaken(err, "nothing was changed; --force takes it all the same")
+	case err != nil:
+		return nil, err
+	}
+	out := pricesInfo(t, path)
+	return &out, nil
+}
