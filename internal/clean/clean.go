@@ -2,6 +2,8 @@
 package clean
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -98,4 +100,24 @@ func unclean(r rune) bool {
 		r == '\ufeff' || r == '\u200b' || r == '\u2060' || // they take no room
 		r >= 0xfff9 && r <= 0xfffb || // interlinear annotations
 		r >= 0xe0000 && r <= 0xe007f // tags, which smuggle ASCII
+}
+
+// Quote returns a name that others wrote as it is put into a message: clean, in quotes and not long.
+func Quote(s string) string {
+	s = Text(s)
+	if r := []rune(s); len(r) > 60 {
+		s = string(r[:60]) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// Place returns a place in a file as people read it: file, file:line or file:line:col. What is 0 is left out.
+func Place(file string, line, col int) string {
+	switch file = Text(file); {
+	case line == 0:
+		return file
+	case col == 0:
+		return fmt.Sprintf("%s:%d", file, line)
+	}
+	return fmt.Sprintf("%s:%d:%d", file, line, col)
 }

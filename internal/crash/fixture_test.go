@@ -166,7 +166,7 @@ var worker = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	file := filepath.Join(workerDir(), "worker")
-	if out, err := exec.Command("go", "build", "-o", file, "./worker").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", file, "./worker").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the worker: %w\n%s", err, out)
 	}
 	return file, nil

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -178,10 +179,10 @@ func task(w World, name string, round int, acts ...act) graph.Node[state, update
 	}}
 }
 
-func effect(ctx context.Context, w World, t *graph.Task, kind, name string, repeat runlog.Repeat) (string, error) {
+func effect(ctx context.Context, w World, t *graph.Task, kind, name string, repeat journal.Repeat) (string, error) {
 	path := t.Scope().Path()
-	e := &runlog.Effect{Key: name, Kind: "do", Name: name, Repeat: repeat}
-	return runlog.Do(ctx, t.Scope(), e, func(_ context.Context, key string) (string, error) {
+	e := &journal.Effect{Key: name, Kind: "do", Name: name, Repeat: repeat}
+	return journal.Do(ctx, t.Scope(), e, func(_ context.Context, key string) (string, error) {
 		err := w.Do(&Act{Run: t.Scope().Run(), Path: path, Effect: name, Kind: kind, Key: key})
 		return Outcome(path, strings.TrimSuffix(name, seen)), err
 	})
@@ -192,13 +193,13 @@ const seen = "-seen"
 
 func pure(name string) act {
 	return func(ctx context.Context, w World, t *graph.Task) (string, error) {
-		return effect(ctx, w, t, "pure", name, runlog.RepeatFreely)
+		return effect(ctx, w, t, "pure", name, journal.RepeatFreely)
 	}
 }
 
 func byKey(name string) act {
 	return func(ctx context.Context, w World, t *graph.Task) (string, error) {
-		return effect(ctx, w, t, "key", name, runlog.RepeatByKey)
+		return effect(ctx, w, t, "key", name, journal.RepeatByKey)
 	}
 }
 
@@ -206,9 +207,9 @@ func byKey(name string) act {
 // of it.
 func once(name string) act {
 	return func(ctx context.Context, w World, t *graph.Task) (string, error) {
-		did, err := effect(ctx, w, t, "once", name, runlog.RepeatNever)
-		if happened := (*runlog.HappenedError)(nil); errors.As(err, &happened) {
-			return effect(ctx, w, t, "pure", name+seen, runlog.RepeatFreely)
+		did, err := effect(ctx, w, t, "once", name, journal.RepeatNever)
+		if happened := (*journal.HappenedError)(nil); errors.As(err, &happened) {
+			return effect(ctx, w, t, "pure", name+seen, journal.RepeatFreely)
 		}
 		return did, err
 	}
@@ -224,15 +225,15 @@ func stumble(_ context.Context, _ World, t *graph.Task) (string, error) {
 
 func ask(key string) act {
 	return func(ctx context.Context, _ World, t *graph.Task) (string, error) {
-		return graph.Ask[string](ctx, t, &runlog.Asked{Key: key, Question: "May it go on?"})
+		return graph.Ask[string](ctx, graph.Question{Key: key, Text: "May it go on?"})
 	}
 }
 
 // Answers gives the answers to the questions of the workflow. About an effect of unknown
 // outcome it asks the world; in doubt, as when whoever began it may still be alive, it
 // says that it happened.
-func Answers(run string, w World, doubt bool) func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
-	return func(_ context.Context, q runlog.OpenQuestion) (*runlog.Answered, bool) {
+func Answers(run string, w World, doubt bool) func(context.Context, runlog.Question) (*runlog.Answer, bool) {
+	return func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
 		answer := "yes, " + q.Key
 		if of, unknown := strings.CutPrefix(q.Key, "unknown:"); unknown {
 			name := of[:strings.LastIndexByte(of, ':')]
@@ -252,6 +253,6 @@ func Answers(run string, w World, doubt bool) func(context.Context, runlog.OpenQ
 		if err != nil {
 			return nil, false
 		}
-		return &runlog.Answered{Key: q.Key, Answer: b, By: "test"}, true
+		return &runlog.Answer{Key: q.Key, Value: b, By: "test"}, true
 	}
 }

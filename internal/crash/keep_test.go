@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	goredis "github.com/redis/go-redis/v9"
+	redigo "github.com/gomodule/redigo/redis"
 	zsqlite "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -86,14 +86,13 @@ func output(t *testing.T, name string, args ...string) []byte {
 }
 
 // client is a connection to the server of a place.
-func client(t *testing.T, p *place) *goredis.Client {
+func client(t *testing.T, p *place) redigo.Conn {
 	t.Helper()
 	url, _, _ := strings.Cut(p.url, "#")
-	opt, err := goredis.ParseURL(url)
+	c, err := redigo.DialURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := goredis.NewClient(opt)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -102,17 +101,15 @@ func client(t *testing.T, p *place) *goredis.Client {
 func dump(t *testing.T, p *place) map[string][]byte {
 	t.Helper()
 	c := client(t, p)
-	keys, err := c.Keys(t.Context(), "*").Result()
+	keys, err := redigo.Strings(c.Do("KEYS", "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string][]byte{}
 	for _, key := range keys {
-		v, err := c.Dump(t.Context(), key).Result()
-		if err != nil {
+		if all[key], err = redigo.Bytes(c.Do("DUMP", key)); err != nil {
 			t.Fatal(err)
 		}
-		all[key] = []byte(v)
 	}
 	return all
 }
@@ -129,7 +126,7 @@ func undump(t *testing.T, p *place, file string) {
 	}
 	c := client(t, p)
 	for key, v := range all {
-		if err := c.Restore(t.Context(), key, 0, string(v)).Err(); err != nil {
+		if _, err := c.Do("RESTORE", key, 0, v); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,7 +19,7 @@ func Digest(r *runlog.Record) string {
 }
 
 // Questions are the open ones of a run, by its log.
-func Questions(ctx context.Context, store runlog.Store, id string) (open []runlog.OpenQuestion, err error) {
+func Questions(ctx context.Context, store runlog.Store, id string) (open []runlog.Question, err error) {
 	answered := map[string]bool{}
 	for r, err := range runlog.Records(ctx, store, id, 0) {
 		if err != nil {
@@ -28,8 +28,8 @@ func Questions(ctx context.Context, store runlog.Store, id string) (open []runlo
 		if r.Kind != runlog.KindAsked && r.Kind != runlog.KindAnswered {
 			continue
 		}
-		q := runlog.OpenQuestion{Path: r.Path}
-		if err := json.Unmarshal(r.Data, &q.Asked); err != nil {
+		q := runlog.Question{Path: r.Path}
+		if err := json.Unmarshal(r.Data, &q); err != nil {
 			return nil, err
 		}
 		if r.Kind == runlog.KindAsked {
@@ -38,7 +38,7 @@ func Questions(ctx context.Context, store runlog.Store, id string) (open []runlo
 			answered[q.Path+" "+q.Key] = true
 		}
 	}
-	var left []runlog.OpenQuestion
+	var left []runlog.Question
 	for _, q := range open {
 		if !answered[q.Path+" "+q.Key] {
 			left = append(left, q)

@@ -50,10 +50,10 @@ func TestCrashOfStop(t *testing.T) {
 		e := engine(t, store, world, nil)
 		w := newWitness("", job, &world.Files)
 		named := make(chan struct{}) // closed once the run has its ID
-		answer := func(ctx context.Context, q runlog.OpenQuestion) (*runlog.Answered, bool) {
+		answer := func(ctx context.Context, q runlog.Question) (*runlog.Answer, bool) {
 			<-named
 			if strings.HasPrefix(q.Key, "unknown:") {
-				t.Errorf("stopped in effect %d, it asks %s %q", n, q.Path, q.Question)
+				t.Errorf("stopped in effect %d, it asks %s %q", n, q.Path, q.Text)
 			}
 			return crash.Answers(w.id, world, false)(ctx, q)
 		}

@@ -53,6 +53,7 @@ import (
 	"context"
 
 	"` + module + `/graph"
+	"` + module + `/journal"
 	"` + module + `/runlog"
 	"` + module + `/runlog/sqlite"
 )
@@ -67,7 +68,8 @@ var (
 	write  func(context.Context, State) (Update, error)
 	enough func(State) string
 	_      = sqlite.Open
-	_      *runlog.Journal
+	_      *journal.Journal
+	_      runlog.NewRun
 	_      graph.RunOptions
 )
 
@@ -78,7 +80,7 @@ func _(ctx context.Context) {
 
 func TestGoInReadme(t *testing.T) {
 	t.Parallel()
-	exports := exported(t, module+"/graph", module+"/runlog", module+"/runlog/sqlite")
+	exports := exported(t, module+"/graph", module+"/journal", module+"/runlog", module+"/runlog/sqlite")
 	code := blocks(t, "README.md", "go")
 	if len(code) == 0 {
 		t.Fatal("there is none")
@@ -92,20 +94,34 @@ func TestGoInReadme(t *testing.T) {
 	}
 }
 
-// What the page about graphs shows is in the example, word for word, and so it compiles and is tested.
-func TestGoInGraphs(t *testing.T) {
+// What pages show is in a program that is compiled and tested, word for word.
+func TestGoInPages(t *testing.T) {
 	t.Parallel()
-	example, err := os.ReadFile(filepath.Join("..", "..", "examples", "review", "main.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	code := blocks(t, "docs/graphs.md", "go")
-	if len(code) < 5 {
-		t.Fatalf("there are %d blocks", len(code))
-	}
-	for _, block := range code {
-		if !bytes.Contains(example, []byte(block)) {
-			t.Errorf("this is not in examples/review:\n%s", block)
+	for _, c := range []struct {
+		page  string
+		least int
+		from  []string
+	}{
+		{"docs/graphs.md", 11, []string{"examples/first/first_test.go", "examples/review/main.go", "graph/example_input_test.go", "graph/node/example_test.go"}},
+		{"docs/atomic.md", 1, []string{"graph/node/atomic_example_test.go"}},
+		{"docs/agents.md", 2, []string{"agent/team/example_test.go"}},
+	} {
+		var all []byte
+		for _, file := range c.from {
+			b, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(file)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, b...)
+		}
+		code := blocks(t, c.page, "go")
+		if len(code) < c.least {
+			t.Errorf("%s: there are %d blocks", c.page, len(code))
+		}
+		for _, block := range code {
+			if !bytes.Contains(all, []byte(block)) {
+				t.Errorf("%s: this is not in %s:\n%s", c.page, strings.Join(c.from, ", "), block)
+			}
 		}
 	}
 }
@@ -153,11 +169,11 @@ func TestCommandsInDocumentation(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		binary += ".exe"
 	}
-	if out, err := exec.Command("go", "build", "-o", binary, module+"/cmd/superstep").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, module+"/cmd/superstep").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	commands := 0
-	for _, file := range []string{"README.md", "CONTRIBUTING.md", "docs/agents.md", "docs/models.md", "docs/recipes.md"} {
+	for _, file := range []string{"README.md", "CONTRIBUTING.md", "docs/agents.md", "docs/atomic.md", "docs/models.md", "docs/permissions.md", "docs/recipes.md", "docs/security.md"} {
 		for _, block := range blocks(t, file, "console", "sh") {
 			for line := range strings.Lines(block) {
 				line, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimSpace(line), "$ "), "superstep ")
@@ -186,6 +202,7 @@ func TestCommandsInDocumentation(t *testing.T) {
 // help asks for the help of a command line, and so for all of its words.
 func help(binary, line string) error {
 	line, _, _ = strings.Cut(quoted.ReplaceAllString(line, "X"), " #")
+	line, _, _ = strings.Cut(line, " -- ") // what is behind is another command
 	args := strings.Fields(line)
 	out, err := exec.Command(binary, append(args, "--help")...).CombinedOutput()
 	if err != nil {
@@ -201,7 +218,8 @@ func help(binary, line string) error {
 		if i < len(known) && known[i] == a {
 			continue
 		}
-		if strings.Contains(usage, " COMMAND") { // of which it is none
+		takes := i < len(known) && strings.HasPrefix(known[i], "[") && known[i] != "[flags]"
+		if strings.Contains(usage, " COMMAND") && !takes { // of which it is none
 			return fmt.Errorf("its help does not know %q:\n%s", a, out)
 		}
 		break // an argument

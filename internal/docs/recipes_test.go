@@ -17,7 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
-	"github.com/superstep-dev/superstep/agent/definition"
+	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -134,12 +134,12 @@ func (s *snippet) parse(w *recipe.World) (*recipe.Recipe, []string) {
 // builtinWorld is what there is without a project: the agents and recipes that are built in.
 func builtinWorld(t *testing.T) *recipe.World {
 	t.Helper()
-	agents, err := definition.Find(&definition.Options{})
+	agents, err := catalog.Open(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &recipe.World{AgentsFrom: "built in", Workflows: map[string]*recipe.Callee{}}
-	for _, d := range agents.List() {
+	for _, d := range agents.Agents() {
 		w.Agents = append(w.Agents, d.Name)
 	}
 	for name, text := range builtinRecipes(t) {
@@ -154,7 +154,7 @@ func builtinWorld(t *testing.T) *recipe.World {
 
 func builtinRecipes(t *testing.T) map[string][]byte {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "workflow", "recipe", "library", "builtin", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "catalog", "recipes", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no built-in recipes: %v", err)
 	}
@@ -193,6 +193,11 @@ func TestRecipesPage(t *testing.T) {
 		t.Error("the README shows no recipe")
 	}
 	found = append(found, readme...)
+	atomic := snippets("docs/atomic.md", pageOf(t, "docs/atomic.md"))
+	if len(atomic) == 0 {
+		t.Error("docs/atomic.md shows no recipe")
+	}
+	found = append(found, atomic...)
 	lint := 0
 	for _, s := range found {
 		t.Run(fmt.Sprintf("%s:%d", s.page, s.line), func(t *testing.T) {
@@ -270,7 +275,7 @@ func runSnippet(t *testing.T, r *recipe.Recipe, w *recipe.World) {
 			return
 		}
 		for _, q := range out.Open {
-			if err := e.Answer(t.Context(), run.ID(), q.Path, &runlog.Answered{Key: q.Key, Answer: reply(t, &q.Asked), By: "reader"}); err != nil {
+			if err := e.Answer(t.Context(), run.ID(), q.Path, &runlog.Answer{Key: q.Key, Value: reply(t, &q), By: "reader"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -291,7 +296,7 @@ func marshal(t *testing.T, v any) json.RawMessage {
 }
 
 // reply answers a question: with its default, the first option, or what fits.
-func reply(t *testing.T, q *runlog.Asked) json.RawMessage {
+func reply(t *testing.T, q *runlog.Question) json.RawMessage {
 	t.Helper()
 	if q.Default != nil {
 		return q.Default
@@ -471,6 +476,7 @@ func TestConditionsOfRecipesPage(t *testing.T) {
 		"find": `find([1, 2], # > 1) == 2`, "first": `first([1]) == 1`, "last": `last([1]) == 1`, "sum": `sum([1, 2]) == 3`,
 		"min": `min(1, 2) == 1`, "max": `max(1, 2) == 2`, "lower": `lower("A") == "a"`, "upper": `upper("a") == "A"`, "trim": `trim(" a ") == "a"`,
 		"split": `split("a,b", ",")[0] == "a"`, "join": `join(["a", "b"], ",") == "a,b"`, "hasPrefix": `hasPrefix("ab", "a")`, "hasSuffix": `hasSuffix("ab", "b")`,
+		"concat": `len(concat([1], [2])) == 2`, "flatten": `len(flatten([1, [2]])) == 2`,
 		"int": `int("1") == 1`, "float": `float("1.5") > 1`, "string": `string(1) == "1"`, "keys": `len(keys({"a": 1})) == 1`, "values": `values({"a": 1})[0] == 1`,
 	}
 	var listed []string

@@ -16,47 +16,65 @@ const module = "github.com/superstep-dev/superstep"
 
 // floors is the building, from the cellar up. A package imports only from floors
 // below its own. On its own floor it may import the packages it lies within, whose
-// contract it fulfils (runlog/sqlite imports runlog), and what is internal to its
-// family; its tests may import the suites of its family (model/modeltest).
+// contract it fulfils (runlog/sqlite imports runlog), what is internal to its
+// family, and its siblings as listed below; its tests may import the suites of its family (model/modeltest).
 //
 // "." is the root of the module and "dir/..." is everything below dir.
 var floors = []struct {
 	name     string
 	packages []string
 }{
-	{"-2", []string{"internal/clean", "internal/cover", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/frontmatter", "internal/localfs", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/porter", "internal/suggest"}},
-	{"-1", []string{"internal/docindex"}},
+	{"-2", []string{"internal/clean", "internal/cover", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/frontmatter", "internal/inwords", "internal/localfs", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/suggest", "internal/words", "internal/wordvec"}},
+	{"-1", []string{"internal/docindex", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
-		"runlog", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/archive", "runlog/runlogtest",
-		"model", "model/openai", "model/anthropic", "model/gemini", "model/offline", "model/cassette", "model/prices", "model/modeltest", "model/internal/wire",
-		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/script", "tool/tooltest",
-		"skill", "trust",
+		"runlog", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "runlog/archive", "runlog/runlogtest",
+		"model", "model/openai", "model/anthropic", "model/gemini", "model/offline", "model/cassette", "model/prices", "model/modeltest", "model/scripted", "model/internal/wire",
+		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "tool/script",
+		"catalog/skill", "catalog/trust",
 	}},
 	{"½", []string{"runlog/stores", "model/providers"}},
-	{"1", []string{"graph/reduce", "pregel", "pregel/pregeltest", "transcript", "transcript/rundir"}},
-	{"2", []string{"graph", "graph/draw", "agent", "agent/definition", "agent/team"}},
+	{"1", []string{"graph/reduce", "journal", "pregel", "pregel/pregeltest", "transcript", "transcript/rundir", "vertex"}},
+	{"2", []string{"graph", "graph/chain", "graph/draw", "agent", "agent/definition", "agent/team"}},
 	{"2½", []string{"graph/node"}},
 	{"2¾", []string{"workflow/recipe"}},
-	{"3", []string{"workflow", "workflow/research", "workflow/delegate", "workflow/recipe/compile", "workflow/recipe/library"}},
+	{"3", []string{"workflow", "workflow/builtin/agent", "workflow/builtin/research", "workflow/recipe/compile"}},
 	{"3½", []string{"workflow/recipe/distil"}},
+	{"3⅝", []string{"catalog"}},
 	{"3¾", []string{"project"}},
 	{"4", []string{"."}},
-	{"5", nil}, // terminal and web interfaces, other drivers, telemetry
-	{"6", []string{"cli"}},
-	{"7", []string{"cmd/superstep", "internal/bench", "internal/crash", "internal/crash/..."}},
+	{"5", nil}, // other drivers, telemetry
+	{"6", []string{"host"}},
+	{"7", []string{"cli"}}, // and other faces
+	{"8", []string{"cmd/superstep", "internal/crash", "internal/crash/...", "internal/golden"}},
 	{"examples", []string{"examples/..."}},
+}
+
+// siblings lists the packages that import others of their own floor, which lie below the
+// same parent.
+var siblings = map[string][]string{
+	"runlog/storekit":   {"runlog/redact", "runlog/seal"},
+	"runlog/file":       {"runlog/seal", "runlog/storekit"},
+	"runlog/sqlite":     {"runlog/seal", "runlog/storekit"},
+	"runlog/postgres":   {"runlog/seal", "runlog/storekit"},
+	"runlog/redis":      {"runlog/seal", "runlog/storekit"},
+	"tool/builtin":      {"tool/sandbox"},
+	"tool/mcp":          {"tool/sandbox"},
+	"tool/permit":       {"tool/sandbox"},
+	"tool/script":       {"tool/sandbox"},
+	"runlog/runlogtest": {"runlog/seal", "runlog/storekit"},
+	"vertex":            {"pregel"},
 }
 
 // hosts says who may import a package that others shall not name. Whoever wants a
 // store or a model takes it as an argument, and the command hands it over.
 var hosts = map[string][]string{
-	"runlog/stores":   {"cli", "cmd/superstep", "examples/..."},
-	"runlog/sqlite":   {"runlog/stores", "cli", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
-	"runlog/file":     {"runlog/stores", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
-	"runlog/postgres": {"runlog/stores", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
-	"runlog/redis":    {"runlog/stores", "cmd/superstep", "examples/...", "internal/bench", "internal/crash"},
-	"model/openai":    {"cli", "cmd/superstep", "examples/...", "model/providers"},
-	"model/offline":   {"cli", "cmd/superstep", "examples/...", "model/providers"},
+	"runlog/stores":   {"cmd/superstep", "examples/..."},
+	"runlog/sqlite":   {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
+	"runlog/file":     {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
+	"runlog/postgres": {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
+	"runlog/redis":    {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
+	"model/openai":    {"cmd/superstep", "examples/...", "model/providers"},
+	"model/offline":   {"host", "cmd/superstep", "examples/...", "model/providers"},
 	"model/anthropic": {"cmd/superstep", "examples/...", "model/providers"},
 	"model/gemini":    {"cmd/superstep", "examples/...", "model/providers"},
 }
@@ -72,7 +90,7 @@ type ban struct {
 
 var bans = []ban{
 	{
-		in: []string{"pregel", "graph", "graph/draw", "graph/node", "transcript"},
+		in: []string{"pregel", "vertex", "graph", "graph/chain", "graph/draw", "graph/node", "transcript"},
 		what: []string{
 			"net/...", "os/exec",
 			"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc", "time.Tick", "time.NewTimer", "time.NewTicker",
@@ -80,9 +98,9 @@ var bans = []ban{
 			"math/rand", "math/rand/v2", "crypto/rand",
 		},
 		except: map[string]string{
-			"graph/run.go: math/rand/v2":             "the jitter of retries",
-			"graph/run.go: time.NewTimer":            "the wait between two attempts",
-			"pregel/vertexattempt.go: time.NewTimer": "the wait between two attempts of a vertex",
+			"graph/run.go: math/rand/v2":       "the jitter of retries",
+			"graph/run.go: time.NewTimer":      "the wait between two attempts",
+			"vertex/attempt.go: time.NewTimer": "the wait between two attempts of a vertex",
 		},
 		why: "what decides takes the time, chance and input as arguments, so that a replay decides the same",
 	},
@@ -90,6 +108,12 @@ var bans = []ban{
 		in:   []string{"pregel/machine.go", "pregel/path.go", "pregel/snapshot.go"},
 		what: []string{"context", "time", "sync", "sync/...", "os", "io", "go statement", "channel"},
 		why:  "the machine is pure; what waits, and what runs beside it, belongs into a driver",
+	},
+	{
+		in:     []string{"agent", "agent/team", "graph", "graph/node", "workflow", "workflow/builtin/agent", "workflow/builtin/research", "workflow/recipe", "workflow/recipe/compile", "workflow/recipe/distil", "catalog", "project", "."},
+		what:   []string{module + "/model.Collect"},
+		except: map[string]string{"agent/turn.go: " + module + "/model.Collect": "the one place"},
+		why:    "every turn of a model is in the log and in the budget of its run; ask for it with agent.Ask",
 	},
 }
 
@@ -154,6 +178,7 @@ func TestRulesBite(t *testing.T) {
 		{"upwards", "pregel/a.go", `package pregel; import _ "` + module + `/graph"`, "pregel (floor 1) imports graph (floor 2)"},
 		{"sideways", "graph/a.go", `package graph; import _ "` + module + `/agent"`, "graph (floor 2) imports agent (floor 2)"},
 		{"parent to child", "runlog/a.go", `package runlog; import _ "` + module + `/runlog/sqlite"`, "runlog (floor 0) imports runlog/sqlite (floor 0)"},
+		{"sibling", "runlog/seal/a.go", `package seal; import _ "` + module + `/runlog/redact"`, "runlog/seal (floor 0) imports runlog/redact (floor 0)"},
 		{"unlisted", "pool/a.go", `package pool`, "pool has no floor"},
 		{"concrete store", "workflow/a.go", `package workflow; import _ "` + module + `/runlog/sqlite"`, "workflow names runlog/sqlite"},
 		{"suite in production", "agent/a.go", `package agent; import _ "` + module + `/model/modeltest"`, "agent imports the test suite model/modeltest"},
@@ -161,6 +186,7 @@ func TestRulesBite(t *testing.T) {
 		{"clock", "transcript/a.go", `package transcript; import clock "time"; var _ = clock.Now()`, "uses time.Now"},
 		{"network", "graph/a.go", `package graph; import _ "net/http"`, "uses net/http"},
 		{"goroutine", "pregel/machine.go", `package pregel; func f() { go f() }`, "uses go statement"},
+		{"turn beside the budget", "graph/node/a.go", `package node; import "` + module + `/model"; var _, _ = model.Collect(nil, nil)`, "uses " + module + "/model.Collect"},
 		{"init", "tool/a.go", `package tool; func init() {}`, "func init"},
 		{"exported table", "tool/a.go", `package tool; var Names = []string{"a"}`, "tool.Names"},
 		{"written table", "tool/a.go", `package tool; var seen = map[string]bool{}; func f(s string) { seen[s] = true }`, "tool.seen"},
@@ -168,6 +194,7 @@ func TestRulesBite(t *testing.T) {
 		{"lock", "tool/a.go", `package tool; import "sync"; var mu sync.Mutex`, "tool.mu"},
 		{"library", "tool/a.go", `package tool; import _ "example.org/lib/sub"`, "example.org/lib/sub has no row"},
 		{"shadow", "tool/a.go", `package tool; var words = []string{"a"}; func f() { words := words; words[0] = "b" }`, ""},
+		{"listed sibling", "runlog/sqlite/a.go", `package sqlite; import _ "` + module + `/runlog/storekit"`, ""},
 		{"child to parent", "tool/builtin/a.go", `package builtin; import _ "` + module + `/tool"`, ""},
 		{"suite in tests", "runlog/sqlite/a_test.go", `package sqlite; import _ "` + module + `/runlog/runlogtest"`, ""},
 		{"outside tests", "pregel/a_test.go", `package pregel_test; import _ "` + module + `/graph"`, ""},

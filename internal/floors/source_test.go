@@ -31,6 +31,7 @@ type tree struct {
 type pkg struct {
 	dir          string
 	files, tests []*file // tests are those within the package
+	outside      []*file // tests in a package of their own
 }
 
 type file struct {
@@ -112,6 +113,8 @@ func (m *tree) add(name string, src []byte) error {
 		p.files = append(p.files, &file{name, f})
 	case !strings.HasSuffix(f.Name.Name, "_test"):
 		p.tests = append(p.tests, &file{name, f})
+	default:
+		p.outside = append(p.outside, &file{name, f})
 	}
 	return nil
 }
@@ -212,7 +215,7 @@ func edge(from string, level int, dir string, test bool) string {
 		return fmt.Sprintf("%s imports the test suite %s", from, dir)
 	case suite && test && sameFamily:
 		return ""
-	case below > level, below == level && !matches(dir+"/...", from) && (!sameFamily || !strings.Contains(dir, "/internal/")):
+	case below > level, below == level && !matches(dir+"/...", from) && (!sameFamily || !strings.Contains(dir, "/internal/")) && !slices.Contains(siblings[from], dir):
 		return fmt.Sprintf("%s (floor %s) imports %s (floor %s): move what both need below, take it as an argument, or reconsider the floors",
 			from, floors[level].name, dir, floors[below].name)
 	}

@@ -6,9 +6,14 @@ package frontmatter
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
 )
 
 // The limits of a file.
@@ -16,7 +21,6 @@ const (
 	MaxFile   = 1 << 20  // bytes
 	MaxHeader = 64 << 10 // bytes between the two lines of hyphens
 	MaxDepth  = 64       // of lists and maps in each other
-	maxTokens = 10_000   // of YAML in a header; reading it takes time with the square of them
 	maxFields = 1000     // of the header itself
 )
 
@@ -98,6 +102,18 @@ type Value struct {
 	Text      string   // of a text; of a number or truth value, as it is written
 	Items     []*Value // of a list
 	Fields    []Field  // of a map
+
+	Style yaml.Style // how it is written: in quotes, as a block, in brackets
+}
+
+// Field returns the value of a key of a map, nil if there is none.
+func (v *Value) Field(key string) *Value {
+	for _, f := range v.Fields {
+		if f.Key == key {
+			return f.Value
+		}
+	}
+	return nil
 }
 
 // Field gives a field of the header, nil if there is none of that name.
@@ -129,14 +145,19 @@ func Parse(b []byte, clean func(string) string) (*Document, error) {
 	}
 	p := &parsing{clean: clean, doc: &Document{}}
 	p.body(body, line)
+	header = p.visible(header, firstLine)
 	strict := p.strict(header)
-	if strict == nil {
-		return p.doc, nil
+	if strict != nil && strict.Code == Syntax {
+		ok, worse := p.lenient(header)
+		if ok {
+			return p.doc, nil
+		}
+		strict = cmp.Or(worse, strict)
 	}
-	if strict.Code == Syntax && p.lenient(header) {
-		return p.doc, nil
+	if strict != nil {
+		return nil, strict
 	}
-	return nil, strict
+	return p.doc, nil
 }
 
 // newlines makes newlines of all ends of lines.
@@ -193,8 +214,9 @@ func Unfenced(b []byte, clean func(string) string) (*Document, error) {
 
 // parsing is a file that is being taken apart.
 type parsing struct {
-	clean func(string) string
-	doc   *Document
+	clean   func(string) string
+	doc     *Document
+	refused []*Error // aliases and tags
 }
 
 func (p *parsing) warn(line, col int, format string, args ...any) {
@@ -222,22 +244,50 @@ func (p *parsing) body(s string, line int) {
 	p.doc.Body = strings.TrimRight(p.text(s, line, 1), " \t\r\n")
 }
 
+// visible cleans the lines with characters that no YAML may have.
+func (p *parsing) visible(text string, line int) string {
+	refused := func(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\u0085' }
+	if p.clean == nil || strings.IndexFunc(text, refused) < 0 {
+		return text
+	}
+	lines := strings.SplitAfter(text, "\n")
+	for i, l := range lines {
+		if at := strings.IndexFunc(l, refused); at >= 0 {
+			lines[i] = p.text(l, line+i, utf8.RuneCountInString(l[:at])+1)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
 // YAML reads a file that is a map in YAML and nothing else, of at most 64 KiB and as strictly as a
 // header can be read. A key that is there twice is an error. Its error is an *Error.
 func YAML(b []byte, clean func(string) string) ([]Field, error) {
 	if len(b) > MaxHeader {
 		return nil, &Error{Code: TooLarge, Text: "the file is over 64 KiB"}
 	}
+	v, refused, err := Tree(b, clean)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(refused) > 0:
+		return nil, refused[0]
+	case v.Kind != Map && v.Kind != Null:
+		return nil, &Error{Syntax, v.Line, v.Col, "want lines such as `name: value`"}
+	}
+	return v.Fields, nil
+}
+
+// Tree reads a file that is one value in YAML, of which JSON is a part; without one it is null. Aliases, tags and
+// keys that are there twice are refused: whoever reads the file reports them. In the value they are missing, or have
+// no kind. The caller bounds the size. The error is an *Error, such as one for more than MaxDepth levels.
+func Tree(b []byte, clean func(string) string) (v *Value, refused []*Error, err error) {
 	if !utf8.Valid(b) {
-		return nil, &Error{Code: Encoding, Text: fmt.Sprintf("the file must be UTF-8; there is a bad byte at offset %d", invalidAt(b))}
+		return nil, nil, &Error{Code: Encoding, Text: fmt.Sprintf("the file must be UTF-8; there is a bad byte at offset %d", invalidAt(b))}
 	}
 	p := &parsing{clean: clean, doc: &Document{}}
-	fields, err := p.mapping(newlines(strings.TrimPrefix(string(b), byteOrderMark)), 1)
-	if err != nil {
-		return nil, err
+	v, wrong := p.tree(p.visible(newlines(strings.TrimPrefix(string(b), byteOrderMark)), 1), 1)
+	if wrong != nil {
+		return nil, nil, wrong
 	}
-	if len(p.doc.Repeated) > 0 {
-		return nil, p.doc.Repeated[0]
-	}
-	return fields, nil
+	return v, slices.Concat(p.refused, p.doc.Repeated), nil
 }

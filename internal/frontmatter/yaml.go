@@ -3,15 +3,14 @@ package frontmatter
 import (
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
 // firstLine is the line of the file on which the header begins.
@@ -47,119 +46,115 @@ func keepFrom(all []Warning, line int) []Warning {
 }
 
 // mapping reads a YAML map that begins on a line of the file.
-func (p *parsing) mapping(text string, line int) (fields []Field, wrong *Error) {
-	defer func() {
-		if r := recover(); r != nil { // of the parser, which is not ours
-			fields, wrong = nil, &Error{Syntax, line, 1, "invalid YAML"}
-		}
-	}()
-	tokens := lexer.Tokenize(text)
-	if err := dangerous(tokens, line); err != nil {
+func (p *parsing) mapping(text string, line int) ([]Field, *Error) {
+	v, err := p.tree(text, line)
+	switch {
+	case err != nil:
 		return nil, err
+	case len(p.refused) > 0:
+		return nil, p.refused[0]
+	case v.Kind == Null:
+		return nil, nil
+	case v.Kind != Map:
+		return nil, &Error{Syntax, v.Line, v.Col, "want lines such as `name: value`"}
 	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	return v.Fields, nil
+}
+
+// tree reads one YAML document that begins on a line of the file.
+func (p *parsing) tree(text string, line int) (*Value, *Error) {
+	limits := loaderlimits.New(loaderlimits.DepthValue(2*MaxDepth), loaderlimits.AliasNone())
+	l, err := yaml.NewLoader(strings.NewReader(text), yaml.WithPlugin(limits))
 	if err != nil {
-		return nil, invalid(err, line)
+		return nil, invalid(err, text, line)
 	}
-	for i, d := range file.Docs {
-		if i > 0 {
-			return nil, &Error{Syntax, line, 1, "the front matter is one YAML document"}
-		}
-		switch n := d.Body.(type) {
-		case nil, *ast.NullNode, *ast.CommentGroupNode:
-		case *ast.MappingNode:
-			fields, wrong = p.fields(n.Values, line, 1)
-		case *ast.MappingValueNode:
-			fields, wrong = p.fields([]*ast.MappingValueNode{n}, line, 1)
-		default:
-			l, c := at(n, line)
-			wrong = &Error{Syntax, l, c, "want lines such as `name: value`"}
-		}
+	var doc, second yaml.Node
+	if err := l.Load(&doc); errors.Is(err, io.EOF) || err == nil && len(doc.Content) == 0 {
+		return &Value{Kind: Null, Line: line, Col: 1}, nil
+	} else if err != nil {
+		return nil, invalid(err, text, line)
 	}
-	return fields, wrong
+	if err := l.Load(&second); err == nil {
+		return nil, &Error{Syntax, second.Line + line - 1, max(1, second.Column), "a second YAML document starts here; a file has one"}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, invalid(err, text, line)
+	}
+	return p.value(doc.Content[0], line, 1)
+}
+
+// Messages for what YAML allows and we do not.
+const (
+	noAlias = "YAML aliases are not allowed; write the value itself, and put one that begins with & or * in quotes"
+	noTag   = "YAML tags are not allowed; put a value that begins with ! in quotes"
+)
+
+func tooDeep(line, col int) *Error {
+	return &Error{TooDeep, line, col, fmt.Sprintf("lists and maps are over %d deep", MaxDepth)}
 }
 
 // invalid is an error of the parser. It does not repeat what was read.
-func invalid(err error, line int) *Error {
-	var syntax yaml.Error
-	if !errors.As(err, &syntax) {
-		return &Error{Syntax, line, 1, "invalid YAML"}
+func invalid(err error, text string, line int) *Error {
+	e := &Error{Syntax, line, 1, "invalid YAML"}
+	var wrong *yaml.LoadError
+	if !errors.As(err, &wrong) {
+		return e
 	}
-	what, _, _ := strings.Cut(syntax.GetMessage(), ": ")
-	what, _, _ = strings.Cut(what, "\n")
-	e := &Error{Syntax, line, 1, "invalid YAML: " + what}
-	if t := syntax.GetToken(); t != nil && t.Position != nil {
-		e.Line, e.Col = t.Position.Line+line-1, max(1, t.Position.Column)
+	mark := wrong.Mark
+	if wrong.ContextMark.Line > 0 && strings.Contains(wrong.Message, "end of stream") {
+		mark = wrong.ContextMark
+	}
+	written := strings.Split(strings.TrimRight(text, " \t\n"), "\n")
+	if last := len(written); mark.Line > last { // at the end of the file
+		mark.Line, mark.Column = last, utf8.RuneCountInString(written[last-1])
+	}
+	if mark.Line > 0 {
+		e.Line, e.Col = mark.Line+line-1, max(1, mark.Column)
+	}
+	switch what := wrong.Message; {
+	case strings.Contains(what, "exceeded max depth"):
+		return tooDeep(e.Line, e.Col)
+	case strings.Contains(what, "unknown anchor"):
+		e.Code, e.Text = Alias, noAlias
+	case strings.Contains(what, "tag"):
+		e.Code, e.Text = Tag, noTag
+	default:
+		e.Text += ": " + what
 	}
 	return e
 }
 
-// dangerous looks for what a parser must not even be shown.
-func dangerous(tokens token.Tokens, line int) *Error {
-	if len(tokens) > maxTokens {
-		return &Error{TooLarge, line, 1, fmt.Sprintf("the front matter has over %d words of YAML; move text below it", maxTokens)}
-	}
-	flow := 0
-	var block []int // the columns of what is open
-	for i, t := range tokens {
-		l, c := t.Position.Line+line-1, max(1, t.Position.Column)
-		switch t.Type {
-		case token.AnchorType, token.AliasType, token.MergeKeyType:
-			if i+1 == len(tokens) || tokens[i+1].Position.Line != t.Position.Line {
-				return &Error{Syntax, l, c, "invalid YAML: put a value that begins with & or * in quotes"} // no name follows
-			}
-			return &Error{Alias, l, c, "YAML aliases are not allowed; write the value itself, and put one that begins with & or * in quotes"}
-		case token.TagType:
-			return &Error{Tag, l, c, "YAML tags are not allowed; put a value that begins with ! in quotes"}
-		case token.SequenceStartType, token.MappingStartType:
-			flow++
-		case token.SequenceEndType, token.MappingEndType:
-			flow = max(0, flow-1)
-		case token.SequenceEntryType, token.MappingKeyType, token.MappingValueType:
-			if t.Type == token.MappingValueType && i > 0 {
-				c = tokens[i-1].Position.Column
-			}
-			for len(block) > 0 && block[len(block)-1] >= c {
-				block = block[:len(block)-1]
-			}
-			block = append(block, c)
-		}
-		if flow+len(block) > MaxDepth {
-			return &Error{TooDeep, l, c, fmt.Sprintf("lists and maps are over %d deep", MaxDepth)}
-		}
-	}
-	return nil
-}
-
-// at is where a node stands.
-func at(n ast.Node, line int) (int, int) {
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		return t.Position.Line + line - 1, max(1, t.Position.Column)
-	}
-	return line, 1
-}
-
-func (p *parsing) fields(pairs []*ast.MappingValueNode, line, depth int) ([]Field, *Error) {
+func (p *parsing) fields(content []*yaml.Node, line, depth int) ([]Field, *Error) {
 	var out []Field
 	seen := map[string]int{}
-	for _, pair := range pairs {
-		l, c := at(pair.Key, line)
-		key, ok := keyText(pair.Key)
-		if !ok {
+	for i := 0; i+1 < len(content); i += 2 {
+		k := content[i]
+		l, c := k.Line+line-1, max(1, k.Column)
+		switch {
+		case k.Value == "<<" && k.Style == 0:
+			p.refused = append(p.refused, &Error{Alias, l, c, noAlias})
+			continue
+		case k.Kind != yaml.ScalarNode || k.Value == "" && k.Style == 0:
 			return nil, &Error{Syntax, l, c, "want a plain word as key"}
 		}
-		v, err := p.value(pair.Value, line, depth+1)
+		name, err := p.value(k, line, depth)
 		if err != nil {
 			return nil, err
 		}
-		key = p.text(key, l, c)
+		v, err := p.value(content[i+1], line, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		key := name.Text
+		if name.Kind == Null {
+			key = k.Value
+		}
 		if i, ok := seen[key]; ok {
 			p.doc.Repeated = append(p.doc.Repeated, &Error{Duplicate, l, c,
 				fmt.Sprintf("%s is there twice, first at %d:%d; keep one", shown(key), out[i].Line, out[i].Col)})
 			continue
 		}
 		seen[key] = len(out)
-		if v.Kind == Null && v.Line == 0 {
+		if v.Kind == Null && content[i+1].Value == "" {
 			v.Line, v.Col = l, c
 		}
 		out = append(out, Field{key, l, c, v})
@@ -175,66 +170,45 @@ func shown(key string) string {
 	return strconv.Quote(key)
 }
 
-func keyText(k ast.MapKeyNode) (string, bool) {
-	switch n := k.(type) {
-	case *ast.StringNode:
-		return n.Value, true
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return n.GetToken().Value, true
-	case *ast.NullNode:
-		return n.GetToken().Value, n.GetToken().Value != ""
+func (p *parsing) value(n *yaml.Node, line, depth int) (_ *Value, err *Error) {
+	v := &Value{Line: n.Line + line - 1, Col: max(1, n.Column), Style: n.Style}
+	switch {
+	case depth > MaxDepth+1:
+		return nil, tooDeep(v.Line, v.Col)
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		p.refused = append(p.refused, &Error{Alias, v.Line, v.Col, noAlias})
+		return v, nil
+	case n.Style&yaml.TaggedStyle != 0 || n.Tag == "!":
+		p.refused = append(p.refused, &Error{Tag, v.Line, v.Col, noTag})
+		return v, nil
 	}
-	return "", false
-}
-
-func (p *parsing) value(n ast.Node, line, depth int) (*Value, *Error) {
-	if n == nil {
-		return &Value{Kind: Null}, nil
-	}
-	l, c := at(n, line)
-	if depth > MaxDepth+1 {
-		return nil, &Error{TooDeep, l, c, fmt.Sprintf("lists and maps are over %d deep", MaxDepth)}
-	}
-	v := &Value{Line: l, Col: c}
-	switch n := n.(type) {
-	case *ast.NullNode:
-		v.Kind = Null
-	case *ast.BoolNode:
-		v.Kind, v.Text = Bool, n.GetToken().Value
-	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		v.Kind, v.Text = Number, n.GetToken().Value
-	case *ast.StringNode:
-		v.Kind, v.Text = Text, p.text(n.Value, l, c)
-	case *ast.LiteralNode:
-		v.Kind, v.Text = Text, p.text(n.Value.Value, l, c)
-	case *ast.SequenceNode:
+	switch n.Kind {
+	case yaml.SequenceNode:
 		v.Kind = List
-		for _, x := range n.Values {
+		for _, x := range n.Content {
 			item, err := p.value(x, line, depth+1)
 			if err != nil {
 				return nil, err
 			}
-			if item.Line == 0 {
-				item.Line, item.Col = l, c
-			}
 			v.Items = append(v.Items, item)
 		}
-	case *ast.MappingNode:
+	case yaml.MappingNode:
 		v.Kind = Map
-		var err *Error
-		if v.Fields, err = p.fields(n.Values, line, depth); err != nil {
-			return nil, err
-		}
-	case *ast.MappingValueNode:
-		v.Kind = Map
-		var err *Error
-		if v.Fields, err = p.fields([]*ast.MappingValueNode{n}, line, depth); err != nil {
-			return nil, err
-		}
+		v.Fields, err = p.fields(n.Content, line, depth)
 	default:
-		return nil, &Error{Syntax, l, c, "want a text, a number, a list or a map"}
+		v.Text = n.Value
+		switch n.ShortTag() {
+		case "!!null":
+			v.Kind, v.Text = Null, ""
+		case "!!bool":
+			v.Kind = Bool
+		case "!!int", "!!float":
+			v.Kind = Number
+		default:
+			v.Kind, v.Text = Text, p.text(n.Value, v.Line, v.Col)
+		}
 	}
-	return v, nil
+	return v, err
 }
 
 // comments warns of values such as the color #fff, which are comments to YAML.
@@ -265,8 +239,8 @@ var entryLine = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.-]*):(?:[ \t]+(.*))?$
 // or `argument-hint: [a] [b]`. Every field of the header is read on its own, with the lines below it that
 // begin none. One that is not YAML is plain text, as it is written, if there is something on the line of
 // its key: a warning says so. It fails if a field has nothing there, or the header begins with no
-// field; then the first error stands. What YAML forbids for safety is forbidden here too.
-func (p *parsing) lenient(header string) bool {
+// field; then the first error stands. What YAML forbids for safety is forbidden here too, and is the error.
+func (p *parsing) lenient(header string) (ok bool, wrong *Error) {
 	type entry struct {
 		key, rest string
 		line      int
@@ -280,14 +254,14 @@ func (p *parsing) lenient(header string) bool {
 		m := entryLine.FindStringSubmatch(strings.TrimRight(l, " \t\r"))
 		switch {
 		case m != nil && len(entries) == maxFields:
-			return false
+			return false, nil
 		case m != nil:
 			entries = append(entries, entry{m[1], m[2], line, []string{l}})
 		case len(entries) > 0:
 			e := &entries[len(entries)-1]
 			e.lines = append(e.lines, l)
 		case strings.TrimSpace(l) != "" && l[0] != '#':
-			return false
+			return false, nil
 		}
 	}
 	first := map[string]int{}
@@ -298,9 +272,12 @@ func (p *parsing) lenient(header string) bool {
 		switch {
 		case err == nil && len(got) == 1:
 			f = got[0]
-		case err != nil && err.Code != Syntax || e.rest == "":
+		case err != nil && err.Code != Syntax:
 			p.forget()
-			return false
+			return false, err
+		case e.rest == "":
+			p.forget()
+			return false, nil
 		default:
 			v := &Value{Kind: Text, Line: e.line, Col: strings.Index(e.lines[0], e.rest) + 1}
 			v.Text = p.text(plain(e.rest, e.lines[1:]), v.Line, v.Col)
@@ -315,7 +292,7 @@ func (p *parsing) lenient(header string) bool {
 		fields = append(fields, f)
 	}
 	p.doc.Fields, p.doc.Lenient = fields, len(fields) > 0
-	return p.doc.Lenient
+	return p.doc.Lenient, nil
 }
 
 // plain is a value that is not YAML: what is on the line of its key, and the lines below.

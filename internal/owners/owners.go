@@ -2,6 +2,7 @@
 package owners
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gofrs/flock"
 )
@@ -133,4 +135,85 @@ func (o *Owners) Name() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.name
+}
+
+// A Claim says who holds a run, and until when unless the lease is renewed, in Unix nanoseconds.
+type Claim struct {
+	Holder string // "" for nobody
+	Until  int64
+}
+
+// A Liveness answers whether claims hold at a moment, and asks for each holder once.
+type Liveness struct {
+	owners *Owners
+	now    int64
+
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+// Liveness returns answers as of now.
+func (o *Owners) Liveness(now time.Time) *Liveness {
+	return &Liveness{owners: o, now: now.UnixNano(), known: map[string]bool{}}
+}
+
+// Alive is Owners.Alive.
+func (v *Liveness) Alive(holder string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	alive, known := v.known[holder]
+	if !known {
+		alive = v.owners.Alive(holder)
+		v.known[holder] = alive
+	}
+	return alive
+}
+
+// Held reports whether the claim holds.
+func (v *Liveness) Held(c Claim) bool {
+	return c.Holder != "" && v.now < c.Until && v.Alive(c.Holder)
+}
+
+// A Doubt says that a lease has ended though its holder's lock is still there: the holder hangs,
+// or the clock has jumped.
+type Doubt struct{ claim Claim }
+
+func (d *Doubt) Error() string { return "the lease of a holder that seems to be alive has ended" }
+
+// Free returns nil if a run may be taken from whoever claims it, busy if it may not, and a *Doubt
+// unless the caller has waited since it was given the same one.
+func (o *Owners) Free(now time.Time, c Claim, seen *Doubt, busy error) error {
+	live := o.Liveness(now)
+	switch {
+	case live.Held(c):
+		return busy
+	case live.now < c.Until || !o.Foreign(c.Holder):
+		return nil
+	case seen == nil:
+		return &Doubt{c}
+	case seen.claim != c: // somebody is alive
+		return busy
+	}
+	return nil
+}
+
+// Patiently calls f, and once more if it is in doubt about a holder, after a third of a lease, in
+// which one that is alive renews it. Leases are on the wall clock, this is not. It returns closed
+// when closing is closed.
+func Patiently(ctx context.Context, lease time.Duration, closing <-chan struct{}, closed error, f func(seen *Doubt) error) error {
+	err := f(nil)
+	var seen *Doubt
+	if !errors.As(err, &seen) {
+		return err
+	}
+	wait := time.NewTimer(lease / 3)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return f(seen)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-closing:
+		return closed
+	}
 }

@@ -26,31 +26,46 @@ func Command(ctx context.Context, env []string, name string, args ...string) *ex
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		return strings.HasPrefix(v, mark+"=")
-	}), mark+"="+rand.Text())
+	}), Mark())
 	separate(cmd)
 	cmd.Cancel = func() error { return terminate(cmd.Process) }
 	cmd.WaitDelay = Grace // for those that keep the pipes open
 	return cmd
 }
 
-// Sweep kills what is left of a command made by Command that was started: its group and, on
-// Linux, the processes that carry its mark. It returns once they are dead, or after a moment.
-func Sweep(cmd *exec.Cmd) {
-	if cmd.Process == nil {
+// Mark is a variable by which the processes of a command are known again, for commands that
+// Command has not made.
+func Mark() string { return mark + "=" + rand.Text() }
+
+// Terminate tells the group of a process to end.
+func Terminate(p *os.Process) { _ = terminate(p) } // it may have ended
+
+// Kill kills the group of a process.
+func Kill(p *os.Process) { kill(p) }
+
+// Sweep kills what is left of a command that was started: its group and, on
+// Linux, the processes that carry the mark in its environment. It returns once they are dead, or after a moment.
+func Sweep(p *os.Process, env []string) {
+	if p == nil {
 		return
 	}
-	kill(cmd.Process)
+	kill(p)
 	var own string
-	for _, v := range cmd.Env {
+	for _, v := range env {
 		if strings.HasPrefix(v, mark+"=") {
 			own = v
 		}
 	}
+	none := 0 // scans in a row that found nothing: one can miss a process whose parent ends meanwhile
 	for range 20 {
 		left := marked(own)
 		if len(left) == 0 {
-			return
+			if none++; none == 2 {
+				return
+			}
+			continue
 		}
+		none = 0
 		for _, pid := range left {
 			if p, err := os.FindProcess(pid); err == nil {
 				_ = p.Kill() // it may have ended by itself

@@ -89,7 +89,7 @@ func TestSweep(t *testing.T) {
 				t.Fatal(err)
 			}
 			wait(t, word, c.left)
-			procgroup.Sweep(cmd)
+			procgroup.Sweep(cmd.Process, cmd.Env)
 			if n := alive(t, word); n > 0 {
 				t.Errorf("%d processes are left", n)
 			}
@@ -115,7 +115,7 @@ func TestContext(t *testing.T) {
 			if err := cmd.Wait(); err == nil {
 				t.Error("it ended well")
 			}
-			procgroup.Sweep(cmd)
+			procgroup.Sweep(cmd.Process, cmd.Env)
 			if took := time.Since(began); took > 10*time.Second || name == "obedient" && took > procgroup.Grace {
 				t.Errorf("took %s", took)
 			}
@@ -138,17 +138,17 @@ func TestSweepLeavesOthers(t *testing.T) {
 	if err := a.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	procgroup.Sweep(a)
+	procgroup.Sweep(a.Process, a.Env)
 	if alive(t, mine) != 0 || alive(t, other) != 3 {
 		t.Errorf("%d of mine, %d of the other", alive(t, mine), alive(t, other))
 	}
 	cancel()
 	_ = b.Wait() // it was killed
-	procgroup.Sweep(b)
+	procgroup.Sweep(b.Process, b.Env)
 	if n := alive(t, other); n > 0 {
 		t.Errorf("%d processes are left", n)
 	}
-	procgroup.Sweep(procgroup.Command(t.Context(), nil, "never-started"))
+	procgroup.Sweep(nil, nil)
 }
 
 // A program sees what it is handed, and a mark that it cannot choose.
@@ -166,7 +166,7 @@ func TestEnvironment(t *testing.T) {
 		if err := cmd.Run(); err != nil {
 			t.Fatal(err)
 		}
-		procgroup.Sweep(cmd)
+		procgroup.Sweep(cmd.Process, cmd.Env)
 		lines := strings.Fields(out.String())
 		slices.Sort(lines)
 		return lines

@@ -58,3 +58,6 @@ func hasVar(environ []byte, v string) bool {
 	}
 	return false
 }
+
+// Alive reports whether there is a process of that number.
+func Alive(pid int) bool { return pid > 0 && syscall.Kill(pid, 0) != syscall.ESRCH }

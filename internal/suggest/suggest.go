@@ -2,8 +2,11 @@
 package suggest
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode"
 )
 
 // longest is the length of the longest word that is compared, so that nonsense costs nothing.
@@ -28,13 +31,48 @@ func Closest(word string, candidates []string) string {
 // Hint is an end of sentence: "; did you mean "x"?", or the candidates if they are
 // few, or nothing.
 func Hint(word string, candidates []string) string {
-	if c := Closest(word, candidates); c != "" {
+	if c := cmp.Or(Closest(word, candidates), related(word, candidates)); c != "" {
 		return fmt.Sprintf("; did you mean %q?", c)
 	}
+	candidates = distinct(candidates)
 	if len(candidates) > 0 && len(candidates) <= 12 {
 		return "; known: " + strings.Join(candidates, ", ")
 	}
 	return ""
+}
+
+// related gives the first candidate that has a part in common with a word, "" if there is none: a part of four letters
+// and more that begins with the other, such as those of code-review and reviewer.
+func related(word string, candidates []string) string {
+	const least = 4
+	parts := func(s string) []string {
+		return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	}
+	if len(word) > longest {
+		return ""
+	}
+	wanted := parts(word)
+	for _, c := range candidates {
+		for _, have := range parts(c) {
+			for _, want := range wanted {
+				if len(have) >= least && len(want) >= least && (strings.HasPrefix(have, want) || strings.HasPrefix(want, have)) {
+					return c
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// distinct is a list without what was in it before.
+func distinct(list []string) []string {
+	var out []string
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // edits is the number of letters to insert, delete, replace or swap (with the next

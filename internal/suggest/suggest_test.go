@@ -29,3 +29,21 @@ func TestClosest(t *testing.T) {
 		}
 	}
 }
+
+// A hint names each candidate once, and one that shares a part with the word.
+func TestHint(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		word       string
+		candidates []string
+		want       string
+	}{
+		{"code-review", []string{"explorer", "reviewer"}, `; did you mean "reviewer"?`},
+		{"for-reviews", []string{"explorer", "code-review"}, `; did you mean "code-review"?`},
+		{"x-y", []string{"x-z-long", "skill", "bash", "bash", "skill"}, "; known: x-z-long, skill, bash"},
+	} {
+		if got := suggest.Hint(c.word, c.candidates); got != c.want {
+			t.Errorf("%s: %s", c.word, got)
+		}
+	}
+}

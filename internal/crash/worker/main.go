@@ -19,6 +19,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/crash"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -181,7 +182,7 @@ func (w *worker) answer(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		if err := w.engine.Answer(ctx, w.run, q.Path, a); err != nil && !errors.As(err, new(*runlog.AnsweredError)) {
+		if err := w.engine.Answer(ctx, w.run, q.Path, a); err != nil && !errors.As(err, new(*journal.AnsweredError)) {
 			return err
 		}
 	}

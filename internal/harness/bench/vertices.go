@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/vertex"
 )
 
 type none = struct{}
@@ -18,14 +19,14 @@ const rounds = 20
 
 // rmat makes m edges over n vertices by recursive matrix with a=.57, b=.19, c=.19, and
 // relabels them at random; the other engines are given the same graph.
-func rmat(n, m int, seed int64) *pregel.EdgeList[none] {
+func rmat(n, m int, seed int64) *vertex.EdgeList[none] {
 	r := rand.New(rand.NewSource(seed))
 	bits := 0
 	for 1<<bits < n {
 		bits++
 	}
 	perm := r.Perm(1 << bits)
-	l := &pregel.EdgeList[none]{From: make([]int32, 0, m), To: make([]int32, 0, m)}
+	l := &vertex.EdgeList[none]{From: make([]int32, 0, m), To: make([]int32, 0, m)}
 	for len(l.From) < m {
 		u, v := 0, 0
 		for b := range bits {
@@ -46,10 +47,10 @@ func rmat(n, m int, seed int64) *pregel.EdgeList[none] {
 	return l
 }
 
-func pageRank(n int) *pregel.VertexProgram[float64, none, float64] {
+func pageRank(n int) *vertex.Program[float64, none, float64] {
 	base := 0.15 / float64(n)
-	return &pregel.VertexProgram[float64, none, float64]{
-		Compute: func(c *pregel.VertexContext[float64, none, float64], _ int32, rank *float64, in []float64) pregel.Vote {
+	return &vertex.Program[float64, none, float64]{
+		Compute: func(c *vertex.Context[float64, none, float64], _ int32, rank *float64, in []float64) pregel.Vote {
 			switch {
 			case c.Step() == 0:
 				*rank = 1 / float64(n)
@@ -64,13 +65,13 @@ func pageRank(n int) *pregel.VertexProgram[float64, none, float64] {
 			c.SendToNeighbors(*rank / float64(c.Degree()))
 			return pregel.Stay
 		},
-		Combine: pregel.CombineSum[float64](),
+		Combine: vertex.CombineSum[float64](),
 	}
 }
 
-func components() *pregel.VertexProgram[int32, none, int32] {
-	return &pregel.VertexProgram[int32, none, int32]{
-		Compute: func(c *pregel.VertexContext[int32, none, int32], v int32, least *int32, in []int32) pregel.Vote {
+func components() *vertex.Program[int32, none, int32] {
+	return &vertex.Program[int32, none, int32]{
+		Compute: func(c *vertex.Context[int32, none, int32], v int32, least *int32, in []int32) pregel.Vote {
 			switch {
 			case c.Step() == 0:
 				*least = v
@@ -82,12 +83,12 @@ func components() *pregel.VertexProgram[int32, none, int32] {
 			c.SendToNeighbors(*least)
 			return pregel.Halt
 		},
-		Combine: pregel.CombineMin[int32](),
+		Combine: vertex.CombineMin[int32](),
 	}
 }
 
-func solve[V, M any](ctx context.Context, g *pregel.Graph[none], p *pregel.VertexProgram[V, none, M]) ([]V, error) {
-	run, err := pregel.NewVertexRun(g, p, nil)
+func solve[V, M any](ctx context.Context, g *vertex.Graph[none], p *vertex.Program[V, none, M]) ([]V, error) {
+	run, err := vertex.NewRun(g, p, nil)
 	if err == nil {
 		err = run.Run(ctx, nil)
 	}
@@ -111,7 +112,7 @@ func (s *suite) w7() {
 }
 
 // weigh tells how many bytes of memory a graph and a run of PageRank on it take.
-func weigh(ctx context.Context, l *pregel.EdgeList[none], n int) (g *pregel.Graph[none], edges, vertices float64, err error) {
+func weigh(ctx context.Context, l *vertex.EdgeList[none], n int) (g *vertex.Graph[none], edges, vertices float64, err error) {
 	empty := heapBytes()
 	if g, err = l.Build(n); err != nil {
 		return nil, 0, 0, err
@@ -120,7 +121,7 @@ func weigh(ctx context.Context, l *pregel.EdgeList[none], n int) (g *pregel.Grap
 		return nil, 0, 0, err
 	}
 	edges = heapBytes() - empty
-	run, err := pregel.NewVertexRun(g, pageRank(n), nil)
+	run, err := vertex.NewRun(g, pageRank(n), nil)
 	if err == nil {
 		err = run.Run(ctx, nil)
 	}
@@ -157,7 +158,7 @@ func (s *suite) ranks(n int, label string) {
 }
 
 // agree checks the ranks of the vertex program.
-func (s *suite) agree(g *pregel.Graph[none], byHand *compressed) error {
+func (s *suite) agree(g *vertex.Graph[none], byHand *compressed) error {
 	got, err := solve(s.ctx, g, pageRank(byHand.n))
 	if err != nil {
 		return err
@@ -208,7 +209,7 @@ type compressed struct {
 	degree []uint32 // of the edges out of it
 }
 
-func compress(l *pregel.EdgeList[none], n int) *compressed {
+func compress(l *vertex.EdgeList[none], n int) *compressed {
 	c := &compressed{n: n, off: make([]uint32, n+1), from: make([]uint32, len(l.To)), degree: make([]uint32, n)}
 	for i, v := range l.To {
 		c.off[v+1]++
@@ -264,7 +265,7 @@ func (c *compressed) parts(do func(lo, hi int)) {
 }
 
 // unionFind gives every vertex the lowest index of its component.
-func unionFind(l *pregel.EdgeList[none], n int) []int32 {
+func unionFind(l *vertex.EdgeList[none], n int) []int32 {
 	root := make([]int32, n)
 	for v := range root {
 		root[v] = int32(v)

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	redigo "github.com/gomodule/redigo/redis"
 	"github.com/jackc/pgx/v5"
-	goredis "github.com/redis/go-redis/v9"
 	zsqlite "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
@@ -196,60 +196,50 @@ func postgresPlace(dsn string) *place {
 
 func redisPlace(url string) *place {
 	const prefix = "superstep-bench"
-	client := func() (*goredis.Client, error) {
-		opt, err := goredis.ParseURL(url)
-		if err != nil {
-			return nil, err
-		}
-		return goredis.NewClient(opt), nil
-	}
 	return &place{
 		name: "redis",
 		open: func(ctx context.Context, _ string) (runlog.Store, io.Closer, error) {
-			c, err := client()
+			c, err := redigo.DialURL(url)
 			if err != nil {
 				return nil, nil, err
 			}
 			defer func() { _ = c.Close() }()
-			if err := c.FlushDB(ctx).Err(); err != nil {
+			if _, err := c.Do("FLUSHDB"); err != nil {
 				return nil, nil, err
 			}
 			s, err := redis.Open(ctx, url, &redis.Options{Prefix: prefix})
 			return s, s, err
 		},
 		size: func(ctx context.Context) (float64, error) {
-			c, err := client()
+			c, err := redigo.DialURL(url)
 			if err != nil {
 				return 0, err
 			}
 			defer func() { _ = c.Close() }()
 			var bytes int64
-			info, err := c.Info(ctx, "memory").Result()
+			info, err := redigo.String(c.Do("INFO", "memory"))
 			if _, rest, ok := strings.Cut(info, "used_memory_dataset:"); ok {
 				_, err = fmt.Sscan(rest, &bytes)
 			}
 			return float64(bytes) / (1 << 20), err
 		},
 		plain: func(ctx context.Context, _ string) (*plain, error) {
-			c, err := client()
+			c, err := redigo.DialURL(url)
 			if err != nil {
 				return nil, err
 			}
 			return &plain{
 				put: func(i, n int, data []byte) error {
-					if n == 1 {
-						return c.Set(ctx, fmt.Sprint("bare:", i), data, 0).Err()
-					}
-					_, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
-						for k := range n {
-							p.Set(ctx, fmt.Sprint("bare:", i+k), data, 0)
+					for k := range n - 1 {
+						if err := c.Send("SET", fmt.Sprint("bare:", i+k), data); err != nil {
+							return err
 						}
-						return nil
-					})
+					}
+					_, err := c.Do("SET", fmt.Sprint("bare:", i+n-1), data)
 					return err
 				},
 				close: func() {
-					_ = c.FlushDB(ctx)
+					_, _ = c.Do("FLUSHDB")
 					_ = c.Close()
 				},
 			}, nil

@@ -2,12 +2,12 @@
 // an engine, and says which goals are met. Nodes do nothing, so that the engine is all there
 // is to measure.
 //
-//	go run ./internal/bench                  everything, as a table
-//	go run ./internal/bench -wl W1,W2 -quick some of it, in less time
-//	go run ./internal/bench -json            records as JSON lines, for other programs
-//	go run ./internal/bench -from a b        the records of several engines side by side
+//	go run ./bench                  everything, as a table
+//	go run ./bench -wl W1,W2 -quick some of it, in less time
+//	go run ./bench -json            records as JSON lines, for other programs
+//	go run ./bench -from a b        the records of several engines side by side
 //
-// The variables WL, REPS, W2_MAX, W7_SMALL and BENCH_DATA stand for the flags -wl and -reps, the
+// It runs in its own module's directory, internal/harness. The variables WL, REPS, W2_MAX, W7_SMALL and BENCH_DATA stand for the flags -wl and -reps, the
 // widest fan-out, the small graph alone, and the directory for stores. BENCH_PG and BENCH_REDIS
 // name servers to measure too, by their URLs; both are emptied. BENCH_STORES picks some of
 // sqlite, file, pg and redis.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -42,7 +43,7 @@ func (s *suite) talk(name string, runs, agents, each, rate int) job {
 	all := runs * agents * each
 	return job{wl: "W8", name: name, n: all, reps: min(s.reps, 3), cold: rate > 0, do: func(w *stopwatch) error {
 		late = late[:0]
-		journals := make([]*runlog.Journal, runs)
+		journals := make([]*journal.Journal, runs)
 		var hs []*heard
 		var followers sync.WaitGroup
 		for i := range journals {
@@ -91,8 +92,8 @@ func (s *suite) talk(name string, runs, agents, each, rate int) job {
 }
 
 // journal opens a run with one record in it.
-func (s *suite) journal(id string) (*runlog.Journal, error) {
-	j, err := runlog.OpenJournal(s.ctx, runlog.NewMemory(nil), id, &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "bench"}})
+func (s *suite) journal(id string) (*journal.Journal, error) {
+	j, err := journal.Open(s.ctx, runlog.NewMemory(nil), id, &journal.Options{Create: &runlog.NewRun{Workflow: "bench"}})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func (s *suite) journal(id string) (*runlog.Journal, error) {
 }
 
 // follow starts a reader and returns when it is there.
-func (s *suite) follow(j *runlog.Journal, h *heard, timed bool, wg *sync.WaitGroup) {
+func (s *suite) follow(j *journal.Journal, h *heard, timed bool, wg *sync.WaitGroup) {
 	there := make(chan struct{})
 	wg.Go(func() {
 		for r, err := range j.Follow(s.ctx, 0) {
@@ -121,7 +122,7 @@ func (s *suite) follow(j *runlog.Journal, h *heard, timed bool, wg *sync.WaitGro
 }
 
 // say streams tokens as an agent does.
-func say(scope *runlog.Scope, tokens, rate int) {
+func say(scope *journal.Scope, tokens, rate int) {
 	var beat <-chan time.Time
 	if rate > 0 {
 		t := time.NewTicker(time.Second / time.Duration(rate))

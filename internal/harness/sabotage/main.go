@@ -1,11 +1,11 @@
 // Sabotage shows that the tests are worth something: it takes the safeguards out of the
 // code, one at a time and in a copy of the module, and expects the tests to fail.
 //
-//	go run ./internal/crash/sabotage                 all of them
-//	go run ./internal/crash/sabotage -only 'sqlite'  those whose name fits the expression
-//	go run ./internal/crash/sabotage -list           what there is
+//	go run ./sabotage                 all of them
+//	go run ./sabotage -only 'sqlite'  those whose name fits the expression
+//	go run ./sabotage -list           what there is
 //
-// It exits with 1 if less than 95 % are noticed. A safeguard whose text is no longer found
+// It runs in its own module's directory, internal/harness, and exits with 1 if less than 95 % are noticed. A safeguard whose text is no longer found
 // in the code is a mistake in the table, and so is a test that fails without sabotage.
 package main
 
@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("sabotage", flag.ContinueOnError)
 	only := flags.String("only", "", "an `expression` that the names of the mutants fit")
 	list := flags.Bool("list", false, "print the names and do nothing")
-	root := flags.String("root", ".", "the `directory` of the module")
+	root := flags.String("root", filepath.Join("..", ".."), "the `directory` of the module")
 	jobs := flags.Int("jobs", 2, "`how many` copies are tested side by side")
 	table := flags.String("table", "", "a `file` to write the result to, as Markdown")
 	if err := flags.Parse(args); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -99,7 +100,7 @@ func (s *suite) withStore(p *place, fn func(runlog.Store) error) (mib float64, e
 }
 
 func (s *suite) write(store runlog.Store, id string, f *noteFlow, first note, most int) error {
-	j, err := runlog.OpenJournal(s.ctx, store, id, &runlog.JournalOptions{Create: &runlog.NewRun{Workflow: "bench"}, Reopen: true})
+	j, err := journal.Open(s.ctx, store, id, &journal.Options{Create: &runlog.NewRun{Workflow: "bench"}, Reopen: true})
 	if err != nil {
 		return err
 	}
