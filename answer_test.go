@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -17,12 +19,12 @@ import (
 
 // asksWhich is a second node that asks and gives the answer.
 func asksWhich(ctx context.Context, t *graph.Task) (string, error) {
-	return graph.Ask[string](ctx, t, &runlog.Asked{Key: "q", Question: "Which?"})
+	return graph.Ask[string](ctx, graph.Question{Key: "q", Text: "Which?"})
 }
 
-func answered(s string) *runlog.Answered {
+func answered(s string) *runlog.Answer {
 	b, _ := json.Marshal(s)
-	return &runlog.Answered{Key: "q", Answer: b, By: "person"}
+	return &runlog.Answer{Key: "q", Value: b, By: "person"}
 }
 
 func TestAnswerAPausedRun(t *testing.T) {
@@ -33,13 +35,13 @@ func TestAnswerAPausedRun(t *testing.T) {
 	if err != nil || out.Status != runlog.Paused {
 		t.Fatalf("got %+v, %v", out, err)
 	}
-	if err := e.Answer(t.Context(), run.ID(), "second", &runlog.Answered{Key: "q", Answer: json.RawMessage(`7`)}); err == nil {
+	if err := e.Answer(t.Context(), run.ID(), "second", &runlog.Answer{Key: "q", Value: json.RawMessage(`7`)}); err == nil {
 		t.Error("an answer of another type was taken")
 	}
 	if err := e.Answer(t.Context(), run.ID(), "second", answered("x")); err != nil {
 		t.Fatal(err)
 	}
-	var twice *runlog.AnsweredError
+	var twice *journal.AnsweredError
 	if err := e.Answer(t.Context(), run.ID(), "second", answered("y")); !errors.As(err, &twice) {
 		t.Errorf("got %v", err)
 	}
@@ -119,7 +121,7 @@ func TestAnswersThatComeToNothing(t *testing.T) {
 	r := &rig{second: asksWhich}
 	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
 	asked, goOn := make(chan struct{}), make(chan struct{})
-	run := start(t, e, &superstep.StartOptions{Answer: func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
+	run := start(t, e, &superstep.StartOptions{Answer: func(context.Context, runlog.Question) (*runlog.Answer, bool) {
 		close(asked)
 		<-goOn
 		return answered("terminal"), true
@@ -133,11 +135,11 @@ func TestAnswersThatComeToNothing(t *testing.T) {
 		t.Fatalf("got %+v, %v", out, err)
 	}
 	for name, answer := range map[string]superstep.Answering{
-		"of another type": func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
-			return &runlog.Answered{Answer: json.RawMessage(`7`)}, true
+		"of another type": func(context.Context, runlog.Question) (*runlog.Answer, bool) {
+			return &runlog.Answer{Value: json.RawMessage(`7`)}, true
 		},
-		"nil":     func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) { return nil, true },
-		"a panic": func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) { panic("no answer") },
+		"nil":     func(context.Context, runlog.Question) (*runlog.Answer, bool) { return nil, true },
+		"a panic": func(context.Context, runlog.Question) (*runlog.Answer, bool) { panic("no answer") },
 	} {
 		out, err := start(t, e, &superstep.StartOptions{Answer: answer}).Wait(t.Context())
 		if err != nil || out.Status != runlog.Paused || len(out.Open) != 1 {
@@ -150,7 +152,7 @@ func TestAnswersThatComeToNothing(t *testing.T) {
 func TestReplayOfACachedNode(t *testing.T) {
 	g := graph.New("job", func(s, u string) string { return s + u })
 	g.AddNode(graph.Node[string, string]{Name: "n", Cache: &graph.Caching[string]{}, Run: func(ctx context.Context, t *graph.Task, _ string) (string, error) {
-		return graph.Do(ctx, t, "model", func(context.Context, string) (string, error) { return "x", nil })
+		return graph.Do(ctx, "model", func(context.Context, string) (string, error) { return "x", nil })
 	}})
 	g.Edge(graph.Start, "n")
 	g.Edge("n", graph.End)
@@ -173,5 +175,54 @@ func TestReplayOfACachedNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		replays(t, e, run.ID())
+	}
+}
+
+// An answer that comes while a callback is asked counts, also when the callback then has none itself. What was
+// answered goes on at once, whatever else the callback is asked about.
+func TestAnswerWhileAsked(t *testing.T) {
+	for name, first := range map[string]string{"the one it is asked about": "a", "another one": "b"} {
+		t.Run(name, func(t *testing.T) {
+			var went []string // in the order in which they had their answers
+			w := &workflow.Workflow{Name: "job", Run: func(ctx context.Context, x *workflow.Exec) (*workflow.Result, error) {
+				var waiting []string
+				for _, path := range []string{"a", "b"} {
+					if _, err := x.Journal.Scope(path).Ask(ctx, &runlog.Question{Key: "q", Text: "?"}); err != nil {
+						waiting = append(waiting, path)
+					} else if !slices.Contains(went, path) {
+						went = append(went, path)
+					}
+				}
+				if waiting != nil {
+					return nil, &pregel.WaitingError{Paths: waiting}
+				}
+				return &workflow.Result{Output: json.RawMessage(`"done"`)}, nil
+			}}
+			e := engine(t, runlog.NewMemory(nil), w)
+			id := make(chan string, 1)
+			asked := 0
+			run, err := e.Start(t.Context(), "job", json.RawMessage(`{}`), &superstep.StartOptions{Answer: func(ctx context.Context, q runlog.Question) (*runlog.Answer, bool) {
+				name := <-id
+				id <- name
+				path := q.Path
+				if asked++; asked == 1 {
+					path = first
+				} else if len(went) == 0 {
+					t.Error("what was answered does not go on before the next question is put")
+				}
+				if err := e.Answer(t.Context(), name, path, answered("x")); err != nil {
+					t.Error(err)
+				}
+				<-ctx.Done()
+				return nil, false
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			id <- run.ID()
+			if out, err := run.Wait(t.Context()); err != nil || out.Status != runlog.Completed || asked != 2 || went[0] != first {
+				t.Fatalf("%+v, %v, asked %d times, %q", out, err, asked, went)
+			}
+		})
 	}
 }

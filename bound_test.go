@@ -9,6 +9,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -18,8 +19,8 @@ func squad(t *testing.T, most int, ran *int) *workflow.Workflow {
 	t.Helper()
 	g := graph.New("squad", func(s, u int) int { return s + u })
 	g.Add("split", func(context.Context, int) (int, error) { return 0, nil })
-	g.AddNode(graph.Node[int, int]{Name: "agent", Kind: "agent", Most: most, Run: func(ctx context.Context, t *graph.Task, _ int) (int, error) {
-		return runlog.Do(ctx, t.Scope(), &runlog.Effect{Key: "agent", Cost: runlog.Amount{Agents: 1}}, func(context.Context, string) (int, error) {
+	g.AddNode(graph.Node[int, int]{Name: "agent", Kind: "worker", Agents: 1, Most: most, Run: func(ctx context.Context, t *graph.Task, _ int) (int, error) {
+		return journal.Do(ctx, t.Scope(), &journal.Effect{Key: "agent", Cost: runlog.Amount{Agents: 1}}, func(context.Context, string) (int, error) {
 			*ran++
 			return 0, nil
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -22,7 +23,7 @@ func fleet(t testing.TB, n int, did func(string)) *workflow.Workflow {
 	t.Helper()
 	work := func(ctx context.Context, t *graph.Task, _ []string) ([]string, error) {
 		for i := range 3 {
-			_, err := runlog.Do(ctx, t.Scope(), &runlog.Effect{Key: fmt.Sprint(i), Repeat: runlog.RepeatByKey, Cost: runlog.Amount{Tokens: 10}},
+			_, err := journal.Do(ctx, t.Scope(), &journal.Effect{Key: fmt.Sprint(i), Repeat: journal.RepeatByKey, Cost: runlog.Amount{Tokens: 10}},
 				func(context.Context, string) (int, error) { did(t.Scope().Path() + fmt.Sprint(i)); return 0, nil })
 			if err != nil {
 				return nil, err
@@ -158,7 +159,7 @@ func TestBudgetOfTimePausesTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &rig{second: func(ctx context.Context, task *graph.Task) (string, error) {
 			for i := range 3 {
-				_, err := runlog.Do(ctx, task.Scope(), &runlog.Effect{Key: fmt.Sprint(i)}, func(ctx context.Context, _ string) (int, error) {
+				_, err := journal.Do(ctx, task.Scope(), &journal.Effect{Key: fmt.Sprint(i)}, func(ctx context.Context, _ string) (int, error) {
 					select {
 					case <-time.After(40 * time.Second):
 						return 0, nil
@@ -192,4 +193,61 @@ func TestBudgetOfTimePausesTheRun(t *testing.T) {
 		}
 		e.Close()
 	})
+}
+
+// While a run does nothing but wait for an answer its time does not run, whether it is answered where it executes or
+// later.
+func TestWaitingIsNoExecutionTime(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		gives bool // the first time it is asked
+		limit time.Duration
+		want  runlog.Status
+	}{
+		{"answered", true, 5 * time.Second, runlog.Completed},
+		{"answered, and too long", true, 3 * time.Second, runlog.Paused},
+		{"paused and answered", false, 5 * time.Second, runlog.Completed},
+		{"paused and answered, and too long", false, 3 * time.Second, runlog.Paused},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &rig{second: func(ctx context.Context, t *graph.Task) (string, error) {
+					if _, err := journal.Do(ctx, t.Scope(), &journal.Effect{Key: "before"}, func(context.Context, string) (int, error) {
+						time.Sleep(2 * time.Second)
+						return 0, nil
+					}); err != nil {
+						return "", err
+					}
+					s, err := asksWhich(ctx, t)
+					if err == nil {
+						select {
+						case <-time.After(2 * time.Second):
+						case <-ctx.Done():
+							err = context.Cause(ctx)
+						}
+					}
+					return s, err
+				}}
+				e := engine(t, runlog.NewMemory(nil), r.workflow(t))
+				asked := 0
+				answer := func(context.Context, runlog.Question) (*runlog.Answer, bool) {
+					asked++
+					time.Sleep(8 * time.Second)
+					return answered("x"), tc.gives || asked > 1
+				}
+				run := start(t, e, &superstep.StartOptions{Budget: &runlog.Budget{Wall: tc.limit}, Answer: answer})
+				out, err := run.Wait(t.Context())
+				if !tc.gives {
+					if err != nil || out.Status != runlog.Paused || out.Short != nil {
+						t.Fatalf("got %+v, %v", out, err)
+					}
+					run = resume(t, e, run.ID(), &superstep.ResumeOptions{Answer: answer})
+					out, err = run.Wait(t.Context())
+				}
+				if err != nil || out.Status != tc.want || (out.Short != nil) != (tc.want == runlog.Paused) {
+					t.Errorf("got %+v, %v", out, err)
+				}
+			})
+		})
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -61,14 +62,14 @@ func kinds(t *testing.T, s runlog.Store, id string) (out []runlog.Kind) {
 }
 
 func asks(ctx context.Context, t *graph.Task, s int) (int, error) {
-	if _, err := t.Ask(ctx, &runlog.Asked{Key: "q", Question: "ok?"}); err != nil {
+	if _, err := graph.Ask[json.RawMessage](ctx, graph.Question{Key: "q", Text: "ok?"}); err != nil {
 		return 0, err
 	}
 	return 1, nil
 }
 
-func yes(_ context.Context, q runlog.OpenQuestion) (*runlog.Answered, bool) {
-	return &runlog.Answered{Answer: json.RawMessage(`"y"`)}, true
+func yes(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
+	return &runlog.Answer{Value: json.RawMessage(`"y"`)}, true
 }
 
 // A run that is cancelled between looking and taking it is not resumed.
@@ -127,7 +128,7 @@ func TestCancelAtAQuestion(t *testing.T) {
 	w := zflow(t, asks)
 	e1, _ := superstep.New(mem, &superstep.Options{Workflows: []*workflow.Workflow{w}})
 	id := make(chan string, 1)
-	r, _ := e1.Start(ctx, "z", nil, &superstep.StartOptions{Answer: func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
+	r, _ := e1.Start(ctx, "z", nil, &superstep.StartOptions{Answer: func(context.Context, runlog.Question) (*runlog.Answer, bool) {
 		if err := e1.Cancel(ctx, <-id); err != nil {
 			t.Error(err)
 		}
@@ -148,7 +149,7 @@ func TestCancelRequestAtAQuestion(t *testing.T) {
 	e1, _ := superstep.New(mem, &superstep.Options{Workflows: []*workflow.Workflow{w}})
 	e2, _ := superstep.New(mem, &superstep.Options{Workflows: []*workflow.Workflow{w}})
 	id := make(chan string, 1)
-	r, _ := e1.Start(ctx, "z", nil, &superstep.StartOptions{Answer: func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
+	r, _ := e1.Start(ctx, "z", nil, &superstep.StartOptions{Answer: func(context.Context, runlog.Question) (*runlog.Answer, bool) {
 		if err := e2.Cancel(ctx, <-id); err != nil { // another process
 			t.Error(err)
 		}
@@ -201,7 +202,7 @@ func TestEffectBeforeTheGraphHappensOnce(t *testing.T) {
 	mem := runlog.NewMemory(nil)
 	n := 0
 	w, err := workflow.Func("z", "z", func(ctx context.Context, in struct{}, e *workflow.Exec) (int, graph.Final[int], error) {
-		_, err := e.Journal.Scope("setup").Do(ctx, &runlog.Effect{Key: "charge", Kind: "tool", Name: "charge", Repeat: runlog.RepeatNever, Do: func(context.Context, string) (json.RawMessage, error) {
+		_, err := e.Journal.Scope("setup").Do(ctx, &journal.Effect{Key: "charge", Kind: "tool", Name: "charge", Repeat: journal.RepeatNever, Do: func(context.Context, string) (json.RawMessage, error) {
 			n++
 			return json.RawMessage(`1`), nil
 		}})
@@ -210,7 +211,7 @@ func TestEffectBeforeTheGraphHappensOnce(t *testing.T) {
 		}
 		g := graph.New("z", func(s, u int) int { return s + u })
 		g.AddNode(graph.Node[int, int]{Name: "a", Run: func(ctx context.Context, t *graph.Task, s int) (int, error) {
-			_, err := t.Ask(ctx, &runlog.Asked{Key: "q", Question: "?"})
+			_, err := graph.Ask[json.RawMessage](ctx, graph.Question{Key: "q", Text: "?"})
 			return 1, err
 		}})
 		g.Edge(graph.Start, "a")
@@ -261,7 +262,7 @@ func TestTwoGraphsAreRefused(t *testing.T) {
 	e, _ := superstep.New(mem, &superstep.Options{Workflows: []*workflow.Workflow{w}})
 	r, _ := e.Start(ctx, "z", nil, nil)
 	o, _ := r.Wait(ctx)
-	if !errors.Is(o.Err, runlog.ErrUsed) {
+	if !errors.Is(o.Err, journal.ErrUsed) {
 		t.Errorf("%s %s %v", o.Status, o.Output, o.Err)
 	}
 }

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"iter"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/transcript/rundir"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -20,7 +23,7 @@ import (
 type Run struct {
 	id      string
 	engine  *Engine
-	journal *runlog.Journal
+	journal *journal.Journal
 	stop    context.CancelCauseFunc
 	halt    chan struct{} // closed for nothing to start any more
 	halting sync.Once
@@ -52,9 +55,10 @@ type Outcome struct {
 	Output  json.RawMessage
 	Steps   int
 	Skipped []string
-	Open    []runlog.OpenQuestion // of a paused run
-	Short   *runlog.BudgetError   // of a run that is paused for want of budget: the first limit it has met
-	Err     error                 // of a failed or interrupted run, or why an answer of a paused one was turned down
+	Open    []runlog.Question   // of a paused run
+	Short   *runlog.BudgetError // of a run that is paused for want of budget: the first limit it has met
+	Folder  error               // why the folder of the run is not up to date
+	Err     error               // of a failed or interrupted run, or why an answer of a paused one was turned down
 }
 
 // ID is the run's.
@@ -91,7 +95,7 @@ type launching struct {
 }
 
 // launch executes a run on a goroutine of its own, which Close and the run's end wait for.
-func (e *Engine) launch(ctx context.Context, j *runlog.Journal, l *launching) *Run {
+func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *Run {
 	ctx, stop := context.WithCancelCause(ctx)
 	r := &Run{id: j.ID(), engine: e, journal: j, stop: stop, halt: make(chan struct{}), done: make(chan struct{})}
 	e.mu.Lock()
@@ -100,7 +104,7 @@ func (e *Engine) launch(ctx context.Context, j *runlog.Journal, l *launching) *R
 		stop(ErrClosed)
 	}
 	e.mu.Unlock()
-	seen := observe(ctx, j, l.observe)
+	seen, files := observe(ctx, j, l.observe), e.files(ctx, j.ID())
 	e.work.Go(func() {
 		defer close(r.done)
 		defer seen()
@@ -114,6 +118,7 @@ func (e *Engine) launch(ctx context.Context, j *runlog.Journal, l *launching) *R
 		if err := j.Close(context.WithoutCancel(ctx)); err != nil && r.outcome.Err == nil && !errors.Is(err, runlog.ErrFenced) {
 			r.outcome.Err = err
 		}
+		r.outcome.Folder = files()
 		if l.ended != nil {
 			l.ended(r.outcome)
 		}
@@ -121,9 +126,47 @@ func (e *Engine) launch(ctx context.Context, j *runlog.Journal, l *launching) *R
 	return r
 }
 
+// files keeps the folder of a run up to date until what it returns is called, which brings it up to date a last time.
+func (e *Engine) files(ctx context.Context, id string) (last func() error) {
+	dir, opt := "", (*rundir.Options)(nil)
+	if e.opt.Folder != nil {
+		dir, opt = e.opt.Folder(id)
+	}
+	if dir == "" {
+		return func() error { return nil }
+	}
+	ctx = context.WithoutCancel(ctx)
+	folder := rundir.Open(e.store, id, dir, opt)
+	end, ended := make(chan struct{}), make(chan struct{})
+	write := func() (took time.Duration) {
+		start := time.Now()
+		_ = folder.Update(ctx) // the last one tells
+		return time.Since(start)
+	}
+	took := write() // it is there before anything runs
+	go func() {
+		defer close(ended)
+		for {
+			t := time.NewTimer(max(time.Second, 20*took)) // it must not slow the run
+			select {
+			case <-end:
+				t.Stop()
+				return
+			case <-t.C:
+				took = write()
+			}
+		}
+	}()
+	return func() error {
+		close(end)
+		<-ended
+		return folder.Update(ctx)
+	}
+}
+
 // observe shows the records of a journal to see until the journal is closed, and returns
 // once it is sure to miss none. What it returns waits for the end.
-func observe(ctx context.Context, j *runlog.Journal, see func(runlog.Record, error)) (wait func()) {
+func observe(ctx context.Context, j *journal.Journal, see func(runlog.Record, error)) (wait func()) {
 	if see == nil {
 		return func() {}
 	}
@@ -142,7 +185,7 @@ func observe(ctx context.Context, j *runlog.Journal, see func(runlog.Record, err
 }
 
 // execute runs a workflow until nothing moves any more, and records how it ended.
-func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Journal, l *launching) Outcome {
+func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.Journal, l *launching) Outcome {
 	exec := &workflow.Exec{
 		Inputs:  l.inputs,
 		Journal: j,
@@ -153,6 +196,7 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Jo
 	}
 	late, deaf := j.Listen()
 	defer deaf()
+	silent := false // it waited for nothing that is open
 	for {
 		res, err := e.within(ctx, j, l.workflow, exec)
 		var wait *pregel.WaitingError
@@ -179,7 +223,14 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Jo
 			continue
 		default:
 		}
-		answered, refused, aerr := answerAll(ctx, j, l.answer)
+		if open := len(j.Open()); open == 0 && !silent && j.Short() == nil { // as above, and nobody is told yet
+			silent = true
+			continue
+		} else if open > 0 {
+			silent = false
+		}
+		busy := j.Idle()
+		answered, refused, aerr := answerAll(ctx, j, l.answer, late)
 		if aerr != nil {
 			return record(ctx, j, res, aerr)
 		}
@@ -188,12 +239,13 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *runlog.Jo
 			out.Err = errors.Join(out.Err, refused)
 			return out
 		}
+		busy()
 	}
 }
 
 // within runs a workflow until its time at work is over, if it has a limit. That is no
 // deadline of the context: who sees one coming would rather fail than wait.
-func (e *Engine) within(ctx context.Context, j *runlog.Journal, w *workflow.Workflow, exec *workflow.Exec) (*workflow.Result, error) {
+func (e *Engine) within(ctx context.Context, j *journal.Journal, w *workflow.Workflow, exec *workflow.Exec) (*workflow.Result, error) {
 	left, limited := j.Wall()
 	if !limited {
 		return runWorkflow(ctx, w, exec)
@@ -219,20 +271,28 @@ func runWorkflow(ctx context.Context, w *workflow.Workflow, exec *workflow.Exec)
 	return w.Run(ctx, exec)
 }
 
-// answerAll asks for the answers to all open questions, and gives how many have one now.
-// An answer that is turned down leaves its question open; refused says why.
-func answerAll(ctx context.Context, j *runlog.Journal, answer Answering) (n int, refused, err error) {
+// answerAll asks for the answers to all open questions, and returns how many have one now. When somebody else answers
+// meanwhile it asks for no more, so that the run goes on with that. Who was asked may have seen such an answer before came
+// tells of it, so the log decides. An answer that is turned down leaves its question
+// open; refused is why.
+func answerAll(ctx context.Context, j *journal.Journal, answer Answering, came <-chan struct{}) (n int, refused, err error) {
 	if answer == nil {
 		return 0, nil, nil
 	}
 	for _, q := range j.Open() {
-		a, ok := ask(ctx, answer, q)
+		a, ok, other := askUntil(ctx, answer, q, came)
+		if other || !ok && !isOpen(j, &q) {
+			n++
+			if !ok {
+				return n, refused, nil
+			}
+		}
 		if !ok {
 			continue
 		}
 		a.Key = q.Key
-		var late *runlog.AnsweredError
-		var unfit *runlog.UnfitError
+		var late *journal.AnsweredError
+		var unfit *journal.UnfitError
 		switch err := j.Answer(ctx, q.Path, a); {
 		case errors.As(err, &unfit):
 			refused = errors.Join(refused, err)
@@ -240,13 +300,46 @@ func answerAll(ctx context.Context, j *runlog.Journal, answer Answering) (n int,
 			return n, refused, err
 		default:
 			n++
+			select { // of our own answer nobody has to be told
+			case <-came:
+			default:
+			}
 		}
 	}
 	return n, refused, nil
 }
 
+func isOpen(j *journal.Journal, q *runlog.Question) bool {
+	return slices.ContainsFunc(j.Open(), func(o runlog.Question) bool { return o.Path == q.Path && o.Key == q.Key })
+}
+
+// askUntil asks for one answer until somebody else has answered something, and reports whether somebody has.
+func askUntil(ctx context.Context, answer Answering, q runlog.Question, came <-chan struct{}) (a *runlog.Answer, ok, other bool) {
+	ctx, stop := context.WithCancel(ctx)
+	heard := make(chan bool, 1)
+	go func() {
+		select {
+		case <-came:
+			stop()
+			heard <- true
+		case <-ctx.Done():
+			heard <- false
+		}
+	}()
+	a, ok = ask(ctx, answer, q)
+	stop()
+	if other = <-heard; !other {
+		select {
+		case <-came:
+			other = true
+		default:
+		}
+	}
+	return a, ok, other
+}
+
 // ask asks for one answer. A panic is none.
-func ask(ctx context.Context, answer Answering, q runlog.OpenQuestion) (a *runlog.Answered, ok bool) {
+func ask(ctx context.Context, answer Answering, q runlog.Question) (a *runlog.Answer, ok bool) {
 	defer func() {
 		if recover() != nil {
 			a, ok = nil, false
@@ -256,7 +349,7 @@ func ask(ctx context.Context, answer Answering, q runlog.OpenQuestion) (a *runlo
 	return a, ok && a != nil
 }
 
-func pause(ctx context.Context, j *runlog.Journal, res *workflow.Result, why error, waiting []string) Outcome {
+func pause(ctx context.Context, j *journal.Journal, res *workflow.Result, why error, waiting []string) Outcome {
 	if out, ok := stopped(ctx, j, why); ok {
 		return out
 	}
@@ -268,7 +361,7 @@ func pause(ctx context.Context, j *runlog.Journal, res *workflow.Result, why err
 	if errors.As(why, &short) {
 		out.Short = short
 	}
-	paused := runlog.RunPaused{Waiting: waiting}
+	paused := runlog.RunPaused{Waiting: waiting, Waited: j.Waited()}
 	if out.Short != nil {
 		paused.Reason, paused.Short = out.Short.Error(), out.Short
 	}
@@ -279,7 +372,7 @@ func pause(ctx context.Context, j *runlog.Journal, res *workflow.Result, why err
 // end writes the last record of an execution. If the store can take no more the run is
 // parked, for which stores keep some room; if that fails too, or something else does, the
 // run is left as one that was interrupted.
-func (o *Outcome) end(ctx context.Context, j *runlog.Journal, kind runlog.Kind, data any) {
+func (o *Outcome) end(ctx context.Context, j *journal.Journal, kind runlog.Kind, data any) {
 	ctx = context.WithoutCancel(ctx)
 	err := j.Write(ctx, o.Status, kind, "", data)
 	var full *runlog.StorageError
@@ -293,7 +386,7 @@ func (o *Outcome) end(ctx context.Context, j *runlog.Journal, kind runlog.Kind, 
 }
 
 // park makes it the outcome of a run that waits for storage.
-func (o *Outcome) park(ctx context.Context, j *runlog.Journal, full *runlog.StorageError) {
+func (o *Outcome) park(ctx context.Context, j *journal.Journal, full *runlog.StorageError) {
 	*o = Outcome{Status: runlog.WaitingStorage, Err: full}
 	if err := j.Write(context.WithoutCancel(ctx), o.Status, runlog.KindRunPaused, "", runlog.RunPaused{Reason: full.Error()}); err != nil {
 		o.Status = runlog.Interrupted // as which it can be resumed just as well
@@ -303,11 +396,11 @@ func (o *Outcome) park(ctx context.Context, j *runlog.Journal, full *runlog.Stor
 // stopped is the outcome of an execution that did not come to its own end: somebody
 // asked for it to be cancelled, or it is to be taken up later. A cancellation that was
 // asked for and has not been seen yet is carried out here.
-func stopped(ctx context.Context, j *runlog.Journal, why error) (Outcome, bool) {
+func stopped(ctx context.Context, j *journal.Journal, why error) (Outcome, bool) {
 	cause := context.Cause(ctx)
 	switch {
-	case errors.Is(cause, runlog.ErrCancelRequested), j.Cancelled(context.WithoutCancel(ctx)):
-		out := Outcome{Status: runlog.Cancelled, Err: runlog.ErrCancelRequested}
+	case errors.Is(cause, journal.ErrCancelRequested), j.Cancelled(context.WithoutCancel(ctx)):
+		out := Outcome{Status: runlog.Cancelled, Err: journal.ErrCancelRequested}
 		out.end(ctx, j, runlog.KindRunCancelled, nil)
 		return out, true
 	case cause != nil:
@@ -325,7 +418,7 @@ func stopped(ctx context.Context, j *runlog.Journal, why error) (Outcome, bool) 
 }
 
 // record writes the end of an execution into the log, if it is one.
-func record(ctx context.Context, j *runlog.Journal, res *workflow.Result, err error) Outcome {
+func record(ctx context.Context, j *journal.Journal, res *workflow.Result, err error) Outcome {
 	out := Outcome{Err: err}
 	if err != nil {
 		var ok bool
@@ -369,7 +462,7 @@ func FailureCode(err error) string {
 	switch {
 	case errors.As(err, &coded) && coded.FailureCode() != "":
 		return coded.FailureCode()
-	case errors.Is(err, runlog.ErrDenied):
+	case errors.Is(err, journal.ErrDenied):
 		return CodeDenied
 	case errors.As(err, &steps), errors.As(err, &late):
 		return CodeLimit
@@ -391,21 +484,11 @@ func failure(err error) runlog.RunFailed {
 }
 
 // admit refuses a fan-out to more agents than the budget of a run has left.
-func admit(j *runlog.Journal) func(path, kind string, tasks int) error {
-	return func(path, kind string, tasks int) error {
-		if kind != agentKind && kind != subagentKind {
-			return nil
-		}
-		return j.Scope(path).Affords("fan/"+kind, runlog.Amount{Agents: int64(tasks)})
+func admit(j *journal.Journal) func(path string, agents int) error {
+	return func(path string, agents int) error {
+		return j.Scope(path).Affords("fan/agents", runlog.Amount{Agents: int64(agents)})
 	}
 }
-
-// The kinds of nodes of which each task starts an agent.
-const (
-	agentKind    = "agent"
-	subagentKind = "subagent"
-	crewKind     = "subagents" // starts several
-)
 
 // A BoundError says that a run may start more agents than its budget has, so that it was not begun.
 type BoundError struct {
@@ -430,11 +513,7 @@ func bounded(w *workflow.Workflow, inputs json.RawMessage, budget *runlog.Budget
 	if err != nil {
 		return fmt.Errorf("workflow %q: %w", w.Name, err)
 	}
-	shape := flow.Shape()
-	if crews, known := shape.Bound(crewKind); !known || crews > 0 {
-		return nil // each starts as many as it likes
-	}
-	if agents, known := shape.Bound(agentKind, subagentKind); known && int64(agents) > budget.Agents {
+	if agents, known := flow.Shape().Agents(); known && int64(agents) > budget.Agents {
 		return &BoundError{w.Name, agents, budget.Agents}
 	}
 	return nil

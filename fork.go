@@ -4,22 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
 )
 
 // ForkOptions are the settings of Fork. Nil means the defaults.
 type ForkOptions struct {
-	// Edits change the state that the fork goes on with, see graph.Flow.Fork. With them
-	// nothing of the superstep that was under way is kept.
+	// Edits change the state that the fork goes on with, see graph.Flow.Fork.
 	Edits []graph.Edit
-	// From is a node that is to compute anew, and with it all that it leads to, even if some of
-	// them had begun before their superstep. Defaults to none, so that what they gave is kept.
-	From  string
+	// Again are the paths of tasks to compute anew, with what depends on them. What the parent recorded for others
+	// is kept, after the given record as well; see graph.ForkPoint.
+	Again []string
 	Title string // defaults to that of the parent
 }
 
@@ -30,6 +31,9 @@ type Fork struct {
 	Seq    uint64   `json:"seq"`  // the record of the parent that its state is as of
 	Step   int      `json:"step"` // how many supersteps it is spared
 	Next   []string `json:"next"` // the paths of the tasks that it computes next
+	// Workflow is that of ForkTo, "" for the parent's as it was. With it Next is all that is not kept.
+	Workflow string   `json:"workflow,omitempty"`
+	Kept     []string `json:"kept,omitempty"` // the paths of the tasks whose results it has beside these supersteps
 	// Repeats are what the parent has done to the world, or asked somebody else to do,
 	// that is not part of the fork: it will be done again, unless the fork goes another way.
 	Repeats []Repeated `json:"repeats,omitempty"`
@@ -46,7 +50,7 @@ type Repeated struct {
 }
 
 // Fork makes a new run that shares everything with another up to a record of it, which
-// may be running. The new run executes nothing yet: Resume takes it up. Its log is its own and goes on
+// may be running, or with Again what does not depend on these tasks. The new run executes nothing yet: Resume takes it up. Its log is its own and goes on
 // without the parent, which is never changed and may be deleted; lost with it is what
 // happened before the fork, of which the fork has the state alone. Effects without an
 // outcome at that record are not carried over.
@@ -61,35 +65,206 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 		o = *opt
 	}
 	started, flow, err := e.reading(ctx, id)
+	if err == nil {
+		err = e.trusts(id, started.Imported)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if o.Edits, err = e.edits(&started, o.Edits); err != nil {
 		return nil, err
 	}
-	records := runlog.Records(ctx, e.store, id, 0)
-	if o.From != "" {
-		if records, err = e.without(ctx, id, flow, at, o.From); err != nil {
-			return nil, err
-		}
-	}
-	forked, err := flow.Fork(records, at, o.Edits)
+	forked, err := flow.Fork(runlog.Records(ctx, e.store, id, 0), &graph.ForkPoint{At: at, Again: o.Again, Edits: o.Edits})
 	if err != nil {
 		return nil, err
 	}
-	out := &Fork{Parent: id, Seq: forked.Seq, Step: forked.Step, Next: forked.Next}
-	if len(o.Edits) > 0 {
+	out := &Fork{Parent: id, Seq: forked.Seq, Step: forked.Step, Next: forked.Next, Kept: forked.Kept}
+	if len(o.Edits) > 0 || at == 0 {
 		at = forked.Seq
 	}
-	if err := e.repeats(ctx, out, at, len(o.Edits) > 0); err != nil {
+	if err := e.repeats(ctx, out, at, forked, len(o.Edits) > 0); err != nil {
 		return nil, err
 	}
 	started.Parent, started.At = id, at
+	if started.Imported != nil { // the fork is imported too; its own records come from no file
+		im := *started.Imported
+		im.Records, started.Imported = 0, &im
+	}
 	if o.Title != "" {
 		started.Title = o.Title
 	}
 	out.ID, err = e.begin(ctx, &started, forked.Records)
 	return out, err
+}
+
+// ForkFailed makes a new run of one that is Partial: it has the results of the parent, but for those of the tasks that
+// failed and of what depends on them. Resume executes it. A *PointError names another run if [Engine.Failed] does.
+func (e *Engine) ForkFailed(ctx context.Context, id string) (*Fork, error) {
+	in, tasks, err := e.Failed(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if in != id {
+		return nil, noPoint("run %s began after task %s had failed: fork run %s from %s", id, tasks[0], in, tasks[0])
+	}
+	return e.Fork(ctx, id, 0, &ForkOptions{Again: tasks})
+}
+
+// Failed returns the paths of the tasks for which a run is Partial, and the run that has their results in its log.
+// If the run is a fork made after some of them had failed, these are returned, with the run that it was forked from.
+func (e *Engine) Failed(ctx context.Context, id string) (in string, tasks []string, err error) {
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return "", nil, err
+	}
+	if info.Status != runlog.Partial {
+		return "", nil, noPoint("run %s is %s; only a partial run has tasks that failed and were passed over", id, info.Status)
+	}
+	recs, err := e.store.Read(ctx, id, info.Head, 1)
+	if err != nil {
+		return "", nil, err
+	}
+	var d runlog.RunFinished
+	if len(recs) == 1 {
+		if err := runlog.CheckSealed(id, &recs[0]); err != nil {
+			return "", nil, err
+		}
+		if err := json.Unmarshal(recs[0].Data, &d); err != nil {
+			return "", nil, err
+		}
+	}
+	if len(d.Skipped) == 0 {
+		return "", nil, noPoint("run %s does not say which tasks failed", id)
+	}
+	in, tasks = id, d.Skipped
+	for {
+		missing, err := e.missing(ctx, in, tasks)
+		if err != nil || len(missing) == 0 {
+			return in, tasks, err
+		}
+		started, err := e.started(ctx, in)
+		if err != nil {
+			return "", nil, err
+		}
+		if started.Parent != "" {
+			_, err = e.find(ctx, started.Parent)
+		}
+		var gone *runlog.NotFoundError
+		if started.Parent == "" || errors.As(err, &gone) {
+			return "", nil, noPoint("task %s failed before run %s began, and the run that it was forked from is gone; start a new run", missing[0], in)
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		in, tasks = started.Parent, missing
+	}
+}
+
+// missing returns the paths of the tasks that have no result in the log of a run.
+func (e *Engine) missing(ctx context.Context, id string, tasks []string) ([]string, error) {
+	done := map[string]bool{}
+	for r, err := range runlog.Records(ctx, e.store, id, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if r.Kind == runlog.KindTaskDone {
+			done[r.Path] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(tasks), func(path string) bool { return within(done, path) }), nil
+}
+
+// ForkTo makes a new run of a workflow out of a run of another version of it. It takes over the results of the steps
+// that are the same in both, with all that they depend on, and the inputs that the workflow still has. Resume executes it.
+func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*Fork, error) {
+	leave, err := e.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	started, flow, err := e.reading(ctx, id)
+	if err == nil {
+		err = e.trusts(id, started.Imported)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if w.Adopt == nil || w.Pin == nil || started.Pinned == nil {
+		return nil, noPoint("run %s and workflow %q are not both recipes; only recipes take over the results of unchanged steps", id, w.Name)
+	}
+	past := &workflow.Past{Inputs: started.Inputs, Pinned: started.Pinned}
+	head := uint64(0)
+	for m, err := range flow.Checkpoints(runlog.Records(ctx, e.store, id, 0)) {
+		if err != nil {
+			return nil, err
+		}
+		past.State = m.State
+	}
+	for r, err := range runlog.Records(ctx, e.store, id, 0) {
+		if err != nil {
+			return nil, err
+		}
+		head = r.Seq
+		if r.Kind != runlog.KindTaskDone || strings.Contains(r.Path, "/") {
+			continue
+		}
+		var d runlog.TaskDone
+		if err := d.Parse(r.Data); err != nil {
+			return nil, err
+		}
+		past.Done = append(past.Done, d.Update)
+	}
+	before, err := e.workflowOf(&started)
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := w.Settle(given(before, w, started.Inputs))
+	if err != nil {
+		return nil, err
+	}
+	begun := runlog.RunStarted{
+		Workflow: w.Name, Inputs: inputs, Engine: Version, Sandbox: e.sandbox(), Title: started.Title,
+		Parent: id, At: head, Budget: started.Budget, Every: started.Every, Imported: started.Imported,
+	}
+	if begun.Pinned, err = w.Pin(inputs); err != nil {
+		return nil, err
+	}
+	if w.Budget != nil {
+		begun.Budget = w.Budget
+	}
+	forked, err := w.Adopt(inputs, begun.Pinned, past)
+	if err != nil {
+		return nil, err
+	}
+	out := &Fork{Parent: id, Seq: head, Next: forked.Next, Kept: forked.Kept, Workflow: w.Name}
+	if err := e.repeats(ctx, out, head, forked, false); err != nil {
+		return nil, err
+	}
+	out.ID, err = e.begin(ctx, &begun, forked.Records)
+	return out, err
+}
+
+// given are the inputs of a run that a workflow has as well and that are not the defaults of the run's own.
+func given(before, w *workflow.Workflow, inputs json.RawMessage) json.RawMessage {
+	values := map[string]json.RawMessage{}
+	if json.Unmarshal(inputs, &values) != nil {
+		return inputs
+	}
+	has := map[string]bool{}
+	for _, in := range w.List() {
+		has[in.Name] = true
+	}
+	for _, in := range before.List() {
+		if changes, err := Diff(in.Default, values[in.Name]); in.Default != nil && err == nil && len(changes) == 0 {
+			delete(values, in.Name)
+		}
+	}
+	maps.DeleteFunc(values, func(name string, _ json.RawMessage) bool { return !has[name] })
+	b, err := json.Marshal(values)
+	if err != nil {
+		return inputs
+	}
+	return b
 }
 
 // edits are those that the workflow of a run makes of what is given.
@@ -113,74 +288,11 @@ func (e *Engine) edits(started *runlog.RunStarted, given []graph.Edit) ([]graph.
 	return out, nil
 }
 
-// without are the records of a run but for those of a node and of all that it leads to, as far as
-// their supersteps had not been committed at a record.
-func (e *Engine) without(ctx context.Context, id string, flow graph.Reading, at uint64, node string) (iter.Seq2[runlog.Record, error], error) {
-	shape := flow.Shape()
-	if !slices.ContainsFunc(shape.Nodes, func(n graph.ShapeNode) bool { return n.Name == node }) {
-		return nil, noPoint("the graph of run %s has no step %q", id, node)
-	}
-	gone := map[string]bool{node: true}
-	for grown := true; grown; {
-		grown = false
-		for _, edge := range shape.Edges {
-			if gone[edge.From] && !gone[edge.To] {
-				gone[edge.To], grown = true, true
-			}
-		}
-	}
-	committed, ended := -1, map[string]int{} // the superstep of each task with a result
-	for r, err := range runlog.Records(ctx, e.store, id, 0) {
-		if err != nil {
-			return nil, err
-		}
-		if r.Seq > at {
-			break
-		}
-		switch {
-		case r.Kind == runlog.KindStepCommitted && r.Path == "":
-			var d runlog.StepCommitted
-			if err := json.Unmarshal(r.Data, &d); err != nil {
-				return nil, err
-			}
-			committed = d.Step
-		case r.Kind == runlog.KindTaskDone:
-			var d runlog.TaskDone
-			if err := d.Parse(r.Data); err != nil {
-				return nil, err
-			}
-			ended[r.Path] = d.Step
-		}
-	}
-	return func(yield func(runlog.Record, error) bool) {
-		begun := false
-		for r, err := range runlog.Records(ctx, e.store, id, 0) {
-			top, _, _ := strings.Cut(r.Path, "/")
-			name := top
-			if i := strings.IndexAny(top, "[#"); i >= 0 {
-				name = top[:i]
-			}
-			step, done := ended[top]
-			begun = begun || r.Kind == runlog.KindTaskDone
-			switch {
-			case err != nil:
-			case r.Path != "" && gone[name] && (!done || step > committed):
-				continue
-			case begun && r.Kind == runlog.KindCarried: // all that is in it was read
-				continue
-			}
-			if !yield(r, err) {
-				return
-			}
-		}
-	}, nil
-}
-
 // begin makes a run that has records and is executed by nobody.
 func (e *Engine) begin(ctx context.Context, started *runlog.RunStarted, recs []runlog.Record) (id string, err error) {
-	var j *runlog.Journal
+	var j *journal.Journal
 	for range 10 { // a short ID may be taken
-		j, err = e.journal(ctx, e.opt.NewID(), &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent})
+		j, err = e.journal(ctx, e.opt.NewID(), &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent, Status: runlog.Importing})
 		if !errors.Is(err, runlog.ErrExists) {
 			break
 		}
@@ -199,20 +311,21 @@ func (e *Engine) begin(ctx context.Context, started *runlog.RunStarted, recs []r
 	return j.ID(), errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 }
 
-// repeats finds what the parent has done that a fork of it does not know of. With fresh,
-// nothing is carried that tasks did before they ended.
-func (e *Engine) repeats(ctx context.Context, f *Fork, at uint64, fresh bool) error {
+// repeats finds what the parent has done that its fork does not know of.
+func (e *Engine) repeats(ctx context.Context, f *Fork, at uint64, forked *graph.Forked, edited bool) error {
 	type effect struct{ path, key string }
 	var order []effect
 	found := map[effect]Repeated{}
-	done := map[string]bool{} // tasks with a result in the fork
+	settled := map[effect]bool{} // with an outcome that the fork may have
+	done := map[string]bool{}    // tasks with a result that it may have
 	for r, err := range runlog.Records(ctx, e.store, f.Parent, 0) {
 		if err != nil {
 			return err
 		}
+		has := r.Seq <= at || forked.Partial()
 		switch r.Kind {
 		case runlog.KindTaskDone:
-			if r.Seq <= at {
+			if has {
 				done[r.Path] = true
 			}
 		case runlog.KindIntended:
@@ -225,26 +338,26 @@ func (e *Engine) repeats(ctx context.Context, f *Fork, at uint64, fresh bool) er
 				order = append(order, k)
 			}
 			found[k] = Repeated{Path: r.Path, Key: d.Key, Kind: d.Kind, Name: d.Name, Once: d.Once}
+			delete(settled, k)
 		case runlog.KindSettled:
 			var d runlog.Settled
 			if err := json.Unmarshal(r.Data, &d); err != nil {
 				return err
 			}
-			if k := (effect{r.Path, d.Key}); r.Seq <= at && !fresh && d.Error == "" {
-				delete(found, k) // it is carried
+			if has && d.Error == "" && (!edited || forked.Partial()) {
+				settled[effect{r.Path, d.Key}] = true
 			}
 		}
 	}
 	for _, k := range order {
-		r, ok := found[k]
+		knows := (settled[k] || within(done, k.path)) && !forked.Redoes(k.path, k.key)
 		switch {
-		case !ok || within(done, k.path):
-		case r.Kind == "model":
+		case knows:
+		case found[k].Kind == "model":
 			f.Turns++
 		default:
-			f.Repeats = append(f.Repeats, r)
+			f.Repeats = append(f.Repeats, found[k])
 		}
-		delete(found, k)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func merge(s, u facts) facts { return facts{append(s.Words, u.Words...)} }
 func deep(t testing.TB, did *atomic.Int32) *workflow.Workflow {
 	t.Helper()
 	effect := func(ctx context.Context, task *graph.Task, key string) (string, error) {
-		return graph.Do(ctx, task, key, func(context.Context, string) (string, error) {
+		return graph.Do(ctx, key, func(context.Context, string) (string, error) {
 			did.Add(1)
 			return task.Scope().Path() + "." + key, nil
 		})

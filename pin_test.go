@@ -19,7 +19,7 @@ func versioned(t *testing.T, version string) *workflow.Workflow {
 	t.Helper()
 	g := graph.New("versioned", func(s, u string) string { return s + u })
 	g.AddNode(graph.Node[string, string]{Name: "ask-" + version, Run: func(ctx context.Context, t *graph.Task, _ string) (string, error) {
-		a, err := graph.Ask[string](ctx, t, &runlog.Asked{Key: "go", Question: "Go on?"})
+		a, err := graph.Ask[string](ctx, graph.Question{Key: "go", Text: "Go on?"})
 		return a + " " + version, err
 	}})
 	g.Edge(graph.Start, "ask-"+version)
@@ -83,8 +83,8 @@ func TestPinned(t *testing.T) {
 	}})
 	for i, e := range []*superstep.Engine{changed, none} {
 		id := []string{run.ID(), fork.ID}[i]
-		again, err := e.Resume(t.Context(), id, &superstep.ResumeOptions{Answer: func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
-			return &runlog.Answered{Answer: json.RawMessage(`"yes"`)}, true
+		again, err := e.Resume(t.Context(), id, &superstep.ResumeOptions{Answer: func(context.Context, runlog.Question) (*runlog.Answer, bool) {
+			return &runlog.Answer{Value: json.RawMessage(`"yes"`)}, true
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -200,8 +200,8 @@ func TestPinnedWithin(t *testing.T) {
 		}
 		return w
 	}
-	yes := func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
-		return &runlog.Answered{Answer: json.RawMessage(`"yes"`)}, true
+	yes := func(context.Context, runlog.Question) (*runlog.Answer, bool) {
+		return &runlog.Answer{Value: json.RawMessage(`"yes"`)}, true
 	}
 	e, err := superstep.New(store, &superstep.Options{Workflows: []*workflow.Workflow{versioned(t, "1"), outer()}})
 	if err != nil {

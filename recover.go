@@ -18,15 +18,15 @@ type RecoverOptions struct {
 	Answer  Answering                                     // see StartOptions; defaults to leaving every question open
 	Observe func(id string, rec runlog.Record, err error) // see StartOptions, of every run that is taken up; defaults to nothing
 	Taken   func(id string)                               // called for each run that is taken up; defaults to nothing
-	Skipped func(id string, why error)                    // called once for each run that this engine cannot execute: its workflow is unknown here, or is another version; defaults to nothing
+	Skipped func(id string, why error)                    // called once for each run that this engine cannot execute: its workflow is unknown here, or is another version, or it was imported and is not trusted; defaults to nothing
 	Ended   func(id string, out Outcome)                  // called once for each run when its execution ends; defaults to nothing
 	Failed  func(id string, err error)                    // why a run could not be taken up, or, with "", runs could not be looked for; defaults to nothing
 }
 
 // Recover takes up the runs that nobody executes though they are not over: those that are
 // interrupted, since their process died or was stopped, and those that wait for storage. It leaves
-// alone runs of workflows that the engine does not have or has another version of, paused
-// ones, which need a person, and quarantined ones. A run that could not go on, for want of
+// alone runs of workflows that the engine does not have or has another version of, imported
+// runs that are not trusted, paused ones, which need a person, and quarantined ones. A run that could not go on, for want of
 // storage or for an error of the store, is left alone for a while, longer each time.
 // Several processes may recover the runs of one store at once: each run is taken up by one
 // of them. It returns the runs it has taken up, which execute until they end or ctx does.
@@ -36,7 +36,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 	if err != nil {
 		return nil, err
 	}
-	// The longest waiting first, and processes that look at once begin in different places.
+	// In the order of their age, from a random one on, so that processes that look at once begin in different places.
 	slices.Reverse(left)
 	if n := len(left); n > 0 {
 		at := rand.IntN(n)
@@ -55,8 +55,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 			continue
 		}
 		if err := e.has(ctx, info); err != nil {
-			e.never(info.ID)
-			o.Skipped(info.ID, err)
+			e.pass(info.ID, err, &o)
 			continue
 		}
 		r, err := e.takeUp(ctx, info.ID, &o)
@@ -84,6 +83,14 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 
 // has says why a run cannot be executed here, nil if it can.
 func (e *Engine) has(ctx context.Context, info *runlog.Info) error {
+	if info.Head == 0 {
+		return unbegun(info.ID)
+	}
+	if im, err := runlog.Origin(ctx, e.store, info.ID); err == nil { // else taking it up will tell
+		if err := e.trusts(info.ID, im); err != nil {
+			return err
+		}
+	}
 	_, err := e.Workflows().Find(info.Workflow)
 	if err == nil || e.opt.Restore == nil {
 		return err
@@ -99,6 +106,7 @@ func (e *Engine) has(ctx context.Context, info *runlog.Info) error {
 // later says when a run is looked at again that could not go on.
 type later struct {
 	never bool // the engine is of no use to it
+	told  bool // that it is not trusted
 	until time.Time
 	pause time.Duration
 }
@@ -112,6 +120,23 @@ func (e *Engine) waits(id string) bool {
 	defer e.mu.Unlock()
 	l := e.later[id]
 	return l.never || e.opt.Now().Before(l.until)
+}
+
+// pass leaves a run to others: for good, unless somebody may trust it later.
+func (e *Engine) pass(id string, why error, o *RecoverOptions) {
+	var wary *UntrustedError
+	again := false
+	if errors.As(why, &wary) {
+		e.mu.Lock()
+		again = e.later[id].told
+		e.mu.Unlock()
+		e.setLater(id, later{told: true})
+	} else {
+		e.never(id)
+	}
+	if !again {
+		o.Skipped(id, why)
+	}
 }
 
 // never leaves a run alone for good.

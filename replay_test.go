@@ -12,12 +12,13 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
 // replays replays a run and checks that it is equal.
-func replays(t testing.TB, e *superstep.Engine, id string) *superstep.ReplayReport {
+func replays(t testing.TB, e *superstep.Engine, id string) *journal.Report {
 	t.Helper()
 	report, err := e.Replay(t.Context(), id, &superstep.ReplayOptions{Wait: 20 * time.Second})
 	if err != nil {
@@ -69,7 +70,7 @@ func (w *wide) workflow(t testing.TB) *workflow.Workflow {
 	g.AddNode(graph.Node[[]string, []string]{Name: "part", Retry: &graph.Retry{Attempts: 3, Backoff: time.Millisecond, If: func(err error) bool { return errors.Is(err, errPasses) }}, Run: func(ctx context.Context, task *graph.Task, _ []string) ([]string, error) {
 		var out []string
 		for i := range 3 {
-			v, err := graph.Do(ctx, task, fmt.Sprintf("call-%d", i), func(context.Context, string) (int32, error) {
+			v, err := graph.Do(ctx, fmt.Sprintf("call-%d", i), func(context.Context, string) (int32, error) {
 				n := w.done.Add(1)
 				if task.Key() == "b" && i == 1 && task.Attempt() == 1 {
 					return 0, fmt.Errorf("call %d: %w", n, errPasses)
@@ -147,7 +148,7 @@ func TestReplayOfARunThatWasTakenUp(t *testing.T) {
 		if t.Key() != "c" {
 			return nil
 		}
-		if _, err := graph.Do(ctx, t, "slow", func(ctx context.Context, _ string) (string, error) {
+		if _, err := graph.Do(ctx, "slow", func(ctx context.Context, _ string) (string, error) {
 			if checks.Add(1) == 1 {
 				close(blocked)
 				<-ctx.Done()
@@ -158,11 +159,11 @@ func TestReplayOfARunThatWasTakenUp(t *testing.T) {
 			return err
 		}
 		for _, q := range []string{"first", "second"} {
-			if _, err := t.Ask(ctx, &runlog.Asked{Key: q, Question: q + "?"}); err != nil {
+			if _, err := graph.Ask[json.RawMessage](ctx, graph.Question{Key: q, Text: q + "?"}); err != nil {
 				return err
 			}
 		}
-		_, err := graph.Do(ctx, t, "check", func(context.Context, string) (string, error) {
+		_, err := graph.Do(ctx, "check", func(context.Context, string) (string, error) {
 			if checks.Add(1) == 3 {
 				return "", errors.New("no luck")
 			}
@@ -181,8 +182,8 @@ func TestReplayOfARunThatWasTakenUp(t *testing.T) {
 	ends(t, run, runlog.Interrupted)
 	replays(t, e, run.ID())
 	only := func(key string) *superstep.ResumeOptions {
-		return &superstep.ResumeOptions{Answer: func(_ context.Context, q runlog.OpenQuestion) (*runlog.Answered, bool) {
-			return &runlog.Answered{Answer: json.RawMessage(`"yes"`)}, q.Key == key
+		return &superstep.ResumeOptions{Answer: func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
+			return &runlog.Answer{Value: json.RawMessage(`"yes"`)}, q.Key == key
 		}}
 	}
 	ends(t, resume(t, e, run.ID(), only("first")), runlog.Paused)
@@ -213,12 +214,12 @@ func TestReplayFindsAnotherWorkflow(t *testing.T) {
 	}{
 		"another update": {&wide{final: "?"}, "sum", `/update/0 was "14!xxx`},
 		"another effect": {&wide{hinder: func(ctx context.Context, t *graph.Task) error {
-			_, err := graph.Do(ctx, t, "more", func(context.Context, string) (int, error) { panic("it was done") })
+			_, err := graph.Do(ctx, "more", func(context.Context, string) (int, error) { panic("it was done") })
 			return err
 		}}, "part[", `it comes to effect.intended "more", which is not in the record`},
 		"a failure": {&wide{hinder: func(context.Context, *graph.Task) error { return errors.New("broken") }}, "part[", "task.failed, which is not in the record"},
 		"a question": {&wide{hinder: func(ctx context.Context, t *graph.Task) error {
-			_, err := t.Ask(ctx, &runlog.Asked{Key: "q", Question: "?"})
+			_, err := graph.Ask[json.RawMessage](ctx, graph.Question{Key: "q", Text: "?"})
 			return err
 		}}, "part[", "question.asked"},
 	} {
@@ -239,7 +240,7 @@ func TestReplayThatStands(t *testing.T) {
 	keys := []string{"one", "two"}
 	r := &rig{second: func(ctx context.Context, t *graph.Task) (string, error) {
 		for _, key := range keys {
-			if _, err := graph.Do(ctx, t, key, func(context.Context, string) (int, error) { return 1, nil }); err != nil {
+			if _, err := graph.Do(ctx, key, func(context.Context, string) (int, error) { return 1, nil }); err != nil {
 				return "", err
 			}
 		}

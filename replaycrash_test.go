@@ -23,7 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/research"
+	"github.com/superstep-dev/superstep/workflow/builtin/research"
 )
 
 // A run whose process died at any append, and that was taken up, is replayed: with the
@@ -152,7 +152,7 @@ func TestReplayAndForkOfResearch(t *testing.T) {
 		}
 	}
 	var off atomic.Bool
-	w, err := research.New(&research.Options{Dir: t.TempDir(), CacheDir: t.TempDir(), Note: "nobody has chosen a model", Model: func(string) (model.Model, error) {
+	w, err := research.New(&research.Options{Dir: t.TempDir(), CacheDir: t.TempDir(), Note: func() string { return "nobody has chosen a model" }, Model: func(string) (model.Model, error) {
 		return silent{offline.New(), &off}, nil
 	}})
 	if err != nil {
@@ -184,6 +184,9 @@ func TestReplayAndForkOfResearch(t *testing.T) {
 	}
 	if out := ends(t, resume(t, e, fork.ID, nil), runlog.Completed); string(out.Output) != string(want.Output) {
 		t.Errorf("the fork ended with %s, want %s", out.Output, want.Output)
+	}
+	if err := os.RemoveAll(docs); err != nil {
+		t.Fatal(err)
 	}
 	replays(t, e, fork.ID)
 	if d, err := e.Diff(t.Context(), run.ID(), fork.ID); err != nil || len(d.Tasks)+len(d.State) > 0 {

@@ -24,7 +24,8 @@ type Retention struct {
 var ErrKeepsNothing = errors.New("the retention keeps nothing: say how many of the newest runs to keep, or those of how long")
 
 // Prune removes the runs that a retention does not keep, with their logs, and returns them,
-// the newest first. With an error it returns those it has removed. It reads no logs. A
+// the newest first. With an error it returns those it has removed. It also removes what was
+// left of starts and imports that were killed, without listing that. It reads no logs. A
 // store may hold on to their room, see [runlog.Reclaimer].
 func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.Info, err error) {
 	leave, err := e.enter()
@@ -32,6 +33,11 @@ func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.In
 		return nil, err
 	}
 	defer leave()
+	if !keep.Dry {
+		if err := e.dropImports(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if keep.Newest <= 0 && keep.Within <= 0 {
 		return nil, ErrKeepsNothing
 	}
@@ -41,7 +47,7 @@ func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.In
 	}
 	for _, info := range prunable(infos, keep, e.opt.Now()) {
 		if !keep.Dry {
-			err := e.store.Delete(ctx, info.ID)
+			err := e.Delete(ctx, info.ID)
 			var busy *runlog.BusyError
 			var gone *runlog.NotFoundError
 			switch {
@@ -54,6 +60,33 @@ func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.In
 		removed = append(removed, info)
 	}
 	return removed, nil
+}
+
+// dropImports removes what starts and imports whose process died have left, which no listing shows.
+func (e *Engine) dropImports(ctx context.Context) error {
+	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Importing}})
+	if err != nil {
+		return err
+	}
+	for _, info := range left {
+		if info.Owner != "" || e.opt.Now().Sub(info.Updated) < time.Hour {
+			continue // it goes on, perhaps: between two epochs nobody holds it
+		}
+		if info.ID == runlog.RequestsID(info.Parent) { // a run that has not ended still reads them
+			of, err := e.store.Runs(ctx, &runlog.Filter{ID: info.Parent})
+			if err != nil {
+				return err
+			}
+			if len(of) > 0 && !of[0].Status.Ended() {
+				continue
+			}
+		}
+		err := e.store.Delete(ctx, info.ID)
+		if err != nil && !errors.As(err, new(*runlog.BusyError)) && !errors.As(err, new(*runlog.NotFoundError)) {
+			return err
+		}
+	}
+	return nil
 }
 
 // prunable are those of all runs, the newest first, that a retention does not keep.

@@ -4,6 +4,7 @@
 package superstep
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -11,13 +12,18 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/transcript/rundir"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -31,12 +37,60 @@ type Options struct {
 	// more. Defaults to what the workflow of that name makes of it, see workflow.Workflow.
 	Restore     func(name string, pinned json.RawMessage) (*workflow.Workflow, error)
 	Parallelism int               // tasks of one run at work at once; defaults to 16
+	Agents      int               // agents of one run that work at once, whatever began them; defaults to 5
 	MaxSteps    int               // supersteps of a run; defaults to the graph's own default
 	Timeout     time.Duration     // of one run, from its start or resumption; defaults to none
 	Now         func() time.Time  // stamps records; defaults to time.Now
 	Cache       graph.Cache       // where nodes find work that was done before; defaults to none
 	NewID       func() string     // names runs, [a-z0-9-]{1,64}; defaults to 8 random hexadecimal digits
-	Failpoint   func(name string) // see runlog.JournalOptions; defaults to nothing
+	Failpoint   func(name string) // see journal.Options; defaults to nothing
+	// Sandbox returns what bounds the commands that runs start, which their logs keep. Defaults to nothing, which is
+	// that it is not known.
+	Sandbox func() string
+	// Folder returns the folder in which the files of a run are kept up to date while it executes, and how they are written;
+	// see rundir.Folder. "" is for none, which is the default.
+	Folder func(id string) (dir string, opt *rundir.Options)
+	// Trusted reports whether an imported run may be continued here. The default is no: such a
+	// run can be read and replayed, and every call that would continue it returns *UntrustedError.
+	Trusted func(*runlog.Imported) (bool, error)
+}
+
+// An UntrustedError reports that an imported run cannot be continued, since nobody has trusted
+// what it would execute.
+type UntrustedError struct{ ID string }
+
+func (e *UntrustedError) Error() string {
+	return fmt.Sprintf("run %s was imported from a file, and what it would execute is not trusted", e.ID)
+}
+
+// FailureCode is the code of runs that fail with the error.
+func (e *UntrustedError) FailureCode() string { return "untrusted" }
+
+// vouch is trusts for a run that is not held here, so that one that is refused stays as it was.
+func (e *Engine) vouch(ctx context.Context, id string) error {
+	im, err := runlog.Origin(ctx, e.store, id)
+	if err != nil {
+		return err
+	}
+	return e.trusts(id, im)
+}
+
+// trusts returns *UntrustedError if a run of that mark must not be continued; nil is the mark
+// of a run that was not imported.
+func (e *Engine) trusts(id string, im *runlog.Imported) error {
+	if im == nil {
+		return nil
+	}
+	if e.opt.Trusted != nil {
+		ok, err := e.opt.Trusted(im)
+		if err != nil {
+			return errors.Join(&UntrustedError{ID: id}, err)
+		}
+		if ok {
+			return nil
+		}
+	}
+	return &UntrustedError{ID: id}
 }
 
 // An Engine runs workflows. Its methods may be called from several goroutines.
@@ -67,6 +121,13 @@ func New(store runlog.Store, opt *Options) (*Engine, error) {
 	return e, workflow.Set(e.opt.Workflows).Validate()
 }
 
+func (e *Engine) sandbox() string {
+	if e.opt.Sandbox == nil {
+		return ""
+	}
+	return e.opt.Sandbox()
+}
+
 func newID() string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails, by its documentation
@@ -77,9 +138,10 @@ func newID() string {
 func (e *Engine) Workflows() workflow.Set { return e.opt.Workflows }
 
 // Answering decides about an open question when nothing else of a run can move, for
-// which it may take until ctx ends, as it does when the run is to stop: an
-// answer, or false to leave it open.
-type Answering func(ctx context.Context, q runlog.OpenQuestion) (*runlog.Answered, bool)
+// which it may take until ctx ends: an answer, or false to leave it open. Ctx ends when the
+// run is to stop, and when another question of the run has been answered, so that what asked
+// that one goes on; the question is asked again when nothing else can move.
+type Answering func(ctx context.Context, q runlog.Question) (*runlog.Answer, bool)
 
 // StartOptions are the settings of one run. Nil means the defaults.
 type StartOptions struct {
@@ -136,8 +198,8 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if err := bounded(w, inputs, o.Budget); err != nil {
 		return nil, err
 	}
-	create := &runlog.NewRun{Workflow: w.Name, Title: o.Title}
-	var j *runlog.Journal
+	create := &runlog.NewRun{Workflow: w.Name, Title: o.Title, Status: runlog.Importing} // until it has its first record
+	var j *journal.Journal
 	for range 10 { // a short ID may be taken
 		j, err = e.open(ctx, e.opt.NewID(), create, o.Budget)
 		if !errors.Is(err, runlog.ErrExists) {
@@ -154,7 +216,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 			return nil, e.undo(ctx, j, err)
 		}
 	}
-	started := runlog.RunStarted{Workflow: w.Name, Inputs: inputs, Pinned: pinned, Engine: Version, Title: o.Title, Budget: o.Budget, Every: o.SnapshotEvery}
+	started := runlog.RunStarted{Workflow: w.Name, Inputs: inputs, Pinned: pinned, Engine: Version, Sandbox: e.sandbox(), Title: o.Title, Budget: o.Budget, Every: o.SnapshotEvery}
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
 		return nil, e.undo(ctx, j, err)
 	}
@@ -162,7 +224,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 }
 
 // undo removes a run that could not be begun, and gives why.
-func (e *Engine) undo(ctx context.Context, j *runlog.Journal, err error) error {
+func (e *Engine) undo(ctx context.Context, j *journal.Journal, err error) error {
 	ctx = context.WithoutCancel(ctx)
 	if cerr := j.Close(ctx); cerr != nil {
 		return errors.Join(err, cerr)
@@ -174,17 +236,17 @@ func (e *Engine) undo(ctx context.Context, j *runlog.Journal, err error) error {
 	return err
 }
 
-func (e *Engine) journal(ctx context.Context, id string, create *runlog.NewRun) (*runlog.Journal, error) {
+func (e *Engine) journal(ctx context.Context, id string, create *runlog.NewRun) (*journal.Journal, error) {
 	return e.open(ctx, id, create, nil)
 }
 
-func (e *Engine) open(ctx context.Context, id string, create *runlog.NewRun, budget *runlog.Budget) (*runlog.Journal, error) {
-	return e.openWith(ctx, id, &runlog.JournalOptions{Create: create, Budget: budget})
+func (e *Engine) open(ctx context.Context, id string, create *runlog.NewRun, budget *runlog.Budget) (*journal.Journal, error) {
+	return e.openWith(ctx, id, &journal.Options{Create: create, Budget: budget})
 }
 
-func (e *Engine) openWith(ctx context.Context, id string, opt *runlog.JournalOptions) (*runlog.Journal, error) {
-	opt.Now, opt.Failpoint = e.opt.Now, e.opt.Failpoint
-	return runlog.OpenJournal(ctx, e.store, id, opt)
+func (e *Engine) openWith(ctx context.Context, id string, opt *journal.Options) (*journal.Journal, error) {
+	opt.Now, opt.Failpoint, opt.Agents = e.opt.Now, e.opt.Failpoint, e.opt.Agents
+	return journal.Open(ctx, e.store, id, opt)
 }
 
 func title(w *workflow.Workflow, inputs json.RawMessage) string {
@@ -243,7 +305,10 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 	if opt != nil {
 		o = *opt
 	}
-	j, err := e.openWith(ctx, id, &runlog.JournalOptions{Budget: o.Budget, Quarantined: o.Quarantined})
+	if err := e.vouch(ctx, id); err != nil {
+		return nil, err
+	}
+	j, err := e.openWith(ctx, id, &journal.Options{Budget: o.Budget, Quarantined: o.Quarantined})
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +328,7 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 	return r, nil
 }
 
-func (e *Engine) resume(ctx context.Context, j *runlog.Journal, opt *ResumeOptions) (*Run, error) {
+func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOptions) (*Run, error) {
 	if j.Info().Cancel { // whoever held it then did not get to it
 		if err := j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil); err != nil {
 			return nil, err
@@ -271,6 +336,9 @@ func (e *Engine) resume(ctx context.Context, j *runlog.Journal, opt *ResumeOptio
 		return nil, &EndedError{ID: j.ID(), Status: runlog.Cancelled}
 	}
 	started, err := e.started(ctx, j.ID())
+	if err == nil {
+		err = e.trusts(j.ID(), j.Imported()) // it may be another run of that ID by now
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +346,7 @@ func (e *Engine) resume(ctx context.Context, j *runlog.Journal, opt *ResumeOptio
 	if err != nil {
 		return nil, err
 	}
-	var resumed runlog.RunResumed
+	resumed := runlog.RunResumed{Sandbox: e.sandbox()}
 	if opt.Budget != nil {
 		b := j.Budget()
 		resumed.Budget = &b
@@ -304,6 +372,10 @@ func (e *Engine) workflowOf(started *runlog.RunStarted) (*workflow.Workflow, err
 }
 
 // Started is how a run began.
+func unbegun(id string) error {
+	return fmt.Errorf("run %s was cut off before it began; there is nothing to resume, so it may be removed", id)
+}
+
 func (e *Engine) started(ctx context.Context, id string) (runlog.RunStarted, error) {
 	var d runlog.RunStarted
 	recs, err := e.store.Read(ctx, id, 1, 1)
@@ -311,7 +383,7 @@ func (e *Engine) started(ctx context.Context, id string) (runlog.RunStarted, err
 		return d, err
 	}
 	if len(recs) == 0 || recs[0].Kind != runlog.KindRunStarted {
-		return d, fmt.Errorf("run %s was cut off before it began; there is nothing to go on with, so it may be removed", id)
+		return d, unbegun(id)
 	}
 	if err := runlog.CheckSealed(id, &recs[0]); err != nil {
 		return d, err
@@ -368,14 +440,14 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	if info.Status.Ended() {
 		return &EndedError{ID: id, Status: info.Status}
 	}
-	j, err := e.openWith(ctx, id, &runlog.JournalOptions{Quarantined: true})
+	j, err := e.openWith(ctx, id, &journal.Options{Quarantined: true})
 	var busy *runlog.BusyError
 	if errors.As(err, &busy) {
 		e.mu.Lock()
 		r := e.runs[id]
 		e.mu.Unlock()
 		if r != nil {
-			r.stop(runlog.ErrCancelRequested)
+			r.stop(journal.ErrCancelRequested)
 			return nil
 		}
 		return e.store.RequestCancel(ctx, id)
@@ -391,11 +463,75 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 }
 
+// An UnknownAgentError says that a run has no such sub-agent that could be cancelled.
+type UnknownAgentError struct {
+	Run    string
+	Status runlog.Status
+	Agent  string
+	Known  []string // the IDs of those that run
+}
+
+func (e *UnknownAgentError) Error() string {
+	if e.Status != runlog.Running {
+		return fmt.Sprintf("run %s is %s: only a sub-agent of a running run can be cancelled; those that had not ended are: %s", e.Run, e.Status, cmp.Or(strings.Join(e.Known, ", "), "none"))
+	}
+	hint := "."
+	if near := suggest.Closest(e.Agent, e.Known); near != "" {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return fmt.Sprintf("run %s runs no sub-agent %q%s Those that run are: %s", e.Run, e.Agent, hint, cmp.Or(strings.Join(e.Known, ", "), "none"))
+}
+
+// Agents lists the sub-agents of a run: those that agents have had work.
+func (e *Engine) Agents(ctx context.Context, id string) ([]team.Member, error) {
+	return team.List(runlog.Records(ctx, e.store, id, 0))
+}
+
+// CancelAgent asks for one sub-agent of a running run to be cancelled, by its ID in Agents, whoever runs it. Its lead
+// gets the result "cancelled" soon after and goes on. The error is *UnknownAgentError if there is no such agent.
+func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
+	leave, err := e.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	members, err := e.Agents(ctx, id)
+	if err != nil {
+		return err
+	}
+	unknown := &UnknownAgentError{Run: id, Status: info.Status, Agent: agent}
+	for _, m := range members {
+		if m.State == team.Running {
+			unknown.Known = append(unknown.Known, m.ID)
+		}
+	}
+	if info.Status != runlog.Running || !slices.Contains(unknown.Known, agent) {
+		return unknown
+	}
+	if err := runlog.RequestCancelOf(ctx, e.store, id, agent, e.opt.Now()); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	r := e.runs[id]
+	e.mu.Unlock()
+	if r != nil {
+		r.journal.CancelPart(agent)
+	}
+	if info, err = e.find(ctx, id); err != nil || !info.Status.Ended() {
+		return err
+	}
+	return runlog.DropRequests(ctx, e.store, id) // it ended meanwhile
+}
+
 // Answer answers a question of a run that executes here, which goes on with it at
 // once, or of one that nobody executes, which goes on when it is resumed. A run that
 // another process executes gives *runlog.BusyError. Each question is answered once, by
 // an answer that fits it.
-func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answered) error {
+func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) error {
 	leave, err := e.enter()
 	if err != nil {
 		return err
@@ -412,13 +548,16 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answered
 			return err
 		}
 	}
+	if err := e.vouch(ctx, id); err != nil {
+		return err
+	}
 	j, err := e.journal(ctx, id, nil)
 	if err != nil {
 		return err
 	}
 	if now := j.Info(); now.Status.Ended() {
 		err = &EndedError{ID: id, Status: now.Status}
-	} else {
+	} else if err = e.trusts(id, j.Imported()); err == nil {
 		err = j.Answer(ctx, path, a)
 	}
 	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
@@ -430,7 +569,12 @@ func (e *Engine) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, err
 }
 
 // Delete removes a run and its log.
-func (e *Engine) Delete(ctx context.Context, id string) error { return e.store.Delete(ctx, id) }
+func (e *Engine) Delete(ctx context.Context, id string) error {
+	if err := e.store.Delete(ctx, id); err != nil {
+		return err
+	}
+	return runlog.DropRequests(ctx, e.store, id)
+}
 
 // An AmbiguousError says that a reference fits several runs.
 type AmbiguousError struct {

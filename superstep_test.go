@@ -19,6 +19,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -230,12 +231,12 @@ func TestPartial(t *testing.T) {
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	ask := func(ctx context.Context, t *graph.Task) (string, error) {
-		b, err := t.Ask(ctx, &runlog.Asked{Key: "go", Question: "Go on?", Options: []string{"yes", "no"}})
+		b, err := graph.Ask[json.RawMessage](ctx, graph.Question{Key: "go", Text: "Go on?", Options: []string{"yes", "no"}})
 		return string(b), err
 	}
 	answer := func(with string) superstep.Answering {
-		return func(_ context.Context, q runlog.OpenQuestion) (*runlog.Answered, bool) {
-			return &runlog.Answered{Answer: json.RawMessage(with), By: "flag"}, q.Path == "second" && q.Key == "go"
+		return func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
+			return &runlog.Answer{Value: json.RawMessage(with), By: "flag"}, q.Path == "second" && q.Key == "go"
 		}
 	}
 	r := &rig{second: ask}
@@ -243,7 +244,7 @@ func TestQuestions(t *testing.T) {
 	run := start(t, e, nil)
 	for range 2 { // taken up without an answer, it pauses again and does not ask again
 		out := ends(t, run, runlog.Paused)
-		if len(out.Open) != 1 || out.Open[0].Path != "second" || out.Open[0].Question != "Go on?" || out.Err != nil {
+		if len(out.Open) != 1 || out.Open[0].Path != "second" || out.Open[0].Text != "Go on?" || out.Err != nil {
 			t.Fatalf("%+v", out)
 		}
 		run = resume(t, e, run.ID(), nil)
@@ -262,14 +263,14 @@ func TestQuestions(t *testing.T) {
 		t.Errorf("asked %d times", asked)
 	}
 	ends(t, start(t, e, &superstep.StartOptions{Answer: answer(`"no"`)}), runlog.Completed)
-	var unfit *runlog.UnfitError
+	var unfit *journal.UnfitError
 	if out := ends(t, start(t, e, &superstep.StartOptions{Answer: answer(`"perhaps"`)}), runlog.Paused); !errors.As(out.Err, &unfit) || len(out.Open) != 1 {
 		t.Errorf("%+v", out)
 	}
-	out := ends(t, start(t, e, &superstep.StartOptions{Answer: func(context.Context, runlog.OpenQuestion) (*runlog.Answered, bool) {
-		return &runlog.Answered{Denied: true}, true
+	out := ends(t, start(t, e, &superstep.StartOptions{Answer: func(context.Context, runlog.Question) (*runlog.Answer, bool) {
+		return &runlog.Answer{Denied: true}, true
 	}}), runlog.Failed)
-	if !errors.Is(out.Err, runlog.ErrDenied) || superstep.FailureCode(out.Err) != superstep.CodeDenied {
+	if !errors.Is(out.Err, journal.ErrDenied) || superstep.FailureCode(out.Err) != superstep.CodeDenied {
 		t.Error(out.Err)
 	}
 }

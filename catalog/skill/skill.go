@@ -1,0 +1,93 @@
+// Package skill reads the skills that people have written down in the public Agent Skills format.
+//
+// A skill is a folder with a file SKILL.md, and any other files beside it. A model is told the names and
+// descriptions of all of them (Set.Prompt), reads the text of one when a task calls for it (Skill.Load),
+// and the files beside it when the text sends it there (Skill.ReadFile). Nothing here runs anything.
+package skill
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+)
+
+// File is the name of the file that makes a folder a skill.
+const File = "SKILL.md"
+
+// A Skill is what is known of a skill before it is read. It is a value: never change one that a
+// catalog gave.
+type Skill struct {
+	Name        string // [a-z0-9-]{1,64}
+	Description string // what it does and when to use it
+	// Manual says that only a person may ask for it: it is not in the prompt.
+	Manual bool
+	Source Source
+	// Digest covers the names and contents of all files of the folder: sha256:hex.
+	Digest string
+	Files  []HelperFile // all but SKILL.md, by path
+	// Warnings are about SKILL.md, and about files that are odd. Their paths are relative to the folder.
+	Warnings []Finding
+	// Overrides are other skills of that name that this one comes before, the next one first.
+	Overrides []Source
+}
+
+// A HelperFile is a file that lies beside SKILL.md, or deeper.
+type HelperFile struct {
+	Path string // relative to the folder, with slashes
+	Size int64
+	sum  string
+}
+
+// A Source is where a skill comes from.
+type Source struct {
+	Scope string // project or user
+	Path  string // the folder, absolute
+	Place string // the folder of skills that it was found in, such as .claude/skills
+	Line  int    // of its name in SKILL.md
+}
+
+// A Finding is something about a skill, and where. Line and Col are 0 if it is about the whole.
+type Finding struct {
+	Code      Code
+	Path      string
+	Line, Col int
+	Text      string
+	fatal     bool // to a skill that is to be used, and not only checked
+	err       bool // to one that is checked
+}
+
+func (f Finding) String() string { return clean.Place(f.Path, f.Line, f.Col) + ": " + f.Text }
+
+// The limits of the format, in characters.
+const (
+	maxName          = 64
+	maxDescription   = 1024
+	maxCompatibility = 500
+)
+
+var namePattern = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// reserved names mean something else to the command line.
+var reserved = []string{"help", "version"}
+
+// CheckName says why a name is none for a skill, or nil.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("the name is empty; choose one such as pdf-forms")
+	case len(name) > maxName:
+		return fmt.Errorf("the name has %d characters; %d are allowed", len(name), maxName)
+	case !namePattern.MatchString(name):
+		return fmt.Errorf("the name %s may only have a-z, 0-9 and single hyphens between them, such as pdf-forms", clean.Quote(name))
+	}
+	for _, r := range reserved {
+		if name == r {
+			return fmt.Errorf("the name %s is reserved; choose another", name)
+		}
+	}
+	return nil
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
