@@ -3,6 +3,7 @@ package storekit_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,28 +14,32 @@ import (
 // runs is what a Watch asks.
 type runs struct {
 	storekit.Watch
-	head  uint64 // of the run r, 0 if it is not there
-	polls int
-	err   error
+	head  atomic.Uint64 // of the run r, 0 if it is not there
+	polls atomic.Int64
+	err   atomic.Pointer[error] // of each poll
 }
 
 func watched() *runs {
-	r := &runs{head: 1}
+	r := &runs{}
+	r.head.Store(1)
 	r.Every = time.Second
 	r.Head = func(_ context.Context, id string) (uint64, error) {
 		if id != "r" {
 			return 0, errors.New("not there")
 		}
-		return r.head, nil
+		return r.head.Load(), nil
 	}
 	r.Poll = func(_ context.Context, runs map[string]uint64, wake func(string)) error {
-		r.polls++
+		r.polls.Add(1)
 		for id, seq := range runs {
-			if r.head >= seq {
+			if r.head.Load() >= seq {
 				wake(id)
 			}
 		}
-		return r.err
+		if err := r.err.Load(); err != nil {
+			return *err
+		}
+		return nil
 	}
 	return r
 }
@@ -71,10 +76,10 @@ func TestWatch(t *testing.T) {
 		first, second := r.wait(t.Context(), 2), r.wait(t.Context(), 3)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if len(first) != 0 || r.polls != 5 {
-			t.Errorf("%d polls in five seconds, and %d were woken", r.polls, len(first))
+		if len(first) != 0 || r.polls.Load() != 5 {
+			t.Errorf("%d polls in five seconds, and %d were woken", r.polls.Load(), len(first))
 		}
-		r.head = 2
+		r.head.Store(2)
 		time.Sleep(time.Second)
 		ended(t, "another process wrote", first, nil)
 		ended(t, "another process wrote, and readers look again", second, nil)
@@ -87,7 +92,8 @@ func TestWatch(t *testing.T) {
 		r.Wake("r")
 		ended(t, "an append of the store's own", third, nil)
 		fourth := r.wait(t.Context(), 3)
-		r.err = errors.New("the disk is gone")
+		gone := errors.New("the disk is gone")
+		r.err.Store(&gone)
 		time.Sleep(time.Second)
 		ended(t, "a poll that failed", fourth, nil)
 		fifth := r.wait(t.Context(), 3)
@@ -107,11 +113,11 @@ func TestNobodyPollsForNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if r.polls != 1 {
-			t.Errorf("%d polls", r.polls)
+		if r.polls.Load() != 1 {
+			t.Errorf("%d polls", r.polls.Load())
 		}
 		again := r.wait(t.Context(), 2)
-		r.head = 2
+		r.head.Store(2)
 		time.Sleep(time.Second)
 		ended(t, "polled again", again, nil)
 		r.Close()
