@@ -138,9 +138,7 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 	}
 	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(), a.trustCommand(), a.permissionsCommand(), a.sandboxCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
 	group(root)
-	if err := a.prepareRun(root, run); err != nil {
-		return root, err
-	}
+	a.prepareRun(root, run)
 	completion{a}.complete(root)
 	return root, nil
 }
