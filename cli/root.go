@@ -70,7 +70,7 @@ func group(root *cobra.Command) {
 
 // root builds the command. The flags of `run` depend on the workflow, which is why the
 // arguments are looked at before they are parsed.
-func (a *app) root() (*cobra.Command, error) {
+func (a *app) root() *cobra.Command {
 	name := a.cfg.Name
 	root := &cobra.Command{
 		Use:   name,
@@ -140,7 +140,7 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 	group(root)
 	a.prepareRun(root, run)
 	completion{a}.complete(root)
-	return root, nil
+	return root
 }
 
 func (a *app) globals(f *pflag.FlagSet) {
