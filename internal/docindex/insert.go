@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/semaphore"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/superstep-dev/superstep/internal/inside"
 )
 
 // A record is a file ready to be stored. If it is left out, it is kept so that it is not read again.
@@ -279,15 +281,11 @@ func whereabouts(name string) string {
 
 // slurp reads a regular file that fits, confined to root. It may use the memory of buf.
 func slurp(root *os.Root, name string, buf []byte) ([]byte, os.FileInfo, error) {
-	f, err := openRegular(root, name)
+	f, info, err := inside.Regular(root, name)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
 	raw := slices.Grow(buf[:0], int(min(info.Size(), maxFile)))[:min(info.Size(), maxFile)]
 	n, err := io.ReadFull(f, raw[:min(len(raw), sniffed)])
 	if err == nil && n < len(raw) && (packed(name) || !looksBinary(raw[:n])) { // of what is no text the beginning will do
@@ -299,20 +297,4 @@ func slurp(root *os.Root, name string, buf []byte) ([]byte, os.FileInfo, error) 
 		err = nil
 	}
 	return raw[:n], info, err
-}
-
-func openRegular(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("not a regular file")
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }

@@ -54,7 +54,7 @@ func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
 	if opts != nil {
 		o = *opts
 	}
-	b := &shell{sandbox: o.Sandbox, dir: root.real, env: shellEnv(o), path: o.Shell, timeout: min(cmp.Or(o.Timeout, bashTimeout), bashLongest)}
+	b := &shell{sandbox: o.Sandbox, dir: root.root.Real, env: shellEnv(o), path: o.Shell, timeout: min(cmp.Or(o.Timeout, bashTimeout), bashLongest)}
 	if b.path == "" {
 		b.path = findShell(b.env)
 	}
@@ -135,7 +135,7 @@ func (b *shell) posix() bool {
 // shellEnv is what commands see.
 func shellEnv(o BashOptions) []string {
 	env := procgroup.Base(o.Environ)
-	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "PATH=") }) {
+	if _, ok := procgroup.Variable(env, "PATH"); !ok {
 		env = append(env, "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
 	}
 	// Nobody is there to page through a text or to answer.
@@ -144,20 +144,11 @@ func shellEnv(o BashOptions) []string {
 	return append(env, o.Extra...)
 }
 
-// findShell looks for a shell in the PATH of an environment, in absolute folders only.
+// findShell looks for a shell in the PATH of an environment, "" if there is none.
 func findShell(env []string) string {
-	var dirs []string
-	for _, v := range env {
-		if list, ok := strings.CutPrefix(v, "PATH="); ok {
-			dirs = filepath.SplitList(list)
-		}
-	}
-	for _, name := range []string{"bash", "bash.exe", "sh"} {
-		for _, dir := range dirs {
-			path := filepath.Join(dir, name)
-			if info, err := os.Stat(path); err == nil && filepath.IsAbs(path) && info.Mode().IsRegular() && (info.Mode()&0o111 != 0 || strings.HasSuffix(name, ".exe")) {
-				return path
-			}
+	for _, name := range []string{"bash", "sh"} {
+		if path, err := procgroup.Look(env, name); err == nil {
+			return path
 		}
 	}
 	return ""

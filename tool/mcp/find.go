@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/frontmatter"
+	"github.com/superstep-dev/superstep/internal/inside"
 )
 
 // Found is what the configurations of a project and its user say.
@@ -110,33 +109,20 @@ func split(err error) []error {
 
 // readConfig reads a regular file of bounded size.
 func readConfig(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &ConfigError{File: path, Text: "is not a file"}
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	defer f.Close()
 	most := int64(maxConfig)
 	if dialectOf(path).huge {
 		most = 64 << 20 // others keep more in them
 	}
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	if int64(len(data)) > most {
+	data, err := inside.ReadFile(path, most)
+	switch {
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		return data, err
+	case errors.Is(err, inside.ErrTooLarge):
 		return nil, &ConfigError{File: path, Text: fmt.Sprintf("over %d MiB", most>>20)}
+	case errors.Is(err, inside.ErrNotRegular), errors.Is(err, inside.ErrFolder):
+		return nil, &ConfigError{File: path, Text: "is not a file"}
 	}
-	return data, nil
+	return nil, fmt.Errorf("cannot read %s: %w", path, err)
 }
 
 // onlyKey reads one key of a file and nothing else of it, except that the rest is JSON.

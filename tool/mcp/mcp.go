@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -28,7 +29,6 @@ const (
 	maxMessage      = 10 << 20 // bytes of one message
 	maxTools        = 1000     // of one server
 	maxPages        = 200      // of one list
-	maxSchema       = 256 << 10
 	maxDescription  = 8 << 10
 	maxInstructions = 16 << 10
 	maxStderr       = 4 << 10 // that are kept
@@ -86,7 +86,7 @@ func (o *Options) defaults() *Options {
 	}
 	if d.Env == nil {
 		environ := d.Environ
-		d.Env = func(name string) (string, bool) { return lookup(environ, name) }
+		d.Env = func(name string) (string, bool) { return procgroup.Variable(environ, name) }
 	}
 	if d.Trust == nil {
 		d.Trust = func(s *Server, _ string) error {
@@ -114,16 +114,6 @@ func (o *Options) defaults() *Options {
 		}
 	}
 	return &d
-}
-
-// lookup finds a variable as a process would: the last of that name.
-func lookup(environ []string, name string) (string, bool) {
-	for i := len(environ) - 1; i >= 0; i-- {
-		if n, v, ok := strings.Cut(environ[i], "="); ok && n == name {
-			return v, true
-		}
-	}
-	return "", false
 }
 
 // A Phase says what was going on when a server failed.

@@ -272,7 +272,7 @@ func (c *Conn) fail(s *session, phase Phase, err error) *Error {
 			waitFor(s.proc.done, 300*time.Millisecond)
 		}
 		if s.proc != nil {
-			out.Stderr = c.redact(s.proc.stderr.text())
+			out.Stderr = c.redact(s.proc.said())
 		}
 		if fault := s.fault.get(); fault != nil {
 			err = fault

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -232,53 +234,18 @@ func define(name string, t *sdk.Tool, trusted bool) (*tool.Tool, []string, error
 	return &tool.Tool{Name: name, Description: text, Input: schema, Effect: effect(t.Annotations, trusted)}, append(notes, more...), nil
 }
 
-// inputSchema is a schema as others can rely on it: of an object, without references to other
-// documents, with keywords that mean what they seem to.
-func inputSchema(in any) (*jsonschema.Schema, []string, error) {
+// inputSchema reads a schema as others can rely on it. The server checks arguments as well, so what Go cannot check is left out.
+func inputSchema(in any) (out *jsonschema.Schema, notes []string, err error) {
 	if in == nil {
-		return nil, nil, fmt.Errorf("has no input schema")
+		return nil, nil, errors.New("has no input schema")
 	}
 	b, err := json.Marshal(in)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(b) > maxSchema {
-		return nil, nil, fmt.Errorf("has an input schema of %d KiB; at most %d are read", len(b)>>10, maxSchema>>10)
+	r := strict.SchemaReader{Lenient: true, Foreign: true, Note: func(string) { notes = []string{"control characters were stripped from its schema"} }}
+	if out, err = r.Read(b, true); err != nil {
+		return nil, nil, fmt.Errorf("its input schema %s", oneLine(err.Error(), 300))
 	}
-	out, notes, err := readSchema(b, false)
-	if err != nil { // a default that does not fit is no reason to do without the tool
-		if bare, more, err := readSchema(b, true); err == nil {
-			return bare, more, nil
-		}
-	}
-	return out, notes, err
-}
-
-func readSchema(b []byte, bare bool) (*jsonschema.Schema, []string, error) {
-	var root map[string]any
-	if err := json.Unmarshal(b, &root); err != nil || root == nil {
-		return nil, nil, fmt.Errorf("has an input schema that is not an object")
-	}
-	v := &schemaCheck{bare: bare}
-	v.schema(root, "")
-	if v.err != nil {
-		return nil, nil, fmt.Errorf("has an invalid input schema: %w", v.err)
-	}
-	if root["type"] == nil {
-		root["type"] = "object"
-	}
-	delete(root, "$schema") // the dialects differ in what does not matter here
-	b, err := json.Marshal(root)
-	if err != nil {
-		return nil, nil, err
-	}
-	out := new(jsonschema.Schema)
-	if err := json.Unmarshal(b, out); err != nil {
-		return nil, nil, fmt.Errorf("has an invalid input schema: %s", oneLine(err.Error(), 200))
-	}
-	// The set of tools has the last word on a schema; what it would refuse is left out here.
-	if _, err := tool.NewSet(&tool.Tool{Name: "x", Input: out, Run: noRun}); err != nil {
-		return nil, nil, fmt.Errorf("%s", oneLine(strings.TrimPrefix(err.Error(), `tool "x": `), 300))
-	}
-	return out, v.notes, nil
+	return out, notes, nil
 }

@@ -1,8 +1,6 @@
 package permit
 
 import (
-	"strings"
-
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -15,7 +13,7 @@ func (p *Policy) parts(f *facts) []tool.Part {
 		u := &f.units[i]
 		text := u.what
 		if u.words != nil {
-			text = clean.Text(strings.NewReplacer(string(within), "…", string(spread), "…").Replace(strings.Join(u.words, " ")))
+			text = clean.Text(readable(u.words))
 		}
 		if text == "" {
 			continue

@@ -339,7 +339,7 @@ func (p *Policy) bare(f *facts) bool {
 		return false
 	}
 	for _, r := range p.rules {
-		if r.Ignored == "" && r.Decision == tool.Allow && r.Pattern == "" && globName(r.Tool, f.tool) {
+		if r.Ignored == "" && r.Decision == tool.Allow && r.Pattern == "" && glob(r.Tool, f.tool) {
 			return true
 		}
 	}

@@ -1,7 +1,6 @@
 package permit
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,7 +29,7 @@ const (
 )
 
 // shell reads the call of bash.
-func (p *Policy) shell(f *facts, object map[string]json.RawMessage) {
+func (p *Policy) shell(f *facts, object map[string]any) {
 	command, ok := str(object, "command")
 	if !ok || strings.TrimSpace(command) == "" {
 		f.cannot("it has no command")
@@ -62,8 +61,7 @@ func (p *Policy) shell(f *facts, object map[string]json.RawMessage) {
 	if f.why != "" {
 		f.units = append(f.units, unit{unknown: true})
 	}
-	outside, ok := object["unsandboxed"]
-	if !ok || string(outside) == "false" {
+	if !is(object, "unsandboxed") {
 		return
 	}
 	for i := range f.units { // rules that deny or ask bind it as well
@@ -317,10 +315,14 @@ func (a *analysis) segment(all []string, forms [][]string) {
 	a.units = append(a.units, unit{words: all, forms: forms})
 }
 
-// shown is a command for people.
+// readable is a command with a sign where a text is computed.
+func readable(all []string) string {
+	return strings.NewReplacer(string(within), "…", string(spread), "…").Replace(strings.Join(all, " "))
+}
+
+// shown is a command for people, not longer than they read.
 func shown(all []string) string {
-	s := strings.NewReplacer(string(within), "…", string(spread), "…").Replace(strings.Join(all, " "))
-	return clean.Text(cut(s, 200))
+	return clean.Text(clean.Clip(readable(all), 200))
 }
 
 // words are the words of a command with their quotes taken off.

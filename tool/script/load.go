@@ -16,6 +16,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
@@ -220,13 +221,13 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 	}
 	t := &tool.Tool{Name: name, Description: cleanDescription(description, warn)}
 	var err error
-	reader := schemaReader{lenient: true, warn: warn}
-	if t.Input, err = reader.read(orNull(d.Input), true); err != nil {
+	reader := strict.SchemaReader{Lenient: true, Note: warn}
+	if t.Input, err = reader.Read(orNull(d.Input), true); err != nil {
 		return nil, fmt.Errorf("the schema of its arguments %w", err)
 	}
 	var output *jsonschema.Resolved
 	if len(d.Output) > 0 && !bytes.Equal(d.Output, []byte("null")) {
-		if t.Output, err = reader.read(d.Output, false); err != nil {
+		if t.Output, err = reader.Read(d.Output, false); err != nil {
 			return nil, fmt.Errorf("the schema of its output %w", err)
 		}
 		if output, err = t.Output.Resolve(nil); err != nil {
@@ -304,6 +305,14 @@ func (m *module) call(ctx context.Context, name, export string, env []string, ne
 
 func tookTooLong(timeout time.Duration) error {
 	return fmt.Errorf("it took longer than %v and was ended; give it less to do, or a longer timeout in its definition", timeout)
+}
+
+// checkOutput reports how a text fails to be JSON that fits a schema.
+func checkOutput(s *jsonschema.Resolved, text string) error {
+	if err := strict.Check(s, json.RawMessage(text)); err != nil {
+		return fmt.Errorf("its result does not fit its output schema: %w", err)
+	}
+	return nil
 }
 
 // omitted says how much of an output was not kept.

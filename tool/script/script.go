@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
@@ -150,9 +151,8 @@ const (
 	maxFiles    = 1000      // tools of one folder
 	maxState    = 8 << 20   // of the workflow, told to a tool
 	maxDescribe = 1 << 20   // what a module tells of its tools
-	maxSchema   = 256 << 10 // of one tool
-	maxDepth    = 64        // of a schema
-	maxLog      = 64 << 10  // kept of what a tool prints beside its result, from the end
+	maxManifest = 256 << 10
+	maxLog      = 64 << 10 // kept of what a tool prints beside its result, from the end
 )
 
 func (o *Options) orDefault(root string) Options {
@@ -165,7 +165,7 @@ func (o *Options) orDefault(root string) Options {
 	}
 	if out.Look == nil {
 		environ := out.Environ
-		out.Look = func(name string) (string, error) { return lookPath(environ, name) }
+		out.Look = func(name string) (string, error) { return procgroup.Look(environ, name) }
 	}
 	if out.Directory == "" {
 		out.Directory = root
@@ -212,9 +212,4 @@ func validName(name string) bool {
 }
 
 // clip is a text of others as it may stand in a message.
-func clip(s string) string {
-	if r := []rune(s); len(r) > 200 {
-		s = string(r[:200]) + "…"
-	}
-	return s
-}
+func clip(s string) string { return clean.Clip(s, 200) }
