@@ -122,16 +122,10 @@ func (b *builder) remove(c *sqlite.Conn, files []file) error {
 }
 
 func (b *builder) store(c *sqlite.Conn, all int, records iter.Seq[*record]) error {
-	insFile, err := c.Prepare(`insert into files(path, size, mtime, fresh, left) values(?, ?, ?, ?, ?)`)
-	if err != nil {
-		return err
-	}
-	insRow, err := c.Prepare(`insert into rows(file, first, last) values(?, ?, ?)`)
-	if err != nil {
-		return err
-	}
-	insText, err := c.Prepare(`insert into t(rowid, body, head, path) values(?, ?, ?, ?)`)
-	if err != nil {
+	insFile, err1 := c.Prepare(`insert into files(path, size, mtime, fresh, left) values(?, ?, ?, ?, ?)`)
+	insRow, err2 := c.Prepare(`insert into rows(file, first, last) values(?, ?, ?)`)
+	insText, err3 := c.Prepare(`insert into t(rowid, body, head, path) values(?, ?, ?, ?)`)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
 	var read int64

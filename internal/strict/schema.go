@@ -1,6 +1,7 @@
 package strict
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -59,9 +60,11 @@ func (r SchemaReader) read(b []byte, object, bare bool) (*jsonschema.Schema, err
 	if len(b) > maxSchema {
 		return nil, fmt.Errorf("is %d KiB large, more than %d", len(b)>>10, maxSchema>>10)
 	}
-	v, err := Decode(b)
-	if err != nil {
-		return nil, fmt.Errorf("is not JSON: %w", err)
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("is not JSON: %w", Words(b, err))
 	}
 	root, ok := v.(map[string]any)
 	if !ok {

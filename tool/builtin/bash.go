@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -231,38 +230,23 @@ func (b *shell) wait(cmd *sandbox.Cmd, out io.Writer) error {
 
 // A headTail keeps the start and the end of what is written to it.
 type headTail struct {
-	head  []byte
-	tail  []byte // a ring once it is full
-	next  int    // in tail
-	total int64
+	head, tail []byte
+	total      int64
 }
 
 // Write never fails.
 func (h *headTail) Write(p []byte) (int, error) {
-	n := len(p)
-	h.total += int64(n)
-	if room := bashKept/2 - len(h.head); room > 0 {
-		k := min(room, len(p))
-		h.head = append(h.head, p[:k]...)
-		p = p[k:]
+	h.total += int64(len(p))
+	k := min(len(p), bashKept/2-len(h.head))
+	h.head, h.tail = append(h.head, p[:k]...), append(h.tail, p[k:]...)
+	if over := len(h.tail) - bashKept/2; over > bashKept/2 {
+		h.tail = slices.Delete(h.tail, 0, over)
 	}
-	if len(p) > bashKept/2 {
-		p = p[len(p)-bashKept/2:]
-	}
-	if room := bashKept/2 - len(h.tail); room > 0 {
-		k := min(room, len(p))
-		h.tail = append(h.tail, p[:k]...)
-		p = p[k:]
-	}
-	for len(p) > 0 {
-		k := copy(h.tail[h.next:], p)
-		h.next, p = (h.next+k)%len(h.tail), p[k:]
-	}
-	return n, nil
+	return len(p), nil
 }
 
 // rest is the end that is kept.
-func (h *headTail) rest() []byte { return append(slices.Clone(h.tail[h.next:]), h.tail[:h.next]...) }
+func (h *headTail) rest() []byte { return h.tail[max(0, len(h.tail)-bashKept/2):] }
 
 // String is what is kept, cut to what a tool may tell.
 func (h *headTail) String() string {
@@ -290,18 +274,9 @@ func shortened(head, tail string, lost int64) string {
 	if lost > 0 {
 		all += int64(len(tail))
 	}
-	head = firstLines(head[:min(len(head), shownBytes/3)], shownLines/3)
-	tail = lastLines(tail[max(0, len(tail)-shownBytes*2/3):], shownLines*2/3)
-	for len(head) > 0 && !utf8.ValidString(head[max(0, len(head)-utf8.UTFMax):]) && len(head) > 0 {
-		r, n := utf8.DecodeLastRuneInString(head)
-		if r != utf8.RuneError || n != 1 {
-			break
-		}
-		head = head[:len(head)-1]
-	}
-	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
-		tail = tail[1:]
-	}
+	// What is cut may begin or end with a part of a character.
+	head = firstLines(strings.ToValidUTF8(head[:min(len(head), shownBytes/3)], ""), shownLines/3)
+	tail = lastLines(strings.ToValidUTF8(tail[max(0, len(tail)-shownBytes*2/3):], ""), shownLines*2/3)
 	if !strings.HasSuffix(head, "\n") {
 		head += "\n"
 	}

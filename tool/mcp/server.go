@@ -322,8 +322,7 @@ func (s *Server) Digest(o *Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+	return digest(b), nil
 }
 
 type digestedFile struct{ Named, Is, Sum string }

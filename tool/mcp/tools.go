@@ -31,7 +31,7 @@ type Summary struct {
 
 // An Offer is what a server says of itself.
 type Offer struct {
-	Digest       string    // over the tools, as ListDigest gives it, and the instructions
+	Digest       string    // over the tools, whatever their order, and the instructions
 	Tools        []Summary // in the order of the server
 	Instructions string    // cleaned and bounded
 }
@@ -82,35 +82,33 @@ func summarize(t *sdk.Tool) (Summary, error) {
 	if err != nil {
 		return s, err
 	}
-	sum := sha256.Sum256(b)
-	s.Digest = "sha256:" + hex.EncodeToString(sum[:])
+	s.Digest = digest(b)
 	return s, nil
 }
 
-// ListDigest is the digest of a list of tools, whatever its order; see Options.Pin.
-func ListDigest(tools []Summary) string {
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// listDigest is the digest of a list of tools, whatever its order; see Options.Pin.
+func listDigest(tools []Summary) string {
 	var lines []string
 	for _, t := range tools {
 		lines = append(lines, t.Digest)
 	}
 	slices.Sort(lines)
-	sum := sha256.Sum256([]byte("tools 1\n" + strings.Join(lines, "\n")))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return digest([]byte("tools 1\n" + strings.Join(lines, "\n")))
 }
 
 // diff is what changed from one list of tools to another, for people: a line for each tool that
 // came (+), went (-) or differs (~), and below the last what differs. It is "" if nothing changed.
 func diff(before, after []Summary) string {
 	old, now := byName(before), byName(after)
-	names := slices.Sorted(maps.Keys(old))
-	for name := range now {
-		if _, ok := old[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
+	both := maps.Clone(old)
+	maps.Copy(both, now)
 	var b strings.Builder
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(both)) {
 		was, had := old[name]
 		is, has := now[name]
 		shown := oneLine(name, 100)

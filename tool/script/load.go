@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/strict"
@@ -88,16 +89,15 @@ func LoadAll(ctx context.Context, found []Found, opts *Options) ([]*tool.Tool, [
 	}
 	tools := make([][]*tool.Tool, len(found))
 	errs := make([]error, len(found))
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, 4)
+	var loaders errgroup.Group
+	loaders.SetLimit(4)
 	for i, f := range found {
-		turns <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-turns }()
+		loaders.Go(func() error {
 			tools[i], errs[i] = Load(ctx, f, &o)
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = loaders.Wait() // errors are kept one by one
 
 	var out []*tool.Tool
 	owner := map[string]int{}
@@ -373,24 +373,21 @@ func timeoutOf(b json.RawMessage, otherwise time.Duration) (time.Duration, error
 	if err := json.Unmarshal(orNull(b), &v); err != nil {
 		return 0, err
 	}
-	d := otherwise
+	d := time.Duration(-1)
 	switch v := v.(type) {
 	case nil:
+		d = otherwise
 	case float64:
-		if v > 0 && v <= float64(maxTimeout/time.Millisecond) {
-			return time.Duration(v * float64(time.Millisecond)), nil
+		if v <= float64(maxTimeout/time.Millisecond) {
+			d = time.Duration(v * float64(time.Millisecond))
 		}
-		d = -1
 	case string:
-		var err error
-		if d, err = time.ParseDuration(v); err != nil {
-			if _, err := strconv.Atoi(v); err == nil {
-				return 0, fmt.Errorf("timeout is %q; add a unit, such as %ss", clip(v), clip(v))
-			}
-			d = -1
+		if _, err := strconv.Atoi(v); err == nil {
+			return 0, fmt.Errorf("timeout is %q; add a unit, such as %ss", clip(v), clip(v))
 		}
-	default:
-		d = -1
+		if read, err := time.ParseDuration(v); err == nil {
+			d = read
+		}
 	}
 	if d <= 0 || d > maxTimeout {
 		return 0, fmt.Errorf(`timeout is %s; write a duration of at most 24h, such as "30s"`, clip(string(b)))

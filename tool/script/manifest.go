@@ -189,12 +189,12 @@ func example(line string) string {
 
 func (r *manifestReader) effect(f frontmatter.Field) {
 	s, _ := f.Value.String()
-	known := []string{string(tool.Pure), string(tool.Idempotent), string(tool.Once)}
-	if !slices.Contains(known, s) {
+	b, _ := json.Marshal(s) // of a string
+	e, err := effectOf(b)
+	if err != nil || s == "" {
 		r.wrong(f.Value.Line, f.Value.Col, "effect is %q; use pure, idempotent or once", clip(s))
-		return
 	}
-	r.m.effect = tool.Effect(s)
+	r.m.effect = e
 }
 
 func (r *manifestReader) timeout(f frontmatter.Field) {

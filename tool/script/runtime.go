@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"crypto/rand"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,14 +108,18 @@ func (e *engine) hint(message string) string {
 	return ""
 }
 
+//go:embed js/*.mjs
+var sources embed.FS
+
+const bundleName = "superstep-bundle.mjs"
+
+// writeModules writes a bundle and the modules of ours that stand beside it.
 func writeModules(dir string, code []byte) error {
-	var errs []error
-	write := func(name string, b []byte) {
-		errs = append(errs, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+	errs := []error{os.WriteFile(filepath.Join(dir, bundleName), code, 0o600)}
+	ours, err := sources.ReadDir("js")
+	for _, e := range ours {
+		b, err := sources.ReadFile("js/" + e.Name())
+		errs = append(errs, err, os.WriteFile(filepath.Join(dir, "superstep-"+e.Name()), b, 0o600))
 	}
-	for name, file := range modules() {
-		write(name, file)
-	}
-	write(bundleName, code)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, err)...)
 }

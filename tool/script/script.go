@@ -24,6 +24,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
@@ -190,7 +191,7 @@ func (o *Options) orDefault(root string) Options {
 
 // nameProblem is what is wrong with the name of a tool, "" if nothing.
 func nameProblem(name string, reserved []string) string {
-	if !validName(name) {
+	if !toolnames.Valid(name) {
 		return fmt.Sprintf("%q is no name for a tool; use 1 to 64 letters, digits, _ and -", clip(name))
 	}
 	if slices.Contains(reserved, name) {
@@ -200,15 +201,6 @@ func nameProblem(name string, reserved []string) string {
 		return fmt.Sprintf("the name %q is reserved for tools of MCP servers; use one that does not begin with mcp__", name)
 	}
 	return ""
-}
-
-func validName(name string) bool {
-	for _, c := range []byte(name) {
-		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return len(name) >= 1 && len(name) <= 64
 }
 
 // clip is a text of others as it may stand in a message.
