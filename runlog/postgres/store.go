@@ -120,7 +120,7 @@ func open(ctx context.Context, dsn string, opt *Options) (*store, error) {
 	}
 	s.notes = c.facts.notes()
 	s.pool.put(c)
-	s.turn <- &writer{s: s, pending: map[*log]*entry{}}
+	s.turn <- &writer{s: s}
 	s.work.Go(s.serve)
 	return s, nil
 }
@@ -132,19 +132,11 @@ func newStore(dsn string, opt *Options) (*store, error) {
 		turn:    make(chan *writer, 1),
 		closing: make(chan struct{}),
 	}
-	if s.lease <= 0 {
-		s.lease = storekit.DefaultLease
-	}
+	storekit.Defaults(&s.lease, &s.owner, &s.fail)
 	if s.patience <= 0 {
 		s.patience = 60 * time.Second
 	}
-	if s.owner == "" {
-		s.owner = storekit.Owner()
-	}
 	s.owner = text(s.owner)
-	if s.fail == nil {
-		s.fail = func(string) {}
-	}
 	schema := opt.Schema
 	if schema == "" {
 		schema = "superstep"
