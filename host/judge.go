@@ -122,7 +122,8 @@ func (h *Host) JudgementsIn(p *project.Project, e *catalog.RecipeFile) []recipe.
 // check looks at a recipe and at all that it uses in view of what there is.
 func (h *Host) check(b *catalog.Bundle) error {
 	for _, r := range append([]*recipe.Recipe{b.Main}, b.Uses...) {
-		if problems := h.read().project.Check(r); problems.Err() != nil {
+		problems := h.read().project.Check(r)
+		if problems.Err() != nil {
 			return &RecipeError{File: r.File, Text: r.Source, Problems: problems}
 		}
 	}
