@@ -129,7 +129,7 @@ func backends() []backend {
 }
 
 func durableRedis(t *testing.T) *redisserver.Server {
-	return redisserver.Start(t, &redisserver.Options{AppendOnly: true, AppendFsync: "always"})
+	return redisserver.Start(t, "appendonly yes")
 }
 
 // unique is a name that nothing else has.
