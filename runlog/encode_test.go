@@ -348,4 +348,6 @@ func BenchmarkDecodeFrame(b *testing.B) {
 }
 
 // damaged reports whether an error says that bytes are no frame.
-func damaged(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "the frame is damaged") }
+func damaged(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "the frame is damaged")
+}

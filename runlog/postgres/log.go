@@ -19,6 +19,7 @@ type log struct {
 	no    int64
 	epoch uint64
 	hold  int64
+	buf   []byte // of the append that is under way
 
 	mu       sync.Mutex
 	acked    tail   // what the run has to be, as far as anybody was told
@@ -60,18 +61,20 @@ func (l *log) on(timeline string) {
 // ErrUnknown then.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	return l.Alone(ctx, func() error {
-		o := &op{ctx: ctx, l: l, b: b, deadline: time.Now().Add(l.s.patience), done: make(chan error, 1)}
-		l.s.submit(o)
+		o := &op{ctx: ctx, l: l, was: l.tail(), deadline: time.Now().Add(l.s.patience), done: make(chan error, 1)}
+		o.then = o.was
+		o.then.rev++
 		var err error
-		select {
-		case err = <-o.done:
-		case <-ctx.Done():
-			if l.s.queue.remove(o) {
-				return ctx.Err()
-			}
-			err = l.leave(o)
+		if o.frames, o.ends, err = o.then.Encode(l.buf[:0], nil, l.ID, l.epoch, b); err != nil {
+			return err
 		}
-		if err != nil {
+		if len(o.frames) > maxBatchBytes {
+			return fmt.Errorf("run %s: the batch has more than the %d bytes that one append may have; append it in parts", l.ID, maxBatchBytes)
+		}
+		if cap(o.frames) <= 64<<10 {
+			l.buf = o.frames
+		}
+		if err := l.s.submit(ctx, o); err != nil {
 			return err
 		}
 		o.was.Number(b, l.epoch)
@@ -80,24 +83,6 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 		}
 		return nil
 	})
-}
-
-// leave gives up waiting for an op that is on its way.
-func (l *log) leave(o *op) error {
-	wait := time.NewTimer(2 * grace)
-	defer wait.Stop()
-	for {
-		select {
-		case err := <-o.done:
-			return err
-		case <-wait.C:
-		}
-		if o.read.Load() {
-			break
-		}
-		wait.Reset(time.Millisecond)
-	}
-	return fmt.Errorf("run %s: %w: %w", l.ID, runlog.ErrUnknown, o.ctx.Err())
 }
 
 // errLanded says that an op is in the database.

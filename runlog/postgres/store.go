@@ -73,13 +73,13 @@ type store struct {
 
 	notes []string
 	pool  pool
-	queue queue
 	watch storekit.Watch
 
 	turn    chan *writer  // has the writer while nobody writes
+	ops     chan *op      // to whoever writes
 	closing chan struct{} // closed when Close begins
 	once    sync.Once
-	work    sync.WaitGroup // the goroutines that write
+	work    sync.WaitGroup // the goroutines that try again
 }
 
 var (
@@ -121,15 +121,14 @@ func open(ctx context.Context, dsn string, opt *Options) (*store, error) {
 	s.notes = c.facts.notes()
 	s.pool.put(c)
 	s.turn <- &writer{s: s}
-	s.work.Go(s.serve)
 	return s, nil
 }
 
 func newStore(dsn string, opt *Options) (*store, error) {
 	s := &store{
 		lease: opt.Lease, owner: opt.Owner, patience: opt.Patience, fail: opt.Failpoint,
-		queue:   queue{ready: make(chan struct{}, 1)},
 		turn:    make(chan *writer, 1),
+		ops:     make(chan *op),
 		closing: make(chan struct{}),
 	}
 	storekit.Defaults(&s.lease, &s.owner, &s.fail)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
@@ -28,198 +26,116 @@ const grace = time.Second
 
 // An op is one append. There is one at a time of each log.
 type op struct {
-	ctx      context.Context
-	l        *log
-	b        *runlog.Batch
-	deadline time.Time
-	read     atomic.Bool // the writer needs b no more
-	done     chan error
+	ctx       context.Context
+	l         *log
+	was, then tail // of the log
+	frames    []byte
+	ends      []int // where each frame ends
+	deadline  time.Time
+	done      chan error
 
-	// What follows belongs to the writer.
-	was, then tail
-	first, n  int // its frames in the group
-	bytes     int64
-	sent      bool // it may have been committed
-}
-
-// A queue is where appends wait for the writer.
-type queue struct {
-	mu     sync.Mutex
-	ops    []*op
-	ready  chan struct{} // has one element if there may be ops
-	closed bool
-}
-
-func (q *queue) put(o *op) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return false
-	}
-	q.ops = append(q.ops, o)
-	select {
-	case q.ready <- struct{}{}:
-	default:
-	}
-	return true
-}
-
-// take removes what comes next, up to what one transaction may be.
-func (q *queue) take() []*op {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n, bytes := 0, 0
-	for n < len(q.ops) && n < maxGroupOps && (n == 0 || bytes < maxGroupBytes) {
-		for i := range q.ops[n].b.Records {
-			bytes += len(q.ops[n].b.Records[i].Data)
-		}
-		n++
-	}
-	group := q.ops[:n:n]
-	q.ops = q.ops[n:]
-	if len(q.ops) == 0 {
-		q.ops = nil
-	}
-	return group
-}
-
-func (q *queue) length() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.ops)
-}
-
-// remove takes an op back, if the writer has not come to it.
-func (q *queue) remove(o *op) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	i := slices.Index(q.ops, o)
-	if i < 0 {
-		return false
-	}
-	q.ops = slices.Delete(q.ops, i, i+1)
-	return true
-}
-
-// close refuses ops from now on, and returns those that wait.
-func (q *queue) close() []*op {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
-	return q.ops
+	sent bool // it may have been committed; the writer's own
 }
 
 // A group is what one transaction writes.
-type group struct {
-	ops    []*op
-	frames []byte
-	starts []int // where each frame begins, counted from 1, and one more
-}
+type group struct{ ops []*op }
 
-// A writer makes the appends of a store. Whoever takes it from Store.turn uses it: a single
-// append its caller, so that no goroutine has to be woken for it, and otherwise the store's
-// own goroutine, which Open starts and Close ends. Appends that arrive while the server is
-// committing share the next transaction.
+// A writer makes the appends of a store. Whoever takes it from Store.turn writes, for all who are
+// waiting by then; no goroutine has to be woken for a single append. Appends that arrive while the
+// server is committing share the next transaction.
 type writer struct {
-	s      *store
-	c      *conn // nil after a failure
-	frames []byte
-	starts []int
-	ends   []int
-	pause  storekit.Backoff
+	s     *store
+	c     *conn // nil after a failure
+	pause storekit.Backoff
 }
 
-// submit has an op done, now or as soon as there is a turn.
-func (s *store) submit(o *op) {
+// submit has an op done, by the caller if it has the turn to write, or else by the one who does. If
+// ctx ends before the op is sent, nothing is written.
+func (s *store) submit(ctx context.Context, o *op) error {
 	select {
 	case w := <-s.turn:
-		if w.c != nil {
-			w.once(append([]*op{o}, s.gather()...))
+		w.serve(o)
+	case s.ops <- o:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return s.closed(writing)
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+	}
+	wait := time.NewTimer(2 * grace)
+	defer wait.Stop()
+	select {
+	case err := <-o.done:
+		return err
+	case <-wait.C:
+		return fmt.Errorf("run %s: %w: %w", o.l.ID, runlog.ErrUnknown, ctx.Err())
+	}
+}
+
+// gather takes what waits beside an op, and before it lets those run who are about to add to it: a
+// transaction more costs more than that.
+func (s *store) gather(o *op) *group {
+	g, bytes := &group{[]*op{o}}, len(o.frames)
+	for more := true; more; {
+		runtime.Gosched()
+		more = false
+		for len(g.ops) < maxGroupOps && bytes < maxGroupBytes {
+			select {
+			case o := <-s.ops:
+				g.ops, bytes, more = append(g.ops, o), bytes+len(o.frames), true
+				continue
+			default:
+			}
+			break
+		}
+	}
+	return g
+}
+
+// serve tries to write an op, and what else is waiting, for the caller of the first, and leaves it
+// to a goroutine to try again, since that caller may not want to wait.
+func (w *writer) serve(o *op) {
+	g := w.s.gather(o)
+	all, whole := g.ops, false
+	defer func() {
+		if whole {
 			return
 		}
-		s.turn <- w
-	default:
-	}
-	if !s.queue.put(o) {
-		o.done <- s.closed(writing)
-	}
-}
-
-// gather takes what waits, and before it lets those run who are about to add to it: a
-// transaction more costs more than that.
-func (s *store) gather() []*op {
-	for n := -1; ; {
-		runtime.Gosched()
-		now := s.queue.length()
-		if now <= n || now >= maxGroupOps {
-			return s.queue.take()
-		}
-		n = now
-	}
-}
-
-// once tries to write ops for the caller of the first of them, and leaves it to a goroutine
-// to try again, since that caller may not want to wait.
-func (w *writer) once(ops []*op) {
-	defer func() {
-		for _, o := range ops { // something panicked
-			err := fmt.Errorf("run %s: %w: something panicked in it", o.l.ID, runlog.ErrUnknown)
-			o.l.Note(err)
+		for _, o := range all {
 			select {
-			case o.done <- err:
+			case o.done <- fmt.Errorf("run %s: %w: something panicked in it", o.l.ID, runlog.ErrUnknown):
 			default: // its outcome was known
 			}
 		}
-		if len(ops) > 0 {
-			w.c.close()
-			w.c = nil
-			w.s.turn <- w
-		}
+		w.c.close()
+		w.c = nil
+		w.s.turn <- w
 	}()
-	o := ops[0]
-	wire := w.c.pg.Conn()
-	stop := context.AfterFunc(o.ctx, func() { _ = wire.SetDeadline(time.Now().Add(grace)) })
-	g := w.encode(ops)
-	var err error
-	if len(g.ops) > 0 {
+	w.s.fail("postgres.before-begin")
+	w.pause = storekit.Backoff{}
+	connected, err := w.c != nil, error(nil)
+	if connected {
+		wire := w.c.pg.Conn()
+		stop := context.AfterFunc(o.ctx, func() { _ = wire.SetDeadline(time.Now().Add(grace)) })
 		err = w.try(g)
+		stop()
 	}
-	stop()
-	ops = nil
+	whole = true
 	if len(g.ops) == 0 {
 		w.s.turn <- w
 		return
 	}
 	w.s.work.Go(func() {
-		w.after(g, err)
+		if connected {
+			w.after(g, err)
+		}
 		w.write(g)
 		w.s.turn <- w
 	})
-}
-
-// serve writes what is queued until the store is closed.
-func (s *store) serve() {
-	for {
-		var w *writer
-		select {
-		case <-s.queue.ready:
-			select {
-			case w = <-s.turn:
-			case <-s.closing:
-			}
-		case <-s.closing:
-		}
-		if w == nil {
-			for _, o := range s.queue.close() {
-				o.done <- s.closed(writing)
-			}
-			return
-		}
-		for ops := s.gather(); len(ops) > 0; ops = s.gather() {
-			w.write(w.encode(ops))
-		}
-		s.turn <- w
-	}
 }
 
 // write makes a group durable, or finds out why it cannot be.
@@ -245,57 +161,6 @@ func (w *writer) after(g *group, err error) {
 	if len(g.ops) > 0 {
 		w.pause.Wait(context.Background(), w.s.closing)
 	}
-}
-
-// encode makes a group of ops. Those that cannot be written are finished.
-func (w *writer) encode(ops []*op) *group {
-	w.s.fail("postgres.before-begin")
-	if cap(w.frames) > 4<<20 {
-		w.frames = nil // do not keep what one large group took
-	}
-	w.pause = storekit.Backoff{}
-	g := &group{frames: w.frames[:0], starts: w.starts[:0]}
-	for _, o := range ops {
-		err := w.add(g, o)
-		o.read.Store(true)
-		if err != nil {
-			o.done <- err
-		} else {
-			g.ops = append(g.ops, o)
-		}
-	}
-	g.starts = append(g.starts, len(g.frames)+1)
-	w.frames, w.starts = g.frames, g.starts
-	return g
-}
-
-// add appends the frames of an op to a group, all of them or none.
-func (w *writer) add(g *group, o *op) error {
-	if err := o.ctx.Err(); err != nil {
-		return err
-	}
-	if err := o.l.Usable(); err != nil {
-		return err
-	}
-	o.was = o.l.tail()
-	o.then, o.first, o.n = o.was, len(g.starts), len(o.b.Records)
-	o.then.rev++
-	size := len(g.frames)
-	frames, ends, err := o.then.Encode(g.frames, w.ends[:0], o.l.ID, o.l.epoch, o.b)
-	if err == nil && len(frames)-size > maxBatchBytes {
-		err = fmt.Errorf("run %s: the batch has more than the %d bytes that one append may have; append it in parts", o.l.ID, maxBatchBytes)
-	}
-	if err != nil {
-		return err
-	}
-	g.frames, w.ends = frames, ends
-	o.bytes = int64(len(frames) - size)
-	for start := size; len(ends) > 0; ends = ends[1:] {
-		g.starts = append(g.starts, start+1)
-		start = ends[0]
-		w.s.fail("postgres.mid-write")
-	}
-	return nil
 }
 
 // try brings a group forward by one transaction. What is settled by it is finished and
@@ -328,7 +193,7 @@ func (w *writer) try(g *group) error {
 	}
 	deadline, _ := timeout.Deadline()
 	_ = w.c.pg.Conn().SetDeadline(deadline)
-	landed, err := w.commit(g)
+	landed, err := w.commit(g.ops)
 	_ = w.c.pg.Conn().SetDeadline(time.Time{})
 	if warning := w.c.warning(); err == nil && warning != "" {
 		err = &warnedError{warning}
@@ -409,46 +274,46 @@ const commitOneSQL = `WITH u AS (
 	RETURNING no
 ) INSERT INTO records (run, seq, frame) SELECT no, $4, $8 FROM u RETURNING 1`
 
-// commit writes a group in one transaction and tells which ops are in it.
-func (w *writer) commit(g *group) (landed []bool, err error) {
-	es := g.ops
-	landed = make([]bool, len(es))
-	starts, frames := g.starts, g.frames
-	if len(es) == 1 && (es[0].first > 0 || len(starts) > es[0].n+1) { // one of a group, on its own
-		o := es[0]
-		own := slices.Clone(starts[o.first : o.first+o.n+1])
-		frames = frames[own[0]-1 : own[o.n]-1]
-		for i := len(own) - 1; i >= 0; i-- {
-			own[i] -= own[0] - 1
+// commit writes ops in one transaction and tells which of them are in it.
+func (w *writer) commit(ops []*op) (landed []bool, err error) {
+	landed = make([]bool, len(ops))
+	var frames []byte
+	var starts, first []int // where each frame begins, counted from 1, and one more; and the first of each op
+	for _, o := range ops {
+		first = append(first, len(starts))
+		start := len(frames)
+		for _, end := range o.ends {
+			starts = append(starts, start+1)
+			start = len(frames) + end
+			w.s.fail("postgres.mid-write")
 		}
-		starts = own
+		if len(ops) == 1 {
+			frames = o.frames
+		} else {
+			frames = append(frames, o.frames...)
+		}
 	}
-	if len(es) == 1 && es[0].n == 1 {
-		o := es[0]
+	starts = append(starts, len(frames)+1)
+	if o := ops[0]; len(ops) == 1 && len(o.ends) == 1 {
 		err = w.c.query(context.Background(), commitOneSQL, func([][]byte) error {
 			landed[0] = true
 			return nil
-		}, bigint(o.l.no), bigint(o.l.hold), bigint(o.was.rev), bigint(int64(o.then.Seq)), bigint(int64(o.then.Snapshot)), bigint(o.bytes), []byte(o.then.Status), frames)
+		}, bigint(o.l.no), bigint(o.l.hold), bigint(o.was.rev), bigint(int64(o.then.Seq)), bigint(int64(o.then.Snapshot)), bigint(int64(len(frames))), []byte(o.then.Status), frames)
 		return landed, err
 	}
 	err = w.c.query(context.Background(), commitSQL, func(v [][]byte) error {
 		landed[toInt(v[0])-1] = true
 		return nil
 	},
-		bigints(es, func(o *op) int64 { return o.l.no }),
-		bigints(es, func(o *op) int64 { return o.l.hold }),
-		bigints(es, func(o *op) int64 { return o.was.rev }),
-		bigints(es, func(o *op) int64 { return int64(o.then.Seq) }),
-		bigints(es, func(o *op) int64 { return int64(o.then.Snapshot) }),
-		bigints(es, func(o *op) int64 { return o.bytes }),
-		texts(es, func(o *op) string { return string(o.then.Status) }),
-		bigints(es, func(o *op) int64 {
-			if len(es) == 1 {
-				return 0
-			}
-			return int64(o.first)
-		}),
-		bigints(es, func(o *op) int64 { return int64(o.n) }),
+		bigints(ops, func(o *op) int64 { return o.l.no }),
+		bigints(ops, func(o *op) int64 { return o.l.hold }),
+		bigints(ops, func(o *op) int64 { return o.was.rev }),
+		bigints(ops, func(o *op) int64 { return int64(o.then.Seq) }),
+		bigints(ops, func(o *op) int64 { return int64(o.then.Snapshot) }),
+		bigints(ops, func(o *op) int64 { return int64(len(o.frames)) }),
+		texts(ops, func(o *op) string { return string(o.then.Status) }),
+		bigints(first, func(n int) int64 { return int64(n) }),
+		bigints(ops, func(o *op) int64 { return int64(len(o.ends)) }),
 		ints(starts), frames)
 	return landed, err
 }
@@ -492,7 +357,7 @@ func (w *writer) landed(o *op) {
 func (w *writer) refused(g *group, err error) {
 	if len(g.ops) > 1 && !errors.Is(err, runlog.ErrStoreReset) {
 		for _, o := range g.ops {
-			w.write(&group{ops: []*op{o}, frames: g.frames, starts: g.starts})
+			w.write(&group{[]*op{o}})
 		}
 		g.ops = nil
 		return
