@@ -167,7 +167,7 @@ func postgresMutants() []mutant {
 		{"postgres: a commit of unknown outcome is looked for", "runlog/postgres/log.go", "	case rev == o.then.rev:\n		return errLanded\n", "", tests},
 		{"postgres: a commit whose connection was lost counts as sent", "runlog/postgres/writer.go", "	if err = w.lost(err); judge(err) == away {\n		return err\n	}\n", "	if err = w.lost(err); judge(err) == away {\n		for _, o := range g.ops {\n			o.sent = false\n		}\n		return err\n	}\n", tests},
 		{"postgres: an append is acknowledged after its commit", "runlog/postgres/writer.go", "	w.s.fail(\"postgres.before-commit\")\n", "	for _, o := range g.ops {\n		o.done <- nil\n	}\n	w.s.fail(\"postgres.before-commit\")\n", tests},
-		{"postgres: what a failover lost is noticed", "runlog/postgres/log.go", "	case rev < o.was.rev:\n		return e.reset(\"the last of them are missing\")\n", "", tests},
+		{"postgres: what a failover lost is noticed", "runlog/postgres/log.go", "	case rev < o.was.rev:\n		return o.reset(\"the last of them are missing\")\n", "", tests},
 		{"postgres: another store in the place of this one is noticed", "runlog/postgres/conn.go", "		if d.instance != instance {", "		if d.instance != instance && d.schema == \"\" {", tests},
 		{"postgres: a standby is refused", "runlog/postgres/conn.go", "	case f.standby:", "	case f.standby && d == nil:", tests},
 		{"postgres: a held run is not taken", "runlog/postgres/runs.go", "	if r.held() {\n		return r.busy()\n	}\n	takeovers", "	takeovers", tests},
