@@ -52,6 +52,7 @@ var floors = []struct {
 // siblings lists the packages that import others of their own floor, which lie below the
 // same parent.
 var siblings = map[string][]string{
+	"runlog/archive":    {"runlog/redact"},
 	"runlog/storekit":   {"runlog/redact", "runlog/seal"},
 	"runlog/file":       {"runlog/seal", "runlog/storekit"},
 	"runlog/sqlite":     {"runlog/seal", "runlog/storekit"},
