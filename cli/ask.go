@@ -299,9 +299,8 @@ func (k *asker) putOne(q *runlog.Question) {
 		answered = true // between looking for it and now
 	} else if a, ok := k.prompt(ctx, q); ok {
 		a.Key = q.Key
-		var late *journal.AnsweredError
 		err := k.give(k.until, q.Path, a)
-		if answered = err == nil || errors.As(err, &late); !answered && k.until.Err() == nil {
+		if answered = err == nil || errors.As(err, new(*journal.AnsweredError)); !answered && k.until.Err() == nil {
 			k.app.warn(fmt.Sprintf("the question of %s stays open: %v", transcript.Line(q.Path), err))
 		}
 	} else {

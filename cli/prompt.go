@@ -43,8 +43,8 @@ func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer,
 	if p.live != nil {
 		defer k.session.change(p.live, func() { p.live.asking = false })
 	} else {
-		k.session.suspend()
-		defer k.session.resume()
+		k.session.suspend(true)
+		defer k.session.suspend(false)
 	}
 	p.who = pal.yellow("?") + " " + pal.bold(asks(q.Path, q))
 	if q.Call == nil {
