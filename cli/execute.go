@@ -158,7 +158,10 @@ func (a *app) execute(ctx context.Context, j *job) error {
 		}
 	})
 	defer done()
-	ask := &asker{app: a, session: s, answers: j.answers, policy: j.flags.onAsk}
+	ask := &asker{
+		app: a, session: s, answers: j.answers, policy: j.flags.onAsk,
+		claims: map[string]*claim{}, put: map[string]bool{}, moved: make(chan struct{}),
+	}
 	ask.give = func(ctx context.Context, path string, given *runlog.Answer) error {
 		return j.engine.Answer(ctx, s.id, path, given)
 	}
