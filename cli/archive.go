@@ -108,8 +108,7 @@ func (a storageCommands) wrote(info runlog.Info, path string) error {
 
 // reason is why something could not be done with a file, without the file.
 func reason(err error) error {
-	var path *os.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Err
 	}
 	return err
@@ -159,9 +158,8 @@ it. What comes through a pipe is first copied into a temporary file.`,
 			}
 			defer done()
 			info, err := archive.Import(cmd.Context(), a.store, file, &archive.ImportOptions{ID: as, Dir: a.host().Dir()})
-			var format *archive.FormatError
 			switch {
-			case errors.As(err, &format):
+			case errors.As(err, new(*archive.FormatError)):
 				return &Error{Exit: ExitUsage, Code: "format", Message: args[0] + ": " + err.Error(), Err: err}
 			case errors.Is(err, runlog.ErrExists):
 				return &Error{Exit: ExitUsage, Code: "exists", Message: err.Error(), Err: err, Next: []string{a.hint("runs", "import", quote(args[0]), "--as", "ANOTHER-ID")}}
