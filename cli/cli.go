@@ -21,9 +21,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/host"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -186,8 +184,8 @@ func (a *app) chosen() host.Settings {
 		Model: a.set.model, UserModel: a.userModel(), TurnTimeout: a.set.turn, Concurrency: a.set.width, Rules: rules,
 		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives,
 		Notice: a.told,
-		Passed: func(items []trust.Status) {
-			a.told(project.Summary(items) + "; look at them and decide: " + a.hint("trust"))
+		Passed: func(text string) {
+			a.told(text + "; look at them and decide: " + a.hint("trust"))
 		},
 		Warn: func(text string) {
 			if !a.set.quiet {

@@ -410,7 +410,7 @@ func (a *app) listConfig(origin bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.project(); err != nil { // which warns of the project's settings
+	if _, err := a.here(); err != nil { // which warns of the project's settings
 		a.warn(err.Error())
 	}
 	if a.programs() {

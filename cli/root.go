@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -424,14 +424,15 @@ func (a *app) greeting(ctx context.Context, set workflow.Set) string {
 				continue
 			}
 			pairs = append(pairs, `run research "`+firstQuestion+`" --docs .`, w.Description)
-		case a.host().Bundle(w.Name) != nil && !able:
+		case a.host().IsRecipe(w.Name) && !able:
 			pairs = append(pairs, "run "+w.Name+required(w)+" --model offline", w.Description)
 		default:
 			pairs = append(pairs, "run "+w.Name+required(w), w.Description)
 		}
 		n++
 	}
-	if p, _ := a.host().Recipes(); p != nil && folder && !slices.ContainsFunc(p.Workflows(), func(e catalog.Item) bool { return e.Source == "project" }) {
+	items, _, err := a.host().List(ctx, host.Workflows, false)
+	if err == nil && folder && !slices.ContainsFunc(items, func(i host.Item) bool { return i.Source == "project" }) {
 		pairs = append(pairs, "init", "write a first recipe into this folder")
 	}
 	if !able {
@@ -465,7 +466,7 @@ func sample(w *workflow.Workflow) string {
 	if w.Name == "research" { // it needs something to search, of which there are several kinds
 		return ` "the question" --docs .`
 	}
-	if inputs := inputsJSON(w); len(inputs) > 0 {
+	if inputs := w.List(); len(inputs) > 0 {
 		return cmp.Or(required(w), " "+assignment(&inputs[0]))
 	}
 	return ""
@@ -474,7 +475,7 @@ func sample(w *workflow.Workflow) string {
 // required shows how the inputs are given that have to be.
 func required(w *workflow.Workflow) string {
 	var b strings.Builder
-	inputs := inputsJSON(w)
+	inputs := w.List()
 	first := true
 	for i := range inputs {
 		in := &inputs[i]
@@ -492,16 +493,16 @@ func required(w *workflow.Workflow) string {
 
 // firstInput shows how the first input is given by its name, a required one if there is one; "" if a workflow takes none.
 func firstInput(w *workflow.Workflow) string {
-	inputs := inputsJSON(w)
+	inputs := w.List()
 	if len(inputs) == 0 {
 		return ""
 	}
-	i := max(0, slices.IndexFunc(inputs, func(in inputJSON) bool { return in.Required }))
+	i := max(0, slices.IndexFunc(inputs, func(in workflow.Input) bool { return in.Required }))
 	return assignment(&inputs[i])
 }
 
 // assignment shows how an input is given by its name, with a value that fits.
-func assignment(in *inputJSON) string {
+func assignment(in *workflow.Input) string {
 	value := map[string]string{"integer": "3", "number": "0.5", "boolean": "true", "array": `'["one","two"]'`, "object": `'{"key":"value"}'`}[in.Type]
 	switch {
 	case len(in.Enum) > 0:

@@ -236,13 +236,8 @@ func (a *app) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, 
 	}
 	if err == nil {
 		a.current = name
-		if w, err = a.ready(name); err != nil {
+		if w, err = a.host().Ready(name); err != nil {
 			return err
-		}
-		if p, _ := a.host().Recipes(); p != nil {
-			if err := p.SettingsError(); err != nil {
-				return err
-			}
 		}
 		inputs, err = w.Settle(inputs)
 	}
