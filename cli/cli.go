@@ -213,11 +213,9 @@ func (a *app) run(ctx context.Context) (code int) {
 			code = ExitFailed
 		}
 	}()
-	root, err := a.root()
-	if err == nil {
-		root.SetArgs(a.opt.Args)
-		err = root.ExecuteContext(ctx)
-	}
+	root := a.root()
+	root.SetArgs(a.opt.Args)
+	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitOK
 	}

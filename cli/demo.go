@@ -95,7 +95,7 @@ func (a *app) demo(ctx context.Context, fast, keep bool) error {
 	return nil
 }
 
-func (d *demo) show(ctx context.Context) error {
+func (d *demo) show(ctx context.Context) (err error) {
 	work, err := fs.Sub(demoFiles, "demo/files")
 	if err == nil {
 		err = os.CopyFS(d.work(), work)
@@ -110,7 +110,7 @@ func (d *demo) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer runs.Close()
+	defer func() { err = errors.Join(err, runs.Close()) }()
 	if d.store, err = runs.Store(ctx, false); err != nil {
 		return err
 	}

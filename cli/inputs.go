@@ -54,7 +54,7 @@ func (a *app) completing() bool {
 
 // prepareRun gives the command `run` a flag for each input of the workflow that the
 // arguments name, if they name one.
-func (a *app) prepareRun(root, run *cobra.Command) error {
+func (a *app) prepareRun(root, run *cobra.Command) {
 	args := a.opt.Args
 	if a.completing() {
 		args = args[1:]
@@ -63,7 +63,7 @@ func (a *app) prepareRun(root, run *cobra.Command) error {
 	}
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd != run {
-		return nil
+		return
 	}
 	set := a.host().Workflows()
 	a.describeRun(run, set)
@@ -76,7 +76,7 @@ func (a *app) prepareRun(root, run *cobra.Command) error {
 	if w := a.described(name, set); w != nil {
 		a.addInputFlags(run, root.PersistentFlags(), w)
 	}
-	return nil // what is wrong is said when the command runs
+	// What is wrong is said when the command runs.
 }
 
 // described is the workflow that a word names, also one that may not be used yet; nil for none.

@@ -70,7 +70,7 @@ func group(root *cobra.Command) {
 
 // root builds the command. The flags of `run` depend on the workflow, which is why the
 // arguments are looked at before they are parsed.
-func (a *app) root() (*cobra.Command, error) {
+func (a *app) root() *cobra.Command {
 	name := a.cfg.Name
 	root := &cobra.Command{
 		Use:   name,
@@ -138,11 +138,9 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 	}
 	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(), a.trustCommand(), a.permissionsCommand(), a.sandboxCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
 	group(root)
-	if err := a.prepareRun(root, run); err != nil {
-		return root, err
-	}
+	a.prepareRun(root, run)
 	completion{a}.complete(root)
-	return root, nil
+	return root
 }
 
 func (a *app) globals(f *pflag.FlagSet) {

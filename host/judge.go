@@ -118,7 +118,8 @@ func (h *Host) judgementsIn(r *recipe.Recipe) []recipe.Judgement {
 // checkBundle looks at a recipe and at all that it uses in view of what there is.
 func (h *Host) checkBundle(b *catalog.Bundle) error {
 	for _, r := range append([]*recipe.Recipe{b.Main}, b.Uses...) {
-		if problems := h.read().project.check(r); problems.Err() != nil {
+		problems := h.read().project.check(r)
+		if problems.Err() != nil {
 			return &RecipeError{File: r.File, Text: r.Source, Problems: problems}
 		}
 	}

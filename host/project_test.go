@@ -136,7 +136,7 @@ func TestTrust(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(d.Source.Scope)
+		return d.Source.Scope
 	}
 	state := func(p *project) catalog.State {
 		for _, e := range p.Agents() {
