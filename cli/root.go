@@ -182,7 +182,7 @@ func (a *app) globalHelp() string {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	(&app{opt: a.opt, cfg: a.cfg}).globals(f)
 	var variables []string
-	a.configurable().VisitAll(func(f *pflag.Flag) { variables = append(variables, variable(f.Name)) })
+	a.configurable().VisitAll(func(f *pflag.Flag) { variables = append(variables, host.Variable(f.Name)) })
 	return "Flags of every command\n\n" + strings.TrimRight(f.FlagUsages(), "\n") +
 		"\n\nA flag goes before its variable, a variable before the configuration (`" + a.cfg.Name + " config list`). The variables are:\n  " +
 		strings.Join(append(variables, "SUPERSTEP_CONFIG", "SUPERSTEP_STORE_KEY", "SUPERSTEP_CACHE_DIR", "SUPERSTEP_EMBEDDINGS"), "\n  ")
@@ -191,24 +191,23 @@ func (a *app) globalHelp() string {
 // configure settles the flags: those given, then SUPERSTEP_*, then the user's configuration,
 // then the defaults.
 func (a *app) configure(flags *pflag.FlagSet) error {
-	conf, wrong := a.config()
 	var err error
-	for _, s := range conf {
-		if f := flags.Lookup(s.key); f != nil && !f.Changed && f.Annotations[inputFlag] == nil && a.cfg.Env(variable(s.key)) == "" {
-			err = errors.Join(err, f.Value.Set(s.value)) // it was checked
+	for _, s := range a.config().Settings {
+		if f := flags.Lookup(s.Name); f != nil && !f.Changed && f.Annotations[inputFlag] == nil && a.cfg.Env(host.Variable(s.Name)) == "" {
+			err = errors.Join(err, f.Value.Set(s.Value)) // it was checked
 		}
 	}
-	known := a.configurable() // no other flag has a variable
+	known := host.SettingNames() // no other flag has a variable
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || err != nil || f.Annotations[inputFlag] != nil || known.Lookup(f.Name) == nil {
+		if f.Changed || err != nil || f.Annotations[inputFlag] != nil || !slices.Contains(known, f.Name) {
 			return
 		}
-		v := a.cfg.Env(variable(f.Name))
+		v := a.cfg.Env(host.Variable(f.Name))
 		if v == "" {
 			return
 		}
 		if e := f.Value.Set(v); e != nil {
-			err = usage(variable(f.Name) + ": " + wanted(f, v, e))
+			err = usage(host.Variable(f.Name) + ": " + wanted(f, v, e))
 		}
 	})
 	if err == nil {
@@ -220,7 +219,7 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 	}
 	a.look()
 	a.settled = true
-	if wrong != nil {
+	if wrong := a.config().Err; wrong != nil {
 		return wrong
 	}
 	return err

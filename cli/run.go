@@ -173,7 +173,7 @@ func (a *app) runCommand() *cobra.Command {
 			return err
 		}
 		g.words, g.flags = args[1:], cmd.Flags()
-		if cmd.Flags().Changed("model") || a.cfg.Env(variable("model")) != "" {
+		if cmd.Flags().Changed("model") || a.cfg.Env(host.Variable("model")) != "" {
 			g.model = a.set.model // else a project goes before the user's configuration
 		}
 		if n := cmd.ArgsLenAtDash(); n >= 0 {

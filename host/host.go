@@ -46,6 +46,8 @@ type Config struct {
 	NoModels  bool
 	Clock     *agent.Clock      // of agents; defaults to that of the system
 	Failpoint func(name string) // for crash tests; see superstep.Options
+	// Settled says that the settings are complete: neither the user's configuration nor the variables SUPERSTEP_* add to them.
+	Settled bool
 	Settings
 }
 
@@ -115,7 +117,7 @@ type own struct {
 	book      *book
 }
 
-// Open opens a host. It reads nothing but the paths: configuration, project, models and store are opened when they are first
+// Open opens a host. It reads the user's configuration and nothing else: project, models and store are opened when they are first
 // needed, once. The caller closes it.
 func Open(_ context.Context, cfg *Config) (*Host, error) {
 	h := &Host{all: &shared{projects: map[string]*project{}}, own: &own{}}
@@ -137,6 +139,11 @@ func Open(_ context.Context, cfg *Config) (*Host, error) {
 	}
 	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
 		return nil, errors.New("the folder to work in is not absolute: " + c.Dir)
+	}
+	if !c.Settled {
+		if err := h.configure(); err != nil {
+			return nil, err
+		}
 	}
 	c.Settings = c.Settings.whole()
 	return h, workflow.Set(c.Workflows).Validate()
