@@ -1,9 +1,10 @@
-package project
+package host
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -101,31 +102,28 @@ func (r *reader) folders(f frontmatter.Field) []string {
 }
 
 // sandboxed returns what the user says about the sandbox.
-func (p *Project) sandboxed() sandboxSettings {
+func (p *project) sandboxed() sandboxSettings {
 	if p.settings.user == nil {
 		return sandboxSettings{}
 	}
 	return p.settings.user.sandbox
 }
 
-// OpenSandbox makes the sandbox that the commands of this project start in, as its user wants it: nil if that is none. Close it.
-func (p *Project) OpenSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
+// openSandbox makes the sandbox that the commands of this project start in, as its user wants it: nil if that is none. Close it.
+func (p *project) openSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
 	set := p.sandboxed()
 	if set.mode == sandboxOff {
 		return nil, nil
 	}
-	home := trust.Resolved(p.opt.Home) // the folder is without links, too
-	if p.opt.Dir != "" && p.opt.Dir == home {
-		return nil, fmt.Errorf("commands could read and write all of the home folder %s: start Superstep in the folder of a project", p.opt.Home)
+	home := trust.Resolved(p.h.Home()) // the folder is without links, too
+	if p.dir != "" && p.dir == home {
+		return nil, fmt.Errorf("commands could read and write all of the home folder %s: start Superstep in the folder of a project", p.h.Home())
 	}
-	o := &sandbox.Options{Root: p.opt.Dir, Home: p.opt.Home, Environ: p.opt.Environ, Private: append(slices.Clone(p.opt.Private), p.opt.StateDir)}
-	if p.opt.ConfigHome != "" {
-		o.Private = append(o.Private, filepath.Join(p.opt.ConfigHome, "superstep"))
+	o := &sandbox.Options{Root: p.dir, Home: p.h.Home(), Environ: p.h.cfg.Environ, Private: p.h.private()}
+	if p.dir != "" && slices.ContainsFunc(o.Private, func(own string) bool { return trust.Resolved(own) == p.dir }) {
+		return nil, fmt.Errorf("commands could change what Superstep itself keeps in %s: start Superstep in the folder of a project", p.dir)
 	}
-	if p.opt.Dir != "" && slices.ContainsFunc(o.Private, func(own string) bool { return trust.Resolved(own) == p.opt.Dir }) {
-		return nil, fmt.Errorf("commands could change what Superstep itself keeps in %s: start Superstep in the folder of a project", p.opt.Dir)
-	}
-	if p.opt.Home != "" && within(p.opt.Dir, home) { // a folder that holds the home folder, which is hidden with all in it
+	if p.h.Home() != "" && within(p.dir, home) { // a folder that holds the home folder, which is hidden with all in it
 		o.Private = append(slices.DeleteFunc(o.Private, func(own string) bool { return within(home, own) }), home)
 	}
 	for _, x := range []struct {
@@ -134,19 +132,19 @@ func (p *Project) OpenSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
 	}{{set.read, &o.Policy.Read}, {set.write, &o.Policy.Write}} {
 		for _, name := range x.from {
 			if rest, ok := strings.CutPrefix(name, "~"); ok {
-				name = filepath.Join(p.opt.Home, rest)
+				name = filepath.Join(p.h.Home(), rest)
 			}
 			*x.to = append(*x.to, name)
 		}
 	}
-	if repository := repositoryOf(p.opt.Dir); repository != "" {
+	if repository := repositoryOf(p.dir); repository != "" {
 		o.Policy.Read = append(o.Policy.Read, repository)
 	}
 	if policy != nil {
 		o.Policy.Network, o.Protect, o.Hide = policy.Network(), policy.Unwritable, p.hidden(policy)
 	}
-	if p.opt.CacheDir != "" && p.opt.Dir != "" {
-		o.Cache = filepath.Join(p.opt.CacheDir, "sandbox", digestOf(p.opt.Dir))
+	if p.dir != "" {
+		o.Cache = filepath.Join(p.h.CacheDir(), "sandbox", digestOf(p.dir))
 	}
 	s, err := sandbox.New(o)
 	if err != nil {
@@ -159,9 +157,9 @@ func (p *Project) OpenSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
 }
 
 // hidden returns what reports whether a file of the project may not be read unasked, and so not by a command.
-func (p *Project) hidden(policy *permit.Policy) func(string) bool {
+func (p *project) hidden(policy *permit.Policy) func(string) bool {
 	return func(name string) bool {
-		rel, err := filepath.Rel(p.opt.Dir, name)
+		rel, err := filepath.Rel(p.dir, name)
 		return err == nil && policy.Secret(filepath.ToSlash(rel)).Decision != tool.Allow
 	}
 }
@@ -172,8 +170,8 @@ func digestOf(dir string) string {
 }
 
 // startsCommands reports whether anything that may be used starts programs.
-func (p *Project) startsCommands() bool {
-	if p.opt.Dir != "" && p.shell() {
+func (p *project) startsCommands() bool {
+	if p.dir != "" && p.shell() {
 		return true
 	}
 	return len(p.Scripts()) > 0 || slices.ContainsFunc(p.Servers(), func(s *mcp.Server) bool { return s.Transport == mcp.Stdio })
@@ -190,25 +188,53 @@ func confinement(s *sandbox.Sandbox, set sandboxSettings) permit.Confinement {
 	return permit.Confined
 }
 
-// SandboxMode returns what bounds commands of the user, for people: "namespaces", "landlock (ABI 7)", "off" or "none" with the reason.
-func SandboxMode(opt *Options) (string, error) {
-	p := &Project{}
-	if opt != nil {
-		p.opt = *opt
-	}
-	if err := p.defaults(); err != nil {
+// sandboxMode says what bounds commands of the user, for people: "namespaces", "landlock (ABI 7)", "off" or "none" with the reason.
+func (h *Host) sandboxMode() (string, error) {
+	settings, err := readSettings("", h.ConfigDir())
+	if err != nil {
 		return "", err
 	}
-	var err error
-	if p.settings, err = readSettings("", p.opt.ConfigHome); err != nil {
-		return "", err
-	}
-	if p.sandboxed().mode == sandboxOff {
+	if settings.user != nil && settings.user.sandbox.mode == sandboxOff {
 		return sandboxOff, nil
 	}
-	s, err := sandbox.New(&sandbox.Options{Home: p.opt.Home, Environ: p.opt.Environ})
+	s, err := sandbox.New(&sandbox.Options{Home: h.Home(), Environ: h.cfg.Environ})
 	if err != nil {
 		return "", err
 	}
 	return s.String(), s.Close()
+}
+
+// repositoryOf returns the folder of the repository that a linked working tree of Git belongs to, "" if the folder is
+// none. The repository has to know of it: what a project says about itself grants nothing.
+func repositoryOf(dir string) string {
+	text, err := readFile(filepath.Join(dir, ".git"))
+	if err != nil {
+		return ""
+	}
+	own, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir: ")
+	if !ok || !filepath.IsAbs(own) || filepath.Base(filepath.Dir(own)) != "worktrees" {
+		return ""
+	}
+	back, err := readFile(filepath.Join(own, "gitdir"))
+	if err != nil || strings.TrimSpace(string(back)) != filepath.Join(dir, ".git") {
+		return ""
+	}
+	repository := filepath.Dir(filepath.Dir(own))
+	if _, err := os.Stat(filepath.Join(repository, "objects")); err != nil {
+		return ""
+	}
+	return repository
+}
+
+// Sandbox opens what bounds the commands of agents here, nil if the user wants none. The caller closes it.
+func (h *Host) Sandbox() (*sandbox.Sandbox, error) {
+	p, err := h.project()
+	if err != nil {
+		return nil, err
+	}
+	policy, err := p.policy()
+	if err != nil {
+		return nil, err
+	}
+	return p.openSandbox(policy)
 }

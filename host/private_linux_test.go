@@ -1,4 +1,4 @@
-package project
+package host
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/tool/sandbox"
@@ -20,9 +21,8 @@ func TestCommandsSeeNoStore(t *testing.T) {
 	g.write(t, filepath.Join(g.dir, "open.txt"), "zebra")
 	private := filepath.Join(g.home, ".config", "superstep", "granted.json")
 	g.write(t, private, "[]")
-	p, _ := g.open(t)
-	o := p.opt
-	o.Private = []string{filepath.Join(g.dir, "runs.db")}
+	o := g.opt
+	o.Store, o.Stores = "sqlite:"+filepath.Join(g.dir, "runs.db"), []runlog.Driver{{Kind: "sqlite"}}
 	for _, text := range []string{"bash"} {
 		r, err := permit.Parse(tool.Allow, text, "")
 		if err != nil {
@@ -30,11 +30,11 @@ func TestCommandsSeeNoStore(t *testing.T) {
 		}
 		o.Rules = append(o.Rules, r)
 	}
-	p, err := Open(&o)
+	p, err := openProject(&o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.Start(t.Context(), "")
+	s, err := p.start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package project_test
+package host
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 	"github.com/superstep-dev/superstep/internal/npm"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/offline"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 )
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 // place is a project and a home beside it.
 type place struct {
 	dir, home string
-	opt       project.Options
+	opt       Config
 
 	mu      sync.Mutex
 	notices []string
@@ -50,16 +49,36 @@ func newPlace(t *testing.T, files map[string]string) *place {
 	for name, text := range files {
 		p.write(t, name, text)
 	}
-	p.opt = project.Options{
-		Dir: p.dir, Home: p.home, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.home},
-		Models: func(string) (model.Model, error) { return offline.New(), nil },
-		Notice: func(s string) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.notices = append(p.notices, s)
-		},
+	p.opt = Config{Dir: p.dir, Env: atHome(p.home), Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.home}}
+	p.opt.Notice = func(s string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.notices = append(p.notices, s)
 	}
 	return p
+}
+
+// atHome is the environment of a user of a home.
+func atHome(home string) func(string) string {
+	return func(name string) string {
+		return map[string]string{
+			"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, ".config"), "XDG_DATA_HOME": filepath.Join(home, ".local", "share"),
+			"XDG_CACHE_HOME": filepath.Join(home, ".cache"),
+		}[name]
+	}
+}
+
+// openProject opens the project of a folder with a model that needs no key.
+func openProject(cfg *Config) (*project, error) {
+	h, err := Open(context.Background(), cfg)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.projectIn(cfg.Dir)
+	if err == nil {
+		p.models = func(string) (model.Model, error) { return offline.New(), nil }
+	}
+	return p, err
 }
 
 // write writes a file of the project, or with "~/" of the home.
@@ -77,9 +96,9 @@ func (p *place) write(t *testing.T, name, text string) {
 	}
 }
 
-func (p *place) open(t *testing.T) *project.Project {
+func (p *place) open(t *testing.T) *project {
 	t.Helper()
-	opened, err := project.Open(&p.opt)
+	opened, err := openProject(&p.opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +112,7 @@ func (p *place) noticed(text string) bool {
 }
 
 // trustAll agrees to everything there is.
-func trustAll(t *testing.T, p *project.Project) {
+func trustAll(t *testing.T, p *project) {
 	t.Helper()
 	var items []trust.Item
 	for _, s := range p.Items() {
@@ -111,7 +130,7 @@ const explorer = "---\nname: explorer\ndescription: Mine.\ntools: Read\n---\nYou
 func TestTrust(t *testing.T) {
 	w := newPlace(t, map[string]string{".claude/agents/explorer.md": explorer})
 	p := w.open(t)
-	find := func(p *project.Project) string {
+	find := func(p *project) string {
 		t.Helper()
 		d, err := p.Agent("explorer")
 		if err != nil {
@@ -119,7 +138,7 @@ func TestTrust(t *testing.T) {
 		}
 		return d.Source.Scope
 	}
-	state := func(p *project.Project) catalog.State {
+	state := func(p *project) catalog.State {
 		for _, e := range p.Agents() {
 			if e.Name == "explorer" {
 				return e.State
@@ -151,7 +170,7 @@ func TestTrust(t *testing.T) {
 	// What is agreed to in one project says nothing about another with the same file.
 	trustAll(t, p)
 	other := newPlace(t, map[string]string{".claude/agents/explorer.md": explorer + "And evil.\n"})
-	other.opt.StateDir = filepath.Join(w.home, ".config", "superstep")
+	other.opt.Env = atHome(w.home)
 	if got := find(other.open(t)); got != "built-in" {
 		t.Errorf("another project: %s", got)
 	}
@@ -182,12 +201,12 @@ func TestUntrustedError(t *testing.T) {
 func TestUnknownTool(t *testing.T) {
 	w := newPlace(t, map[string]string{".superstep/tools/count.tool.yaml": "description: Count\ncommand: [echo, hi]\n"})
 	unknown := func(name string) string {
-		s, err := w.open(t).Start(t.Context(), "")
+		s, err := w.open(t).start(t.Context(), "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		return s.Unknown(name)
+		return s.unknown(name)
 	}
 	for _, c := range []struct{ name, want string }{
 		{"count", "tool count (.superstep/tools/count.tool.yaml) is not trusted; look at it and decide: superstep trust"},
@@ -211,7 +230,7 @@ func TestUntrustedHidesNothing(t *testing.T) {
 		".claude/skills/s/SKILL.md":   "---\nname: s\ndescription: Theirs.\n---\nDo theirs.\n",
 	})
 	use := func() string {
-		s, err := w.open(t).Start(t.Context(), "")
+		s, err := w.open(t).start(t.Context(), "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +263,7 @@ func TestHomeIsNoProject(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(w.dir, ".superstep"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if got := project.Root(dir, w.home); got != want {
+		if got := rootOf(dir, w.home); got != want {
 			t.Errorf("the root of %s is %s, want %s", dir, got, want)
 		}
 	}
@@ -259,16 +278,16 @@ func TestRootInSharedFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := project.Root(below, ""); got != shared {
+	if got := rootOf(below, ""); got != shared {
 		t.Errorf("the root is %s, want %s", got, shared)
 	}
 	if err := os.Chmod(shared, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
 	}
-	if got := project.Root(below, ""); got != below {
+	if got := rootOf(below, ""); got != below {
 		t.Errorf("below a shared folder the root is %s, want %s", got, below)
 	}
-	if got := project.Root(shared, ""); got != shared {
+	if got := rootOf(shared, ""); got != shared {
 		t.Errorf("the root of the shared folder is %s", got)
 	}
 }
@@ -281,9 +300,9 @@ func TestSettings(t *testing.T) {
 		"~/.config/superstep/permissions.yaml":     "allow: [\"edit_file(docs/**)\"]\n",
 		"~/.config/superstep/agents/unrelated.txt": "x",
 	})
-	decide := func(p *project.Project, name, args string) tool.Decision {
+	decide := func(p *project, name, args string) tool.Decision {
 		t.Helper()
-		s, err := p.Start(context.Background(), "")
+		s, err := p.start(context.Background(), "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,8 +314,8 @@ func TestSettings(t *testing.T) {
 		return s.Tools().Guard().Gate.Check(found, &tool.Call{Args: json.RawMessage(args)}).Decision
 	}
 	p := w.open(t)
-	if p.Model() != "" || decide(p, "read_file", `{"path":"secret/a"}`) != tool.Allow {
-		t.Errorf("before it is trusted: %q", p.Model())
+	if p.projectModel() != "" || decide(p, "read_file", `{"path":"secret/a"}`) != tool.Allow {
+		t.Errorf("before it is trusted: %q", p.projectModel())
 	}
 	trustAll(t, p)
 	for _, c := range []struct {
@@ -313,13 +332,13 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s %s: %s, want %s", c.name, c.args, got, c.want)
 		}
 	}
-	if p.Model() != "openai/project" {
-		t.Errorf("model %q", p.Model())
+	if p.projectModel() != "openai/project" {
+		t.Errorf("model %q", p.projectModel())
 	}
 	w.write(t, ".superstep/config.yaml", "modle: x\npermissions:\n  allow: bash\n  dney: []\n  ask: [\"bash(\"]\n")
 	p = w.open(t)
 	var got []string
-	for _, x := range p.Problems() {
+	for _, x := range p.problems() {
 		got = append(got, strings.TrimPrefix(x.Where(), w.dir)+" "+x.Text)
 	}
 	text := strings.Join(got, "\n")
@@ -329,31 +348,31 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	w.write(t, ".superstep/config.yml", "permissions:\n  deny: [bash]\n")
-	if p := w.open(t); len(p.Problems()) == 0 || !strings.HasSuffix(p.Problems()[0].String(), ".superstep/config.yml: is not read; name it config.yaml") {
-		t.Error("a file of another name:", p.Problems())
+	if p := w.open(t); len(p.problems()) == 0 || !strings.HasSuffix(p.problems()[0].String(), ".superstep/config.yml: is not read; name it config.yaml") {
+		t.Error("a file of another name:", p.problems())
 	}
 	w.write(t, "~/.config/superstep/permissions.yml", "deny: [bash]\n")
-	if _, err := project.Open(&w.opt); err == nil || !strings.Contains(err.Error(), "permissions.yml: is not read; name it permissions.yaml") {
+	if _, err := openProject(&w.opt); err == nil || !strings.Contains(err.Error(), "permissions.yml: is not read; name it permissions.yaml") {
 		t.Errorf("a user's rules of another name: %v", err)
 	}
 	if err := os.Remove(filepath.Join(w.home, ".config", "superstep", "permissions.yml")); err != nil {
 		t.Fatal(err)
 	}
 	w.write(t, "~/.config/superstep/permissions.yaml", "deny: [bash\n")
-	if _, err := project.Open(&w.opt); err == nil || !strings.Contains(err.Error(), "permissions.yaml:1:") {
+	if _, err := openProject(&w.opt); err == nil || !strings.Contains(err.Error(), "permissions.yaml:1:") {
 		t.Errorf("a user's rules with a mistake: %v", err)
 	}
 	deep := strings.Repeat("[", 100_000)
 	w.write(t, "~/.config/superstep/permissions.yaml", "")
 	w.write(t, ".superstep/config.yaml", "permissions: {allow: "+deep+"}\n")
-	if p := w.open(t); len(p.Problems()) == 0 {
+	if p := w.open(t); len(p.problems()) == 0 {
 		t.Error("brackets without end are no problem")
 	}
 }
 
 // An agent that goes round and round is stopped, also if nobody has set a limit.
 func TestLimitsByDefault(t *testing.T) {
-	s, err := newPlace(t, nil).open(t).Start(t.Context(), "")
+	s, err := newPlace(t, nil).open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +391,7 @@ func TestLimitsByDefault(t *testing.T) {
 // Somebody who lets commands run unasked that stay in the sandbox has given agents a shell by that.
 func TestSandboxAuto(t *testing.T) {
 	w := newPlace(t, map[string]string{"~/.config/superstep/permissions.yaml": "sandbox: {auto: true}\ndeny: [\"bash(rm *)\"]\n"})
-	s, err := w.open(t).Start(t.Context(), "")
+	s, err := w.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +401,7 @@ func TestSandboxAuto(t *testing.T) {
 		t.Fatal("there is no bash")
 	}
 	want := tool.Allow
-	if mode, err := project.SandboxMode(&w.opt); err != nil || strings.HasPrefix(mode, "none") {
+	if mode, err := s.p.h.sandboxMode(); err != nil || strings.HasPrefix(mode, "none") {
 		t.Logf("SKIPPED in part: %s %v", mode, err)
 		want = tool.Ask
 	}
@@ -401,14 +420,15 @@ func TestSandboxAuto(t *testing.T) {
 func TestAlways(t *testing.T) {
 	w := newPlace(t, nil)
 	p := w.open(t)
-	has := func(p *project.Project) bool {
-		rules, err := p.Rules()
+	has := func(p *project) bool {
+		policy, err := p.policy()
 		if err != nil {
 			t.Fatal(err)
 		}
+		rules := policy.List()
 		return slices.ContainsFunc(rules, func(r permit.Rule) bool { return r.Layer == permit.Granted && r.String() == "bash(go test *)" })
 	}
-	s, err := p.Start(t.Context(), "")
+	s, err := p.start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,14 +446,14 @@ func TestAlways(t *testing.T) {
 		t.Error("it is not remembered")
 	}
 	other := newPlace(t, nil)
-	other.opt.StateDir = filepath.Join(w.home, ".config", "superstep")
+	other.opt.Env = atHome(w.home)
 	if has(other.open(t)) {
 		t.Error("it holds elsewhere")
 	}
-	if found, err := p.Forget("bash(go test *)"); err != nil || !found || has(w.open(t)) {
+	if found, err := p.forgetRule("bash(go test *)"); err != nil || !found || has(w.open(t)) {
 		t.Errorf("it is not forgotten: %v %v", found, err)
 	}
-	if found, err := p.Forget("bash(go test *)"); err != nil || found {
+	if found, err := p.forgetRule("bash(go test *)"); err != nil || found {
 		t.Errorf("again: %v %v", found, err)
 	}
 }
@@ -454,7 +474,7 @@ func TestAgentsTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.opt.Rules = []permit.Rule{rule}
-	s, err := w.open(t).Start(t.Context(), "")
+	s, err := w.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -539,7 +559,7 @@ func TestGrants(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.opt.Rules = []permit.Rule{rule}
-	s, err := w.open(t).Start(t.Context(), "")
+	s, err := w.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -580,7 +600,7 @@ func TestTaint(t *testing.T) {
 		}
 		w.opt.Rules = append(w.opt.Rules, rule)
 	}
-	s, err := w.open(t).Start(t.Context(), "")
+	s, err := w.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -626,7 +646,7 @@ await import("`+modules+`/@modelcontextprotocol/" + readFileSync("which", "utf8"
 `)
 	use := func() (tools int) {
 		t.Helper()
-		s, err := w.open(t).Start(t.Context(), "")
+		s, err := w.open(t).start(t.Context(), "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -687,10 +707,10 @@ func TestHostileNames(t *testing.T) {
 			}
 		}
 	}
-	if len(p.Problems()) < 3 {
-		t.Errorf("%q", p.Problems())
+	if len(p.problems()) < 3 {
+		t.Errorf("%q", p.problems())
 	}
-	if s, err := p.Start(t.Context(), ""); err != nil {
+	if s, err := p.start(t.Context(), "", nil); err != nil {
 		t.Error(err)
 	} else {
 		_ = s.Close()
@@ -702,7 +722,7 @@ func TestNoticesOnce(t *testing.T) {
 	t.Parallel()
 	w := newPlace(t, map[string]string{"~/.config/superstep/agents/sheller.md": "---\nname: sheller\ndescription: d\ntools: [read_file, bash]\n---\nWork.\n"})
 	w.write(t, "~/.claude/agents/sheller.md", "---\nname: sheller\ndescription: d\ntools: Read, Bash\n---\nWork.\n")
-	s, err := w.open(t).Start(t.Context(), "")
+	s, err := w.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

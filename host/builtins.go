@@ -1,4 +1,4 @@
-package project
+package host
 
 import (
 	"context"
@@ -14,25 +14,26 @@ import (
 )
 
 // builtins makes the tools that come with this program, as far as they can be used here.
-func (p *Project) builtins(s *Session) ([]*tool.Tool, error) {
+func (p *project) builtins(s *Session) ([]*tool.Tool, error) {
 	o := &builtin.Options{Root: s.root, Write: s.root != nil}
 	if s.root != nil && p.shell() {
-		o.Bash = &builtin.BashOptions{Environ: p.opt.Environ, Sandbox: s.sandbox}
+		o.Bash = &builtin.BashOptions{Environ: p.h.cfg.Environ, Sandbox: s.sandbox}
 	}
-	if !p.opt.Offline {
-		o.Fetch, o.Search = &builtin.FetchOptions{}, p.opt.Web
+	if !p.h.cfg.Offline {
+		web, _ := p.h.searcher() // what is wrong with it is told by research
+		o.Fetch, o.Search = &builtin.FetchOptions{}, web
 	}
 	tools, err := builtin.Tools(o)
 	if err != nil {
 		return nil, err
 	}
 	for i, t := range tools {
-		if (t.Name == "read_file" || t.Name == "grep") && p.opt.ResultsDir("run") != "" {
+		if (t.Name == "read_file" || t.Name == "grep") && !p.h.Sealed() {
 			tools[i] = p.withResults(t)
 		}
 	}
-	if s.root != nil && p.opt.CacheDir != "" {
-		tools = append(tools, builtin.SearchDocsIn(p.opt.Dir, s.openDocs, &builtin.SearchDocsOptions{Reads: s.reads}))
+	if s.root != nil {
+		tools = append(tools, builtin.SearchDocsIn(p.dir, s.openDocs, &builtin.SearchDocsOptions{Reads: s.reads}))
 	}
 	if len(p.UsableSkills()) > 0 {
 		t, err := p.skillTool()
@@ -46,11 +47,11 @@ func (p *Project) builtins(s *Session) ([]*tool.Tool, error) {
 
 // shell reports whether agents have a shell: if the user, and nobody else, has a rule about bash
 // that does not deny it, or lets commands run unasked.
-func (p *Project) shell() bool {
+func (p *project) shell() bool {
 	if p.sandboxed().auto {
 		return true
 	}
-	rules := slices.Clone(p.opt.Rules)
+	rules := slices.Clone(p.rules)
 	if p.settings.user != nil {
 		rules = append(rules, p.settings.user.rules...)
 	}
@@ -62,7 +63,7 @@ func (p *Project) shell() bool {
 
 // withResults is a tool on files that also reads the results that were too large for the
 // conversations of the run that it is called in.
-func (p *Project) withResults(t *tool.Tool) *tool.Tool {
+func (p *project) withResults(t *tool.Tool) *tool.Tool {
 	wide := *t
 	wide.Run = func(ctx context.Context, c *tool.Call) (string, error) {
 		var in struct {
@@ -71,7 +72,7 @@ func (p *Project) withResults(t *tool.Tool) *tool.Tool {
 		if c.Run == "" || json.Unmarshal(c.Args, &in) != nil || !filepath.IsAbs(in.Path) {
 			return t.Run(ctx, c)
 		}
-		dir := p.opt.ResultsDir(c.Run)
+		dir := p.h.results(c.Run)
 		if rel, err := filepath.Rel(dir, in.Path); err != nil || !filepath.IsLocal(rel) {
 			return t.Run(ctx, c)
 		}
@@ -93,10 +94,10 @@ func (p *Project) withResults(t *tool.Tool) *tool.Tool {
 
 // defaultRules are rules besides those of package permit: a lead runs workflows, whose agents are
 // held by rules of their own, and agents read what was too large for them.
-func (p *Project) defaultRules() ([]permit.Rule, error) {
+func (p *project) defaultRules() ([]permit.Rule, error) {
 	texts := []string{"run_workflow", "collect_workflow", "save_workflow"} // what is saved waits for approval
-	if p.opt.ResultsDir("run") != "" {
-		texts = append(texts, "read_file("+p.opt.ResultsDir("*")+"/**)", "grep("+p.opt.ResultsDir("*")+"/**)")
+	if !p.h.Sealed() {
+		texts = append(texts, "read_file("+p.h.results("*")+"/**)", "grep("+p.h.results("*")+"/**)")
 	}
 	var rules []permit.Rule
 	for _, text := range texts {
@@ -130,13 +131,13 @@ func (s *Session) openDocs(ctx context.Context, large bool) (*builtin.Docs, erro
 	}
 	reads := s.reads("search_docs", "")
 	o := &builtin.DocsOptions{
-		CacheDir: s.p.opt.CacheDir, Progress: builtin.DocsProgress(s.p.opt.Dir, 3*time.Second, func(text string, _, _ int) { s.p.opt.Notice(text) }),
+		CacheDir: s.p.h.CacheDir(), Progress: builtin.DocsProgress(s.p.dir, 3*time.Second, func(text string, _, _ int) { s.p.h.cfg.Notice(text) }),
 		Excluded: func(file string) bool { return reads(file).Decision != tool.Allow },
 	}
 	if large {
 		o.Limits = builtin.LargeDocs()
 	}
-	index, err := builtin.OpenDocs(ctx, s.p.opt.Dir, o)
+	index, err := builtin.OpenDocs(ctx, s.p.dir, o)
 	if err != nil {
 		return nil, err
 	}

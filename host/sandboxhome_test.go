@@ -1,4 +1,4 @@
-package project_test
+package host
 
 import (
 	"os"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 )
@@ -29,15 +28,15 @@ func TestNoSandboxOverHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(dir, home string) (string, error) {
-		p, err := project.Open(&project.Options{Dir: dir, Home: home, Private: []string{data}})
+		p, err := openProject(&Config{Dir: dir, Env: atHome(home), Settings: Settings{DataDir: data}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		policy, err := p.Policy()
+		policy, err := p.policy()
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := p.OpenSandbox(policy)
+		s, err := p.openSandbox(policy)
 		if err != nil {
 			return "", err
 		}
@@ -73,11 +72,11 @@ func TestRulesOfTheSandboxWithARun(t *testing.T) {
 		}
 		rules = append(rules, r)
 	}
-	p, err := project.Open(&project.Options{Dir: t.TempDir(), Home: t.TempDir(), Rules: rules})
+	p, err := openProject(&Config{Dir: t.TempDir(), Env: atHome(t.TempDir()), Settings: Settings{Rules: rules}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := p.Policy()
+	policy, err := p.policy()
 	if err != nil {
 		t.Fatal(err)
 	}

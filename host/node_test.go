@@ -1,4 +1,4 @@
-package project_test
+package host
 
 import (
 	"encoding/json"
@@ -13,7 +13,6 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
@@ -21,7 +20,7 @@ import (
 )
 
 // writing is a graph of one node that writes a file with the tools of a session.
-func writing(t *testing.T, s *project.Session) *graph.Flow[string, string] {
+func writing(t *testing.T, s *Session) *graph.Flow[string, string] {
 	t.Helper()
 	g := graph.New("test", func(_, u string) string { return u })
 	g.AddNode(node.Tool("w", s.Tools(), "write_file", node.Args[string]{Static: map[string]any{"path": "x", "content": "x"}}, func(_, text string) (string, error) { return text, nil }))
@@ -52,8 +51,8 @@ func TestNodesObeyRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newPlace(t, map[string]string{"~/.config/superstep/permissions.yaml": c.rules})
-			w.opt.OnAsk = c.onAsk
-			s, err := w.open(t).Start(t.Context(), "")
+			w.opt.Headless = c.onAsk == agent.AskDeny
+			s, err := w.open(t).start(t.Context(), "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,10 +89,11 @@ func TestNodesObeyRules(t *testing.T) {
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, journal.ErrDenied) || missing == nil):
 				t.Errorf("%v, %v", err, missing)
 			}
-			rules, err := w.open(t).Rules()
+			policy, err := w.open(t).policy()
 			if err != nil {
 				t.Fatal(err)
 			}
+			rules := policy.List()
 			remembered := slices.ContainsFunc(rules, func(r permit.Rule) bool { return r.Layer == permit.Granted && r.Tool == "write_file" })
 			if remembered != (name == "asked, always") {
 				t.Errorf("remembered: %v", rules)
@@ -105,7 +105,7 @@ func TestNodesObeyRules(t *testing.T) {
 // TestSetsObeyRules: whoever calls the tools of a session past agents and nodes is held by the rules, too.
 func TestSetsObeyRules(t *testing.T) {
 	w := newPlace(t, map[string]string{"~/.config/superstep/permissions.yaml": "deny: [\"write_file(no)\"]\n"})
-	s, err := w.open(t).Start(t.Context(), "")
+	s, err := w.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

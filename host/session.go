@@ -1,8 +1,9 @@
-package project
+package host
 
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/definition"
 	"github.com/superstep-dev/superstep/agent/team"
@@ -28,7 +30,7 @@ import (
 
 // A Session has everything running that agents of a project need. Close it.
 type Session struct {
-	p       *Project
+	p       *project // nil for a run that is replayed
 	root    *builtin.Root
 	mu      sync.Mutex
 	own     map[string]*builtin.Root // of agents that have a folder of their own, by that
@@ -43,20 +45,24 @@ type Session struct {
 	model   string // of agents that name none
 }
 
-// Start runs what may be used: scripts are loaded and MCP servers connected. One that fails
-// is noticed and left out. The model is that of agents that name none, "" for the one that is
-// configured.
-func (p *Project) Start(ctx context.Context, model string) (*Session, error) {
-	return p.StartFor(ctx, model, nil)
+// replaying returns a session for a run that is replayed. What its agents are made of is in the run's log, so nothing of a
+// project is read or started.
+func replaying() (s *Session, err error) {
+	s = &Session{}
+	s.team, err = team.New(&team.Options{
+		Agents: func(name string) (*agent.Agent, error) { return s.Agent(name, "") },
+		List:   func() []team.Info { return nil },
+	})
+	return s, err
 }
 
-// StartFor is Start that runs only what is needed: no server is connected whose tools nothing of the needs may use. If nil,
-// everything is.
-func (p *Project) StartFor(ctx context.Context, model string, needs *Needs) (s *Session, err error) {
-	if err := p.SettingsError(); err != nil {
+// start runs what may be used and is needed: scripts are loaded and MCP servers connected. One that fails is noticed and
+// left out. The model is that of agents that name none, "" for the one that is configured. If n is nil, everything is needed.
+func (p *project) start(ctx context.Context, model string, n *needs) (s *Session, err error) {
+	if err := p.settingsError(); err != nil {
 		return nil, err
 	}
-	p.passed()
+	p.tellPassed()
 	s = &Session{p: p, model: model}
 	defer func() {
 		if err != nil {
@@ -64,18 +70,18 @@ func (p *Project) StartFor(ctx context.Context, model string, needs *Needs) (s *
 		}
 	}()
 	var list []*tool.Tool
-	if s.policy, err = p.Policy(); err != nil {
+	if s.policy, err = p.policy(); err != nil {
 		return s, err
 	}
 	if p.startsCommands() {
-		if s.sandbox, err = p.OpenSandbox(s.policy); err != nil {
+		if s.sandbox, err = p.openSandbox(s.policy); err != nil {
 			return s, err
 		}
 		set := p.sandboxed()
 		s.policy = s.policy.Bounded(confinement(s.sandbox, set), set.auto)
 	}
-	if p.opt.Dir != "" {
-		if s.root, err = builtin.OpenRootWith(p.opt.Dir, &builtin.RootOptions{Protected: s.policy.Protected, Reads: s.reads, Writes: s.sandbox.Keep}); err != nil {
+	if p.dir != "" {
+		if s.root, err = builtin.OpenRootWith(p.dir, &builtin.RootOptions{Protected: s.policy.Protected, Reads: s.reads, Writes: s.sandbox.Keep}); err != nil {
 			return s, err
 		}
 	}
@@ -84,14 +90,14 @@ func (p *Project) StartFor(ctx context.Context, model string, needs *Needs) (s *
 		return s, err
 	}
 	list = append(list, own...)
-	use := p.usage(needs)
+	use := p.usage(n)
 	list = append(list, s.scriptTools(ctx, use)...)
 	list = append(list, s.connect(ctx, use)...)
 	set, err := tool.NewSet(list...)
 	if err != nil {
 		return s, err
 	}
-	s.tools = set.Guarded(tool.Guard{Gate: s.policy, Headless: p.opt.OnAsk == agent.AskDeny, Remember: p.remember})
+	s.tools = set.Guarded(tool.Guard{Gate: s.policy, Headless: p.onAsk == agent.AskDeny, Remember: p.remember})
 	s.team, err = team.New(&team.Options{Agents: s.subAgent, List: s.subAgents, Isolate: s.isolate})
 	return s, err
 }
@@ -118,13 +124,78 @@ func (s *Session) Close() error {
 // the user and the project decide on their calls, whoever makes them: see tool.Guard.
 func (s *Session) Tools() *tool.Set { return s.tools }
 
-// AgentTools returns the tools that only agents have, as far as the session makes them. They cannot be called without one.
-func (s *Session) AgentTools() []*tool.Tool {
-	tools := []*tool.Tool{askUser().Tool}
-	for _, a := range s.team.Actions() {
-		tools = append(tools, a.Tool)
+// Session starts what there is for agents in the folder of the host: scripts are loaded and MCP servers connected. The caller
+// closes it.
+func (h *Host) Session(ctx context.Context) (*Session, error) {
+	p, err := h.project()
+	if err != nil {
+		return nil, err
 	}
-	return tools
+	return p.start(ctx, "", nil)
+}
+
+// Find returns the tool of a name, or all that begin with a name that ends with "*". Those that only agents have are among
+// them. The error says why there is none.
+func (s *Session) Find(name string) ([]*tool.Tool, error) {
+	prefix, group := strings.CutSuffix(name, "*")
+	list := append(s.tools.Tools(), askUser().Tool)
+	for _, a := range s.team.Actions() {
+		list = append(list, a.Tool)
+	}
+	out := slices.DeleteFunc(list, func(t *tool.Tool) bool { return t.Name != name && !(group && strings.HasPrefix(t.Name, prefix)) })
+	if len(out) > 0 {
+		return out, nil
+	}
+	for _, e := range s.p.builtinEntries() {
+		if e.Name == name && e.State == catalog.Usable { // it is made for each run
+			return []*tool.Tool{{Name: name, Description: e.Description}}, nil
+		}
+	}
+	return nil, s.missing(name)
+}
+
+// Call calls a tool as an agent would. Who types a call allows what they would be asked about, and no more: what is denied is
+// an error.
+func (s *Session) Call(ctx context.Context, name string, args json.RawMessage) (*tool.Result, error) {
+	t, ok := s.tools.Get(name)
+	if !ok {
+		return nil, s.missing(name)
+	}
+	call := &tool.Call{ID: "call", Key: "call", Args: args, Permitted: true}
+	gate := s.tools.Guard().Gate
+	if gate, ok := gate.(tool.Reader); ok {
+		call.Reads = func(name, from string) func(string) tool.Verdict { return gate.Reads(name, from, nil) }
+	}
+	if v := gate.Check(t, call); v.Decision == tool.Deny {
+		return nil, &Error{Code: superstep.CodeDenied, Message: fmt.Sprintf("%s %s is denied: %s", name, v.Subject, v.Reason)}
+	}
+	res := s.tools.Call(ctx, name, call)
+	return &res, nil
+}
+
+// missing is the error of a tool that there is not, or that cannot be used.
+func (s *Session) missing(name string) error {
+	for _, e := range s.p.tools() {
+		prefix, group := strings.CutSuffix(e.Name, "*")
+		if e.Name != name && !slices.Contains(e.Tools, name) && !(group && strings.HasPrefix(name, prefix)) {
+			continue
+		}
+		switch e.State {
+		case catalog.Usable:
+			if e.Source == catalog.BuiltIn {
+				return mistake(fmt.Sprintf("tool %s works within a run only: %s", e.Name, e.Description))
+			}
+		case catalog.Invalid: // see below
+		case catalog.Off:
+			return mistake(fmt.Sprintf("tool %s is off: %s", e.Name, e.Description))
+		default:
+			return &Error{Code: "untrusted", Message: fmt.Sprintf("tool %s is %s", e.Name, e.State)}
+		}
+	}
+	if why := s.brokenTool(name); why != "" {
+		return &Error{Code: "unusable", Message: why}
+	}
+	return mistake(s.unknown(name))
 }
 
 // scriptTools loads those that may be used. Why others cannot is told to whoever wants one.
@@ -139,12 +210,12 @@ func (s *Session) scriptTools(ctx context.Context, use *usage) []*tool.Tool {
 }
 
 // scriptOptions are those that tools in files are loaded with.
-func (p *Project) scriptOptions(in *sandbox.Sandbox) *script.Options {
-	return &script.Options{Environ: p.opt.Environ, Runtimes: p.opt.Runtimes, Directory: p.opt.Dir, Worktree: p.opt.Dir, Reserved: toolnames.Builtin(), Sandbox: in}
+func (p *project) scriptOptions(in *sandbox.Sandbox) *script.Options {
+	return &script.Options{Environ: p.h.cfg.Environ, Directory: p.dir, Worktree: p.dir, Reserved: toolnames.Builtin(), Sandbox: in}
 }
 
 // load loads the tools in files that may be used, and that are used.
-func (p *Project) load(ctx context.Context, in *sandbox.Sandbox, use *usage) ([]*tool.Tool, []script.Problem) {
+func (p *project) load(ctx context.Context, in *sandbox.Sandbox, use *usage) ([]*tool.Tool, []script.Problem) {
 	found := slices.DeleteFunc(p.Scripts(), func(f script.Found) bool { return !use.file(catalog.ScriptName(&f), f.Names) })
 	if len(found) == 0 {
 		return nil, nil
@@ -152,8 +223,8 @@ func (p *Project) load(ctx context.Context, in *sandbox.Sandbox, use *usage) ([]
 	return script.LoadAll(ctx, found, p.scriptOptions(in))
 }
 
-// passed tells what of the project is not used.
-func (p *Project) passed() {
+// tellPassed tells what of the project is not used.
+func (p *project) tellPassed() {
 	var items []trust.Status
 	for _, s := range p.Items(trust.Config, trust.Tool, trust.MCP, trust.Agent, trust.Skill, trust.MCPTools) {
 		if s.State != trust.Trusted { // recipes are wanted by name, and refused then
@@ -161,12 +232,12 @@ func (p *Project) passed() {
 		}
 	}
 	if len(items) > 0 {
-		p.opt.Passed(items)
+		p.h.cfg.Passed(summary(items))
 	}
 }
 
-// Summary says in a line what of a project is not used.
-func Summary(items []trust.Status) string {
+// summary says in a line what of a project is not used.
+func summary(items []trust.Status) string {
 	var names []string
 	changed := 0
 	for i, s := range items {
@@ -198,15 +269,15 @@ func (s *Session) connect(ctx context.Context, uses *usage) []*tool.Tool {
 		if !uses.server(server.Name) {
 			continue
 		}
-		if p.opt.Offline && server.Transport != mcp.Stdio {
-			p.opt.Notice("MCP server " + server.Name + " is on the network and is not used")
+		if p.h.cfg.Offline && server.Transport != mcp.Stdio {
+			p.h.cfg.Notice("MCP server " + server.Name + " is on the network and is not used")
 			continue
 		}
 		use = append(use, server)
 	}
 	opt := p.mcpOptions()
 	opt.Trust, opt.Sandbox = p.TrustServer, s.sandbox
-	if p.opt.TrustProject {
+	if p.h.cfg.TrustProject {
 		opt.Trust = func(*mcp.Server, string) error { return nil } // whatever a run before this one changed
 	}
 	if p.folder != "" {
@@ -216,16 +287,15 @@ func (s *Session) connect(ctx context.Context, uses *usage) []*tool.Tool {
 	tools, err := s.servers.Tools(ctx)
 	for _, err := range append(s.servers.Errors(), err) {
 		if err != nil {
-			p.opt.Notice("not used: " + err.Error())
+			p.h.cfg.Notice("not used: " + err.Error())
 		}
 	}
 	return tools
 }
 
-// Policy returns the rules of the user and the project: what may happen unasked, and what never.
-func (p *Project) Policy() (*permit.Policy, error) {
-	o := &p.opt
-	rules := map[permit.Layer][]permit.Rule{permit.Run: o.Rules}
+// policy returns the rules of the user and the project: what may happen unasked, and what never.
+func (p *project) policy() (*permit.Policy, error) {
+	rules := map[permit.Layer][]permit.Rule{permit.Run: p.rules}
 	var unprotect []string
 	if p.settings.user != nil {
 		rules[permit.User], unprotect = p.settings.user.rules, p.settings.user.unprotect
@@ -246,15 +316,15 @@ func (p *Project) Policy() (*permit.Policy, error) {
 		rules[permit.Project], trusted = c.rules, true
 	}
 	return permit.New(&permit.Options{
-		Rules: rules, TrustProject: trusted, Root: o.Dir, Home: o.Home, Resolve: trust.Resolved, Linked: linked, Protected: p.Protected(), Unprotect: unprotect,
-		Shell: builtin.ShellKind(&builtin.BashOptions{Environ: o.Environ}),
+		Rules: rules, TrustProject: trusted, Root: p.dir, Home: p.h.Home(), Resolve: trust.Resolved, Linked: linked, Protected: p.Protected(),
+		Unprotect: unprotect, Shell: builtin.ShellKind(&builtin.BashOptions{Environ: p.h.cfg.Environ}),
 	})
 }
 
 // misspelled finds rules about tools that there are not. One given with a run is always a mistake;
 // one of the user's file may be for another project, unless it is nearly the name of a tool that comes
 // with this program.
-func (p *Project) misspelled() error {
+func (p *project) misspelled() error {
 	known := append(toolnames.Builtin(), "net", "unsandboxed") // these two are about commands
 	known = append(known, p.ToolNames()...)
 	check := func(rules []permit.Rule, strict bool) error {
@@ -263,7 +333,7 @@ func (p *Project) misspelled() error {
 				continue
 			}
 			if near := suggest.Closest(r.Tool, known); strict || near != "" && slices.Contains(toolnames.Builtin(), near) {
-				return &SettingsError{[]catalog.Problem{{Kind: "settings", File: r.Source, Text: fmt.Sprintf("the rule %s is about a tool %q, and there is none%s", r, r.Tool, toolnames.Hint(r.Tool, known))}}}
+				return &settingsError{[]catalog.Problem{{Kind: "settings", File: r.Source, Text: fmt.Sprintf("the rule %s is about a tool %q, and there is none%s", r, r.Tool, toolnames.Hint(r.Tool, known))}}}
 			}
 		}
 		return nil
@@ -273,12 +343,12 @@ func (p *Project) misspelled() error {
 			return err
 		}
 	}
-	return check(p.opt.Rules, true)
+	return check(p.rules, true)
 }
 
-// SettingsError returns what is wrong with the project's settings if the user trusted them before the mistake was made:
-// what they denied would be allowed now. Start returns it too. If nobody trusted them, it is only among the Problems.
-func (p *Project) SettingsError() error {
+// settingsError returns what is wrong with the project's settings if the user trusted them before the mistake was made:
+// what they denied would be allowed now. If nobody trusted them, it is only among the Problems.
+func (p *project) settingsError() error {
 	b := p.settings.broken
 	if b == nil || p.folder == "" {
 		return nil
@@ -290,26 +360,15 @@ func (p *Project) SettingsError() error {
 	if list[0].State == trust.New {
 		return nil
 	}
-	return &SettingsError{slices.Concat(p.settings.problems, []catalog.Problem{{Text: "you trusted this file, and what it denied would be allowed: mend it, or remove it"}})}
+	return &settingsError{slices.Concat(p.settings.problems, []catalog.Problem{{Text: "you trusted this file, and what it denied would be allowed: mend it, or remove it"}})}
 }
-
-// projectModel is the model that a trusted project names.
-func (p *Project) projectModel() string {
-	if c := p.settings.project; c != nil && p.SettingsState() == catalog.Usable {
-		return c.model
-	}
-	return ""
-}
-
-// Model is the model that the project names, if the user trusts it; "" for none.
-func (p *Project) Model() string { return p.projectModel() }
 
 // modelOf is the model of an agent: the one asked for, the one its definition names, the usual one
 // where it runs, the project's, or the one that is configured.
-func (p *Project) modelOf(d *definition.Definition, asked, usual string) (string, error) {
+func (p *project) modelOf(d *definition.Definition, asked, usual string) (string, error) {
 	fallback := cmp.Or(asked, usual, p.projectModel())
 	if fallback == "" {
-		m, err := p.open("")
+		m, err := p.models("")
 		if err != nil {
 			return "", err
 		}
@@ -318,21 +377,14 @@ func (p *Project) modelOf(d *definition.Definition, asked, usual string) (string
 	if asked != "" || d.Model == "" {
 		return fallback, nil
 	}
-	name, note, err := p.opt.Resolve(d.Model, fallback)
+	name, note, err := p.h.resolve(d.Model, fallback)
 	if err != nil {
 		return "", fmt.Errorf("agent %s: %w", d.Name, err)
 	}
 	if note != "" {
-		p.opt.Notice("agent " + d.Name + ": " + note)
+		p.h.cfg.Notice("agent " + d.Name + ": " + note)
 	}
 	return name, nil
-}
-
-func (p *Project) open(name string) (model.Model, error) {
-	if p.opt.Models == nil {
-		return nil, errors.New("there is no way to get models")
-	}
-	return p.opt.Models(name)
 }
 
 // subAgents are those that a lead may give work to.
@@ -360,12 +412,15 @@ func (s *Session) subAgent(name string) (*agent.Agent, error) {
 
 // Agent makes the agent of a name, with its tools, and with sub-agents to give work to. The
 // model is the one asked for, "" for that of the agent.
-func (s *Session) Agent(name, model string) (*agent.Agent, error) {
+func (s *Session) Agent(name, asked string) (*agent.Agent, error) {
+	if s.p == nil { // its log says which actions it has
+		return &agent.Agent{Name: name, Model: model.Named(""), Actions: append(s.team.Actions(), askUser())}, nil
+	}
 	d, err := s.p.Agent(name)
 	if err != nil {
 		return nil, err
 	}
-	return s.make(d, model)
+	return s.make(d, asked)
 }
 
 // make makes an agent.
@@ -375,15 +430,15 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.open(name)
+	m, err := p.models(name)
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", d.Name, err)
 	}
 	a := &agent.Agent{
-		Name: d.Name, Model: m, OnAsk: p.opt.OnAsk, Clock: p.opt.Clock, Remember: p.remember,
+		Name: d.Name, Model: m, OnAsk: p.onAsk, Clock: p.h.cfg.Clock, Remember: p.remember,
 		Limits: agent.Limits{Turns: cmp.Or(d.MaxTurns, defaultTurns), Single: d.Kind == definition.Simple},
 	}
-	if p.opt.ResultsDir("run") != "" {
+	if !p.h.Sealed() {
 		a.Spill = p.spill
 	}
 	if a.Gate, err = s.gate(d); err != nil {
@@ -427,7 +482,7 @@ func (s *Session) toolsOf(d *definition.Definition) (*tool.Set, error) {
 			s.once(fmt.Sprintf("agent %s has no shell: it has one where a rule of yours is about bash (--ask bash)", d.Name))
 		}
 		if !strings.Contains(want, "*") && !slices.Contains(names, want) && !slices.Contains(toolnames.Builtin(), want) {
-			s.once(fmt.Sprintf("agent %s wants a tool %s: %s", d.Name, want, s.Unknown(want)))
+			s.once(fmt.Sprintf("agent %s wants a tool %s: %s", d.Name, want, s.unknown(want)))
 		}
 	}
 	if d.Tools == nil { // it would have those
@@ -448,7 +503,7 @@ func (s *Session) once(text string) {
 	s.said[text] = true
 	s.mu.Unlock()
 	if !said {
-		s.p.opt.Notice(text)
+		s.p.h.cfg.Notice(text)
 	}
 }
 
@@ -458,7 +513,7 @@ const workingFolder = "You work in the folder of the project. Paths are relative
 func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(d.Prompt))
-	if _, reads := tools.Get("read_file"); reads && s.p.opt.Dir != "" {
+	if _, reads := tools.Get("read_file"); reads && s.p.dir != "" {
 		b.WriteString("\n\n" + workingFolder) // not its path, which is another where the run was imported
 	}
 	if _, ok := tools.Get("skill"); ok {
@@ -474,8 +529,8 @@ func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 	return strings.TrimSpace(b.String())
 }
 
-// Broken returns why the tool of a name cannot be used although there is a file for it, "" if there is none.
-func (s *Session) Broken(name string) string {
+// brokenTool returns why the tool of a name cannot be used although there is a file for it, "" if there is none.
+func (s *Session) brokenTool(name string) string {
 	for _, x := range s.broken {
 		if base, _, _ := strings.Cut(filepath.Base(x.File), "."); name == base || strings.HasPrefix(name, base+"_") {
 			return fmt.Sprintf("tool %s cannot be used: %v", name, x)
@@ -489,9 +544,9 @@ func (s *Session) Broken(name string) string {
 	return ""
 }
 
-// Unknown says that there is no tool of a name, or that nobody has agreed to it, and which there are.
-func (s *Session) Unknown(name string) string {
-	for _, e := range s.p.Tools() {
+// unknown says that there is no tool of a name, or that nobody has agreed to it, and which there are.
+func (s *Session) unknown(name string) string {
+	for _, e := range s.p.tools() {
 		if (e.State == catalog.Untrusted || e.State == catalog.Changed) && slices.Contains(append(e.Tools, e.Name), name) {
 			hidden := &catalog.UntrustedError{Kind: "tool", Name: name, Path: e.Path, State: e.State}
 			return hidden.Error() + "; look at it and decide: superstep trust"
@@ -502,7 +557,7 @@ func (s *Session) Unknown(name string) string {
 			return fmt.Sprintf("the tool %s is off: %s", name, e.Description)
 		}
 	}
-	if why := s.Broken(name); why != "" {
+	if why := s.brokenTool(name); why != "" {
 		return why
 	}
 	return fmt.Sprintf("there is no tool %q%s", name, toolnames.Hint(name, s.tools.Names()))

@@ -1,4 +1,4 @@
-package project
+package host
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gofrs/flock"
@@ -99,7 +100,7 @@ type only struct {
 	list  string
 }
 
-func (p *Project) bounded(d *definition.Definition, inner tool.Reader) (tool.Gate, error) {
+func (p *project) bounded(d *definition.Definition, inner tool.Reader) (tool.Gate, error) {
 	o := &only{inner: inner, tools: map[string]bool{}, list: strings.Join(d.Only, ", ")}
 	var rules []permit.Rule
 	for _, text := range d.Only {
@@ -115,7 +116,7 @@ func (p *Project) bounded(d *definition.Definition, inner tool.Reader) (tool.Gat
 	}
 	var err error
 	o.rules, err = permit.New(&permit.Options{
-		Rules: map[permit.Layer][]permit.Rule{permit.Agent: rules}, NoDefaults: true, Root: p.opt.Dir, Home: p.opt.Home, Resolve: trust.Resolved,
+		Rules: map[permit.Layer][]permit.Rule{permit.Agent: rules}, NoDefaults: true, Root: p.dir, Home: p.h.Home(), Resolve: trust.Resolved,
 	})
 	return o, err
 }
@@ -168,9 +169,9 @@ type grant struct {
 	Rule    string `json:"rule"`
 }
 
-func (p *Project) grantsFile() string { return filepath.Join(p.opt.StateDir, "granted.json") }
+func (p *project) grantsFile() string { return filepath.Join(p.h.ConfigDir(), "granted.json") }
 
-func (p *Project) readGrants() ([]grant, error) {
+func (p *project) readGrants() ([]grant, error) {
 	b, err := readFile(p.grantsFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -186,14 +187,14 @@ func (p *Project) readGrants() ([]grant, error) {
 }
 
 // granted are the rules of this project.
-func (p *Project) granted() ([]permit.Rule, error) {
+func (p *project) granted() ([]permit.Rule, error) {
 	list, err := p.readGrants()
 	if err != nil {
 		return nil, err
 	}
 	var rules []permit.Rule
 	for _, g := range list {
-		if g.Project != p.opt.Dir {
+		if g.Project != p.dir {
 			continue
 		}
 		r, err := permit.Parse(tool.Allow, g.Rule, p.grantsFile())
@@ -206,36 +207,28 @@ func (p *Project) granted() ([]permit.Rule, error) {
 }
 
 // remember keeps a rule that a person always allows in this project.
-func (p *Project) remember(rule string) error {
+func (p *project) remember(rule string) error {
 	return p.changeGrants(func(list []grant) []grant {
-		g := grant{p.opt.Dir, rule}
-		for _, have := range list {
-			if have == g {
-				return list
-			}
+		g := grant{p.dir, rule}
+		if slices.Contains(list, g) {
+			return list
 		}
 		return append(list, g)
 	})
 }
 
-// Forget takes back a rule that was always allowed in this project, and reports whether there was one.
-func (p *Project) Forget(rule string) (bool, error) {
+// forgetRule takes back a rule that was always allowed in this project, and reports whether there was one.
+func (p *project) forgetRule(rule string) (bool, error) {
 	found := false
 	return found, p.changeGrants(func(list []grant) []grant {
-		var out []grant
-		for _, g := range list {
-			if g == (grant{p.opt.Dir, rule}) {
-				found = true
-				continue
-			}
-			out = append(out, g)
-		}
-		return out
+		left := slices.DeleteFunc(list, func(g grant) bool { return g == grant{p.dir, rule} })
+		found = len(left) < len(list)
+		return left
 	})
 }
 
-func (p *Project) changeGrants(change func([]grant) []grant) error {
-	if err := os.MkdirAll(p.opt.StateDir, 0o700); err != nil {
+func (p *project) changeGrants(change func([]grant) []grant) error {
+	if err := os.MkdirAll(p.h.ConfigDir(), 0o700); err != nil {
 		return err
 	}
 	lock := flock.New(p.grantsFile() + ".lock")
@@ -254,20 +247,28 @@ func (p *Project) changeGrants(change func([]grant) []grant) error {
 	return maybe.WriteFile(p.grantsFile(), append(b, '\n'), 0o600)
 }
 
-// Rules are those that hold in the project, in the order of their layers.
-func (p *Project) Rules() ([]permit.Rule, error) {
-	policy, err := p.Policy()
+// Rules returns those that hold in the folder of the host, in the order of their layers.
+func (h *Host) Rules() ([]permit.Rule, error) {
+	p, err := h.project()
+	if err != nil {
+		return nil, err
+	}
+	policy, err := p.policy()
 	if err != nil {
 		return nil, err
 	}
 	return policy.List(), nil
 }
 
-// Verdict is what the rules say of a call by a step, without calling anything.
-func (p *Project) Verdict(name string, args json.RawMessage) (tool.Verdict, error) {
-	policy, err := p.Policy()
+// Forget takes back a rule that was always allowed in the folder of the host.
+func (h *Host) Forget(rule string) error {
+	p, err := h.project()
 	if err != nil {
-		return tool.Verdict{}, err
+		return err
 	}
-	return policy.Check(&tool.Tool{Name: name}, &tool.Call{Args: args}), nil
+	found, err := p.forgetRule(rule)
+	if err == nil && !found {
+		err = mistake(fmt.Sprintf("%q was not always allowed in %s", rule, p.dir))
+	}
+	return err
 }

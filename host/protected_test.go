@@ -1,4 +1,4 @@
-package project
+package host
 
 import (
 	"encoding/json"
@@ -21,7 +21,7 @@ import (
 // ground is a project and a home, with rules that allow all writing.
 type ground struct {
 	dir, home string
-	opt       Options
+	opt       Config
 }
 
 func newGround(t *testing.T) *ground {
@@ -36,7 +36,8 @@ func newGround(t *testing.T) *ground {
 			t.Fatal(err)
 		}
 	}
-	g.opt = Options{Dir: g.dir, Home: g.home, Environ: []string{"HOME=" + g.home, "PATH=" + os.Getenv("PATH")}, TrustProject: true}
+	g.opt = Config{Dir: g.dir, Env: atHome(g.home), Environ: []string{"HOME=" + g.home, "PATH=" + os.Getenv("PATH")}}
+	g.opt.TrustProject = true
 	for _, name := range []string{"write_file", "edit_file", "bash"} {
 		r, err := permit.Parse(tool.Allow, name, "")
 		if err != nil {
@@ -57,13 +58,13 @@ func (g *ground) write(t *testing.T, name, text string) {
 	}
 }
 
-func (g *ground) open(t *testing.T) (*Project, *Session) {
+func (g *ground) open(t *testing.T) (*project, *Session) {
 	t.Helper()
-	p, err := Open(&g.opt)
+	p, err := openProject(&g.opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.Start(t.Context(), "")
+	s, err := p.start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func unwritable(t *testing.T, s *Session, path string) {
 // resolvedIn is where a command finds a path: what links lead to is what is mounted read-only.
 func resolvedIn(s *Session, path string) string {
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(s.p.opt.Dir, path)
+		path = filepath.Join(s.p.dir, path)
 	}
 	return trust.Resolved(path)
 }
@@ -155,7 +156,7 @@ func TestFoundIsProtected(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	put := map[string]string{} // by place
-	p, err := Open(&g.opt)
+	p, err := openProject(&g.opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,10 +194,10 @@ func TestFoundIsProtected(t *testing.T) {
 		g.write(t, filepath.FromSlash(file), text)
 		put[filepath.FromSlash(file)] = place
 	}
-	if p, err = Open(&g.opt); err != nil {
+	if p, err = openProject(&g.opt); err != nil {
 		t.Fatal(err)
 	}
-	policy, err := p.Policy()
+	policy, err := p.policy()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestFoundIsProtected(t *testing.T) {
 		}
 		found = append(found, name)
 	}
-	for _, i := range slices.Concat(p.Agents(), p.Skills(), p.Tools(), p.Workflows(), p.Atomic()) {
+	for _, i := range slices.Concat(p.Agents(), p.Skills(), p.tools(), p.Workflows(), p.Atomic()) {
 		if i.Path == "" {
 			continue
 		}
@@ -240,7 +241,7 @@ func TestFoundIsProtected(t *testing.T) {
 		delete(put, name)
 	}
 	if len(put) > 0 {
-		t.Errorf("not found: %v\nproblems: %v", slices.Sorted(maps.Keys(put)), p.Problems())
+		t.Errorf("not found: %v\nproblems: %v", slices.Sorted(maps.Keys(put)), p.problems())
 	}
 }
 

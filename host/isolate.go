@@ -1,4 +1,4 @@
-package project
+package host
 
 import (
 	"fmt"
@@ -26,10 +26,10 @@ func (s *Session) isolate(run, id string, a *agent.Agent) (*agent.Agent, error) 
 	if d.Extra["isolation"] != "folder" {
 		return a, nil
 	}
-	if run == "" || s.p.opt.ResultsDir(run) == "" {
+	if run == "" || s.p.h.results(run) == "" {
 		return nil, fmt.Errorf("agent %s wants a folder of its own, and the run has none", a.Name)
 	}
-	dir := filepath.Join(filepath.Dir(s.p.opt.ResultsDir(run)), "work", strings.Trim(unfit.ReplaceAllString(id, "_"), "_"))
+	dir := filepath.Join(filepath.Dir(s.p.h.results(run)), "work", strings.Trim(unfit.ReplaceAllString(id, "_"), "_"))
 	root, err := s.rootOf(dir)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (s *Session) isolate(run, id string, a *agent.Agent) (*agent.Agent, error) 
 		if err != nil {
 			return nil, err
 		}
-		o.Bash = &builtin.BashOptions{Environ: s.p.opt.Environ, Sandbox: within}
+		o.Bash = &builtin.BashOptions{Environ: s.p.h.cfg.Environ, Sandbox: within}
 	}
 	list, err := builtin.Tools(o)
 	if err != nil {

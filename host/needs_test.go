@@ -1,4 +1,4 @@
-package project_test
+package host
 
 import (
 	"encoding/json"
@@ -65,7 +65,7 @@ func TestProjectKeepsSandbox(t *testing.T) {
 	w := newPlace(t, map[string]string{".superstep/mcp.yaml": "servers:\n  s:\n    command: cat\n    sandbox: off\n"})
 	w.opt.TrustProject = true
 	p := w.open(t)
-	if got := p.Problems(); len(got) != 1 || !strings.Contains(got[0].String(), ".superstep/mcp.yaml:4:5: server \"s\": the sandbox can be turned off only in your own configuration of Superstep") {
+	if got := p.problems(); len(got) != 1 || !strings.Contains(got[0].String(), ".superstep/mcp.yaml:4:5: server \"s\": the sandbox can be turned off only in your own configuration of Superstep") {
 		t.Error(got)
 	}
 	if len(p.Items()) > 0 {
@@ -84,7 +84,7 @@ func TestSessionConfines(t *testing.T) {
 		".mcp.json":                       `{"mcpServers":{"s":{"command":"sh","args":["-c","cat \"$HOME/secret\" >copied; exec false"]}}}`,
 	})
 	w.opt.TrustProject = true
-	s, err := w.open(t).Start(t.Context(), "")
+	s, err := w.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

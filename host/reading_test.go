@@ -1,4 +1,4 @@
-package project_test
+package host
 
 import (
 	"encoding/json"
@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 )
@@ -21,7 +20,6 @@ func secretTree(t *testing.T) *place {
 	if err := os.Symlink("../private/a.md", filepath.Join(p.dir, "sub", "link.md")); err != nil {
 		t.Skip(err)
 	}
-	p.opt.CacheDir = t.TempDir()
 	return p
 }
 
@@ -30,7 +28,7 @@ func told(name string) string {
 	return strings.NewReplacer("/", "", ".", "").Replace(strings.ToLower(name)) + "x"
 }
 
-func start(t *testing.T, p *place, rules ...string) *project.Session {
+func start(t *testing.T, p *place, rules ...string) *Session {
 	t.Helper()
 	p.opt.Rules = nil
 	for _, text := range rules {
@@ -41,7 +39,7 @@ func start(t *testing.T, p *place, rules ...string) *project.Session {
 		}
 		p.opt.Rules = append(p.opt.Rules, r)
 	}
-	s, err := p.open(t).Start(t.Context(), "")
+	s, err := p.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +49,7 @@ func start(t *testing.T, p *place, rules ...string) *project.Session {
 
 // gated calls a tool as an agent does: the gate decides, a person allows what it asks about, and the files that the tool
 // comes upon are decided on by the gate, too.
-func gated(t *testing.T, s *project.Session, name, args string) (tool.Verdict, string) {
+func gated(t *testing.T, s *Session, name, args string) (tool.Verdict, string) {
 	t.Helper()
 	c := &tool.Call{Args: json.RawMessage(args)}
 	tl, ok := s.Tools().Get(name)
@@ -202,7 +200,6 @@ func TestHardLinks(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	p.opt.CacheDir = t.TempDir()
 	s := start(t, p)
 	for name, want := range map[string]tool.Decision{"twin.md": tool.Ask, "alias.md": tool.Ask, "single.md": tool.Allow, "node_modules/pkg/index.md": tool.Allow} {
 		b, _ := json.Marshal(map[string]string{"path": name})

@@ -1,4 +1,4 @@
-package project
+package host
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 )
 
 // skillTool reads skills. Which of them there are is in the prompt of each agent.
-func (p *Project) skillTool() (*tool.Tool, error) {
+func (p *project) skillTool() (*tool.Tool, error) {
 	type args struct {
 		Name string `json:"name,omitempty" jsonschema:"the name of the skill; leave it out for the list"`
 		File string `json:"file,omitempty" jsonschema:"a file of the skill to read instead of its instructions, as they name it"`
@@ -97,13 +97,13 @@ func askUser() *agent.Action {
 }
 
 // spill keeps a result of a run that is too large for a conversation.
-func (p *Project) spill(run, name, text string) (string, error) {
-	dir := p.opt.ResultsDir(run)
+func (p *project) spill(run, name, text string) (string, error) {
+	dir := p.h.results(run)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	return path, maybe.WriteFile(path, []byte(readable(p.opt.Redact(text))), 0o600)
+	return path, maybe.WriteFile(path, []byte(readable(p.h.Redactor().Text(text))), 0o600)
 }
 
 // readable gives a result lines that read_file can page through: JSON is indented, and a line
@@ -134,7 +134,7 @@ func readable(text string) string {
 
 // delegating is an action of a team for an agent that may not start every other: its definition says
 // so, or takes tools from it that the other has, or could have others use.
-func (p *Project) delegating(d *definition.Definition, action *agent.Action) *agent.Action {
+func (p *project) delegating(d *definition.Definition, action *agent.Action) *agent.Action {
 	if d.Agents == nil && len(d.NoAgents) == 0 && len(d.Disallowed) == 0 {
 		return action
 	}

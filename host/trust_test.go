@@ -1,4 +1,4 @@
-package project_test
+package host
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/catalog/trust"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/mcp"
 )
@@ -44,7 +43,7 @@ func serve() {
 	}
 }
 
-func find(t *testing.T, p *project.Project, kind trust.Kind, name string) trust.Status {
+func find(t *testing.T, p *project, kind trust.Kind, name string) trust.Status {
 	t.Helper()
 	for _, s := range p.Items() {
 		if s.Item.Kind == kind && s.Item.Name == name {
@@ -139,7 +138,7 @@ func TestChangedTools(t *testing.T) {
 			offer := func(text string) { w.write(t, "offer.json", text) }
 			use := func() (works, fails string) {
 				t.Helper()
-				s, err := w.open(t).Start(t.Context(), "")
+				s, err := w.open(t).start(t.Context(), "", nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -166,7 +165,7 @@ func TestChangedTools(t *testing.T) {
 				}
 			}
 			state := func() catalog.State {
-				for _, e := range w.open(t).Tools() {
+				for _, e := range w.open(t).tools() {
 					if e.Name == "mcp__s__*" {
 						return e.State
 					}

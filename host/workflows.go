@@ -2,24 +2,16 @@ package host
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/superstep-dev/superstep/catalog"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/tool/permit"
-	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 	"github.com/superstep-dev/superstep/workflow/builtin/research"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 	"github.com/superstep-dev/superstep/workflow/recipe/compile"
 )
 
@@ -27,7 +19,7 @@ import (
 type book struct {
 	set     workflow.Set
 	failed  map[string]error // why there is no workflow of a recipe, by name
-	project *project.Project
+	project *project
 	wrong   error // why there is no project, and so no recipes
 }
 
@@ -43,11 +35,11 @@ func (h *Host) base() workflow.Set {
 	r, err := research.New(&research.Options{
 		Model: h.Model, Note: h.note, SearchWeb: h.searchWeb(), Dir: h.cfg.Dir, CacheDir: h.CacheDir(), Embed: h.embedder(),
 		Policy: func() (*permit.Policy, error) {
-			p, err := h.Project()
+			p, err := h.project()
 			if err != nil {
 				return nil, err
 			}
-			return p.Policy()
+			return p.policy()
 		},
 	})
 	if err == nil { // it lacks nothing
@@ -90,7 +82,7 @@ func (h *Host) read() *book {
 
 // addRecipes adds workflows of the recipes that may be used, that of the file which the user named among them.
 func (h *Host) addRecipes(b *book) {
-	if b.project, b.wrong = h.Project(); b.wrong != nil {
+	if b.project, b.wrong = h.project(); b.wrong != nil {
 		return // it is told where a recipe is wanted
 	}
 	bundles, failed := b.project.Bundles()
@@ -123,12 +115,23 @@ func (h *Host) compiled(b *catalog.Bundle, lazy bool) (*workflow.Workflow, error
 }
 
 // fileBundle is the recipe of the file that the user named, with all that it uses.
-func (h *Host) fileBundle(p *project.Project) (*catalog.Bundle, error) {
+func (h *Host) fileBundle(p *project) (*catalog.Bundle, error) {
 	f := h.file
 	if slices.Contains(h.Taken(), f.Name) {
 		return nil, mistake(fmt.Sprintf("%s: a workflow that comes with %s is called %q; give the recipe another name", f.File, h.cfg.Name, f.Name))
 	}
 	return p.BundleOf(f.Recipe)
+}
+
+// recipe is the recipe of a workflow, nil for one that is none.
+func (b *book) recipe(name string) *catalog.RecipeFile {
+	if b.project == nil {
+		return nil
+	}
+	if e, _, err := b.project.Look(name); err == nil && e.Name == name {
+		return e
+	}
+	return nil
 }
 
 // Taken returns the names of workflows that no recipe may have.
@@ -147,14 +150,8 @@ func (h *Host) Taken() []string {
 // when its workflow is first drawn or run.
 func (h *Host) Workflows() workflow.Set { return slices.Clone(h.read().set) }
 
-// Recipes returns the project that the recipes are of, and why there is none.
-func (h *Host) Recipes() (*project.Project, error) {
-	b := h.read()
-	return b.project, b.wrong
-}
-
-// Check finds out which recipes cannot be run although they have no mistake, and returns why, by name.
-func (h *Host) Check() map[string]error {
+// check finds out which recipes cannot be run although they have no mistake, and returns why, by name.
+func (h *Host) check() map[string]error {
 	b := h.read()
 	for _, w := range b.set {
 		if w.Restore == nil || b.failed[w.Name] != nil || b.project == nil {
@@ -170,56 +167,46 @@ func (h *Host) Check() map[string]error {
 	return b.failed
 }
 
-// Failed returns why there is no workflow of the recipe of a name, nil if there is one or no such recipe.
-func (h *Host) Failed(name string) error { return h.read().failed[name] }
-
 // Ready returns the workflow of a name if it can run here: a recipe is checked in view of what there is, and compiled.
 func (h *Host) Ready(name string) (*workflow.Workflow, error) {
 	w, err := h.Workflows().Find(name)
 	if err != nil {
 		return nil, err
 	}
-	b := h.Bundle(w.Name)
+	if p := h.read().project; p != nil {
+		if err := p.settingsError(); err != nil {
+			return nil, err
+		}
+	}
+	b := h.bundle(w.Name)
 	if b == nil {
 		return w, nil
 	}
-	if err := h.check(b); err != nil {
+	if err := h.checkBundle(b); err != nil {
 		return nil, err
 	}
 	_, err = w.Flow(nil)
 	return w, err
 }
 
-// A RecipeError says what is wrong with a recipe.
-type RecipeError struct {
-	File     string
-	Text     []byte
-	Problems recipe.Problems
-}
-
-func (e *RecipeError) Error() string { return e.File + ": " + e.Problems.Error() }
-
-// Unwrap returns the problems.
-func (e *RecipeError) Unwrap() error { return e.Problems }
-
-// FailureCode returns the word for runs that fail with the error.
-func (e *RecipeError) FailureCode() string { return "usage" }
-
-// Draw returns the workflow of a recipe to look at, whether it may be used or not.
-func (h *Host) Draw(r *recipe.Recipe) (*workflow.Workflow, error) {
-	p, err := h.Recipes()
-	if err != nil {
-		return nil, err
+// Draw returns the workflow that an item is, to look at, whether it may be used or not.
+func (h *Host) Draw(i *Item) (*workflow.Workflow, error) {
+	r := i.Recipe()
+	if r == nil {
+		return h.read().set.Find(i.Name)
 	}
-	b, err := p.BundleOf(r)
+	b, err := h.read().project.BundleOf(r)
 	if err != nil {
 		return nil, err
 	}
 	return h.compiled(b, false)
 }
 
-// Bundle returns the recipe of a workflow, with all that it uses; nil for one that is no recipe.
-func (h *Host) Bundle(name string) *catalog.Bundle {
+// IsRecipe reports whether the workflow of a name is a recipe that can be used.
+func (h *Host) IsRecipe(name string) bool { return h.bundle(name) != nil }
+
+// bundle returns the recipe of a workflow, with all that it uses; nil for one that is no recipe.
+func (h *Host) bundle(name string) *catalog.Bundle {
 	p := h.read().project
 	if p == nil {
 		return nil
@@ -245,50 +232,4 @@ func (h *Host) Restore(name string, pinned json.RawMessage) (*workflow.Workflow,
 		}
 	}
 	return compile.Restore(pinned, steps{h}.options(true))
-}
-
-// File returns the recipe that the user named by its path, nil for none.
-func (h *Host) File() *catalog.RecipeFile { return h.file }
-
-// WithFile returns the host with the recipe of a file beside the others, before one of its name.
-func (h *Host) WithFile(e *catalog.RecipeFile) *Host {
-	c := h.With(h.cfg.Settings)
-	c.file = e
-	return c
-}
-
-// Load reads the recipe of a path. One with mistakes is an entry without a recipe.
-func (h *Host) Load(path string) (*catalog.RecipeFile, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(abs)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, mistake("there is no file " + abs)
-	case err == nil && info.IsDir():
-		return nil, mistake(abs + " is a directory; name a recipe file")
-	}
-	var e *catalog.RecipeFile
-	if err == nil {
-		e, err = catalog.LoadRecipe(abs, transcript.Line(path))
-	}
-	if err != nil {
-		why := err
-		var pe *fs.PathError
-		if errors.As(err, &pe) {
-			why = pe.Err
-		}
-		return nil, mistake(fmt.Sprintf("cannot read %s: %v", abs, why))
-	}
-	return e, nil
-}
-
-// IsFile reports whether a word names a recipe by its path and not by its name.
-func (h *Host) IsFile(word string) bool {
-	if word == "" {
-		return false
-	}
-	return strings.ContainsRune(word, filepath.Separator) || strings.Contains(word, "/") || catalog.IsRecipeFile(word)
 }

@@ -1,4 +1,4 @@
-package project
+package host
 
 import (
 	"maps"
@@ -11,14 +11,14 @@ import (
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
-// Check reports what is wrong with a recipe in view of what there is: agents, tools and workflows,
+// check reports what is wrong with a recipe in view of what there is: agents, tools and workflows,
 // whether they may be used or not. Tools of servers that are not connected are not known, and
 // taken to be there. Arguments are checked of the tools that come with this program; one that is off
 // is a warning.
-func (p *Project) Check(r *recipe.Recipe) recipe.Problems { return recipe.Check(r, p.world()) }
+func (p *project) check(r *recipe.Recipe) recipe.Problems { return recipe.Check(r, p.world()) }
 
-// CheckText is Check for the text of a file, which may have other mistakes.
-func (p *Project) CheckText(file string, text []byte) recipe.Problems {
+// checkText is check for the text of a file, which may have other mistakes.
+func (p *project) checkText(file string, text []byte) recipe.Problems {
 	return recipe.CheckText(file, text, p.world())
 }
 
@@ -27,7 +27,7 @@ func agentOnly() []string {
 	return []string{"task", "task_batch", "ask_user", "run_workflow", "collect_workflow", "save_workflow"}
 }
 
-func (p *Project) world() *recipe.World {
+func (p *project) world() *recipe.World {
 	w := &recipe.World{
 		AgentsFrom: "the folders .superstep/agents, .claude/agents, .opencode/agents and .github/agents, your own, and those built in",
 		ToolsFrom:  "the folder .superstep/tools, your own, MCP servers, and those built in",
@@ -48,7 +48,7 @@ func (p *Project) world() *recipe.World {
 		}
 	}
 	w.Tools = append(w.Tools, p.ToolNames()...)
-	for _, flow := range p.opt.Workflows {
+	for _, flow := range p.workflows {
 		w.Workflows[flow.Name] = &recipe.Callee{Name: flow.Name, Inputs: inputsOf(flow)}
 	}
 	maps.Copy(w.Workflows, p.Callees())

@@ -1,4 +1,4 @@
-package project
+package host
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 // pin agrees to the first list of tools that a server shows, and to the same again. Another is
 // recorded, so that the user can look at it and agree to it.
-func (p *Project) pin(server string, now *mcp.Offer) (*mcp.Offer, error) {
+func (p *project) pin(server string, now *mcp.Offer) (*mcp.Offer, error) {
 	item := pinItem(server, now)
 	statuses, err := p.trust.Status(p.folder, []trust.Item{item})
 	if err != nil {

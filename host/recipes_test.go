@@ -1,6 +1,7 @@
-package project_test
+package host
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/catalog/trust"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -26,7 +26,7 @@ func brief(name string, uses ...string) string {
 }
 
 // found is a line for each recipe of the project and the user, and each draft.
-func found(p *project.Project) []string {
+func found(p *project) []string {
 	var out []string
 	for _, e := range append(p.Workflows(), p.Drafts()...) {
 		if e.Source == "built-in" {
@@ -73,17 +73,17 @@ func TestRecipeTrust(t *testing.T) {
 		t.Errorf("own: %v", err)
 	}
 	problems := 0
-	for _, x := range p.Problems() {
+	for _, x := range p.problems() {
 		if x.Kind == "workflows" && !x.Warning && strings.HasPrefix(x.File, ".superstep/workflows/bad.yaml") {
 			problems++
 		}
 	}
 	if problems == 0 {
-		t.Errorf("the invalid one is no problem: %v", p.Problems())
+		t.Errorf("the invalid one is no problem: %v", p.problems())
 	}
 
 	// What one uses has to be trusted too.
-	agree := func(p *project.Project, name string) {
+	agree := func(p *project, name string) {
 		t.Helper()
 		for _, i := range p.Items() {
 			if i.Item.Kind == trust.Workflow && i.Item.Name == name {
@@ -129,20 +129,20 @@ func TestRecipeTrust(t *testing.T) {
 
 func TestRecipeCheck(t *testing.T) {
 	t.Parallel()
-	host := &workflow.Workflow{Name: "host"}
+	host := &workflow.Workflow{Name: "host", Run: func(context.Context, *workflow.Exec) (*workflow.Result, error) { return nil, nil }}
 	w := newPlace(t, map[string]string{
 		"~/.config/superstep/workflows/a.yaml": "name: a\nsteps:\n  - {id: one, subagent: explorrer, prompt: x}\n  - {id: two, tool: glub}\n  - {id: three, workflow: host}\n" +
 			"  - {id: four, workflow: agent}\n  - {id: five, tool: mcp__files__read}\n  - {id: six, tool: task}\n",
 		".mcp.json": `{"mcpServers": {"files": {"command": "true"}}}`,
 	})
-	w.opt.Workflows, w.opt.Taken = []*workflow.Workflow{host}, []string{"agent"}
+	w.opt.Workflows = []*workflow.Workflow{host}
 	p := w.open(t)
 	e, _, err := p.Look("a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var codes []string
-	for _, x := range p.Check(e.Recipe) {
+	for _, x := range p.check(e.Recipe) {
 		codes = append(codes, x.Code+" "+strings.Fields(strings.SplitN(x.Text, "`", 3)[1])[0])
 	}
 	want := []string{"unknown-subagent explorrer", "unknown-tool glub", "unknown-workflow agent", "unknown-tool task"}
@@ -159,11 +159,11 @@ func TestDrafts(t *testing.T) {
 	for name, text := range map[string]string{
 		"broken": "name: broken\n", "other": brief("another"), "lost": brief("lost", "gone"), "../x": brief("x"), "agentless": "name: agentless\nsteps: [{id: a, subagent: nobody, prompt: x}]\n",
 	} {
-		if path, err := p.SaveDraft(name, text, "agent lead"); !errors.As(err, &invalid) {
+		if path, err := p.saveDraft(name, text, "agent lead"); !errors.As(err, &invalid) {
 			t.Errorf("%s: %s %v", name, path, err)
 		}
 	}
-	path, err := p.SaveDraft("brief", brief("brief"), "agent lead,\nrun 7f3a \x1b[2J")
+	path, err := p.saveDraft("brief", brief("brief"), "agent lead,\nrun 7f3a \x1b[2J")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,19 +181,19 @@ func TestDrafts(t *testing.T) {
 		}
 	}
 	// Its author may write it anew, and nobody else.
-	if _, err := p.SaveDraft("brief", brief("brief")+"# 2\n", "agent lead, run 7f3a"); err != nil {
+	if _, err := p.saveDraft("brief", brief("brief")+"# 2\n", "agent lead, run 7f3a"); err != nil {
 		t.Error(err)
 	}
-	var there *project.ExistsError
-	if _, err := p.SaveDraft("brief", brief("brief")+"# 3\n", "agent other"); !errors.As(err, &there) {
+	var there *ExistsError
+	if _, err := p.saveDraft("brief", brief("brief")+"# 3\n", "agent other"); !errors.As(err, &there) {
 		t.Errorf("another wrote over it: %v", err)
 	}
 	// What is approved is what was there when it was looked at.
-	if _, err := p.Approve("brief", false); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
+	if _, err := p.approve("brief", false); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
 		t.Errorf("approved what nobody has seen: %v", err)
 	}
 	p = w.open(t)
-	approved, err := p.Approve("brief", false)
+	approved, err := p.approve("brief", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,21 +206,21 @@ func TestDrafts(t *testing.T) {
 	if diff := cmp.Diff(want, found(p)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, err := os.Stat(filepath.Join(p.Dir(), ".superstep", "schema", "workflow.json")); err != nil {
+	if _, err := os.Stat(filepath.Join(p.dir, ".superstep", "schema", "workflow.json")); err != nil {
 		t.Error(err)
 	}
 	// What is there is replaced only if that is wanted.
-	if _, err := p.SaveDraft("brief", brief("brief")+"# 4\n", "agent lead"); err != nil {
+	if _, err := p.saveDraft("brief", brief("brief")+"# 4\n", "agent lead"); err != nil {
 		t.Fatal(err)
 	}
 	p = w.open(t)
-	if _, err := p.Approve("brief", false); !errors.As(err, &there) {
+	if _, err := p.approve("brief", false); !errors.As(err, &there) {
 		t.Errorf("approved over another: %v", err)
 	}
 	if now, err := os.ReadFile(approved); err != nil || string(now) != string(text) {
 		t.Errorf("it was changed: %v\n%s", err, now)
 	}
-	if _, err := p.Approve("brief", true); err != nil {
+	if _, err := p.approve("brief", true); err != nil {
 		t.Error(err)
 	}
 	p = w.open(t)
@@ -228,16 +228,16 @@ func TestDrafts(t *testing.T) {
 		t.Errorf("after it was replaced: %v", err)
 	}
 	// And one that is rejected is gone.
-	if _, err := p.SaveDraft("brief", brief("brief"), "agent lead"); err != nil {
+	if _, err := p.saveDraft("brief", brief("brief"), "agent lead"); err != nil {
 		t.Fatal(err)
 	}
 	p = w.open(t)
-	gone, err := p.Reject("brief")
+	gone, err := p.reject("brief")
 	if err != nil || gone != ".superstep/workflows/drafts/brief.yaml" {
 		t.Errorf("%s %v", gone, err)
 	}
 	var none *catalog.NoDraftError
-	if _, err := w.open(t).Reject("brief"); !errors.As(err, &none) {
+	if _, err := w.open(t).reject("brief"); !errors.As(err, &none) {
 		t.Errorf("rejected twice: %v", err)
 	}
 	files, err := os.ReadDir(filepath.Dir(approved))
@@ -252,13 +252,13 @@ func TestDraftOfTheUser(t *testing.T) {
 	w := newPlace(t, nil)
 	w.opt.Dir = ""
 	p := w.open(t)
-	if _, err := p.SaveDraft("brief", brief("brief"), "agent lead"); err != nil {
+	if _, err := p.saveDraft("brief", brief("brief"), "agent lead"); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"brief user ~/.config/superstep/workflows/drafts/brief.yaml draft"}, found(w.open(t))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, err := w.open(t).Approve("brief", false); err != nil {
+	if _, err := w.open(t).approve("brief", false); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := w.open(t).Recipe("brief"); err != nil || e.Scope != catalog.User {
@@ -278,10 +278,10 @@ func TestDraftsStayInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := w.open(t)
-	if path, err := p.SaveDraft("brief", brief("brief"), "agent lead"); err == nil {
+	if path, err := p.saveDraft("brief", brief("brief"), "agent lead"); err == nil {
 		t.Errorf("wrote %s", path)
 	}
-	if path, err := p.AddRecipe([]byte(brief("brief")), false); err == nil {
+	if path, err := p.addRecipe([]byte(brief("brief")), false); err == nil {
 		t.Errorf("wrote %s", path)
 	}
 	if files, err := os.ReadDir(outside); err != nil || len(files) > 0 {
@@ -293,16 +293,16 @@ func TestAddRecipe(t *testing.T) {
 	t.Parallel()
 	w := newPlace(t, map[string]string{".superstep/workflows/taken.yml": brief("taken")})
 	p := w.open(t)
-	if _, err := p.AddRecipe([]byte(brief("brief")), false); err != nil {
+	if _, err := p.addRecipe([]byte(brief("brief")), false); err != nil {
 		t.Fatal(err)
 	}
 	p = w.open(t)
 	if _, err := p.Recipe("brief"); err != nil {
 		t.Errorf("the user wrote it and is asked about it: %v", err)
 	}
-	var there *project.ExistsError
+	var there *ExistsError
 	for _, name := range []string{"brief", "taken"} {
-		if _, err := p.AddRecipe([]byte(brief(name)+"# more\n"), false); !errors.As(err, &there) {
+		if _, err := p.addRecipe([]byte(brief(name)+"# more\n"), false); !errors.As(err, &there) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -310,7 +310,7 @@ func TestAddRecipe(t *testing.T) {
 		t.Errorf("there are two now: %v", err)
 	}
 	var invalid *catalog.InvalidError
-	if _, err := p.AddRecipe([]byte("name: x\n"), false); !errors.As(err, &invalid) {
+	if _, err := p.addRecipe([]byte("name: x\n"), false); !errors.As(err, &invalid) {
 		t.Errorf("invalid: %v", err)
 	}
 }
@@ -319,10 +319,10 @@ func TestAddRecipe(t *testing.T) {
 func TestAddRecipeReplaces(t *testing.T) {
 	t.Parallel()
 	w := newPlace(t, map[string]string{".superstep/workflows/taken.yml": brief("taken")})
-	if _, err := w.open(t).AddRecipe([]byte(brief("brief")), true); err != nil {
+	if _, err := w.open(t).addRecipe([]byte(brief("brief")), true); err != nil {
 		t.Fatal(err)
 	}
-	path, err := w.open(t).AddRecipe([]byte(brief("brief")+"# more\n"), true)
+	path, err := w.open(t).addRecipe([]byte(brief("brief")+"# more\n"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,8 +333,8 @@ func TestAddRecipeReplaces(t *testing.T) {
 	if _, err := p.Recipe("brief"); err != nil {
 		t.Errorf("the user wrote it and is asked about it: %v", err)
 	}
-	var there *project.ExistsError
-	if _, err := p.AddRecipe([]byte(brief("taken")+"# more\n"), true); !errors.As(err, &there) {
+	var there *ExistsError
+	if _, err := p.addRecipe([]byte(brief("taken")+"# more\n"), true); !errors.As(err, &there) {
 		t.Errorf("in another file: %v", err)
 	}
 }
@@ -343,7 +343,7 @@ func TestAddRecipeReplaces(t *testing.T) {
 func TestCheckTools(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, nil).open(t)
-	problems := p.CheckText("a.yaml", []byte("name: a\nsteps:\n"+
+	problems := p.checkText("a.yaml", []byte("name: a\nsteps:\n"+
 		"  - {id: a, tool: glob, args: {patern: \"*\"}}\n"+
 		"  - {id: b, tool: read_file, args: {path: 3}}\n"+
 		"  - {id: c, tool: bash, args: {command: ls}}\n"+
@@ -364,13 +364,13 @@ func TestCheckTools(t *testing.T) {
 }
 
 func BenchmarkCheck(b *testing.B) {
-	p, err := project.Open(&project.Options{Dir: b.TempDir(), Home: b.TempDir()})
+	p, err := openProject(&Config{Dir: b.TempDir(), Env: atHome(b.TempDir())})
 	if err != nil {
 		b.Fatal(err)
 	}
 	text := []byte("name: a\nsteps:\n  - {id: a, tool: glob, args: {pattern: x}}\n")
 	for b.Loop() {
-		if problems := p.CheckText("a.yaml", text); problems != nil {
+		if problems := p.checkText("a.yaml", text); problems != nil {
 			b.Fatal(problems)
 		}
 	}

@@ -1,4 +1,4 @@
-package project
+package host
 
 import (
 	"cmp"
@@ -13,21 +13,21 @@ import (
 	"github.com/superstep-dev/superstep/tool/script"
 )
 
-// CheckTools is Tools for those who want to know which of them can be used: the modules that the user trusts are run to
-// tell what they hold. The problems are of all tools in files, also of those that were found to be broken by Open.
-func (p *Project) CheckTools(ctx context.Context) (_ []catalog.Item, problems []catalog.Problem, err error) {
+// checkTools is tools for those who want to know which of them can be used: the modules that the user trusts are run to
+// tell what they hold. The problems are of all tools in files, also of those that were found to be broken before.
+func (p *project) checkTools(ctx context.Context) (_ []catalog.Item, problems []catalog.Problem, err error) {
 	problems = p.ToolProblems()
-	policy, err := p.Policy()
+	policy, err := p.policy()
 	if err != nil {
 		return nil, nil, err
 	}
-	in, err := p.OpenSandbox(policy)
+	in, err := p.openSandbox(policy)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	tools, told := p.load(ctx, in, nil)
-	entries := p.Tools()
+	entries := p.tools()
 	for _, x := range told {
 		problems = append(problems, catalog.Problem{Kind: "tools", File: x.File, Line: x.Line, Col: x.Column, Text: x.Text, Warning: x.Warning})
 		for i := range entries {
@@ -44,14 +44,14 @@ func (p *Project) CheckTools(ctx context.Context) (_ []catalog.Item, problems []
 	return entries, problems, nil
 }
 
-// Tools lists the tools there are, as far as they are known before anything runs: a module is
+// tools lists the tools there are, as far as they are known before anything runs: a module is
 // one entry, and so is an MCP server.
-func (p *Project) Tools() []catalog.Item {
+func (p *project) tools() []catalog.Item {
 	return append(p.builtinEntries(), p.Catalog.Tools(func(f script.Found) []script.Problem { return script.Check(f, p.scriptOptions(nil)) })...)
 }
 
 // builtinEntries are the tools that come with this program, those that are off too.
-func (p *Project) builtinEntries() []catalog.Item {
+func (p *project) builtinEntries() []catalog.Item {
 	described := map[string]string{
 		"task":             "Has another agent do something, and gives its result",
 		"task_batch":       "Has several agents work side by side, and gives their results in order",
@@ -81,7 +81,7 @@ func (p *Project) builtinEntries() []catalog.Item {
 
 // toolsHere are the tools that come with this program and can be used here, to look at, and why the others
 // of them cannot. Those that only agents have are in neither.
-func (p *Project) toolsHere() (tools []*tool.Tool, off map[string]string) {
+func (p *project) toolsHere() (tools []*tool.Tool, off map[string]string) {
 	why := map[string]string{
 		"bash":       "turn it on with a rule of yours, such as --ask bash or --allow 'bash(go test *)'",
 		"web_search": "set TAVILY_API_KEY, BRAVE_API_KEY or SEARXNG_URL",
@@ -89,8 +89,8 @@ func (p *Project) toolsHere() (tools []*tool.Tool, off map[string]string) {
 		"skill":      "there are none that may be used",
 	}
 	s := &Session{p: p}
-	if p.opt.Dir != "" {
-		if root, err := builtin.OpenRoot(p.opt.Dir); err == nil {
+	if p.dir != "" {
+		if root, err := builtin.OpenRoot(p.dir); err == nil {
 			s.root = root
 			defer root.Close()
 		}

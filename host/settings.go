@@ -1,4 +1,4 @@
-package project
+package host
 
 import (
 	"crypto/sha256"
@@ -64,29 +64,26 @@ func (f *file) detail() string {
 
 func projectSettings(dir string) string { return filepath.Join(dir, ".superstep", "config.yaml") }
 
-func userSettings(configHome string) string {
-	return filepath.Join(configHome, "superstep", "permissions.yaml")
-}
+func userSettings(config string) string { return filepath.Join(config, "permissions.yaml") }
 
-func readSettings(dir, configHome string) (*settings, error) {
+// readSettings reads those of the project in a folder, "" for none, and those in the user's own folder.
+func readSettings(dir, config string) (*settings, error) {
 	s := &settings{}
 	if dir != "" {
 		s.project = s.read(projectSettings(dir), true)
 	}
-	if configHome != "" {
-		before := len(s.problems)
-		s.user = s.read(userSettings(configHome), false)
-		if len(s.problems) > before { // a rule that is misspelled must not be one that is not there
-			return nil, &SettingsError{s.problems[before:]}
-		}
+	before := len(s.problems)
+	s.user = s.read(userSettings(config), false)
+	if len(s.problems) > before { // a rule that is misspelled must not be one that is not there
+		return nil, &settingsError{s.problems[before:]}
 	}
 	return s, nil
 }
 
-// A SettingsError says what is wrong with the user's own rules, so that nothing is done by them.
-type SettingsError struct{ Problems []catalog.Problem }
+// A settingsError says what is wrong with the user's own rules, so that nothing is done by them.
+type settingsError struct{ Problems []catalog.Problem }
 
-func (e *SettingsError) Error() string {
+func (e *settingsError) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
 		lines[i] = p.String()
@@ -95,7 +92,7 @@ func (e *SettingsError) Error() string {
 }
 
 // FailureCode is the word for runs that fail with the error.
-func (e *SettingsError) FailureCode() string { return "usage" }
+func (e *settingsError) FailureCode() string { return "usage" }
 
 // read reads a file. One with a mistake counts as none.
 func (s *settings) read(path string, nested bool) *file {
