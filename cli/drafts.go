@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/internal/distil"
 	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow/recipe"
-	"github.com/superstep-dev/superstep/workflow/recipe/distil"
 )
 
 func (a *app) workflowsNew() *cobra.Command {

@@ -18,9 +18,9 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/model/openai"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"

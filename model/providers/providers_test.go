@@ -17,9 +17,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/cassette"
-	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/model/prices"
 	"github.com/superstep-dev/superstep/model/providers"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/superstep-dev/superstep/model/modeltest"
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
