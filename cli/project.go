@@ -340,7 +340,7 @@ func (a *app) agentsCommand() *cobra.Command {
 	return a.catalogCommand(&listing{
 		kind: "agents", short: "Look at the agents there are",
 		list: listed("agents", func(p *project.Project) []catalog.Item {
-			var want []definition.Capability
+			var want []string
 			for _, s := range capable {
 				c, _ := definition.ParseCapability(s) // it was checked
 				want = append(want, c)

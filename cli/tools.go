@@ -175,7 +175,7 @@ func findings(list []skill.Finding) []finding {
 		if f.Line > 0 {
 			where = fmt.Sprintf("%s:%d:%d", f.Path, f.Line, max(1, f.Col))
 		}
-		out[i] = finding{string(f.Code), where, f.Text}
+		out[i] = finding{f.Code, where, f.Text}
 	}
 	return out
 }

@@ -191,7 +191,7 @@ func TestLanguageIsTold(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		kinds := map[recipe.Kind]bool{}
+		kinds := map[string]bool{}
 		r.Walk(func(s *recipe.Step, _ int) bool { kinds[s.Kind()] = true; return true })
 		if len(kinds) != 7 {
 			t.Errorf("the example has steps of kinds %v", kinds)
