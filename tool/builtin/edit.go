@@ -24,11 +24,11 @@ type edit struct {
 	New string `json:"new_string" jsonschema:"the text to put there"`
 }
 
-// EditFile returns the tool "edit_file", which replaces texts in a file below root. Each must occur exactly
+// editFile returns the tool "edit_file", which replaces texts in a file below root. Each must occur exactly
 // once; all are replaced or none is. Ends of lines stay as the file has them. The file is replaced at once
 // and durably, as by WriteFile. A call whose edits are in the file already changes nothing and says so: that
 // is how a call that is repeated after a crash finds its own success.
-func EditFile(root *Root) *tool.Tool {
+func editFile(root *Root) *tool.Tool {
 	type args struct {
 		Path  string `json:"path" jsonschema:"the file, relative to the working folder"`
 		Edits []edit `json:"edits" jsonschema:"the replacements, made one after the other; if one cannot be made, none is"`

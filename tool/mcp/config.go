@@ -332,7 +332,7 @@ func (c *reader) needs(s *Server, k field) {
 			c.fault(n.Line, n.Col, "%s must be a list of texts, not %s", quoted(k.Key), called(n))
 			continue
 		}
-		if _, err := s.Needs.Add(k.Key, []string{c.plain(k.Key, n)}); err != nil {
+		if err := s.Needs.Add(k.Key, c.plain(k.Key, n)); err != nil {
 			c.fault(n.Line, n.Col, "server %q: %v", s.Name, err)
 		}
 	}

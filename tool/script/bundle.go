@@ -138,7 +138,7 @@ func (b *bundle) declarations() {
 		}
 		for _, v := range values {
 			if key != "env" {
-				_, _ = b.needs.Add(key, []string{v}) // of a tool it is told when it is loaded
+				_ = b.needs.Add(key, v) // of a tool it is told when it is loaded
 			} else if checkEnv([]string{v}) == nil && !slices.Contains(b.env, v) {
 				b.env = append(b.env, v)
 			}

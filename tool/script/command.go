@@ -3,6 +3,7 @@ package script
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -215,7 +216,7 @@ func (c *commandTool) argv() ([]string, error) {
 		return nil, fmt.Errorf("%w (it was %s, it is %s)", ErrChanged, f.Digest, d.digest)
 	}
 	if d.lookup {
-		path, err := c.opts.Look(d.argv[0])
+		path, err := procgroup.Look(c.opts.Environ, d.argv[0])
 		if err != nil {
 			return nil, fmt.Errorf("the command %s cannot be run: %s is not installed, or not on PATH", commandText(f.Command), clip(d.argv[0]))
 		}
@@ -246,7 +247,7 @@ func interpreter(path string, o *Options) error {
 		if len(words) == 0 {
 			return nil
 		}
-		if _, err := o.Look(words[0]); err == nil {
+		if _, err := procgroup.Look(o.Environ, words[0]); err == nil {
 			return nil
 		}
 		name = words[0]
@@ -267,10 +268,7 @@ func (c *commandTool) call(ctx context.Context, call *tool.Call) (string, error)
 
 func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) {
 	m, o := c.found.manifest, c.opts
-	timeout := o.Timeout
-	if m.timeout > 0 {
-		timeout = m.timeout
-	}
+	timeout := cmp.Or(m.timeout, defaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(timeout))
 	defer cancel()
 	argv, err := c.argv()

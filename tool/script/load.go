@@ -78,14 +78,10 @@ func LoadAll(ctx context.Context, found []Found, opts *Options) ([]*tool.Tool, [
 	}
 	var problems []Problem
 	var mu sync.Mutex
-	warn := o.Warn
-	o.Warn = func(p Problem) {
+	o.warn = func(p Problem) {
 		mu.Lock()
 		defer mu.Unlock()
 		problems = append(problems, p)
-		if warn != nil {
-			warn(p)
-		}
 	}
 	tools := make([][]*tool.Tool, len(found))
 	errs := make([]error, len(found))
@@ -213,7 +209,7 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 		return nil, errors.New(d.Problem)
 	}
 	warn := func(text string) {
-		m.opts.Warn(Problem{File: m.found.Path, Text: fmt.Sprintf("tool %q: %s", name, text), Warning: true})
+		m.opts.warn(Problem{File: m.found.Path, Text: fmt.Sprintf("tool %q: %s", name, text), Warning: true})
 	}
 	var description string
 	if err := json.Unmarshal(orNull(d.Description), &description); err != nil || strings.TrimSpace(description) == "" {
@@ -237,7 +233,7 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 	if t.Effect, err = effectOf(d.Effect); err != nil {
 		return nil, err
 	}
-	timeout, err := timeoutOf(d.Timeout, m.opts.Timeout)
+	timeout, err := timeoutOf(d.Timeout, defaultTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -260,13 +256,18 @@ func (m *module) declared(d described) (env []string, needs sandbox.Needs, err e
 	if err := checkEnv(env); err != nil {
 		return nil, needs, err
 	}
-	for i, b := range []json.RawMessage{d.Network, d.Read, d.Write} {
-		key, values := sandbox.NeedKeys()[i], []string{""}
-		if json.Unmarshal(orNull(b), &values) != nil && json.Unmarshal(b, &values[0]) != nil {
-			return nil, needs, fmt.Errorf("%s is not a list of texts", key)
+	for _, list := range []struct {
+		key  string
+		told json.RawMessage
+	}{{"network", d.Network}, {"read", d.Read}, {"write", d.Write}} {
+		values := []string{""}
+		if json.Unmarshal(orNull(list.told), &values) != nil && json.Unmarshal(list.told, &values[0]) != nil {
+			return nil, needs, fmt.Errorf("%s is not a list of texts", list.key)
 		}
-		if _, err := needs.Add(key, values); err != nil {
-			return nil, needs, err
+		for _, v := range values {
+			if err := needs.Add(list.key, v); err != nil {
+				return nil, needs, err
+			}
 		}
 	}
 	unseen := slices.ContainsFunc(env, func(name string) bool { return !slices.Contains(m.found.Env, name) })

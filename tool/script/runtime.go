@@ -79,7 +79,6 @@ func (e *engine) run(ctx context.Context, m *module, r *request) (_ *answer, err
 			a.failure.Message += ": " + said
 		}
 	}
-	a.log = log.Text(maxLog)
 	if a.failure != nil {
 		if a.hint = e.hint(a.failure.Message); a.hint == "" {
 			a.hint = j.cmd.Missing("it", r.needs, m.found.Path, a.failure.Message)
