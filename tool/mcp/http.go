@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/clean"
 )
 
 // A guard is all the network a server gets to see of us, and we of it: one origin, which alone
@@ -51,7 +53,7 @@ func origin(u *url.URL) string { return u.Scheme + "://" + u.Host }
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if origin(req.URL) != origin(g.origin) || req.URL.User != nil {
 		err := &wireError{
-			what: fmt.Sprintf("sends us on to %s", quoted(oneLine(origin(req.URL), 100))),
+			what: fmt.Sprintf("sends us on to %s", clean.Quote(oneLine(origin(req.URL), 100))),
 			fix:  "if that is where it is, configure that url",
 		}
 		if req.Body != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -149,12 +148,4 @@ func withoutComments(data []byte) []byte {
 		}
 	}
 	return out
-}
-
-// quoted is text of a configuration as a message shows it.
-func quoted(s string) string {
-	if short, cut := bound(s, 60); cut {
-		return strconv.Quote(short) + "…"
-	}
-	return strconv.Quote(s)
 }

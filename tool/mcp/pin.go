@@ -94,7 +94,7 @@ func (c *conn) read(raw []*sdk.Tool, out *offer) error {
 	var names []string
 	tools := map[string]*sdk.Tool{}
 	for _, t := range raw {
-		shown := quoted(oneLine(t.Name, 80))
+		shown := clean.Quote(oneLine(t.Name, 80))
 		switch {
 		case t.Name == "" || len(t.Name) > 1024:
 			out.notes = append(out.notes, "a tool was left out: it has no name, or one of more than 1,024 bytes")
@@ -108,7 +108,7 @@ func (c *conn) read(raw []*sdk.Tool, out *offer) error {
 	called := toolNames(c.server.Name, names)
 	used := map[string]bool{}
 	for _, name := range names {
-		shown := quoted(oneLine(name, 80))
+		shown := clean.Quote(oneLine(name, 80))
 		sum, err := summarize(tools[name])
 		if err != nil {
 			return c.fail(nil, phaseTools, err)

@@ -271,7 +271,7 @@ func findCommand(name, dir string, environ []string) (string, error) {
 	}
 	path, err := procgroup.Look(environ, name)
 	if err != nil {
-		return "", fmt.Errorf("no program %s in PATH", quoted(name))
+		return "", fmt.Errorf("no program %s in PATH", clean.Quote(name))
 	}
 	return path, nil
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/cover"
+	"github.com/superstep-dev/superstep/internal/inside"
 	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -70,7 +71,7 @@ func digestCommand(root, path string, manifestText []byte, m *manifest, sums *su
 	if err != nil {
 		return nil, err
 	}
-	rel, ok := within(root, filepath.Join(dir, filepath.Base(path)))
+	rel, ok := inside.Rel(root, filepath.Join(dir, filepath.Base(path)))
 	if !ok {
 		return nil, fmt.Errorf("lies outside of %s", root)
 	}
@@ -139,7 +140,7 @@ func (d *digested) word(h hash.Hash, root, dir string, i int, word string) (stri
 		if err != nil {
 			return "", err
 		}
-		rel, ok := within(root, real)
+		rel, ok := inside.Rel(root, real)
 		if !ok {
 			if filepath.IsAbs(filepath.FromSlash(name)) {
 				continue // a file of the system
@@ -281,7 +282,7 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 	}
 	env := slices.Concat(procgroup.Base(o.Environ), pick(o.Environ, slices.Concat(o.Env, m.env)...), cover.Quiet(), variables(m.name, call, o))
 	words := slices.Clone(m.command)
-	if _, own := within(c.found.root, argv[0]); !own {
+	if _, own := inside.Rel(c.found.root, argv[0]); !own {
 		words[0] = argv[0]
 	}
 	bounds, env, err := o.within(c.found.Path, m.needs, words, env)
