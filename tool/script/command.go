@@ -19,8 +19,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/cover"
 	"github.com/superstep-dev/superstep/internal/inside"
@@ -176,9 +174,8 @@ func commandText(argv []string) string {
 
 // A commandTool is an executable, ready to be called.
 type commandTool struct {
-	found  Found
-	opts   *Options
-	output *jsonschema.Resolved
+	found Found
+	opts  *Options
 }
 
 func loadCommand(f Found, o *Options) (*tool.Tool, error) {
@@ -193,11 +190,6 @@ func loadCommand(f Found, o *Options) (*tool.Tool, error) {
 	}
 	if err != nil {
 		return nil, Problem{File: f.Path, Text: err.Error()}
-	}
-	if m.output != nil {
-		if c.output, err = m.output.Resolve(nil); err != nil {
-			return nil, Problem{File: f.Path, Text: "the schema of its output " + err.Error()}
-		}
 	}
 	return &tool.Tool{Name: m.name, Description: m.description, Input: m.input, Output: m.output, Effect: m.effect, Run: c.call}, nil
 }
@@ -308,7 +300,7 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 		}
 		return "", j.lacking(fmt.Errorf("%s: %s", stateText(state), clean.Text(said)), m.needs, c.found.Path)
 	}
-	return c.result(out)
+	return c.result(out), nil
 }
 
 func (c *commandTool) stdin(call *tool.Call) ([]byte, error) {
@@ -342,22 +334,17 @@ func variables(name string, call *tool.Call, o *Options) []string {
 }
 
 // result is what a command gave: the output of {"output": …}, or all that it wrote.
-func (c *commandTool) result(out *head) (string, error) {
+func (c *commandTool) result(out *head) string {
 	text := out.text()
 	if out.dropped == 0 && strings.HasPrefix(strings.TrimSpace(text), "{") {
 		var wrapped map[string]json.RawMessage
 		if json.Unmarshal([]byte(text), &wrapped) == nil && wrapped["output"] != nil {
 			text = string(wrapped["output"])
 			var s string
-			if c.output == nil && json.Unmarshal([]byte(text), &s) == nil {
+			if c.found.manifest.output == nil && json.Unmarshal([]byte(text), &s) == nil {
 				text = s
 			}
 		}
 	}
-	if c.output != nil {
-		if err := checkOutput(c.output, text); err != nil {
-			return "", err
-		}
-	}
-	return text + omitted(out.dropped), nil
+	return text + omitted(out.dropped)
 }

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/superstep-dev/superstep/internal/clean"
@@ -221,12 +220,8 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 	if t.Input, err = reader.Read(orNull(d.Input), true); err != nil {
 		return nil, fmt.Errorf("the schema of its arguments %w", err)
 	}
-	var output *jsonschema.Resolved
 	if len(d.Output) > 0 && !bytes.Equal(d.Output, []byte("null")) {
 		if t.Output, err = reader.Read(d.Output, false); err != nil {
-			return nil, fmt.Errorf("the schema of its output %w", err)
-		}
-		if output, err = t.Output.Resolve(nil); err != nil {
 			return nil, fmt.Errorf("the schema of its output %w", err)
 		}
 	}
@@ -242,7 +237,7 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 		return nil, err
 	}
 	t.Run = func(ctx context.Context, c *tool.Call) (string, error) {
-		return m.call(ctx, name, d.Export, env, needs, timeout, output, c)
+		return m.call(ctx, name, d.Export, env, needs, timeout, c)
 	}
 	return t, nil
 }
@@ -277,7 +272,7 @@ func (m *module) declared(d described) (env []string, needs sandbox.Needs, err e
 	return env, needs, nil
 }
 
-func (m *module) call(ctx context.Context, name, export string, env []string, needs sandbox.Needs, timeout time.Duration, output *jsonschema.Resolved, c *tool.Call) (string, error) {
+func (m *module) call(ctx context.Context, name, export string, env []string, needs sandbox.Needs, timeout time.Duration, c *tool.Call) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(timeout))
 	defer cancel()
 	req := &request{Op: "call", Export: export, Args: c.Args, Limit: MaxOutput, env: env, needs: needs}
@@ -296,24 +291,11 @@ func (m *module) call(ctx context.Context, name, export string, env []string, ne
 	if err != nil {
 		return "", fmt.Errorf("tool %s failed: %w", name, err)
 	}
-	if output != nil {
-		if err := checkOutput(output, a.text); err != nil {
-			return "", fmt.Errorf("tool %s failed: %w", name, err)
-		}
-	}
 	return a.text + omitted(a.dropped), nil
 }
 
 func tookTooLong(timeout time.Duration) error {
 	return fmt.Errorf("it took longer than %v and was ended; give it less to do, or a longer timeout in its definition", timeout)
-}
-
-// checkOutput reports how a text fails to be JSON that fits a schema.
-func checkOutput(s *jsonschema.Resolved, text string) error {
-	if err := strict.Check(s, json.RawMessage(text)); err != nil {
-		return fmt.Errorf("its result does not fit its output schema: %w", err)
-	}
-	return nil
 }
 
 // omitted says how much of an output was not kept.
