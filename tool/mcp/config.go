@@ -145,6 +145,14 @@ func (c *reader) fault(line, col int, format string, args ...any) {
 	}
 }
 
+// is reports whether a value is of a kind, and says what it is that must be of it if it is not.
+func (c *reader) is(n *node, kind frontmatter.Kind, what string) bool {
+	if n.Kind != kind {
+		c.fault(n.Line, n.Col, "%s, not %s", what, called(n))
+	}
+	return n.Kind == kind
+}
+
 func (c *reader) warn(line, col int, format string, args ...any) {
 	if len(c.out.Warnings) < maxFaults {
 		c.out.Warnings = append(c.out.Warnings, fmt.Sprintf("%s:%d:%d: ", c.path, line, col)+fmt.Sprintf(format, args...))
@@ -155,8 +163,7 @@ func (c *reader) file(root *node) {
 	if root.Kind == frontmatter.Null {
 		return
 	}
-	if root.Kind != frontmatter.Map {
-		c.fault(root.Line, root.Col, "must be an object with the key %s, not %s", clean.Quote(c.keys[0]), called(root))
+	if !c.is(root, frontmatter.Map, "must be an object with the key "+clean.Quote(c.keys[0])) {
 		return
 	}
 	var servers *node
@@ -177,8 +184,7 @@ func (c *reader) file(root *node) {
 	if servers == nil || servers.Kind == frontmatter.Null {
 		return
 	}
-	if servers.Kind != frontmatter.Map {
-		c.fault(servers.Line, servers.Col, "must be an object of servers by name, not %s", called(servers))
+	if !c.is(servers, frontmatter.Map, "must be an object of servers by name") {
 		return
 	}
 	if len(servers.Fields) > 200 {
@@ -206,8 +212,7 @@ func (c *reader) server(f field) *Server {
 		c.fault(f.Line, f.Col, "server name %s: use 1 to 64 letters, digits, _ and -", clean.Quote(f.Key))
 		return nil
 	}
-	if f.Value.Kind != frontmatter.Map {
-		c.fault(f.Value.Line, f.Value.Col, "server %s must be an object, not %s", clean.Quote(f.Key), called(f.Value))
+	if !c.is(f.Value, frontmatter.Map, "server "+clean.Quote(f.Key)+" must be an object") {
 		return nil
 	}
 	s := &Server{Name: f.Key, Source: Source{c.scope, c.path, f.Line}}
@@ -329,8 +334,7 @@ func (c *reader) needs(s *Server, k field) {
 		items = []*node{k.Value}
 	}
 	for _, n := range items {
-		if n.Kind != frontmatter.Text {
-			c.fault(n.Line, n.Col, "%s must be a list of texts, not %s", clean.Quote(k.Key), called(n))
+		if !c.is(n, frontmatter.Text, clean.Quote(k.Key)+" must be a list of texts") {
 			continue
 		}
 		if err := s.Needs.Add(k.Key, c.plain(k.Key, n)); err != nil {
@@ -376,8 +380,7 @@ func (c *reader) timeout(s *Server, k field) {
 }
 
 func (c *reader) text(k field) string {
-	if k.Value.Kind != frontmatter.Text {
-		c.fault(k.Value.Line, k.Value.Col, "%s must be text, not %s", clean.Quote(k.Key), called(k.Value))
+	if !c.is(k.Value, frontmatter.Text, clean.Quote(k.Key)+" must be text") {
 		return ""
 	}
 	return c.plain(k.Key, k.Value)
@@ -400,8 +403,7 @@ func (c *reader) plain(what string, n *node) string {
 var braces = regexp.MustCompile(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 func (c *reader) texts(k field) []string {
-	if k.Value.Kind != frontmatter.List {
-		c.fault(k.Value.Line, k.Value.Col, "%s must be a list of texts, not %s", clean.Quote(k.Key), called(k.Value))
+	if !c.is(k.Value, frontmatter.List, clean.Quote(k.Key)+" must be a list of texts") {
 		return nil
 	}
 	var out []string
@@ -416,15 +418,11 @@ func (c *reader) texts(k field) []string {
 }
 
 func (c *reader) truth(k field) bool {
-	if k.Value.Kind != frontmatter.Bool {
-		c.fault(k.Value.Line, k.Value.Col, "%s must be true or false, not %s", clean.Quote(k.Key), called(k.Value))
-	}
-	return k.Value.Text == "true"
+	return c.is(k.Value, frontmatter.Bool, clean.Quote(k.Key)+" must be true or false") && k.Value.Text == "true"
 }
 
 func (c *reader) values(k field, name *regexp.Regexp) Values {
-	if k.Value.Kind != frontmatter.Map {
-		c.fault(k.Value.Line, k.Value.Col, "%s must be an object of texts, not %s", clean.Quote(k.Key), called(k.Value))
+	if !c.is(k.Value, frontmatter.Map, clean.Quote(k.Key)+" must be an object of texts") {
 		return nil
 	}
 	out := Values{}
