@@ -223,7 +223,9 @@ func taskOf(ctx context.Context) (*Task, error) {
 }
 
 // apart returns a context without the task of another run, in which this one is begun.
-func apart(ctx context.Context) context.Context { return context.WithValue(ctx, taskKey{}, (*Task)(nil)) }
+func apart(ctx context.Context) context.Context {
+	return context.WithValue(ctx, taskKey{}, (*Task)(nil))
+}
 
 // Do performs an effect of a node at most once where possible: when the node is run again, after a
 // crash or for another attempt, Do returns the recorded outcome. The context is that of the node. The

@@ -365,12 +365,20 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 		return
 	}
 	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(e any) bool { return jsonschema.Equal(e, plain(v)) }) {
-		var all []string
+		var all, texts []string
 		for _, e := range s.Enum {
 			b, _ := json.Marshal(e)
 			all = append(all, string(b))
+			if text, ok := e.(string); ok {
+				texts = append(texts, text)
+			}
 		}
-		f.add(at, "is %s, want one of %s", describe(v), strings.Join(all, ", "))
+		text, _ := v.(string)
+		hint := suggest.Closest(text, texts)
+		if hint != "" {
+			hint = fmt.Sprintf("; did you mean %q?", hint)
+		}
+		f.add(at, "is %s, want one of %s%s", describe(v), strings.Join(all, ", "), hint)
 		return
 	}
 	if s.Const != nil && !jsonschema.Equal(*s.Const, plain(v)) {
@@ -399,6 +407,9 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 		}
 		if s.ExclusiveMaximum != nil && n >= *s.ExclusiveMaximum {
 			f.add(at, "is %v, want less than %v", n, *s.ExclusiveMaximum)
+		}
+		if s.MultipleOf != nil && math.Mod(n, *s.MultipleOf) != 0 {
+			f.add(at, "is %v, want a multiple of %v", n, *s.MultipleOf)
 		}
 	}
 }
