@@ -26,9 +26,9 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// ErrChanged is the cause of a call that was refused since the files of a command are no longer
+// errChanged is the cause of a call that was refused since the files of a command are no longer
 // those that were found.
-var ErrChanged = errors.New("changed since it was trusted; look at it and trust it again")
+var errChanged = errors.New("changed since it was trusted; look at it and trust it again")
 
 func discoverCommand(root, path, base string, scope Scope) (*Found, []Problem) {
 	b, err := readRegular(path, maxManifest)
@@ -199,14 +199,14 @@ func (c *commandTool) argv() ([]string, error) {
 	f := c.found
 	b, err := readRegular(f.Path, maxManifest)
 	if err != nil {
-		return nil, fmt.Errorf("%w (%w)", ErrChanged, err)
+		return nil, fmt.Errorf("%w (%w)", errChanged, err)
 	}
 	d, err := digestCommand(f.root, f.Path, b, f.manifest, f.sums)
 	if err != nil {
-		return nil, fmt.Errorf("%w (%w)", ErrChanged, err)
+		return nil, fmt.Errorf("%w (%w)", errChanged, err)
 	}
 	if d.digest != f.Digest {
-		return nil, fmt.Errorf("%w (it was %s, it is %s)", ErrChanged, f.Digest, d.digest)
+		return nil, fmt.Errorf("%w (it was %s, it is %s)", errChanged, f.Digest, d.digest)
 	}
 	if d.lookup {
 		path, err := procgroup.Look(c.opts.Environ, d.argv[0])
@@ -281,7 +281,7 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	out, log := &head{limit: MaxOutput}, &procgroup.Tail{Limit: maxLog}
+	out, log := &head{limit: maxOutput}, &procgroup.Tail{Limit: maxLog}
 	j := &job{
 		sandbox: bounds, name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: into(out), stderr: into(log), env: env,
 	}

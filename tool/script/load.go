@@ -21,12 +21,12 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// Load makes the tools of what was found, which for a module runs it to learn what it holds. Call
+// load makes the tools of what was found, which for a module runs it to learn what it holds. Call
 // it only for what the user trusts. The error, if any, joins values of type Problem; the tools
 // beside it can be used all the same.
 //
 // A tool never outlives a call of it: whatever it started is dead when Run returns.
-func Load(ctx context.Context, f Found, opts *Options) ([]*tool.Tool, error) {
+func load(ctx context.Context, f Found, opts *Options) ([]*tool.Tool, error) {
 	o := opts.orDefault(f.root)
 	t, m, err := prepare(f, &o)
 	switch {
@@ -88,7 +88,7 @@ func LoadAll(ctx context.Context, found []Found, opts *Options) ([]*tool.Tool, [
 	loaders.SetLimit(4)
 	for i, f := range found {
 		loaders.Go(func() error {
-			tools[i], errs[i] = Load(ctx, f, &o)
+			tools[i], errs[i] = load(ctx, f, &o)
 			return nil
 		})
 	}
@@ -275,7 +275,7 @@ func (m *module) declared(d described) (env []string, needs sandbox.Needs, err e
 func (m *module) call(ctx context.Context, name, export string, env []string, needs sandbox.Needs, timeout time.Duration, c *tool.Call) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(timeout))
 	defer cancel()
-	req := &request{Op: "call", Export: export, Args: c.Args, Limit: MaxOutput, env: env, needs: needs}
+	req := &request{Op: "call", Export: export, Args: c.Args, Limit: maxOutput, env: env, needs: needs}
 	if len(bytes.TrimSpace(req.Args)) == 0 {
 		req.Args = json.RawMessage("{}")
 	}

@@ -2,7 +2,7 @@
 // JavaScript, and executables with a manifest.
 //
 // Finding and running are apart, so that somebody can decide in between. Discover reads, and runs
-// nothing: it puts a module and all that it imports into one text and tells its digest. Load runs
+// nothing: it puts a module and all that it imports into one text and tells its digest. LoadAll runs
 // what was found, to learn what its tools are called and take, and makes tools of them. What was
 // put together by Discover is what runs, whatever became of the files since; an executable is
 // checked against its digest right before each call.
@@ -104,7 +104,7 @@ func (p Problem) Error() string {
 	return clean.Text(at + ": " + p.Text)
 }
 
-// Options of Load. Nil means the defaults.
+// Options of LoadAll. Nil means the defaults.
 type Options struct {
 	// Runtimes are tried in this order: "node", "bun", "deno", which is also the default.
 	Runtimes []string
@@ -132,8 +132,8 @@ type Options struct {
 }
 
 const (
-	// MaxOutput is how much of the output of a call is kept, in bytes. The rest is read and counted.
-	MaxOutput = 1 << 20
+	// maxOutput is how much of the output of a call is kept, in bytes. The rest is read and counted.
+	maxOutput = 1 << 20
 
 	defaultTimeout     = 2 * time.Minute // of a call of a tool that names none
 	defaultLoadTimeout = 30 * time.Second
