@@ -21,6 +21,14 @@ var (
 	ErrTooLarge   = errors.New("it is too large")
 )
 
+// Reason is an error without the path, which the caller knows better.
+func Reason(err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err
+	}
+	return err
+}
+
 // A Root is a folder that is not left. It is safe for use from several goroutines.
 type Root struct {
 	*os.Root

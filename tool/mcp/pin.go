@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -61,7 +62,8 @@ func (c *conn) settled(ctx context.Context, s *session) (*offer, error) {
 // list reads all pages of the list of tools.
 func (c *conn) list(ctx context.Context, s *session) (*offer, error) {
 	out := &offer{byName: map[string]string{}}
-	out.Instructions, _ = bound(clean.Text(s.cs.InitializeResult().Instructions), maxInstructions)
+	text := clean.Text(s.cs.InitializeResult().Instructions)
+	out.Instructions = strings.ToValidUTF8(text[:min(len(text), maxInstructions)], "")
 	if caps := s.cs.InitializeResult().Capabilities; caps == nil || caps.Tools == nil {
 		return out, c.read(nil, out)
 	}

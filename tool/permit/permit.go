@@ -180,11 +180,12 @@ func (p *Policy) With(layer Layer, rules ...Rule) (*Policy, error) {
 	if !slices.Contains(layers(), layer) {
 		return nil, fmt.Errorf("permissions: no layer %q", layer)
 	}
-	out := &Policy{opt: p.opt, outer: p.outer, rules: slices.Clip(p.rules), guards: p.guards, unprotect: p.unprotect}
+	out := *p
+	out.rules = slices.Clip(p.rules)
 	if err := out.add(layer, rules); err != nil {
 		return nil, err
 	}
-	return out, nil
+	return &out, nil
 }
 
 func (p *Policy) add(layer Layer, rules []Rule) error {

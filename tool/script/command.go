@@ -288,7 +288,7 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 	state, err := j.do(ctx)
 	switch {
 	case err != nil && state == nil && ctx.Err() == nil:
-		return "", fmt.Errorf("the command %s cannot be started in %s: %w", commandText(argv), j.dir, pathError(err))
+		return "", fmt.Errorf("the command %s cannot be started in %s: %w", commandText(argv), j.dir, inside.Reason(err))
 	case err != nil:
 		return "", j.lacking(err, m.needs, c.found.Path)
 	case !state.Success():
