@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -262,14 +263,10 @@ func pageEnd(s string) int {
 }
 
 func isText(media string) bool {
-	if strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+json") || strings.HasSuffix(media, "+xml") {
-		return true
-	}
-	switch media {
-	case "application/json", "application/xml", "application/javascript", "application/yaml", "application/x-yaml", "application/toml", "application/x-ndjson", "application/rtf", "application/sql":
-		return true
-	}
-	return false
+	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+json") || strings.HasSuffix(media, "+xml") || slices.Contains([]string{
+		"application/json", "application/xml", "application/javascript", "application/yaml", "application/x-yaml", "application/toml", "application/x-ndjson",
+		"application/rtf", "application/sql",
+	}, media)
 }
 
 // readable decodes a text and makes Markdown of HTML.

@@ -122,16 +122,10 @@ func renderTodos(list []todo) string {
 	var out strings.Builder
 	done := 0
 	for _, t := range list {
-		mark := " "
-		switch t.Status {
-		case "in_progress":
-			mark = "•"
-		case "completed":
-			mark = "✓"
+		if t.Status == "completed" {
 			done++
-		case "error":
-			mark = "!"
 		}
+		mark := map[string]string{"pending": " ", "in_progress": "•", "completed": "✓", "error": "!"}[t.Status]
 		fmt.Fprintf(&out, "[%s] %s %s", mark, t.ID, t.Content)
 		if len(t.BlockedBy) > 0 {
 			fmt.Fprintf(&out, " (after %s)", strings.Join(t.BlockedBy, ", "))
