@@ -521,11 +521,9 @@ func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 			b.WriteString("\n\n" + text)
 		}
 	}
-	for _, c := range s.servers.Conns() {
-		text := c.Instructions()
-		uses := slices.ContainsFunc(tools.Names(), func(n string) bool { return strings.HasPrefix(n, "mcp__"+c.Server().Name+"__") })
-		if text != "" && uses {
-			fmt.Fprintf(&b, "\n\nThe MCP server %s says of its tools:\n%s", c.Server().Name, text)
+	for server, text := range s.servers.Instructions() {
+		if slices.ContainsFunc(tools.Names(), func(n string) bool { return strings.HasPrefix(n, "mcp__"+server+"__") }) {
+			fmt.Fprintf(&b, "\n\nThe MCP server %s says of its tools:\n%s", server, text)
 		}
 	}
 	return strings.TrimSpace(b.String())

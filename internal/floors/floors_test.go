@@ -24,8 +24,8 @@ var floors = []struct {
 	name     string
 	packages []string
 }{
-	{"-2", []string{"internal/clean", "internal/cover", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/frontmatter", "internal/inwords", "internal/localfs", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/suggest", "internal/words", "internal/wordvec"}},
-	{"-1", []string{"internal/docindex", "internal/strict", "internal/toolnames"}},
+	{"-2", []string{"internal/clean", "internal/cover", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/inside", "internal/inwords", "internal/localfs", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/suggest", "internal/words", "internal/wordvec"}},
+	{"-1", []string{"internal/docindex", "internal/frontmatter", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
 		"runlog", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "runlog/archive", "runlog/runlogtest",
 		"model", "model/openai", "model/anthropic", "model/gemini", "model/offline", "model/cassette", "model/prices", "model/modeltest", "model/scripted", "model/internal/wire",
@@ -51,6 +51,7 @@ var floors = []struct {
 // siblings lists the packages that import others of their own floor, which lie below the
 // same parent.
 var siblings = map[string][]string{
+	"runlog/archive":    {"runlog/redact"},
 	"runlog/storekit":   {"runlog/redact", "runlog/seal"},
 	"runlog/file":       {"runlog/seal", "runlog/storekit"},
 	"runlog/sqlite":     {"runlog/seal", "runlog/storekit"},

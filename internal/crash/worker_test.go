@@ -1,7 +1,6 @@
-// Worker runs the workflow of package crash on a store until it is killed. On its
-// standard output it says which runs it holds, which records are acknowledged, which it
-// was shown, and how runs ended.
-package main
+//go:build unix
+
+package crash_test
 
 import (
 	"context"
@@ -24,21 +23,27 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-func main() {
+// asWorker, set in the environment, makes a worker of the test program: it runs the workflow of
+// package crash on a store until it is killed. On its standard output it says which runs it
+// holds, which records are acknowledged, which it was shown, and how runs ended.
+const asWorker = "SUPERSTEP_CRASH_WORKER"
+
+func workerMain() {
+	flags := flag.NewFlagSet("worker", flag.ExitOnError)
 	var w worker
-	flag.StringVar(&w.url, "store", "", "the `URL` of the store")
-	flag.StringVar(&w.world.Dir, "world", "", "the `directory` that effects happen to")
-	flag.DurationVar(&w.world.Slow, "slow", 0, "the most that an effect takes before and after it happens")
-	flag.StringVar(&w.run, "run", "", "the `ID` of the only run; without it all there are, until they have ended and there is a file \"over\" in the world")
-	flag.StringVar(&w.job, "job", "{}", "the inputs of a run that is started")
-	flag.StringVar(&w.die, "die", "", "the `point:n` at which to end: the nth time that the failpoint is reached")
-	flag.DurationVar(&w.lease, "lease", 0, "how long a hold lasts")
-	flag.Int64Var(&w.segment, "segment", 0, "how many `bytes` a file of a log has, in a store of files")
-	flag.BoolVar(&w.leave, "leave", false, "leave questions open")
-	flag.BoolVar(&w.early, "early", false, "answer open questions before the run is resumed")
-	flag.BoolVar(&w.quarantined, "quarantined", false, "take up the run even if it is quarantined")
-	flag.StringVar(&w.fork, "fork", "", "make a fork of the `ID` half way through, and nothing else")
-	flag.Parse()
+	flags.StringVar(&w.url, "store", "", "the `URL` of the store")
+	flags.StringVar(&w.world.Dir, "world", "", "the `directory` that effects happen to")
+	flags.DurationVar(&w.world.Slow, "slow", 0, "the most that an effect takes before and after it happens")
+	flags.StringVar(&w.run, "run", "", "the `ID` of the only run; without it all there are, until they have ended and there is a file \"over\" in the world")
+	flags.StringVar(&w.job, "job", "{}", "the inputs of a run that is started")
+	flags.StringVar(&w.die, "die", "", "the `point:n` at which to end: the nth time that the failpoint is reached")
+	flags.DurationVar(&w.lease, "lease", 0, "how long a hold lasts")
+	flags.Int64Var(&w.segment, "segment", 0, "how many `bytes` a file of a log has, in a store of files")
+	flags.BoolVar(&w.leave, "leave", false, "leave questions open")
+	flags.BoolVar(&w.early, "early", false, "answer open questions before the run is resumed")
+	flags.BoolVar(&w.quarantined, "quarantined", false, "take up the run even if it is quarantined")
+	flags.StringVar(&w.fork, "fork", "", "make a fork of the `ID` half way through, and nothing else")
+	_ = flags.Parse(os.Args[1:]) // which exits on an error
 	if err := w.work(context.Background()); err != nil {
 		w.say("error %v", strings.ReplaceAll(err.Error(), "\n", "; "))
 		os.Exit(1)
