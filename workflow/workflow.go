@@ -492,16 +492,16 @@ func (s Set) clashes() []string {
 // Unchanged returns a *graph.ChangedError if what a run is made of is not what it began with, unless that is allowed or
 // the run is replayed.
 func (e *Exec) Unchanged(name string, before, now map[string]string) error {
-	diff := Changes(before, now)
+	diff := changes(before, now)
 	if len(diff) == 0 || e.Graph.AllowChange {
 		return nil
 	}
 	return e.Journal.Afresh(func() error { return &graph.ChangedError{Graph: name, Diff: diff} })
 }
 
-// Changes are the parts that a run began with and that are others now, or gone, as lines of a diff. New
+// changes are the parts that a run began with and that are others now, or gone, as lines of a diff. New
 // ones change nothing for a run that began without them. A part has a digest.
-func Changes(before, now map[string]string) []string {
+func changes(before, now map[string]string) []string {
 	var diff []string
 	for _, part := range slices.Sorted(maps.Keys(before)) {
 		switch digest, ok := now[part]; {
