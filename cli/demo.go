@@ -104,7 +104,7 @@ func (d *demo) show(ctx context.Context) (err error) {
 		return err
 	}
 	runs, err := host.Open(ctx, &host.Config{
-		Name: d.a.cfg.Name, Stores: d.a.cfg.Stores, Env: d.a.cfg.Env, Environ: d.a.cfg.Environ, Settings: host.Settings{DataDir: d.dir},
+		Name: d.a.cfg.Name, Stores: d.a.cfg.Stores, Env: d.a.cfg.Env, Environ: d.a.cfg.Environ, Settled: true, Settings: host.Settings{DataDir: d.dir},
 	})
 	if err != nil {
 		return err

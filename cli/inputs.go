@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -77,20 +78,15 @@ func (a *app) prepareRun(root, run *cobra.Command) {
 
 // described is the workflow that a word names, also one that may not be used yet; nil for none.
 func (a *app) described(word string, set workflow.Set) *workflow.Workflow {
-	if a.namesFile(word, set) {
-		if e, err := a.host().Load(word); err == nil && e.Recipe != nil {
-			a.opened = a.host().WithFile(e)
-			return sketch(e.Recipe)
+	if a.host().IsFile(word) {
+		if h, name, err := a.host().At(word); err == nil {
+			a.opened, word = h, name
 		}
-		return nil
-	}
-	if w, err := set.Find(word); err == nil {
+	} else if w, err := set.Find(word); err == nil {
 		return w
 	}
-	if p, _ := a.host().Recipes(); p != nil {
-		if e, _, err := p.Look(word); err == nil {
-			return sketch(e.Recipe)
-		}
+	if i, err := a.host().Look(cmp.Or(a.host().File(word), word)); err == nil && i.Recipe() != nil {
+		return i.Sketch()
 	}
 	return nil
 }
@@ -130,13 +126,13 @@ func firstWord(args []string, set workflow.Set, lookup func(string) *pflag.Flag)
 func (a *app) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {
 	name := a.called(w)
 	run.Use = "run " + name + " [free text | key=value ...]"
-	run.Long = strings.TrimSpace(transcript.Clean(w.Description) + "\n\n" + strings.Join(inputLines(inputsJSON(w)), "\n"))
+	run.Long = strings.TrimSpace(transcript.Clean(w.Description) + "\n\n" + strings.Join(inputLines(w.List()), "\n"))
 	pairs := []string{"run " + name + sample(w), ""}
 	if first := firstInput(w); first != "" {
 		pairs = append(pairs, "run "+name+" "+first+" -o json", "", "run "+name+" --inputs inputs.json", "")
 	}
 	run.Example = examples(run.Root().Name(), append(pairs, "run "+name+" --plan", "what it would do")...)
-	list := inputsJSON(w)
+	list := w.List()
 	for i := range list {
 		in := &list[i]
 		name := flagName(in.Name)
@@ -153,8 +149,8 @@ func (a *app) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workfl
 
 // called is how the user names a workflow: the file of a recipe, or its name.
 func (a *app) called(w *workflow.Workflow) string {
-	if e := a.host().File(); e != nil && e.Name == w.Name {
-		return quote(e.File)
+	if file := a.host().File(w.Name); file != "" {
+		return quote(file)
 	}
 	return w.Name
 }

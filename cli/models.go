@@ -193,11 +193,11 @@ func (a *app) modelsUse() *cobra.Command {
 			if info.Price == nil && !a.set.quiet {
 				a.warn("the price of " + info.Name + " is not known, so what it costs is not counted")
 			}
-			if v := a.cfg.Env(variable("model")); v != "" && v != info.Name {
-				a.warn(variable("model") + "=" + v + " comes before the configuration")
+			if v := a.cfg.Env(host.Variable("model")); v != "" && v != info.Name {
+				a.warn(host.Variable("model") + "=" + v + " comes before the configuration")
 			}
 			if a.programs() {
-				return a.out.json(map[string]string{"model": info.Name, "config": a.configPath()}, a.set.output == "json")
+				return a.out.json(map[string]string{"model": info.Name, "config": a.config().Path}, a.set.output == "json")
 			}
 			a.out.line(info.Name)
 			return nil

@@ -162,7 +162,7 @@ func (a *app) runCommand() *cobra.Command {
 			return err
 		}
 		g.words, g.flags = args[1:], cmd.Flags()
-		if cmd.Flags().Changed("model") || a.cfg.Env(variable("model")) != "" {
+		if cmd.Flags().Changed("model") || a.cfg.Env(host.Variable("model")) != "" {
 			g.model = a.set.model // else a project goes before the user's configuration
 		}
 		if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -225,13 +225,8 @@ func (a *app) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, 
 	}
 	if err == nil {
 		a.current = name
-		if w, err = a.ready(name); err != nil {
+		if w, err = a.host().Ready(name); err != nil {
 			return err
-		}
-		if p, _ := a.host().Recipes(); p != nil {
-			if err := p.SettingsError(); err != nil {
-				return err
-			}
 		}
 		inputs, err = w.Settle(inputs)
 	}

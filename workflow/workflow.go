@@ -169,11 +169,12 @@ func (e *InputsError) FailureCode() string { return "inputs" }
 
 // An Input is one input as people see it.
 type Input struct {
-	Name        string
-	Type        string // "string", "integer", "number", "boolean", or another of JSON Schema
-	Description string
-	Required    bool
-	Default     json.RawMessage
+	Name        string          `json:"name"`
+	Type        string          `json:"type"` // "string", "integer", "number", "boolean", or another of JSON Schema
+	Description string          `json:"description,omitempty"`
+	Required    bool            `json:"required,omitempty"`
+	Default     json.RawMessage `json:"default,omitempty"`
+	Enum        []any           `json:"enum,omitempty"` // the values that it can have, nil for any
 }
 
 // List gives the inputs in their order.
@@ -191,7 +192,7 @@ func (w *Workflow) List() []Input {
 	var out []Input
 	for _, n := range names {
 		p := w.Inputs.Properties[n]
-		out = append(out, Input{Name: n, Type: schemaType(p), Description: p.Description, Required: slices.Contains(w.Inputs.Required, n), Default: p.Default})
+		out = append(out, Input{Name: n, Type: schemaType(p), Description: p.Description, Required: slices.Contains(w.Inputs.Required, n), Default: p.Default, Enum: p.Enum})
 	}
 	return out
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,7 +22,7 @@ func TestMatchAndField(t *testing.T) {
 	match := node.Match("c", node.Case[state]{"a", func(s state) bool { return len(s.Items) > 2 }}, node.Case[state]{"b", func(s state) bool { return len(s.Items) > 0 }})
 	done := node.Field[state]("done", map[string]string{"true": "a", "false": "b"}, "c")
 	topic := node.Field[state]("topic", map[string]string{"go": "a", "true": "b"}, "c")
-	second := node.Field[state]("items.1", map[string]string{"12345678901234567": "a", "2": "b"}, "c")
+	second := node.Field[state]("items.1", map[string]string{strconv.Itoa(math.MaxInt): "a", "2": "b"}, "c")
 	for _, tc := range []struct {
 		name   string
 		choose func(state) string
@@ -34,7 +36,7 @@ func TestMatchAndField(t *testing.T) {
 		{"false", done, state{}, "b"},
 		{"a text", topic, state{Topic: "go"}, "a"},
 		{"a text that is none of them", topic, state{Topic: "rust"}, "c"},
-		{"a large number, exactly", second, state{Items: []int{0, 12345678901234567}}, "a"},
+		{"a large number, exactly", second, state{Items: []int{0, math.MaxInt}}, "a"},
 		{"a number", second, state{Items: []int{0, 2}}, "b"},
 		{"not there", second, state{Items: []int{0}}, "c"},
 	} {
