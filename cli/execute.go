@@ -136,12 +136,11 @@ func (s *session) close() {
 
 // job is a run that is to be executed.
 type job struct {
-	engine   *superstep.Engine
-	flags    *running
-	answers  answers
-	workflow string
-	after    uint64 // the last record that is old
-	begin    func(context.Context, superstep.Answering, func(runlog.Record, error)) (*superstep.Run, error)
+	engine  *superstep.Engine
+	flags   *running
+	answers answers
+	after   uint64 // the last record that is old
+	begin   func(context.Context, superstep.Answering, func(runlog.Record, error)) (*superstep.Run, error)
 }
 
 var errPipe = errors.New("nobody reads the output any more")
@@ -311,7 +310,7 @@ func (e *ending) lacks(short *runlog.BudgetError) {
 // ending returns how a run ended with an outcome. Refused is set if a question was met with --on-ask fail.
 func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, refused bool) *ending {
 	e := &ending{run: &s.run, id: s.id, status: out.Status, output: out.Output, duration: s.run.Time.Elapsed(s.now())}
-	s.run.Interrupt()
+	s.run.End(runlog.Interrupted)
 	switch out.Status {
 	case runlog.Completed, runlog.Partial:
 		if e.exit = ExitOK; out.Status == runlog.Partial {

@@ -288,15 +288,20 @@ func (v *live) row(t *transcript.Task, now time.Time) string {
 	if t.Agent != "" && t.Agent != t.Node {
 		parts = append(parts, t.Agent)
 	}
-	facts := brief(t.Time.Elapsed(now))
-	if t.Tools > 0 {
-		facts = plural(t.Tools, "tool") + " · " + facts
-	}
-	parts = append(parts, v.pal.dim(facts))
+	parts = append(parts, v.facts(t, now))
 	if t.Attempt > 1 {
 		parts = append(parts, v.pal.yellow(fmt.Sprintf("attempt %d", t.Attempt)))
 	}
 	return strings.Join(append(parts, v.doing(t)), "  ")
+}
+
+// facts are how often a task has called tools, and how long it took.
+func (v *live) facts(t *transcript.Task, now time.Time) string {
+	facts := brief(t.Time.Elapsed(now))
+	if t.Tools > 0 {
+		facts = plural(t.Tools, "tool") + " · " + facts
+	}
+	return v.pal.dim(facts)
 }
 
 func (v *live) doing(t *transcript.Task) string {
@@ -385,10 +390,6 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 }
 
 func (v *live) doneRow(t *transcript.Task, at time.Time) string {
-	facts := brief(t.Time.Elapsed(at))
-	if t.Tools > 0 {
-		facts = plural(t.Tools, "tool") + " · " + facts
-	}
 	line := " " + v.pal.green("✓") + " " + label(t)
 	switch t.State {
 	case transcript.Done:
@@ -400,5 +401,5 @@ func (v *live) doneRow(t *transcript.Task, at time.Time) string {
 	if len(t.Bad) > 0 {
 		line += v.pal.yellow(" (ran on error input: " + strings.Join(t.Bad, ", ") + ")")
 	}
-	return line + "  " + v.pal.dim(facts)
+	return line + "  " + v.facts(t, at)
 }

@@ -247,7 +247,7 @@ func (a *app) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, 
 		return err
 	}
 	return a.execute(ctx, &job{
-		engine: engine, flags: r, answers: ans, workflow: name,
+		engine: engine, flags: r, answers: ans,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
 			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
 		},

@@ -445,7 +445,7 @@ func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answ
 		}
 	}
 	return a.execute(ctx, &job{
-		engine: engine, flags: r, answers: ans, workflow: info.Workflow, after: info.Head,
+		engine: engine, flags: r, answers: ans, after: info.Head,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
 			o := *again
 			o.Answer, o.Observe, o.Budget = answer, observe, r.budget()

@@ -410,7 +410,6 @@ type Set []*Workflow
 // Find gives the workflow of a name, or an error that suggests another.
 func (s Set) Find(name string) (*Workflow, error) {
 	var names []string
-	s = slices.DeleteFunc(slices.Clone(s), func(w *Workflow) bool { return w == nil })
 	for _, w := range s {
 		if w.Name == name {
 			return w, nil
@@ -446,6 +445,7 @@ func (s Set) Validate() error {
 			errs = append(errs, fmt.Errorf("workflow %q has one of Pin and Restore; they go together", w.Name))
 		}
 	}
+	s = slices.DeleteFunc(slices.Clone(s), func(w *Workflow) bool { return w == nil })
 	for _, problem := range slices.Concat(s.clashes(), s.uses()) {
 		errs = append(errs, errors.New(problem))
 	}
@@ -475,14 +475,9 @@ func (s Set) clashes() []string {
 		}
 	}
 	for _, w := range s {
-		if w != nil {
-			claim(w, w.Name)
-		}
+		claim(w, w.Name)
 	}
 	for _, w := range s {
-		if w == nil {
-			continue
-		}
 		for _, alias := range w.Aliases {
 			claim(w, alias)
 		}
