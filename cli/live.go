@@ -48,7 +48,7 @@ type live struct {
 }
 
 // newLive makes the view. The goroutine behind it draws; it ends with close.
-func newLive(a *app, s *session) *live {
+func newLive(a *screen, s *session) *live {
 	v := &live{out: a.err, size: a.term.size, in: -1, end: make(chan struct{}), ended: make(chan struct{})}
 	v.teller = teller{s: s, pal: palette(a.term.errColor), verbose: a.set.verbose, say: func(_ time.Time, n *news) {
 		line := n.sign + " " + n.text

@@ -27,8 +27,8 @@ type plain struct {
 
 // newPlain makes the view. The goroutine behind it says every now and then that the
 // run is still running; it ends with close.
-func newPlain(a *app, s *session) *plain {
-	v := plainLines(s, a.err, a.opt.heartbeat)
+func newPlain(a *screen, s *session) *plain {
+	v := plainLines(s, a.err, a.beat)
 	v.pal, v.verbose = palette(a.term.errColor), a.set.verbose
 	go func() {
 		defer close(v.ended)

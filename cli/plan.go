@@ -13,7 +13,7 @@ import (
 )
 
 // plan says what a run would do, with the model of all agents if one was named.
-func (a *app) plan(w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
+func (a runCommand) plan(w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
 	p, err := a.host().Plan(w, &host.PlanOptions{Inputs: inputs, Model: model, Budget: r.budget()})
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (a *app) plan(w *workflow.Workflow, inputs json.RawMessage, r *running, mod
 	return nil
 }
 
-func (a *app) printPlan(p *host.Plan) {
+func (a runCommand) printPlan(p *host.Plan) {
 	head := transcript.Line(p.Workflow)
 	if p.File != "" {
 		head += "  " + transcript.Line(p.File)

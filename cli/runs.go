@@ -31,7 +31,7 @@ func (a *app) runsCommand() *cobra.Command {
 	}
 	r, past, room := runsCommands{a}, historyCommands{a}, storageCommands{a}
 	runs.AddCommand(r.listCommand(), r.showCommand(), r.watchCommand(), r.resumeCommand(), r.answerCommand(), r.cancelCommand(), r.rmCommand(),
-		a.resolveCommand(), past.historyCommand(), a.forkCommand(), past.diffCommand(), past.replayCommand(), room.duCommand(), room.gcCommand(),
+		r.resolveCommand(), past.historyCommand(), a.forkCommand(), past.diffCommand(), past.replayCommand(), room.duCommand(), room.gcCommand(),
 		room.exportCommand(), room.importCommand(), a.trustRunCommand(), distilCommand{a}.command())
 	return a.lists(runs)
 }
@@ -420,7 +420,7 @@ func noModel(cmd *cobra.Command, a *app, keeps string) {
 	}
 }
 
-func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answers, again *superstep.ResumeOptions) error {
+func (a runsCommands) resume(ctx context.Context, info runlog.Info, r *running, ans answers, again *superstep.ResumeOptions) error {
 	name := info.Workflow
 	if info.Status.Ended() {
 		name = "" // nothing will run
@@ -436,11 +436,11 @@ func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answ
 	if err != nil {
 		return err
 	}
-	if changed := (keptRuns{a}).changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.quiet {
+	if changed := keptRuns(a).changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.quiet {
 		a.err.line(changed)
 	}
 	if name != "" {
-		if err := (answering{a}).askable(ctx, engine, info, ans); err != nil {
+		if err := answering(a).askable(ctx, engine, info, ans); err != nil {
 			return err
 		}
 	}
