@@ -140,12 +140,10 @@ func (e *Engine) files(ctx context.Context, id string) (last func() error) {
 	go func() {
 		defer close(ended)
 		for {
-			t := time.NewTimer(max(time.Second, 20*took)) // it must not slow the run
 			select {
 			case <-end:
-				t.Stop()
 				return
-			case <-t.C:
+			case <-time.After(max(time.Second, 20*took)): // it must not slow the run
 				took = write()
 			}
 		}

@@ -182,12 +182,10 @@ func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 		case err != nil && ctx.Err() == nil:
 			o.Failed("", err)
 		}
-		wait := time.NewTimer(o.Every)
 		select {
 		case <-ctx.Done():
-			wait.Stop()
 			return nil
-		case <-wait.C:
+		case <-time.After(o.Every):
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -184,10 +183,7 @@ func (w *Workflow) List() []Input {
 	}
 	names := slices.Clone(w.Inputs.PropertyOrder)
 	if len(names) == 0 {
-		for n := range w.Inputs.Properties {
-			names = append(names, n)
-		}
-		sort.Strings(names)
+		names = slices.Sorted(maps.Keys(w.Inputs.Properties))
 	}
 	var out []Input
 	for _, n := range names {
