@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -223,14 +222,12 @@ func spinner(frame int) string {
 // names are the nodes of a step, each once.
 func names(s *transcript.Step) string {
 	var out []string
-	seen := map[string]bool{}
 	for _, t := range own(s) {
 		n := t.Node
 		if t.Key == "" {
 			n = t.Path
 		}
-		if !seen[n] {
-			seen[n] = true
+		if !slices.Contains(out, n) {
 			out = append(out, n)
 		}
 	}
@@ -344,8 +341,7 @@ func (v *live) see(rec *runlog.Record, r *transcript.Run, old bool) {
 	case runlog.KindStepCommitted:
 		v.stepDone(rec, r)
 	}
-	var d runlog.Answer
-	if rec.Kind == runlog.KindAnswered && json.Unmarshal(rec.Data, &d) == nil && d.By == "person" {
+	if rec.Kind == runlog.KindAnswered && data[runlog.Answer](rec).By == "person" {
 		return // who typed it knows
 	}
 	v.tell(rec, r, task)
@@ -363,8 +359,7 @@ func (v *live) put(line string) { v.above = append(v.above, line) }
 
 // stepDone leaves the divider of a step behind, and a line for each task if there were several.
 func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
-	var d runlog.StepCommitted
-	_ = json.Unmarshal(rec.Data, &d)
+	d := data[runlog.StepCommitted](rec)
 	s := r.Step(d.Step)
 	if s == nil || rec.Path != "" {
 		return

@@ -114,7 +114,7 @@ func (a modelCommands) showProvider(list *host.ModelList, name string) error {
 			continue
 		}
 		if a.programs() {
-			return a.out.json(p, a.set.output == "json")
+			return a.out.value(p)
 		}
 		for j := range p.Models {
 			a.out.line(describe(&p.Models[j]))
@@ -201,7 +201,7 @@ func (a modelCommands) useCommand() *cobra.Command {
 				a.warn(host.Variable("model") + "=" + v + " comes before the configuration")
 			}
 			if a.programs() {
-				return a.out.json(map[string]string{"model": info.Name, "config": a.config().Path}, a.set.output == "json")
+				return a.out.value(map[string]string{"model": info.Name, "config": a.config().Path})
 			}
 			a.out.line(info.Name)
 			return nil
@@ -228,7 +228,7 @@ func (a modelCommands) updateCommand() *cobra.Command {
 				return err
 			}
 			if a.programs() {
-				return a.out.json(p, a.set.output == "json")
+				return a.out.value(p)
 			}
 			a.out.line(fmt.Sprintf("prices of %s, of %s: %s", plural(p.Models, "model"), p.Date, p.Path))
 			return nil
@@ -318,7 +318,7 @@ func (a modelCommands) try(ctx context.Context, m model.Model, info *host.ModelI
 	}
 	result.OK = true
 	if a.programs() {
-		return a.out.json(result, a.set.output == "json")
+		return a.out.value(result)
 	}
 	return nil
 }
@@ -387,7 +387,7 @@ func (a modelCommands) failTest(ctx context.Context, result *modelTest, err erro
 	}
 	if a.set.output == "json" || a.set.output == "jsonl" {
 		result.Error = e.json()
-		if err := a.out.json(result, a.set.output == "json"); err != nil {
+		if err := a.out.value(result); err != nil {
 			return err
 		}
 		_ = a.err.json(struct { // cannot fail: it is made of strings

@@ -19,7 +19,7 @@ func (a runCommand) plan(w *workflow.Workflow, inputs json.RawMessage, r *runnin
 		return err
 	}
 	if a.programs() {
-		return a.out.json(p, a.set.output == "json")
+		return a.out.value(p)
 	}
 	a.printPlan(p)
 	return nil

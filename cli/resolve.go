@@ -165,7 +165,7 @@ func (a runsCommands) answered(id string, err error) error {
 		return err
 	}
 	if a.programs() {
-		return a.out.json(map[string]any{"run": id, "status": runlog.Running, "owner": busy.Owner}, a.set.output == "json")
+		return a.out.value(map[string]any{"run": id, "status": runlog.Running, "owner": busy.Owner})
 	}
 	a.err.line(fmt.Sprintf("the answer is recorded, and %s runs %s; watch it: %s", busy.Owner, id, a.hint("runs", "watch", id)))
 	return nil
@@ -173,7 +173,7 @@ func (a runsCommands) answered(id string, err error) error {
 
 func (a runsCommands) printUnknown(info runlog.Info, open []unknownJSON) error {
 	if a.programs() {
-		return a.out.json(open, a.set.output == "json")
+		return a.out.value(open)
 	}
 	if len(open) == 0 {
 		a.err.line(fmt.Sprintf("run %s has no effect of unknown outcome", info.ID))
