@@ -137,16 +137,12 @@ const tail = 256
 
 // waits reports whether a run does nothing but wait for answers, as far as the end of its log shows.
 func (a runsCommands) waits(ctx context.Context, info *runlog.Info) (bool, error) {
-	recs, err := a.store.Read(ctx, info.ID, max(info.Head, tail)-tail+1, tail)
-	if err != nil {
-		return false, err
-	}
 	run := &transcript.Run{}
-	for i := range recs {
-		if err := runlog.CheckSealed(info.ID, &recs[i]); err != nil {
+	for r, err := range runlog.Records(ctx, a.store, info.ID, max(info.Head, tail)-tail+1) {
+		if err != nil {
 			return false, err
 		}
-		run.Apply(recs[i])
+		run.Apply(r)
 	}
 	return run.Waits(), nil
 }
