@@ -128,8 +128,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Index, error) {
 			slow.Files, slow.Bytes = b.found, b.bytes
 			err = slow
 		}
-		var limit *LimitError
-		if errors.As(err, &limit) {
+		if limit, ok := errors.AsType[*LimitError](err); ok {
 			return nil, limit
 		}
 		return nil, fmt.Errorf("index of %s: %w", dir, err)

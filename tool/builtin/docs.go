@@ -51,8 +51,7 @@ func SearchDocsIn(dir string, open func(ctx context.Context, large bool) (*Docs,
 				return "", fmt.Errorf("query: is empty; say in a few words what to look for")
 			}
 			index, err := open(ctx, in.Large)
-			var limit *docindex.LimitError
-			if errors.As(err, &limit) && !in.Large {
+			if _, ok := errors.AsType[*docindex.LimitError](err); ok && !in.Large {
 				return "", fmt.Errorf("%w; call search_docs with \"large\": true to ask for permission, or search a smaller folder with grep. The rule that allows it beforehand is search_docs(large)", err)
 			}
 			if err != nil {

@@ -39,8 +39,7 @@ func (r *Root) preview(name string, make func(before string, exists bool) (after
 // text returns the content of the file, a line about it if it is no text, and "" if there is none.
 func (p *place) text() (string, error) {
 	before, err := p.read()
-	var opaque *opaqueError
-	if errors.As(err, &opaque) {
+	if _, ok := errors.AsType[*opaqueError](err); ok {
 		return fmt.Sprintf("(%v)\n", err), nil
 	}
 	return before, err

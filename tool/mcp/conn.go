@@ -121,8 +121,7 @@ func (c *conn) dial(ctx context.Context) (*session, error) {
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	c.change(func(now *state) { now.secrets = secrets })
 	s, err := c.open(ctx, full, handshake)
-	var failed *Error
-	if errors.As(err, &failed) && failed.Phase == phaseInit && failed.answered && ctx.Err() == nil {
+	if failed, ok := errors.AsType[*Error](err); ok && failed.Phase == phaseInit && failed.answered && ctx.Err() == nil {
 		if s, again := c.open(ctx, full, stateless); again == nil {
 			return s, nil
 		}

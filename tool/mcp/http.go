@@ -197,8 +197,7 @@ func (e *events) event() error {
 	var data [][]byte
 	for size := 0; ; {
 		line, err := readLine(e.in)
-		var wire *wireError
-		if errors.As(err, &wire) {
+		if wire, ok := errors.AsType[*wireError](err); ok {
 			return e.refuse(wire)
 		}
 		if err != nil {

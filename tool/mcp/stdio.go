@@ -56,8 +56,7 @@ func (l *lines) Read(context.Context) (jsonrpc.Message, error) {
 		line, err := readLine(l.in)
 		if err != nil {
 			close(l.eof)
-			var wire *wireError
-			if errors.As(err, &wire) {
+			if wire, ok := errors.AsType[*wireError](err); ok {
 				l.fault.set(wire)
 			}
 			return nil, err
