@@ -128,10 +128,7 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 
 // files keeps the folder of a run up to date until what it returns is called, which brings it up to date a last time.
 func (e *Engine) files(ctx context.Context, id string) (last func() error) {
-	dir, opt := "", (*rundir.Options)(nil)
-	if e.opt.Folder != nil {
-		dir, opt = e.opt.Folder(id)
-	}
+	dir, opt := e.opt.Folder(id)
 	if dir == "" {
 		return func() error { return nil }
 	}
@@ -199,15 +196,15 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 	silent := false // it waited for nothing that is open
 	for {
 		res, err := e.within(ctx, j, l.workflow, exec)
-		var wait *pregel.WaitingError
-		var short *runlog.BudgetError
-		var changed *graph.ChangedError
+		wait, waits := errors.AsType[*pregel.WaitingError](err)
+		_, changed := errors.AsType[*graph.ChangedError](err)
+		_, short := errors.AsType[*runlog.BudgetError](err)
 		switch {
-		case errors.As(err, &short): // the run as a whole, or something beside its graph
+		case short: // the run as a whole, or something beside its graph
 			return pause(ctx, j, res, err, nil)
-		case l.recovers && errors.As(err, &changed): // for who has the right version
+		case l.recovers && changed: // for who has the right version
 			return Outcome{Status: runlog.Interrupted, Err: err}
-		case errors.As(err, &changed) && len(j.Open()) > 0: // it waits on, for what it began with
+		case changed && len(j.Open()) > 0: // it waits on, for what it began with
 			var paths []string
 			for _, q := range j.Open() {
 				paths = append(paths, q.Path)
@@ -215,7 +212,7 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 			out := pause(ctx, j, res, err, paths)
 			out.Err = errors.Join(out.Err, err)
 			return out
-		case !errors.As(err, &wait):
+		case !waits:
 			return record(ctx, j, res, err)
 		}
 		select {
@@ -255,8 +252,7 @@ func (e *Engine) within(ctx context.Context, j *journal.Journal, w *workflow.Wor
 	late := time.AfterFunc(left, func() { stop(j.Late()) })
 	defer late.Stop()
 	res, err := runWorkflow(ctx, w, exec)
-	var short *runlog.BudgetError
-	if err != nil && errors.As(context.Cause(ctx), &short) {
+	if short, ok := errors.AsType[*runlog.BudgetError](context.Cause(ctx)); ok && err != nil {
 		return res, short
 	}
 	return res, err
@@ -291,12 +287,10 @@ func answerAll(ctx context.Context, j *journal.Journal, answer Answering, came <
 			continue
 		}
 		a.Key = q.Key
-		var late *journal.AnsweredError
-		var unfit *journal.UnfitError
 		switch err := j.Answer(ctx, q.Path, a); {
-		case errors.As(err, &unfit):
+		case errors.As(err, new(*journal.UnfitError)):
 			refused = errors.Join(refused, err)
-		case err != nil && !errors.As(err, &late): // else somebody else was first
+		case err != nil && !errors.As(err, new(*journal.AnsweredError)): // else somebody else was first
 			return n, refused, err
 		default:
 			n++
@@ -357,8 +351,7 @@ func pause(ctx context.Context, j *journal.Journal, res *workflow.Result, why er
 	if res != nil {
 		out.Steps, out.Skipped = res.Steps, res.Skipped
 	}
-	var short *runlog.BudgetError
-	if errors.As(why, &short) {
+	if short, ok := errors.AsType[*runlog.BudgetError](why); ok {
 		out.Short = short
 	}
 	paused := runlog.RunPaused{Waiting: waiting, Waited: j.Waited()}
@@ -375,8 +368,7 @@ func pause(ctx context.Context, j *journal.Journal, res *workflow.Result, why er
 func (o *Outcome) end(ctx context.Context, j *journal.Journal, kind runlog.Kind, data any) {
 	ctx = context.WithoutCancel(ctx)
 	err := j.Write(ctx, o.Status, kind, "", data)
-	var full *runlog.StorageError
-	if errors.As(err, &full) {
+	if full, ok := errors.AsType[*runlog.StorageError](err); ok {
 		o.park(ctx, j, full)
 		return
 	}
@@ -408,8 +400,7 @@ func stopped(ctx context.Context, j *journal.Journal, why error) (Outcome, bool)
 	case errors.Is(why, runlog.ErrFenced), errors.Is(why, pregel.ErrStopped), errors.Is(why, runlog.ErrUnknown), errors.Is(why, runlog.ErrStoreReset):
 		return Outcome{Status: runlog.Interrupted, Err: why}, true
 	}
-	var full *runlog.StorageError
-	if errors.As(why, &full) {
+	if full, ok := errors.AsType[*runlog.StorageError](why); ok {
 		var out Outcome
 		out.park(ctx, j, full)
 		return out, true
@@ -452,9 +443,6 @@ const (
 // FailureCode is the stable word for why a run failed. An error that has a method
 // FailureCode() string says it itself, unless it gives "".
 func FailureCode(err error) string {
-	var steps *pregel.StepLimitError
-	var late *pregel.TimeoutError
-	var changed *graph.ChangedError
 	var coded interface {
 		error
 		FailureCode() string
@@ -464,9 +452,9 @@ func FailureCode(err error) string {
 		return coded.FailureCode()
 	case errors.Is(err, journal.ErrDenied):
 		return CodeDenied
-	case errors.As(err, &steps), errors.As(err, &late):
+	case errors.As(err, new(*pregel.StepLimitError)), errors.As(err, new(*pregel.TimeoutError)):
 		return CodeLimit
-	case errors.As(err, &changed):
+	case errors.As(err, new(*graph.ChangedError)):
 		return CodeChanged
 	}
 	return CodeTask
@@ -474,8 +462,7 @@ func FailureCode(err error) string {
 
 func failure(err error) runlog.RunFailed {
 	d := runlog.RunFailed{Error: err.Error(), Code: FailureCode(err)}
-	var tasks *pregel.TasksError
-	if errors.As(err, &tasks) {
+	if tasks, ok := errors.AsType[*pregel.TasksError](err); ok {
 		for i := range tasks.Tasks {
 			d.Tasks = append(d.Tasks, tasks.Tasks[i].Path)
 		}

@@ -64,10 +64,7 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 	if opt != nil {
 		o = *opt
 	}
-	started, flow, err := e.reading(ctx, id)
-	if err == nil {
-		err = e.trusts(id, started.Imported)
-	}
+	started, flow, err := e.forkable(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +92,15 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 	}
 	out.ID, err = e.begin(ctx, &started, forked.Records)
 	return out, err
+}
+
+// forkable is reading, but for a run that nobody trusts.
+func (e *Engine) forkable(ctx context.Context, id string) (runlog.RunStarted, graph.Reading, error) {
+	started, flow, err := e.reading(ctx, id)
+	if err == nil {
+		err = e.trusts(id, started.Imported)
+	}
+	return started, flow, err
 }
 
 // ForkFailed makes a new run of one that is Partial: it has the results of the parent, but for those of the tasks that
@@ -149,8 +155,7 @@ func (e *Engine) Failed(ctx context.Context, id string) (in string, tasks []stri
 		if started.Parent != "" {
 			_, err = e.find(ctx, started.Parent)
 		}
-		var gone *runlog.NotFoundError
-		if started.Parent == "" || errors.As(err, &gone) {
+		if started.Parent == "" || errors.As(err, new(*runlog.NotFoundError)) {
 			return "", nil, noPoint("task %s failed before run %s began, and the run that it was forked from is gone; start a new run", missing[0], in)
 		}
 		if err != nil {
@@ -182,10 +187,7 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 		return nil, err
 	}
 	defer leave()
-	started, flow, err := e.reading(ctx, id)
-	if err == nil {
-		err = e.trusts(id, started.Imported)
-	}
+	started, flow, err := e.forkable(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +225,7 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 		return nil, err
 	}
 	begun := runlog.RunStarted{
-		Workflow: w.Name, Inputs: inputs, Engine: Version, Sandbox: e.sandbox(), Title: started.Title,
+		Workflow: w.Name, Inputs: inputs, Engine: Version, Sandbox: e.opt.Sandbox(), Title: started.Title,
 		Parent: id, At: head, Budget: started.Budget, Every: started.Every, Imported: started.Imported,
 	}
 	if begun.Pinned, err = w.Pin(inputs); err != nil {
@@ -290,13 +292,7 @@ func (e *Engine) edits(started *runlog.RunStarted, given []graph.Edit) ([]graph.
 
 // begin makes a run that has records and is executed by nobody.
 func (e *Engine) begin(ctx context.Context, started *runlog.RunStarted, recs []runlog.Record) (id string, err error) {
-	var j *journal.Journal
-	for range 10 { // a short ID may be taken
-		j, err = e.journal(ctx, e.opt.NewID(), &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent, Status: runlog.Importing})
-		if !errors.Is(err, runlog.ErrExists) {
-			break
-		}
-	}
+	j, err := e.create(ctx, &journal.Options{Create: &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent}})
 	if err != nil {
 		return "", err
 	}

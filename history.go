@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -212,17 +213,9 @@ func tasksOf(ms []Moment, step int) map[string]graph.Result {
 }
 
 func (d *RunDiff) step(step int, a, b map[string]graph.Result) error {
-	var paths []string
-	for path := range a {
-		paths = append(paths, path)
-	}
-	for path := range b {
-		if _, both := a[path]; !both {
-			paths = append(paths, path)
-		}
-	}
-	slices.Sort(paths)
-	for _, path := range paths {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	for _, path := range slices.Sorted(maps.Keys(both)) {
 		x, inA := a[path]
 		y, inB := b[path]
 		switch {

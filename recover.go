@@ -59,15 +59,12 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 			continue
 		}
 		r, err := e.takeUp(ctx, info.ID, &o)
-		var busy *runlog.BusyError
-		var ended *EndedError
-		var gone *runlog.NotFoundError
-		var poison *runlog.QuarantinedError
 		switch {
 		case err == nil:
 			taken = append(taken, r)
 			o.Taken(info.ID)
-		case errors.As(err, &busy), errors.As(err, &ended), errors.As(err, &gone), errors.As(err, &poison):
+		case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*EndedError)), errors.As(err, new(*runlog.NotFoundError)),
+			errors.As(err, new(*runlog.QuarantinedError)):
 			// somebody else was first
 		case ctx.Err() != nil:
 			return taken, nil
@@ -124,23 +121,11 @@ func (e *Engine) waits(id string) bool {
 
 // pass leaves a run to others: for good, unless somebody may trust it later.
 func (e *Engine) pass(id string, why error, o *RecoverOptions) {
-	var wary *UntrustedError
-	again := false
-	if errors.As(why, &wary) {
-		e.mu.Lock()
-		again = e.later[id].told
-		e.mu.Unlock()
-		e.setLater(id, later{told: true})
-	} else {
-		e.never(id)
-	}
-	if !again {
+	untrusted := errors.As(why, new(*UntrustedError))
+	if was := e.setLater(id, later{never: !untrusted, told: untrusted}); !was.told || !untrusted {
 		o.Skipped(id, why)
 	}
 }
-
-// never leaves a run alone for good.
-func (e *Engine) never(id string) { e.setLater(id, later{never: true}) }
 
 // putOff leaves a run alone, each time for twice as long: what it has done since its last
 // result was for nothing, and will be again if nothing has changed.
@@ -148,25 +133,22 @@ func (e *Engine) putOff(id string, o *RecoverOptions) {
 	e.mu.Lock()
 	pause := min(max(2*e.later[id].pause, 6*o.Every), maxPause)
 	e.mu.Unlock()
-	e.setLater(id, later{until: e.opt.Now().Add(pause), pause: pause})
+	_ = e.setLater(id, later{until: e.opt.Now().Add(pause), pause: pause})
 }
 
-func (e *Engine) setLater(id string, l later) {
+// setLater returns what it replaces.
+func (e *Engine) setLater(id string, l later) (was later) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.later == nil {
-		e.later = map[string]later{}
-	}
-	e.later[id] = l
+	was, e.later[id] = e.later[id], l
+	return was
 }
 
 // ended takes note of how a run ended that was recovered.
 func (e *Engine) ended(ctx context.Context, id string, out *Outcome, o *RecoverOptions) {
-	var changed *graph.ChangedError
 	switch {
-	case errors.As(out.Err, &changed):
-		e.never(id)
-		o.Skipped(id, out.Err)
+	case errors.As(out.Err, new(*graph.ChangedError)):
+		e.pass(id, out.Err, o)
 	case (out.Status == runlog.Interrupted || out.Status == runlog.WaitingStorage) && ctx.Err() == nil:
 		e.putOff(id, o)
 	default:

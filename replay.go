@@ -56,8 +56,7 @@ func (e *Engine) Replay(ctx context.Context, id string, opt *ReplayOptions) (*jo
 		if err == nil {
 			return journal.Ending{Finished: &runlog.RunFinished{Output: res.Output, Steps: res.Steps, Skipped: res.Skipped}}, nil
 		}
-		var waits *pregel.WaitingError
-		if errors.As(err, &waits) {
+		if waits, ok := errors.AsType[*pregel.WaitingError](err); ok {
 			return journal.Ending{Waiting: waits.Paths}, err
 		}
 		d := failure(err)

@@ -48,10 +48,8 @@ func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.In
 	for _, info := range prunable(infos, keep, e.opt.Now()) {
 		if !keep.Dry {
 			err := e.Delete(ctx, info.ID)
-			var busy *runlog.BusyError
-			var gone *runlog.NotFoundError
 			switch {
-			case errors.As(err, &busy), errors.As(err, &gone): // it was taken up meanwhile, or removed
+			case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.NotFoundError)): // it was taken up meanwhile, or removed
 				continue
 			case err != nil:
 				return removed, err

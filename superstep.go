@@ -6,12 +6,11 @@ package superstep
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,16 +80,11 @@ func (e *Engine) trusts(id string, im *runlog.Imported) error {
 	if im == nil {
 		return nil
 	}
-	if e.opt.Trusted != nil {
-		ok, err := e.opt.Trusted(im)
-		if err != nil {
-			return errors.Join(&UntrustedError{ID: id}, err)
-		}
-		if ok {
-			return nil
-		}
+	ok, err := e.opt.Trusted(im)
+	if ok && err == nil {
+		return nil
 	}
-	return &UntrustedError{ID: id}
+	return errors.Join(&UntrustedError{ID: id}, err)
 }
 
 // An Engine runs workflows. Its methods may be called from several goroutines.
@@ -108,7 +102,7 @@ type Engine struct {
 // New makes an engine. It reports every mistake in its workflows at once. The store
 // stays the caller's, to be closed after the engine.
 func New(store runlog.Store, opt *Options) (*Engine, error) {
-	e := &Engine{store: store, runs: map[string]*Run{}}
+	e := &Engine{store: store, runs: map[string]*Run{}, later: map[string]later{}}
 	if opt != nil {
 		e.opt = *opt
 	}
@@ -116,22 +110,18 @@ func New(store runlog.Store, opt *Options) (*Engine, error) {
 		e.opt.Now = time.Now
 	}
 	if e.opt.NewID == nil {
-		e.opt.NewID = newID
+		e.opt.NewID = func() string { return fmt.Sprintf("%08x", rand.Uint32()) }
+	}
+	if e.opt.Sandbox == nil {
+		e.opt.Sandbox = func() string { return "" }
+	}
+	if e.opt.Folder == nil {
+		e.opt.Folder = func(string) (string, *rundir.Options) { return "", nil }
+	}
+	if e.opt.Trusted == nil {
+		e.opt.Trusted = func(*runlog.Imported) (bool, error) { return false, nil }
 	}
 	return e, workflow.Set(e.opt.Workflows).Validate()
-}
-
-func (e *Engine) sandbox() string {
-	if e.opt.Sandbox == nil {
-		return ""
-	}
-	return e.opt.Sandbox()
-}
-
-func newID() string {
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails, by its documentation
-	return hex.EncodeToString(b[:])
 }
 
 // Workflows are those the engine can run.
@@ -198,14 +188,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if err := bounded(w, inputs, o.Budget); err != nil {
 		return nil, err
 	}
-	create := &runlog.NewRun{Workflow: w.Name, Title: o.Title, Status: runlog.Importing} // until it has its first record
-	var j *journal.Journal
-	for range 10 { // a short ID may be taken
-		j, err = e.open(ctx, e.opt.NewID(), create, o.Budget)
-		if !errors.Is(err, runlog.ErrExists) {
-			break
-		}
-	}
+	j, err := e.create(ctx, &journal.Options{Create: &runlog.NewRun{Workflow: w.Name, Title: o.Title}, Budget: o.Budget})
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +199,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 			return nil, e.undo(ctx, j, err)
 		}
 	}
-	started := runlog.RunStarted{Workflow: w.Name, Inputs: inputs, Pinned: pinned, Engine: Version, Sandbox: e.sandbox(), Title: o.Title, Budget: o.Budget, Every: o.SnapshotEvery}
+	started := runlog.RunStarted{Workflow: w.Name, Inputs: inputs, Pinned: pinned, Engine: Version, Sandbox: e.opt.Sandbox(), Title: o.Title, Budget: o.Budget, Every: o.SnapshotEvery}
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
 		return nil, e.undo(ctx, j, err)
 	}
@@ -236,15 +219,19 @@ func (e *Engine) undo(ctx context.Context, j *journal.Journal, err error) error 
 	return err
 }
 
-func (e *Engine) journal(ctx context.Context, id string, create *runlog.NewRun) (*journal.Journal, error) {
-	return e.open(ctx, id, create, nil)
+// create opens the journal of a new run, which is not listed until it has its first record.
+func (e *Engine) create(ctx context.Context, opt *journal.Options) (j *journal.Journal, err error) {
+	opt.Create.Status = runlog.Importing
+	for range 10 { // a short ID may be taken
+		j, err = e.open(ctx, e.opt.NewID(), opt)
+		if !errors.Is(err, runlog.ErrExists) {
+			break
+		}
+	}
+	return j, err
 }
 
-func (e *Engine) open(ctx context.Context, id string, create *runlog.NewRun, budget *runlog.Budget) (*journal.Journal, error) {
-	return e.openWith(ctx, id, &journal.Options{Create: create, Budget: budget})
-}
-
-func (e *Engine) openWith(ctx context.Context, id string, opt *journal.Options) (*journal.Journal, error) {
+func (e *Engine) open(ctx context.Context, id string, opt *journal.Options) (*journal.Journal, error) {
 	opt.Now, opt.Failpoint, opt.Agents = e.opt.Now, e.opt.Failpoint, e.opt.Agents
 	return journal.Open(ctx, e.store, id, opt)
 }
@@ -295,10 +282,7 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 	if err != nil {
 		return nil, err
 	}
-	switch info.Status {
-	case runlog.Cancelled:
-		return nil, &EndedError{ID: id, Status: info.Status}
-	case runlog.Completed, runlog.Partial:
+	if info.Status.Ended() {
 		return e.finished(ctx, info)
 	}
 	var o ResumeOptions
@@ -308,16 +292,13 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 	if err := e.vouch(ctx, id); err != nil {
 		return nil, err
 	}
-	j, err := e.openWith(ctx, id, &journal.Options{Budget: o.Budget, Quarantined: o.Quarantined})
+	j, err := e.open(ctx, id, &journal.Options{Budget: o.Budget, Quarantined: o.Quarantined})
 	if err != nil {
 		return nil, err
 	}
 	if now := j.Info(); now.Status.Ended() { // it ended while we looked
 		if err := j.Close(context.WithoutCancel(ctx)); err != nil {
 			return nil, err
-		}
-		if now.Status == runlog.Cancelled {
-			return nil, &EndedError{ID: id, Status: now.Status}
 		}
 		return e.finished(ctx, now)
 	}
@@ -346,7 +327,7 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 	if err != nil {
 		return nil, err
 	}
-	resumed := runlog.RunResumed{Sandbox: e.sandbox()}
+	resumed := runlog.RunResumed{Sandbox: e.opt.Sandbox()}
 	if opt.Budget != nil {
 		b := j.Budget()
 		resumed.Budget = &b
@@ -371,11 +352,11 @@ func (e *Engine) workflowOf(started *runlog.RunStarted) (*workflow.Workflow, err
 	return w.Restore(started.Pinned)
 }
 
-// Started is how a run began.
 func unbegun(id string) error {
 	return fmt.Errorf("run %s was cut off before it began; there is nothing to resume, so it may be removed", id)
 }
 
+// started reads how a run began.
 func (e *Engine) started(ctx context.Context, id string) (runlog.RunStarted, error) {
 	var d runlog.RunStarted
 	recs, err := e.store.Read(ctx, id, 1, 1)
@@ -405,8 +386,11 @@ func (e *Engine) find(ctx context.Context, id string) (runlog.Info, error) {
 	return infos[0], nil
 }
 
-// finished is a run that ended before: nothing executes.
+// finished returns a run that ended before: nothing executes. The error is *EndedError if it was cancelled.
 func (e *Engine) finished(ctx context.Context, info runlog.Info) (*Run, error) {
+	if info.Status == runlog.Cancelled {
+		return nil, &EndedError{ID: info.ID, Status: info.Status}
+	}
 	r := &Run{id: info.ID, engine: e, done: make(chan struct{})}
 	close(r.done)
 	r.outcome = Outcome{Status: info.Status}
@@ -440,13 +424,9 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	if info.Status.Ended() {
 		return &EndedError{ID: id, Status: info.Status}
 	}
-	j, err := e.openWith(ctx, id, &journal.Options{Quarantined: true})
-	var busy *runlog.BusyError
-	if errors.As(err, &busy) {
-		e.mu.Lock()
-		r := e.runs[id]
-		e.mu.Unlock()
-		if r != nil {
+	j, err := e.open(ctx, id, &journal.Options{Quarantined: true})
+	if _, busy := errors.AsType[*runlog.BusyError](err); busy {
+		if r := e.executing(id); r != nil {
 			r.stop(journal.ErrCancelRequested)
 			return nil
 		}
@@ -515,10 +495,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if err := runlog.RequestCancelOf(ctx, e.store, id, agent, e.opt.Now()); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	r := e.runs[id]
-	e.mu.Unlock()
-	if r != nil {
+	if r := e.executing(id); r != nil {
 		r.journal.CancelPart(agent)
 	}
 	if info, err = e.find(ctx, id); err != nil || !info.Status.Ended() {
@@ -537,10 +514,7 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) 
 		return err
 	}
 	defer leave()
-	e.mu.Lock()
-	r := e.runs[id]
-	e.mu.Unlock()
-	if r != nil {
+	if r := e.executing(id); r != nil {
 		if err := r.journal.Answer(ctx, path, a); !errors.Is(err, runlog.ErrFenced) {
 			return err
 		}
@@ -551,7 +525,7 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) 
 	if err := e.vouch(ctx, id); err != nil {
 		return err
 	}
-	j, err := e.journal(ctx, id, nil)
+	j, err := e.open(ctx, id, &journal.Options{})
 	if err != nil {
 		return err
 	}
@@ -638,13 +612,17 @@ func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 // those to come, until nobody runs it any more. Of a run that executes in this engine
 // it yields the live-only records too.
 func (e *Engine) Follow(ctx context.Context, id string, from uint64) iter.Seq2[runlog.Record, error] {
-	e.mu.Lock()
-	r := e.runs[id]
-	e.mu.Unlock()
-	if r != nil {
+	if r := e.executing(id); r != nil {
 		return r.journal.Follow(ctx, from)
 	}
 	return runlog.Follow(ctx, e.store, id, from)
+}
+
+// executing returns the run of that ID if it executes here, or else nil.
+func (e *Engine) executing(id string) *Run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.runs[id]
 }
 
 // Close stops the runs that execute here, at a point they can be resumed from, and

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -90,18 +92,11 @@ type keptRuns struct{ *app }
 
 // recipeOf is the recipe that a workflow was made of, nil if it is not known or there is none.
 func (a keptRuns) recipeOf(name string) *recipe.Recipe {
-	if f := a.host().File(); f != nil && f.Name == name {
-		return f.Recipe
-	}
-	p, err := a.host().Recipes()
-	if err != nil {
+	i, err := a.host().Look(cmp.Or(a.host().File(name), name))
+	if err != nil || i.Name != name {
 		return nil
 	}
-	e, _, err := p.Look(name)
-	if err != nil || e.Name != name {
-		return nil
-	}
-	return e.Recipe
+	return i.Recipe()
 }
 
 // askedBy is what a step asks, as far as it says what may be answered.
@@ -160,10 +155,8 @@ func (a keptRuns) edited(ctx context.Context, info *runlog.Info) (file string, t
 		return "", nil, false
 	}
 	file = p.Files[0].Name
-	if project, _ := a.host().Recipes(); project != nil {
-		if e, _, err := project.Look(info.Workflow); err == nil && e.File == file {
-			text = e.Text
-		}
+	if i, err := a.host().Show(host.Workflows, info.Workflow); err == nil && i.Path == file {
+		text = []byte(i.Text)
 	}
 	if text == nil {
 		path := file

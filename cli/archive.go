@@ -12,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/archive"
+	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript/rundir"
 )
@@ -61,22 +62,21 @@ func (a storageCommands) export(ctx context.Context, info runlog.Info, f *export
 		}
 		return a.wrote(info, f.dir)
 	}
-	opt := &archive.ExportOptions{Redactor: r}
 	if f.unredacted {
-		opt = nil
+		r = nil
 	}
 	if f.file == "" {
-		return archive.Export(ctx, a.store, info.ID, a.out, opt)
+		return archive.Export(ctx, a.store, info.ID, a.out, r)
 	}
 	if there, err := os.Lstat(f.file); err == nil && !there.Mode().IsRegular() {
-		return a.exportInto(ctx, info, f.file, opt)
+		return a.exportInto(ctx, info, f.file, r)
 	}
 	t, err := os.CreateTemp(filepath.Dir(f.file), ".export-*")
 	if err != nil {
 		return usage(fmt.Sprintf("cannot write %s: %v", f.file, reason(err)))
 	}
 	defer func() { _ = os.Remove(t.Name()) }() // it is gone if all went well
-	if err := errors.Join(archive.Export(ctx, a.store, info.ID, t, opt), t.Sync(), t.Close()); err != nil {
+	if err := errors.Join(archive.Export(ctx, a.store, info.ID, t, r), t.Sync(), t.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(t.Name(), f.file); err != nil {
@@ -86,12 +86,12 @@ func (a storageCommands) export(ctx context.Context, info runlog.Info, f *export
 }
 
 // exportInto writes into what is there and is no plain file: a link, a pipe, a device.
-func (a storageCommands) exportInto(ctx context.Context, info runlog.Info, path string, opt *archive.ExportOptions) error {
+func (a storageCommands) exportInto(ctx context.Context, info runlog.Info, path string, r *redact.Redactor) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return usage(fmt.Sprintf("cannot write %s: %v", path, reason(err)))
 	}
-	if err := errors.Join(archive.Export(ctx, a.store, info.ID, f, opt), f.Close()); err != nil {
+	if err := errors.Join(archive.Export(ctx, a.store, info.ID, f, r), f.Close()); err != nil {
 		return err
 	}
 	return a.wrote(info, path)
@@ -108,8 +108,7 @@ func (a storageCommands) wrote(info runlog.Info, path string) error {
 
 // reason is why something could not be done with a file, without the file.
 func reason(err error) error {
-	var path *os.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Err
 	}
 	return err
@@ -159,9 +158,8 @@ it. What comes through a pipe is first copied into a temporary file.`,
 			}
 			defer done()
 			info, err := archive.Import(cmd.Context(), a.store, file, &archive.ImportOptions{ID: as, Dir: a.host().Dir()})
-			var format *archive.FormatError
 			switch {
-			case errors.As(err, &format):
+			case errors.As(err, new(*archive.FormatError)):
 				return &Error{Exit: ExitUsage, Code: "format", Message: args[0] + ": " + err.Error(), Err: err}
 			case errors.Is(err, runlog.ErrExists):
 				return &Error{Exit: ExitUsage, Code: "exists", Message: err.Error(), Err: err, Next: []string{a.hint("runs", "import", quote(args[0]), "--as", "ANOTHER-ID")}}

@@ -120,7 +120,7 @@ type asker struct {
 
 	mu     sync.Mutex
 	claims map[string]*claim // by the identity of the question, as are the next
-	put    map[string]bool   // those that are answered, and (false) those that were left open at the terminal
+	put    map[string]bool   // those that are answered, and those that were left open at the terminal
 	nth    int               // which of the questions it is that have come since there was none
 	now    string            // the question that is on the screen, "" for none
 	drop   func()            // takes it off
@@ -155,9 +155,6 @@ func (k *asker) claim(q *runlog.Question) (c *claim, first bool) {
 	if c.answer, c.err = fit(q, g.value); c.err == nil {
 		g.used = true
 	}
-	if k.claims == nil {
-		k.claims = map[string]*claim{}
-	}
 	k.claims[id] = c
 	return c, true
 }
@@ -169,8 +166,6 @@ func (c *claim) answered() *runlog.Answer { return &runlog.Answer{Value: c.answe
 func (k *asker) see(ctx context.Context, rec *runlog.Record) {
 	fresh := rec.Seq > k.session.after
 	switch {
-	case k.give == nil:
-		return
 	case rec.Kind == runlog.KindAnswered:
 		k.answeredElsewhere(rec)
 		return
@@ -202,16 +197,14 @@ func (k *asker) see(ctx context.Context, rec *runlog.Record) {
 }
 
 // interactive reports whether questions are put to a person at the terminal.
-func (k *asker) interactive() bool { return k.policy == "" && k.app.asks() && k.give != nil }
+func (k *asker) interactive() bool { return k.policy == "" && k.app.asks() }
 
 // move changes what mu protects, and tells who waits for a change.
 func (k *asker) move(how func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	how()
-	if k.moved != nil {
-		close(k.moved)
-	}
+	close(k.moved)
 	k.moved = make(chan struct{})
 }
 
@@ -223,8 +216,7 @@ func (k *asker) answeredElsewhere(rec *runlog.Record) {
 	}
 	id := identity(rec.Path, d.Key)
 	k.move(func() {
-		k.close(id, true)
-		if k.now == id && k.drop != nil {
+		if k.put[id] = true; k.now == id {
 			k.drop()
 		}
 	})
@@ -235,13 +227,9 @@ func (k *asker) pending() (open []runlog.Question, moved <-chan struct{}) {
 	all := k.session.questions()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.moved == nil {
-		k.moved = make(chan struct{})
-	}
 	for _, q := range all {
 		id := identity(q.Path, q.Key)
-		_, done := k.put[id]
-		if c := k.claims[id]; !done && (c == nil || c.err != nil) {
+		if c := k.claims[id]; !k.put[id] && (c == nil || c.err != nil) {
 			open = append(open, q)
 		}
 	}
@@ -294,31 +282,16 @@ func (k *asker) putOne(q *runlog.Question) {
 	id := identity(q.Path, q.Key)
 	k.move(func() { k.now, k.drop, k.nth = id, drop, k.nth+1 })
 	k.recount()
-	answered := false
-	if !slices.ContainsFunc(k.session.questions(), func(o runlog.Question) bool { return identity(o.Path, o.Key) == id }) {
-		answered = true // between looking for it and now
-	} else if a, ok := k.prompt(ctx, q); ok {
-		a.Key = q.Key
-		var late *journal.AnsweredError
-		err := k.give(k.until, q.Path, a)
-		if answered = err == nil || errors.As(err, &late); !answered && k.until.Err() == nil {
-			k.app.warn(fmt.Sprintf("the question of %s stays open: %v", transcript.Line(q.Path), err))
+	if slices.ContainsFunc(k.session.questions(), func(o runlog.Question) bool { return identity(o.Path, o.Key) == id }) { // still
+		if a, ok := k.prompt(ctx, q); ok {
+			a.Key = q.Key
+			err := k.give(k.until, q.Path, a)
+			if err != nil && !errors.As(err, new(*journal.AnsweredError)) && k.until.Err() == nil {
+				k.app.warn(fmt.Sprintf("the question of %s stays open: %v", transcript.Line(q.Path), err))
+			}
 		}
-	} else {
-		answered = ctx.Err() != nil && k.until.Err() == nil // elsewhere
 	}
-	k.move(func() {
-		k.close(id, answered)
-		k.now, k.drop = "", nil
-	})
-}
-
-// close notes that a question is not to be put again. The caller holds mu.
-func (k *asker) close(id string, answered bool) {
-	if k.put == nil {
-		k.put = map[string]bool{}
-	}
-	k.put[id] = answered
+	k.move(func() { k.put[id], k.now = true, "" })
 }
 
 // settled waits until a question was answered or left open at the terminal.
@@ -327,7 +300,7 @@ func (k *asker) settled(ctx context.Context, q *runlog.Question) {
 	for {
 		_, moved := k.pending()
 		k.mu.Lock()
-		_, done := k.put[id]
+		done := k.put[id]
 		k.mu.Unlock()
 		if done {
 			return

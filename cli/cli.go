@@ -21,9 +21,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/host"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -89,9 +87,7 @@ type app struct {
 	settled bool // the flags are known
 	warned  bool // of mistakes in the project's settings
 
-	configured    bool // the configuration was read
-	settings      []setting
-	misconfigured error
+	configuration *host.Configuration // nil until it is read
 
 	current string // the workflow that is about to run, "" for none
 	starts  bool   // the project is started beside any run
@@ -159,6 +155,7 @@ func newApp(cfg *host.Config, opt *Options) *app {
 	if o.Demo {
 		a.cfg.Models = append(slices.Clone(a.cfg.Models), newDemoModel(a.cfg.Env))
 	}
+	a.cfg.Settled = true // by the flags; see configure
 	if o.heartbeat <= 0 {
 		o.heartbeat = 30 * time.Second
 	}
@@ -180,14 +177,18 @@ func (a *app) host() *host.Host {
 
 // chosen is what the flags, the variables and the configuration say.
 func (a *app) chosen() host.Settings {
+	userModel := ""
+	if m := a.config().Setting("model"); m != nil {
+		userModel = m.Value
+	}
 	rules, _ := a.set.leave.rules() // they were checked
 	return host.Settings{
 		DataDir: a.set.dataDir, Store: a.set.store, Origin: a.storeOrigin(), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline,
-		Model: a.set.model, UserModel: a.userModel(), TurnTimeout: a.set.turn, Concurrency: a.set.width, Rules: rules,
+		Model: a.set.model, UserModel: userModel, TurnTimeout: a.set.turn, Concurrency: a.set.width, Rules: rules,
 		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives,
 		Notice: a.told,
-		Passed: func(items []trust.Status) {
-			a.told(project.Summary(items) + "; look at them and decide: " + a.hint("trust"))
+		Passed: func(text string) {
+			a.told(text + "; look at them and decide: " + a.hint("trust"))
 		},
 		Warn: func(text string) {
 			if !a.set.quiet {
@@ -215,11 +216,9 @@ func (a *app) run(ctx context.Context) (code int) {
 			code = ExitFailed
 		}
 	}()
-	root, err := a.root()
-	if err == nil {
-		root.SetArgs(a.opt.Args)
-		err = root.ExecuteContext(ctx)
-	}
+	root := a.root()
+	root.SetArgs(a.opt.Args)
+	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitOK
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -137,30 +137,24 @@ func onAskWords(*cobra.Command) ([]string, error) {
 	}, nil
 }
 
-func (a completion) agentWords(*cobra.Command) ([]string, error) {
-	p, err := a.project()
-	if err != nil {
-		return nil, err
-	}
+func (a completion) agentWords(cmd *cobra.Command) ([]string, error) {
+	items, _, err := a.host().List(cmd.Context(), host.Agents, false)
 	var out []string
-	for _, e := range p.Agents() {
-		if e.State == catalog.Usable {
-			out = append(out, word(e.Name, e.Description))
+	for i := range items {
+		if items[i].State == "usable" {
+			out = append(out, word(items[i].Name, items[i].Description))
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 func (a completion) toolWords(cmd *cobra.Command) ([]string, error) {
-	p, err := a.project()
-	if err != nil {
-		return nil, err
-	}
+	items, _, err := a.host().List(cmd.Context(), host.Tools, false)
 	agents := []string{"task", "task_batch", "ask_user", "run_workflow", "collect_workflow", "save_workflow"} // which only they have
 	var out []string
-	for _, e := range p.Tools() {
+	for _, e := range items {
 		switch {
-		case e.State != catalog.Usable || slices.Contains(agents, e.Name) && cmd.Name() == "call":
+		case e.State != "usable" || slices.Contains(agents, e.Name) && cmd.Name() == "call":
 		case len(e.Tools) > 0:
 			for _, name := range e.Tools {
 				out = append(out, word(name, e.Description))
@@ -169,41 +163,29 @@ func (a completion) toolWords(cmd *cobra.Command) ([]string, error) {
 			out = append(out, word(e.Name, e.Description))
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 func (a completion) itemWords(cmd *cobra.Command) ([]string, error) {
-	p, err := a.project()
-	if err != nil {
-		return nil, err
-	}
+	items, err := a.host().Decisions()
 	var out []string
-	items := p.Items()
-	for i := range items {
-		s := &items[i]
-		if state := itemState(s); cmd.Name() != "revoke" || state == "trusted" {
-			out = append(out, word(s.Item.Name, string(s.Item.Kind)+", "+string(state)))
+	for _, d := range items {
+		if cmd.Name() != "revoke" || d.State == host.Trusted {
+			out = append(out, word(d.Name, string(d.Kind)+", "+string(d.State)))
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 func (a completion) ruleWords(*cobra.Command) ([]string, error) {
-	p, err := a.project()
-	if err != nil {
-		return nil, err
-	}
-	rules, err := p.Rules()
-	if err != nil {
-		return nil, err
-	}
+	rules, err := a.host().Rules()
 	var out []string
 	for _, r := range rules {
 		if r.Layer == permit.Granted {
 			out = append(out, word(r.String(), "always allowed"))
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 func (a completion) modelWords(cmd *cobra.Command) ([]string, error) {

@@ -51,7 +51,7 @@ func TestConfigSetKeepsBytes(t *testing.T) {
 }
 
 func TestConfigTooLarge(t *testing.T) {
-	large := "max-steps: 3\n#" + strings.Repeat("x", maxConfig)
+	large := "max-steps: 3\n#" + strings.Repeat("x", 64<<10)
 	for _, args := range [][]string{{"runs", "list"}, {"config", "set", "max-steps", "4"}} {
 		code, out, after := configured(t, large, args...)
 		if code == ExitOK || !strings.Contains(out, "is over 64 KiB") || after != large {

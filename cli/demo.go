@@ -77,9 +77,8 @@ func (a *app) demo(ctx context.Context, fast, keep bool) error {
 	if d.dir, err = os.MkdirTemp("", "superstep-demo-"); err != nil {
 		return &Error{Exit: ExitFailed, Code: "demo", Message: fmt.Sprintf("cannot make a temporary folder: %v; set TMPDIR to one that can be written", err), Err: err}
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer onSignal(func(why *signalError) { stop(why) })()
+	ctx, done := a.stoppable(ctx, func() {})
+	defer done()
 	err = stopped(ctx, d.show(ctx))
 	if err != nil && a.term.live {
 		d.say("") // below what a killed process has left
@@ -95,7 +94,7 @@ func (a *app) demo(ctx context.Context, fast, keep bool) error {
 	return nil
 }
 
-func (d *demo) show(ctx context.Context) error {
+func (d *demo) show(ctx context.Context) (err error) {
 	work, err := fs.Sub(demoFiles, "demo/files")
 	if err == nil {
 		err = os.CopyFS(d.work(), work)
@@ -105,12 +104,12 @@ func (d *demo) show(ctx context.Context) error {
 		return err
 	}
 	runs, err := host.Open(ctx, &host.Config{
-		Name: d.a.cfg.Name, Stores: d.a.cfg.Stores, Env: d.a.cfg.Env, Environ: d.a.cfg.Environ, Settings: host.Settings{DataDir: d.dir},
+		Name: d.a.cfg.Name, Stores: d.a.cfg.Stores, Env: d.a.cfg.Env, Environ: d.a.cfg.Environ, Settled: true, Settings: host.Settings{DataDir: d.dir},
 	})
 	if err != nil {
 		return err
 	}
-	defer runs.Close()
+	defer func() { err = errors.Join(err, runs.Close()) }()
 	if d.store, err = runs.Store(ctx, false); err != nil {
 		return err
 	}
@@ -219,13 +218,13 @@ func (d *demo) child(ctx context.Context, kill bool, line, answers string) error
 	ended := cmd.Wait()
 	stop()
 	err = <-watched
-	var exit *exec.ExitError
+	exit, exited := errors.AsType[*exec.ExitError](ended)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case kill && err != nil:
 		return fmt.Errorf("the run of the demo ended before it could be killed: %w", errors.Join(ended, err))
-	case !kill && errors.As(ended, &exit): // the command has said why
+	case !kill && exited: // the command has said why
 		return &Error{Exit: exit.ExitCode(), Code: "demo", Message: ended.Error(), shown: true}
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/model"
@@ -90,6 +89,10 @@ func classify(err error) *Error {
 	if errors.As(err, &of) {
 		return &Error{Exit: exitOf(of.Code), Code: of.Code, Message: err.Error(), Next: of.Next, Err: err}
 	}
+	var bad *host.RecipeError
+	if errors.As(err, &bad) {
+		return invalid(bad)
+	}
 	code := "failed"
 	if c := superstep.FailureCode(err); c != superstep.CodeTask { // that is for the tasks of a run
 		code = c
@@ -144,14 +147,16 @@ func (a *app) remedies(err error) []string {
 		sealed *runlog.SealedError
 		plain  *seal.UnauthenticatedError
 	)
-	var wary *catalog.UntrustedError
 	var imported *superstep.UntrustedError
+	var draft *host.DraftError
 	switch {
 	case classify(err).Code == "no_model":
 		return a.modelWays()
 	case errors.As(err, &imported):
 		return a.untrusted(imported.ID).Next
-	case errors.As(err, &wary):
+	case errors.As(err, &draft):
+		return []string{"look at it: " + a.hint("workflows", "show", draft.Name, "-v"), "use it: " + a.hint("workflows", "approve", draft.Name)}
+	case classify(err).Code == "untrusted":
 		return []string{"look at it and decide: " + a.hint("trust")}
 	case errors.As(err, &busy):
 		next := []string{"watch it: " + a.hint("runs", "watch", busy.ID)}

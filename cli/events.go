@@ -31,8 +31,7 @@ type events struct {
 }
 
 func (v *events) notify(string) bool { return false }
-func (v *events) suspend()           {}
-func (v *events) resume()            {}
+func (v *events) suspend(bool)       {}
 func (v *events) close()             {}
 
 type fields map[string]any

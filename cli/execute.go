@@ -24,9 +24,8 @@ type view interface {
 	// before this command and are no news.
 	see(rec *runlog.Record, t *transcript.Run, old bool)
 	notify(text string) bool // shows something that is no record, or reports that it does not
-	suspend()                // somebody else writes to the terminal
-	resume()
-	close() // ends the goroutines of the view
+	suspend(on bool)         // somebody else writes to the terminal, or does no longer
+	close()                  // ends the goroutines of the view
 }
 
 // session is one run as this command follows it.
@@ -112,19 +111,11 @@ func (s *session) change(v *live, how func()) {
 	v.draw(true)
 }
 
-func (s *session) suspend() {
+func (s *session) suspend(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range s.views {
-		v.suspend()
-	}
-}
-
-func (s *session) resume() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, v := range s.views {
-		v.resume()
+		v.suspend(on)
 	}
 }
 
@@ -157,17 +148,22 @@ var errPipe = errors.New("nobody reads the output any more")
 
 // execute runs a run to its end and says how it ended.
 func (a *app) execute(ctx context.Context, j *job) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	s := a.session(j.after, j.flags.streamText)
-	a.out.broken = func() { stop(errPipe) }
-	done := a.signals(stop, s)
-	defer done()
-	ask := &asker{app: a, session: s, answers: j.answers, policy: j.flags.onAsk}
-	if j.engine != nil {
-		ask.give = func(ctx context.Context, path string, given *runlog.Answer) error {
-			return j.engine.Answer(ctx, s.id, path, given)
+	ctx, done := a.stoppable(ctx, func() {
+		if v := s.live(); v != nil {
+			s.change(v, v.release) // a second signal ends the process
 		}
+		if !a.programs() {
+			a.notify("stopping at a safe point; once more to stop at once")
+		}
+	})
+	defer done()
+	ask := &asker{
+		app: a, session: s, answers: j.answers, policy: j.flags.onAsk,
+		claims: map[string]*claim{}, put: map[string]bool{}, moved: make(chan struct{}),
+	}
+	ask.give = func(ctx context.Context, path string, given *runlog.Answer) error {
+		return j.engine.Answer(ctx, s.id, path, given)
 	}
 	var enough context.CancelFunc
 	ask.until, enough = context.WithCancel(ctx)
@@ -203,7 +199,7 @@ func (a *app) execute(ctx context.Context, j *job) error {
 		ask.leftover()
 	}
 	folders{a}.late(run.ID(), out.Folder)
-	return a.finish(s, a.ending(ctx, s, &out, ask))
+	return a.finish(s, a.ending(ctx, s, &out, ask.refused))
 }
 
 // A signalError is the cause of a context that a signal ended.
@@ -231,24 +227,25 @@ func (e *signalError) exit() int {
 
 // stopped is err, or what stopped the command if that is why.
 func stopped(ctx context.Context, err error) error {
-	var sig *signalError
-	if errors.As(context.Cause(ctx), &sig) {
+	if sig, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
 		return &Error{Exit: sig.exit(), Code: "interrupted", Message: sig.Error(), Err: err}
 	}
 	return err
 }
 
-// signals lets the first signal stop the run at a safe point. What it returns ends that.
-func (a *app) signals(stop context.CancelCauseFunc, s *session) func() {
-	return onSignal(func(why *signalError) {
+// stoppable returns a context that the first signal ends, for which it calls then, or that nobody reads the output any
+// more, until done is called.
+func (a *app) stoppable(ctx context.Context, then func()) (_ context.Context, done func()) {
+	ctx, stop := context.WithCancelCause(ctx)
+	a.out.broken = func() { stop(errPipe) }
+	end := onSignal(func(why *signalError) {
 		stop(why)
-		if v := s.live(); v != nil {
-			s.change(v, v.release) // a second signal ends the process
-		}
-		if !a.programs() {
-			a.notify("stopping at a safe point; once more to stop at once")
-		}
+		then()
 	})
+	return ctx, func() {
+		end()
+		stop(nil)
+	}
 }
 
 // onSignal calls do for the first signal that wants the process to end. The second one
@@ -304,38 +301,29 @@ type ending struct {
 func (e *ending) lacks(short *runlog.BudgetError) {
 	if short != nil {
 		e.exit = ExitLimit
-		e.err = &Error{Exit: ExitLimit, Code: short.FailureCode(), Message: transcript.Line(short.Error()) + larger(short), Err: short}
+		e.err = &Error{Exit: ExitLimit, Code: short.FailureCode(), Message: transcript.Line(short.Error()), Err: short}
+		if flag := raised(short); flag != nil {
+			e.err.Message += ": " + strings.Join(flag, " ")
+		}
 	}
 }
 
-// larger is the flag that gives a larger budget, as the end of a sentence.
-func larger(short *runlog.BudgetError) string {
-	flag := raised(short)
-	if flag == nil {
-		return ""
-	}
-	return ": " + strings.Join(flag, " ")
-}
-
-func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, ask *asker) *ending {
+// ending returns how a run ended with an outcome. Refused is set if a question was met with --on-ask fail.
+func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, refused bool) *ending {
 	e := &ending{run: &s.run, id: s.id, status: out.Status, output: out.Output, duration: s.run.Time.Elapsed(s.now())}
 	s.run.Interrupt()
-	var sig *signalError
-	switch errors.As(context.Cause(ctx), &sig); out.Status {
-	case runlog.Completed:
-		e.exit = ExitOK
-		if err := withoutLeave(&s.run, s.id); err != nil {
-			e.exit, e.err = err.Exit, err
+	switch out.Status {
+	case runlog.Completed, runlog.Partial:
+		if e.exit = ExitOK; out.Status == runlog.Partial {
+			e.exit = ExitPartial
 		}
-	case runlog.Partial:
-		e.exit = ExitPartial
 		if err := withoutLeave(&s.run, s.id); err != nil {
 			e.exit, e.err = err.Exit, err
 		}
 	case runlog.Paused:
 		e.exit, e.open = ExitPaused, s.run.Open()
 		e.lacks(out.Short)
-		if ask.refused {
+		if refused {
 			e.exit = ExitFailed
 			e.err = &Error{Exit: ExitFailed, Code: "question", Message: fmt.Sprintf("run %s asks and --on-ask fail is set", s.id)}
 		}
@@ -356,9 +344,9 @@ func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, as
 		e.err = classify(out.Err)
 		e.exit = max(e.exit, e.err.Exit)
 	}
-	switch {
-	case out.Status == runlog.Completed || out.Status == runlog.Partial || out.Status == runlog.Cancelled:
-	case sig != nil:
+	switch sig, signalled := errors.AsType[*signalError](context.Cause(ctx)); {
+	case out.Status.Ended():
+	case signalled:
 		e.exit = sig.exit()
 		e.err = &Error{Exit: e.exit, Code: "interrupted", Message: fmt.Sprintf("run %s was %s; it can be resumed", s.id, sig), Err: out.Err}
 	case errors.Is(context.Cause(ctx), errPipe):
@@ -401,8 +389,7 @@ func (a *app) failure(out *superstep.Outcome, id string) *Error {
 	}
 	logged := superstep.FailureCode(out.Err) // what `runs watch` goes by
 	e.Exit = exitOf(logged)
-	var own *Error
-	if !errors.As(out.Err, &own) {
+	if !errors.As(out.Err, new(*Error)) {
 		e.Code = logged
 	}
 	return &e

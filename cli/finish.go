@@ -279,8 +279,7 @@ func (a summary) next() {
 		}
 	}
 	a.answers()
-	from, why := e.again()
-	switch e.status {
+	switch from := e.again(); e.status {
 	case runlog.Partial:
 		if do := a.failedIn(context.Background(), e.id); do != nil {
 			line("Resume", a.hint(do...)+"   does again what failed, and what follows")
@@ -292,7 +291,7 @@ func (a summary) next() {
 		case e.status == runlog.Interrupted && e.run.Seq == 0:
 			line("Remove", a.hint("runs", "rm", e.id))
 		case e.status == runlog.Failed && from != "":
-			line("Again", a.hint("runs", "fork", e.id, "--from", quote(from))+"   "+why)
+			line("Again", a.hint("runs", "fork", e.id, "--from", quote(from))+"   asks again")
 		case e.exit != ExitUsage:
 			line("Resume", a.hint("runs", "resume", e.id))
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,17 +136,23 @@ func (f form) lines() []string {
 
 // example is an answer such as it is wanted.
 func (f form) example() string {
-	var b strings.Builder
+	values := make([]json.RawMessage, len(f))
 	for i := range f {
-		if i > 0 {
-			b.WriteString(",")
-		}
-		name, _ := json.Marshal(f[i].Name) // a string encodes
-		b.Write(name)
-		b.WriteString(":")
-		b.Write(f[i].example())
+		values[i] = f[i].example()
 	}
-	return "{" + b.String() + "}"
+	return f.object(values)
+}
+
+// object is the answer with these values of the fields; nil leaves one out.
+func (f form) object(values []json.RawMessage) string {
+	var out []string
+	for i, v := range values {
+		if v != nil {
+			name, _ := json.Marshal(f[i].Name) // a string encodes
+			out = append(out, string(name)+":"+string(v))
+		}
+	}
+	return "{" + strings.Join(out, ",") + "}"
 }
 
 func (f *formField) example() []byte {
@@ -179,12 +186,7 @@ func (f form) wrong(answer string) string {
 			out = append(out, fmt.Sprintf("%s: want %s, got %s", x.Name, x.kind(), got(v)))
 		}
 	}
-	var others []string
-	for name := range values {
-		others = append(others, name)
-	}
-	slices.Sort(others)
-	for _, name := range others {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		out = append(out, fmt.Sprintf("there is no field %q%s", name, strings.Replace(suggest.Hint(name, names), "; ", ", ", 1)))
 	}
 	return strings.Join(out, "; ")

@@ -83,21 +83,12 @@ func lacking(r *transcript.Run) []string {
 	return out
 }
 
-// again is the step from which a fork of the run asks once more at a gate, "" for none, and what that is good for.
-func (e *ending) again() (step, why string) {
-	bad := map[string]bool{}
-	if e.status == runlog.Failed {
-		why = "asks again"
-		if path := rejected(e.run); path != "" {
-			bad[topNode(path)] = true
-		}
+// again is the step from which a fork of the run asks once more at a gate, "" for none.
+func (e *ending) again() (step string) {
+	if e.status != runlog.Failed {
+		return ""
 	}
-	for _, t := range e.run.Tasks { // in the order in which they began
-		if bad[topNode(t.Path)] {
-			return topNode(t.Path), why
-		}
-	}
-	return "", ""
+	return topNode(rejected(e.run))
 }
 
 // failedIn returns the words of the command that does again what failed in a partial run, nil if none can.

@@ -12,8 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/catalog"
-	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
@@ -155,7 +153,7 @@ func (a historyCommands) diffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !pointA && catalog.IsRecipeFile(refB) {
+			if !pointA && a.host().IsFile(refB) {
 				return a.diffRecipe(cmd.Context(), &one, refB)
 			}
 			_, two, err := a.find(cmd.Context(), refB)
@@ -180,11 +178,10 @@ func (a historyCommands) diffRecipe(ctx context.Context, info *runlog.Info, file
 	if len(files) == 0 {
 		return usage(fmt.Sprintf("runs diff: run %s is no run of a recipe", info.ID))
 	}
-	e, err := a.host().Load(file)
+	diff, err := a.host().DiffRecipe(files[0].Text, file)
 	if err != nil {
 		return err
 	}
-	diff := trust.Diff(files[0].Text, string(e.Text))
 	if a.programs() {
 		return a.out.value(map[string]string{"run": info.ID, "file": file, "diff": diff})
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/project"
+	"github.com/superstep-dev/superstep/host"
 )
 
 func (a *app) initCommand() *cobra.Command {
@@ -75,26 +75,22 @@ func (a *app) initialize() error {
 	if err != nil {
 		return err
 	}
-	p, err := a.host().ProjectIn(here)
-	if err != nil {
-		return err
-	}
 	name := "hello"
 	for slices.Contains(a.host().Taken(), name) {
 		name += "-recipe"
 	}
-	w := &starting{dir: p.Dir()}
+	w := &starting{dir: here}
 	w.expect(".superstep/workflows/"+name+".yaml", "the recipe")
 	w.expect(".superstep/schema/workflow.json", "by which editors complete and check recipes")
-	var there *project.ExistsError
-	if _, err := p.AddRecipe([]byte(renamed(helloRecipe, "hello", name)), false); err != nil && !errors.As(err, &there) {
+	var there *host.ExistsError
+	if _, err := a.host().AddRecipe(here, []byte(host.Renamed(helloRecipe, "hello", name)), false); err != nil && !errors.As(err, &there) {
 		return w.unwritable(err)
 	}
 	if err := w.document(); err != nil {
 		return w.unwritable(err)
 	}
 	if a.programs() {
-		return a.out.json(w.files, a.set.output == "json")
+		return a.out.value(w.files)
 	}
 	a.out.line(w.tree())
 	if there != nil {

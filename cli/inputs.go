@@ -2,11 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
@@ -53,7 +51,7 @@ func (a *app) completing() bool {
 
 // prepareRun gives the command `run` a flag for each input of the workflow that the
 // arguments name, if they name one.
-func (a *app) prepareRun(root, run *cobra.Command) error {
+func (a *app) prepareRun(root, run *cobra.Command) {
 	args := a.opt.Args
 	if a.completing() {
 		args = args[1:]
@@ -62,7 +60,7 @@ func (a *app) prepareRun(root, run *cobra.Command) error {
 	}
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd != run {
-		return nil
+		return
 	}
 	set := a.host().Workflows()
 	a.describeRun(run, set)
@@ -75,25 +73,20 @@ func (a *app) prepareRun(root, run *cobra.Command) error {
 	if w := a.described(name, set); w != nil {
 		a.addInputFlags(run, root.PersistentFlags(), w)
 	}
-	return nil // what is wrong is said when the command runs
+	// What is wrong is said when the command runs.
 }
 
 // described is the workflow that a word names, also one that may not be used yet; nil for none.
 func (a *app) described(word string, set workflow.Set) *workflow.Workflow {
-	if a.namesFile(word, set) {
-		if e, err := a.host().Load(word); err == nil && e.Recipe != nil {
-			a.opened = a.host().WithFile(e)
-			return sketch(e.Recipe)
+	if a.host().IsFile(word) {
+		if h, name, err := a.host().At(word); err == nil {
+			a.opened, word = h, name
 		}
-		return nil
-	}
-	if w, err := set.Find(word); err == nil {
+	} else if w, err := set.Find(word); err == nil {
 		return w
 	}
-	if p, _ := a.host().Recipes(); p != nil {
-		if e, _, err := p.Look(word); err == nil {
-			return sketch(e.Recipe)
-		}
+	if i, err := a.host().Look(cmp.Or(a.host().File(word), word)); err == nil && i.Recipe() != nil {
+		return i.Sketch()
 	}
 	return nil
 }
@@ -133,13 +126,13 @@ func firstWord(args []string, set workflow.Set, lookup func(string) *pflag.Flag)
 func (a *app) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {
 	name := a.called(w)
 	run.Use = "run " + name + " [free text | key=value ...]"
-	run.Long = strings.TrimSpace(transcript.Clean(w.Description) + "\n\n" + strings.Join(inputLines(inputsJSON(w)), "\n"))
+	run.Long = strings.TrimSpace(transcript.Clean(w.Description) + "\n\n" + strings.Join(inputLines(w.List()), "\n"))
 	pairs := []string{"run " + name + sample(w), ""}
 	if first := firstInput(w); first != "" {
 		pairs = append(pairs, "run "+name+" "+first+" -o json", "", "run "+name+" --inputs inputs.json", "")
 	}
 	run.Example = examples(run.Root().Name(), append(pairs, "run "+name+" --plan", "what it would do")...)
-	list := inputsJSON(w)
+	list := w.List()
 	for i := range list {
 		in := &list[i]
 		name := flagName(in.Name)
@@ -156,8 +149,8 @@ func (a *app) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workfl
 
 // called is how the user names a workflow: the file of a recipe, or its name.
 func (a *app) called(w *workflow.Workflow) string {
-	if e := a.host().File(); e != nil && e.Name == w.Name {
-		return quote(e.File)
+	if file := a.host().File(w.Name); file != "" {
+		return quote(file)
 	}
 	return w.Name
 }
@@ -228,31 +221,21 @@ func (a *app) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, error)
 	if err2 != nil {
 		problems = append(problems, err2.Error())
 	}
-	rest := without(w, func(name string) bool { return file[name] != nil || err != nil })
-	given, err := rest.Parse(words, named)
-	if err := collect(&problems, err); err != nil {
-		return nil, err
+	wanted := w
+	if err != nil && w.Inputs != nil { // what is missing may be in the file
+		schema := *w.Inputs
+		schema.Required, wanted = nil, &workflow.Workflow{Name: w.Name, Inputs: &schema}
 	}
-	over := map[string]json.RawMessage{}
-	if err := json.Unmarshal(given, &over); err != nil {
+	inputs, err := wanted.Parse(words, named, file)
+	if wrong, ok := errors.AsType[*workflow.InputsError](err); ok {
+		problems = append(problems, wrong.Problems...)
+	} else if err != nil {
 		return nil, err
-	}
-	maps.DeleteFunc(file, func(name string, _ json.RawMessage) bool { return over[name] != nil })
-	b, err := json.Marshal(file)
-	if err != nil {
-		return nil, err
-	}
-	if len(file) > 0 {
-		free := without(w, func(string) bool { return true }) // what is missing was said
-		if err := collect(&problems, free.Check(b)); err != nil {
-			return nil, err
-		}
 	}
 	if len(problems) > 0 {
 		return nil, &workflow.InputsError{Workflow: w.Name, Problems: problems}
 	}
-	maps.Copy(over, file)
-	return json.Marshal(over)
+	return inputs, nil
 }
 
 // piped puts what standard input has into the place of the word "-".
@@ -278,26 +261,6 @@ func (a *app) piped(words []string) ([]string, error) {
 	return append(out, strings.TrimSpace(string(text))), nil
 }
 
-// without is a workflow that does not require some inputs, to check others against.
-func without(w *workflow.Workflow, known func(name string) bool) *workflow.Workflow {
-	schema := jsonschema.Schema{}
-	if w.Inputs != nil {
-		schema = *w.Inputs
-	}
-	schema.Required = slices.DeleteFunc(slices.Clone(schema.Required), known)
-	return &workflow.Workflow{Name: w.Name, Inputs: &schema}
-}
-
-// collect adds the problems of an error, if that is what it has.
-func collect(problems *[]string, err error) error {
-	var wrong *workflow.InputsError
-	if !errors.As(err, &wrong) {
-		return err
-	}
-	*problems = append(*problems, wrong.Problems...)
-	return nil
-}
-
 // inputsFile reads a JSON object from a file, or from standard input for "-".
 func (a *app) inputsFile(name string) (map[string]json.RawMessage, error) {
 	if name == "" {
@@ -318,30 +281,19 @@ func (a *app) inputsFile(name string) (map[string]json.RawMessage, error) {
 		if abs, err := filepath.Abs(name); err == nil {
 			where = abs
 		}
-		info, err := os.Stat(where)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
+		f, err := os.Open(where)
+		if errors.Is(err, os.ErrNotExist) {
 			return nil, usage(fmt.Sprintf("--inputs: there is no file %s", where))
-		case err == nil && info.IsDir():
-			return nil, usage(fmt.Sprintf("--inputs: %s is a directory; name a JSON file", where))
 		}
 		if err == nil {
-			raw, err = readInputsFile(where)
+			defer f.Close()
+			raw, err = readInputs(f)
 		}
 		if err != nil {
-			return nil, usage(fmt.Sprintf("--inputs: %s: %v", where, err))
+			return nil, usage(fmt.Sprintf("--inputs: %s: %v; name a JSON file", where, reason(err)))
 		}
 	}
 	return object(raw, where)
-}
-
-func readInputsFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, errors.Unwrap(err)
-	}
-	defer f.Close()
-	return readInputs(f)
 }
 
 // readInputs reads inputs to their end, and no more than a run may have.
@@ -370,8 +322,7 @@ func object(raw []byte, where string) (map[string]json.RawMessage, error) {
 		return m, nil
 	}
 	at := where
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		before := raw[:min(int(syntax.Offset), len(raw))]
 		line := bytes.Count(before, []byte("\n")) + 1
 		at = fmt.Sprintf("%s:%d:%d", where, line, len(before)-bytes.LastIndexByte(before, '\n')-1)

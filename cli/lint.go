@@ -1,18 +1,11 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/catalog"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
@@ -56,118 +49,30 @@ type problemJSON struct {
 
 func (a *app) lint(paths []string) error {
 	a.warned = len(paths) == 0 // they are among what is listed
-	p, err := a.project()
+	h, err := a.here()
 	if err != nil {
 		return err
 	}
-	var entries []*catalog.RecipeFile
-	if len(paths) == 0 {
-		for _, e := range p.Recipes() {
-			if e.Scope != catalog.BuiltIn {
-				entries = append(entries, e)
-			}
-		}
-	}
-	for _, path := range paths {
-		found, err := a.lintable(p, path)
-		if err != nil {
-			return err
-		}
-		entries = append(entries, found...)
+	reports, err := h.Lint(paths...)
+	if err != nil {
+		return err
 	}
 	var out []*linted
-	for _, e := range entries {
-		out = append(out, lint(p, e))
-	}
-	if len(paths) == 0 {
-		out = append(out, lintSettings(p)...)
-		for _, e := range p.Atomic() {
-			l := &linted{Path: e.Path, Name: e.Name, Errors: []problemJSON{}, Warnings: []problemJSON{}, other: true}
-			l.add(recipe.Problem{Code: "not-runnable", Text: catalog.NoAtomic, Warning: true})
-			out = append(out, l)
+	for _, r := range reports {
+		l := &linted{
+			Path: transcript.Line(shownPath(r.Path)), Name: transcript.Line(r.Name), Errors: []problemJSON{}, Warnings: []problemJSON{},
+			text: r.Text, other: !r.Recipe,
 		}
+		for _, x := range r.Problems {
+			l.add(*x)
+		}
+		out = append(out, l)
 	}
 	if len(out) == 0 && !a.programs() {
 		a.err.line("there are no recipes here; `" + a.hint("init") + "` writes one")
 		return nil
 	}
 	return a.printLinted(out)
-}
-
-// lintable are the recipes of a path.
-func (a *app) lintable(p *project.Project, path string) ([]*catalog.RecipeFile, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(abs)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, usage("lint: there is no file or folder " + abs)
-	case err != nil:
-		return nil, usage(fmt.Sprintf("lint: cannot read %s: %v", abs, errors.Unwrap(err)))
-	case info.IsDir():
-		return a.lintableIn(p, abs)
-	}
-	e, err := a.host().Load(path)
-	if err != nil {
-		return nil, err
-	}
-	return []*catalog.RecipeFile{known(p, e)}, nil
-}
-
-// known is an entry as the project knows it, with what is wrong with it among others; itself if
-// the project knows none.
-func known(p *project.Project, e *catalog.RecipeFile) *catalog.RecipeFile {
-	real, err := filepath.EvalSymlinks(e.Path)
-	if err != nil {
-		return e
-	}
-	for _, k := range p.Recipes() {
-		if k.Path == real && k.Digest == e.Digest {
-			return k
-		}
-	}
-	return e
-}
-
-func (a *app) lintableIn(p *project.Project, dir string) ([]*catalog.RecipeFile, error) {
-	var out []*catalog.RecipeFile
-	for _, in := range []string{dir, filepath.Join(dir, ".superstep", "workflows")} {
-		files, err := os.ReadDir(in)
-		if err != nil && in == dir {
-			return nil, usage(fmt.Sprintf("lint: cannot read %s: %v", dir, errors.Unwrap(err)))
-		}
-		for _, f := range files {
-			if f.IsDir() || !catalog.IsRecipeFile(f.Name()) {
-				continue
-			}
-			e, err := a.host().Load(filepath.Join(in, f.Name()))
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, known(p, e))
-		}
-	}
-	if len(out) == 0 {
-		return nil, usage("lint: there are no recipes in " + dir)
-	}
-	return out, nil
-}
-
-// lint looks at a recipe in view of what there is.
-func lint(p *project.Project, e *catalog.RecipeFile) *linted {
-	l := &linted{Path: transcript.Line(placeOf(e)), Name: transcript.Line(e.Name), Errors: []problemJSON{}, Warnings: []problemJSON{}, text: e.Text}
-	for _, x := range slices.Concat(e.Problems, p.CheckText(e.File, e.Text)) {
-		l.add(*x)
-	}
-	slices.SortStableFunc(l.all, func(a, b *recipe.Problem) int {
-		if a.Pos.Line != b.Pos.Line {
-			return a.Pos.Line - b.Pos.Line
-		}
-		return a.Pos.Col - b.Pos.Col
-	})
-	return l
 }
 
 func (l *linted) add(x recipe.Problem) {
@@ -179,28 +84,6 @@ func (l *linted) add(x recipe.Problem) {
 	} else {
 		l.Errors = append(l.Errors, out)
 	}
-}
-
-// lintSettings returns what is wrong with the project's settings, without an element if nothing is.
-func lintSettings(p *project.Project) []*linted {
-	var out []*linted
-	for _, x := range p.Problems() {
-		if x.Kind != settingsKind {
-			continue
-		}
-		if len(out) == 0 {
-			out = []*linted{{Path: transcript.Line(shownPath(x.File)), Name: "config", Errors: []problemJSON{}, Warnings: []problemJSON{}, other: true}}
-		}
-		out[0].add(recipe.Problem{Code: settingsKind, Pos: recipe.Pos{Line: x.Line, Col: x.Col}, Text: x.Text})
-	}
-	return out
-}
-
-func placeOf(e *catalog.RecipeFile) string {
-	if e.Path == "" {
-		return e.File
-	}
-	return shownPath(e.Path)
 }
 
 func (a *app) printLinted(list []*linted) error {
@@ -238,16 +121,12 @@ func (a *app) printLinted(list []*linted) error {
 
 // found is a problem with the line that it is in, and a caret.
 func found(x *recipe.Problem, text []byte, pal palette) string {
-	where := x.File
-	if x.Pos.Line > 0 {
-		where = fmt.Sprintf("%s:%d:%d", where, x.Pos.Line, x.Pos.Col)
-	}
 	word := pal.red("error")
 	if x.Warning {
 		word = pal.yellow("warning")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s %s\n", where, word, transcript.Line(x.Text))
+	fmt.Fprintf(&b, "%s: %s %s\n", where(x), word, transcript.Line(x.Text))
 	if excerpt := x.Excerpt(text); len(text) > 0 && excerpt != "" {
 		line, caret, _ := strings.Cut(strings.TrimRight(excerpt, "\n"), "\n")
 		fmt.Fprintf(&b, "  %s\n  %s\n", transcript.Clean(line), pal.bold(transcript.Clean(caret)))

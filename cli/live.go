@@ -86,12 +86,10 @@ func newLive(a *app, s *session) *live {
 	return v
 }
 
-func (v *live) suspend() {
-	v.draw(false)
-	v.quiet = true
+func (v *live) suspend(on bool) {
+	v.draw(false) // nothing, while it is quiet
+	v.quiet = on
 }
-
-func (v *live) resume() { v.quiet = false }
 
 func (v *live) close() {
 	close(v.end)

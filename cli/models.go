@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,11 +45,8 @@ func (a *app) modelsList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list [PROVIDER]", Aliases: []string{"ls"}, Short: "Show the providers, what they lack, and which model would be used",
 		Example: examples(a.cfg.Name, "models list", "", "models list openai", "all of its models that are known, with prices", "models list -o json", ""),
-		Args:    cobra.ArbitraryArgs,
+		Args:    nargs(0, 1, "models list: name one provider, or none"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usage("models list: name one provider, or none")
-			}
 			m, err := a.models()
 			if err != nil {
 				return err
@@ -195,11 +193,11 @@ func (a *app) modelsUse() *cobra.Command {
 			if info.Price == nil && !a.set.quiet {
 				a.warn("the price of " + info.Name + " is not known, so what it costs is not counted")
 			}
-			if v := a.cfg.Env(variable("model")); v != "" && v != info.Name {
-				a.warn(variable("model") + "=" + v + " comes before the configuration")
+			if v := a.cfg.Env(host.Variable("model")); v != "" && v != info.Name {
+				a.warn(host.Variable("model") + "=" + v + " comes before the configuration")
 			}
 			if a.programs() {
-				return a.out.json(map[string]string{"model": info.Name, "config": a.configPath()}, a.set.output == "json")
+				return a.out.json(map[string]string{"model": info.Name, "config": a.config().Path}, a.set.output == "json")
 			}
 			a.out.line(info.Name)
 			return nil
@@ -212,18 +210,14 @@ func (a *app) modelsUpdate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "update FILE", Short: "Take prices from a file, over those that are built in",
 		Example: examples(a.cfg.Name, "models update prices.yaml", "", "models update old-prices.yaml --force", "although those that hold are newer"),
-		Args:    cobra.ArbitraryArgs,
+		Args:    nargs(1, 1, "models update: name one file with prices"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("models update: name one file with prices")
-			}
 			m, err := a.models()
 			if err != nil {
 				return err
 			}
 			p, err := m.UpdatePrices(args[0], force)
-			var missing *fs.PathError
-			if errors.As(err, &missing) && errors.Is(err, fs.ErrNotExist) {
+			if errors.As(err, new(*fs.PathError)) && errors.Is(err, fs.ErrNotExist) {
 				return usage("there is no file " + filepath.Clean(absolute(args[0])))
 			}
 			if err != nil {
@@ -269,20 +263,13 @@ func (a *app) modelsTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "test [NAME]", Short: "Ask a model for one short answer and one call of a tool",
 		Example: examples(a.cfg.Name, "models test", "the one that would be used", "models test openai/gpt-5.4-mini", "", "models test -o json", ""),
-		Args:    cobra.ArbitraryArgs,
+		Args:    nargs(0, 1, "models test: name one model, or none for the one that would be used"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usage("models test: name one model, or none for the one that would be used")
-			}
 			m, err := a.models()
 			if err != nil {
 				return err
 			}
-			name := ""
-			if len(args) == 1 {
-				name = args[0]
-			}
-			opened, info, err := m.OpenModel(name)
+			opened, info, err := m.OpenModel(strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
@@ -360,21 +347,13 @@ func ask(ctx context.Context, m model.Model, what string, req *model.Request) (*
 				Exit: ExitFailed, Code: "no_tools", Message: m.Name() + " answers, but calls no tools; workflows with tools need a model that does",
 			}
 		}
-		turn.Said = shortened(transcript.Line(calls[0].Name + string(compact(calls[0].Args))))
+		var args bytes.Buffer
+		if json.Compact(&args, calls[0].Args) != nil {
+			args.Write(calls[0].Args)
+		}
+		turn.Said = shortened(transcript.Line(calls[0].Name + args.String()))
 	}
 	return turn, nil
-}
-
-func compact(args json.RawMessage) json.RawMessage {
-	var v any
-	if json.Unmarshal(args, &v) != nil {
-		return args
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return args
-	}
-	return b
 }
 
 func shortened(s string) string {

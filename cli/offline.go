@@ -22,7 +22,7 @@ func (a *app) lacksModel(w *workflow.Workflow, err error) error {
 		out.Next = a.modelWays()
 	}
 	needs := len(a.host().Judgements(w)) > 0
-	if !needs && a.host().Bundle(w.Name) == nil {
+	if !needs && !a.host().IsRecipe(w.Name) {
 		return &out // a part of the program knows by itself
 	}
 	out.Next = slices.DeleteFunc(out.Next, func(s string) bool { return strings.Contains(s, "--model "+host.Offline) })

@@ -53,19 +53,19 @@ func plainLines(s *session, out *output, every time.Duration) *plain {
 	return v
 }
 
-func (v *plain) suspend() { v.idle = true }
-
-func (v *plain) notify(text string) bool {
-	v.write(transcript.Clean(text) + "\n")
-	return true
-}
-
-func (v *plain) resume() {
-	v.idle = false
+func (v *plain) suspend(on bool) {
+	if v.idle = on; on {
+		return
+	}
 	for _, line := range v.held {
 		_, _ = v.out.Write([]byte(line))
 	}
 	v.held = nil
+}
+
+func (v *plain) notify(text string) bool {
+	v.write(transcript.Clean(text) + "\n")
+	return true
 }
 
 func (v *plain) close() {

@@ -16,7 +16,7 @@ import (
 func (a *app) plan(w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
 	p, err := a.host().Plan(w, &host.PlanOptions{Inputs: inputs, Model: model, Budget: r.budget()})
 	if err != nil {
-		return a.recipeError(err)
+		return err
 	}
 	if a.programs() {
 		return a.out.json(p, a.set.output == "json")

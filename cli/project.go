@@ -1,23 +1,25 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/superstep-dev/superstep/agent/definition"
-	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/suggest"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // leave is what the flags say about what agents may do.
@@ -56,233 +58,178 @@ func (l *leave) rules() ([]permit.Rule, error) {
 	return rules, nil
 }
 
-// project opens the project of the current folder and warns once of mistakes in its settings.
-func (a *app) project() (*project.Project, error) {
-	p, err := a.host().Project()
-	if err == nil {
-		a.warnOfSettings(p)
-	}
-	return p, err
-}
-
-// warnOfSettings warns once of mistakes in the settings of a project.
-func (a *app) warnOfSettings(p *project.Project) {
-	if !a.settled || a.set.quiet || a.completing() || a.warned {
-		return
+// here returns the host, and warns once of mistakes in the settings of the project.
+func (a *app) here() (*host.Host, error) {
+	problems, err := a.host().Problems()
+	if err != nil || !a.settled || a.set.quiet || a.completing() || a.warned {
+		return a.host(), err
 	}
 	a.warned = true
-	for _, x := range p.Problems() {
-		if x.Kind == settingsKind {
-			a.warn(x.String() + "; nothing of this file is used until it is mended")
-		}
+	for _, x := range problems {
+		a.warn(where(x) + ": " + x.Text + "; nothing of this file is used until it is mended")
 	}
+	return a.host(), nil
 }
 
-// settingsKind is that of problems of a project's own settings.
-const settingsKind = "settings"
+// where is the place of a problem: a file, file:line or file:line:col.
+func where(x *recipe.Problem) string {
+	switch {
+	case x.Pos.Line == 0:
+		return x.File
+	case x.Pos.Col == 0:
+		return fmt.Sprintf("%s:%d", x.File, x.Pos.Line)
+	}
+	return fmt.Sprintf("%s:%d:%d", x.File, x.Pos.Line, x.Pos.Col)
+}
 
 // startProject starts what may be used of the project, and says what is not.
-func (a *app) startProject(ctx context.Context) (*project.Project, *project.Session, error) {
+func (a *app) startProject(ctx context.Context) (*host.Session, error) {
 	a.starts = true
-	p, err := a.project()
+	h, err := a.here()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	session, err := p.Start(ctx, "")
-	return p, session, err
+	return h.Session(ctx)
 }
 
-// A lister gives what there is of one kind, and what is wrong with it.
-type lister func(context.Context, *project.Project) ([]catalog.Item, []catalog.Problem, error)
-
-// listed makes one of what a project knows without running anything.
-func listed(kind string, entries func(*project.Project) []catalog.Item) lister {
-	return func(_ context.Context, p *project.Project) ([]catalog.Item, []catalog.Problem, error) {
-		problems := slices.DeleteFunc(p.Problems(), func(x catalog.Problem) bool { return x.Kind != kind })
-		return entries(p), problems, nil
-	}
-}
-
-// listing is a command that lists and shows what there is of one kind.
-type listing struct {
-	kind, short string
-	list        lister
-	show        func(ctx context.Context, name string) error
-	flags       func(*pflag.FlagSet)   // of list; nil for none
-	filter      func() (string, error) // checks them, and returns what they leave in words, behind the kind; nil for none
-	more        []*cobra.Command
-}
-
-func (a *app) catalogCommand(c *listing) *cobra.Command {
+// catalogCommand lists and shows what there is of a kind. Filter checks the flags of list, and returns which items are wanted and
+// that in words, behind the kind; nil for all.
+func (a *app) catalogCommand(kind, short string, show func(context.Context, string) error, filter func() (func(*host.Item) bool, string, error)) *cobra.Command {
 	n := a.cfg.Name
 	cmd := &cobra.Command{
-		Use: c.kind, Short: c.short,
-		Example: examples(n, c.kind+" list", "", c.kind+" show NAME", "", c.kind+" list -o json", ""),
-	}
-	names := func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		p, err := a.project()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		entries, _, err := c.list(cmd.Context(), p)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		var out []string
-		for _, e := range entries {
-			out = append(out, e.Name+"\t"+transcript.Line(e.Description))
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
+		Use: kind, Short: short,
+		Example: examples(n, kind+" list", "", kind+" show NAME", "", kind+" list -o json", ""),
 	}
 	list := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the " + c.kind + " there are, where they come from and what overrides what", Args: a.none,
-		Example: examples(n, c.kind+" list", "", c.kind+" list -o json", ""),
+		Use: "list", Aliases: []string{"ls"}, Short: "List the " + kind + " there are, where they come from and what overrides what", Args: a.none,
+		Example: examples(n, kind+" list", "", kind+" list -o json", ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.project()
+			h, err := a.here()
 			if err != nil {
 				return err
 			}
-			filter := ""
-			if c.filter != nil {
-				var err error
-				if filter, err = c.filter(); err != nil {
+			words, wanted := "", func(*host.Item) bool { return true }
+			if filter != nil {
+				if wanted, words, err = filter(); err != nil {
 					return err
 				}
 			}
-			entries, problems, err := c.list(cmd.Context(), p)
+			items, problems, err := h.List(cmd.Context(), kind, true)
 			if err != nil {
 				return err
 			}
-			if err := a.printEntries(c.kind, entries, filter); err != nil {
-				return err
-			}
-			for i := range problems {
-				shown := slices.ContainsFunc(entries, func(e catalog.Item) bool { return slices.Contains(e.Problems, problems[i].Text) })
-				if !shown {
-					a.note(transcript.Line(problem(&problems[i])))
-				}
-			}
-			return nil
+			items = slices.DeleteFunc(items, func(i host.Item) bool { return !wanted(&i) })
+			return a.printItems(kind, items, problems, words)
 		},
 	}
-	if c.flags != nil {
-		c.flags(list.Flags())
-	}
-	show := &cobra.Command{
-		Use: "show NAME", Short: "Show one of the " + c.kind, ValidArgsFunction: names,
-		Example: examples(n, c.kind+" show NAME", ""),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage(fmt.Sprintf("%s show: name one; `%s` shows those there are", c.kind, a.hint(c.kind, "list")))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return c.show(cmd.Context(), args[0]) },
-	}
-	cmd.AddCommand(list, show)
-	cmd.AddCommand(c.more...)
+	cmd.AddCommand(list, &cobra.Command{
+		Use: "show NAME", Short: "Show one of the " + kind, ValidArgsFunction: a.itemNames(kind).words(),
+		Example: examples(n, kind+" show NAME", ""),
+		Args:    nargs(1, 1, fmt.Sprintf("%s show: name one; `%s %s list` shows those there are", kind, a.program(), kind)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return show(cmd.Context(), args[0]) },
+	})
 	return a.lists(cmd)
 }
 
-// problem is a line about something that is wrong or odd.
-func problem(p *catalog.Problem) string {
-	if p.Warning {
-		return "warning: " + p.String()
+// itemNames completes the names of items of a kind.
+func (a *app) itemNames(kind string) completer {
+	return func(cmd *cobra.Command) ([]string, error) {
+		items, _, err := a.host().List(cmd.Context(), kind, false)
+		var out []string
+		for i := range items {
+			out = append(out, word(items[i].Name, items[i].Description))
+		}
+		return out, err
 	}
-	return "error: " + p.String()
+}
+
+// problem is a line about something that is wrong or odd.
+func problem(x *recipe.Problem) string {
+	word := "error: "
+	if x.Warning {
+		word = "warning: "
+	}
+	if x.File == "" {
+		return word + x.Text
+	}
+	return word + where(x) + ": " + x.Text
 }
 
 // validateCommand checks the files of one kind: what cannot be used is an error, what is put up with a warning.
-func (a *app) validateCommand(kind string, list lister) *cobra.Command {
+func (a *app) validateCommand(kind string) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate", Short: "Check the files of " + kind + ": exit code 1 if one cannot be used", Args: a.none,
 		Example: examples(a.cfg.Name, kind+" validate", "", kind+" validate -o json", ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.project()
+			h, err := a.here()
 			if err != nil {
 				return err
 			}
-			entries, problems, err := list(cmd.Context(), p)
+			r, err := h.Validate(cmd.Context(), kind)
 			if err != nil {
 				return err
 			}
-			r := reportJSON{Path: p.Dir(), Errors: []finding{}, Warnings: []finding{}}
-			for _, x := range problems {
-				if f := (finding{Code: "Unusable", Where: x.Where(), Text: x.Text}); !x.Warning {
-					r.Errors = append(r.Errors, f)
-				} else {
-					f.Code = "Odd"
-					r.Warnings = append(r.Warnings, f)
-				}
-			}
-			for _, e := range entries {
-				for _, w := range e.Warnings {
-					where, text, _ := strings.Cut(w, ": ")
-					r.Warnings = append(r.Warnings, finding{Code: "Odd", Where: where, Text: text})
-				}
-			}
-			return a.report([]reportJSON{r}, len(entries), strings.TrimSuffix(kind, "s"))
+			return a.report([]host.Report{*r}, strings.TrimSuffix(kind, "s"))
 		},
 	}
 }
 
-// printEntries writes a listing. Filter says which of them were wanted, "" for all. Needs, if there are any, are what each
-// entry needs.
-func (a *app) printEntries(kind string, entries []catalog.Item, filter string, needs ...string) error {
-	switch a.set.output {
-	case "json":
-		if entries == nil {
-			entries = []catalog.Item{}
-		}
-		return a.out.json(entries, true)
-	case "jsonl":
-		for i := range entries {
-			if err := a.out.json(&entries[i], false); err != nil {
-				return err
-			}
-		}
-		return nil
+// printItems writes a listing, and what is wrong besides. Filter says which of them were wanted, "" for all.
+func (a *app) printItems(kind string, items []host.Item, problems recipe.Problems, filter string) error {
+	if a.programs() {
+		return rows(a.out, append([]host.Item{}, items...))
 	}
-	if len(entries) == 0 {
+	if len(items) == 0 {
 		a.err.line("there are no " + kind + filter)
-		return nil
+	} else {
+		a.printTable(items)
 	}
+	for _, x := range problems {
+		if !slices.ContainsFunc(items, func(i host.Item) bool { return slices.Contains(i.Problems, x.Text) }) {
+			a.err.line(transcript.Line(problem(x)))
+		}
+	}
+	return nil
+}
+
+func (a *app) printTable(items []host.Item) {
 	width := 0 // any
 	if fd, ok := isTerminal(a.opt.Stdout); ok {
 		width, _, _ = term.GetSize(fd)
 	}
+	needs, untrusted := false, false
 	name, source := 4, 8
-	for i := range entries {
-		name, source = max(name, ansi.StringWidth(transcript.Line(entries[i].Name))), max(source, len(entries[i].Source))
+	for i := range items {
+		name, source = max(name, ansi.StringWidth(transcript.Line(items[i].Name))), max(source, len(items[i].Source))
+		needs = needs || items[i].NeedsModel
 	}
 	pal := palette(a.term.outColor)
-	untrusted := false
-	column := func(string) string { return "" }
-	if len(needs) > 0 {
-		column = func(text string) string { return fmt.Sprintf("%-16s  ", text) }
+	column := func(text string) string {
+		if !needs {
+			return ""
+		}
+		return fmt.Sprintf("%-16s  ", text)
 	}
 	a.out.line(fmt.Sprintf("%-*s  %-*s  %-11s  %sDESCRIPTION", name, "NAME", source, "SOURCE", "STATE", column("NEEDS")))
-	for i := range entries {
-		e := &entries[i]
-		state := string(e.State)
+	for i := range items {
+		e := &items[i]
+		state, need := string(e.State), ""
+		if e.NeedsModel {
+			need = "a language model"
+		}
 		shown := state
-		switch e.State {
-		case catalog.Usable:
+		switch state {
+		case "usable":
 			shown = pal.green(state)
-		case catalog.Untrusted, catalog.Changed:
-			untrusted = true
+		case "not trusted", "changed", "draft", "not runnable":
 			shown = pal.yellow(state)
-		case catalog.Draft, catalog.NotRunnable:
-			shown = pal.yellow(state)
-		case catalog.Invalid:
+		case "invalid":
 			shown = pal.red(state)
 		}
-		label, need := transcript.Line(e.Name), ""
-		if len(needs) > 0 {
-			need = column(needs[i])
-		}
+		untrusted = untrusted || state == "not trusted" || state == "changed"
+		label := transcript.Line(e.Name)
 		line := fmt.Sprintf("%s%s  %-*s  %s%s  %s%s", label, strings.Repeat(" ", name-ansi.StringWidth(label)), source, e.Source,
-			shown, strings.Repeat(" ", max(0, 11-len(state))), need, transcript.Line(e.Description))
+			shown, strings.Repeat(" ", max(0, 11-len(state))), column(need), transcript.Line(e.Description))
 		if width > 0 {
 			line = ansi.Truncate(line, width, "…")
 		}
@@ -294,18 +241,17 @@ func (a *app) printEntries(kind string, entries []catalog.Item, filter string, n
 	if untrusted {
 		a.err.line("what is not trusted is not used; look at it and decide: " + a.hint("trust"))
 	}
-	return nil
 }
 
-// details are the lines below an entry.
-func (a *app) details(e *catalog.Item) []string {
+// details are the lines below an item.
+func (a *app) details(e *host.Item) []string {
 	var out []string
 	if e.Source != "built-in" && e.Path != "" {
 		where := e.Path
-		if e.Kind != "" && e.Kind != "skill" && e.Kind != "recipe" {
+		if e.Kind != "" && !slices.Contains([]string{"skill", "recipe", "graph", "atomic"}, e.Kind) {
 			where += " (" + e.Kind + ")"
 		}
-		if e.Model != "" {
+		if e.Model != "" && e.Kind != "recipe" {
 			where += ", model " + e.Model
 		}
 		out = append(out, where)
@@ -336,198 +282,116 @@ const capabilities = "research, explore, synthesize, write, search, read-only, c
 
 func (a *app) agentsCommand() *cobra.Command {
 	var capable []string
-	all := listed("agents", func(p *project.Project) []catalog.Item { return p.Agents() })
-	return a.catalogCommand(&listing{
-		kind: "agents", short: "Look at the agents there are",
-		list: listed("agents", func(p *project.Project) []catalog.Item {
-			var want []string
-			for _, s := range capable {
-				c, _ := definition.ParseCapability(s) // it was checked
-				want = append(want, c)
+	filter := func() (func(*host.Item) bool, string, error) {
+		var want []string
+		for _, s := range capable {
+			c, known := definition.ParseCapability(s)
+			if !known {
+				return nil, "", usage(fmt.Sprintf("--capability: want %s, got %q%s", capabilities, s, suggest.Hint(s, strings.Split(capabilities, ", "))))
 			}
-			return p.Agents(want...)
-		}),
-		flags: func(f *pflag.FlagSet) {
-			f.StringSliceVar(&capable, "capability", nil, "only those that have all of these: "+capabilities)
-		},
-		filter: func() (string, error) {
-			for _, c := range capable {
-				if _, known := definition.ParseCapability(c); !known {
-					return "", usage(fmt.Sprintf("--capability: want %s, got %q%s", capabilities, c, suggest.Hint(c, strings.Split(capabilities, ", "))))
-				}
-			}
-			if len(capable) == 0 {
-				return "", nil
-			}
-			return " with " + strings.Join(capable, " and ") + "; `" + a.hint("agents", "list") + "` shows all", nil
-		},
-		more: []*cobra.Command{a.validateCommand("agents", all)},
-		show: func(_ context.Context, name string) error {
-			p, err := a.project()
-			if err != nil {
-				return err
-			}
-			d, e, err := p.Definition(name)
-			if err != nil {
-				return usage(err.Error())
-			}
-			if a.programs() {
-				return a.out.json(struct {
-					catalog.Item
-					Prompt string `json:"prompt"`
-				}{e, d.Prompt}, a.set.output == "json")
-			}
-			a.header(&e)
-			tools := "every tool there is"
-			if d.Tools != nil {
-				tools = strings.Join(d.Tools, ", ")
-			}
-			a.out.line("tools    " + transcript.Line(tools))
-			if len(d.Disallowed) > 0 {
-				a.out.line("not      " + transcript.Line(strings.Join(d.Disallowed, ", ")))
-			}
-			for _, w := range e.Warnings {
-				a.out.line("warning  " + transcript.Line(w))
-			}
-			a.out.line("\n" + strings.TrimRight(transcript.Clean(d.Prompt), "\n"))
-			return nil
-		},
-	})
+			want = append(want, c)
+		}
+		has := func(i *host.Item) bool {
+			return !slices.ContainsFunc(want, func(c string) bool { return !slices.Contains(i.Capabilities, c) })
+		}
+		if len(capable) == 0 {
+			return has, "", nil
+		}
+		return has, " with " + strings.Join(capable, " and ") + "; `" + a.hint("agents", "list") + "` shows all", nil
+	}
+	show := func(_ context.Context, name string) error { return a.show(host.Agents, name) }
+	cmd := a.catalogCommand(host.Agents, "Look at the agents there are", show, filter)
+	cmd.Commands()[0].Flags().StringSliceVar(&capable, "capability", nil, "only those that have all of these: "+capabilities)
+	cmd.AddCommand(a.validateCommand(host.Agents))
+	return cmd
 }
 
-// header writes the first lines about an entry.
-func (a *app) header(e *catalog.Item) {
-	a.out.line(strings.TrimRight(transcript.Line(e.Name)+"\n"+transcript.Line(e.Description), "\n") + "\n")
-	where := e.Source
-	if e.Path != "" {
-		where += " " + e.Path
+// show writes all there is to know of an agent or a skill.
+func (a *app) show(kind, name string) error {
+	h, err := a.here()
+	if err != nil {
+		return err
 	}
-	a.out.line("from     " + transcript.Line(where) + " (" + string(e.State) + ")")
-	if len(e.Overrides) > 0 {
-		a.out.line("before   " + transcript.Line(strings.Join(e.Overrides, ", ")))
+	i, err := h.Show(kind, name)
+	if err != nil {
+		return err
 	}
-	if e.Model != "" {
-		a.out.line("model    " + transcript.Line(e.Model))
+	if a.programs() {
+		return a.out.value(i)
+	}
+	a.header(i)
+	a.out.line("\n" + strings.TrimRight(transcript.Clean(cmp.Or(i.Prompt, i.Instructions)), "\n"))
+	return nil
+}
+
+// header writes the first lines about an item.
+func (a *app) header(i *host.Item) {
+	a.out.line(strings.TrimRight(transcript.Line(i.Name)+"\n"+transcript.Line(i.Description), "\n") + "\n")
+	put := func(what, text string) { a.out.line(fmt.Sprintf("%-8s %s", what, transcript.Line(text))) }
+	from := i.Source
+	if i.Path != "" {
+		from += " " + i.Path
+	}
+	put("from", from+" ("+string(i.State)+")")
+	if len(i.Overrides) > 0 {
+		put("before", strings.Join(i.Overrides, ", "))
+	}
+	if i.Model != "" {
+		put("model", i.Model)
+	}
+	for _, f := range i.Facts {
+		if f[0] == "draft" {
+			f[1] += "; " + a.hint("workflows", "approve", i.Name)
+		}
+		put(f[0], f[1])
+	}
+	for _, w := range i.Warnings {
+		put("warning", w)
 	}
 }
 
 func (a *app) skillsCommand() *cobra.Command {
-	return a.catalogCommand(&listing{
-		kind: "skills", short: "Look at the skills there are, and validate them", list: listed("skills", (*project.Project).Skills),
-		more: []*cobra.Command{a.skillsValidate()},
-		show: func(_ context.Context, name string) error {
-			p, err := a.project()
-			if err != nil {
-				return err
-			}
-			k, text, e, err := p.Skill(name)
-			if err != nil {
-				return usage(err.Error())
-			}
-			if a.programs() {
-				return a.out.json(struct {
-					catalog.Item
-					Instructions string `json:"instructions"`
-				}{e, text}, a.set.output == "json")
-			}
-			a.header(&e)
-			for _, f := range k.Files {
-				a.out.line(transcript.Line(fmt.Sprintf("file     %s (%d bytes)", f.Path, f.Size)))
-			}
-			a.out.line("\n" + strings.TrimRight(transcript.Clean(text), "\n"))
-			return nil
-		},
-	})
+	show := func(_ context.Context, name string) error { return a.show(host.Skills, name) }
+	cmd := a.catalogCommand(host.Skills, "Look at the skills there are, and validate them", show, nil)
+	cmd.AddCommand(a.skillsValidate())
+	return cmd
 }
 
 func (a *app) toolsCommand() *cobra.Command {
-	list := func(ctx context.Context, p *project.Project) ([]catalog.Item, []catalog.Problem, error) {
-		if a.completing() {
-			return p.Tools(), nil, nil
+	cmd := a.catalogCommand(host.Tools, "Look at the tools there are", func(ctx context.Context, name string) error {
+		s, err := a.startProject(ctx)
+		if err != nil {
+			return err
 		}
-		return p.CheckTools(ctx)
-	}
-	return a.catalogCommand(&listing{
-		kind: "tools", short: "Look at the tools there are", list: list,
-		more: []*cobra.Command{a.toolsCall(), a.validateCommand("tools", list)},
-		show: func(ctx context.Context, name string) error {
-			p, session, err := a.startProject(ctx)
-			if err != nil {
+		defer func() { _ = s.Close() }() // nothing was written
+		found, err := s.Find(name)
+		if err != nil {
+			return err
+		}
+		for _, t := range found {
+			if err := a.showTool(t); err != nil {
 				return err
 			}
-			defer func() { _ = session.Close() }() // nothing was written
-			var found []*tool.Tool
-			for _, t := range append(session.Tools().Tools(), session.AgentTools()...) {
-				if t.Name == name || strings.HasSuffix(name, "*") && strings.HasPrefix(t.Name, strings.TrimSuffix(name, "*")) {
-					found = append(found, t)
-				}
+			if _, calls := s.Tools().Get(t.Name); !calls {
+				a.note("it works within a run only, for agents")
 			}
-			if i := slices.IndexFunc(p.Tools(), func(e catalog.Item) bool {
-				return e.Name == name && e.Source == "built-in" && e.State == catalog.Usable
-			}); len(found) == 0 && i >= 0 { // it is made for each run
-				found = append(found, &tool.Tool{Name: name, Description: p.Tools()[i].Description})
-			}
-			if len(found) == 0 {
-				return a.noTool(p, session, name)
-			}
-			for _, t := range found {
-				if err := a.showTool(t); err != nil {
-					return err
-				}
-				if _, calls := session.Tools().Get(t.Name); !calls {
-					a.note("it works within a run only, for agents")
-				}
-			}
-			return nil
-		},
-	})
-}
-
-// noTool says that there is no tool of a name, or why it cannot be used.
-func (a *app) noTool(p *project.Project, s *project.Session, name string) error {
-	for _, e := range p.Tools() {
-		prefix, group := strings.CutSuffix(e.Name, "*")
-		if e.Name != name && !slices.Contains(e.Tools, name) && !(group && strings.HasPrefix(name, prefix)) {
-			continue
 		}
-		switch e.State {
-		case catalog.Usable:
-			if e.Source == "built-in" {
-				return &Error{Exit: ExitUsage, Code: "usage", Message: fmt.Sprintf("tool %s works within a run only: %s", e.Name, e.Description)}
-			}
-		case catalog.Invalid: // see below
-		case catalog.Off:
-			return &Error{Exit: ExitUsage, Code: "usage", Message: fmt.Sprintf("tool %s is off: %s", e.Name, e.Description)}
-		default:
-			return &Error{Exit: ExitDenied, Code: "untrusted", Message: fmt.Sprintf("tool %s is %s", e.Name, e.State), Next: []string{"look at it and decide: " + a.hint("trust")}}
-		}
-	}
-	if why := s.Broken(name); why != "" {
-		return &Error{Exit: ExitFailed, Code: "unusable", Message: why}
-	}
-	return usage(s.Unknown(name))
+		return nil
+	}, nil)
+	cmd.AddCommand(a.toolsCall(), a.validateCommand(host.Tools))
+	return cmd
 }
 
 func (a *app) showTool(t *tool.Tool) error {
-	type toolJSON struct {
-		Name        string      `json:"name"`
-		Description string      `json:"description"`
-		Effect      tool.Effect `json:"effect"`
-		Input       any         `json:"input,omitempty"`
-		Output      any         `json:"output,omitempty"`
-	}
-	v := toolJSON{Name: t.Name, Description: t.Description, Effect: t.Effect}
-	if t.Input != nil {
-		v.Input = t.Input
-	}
-	if t.Effect == "" {
-		v.Effect = tool.Once
-	}
-	if t.Output != nil {
-		v.Output = t.Output
-	}
+	v := struct {
+		Name        string             `json:"name"`
+		Description string             `json:"description"`
+		Effect      tool.Effect        `json:"effect"`
+		Input       *jsonschema.Schema `json:"input,omitempty"`
+		Output      *jsonschema.Schema `json:"output,omitempty"`
+	}{t.Name, t.Description, cmp.Or(t.Effect, tool.Once), t.Input, t.Output}
 	if a.programs() {
-		return a.out.json(v, a.set.output == "json")
+		return a.out.value(v)
 	}
 	a.out.line(t.Name + "\n" + transcript.Clean(t.Description) + "\n\neffect   " + string(v.Effect))
 	if t.Input != nil {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -43,8 +45,8 @@ func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer,
 	if p.live != nil {
 		defer k.session.change(p.live, func() { p.live.asking = false })
 	} else {
-		k.session.suspend()
-		defer k.session.resume()
+		k.session.suspend(true)
+		defer k.session.suspend(false)
 	}
 	p.who = pal.yellow("?") + " " + pal.bold(asks(q.Path, q))
 	if q.Call == nil {
@@ -89,9 +91,12 @@ func (p *prompting) call(fold int) {
 // choices are what may be answered, in lines.
 func (p *prompting) choices() string {
 	var b strings.Builder
-	width := widest(p.menu)
-	for i := range p.menu {
-		b.WriteString(p.menu[i].line(width) + "\n")
+	width := 0
+	for _, c := range p.menu {
+		width = max(width, ansi.StringWidth(c.name))
+	}
+	for _, c := range p.menu {
+		b.WriteString(strings.TrimRight(fmt.Sprintf("  %d. %-*s  %s", c.key, width, c.name, c.note), " ") + "\n")
 	}
 	return b.String()
 }
@@ -275,27 +280,14 @@ func shown(question string) string {
 func (p *prompting) form(f form) (json.RawMessage, bool) {
 	p.say("  " + plural(len(f), "field") + "; Ctrl-D leaves it open\n")
 	for {
-		var b strings.Builder
+		values := make([]json.RawMessage, len(f))
 		for i := range f {
-			v, ok := p.field(&f[i])
-			if !ok {
+			var ok bool
+			if values[i], ok = p.field(&f[i]); !ok {
 				return nil, false
 			}
-			if v == nil {
-				continue
-			}
-			name, err := json.Marshal(f[i].Name)
-			if err != nil {
-				return nil, false
-			}
-			if b.Len() > 0 {
-				b.WriteString(",")
-			}
-			b.Write(name)
-			b.WriteString(":")
-			b.Write(v)
 		}
-		answer, err := fit(p.q, "{"+b.String()+"}")
+		answer, err := fit(p.q, f.object(values))
 		if err == nil {
 			return answer, true
 		}

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
@@ -139,11 +137,6 @@ func noAlways(c *runlog.QuestionCall) string {
 		return "no one rule allows every part of this"
 	}
 	return "this is asked about each time"
-}
-
-// lines are the choices as they are shown.
-func (c *choice) line(width int) string {
-	return strings.TrimRight(fmt.Sprintf("  %d. %-*s  %s", c.key, width, c.name, c.note), " ")
 }
 
 // wants is what somebody wants to do, as the rest of a sentence.
@@ -323,13 +316,4 @@ func spelled(path string) string {
 		path = path[open+end+1:]
 	}
 	return b.String() + path
-}
-
-// width is that of the longest name of some choices.
-func widest(all []choice) int {
-	n := 0
-	for _, c := range all {
-		n = max(n, ansi.StringWidth(c.name))
-	}
-	return n
 }

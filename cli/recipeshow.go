@@ -2,20 +2,16 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/graph/draw"
 	"github.com/superstep-dev/superstep/host"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 func (a *app) workflowsShow() *cobra.Command {
@@ -27,129 +23,35 @@ A recipe may also be named by its path, and a draft by its name. With -v its tex
 recipe of your own with the text of another: workflows new NAME --from OTHER.`,
 		Example: examples(a.cfg.Name, "workflows show research", "", "workflows show drafts/brief.yaml -v", "", "workflows show research -o json", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			e, listed, p, err := a.recipe(args[0])
-			switch {
-			case err != nil:
-				return err
-			case e != nil:
-				return a.showRecipe(p, e, listed)
-			}
-			w, err := a.workflow(args[0])
+			a.allRuns()
+			i, err := a.host().Show(host.Workflows, args[0])
 			if err != nil {
-				return err
+				return a.unknown(err)
 			}
 			if a.programs() {
-				return a.out.json(workflowsJSON(w), a.set.output == "json")
+				return a.out.value(i)
 			}
-			a.out.line(w.Name + "\n\n" + w.Description)
-			if w.NeedsModel {
-				a.out.line("needs    a language model")
+			a.header(i)
+			a.printInputs(i.Inputs)
+			if len(i.Steps) > 0 {
+				a.out.line("\nSteps:")
+				a.printSteps(i.Steps)
 			}
-			a.printInputs(inputsJSON(w))
-			if flow, err := graphOf(w, nil); err == nil {
+			if w, err := a.host().Draw(i); err != nil {
+				a.out.line("\nno graph: " + transcript.Line(err.Error()))
+			} else if flow, err := graphOf(w, nil); err == nil {
 				a.out.line("\n" + strings.TrimRight(draw.Text(flow.Shape(), nil), "\n"))
+			}
+			if a.set.verbose && i.Text != "" {
+				a.out.line("\n" + strings.TrimRight(transcript.Clean(i.Text), "\n"))
 			}
 			return nil
 		},
 	}
 }
 
-// recipe gives the recipe that a word names by path or by name, a draft if nothing else has that name. It
-// gives none for a name that no recipe has.
-func (a *app) recipe(word string) (*catalog.RecipeFile, *catalog.Item, *project.Project, error) {
-	set := a.allRuns()
-	p, wrong := a.host().Recipes()
-	if a.namesFile(word, set) {
-		e, err := a.host().Load(word)
-		if err == nil && e.Recipe == nil {
-			err = a.invalidEntry(e)
-		}
-		if err != nil || p == nil {
-			return nil, nil, p, errors.Join(err, wrong)
-		}
-		return e, &catalog.Item{Name: e.Name, Kind: "recipe", Source: "file", Path: e.File, State: catalog.Usable, Description: e.Recipe.Description}, p, nil
-	}
-	if p == nil {
-		return nil, nil, nil, nil
-	}
-	e, listed, err := p.Look(word)
-	var none *catalog.NotFoundError
-	var bad *catalog.InvalidError
-	switch {
-	case errors.As(err, &bad):
-		return nil, nil, p, a.invalidEntry(bad.Entry)
-	case err == nil:
-		return e, &listed, p, nil
-	case !errors.As(err, &none):
-		return nil, nil, p, err
-	}
-	if _, err := set.Find(word); err == nil {
-		return nil, nil, p, nil
-	}
-	if e, listed, err = p.Draft(word); err != nil {
-		return nil, nil, p, nil
-	}
-	if e.Recipe == nil {
-		return nil, nil, p, a.invalidEntry(e)
-	}
-	return e, &listed, p, nil
-}
-
-// drawable is the workflow of a recipe to look at, trusted or not, or of a name.
-func (a *app) drawable(word string) (*workflow.Workflow, error) {
-	e, _, _, err := a.recipe(word)
-	switch {
-	case err != nil:
-		return nil, err
-	case e == nil:
-		return a.workflow(word)
-	}
-	return a.host().Draw(e.Recipe)
-}
-
-func (a *app) showRecipe(p *project.Project, e *catalog.RecipeFile, listed *catalog.Item) error {
-	r := e.Recipe
-	judgements := a.host().JudgementsIn(p, e)
-	if a.programs() {
-		row := recipeJSON(e, listed)
-		row.NeedsModel = len(judgements) > 0
-		return a.out.json(struct {
-			workflowJSON
-			Steps      []host.Step        `json:"steps"`
-			Judgements []recipe.Judgement `json:"judgements,omitempty"`
-			Text       string             `json:"text"`
-		}{row, host.Steps(r.Steps), judgements, string(e.Text)}, a.set.output == "json")
-	}
-	a.header(listed)
-	if len(listed.Aliases) > 0 {
-		a.out.line("also     " + strings.Join(listed.Aliases, ", "))
-	}
-	if e.Draft {
-		origin, _, _ := strings.Cut(string(e.Text), "\n")
-		a.out.line("draft    " + transcript.Line(strings.TrimPrefix(origin, "# ")) + "; " + a.hint("workflows", "approve", e.Name))
-	}
-	for i := range judgements {
-		a.out.line("needs    a language model: " + transcript.Line(judgements[i].String()))
-	}
-	for _, w := range listed.Warnings {
-		a.out.line("warning  " + transcript.Line(w))
-	}
-	a.printInputs(inputsJSON(sketch(r)))
-	a.out.line("\nSteps:")
-	a.printSteps(host.Steps(r.Steps))
-	if w, err := a.host().Draw(r); err != nil {
-		a.out.line("\nno graph: " + transcript.Line(err.Error()))
-	} else if flow, err := graphOf(w, nil); err == nil {
-		a.out.line("\n" + strings.TrimRight(draw.Text(flow.Shape(), nil), "\n"))
-	}
-	if a.set.verbose {
-		a.out.line("\n" + strings.TrimRight(transcript.Clean(string(e.Text)), "\n"))
-	}
-	return nil
-}
-
 // printInputs writes what a workflow takes.
-func (a *app) printInputs(inputs []inputJSON) {
+func (a *app) printInputs(inputs []workflow.Input) {
 	a.out.line("")
 	for _, l := range inputLines(inputs) {
 		a.out.line(l)
@@ -157,7 +59,7 @@ func (a *app) printInputs(inputs []inputJSON) {
 }
 
 // inputLines are what a workflow takes, as a table.
-func inputLines(inputs []inputJSON) []string {
+func inputLines(inputs []workflow.Input) []string {
 	lines := []string{"Inputs:"}
 	width := 12
 	for i := range inputs {
@@ -184,7 +86,7 @@ func typeWord(kind string) string {
 }
 
 // inputText is what people are told of an input.
-func inputText(in inputJSON) string {
+func inputText(in workflow.Input) string {
 	text := in.Description
 	if len(in.Enum) > 0 {
 		var words []string

@@ -160,8 +160,8 @@ func (a *app) resolve(ctx context.Context, ref, task string, given *runlog.Answe
 
 // answered is the error of going on with a run whose last answer is recorded. That somebody else was quicker is none.
 func (a *app) answered(id string, err error) error {
-	var busy *runlog.BusyError
-	if !errors.As(err, &busy) || busy.ID != id {
+	busy, ok := errors.AsType[*runlog.BusyError](err)
+	if !ok || busy.ID != id {
 		return err
 	}
 	if a.programs() {

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -70,7 +70,7 @@ func group(root *cobra.Command) {
 
 // root builds the command. The flags of `run` depend on the workflow, which is why the
 // arguments are looked at before they are parsed.
-func (a *app) root() (*cobra.Command, error) {
+func (a *app) root() *cobra.Command {
 	name := a.cfg.Name
 	root := &cobra.Command{
 		Use:   name,
@@ -138,11 +138,9 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 	}
 	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(), a.trustCommand(), a.permissionsCommand(), a.sandboxCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
 	group(root)
-	if err := a.prepareRun(root, run); err != nil {
-		return root, err
-	}
+	a.prepareRun(root, run)
 	completion{a}.complete(root)
-	return root, nil
+	return root
 }
 
 func (a *app) globals(f *pflag.FlagSet) {
@@ -184,7 +182,7 @@ func (a *app) globalHelp() string {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	(&app{opt: a.opt, cfg: a.cfg}).globals(f)
 	var variables []string
-	a.configurable().VisitAll(func(f *pflag.Flag) { variables = append(variables, variable(f.Name)) })
+	a.configurable().VisitAll(func(f *pflag.Flag) { variables = append(variables, host.Variable(f.Name)) })
 	return "Flags of every command\n\n" + strings.TrimRight(f.FlagUsages(), "\n") +
 		"\n\nA flag goes before its variable, a variable before the configuration (`" + a.cfg.Name + " config list`). The variables are:\n  " +
 		strings.Join(append(variables, "SUPERSTEP_CONFIG", "SUPERSTEP_STORE_KEY", "SUPERSTEP_CACHE_DIR", "SUPERSTEP_EMBEDDINGS"), "\n  ")
@@ -193,24 +191,23 @@ func (a *app) globalHelp() string {
 // configure settles the flags: those given, then SUPERSTEP_*, then the user's configuration,
 // then the defaults.
 func (a *app) configure(flags *pflag.FlagSet) error {
-	conf, wrong := a.config()
 	var err error
-	for _, s := range conf {
-		if f := flags.Lookup(s.key); f != nil && !f.Changed && f.Annotations[inputFlag] == nil && a.cfg.Env(variable(s.key)) == "" {
-			err = errors.Join(err, f.Value.Set(s.value)) // it was checked
+	for _, s := range a.config().Settings {
+		if f := flags.Lookup(s.Name); f != nil && !f.Changed && f.Annotations[inputFlag] == nil && a.cfg.Env(host.Variable(s.Name)) == "" {
+			err = errors.Join(err, f.Value.Set(s.Value)) // it was checked
 		}
 	}
-	known := a.configurable() // no other flag has a variable
+	known := host.SettingNames() // no other flag has a variable
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || err != nil || f.Annotations[inputFlag] != nil || known.Lookup(f.Name) == nil {
+		if f.Changed || err != nil || f.Annotations[inputFlag] != nil || !slices.Contains(known, f.Name) {
 			return
 		}
-		v := a.cfg.Env(variable(f.Name))
+		v := a.cfg.Env(host.Variable(f.Name))
 		if v == "" {
 			return
 		}
 		if e := f.Value.Set(v); e != nil {
-			err = usage(variable(f.Name) + ": " + wanted(f, v, e))
+			err = usage(host.Variable(f.Name) + ": " + wanted(f, v, e))
 		}
 	})
 	if err == nil {
@@ -222,7 +219,7 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 	}
 	a.look()
 	a.settled = true
-	if wrong != nil {
+	if wrong := a.config().Err; wrong != nil {
 		return wrong
 	}
 	return err
@@ -424,14 +421,15 @@ func (a *app) greeting(ctx context.Context, set workflow.Set) string {
 				continue
 			}
 			pairs = append(pairs, `run research "`+firstQuestion+`" --docs .`, w.Description)
-		case a.host().Bundle(w.Name) != nil && !able:
+		case a.host().IsRecipe(w.Name) && !able:
 			pairs = append(pairs, "run "+w.Name+required(w)+" --model offline", w.Description)
 		default:
 			pairs = append(pairs, "run "+w.Name+required(w), w.Description)
 		}
 		n++
 	}
-	if p, _ := a.host().Recipes(); p != nil && folder && !slices.ContainsFunc(p.Workflows(), func(e catalog.Item) bool { return e.Source == "project" }) {
+	items, _, err := a.host().List(ctx, host.Workflows, false)
+	if err == nil && folder && !slices.ContainsFunc(items, func(i host.Item) bool { return i.Source == "project" }) {
 		pairs = append(pairs, "init", "write a first recipe into this folder")
 	}
 	if !able {
@@ -465,7 +463,7 @@ func sample(w *workflow.Workflow) string {
 	if w.Name == "research" { // it needs something to search, of which there are several kinds
 		return ` "the question" --docs .`
 	}
-	if inputs := inputsJSON(w); len(inputs) > 0 {
+	if inputs := w.List(); len(inputs) > 0 {
 		return cmp.Or(required(w), " "+assignment(&inputs[0]))
 	}
 	return ""
@@ -474,7 +472,7 @@ func sample(w *workflow.Workflow) string {
 // required shows how the inputs are given that have to be.
 func required(w *workflow.Workflow) string {
 	var b strings.Builder
-	inputs := inputsJSON(w)
+	inputs := w.List()
 	first := true
 	for i := range inputs {
 		in := &inputs[i]
@@ -492,16 +490,16 @@ func required(w *workflow.Workflow) string {
 
 // firstInput shows how the first input is given by its name, a required one if there is one; "" if a workflow takes none.
 func firstInput(w *workflow.Workflow) string {
-	inputs := inputsJSON(w)
+	inputs := w.List()
 	if len(inputs) == 0 {
 		return ""
 	}
-	i := max(0, slices.IndexFunc(inputs, func(in inputJSON) bool { return in.Required }))
+	i := max(0, slices.IndexFunc(inputs, func(in workflow.Input) bool { return in.Required }))
 	return assignment(&inputs[i])
 }
 
 // assignment shows how an input is given by its name, with a value that fits.
-func assignment(in *inputJSON) string {
+func assignment(in *workflow.Input) string {
 	value := map[string]string{"integer": "3", "number": "0.5", "boolean": "true", "array": `'["one","two"]'`, "object": `'{"key":"value"}'`}[in.Type]
 	switch {
 	case len(in.Enum) > 0:

@@ -66,29 +66,24 @@ func (r *running) check(a *app) (answers, error) {
 			return nil, err
 		}
 	}
+	for _, f := range []struct {
+		flag string
+		n    int64
+	}{
+		{"--parallel-agents", int64(r.agents)}, {"--max-concurrency", int64(r.width)}, {"--max-steps", int64(r.maxSteps)}, {"--snapshot-every", int64(r.every)},
+		{"--max-tokens", r.maxTokens}, {"--max-agents", r.maxAgents}, {"--max-turns", r.maxTurns}, {"--max-calls", r.maxCalls},
+	} {
+		if f.n < 0 {
+			return nil, usage(fmt.Sprintf("%s: want a positive number, got %d", f.flag, f.n))
+		}
+	}
 	switch {
 	case r.timeout < 0:
 		return nil, usage(fmt.Sprintf("--timeout: want a positive duration such as 90s, got %s", r.timeout))
 	case r.turn < 0:
 		return nil, usage(fmt.Sprintf("--turn-timeout: want a positive duration such as 20m, got %s", r.turn))
-	case r.agents < 0:
-		return nil, usage(fmt.Sprintf("--parallel-agents: want a positive number, got %d", r.agents))
-	case r.width < 0:
-		return nil, usage(fmt.Sprintf("--max-concurrency: want a positive number, got %d", r.width))
-	case r.maxSteps < 0:
-		return nil, usage(fmt.Sprintf("--max-steps: want a positive number, got %d", r.maxSteps))
 	case !(r.maxCost >= 0 && r.maxCost < 1e12):
 		return nil, usage(fmt.Sprintf("--max-cost: want a number of US dollars such as 1.50, got %g", r.maxCost))
-	case r.maxTokens < 0:
-		return nil, usage(fmt.Sprintf("--max-tokens: want a positive number, got %d", r.maxTokens))
-	case r.every < 0:
-		return nil, usage(fmt.Sprintf("--snapshot-every: want a positive number, got %d", r.every))
-	case r.maxAgents < 0:
-		return nil, usage(fmt.Sprintf("--max-agents: want a positive number, got %d", r.maxAgents))
-	case r.maxTurns < 0:
-		return nil, usage(fmt.Sprintf("--max-turns: want a positive number, got %d", r.maxTurns))
-	case r.maxCalls < 0:
-		return nil, usage(fmt.Sprintf("--max-calls: want a positive number, got %d", r.maxCalls))
 	case r.streamText && a.set.output != "jsonl":
 		return nil, usage("--stream-text needs -o jsonl")
 	}
@@ -118,14 +113,8 @@ func (r *running) budget() *runlog.Budget {
 func raised(e *runlog.BudgetError) []string {
 	n := e.Enough()
 	switch e.What {
-	case runlog.BudgetTokens:
-		return []string{"--max-tokens", strconv.FormatInt(n, 10)}
-	case runlog.BudgetAgents:
-		return []string{"--max-agents", strconv.FormatInt(n, 10)}
-	case runlog.BudgetTurns:
-		return []string{"--max-turns", strconv.FormatInt(n, 10)}
-	case runlog.BudgetCalls:
-		return []string{"--max-calls", strconv.FormatInt(n, 10)}
+	case runlog.BudgetTokens, runlog.BudgetAgents, runlog.BudgetTurns, runlog.BudgetCalls:
+		return []string{"--max-" + e.What, strconv.FormatInt(n, 10)}
 	case runlog.BudgetMoney:
 		return []string{"--max-cost", strconv.FormatFloat(math.Ceil(float64(n)/1e4)/100, 'f', 2, 64)}
 	case runlog.BudgetWall:
@@ -173,7 +162,7 @@ func (a *app) runCommand() *cobra.Command {
 			return err
 		}
 		g.words, g.flags = args[1:], cmd.Flags()
-		if cmd.Flags().Changed("model") || a.cfg.Env(variable("model")) != "" {
+		if cmd.Flags().Changed("model") || a.cfg.Env(host.Variable("model")) != "" {
 			g.model = a.set.model // else a project goes before the user's configuration
 		}
 		if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -236,19 +225,13 @@ func (a *app) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, 
 	}
 	if err == nil {
 		a.current = name
-		if w, err = a.ready(name); err != nil {
+		if w, err = a.host().Ready(name); err != nil {
 			return err
-		}
-		if p, _ := a.host().Recipes(); p != nil {
-			if err := p.SettingsError(); err != nil {
-				return err
-			}
 		}
 		inputs, err = w.Settle(inputs)
 	}
 	if err != nil {
-		var wrong *workflow.InputsError
-		if errors.As(err, &wrong) {
+		if errors.As(err, new(*workflow.InputsError)) {
 			err = &Error{Exit: ExitUsage, Code: "inputs", Message: err.Error(), Err: err, Next: []string{
 				"such as: " + a.hint("run", a.called(w)) + sample(w),
 				"all inputs: " + a.hint("run", a.called(w), "--help"),

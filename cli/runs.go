@@ -101,12 +101,10 @@ func (a *app) find(ctx context.Context, ref string) (*superstep.Engine, runlog.I
 		return nil, runlog.Info{}, err
 	}
 	info, err := e.Find(ctx, ref)
-	var missing *runlog.NotFoundError
-	var ambiguous *superstep.AmbiguousError
 	switch {
-	case errors.As(err, &missing):
+	case errors.As(err, new(*runlog.NotFoundError)):
 		err = &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: fmt.Sprintf("no run %q in %s; `%s` shows the runs there are", ref, a.storeName(), a.hint("runs", "list"))}
-	case err != nil && !errors.As(err, &ambiguous) && strings.HasPrefix(ref, "@"):
+	case err != nil && !errors.As(err, new(*superstep.AmbiguousError)) && strings.HasPrefix(ref, "@"):
 		err = usage(err.Error())
 	}
 	return e, info, err
@@ -327,12 +325,9 @@ func (a runsCommands) watchCommand() *cobra.Command {
 
 // watch follows a run until nobody runs it. Its exit code is the run's.
 func (a runsCommands) watch(ctx context.Context, e *superstep.Engine, info runlog.Info) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	s := a.session(0, false)
-	a.out.broken = func() { stop(errPipe) }
-	done := onSignal(func(why *signalError) { stop(why) })
+	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
+	s := a.session(0, false)
 	s.name(info.ID)
 	var broke error
 	for rec, err := range e.Follow(ctx, info.ID, 0) {
@@ -353,40 +348,30 @@ func (a runsCommands) watch(ctx context.Context, e *superstep.Engine, info runlo
 	if err != nil {
 		return err
 	}
-	return a.finish(s, watched(s, now))
+	return a.finish(s, a.ending(ctx, s, logged(&s.run, &now), false))
 }
 
-// watched is how a run ended that somebody else ran.
-func watched(s *session, info runlog.Info) *ending {
-	r := &s.run
-	r.Interrupt()
-	e := &ending{run: r, id: info.ID, status: info.Status, output: r.Output, duration: r.Time.Elapsed(s.now())}
+// logged is the outcome of a run that somebody else ran, as its log has it.
+func logged(r *transcript.Run, info *runlog.Info) *superstep.Outcome {
+	failed := &Error{Exit: ExitFailed, Code: string(info.Status)}
+	out := &superstep.Outcome{Status: info.Status, Output: r.Output, Short: r.Short}
 	switch info.Status {
-	case runlog.Partial:
-		e.exit = ExitPartial
-	case runlog.Paused:
-		e.exit, e.open = ExitPaused, r.Open()
-		e.lacks(r.Short)
 	case runlog.Failed:
-		e.exit = exitOf(r.Code)
-		e.err = &Error{Exit: e.exit, Code: r.Code, Message: unchained(r.Error)}
-	case runlog.Cancelled:
-		e.exit = ExitInterrupted
-		e.err = &Error{Exit: e.exit, Code: "cancelled", Message: fmt.Sprintf("run %s was cancelled", info.ID)}
+		failed.Exit, failed.Code, failed.Message = exitOf(r.Code), r.Code, r.Error
 	case runlog.WaitingStorage:
-		e.exit = ExitPaused
-		e.err = &Error{Exit: e.exit, Code: "waiting_storage", Message: r.Reason}
+		failed.Message = r.Reason
 	case runlog.Quarantined:
-		e.exit = ExitFailed
-		e.err = &Error{Exit: e.exit, Code: "quarantined", Message: (&runlog.QuarantinedError{ID: info.ID, Takeovers: info.Takeovers}).Error()}
+		failed.Message = (&runlog.QuarantinedError{ID: info.ID, Takeovers: info.Takeovers}).Error()
 	case runlog.Interrupted:
-		e.exit = ExitFailed
-		e.err = &Error{Exit: e.exit, Code: "interrupted", Message: fmt.Sprintf("run %s was interrupted; nobody runs it", info.ID)}
+		failed.Message = fmt.Sprintf("run %s was interrupted; nobody runs it", info.ID)
 		if info.Head == 0 {
-			e.err.Message = fmt.Sprintf("run %s was cut off before it began", info.ID)
+			failed.Message = fmt.Sprintf("run %s was cut off before it began", info.ID)
 		}
+	default:
+		return out
 	}
-	return e
+	out.Err = failed
+	return out
 }
 
 func (a runsCommands) resumeCommand() *cobra.Command {

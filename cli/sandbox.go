@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/internal/procgroup"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -48,25 +47,20 @@ func (a *app) sandboxCommand() *cobra.Command {
 }
 
 // openSandbox opens the sandbox of the project of the current folder, with the rules of flags.
-func (a *app) openSandbox(l leave) (*project.Project, *sandbox.Sandbox, error) {
+func (a *app) openSandbox(l leave) (*sandbox.Sandbox, error) {
 	if _, err := l.rules(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	a.set.leave = l
-	p, err := a.project()
+	h, err := a.here()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	policy, err := p.Policy()
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := p.OpenSandbox(policy)
-	return p, s, err
+	return h.Sandbox()
 }
 
 func (a *app) explainSandbox(l leave) error {
-	_, s, err := a.openSandbox(l)
+	s, err := a.openSandbox(l)
 	if err != nil {
 		return err
 	}
@@ -79,7 +73,7 @@ func (a *app) explainSandbox(l leave) error {
 }
 
 func (a *app) runSandboxed(ctx context.Context, l leave, args []string) error {
-	p, s, err := a.openSandbox(l)
+	s, err := a.openSandbox(l)
 	if err != nil {
 		return err
 	}
@@ -99,7 +93,7 @@ func (a *app) runSandboxed(ctx context.Context, l leave, args []string) error {
 	}
 	dir, err := os.Getwd()
 	if err != nil {
-		dir = p.Dir()
+		dir = a.host().Dir()
 	}
 	c := s.Command(ctx, append(procgroup.Base(a.cfg.Environ), sandbox.GitSafe()...), path, args[1:]...)
 	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, os.Stdin, os.Stdout, os.Stderr

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/project"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/mcp"
 	"github.com/superstep-dev/superstep/transcript"
@@ -57,7 +57,7 @@ func (a *app) serve(ctx context.Context, addr string) error {
 	defer stop(nil)
 	done := onSignal(func(why *signalError) { stop(why) })
 	defer done()
-	_, session, err := a.startProject(ctx)
+	session, err := a.startProject(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func gateOf(tools *tool.Set) func(context.Context, *tool.Tool, *tool.Call) error
 	}
 }
 
-func (a *app) serveHTTP(ctx context.Context, addr string, s *project.Session, opt *mcp.ServeOptions) error {
+func (a *app) serveHTTP(ctx context.Context, addr string, s *host.Session, opt *mcp.ServeOptions) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {

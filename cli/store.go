@@ -7,10 +7,8 @@ func (a *app) storeOrigin() string {
 	if a.cfg.Env("SUPERSTEP_STORE") == a.set.store {
 		return "SUPERSTEP_STORE"
 	}
-	for _, s := range a.settings {
-		if s.key == "store" && s.value == a.set.store {
-			return fmt.Sprintf("%s:%d: store", a.configPath(), s.line)
-		}
+	if s := a.config().Setting("store"); s != nil && s.Value == a.set.store {
+		return fmt.Sprintf("%s:%d: store", a.config().Path, s.Line)
 	}
 	return "--store"
 }

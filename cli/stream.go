@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
@@ -31,14 +32,11 @@ type output struct {
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	o.used = true
-	if o.err != nil {
-		defer o.mu.Unlock()
-		return len(p), nil
-	}
-	_, o.err = o.w.Write(p)
-	broken := o.broken
+	var broken func()
 	if o.err == nil {
-		broken = nil
+		if _, o.err = o.w.Write(p); o.err != nil {
+			broken = o.broken
+		}
 	}
 	o.mu.Unlock()
 	if broken != nil {
@@ -118,24 +116,16 @@ func encode(v any, indent bool) ([]byte, error) {
 		return nil, err
 	}
 	raw := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	var safe []byte
-	for i, r := range string(raw) {
+	safe := make([]byte, 0, len(raw))
+	for _, r := range string(raw) {
 		// Beyond ASCII such characters occur in strings only, where an escape means the same.
-		if r < 0x7f || !(unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
-			if safe != nil {
-				safe = append(safe, string(r)...)
-			}
-			continue
+		if r >= 0x7f && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+			safe = fmt.Appendf(safe, `\u%04x`, r)
+		} else {
+			safe = utf8.AppendRune(safe, r)
 		}
-		if safe == nil {
-			safe = append(make([]byte, 0, len(raw)+16), raw[:i]...)
-		}
-		safe = fmt.Appendf(safe, `\u%04x`, r)
 	}
-	if safe != nil {
-		return safe, nil
-	}
-	return raw, nil
+	return safe, nil
 }
 
 // ignorePipe makes writes to a closed pipe fail instead of ending the process. What it

@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/catalog"
-	"github.com/superstep-dev/superstep/catalog/skill"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/transcript"
@@ -52,28 +49,20 @@ func (a *app) callTool(ctx context.Context, name string, args json.RawMessage) e
 	defer stop(nil)
 	done := onSignal(func(why *signalError) { stop(why) })
 	defer done()
-	p, session, err := a.startProject(ctx)
+	s, err := a.startProject(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = session.Close() }() // nothing was written
-	t, ok := session.Tools().Get(name)
-	if !ok {
-		return a.noTool(p, session, name)
-	}
-	call := &tool.Call{ID: "call", Key: "call", Args: args, Permitted: true} // the user asked for it
-	if gate, ok := session.Tools().Guard().Gate.(tool.Reader); ok {          // who types a call allows what it would be asked about, and no more
-		call.Reads = func(name, from string) func(string) tool.Verdict { return gate.Reads(name, from, nil) }
-	}
-	if v := session.Tools().Guard().Gate.Check(t, call); v.Decision == tool.Deny {
-		return &Error{Exit: ExitDenied, Code: "denied", Message: fmt.Sprintf("%s %s is denied: %s", name, v.Subject, v.Reason)}
-	}
-	res := session.Tools().Call(ctx, name, call)
+	defer func() { _ = s.Close() }() // nothing was written
+	res, err := s.Call(ctx, name, args)
 	if ctx.Err() != nil {
 		return stopped(ctx, context.Cause(ctx))
 	}
+	if err != nil {
+		return err
+	}
 	if a.programs() {
-		if err := a.out.json(res, a.set.output == "json"); err != nil {
+		if err := a.out.value(res); err != nil {
 			return err
 		}
 	} else if !res.Error {
@@ -95,18 +84,11 @@ A folder is a skill, with a file SKILL.md, or holds skills. Without one they are
 such as skills and .claude/skills.`,
 		Example: examples(a.cfg.Name, "skills validate", "", "skills validate skills/web-research", "", "skills validate .claude/skills -o json", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				here, err := os.Getwd()
-				if err != nil {
-					return err
-				}
-				for _, dir := range catalog.SkillFolders(here) {
-					if info, err := os.Stat(dir); err == nil && info.IsDir() {
-						args = append(args, shownPath(dir))
-					}
-				}
+			reports, err := host.ValidateSkills(args...)
+			if err != nil {
+				return err
 			}
-			return a.validateSkills(args)
+			return a.report(reports, "skill")
 		},
 	}
 }
@@ -123,40 +105,30 @@ type finding struct {
 	Text  string `json:"text"`
 }
 
-func (a *app) validateSkills(dirs []string) error {
-	n := 0
-	var out []reportJSON
-	for _, dir := range dirs {
-		if _, err := os.Stat(dir); err != nil {
-			if abs, err := filepath.Abs(dir); err == nil {
-				dir = abs
-			}
-			return usage(fmt.Sprintf("skills validate: there is no folder %s", dir))
-		}
-		report := skill.Validate(dir)
-		n += report.Skills
-		out = append(out, reportJSON{Path: dir, Errors: findings(report.Errors), Warnings: findings(report.Warnings)})
-	}
-	return a.report(out, n, "skill")
-}
-
-// report says what a validator found in n things. Errors end with exit code 1.
-func (a *app) report(reports []reportJSON, n int, what string) error {
-	wrong, odd := 0, 0
+// report says what a validator found. Errors end with exit code 1.
+func (a *app) report(reports []host.Report, what string) error {
+	n, wrong, odd := 0, 0, 0
+	out := []reportJSON{}
 	for _, r := range reports {
-		wrong, odd = wrong+len(r.Errors), odd+len(r.Warnings)
-		if a.programs() {
-			continue
+		n += r.Checked
+		row := reportJSON{shownPath(r.Path), []finding{}, []finding{}}
+		for _, x := range r.Problems {
+			f, word := finding{x.Code, where(x), x.Text}, "error "
+			if x.Warning {
+				odd, word = odd+1, "warning "
+				row.Warnings = append(row.Warnings, f)
+			} else {
+				wrong++
+				row.Errors = append(row.Errors, f)
+			}
+			if !a.programs() {
+				a.out.line(transcript.Line(f.Where + ": " + word + f.Code + ": " + f.Text))
+			}
 		}
-		for _, f := range r.Errors {
-			a.out.line(transcript.Line(f.Where + ": error " + f.Code + ": " + f.Text))
-		}
-		for _, f := range r.Warnings {
-			a.out.line(transcript.Line(f.Where + ": warning " + f.Code + ": " + f.Text))
-		}
+		out = append(out, row)
 	}
 	if a.programs() {
-		if err := a.out.json(reports, a.set.output == "json"); err != nil {
+		if err := a.out.value(out); err != nil {
 			return err
 		}
 	} else {
@@ -166,18 +138,6 @@ func (a *app) report(reports []reportJSON, n int, what string) error {
 		return &Error{Exit: ExitFailed, Code: "invalid", Message: plural(wrong, "error"), shown: true}
 	}
 	return nil
-}
-
-func findings(list []skill.Finding) []finding {
-	out := make([]finding, len(list))
-	for i, f := range list {
-		where := f.Path
-		if f.Line > 0 {
-			where = fmt.Sprintf("%s:%d:%d", f.Path, f.Line, max(1, f.Col))
-		}
-		out[i] = finding{f.Code, where, f.Text}
-	}
-	return out
 }
 
 // permissionsCommand shows and takes back what agents may do.
@@ -207,15 +167,11 @@ permissions.yaml in your folder of configurations:
 			if len(args) != 1 {
 				return usage("permissions forget: name one rule, as `permissions list` shows it")
 			}
-			p, err := a.project()
+			h, err := a.here()
 			if err != nil {
 				return err
 			}
-			found, err := p.Forget(args[0])
-			if err == nil && !found {
-				err = usage(fmt.Sprintf("%q was not always allowed in %s", args[0], p.Dir()))
-			}
-			return err
+			return h.Forget(args[0])
 		},
 	})
 	return a.lists(cmd)
@@ -230,28 +186,22 @@ type ruleJSON struct {
 }
 
 func (a *app) listRules() error {
-	p, err := a.project()
+	h, err := a.here()
 	if err != nil {
 		return err
 	}
-	rules, err := p.Rules()
+	rules, err := h.Rules()
 	if err != nil {
 		return err
 	}
-	rows := make([]ruleJSON, len(rules))
+	list := make([]ruleJSON, len(rules))
 	for i, r := range rules {
-		rows[i] = ruleJSON{r.Decision, r.String(), r.Layer, r.Source, r.Ignored}
+		list[i] = ruleJSON{r.Decision, r.String(), r.Layer, r.Source, r.Ignored}
 	}
-	if a.set.output == "json" {
-		return a.out.json(rows, true)
+	if a.programs() {
+		return rows(a.out, list)
 	}
-	for i, r := range rows {
-		if a.programs() {
-			if err := a.out.json(&rows[i], false); err != nil {
-				return err
-			}
-			continue
-		}
+	for _, r := range list {
 		line := fmt.Sprintf("%-6s  %-32s  %-9s  %s", r.Decision, transcript.Line(r.Rule), r.Layer, transcript.Line(r.Source))
 		if r.Ignored != "" {
 			line += "  (ignored: " + transcript.Line(r.Ignored) + ")"

@@ -10,9 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/catalog"
-	"github.com/superstep-dev/superstep/catalog/trust"
-	"github.com/superstep-dev/superstep/project"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
@@ -36,164 +34,104 @@ come from a project.`,
 		Use: "list", Aliases: []string{"ls"}, Short: "List what the project brings along and whether it is trusted", Args: a.none,
 		Example: examples(n, "trust list", "", "trust list -v", "with what changed, line by line", "trust list -o json", ""),
 		RunE: func(*cobra.Command, []string) error {
-			p, err := a.project()
+			h, err := a.here()
 			if err != nil {
 				return err
 			}
-			a.notRunnable(p)
-			return a.printItems(p.Items(), a.set.verbose)
+			a.notRunnable(h)
+			items, err := h.Decisions()
+			if err != nil {
+				return err
+			}
+			return a.printDecisions(items, a.set.verbose)
 		},
 	}, &cobra.Command{
 		Use: "revoke [NAME...]", Short: "Take back what was agreed to, all of it if nothing is named",
 		Example: examples(n, "trust revoke", "", "trust revoke lint", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			p, err := a.project()
+			h, err := a.here()
 			if err != nil {
 				return err
 			}
-			all := slices.DeleteFunc(p.Items(), func(s trust.Status) bool { return s.Item.Kind == trust.MCPTools }) // what is refused already
-			items, err := chosen(all, args)
+			items, err := h.Revoke(args...)
 			if err != nil {
-				return err
-			}
-			var names []string
-			for _, s := range items {
-				names = append(names, s.Item.Name)
-			}
-			if len(args) == 0 {
-				names = nil
-			}
-			if err := p.Revoke(names...); err != nil {
 				return err
 			}
 			a.note("taken back")
-			return a.decided(items, trust.New)
+			return a.decided(items)
 		},
 	})
 	return cmd
 }
 
-// itemState is the state of an item as people read it.
-func itemState(s *trust.Status) catalog.State {
-	switch s.State {
-	case trust.Trusted:
-		return "trusted"
-	case trust.Changed:
-		return catalog.Changed
+func (a *app) printDecisions(items []host.Decision, whole bool) error {
+	if a.programs() {
+		return rows(a.out, append([]host.Decision{}, items...))
 	}
-	return catalog.Untrusted
-}
-
-type itemJSON struct {
-	Kind   trust.Kind    `json:"kind"`
-	Name   string        `json:"name"`
-	Path   string        `json:"path"`
-	State  catalog.State `json:"state"`
-	Digest string        `json:"digest"`
-	Was    string        `json:"was,omitempty"` // the digest that was trusted
-	Detail string        `json:"detail,omitempty"`
-	Diff   string        `json:"diff,omitempty"` // what changed since
-	Text   string        `json:"text,omitempty"` // of a recipe that nobody has agreed to
-}
-
-func (a *app) printItems(items []trust.Status, whole bool) error {
-	rows := make([]itemJSON, len(items))
 	for i := range items {
-		s := &items[i]
-		rows[i] = itemJSON{Kind: s.Item.Kind, Name: s.Item.Name, Path: s.Item.Path, State: itemState(s), Digest: s.Item.Digest, Was: s.Old, Detail: s.Item.Detail, Diff: s.Diff()}
-		rows[i].Text, _ = recipeText(s)
-	}
-	if a.set.output == "json" {
-		return a.out.json(rows, true)
-	}
-	for i := range rows {
-		if a.programs() {
-			if err := a.out.json(rows[i], false); err != nil {
-				return err
-			}
-			continue
-		}
 		for _, line := range a.item(&items[i], palette(a.term.outColor), whole) {
 			a.out.line(line)
 		}
 	}
-	if len(rows) == 0 {
+	if len(items) == 0 {
 		a.note("the project brings nothing along")
 	}
 	return nil
 }
 
-// item is what a person sees of an item, with the whole of what changed or how much that is.
-func (a *app) item(s *trust.Status, pal palette, whole bool) []string {
-	state := itemState(s)
-	word := pal.yellow(string(state))
-	if s.State == trust.Trusted {
-		word = pal.green(string(state))
+// item is what a person sees of a decision, with the whole of what changed or how much that is.
+func (a *app) item(d *host.Decision, pal palette, whole bool) []string {
+	word := pal.yellow(string(d.State))
+	if d.State == host.Trusted {
+		word = pal.green(string(d.State))
 	}
 	const indent = "        "
-	lines := []string{fmt.Sprintf("%-6s  %s  %s  %s", s.Item.Kind, pal.bold(transcript.Line(itemName(&s.Item))), word, pal.dim(transcript.Line(s.Item.Path)))}
-	for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(s.Item.Detail), "\n"), "\n") {
+	lines := []string{fmt.Sprintf("%-6s  %s  %s  %s", d.Kind, pal.bold(transcript.Line(d.Called())), word, pal.dim(transcript.Line(d.Path)))}
+	for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(d.Detail), "\n"), "\n") {
 		if l != "" {
 			lines = append(lines, indent+l)
 		}
 	}
-	if s.State != trust.Changed {
-		if whole {
-			for _, l := range a.recipeLines(s) {
-				lines = append(lines, strings.TrimRight(indent+l, " "))
-			}
-		}
-		return lines
-	}
-	if !whole {
-		added, removed := s.Lines()
+	switch {
+	case d.State == "changed" && !whole:
 		much := "changed"
-		if added+removed > 0 {
-			much = fmt.Sprintf("+%d -%d lines", added, removed)
+		if d.Added+d.Removed > 0 {
+			much = fmt.Sprintf("+%d -%d lines", d.Added, d.Removed)
 		}
 		return append(lines, indent+much+", -v shows them")
-	}
-	for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(s.Diff()), "\n"), "\n") {
-		switch {
-		case strings.HasPrefix(l, "+++ "), strings.HasPrefix(l, "--- "):
-			l = pal.bold(l)
-		case strings.HasPrefix(l, "+"):
-			l = pal.green(l)
-		case strings.HasPrefix(l, "-"):
-			l = pal.red(l)
+	case d.State == "changed":
+		for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(d.Diff), "\n"), "\n") {
+			switch {
+			case strings.HasPrefix(l, "+++ "), strings.HasPrefix(l, "--- "):
+				l = pal.bold(l)
+			case strings.HasPrefix(l, "+"):
+				l = pal.green(l)
+			case strings.HasPrefix(l, "-"):
+				l = pal.red(l)
+			}
+			lines = append(lines, indent+l)
 		}
-		lines = append(lines, indent+l)
+	case whole && d.State != host.Trusted:
+		for _, l := range a.recipeLines(d) {
+			lines = append(lines, strings.TrimRight(indent+l, " "))
+		}
 	}
 	return lines
-}
-
-// recipeText is the text of a recipe that nobody has agreed to yet, as it would be agreed to. It is not known if it
-// is too long to be compared later.
-func recipeText(s *trust.Status) (text string, known bool) {
-	if s.Item.Kind != trust.Workflow || s.State != trust.New {
-		return "", false
-	}
-	files := trust.Files(s.Item.Content)
-	if len(files) != 1 || files[0].Bare {
-		return "", false
-	}
-	return files[0].Text, true
 }
 
 // mostShown is how many lines of a recipe are shown before somebody agrees to it.
 const mostShown = 120
 
 // recipeLines are what a person reads of a recipe before agreeing to it: its text.
-func (a *app) recipeLines(s *trust.Status) []string {
-	if s.Item.Kind != trust.Workflow {
+func (a *app) recipeLines(d *host.Decision) []string {
+	if d.Kind != "workflow" {
 		return nil
 	}
-	all := a.hint("workflows", "show", transcript.Line(s.Item.Name), "-v")
-	text, known := recipeText(s)
-	if !known {
+	all := a.hint("workflows", "show", transcript.Line(d.Name), "-v")
+	if d.Text == "" {
 		return []string{"", "its text is too long to be shown here: " + all}
 	}
-	lines := strings.Split(strings.TrimRight(transcript.Clean(text), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(transcript.Clean(d.Text), "\n"), "\n")
 	more := len(lines) - mostShown
 	if more > 0 {
 		lines = lines[:mostShown]
@@ -208,78 +146,69 @@ func (a *app) recipeLines(s *trust.Status) []string {
 	return lines
 }
 
-// itemName is what people call an item: tools are their server's.
-func itemName(i *trust.Item) string {
-	if i.Kind == trust.MCPTools {
-		return strings.TrimSuffix(i.Name, " tools")
-	}
-	return i.Name
+// called is a decision in a sentence.
+func called(d *host.Decision) string {
+	return fmt.Sprintf("%s %s (%s)", d.Kind, transcript.Line(d.Called()), transcript.Line(d.Path))
 }
 
 // decide shows what is not trusted and asks about it.
 func (a *app) decide(names []string, yes bool) error {
-	p, err := a.project()
+	h, err := a.here()
 	if err != nil {
 		return err
 	}
 	if len(names) == 0 {
-		a.notRunnable(p)
+		a.notRunnable(h)
 	}
-	items, err := chosen(p.Items(), names)
+	items, err := h.Decisions(names...)
 	if err != nil {
-		if len(names) == 1 && ownServer(p, names[0]) {
+		if len(names) == 1 && h.OwnServer(names[0]) {
 			a.note("the MCP server " + transcript.Line(names[0]) + " is your own, and the tools that it offered last are those that you agreed to")
-			return a.decided(nil, trust.Trusted)
+			return a.decided(nil)
 		}
 		return err
 	}
-	items = slices.DeleteFunc(items, func(s trust.Status) bool {
-		if s.State == trust.Trusted && len(names) > 0 {
-			a.note(fmt.Sprintf("%s %s (%s) is trusted, and as it was when you agreed to it", s.Item.Kind, transcript.Line(itemName(&s.Item)), transcript.Line(s.Item.Path)))
+	items = slices.DeleteFunc(items, func(d host.Decision) bool {
+		if d.State == host.Trusted && len(names) > 0 {
+			a.note(called(&d) + " is trusted, and as it was when you agreed to it")
 		}
-		return s.State == trust.Trusted
+		return d.State == host.Trusted
 	})
 	if len(items) == 0 {
 		if len(names) == 0 {
-			a.note("there is nothing to decide in " + p.Dir() + ": what the project brings along, if anything, is trusted")
+			a.note("there is nothing to decide in " + h.Dir() + ": what the project brings along, if anything, is trusted")
 		}
-		return a.decided(nil, trust.Trusted)
+		return a.decided(nil)
 	}
 	if !yes {
-		if items, err = a.agree(p, items); err != nil {
+		if items, err = a.agree(items); err != nil {
 			return err
 		}
 	}
-	agreed := make([]trust.Item, len(items))
-	for i := range items {
-		agreed[i] = items[i].Item
-	}
-	if err := p.Trust(agreed); err != nil {
+	if err := h.Trust(items); err != nil {
 		return err
 	}
-	a.note("trusted: " + plural(len(agreed), "item"))
-	for i := range agreed {
-		a.note(fmt.Sprintf("  %s %s (%s)", agreed[i].Kind, transcript.Line(itemName(&agreed[i])), transcript.Line(agreed[i].Path)))
+	a.note("trusted: " + plural(len(items), "item"))
+	for i := range items {
+		items[i].State, items[i].Diff, items[i].Text = host.Trusted, "", ""
+		a.note("  " + called(&items[i]))
 	}
-	return a.decided(items, trust.Trusted)
+	return a.decided(items)
 }
 
 // decided lists for programs the items of which the state was changed.
-func (a *app) decided(items []trust.Status, state trust.State) error {
+func (a *app) decided(items []host.Decision) error {
 	if !a.programs() {
 		return nil
 	}
-	for i := range items {
-		items[i].State = state
-	}
-	return a.printItems(items, false)
+	return a.printDecisions(items, false)
 }
 
 // notRunnable says which workflows of the project nobody can decide on, since they were written for another program.
-func (a *app) notRunnable(p *project.Project) {
-	for _, e := range p.Atomic() {
-		if e.Source == "project" {
-			a.note(transcript.Line(fmt.Sprintf("not runnable: workflow %s (%s): %s", e.Name, e.Path, catalog.NoAtomic)))
+func (a *app) notRunnable(h *host.Host) {
+	for _, i := range h.NotRunnable() {
+		if i.Source == "project" {
+			a.note(transcript.Line(fmt.Sprintf("not runnable: workflow %s (%s)%s", i.Name, i.Path, strings.TrimPrefix(i.Problems[0], i.Path))))
 		}
 	}
 }
@@ -292,15 +221,16 @@ func (a *app) note(text string) {
 }
 
 // agree has a person look at items, and gives those that are agreed to.
-func (a *app) agree(p *project.Project, items []trust.Status) ([]trust.Status, error) {
+func (a *app) agree(items []host.Decision) ([]host.Decision, error) {
+	dir := a.host().Dir()
 	if a.programs() || a.set.noInput || !a.term.inTTY || !a.term.errTTY {
-		if err := a.printItems(items, true); err != nil {
+		if err := a.printDecisions(items, true); err != nil {
 			return nil, err
 		}
-		return nil, &Error{Exit: ExitPaused, Code: "untrusted", Message: fmt.Sprintf("%s of %s wait for a decision", plural(len(items), "item"), p.Dir()),
+		return nil, &Error{Exit: ExitPaused, Code: "untrusted", Message: fmt.Sprintf("%s of %s wait for a decision", plural(len(items), "item"), dir),
 			Next: []string{"on a terminal: " + a.hint("trust"), "without being asked: " + a.hint("trust", "--yes")}}
 	}
-	a.err.line("In " + p.Dir() + ":\n")
+	a.err.line("In " + dir + ":\n")
 	for i := range items {
 		for _, line := range a.item(&items[i], palette(a.term.errColor), true) {
 			a.err.line(line)
@@ -317,7 +247,7 @@ func (a *app) agree(p *project.Project, items []trust.Status) ([]trust.Status, e
 		return strings.ToLower(strings.TrimSpace(line))
 	}
 	isYes := func(answer string) bool { return answer == "y" || answer == "yes" }
-	var out []trust.Status
+	var out []host.Decision
 	if len(items) == 1 {
 		if isYes(ask("\nUse 1 item? It runs with your rights. [y/N] ")) {
 			out = items
@@ -327,9 +257,9 @@ func (a *app) agree(p *project.Project, items []trust.Status) ([]trust.Status, e
 		case answer == "a" || answer == "all" || isYes(answer):
 			out = items
 		case answer == "s" || answer == "select":
-			for _, s := range items {
-				if isYes(ask("%s %s (%s)? [y/N] ", s.Item.Kind, transcript.Line(itemName(&s.Item)), transcript.Line(s.Item.Path))) {
-					out = append(out, s)
+			for _, d := range items {
+				if isYes(ask("%s? [y/N] ", called(&d))) {
+					out = append(out, d)
 				}
 			}
 		}
@@ -337,34 +267,6 @@ func (a *app) agree(p *project.Project, items []trust.Status) ([]trust.Status, e
 	if len(out) == 0 {
 		a.err.line("nothing was changed")
 		return nil, &Error{Exit: ExitDenied, Code: "denied", Message: "not trusted", shown: true}
-	}
-	return out, nil
-}
-
-// ownServer says whether there is an MCP server of the user's own of a name.
-func ownServer(p *project.Project, name string) bool {
-	return slices.ContainsFunc(p.Tools(), func(e catalog.Item) bool {
-		return e.Kind == "mcp" && e.Source == "user" && e.Name == "mcp__"+name+"__*"
-	})
-}
-
-// chosen are the items of those names, all if there are none.
-func chosen(items []trust.Status, names []string) ([]trust.Status, error) {
-	if len(names) == 0 {
-		return items, nil
-	}
-	var out []trust.Status
-	for _, name := range names {
-		n := len(out)
-		for _, s := range items {
-			called := itemName(&s.Item)
-			if called == name || string(s.Item.Kind)+"/"+called == name || s.Item.Name == name || s.Item.Path == name {
-				out = append(out, s)
-			}
-		}
-		if len(out) == n {
-			return nil, usage(fmt.Sprintf("the project brings nothing along that is called %q", name))
-		}
 	}
 	return out, nil
 }

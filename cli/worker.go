@@ -57,10 +57,7 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 		return err
 	}
 	defer e.Close()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	a.out.broken = func() { stop(errPipe) }
-	done := onSignal(func(why *signalError) { stop(why) })
+	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
 	say := func(event, id string, err error) {
 		if a.programs() {

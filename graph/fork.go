@@ -219,7 +219,7 @@ func (f *Flow[S, U]) given(records []runlog.Record, e *Edit) (bool, error) {
 			return true, err
 		}
 		d.Update, d.Error, d.Inside = e.Update, "", nil
-		data, err := d.Append(nil)
+		data, err := d.Encode()
 		records[i].Data = data
 		return true, err
 	}

@@ -242,7 +242,7 @@ func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, mess
 		s := &r.Sends[i]
 		d.Sends = append(d.Sends, runlog.TaskSend{To: x.flow.nodes[s.To].Name, Key: s.Key, Arg: s.Msg.Arg, Failed: s.Msg.Failed})
 	}
-	return d.Append(make([]byte, 0, len(d.Update)+128))
+	return d.Encode()
 }
 
 // taskStarted is the Data of the live-only event of a task that starts.

@@ -30,8 +30,8 @@ func NoModel(message string, remedies ...string) *Error {
 }
 
 // mistake returns the error of something that the user has to mend.
-func mistake(message string, next ...string) *Error {
-	return &Error{Code: "usage", Message: message, Next: next}
+func mistake(message string) *Error {
+	return &Error{Code: "usage", Message: message}
 }
 
 // mistaken is mistake with a cause.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/adrg/xdg"
 
-	"github.com/superstep-dev/superstep/project"
+	"github.com/superstep-dev/superstep/catalog"
 )
 
 // DataDir returns the folder where runs are kept.
@@ -41,7 +41,7 @@ func (h *Host) Dir() string {
 			return ""
 		}
 	}
-	return project.Root(here, h.Home())
+	return rootOf(here, h.Home())
 }
 
 // RunDir returns the folder of a run for people and other tools. Each store has its own.
@@ -76,4 +76,50 @@ func absolute(path string) string {
 		return abs
 	}
 	return path
+}
+
+// rootOf is the project that a folder belongs to: the next one above it, or itself, that has a
+// folder or file of agents, tools or version control, or else the folder. The user's home, the root of the
+// file system and folders that everybody may write to, such as /tmp, are no project of what lies below them.
+func rootOf(dir, home string) string {
+	marks := catalog.RootMarks()
+	for at := dir; at != home; {
+		for _, m := range marks {
+			if _, err := os.Lstat(filepath.Join(at, m)); err == nil && (at == dir || !common(at)) {
+				return at
+			}
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			break
+		}
+		at = up
+	}
+	return dir
+}
+
+// common reports whether a folder belongs to nobody's project.
+func common(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.Mode()&os.ModeSticky != 0 || filepath.Dir(dir) == dir
+}
+
+// results is the folder for the results of a run that are too large for a conversation, "" for none, so that they are
+// truncated: what lies there would not be encrypted.
+func (h *Host) results(run string) string {
+	if h.Sealed() {
+		return ""
+	}
+	return filepath.Join(h.RunDir(run), "results")
+}
+
+// private are the files and folders that no command of a run sees: those of the store, and the user's own.
+func (h *Host) private() []string {
+	out := []string{h.DataDir(), h.ConfigDir()}
+	if p, err := h.Place(); err == nil && p.Path != "" {
+		for _, end := range []string{"", "-wal", "-shm", "-journal", ".owners"} { // a database has files beside it
+			out = append(out, p.Path+end)
+		}
+	}
+	return out
 }

@@ -20,10 +20,8 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/catalog"
-	"github.com/superstep-dev/superstep/catalog/trust"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/providers"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/tool/permit"
@@ -48,6 +46,8 @@ type Config struct {
 	NoModels  bool
 	Clock     *agent.Clock      // of agents; defaults to that of the system
 	Failpoint func(name string) // for crash tests; see superstep.Options
+	// Settled says that the settings are complete: neither the user's configuration nor the variables SUPERSTEP_* add to them.
+	Settled bool
 	Settings
 }
 
@@ -74,9 +74,9 @@ type Settings struct {
 	// Replay says that a run is replayed: no model and no tool is called, and the run's log has what its agents are made of.
 	Replay bool
 
-	Notice func(text string)    // what people should know; from any goroutine; defaults to nobody
-	Warn   func(text string)    // what they should do something about; defaults to nobody
-	Passed func([]trust.Status) // what of the project is not used, since nobody agreed to it; defaults to a Notice
+	Notice func(text string) // what people should know; from any goroutine; defaults to nobody
+	Warn   func(text string) // what they should do something about; defaults to nobody
+	Passed func(text string) // what of the project is not used, since nobody trusts it; defaults to Notice
 }
 
 // Counts say how often a host did what takes time.
@@ -101,8 +101,8 @@ type shared struct {
 	opened, compiled, stores atomic.Int64
 
 	mu       sync.Mutex
-	projects map[string]*project.Project // by folder
-	loaded   *loaded                     // the user's providers and prices
+	projects map[string]*project // by folder
+	loaded   *loaded             // the user's providers and prices
 	store    runlog.Store
 	closer   io.Closer
 	keys     string // that encrypt the store, as text; "" for none
@@ -117,10 +117,10 @@ type own struct {
 	book      *book
 }
 
-// Open opens a host. It reads nothing but the paths: configuration, project, models and store are opened when they are first
+// Open opens a host. It reads the user's configuration and nothing else: project, models and store are opened when they are first
 // needed, once. The caller closes it.
 func Open(_ context.Context, cfg *Config) (*Host, error) {
-	h := &Host{all: &shared{projects: map[string]*project.Project{}}, own: &own{}}
+	h := &Host{all: &shared{projects: map[string]*project{}}, own: &own{}}
 	if cfg != nil {
 		h.cfg = *cfg
 	}
@@ -140,14 +140,35 @@ func Open(_ context.Context, cfg *Config) (*Host, error) {
 	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
 		return nil, errors.New("the folder to work in is not absolute: " + c.Dir)
 	}
+	if !c.Settled {
+		if err := h.configure(); err != nil {
+			return nil, err
+		}
+	}
+	c.Settings = c.Settings.whole()
 	return h, workflow.Set(c.Workflows).Validate()
 }
 
 // With returns the same host with other settings. What was opened stays open and is shared.
 func (h *Host) With(s Settings) *Host {
 	c := *h
-	c.cfg.Settings, c.own = s, &own{}
+	c.cfg.Settings, c.own = s.whole(), &own{}
 	return &c
+}
+
+// whole returns the settings with somebody to tell what is told.
+func (s Settings) whole() Settings {
+	nobody := func(string) {}
+	if s.Notice == nil {
+		s.Notice = nobody
+	}
+	if s.Warn == nil {
+		s.Warn = nobody
+	}
+	if s.Passed == nil {
+		s.Passed = s.Notice
+	}
+	return s
 }
 
 // Settings returns those of the host.
@@ -186,10 +207,4 @@ func (h *Host) Close() error {
 	err := h.all.closer.Close()
 	h.all.store, h.all.closer = nil, nil
 	return err
-}
-
-func (h *Host) warn(text string) {
-	if h.cfg.Warn != nil {
-		h.cfg.Warn(text)
-	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/model/offline"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 	"github.com/superstep-dev/superstep/workflow/recipe"
@@ -20,7 +19,7 @@ import (
 
 // Judgements returns why a workflow needs a language model, none if the model offline will do or if that is not known.
 func (h *Host) Judgements(w *workflow.Workflow) []recipe.Judgement {
-	if b := h.Bundle(w.Name); b != nil {
+	if b := h.bundle(w.Name); b != nil {
 		return h.judgementsOf(b)
 	}
 	if w.NeedsModel {
@@ -70,7 +69,7 @@ func (h *Host) toolsOf(name string) ([]string, bool) {
 // Quotable refuses a run with the model offline of a workflow that needs a language model. Given is the model that the run is
 // given, "" for none.
 func (h *Host) Quotable(w *workflow.Workflow, given string) error {
-	b := h.Bundle(w.Name)
+	b := h.bundle(w.Name)
 	if b == nil {
 		return nil // a part of the program knows by itself
 	}
@@ -104,25 +103,23 @@ func (h *Host) asked(r *recipe.Recipe, s *recipe.Step, given string) string {
 	if d, _, err := p.Definition(s.Agent.Name); err == nil && name == "" && d.Model != "inherit" {
 		name = d.Model
 	}
-	return cmp.Or(name, p.Model(), h.cfg.Model)
+	return cmp.Or(name, p.projectModel(), h.cfg.Model)
 }
 
-// JudgementsIn returns why a recipe needs a language model that is only looked at.
-func (h *Host) JudgementsIn(p *project.Project, e *catalog.RecipeFile) []recipe.Judgement {
-	if e == nil || e.Recipe == nil {
-		return nil
-	}
-	b, err := p.BundleOf(e.Recipe)
+// judgementsIn returns why a recipe needs a language model that is only looked at.
+func (h *Host) judgementsIn(r *recipe.Recipe) []recipe.Judgement {
+	b, err := h.read().project.BundleOf(r)
 	if err != nil {
-		b = &catalog.Bundle{Main: e.Recipe} // what it uses may not be used
+		b = &catalog.Bundle{Main: r} // what it uses may not be used
 	}
 	return h.judgementsOf(b)
 }
 
-// check looks at a recipe and at all that it uses in view of what there is.
-func (h *Host) check(b *catalog.Bundle) error {
+// checkBundle looks at a recipe and at all that it uses in view of what there is.
+func (h *Host) checkBundle(b *catalog.Bundle) error {
 	for _, r := range append([]*recipe.Recipe{b.Main}, b.Uses...) {
-		if problems := h.read().project.Check(r); problems.Err() != nil {
+		problems := h.read().project.check(r)
+		if problems.Err() != nil {
 			return &RecipeError{File: r.File, Text: r.Source, Problems: problems}
 		}
 	}

@@ -56,8 +56,8 @@ func (h *Host) providers(wait time.Duration) (*providers.Providers, error) {
 	}
 	project := ""
 	if _, err := os.Stat(filepath.Join(h.Dir(), ".superstep", "config.yaml")); err == nil { // most have none, and need not be looked at
-		if p, err := h.Project(); err == nil { // else it is told where the project is used
-			project = p.Model()
+		if p, err := h.project(); err == nil { // else it is told where the project is used
+			project = p.projectModel()
 		}
 	}
 	h.own.mu.Lock()
@@ -140,7 +140,7 @@ func (h *Host) stepModel(name string) (model.Model, error) {
 	return h.model(name, shortWait)
 }
 
-// resolve returns the model that a name in a definition stands for; see project.Options.
+// resolve returns the model that a name in a definition stands for, with a model to fall back to, and what to say about it.
 func (h *Host) resolve(name, fallback string) (resolved, note string, err error) {
 	p, err := h.providers(shortWait)
 	if err != nil {

@@ -84,9 +84,13 @@ func (h *Host) need(s *recipe.Step, inputs map[string]any) *PlanNeed {
 			args = json.RawMessage("{}")
 		}
 	}
-	v, err := h.read().project.Verdict(s.Tool.Name, args)
-	if err != nil || v.Decision == tool.Allow {
+	policy, err := h.read().project.policy()
+	if err != nil {
 		return nil // what is wrong with the rules is said elsewhere
+	}
+	v := policy.Check(&tool.Tool{Name: s.Tool.Name}, &tool.Call{Args: args})
+	if v.Decision == tool.Allow {
+		return nil
 	}
 	n.Decision, n.Reason, n.Always = v.Decision, v.Reason, v.Always
 	if n.Open {
@@ -121,8 +125,8 @@ func (h *Host) Plan(w *workflow.Workflow, opt *PlanOptions) (*Plan, error) {
 	}
 	p := &Plan{Workflow: w.Name, Agents: []PlanAgent{}, Tools: []string{}, Workflows: []string{}}
 	var err error
-	if b := h.Bundle(w.Name); b != nil {
-		if err = h.check(b); err == nil {
+	if b := h.bundle(w.Name); b != nil {
+		if err = h.checkBundle(b); err == nil {
 			h.planRecipe(p, b, opt.Inputs, opt.Model)
 		}
 	} else {
@@ -139,7 +143,7 @@ func (h *Host) Plan(w *workflow.Workflow, opt *PlanOptions) (*Plan, error) {
 
 func (h *Host) planRecipe(out *Plan, b *catalog.Bundle, inputs json.RawMessage, model string) {
 	r := b.Main
-	out.File, out.Steps, out.Width = r.File, Steps(r.Steps), r.Concurrency
+	out.File, out.Steps, out.Width = r.File, stepsOf(r.Steps), r.Concurrency
 	c := &counting{b: b, main: r, inputs: inputValues(r, inputs)}
 	n := c.block(r.Steps, 0)
 	if c.why == "" {
@@ -180,8 +184,8 @@ func (h *Host) planRecipe(out *Plan, b *catalog.Bundle, inputs json.RawMessage, 
 func (h *Host) modelOf(r *recipe.Recipe, s *recipe.Step, given string) string {
 	p := h.read().project
 	asked := cmp.Or(given, s.Agent.Model, r.Model)
-	if found, err := p.Prepare(s.Agent.Name, asked); err == nil {
-		return found.Model
+	if found, err := p.prepare(s.Agent.Name, asked); err == nil {
+		return found.model
 	}
 	if asked == "" { // it cannot be opened, but perhaps it is named
 		if d, _, err := p.Definition(s.Agent.Name); err == nil {
@@ -378,8 +382,8 @@ func (h *Host) planLead(w *workflow.Workflow, inputs json.RawMessage, model stri
 	_ = json.Unmarshal(inputs, &in) // there may be no such inputs
 	x := PlanAgent{Name: cmp.Or(in.Agent, w.Name), Model: cmp.Or(in.Model, model)}
 	if p := h.read().project; p != nil {
-		if found, err := p.Prepare(x.Name, x.Model); err == nil {
-			x.Model = found.Model
+		if found, err := p.prepare(x.Name, x.Model); err == nil {
+			x.Model = found.model
 		}
 	}
 	x.Model = cmp.Or(x.Model, h.cfg.Model)
@@ -466,8 +470,8 @@ type Step struct {
 	Steps []Step   `json:"steps,omitempty"`
 }
 
-// Steps lists the steps of a recipe.
-func Steps(steps []*recipe.Step) []Step {
+// stepsOf lists the steps of a recipe.
+func stepsOf(steps []*recipe.Step) []Step {
 	var out []Step
 	for _, s := range steps {
 		p := Step{ID: s.ID, Kind: s.Kind(), After: s.DependsOn, Notes: stepNotes(s)}
@@ -480,7 +484,7 @@ func Steps(steps []*recipe.Step) []Step {
 			p.Uses = s.Workflow.Name
 		}
 		if body := s.Body(); body != nil {
-			p.Steps = Steps(body.Steps)
+			p.Steps = stepsOf(body.Steps)
 		}
 		out = append(out, p)
 	}

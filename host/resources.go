@@ -13,10 +13,8 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 )
 
 // Resources are what the nodes of a run of the program's own workflows find by name: agents, tools and models, as the user has them
@@ -26,9 +24,8 @@ type Resources struct {
 	ctx  context.Context //nolint:containedctx // of the run, which ends what was started
 
 	mu       sync.Mutex
-	project  *project.Project
-	sessions map[string]*project.Session // by what they were started for
-	replay   *project.Replay
+	project  *project
+	sessions map[string]*Session // by what they were started for
 }
 
 // ResourcesOf returns those of the run that a task belongs to, nil if its host is another.
@@ -43,7 +40,7 @@ var errNoResources = errors.New("there are no agents and tools: the run has no h
 func (h *Host) equipped(w *workflow.Workflow) *workflow.Workflow {
 	own := *w
 	own.Run = func(ctx context.Context, e *workflow.Exec) (*workflow.Result, error) {
-		c := &Resources{host: h, ctx: ctx, sessions: map[string]*project.Session{}}
+		c := &Resources{host: h, ctx: ctx, sessions: map[string]*Session{}}
 		exec := *e
 		exec.Graph.Host = c
 		res, err := w.Run(ctx, &exec)
@@ -60,33 +57,26 @@ func (c *Resources) close() error {
 	for _, s := range c.sessions {
 		errs = append(errs, s.Close())
 	}
-	if c.replay != nil {
-		errs = append(errs, c.replay.Close())
-	}
 	clear(c.sessions)
 	return errors.Join(errs...)
 }
 
 // session returns what runs for an agent or a tool. The caller holds mu.
-func (c *Resources) session(agent, tool string) (*project.Session, error) {
+func (c *Resources) session(agent, tool string) (s *Session, err error) {
 	key := agent + "\n" + tool
 	if s := c.sessions[key]; s != nil {
 		return s, nil
 	}
-	if c.project == nil {
-		var err error
-		if c.project, err = c.host.projectOf(&delegate.Inputs{Dir: c.host.Dir()}, c.host.stepModel); err != nil {
+	if c.project == nil && !c.host.cfg.Replay {
+		if c.project, err = c.host.projectOf(c.host.Dir(), nil, "", c.host.stepModel); err != nil {
 			return nil, err
 		}
 	}
-	n := &project.Needs{}
-	if agent != "" {
-		n.Agents = []string{agent}
+	if c.project == nil {
+		s, err = replaying()
+	} else {
+		s, err = c.project.start(c.ctx, c.host.cfg.Model, &needs{agents: []string{agent}, tools: []string{tool}})
 	}
-	if tool != "" {
-		n.Tools = []string{tool}
-	}
-	s, err := c.project.StartFor(c.ctx, c.host.cfg.Model, n)
 	if err == nil {
 		c.sessions[key] = s
 	}
@@ -100,15 +90,6 @@ func (c *Resources) Agent(name string) (*agent.Agent, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.host.cfg.Replay {
-		if c.replay == nil {
-			var err error
-			if c.replay, err = project.NewReplay(); err != nil {
-				return nil, err
-			}
-		}
-		return c.replay.Agent(name, "")
-	}
 	s, err := c.session(name, "")
 	if err != nil {
 		return nil, err
@@ -131,7 +112,7 @@ func (c *Resources) Tools(name string) (*tool.Set, error) {
 		return nil, err
 	}
 	if _, ok := s.Tools().Get(name); !ok {
-		return nil, errors.New(s.Unknown(name))
+		return nil, errors.New(s.unknown(name))
 	}
 	return s.Tools().Select(name)
 }
@@ -145,14 +126,10 @@ func (c *Resources) Model(name string) (model.Model, error) {
 }
 
 // OnAsk says what becomes of calls that a person is to decide on.
-func (c *Resources) OnAsk() agent.OnAsk { return c.host.options(nil, c.host.cfg.OnAsk, nil).OnAsk }
+func (c *Resources) OnAsk() agent.OnAsk { return c.host.onAsk(c.host.cfg.OnAsk) }
 
 // Notice tells the user something beside the log of the run.
-func (c *Resources) Notice(text string) {
-	if c.host.cfg.Notice != nil {
-		c.host.cfg.Notice(text)
-	}
-}
+func (c *Resources) Notice(text string) { c.host.cfg.Notice(text) }
 
 // Agent is node.Agent for the agent of a name: one of the user's or the project's, or one that is built in. It is found when the
 // node runs, so that the graph can be drawn and forked without it.

@@ -2,16 +2,11 @@ package host
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"iter"
-	"path/filepath"
 	"time"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/catalog/trust"
-	"github.com/superstep-dev/superstep/project"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -45,7 +40,7 @@ func (h *Host) Engine(ctx context.Context, opt *EngineOptions) (*superstep.Engin
 
 // sandbox says what bounds the commands that runs start, "" if that is not known.
 func (h *Host) sandbox() string {
-	mode, err := project.SandboxMode(h.options(nil, "", nil))
+	mode, err := h.sandboxMode()
 	if err != nil {
 		return "" // whoever opens the project is told
 	}
@@ -117,43 +112,4 @@ func (h *Host) Follow(ctx context.Context, id string, from uint64) iter.Seq2[run
 		return func(yield func(runlog.Record, error) bool) { yield(runlog.Record{}, err) }
 	}
 	return e.Follow(ctx, id, from)
-}
-
-// runItem is what is trusted of an imported run: the content of the file, in one folder.
-func runItem(im *runlog.Imported) trust.Item {
-	sum := sha256.Sum256([]byte(im.Digest + "\n" + im.Dir))
-	digest := hex.EncodeToString(sum[:])
-	return trust.Item{Kind: trust.Run, Name: digest[:12], Path: ".", Digest: "sha256:" + digest}
-}
-
-func (h *Host) trustStore() (*trust.Store, error) {
-	return trust.Open(filepath.Join(h.ConfigDir(), "trust.json"))
-}
-
-// TrustsRun reports whether the user trusts what an imported run would execute.
-func (h *Host) TrustsRun(im *runlog.Imported) (bool, error) {
-	s, err := h.trustStore()
-	if err != nil {
-		return false, err
-	}
-	states, err := s.Status(trust.Runs, []trust.Item{runItem(im)})
-	return err == nil && states[0].State == trust.Trusted, err
-}
-
-// TrustRun agrees to what an imported run would execute.
-func (h *Host) TrustRun(im *runlog.Imported) error {
-	s, err := h.trustStore()
-	if err != nil {
-		return err
-	}
-	return s.Trust(trust.Runs, []trust.Item{runItem(im)})
-}
-
-// RevokeRun takes that back.
-func (h *Host) RevokeRun(im *runlog.Imported) error {
-	s, err := h.trustStore()
-	if err == nil {
-		_, err = s.Revoke(trust.Runs, []string{runItem(im).Name})
-	}
-	return err
 }

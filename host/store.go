@@ -68,7 +68,7 @@ func (h *Host) Store(ctx context.Context, look bool) (runlog.Store, error) {
 	}
 	if !look {
 		for _, line := range h.all.notices {
-			h.warn(line)
+			h.cfg.Warn(line)
 		}
 		h.all.notices = nil
 	}
@@ -96,7 +96,7 @@ func (h *Host) openStore(ctx context.Context, look bool) error {
 		}
 	}
 	if p.Secret() && h.cfg.Origin == "--store" {
-		h.warn("the password in --store can be seen by everyone on this machine; put the address into SUPERSTEP_STORE instead")
+		h.cfg.Warn("the password in --store can be seen by everyone on this machine; put the address into SUPERSTEP_STORE instead")
 	}
 	if all.keys, err = h.storeKeys(); err != nil {
 		return err

@@ -268,7 +268,10 @@ func reload(t *rapid.T, p *pregel.Program[trail, string, int], m *pregel.Machine
 }
 
 func TestRestoreNamesWhatIsMissing(t *testing.T) {
-	s := &pregel.Snapshot[trail, string, int]{Frontier: []pregel.Woken[int]{{Vertex: "gone"}}}
+	s := &pregel.Snapshot[trail, string, int]{}
+	if err := json.Unmarshal([]byte(`{"frontier":[{"vertex":"gone"}]}`), s); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := pregel.Restore(program("a"), s); err == nil || !strings.Contains(err.Error(), `"gone"`) {
 		t.Errorf("got %v", err)
 	}

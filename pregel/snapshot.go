@@ -12,31 +12,31 @@ import (
 type Snapshot[S, U, M any] struct {
 	Step      int               `json:"step"`
 	State     S                 `json:"state"`
-	Frontier  []Woken[M]        `json:"frontier,omitempty"`
-	Visits    []VisitCount      `json:"visits,omitempty"`
-	Completed []VisitCount      `json:"completed,omitempty"`
-	Arrived   []ArrivedJoin[M]  `json:"arrived,omitempty"`
+	Frontier  []woken[M]        `json:"frontier,omitempty"`
+	Visits    []visitCount      `json:"visits,omitempty"`
+	Completed []visitCount      `json:"completed,omitempty"`
+	Arrived   []arrivedJoin[M]  `json:"arrived,omitempty"`
 	Initial   []S               `json:"initial,omitempty"` // the first state of the run, of a program with declared reads
 	Kept      []KeptUpdate[U]   `json:"kept,omitempty"`
-	Early     []EarlyTask[U, M] `json:"early,omitempty"`
+	Early     []earlyTask[U, M] `json:"early,omitempty"`
 }
 
-// Woken is a task of the superstep to come.
-type Woken[M any] struct {
+// woken is a task of the superstep to come.
+type woken[M any] struct {
 	Vertex string `json:"vertex"`
 	Key    string `json:"key,omitempty"`
 	Inbox  []M    `json:"inbox,omitempty"`
 }
 
-// VisitCount is how often an instance has computed.
-type VisitCount struct {
+// visitCount is how often an instance has computed.
+type visitCount struct {
 	Vertex string `json:"vertex"`
 	Key    string `json:"key,omitempty"`
 	Count  int    `json:"count,omitempty"`
 }
 
-// ArrivedJoin is what a join has so far.
-type ArrivedJoin[M any] struct {
+// arrivedJoin is what a join has so far.
+type arrivedJoin[M any] struct {
 	Vertex  string   `json:"vertex"`
 	Sources []string `json:"sources"`
 	Inbox   []M      `json:"inbox,omitempty"`
@@ -52,8 +52,8 @@ type KeptUpdate[U any] struct {
 	Update U      `json:"update"`
 }
 
-// EarlyTask is a task that has ended before its superstep.
-type EarlyTask[U, M any] struct {
+// earlyTask is a task that has ended before its superstep.
+type earlyTask[U, M any] struct {
 	Vertex  string         `json:"vertex"`
 	Key     string         `json:"key,omitempty"`
 	Step    int            `json:"step"`
@@ -61,12 +61,12 @@ type EarlyTask[U, M any] struct {
 	Update  U              `json:"update"`
 	Fixed   string         `json:"fixed,omitempty"` // the vertex that Fix amends
 	Fix     U              `json:"fix,omitzero"`
-	Sends   []SentEarly[M] `json:"sends,omitempty"`
+	Sends   []sentEarly[M] `json:"sends,omitempty"`
 	Inside  []string       `json:"inside,omitempty"`
 }
 
-// SentEarly is a message of an EarlyTask.
-type SentEarly[M any] struct {
+// sentEarly is a message of an earlyTask.
+type sentEarly[M any] struct {
 	To   string `json:"to"`
 	Key  string `json:"key,omitempty"`
 	Msg  M      `json:"msg,omitzero"`
@@ -79,7 +79,7 @@ func (m *Machine[S, U, M]) Snapshot() Snapshot[S, U, M] {
 	s := Snapshot[S, U, M]{Step: m.step, State: m.state}
 	current := map[instance]bool{}
 	for _, t := range m.tasks {
-		s.Frontier = append(s.Frontier, Woken[M]{name(t.Vertex), t.Key, t.Inbox})
+		s.Frontier = append(s.Frontier, woken[M]{name(t.Vertex), t.Key, t.Inbox})
 		current[instance{t.Vertex, t.Key}] = true
 	}
 	count := func(id instance, n int32) {
@@ -87,7 +87,7 @@ func (m *Machine[S, U, M]) Snapshot() Snapshot[S, U, M] {
 			n-- // the visit of the current step is counted again when it is opened
 		}
 		if n > 0 {
-			s.Visits = append(s.Visits, VisitCount{name(id.vertex), id.key, int(n)})
+			s.Visits = append(s.Visits, visitCount{name(id.vertex), id.key, int(n)})
 		}
 	}
 	for v, n := range m.visits {
@@ -97,10 +97,10 @@ func (m *Machine[S, U, M]) Snapshot() Snapshot[S, U, M] {
 		count(id, n)
 	}
 	for id := range m.completed {
-		s.Completed = append(s.Completed, VisitCount{Vertex: name(id.vertex), Key: id.key})
+		s.Completed = append(s.Completed, visitCount{Vertex: name(id.vertex), Key: id.key})
 	}
 	for to, r := range m.rounds {
-		a := ArrivedJoin[M]{Vertex: name(to), Inbox: r.inbox, Fired: r.fired}
+		a := arrivedJoin[M]{Vertex: name(to), Inbox: r.inbox, Fired: r.fired}
 		for _, from := range r.sources {
 			a.Sources = append(a.Sources, name(from))
 		}
@@ -119,25 +119,25 @@ func (m *Machine[S, U, M]) Snapshot() Snapshot[S, U, M] {
 			s.Early = append(s.Early, m.early(c))
 		}
 	}
-	byName := func(a, b VisitCount) int {
+	byName := func(a, b visitCount) int {
 		return cmp.Or(cmp.Compare(a.Vertex, b.Vertex), cmp.Compare(a.Key, b.Key))
 	}
 	slices.SortFunc(s.Visits, byName)
 	slices.SortFunc(s.Completed, byName)
-	slices.SortFunc(s.Arrived, func(a, b ArrivedJoin[M]) int { return cmp.Compare(a.Vertex, b.Vertex) })
+	slices.SortFunc(s.Arrived, func(a, b arrivedJoin[M]) int { return cmp.Compare(a.Vertex, b.Vertex) })
 	return s
 }
 
-func (m *Machine[S, U, M]) early(c *cell[U, M]) EarlyTask[U, M] {
+func (m *Machine[S, U, M]) early(c *cell[U, M]) earlyTask[U, M] {
 	name := func(v int) string { return m.prog.Vertices[v].Name }
 	r := &c.result
-	t := EarlyTask[U, M]{Vertex: name(c.vertex), Key: c.key, Step: c.step, Outcome: r.Outcome, Update: r.Update, Inside: r.Inside}
+	t := earlyTask[U, M]{Vertex: name(c.vertex), Key: c.key, Step: c.step, Outcome: r.Outcome, Update: r.Update, Inside: r.Inside}
 	if r.Fix != nil {
 		t.Fixed, t.Fix = name(r.Fix.Vertex), r.Fix.Update
 	}
 	for i := range r.Sends {
 		x := &r.Sends[i]
-		t.Sends = append(t.Sends, SentEarly[M]{name(x.To), x.Key, x.Msg, x.Bare})
+		t.Sends = append(t.Sends, sentEarly[M]{name(x.To), x.Key, x.Msg, x.Bare})
 	}
 	return t
 }
@@ -220,7 +220,7 @@ func (r *restoring) find(name string) int {
 	return i
 }
 
-func restoreEarly[S, U, M any](m *Machine[S, U, M], r *restoring, t *EarlyTask[U, M]) error {
+func restoreEarly[S, U, M any](m *Machine[S, U, M], r *restoring, t *earlyTask[U, M]) error {
 	res := Result[U, M]{Outcome: t.Outcome, Update: t.Update, Inside: t.Inside}
 	if t.Fixed != "" {
 		res.Fix = &Fix[U]{r.find(t.Fixed), t.Fix}

@@ -15,7 +15,7 @@ import (
 // The limits of a stored record.
 const (
 	MaxFrame = 64 << 20 // bytes of a whole frame, the length field included
-	MaxKind  = 64       // bytes of a kind
+	maxKind  = 64       // bytes of a kind
 	MaxPath  = 4096     // bytes of a path
 )
 
@@ -27,8 +27,7 @@ const (
 	frameExtra   = 5*binary.MaxVarintLen64 + MaxPath // room that is worth asking for at once
 )
 
-// ErrDamaged says that bytes are not a frame as AppendFrame writes them.
-var ErrDamaged = errors.New("the frame is damaged")
+var errDamaged = errors.New("the frame is damaged")
 
 // A VersionError says that a frame is intact but of a version this program does not know.
 type VersionError struct {
@@ -57,7 +56,7 @@ type FrameHash [sha256.Size]byte
 //	seq       uvarint             at least 1
 //	epoch     uvarint
 //	time      varint              Unix time in nanoseconds
-//	kind      uvarint length, then that many bytes (1 to MaxKind)
+//	kind      uvarint length, then that many bytes (1 to maxKind)
 //	path      uvarint length, then that many bytes (0 to MaxPath)
 //	data      the rest            a JSON object, or nothing for nil
 //
@@ -100,8 +99,8 @@ func checkRecord(r *Record) (nanos int64, err error) {
 		return 0, fmt.Errorf("record (%s) has no sequence number; live-only records are not stored", r.Kind)
 	case r.Kind == "":
 		return 0, fmt.Errorf("record %d has no kind", r.Seq)
-	case len(r.Kind) > MaxKind:
-		return 0, fmt.Errorf("record %d has a kind of %d bytes, at most %d are allowed", r.Seq, len(r.Kind), MaxKind)
+	case len(r.Kind) > maxKind:
+		return 0, fmt.Errorf("record %d has a kind of %d bytes, at most %d are allowed", r.Seq, len(r.Kind), maxKind)
 	case len(r.Path) > MaxPath:
 		return 0, fmt.Errorf("record %d (%s) has a path of %d bytes, at most %d are allowed", r.Seq, r.Kind, len(r.Path), MaxPath)
 	case len(r.Data) > MaxFrame:
@@ -124,7 +123,7 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.
 //
 // The error is io.EOF if b is empty, wraps io.ErrUnexpectedEOF if b ends before
 // the frame does, is a *VersionError if a newer program wrote an intact frame, and
-// wraps ErrDamaged otherwise. A damaged length can look like a frame that ends too
+// says otherwise what is damaged. A damaged length can look like a frame that ends too
 // early.
 func DecodeFrame(b []byte) (r Record, prev, self FrameHash, n int, err error) {
 	body, err := frameBody(b)
@@ -135,7 +134,7 @@ func DecodeFrame(b []byte) (r Record, prev, self FrameHash, n int, err error) {
 	r.Seq = d.uvarint("sequence number")
 	r.Epoch = d.uvarint("epoch")
 	r.Time = time.Unix(0, d.varint("time")).UTC()
-	r.Kind = internKind(d.bytes("kind", 1, MaxKind))
+	r.Kind = internKind(d.bytes("kind", 1, maxKind))
 	r.Path = string(d.bytes("path", 0, MaxPath))
 	if d.err == nil && r.Seq == 0 {
 		d.fail("sequence number", "is zero")
@@ -147,7 +146,7 @@ func DecodeFrame(b []byte) (r Record, prev, self FrameHash, n int, err error) {
 		// The span AppendFrame accepts is a little narrower than an int64.
 		_, d.err = checkRecord(&r)
 		if d.err != nil {
-			d.err = fmt.Errorf("%w: %w", ErrDamaged, d.err)
+			d.err = fmt.Errorf("%w: %w", errDamaged, d.err)
 		}
 	}
 	if d.err != nil {
@@ -167,23 +166,23 @@ func frameBody(b []byte) ([]byte, error) {
 	}
 	size := uint64(binary.LittleEndian.Uint32(b)) + 4
 	if size < frameHead+1 || size > MaxFrame {
-		return nil, fmt.Errorf("%w: its length field says %d bytes", ErrDamaged, size)
+		return nil, fmt.Errorf("%w: its length field says %d bytes", errDamaged, size)
 	}
 	if uint64(len(b)) < size {
 		return nil, fmt.Errorf("the frame ends after %d of %d bytes: %w", len(b), size, io.ErrUnexpectedEOF)
 	}
 	body := b[frameHead:size]
 	if want, got := binary.LittleEndian.Uint32(b[4:]), checksum(body); want != got {
-		return nil, fmt.Errorf("%w: its checksum is %08x and should be %08x", ErrDamaged, got, want)
+		return nil, fmt.Errorf("%w: its checksum is %08x and should be %08x", errDamaged, got, want)
 	}
 	switch v := body[0]; {
 	case v > frameVersion:
 		return nil, &VersionError{Version: v, Known: frameVersion}
 	case v < frameVersion:
-		return nil, fmt.Errorf("%w: it says version %d", ErrDamaged, v)
+		return nil, fmt.Errorf("%w: it says version %d", errDamaged, v)
 	}
 	if size < frameSmall {
-		return nil, fmt.Errorf("%w: it has only %d bytes", ErrDamaged, size)
+		return nil, fmt.Errorf("%w: it has only %d bytes", errDamaged, size)
 	}
 	return body, nil
 }
@@ -196,7 +195,7 @@ type decoder struct {
 
 func (d *decoder) fail(field, why string) {
 	if d.err == nil {
-		d.err = fmt.Errorf("%w: its %s %s", ErrDamaged, field, why)
+		d.err = fmt.Errorf("%w: its %s %s", errDamaged, field, why)
 	}
 }
 
@@ -239,41 +238,13 @@ func (d *decoder) bytes(field string, least, most uint64) []byte {
 
 // internKind saves an allocation for the kinds there are.
 func internKind(b []byte) Kind {
-	switch Kind(b) {
-	case KindRunStarted:
-		return KindRunStarted
-	case KindRunResumed:
-		return KindRunResumed
-	case KindRunPaused:
-		return KindRunPaused
-	case KindRunFailed:
-		return KindRunFailed
-	case KindRunCancelled:
-		return KindRunCancelled
-	case KindRunFinished:
-		return KindRunFinished
-	case KindTaskDone:
-		return KindTaskDone
-	case KindTaskFailed:
-		return KindTaskFailed
-	case KindStepCommitted:
-		return KindStepCommitted
-	case KindSnapshot:
-		return KindSnapshot
-	case KindIntended:
-		return KindIntended
-	case KindSettled:
-		return KindSettled
-	case KindAsked:
-		return KindAsked
-	case KindAnswered:
-		return KindAnswered
-	case KindEvent:
-		return KindEvent
-	case KindCarried:
-		return KindCarried
-	case KindInner:
-		return KindInner
+	for _, k := range [...]Kind{
+		KindTaskDone, KindStepCommitted, KindSettled, KindIntended, KindEvent, KindSnapshot, KindTaskFailed, KindAsked, KindAnswered, KindCarried,
+		KindInner, KindRunStarted, KindRunResumed, KindRunPaused, KindRunFailed, KindRunCancelled, KindRunFinished,
+	} {
+		if string(b) == string(k) {
+			return k
+		}
 	}
 	return Kind(b)
 }

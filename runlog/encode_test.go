@@ -150,7 +150,7 @@ func TestFrameHasOneSpelling(t *testing.T) {
 		{"path past the end", []byte{1, 1, 2, 1, 'k', 7}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if r, _, _, _, err := runlog.DecodeFrame(seal(append(bytes.Clone(head), c.body...))); !errors.Is(err, runlog.ErrDamaged) {
+			if r, _, _, _, err := runlog.DecodeFrame(seal(append(bytes.Clone(head), c.body...))); !damaged(err) {
 				t.Fatalf("%+v, error %v", r, err)
 			}
 		})
@@ -169,7 +169,7 @@ func TestFrameOfNewerVersion(t *testing.T) {
 	if _, err := runlog.NewChain("r", 1).Next(seal([]byte{2, 'x'})); !errors.As(err, &v) {
 		t.Fatal(err)
 	}
-	if _, _, _, _, err := runlog.DecodeFrame(seal([]byte{0, 'x'})); !errors.Is(err, runlog.ErrDamaged) {
+	if _, _, _, _, err := runlog.DecodeFrame(seal([]byte{0, 'x'})); !damaged(err) {
 		t.Fatal(err)
 	}
 }
@@ -345,4 +345,9 @@ func BenchmarkDecodeFrame(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// damaged reports whether an error says that bytes are no frame.
+func damaged(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "the frame is damaged")
 }

@@ -2,17 +2,17 @@ package runlog
 
 import "fmt"
 
-// MaxID is the number of bytes a run ID may have.
-const MaxID = 64
+// maxID is the number of bytes a run ID may have.
+const maxID = 64
 
 // CheckID says what is wrong with a run ID, if anything. IDs end up in file names,
-// keys and addresses, so they are 1 to MaxID of a-z, 0-9 and -.
+// keys and addresses, so they are 1 to maxID of a-z, 0-9 and -.
 func CheckID(id string) error {
 	if id == "" {
 		return fmt.Errorf("a run needs an ID of a-z, 0-9 and -")
 	}
-	if len(id) > MaxID {
-		return fmt.Errorf("run ID %.16q… has %d bytes, at most %d are allowed", id, len(id), MaxID)
+	if len(id) > maxID {
+		return fmt.Errorf("run ID %.16q… has %d bytes, at most %d are allowed", id, len(id), maxID)
 	}
 	for i := range len(id) {
 		if !idByte(id[i]) {

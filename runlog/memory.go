@@ -78,11 +78,7 @@ func (r *memoryRun) wake() {
 // listed is the run as listings show it.
 func (r *memoryRun) listed(now time.Time) Info {
 	info := r.info
-	held := r.held(now)
-	info.Status = Listed(info.Status, held, info.Owner != "", info.Takeovers)
-	if !held {
-		info.Owner = ""
-	}
+	info.Show(r.held(now), info.Owner != "")
 	return info
 }
 
@@ -111,7 +107,7 @@ func (m *Memory) Acquire(ctx context.Context, id string, opt *AcquireOptions) (L
 	case r.held(now):
 		return nil, Info{}, &BusyError{ID: id, Owner: r.info.Owner, Until: r.until}
 	default:
-		n, err := TakeOver(&r.info, r.info.Owner != "", opt)
+		n, err := r.info.TakeOver(r.info.Owner != "", opt)
 		if err != nil {
 			return nil, Info{}, err
 		}

@@ -1,9 +1,9 @@
 package runlog
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
-	"strconv"
+	"slices"
 	"time"
 )
 
@@ -73,61 +73,22 @@ type TaskDone struct {
 	Inside []string        `json:"inside,omitempty"` // the paths of tasks that were passed over in graphs inside of it
 }
 
-// Append appends the encoding of the payload, which is that of encoding/json. It does
-// not look into Update and Args again, which makes a difference where they are large.
-func (d *TaskDone) Append(dst []byte) ([]byte, error) {
-	str := func(name, value string) error {
-		if value == "" {
-			return nil
-		}
-		b, err := json.Marshal(value)
-		dst = append(append(append(append(dst, ",\""...), name...), "\":"...), b...)
-		return err
-	}
-	node, err := json.Marshal(d.Node)
-	dst = append(append(dst, `{"node":`...), node...)
-	err = errors.Join(err, str("key", d.Key))
-	dst = strconv.AppendInt(append(dst, `,"step":`...), int64(d.Step), 10)
+// Encode returns the encoding of the payload, which is that of encoding/json. It does
+// not look into Update again, which makes a difference where it is large.
+func (d *TaskDone) Encode() (json.RawMessage, error) {
+	small, mark := *d, []byte(`,"update":0`) // no string has it: a quote in one is escaped
 	if len(d.Update) > 0 {
-		dst = append(append(dst, `,"update":`...), d.Update...)
+		small.Update = mark[len(mark)-1:]
 	}
-	if len(d.Sends) > 0 {
-		dst = append(dst, `,"sends":[`...)
-		for i := range d.Sends {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			s := &d.Sends[i]
-			to, terr := json.Marshal(s.To)
-			dst = append(append(dst, `{"to":`...), to...)
-			err = errors.Join(err, terr, str("key", s.Key))
-			if len(s.Arg) > 0 {
-				dst = append(append(dst, `,"arg":`...), s.Arg...)
-			}
-			if s.Failed {
-				dst = append(dst, `,"failed":true`...)
-			}
-			dst = append(dst, '}')
-		}
-		dst = append(dst, ']')
+	b, err := json.Marshal(&small)
+	if err != nil || len(d.Update) == 0 {
+		return b, err
 	}
-	err = errors.Join(err, str("vote", d.Vote), str("error", d.Error))
-	if d.Caught {
-		dst = append(dst, `,"caught":true`...)
-	}
-	if d.Fixed != "" {
-		err = errors.Join(err, str("fixed", d.Fixed))
-		dst = append(append(dst, `,"fix":`...), d.Fix...)
-	}
-	if len(d.Inside) > 0 {
-		inside, ierr := json.Marshal(d.Inside)
-		err = errors.Join(err, ierr)
-		dst = append(append(dst, `,"inside":`...), inside...)
-	}
-	return append(dst, '}'), err
+	before, after, _ := bytes.Cut(b, mark)
+	return slices.Concat(before, mark[:len(mark)-1], d.Update, after), nil
 }
 
-// Parse decodes the payload. The update aliases data. It takes what Append has written
+// Parse decodes the payload. The update aliases data. It takes what Encode has written
 // apart without looking into the update, and leaves anything else to encoding/json.
 func (d *TaskDone) Parse(data []byte) error {
 	*d = TaskDone{}
@@ -307,8 +268,6 @@ const (
 	QuestionGate       QuestionKind = "gate"       // whether a step may begin
 	QuestionPermission QuestionKind = "permission" // whether a tool may be called
 	QuestionUnknown    QuestionKind = "unknown"    // what became of an effect
-	QuestionMessage    QuestionKind = "message"    // what to do next, in a conversation
-	QuestionRun        QuestionKind = "run"        // whether a workflow may be started
 )
 
 // QuestionCall is the tool call of a permission request, as data: each face words it for itself.

@@ -204,29 +204,34 @@ type Reclaimer interface {
 	Reclaim(ctx context.Context) (freed int64, err error)
 }
 
-// Listed is the status of a run as listings show it: what is stored, unless that is
-// Running and nobody holds the run. Died says that its last holder has not released it.
-func Listed(stored Status, held, died bool, takeovers int) Status {
-	switch {
-	case stored != Running || held:
-		return stored
-	case died && takeovers >= MaxTakeovers:
-		return Quarantined
+// Show makes what is stored of a run what listings show: a run that is Running and that nobody holds
+// is Interrupted or Quarantined, and one that nobody holds has no owner. Died says that its last
+// holder has not released it. It is for stores.
+func (i *Info) Show(held, died bool) {
+	if held {
+		return
 	}
-	return Interrupted
+	i.Owner = ""
+	switch {
+	case i.Status != Running:
+	case died && i.Takeovers >= MaxTakeovers:
+		i.Status = Quarantined
+	default:
+		i.Status = Interrupted
+	}
 }
 
 // TakeOver is what an acquisition of a run that nobody holds makes of its count of
-// takeovers, or a *QuarantinedError. Info is as stored; died says that its last holder
+// takeovers, or a *QuarantinedError. The Info is as stored; died says that its last holder
 // has not released it. It is for stores.
-func TakeOver(info *Info, died bool, opt *AcquireOptions) (takeovers int, err error) {
+func (i *Info) TakeOver(died bool, opt *AcquireOptions) (takeovers int, err error) {
 	switch {
 	case opt != nil && opt.Quarantined:
 		return 0, nil
-	case info.Status != Running || !died:
-		return info.Takeovers, nil
-	case info.Takeovers >= MaxTakeovers:
-		return 0, &QuarantinedError{ID: info.ID, Takeovers: info.Takeovers}
+	case i.Status != Running || !died:
+		return i.Takeovers, nil
+	case i.Takeovers >= MaxTakeovers:
+		return 0, &QuarantinedError{ID: i.ID, Takeovers: i.Takeovers}
 	}
-	return info.Takeovers + 1, nil
+	return i.Takeovers + 1, nil
 }

@@ -15,17 +15,19 @@ import (
 // several goroutines.
 type checker struct{ resolved *jsonschema.Resolved }
 
-// newOutputChecker is newChecker for what a tool gives, which may be of any type.
-func newOutputChecker(s *jsonschema.Schema) (checker, error) {
+// newChecker makes a checker of a schema; of none, one that anything passes. The error says what the schema is, as "input" or "output".
+func newChecker(what string, s *jsonschema.Schema) (checker, error) {
 	if s == nil {
 		return checker{}, nil
 	}
-	if err := strict.Terminates(s); err != nil {
-		return checker{}, fmt.Errorf("has an invalid output schema: %w", err)
+	// Without a loader, references to other documents are refused.
+	err := strict.Terminates(s)
+	var r *jsonschema.Resolved
+	if err == nil {
+		r, err = s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
 	}
-	r, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
 	if err != nil {
-		return checker{}, fmt.Errorf("has an invalid output schema: %w", err)
+		return checker{}, fmt.Errorf("has an invalid %s schema: %w", what, err)
 	}
 	return checker{r}, nil
 }
@@ -33,7 +35,7 @@ func newOutputChecker(s *jsonschema.Schema) (checker, error) {
 // CheckJSON checks that a text is JSON that fits a schema as strictly as arguments are
 // checked, and gives an error that names every place, as a JSON pointer, where it does not.
 func CheckJSON(schema *jsonschema.Schema, text string) error {
-	c, err := newOutputChecker(schema)
+	c, err := newChecker("output", schema)
 	if err != nil {
 		return fmt.Errorf("the result %w", err)
 	}
@@ -56,22 +58,14 @@ func (c checker) wrong(text string) ([]string, error) {
 	return strict.Faults(c.resolved, v), nil
 }
 
-func newChecker(s *jsonschema.Schema) (checker, error) {
+func newArgsChecker(s *jsonschema.Schema) (checker, error) {
 	if s == nil {
 		return checker{}, fmt.Errorf(`has no input schema; use {"type": "object"} for a tool without arguments`)
 	}
 	if s.Type != "object" {
 		return checker{}, fmt.Errorf(`has an input schema that is not of type "object"`)
 	}
-	if err := strict.Terminates(s); err != nil {
-		return checker{}, fmt.Errorf("has an invalid input schema: %w", err)
-	}
-	// Without a loader, references to other documents are refused.
-	r, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
-	if err != nil {
-		return checker{}, fmt.Errorf("has an invalid input schema: %w", err)
-	}
-	return checker{r}, nil
+	return newChecker("input", s)
 }
 
 // check returns the arguments as JSON values, or an error that names all that is wrong.

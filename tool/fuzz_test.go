@@ -37,7 +37,7 @@ func FuzzArgs(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	check, err := newChecker(w.Input)
+	check, err := newArgsChecker(w.Input)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func NewSet(tools ...*Tool) (*Set, error) {
 			continue
 		}
 		s.tools = append(s.tools, t)
-		output, err := newOutputChecker(t.Output)
+		output, err := newChecker("output", t.Output)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("tool %q: %w", t.Name, err))
 		}
@@ -60,7 +60,7 @@ func NewSet(tools ...*Tool) (*Set, error) {
 // validate checks what NewSet promises about one tool.
 func (t *Tool) validate() (checker, error) {
 	var errs []error
-	if !validName(t.Name) {
+	if !toolnames.Valid(t.Name) {
 		errs = append(errs, errors.New("bad name; use 1 to 64 letters, digits, _ and -"))
 	}
 	if t.Run == nil {
@@ -71,20 +71,11 @@ func (t *Tool) validate() (checker, error) {
 	default:
 		errs = append(errs, fmt.Errorf("unknown effect %q; use pure, idempotent or once", t.Effect))
 	}
-	check, err := newChecker(t.Input)
+	check, err := newArgsChecker(t.Input)
 	if err != nil {
 		errs = append(errs, err)
 	}
 	return check, errors.Join(errs...)
-}
-
-func validName(name string) bool {
-	for _, c := range []byte(name) {
-		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return len(name) >= 1 && len(name) <= 64
 }
 
 // Tools returns the tools in order.
@@ -97,22 +88,16 @@ func (s *Set) Tools() []*Tool {
 
 // Names returns the names of the tools in order.
 func (s *Set) Names() []string {
-	if s == nil {
-		return nil
-	}
-	names := make([]string, len(s.tools))
-	for i, t := range s.tools {
-		names[i] = t.Name
+	names := []string{}
+	for _, t := range s.Tools() {
+		names = append(names, t.Name)
 	}
 	return names
 }
 
 // Get returns the tool of that name, and whether there is one.
 func (s *Set) Get(name string) (*Tool, bool) {
-	if s == nil {
-		return nil, false
-	}
-	e, ok := s.byName[name]
+	e, ok := s.entry(name)
 	return e.tool, ok
 }
 
@@ -131,18 +116,6 @@ func (s *Set) With(tools ...*Tool) (*Set, error) {
 		return nil, err
 	}
 	return out.Guarded(s.Guard()), nil
-}
-
-// Without returns the set without the tools named. That there is none of a name is no error.
-func (s *Set) Without(names ...string) *Set {
-	out := &Set{byName: map[string]entry{}, guard: s.Guard()}
-	for _, t := range s.Tools() {
-		if !slices.Contains(names, t.Name) {
-			out.tools = append(out.tools, t)
-			out.byName[t.Name] = s.byName[t.Name]
-		}
-	}
-	return out
 }
 
 // Select returns the set of only the tools named, in the order of names, or an error

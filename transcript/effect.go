@@ -21,7 +21,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 		switch {
 		case d.Kind == "agent" || bookkeeping(d.Kind):
 		case d.Kind == "model":
-			t.Thinking, t.live, t.musing, t.Summing = true, nil, nil, Summary(d.Key)
+			t.Thinking, t.live, t.Summing = true, nil, Summary(d.Key)
 		default:
 			if t.inputs == nil {
 				t.inputs = map[string]json.RawMessage{}
@@ -132,7 +132,7 @@ func (t *Task) agentOf(key string) *Agent {
 
 // settleTurn replaces what was heard of a turn by what is recorded of it.
 func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
-	t.Thinking, t.live, t.musing, t.Summing = false, nil, nil, false
+	t.Thinking, t.live, t.Summing = false, nil, false
 	var resp model.Response
 	if d.Error != "" || json.Unmarshal(d.Output, &resp) != nil {
 		return

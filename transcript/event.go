@@ -83,12 +83,8 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		}
 		t := r.work(rec.Path, -1, rec.Time)
 		t.Thinking = true
-		switch {
-		case t.Summing:
-		case d.Name == "text":
+		if d.Name == "text" && !t.Summing {
 			t.live = append(t.live, delta.Text...)
-		default:
-			t.musing = append(t.musing, delta.Text...)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (r *Run) begins(rec *runlog.Record) *Task {
 }
 
 func (t *Task) end(s State, at time.Time) {
-	t.State, t.Thinking, t.Summing, t.live, t.musing, t.Progress = s, false, false, nil, nil, nil
+	t.State, t.Thinking, t.Summing, t.live, t.Progress = s, false, false, nil, nil
 	t.Time.stop(at)
 	for _, o := range t.open {
 		o.State = Stopped
@@ -150,7 +150,7 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		}
 		t.Attempt++
 		t.fate, t.Why = "", ""
-		t.Thinking, t.Summing, t.live, t.musing, t.open, t.Progress = false, false, nil, nil, nil, nil
+		t.Thinking, t.Summing, t.live, t.open, t.Progress = false, false, nil, nil, nil
 	case runlog.KindStepCommitted:
 		d, ok := decode[runlog.StepCommitted](rec)
 		if rec.Path != "" { // of a graph within a task

@@ -128,7 +128,6 @@ type Task struct {
 	open   []*Tool
 	inputs map[string]json.RawMessage // of the tools at work, by key; they outlast a pause
 	live   []byte                     // of the turn under way
-	musing []byte
 }
 
 // A Progress is how far something long is, of which a live event "progress" tells.
@@ -207,9 +206,6 @@ type Question struct {
 
 // Live is what the model has said so far in the turn under way.
 func (t *Task) Live() string { return Clean(string(t.live)) }
-
-// LiveReasoning is what the model has thought so far in the turn under way.
-func (t *Task) LiveReasoning() string { return Clean(string(t.musing)) }
 
 // Current is the tool at work, nil if there is none.
 func (t *Task) Current() *Tool {

@@ -292,7 +292,7 @@ func FuzzApply(f *testing.F) {
 		}
 		texts := []string{r.Workflow, r.Title, r.Error, r.Code}
 		for _, task := range r.Tasks {
-			texts = append(texts, task.Path, task.Node, task.Key, task.Agent, task.Error, task.Last(), task.Live(), task.LiveReasoning())
+			texts = append(texts, task.Path, task.Node, task.Key, task.Agent, task.Error, task.Last(), task.Live())
 			if c := task.Current(); c != nil {
 				texts = append(texts, c.Name, c.Kind, c.Arg, c.Result)
 			}

@@ -36,9 +36,6 @@ func NewMax[A cmp.Ordered](name string) *Aggregator[A] {
 	return &Aggregator[A]{Name: name, Fold: func(a, b A) A { return max(a, b) }}
 }
 
-// NewCount counts: give it 1, or how many.
-func NewCount(name string) *Aggregator[int] { return NewSum[int](name) }
-
 // Add gives a value to the aggregator, from the vertex that is computing. It panics
 // if the program does not list the aggregator.
 func (a *Aggregator[A]) Add(c Aggregating, x A) {

@@ -210,7 +210,7 @@ func TestErrors(t *testing.T) {
 		"message":     {func(c *plainContext, _ int32) { c.Send(100, 1) }, "vertex v30 in superstep 0: a message to vertex 100: no such vertex, of 100; add it in the same superstep"},
 		"negative":    {func(c *plainContext, _ int32) { c.Send(-1, 1) }, "vertex v30 in superstep 0: a message to vertex -1: no such vertex, of 100; add it in the same superstep"},
 		"sparse":      {func(c *plainContext, _ int32) { c.AddVertex(1e6, 1) }, "vertex v30 in superstep 0: cannot add vertex 1000000: indexes are dense, and have to be below 1224 in this superstep"},
-		"no such sum": {func(c *plainContext, _ int32) { vertex.NewCount("x").Add(c, 1) }, "vertex v30 in superstep 0: panic: vertex: aggregator \"x\" is not listed by the vertex program"},
+		"no such sum": {func(c *plainContext, _ int32) { vertex.NewSum[int]("x").Add(c, 1) }, "vertex v30 in superstep 0: panic: vertex: aggregator \"x\" is not listed by the vertex program"},
 	} {
 		for _, parallelism := range []int{1, 2, 8} {
 			p := &plainProgram{Compute: func(ctx *plainContext, v int32, _ *int, _ []int) pregel.Vote {
@@ -287,7 +287,7 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	sum := vertex.NewSum[int]("s")
-	_, err = vertex.NewRun(build(t, chain(2), 2), &plainProgram{Aggregators: []vertex.AnyAggregator{sum, vertex.NewCount("s")}}, make([]int, 3))
+	_, err = vertex.NewRun(build(t, chain(2), 2), &plainProgram{Aggregators: []vertex.AnyAggregator{sum, vertex.NewSum[int]("s")}}, make([]int, 3))
 	want = "3 values for 2 vertices\nthe vertex program has no Compute\ntwo aggregators are called \"s\""
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)

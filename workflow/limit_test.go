@@ -15,7 +15,7 @@ func TestInputsAreLimited(t *testing.T) {
 	w := &workflow.Workflow{Name: "w", Inputs: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"topic": text, "tone": text}}}
 	const want = "input topic is 52.0 MiB; the inputs of a run may have 4 MiB in all: pass a file's path instead"
 	large := strings.Repeat("x", 52<<20)
-	if _, err := w.Parse([]string{"tone=dry", "topic=" + large}, nil); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := w.Parse([]string{"tone=dry", "topic=" + large}, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("as words: %.300v", err)
 	}
 	if err := w.Check(json.RawMessage(`{"tone":"dry","topic":"` + large + `"}`)); err == nil || !strings.Contains(err.Error(), want) {

@@ -169,11 +169,12 @@ func (e *InputsError) FailureCode() string { return "inputs" }
 
 // An Input is one input as people see it.
 type Input struct {
-	Name        string
-	Type        string // "string", "integer", "number", "boolean", or another of JSON Schema
-	Description string
-	Required    bool
-	Default     json.RawMessage
+	Name        string          `json:"name"`
+	Type        string          `json:"type"` // "string", "integer", "number", "boolean", or another of JSON Schema
+	Description string          `json:"description,omitempty"`
+	Required    bool            `json:"required,omitempty"`
+	Default     json.RawMessage `json:"default,omitempty"`
+	Enum        []any           `json:"enum,omitempty"` // the values that it can have, nil for any
 }
 
 // List gives the inputs in their order.
@@ -191,7 +192,7 @@ func (w *Workflow) List() []Input {
 	var out []Input
 	for _, n := range names {
 		p := w.Inputs.Properties[n]
-		out = append(out, Input{Name: n, Type: schemaType(p), Description: p.Description, Required: slices.Contains(w.Inputs.Required, n), Default: p.Default})
+		out = append(out, Input{Name: n, Type: schemaType(p), Description: p.Description, Required: slices.Contains(w.Inputs.Required, n), Default: p.Default, Enum: p.Enum})
 	}
 	return out
 }
@@ -214,13 +215,14 @@ func schemaType(s *jsonschema.Schema) string {
 // text. A word that begins like "name=" is never text, so that a misspelt input is no question. After the word
 // "--" everything is text. Values are read as the type of their input and never bent to
 // fit. A list is given as JSON, or item by item by giving its name several times; then the
-// items are texts if the schema says nothing else. All faults are reported at once, as an
-// *InputsError. Prepare is not called; see Settle.
-func (w *Workflow) Parse(words []string, named map[string][]string) (json.RawMessage, error) {
+// items are texts if the schema says nothing else. What is given lies over base, inputs as JSON such as those of a
+// file. All faults are reported at once, as an *InputsError. Prepare is not called; see Settle.
+func (w *Workflow) Parse(words []string, named map[string][]string, base map[string]json.RawMessage) (json.RawMessage, error) {
 	inputs := w.List()
 	names := make([]string, len(inputs))
 	for i := range inputs {
 		names[i] = inputs[i].Name
+		inputs[i].Required = inputs[i].Required && base[names[i]] == nil
 	}
 	given := map[string][]string{}
 	var free []string
@@ -262,6 +264,9 @@ func (w *Workflow) Parse(words []string, named map[string][]string) (json.RawMes
 		return nil, &InputsError{w.Name, []string{why}}
 	}
 	values := map[string]any{}
+	for name, raw := range base {
+		values[name] = raw
+	}
 	for _, in := range inputs {
 		texts, ok := given[in.Name]
 		if !ok {
@@ -384,9 +389,7 @@ func (w *Workflow) check(inputs json.RawMessage, problems []string) error {
 			problems = append(problems, fmt.Sprintf("unknown input %q%s", key, suggest.Hint(key, names)))
 			continue
 		}
-		if err := fits(w.Inputs.Properties[key], values[key]); err != nil {
-			problems = append(problems, fmt.Sprintf("%s: %v", key, err))
-		}
+		problems = append(problems, fits(key, w.Inputs.Properties[key], values[key])...)
 	}
 	if len(problems) > 0 {
 		return &InputsError{w.Name, problems}

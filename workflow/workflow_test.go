@@ -66,20 +66,20 @@ func TestCheck(t *testing.T) {
 	}{
 		{"all", `{"prompt":"p","target":"t","count":3,"rate":0.5,"dry":true,"tags":["a"],"extra":{"x":1}}`, nil},
 		{"the required ones", `{"prompt":"p","target":"t"}`, nil},
-		{"count is no number", `{"prompt":"p","target":"t","count":"three"}`, []string{`count: want integer, got "three"`}},
-		{"count is not whole", `{"prompt":"p","target":"t","count":1.5}`, []string{`count: want integer, got 1.5`}},
-		{"count does not fit", `{"prompt":"p","target":"t","count":1e30}`, []string{`count: want integer, got 1e30`}},
-		{"dry is a string", `{"prompt":"p","target":"t","dry":"true"}`, []string{`dry: want boolean, got "true"`}},
-		{"prompt is a number", `{"prompt":42,"target":"t"}`, []string{`prompt: want string, got 42`}},
-		{"null", `{"prompt":null,"target":"t"}`, []string{`prompt: want string, got null`}},
+		{"count is no number", `{"prompt":"p","target":"t","count":"three"}`, []string{`count: is the string "three", want integer`}},
+		{"count is not whole", `{"prompt":"p","target":"t","count":1.5}`, []string{`count: is 1.5, want integer`}},
+		{"count does not fit", `{"prompt":"p","target":"t","count":1e30}`, []string{`count: is 1e30, want integer`}},
+		{"dry is a string", `{"prompt":"p","target":"t","dry":"true"}`, []string{`dry: is the string "true", want boolean`}},
+		{"prompt is a number", `{"prompt":42,"target":"t"}`, []string{`prompt: is 42, want string`}},
+		{"null", `{"prompt":null,"target":"t"}`, []string{`prompt: is null, want string`}},
 		{"a slip", `{"propmt":"p","target":"t"}`, []string{`prompt is required (what to do)`, `unknown input "propmt"; did you mean "prompt"?`}},
 		{"another case", `{"prompt":"p","target":"t","Count":1}`, []string{`unknown input "Count"; did you mean "count"?`}},
 		{"nothing", `{}`, []string{"prompt is required (what to do)", "target is required (where to do it)"}},
 		{"not even that", ``, []string{"prompt is required (what to do)", "target is required (where to do it)"}},
-		{"three faults", `{"prompt":1,"target":"t","count":"x","dry":0}`, []string{"count: want integer, got \"x\"", "dry: want boolean, got 0", "prompt: want string, got 1"}},
+		{"three faults", `{"prompt":1,"target":"t","count":"x","dry":0}`, []string{"count: is the string \"x\", want integer", "dry: is 0, want boolean", "prompt: is 1, want string"}},
 		{"NaN", `{"prompt":"p","target":"t","rate":NaN}`, []string{`want a JSON object with finite numbers: unexpected 'N' at byte 35 of "{\"prompt\":\"p\",\"target\":\"t\",\"rate\":NaN}"`}},
 		{"too large to be finite", `{"prompt":"p","target":"t","rate":1e999}`, []string{"rate: want a finite number, got 1e999"}},
-		{"items", `{"prompt":"p","target":"t","extra":{"x":"y"}}`, []string{`extra: `}},
+		{"items", `{"prompt":"p","target":"t","extra":{"x":"y"}}`, []string{`extra/x: `}},
 		{"no object", `[]`, []string{"want a JSON object with finite numbers: "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestParse(t *testing.T) {
 		{name: "three faults", words: []string{"p", "target=t", "count=x", "dry=1", "rate=NaN"}, bad: []string{`count: want a whole number, got "x"`, `rate: want a finite number, got "NaN"`, `dry: want true or false, got "1"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := deploy(t).Parse(tc.words, tc.named)
+			got, err := deploy(t).Parse(tc.words, tc.named, nil)
 			if diff := cmp.Diff(tc.bad, problems(t, err)); diff != "" {
 				t.Fatal(diff)
 			}
@@ -181,7 +181,7 @@ func TestPrepare(t *testing.T) {
 	if got, err := w.Settle(json.RawMessage(`{"prompt":"p","target":"t"}`)); err != nil || string(got) != `{"prompt":"p","target":"/t"}` {
 		t.Errorf("%s, %v", got, err)
 	}
-	if _, err := w.Parse([]string{"friday", "target=friday"}, nil); err != nil {
+	if _, err := w.Parse([]string{"friday", "target=friday"}, nil, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -212,7 +212,7 @@ func TestSchema(t *testing.T) {
 	w.Inputs.Properties["count"].Minimum = jsonschema.Ptr(1.0)
 	w.Inputs.Properties["target"].Enum = []any{"here", "there"}
 	got := problems(t, w.Check(json.RawMessage(`{"prompt":"p","target":"theer","count":0}`)))
-	if len(got) != 2 || got[0] != "count: must be at least 1, got 0" || got[1] != `target: must be "here" or "there", got "theer"; did you mean "there"?` {
+	if len(got) != 2 || got[0] != "count: is 0, want at least 1" || got[1] != `target: is the string "theer", want one of "here", "there"; did you mean "there"?` {
 		t.Errorf("%q", got)
 	}
 }
@@ -227,28 +227,28 @@ func TestFits(t *testing.T) {
 		return &workflow.Workflow{Name: "deploy", Inputs: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"x": &p}}}
 	}
 	for _, c := range []struct{ schema, value, want string }{
-		{`{"type":"string","enum":["quick","deep"]}`, `"depe"`, `x: must be "quick" or "deep", got "depe"; did you mean "deep"?`},
-		{`{"type":"string","enum":["quick"]}`, `"x"`, `x: must be "quick", got "x"`},
-		{`{"enum":["a","b",3]}`, `4`, `x: must be "a", "b" or 3, got 4`},
+		{`{"type":"string","enum":["quick","deep"]}`, `"depe"`, `x: is the string "depe", want one of "quick", "deep"; did you mean "deep"?`},
+		{`{"type":"string","enum":["quick"]}`, `"x"`, `x: is the string "x", want one of "quick"`},
+		{`{"enum":["a","b",3]}`, `4`, `x: is 4, want one of "a", "b", 3`},
 		{`{"enum":["a","b",3]}`, `3`, ``},
-		{`{"type":"array"}`, `"a"`, `x: want a list such as ["one","two"], got "a"`},
-		{`{"type":"integer","minimum":1,"maximum":3}`, `4`, `x: must be at most 3, got 4`},
+		{`{"type":"array"}`, `"a"`, `x: is the string "a", want array`},
+		{`{"type":"integer","minimum":1,"maximum":3}`, `4`, `x: is 4, want at most 3`},
 		{`{"type":"integer","minimum":1,"maximum":3}`, `3`, ``},
-		{`{"type":"number","exclusiveMinimum":0}`, `0`, `x: must be more than 0, got 0`},
-		{`{"type":"number","exclusiveMaximum":1}`, `1`, `x: must be less than 1, got 1`},
-		{`{"type":"integer","multipleOf":5}`, `7`, `x: must be a multiple of 5, got 7`},
-		{`{"type":"string","minLength":1}`, `""`, `x: must not be empty`},
-		{`{"type":"string","minLength":3}`, `"é"`, `x: must have at least 3 characters, got 1`},
-		{`{"type":"string","maxLength":1}`, `"<é"`, `x: must have at most 1 characters, got 2`},
-		{`{"type":"string","pattern":"^[a-z]+$"}`, `"<A>"`, `x: must match ^[a-z]+$, got "<A>"`},
-		{`{"type":"array","minItems":2}`, `[1]`, `x: must have at least 2 items, got 1`},
-		{`{"type":"array","maxItems":1}`, `[1,2]`, `x: must have at most 1 items, got 2`},
-		{`{"type":"array","items":{"type":"integer"}}`, `[1,"b"]`, `x: 1: want integer, got "b"`},
-		{`{"type":"object","required":["a"]}`, `{}`, `x: "a" is missing`},
-		{`{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"enum":["c"]}}}}}`, `{"a":{"b":"d"}}`, `x: a.b: must be "c", got "d"`},
-		{`{"type":"object","properties":{"size":{}},"additionalProperties":{"not":{}}}`, `{"szie":1}`, `x: there is no "szie"; did you mean "size"?`},
-		{`{"type":"object","additionalProperties":{"type":"string"}}`, `{"a":1}`, `x: a: want string, got 1`},
-		{`{"const":"a"}`, `"b"`, `x: must be "a", got "b"`},
+		{`{"type":"number","exclusiveMinimum":0}`, `0`, `x: is 0, want more than 0`},
+		{`{"type":"number","exclusiveMaximum":1}`, `1`, `x: is 1, want less than 1`},
+		{`{"type":"integer","multipleOf":5}`, `7`, `x: is 7, want a multiple of 5`},
+		{`{"type":"string","minLength":1}`, `""`, `x: is 0 characters, want at least 1`},
+		{`{"type":"string","minLength":3}`, `"é"`, `x: is 1 character, want at least 3`},
+		{`{"type":"string","maxLength":1}`, `"<é"`, `x: is 2 characters, want at most 1`},
+		{`{"type":"string","pattern":"^[a-z]+$"}`, `"<A>"`, `x: is the string "<A>", want a match of the pattern ^[a-z]+$`},
+		{`{"type":"array","minItems":2}`, `[1]`, `x: is 1 item, want at least 2`},
+		{`{"type":"array","maxItems":1}`, `[1,2]`, `x: is 2 items, want at most 1`},
+		{`{"type":"array","items":{"type":"integer"}}`, `[1,"b"]`, `x/1: is the string "b", want integer`},
+		{`{"type":"object","required":["a"]}`, `{}`, `x/a: missing; it is required`},
+		{`{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"enum":["c"]}}}}}`, `{"a":{"b":"d"}}`, `x/a/b: is the string "d", want one of "c"`},
+		{`{"type":"object","properties":{"size":{}},"additionalProperties":{"not":{}}}`, `{"szie":1}`, `x/szie: unknown; did you mean "size"?`},
+		{`{"type":"object","additionalProperties":{"type":"string"}}`, `{"a":1}`, `x/a: is 1, want string`},
+		{`{"const":"a"}`, `"b"`, `x: is the string "b", want "a"`},
 	} {
 		got := ""
 		if p := problems(t, one(c.schema).Check(json.RawMessage(`{"x":`+c.value+`}`))); len(p) > 0 {
@@ -278,7 +278,7 @@ func TestParseFreeText(t *testing.T) {
 		if err := json.Unmarshal([]byte(`{"type":"object","properties":`+c.inputs+`}`), &schema); err != nil {
 			t.Fatal(err)
 		}
-		got, err := (&workflow.Workflow{Name: "deploy", Inputs: &schema}).Parse(strings.Fields(c.words), nil)
+		got, err := (&workflow.Workflow{Name: "deploy", Inputs: &schema}).Parse(strings.Fields(c.words), nil, nil)
 		if p := strings.Join(problems(t, err), "\n"); p != c.bad || c.bad == "" && string(got) != c.want {
 			t.Errorf("%s %q: %s, %q", c.inputs, c.words, got, p)
 		}
@@ -389,7 +389,7 @@ func ExampleWorkflow_Parse() {
 	if err != nil {
 		panic(err)
 	}
-	b, _ := w.Parse([]string{"pea", "soup", "plates=4"}, nil)
+	b, _ := w.Parse([]string{"pea", "soup", "plates=4"}, nil, nil)
 	fmt.Println(string(b))
 	// Output: {"dish":"pea soup","plates":4}
 }

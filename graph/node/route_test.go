@@ -18,7 +18,9 @@ import (
 )
 
 func TestRouter(t *testing.T) {
-	choose := func(to string) node.Chooser[state] { return func(context.Context, *graph.Task, state, []string) (string, error) { return to, nil } }
+	choose := func(to string) node.Chooser[state] {
+		return func(context.Context, *graph.Task, state, []string) (string, error) { return to, nil }
+	}
 	for _, tc := range []struct {
 		name     string
 		choose   node.Chooser[state]

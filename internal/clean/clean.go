@@ -102,6 +102,15 @@ func unclean(r rune) bool {
 		r >= 0xe0000 && r <= 0xe007f // tags, which smuggle ASCII
 }
 
+// Clip returns at most the first most bytes of a text, without half a character at the end. If something is left out, it
+// ends in "…".
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
 // Quote returns a name that others wrote as it is put into a message: clean, in quotes and not long.
 func Quote(s string) string {
 	s = Text(s)

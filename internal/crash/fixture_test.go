@@ -129,7 +129,7 @@ func backends() []backend {
 }
 
 func durableRedis(t *testing.T) *redisserver.Server {
-	return redisserver.Start(t, &redisserver.Options{AppendOnly: true, AppendFsync: "always"})
+	return redisserver.Start(t, "appendonly yes")
 }
 
 // unique is a name that nothing else has.
@@ -159,14 +159,14 @@ func commit() string {
 	return "unknown"
 }
 
-// worker builds the program that is killed, once, and without the race detector: it is
+// workerFile builds the program that is killed, once, and without the race detector: it is
 // started a thousand times.
-var worker = sync.OnceValues(func() (string, error) {
+var workerFile = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(workerDir(), 0o700); err != nil {
 		return "", err
 	}
 	file := filepath.Join(workerDir(), "worker")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", file, "./worker").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-o", file, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the worker: %w\n%s", err, out)
 	}
 	return file, nil
@@ -203,11 +203,12 @@ func startWith(t *testing.T, file string, see func(line), args ...string) *proce
 	t.Helper()
 	if file == "" {
 		var err error
-		if file, err = worker(); err != nil {
+		if file, err = workerFile(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p := &process{cmd: exec.Command(file, args...), read: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), asWorker+"=1")
 	p.cmd.Stderr = &p.stderr
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {

@@ -15,6 +15,10 @@ import (
 var shared pgserver.Shared
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asWorker) != "" {
+		workerMain()
+		return
+	}
 	code := m.Run()
 	shared.Close()
 	_ = os.RemoveAll(workerDir())

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/superstep-dev/superstep/internal/inside"
 )
 
 // ignores are the patterns of the .gitignore files of a folder and of .git/info/exclude, by the folder they hold in.
@@ -28,7 +30,7 @@ func (ig ignores) read(b *builder, dir string) {
 		files = []string{".git/info/exclude", ".gitignore"} // the later one decides
 	}
 	for _, name := range files {
-		f, err := openRegular(b.root, name)
+		f, _, err := inside.Regular(b.root, name)
 		if err != nil {
 			continue
 		}

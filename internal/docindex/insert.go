@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/semaphore"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/superstep-dev/superstep/internal/inside"
 )
 
 // A record is a file ready to be stored. If it is left out, it is kept so that it is not read again.
@@ -120,16 +122,10 @@ func (b *builder) remove(c *sqlite.Conn, files []file) error {
 }
 
 func (b *builder) store(c *sqlite.Conn, all int, records iter.Seq[*record]) error {
-	insFile, err := c.Prepare(`insert into files(path, size, mtime, fresh, left) values(?, ?, ?, ?, ?)`)
-	if err != nil {
-		return err
-	}
-	insRow, err := c.Prepare(`insert into rows(file, first, last) values(?, ?, ?)`)
-	if err != nil {
-		return err
-	}
-	insText, err := c.Prepare(`insert into t(rowid, body, head, path) values(?, ?, ?, ?)`)
-	if err != nil {
+	insFile, err1 := c.Prepare(`insert into files(path, size, mtime, fresh, left) values(?, ?, ?, ?, ?)`)
+	insRow, err2 := c.Prepare(`insert into rows(file, first, last) values(?, ?, ?)`)
+	insText, err3 := c.Prepare(`insert into t(rowid, body, head, path) values(?, ?, ?, ?)`)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
 	var read int64
@@ -279,15 +275,11 @@ func whereabouts(name string) string {
 
 // slurp reads a regular file that fits, confined to root. It may use the memory of buf.
 func slurp(root *os.Root, name string, buf []byte) ([]byte, os.FileInfo, error) {
-	f, err := openRegular(root, name)
+	f, info, err := inside.Regular(root, name)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
 	raw := slices.Grow(buf[:0], int(min(info.Size(), maxFile)))[:min(info.Size(), maxFile)]
 	n, err := io.ReadFull(f, raw[:min(len(raw), sniffed)])
 	if err == nil && n < len(raw) && (packed(name) || !looksBinary(raw[:n])) { // of what is no text the beginning will do
@@ -299,20 +291,4 @@ func slurp(root *os.Root, name string, buf []byte) ([]byte, os.FileInfo, error) 
 		err = nil
 	}
 	return raw[:n], info, err
-}
-
-func openRegular(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("not a regular file")
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }

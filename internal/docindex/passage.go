@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"regexp"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/clean"
 )
 
 // The sizes of passages and of what is stored as one row of the index.
@@ -33,7 +35,7 @@ type span struct {
 
 // parse takes a file apart. It may use the memory of lines.
 func parse(k kind, raw []byte, lines []line) *document {
-	d := &document{kind: k, lines: clean(k, raw, lines)}
+	d := &document{kind: k, lines: linesOf(k, raw, lines)}
 	d.title = d.about()
 	var p packer
 	if k == source {
@@ -259,14 +261,7 @@ func oneLine(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "")))), " ")
-	return clip(strings.TrimRight(s, " #"), 120)
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
+	return clean.Clip(strings.TrimRight(s, " #"), 120)
 }
 
 // code finds the passages of program text: comments with what they are about, declarations, parts of bodies.

@@ -129,7 +129,7 @@ func (ix *Index) parseQuery(ctx context.Context, text string) (*query, error) {
 		if len(parts) < 2 || slices.Contains(q.missing, name) {
 			continue
 		}
-		n, err := ix.count(ctx, `"`+strings.Join(parts, " ")+`"`)
+		n, err := ix.number(ctx, `select count(*) from t where t match ?`, `"`+strings.Join(parts, " ")+`"`)
 		failed = cmp.Or(failed, err)
 		if n == 0 {
 			q.missing = append(q.missing, name)
@@ -180,12 +180,7 @@ func (ix *Index) frequency(ctx context.Context, text string) (df int, err error)
 	if ok {
 		return df, nil
 	}
-	err = ix.with(ctx, func(c *sqlite.Conn) error {
-		return sqlitex.Execute(c, `select doc from v where term = ?`, &sqlitex.ExecOptions{
-			Args:       []any{text},
-			ResultFunc: func(s *sqlite.Stmt) error { df = s.ColumnInt(0); return nil },
-		})
-	})
+	df, err = ix.number(ctx, `select doc from v where term = ?`, text)
 	if err == nil {
 		ix.mu.Lock()
 		ix.known[text] = df
@@ -194,11 +189,11 @@ func (ix *Index) frequency(ctx context.Context, text string) (df int, err error)
 	return df, err
 }
 
-// count returns how many rows match an FTS5 expression.
-func (ix *Index) count(ctx context.Context, match string) (n int, err error) {
+// number returns the number that a query with one argument finds, 0 if it finds nothing.
+func (ix *Index) number(ctx context.Context, query, arg string) (n int, err error) {
 	err = ix.with(ctx, func(c *sqlite.Conn) error {
-		return sqlitex.Execute(c, `select count(*) from t where t match ?`, &sqlitex.ExecOptions{
-			Args:       []any{match},
+		return sqlitex.Execute(c, query, &sqlitex.ExecOptions{
+			Args:       []any{arg},
 			ResultFunc: func(s *sqlite.Stmt) error { n = s.ColumnInt(0); return nil },
 		})
 	})

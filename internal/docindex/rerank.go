@@ -3,6 +3,7 @@ package docindex
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -46,6 +47,22 @@ func (ix *Index) rerank(ctx context.Context, question string, ps []Passage) []Pa
 		out[place] = ps[i]
 	}
 	return out
+}
+
+// cosine returns how alike two directions are; 0 if one has none.
+func cosine(a, b []float32) float64 {
+	if len(a) != len(b) {
+		return 0
+	}
+	var ab, aa, bb float64
+	for i := range a {
+		x, y := float64(a[i]), float64(b[i])
+		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
+	}
+	if aa == 0 || bb == 0 {
+		return 0
+	}
+	return ab / math.Sqrt(aa*bb)
 }
 
 // rankConstant is how little the first places differ.

@@ -90,7 +90,7 @@ func looksBinary(raw []byte) bool {
 // out and entities resolved. A file whose name ends in .gz is unpacked. What does not fit into 16 MiB is cut off.
 func Text(name string, raw []byte) [][]byte {
 	raw, _ = unpacked(name, raw[:min(len(raw), maxFile)])
-	lines := clean(kindOf(name), raw, nil)
+	lines := linesOf(kindOf(name), raw, nil)
 	out := make([][]byte, len(lines))
 	for i, l := range lines {
 		out[i] = l.text
@@ -135,8 +135,8 @@ type line struct {
 	code  bool   // it is part of a listing, whose blank lines do not end it
 }
 
-// clean cuts a file into lines, at most manyLines of them.
-func clean(k kind, raw []byte, lines []line) []line {
+// linesOf cuts a file into lines, at most manyLines of them.
+func linesOf(k kind, raw []byte, lines []line) []line {
 	if k == markup {
 		return cleanHTML(raw)
 	}

@@ -10,117 +10,46 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"github.com/superstep-dev/superstep/internal/inside"
 )
 
 // A Folder is a folder that others have filled. Nothing outside of it is opened: not by "..", not
 // by a symbolic link, even one that is changed meanwhile. Links that stay inside are followed. It is
 // safe for use from several goroutines.
-type Folder struct {
-	root *os.Root
-	real string // without symbolic links
-	dir  string // as given, made absolute
-}
+type Folder struct{ root *inside.Root }
 
 // OpenFolder opens a folder. If there is none, the error is fs.ErrNotExist. Close it.
 func OpenFolder(dir string) (*Folder, error) {
-	abs, err := filepath.Abs(dir)
+	root, err := inside.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	real, err := filepath.EvalSymlinks(abs)
-	if err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(real)
-	if err != nil {
-		return nil, err
-	}
-	return &Folder{root, real, abs}, nil
+	return &Folder{root}, nil
 }
 
 // Sub opens a folder in this one, which links may then not leave. Close it.
 func (f *Folder) Sub(dir string) (*Folder, error) {
-	rel, err := f.resolve(dir)
+	rel, err := f.root.Resolve(dir)
 	if err != nil {
-		return nil, err
+		return nil, short(err)
 	}
 	root, err := f.root.OpenRoot(filepath.FromSlash(rel))
 	if err != nil {
 		return nil, short(err)
 	}
-	return &Folder{root, filepath.Join(f.real, filepath.FromSlash(rel)), f.Path(dir)}, nil
+	return &Folder{&inside.Root{Root: root, Dir: f.Path(dir), Real: filepath.Join(f.root.Real, filepath.FromSlash(rel))}}, nil
 }
 
 // Close releases the folder.
 func (f *Folder) Close() { _ = f.root.Close() } // nothing was written
 
 // Path is the absolute path of a file in the folder.
-func (f *Folder) Path(name string) string { return filepath.Join(f.dir, filepath.FromSlash(name)) }
-
-// errLeaves is why a file is not read.
-var errLeaves = errors.New("a symbolic link leads out of the folder; it is not followed")
-
-// resolve follows the symbolic links of a path. os.Root decides what may be opened; this makes absolute
-// links work that stay inside.
-func (f *Folder) resolve(name string) (string, error) {
-	rest := path.Clean(name)
-	if !filepath.IsLocal(filepath.FromSlash(rest)) {
-		return "", fmt.Errorf("the path %q is outside of the folder", name)
-	}
-	done := "."
-	for links := 0; rest != "" && rest != "."; {
-		var part string
-		part, rest, _ = strings.Cut(rest, "/")
-		switch {
-		case part == "" || part == ".":
-			continue
-		case part == ".." && done == ".":
-			return "", errLeaves
-		case part == "..":
-			done = path.Dir(done)
-			continue
-		}
-		next := path.Join(done, part)
-		info, err := f.root.Lstat(filepath.FromSlash(next))
-		if err != nil {
-			return "", short(err)
-		}
-		if info.Mode()&fs.ModeSymlink == 0 {
-			done = next
-			continue
-		}
-		if links++; links > 40 {
-			return "", errors.New("too many symbolic links")
-		}
-		target, err := f.root.Readlink(filepath.FromSlash(next))
-		if err != nil {
-			return "", short(err)
-		}
-		if filepath.IsAbs(target) {
-			rel, ok := below(f.real, target)
-			if !ok {
-				rel, ok = below(f.dir, target)
-			}
-			if !ok {
-				return "", errLeaves
-			}
-			target, done = rel, "."
-		}
-		rest = filepath.ToSlash(target) + "/" + rest
-	}
-	return done, nil
-}
-
-func below(dir, name string) (string, bool) {
-	rel, err := filepath.Rel(dir, name)
-	return rel, err == nil && filepath.IsLocal(rel)
-}
+func (f *Folder) Path(name string) string { return filepath.Join(f.root.Dir, filepath.FromSlash(name)) }
 
 // short is an error without the path, which the caller knows better.
 func short(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err
 	}
 	return err
@@ -128,27 +57,12 @@ func short(err error) error {
 
 // Open opens a regular file. It does not wait for the other end of a FIFO.
 func (f *Folder) Open(name string) (*os.File, error) {
-	rel, err := f.resolve(name)
-	if err != nil {
-		return nil, err
-	}
-	file, err := f.root.OpenFile(filepath.FromSlash(rel), os.O_RDONLY|nonblock, 0)
+	rel, err := f.root.Resolve(name)
 	if err != nil {
 		return nil, short(err)
 	}
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		err = short(err)
-	case info.IsDir():
-		err = errors.New("it is a folder")
-	case !info.Mode().IsRegular():
-		err = errors.New("it is not a regular file")
-	default:
-		return file, nil
-	}
-	file.Close()
-	return nil, err
+	file, _, err := inside.Regular(f.root.Root, rel)
+	return file, short(err)
 }
 
 // Read reads a regular file of at most that many bytes.
@@ -158,14 +72,11 @@ func (f *Folder) Read(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err != nil {
-		return nil, short(err)
-	}
-	if int64(len(b)) > limit {
+	b, err := inside.ReadAll(file, limit)
+	if errors.Is(err, inside.ErrTooLarge) {
 		return nil, &Error{Code: TooLarge, Text: fmt.Sprintf("the file is over %d KiB", limit>>10)}
 	}
-	return b, nil
+	return b, short(err)
 }
 
 // An Entry is something in a folder.
@@ -190,13 +101,17 @@ type Walk struct {
 // so it is the same every time. Cut says that a limit was reached; then some are missing.
 func (f *Folder) Entries(dir string, w *Walk) (list []Entry, cut bool) {
 	v := &visit{f: f, w: w, seen: map[string]bool{}}
-	if rel, err := f.resolve(dir); err == nil {
+	rel, err := f.root.Resolve(dir)
+	if err == nil {
+		_, err = f.root.Lstat(filepath.FromSlash(rel))
+	}
+	if err == nil {
 		v.enter(path.Clean(dir), rel, 0, false)
 		for _, l := range v.links { // what is there by itself comes first
 			v.look(l.found, l.real, l.depth, true)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		v.list = append(v.list, Entry{Path: path.Clean(dir), Err: err})
+		v.list = append(v.list, Entry{Path: path.Clean(dir), Err: short(err)})
 	}
 	slices.SortFunc(v.list, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
 	return v.list, v.cut
@@ -256,7 +171,7 @@ func (v *visit) look(found, real string, depth int, link bool) {
 			return
 		}
 		e.To, _ = v.f.root.Readlink(filepath.FromSlash(real))
-		if real, err = v.f.resolve(real); err == nil {
+		if real, err = v.f.root.Resolve(real); err == nil {
 			info, err = v.f.root.Lstat(filepath.FromSlash(real))
 		}
 	}
@@ -274,7 +189,7 @@ func (v *visit) look(found, real string, depth int, link bool) {
 
 // names are those in a folder, sorted.
 func (v *visit) names(dir string) ([]string, error) {
-	d, err := v.f.root.OpenFile(filepath.FromSlash(dir), os.O_RDONLY|nonblock, 0)
+	d, err := v.f.root.OpenFile(filepath.FromSlash(dir), os.O_RDONLY|inside.NonBlock, 0)
 	if err != nil {
 		return nil, short(err)
 	}

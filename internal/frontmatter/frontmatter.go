@@ -5,7 +5,6 @@
 package frontmatter
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -126,20 +125,15 @@ func (d *Document) Field(key string) *Field {
 	return nil
 }
 
-const byteOrderMark = "\ufeff"
-
 // Parse takes a file apart. Its error is an *Error. The header is read as YAML; if it is not, once
 // more, line by line: see lenient. Clean, unless nil, makes text harmless; it is applied to every key
 // and value and to the body, and what it changes is a warning.
 func Parse(b []byte, clean func(string) string) (*Document, error) {
-	if len(b) > MaxFile {
-		return nil, &Error{Code: TooLarge, Text: "the file is over 1 MiB"}
+	text, err := text(b, MaxFile)
+	if err != nil {
+		return nil, err
 	}
-	if !utf8.Valid(b) {
-		return nil, &Error{Code: Encoding, Text: fmt.Sprintf("the file must be UTF-8; there is a bad byte at offset %d", invalidAt(b))}
-	}
-	b = bytes.TrimPrefix(b, []byte(byteOrderMark))
-	header, body, line, err := split(newlines(string(b)))
+	header, body, line, err := parts(text)
 	if err != nil {
 		return nil, err
 	}
@@ -160,23 +154,23 @@ func Parse(b []byte, clean func(string) string) (*Document, error) {
 	return p.doc, nil
 }
 
-// newlines makes newlines of all ends of lines.
-func newlines(s string) string { return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(s) }
-
-// invalidAt is the offset of the first byte that is not UTF-8.
-func invalidAt(b []byte) int {
-	for i := 0; i < len(b); {
-		r, n := utf8.DecodeRune(b[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
+// text is a file of bounded size as text, with newlines at all ends of lines.
+func text(b []byte, most int) (string, error) {
+	switch {
+	case len(b) > most:
+		return "", &Error{Code: TooLarge, Text: fmt.Sprintf("the file is over %d MiB", most>>20)}
+	case !utf8.Valid(b):
+		at := 0
+		for r, n := utf8.DecodeRune(b); r != utf8.RuneError || n > 1; r, n = utf8.DecodeRune(b[at:]) {
+			at += n
 		}
-		i += n
+		return "", &Error{Code: Encoding, Text: fmt.Sprintf("the file must be UTF-8; there is a bad byte at offset %d", at)}
 	}
-	return len(b)
+	return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(b), "\ufeff")), nil
 }
 
-// split finds the header and the body, and the line on which the body begins.
-func split(text string) (header, body string, line int, err error) {
+// parts finds the header and the body, and the line on which the body begins.
+func parts(text string) (header, body string, line int, err error) {
 	first, rest, _ := strings.Cut(text, "\n")
 	if !fence(first) {
 		return "", "", 0, &Error{Missing, 1, 1, "there is no front matter; the file must begin with a line ---, then name and description, then another ---"}
@@ -201,14 +195,12 @@ func fence(line string) bool { return strings.TrimRight(line, " \t\r") == "---" 
 // Unfenced gives the text of a file as a body, for those kinds of files that need no front matter.
 // It has no field. Its error is an *Error.
 func Unfenced(b []byte, clean func(string) string) (*Document, error) {
-	if len(b) > MaxFile {
-		return nil, &Error{Code: TooLarge, Text: "the file is over 1 MiB"}
-	}
-	if !utf8.Valid(b) {
-		return nil, &Error{Code: Encoding, Text: fmt.Sprintf("the file must be UTF-8; there is a bad byte at offset %d", invalidAt(b))}
+	text, err := text(b, MaxFile)
+	if err != nil {
+		return nil, err
 	}
 	p := &parsing{clean: clean, doc: &Document{}}
-	p.body(newlines(strings.TrimPrefix(string(b), byteOrderMark)), 1)
+	p.body(text, 1)
 	return p.doc, nil
 }
 
@@ -281,11 +273,12 @@ func YAML(b []byte, clean func(string) string) ([]Field, error) {
 // keys that are there twice are refused: whoever reads the file reports them. In the value they are missing, or have
 // no kind. The caller bounds the size. The error is an *Error, such as one for more than MaxDepth levels.
 func Tree(b []byte, clean func(string) string) (v *Value, refused []*Error, err error) {
-	if !utf8.Valid(b) {
-		return nil, nil, &Error{Code: Encoding, Text: fmt.Sprintf("the file must be UTF-8; there is a bad byte at offset %d", invalidAt(b))}
+	text, err := text(b, len(b))
+	if err != nil {
+		return nil, nil, err
 	}
 	p := &parsing{clean: clean, doc: &Document{}}
-	v, wrong := p.tree(p.visible(newlines(strings.TrimPrefix(string(b), byteOrderMark)), 1), 1)
+	v, wrong := p.tree(p.visible(text, 1), 1)
 	if wrong != nil {
 		return nil, nil, wrong
 	}

@@ -2,6 +2,7 @@ package frontmatter
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -79,46 +80,31 @@ func (v *Value) Words(spaced bool) (words []*Value, ok bool) {
 
 // cut separates a list on one line.
 func cut(s string, spaced bool) []string {
-	at := func(r rune) bool { return r == ',' || r == '\n' }
-	if spaced && !outside(s, at) {
-		at = func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }
+	parts := split(s, ",\n")
+	if spaced && len(parts) == 1 {
+		parts = split(s, " \t\n")
 	}
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	return slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+}
+
+// split cuts a text at the separators outside of all parentheses.
+func split(s, separators string) []string {
 	var out []string
 	depth, start := 0, 0
-	add := func(end int) {
-		if w := strings.TrimSpace(s[start:end]); w != "" {
-			out = append(out, w)
-		}
-	}
 	for i, r := range s {
 		switch {
 		case r == '(':
 			depth++
 		case r == ')':
 			depth = max(0, depth-1)
-		case depth == 0 && at(r):
-			add(i)
-			start = i + 1
+		case depth == 0 && strings.ContainsRune(separators, r):
+			out, start = append(out, s[start:i]), i+1
 		}
 	}
-	add(len(s))
-	return out
-}
-
-// outside says whether a rune of that sort is outside of all parentheses.
-func outside(s string, sort func(rune) bool) bool {
-	depth := 0
-	for _, r := range s {
-		switch {
-		case r == '(':
-			depth++
-		case r == ')':
-			depth = max(0, depth-1)
-		case depth == 0 && sort(r):
-			return true
-		}
-	}
-	return false
+	return append(out, s[start:])
 }
 
 // Any is the value as encoding/json would give it, except that a whole number that fits is an int.

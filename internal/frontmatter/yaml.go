@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -31,18 +32,7 @@ func (p *parsing) strict(header string) *Error {
 // forget takes back what was said of a header that turned out not to be YAML.
 func (p *parsing) forget() {
 	p.doc.Repeated = nil
-	p.doc.Warnings = keepFrom(p.doc.Warnings, p.doc.BodyLine)
-}
-
-// keepFrom are the warnings about the body.
-func keepFrom(all []Warning, line int) []Warning {
-	var out []Warning
-	for _, w := range all {
-		if w.Line >= line {
-			out = append(out, w)
-		}
-	}
-	return out
+	p.doc.Warnings = slices.DeleteFunc(p.doc.Warnings, func(w Warning) bool { return w.Line < p.doc.BodyLine })
 }
 
 // mapping reads a YAML map that begins on a line of the file.

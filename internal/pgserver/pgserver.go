@@ -22,11 +22,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Options are the settings of a server. Nil and zero values mean the written defaults.
-type Options struct {
-	Settings map[string]string // of postgresql.conf, beside those that Start needs itself; default none
-}
-
 // A Server is one server. Its methods may be called from several goroutines.
 type Server struct {
 	bin, dir string // the programs; the folder, in which the data are in data
@@ -45,9 +40,6 @@ const (
 
 // errMissing says that there is no Postgres on this machine.
 var errMissing = errors.New("there is no Postgres here (Debian: apt-get install postgresql)")
-
-// Available reports whether the machine has the programs that a server needs.
-func Available() bool { return binaries() != "" }
 
 // binaries is the folder of the newest server's programs, "" if there is none.
 func binaries() string {
@@ -72,14 +64,15 @@ func version(path string) int {
 }
 
 // Start starts a server that is stopped, and its folder removed, when the test ends.
-// Without the programs the test is skipped, or fails if CI is true in the environment.
-func Start(tb testing.TB, opt *Options) *Server {
+// Settings are those of postgresql.conf, beside the ones that Start needs itself; nil for none. Without
+// the programs the test is skipped, or fails if CI is true in the environment.
+func Start(tb testing.TB, settings map[string]string) *Server {
 	tb.Helper()
-	s, err := open(opt)
+	s, err := open(settings)
 	if err != nil {
 		refuse(tb, err)
 	}
-	tb.Cleanup(s.close)
+	tb.Cleanup(s.Close)
 	return s
 }
 
@@ -94,8 +87,6 @@ func refuse(tb testing.TB, err error) {
 // Shared is a server that the tests of a package share: the first one starts it. The zero
 // value is ready. TestMain calls Close behind the last test.
 type Shared struct {
-	Options *Options
-
 	once   sync.Once
 	server *Server
 	err    error
@@ -104,7 +95,7 @@ type Shared struct {
 // Server returns the server. Without the programs the test is skipped, as Start does it.
 func (s *Shared) Server(tb testing.TB) *Server {
 	tb.Helper()
-	s.once.Do(func() { s.server, s.err = open(s.Options) })
+	s.once.Do(func() { s.server, s.err = open(nil) })
 	if s.err != nil {
 		refuse(tb, s.err)
 	}
@@ -115,24 +106,22 @@ func (s *Shared) Server(tb testing.TB) *Server {
 func (s *Shared) Close() {
 	s.once.Do(func() { s.err = errors.New("the shared server was closed") })
 	if s.server != nil {
-		s.server.close()
+		s.server.Close()
 	}
 }
 
-func open(opt *Options) (*Server, error) {
+func open(settings map[string]string) (*Server, error) {
 	s, err := prepare()
 	if err != nil {
 		return nil, err
 	}
-	if opt != nil {
-		s.settings = opt.Settings
-	}
+	s.settings = settings
 	if err := s.run("initdb", "-D", s.data(), "-U", superuser, "-A", "trust", "--encoding=UTF8", "--locale=C", "--no-sync"); err != nil {
-		s.close()
+		s.Close()
 		return nil, err
 	}
 	if err := s.start(); err != nil {
-		s.close()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
@@ -149,13 +138,13 @@ func prepare() (*Server, error) {
 		return nil, err
 	}
 	if err := own(s.dir); err != nil {
-		s.close()
+		s.Close()
 		return nil, err
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		s.close()
+		s.Close()
 		return nil, err
 	}
 	if addr, ok := l.Addr().(*net.TCPAddr); ok {
@@ -260,8 +249,8 @@ func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
 // tail is the end of the server's log.
 func (s *Server) tail() string {
-	b, _ := os.ReadFile(s.log())
-	return string(b[max(0, len(b)-2000):])
+	log := s.Log()
+	return log[max(0, len(log)-2000):]
 }
 
 // DSN is the address of the server's first database.
@@ -340,10 +329,8 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
-// Close stops the server and removes its folder, before the test ends.
-func (s *Server) Close() { s.close() }
-
-func (s *Server) close() {
+// Close stops the server and removes its folder.
+func (s *Server) Close() {
 	_ = s.signal(os.Interrupt)
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
@@ -378,7 +365,7 @@ func (s *Server) Standby(tb testing.TB, sync bool) *Server {
 	if err != nil {
 		refuse(tb, err)
 	}
-	tb.Cleanup(b.close)
+	tb.Cleanup(b.Close)
 	name := fmt.Sprintf("standby%d", b.port)
 	conn := fmt.Sprintf("host=127.0.0.1 port=%d user=%s application_name=%s", s.port, superuser, name)
 	err = b.run("pg_basebackup", "-D", b.data(), "-d", conn, "-R", "-X", "stream", "-c", "fast", "--no-sync")

@@ -8,9 +8,13 @@ import (
 	"crypto/rand"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // Grace is how long a group has between being told to end and being killed.
@@ -91,4 +95,63 @@ func Base(environ []string) []string {
 		}
 	}
 	return out
+}
+
+// Variable returns the value of a variable of an environment as a process sees it, the last of that name, and whether there is one.
+func Variable(environ []string, name string) (string, bool) {
+	for _, v := range slices.Backward(environ) {
+		if n, value, ok := strings.Cut(v, "="); ok && (n == name || runtime.GOOS == "windows" && strings.EqualFold(n, name)) {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// Look returns the path of a program by the PATH of an environment. Only absolute folders count: what lies in the folder that
+// somebody happens to be in is not theirs to run.
+func Look(environ []string, name string) (string, error) {
+	path, _ := Variable(environ, "PATH")
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return found, nil
+		}
+	}
+	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
+}
+
+// A Tail keeps the end of what is written to it, by several at once.
+type Tail struct {
+	Limit int // bytes that are kept for sure
+
+	mu   sync.Mutex
+	kept []byte
+	cut  bool
+}
+
+// Write never fails.
+func (t *Tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - t.Limit; over > t.Limit {
+		t.kept, t.cut = slices.Delete(t.kept, 0, over), true
+	}
+	return len(p), nil
+}
+
+// Text returns the end of it, of at most so many bytes, with "…" in place of what is left out.
+func (t *Tail) Text(most int) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.kept[max(0, len(t.kept)-most):]
+	if len(b) == len(t.kept) && !t.cut {
+		return string(b)
+	}
+	for len(b) > 0 && !utf8.RuneStart(b[0]) {
+		b = b[1:]
+	}
+	return "…" + string(b)
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,15 +19,6 @@ import (
 
 	redigo "github.com/gomodule/redigo/redis"
 )
-
-// Options are the settings of a server. Nil and zero values mean the written defaults.
-type Options struct {
-	AppendOnly  bool     // keep an append-only file; default no
-	AppendFsync string   // always, everysec or no; default always
-	Save        string   // when to write snapshots, as in the configuration; default never
-	ReplicaOf   *Server  // the primary of this one; default none
-	Config      []string // more lines of configuration, like "maxmemory 4mb"
-}
 
 // A Server is a redis-server that ends with its test. Its methods are for one goroutine.
 type Server struct {
@@ -41,9 +33,10 @@ type Server struct {
 // startTimeout is long, for machines that are busy.
 const startTimeout = 30 * time.Second
 
-// Start starts a server, and stops it when the test ends. Without the program redis-server
-// the test is skipped, or fails if the environment says CI=true.
-func Start(tb testing.TB, opt *Options) *Server {
+// Start starts a server, and stops it when the test ends. It keeps nothing on disk unless lines of
+// its configuration say so, like "appendonly yes" or "save 60 1000". Without the program
+// redis-server the test is skipped, or fails if the environment says CI=true.
+func Start(tb testing.TB, config ...string) *Server {
 	tb.Helper()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -53,14 +46,11 @@ func Start(tb testing.TB, opt *Options) *Server {
 		}
 		tb.Skip("SKIPPED: " + remedy)
 	}
-	if opt == nil {
-		opt = &Options{}
-	}
 	s := &Server{tb: tb, dir: tb.TempDir()}
 	tb.Cleanup(s.Kill)
 	for range 5 { // somebody else may take the port first
 		s.port = freePort(tb)
-		s.args = append([]string{program}, opt.args(s)...)
+		s.args = append([]string{program}, s.arguments(config)...)
 		if err = s.start(); err == nil {
 			return s
 		}
@@ -69,32 +59,19 @@ func Start(tb testing.TB, opt *Options) *Server {
 	return nil
 }
 
-func (o *Options) args(s *Server) []string {
+func (s *Server) arguments(config []string) (args []string) {
 	lines := []string{
 		"port " + strconv.Itoa(s.port), "bind 127.0.0.1", "dir " + s.dir, "daemonize no", "logfile " + filepath.Join(s.dir, "log"),
-		"appendonly " + yesNo(o.AppendOnly), "loglevel warning",
+		"loglevel warning", "appendonly no", "appendfsync always",
 	}
-	if o.AppendFsync != "" {
-		lines = append(lines, "appendfsync "+o.AppendFsync)
-	} else {
-		lines = append(lines, "appendfsync always")
+	if !slices.ContainsFunc(config, func(line string) bool { return strings.HasPrefix(line, "save ") }) {
+		args = []string{"--save", ""}
 	}
-	if o.ReplicaOf != nil {
-		lines = append(lines, "replicaof 127.0.0.1 "+strconv.Itoa(o.ReplicaOf.port))
-	}
-	var args []string
-	for _, line := range append(lines, o.Config...) {
+	for _, line := range append(lines, config...) {
 		words := strings.Fields(line)
 		args = append(append(args, "--"+words[0]), words[1:]...)
 	}
-	return append(args, "--save", o.Save)
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
+	return args
 }
 
 func freePort(tb testing.TB) int {

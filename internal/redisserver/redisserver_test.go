@@ -3,6 +3,7 @@ package redisserver
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	redigo "github.com/gomodule/redigo/redis"
@@ -12,7 +13,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestServer(t *testing.T) {
-	s := Start(t, &Options{AppendOnly: true})
+	s := Start(t, "appendonly yes")
 	get := func() (string, error) { return redigo.String(s.Do("GET", "k")) }
 	if _, err := s.Do("SET", "k", "v"); err != nil {
 		t.Fatal(err)
@@ -42,8 +43,8 @@ func TestServer(t *testing.T) {
 }
 
 func TestReplicaAndVolatile(t *testing.T) {
-	primary := Start(t, nil)
-	replica := Start(t, &Options{ReplicaOf: primary, Config: []string{"maxmemory 20mb"}})
+	primary := Start(t)
+	replica := Start(t, "replicaof "+strings.Replace(primary.Addr(), ":", " ", 1), "maxmemory 20mb")
 	for name, want := range map[string]string{"maxmemory": "20971520", "save": "", "appendonly": "no"} {
 		if got, err := redigo.StringMap(replica.Do("CONFIG", "GET", name)); err != nil || got[name] != want {
 			t.Errorf("%s is %q, want %q, error %v", name, got, want, err)

@@ -1,78 +1,149 @@
 package strict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// errCircle refuses schemas that no value can be checked against in finite time.
-var errCircle = errors.New("it refers to itself for the same value")
+// A keyword is one of JSON Schema that the library reads into a field.
+type keyword struct {
+	name  string
+	field []int
+	holds reflect.Type
+}
 
-// loops finds out whether checking a value against a schema, which may be a stranger's,
-// comes to an end. What applies to the same value must not refer back to itself, and must
-// not be more than can be looked at.
+var keywords = sync.OnceValue(func() (out []keyword) {
+	apart := map[string]string{
+		"Type": "type", "Types": "type", "Items": "items", "ItemsArray": "items", "DependencySchemas": "dependencies", "DependencyStrings": "dependencies",
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[jsonschema.Schema]()) {
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name := cmp.Or(apart[f.Name], tag); name != "-" {
+			out = append(out, keyword{name, f.Index, f.Type})
+		}
+	}
+	return out
+})
+
+// A part is a schema within another: the keyword that holds it, and where it is, as a JSON pointer.
+type part struct{ keyword, at string }
+
+// parts are the schemas right within one.
+func parts(s *jsonschema.Schema) iter.Seq2[part, *jsonschema.Schema] {
+	return func(yield func(part, *jsonschema.Schema) bool) {
+		v := reflect.ValueOf(s).Elem()
+		for _, k := range keywords() {
+			here := map[string]*jsonschema.Schema{}
+			switch held := v.FieldByIndex(k.field).Interface().(type) {
+			case *jsonschema.Schema:
+				here["/"+k.name] = held
+			case []*jsonschema.Schema:
+				for i, p := range held {
+					here[fmt.Sprintf("/%s/%d", k.name, i)] = p
+				}
+			case map[string]*jsonschema.Schema:
+				for name, p := range held {
+					here[pointer("/"+k.name, name)] = p
+				}
+			}
+			for _, at := range slices.Sorted(maps.Keys(here)) {
+				if p := here[at]; p != nil && !yield(part{k.name, at}, p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+const mostSchemas = 10_000 // in a document, and for one value
+
+// index returns the schemas of a document by their JSON pointers, and whether these are all.
+func index(root *jsonschema.Schema) (all map[string]*jsonschema.Schema, whole bool) {
+	all = map[string]*jsonschema.Schema{}
+	var walk func(at string, s *jsonschema.Schema) bool
+	walk = func(at string, s *jsonschema.Schema) bool {
+		if len(all) == mostSchemas {
+			return false
+		}
+		all[at] = s
+		for p, inner := range parts(s) {
+			if !walk(at+p.at, inner) {
+				return false
+			}
+		}
+		return true
+	}
+	return all, walk("", root)
+}
+
+// named returns the schema of a document that a reference names, nil if there is none.
+func named(all map[string]*jsonschema.Schema, ref string) *jsonschema.Schema {
+	at, ok := strings.CutPrefix(ref, "#")
+	if !ok {
+		return nil
+	}
+	return all[at]
+}
+
+// loops finds out whether checking a value against a schema comes to an end. What applies to the same value must not refer
+// back to itself, and must not be more than can be looked at.
 type loops struct {
-	root *jsonschema.Schema
+	all  map[string]*jsonschema.Schema
 	cost map[*jsonschema.Schema]int // of those that are known; 0 while one is being looked at
 }
 
-const mostSchemas = 10_000 // for one value
-
 // Terminates reports whether checking a value against a schema, which may be a stranger's, comes to an end: nil if so.
 func Terminates(root *jsonschema.Schema) error {
-	l := &loops{root: root, cost: map[*jsonschema.Schema]int{}}
-	var err error
-	left := mostSchemas
-	var walk func(s *jsonschema.Schema)
-	walk = func(s *jsonschema.Schema) {
-		if left--; s == nil || err != nil {
-			return
-		}
-		if left < 0 {
-			err = fmt.Errorf("it has more than %d parts", mostSchemas)
-			return
-		}
-		if _, err = l.look(s); err != nil {
-			return
-		}
-		same, inner := parts(s)
-		for _, p := range append(same, inner...) {
-			walk(p)
+	all, whole := index(root)
+	if !whole {
+		return fmt.Errorf("it has more than %d parts", mostSchemas)
+	}
+	l := &loops{all: all, cost: map[*jsonschema.Schema]int{}}
+	for _, at := range slices.Sorted(maps.Keys(all)) {
+		if _, err := l.look(all[at]); err != nil {
+			return err
 		}
 	}
-	walk(root)
-	return err
+	return nil
 }
 
 // look counts the schemas that apply to a value to which s does.
 func (l *loops) look(s *jsonschema.Schema) (int, error) {
 	if n, known := l.cost[s]; known {
 		if n == 0 {
-			return 0, errCircle
+			return 0, errors.New("it refers to itself for the same value")
 		}
 		return n, nil
 	}
 	l.cost[s] = 0
-	n := 1
-	same, _ := parts(s)
+	var same []*jsonschema.Schema
+	for p, inner := range parts(s) {
+		switch p.keyword {
+		case "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies":
+			same = append(same, inner)
+		}
+	}
 	if s.DynamicRef != "" {
 		return 0, errors.New("$dynamicRef is not supported; use $ref")
 	}
 	if s.Ref != "" {
-		to := l.find(s.Ref)
+		to := named(l.all, s.Ref)
 		if to == nil {
 			return 0, fmt.Errorf("reference %q leads nowhere in it; use one as #/$defs/NAME", s.Ref)
 		}
 		same = append(same, to)
 	}
+	n := 1
 	for _, p := range same {
-		if p == nil {
-			continue
-		}
 		m, err := l.look(p)
 		if err != nil {
 			return 0, err
@@ -83,81 +154,4 @@ func (l *loops) look(s *jsonschema.Schema) (int, error) {
 	}
 	l.cost[s] = n
 	return n, nil
-}
-
-// parts are the schemas within one: those that apply to the same value, and those that
-// apply to what is in it.
-func parts(s *jsonschema.Schema) (same, inner []*jsonschema.Schema) {
-	same = append(same, s.AllOf...)
-	same = append(append(same, s.AnyOf...), s.OneOf...)
-	same = append(same, s.Not, s.If, s.Then, s.Else)
-	for _, m := range []map[string]*jsonschema.Schema{s.DependentSchemas, s.DependencySchemas} {
-		for _, key := range sortedKeys(m) {
-			same = append(same, m[key])
-		}
-	}
-	for _, m := range []map[string]*jsonschema.Schema{s.Defs, s.Definitions, s.Properties, s.PatternProperties} {
-		for _, key := range sortedKeys(m) {
-			inner = append(inner, m[key])
-		}
-	}
-	inner = append(append(append(inner, s.PrefixItems...), s.ItemsArray...), s.Items, s.AdditionalItems, s.Contains, s.UnevaluatedItems)
-	return same, append(inner, s.AdditionalProperties, s.PropertyNames, s.UnevaluatedProperties, s.ContentSchema)
-}
-
-// find is the schema that a reference within the document names, nil if there is none.
-func (l *loops) find(ref string) *jsonschema.Schema { return lookup(l.root, ref) }
-
-// lookup follows a reference, which is # and a JSON pointer.
-func lookup(s *jsonschema.Schema, ref string) *jsonschema.Schema {
-	rest, ok := strings.CutPrefix(ref, "#")
-	if !ok || rest != "" && rest[0] != '/' {
-		return nil
-	}
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	words := strings.Split(rest, "/")[1:]
-	for i := 0; i < len(words) && s != nil; i++ {
-		next := ""
-		if i+1 < len(words) {
-			next = unescape.Replace(words[i+1])
-		}
-		switch word := words[i]; word {
-		case "$defs":
-			s, i = s.Defs[next], i+1
-		case "definitions":
-			s, i = s.Definitions[next], i+1
-		case "properties":
-			s, i = s.Properties[next], i+1
-		case "patternProperties":
-			s, i = s.PatternProperties[next], i+1
-		case "allOf":
-			s, i = place(s.AllOf, next), i+1
-		case "anyOf":
-			s, i = place(s.AnyOf, next), i+1
-		case "oneOf":
-			s, i = place(s.OneOf, next), i+1
-		case "prefixItems":
-			s, i = place(s.PrefixItems, next), i+1
-		case "items":
-			if s.Items == nil && len(s.ItemsArray) > 0 {
-				s, i = place(s.ItemsArray, next), i+1
-				continue
-			}
-			s = s.Items
-		case "additionalProperties":
-			s = s.AdditionalProperties
-		case "not":
-			s = s.Not
-		default:
-			return nil
-		}
-	}
-	return s
-}
-
-func place(list []*jsonschema.Schema, at string) *jsonschema.Schema {
-	if i, err := strconv.Atoi(at); err == nil && i >= 0 && i < len(list) {
-		return list[i]
-	}
-	return nil
 }

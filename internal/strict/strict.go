@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/big"
 	"reflect"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -29,8 +31,12 @@ const (
 
 // Faults lists where a decoded value does not fit a schema, each as a JSON pointer and what is wrong there.
 func Faults(schema *jsonschema.Resolved, v any) []string {
-	f := faults{root: schema.Schema(), work: new(int)}
-	f.value("", v, f.root)
+	root := schema.Schema()
+	f := faults{work: new(int), all: sync.OnceValue(func() map[string]*jsonschema.Schema {
+		all, _ := index(root)
+		return all
+	})}
+	f.value("", v, root)
 	if len(f.list) == 0 {
 		if err := schema.Validate(plain(v)); err != nil {
 			f.add(plainly(err))
@@ -278,9 +284,9 @@ func TypeName(v any) string {
 // message per place; the schema itself has the last word.
 type faults struct {
 	list []string
-	root *jsonschema.Schema // what references are looked up in
-	deep int                // schemas within schemas, for the same value
-	work *int               // schemas looked at, so that none made to take for ever does
+	all  func() map[string]*jsonschema.Schema // by the references to them
+	deep int                                  // schemas within schemas, for the same value
+	work *int                                 // schemas looked at, so that none made to take for ever does
 }
 
 func (f *faults) add(at, format string, args ...any) {
@@ -304,8 +310,8 @@ func (f *faults) object(at string, v map[string]any, s *jsonschema.Schema) {
 			f.add(pointer(at, key), "missing; it is required")
 		}
 	}
-	known := sortedKeys(s.Properties)
-	for _, key := range sortedKeys(v) {
+	known := slices.Sorted(maps.Keys(s.Properties))
+	for _, key := range slices.Sorted(maps.Keys(v)) {
 		here := pointer(at, key)
 		if p := s.Properties[key]; p != nil {
 			f.value(here, v[key], p)
@@ -345,7 +351,7 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 	}
 	if s.Ref != "" {
 		f.deep++
-		f.value(at, v, lookup(f.root, s.Ref))
+		f.value(at, v, named(f.all(), s.Ref))
 		f.deep--
 	}
 	f.combined(at, v, s)
@@ -359,12 +365,20 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 		return
 	}
 	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(e any) bool { return jsonschema.Equal(e, plain(v)) }) {
-		var all []string
+		var all, texts []string
 		for _, e := range s.Enum {
 			b, _ := json.Marshal(e)
 			all = append(all, string(b))
+			if text, ok := e.(string); ok {
+				texts = append(texts, text)
+			}
 		}
-		f.add(at, "is %s, want one of %s", describe(v), strings.Join(all, ", "))
+		text, _ := v.(string)
+		hint := suggest.Closest(text, texts)
+		if hint != "" {
+			hint = fmt.Sprintf("; did you mean %q?", hint)
+		}
+		f.add(at, "is %s, want one of %s%s", describe(v), strings.Join(all, ", "), hint)
 		return
 	}
 	if s.Const != nil && !jsonschema.Equal(*s.Const, plain(v)) {
@@ -394,6 +408,9 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 		if s.ExclusiveMaximum != nil && n >= *s.ExclusiveMaximum {
 			f.add(at, "is %v, want less than %v", n, *s.ExclusiveMaximum)
 		}
+		if s.MultipleOf != nil && math.Mod(n, *s.MultipleOf) != 0 {
+			f.add(at, "is %v, want a multiple of %v", n, *s.MultipleOf)
+		}
 	}
 }
 
@@ -407,7 +424,7 @@ func (f *faults) combined(at string, v any, s *jsonschema.Schema) {
 	for _, parts := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
 		var nearest []string
 		for _, part := range parts {
-			one := faults{root: f.root, deep: f.deep + 1, work: f.work}
+			one := faults{all: f.all, deep: f.deep + 1, work: f.work}
 			if one.value(at, v, part); len(one.list) == 0 {
 				nearest = nil
 				break
@@ -488,13 +505,4 @@ func describe(v any) string {
 		return "the string " + strconv.Quote(v)
 	}
 	return TypeName(v)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

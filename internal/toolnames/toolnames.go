@@ -19,6 +19,16 @@ func Builtin() []string {
 	}
 }
 
+// Valid reports whether a tool can have a name: 1 to 64 letters, digits, _ and -, as services of models want it.
+func Valid(name string) bool {
+	for _, c := range []byte(name) {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return len(name) >= 1 && len(name) <= 64
+}
+
 // Common returns frequent names as other programs write them, for suggestions.
 func Common() []string {
 	return []string{"Read", "Write", "Edit", "MultiEdit", "LS", "Glob", "Grep", "Bash", "WebFetch", "WebSearch", "Task", "TodoWrite", "Skill"}

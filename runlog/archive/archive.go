@@ -22,18 +22,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/redact"
 )
 
-// Version is that of the format this package writes, and the newest it reads.
-const Version = 1
+// version is that of the format this package writes, and the newest it reads.
+const version = 1
 
 const magic = "run"
-
-// A Redactor takes secrets out of JSON and of texts. Both give back what has none as it is.
-type Redactor interface {
-	JSON(data []byte) []byte
-	Text(s string) string
-}
 
 // header is the first line of a file.
 type header struct {
@@ -74,27 +69,21 @@ type trailer struct {
 
 func digest(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
-// ExportOptions are the settings of Export. Nil means the defaults.
-type ExportOptions struct {
-	// Redactor takes secrets out of what is written, and the file says that it did: what
-	// was redacted is not the log that was, so a replay of it may differ. Defaults to none.
-	Redactor Redactor
-}
-
 // Export writes a run as it is now, up to the record that is its last at the beginning. It
 // may be running. A log that is damaged anywhere is not exported: the error is that of
 // reading it. Nothing is closed.
-func Export(ctx context.Context, store runlog.Store, id string, w io.Writer, opt *ExportOptions) error {
+//
+// A redactor, nil for none, takes secrets out of what is written, and the file says that it
+// did: what was redacted is not the log that was, so a replay of it may differ.
+func Export(ctx context.Context, store runlog.Store, id string, w io.Writer, redactor *redact.Redactor) error {
 	info, err := find(ctx, store, id)
 	if err != nil {
 		return err
 	}
-	h := header{Superstep: magic, Version: Version, Run: run{
+	h := header{Superstep: magic, Version: version, Run: run{
 		ID: info.ID, Workflow: info.Workflow, Title: info.Title, Status: info.Status, Created: info.Created, Updated: info.Updated, Parent: info.Parent,
 	}}
-	var redactor Redactor
-	if opt != nil && opt.Redactor != nil {
-		redactor = opt.Redactor
+	if redactor != nil {
 		h.Redacted, h.Run.Workflow, h.Run.Title = true, redactor.Text(h.Run.Workflow), redactor.Text(h.Run.Title)
 	}
 	sum := sha256.New()

@@ -134,10 +134,10 @@ func finish(t testing.TB, e *superstep.Engine, id string) {
 	wait(t, r, runlog.Completed)
 }
 
-func export(t testing.TB, store runlog.Store, id string, opt *archive.ExportOptions) []byte {
+func export(t testing.TB, store runlog.Store, id string, r *redact.Redactor) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := archive.Export(t.Context(), store, id, &b, opt); err != nil {
+	if err := archive.Export(t.Context(), store, id, &b, r); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -414,7 +414,7 @@ func TestRedacted(t *testing.T) {
 	home, there := runlog.NewMemory(nil), runlog.NewMemory(nil)
 	e := engine(t, home)
 	id := paused(t, e)
-	file := export(t, home, id, &archive.ExportOptions{Redactor: redact.New(redact.Secret{Name: "PW", Value: "hunter2hunter2"})})
+	file := export(t, home, id, redact.New(redact.Secret{Name: "PW", Value: "hunter2hunter2"}))
 	if bytes.Contains(file, []byte("hunter2")) || !bytes.Contains(file, []byte("[redacted:PW]")) {
 		t.Error("the secret is still there")
 	}

@@ -328,8 +328,8 @@ func (in *lines) header() (*header, error) {
 	if json.Unmarshal(b, &what) != nil || what.Superstep != magic {
 		return nil, in.fail(`it is not the beginning of an exported run, which is {"superstep":"run",…`)
 	}
-	if what.Version > Version {
-		return nil, in.fail("version %d was written by a newer superstep (this one reads up to %d); update superstep to import it", what.Version, Version)
+	if what.Version > version {
+		return nil, in.fail("version %d was written by a newer superstep (this one reads up to %d); update superstep to import it", what.Version, version)
 	}
 	if what.Version < 1 {
 		return nil, in.fail("there is no version %d", what.Version)

@@ -6,8 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
+
+	"github.com/superstep-dev/superstep/internal/localfs"
 )
 
 // A disk is what the store does to the file system, so that tests can make it fail.
@@ -42,23 +43,7 @@ func (realDisk) open(path string, flag int) (tape, error) {
 
 func (realDisk) rename(from, to string) error { return os.Rename(from, to) }
 
-func (realDisk) syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	f, err := os.Open(dir)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil // it may not be listed, and without that right nothing can be done
-	}
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrInvalid) {
-		err = nil
-	}
-	return errors.Join(err, f.Close())
-}
+func (realDisk) syncDir(dir string) error { return localfs.SyncDir(dir) }
 
 func (f realFile) sync() error { return dataSync(f.File) }
 

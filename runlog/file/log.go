@@ -20,7 +20,6 @@ type log struct {
 	turn  chan struct{} // is full while somebody writes
 
 	mu    sync.Mutex
-	queue []*appending
 	shown glance // for listings of this store
 
 	// What follows belongs to whoever has the turn to write.
@@ -31,166 +30,78 @@ type log struct {
 	ends  []int
 }
 
-// An appending is one batch on its way into the log.
-type appending struct {
-	ctx  context.Context
-	b    *runlog.Batch
-	from uint64 // the number of its first record
-	done chan struct{}
-	err  error
-}
-
-// Append implements runlog.Log. Batches that arrive while another is being written share
-// the next write. After an error that wraps ErrUnknown this hold of the run writes no
-// more: release it and acquire the run again.
+// Append implements runlog.Log. After an error that wraps ErrUnknown this hold of the run writes
+// no more: release it and acquire the run again.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
-	if err := ctx.Err(); err != nil {
+	if err := l.s.alive(ctx); err != nil {
 		return err
 	}
-	a := &appending{ctx: ctx, b: b, done: make(chan struct{})}
-	l.mu.Lock()
-	l.queue = append(l.queue, a)
-	l.mu.Unlock()
-	select {
-	case <-a.done: // somebody wrote it with theirs
-	case l.turn <- struct{}{}:
-		l.write(ctx, a)
-	}
-	if a.err != nil {
-		return a.err
-	}
-	storekit.Number(b, a.from, l.epoch)
-	return nil
-}
-
-// maxGroup bounds the bytes of one write, and with it what waits for it.
-const maxGroup = 4 << 20
-
-// write writes what is queued, in one write if that is not too long, unless somebody has
-// written a by now, and passes the turn on. What arrives meanwhile is for the next one to have
-// it. If something panics, the others are told that the outcome is unknown.
-func (l *log) write(ctx context.Context, a *appending) {
-	var queue []*appending
-	defer func() {
-		for _, a := range queue {
-			a.err = fmt.Errorf("run %s: %w: something panicked in it", l.ID, runlog.ErrUnknown)
-			l.Note(a.err)
-			close(a.done)
+	return l.Alone(ctx, func() error {
+		l.turn <- struct{}{}
+		defer func() { <-l.turn }()
+		if err := l.s.alive(context.Background()); err != nil {
+			return err
 		}
-		<-l.turn
-	}()
-	select {
-	case <-a.done:
-		return
-	default:
-	}
-	l.mu.Lock()
-	queue, l.queue = l.queue, nil
-	l.mu.Unlock()
-	for len(queue) > 0 {
-		queue = queue[l.writeGroup(ctx, queue):]
-	}
-}
-
-// writeGroup writes some of the first batches of a queue, and says how many it has done with.
-func (l *log) writeGroup(ctx context.Context, queue []*appending) (n int) {
-	done := func(as []*appending, err error) int {
-		for _, a := range as {
-			if a.err == nil {
-				a.err = err
-			}
-			close(a.done)
+		if err := l.Usable(); err != nil { // it was released meanwhile
+			return err
 		}
-		return len(as)
-	}
-	err := l.s.alive(context.Background())
-	if err == nil {
-		err = l.Usable()
-	}
-	if err != nil {
-		return done(queue, err)
-	}
-	unlock, err := l.begin(context.WithoutCancel(ctx))
-	if err != nil {
-		return done(queue, l.s.explain("writing", err))
-	}
-	defer unlock()
-	if l.size >= l.s.segment {
-		if err := l.rotate(&l.st); errors.Is(err, runlog.ErrUnknown) {
-			l.Note(err)
-			return done(queue, err)
-		} else if err == nil {
-			l.tell()
-		} // else the log goes on to grow
-	}
-	l.buf = l.buf[:0]
-	if cap(l.buf) > maxGroup {
-		l.buf = nil // do not keep what one large batch took
-	}
-	then, last, some := l.st, false, false
-	for n < len(queue) && (n == 0 || len(l.buf) < maxGroup) {
-		a := queue[n]
-		n++
-		l.encode(a, &then)
-		some = some || a.err == nil
-		last = last || a.err == nil && a.b.Status == runlog.WaitingStorage
-	}
-	if !some {
-		return done(queue[:n], nil)
-	}
-	if err := l.store(&then, last); err != nil {
-		return done(queue[:n], err)
-	}
-	return done(queue[:n], nil)
+		unlock, err := l.begin(context.WithoutCancel(ctx))
+		if err != nil {
+			return l.s.explain("writing", err)
+		}
+		defer unlock()
+		if l.size >= l.s.segment {
+			if err := l.rotate(&l.st); errors.Is(err, runlog.ErrUnknown) {
+				return err
+			} else if err == nil {
+				l.tell()
+			} // else the log goes on to grow
+		}
+		return l.write(b)
+	})
 }
 
-// store writes what is in the buffer.
-func (l *log) store(then *state, last bool) error {
-	if len(l.buf) == 0 {
-		return nil // empty batches only find out whether the run is held
+// keepMost is how much of the memory of one append is kept for the next.
+const keepMost = 4 << 20
+
+// write writes a batch. Empty ones only find out whether the run is held.
+func (l *log) write(b *runlog.Batch) error {
+	if cap(l.buf) > keepMost {
+		l.buf = nil
 	}
+	then := l.st
+	var err error
+	l.buf, l.ends, err = then.Encode(l.buf[:0], l.ends[:0], l.ID, l.epoch, b)
+	if err != nil || len(l.ends) == 0 && then.Status == l.st.Status {
+		return err
+	}
+	if then.Status != l.st.Status {
+		then.updated = l.s.now().UnixNano()
+	}
+	if then.Status.Ended() {
+		then.cancel = false
+	}
+	l.buf = l.h.appendMark(l.buf, l.size, l.size, &then)
+	last := b.Status == runlog.WaitingStorage
 	if !last && l.s.reserve.spent.Load() {
 		if err := l.s.reserve.fill(); err != nil {
 			return l.s.explain("writing", err)
 		}
 	}
-	err := l.reel.append(l.buf)
+	err = l.reel.append(l.buf)
 	if last && errors.As(err, new(*runlog.StorageError)) && l.s.reserve.spend() {
 		err = l.reel.append(l.buf)
 	}
 	if err != nil {
-		l.Note(err)
 		return err
 	}
-	grown := then.Seq > l.st.Seq
-	l.st = *then
+	l.st.Number(b, l.epoch)
+	l.st = then
 	l.tell()
-	if grown {
+	if len(b.Records) > 0 {
 		l.s.watch.Wake(l.ID)
 	}
 	return nil
-}
-
-// encode puts a batch into the buffer, behind others.
-func (l *log) encode(a *appending, then *state) {
-	if a.err = a.ctx.Err(); a.err != nil {
-		return
-	}
-	next := *then
-	buf, ends, err := next.Encode(l.buf, l.ends[:0], l.ID, l.epoch, a.b)
-	l.ends = ends
-	if a.err = err; err != nil || len(ends) == 0 && next.Status == then.Status {
-		return
-	}
-	l.buf, a.from = buf, then.Seq+1
-	if next.Status != then.Status {
-		next.updated = l.s.now().UnixNano()
-	}
-	if next.Status.Ended() {
-		next.cancel = false
-	}
-	l.buf = l.h.appendMark(l.buf, l.size, l.size, &next)
-	*then = next
 }
 
 // begin takes the run's lock and finds out whether the run is still held. The caller

@@ -93,7 +93,7 @@ func (s *store) acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 		return nil, err
 	}
 	st, info := e.st, e.h.info(&e.st)
-	if st.takeovers, err = runlog.TakeOver(&info, st.holder != "", opt); err != nil {
+	if st.takeovers, err = info.TakeOver(st.holder != "", opt); err != nil {
 		return nil, err
 	}
 	now := s.now()
@@ -233,13 +233,8 @@ func (s *store) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, erro
 	infos := make([]runlog.Info, 0, len(rows))
 	for _, r := range rows {
 		info := r.g.h.info(&r.g.st)
-		info.Status = runlog.Listed(info.Status, r.held, r.g.st.holder != "", info.Takeovers)
-		if info.Status == "" {
-			info.Status = runlog.Interrupted // too damaged to say
-		}
-		if !r.held {
-			info.Owner = ""
-		}
+		info.Status = cmp.Or(info.Status, runlog.Interrupted) // where it is too damaged to say
+		info.Show(r.held, r.g.st.holder != "")
 		if !f.Takes(info.Status) {
 			continue
 		}

@@ -186,31 +186,23 @@ func newStore(dir string, opt *Options, d disk) *store {
 	if s.now == nil {
 		s.now = time.Now
 	}
-	if s.lease <= 0 {
-		s.lease = storekit.DefaultLease
-	}
-	if s.owner == "" {
-		s.owner = storekit.Owner()
-	}
+	s.halves = s.fail != nil
+	storekit.Defaults(&s.lease, &s.owner, &s.fail)
 	if s.segment <= 0 {
 		s.segment = 1 << 20
 	}
 	s.watch.Every, s.watch.Head, s.watch.Poll = pollEvery, s.head, s.poll
-	s.halves = s.fail != nil
-	if s.fail == nil {
-		s.fail = func(string) {}
-	}
 	return s
 }
 
 // prepare sees to it that the directory is a store of this version.
 func (s *store) prepare() error {
-	unsynced := missing(s.dir)
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	unsynced, err := localfs.MakeDir(s.dir)
+	if err != nil {
 		return fmt.Errorf("making the directory: %w; name a place that can be written", err)
 	}
 	for _, d := range unsynced {
-		if err := s.disk.syncDir(filepath.Dir(d)); err != nil {
+		if err := s.disk.syncDir(d); err != nil {
 			return err
 		}
 	}
@@ -296,18 +288,6 @@ func (s *store) checkEmpty() error {
 		}
 	}
 	return nil
-}
-
-// missing returns those of dir and the directories above it that are not there, the
-// deepest first.
-func missing(dir string) (dirs []string) {
-	for {
-		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
-			return dirs
-		}
-		dirs = append(dirs, dir)
-		dir = filepath.Dir(dir)
-	}
 }
 
 // Close ends the store. Runs that are still held read as interrupted from then on, and

@@ -19,6 +19,7 @@ type log struct {
 	no    int64
 	epoch uint64
 	hold  int64
+	buf   []byte // of the append that is under way
 
 	mu       sync.Mutex
 	acked    tail   // what the run has to be, as far as anybody was told
@@ -59,54 +60,32 @@ func (l *log) on(timeline string) {
 // the batch is on its way, Append waits for the outcome for up to two seconds and gives
 // ErrUnknown then.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := l.Usable(); err != nil {
-		return err
-	}
-	o := &op{ctx: ctx, l: l, b: b, deadline: time.Now().Add(l.s.patience), done: make(chan error, 1)}
-	l.s.submit(o)
-	var err error
-	select {
-	case err = <-o.done:
-	case <-ctx.Done():
-		if l.s.queue.remove(o) {
-			return ctx.Err()
-		}
-		err = l.leave(o)
-	}
-	if err != nil {
-		return err
-	}
-	storekit.Number(b, o.from, l.epoch)
-	if len(b.Records) > 0 {
-		l.s.watch.Wake(l.ID)
-	}
-	return nil
-}
-
-// leave gives up waiting for an op that is on its way.
-func (l *log) leave(o *op) error {
-	wait := time.NewTimer(2 * grace)
-	defer wait.Stop()
-	for {
-		select {
-		case err := <-o.done:
+	return l.Alone(ctx, func() error {
+		o := &op{ctx: ctx, l: l, was: l.tail(), deadline: time.Now().Add(l.s.patience), done: make(chan error, 1)}
+		o.then = o.was
+		o.then.rev++
+		var err error
+		if o.frames, o.ends, err = o.then.Encode(l.buf[:0], nil, l.ID, l.epoch, b); err != nil {
 			return err
-		case <-wait.C:
 		}
-		if o.read.Load() {
-			break
+		if len(o.frames) > maxBatchBytes {
+			return fmt.Errorf("run %s: the batch has more than the %d bytes that one append may have; append it in parts", l.ID, maxBatchBytes)
 		}
-		wait.Reset(time.Millisecond)
-	}
-	err := fmt.Errorf("run %s: %w: %w", l.ID, runlog.ErrUnknown, o.ctx.Err())
-	l.Note(err)
-	return err
+		if cap(o.frames) <= 64<<10 {
+			l.buf = o.frames
+		}
+		if err := l.s.submit(ctx, o); err != nil {
+			return err
+		}
+		o.was.Number(b, l.epoch)
+		if len(b.Records) > 0 {
+			l.s.watch.Wake(l.ID)
+		}
+		return nil
+	})
 }
 
-// errLanded says that an entry is in the database.
+// errLanded says that an op is in the database.
 var errLanded = errors.New("it landed")
 
 const lookSQL = `SELECT b.ord, r.hold = b.hold, r.rev, w.frame, t.frame
@@ -115,75 +94,75 @@ const lookSQL = `SELECT b.ord, r.hold = b.hold, r.rev, w.frame, t.frame
 	LEFT JOIN records w ON r.hold <> b.hold AND w.run = b.no AND w.seq = b.was_seq
 	LEFT JOIN records t ON r.hold <> b.hold AND t.run = b.no AND t.seq = b.then_seq`
 
-// look finds out what has become of entries: nil if they may be written, errLanded if they
+// look finds out what has become of ops: nil if they may be written, errLanded if they
 // were, and otherwise why they cannot be.
-func look(ctx context.Context, c *conn, es []*entry) ([]error, error) {
-	found := make([]error, len(es))
-	for i, e := range es {
-		found[i] = e.gone(c)
+func look(ctx context.Context, c *conn, ops []*op) ([]error, error) {
+	found := make([]error, len(ops))
+	for i, o := range ops {
+		found[i] = o.gone(c)
 	}
 	err := c.query(ctx, lookSQL, func(v [][]byte) error {
 		i := toInt(v[0]) - 1
 		if toBool(v[1]) {
-			found[i] = es[i].compare(toInt(v[2]))
+			found[i] = ops[i].compare(toInt(v[2]))
 		} else {
-			found[i] = es[i].superseded(v[3], v[4])
+			found[i] = ops[i].superseded(v[3], v[4])
 		}
 		return nil
 	},
-		bigints(es, func(e *entry) int64 { return e.l.no }),
-		bigints(es, func(e *entry) int64 { return e.l.hold }),
-		bigints(es, func(e *entry) int64 { return int64(e.was.Seq) }),
-		bigints(es, func(e *entry) int64 { return int64(e.then.Seq) }))
+		bigints(ops, func(o *op) int64 { return o.l.no }),
+		bigints(ops, func(o *op) int64 { return o.l.hold }),
+		bigints(ops, func(o *op) int64 { return int64(o.was.Seq) }),
+		bigints(ops, func(o *op) int64 { return int64(o.then.Seq) }))
 	return found, err
 }
 
 // compare judges a run that is still held, given how often it was written.
-func (e *entry) compare(rev int64) error {
+func (o *op) compare(rev int64) error {
 	switch {
-	case rev == e.was.rev:
+	case rev == o.was.rev:
 		return nil
-	case rev == e.then.rev:
+	case rev == o.then.rev:
 		return errLanded
-	case rev < e.was.rev:
-		return e.reset("the last of them are missing")
+	case rev < o.was.rev:
+		return o.reset("the last of them are missing")
 	}
-	return e.l.Fenced()
+	return o.l.Fenced()
 }
 
 // superseded judges a run that somebody else holds or has held, given the record at the old
 // head and the one at the new head.
-func (e *entry) superseded(was, then []byte) error {
+func (o *op) superseded(was, then []byte) error {
 	is := func(frame []byte, hash runlog.FrameHash) bool {
 		_, _, self, _, err := runlog.DecodeFrame(frame)
 		return err == nil && self == hash
 	}
 	switch {
-	case e.was.Seq > 0 && !is(was, e.was.Hash):
-		return e.reset("others are in their place")
-	case e.then.Seq > e.was.Seq && is(then, e.then.Hash):
+	case o.was.Seq > 0 && !is(was, o.was.Hash):
+		return o.reset("others are in their place")
+	case o.then.Seq > o.was.Seq && is(then, o.then.Hash):
 		return errLanded // before it was taken over
-	case e.then.Seq == e.was.Seq && e.sent:
-		return fmt.Errorf("%w: %w", e.l.Fenced(), runlog.ErrUnknown)
+	case o.then.Seq == o.was.Seq && o.sent:
+		return fmt.Errorf("%w: %w", o.l.Fenced(), runlog.ErrUnknown)
 	}
-	return e.l.Fenced()
+	return o.l.Fenced()
 }
 
 // gone judges a run that is not there.
-func (e *entry) gone(c *conn) error {
-	e.l.mu.Lock()
-	timeline := e.l.timeline
-	e.l.mu.Unlock()
+func (o *op) gone(c *conn) error {
+	o.l.mu.Lock()
+	timeline := o.l.timeline
+	o.l.mu.Unlock()
 	if timeline != "" && c.timeline != "" && timeline != c.timeline {
-		return e.reset("the run is not there")
+		return o.reset("the run is not there")
 	}
-	return e.l.Fenced() // and deleted
+	return o.l.Fenced() // and deleted
 }
 
 // reset is the error for acknowledged records that are lost.
-func (e *entry) reset(how string) error {
+func (o *op) reset(how string) error {
 	return fmt.Errorf("run %s: %w: of the records up to %d that were acknowledged, %s: the server was replaced by one that did not have them, or brought back to an earlier moment (%w); read the run to see what it has, and resume it from there",
-		e.l.ID, runlog.ErrStoreReset, e.was.Seq, how, runlog.ErrFenced)
+		o.l.ID, runlog.ErrStoreReset, o.was.Seq, how, runlog.ErrFenced)
 }
 
 func isDuplicate(err error) bool {
@@ -207,7 +186,7 @@ func (l *log) Renew(ctx context.Context) (cancel bool, err error) {
 		if err != nil || held && rev >= was.rev {
 			return err
 		}
-		found, err := look(ctx, c, []*entry{{l: l, was: was, then: was}})
+		found, err := look(ctx, c, []*op{{l: l, was: was, then: was}})
 		if err == nil && (found[0] == nil || errors.Is(found[0], errLanded)) {
 			return &lostError{errors.New("the run was not there, and then it was")}
 		}

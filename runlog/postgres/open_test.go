@@ -66,7 +66,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestStandbyIsRefused(t *testing.T) {
 	t.Parallel() // it has a server of its own
-	primary := pgserver.Start(t, &pgserver.Options{Settings: map[string]string{"synchronous_commit": "off"}})
+	primary := pgserver.Start(t, map[string]string{"synchronous_commit": "off"})
 	openTest(t, primary.DSN(), nil)
 	standby := primary.Standby(t, false)
 	if _, err := Open(t.Context(), standby.DSN(), nil); err == nil || !strings.Contains(err.Error(), "standby") {

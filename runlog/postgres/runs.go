@@ -149,7 +149,7 @@ func (a *acquiring) take(ctx context.Context, c *conn, r *row) error {
 	if r.held() {
 		return r.busy()
 	}
-	takeovers, err := runlog.TakeOver(&r.info, r.hold != 0, &a.opt)
+	takeovers, err := r.info.TakeOver(r.hold != 0, &a.opt)
 	if err != nil {
 		return err
 	}
@@ -276,10 +276,7 @@ func (s *store) list(ctx context.Context, f *runlog.Filter) (rows []row, err err
 		rows = nil
 		return c.query(ctx, selectRuns+where, func(v [][]byte) error {
 			r := scanRow(v)
-			r.info.Status = runlog.Listed(r.info.Status, r.held(), r.hold != 0, r.info.Takeovers)
-			if !r.held() {
-				r.info.Owner = ""
-			}
+			r.info.Show(r.held(), r.hold != 0)
 			if f.Takes(r.info.Status) {
 				rows = append(rows, r)
 			}

@@ -73,13 +73,13 @@ type store struct {
 
 	notes []string
 	pool  pool
-	queue queue
 	watch storekit.Watch
 
 	turn    chan *writer  // has the writer while nobody writes
+	ops     chan *op      // to whoever writes
 	closing chan struct{} // closed when Close begins
 	once    sync.Once
-	work    sync.WaitGroup // the goroutines that write
+	work    sync.WaitGroup // the goroutines that try again
 }
 
 var (
@@ -120,31 +120,22 @@ func open(ctx context.Context, dsn string, opt *Options) (*store, error) {
 	}
 	s.notes = c.facts.notes()
 	s.pool.put(c)
-	s.turn <- &writer{s: s, pending: map[*log]*entry{}}
-	s.work.Go(s.serve)
+	s.turn <- &writer{s: s}
 	return s, nil
 }
 
 func newStore(dsn string, opt *Options) (*store, error) {
 	s := &store{
 		lease: opt.Lease, owner: opt.Owner, patience: opt.Patience, fail: opt.Failpoint,
-		queue:   queue{ready: make(chan struct{}, 1)},
 		turn:    make(chan *writer, 1),
+		ops:     make(chan *op),
 		closing: make(chan struct{}),
 	}
-	if s.lease <= 0 {
-		s.lease = storekit.DefaultLease
-	}
+	storekit.Defaults(&s.lease, &s.owner, &s.fail)
 	if s.patience <= 0 {
 		s.patience = 60 * time.Second
 	}
-	if s.owner == "" {
-		s.owner = storekit.Owner()
-	}
 	s.owner = text(s.owner)
-	if s.fail == nil {
-		s.fail = func(string) {}
-	}
 	schema := opt.Schema
 	if schema == "" {
 		schema = "superstep"

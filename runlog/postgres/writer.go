@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
@@ -26,211 +24,123 @@ const (
 // on its way.
 const grace = time.Second
 
-// An op is one append.
+// An op is one append. There is one at a time of each log.
 type op struct {
-	ctx      context.Context
-	l        *log
-	b        *runlog.Batch
-	from     uint64 // the sequence number of its first record
-	deadline time.Time
-	read     atomic.Bool // the writer needs b no more
-	done     chan error
-}
-
-// A queue is where appends wait for the writer.
-type queue struct {
-	mu     sync.Mutex
-	ops    []*op
-	ready  chan struct{} // has one element if there may be ops
-	closed bool
-}
-
-func (q *queue) put(o *op) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return false
-	}
-	q.ops = append(q.ops, o)
-	select {
-	case q.ready <- struct{}{}:
-	default:
-	}
-	return true
-}
-
-// take removes what comes next, up to what one transaction may be.
-func (q *queue) take() []*op {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n, bytes := 0, 0
-	for n < len(q.ops) && n < maxGroupOps && (n == 0 || bytes < maxGroupBytes) {
-		for i := range q.ops[n].b.Records {
-			bytes += len(q.ops[n].b.Records[i].Data)
-		}
-		n++
-	}
-	group := q.ops[:n:n]
-	q.ops = q.ops[n:]
-	if len(q.ops) == 0 {
-		q.ops = nil
-	}
-	return group
-}
-
-func (q *queue) length() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.ops)
-}
-
-// remove takes an op back, if the writer has not come to it.
-func (q *queue) remove(o *op) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	i := slices.Index(q.ops, o)
-	if i < 0 {
-		return false
-	}
-	q.ops = slices.Delete(q.ops, i, i+1)
-	return true
-}
-
-// close refuses ops from now on, and returns those that wait.
-func (q *queue) close() []*op {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
-	return q.ops
-}
-
-// An entry is what a group appends to one log: the batches of one or more ops.
-type entry struct {
+	ctx       context.Context
 	l         *log
-	ops       []*op
-	was, then tail
-	first, n  int // its frames
-	bytes     int64
-	sent      bool // it may have been committed
+	was, then tail // of the log
+	frames    []byte
+	ends      []int // where each frame ends
+	deadline  time.Time
+	done      chan error
+
+	sent bool // it may have been committed; the writer's own
 }
 
 // A group is what one transaction writes.
-type group struct {
-	entries []*entry
-	frames  []byte
-	starts  []int // where each frame begins, counted from 1, and one more
-}
+type group struct{ ops []*op }
 
-// A writer makes the appends of a store. Whoever takes it from Store.turn uses it: a single
-// append its caller, so that no goroutine has to be woken for it, and otherwise the store's
-// own goroutine, which Open starts and Close ends. Appends that arrive while the server is
-// committing share the next transaction.
+// A writer makes the appends of a store. Whoever takes it from Store.turn writes, for all who are
+// waiting by then; no goroutine has to be woken for a single append. Appends that arrive while the
+// server is committing share the next transaction.
 type writer struct {
-	s       *store
-	c       *conn // nil after a failure
-	frames  []byte
-	starts  []int
-	ends    []int
-	pending map[*log]*entry
-	pause   storekit.Backoff
+	s     *store
+	c     *conn // nil after a failure
+	pause storekit.Backoff
 }
 
-// submit has an op done, now or as soon as there is a turn.
-func (s *store) submit(o *op) {
+// submit has an op done, by the caller if it has the turn to write, or else by the one who does. If
+// ctx ends before the op is sent, nothing is written.
+func (s *store) submit(ctx context.Context, o *op) error {
 	select {
 	case w := <-s.turn:
-		if w.c != nil {
-			w.once(append([]*op{o}, s.gather()...))
+		w.serve(o)
+	case s.ops <- o:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return s.closed(writing)
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+	}
+	wait := time.NewTimer(2 * grace)
+	defer wait.Stop()
+	select {
+	case err := <-o.done:
+		return err
+	case <-wait.C:
+		return fmt.Errorf("run %s: %w: %w", o.l.ID, runlog.ErrUnknown, ctx.Err())
+	}
+}
+
+// gather takes what waits beside an op, and before it lets those run who are about to add to it: a
+// transaction more costs more than that.
+func (s *store) gather(o *op) *group {
+	g, bytes := &group{[]*op{o}}, len(o.frames)
+	for more := true; more; {
+		runtime.Gosched()
+		more = false
+		for len(g.ops) < maxGroupOps && bytes < maxGroupBytes {
+			select {
+			case o := <-s.ops:
+				g.ops, bytes, more = append(g.ops, o), bytes+len(o.frames), true
+				continue
+			default:
+			}
+			break
+		}
+	}
+	return g
+}
+
+// serve tries to write an op, and what else is waiting, for the caller of the first, and leaves it
+// to a goroutine to try again, since that caller may not want to wait.
+func (w *writer) serve(o *op) {
+	g := w.s.gather(o)
+	all, whole := g.ops, false
+	defer func() {
+		if whole {
 			return
 		}
-		s.turn <- w
-	default:
-	}
-	if !s.queue.put(o) {
-		o.done <- s.closed(writing)
-	}
-}
-
-// gather takes what waits, and before it lets those run who are about to add to it: a
-// transaction more costs more than that.
-func (s *store) gather() []*op {
-	for n := -1; ; {
-		runtime.Gosched()
-		now := s.queue.length()
-		if now <= n || now >= maxGroupOps {
-			return s.queue.take()
-		}
-		n = now
-	}
-}
-
-// once tries to write ops for the caller of the first of them, and leaves it to a goroutine
-// to try again, since that caller may not want to wait.
-func (w *writer) once(ops []*op) {
-	defer func() {
-		for _, o := range ops { // something panicked
-			err := fmt.Errorf("run %s: %w: something panicked in it", o.l.ID, runlog.ErrUnknown)
-			o.l.Note(err)
+		for _, o := range all {
 			select {
-			case o.done <- err:
+			case o.done <- fmt.Errorf("run %s: %w: something panicked in it", o.l.ID, runlog.ErrUnknown):
 			default: // its outcome was known
 			}
 		}
-		if len(ops) > 0 {
-			w.c.close()
-			w.c = nil
-			w.s.turn <- w
-		}
+		w.c.close()
+		w.c = nil
+		w.s.turn <- w
 	}()
-	o := ops[0]
-	wire := w.c.pg.Conn()
-	stop := context.AfterFunc(o.ctx, func() { _ = wire.SetDeadline(time.Now().Add(grace)) })
-	g := w.encode(ops)
-	var err error
-	if len(g.entries) > 0 {
+	w.s.fail("postgres.before-begin")
+	w.pause = storekit.Backoff{}
+	connected, err := w.c != nil, error(nil)
+	if connected {
+		wire := w.c.pg.Conn()
+		stop := context.AfterFunc(o.ctx, func() { _ = wire.SetDeadline(time.Now().Add(grace)) })
 		err = w.try(g)
+		stop()
 	}
-	stop()
-	ops = nil
-	if len(g.entries) == 0 {
+	whole = true
+	if len(g.ops) == 0 {
 		w.s.turn <- w
 		return
 	}
 	w.s.work.Go(func() {
-		w.after(g, err)
+		if connected {
+			w.after(g, err)
+		}
 		w.write(g)
 		w.s.turn <- w
 	})
 }
 
-// serve writes what is queued until the store is closed.
-func (s *store) serve() {
-	for {
-		var w *writer
-		select {
-		case <-s.queue.ready:
-			select {
-			case w = <-s.turn:
-			case <-s.closing:
-			}
-		case <-s.closing:
-		}
-		if w == nil {
-			for _, o := range s.queue.close() {
-				o.done <- s.closed(writing)
-			}
-			return
-		}
-		for ops := s.gather(); len(ops) > 0; ops = s.gather() {
-			w.write(w.encode(ops))
-		}
-		s.turn <- w
-	}
-}
-
 // write makes a group durable, or finds out why it cannot be.
 func (w *writer) write(g *group) {
-	for len(g.entries) > 0 {
+	for len(g.ops) > 0 {
 		w.after(g, w.try(g))
 	}
 }
@@ -243,84 +153,14 @@ func (w *writer) after(g *group, err error) {
 		w.c.close()
 		w.c = nil
 	case full:
-		g.finish(func(e *entry) bool { return !e.sent }, &runlog.StorageError{Store: w.s.name, Err: err})
+		g.finish(func(o *op) bool { return !o.sent }, &runlog.StorageError{Store: w.s.name, Err: err})
 	case final:
 		w.refused(g, err)
 	}
 	w.expire(g, v, err)
-	if len(g.entries) > 0 {
+	if len(g.ops) > 0 {
 		w.pause.Wait(context.Background(), w.s.closing)
 	}
-}
-
-// encode makes a group of ops, those of one log next to each other. Those that cannot be
-// written are finished.
-func (w *writer) encode(ops []*op) *group {
-	w.s.fail("postgres.before-begin")
-	if cap(w.frames) > 4<<20 {
-		w.frames = nil // do not keep what one large group took
-	}
-	w.pause = storekit.Backoff{}
-	g := &group{frames: w.frames[:0], starts: w.starts[:0]}
-	clear(w.pending)
-	for _, o := range ops {
-		e := w.pending[o.l]
-		if e == nil {
-			e = &entry{l: o.l}
-			w.pending[o.l] = e
-			g.entries = append(g.entries, e)
-		}
-		e.ops = append(e.ops, o)
-	}
-	for _, e := range g.entries {
-		e.was = e.l.tail()
-		e.then = e.was
-		e.then.rev++
-		e.first = len(g.starts)
-		todo := e.ops
-		e.ops = nil
-		for _, o := range todo {
-			err := w.add(g, e, o)
-			o.read.Store(true)
-			if err != nil {
-				o.done <- err
-			}
-		}
-	}
-	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return len(e.ops) == 0 })
-	g.starts = append(g.starts, len(g.frames)+1)
-	w.frames, w.starts = g.frames, g.starts
-	return g
-}
-
-// add appends the frames of an op to an entry, all of them or none.
-func (w *writer) add(g *group, e *entry, o *op) error {
-	if err := o.ctx.Err(); err != nil {
-		return err
-	}
-	if err := o.l.Usable(); err != nil {
-		return err
-	}
-	then, size := e.then, len(g.frames)
-	frames, ends, err := then.Encode(g.frames, w.ends[:0], o.l.ID, o.l.epoch, o.b)
-	if err == nil && len(frames)-size > maxBatchBytes {
-		err = fmt.Errorf("run %s: the batch has more than the %d bytes that one append may have; append it in parts", o.l.ID, maxBatchBytes)
-	}
-	if err != nil {
-		return err
-	}
-	o.from = e.then.Seq + 1
-	g.frames, w.ends = frames, ends
-	for start := size; len(ends) > 0; ends = ends[1:] {
-		g.starts = append(g.starts, start+1)
-		start = ends[0]
-		w.s.fail("postgres.mid-write")
-	}
-	e.then = then
-	e.n += len(o.b.Records)
-	e.bytes += int64(len(g.frames) - size)
-	e.ops = append(e.ops, o)
-	return nil
 }
 
 // try brings a group forward by one transaction. What is settled by it is finished and
@@ -342,18 +182,18 @@ func (w *writer) try(g *group) error {
 		}
 		w.c = c
 	}
-	if slices.ContainsFunc(g.entries, func(e *entry) bool { return e.sent }) {
-		if err := w.settle(timeout, g); err != nil || len(g.entries) == 0 {
+	if slices.ContainsFunc(g.ops, func(o *op) bool { return o.sent }) {
+		if err := w.settle(timeout, g); err != nil || len(g.ops) == 0 {
 			return w.lost(err)
 		}
 	}
 	w.s.fail("postgres.before-commit")
-	for _, e := range g.entries {
-		e.sent = true
+	for _, o := range g.ops {
+		o.sent = true
 	}
 	deadline, _ := timeout.Deadline()
 	_ = w.c.pg.Conn().SetDeadline(deadline)
-	landed, err := w.commit(g)
+	landed, err := w.commit(g.ops)
 	_ = w.c.pg.Conn().SetDeadline(time.Time{})
 	if warning := w.c.warning(); err == nil && warning != "" {
 		err = &warnedError{warning}
@@ -361,22 +201,22 @@ func (w *writer) try(g *group) error {
 	if err = w.lost(err); judge(err) == away {
 		return err
 	}
-	for _, e := range g.entries {
-		e.sent = false // all of it is in or nothing
+	for _, o := range g.ops {
+		o.sent = false // all of it is in or nothing
 	}
 	if err != nil {
 		return err
 	}
 	w.s.fail("postgres.after-commit")
-	rest := g.entries[:0:0]
-	for i, e := range g.entries {
+	rest := g.ops[:0:0]
+	for i, o := range g.ops {
 		if landed[i] {
-			w.landed(e)
+			w.landed(o)
 		} else {
-			rest = append(rest, e)
+			rest = append(rest, o)
 		}
 	}
-	g.entries = rest
+	g.ops = rest
 	if len(rest) == 0 {
 		return nil
 	}
@@ -395,11 +235,11 @@ func (w *writer) lost(err error) error {
 func (w *writer) until(g *group) time.Time {
 	now := time.Now()
 	until := now.Add(w.s.patience / 3)
-	for _, e := range g.entries {
-		if d := e.deadline(); d.Before(until) {
+	for _, o := range g.ops {
+		if d := o.deadline; d.Before(until) {
 			until = d
 		}
-		if d := now.Add(grace); e.left() != nil && d.Before(until) {
+		if d := now.Add(grace); o.ctx.Err() != nil && d.Before(until) {
 			until = d
 		}
 	}
@@ -434,54 +274,54 @@ const commitOneSQL = `WITH u AS (
 	RETURNING no
 ) INSERT INTO records (run, seq, frame) SELECT no, $4, $8 FROM u RETURNING 1`
 
-// commit writes a group in one transaction and tells which entries are in it.
-func (w *writer) commit(g *group) (landed []bool, err error) {
-	es := g.entries
-	landed = make([]bool, len(es))
-	starts, frames := g.starts, g.frames
-	if len(es) == 1 && (es[0].first > 0 || len(starts) > es[0].n+1) { // one of a group, on its own
-		e := es[0]
-		own := slices.Clone(starts[e.first : e.first+e.n+1])
-		frames = frames[own[0]-1 : own[e.n]-1]
-		for i := len(own) - 1; i >= 0; i-- {
-			own[i] -= own[0] - 1
+// commit writes ops in one transaction and tells which of them are in it.
+func (w *writer) commit(ops []*op) (landed []bool, err error) {
+	landed = make([]bool, len(ops))
+	var frames []byte
+	var starts, first []int // where each frame begins, counted from 1, and one more; and the first of each op
+	for _, o := range ops {
+		first = append(first, len(starts))
+		start := len(frames)
+		for _, end := range o.ends {
+			starts = append(starts, start+1)
+			start = len(frames) + end
+			w.s.fail("postgres.mid-write")
 		}
-		starts = own
+		if len(ops) == 1 {
+			frames = o.frames
+		} else {
+			frames = append(frames, o.frames...)
+		}
 	}
-	if len(es) == 1 && es[0].n == 1 {
-		e := es[0]
+	starts = append(starts, len(frames)+1)
+	if o := ops[0]; len(ops) == 1 && len(o.ends) == 1 {
 		err = w.c.query(context.Background(), commitOneSQL, func([][]byte) error {
 			landed[0] = true
 			return nil
-		}, bigint(e.l.no), bigint(e.l.hold), bigint(e.was.rev), bigint(int64(e.then.Seq)), bigint(int64(e.then.Snapshot)), bigint(e.bytes), []byte(e.then.Status), frames)
+		}, bigint(o.l.no), bigint(o.l.hold), bigint(o.was.rev), bigint(int64(o.then.Seq)), bigint(int64(o.then.Snapshot)), bigint(int64(len(frames))), []byte(o.then.Status), frames)
 		return landed, err
 	}
 	err = w.c.query(context.Background(), commitSQL, func(v [][]byte) error {
 		landed[toInt(v[0])-1] = true
 		return nil
 	},
-		bigints(es, func(e *entry) int64 { return e.l.no }),
-		bigints(es, func(e *entry) int64 { return e.l.hold }),
-		bigints(es, func(e *entry) int64 { return e.was.rev }),
-		bigints(es, func(e *entry) int64 { return int64(e.then.Seq) }),
-		bigints(es, func(e *entry) int64 { return int64(e.then.Snapshot) }),
-		bigints(es, func(e *entry) int64 { return e.bytes }),
-		texts(es, func(e *entry) string { return string(e.then.Status) }),
-		bigints(es, func(e *entry) int64 {
-			if len(es) == 1 {
-				return 0
-			}
-			return int64(e.first)
-		}),
-		bigints(es, func(e *entry) int64 { return int64(e.n) }),
+		bigints(ops, func(o *op) int64 { return o.l.no }),
+		bigints(ops, func(o *op) int64 { return o.l.hold }),
+		bigints(ops, func(o *op) int64 { return o.was.rev }),
+		bigints(ops, func(o *op) int64 { return int64(o.then.Seq) }),
+		bigints(ops, func(o *op) int64 { return int64(o.then.Snapshot) }),
+		bigints(ops, func(o *op) int64 { return int64(len(o.frames)) }),
+		texts(ops, func(o *op) string { return string(o.then.Status) }),
+		bigints(first, func(n int) int64 { return int64(n) }),
+		bigints(ops, func(o *op) int64 { return int64(len(o.ends)) }),
 		ints(starts), frames)
 	return landed, err
 }
 
-// settle finds out what has become of entries that may have been committed, and why others
+// settle finds out what has become of ops that may have been committed, and why others
 // were not. What is certain is finished; what is left may be sent.
 func (w *writer) settle(ctx context.Context, g *group) error {
-	found, err := look(ctx, w.c, g.entries)
+	found, err := look(ctx, w.c, g.ops)
 	if err != nil {
 		return err
 	}
@@ -490,58 +330,58 @@ func (w *writer) settle(ctx context.Context, g *group) error {
 			return err
 		}
 	}
-	rest := g.entries[:0:0]
-	for i, e := range g.entries {
+	rest := g.ops[:0:0]
+	for i, o := range g.ops {
 		switch err := found[i]; {
 		case err == nil:
-			e.sent = false
-			rest = append(rest, e)
+			o.sent = false
+			rest = append(rest, o)
 		case errors.Is(err, errLanded):
-			w.landed(e)
+			w.landed(o)
 		default:
-			e.finish(err)
+			o.finish(err)
 		}
 	}
-	g.entries = rest
+	g.ops = rest
 	return nil
 }
 
-// landed finishes an entry that is durable.
-func (w *writer) landed(e *entry) {
-	e.l.on(w.c.timeline)
-	e.finish(nil)
+// landed finishes an op that is durable.
+func (w *writer) landed(o *op) {
+	o.l.on(w.c.timeline)
+	o.finish(nil)
 }
 
 // refused deals with an error of the server that is not about connections: whose fault it
-// is shows when each entry is sent on its own.
+// is shows when each op is sent on its own.
 func (w *writer) refused(g *group, err error) {
-	if len(g.entries) > 1 && !errors.Is(err, runlog.ErrStoreReset) {
-		for _, e := range g.entries {
-			w.write(&group{entries: []*entry{e}, frames: g.frames, starts: g.starts})
+	if len(g.ops) > 1 && !errors.Is(err, runlog.ErrStoreReset) {
+		for _, o := range g.ops {
+			w.write(&group{[]*op{o}})
 		}
-		g.entries = nil
+		g.ops = nil
 		return
 	}
-	for _, e := range g.entries {
-		e.finish(w.refusal(e, err))
+	for _, o := range g.ops {
+		o.finish(w.refusal(o, err))
 	}
-	g.entries = nil
+	g.ops = nil
 }
 
-// refusal is the error of an entry that the server refuses.
-func (w *writer) refusal(e *entry, err error) error {
+// refusal is the error of an op that the server refuses.
+func (w *writer) refusal(o *op, err error) error {
 	switch {
-	case e.sent:
-		return fmt.Errorf("run %s: %w: %w", e.l.ID, runlog.ErrUnknown, err)
+	case o.sent:
+		return fmt.Errorf("run %s: %w: %w", o.l.ID, runlog.ErrUnknown, err)
 	case judge(err) == full:
 		return &runlog.StorageError{Store: w.s.name, Err: err}
 	case isDuplicate(err):
-		return fmt.Errorf("run %s has records that this process did not write: %w (%w)", e.l.ID, runlog.ErrFenced, err)
+		return fmt.Errorf("run %s has records that this process did not write: %w (%w)", o.l.ID, runlog.ErrFenced, err)
 	}
-	return fmt.Errorf("run %s: %w", e.l.ID, w.s.explain(writing, err))
+	return fmt.Errorf("run %s: %w", o.l.ID, w.s.explain(writing, err))
 }
 
-// expire finishes the entries for which there is no more time.
+// expire finishes the ops for which there is no more time.
 func (w *writer) expire(g *group, v verdict, err error) {
 	closing := false
 	select {
@@ -550,66 +390,44 @@ func (w *writer) expire(g *group, v verdict, err error) {
 	default:
 	}
 	now := time.Now()
-	rest := g.entries[:0:0]
-	for _, e := range g.entries {
+	rest := g.ops[:0:0]
+	for _, o := range g.ops {
 		var why error
 		switch {
-		case e.left() != nil:
-			why = e.left()
+		case o.ctx.Err() != nil:
+			why = o.ctx.Err()
 		case closing:
 			why = w.s.closed(writing)
-		case !now.Before(e.deadline()) && v == crowded:
+		case !now.Before(o.deadline) && v == crowded:
 			why = &runlog.StorageError{Store: w.s.name, Err: err}
-		case !now.Before(e.deadline()):
+		case !now.Before(o.deadline):
 			why = &runlog.StorageError{Store: w.s.name, Err: fmt.Errorf("the server has not answered for %s: %w", w.s.patience, err)}
 		default:
-			rest = append(rest, e)
+			rest = append(rest, o)
 			continue
 		}
-		if e.sent {
-			why = fmt.Errorf("run %s: %w: %w", e.l.ID, runlog.ErrUnknown, why)
+		if o.sent {
+			why = fmt.Errorf("run %s: %w: %w", o.l.ID, runlog.ErrUnknown, why)
 		}
-		e.finish(why)
+		o.finish(why)
 	}
-	g.entries = rest
+	g.ops = rest
 }
 
-// finish tells the callers of the entries that are meant how it went.
-func (g *group) finish(meant func(*entry) bool, err error) {
-	rest := g.entries[:0:0]
-	for _, e := range g.entries {
-		if meant(e) {
-			e.finish(err)
+// finish tells the callers of the ops that are meant how it went.
+func (g *group) finish(meant func(*op) bool, err error) {
+	rest := g.ops[:0:0]
+	for _, o := range g.ops {
+		if meant(o) {
+			o.finish(err)
 		} else {
-			rest = append(rest, e)
+			rest = append(rest, o)
 		}
 	}
-	g.entries = rest
+	g.ops = rest
 }
 
-func (e *entry) finish(err error) {
-	e.l.settle(e.then, err)
-	for _, o := range e.ops {
-		o.done <- err
-	}
-}
-
-// deadline is when the last of those who wait for the entry stops waiting.
-func (e *entry) deadline() (last time.Time) {
-	for _, o := range e.ops {
-		if o.deadline.After(last) {
-			last = o.deadline
-		}
-	}
-	return last
-}
-
-// left is why nobody waits for the entry any more, nil if somebody does.
-func (e *entry) left() (err error) {
-	for _, o := range e.ops {
-		if err = o.ctx.Err(); err == nil {
-			return nil
-		}
-	}
-	return err
+func (o *op) finish(err error) {
+	o.l.settle(o.then, err)
+	o.done <- err
 }

@@ -18,9 +18,9 @@ import (
 	"unicode/utf8"
 )
 
-// MinValue is the fewest bytes a secret value has to have. Shorter ones would take
+// minValue is the fewest bytes a secret value has to have. Shorter ones would take
 // pieces out of words.
-const MinValue = 8
+const minValue = 8
 
 // A Secret is a value that must not be written.
 type Secret struct {
@@ -57,7 +57,7 @@ func New(secrets ...Secret) *Redactor {
 	var forms []string
 	for _, s := range secrets {
 		v := strings.TrimSpace(s.Value)
-		if len(v) < MinValue || strings.Contains(hidden, v) {
+		if len(v) < minValue || strings.Contains(hidden, v) {
 			r.ignored = append(r.ignored, s.Name)
 			continue
 		}
@@ -70,7 +70,7 @@ func New(secrets ...Secret) *Redactor {
 	r.names = slices.Compact(r.names)
 	for _, s := range secrets {
 		v := strings.TrimSpace(s.Value)
-		if len(v) < MinValue || strings.Contains(hidden, v) {
+		if len(v) < minValue || strings.Contains(hidden, v) {
 			continue
 		}
 		with := mark(s.Name)
@@ -153,7 +153,7 @@ func lines(v string) (out []string) {
 	for line := range strings.Lines(v) {
 		line = strings.TrimSpace(line)
 		wordy := isWords(line) && (strings.ContainsAny(line, ":=") || strings.Contains(line, " ") && len(line) < phrase)
-		if len(line) >= MinValue && !strings.HasPrefix(line, "-----") && !isPlainWord(line) && !wordy && !strings.Contains(hidden, line) {
+		if len(line) >= minValue && !strings.HasPrefix(line, "-----") && !isPlainWord(line) && !wordy && !strings.Contains(hidden, line) {
 			out = append(out, line)
 		}
 	}

@@ -27,14 +27,14 @@ func kilobyte() runlog.Record {
 func BenchmarkAppend(b *testing.B) {
 	for _, c := range []struct {
 		name string
-		opt  *redisserver.Options
+		opt  []string
 	}{
-		{"always", &redisserver.Options{AppendOnly: true, AppendFsync: "always"}},
-		{"everysec", &redisserver.Options{AppendOnly: true, AppendFsync: "everysec"}},
+		{"always", []string{"appendonly yes"}},
+		{"everysec", []string{"appendonly yes", "appendfsync everysec"}},
 		{"none", nil},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			s := openTest(b, redisserver.Start(b, c.opt).URL(), &Options{AllowVolatile: true})
+			s := openTest(b, redisserver.Start(b, c.opt...).URL(), &Options{AllowVolatile: true})
 			l := create(b, s, "r")
 			rec := kilobyte()
 			rec.Seq = 1

@@ -211,7 +211,7 @@ func (c *client) transaction(ctx context.Context, commands ...[]any) ([]any, err
 	return redigo.Values(c.with(ctx, func(conn redigo.Conn) (any, error) {
 		err := conn.Send("MULTI")
 		for _, args := range commands {
-			err = errors.Join(err, conn.Send(args[0].(string), args[1:]...))
+			err = errors.Join(err, conn.Send(fmt.Sprint(args[0]), args[1:]...))
 		}
 		if err != nil {
 			return nil, err

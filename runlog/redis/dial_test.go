@@ -53,7 +53,7 @@ func encrypted(t *testing.T, srv *redisserver.Server) string {
 
 func TestAddresses(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "redis.sock")
-	srv := redisserver.Start(t, &redisserver.Options{AppendOnly: true, AppendFsync: "always", Config: []string{"unixsocket " + socket}})
+	srv := redisserver.Start(t, "appendonly yes", "unixsocket "+socket)
 	raw(t, srv)("ACL", "SETUSER", "app", "on", ">s3cret", "~*", "+@all")
 	secure := encrypted(t, srv)
 	for i, url := range []string{

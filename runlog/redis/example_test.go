@@ -58,7 +58,7 @@ func session(out io.Writer, url string, create *runlog.NewRun, tasks ...string) 
 }
 
 func TestExample(t *testing.T) {
-	srv := redisserver.Start(t, &redisserver.Options{AppendOnly: true, AppendFsync: "everysec"})
+	srv := redisserver.Start(t, "appendonly yes", "appendfsync everysec")
 	var out strings.Builder
 	for _, err := range []error{
 		session(&out, srv.URL(), &runlog.NewRun{Workflow: "brief"}, "search"),

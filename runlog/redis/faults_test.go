@@ -114,20 +114,20 @@ func (c *crowd) losses(tb testing.TB, srv *redisserver.Server) (lost uint64) {
 func TestKilledServer(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		opt  redisserver.Options
+		opt  []string
 		cut  bool // cut the end of the file off, as a power cut does
 		loss bool // losses are to be expected
 	}{
-		{"always", redisserver.Options{AppendOnly: true, AppendFsync: "always"}, false, false},
-		{"everysec", redisserver.Options{AppendOnly: true, AppendFsync: "everysec"}, true, true},
-		{"no", redisserver.Options{AppendOnly: true, AppendFsync: "no"}, true, true},
-		{"rdb", redisserver.Options{Save: "1 1"}, false, true},
-		{"none", redisserver.Options{}, false, true},
+		{"always", []string{"appendonly yes"}, false, false},
+		{"everysec", []string{"appendonly yes", "appendfsync everysec"}, true, true},
+		{"no", []string{"appendonly yes", "appendfsync no"}, true, true},
+		{"rdb", []string{"save 1 1"}, false, true},
+		{"none", nil, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rng, _ := faults.Rand(t)
 			start := time.Now()
-			srv := redisserver.Start(t, &c.opt)
+			srv := redisserver.Start(t, c.opt...)
 			if c.name == "none" {
 				if _, err := Open(t.Context(), srv.URL(), nil); err == nil || !strings.Contains(err.Error(), "AllowVolatile") {
 					t.Fatalf("a server that keeps nothing was opened: %v", err)
@@ -324,7 +324,7 @@ func TestFlushedWhileWaiting(t *testing.T) {
 
 // Between two processes the server went back to an earlier moment.
 func TestMarkerNoticesLoss(t *testing.T) {
-	srv := redisserver.Start(t, &redisserver.Options{Save: "3600 1"})
+	srv := redisserver.Start(t, "save 3600 1")
 	marker := filepath.Join(t.TempDir(), "marker")
 	open := func(accept bool) (*Store, error) {
 		return Open(t.Context(), srv.URL(), &Options{Marker: marker, Accept: accept})
@@ -433,7 +433,7 @@ func TestRunWentBack(t *testing.T) {
 
 // What one process lost is found even if another one has written more since than was lost.
 func TestLossWrittenOver(t *testing.T) {
-	srv := redisserver.Start(t, &redisserver.Options{Save: "3600 1"})
+	srv := redisserver.Start(t, "save 3600 1")
 	markers := t.TempDir()
 	a := openTest(t, srv.URL(), &Options{Marker: filepath.Join(markers, "a")})
 	b := openTest(t, srv.URL(), &Options{Marker: filepath.Join(markers, "b")})

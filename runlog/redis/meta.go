@@ -96,11 +96,7 @@ func (m *meta) held(now time.Time) bool { return m.token != token{} && now.Befor
 // listed is the run as listings show it.
 func (m *meta) listed(now time.Time) runlog.Info {
 	info := m.info
-	held := m.held(now)
-	info.Status = runlog.Listed(info.Status, held, m.token != token{}, info.Takeovers)
-	if !held {
-		info.Owner = ""
-	}
+	info.Show(m.held(now), m.token != token{})
 	return info
 }
 

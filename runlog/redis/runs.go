@@ -31,7 +31,7 @@ func (s *store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 	if opt != nil {
 		a.opt = *opt
 	}
-	if err := s.write(ctx, &op{id: id, prepare: a.prepare, verdict: a.verdict}); err != nil {
+	if err := s.write(ctx, &op{id: id, args: a.args(), verdict: a.verdict}); err != nil {
 		return nil, runlog.Info{}, err
 	}
 	if err := a.check(); err != nil {
@@ -52,8 +52,8 @@ type acquiring struct {
 	log   *log
 }
 
-// prepare encodes the acquisition. It can be sent again: the token tells whether it was done.
-func (a *acquiring) prepare() ([]any, int, bool, error) {
+// args encodes the acquisition. It can be sent again: the token tells whether it was done.
+func (a *acquiring) args() []any {
 	var rest []byte
 	status := runlog.Running
 	if a.opt.Create != nil {
@@ -62,7 +62,7 @@ func (a *acquiring) prepare() ([]any, int, bool, error) {
 	return []any{
 		"q", a.id, a.token[:], a.s.owner, a.s.lease.Microseconds(), flag(a.opt.Create != nil),
 		a.born[:], rest, string(status), flag(a.opt.Quarantined),
-	}, len(rest), false, nil
+	}
 }
 
 func (a *acquiring) verdict(r []any) error {
@@ -341,8 +341,7 @@ func (s *store) RequestCancel(ctx context.Context, id string) error {
 		return s.missing(id, "none")
 	}
 	return s.write(ctx, &op{
-		id: id, small: true,
-		prepare: func() ([]any, int, bool, error) { return []any{"c", id}, 0, false, nil },
+		id: id, small: true, args: []any{"c", id},
 		verdict: func(r []any) error {
 			switch verdict := text(r, 0); verdict {
 			case "ok":
@@ -365,9 +364,7 @@ func (s *store) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	o := &op{id: id, small: true, prepare: func() ([]any, int, bool, error) {
-		return []any{"d", id, m.born[:], goneFor.Milliseconds()}, 0, false, nil
-	}}
+	o := &op{id: id, small: true, args: []any{"d", id, m.born[:], goneFor.Milliseconds()}}
 	o.verdict = func(r []any) error {
 		switch verdict := text(r, 0); verdict {
 		case "ok":

@@ -17,25 +17,25 @@ import (
 func TestNotes(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		server redisserver.Options
+		server []string
 		opt    Options
 		want   []string // a part of each note
 	}{
-		{"always", redisserver.Options{AppendOnly: true}, Options{}, nil},
-		{"everysec", redisserver.Options{AppendOnly: true, AppendFsync: "everysec"}, Options{}, []string{"may lose 1 s"}},
-		{"no", redisserver.Options{AppendOnly: true, AppendFsync: "no"}, Options{}, []string{"30 s or more"}},
-		{"rewrite", redisserver.Options{AppendOnly: true, Config: []string{"no-appendfsync-on-rewrite yes"}}, Options{}, []string{"may lose 30 s"}},
-		{"rdb", redisserver.Options{Save: "60 1000"}, Options{}, []string{"since its last snapshot"}},
-		{"none", redisserver.Options{}, Options{AllowVolatile: true}, []string{"VOLATILE: a Redis restart loses all runs"}},
-		{"evicts", redisserver.Options{AppendOnly: true, Config: []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"}}, Options{AllowVolatile: true}, []string{"VOLATILE: the server evicts"}},
-		{"evicts ended", redisserver.Options{AppendOnly: true, Config: []string{"maxmemory 100mb", "maxmemory-policy volatile-lru"}}, Options{TTL: time.Hour}, []string{"before their time"}},
-		{"evicts nothing", redisserver.Options{AppendOnly: true, Config: []string{"maxmemory 100mb", "maxmemory-policy volatile-lru"}}, Options{}, nil},
-		{"no limit", redisserver.Options{AppendOnly: true, Config: []string{"maxmemory-policy allkeys-lru"}}, Options{}, nil},
-		{"cluster", redisserver.Options{AppendOnly: true, Config: []string{"cluster-enabled yes"}}, Options{}, []string{"node of a cluster"}},
+		{"always", []string{"appendonly yes"}, Options{}, nil},
+		{"everysec", []string{"appendonly yes", "appendfsync everysec"}, Options{}, []string{"may lose 1 s"}},
+		{"no", []string{"appendonly yes", "appendfsync no"}, Options{}, []string{"30 s or more"}},
+		{"rewrite", []string{"appendonly yes", "no-appendfsync-on-rewrite yes"}, Options{}, []string{"may lose 30 s"}},
+		{"rdb", []string{"save 60 1000"}, Options{}, []string{"since its last snapshot"}},
+		{"none", nil, Options{AllowVolatile: true}, []string{"VOLATILE: a Redis restart loses all runs"}},
+		{"evicts", []string{"appendonly yes", "maxmemory 100mb", "maxmemory-policy allkeys-lru"}, Options{AllowVolatile: true}, []string{"VOLATILE: the server evicts"}},
+		{"evicts ended", []string{"appendonly yes", "maxmemory 100mb", "maxmemory-policy volatile-lru"}, Options{TTL: time.Hour}, []string{"before their time"}},
+		{"evicts nothing", []string{"appendonly yes", "maxmemory 100mb", "maxmemory-policy volatile-lru"}, Options{}, nil},
+		{"no limit", []string{"appendonly yes", "maxmemory-policy allkeys-lru"}, Options{}, nil},
+		{"cluster", []string{"appendonly yes", "cluster-enabled yes"}, Options{}, []string{"node of a cluster"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			srv := redisserver.Start(t, &c.server)
+			srv := redisserver.Start(t, c.server...)
 			if c.name == "cluster" {
 				ask := raw(t, srv)
 				ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
@@ -75,7 +75,7 @@ func refusedWith(t *testing.T, url string, opt *Options, words ...string) {
 
 func TestRefusals(t *testing.T) {
 	primary := durable(t)
-	replica := redisserver.Start(t, &redisserver.Options{AppendOnly: true, ReplicaOf: primary})
+	replica := redisserver.Start(t, "appendonly yes", "replicaof "+strings.Replace(primary.Addr(), ":", " ", 1))
 	refusedWith(t, replica.URL(), nil, "replica of "+primary.Addr(), "primary")
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		s := openTest(t, primary.URL(), nil)
@@ -86,9 +86,9 @@ func TestRefusals(t *testing.T) {
 			t.Fatalf("with a replica the notes are %q", s.Notes())
 		}
 	}
-	evicting := redisserver.Start(t, &redisserver.Options{AppendOnly: true, Config: []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"}})
+	evicting := redisserver.Start(t, "appendonly yes", "maxmemory 100mb", "maxmemory-policy allkeys-lru")
 	refusedWith(t, evicting.URL(), nil, "allkeys-lru", "noeviction")
-	refusedWith(t, redisserver.Start(t, nil).URL(), nil, "appendonly yes", "AllowVolatile")
+	refusedWith(t, redisserver.Start(t).URL(), nil, "appendonly yes", "AllowVolatile")
 	for _, prefix := range []string{"a}b", "{", "a b", "ü", "a\n", strings.Repeat("x", 65)} {
 		refusedWith(t, primary.URL(), &Options{Prefix: prefix}, "prefix")
 	}
@@ -173,7 +173,7 @@ func TestFull(t *testing.T) {
 		}
 	}
 	t.Run("memory", func(t *testing.T) {
-		srv := redisserver.Start(t, &redisserver.Options{AppendOnly: true, Config: []string{"maxmemory 6mb", "maxmemory-policy noeviction"}})
+		srv := redisserver.Start(t, "appendonly yes", "maxmemory 6mb", "maxmemory-policy noeviction")
 		s, c := openTest(t, srv.URL(), nil), raw(t, srv)
 		l := create(t, s, "r")
 		head, err := uint64(0), error(nil)
@@ -200,7 +200,7 @@ func TestFull(t *testing.T) {
 		goesOn(t, s, l, head+1)
 	})
 	t.Run("disk", func(t *testing.T) {
-		srv := redisserver.Start(t, &redisserver.Options{Save: "3600 1"})
+		srv := redisserver.Start(t, "save 3600 1")
 		s, c := openTest(t, srv.URL(), nil), raw(t, srv)
 		l := create(t, s, "r")
 		appendTo(t, l, 1)
@@ -237,7 +237,7 @@ func TestFull(t *testing.T) {
 
 // A server that is reading its data is waited for.
 func TestLoading(t *testing.T) {
-	srv := redisserver.Start(t, &redisserver.Options{AppendOnly: true, Config: []string{"key-load-delay 100", "aof-use-rdb-preamble no"}})
+	srv := redisserver.Start(t, "appendonly yes", "key-load-delay 100", "aof-use-rdb-preamble no")
 	raw(t, srv)("EVAL", "for i = 1, 5000 do redis.call('SET', 'k-' .. i, 'v') end", 0)
 	s := openTest(t, srv.URL(), nil)
 	l := create(t, s, "r")

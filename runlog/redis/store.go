@@ -106,8 +106,8 @@ type store struct {
 	watch storekit.Watch
 	away  storekit.Backoff // of the watch
 
-	turn    chan *writer // has the writer while nobody writes
-	ops     chan *op     // to whoever writes
+	turn    chan struct{} // has an element while nobody writes
+	ops     chan *op      // to whoever writes
 	closing chan struct{}
 	once    sync.Once
 	closed  error
@@ -157,14 +157,14 @@ func open(ctx context.Context, url string, opt *Options) (*store, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.client.pool.Close())
 	}
-	s.turn <- &writer{}
+	s.turn <- struct{}{}
 	return s, nil
 }
 
 func newStore(url string, opt *Options) (*store, error) {
 	s := &store{
 		ttl: opt.TTL, lease: opt.Lease, owner: opt.Owner, patience: opt.Patience, fail: opt.Failpoint,
-		turn:    make(chan *writer, 1),
+		turn:    make(chan struct{}, 1),
 		ops:     make(chan *op),
 		closing: make(chan struct{}),
 	}
@@ -186,19 +186,11 @@ func newStore(url string, opt *Options) (*store, error) {
 	if s.scripts, err = loadScripts(); err != nil {
 		return nil, errors.Join(err, client.pool.Close())
 	}
-	if s.lease <= 0 {
-		s.lease = storekit.DefaultLease
-	}
+	storekit.Defaults(&s.lease, &s.owner, &s.fail)
 	if s.patience <= 0 {
 		s.patience = defaultPatience
 	}
-	if s.owner == "" {
-		s.owner = storekit.Owner()
-	}
 	s.owner = s.owner[:min(len(s.owner), maxOwner)]
-	if s.fail == nil {
-		s.fail = func(string) {}
-	}
 	if opt.Marker != "" {
 		s.marker = &marker{path: opt.Marker, store: s.name}
 	}
@@ -256,10 +248,7 @@ func (s *store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
 		s.watch.Close()
-		w := <-s.turn // for good
-		for _, o := range w.deferred {
-			o.finish(s.closedError())
-		}
+		<-s.turn // for good
 		s.closed = errors.Join(s.marker.write(s.remember(), false), s.client.pool.Close())
 	})
 	return s.closed

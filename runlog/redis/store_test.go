@@ -19,7 +19,7 @@ import (
 
 // durable is a server that loses nothing.
 func durable(tb testing.TB) *redisserver.Server {
-	return redisserver.Start(tb, &redisserver.Options{AppendOnly: true, AppendFsync: "always"})
+	return redisserver.Start(tb, "appendonly yes")
 }
 
 func openTest(tb testing.TB, url string, opt *Options) *Store {

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
@@ -16,18 +15,15 @@ const (
 	maxGroupBytes = 4 << 20
 )
 
-// An op is one write. Its functions are called by whoever has the turn to write.
+// An op is one write.
 type op struct {
-	ctx context.Context
-	id  string // of the run
+	ctx  context.Context
+	id   string // of the run
+	args []any  // of the script
+	size int    // of what is large in them
 
-	// prepare encodes the write. It is called once. An error means that there is nothing to
-	// send; later, that it has to wait for the next group.
-	prepare func() (args []any, size int, later bool, err error)
-	// verdict takes the server's answer.
+	// verdict takes the server's answer. Whoever has the turn to write calls it.
 	verdict func(r []any) error
-	// settle is called with the outcome before the caller hears of it. It may be nil.
-	settle func(err error)
 	// small writes may use the room that the server keeps back at its maxmemory.
 	small bool
 	// harmless says that it may be done although its caller was told that it failed.
@@ -35,8 +31,6 @@ type op struct {
 	// unsureAt is the place in args of a flag that the write was sent before, 0 for none.
 	unsureAt int
 
-	args    []any
-	size    int
 	end     time.Time // of patience
 	unsure  bool      // it was sent, and may have been done
 	reserve bool      // to be done in the server's reserve
@@ -55,22 +49,18 @@ func (s *store) write(ctx context.Context, o *op) error {
 		return err
 	}
 	o.ctx, o.done, o.end = ctx, make(chan error, 1), time.Now().Add(s.patience)
-	ops, cancelled, closing, mine := s.ops, ctx.Done(), s.closing, o
-	for {
-		select {
-		case w := <-s.turn:
-			w.serve(s, mine)
-		case ops <- o:
-		case err := <-o.done:
-			s.mark()
-			return err
-		case <-cancelled:
-			return ctx.Err()
-		case <-closing:
-			return s.closedError()
-		}
-		ops, cancelled, closing, mine = nil, nil, nil, nil // it is in a group, or deferred
+	select {
+	case <-s.turn:
+		s.serve(o)
+	case s.ops <- o:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return s.closedError()
 	}
+	err := <-o.done
+	s.mark()
+	return err
 }
 
 // mark writes the marker if that is due.
@@ -80,85 +70,34 @@ func (s *store) mark() {
 	}
 }
 
-// A writer is what a store writes with. Whoever takes it from Store.turn writes, for all who
-// are waiting by then. Writes that arrive while a group is under way share the next.
-type writer struct {
-	deferred []*op // whose callers wait for the turn themselves
-	taken    []*op // what this turn writes
-}
-
-// serve writes mine, if it is not nil, with what waits, and passes the turn on. If something
-// panics, the others that share the write are told that its outcome is unknown.
-func (w *writer) serve(s *store, mine *op) {
-	w.taken = w.taken[:0]
-	whole := false
+// serve writes an op, with what waits by then, and passes the turn on. Writes that arrive while a
+// group is under way share the next. If something panics, the others that share the write are
+// told that its outcome is unknown.
+func (s *store) serve(o *op) {
+	in, size := []*op{o}, o.size
 	defer func() {
-		for _, o := range w.taken {
-			if !whole && !o.finished {
+		for _, o := range in {
+			if !o.finished {
 				o.finish(fmt.Errorf("writing store %s: %w: something panicked in it", s.name, runlog.ErrUnknown))
 			}
 		}
-		w.deferred = slices.DeleteFunc(w.deferred, func(o *op) bool { return o.finished })
-		clear(w.taken)
-		s.turn <- w
+		s.turn <- struct{}{}
 	}()
-	w.group(s, mine)
-	whole = true
+	for len(in) < maxGroupOps && size < maxGroupBytes {
+		select {
+		case o := <-s.ops:
+			in, size = append(in, o), size+o.size
+			continue
+		default:
+		}
+		break
+	}
+	s.send(in)
 }
 
 func (o *op) finish(err error) {
 	o.finished = true
-	if o.settle != nil {
-		o.settle(err)
-	}
 	o.done <- err
-}
-
-// group sends mine, if it is not nil, with what was deferred and what else is waiting.
-func (w *writer) group(s *store, mine *op) {
-	todo := w.deferred
-	w.deferred = nil
-	if mine != nil {
-		todo = append(todo, mine)
-	}
-	w.taken = append(w.taken, todo...)
-	var in []*op
-	size := 0
-	for {
-		var o *op
-		switch {
-		case len(todo) > 0:
-			o, todo = todo[0], todo[1:]
-		case len(in) < maxGroupOps && size < maxGroupBytes:
-			select {
-			case o = <-s.ops:
-				w.taken = append(w.taken, o)
-			default:
-				s.send(in)
-				return
-			}
-		default:
-			s.send(in)
-			return
-		}
-		if len(in) >= maxGroupOps || size >= maxGroupBytes {
-			w.deferred = append(w.deferred, o)
-			continue
-		}
-		err := o.ctx.Err()
-		later := false
-		if err == nil {
-			o.args, o.size, later, err = o.prepare()
-		}
-		switch {
-		case err != nil:
-			o.finish(err)
-		case later:
-			w.deferred = append(w.deferred, o)
-		default:
-			in, size = append(in, o), size+o.size
-		}
-	}
 }
 
 // send sends ops until the server has answered for each, or there is no more time. A script

@@ -14,19 +14,19 @@ import (
 	"unicode"
 )
 
-// KeySize is how many bytes a key has.
-const KeySize = 32
+// keySize is how many bytes a key has.
+const keySize = 32
 
 // A Key seals and opens. It prints as its name, which is derived from the key and tells
 // nothing about it. The zero Key is none.
 type Key struct {
-	secret [KeySize]byte
+	secret [keySize]byte
 	name   [4]byte
 }
 
 // NewKey makes a key of the system's randomness.
 func NewKey() Key {
-	var b [KeySize]byte
+	var b [keySize]byte
 	_, _ = rand.Read(b[:]) // never fails, by its documentation
 	k, err := newKey(b[:])
 	if err != nil {
@@ -39,16 +39,16 @@ func NewKey() Key {
 // spellings. Space around it does not count. The error never contains what was given.
 func ParseKey(s string) (Key, error) {
 	s = strings.TrimSpace(s)
-	if len(s) == hex.EncodedLen(KeySize) {
+	if len(s) == hex.EncodedLen(keySize) {
 		if b, err := hex.DecodeString(s); err == nil {
 			return newKey(b)
 		}
 	}
 	plain := strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "="))
-	if b, err := base64.RawStdEncoding.DecodeString(plain); err == nil && len(b) == KeySize {
+	if b, err := base64.RawStdEncoding.DecodeString(plain); err == nil && len(b) == keySize {
 		return newKey(b)
 	}
-	return Key{}, fmt.Errorf("a key is %d bytes as %d hexadecimal digits or as base64, and this is neither; make one with `openssl rand -hex %d`", KeySize, 2*KeySize, KeySize)
+	return Key{}, fmt.Errorf("a key is %d bytes as %d hexadecimal digits or as base64, and this is neither; make one with `openssl rand -hex %d`", keySize, 2*keySize, keySize)
 }
 
 // ParseKeys parses keys with commas or space between them, each as [ParseKey] does. There may
@@ -67,7 +67,7 @@ func ParseKeys(s string) (keys []Key, err error) {
 func newKey(b []byte) (Key, error) {
 	var k Key
 	copy(k.secret[:], b)
-	if k.secret == [KeySize]byte{} {
+	if k.secret == [keySize]byte{} {
 		return Key{}, errors.New("a key of zeros keeps nothing secret; make one with `openssl rand -hex 32`")
 	}
 	name, err := k.derive("name", "", len(k.name))
@@ -97,7 +97,7 @@ func (k Key) derive(purpose, run string, size int) ([]byte, error) {
 
 // aead is what seals for a purpose and a run.
 func (k Key) aead(purpose, run string) (cipher.AEAD, error) {
-	sub, err := k.derive(purpose, run, KeySize)
+	sub, err := k.derive(purpose, run, keySize)
 	if err != nil {
 		return nil, err
 	}

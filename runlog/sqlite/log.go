@@ -2,10 +2,8 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"sync"
 
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/storekit"
@@ -23,87 +21,69 @@ type log struct {
 	s     *store
 	no    int64
 	epoch uint64
-
-	mu    sync.Mutex
-	known storekit.Tail // is durable, for callers
-
-	// What follows belongs to whoever has the turn to write.
-	durable storekit.Tail // as of the last commit
-	open    storekit.Tail // as of the open transaction
-	tx      uint64        // which one that is
+	tail  storekit.Tail // belongs to the append that is under way
 }
 
 // Append implements runlog.Log. After an error that wraps ErrUnknown this hold of
 // the run writes no more: release it and acquire the run again.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
-	if err := l.Usable(); err != nil {
-		return err
-	}
-	a, have := l.appending(b)
-	defer a.done()
-	if err := a.encode(have); err != nil {
-		return err
-	}
-	if err := l.s.write(ctx, &op{apply: a.apply, landed: a.landed, settle: a.settle, firm: len(b.Records) > 0, urgent: b.Status == runlog.WaitingStorage}); err != nil {
-		return err
-	}
-	storekit.Number(b, a.from, l.epoch)
-	if len(b.Records) > 0 {
-		l.s.watch.Wake(l.ID)
-	}
-	return nil
+	return l.Alone(ctx, func() error {
+		a, _ := l.s.scratch.Get().(*appending)
+		if a == nil {
+			a = &appending{}
+		}
+		a.l, a.b = l, b
+		defer a.done()
+		if err := a.encode(); err != nil {
+			return err
+		}
+		if err := l.s.write(ctx, &op{apply: a.apply, landed: a.landed, firm: len(b.Records) > 0, urgent: b.Status == runlog.WaitingStorage}); err != nil {
+			return err
+		}
+		l.tail.Number(b, l.epoch)
+		l.tail = a.then
+		if len(b.Records) > 0 {
+			l.s.watch.Wake(l.ID)
+		}
+		return nil
+	})
 }
 
 // An appending is one batch on its way into the log.
 type appending struct {
 	l      *log
 	b      *runlog.Batch
-	have   storekit.Tail // what it was encoded to follow
-	from   uint64        // the sequence number of its first record
 	then   storekit.Tail // the log behind it
 	frames []byte        // its records
 	ends   []int         // where each of them ends
 }
 
-// appending begins an append, and gives what the log has as far as callers know.
-func (l *log) appending(b *runlog.Batch) (*appending, storekit.Tail) {
-	a, _ := l.s.scratch.Get().(*appending)
-	if a == nil {
-		a = &appending{}
+// encode makes the frames of the batch. Callers do it before their turn, so that it does not
+// cost time in the transaction.
+func (a *appending) encode() error {
+	a.then = a.l.tail
+	var err error
+	a.frames, a.ends, err = a.then.Encode(a.frames[:0], a.ends[:0], a.l.ID, a.l.epoch, a.b)
+	if err == nil && a.then.Seq > maxSeq {
+		err = fmt.Errorf("run %s has %d records, and a run can have %d: start a new run", a.l.ID, a.l.tail.Seq, int64(maxSeq))
 	}
-	a.l, a.b = l, b
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return a, l.known
+	return err
 }
 
 // apply writes the batch, after it has made sure of the epoch: a stale writer changes
 // nothing.
 func (a *appending) apply(w *writer) error {
-	l := a.l
-	if l.tx != w.tx {
-		l.open, l.tx = l.durable, w.tx
-		w.runs++
-	}
-	if err := l.Usable(); err != nil { // an op before this one may have found out
+	w.runs++
+	if err := a.l.Usable(); err != nil { // it was released meanwhile
 		return err
 	}
-	if err := w.check(l); err != nil {
+	if err := w.check(a.l); err != nil {
 		return err
-	}
-	if l.open != a.have {
-		if err := a.encode(l.open); err != nil {
-			return err
-		}
 	}
 	if err := a.insert(w); err != nil {
 		return err
 	}
-	if err := a.updateRun(w.c); err != nil {
-		return err
-	}
-	l.open = a.then
-	return nil
+	return a.updateRun(w.c)
 }
 
 // done keeps the memory of an append for the next one, unless that is much.
@@ -132,22 +112,9 @@ func (w *writer) check(l *log) error {
 	return nil
 }
 
-// encode makes the frames of the batch, as they follow what the log has. Callers do it
-// before their turn, so that it does not cost time in the transaction; it is done again
-// there if others of the same run came before.
-func (a *appending) encode(have storekit.Tail) error {
-	a.have, a.from, a.then = have, have.Seq+1, have
-	var err error
-	a.frames, a.ends, err = a.then.Encode(a.frames[:0], a.ends[:0], a.l.ID, a.l.epoch, a.b)
-	if err == nil && a.then.Seq > maxSeq {
-		err = fmt.Errorf("run %s has %d records, and a run can have %d: start a new run", a.l.ID, have.Seq, int64(maxSeq))
-	}
-	return err
-}
-
 // insert writes the encoded frames, as few rows.
 func (a *appending) insert(w *writer) error {
-	l, start := a.l, 0
+	l, from, start := a.l, a.l.tail.Seq+1, 0
 	shared := w.crowded() && len(a.frames) <= maxBatch
 	for i, end := range a.ends {
 		if i < len(a.ends)-1 && a.ends[i+1]-start <= maxRow {
@@ -157,8 +124,8 @@ func (a *appending) insert(w *writer) error {
 		if shared {
 			write = w.share
 		}
-		if err := write(l.no, a.from+uint64(i), a.frames[start:end]); code(err) == zsqlite.ResultConstraint {
-			return dbError{fmt.Errorf("run %s already has a record %d that this process did not write: %w (%w)", l.ID, a.from+uint64(i), runlog.ErrFenced, err)}
+		if err := write(l.no, from+uint64(i), a.frames[start:end]); code(err) == zsqlite.ResultConstraint {
+			return dbError{fmt.Errorf("run %s already has a record %d that this process did not write: %w (%w)", l.ID, from+uint64(i), runlog.ErrFenced, err)}
 		} else if err != nil {
 			return err
 		}
@@ -180,7 +147,7 @@ func (w *writer) insert(run int64, last uint64, frames []byte) error {
 // updateRun changes the run's row if the batch changes what it says. A batch
 // without records and without a change still finds out whether the run is held.
 func (a *appending) updateRun(c *conn) error {
-	l, was, now := a.l, a.l.open, a.then
+	l, was, now := a.l, a.l.tail, a.then
 	if len(a.b.Records) > 0 && was.Status == now.Status && was.Snapshot == now.Snapshot {
 		return nil
 	}
@@ -222,20 +189,6 @@ func (a *appending) landed(c *conn) (found bool, err error) {
 		return false
 	})
 	return found, err
-}
-
-func (a *appending) settle(err error) {
-	if err == nil {
-		a.l.durable = a.then
-	}
-	if errors.Is(err, runlog.ErrUnknown) { // a file that is put back is the same one
-		a.l.Note(err)
-	}
-	a.l.mu.Lock()
-	defer a.l.mu.Unlock()
-	if err == nil {
-		a.l.known = a.then
-	}
 }
 
 // Renew implements runlog.Log.

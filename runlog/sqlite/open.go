@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/localfs"
 	"github.com/superstep-dev/superstep/runlog"
 	zsqlite "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -28,16 +29,16 @@ const applicationID = 0x53737470
 // empty one if there is none.
 func prepareFile(path string) error {
 	dir := filepath.Dir(path)
-	unsynced := append(above(missing(dir)), dir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	unsynced, err := localfs.MakeDir(dir)
+	if err != nil {
 		return fmt.Errorf("making the directory of store %s: %w; name a place that can be written", path, err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	switch {
 	case err == nil:
 		err = f.Close()
-		for _, d := range unsynced {
-			err = errors.Join(err, syncDir(d))
+		for _, d := range append(unsynced, dir) {
+			err = errors.Join(err, localfs.SyncDir(d))
 		}
 	case errors.Is(err, fs.ErrExist):
 		err = checkHeader(path)
@@ -123,46 +124,6 @@ func checkPermissions(path, dir string) error {
 		}
 	}
 	return nil
-}
-
-// missing returns those of dir and the directories above it that are not there, the
-// deepest first.
-func missing(dir string) (dirs []string) {
-	for {
-		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
-			return dirs
-		}
-		dirs = append(dirs, dir)
-		dir = filepath.Dir(dir)
-	}
-}
-
-// above returns the directories that have the names of dirs in them.
-func above(dirs []string) (parents []string) {
-	for _, d := range dirs {
-		parents = append(parents, filepath.Dir(d))
-	}
-	return parents
-}
-
-// syncDir makes a new name in a directory durable, if the directory may be listed:
-// without that right nothing can be done about it.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	f, err := os.Open(dir)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrInvalid) {
-		err = nil
-	}
-	return errors.Join(err, f.Close())
 }
 
 // migrate brings the file to the newest schema. The file may be new, and other

@@ -177,7 +177,7 @@ func (a *acquiring) apply(w *writer) error {
 		if err := a.s.free(r, a.seen); err != nil {
 			return err
 		}
-		if r.info.Takeovers, err = runlog.TakeOver(&r.info, r.holder != "", &a.opt); err != nil {
+		if r.info.Takeovers, err = r.info.TakeOver(r.holder != "", &a.opt); err != nil {
 			return err
 		}
 	}
@@ -208,8 +208,7 @@ func (a *acquiring) took(w *writer, r *row, hash runlog.FrameHash, now time.Time
 	a.info.Updated = now
 	a.info.Owner = a.s.owner
 	a.log = &log{Hold: storekit.Hold{ID: a.id}, s: a.s, no: r.no, epoch: a.info.Epoch}
-	a.log.durable = storekit.Tail{Seq: r.info.Head, Hash: hash, Status: r.info.Status, Snapshot: r.info.Snapshot}
-	a.log.known = a.log.durable
+	a.log.tail = storekit.Tail{Seq: r.info.Head, Hash: hash, Status: r.info.Status, Snapshot: r.info.Snapshot}
 	w.epochs[r.no] = a.info.Epoch
 }
 
@@ -282,11 +281,7 @@ func (s *store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info
 		live := s.owners.Liveness(s.now())
 		return v.c.query(selectRuns+where+"ORDER BY no DESC", bind, func(st *zsqlite.Stmt) bool {
 			r := v.scanRow(st)
-			held := live.Held(r.claim())
-			r.info.Status = runlog.Listed(r.info.Status, held, r.holder != "", r.info.Takeovers)
-			if !held {
-				r.info.Owner = ""
-			}
+			r.info.Show(live.Held(r.claim()), r.holder != "")
 			if f.Takes(r.info.Status) {
 				infos = append(infos, r.info)
 			}

@@ -210,15 +210,7 @@ func newStore(path string, opt *Options) *store {
 	if s.now == nil {
 		s.now = time.Now
 	}
-	if s.lease <= 0 {
-		s.lease = storekit.DefaultLease
-	}
-	if s.owner == "" {
-		s.owner = storekit.Owner()
-	}
-	if s.fail == nil {
-		s.fail = func(string) {}
-	}
+	storekit.Defaults(&s.lease, &s.owner, &s.fail)
 	s.readers.open = func() (*conn, error) { return openReader(path) }
 	s.readers.slots = make(chan struct{}, maxReaders)
 	s.watch.Every, s.watch.Head, s.watch.Poll = pollEvery, s.head, s.poll

@@ -495,12 +495,15 @@ func TestGroupCommit(t *testing.T) {
 			commits.Add(1)
 		}
 	}})
-	l := create(t, s, "r")
+	var logs []runlog.Log
+	for i := range 100 {
+		logs = append(logs, create(t, s, fmt.Sprintf("r-%d", i)))
+	}
 	commits.Store(0)
 	gate := make(chan struct{})
 	hold.Store(&gate)
 	var wg sync.WaitGroup
-	for range 200 {
+	for _, l := range logs {
 		wg.Go(func() {
 			if err := l.Append(context.Background(), newBatch(1)); err != nil {
 				t.Error(err)
@@ -510,9 +513,9 @@ func TestGroupCommit(t *testing.T) {
 	time.Sleep(50 * time.Millisecond) // so that nearly all of them wait
 	close(gate)
 	wg.Wait()
-	t.Logf("200 appends to one run took %d commits", commits.Load())
-	if commits.Load() > 100 {
-		t.Errorf("200 concurrent appends took %d commits", commits.Load())
+	t.Logf("appends to 100 runs took %d commits", commits.Load())
+	if commits.Load() > 50 {
+		t.Errorf("100 concurrent appends took %d commits", commits.Load())
 	}
 }
 
@@ -685,21 +688,6 @@ func TestClockJumpsAtEachStep(t *testing.T) {
 		t.Fatalf("%d records, error %v", len(recs), err)
 	}
 	faults.Report(t, "clock", "sqlite", n, start, "jumps of up to a day: 0 steps lost, 0 early takeovers")
-}
-
-func TestMissing(t *testing.T) {
-	root := t.TempDir()
-	a := filepath.Join(root, "a")
-	b := filepath.Join(a, "b")
-	if got := missing(b); !slices.Equal(got, []string{b, a}) {
-		t.Errorf("missing: %q", got)
-	}
-	if got := above(missing(b)); !slices.Equal(got, []string{a, root}) {
-		t.Errorf("they are in %q", got)
-	}
-	if got := missing(root); len(got) != 0 {
-		t.Errorf("of what is there %q is missing", got)
-	}
 }
 
 func TestClose(t *testing.T) {

@@ -34,8 +34,6 @@ type op struct {
 	firm bool
 	// urgent says that it parks a run, gives it up or deletes it, and may use the reserve for it.
 	urgent bool
-	// settle is called with the outcome before the caller hears of it. It may be nil.
-	settle func(err error)
 
 	done     chan error
 	finished bool
@@ -68,7 +66,6 @@ type writer struct {
 	s      *store
 	c      *conn // nil after a failure, until it is opened again
 	commit func(*conn) error
-	tx     uint64        // counts transactions
 	bytes  int           // what the open transaction has taken so far
 	taken  []*op         // what this turn writes
 	runs   int           // how many runs append in it
@@ -114,9 +111,6 @@ func (w *writer) panicked() {
 // finish tells the op's caller how it went.
 func (o *op) finish(err error) {
 	o.finished = true
-	if o.settle != nil {
-		o.settle(err)
-	}
 	o.done <- err
 }
 
@@ -266,7 +260,6 @@ func (w *writer) begin(ctx context.Context) error {
 	if err := w.connect(); err != nil {
 		return err
 	}
-	w.tx++
 	w.bytes = 0
 	err := w.c.begin(ctx)
 	if err == nil {

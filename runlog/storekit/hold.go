@@ -17,6 +17,7 @@ import (
 type Hold struct {
 	ID string
 
+	append   sync.Mutex // one at a time
 	mu       sync.Mutex
 	released bool
 	lost     error // why it is unknown what the log holds, nil if it is known
@@ -45,6 +46,27 @@ func (h *Hold) Note(err error) {
 			h.lost = err
 		}
 	}
+}
+
+// Alone calls write, which appends to the log, unless the log may write no more. One call at a
+// time is in it. If write panics or its outcome is unknown, the hold cannot write any more.
+func (h *Hold) Alone(ctx context.Context, write func() error) (err error) {
+	h.append.Lock()
+	defer h.append.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := h.Usable(); err != nil {
+		return err
+	}
+	err = fmt.Errorf("run %s: %w: something panicked in it", h.ID, runlog.ErrUnknown)
+	defer func() {
+		if errors.Is(err, runlog.ErrUnknown) {
+			h.Note(err)
+		}
+	}()
+	err = write()
+	return err
 }
 
 // End makes Usable return an error that wraps runlog.ErrFenced.
@@ -90,10 +112,10 @@ func (t *Tail) Encode(dst []byte, ends []int, id string, epoch uint64, b *runlog
 	return frames, ends, nil
 }
 
-// Number gives the records of a batch that was stored their numbers, from the first one's on.
-func Number(b *runlog.Batch, from, epoch uint64) {
+// Number gives the records of a batch that was stored behind the tail their numbers.
+func (t *Tail) Number(b *runlog.Batch, epoch uint64) {
 	for i := range b.Records {
-		b.Records[i].Seq, b.Records[i].Epoch = from+uint64(i), epoch
+		b.Records[i].Seq, b.Records[i].Epoch = t.Seq+uint64(i)+1, epoch
 	}
 }
 
@@ -128,16 +150,22 @@ func Explained(err error) bool {
 	return errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrExists)
 }
 
-// DefaultLease is how long a hold lasts unless it is renewed.
-const DefaultLease = 15 * time.Second
-
-// Owner returns who holds the runs of this process, for people: the host and the process.
-func Owner() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
+// Defaults fills in what the options of a store leave out: a lease of 15 seconds, the host and the
+// process as who holds runs, for people, and a failpoint that does nothing.
+func Defaults(lease *time.Duration, owner *string, failpoint *func(name string)) {
+	if *lease <= 0 {
+		*lease = 15 * time.Second
 	}
-	return fmt.Sprintf("%s:%d", host, os.Getpid())
+	if *owner == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "localhost"
+		}
+		*owner = fmt.Sprintf("%s:%d", host, os.Getpid())
+	}
+	if *failpoint == nil {
+		*failpoint = func(string) {}
+	}
 }
 
 // A Backoff spaces attempts out. The zero value is ready.

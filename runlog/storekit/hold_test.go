@@ -1,9 +1,11 @@
 package storekit_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +27,45 @@ func TestHold(t *testing.T) {
 	h.End()
 	if err := h.Usable(); !errors.Is(err, runlog.ErrFenced) {
 		t.Errorf("after its end: %v", err)
+	}
+}
+
+// One append at a time; after one that panics nothing more is written.
+func TestHoldAlone(t *testing.T) {
+	h := &storekit.Hold{ID: "r"}
+	var all sync.WaitGroup
+	busy, n := 0, 0
+	for range 20 {
+		all.Go(func() {
+			err := h.Alone(t.Context(), func() error {
+				if busy++; busy != 1 {
+					t.Error("two at a time")
+				}
+				time.Sleep(100 * time.Microsecond)
+				busy--
+				n++
+				return errors.New("refused")
+			})
+			if err == nil || err.Error() != "refused" {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n != 20 {
+		t.Errorf("%d were called", n)
+	}
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	if err := h.Alone(ended, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_ = h.Alone(t.Context(), func() error { panic("no") })
+	}()
+	if err := h.Alone(t.Context(), nil); !errors.Is(err, runlog.ErrUnknown) {
+		t.Errorf("after a panic: %v", err)
 	}
 }
 
@@ -52,7 +93,7 @@ func TestTail(t *testing.T) {
 	if good.Records[0].Seq != 0 {
 		t.Error("the caller's records were numbered before they were stored")
 	}
-	storekit.Number(good, 5, 7)
+	(&storekit.Tail{Seq: 4}).Number(good, 7)
 	if r := good.Records[2]; r.Seq != 7 || r.Epoch != 7 {
 		t.Errorf("numbered %+v", r)
 	}

@@ -1,7 +1,7 @@
 // Package storekit is for authors of stores: it holds what the stores of this module have in
 // common. Each Open of theirs ends with [Protect], so that no program can forget to redact, and
 // so does that of a store of your own. A [Watch] makes a store a [runlog.Waiter], a [Hold] is what a
-// log knows of its hold on a run, and a [Tail] encodes batches.
+// log knows of its hold on a run and makes appends to it one at a time, and a [Tail] encodes batches.
 package storekit
 
 import (

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -54,7 +53,7 @@ func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
 	if opts != nil {
 		o = *opts
 	}
-	b := &shell{sandbox: o.Sandbox, dir: root.real, env: shellEnv(o), path: o.Shell, timeout: min(cmp.Or(o.Timeout, bashTimeout), bashLongest)}
+	b := &shell{sandbox: o.Sandbox, dir: root.root.Real, env: shellEnv(o), path: o.Shell, timeout: min(cmp.Or(o.Timeout, bashTimeout), bashLongest)}
 	if b.path == "" {
 		b.path = findShell(b.env)
 	}
@@ -135,7 +134,7 @@ func (b *shell) posix() bool {
 // shellEnv is what commands see.
 func shellEnv(o BashOptions) []string {
 	env := procgroup.Base(o.Environ)
-	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "PATH=") }) {
+	if _, ok := procgroup.Variable(env, "PATH"); !ok {
 		env = append(env, "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
 	}
 	// Nobody is there to page through a text or to answer.
@@ -144,20 +143,11 @@ func shellEnv(o BashOptions) []string {
 	return append(env, o.Extra...)
 }
 
-// findShell looks for a shell in the PATH of an environment, in absolute folders only.
+// findShell looks for a shell in the PATH of an environment, "" if there is none.
 func findShell(env []string) string {
-	var dirs []string
-	for _, v := range env {
-		if list, ok := strings.CutPrefix(v, "PATH="); ok {
-			dirs = filepath.SplitList(list)
-		}
-	}
-	for _, name := range []string{"bash", "bash.exe", "sh"} {
-		for _, dir := range dirs {
-			path := filepath.Join(dir, name)
-			if info, err := os.Stat(path); err == nil && filepath.IsAbs(path) && info.Mode().IsRegular() && (info.Mode()&0o111 != 0 || strings.HasSuffix(name, ".exe")) {
-				return path
-			}
+	for _, name := range []string{"bash", "sh"} {
+		if path, err := procgroup.Look(env, name); err == nil {
+			return path
 		}
 	}
 	return ""
@@ -240,38 +230,23 @@ func (b *shell) wait(cmd *sandbox.Cmd, out io.Writer) error {
 
 // A headTail keeps the start and the end of what is written to it.
 type headTail struct {
-	head  []byte
-	tail  []byte // a ring once it is full
-	next  int    // in tail
-	total int64
+	head, tail []byte
+	total      int64
 }
 
 // Write never fails.
 func (h *headTail) Write(p []byte) (int, error) {
-	n := len(p)
-	h.total += int64(n)
-	if room := bashKept/2 - len(h.head); room > 0 {
-		k := min(room, len(p))
-		h.head = append(h.head, p[:k]...)
-		p = p[k:]
+	h.total += int64(len(p))
+	k := min(len(p), bashKept/2-len(h.head))
+	h.head, h.tail = append(h.head, p[:k]...), append(h.tail, p[k:]...)
+	if over := len(h.tail) - bashKept/2; over > bashKept/2 {
+		h.tail = slices.Delete(h.tail, 0, over)
 	}
-	if len(p) > bashKept/2 {
-		p = p[len(p)-bashKept/2:]
-	}
-	if room := bashKept/2 - len(h.tail); room > 0 {
-		k := min(room, len(p))
-		h.tail = append(h.tail, p[:k]...)
-		p = p[k:]
-	}
-	for len(p) > 0 {
-		k := copy(h.tail[h.next:], p)
-		h.next, p = (h.next+k)%len(h.tail), p[k:]
-	}
-	return n, nil
+	return len(p), nil
 }
 
 // rest is the end that is kept.
-func (h *headTail) rest() []byte { return append(slices.Clone(h.tail[h.next:]), h.tail[:h.next]...) }
+func (h *headTail) rest() []byte { return h.tail[max(0, len(h.tail)-bashKept/2):] }
 
 // String is what is kept, cut to what a tool may tell.
 func (h *headTail) String() string {
@@ -299,18 +274,9 @@ func shortened(head, tail string, lost int64) string {
 	if lost > 0 {
 		all += int64(len(tail))
 	}
-	head = firstLines(head[:min(len(head), shownBytes/3)], shownLines/3)
-	tail = lastLines(tail[max(0, len(tail)-shownBytes*2/3):], shownLines*2/3)
-	for len(head) > 0 && !utf8.ValidString(head[max(0, len(head)-utf8.UTFMax):]) && len(head) > 0 {
-		r, n := utf8.DecodeLastRuneInString(head)
-		if r != utf8.RuneError || n != 1 {
-			break
-		}
-		head = head[:len(head)-1]
-	}
-	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
-		tail = tail[1:]
-	}
+	// What is cut may begin or end with a part of a character.
+	head = firstLines(strings.ToValidUTF8(head[:min(len(head), shownBytes/3)], ""), shownLines/3)
+	tail = lastLines(strings.ToValidUTF8(tail[max(0, len(tail)-shownBytes*2/3):], ""), shownLines*2/3)
 	if !strings.HasSuffix(head, "\n") {
 		head += "\n"
 	}

@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/inside"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -125,7 +123,7 @@ func (r *Root) edit(ctx context.Context, name string, edits []edit, approved str
 // creatable refuses to make a file of which there is another one.
 func creatable(r *Root, name, before, content string, exists bool) error {
 	if exists && before != content && before != "" {
-		return fmt.Errorf("path %s in %s: exists; give an old_string that is in it, or use write_file to replace it whole", name, r.dir)
+		return fmt.Errorf("path %s in %s: exists; give an old_string that is in it, or use write_file to replace it whole", name, r.Dir())
 	}
 	return nil
 }
@@ -155,29 +153,19 @@ func (p *place) read() (string, error) {
 	if p.mode == 0 {
 		return "", nil
 	}
-	f, err := p.dir.OpenFile(p.base, os.O_RDONLY|nonblock, 0)
+	f, info, err := inside.Regular(p.dir, p.base)
 	if err != nil {
 		return "", p.root.explain(p.name, err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", p.root.explain(p.name, err)
-	}
+	b, err := inside.ReadAll(f, largestWrite)
 	switch {
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("path %s in %s: is not a regular file", p.name, p.root.dir)
-	case info.Size() > largestWrite:
-		return "", &opaqueError{fmt.Sprintf("path %s in %s: %d bytes are over %d MiB; edit it by a command", p.name, p.root.dir, info.Size(), largestWrite>>20)}
-	}
-	b, err := io.ReadAll(io.LimitReader(f, largestWrite+1))
-	switch {
+	case errors.Is(err, inside.ErrTooLarge):
+		return "", &opaqueError{fmt.Sprintf("path %s in %s: %d bytes are over %d MiB; edit it by a command", p.name, p.root.Dir(), info.Size(), largestWrite>>20)}
 	case err != nil:
 		return "", p.root.explain(p.name, err)
-	case len(b) > largestWrite:
-		return "", p.root.explain(p.name, &fs.PathError{Op: "read", Path: p.name, Err: errors.New("grows while it is read")})
 	case bytes.IndexByte(b[:min(len(b), sniffed)], 0) >= 0:
-		return "", &opaqueError{fmt.Sprintf("path %s in %s: is a binary file (%s, %d bytes); only text can be edited", p.name, p.root.dir, contentType(f), info.Size())}
+		return "", &opaqueError{fmt.Sprintf("path %s in %s: is a binary file (%s, %d bytes); only text can be edited", p.name, p.root.Dir(), contentType(f), info.Size())}
 	}
 	return string(b), nil
 }

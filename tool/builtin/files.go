@@ -65,7 +65,7 @@ func (r *Root) read(ctx context.Context, name string, first, limit int) (string,
 	if binary, err := isBinary(f); err != nil {
 		return "", r.explain(name, err)
 	} else if binary {
-		return "", fmt.Errorf("path %s in %s: is a binary file (%s, %d bytes); only text can be read", name, r.dir, contentType(f), info.Size())
+		return "", fmt.Errorf("path %s in %s: is a binary file (%s, %d bytes); only text can be read", name, r.Dir(), contentType(f), info.Size())
 	}
 	in := bufio.NewReaderSize(f, 64<<10)
 	var out strings.Builder

@@ -12,10 +12,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -253,44 +253,33 @@ type found struct {
 // the order of files. It stops when it has enough. Remarks are about what the text lacks.
 func (g *grep) run(ctx context.Context, root *Root, files []string) (text, remarks string, err error) {
 	ctx, stop := context.WithCancel(ctx)
-	var workers sync.WaitGroup
-	defer workers.Wait()
-	defer stop()
-	type job struct {
-		name string
-		out  chan found
-	}
-	jobs := make(chan job)
-	order := make(chan job, 4*runtime.GOMAXPROCS(0))
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for j := range jobs {
-				j.out <- g.file(ctx, root, j.name)
-			}
-		})
-	}
-	workers.Go(func() {
-		defer close(jobs)
+	var workers errgroup.Group
+	defer func() {
+		stop()
+		_ = workers.Wait() // none fails
+	}()
+	workers.SetLimit(1 + runtime.GOMAXPROCS(0))
+	order := make(chan chan found, 4*runtime.GOMAXPROCS(0))
+	workers.Go(func() error {
 		defer close(order)
 		for _, name := range files {
-			j := job{name, make(chan found, 1)}
+			out := make(chan found, 1)
 			select {
-			case order <- j:
+			case order <- out:
 			case <-ctx.Done():
-				return
+				return nil
 			}
-			select {
-			case jobs <- j:
-			case <-ctx.Done():
-				j.out <- found{err: ctx.Err()}
-				return
-			}
+			workers.Go(func() error {
+				out <- g.file(ctx, root, name)
+				return nil
+			})
 		}
+		return nil
 	})
 	var out strings.Builder
 	matches, big := 0, 0
-	for j := range order {
-		f := <-j.out
+	for result := range order {
+		f := <-result
 		if f.err != nil && ctx.Err() != nil {
 			return "", "", ctx.Err()
 		}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/superstep-dev/superstep/internal/inside"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -26,9 +27,7 @@ import (
 // inside work. On Linux this does not hold for bind mounts, which are part of the tree
 // they are mounted in. It is safe for use from several goroutines.
 type Root struct {
-	root *os.Root
-	dir  string // absolute, as given
-	real string // without symbolic links
+	root *inside.Root
 
 	protected func(path string) string
 	writes    func(path string)
@@ -59,23 +58,15 @@ func OpenRootWith(dir string, opts *RootOptions) (*Root, error) {
 	if opts != nil {
 		o = *opts
 	}
-	abs, err := filepath.Abs(dir)
+	r, err := inside.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("folder %s: %w", dir, err)
 	}
-	real, err := filepath.EvalSymlinks(abs)
-	if err != nil {
-		return nil, fmt.Errorf("folder %s: %w", dir, err)
-	}
-	r, err := os.OpenRoot(real)
-	if err != nil {
-		return nil, fmt.Errorf("folder %s: %w", dir, err)
-	}
-	return &Root{root: r, dir: abs, real: real, protected: o.Protected, writes: o.Writes, reads: o.Reads}, nil
+	return &Root{root: r, protected: o.Protected, writes: o.Writes, reads: o.Reads}, nil
 }
 
 // Dir is the absolute path of the folder.
-func (r *Root) Dir() string { return r.dir }
+func (r *Root) Dir() string { return r.root.Dir }
 
 // Close releases the folder.
 func (r *Root) Close() error { return r.root.Close() }
@@ -86,10 +77,7 @@ func (r *Root) local(name string) (string, error) {
 		return "", fmt.Errorf("path %q: contains a NUL character", name)
 	}
 	if filepath.IsAbs(name) {
-		rel, ok := below(r.dir, name)
-		if !ok {
-			rel, ok = below(r.real, name)
-		}
+		rel, ok := r.root.Below(name)
 		if !ok {
 			return "", r.outside(name)
 		}
@@ -102,64 +90,24 @@ func (r *Root) local(name string) (string, error) {
 	return name, nil
 }
 
-func below(dir, name string) (string, bool) {
-	rel, err := filepath.Rel(dir, name)
-	return rel, err == nil && filepath.IsLocal(rel)
-}
-
 func (r *Root) outside(name string) error {
-	return fmt.Errorf("path %s is outside %s; use a path inside that folder", name, r.dir)
+	return fmt.Errorf("path %s is outside %s; use a path inside that folder", name, r.Dir())
 }
 
-// resolve follows the symbolic links in a path, so that it names no link but possibly
-// something that does not exist. os.Root decides what may be opened; this makes absolute
-// links that stay inside work, and tells the others from missing files.
+// resolve follows the symbolic links in a path, so that it names no link but possibly something that does not exist.
 func (r *Root) resolve(name string) (string, error) {
-	rest, err := r.local(name)
+	rel, err := r.local(name)
 	if err != nil {
 		return "", err
 	}
-	done := "."
-	for links := 0; rest != "" && rest != "."; {
-		var part string
-		part, rest, _ = strings.Cut(rest, "/")
-		if part == ".." {
-			if done == "." {
-				return "", r.leaves(name)
-			}
-			done = path.Dir(done)
-			continue
-		}
-		next := path.Join(done, part)
-		info, err := r.root.Lstat(filepath.FromSlash(next))
-		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			done = next // what is missing here is missing for whoever opens it
-			continue
-		}
-		if links++; links > 40 {
-			return "", fmt.Errorf("path %s in %s: too many symbolic links", name, r.dir)
-		}
-		target, err := r.root.Readlink(filepath.FromSlash(next))
-		if err != nil {
-			return "", r.explain(name, err)
-		}
-		if filepath.IsAbs(target) {
-			rel, ok := below(r.real, target)
-			if !ok {
-				rel, ok = below(r.dir, target)
-			}
-			if !ok {
-				return "", r.leaves(name)
-			}
-			target, done = rel, "."
-		}
-		rest = strings.Trim(filepath.ToSlash(target)+"/"+rest, "/")
+	rel, err = r.root.Resolve(rel)
+	switch {
+	case errors.Is(err, inside.ErrLeaves):
+		return "", fmt.Errorf("path %s leaves %s by a symbolic link; use a path that stays inside that folder", name, r.Dir())
+	case err != nil:
+		return "", r.explain(name, err)
 	}
-	return done, nil
-}
-
-func (r *Root) leaves(name string) error {
-	return fmt.Errorf("path %s leaves %s by a symbolic link; use a path that stays inside that folder", name, r.dir)
+	return rel, nil
 }
 
 // explain turns an error of os.Root into one that names the path and the root.
@@ -168,13 +116,14 @@ func (r *Root) explain(name string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return r.missing(name)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("path %s in %s: permission denied: %w", name, r.dir, fs.ErrPermission)
+		return fmt.Errorf("path %s in %s: permission denied: %w", name, r.Dir(), fs.ErrPermission)
+	case errors.Is(err, inside.ErrFolder):
+		return fmt.Errorf("path %s in %s: is a directory; list it instead", name, r.Dir())
 	}
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pe.Err
 	}
-	return fmt.Errorf("path %s in %s: %w", name, r.dir, err)
+	return fmt.Errorf("path %s in %s: %w", name, r.Dir(), err)
 }
 
 // missing is the error for a file that does not exist, with what may have been meant.
@@ -191,7 +140,7 @@ func (r *Root) missing(name string) error {
 			}
 		}
 	}
-	return fmt.Errorf("path %s in %s: %w; %s", name, r.dir, fs.ErrNotExist, hint)
+	return fmt.Errorf("path %s in %s: %w; %s", name, r.Dir(), fs.ErrNotExist, hint)
 }
 
 // open opens a regular file for reading. It does not wait for the other end of a FIFO.
@@ -200,28 +149,11 @@ func (r *Root) open(name string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// A device may do something when it is opened, so it is looked at before; and after, since it may
-	// have taken the place of a file.
-	if info, err := r.root.Stat(filepath.FromSlash(rel)); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("path %s in %s: is not a regular file", name, r.dir)
-	}
-	f, err := r.root.OpenFile(filepath.FromSlash(rel), os.O_RDONLY|nonblock, 0)
+	f, info, err := inside.Regular(r.root.Root, rel)
 	if err != nil {
 		return nil, nil, r.explain(name, err)
 	}
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		err = r.explain(name, err)
-	case info.IsDir():
-		err = fmt.Errorf("path %s in %s: is a directory; list it instead", name, r.dir)
-	case !info.Mode().IsRegular():
-		err = fmt.Errorf("path %s in %s: is not a regular file", name, r.dir)
-	default:
-		return f, info, nil
-	}
-	f.Close()
-	return nil, nil, err
+	return f, info, nil
 }
 
 // sub returns the folder of that path inside the root and its entries, sorted.
@@ -235,7 +167,7 @@ func (r *Root) entries(name string) (string, []fs.DirEntry, error) {
 		return "", nil, r.explain(name, err)
 	}
 	if !info.IsDir() {
-		return "", nil, fmt.Errorf("path %s in %s: is a file, not a directory", name, r.dir)
+		return "", nil, fmt.Errorf("path %s in %s: is a file, not a directory", name, r.Dir())
 	}
 	list, err := fs.ReadDir(r.root.FS(), rel)
 	if err != nil {

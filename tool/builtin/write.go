@@ -108,13 +108,13 @@ func (r *Root) place(name string, mkdirs bool) (*place, error) {
 		return nil, err
 	}
 	if rel == "." || strings.HasSuffix(name, "/") {
-		return nil, fmt.Errorf("path %s in %s: is a directory; name a file in it", name, r.dir)
+		return nil, fmt.Errorf("path %s in %s: is a directory; name a file in it", name, r.Dir())
 	}
 	if err := r.refuse(name, rel); err != nil {
 		return nil, err
 	}
 	if r.writes != nil {
-		r.writes(filepath.Join(r.real, filepath.FromSlash(rel)))
+		r.writes(filepath.Join(r.root.Real, filepath.FromSlash(rel)))
 	}
 	dir, base := path.Split(rel)
 	dir = path.Clean(dir)
@@ -129,14 +129,14 @@ func (r *Root) place(name string, mkdirs bool) (*place, error) {
 	}
 	switch info, err := p.dir.Lstat(base); {
 	case err == nil && info.IsDir():
-		err = fmt.Errorf("path %s in %s: is a directory; name a file in it", name, r.dir)
+		err = fmt.Errorf("path %s in %s: is a directory; name a file in it", name, r.Dir())
 		p.dir.Close()
 		return nil, err
 	case err == nil && info.Mode().IsRegular():
 		p.mode = info.Mode().Perm()
 	case err == nil:
 		p.dir.Close()
-		return nil, fmt.Errorf("path %s in %s: is not a regular file", name, r.dir)
+		return nil, fmt.Errorf("path %s in %s: is not a regular file", name, r.Dir())
 	case !errors.Is(err, fs.ErrNotExist):
 		p.dir.Close()
 		return nil, r.explain(name, err)
@@ -150,7 +150,7 @@ func (p *place) replace(content string) error {
 		return p.root.explain(p.name, fmt.Errorf("write: %w", err))
 	}
 	for _, a := range p.added {
-		if err := syncDir(p.root.root, path.Dir(a)); err != nil {
+		if err := syncDir(p.root.root.Root, path.Dir(a)); err != nil {
 			return p.root.explain(p.name, fmt.Errorf("make folder durable: %w", err))
 		}
 	}

@@ -59,7 +59,7 @@ type Server struct {
 	URL     string
 	Headers Values
 
-	// TrustAnnotations says to believe what the server says of its tools; see Conn.Tools. Only the
+	// TrustAnnotations says to believe what the server says of its tools; see Group.Tools. Only the
 	// user's own configuration of Superstep can say so.
 	TrustAnnotations bool
 	InitTimeout      time.Duration // unless 0, instead of that of Options
@@ -103,12 +103,10 @@ func dialectOf(path string) dialect {
 	return dialect{keys: []string{"servers", "mcpServers"}, own: true}
 }
 
-// Parse reads a configuration. The path, which is not opened, says whose it is: .mcp.json and
+// parse reads a configuration. The path, which is not opened, says whose it is: .mcp.json and
 // ~/.claude.json (mcpServers), .vscode/mcp.json (servers), opencode.json (mcp), and for all others
-// Superstep's own, JSON or YAML (servers). Sources get the scope of projects. An error joins one
-// *ConfigError for each mistake, up to 20; the servers without a mistake are returned beside it.
-func Parse(data []byte, path string) (*Config, error) { return parse(data, path, Project) }
-
+// Superstep's own, JSON or YAML (servers). An error joins one *ConfigError for each mistake, up to
+// 20; the servers without a mistake are returned beside it.
 func parse(data []byte, path, scope string) (*Config, error) {
 	c := &reader{path: path, scope: scope, dialect: dialectOf(path), out: new(Config)}
 	if len(data) > maxConfig && !c.huge {

@@ -21,9 +21,9 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// A Conn is a connection to one server, which is started again when it ended between two calls. It
+// A conn is a connection to one server, which is started again when it ended between two calls. It
 // is safe for use from several goroutines. Close it.
-type Conn struct {
+type conn struct {
 	server *Server
 	o      *Options
 	life   context.Context
@@ -45,11 +45,11 @@ type Conn struct {
 // maxFailures is how often a server may end in a row before it is left alone.
 const maxFailures = 5
 
-// Connect starts a server or reaches it, and reads its tools. It asks Options.Trust first. The
+// connect starts a server or reaches it, and reads its tools. It asks Options.Trust first. The
 // error is an *Error. What the server is and does ends with Close, not with ctx.
-func Connect(ctx context.Context, s *Server, opts *Options) (*Conn, error) {
+func connect(ctx context.Context, s *Server, opts *Options) (*conn, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	c := &Conn{server: s, o: opts.defaults(), life: life, end: end, busy: make(chan struct{}, 1), kick: make(chan struct{}, 1), gone: make(chan struct{})}
+	c := &conn{server: s, o: opts.defaults(), life: life, end: end, busy: make(chan struct{}, 1), kick: make(chan struct{}, 1), gone: make(chan struct{})}
 	go c.watch()
 	if err := c.first(ctx); err != nil {
 		c.Close()
@@ -58,12 +58,12 @@ func Connect(ctx context.Context, s *Server, opts *Options) (*Conn, error) {
 	return c, nil
 }
 
-func (c *Conn) first(ctx context.Context) error {
+func (c *conn) first(ctx context.Context) error {
 	if !serverName.MatchString(c.server.Name) {
-		return &Error{Server: oneLine(c.server.Name, 64), Phase: PhaseConfig, What: "a server's name is 1 to 64 letters, digits, _ and -"}
+		return &Error{Server: oneLine(c.server.Name, 64), Phase: phaseConfig, What: "a server's name is 1 to 64 letters, digits, _ and -"}
 	}
 	if c.server.Disabled {
-		return &Error{Server: c.server.Name, Phase: PhaseConfig, What: "is disabled", Fix: "enable it in " + c.server.Source.Path}
+		return &Error{Server: c.server.Name, Phase: phaseConfig, What: "is disabled", Fix: "enable it in " + c.server.Source.Path}
 	}
 	c.busy <- struct{}{}
 	defer func() { <-c.busy }()
@@ -71,8 +71,8 @@ func (c *Conn) first(ctx context.Context) error {
 }
 
 // connect makes a session and reads its tools. The caller has the token.
-func (c *Conn) connect(ctx context.Context) error {
-	ctx, cancel := c.within(ctx, PhaseInit)
+func (c *conn) connect(ctx context.Context) error {
+	ctx, cancel := c.within(ctx, phaseInit)
 	defer cancel()
 	s, err := c.dial(ctx)
 	if err != nil {
@@ -97,24 +97,24 @@ func (c *Conn) connect(ctx context.Context) error {
 }
 
 // within bounds what is done in a phase, also by the life of the connection.
-func (c *Conn) within(ctx context.Context, phase Phase) (context.Context, context.CancelFunc) {
+func (c *conn) within(ctx context.Context, phase string) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit(phase), context.DeadlineExceeded)
 	release := context.AfterFunc(c.life, cancel)
 	return ctx, func() { release(); cancel() }
 }
 
 // dial asks for trust, every time, since files may have been exchanged, and opens a session.
-func (c *Conn) dial(ctx context.Context) (*session, error) {
+func (c *conn) dial(ctx context.Context) (*session, error) {
 	digest, err := c.server.Digest(c.o)
 	if err != nil {
-		return nil, &Error{Server: c.server.Name, Phase: PhaseTrust, What: "its files cannot be read: " + err.Error()}
+		return nil, &Error{Server: c.server.Name, Phase: phaseTrust, What: "its files cannot be read: " + err.Error()}
 	}
 	if err := c.o.Trust(c.server, digest); err != nil {
-		return nil, &Error{Server: c.server.Name, Phase: PhaseTrust, What: err.Error(), Err: err}
+		return nil, &Error{Server: c.server.Name, Phase: phaseTrust, What: err.Error(), Err: err}
 	}
 	full, secrets, err := c.server.expand(c.o.Project, c.o.Env)
 	if err != nil {
-		return nil, c.fail(nil, PhaseConfig, err)
+		return nil, c.fail(nil, phaseConfig, err)
 	}
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	c.mu.Lock()
@@ -122,7 +122,7 @@ func (c *Conn) dial(ctx context.Context) (*session, error) {
 	c.mu.Unlock()
 	s, err := c.open(ctx, full, handshake)
 	var failed *Error
-	if errors.As(err, &failed) && failed.Phase == PhaseInit && failed.answered && ctx.Err() == nil {
+	if errors.As(err, &failed) && failed.Phase == phaseInit && failed.answered && ctx.Err() == nil {
 		if s, again := c.open(ctx, full, stateless); again == nil {
 			return s, nil
 		}
@@ -131,7 +131,7 @@ func (c *Conn) dial(ctx context.Context) (*session, error) {
 }
 
 // redact takes the values of variables out of a text.
-func (c *Conn) redact(text string) string {
+func (c *conn) redact(text string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.secrets {
@@ -142,7 +142,7 @@ func (c *Conn) redact(text string) string {
 	return text
 }
 
-func (c *Conn) snapshot() (now struct {
+func (c *conn) snapshot() (now struct {
 	s       *session
 	offered *offer
 	stale   bool
@@ -154,7 +154,7 @@ func (c *Conn) snapshot() (now struct {
 }
 
 // changed is called by the SDK when the server says that its tools changed.
-func (c *Conn) changed() {
+func (c *conn) changed() {
 	c.mu.Lock()
 	c.stale = true
 	c.mu.Unlock()
@@ -165,7 +165,7 @@ func (c *Conn) changed() {
 }
 
 // watch reads lists that changed, at most four times a second, until the connection is closed.
-func (c *Conn) watch() {
+func (c *conn) watch() {
 	defer close(c.gone)
 	for {
 		select {
@@ -189,15 +189,15 @@ func (c *Conn) watch() {
 
 // live gives a session that works and whose tools are known, after a new start if need be and
 // allowed.
-func (c *Conn) live(ctx context.Context, restart bool) (*session, error) {
+func (c *conn) live(ctx context.Context, restart bool) (*session, error) {
 	select {
 	case c.busy <- struct{}{}:
 	case <-ctx.Done():
-		return nil, c.fail(nil, PhaseCall, context.Cause(ctx))
+		return nil, c.fail(nil, phaseCall, context.Cause(ctx))
 	}
 	defer func() { <-c.busy }()
 	if c.life.Err() != nil {
-		return nil, &Error{Server: c.server.Name, Phase: PhaseClosed, What: "the connection was closed"}
+		return nil, &Error{Server: c.server.Name, Phase: phaseClosed, What: "the connection was closed"}
 	}
 	now := c.snapshot()
 	if now.s != nil && now.s.alive() {
@@ -207,7 +207,7 @@ func (c *Conn) live(ctx context.Context, restart bool) (*session, error) {
 		return now.s, c.refresh(ctx, now.s)
 	}
 	if !restart {
-		return nil, &Error{Server: c.server.Name, Phase: PhaseCall, What: "it ended again"}
+		return nil, &Error{Server: c.server.Name, Phase: phaseCall, What: "it ended again"}
 	}
 	if now.s != nil {
 		now.s.close()
@@ -218,7 +218,7 @@ func (c *Conn) live(ctx context.Context, restart bool) (*session, error) {
 	n := c.failures
 	c.mu.Unlock()
 	if n > maxFailures {
-		return nil, &Error{Server: c.server.Name, Phase: PhaseStart, What: fmt.Sprintf("ended %d times in a row and is left alone", maxFailures), Fix: "run its command by hand to see why: " + c.server.CommandLine()}
+		return nil, &Error{Server: c.server.Name, Phase: phaseStart, What: fmt.Sprintf("ended %d times in a row and is left alone", maxFailures), Fix: "run its command by hand to see why: " + c.server.CommandLine()}
 	}
 	if n > 1 {
 		t := time.NewTimer(100 * time.Millisecond << n)
@@ -226,9 +226,9 @@ func (c *Conn) live(ctx context.Context, restart bool) (*session, error) {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return nil, c.fail(nil, PhaseCall, context.Cause(ctx))
+			return nil, c.fail(nil, phaseCall, context.Cause(ctx))
 		case <-c.life.Done():
-			return nil, &Error{Server: c.server.Name, Phase: PhaseClosed, What: "the connection was closed"}
+			return nil, &Error{Server: c.server.Name, Phase: phaseClosed, What: "the connection was closed"}
 		}
 	}
 	if err := c.connect(ctx); err != nil {
@@ -238,8 +238,8 @@ func (c *Conn) live(ctx context.Context, restart bool) (*session, error) {
 }
 
 // refresh reads the tools again. The caller has the token.
-func (c *Conn) refresh(ctx context.Context, s *session) error {
-	ctx, cancel := c.within(ctx, PhaseTools)
+func (c *conn) refresh(ctx context.Context, s *session) error {
+	ctx, cancel := c.within(ctx, phaseTools)
 	defer cancel()
 	c.mu.Lock()
 	c.stale = false // what changes from here on is told again
@@ -258,7 +258,7 @@ func (c *Conn) refresh(ctx context.Context, s *session) error {
 
 // call uses a tool. A server that ended before is started again, once. A call that was on its way
 // when the server ended is repeated only if that does no harm.
-func (c *Conn) call(ctx context.Context, name string, repeat bool, args json.RawMessage) (string, error) {
+func (c *conn) call(ctx context.Context, name string, repeat bool, args json.RawMessage) (string, error) {
 	start := c.snapshot().s
 	for try := 1; ; try++ {
 		s, err := c.live(ctx, try == 1 || c.snapshot().s == start)
@@ -308,12 +308,12 @@ var errLost = errors.New("the connection ended before an answer")
 var errIdle = errors.New("no more progress")
 
 // once makes one call in one session.
-func (c *Conn) once(ctx context.Context, sent *attempt, s *session, name string, args json.RawMessage) (string, error) {
-	limited, cancel := c.within(context.WithValue(ctx, attemptKey{}, sent), PhaseCall)
+func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string, args json.RawMessage) (string, error) {
+	limited, cancel := c.within(context.WithValue(ctx, attemptKey{}, sent), phaseCall)
 	defer cancel()
 	limited, stop := context.WithCancelCause(limited)
 	defer stop(nil)
-	idle := time.AfterFunc(c.limit(PhaseCall)+time.Hour, func() { stop(errIdle) }) // from the first report on
+	idle := time.AfterFunc(c.limit(phaseCall)+time.Hour, func() { stop(errIdle) }) // from the first report on
 	defer idle.Stop()
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
@@ -344,7 +344,7 @@ func (c *Conn) once(ctx context.Context, sent *attempt, s *session, name string,
 	if limited.Err() == nil && !isRPC {
 		waitFor(s.dead, 100*time.Millisecond)
 	}
-	out := c.fail(s, PhaseCall, late(limited, err))
+	out := c.fail(s, phaseCall, late(limited, err))
 	out.Tool = name
 	switch {
 	case errors.Is(context.Cause(limited), errIdle):
@@ -359,23 +359,19 @@ func (c *Conn) once(ctx context.Context, sent *attempt, s *session, name string,
 	return "", out
 }
 
-// Instructions are what the server says of how to use it, cleaned and bounded. They are agreed to
-// with the tools, so that they do not change unseen.
-func (c *Conn) Instructions() string {
+// Instructions are what the server says of how to use it.
+func (c *conn) Instructions() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.agreed == nil {
 		return ""
 	}
-	return c.agreed.instructions
+	return c.agreed.Instructions
 }
-
-// Server is what was connected, as it was configured.
-func (c *Conn) Server() *Server { return c.server }
 
 // Close ends the connection, and of a command every process it started. Calls that are on their
 // way fail. It returns when nothing is left.
-func (c *Conn) Close() {
+func (c *conn) Close() {
 	c.closed.Do(func() {
 		c.end()
 		<-c.gone
@@ -387,22 +383,18 @@ func (c *Conn) Close() {
 	})
 }
 
-// Tools are the tools of the server that may be used, sorted by name; see Options.Pin. They are
-// named mcp__server__tool. Their effect is that of the server's annotations, which are no more than
-// its word: Idempotent if it says that they only read or that a second call changes nothing more,
-// otherwise Once; Pure, which is used without asking, only if the configuration of the user says
-// trust_annotations.
+// Tools are the tools of the server that may be used, sorted by name; see Group.Tools.
 //
 // One that changed since it was agreed to is there by its name, without what the server says of it
 // now, and fails until it is agreed to again, so that whoever counts on it learns why.
-func (c *Conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
+func (c *conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	if _, err := c.live(ctx, true); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []*tool.Tool
-	for _, d := range c.offered.tools {
+	for _, d := range c.offered.list {
 		if d.tool == nil || !c.agreed.knows(d.summary.Name) {
 			continue
 		}

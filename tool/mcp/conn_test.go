@@ -87,19 +87,19 @@ func TestInitFailures(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		mode  string
-		phase mcp.Phase
+		phase string
 		want  []string
 	}{
-		{"hang-init", mcp.PhaseInit, []string{"no answer within 500ms", "timeout"}},
-		{"crash-init", mcp.PhaseInit, []string{"exit status 3", "fatal: no such thing, token is [hidden]", "by hand"}},
-		{"garbage", mcp.PhaseInit, []string{"something other than a message", "Server starting", "standard error"}},
-		{"version", mcp.PhaseInit, []string{"unsupported protocol version", "1999-01-01", "update"}},
-		{"refuses", mcp.PhaseInit, []string{"I do not like you"}},
-		{"silent-daemon", mcp.PhaseInit, []string{"ended"}},
-		{"pages", mcp.PhaseTools, []string{"without an end"}},
-		{"loop", mcp.PhaseTools, []string{"without an end"}},
-		{"many", mcp.PhaseTools, []string{"more than 1000 tools"}},
-		{"duplicate-list", mcp.PhaseTools, []string{"given twice", `/result/tools`}},
+		{"hang-init", "initialize", []string{"no answer within 500ms", "timeout"}},
+		{"crash-init", "initialize", []string{"exit status 3", "fatal: no such thing, token is [hidden]", "by hand"}},
+		{"garbage", "initialize", []string{"something other than a message", "Server starting", "standard error"}},
+		{"version", "initialize", []string{"unsupported protocol version", "1999-01-01", "update"}},
+		{"refuses", "initialize", []string{"I do not like you"}},
+		{"silent-daemon", "initialize", []string{"ended"}},
+		{"pages", "tools", []string{"without an end"}},
+		{"loop", "tools", []string{"without an end"}},
+		{"many", "tools", []string{"more than 1000 tools"}},
+		{"duplicate-list", "tools", []string{"given twice", `/result/tools`}},
 	} {
 		t.Run(c.mode, func(t *testing.T) {
 			t.Parallel()
@@ -140,17 +140,17 @@ func TestStartFailures(t *testing.T) {
 	o, _ := options(t)
 	for _, c := range []struct {
 		server mcp.Server
-		phase  mcp.Phase
+		phase  string
 		want   string
 	}{
-		{mcp.Server{Name: "x", Transport: mcp.Stdio, Command: "no-such-program-here"}, mcp.PhaseStart, `no program "no-such-program-here" in PATH`},
-		{mcp.Server{Name: "x", Transport: mcp.Stdio, Command: "/no/such"}, mcp.PhaseStart, "no such file"},
-		{mcp.Server{Name: "x", Transport: mcp.Stdio, Command: "true", Args: []string{"${MISSING}"}}, mcp.PhaseConfig, "MISSING"},
-		{mcp.Server{Name: "x y", Transport: mcp.Stdio, Command: "true"}, mcp.PhaseConfig, "letters"},
-		{mcp.Server{Name: "x", Transport: mcp.Stdio, Command: "true", Disabled: true}, mcp.PhaseConfig, "disabled"},
-		{mcp.Server{Name: "x", Transport: mcp.HTTP, URL: "ftp://x"}, mcp.PhaseStart, "no url"},
-		{mcp.Server{Name: "x", Transport: mcp.HTTP, URL: "http://127.0.0.1:1/mcp"}, mcp.PhaseInit, "cannot be reached"},
-		{mcp.Server{Name: "x", Transport: mcp.SSE, URL: "http://127.0.0.1:1/mcp"}, mcp.PhaseInit, "cannot be reached"},
+		{mcp.Server{Name: "x", Transport: mcp.Stdio, Command: "no-such-program-here"}, "start", `no program "no-such-program-here" in PATH`},
+		{mcp.Server{Name: "x", Transport: mcp.Stdio, Command: "/no/such"}, "start", "no such file"},
+		{mcp.Server{Name: "x", Transport: mcp.Stdio, Command: "true", Args: []string{"${MISSING}"}}, "configuration", "MISSING"},
+		{mcp.Server{Name: "x y", Transport: mcp.Stdio, Command: "true"}, "configuration", "letters"},
+		{mcp.Server{Name: "x", Transport: mcp.Stdio, Command: "true", Disabled: true}, "configuration", "disabled"},
+		{mcp.Server{Name: "x", Transport: mcp.HTTP, URL: "ftp://x"}, "start", "no url"},
+		{mcp.Server{Name: "x", Transport: mcp.HTTP, URL: "http://127.0.0.1:1/mcp"}, "initialize", "cannot be reached"},
+		{mcp.Server{Name: "x", Transport: mcp.SSE, URL: "http://127.0.0.1:1/mcp"}, "initialize", "cannot be reached"},
 	} {
 		c.server.Source.Scope = mcp.User
 		_, err := mcp.Connect(t.Context(), &c.server, o)
@@ -420,7 +420,7 @@ func TestPinRefusesFirstList(t *testing.T) {
 	o.Pin = func(string, *mcp.Offer) (*mcp.Offer, error) { return nil, errors.New("never seen") }
 	_, err := mcp.Connect(t.Context(), server(t, ""), o)
 	var e *mcp.Error
-	if !errors.As(err, &e) || e.Phase != mcp.PhaseTools || !strings.Contains(err.Error(), "never seen") {
+	if !errors.As(err, &e) || e.Phase != "tools" || !strings.Contains(err.Error(), "never seen") {
 		t.Error(err)
 	}
 }

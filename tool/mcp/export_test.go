@@ -2,19 +2,29 @@ package mcp
 
 import "slices"
 
+type Conn = conn
+
+var (
+	Connect    = connect
+	ListDigest = listDigest
+)
+
+// Parse is parse for the configuration of a project.
+func Parse(data []byte, path string) (*Config, error) { return parse(data, path, Project) }
+
 // Changes is the difference between what was agreed to and what the server offers now, as Diff gives
 // it; "" if there is none.
-func (c *Conn) Changes() string {
+func (c *conn) Changes() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.offered == nil {
 		return ""
 	}
-	return c.agreed.public().Diff(c.offered.public())
+	return c.agreed.Diff(&c.offered.Offer)
 }
 
 // Warnings are what was left out or cleaned of the tools the server offers now.
-func (c *Conn) Warnings() []string {
+func (c *conn) Warnings() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.offered == nil {
@@ -22,3 +32,6 @@ func (c *Conn) Warnings() []string {
 	}
 	return slices.Clone(c.offered.notes)
 }
+
+// Conns are the connections of a group.
+func (g *Group) Conns() []*Conn { return g.conns }

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/frontmatter"
+	"github.com/superstep-dev/superstep/internal/inside"
 )
 
 // Found is what the configurations of a project and its user say.
@@ -110,70 +109,54 @@ func split(err error) []error {
 
 // readConfig reads a regular file of bounded size.
 func readConfig(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &ConfigError{File: path, Text: "is not a file"}
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	defer f.Close()
 	most := int64(maxConfig)
 	if dialectOf(path).huge {
 		most = 64 << 20 // others keep more in them
 	}
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	if int64(len(data)) > most {
+	data, err := inside.ReadFile(path, most)
+	switch {
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		return data, err
+	case errors.Is(err, inside.ErrTooLarge):
 		return nil, &ConfigError{File: path, Text: fmt.Sprintf("over %d MiB", most>>20)}
+	case errors.Is(err, inside.ErrNotRegular), errors.Is(err, inside.ErrFolder):
+		return nil, &ConfigError{File: path, Text: "is not a file"}
 	}
-	return data, nil
+	return nil, fmt.Errorf("cannot read %s: %w", path, err)
 }
 
 // onlyKey reads one key of a file and nothing else of it, except that the rest is JSON.
 func onlyKey(data []byte, key string) (*node, *ConfigError) {
-	fault := func(at int64, text string) *ConfigError {
-		at = min(at, int64(len(data)))
-		line := bytes.Count(data[:at], []byte{'\n'}) + 1
-		return &ConfigError{Line: line, Col: int(at) - bytes.LastIndexByte(data[:at], '\n'), Text: text}
+	fault := func(at int64, text string) (*node, *ConfigError) {
+		line, col := position(data, int(min(at, int64(len(data)))))
+		return nil, &ConfigError{Line: line, Col: col, Text: text}
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, fault(0, "is not a JSON object")
+		return fault(0, "is not a JSON object")
 	}
 	root := &node{Line: 1, Col: 1, Kind: frontmatter.Map}
 	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, fault(d.InputOffset(), "is not JSON")
-		}
-		name, after := t, d.InputOffset()
+		name, err := d.Token()
+		after := d.InputOffset()
 		var raw json.RawMessage
-		if err := d.Decode(&raw); err != nil {
-			return nil, fault(d.InputOffset(), "is not JSON")
-		}
-		if name != key {
-			continue
-		}
-		if len(root.Fields) > 0 {
-			return nil, fault(after, quoted(key)+" repeated")
+		if err == nil {
+			err = d.Decode(&raw)
 		}
 		start := d.InputOffset() - int64(len(raw))
-		if len(raw) > maxConfig {
-			return nil, fault(start, quoted(key)+" over 1 MiB")
+		switch {
+		case err != nil:
+			return fault(d.InputOffset(), "is not JSON")
+		case name != key:
+			continue
+		case len(root.Fields) > 0:
+			return fault(after, quoted(key)+" repeated")
+		case len(raw) > maxConfig:
+			return fault(start, quoted(key)+" over 1 MiB")
 		}
-		// Read where it stands, so that its places are those of the file.
-		end := d.InputOffset()
-		value, bad := newJSON(data[:end], data[:end], int(start)).value(1)
+		// Where it stands, so that its places are those of the file.
+		line, col := position(data, int(start))
+		value, bad := parseJSON(slices.Concat(bytes.Repeat([]byte("\n"), line-1), bytes.Repeat([]byte(" "), col-1), raw), false)
 		if bad != nil {
 			return nil, bad
 		}

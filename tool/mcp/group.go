@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -12,14 +13,14 @@ import (
 
 // A Group is the connections to several servers.
 type Group struct {
-	conns []*Conn
+	conns []*conn
 	errs  []error
 }
 
 // ConnectAll connects servers, all at once, without those that are disabled. A server that fails is
 // left out, and Errors says why; the others do not notice.
 func ConnectAll(ctx context.Context, servers []*Server, opts *Options) *Group {
-	conns, errs := make([]*Conn, len(servers)), make([]error, len(servers))
+	conns, errs := make([]*conn, len(servers)), make([]error, len(servers))
 	var wg sync.WaitGroup
 	names := map[string]bool{}
 	for i, s := range servers {
@@ -27,11 +28,11 @@ func ConnectAll(ctx context.Context, servers []*Server, opts *Options) *Group {
 			continue
 		}
 		if names[s.Name] {
-			errs[i] = &Error{Server: s.Name, Phase: PhaseConfig, What: "is there twice", Fix: "give one of the two another name"}
+			errs[i] = &Error{Server: s.Name, Phase: phaseConfig, What: "is there twice", Fix: "give one of the two another name"}
 			continue
 		}
 		names[s.Name] = true
-		wg.Go(func() { conns[i], errs[i] = Connect(ctx, s, opts) })
+		wg.Go(func() { conns[i], errs[i] = connect(ctx, s, opts) })
 	}
 	wg.Wait()
 	g := new(Group)
@@ -46,13 +47,25 @@ func ConnectAll(ctx context.Context, servers []*Server, opts *Options) *Group {
 	return g
 }
 
-// Conns are the connections, in the order of the servers.
-func (g *Group) Conns() []*Conn { return slices.Clone(g.conns) }
+// Instructions yields the names of the servers that say how to use them and what they say, cleaned and bounded, in the order
+// of the servers. It is agreed to with the tools, so that it does not change unseen.
+func (g *Group) Instructions() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, c := range g.conns {
+			if text := c.Instructions(); text != "" && !yield(c.server.Name, text) {
+				return
+			}
+		}
+	}
+}
 
 // Errors are those of the servers that could not be connected, one *Error each.
 func (g *Group) Errors() []error { return slices.Clone(g.errs) }
 
-// Tools are the tools of all servers, sorted by name. The error joins those of servers that failed
+// Tools are the tools of all servers that may be used, sorted by name; see Options.Pin. They are named mcp__server__tool. Their
+// effect is that of the server's annotations, which are no more than its word: Idempotent if it says that they only read or
+// that a second call changes nothing more, otherwise Once; Pure, which is used without asking, only if the configuration of the
+// user says trust_annotations. The error joins those of servers that failed
 // since; the tools of the others are there all the same.
 func (g *Group) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	lists, errs := make([][]*tool.Tool, len(g.conns)), make([]error, len(g.conns))

@@ -1,9 +1,9 @@
 // Package mcp connects to servers of the Model Context Protocol, and serves tools as one.
 //
 // It has three steps, since a project's folder may name servers that nobody has agreed to yet.
-// [Find] and [Parse] read configurations and start nothing. [Connect] starts one server, after
-// Options.Trust has agreed to the digest of all that would run, and takes its tools, after
-// Options.Pin has agreed to what they say of themselves. [Conn.Tools] are tools like all others.
+// [Find] reads configurations and starts nothing. [ConnectAll] starts servers, after
+// Options.Trust has agreed to the digest of all that would run, and takes their tools, after
+// Options.Pin has agreed to what they say of themselves. [Group.Tools] are tools like all others.
 //
 // What a server says is untrusted: messages are bounded and read strictly, text is cleaned of
 // what drives terminals, references to other documents are refused, and a list of tools that
@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -28,13 +29,12 @@ const (
 	maxMessage      = 10 << 20 // bytes of one message
 	maxTools        = 1000     // of one server
 	maxPages        = 200      // of one list
-	maxSchema       = 256 << 10
 	maxDescription  = 8 << 10
 	maxInstructions = 16 << 10
 	maxStderr       = 4 << 10 // that are kept
 )
 
-// Options of Find, Connect and ConnectAll. Nil means the defaults.
+// Options of Find and ConnectAll. Nil means the defaults.
 type Options struct {
 	// Project is the folder that project configurations come from, that servers are started in,
 	// and that they are told of as their root. Defaults to none.
@@ -86,7 +86,7 @@ func (o *Options) defaults() *Options {
 	}
 	if d.Env == nil {
 		environ := d.Environ
-		d.Env = func(name string) (string, bool) { return lookup(environ, name) }
+		d.Env = func(name string) (string, bool) { return procgroup.Variable(environ, name) }
 	}
 	if d.Trust == nil {
 		d.Trust = func(s *Server, _ string) error {
@@ -116,36 +116,23 @@ func (o *Options) defaults() *Options {
 	return &d
 }
 
-// lookup finds a variable as a process would: the last of that name.
-func lookup(environ []string, name string) (string, bool) {
-	for i := len(environ) - 1; i >= 0; i-- {
-		if n, v, ok := strings.Cut(environ[i], "="); ok && n == name {
-			return v, true
-		}
-	}
-	return "", false
-}
-
-// A Phase says what was going on when a server failed.
-type Phase string
-
-// The phases.
+// What was going on when a server failed.
 const (
-	PhaseConfig Phase = "configuration"
-	PhaseTrust  Phase = "trust"
-	PhaseStart  Phase = "start"
-	PhaseInit   Phase = "initialize"
-	PhaseTools  Phase = "tools"
-	PhaseCall   Phase = "call"
-	PhaseClosed Phase = "closed"
+	phaseConfig = "configuration"
+	phaseTrust  = "trust"
+	phaseStart  = "start"
+	phaseInit   = "initialize"
+	phaseTools  = "tools"
+	phaseCall   = "call"
+	phaseClosed = "closed"
 )
 
 // An Error is a failure of a server, or of the way to it. Its text holds no value of a variable
 // or header.
 type Error struct {
 	Server string
-	Phase  Phase
-	Tool   string // the server's own name for it, in PhaseCall
+	Phase  string // what was going on: configuration, trust, start, initialize, tools, call or closed
+	Tool   string // the server's own name for it, in a call
 	What   string // what happened
 	Fix    string // what to do about it, if anything
 	Stderr string // the last that the server wrote to its standard error

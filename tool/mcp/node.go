@@ -3,7 +3,10 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,9 +16,8 @@ import (
 
 // The limits of configurations.
 const (
-	maxConfig      = 1 << 20
-	maxConfigDepth = frontmatter.MaxDepth
-	maxFaults      = 20
+	maxConfig = 1 << 20
+	maxFaults = 20
 )
 
 // A node is a value of a configuration and where it stands.
@@ -53,27 +55,65 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Text)
 }
 
+// parseYAML reads the YAML that has the meaning of JSON: no aliases, no tags, no merging, no key twice.
+func parseYAML(data []byte) (*node, *ConfigError) {
+	v, refused, err := frontmatter.Tree(data, nil)
+	if err == nil && len(refused) > 0 {
+		err = refused[0]
+	}
+	if wrong, ok := errors.AsType[*frontmatter.Error](err); ok {
+		return nil, &ConfigError{Line: wrong.Line, Col: wrong.Col, Text: oneLine(wrong.Text, 200)}
+	}
+	return v, nil
+}
+
 // parseJSON reads JSON, with comments and commas before ends if relaxed. Keys are compared as they
 // are, and none may be given twice.
 func parseJSON(data []byte, relaxed bool) (*node, *ConfigError) {
-	if !utf8.Valid(data) {
-		at := 0
-		for r, n := utf8.DecodeRune(data); r != utf8.RuneError || n > 1; r, n = utf8.DecodeRune(data[at:]) {
-			at += n
-		}
-		return nil, &ConfigError{Text: fmt.Sprintf("file must be UTF-8; bad byte at offset %d", at)}
-	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	text := data
 	if relaxed {
 		text = withoutComments(data)
 	}
-	p := newJSON(data, text, 0)
-	n, err := p.value(0)
-	if err == nil && p.next() < len(text) {
-		err = p.fault("more after the end of the value; a file holds one")
+	var v any
+	wrong, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &v))
+	if !ok || !utf8.Valid(data) {
+		return parseYAML(plainEscapes(text))
 	}
-	return n, err
+	fault := func(at int, text string) (*node, *ConfigError) {
+		line, col := position(data, at)
+		return nil, &ConfigError{Line: line, Col: col, Text: text}
+	}
+	switch at := int(wrong.Offset) - 1; {
+	case strings.HasPrefix(wrong.Error(), "unexpected end"):
+		return fault(len(data), "the file ends where a value is expected")
+	case text[at] == '/':
+		return fault(at, "comments are not allowed in this file, or this one has no end")
+	case strings.Contains(wrong.Error(), "after top-level value"):
+		return fault(at, "more after the end of the value; a file holds one")
+	default:
+		return fault(at, "not JSON: "+oneLine(wrong.Error(), 200))
+	}
+}
+
+// position is where a byte is.
+func position(data []byte, at int) (line, col int) {
+	start := bytes.LastIndexByte(data[:at], '\n') + 1
+	return 1 + bytes.Count(data[:at], []byte("\n")), 1 + utf8.RuneCount(data[start:at])
+}
+
+// An escape of JSON; the first kinds are those of a character in two halves, or of half of one, which YAML lacks.
+var escape = regexp.MustCompile(`\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)`)
+
+// plainEscapes writes the characters in two halves out.
+func plainEscapes(text []byte) []byte {
+	return escape.ReplaceAllFunc(text, func(e []byte) []byte {
+		var s string
+		if len(e) == 2 || json.Unmarshal(slices.Concat([]byte{'"'}, e, []byte{'"'}), &s) != nil {
+			return e
+		}
+		return []byte(s)
+	})
 }
 
 // withoutComments blanks comments and commas before ends. Every byte that is left keeps its place.
@@ -109,118 +149,6 @@ func withoutComments(data []byte) []byte {
 		}
 	}
 	return out
-}
-
-// A jsonParser reads the tokens of JSON, and tells where they are in the file.
-type jsonParser struct {
-	file, text []byte // of the same length; the text has no comments
-	decoder    *json.Decoder
-	from       int // where the decoder began
-	at         int // the next token
-
-	counted, line, col int // up to where lines and columns are known
-}
-
-func newJSON(file, text []byte, from int) *jsonParser {
-	p := &jsonParser{file: file, text: text, decoder: json.NewDecoder(bytes.NewReader(text[from:])), from: from}
-	p.decoder.UseNumber()
-	return p
-}
-
-// next finds the next token.
-func (p *jsonParser) next() int {
-	p.at = p.from + int(p.decoder.InputOffset())
-	for p.at < len(p.text) && strings.IndexByte(" \t\r\n,:", p.text[p.at]) >= 0 {
-		p.at++
-	}
-	return p.at
-}
-
-// pos is where the next token is. It never moves back, so that each byte is counted once.
-func (p *jsonParser) pos() (line, col int) {
-	passed := p.file[p.counted:p.at]
-	if i := bytes.LastIndexByte(passed, '\n'); i >= 0 {
-		p.line += bytes.Count(passed, []byte{'\n'})
-		p.col = 0
-		passed = passed[i+1:]
-	}
-	p.col += utf8.RuneCount(passed)
-	p.counted = p.at
-	return p.line + 1, p.col + 1
-}
-
-func (p *jsonParser) fault(format string, args ...any) *ConfigError {
-	line, col := p.pos()
-	return &ConfigError{Line: line, Col: col, Text: fmt.Sprintf(format, args...)}
-}
-
-func (p *jsonParser) token() (json.Token, *ConfigError) {
-	p.next()
-	t, err := p.decoder.Token()
-	switch {
-	case err == nil:
-		return t, nil
-	case p.at >= len(p.text):
-		return nil, p.fault("the file ends where a value is expected")
-	case p.text[p.at] == '/':
-		return nil, p.fault("comments are not allowed in this file, or this one has no end")
-	}
-	return nil, p.fault("not JSON: %s", oneLine(err.Error(), 200))
-}
-
-func (p *jsonParser) value(depth int) (*node, *ConfigError) {
-	p.next()
-	n := new(node)
-	n.Line, n.Col = p.pos()
-	if depth > maxConfigDepth {
-		return nil, p.fault("nested more than %d deep", maxConfigDepth)
-	}
-	t, err := p.token()
-	switch t := t.(type) {
-	case json.Delim:
-		if n.Kind = frontmatter.Map; t == '[' {
-			n.Kind = frontmatter.List
-		}
-		return n, p.inside(n, depth)
-	case string:
-		n.Kind, n.Text = frontmatter.Text, t
-	case bool:
-		n.Kind, n.Text = frontmatter.Bool, strconv.FormatBool(t)
-	case json.Number:
-		n.Kind, n.Text = frontmatter.Number, t.String()
-	default:
-		n.Kind = frontmatter.Null
-	}
-	return n, err
-}
-
-// inside reads a map or a list to its end.
-func (p *jsonParser) inside(n *node, depth int) (err *ConfigError) {
-	seen := map[string]int{}
-	for err == nil && p.decoder.More() {
-		var f field
-		if n.Kind == frontmatter.Map {
-			t, bad := p.token()
-			if bad != nil {
-				return bad
-			}
-			f.Key, _ = t.(string) // the decoder takes no other
-			f.Line, f.Col = p.pos()
-			if line, twice := seen[f.Key]; twice {
-				return p.fault("%s repeated, first at line %d", quoted(f.Key), line)
-			}
-			seen[f.Key] = f.Line
-		}
-		if f.Value, err = p.value(depth + 1); n.Kind == frontmatter.Map {
-			n.Fields = append(n.Fields, f)
-		} else {
-			n.Items = append(n.Items, f.Value)
-		}
-	}
-	if err == nil {
-		_, err = p.token()
-	}
-	return err
 }
 
 // quoted is text of a configuration as a message shows it.

@@ -2,10 +2,7 @@ package mcp
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"slices"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -13,14 +10,12 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// An offer is what a server says of itself at one time.
+// An offer is what a server says of itself at one time, or what was agreed to of that.
 type offer struct {
-	tools        []offered // in the order of the list
-	sums         []Summary
-	instructions string
-	digest       string
-	byName       map[string]string // digests of tools by their name
-	notes        []string
+	Offer
+	list   []offered         // in the order of the list
+	byName map[string]string // digests of tools by their name
+	notes  []string
 }
 
 func (o *offer) has(s Summary) bool { return o != nil && o.byName[s.Name] == s.Digest }
@@ -37,13 +32,9 @@ func (o *offer) knows(name string) bool {
 // refused is the description of a tool that changed since it was agreed to.
 const refused = "Cannot be used: the server changed it, and nobody has agreed to that yet."
 
-func (o *offer) public() *Offer {
-	return &Offer{Digest: o.digest, Tools: slices.Clone(o.sums), Instructions: o.instructions}
-}
-
 // agreement is what was agreed to of a server, as far as others recorded it.
 func agreement(o *Offer) *offer {
-	out := &offer{sums: o.Tools, instructions: o.Instructions, digest: o.Digest, byName: map[string]string{}}
+	out := &offer{Offer: *o, byName: map[string]string{}}
 	for _, t := range o.Tools {
 		out.byName[t.Name] = t.Digest
 	}
@@ -57,7 +48,7 @@ type offered struct {
 
 // settled is the first list of a session. Some servers make up their minds when they have heard of
 // the client, and say so: that is no change.
-func (c *Conn) settled(ctx context.Context, s *session) (*offer, error) {
+func (c *conn) settled(ctx context.Context, s *session) (*offer, error) {
 	for try := 1; ; try++ {
 		c.mu.Lock()
 		c.stale = false
@@ -70,9 +61,9 @@ func (c *Conn) settled(ctx context.Context, s *session) (*offer, error) {
 }
 
 // list reads all pages of the list of tools.
-func (c *Conn) list(ctx context.Context, s *session) (*offer, error) {
+func (c *conn) list(ctx context.Context, s *session) (*offer, error) {
 	out := &offer{byName: map[string]string{}}
-	out.instructions, _ = bound(clean.Text(s.cs.InitializeResult().Instructions), maxInstructions)
+	out.Instructions, _ = bound(clean.Text(s.cs.InitializeResult().Instructions), maxInstructions)
 	if caps := s.cs.InitializeResult().Capabilities; caps == nil || caps.Tools == nil {
 		return out, c.read(nil, out)
 	}
@@ -82,24 +73,24 @@ func (c *Conn) list(ctx context.Context, s *session) (*offer, error) {
 	for page := 0; ; page++ {
 		res, err := s.cs.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
 		if err != nil {
-			return nil, c.fail(s, PhaseTools, late(ctx, err))
+			return nil, c.fail(s, phaseTools, late(ctx, err))
 		}
 		raw = append(raw, res.Tools...)
 		cursor = res.NextCursor
 		switch {
 		case len(raw) > maxTools:
-			return nil, c.fail(s, PhaseTools, &wireError{what: fmt.Sprintf("offers more than %d tools", maxTools), fix: "have it offer fewer"})
+			return nil, c.fail(s, phaseTools, &wireError{what: fmt.Sprintf("offers more than %d tools", maxTools), fix: "have it offer fewer"})
 		case cursor == "":
 			return out, c.read(raw, out)
 		case page >= maxPages || seen[cursor]:
-			return nil, c.fail(s, PhaseTools, &wireError{what: "has a list of tools without an end"})
+			return nil, c.fail(s, phaseTools, &wireError{what: "has a list of tools without an end"})
 		}
 		seen[cursor] = true
 	}
 }
 
 // read turns a list into tools, and notes what is left out and why.
-func (c *Conn) read(raw []*sdk.Tool, out *offer) error {
+func (c *conn) read(raw []*sdk.Tool, out *offer) error {
 	var names []string
 	tools := map[string]*sdk.Tool{}
 	for _, t := range raw {
@@ -120,7 +111,7 @@ func (c *Conn) read(raw []*sdk.Tool, out *offer) error {
 		shown := quoted(oneLine(name, 80))
 		sum, err := summarize(tools[name])
 		if err != nil {
-			return c.fail(nil, PhaseTools, err)
+			return c.fail(nil, phaseTools, err)
 		}
 		t, notes, err := define(called[name], tools[name], c.server.TrustAnnotations)
 		if err == nil && used[called[name]] {
@@ -133,25 +124,24 @@ func (c *Conn) read(raw []*sdk.Tool, out *offer) error {
 		for _, n := range notes {
 			out.notes = append(out.notes, fmt.Sprintf("tool %s: %s", shown, n))
 		}
-		out.tools = append(out.tools, offered{sum, t})
-		out.sums = append(out.sums, sum)
+		out.list = append(out.list, offered{sum, t})
+		out.Tools = append(out.Tools, sum)
 		out.byName[sum.Name] = sum.Digest
 	}
-	out.digest = ListDigest(out.sums)
-	if out.instructions != "" {
-		sum := sha256.Sum256([]byte(out.digest + "\n" + out.instructions))
-		out.digest = "sha256:" + hex.EncodeToString(sum[:])
+	out.Digest = listDigest(out.Tools)
+	if out.Instructions != "" {
+		out.Digest = digest([]byte(out.Digest + "\n" + out.Instructions))
 	}
 	return nil
 }
 
 // review is what to do about tools that changed.
-func (c *Conn) review() string { return "review: superstep trust " + c.server.Name }
+func (c *conn) review() string { return "review: superstep trust " + c.server.Name }
 
 // pin asks for agreement to what a server offers now, and gives what is agreed to: now, what is
 // recorded instead, or before, which may be nil.
-func (c *Conn) pin(now, before *offer) (*offer, error) {
-	agreed, err := c.o.Pin(c.server.Name, now.public())
+func (c *conn) pin(now, before *offer) (*offer, error) {
+	agreed, err := c.o.Pin(c.server.Name, &now.Offer)
 	switch {
 	case err == nil:
 		return now, nil
@@ -164,26 +154,26 @@ func (c *Conn) pin(now, before *offer) (*offer, error) {
 // adopt takes what a server offers now, and asks for agreement to what is new. What was agreed to
 // before stays usable as long as it is the same; a first list that is refused is an error if nobody
 // knows what was agreed to. The caller has the token.
-func (c *Conn) adopt(now *offer, first bool) error {
+func (c *conn) adopt(now *offer, first bool) error {
 	c.mu.Lock()
 	before, old := c.agreed, c.offered
 	c.mu.Unlock()
 	var refusal error
 	agreed := now
 	switch {
-	case !first && before.digest == now.digest:
+	case !first && before.Digest == now.Digest:
 	case c.o.Pin != nil:
 		agreed, refusal = c.pin(now, before)
 	case !first:
 		agreed, refusal = before, fmt.Errorf("the tools of %s changed", c.server.Name)
 	}
 	if agreed == nil {
-		return &Error{Server: c.server.Name, Phase: PhaseTools, What: "its tools are not trusted: " + refusal.Error(), Fix: c.review(), Err: refusal}
+		return &Error{Server: c.server.Name, Phase: phaseTools, What: "its tools are not trusted: " + refusal.Error(), Fix: c.review(), Err: refusal}
 	}
 	c.mu.Lock()
 	c.offered, c.agreed = now, agreed
 	c.mu.Unlock()
-	if old != nil && old.digest == now.digest {
+	if old != nil && old.Digest == now.Digest {
 		return nil // it was said
 	}
 	for _, n := range now.notes {
@@ -192,8 +182,8 @@ func (c *Conn) adopt(now *offer, first bool) error {
 	if first {
 		before = agreed
 	}
-	if before.digest != now.digest {
-		text := "its tools changed:\n" + before.public().Diff(now.public())
+	if before.Digest != now.Digest {
+		text := "its tools changed:\n" + before.Diff(&now.Offer)
 		if refusal != nil {
 			text += "What changed cannot be used until it is trusted; " + c.review()
 		}
@@ -203,7 +193,7 @@ func (c *Conn) adopt(now *offer, first bool) error {
 }
 
 // usable says why a tool cannot be called, asking again if it was refused.
-func (c *Conn) usable(name string) error {
+func (c *conn) usable(name string) error {
 	offers, agrees := c.standing(name)
 	if offers && !agrees && c.o.Pin != nil {
 		c.busy <- struct{}{} // held by others for a bounded time
@@ -219,17 +209,17 @@ func (c *Conn) usable(name string) error {
 	}
 	switch {
 	case !offers:
-		return &Error{Server: c.server.Name, Phase: PhaseCall, Tool: name, What: "the server no longer offers it"}
+		return &Error{Server: c.server.Name, Phase: phaseCall, Tool: name, What: "the server no longer offers it"}
 	case !agrees:
-		return &Error{Server: c.server.Name, Phase: PhaseCall, Tool: name, What: fmt.Sprintf("the tools of %s changed since you trusted them", c.server.Name), Fix: c.review()}
+		return &Error{Server: c.server.Name, Phase: phaseCall, Tool: name, What: fmt.Sprintf("the tools of %s changed since you trusted them", c.server.Name), Fix: c.review()}
 	}
 	return nil
 }
 
-func (c *Conn) standing(name string) (offers, agrees bool) {
+func (c *conn) standing(name string) (offers, agrees bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, d := range c.offered.tools {
+	for _, d := range c.offered.list {
 		if d.summary.Name == name {
 			return d.tool != nil, c.agreed.has(d.summary)
 		}

@@ -123,10 +123,12 @@ func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Serve
 		}
 		def := &sdk.Tool{Name: t.Name, Description: clean.Text(t.Description), InputSchema: json.RawMessage(schema), Annotations: annotations(t.Effect)}
 		if t.Output != nil && t.Output.Type == "object" {
-			if def.OutputSchema, err = outputSchema(t); err != nil {
+			output, err := json.Marshal(t.Output)
+			if err != nil {
 				errs = append(errs, fmt.Errorf("tool %q: %w", t.Name, err))
 				continue
 			}
+			def.OutputSchema = json.RawMessage(output)
 		}
 		server.AddTool(def, func(call context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			call, cancel := context.WithCancel(call)
@@ -145,8 +147,6 @@ func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Serve
 	}
 	return server, errors.Join(errs...)
 }
-
-func outputSchema(t *tool.Tool) (json.RawMessage, error) { return json.Marshal(t.Output) }
 
 func annotations(e tool.Effect) *sdk.ToolAnnotations {
 	changes := e != tool.Pure

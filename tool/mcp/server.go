@@ -322,8 +322,7 @@ func (s *Server) Digest(o *Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+	return digest(b), nil
 }
 
 type digestedFile struct{ Named, Is, Sum string }
@@ -433,7 +432,7 @@ func sumFile(real, project, path string) (digestedFile, bool, error) {
 	if err != nil {
 		return digestedFile{}, false, nil // there is no such file; it may be no path at all
 	}
-	if !inside(real, target) && !inside(real, path) && !inside(project, path) {
+	if !below(real, target) && !below(real, path) && !below(project, path) {
 		return digestedFile{}, false, nil
 	}
 	info, err := os.Stat(target)
@@ -441,7 +440,7 @@ func sumFile(real, project, path string) (digestedFile, bool, error) {
 		return digestedFile{}, false, nil
 	}
 	out := digestedFile{Is: target}
-	if rel, err := filepath.Rel(real, target); err == nil && inside(real, target) {
+	if rel, err := filepath.Rel(real, target); err == nil && below(real, target) {
 		out.Is = rel
 	}
 	f, err := os.Open(target)
@@ -462,7 +461,7 @@ func sumFile(real, project, path string) (digestedFile, bool, error) {
 	return out, true, err
 }
 
-func inside(dir, path string) bool {
+func below(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }

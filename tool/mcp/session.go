@@ -58,13 +58,13 @@ func (r remembered) Connect(ctx context.Context) (sdk.Connection, error) {
 }
 
 // open starts or reaches a server and agrees with it on the protocol.
-func (c *Conn) open(ctx context.Context, full *Server, version string) (*session, error) {
+func (c *conn) open(ctx context.Context, full *Server, version string) (*session, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(c.life)) // close says good-bye before it ends
 	s := &session{cancel: cancel, dead: make(chan struct{}), free: func() {}, progress: map[string]func(){}, asked: map[string]bool{}}
 	transport, err := s.transport(life, full, c.o)
 	if err != nil {
 		cancel()
-		return nil, c.fail(nil, PhaseStart, err)
+		return nil, c.fail(nil, phaseStart, err)
 	}
 	client := sdk.NewClient(&sdk.Implementation{Name: c.o.Name, Version: c.o.Version}, &sdk.ClientOptions{
 		Capabilities:                &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{}}, //nolint:staticcheck // deprecated, and what servers ask for
@@ -96,7 +96,7 @@ func (c *Conn) open(ctx context.Context, full *Server, version string) (*session
 	}
 	s.cs = r.cs
 	if r.err != nil {
-		failed := c.fail(s, PhaseInit, late(ctx, r.err))
+		failed := c.fail(s, phaseInit, late(ctx, r.err))
 		s.close()
 		return nil, failed
 	}
@@ -164,7 +164,7 @@ func (s *session) transport(life context.Context, full *Server, o *Options) (sdk
 }
 
 // refuse answers what servers ask of us and do not get.
-func (c *Conn) refuse(s *session) sdk.Middleware {
+func (c *conn) refuse(s *session) sdk.Middleware {
 	return func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 			var what string
@@ -260,7 +260,7 @@ func (s *session) alive() bool {
 }
 
 // fail makes an *Error of what went wrong, with what is known of why.
-func (c *Conn) fail(s *session, phase Phase, err error) *Error {
+func (c *conn) fail(s *session, phase string, err error) *Error {
 	out := &Error{Server: c.server.Name, Phase: phase}
 	var done *Error
 	var wire *wireError
@@ -272,7 +272,7 @@ func (c *Conn) fail(s *session, phase Phase, err error) *Error {
 			waitFor(s.proc.done, 300*time.Millisecond)
 		}
 		if s.proc != nil {
-			out.Stderr = c.redact(s.proc.stderr.text())
+			out.Stderr = c.redact(s.proc.said())
 		}
 		if fault := s.fault.get(); fault != nil {
 			err = fault
@@ -289,7 +289,7 @@ func (c *Conn) fail(s *session, phase Phase, err error) *Error {
 		out.What, out.Fix, out.Err = fmt.Sprintf("gave no answer within %v", c.limit(phase)), "see whether it waits for something, or raise its timeout", context.DeadlineExceeded
 	case errors.Is(err, context.Canceled):
 		out.What, out.Err = "was cancelled", context.Canceled
-	case phase == PhaseInit && strings.Contains(err.Error(), "unsupported protocol version"):
+	case phase == phaseInit && strings.Contains(err.Error(), "unsupported protocol version"):
 		out.What, out.Fix = oneLine(err.Error(), 200), "update the server, or Superstep"
 	case errors.As(err, &rpc) && rpc.Message != rejected:
 		out.What, out.answered = "answered with an error: "+oneLine(rpc.Message, 500), true
@@ -302,14 +302,14 @@ func (c *Conn) fail(s *session, phase Phase, err error) *Error {
 		out.What = oneLine(err.Error(), 300)
 	}
 	out.What = c.redact(out.What)
-	if missing := c.missing(s, out.What+out.Stderr, out.Phase != PhaseCall && s != nil && s.proc != nil && ended(s.proc)); missing != "" {
+	if missing := c.missing(s, out.What+out.Stderr, out.Phase != phaseCall && s != nil && s.proc != nil && ended(s.proc)); missing != "" {
 		out.Fix = missing
 	}
 	return out
 }
 
 // missing tells what the sandbox may have refused a server that failed, or that died at its start, "" if nothing.
-func (c *Conn) missing(s *session, said string, died bool) string {
+func (c *conn) missing(s *session, said string, died bool) string {
 	if s == nil || s.proc == nil {
 		return ""
 	}
@@ -329,9 +329,9 @@ func ended(p *process) bool {
 }
 
 // limit is the time that a phase may take.
-func (c *Conn) limit(phase Phase) time.Duration {
+func (c *conn) limit(phase string) time.Duration {
 	own, general := c.server.InitTimeout, c.o.InitTimeout
-	if phase == PhaseCall {
+	if phase == phaseCall {
 		own, general = c.server.CallTimeout, c.o.CallTimeout
 	}
 	if own > 0 {

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -156,7 +154,7 @@ func (l *lines) Close() error {
 type process struct {
 	*lines
 	cmd    *sandbox.Cmd
-	stderr *tail
+	stderr *procgroup.Tail
 	exited chan struct{} // closed when the command ended
 	done   chan struct{} // closed when nothing of it is left either
 	exit   string        // how it ended, once exited is closed
@@ -170,11 +168,10 @@ type process struct {
 func start(s *Server, d *Options) (*process, error) {
 	dir := s.dir(d.Project)
 	env := procgroup.Base(d.Environ)
-	path, _ := lookup(d.Environ, "PATH")
 	for k, v := range s.Env {
 		env = append(env, k+"="+v)
 	}
-	command, err := findCommand(s.Command, dir, path)
+	command, err := findCommand(s.Command, dir, d.Environ)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +197,7 @@ func start(s *Server, d *Options) (*process, error) {
 	}
 	ctx, kill := context.WithCancel(context.Background()) // ends with the connection, not with whoever made it
 	p := &process{cmd: bounds.Command(ctx, env, command, s.Args...), kill: kill, exited: make(chan struct{}), done: make(chan struct{}), stdin: pipes[0][1], wait: d.StopTimeout}
-	p.stderr = &tail{}
+	p.stderr = &procgroup.Tail{Limit: maxStderr}
 	p.cmd.Dir = dir
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = pipes[0][0], pipes[1][1], pipes[2][1]
 	if err := p.cmd.Start(); err != nil {
@@ -265,53 +262,27 @@ func (p *process) end() {
 
 // findCommand is the path of a program. Nothing is looked for in the folder of the project unless
 // the configuration says so by a slash.
-func findCommand(name, dir, path string) (string, error) {
+func findCommand(name, dir string, environ []string) (string, error) {
 	if strings.ContainsRune(name, '/') || strings.ContainsRune(name, filepath.Separator) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(dir, name)
 		}
 		return name, nil
 	}
-	if runtime.GOOS == "windows" {
-		return exec.LookPath(name)
+	path, err := procgroup.Look(environ, name)
+	if err != nil {
+		return "", fmt.Errorf("no program %s in PATH", quoted(name))
 	}
-	for _, in := range filepath.SplitList(path) {
-		if !filepath.IsAbs(in) {
-			continue
+	return path, nil
+}
+
+// said is the end of what a process wrote to its standard error, clean, from the beginning of a line.
+func (p *process) said() string {
+	text := p.stderr.Text(maxStderr)
+	if strings.HasPrefix(text, "…") {
+		if _, rest, ok := strings.Cut(text, "\n"); ok {
+			text = rest
 		}
-		file := filepath.Join(in, name)
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return file, nil
-		}
 	}
-	return "", fmt.Errorf("no program %s in PATH", quoted(name))
-}
-
-// A tail keeps the end of what is written to it.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-	cut bool
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if over := len(t.buf) - maxStderr; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-		t.cut = true
-	}
-	return len(p), nil
-}
-
-// text is what is kept, clean, from the beginning of a line.
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := string(t.buf)
-	if i := strings.IndexByte(s, '\n'); t.cut && i >= 0 {
-		s = s[i+1:]
-	}
-	return strings.TrimSpace(clean.Text(s))
+	return strings.TrimSpace(clean.Text(text))
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -29,7 +31,7 @@ type Summary struct {
 
 // An Offer is what a server says of itself.
 type Offer struct {
-	Digest       string    // over the tools, as ListDigest gives it, and the instructions
+	Digest       string    // over the tools, whatever their order, and the instructions
 	Tools        []Summary // in the order of the server
 	Instructions string    // cleaned and bounded
 }
@@ -80,35 +82,33 @@ func summarize(t *sdk.Tool) (Summary, error) {
 	if err != nil {
 		return s, err
 	}
-	sum := sha256.Sum256(b)
-	s.Digest = "sha256:" + hex.EncodeToString(sum[:])
+	s.Digest = digest(b)
 	return s, nil
 }
 
-// ListDigest is the digest of a list of tools, whatever its order; see Options.Pin.
-func ListDigest(tools []Summary) string {
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// listDigest is the digest of a list of tools, whatever its order; see Options.Pin.
+func listDigest(tools []Summary) string {
 	var lines []string
 	for _, t := range tools {
 		lines = append(lines, t.Digest)
 	}
 	slices.Sort(lines)
-	sum := sha256.Sum256([]byte("tools 1\n" + strings.Join(lines, "\n")))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return digest([]byte("tools 1\n" + strings.Join(lines, "\n")))
 }
 
 // diff is what changed from one list of tools to another, for people: a line for each tool that
 // came (+), went (-) or differs (~), and below the last what differs. It is "" if nothing changed.
 func diff(before, after []Summary) string {
 	old, now := byName(before), byName(after)
-	names := slices.Sorted(maps.Keys(old))
-	for name := range now {
-		if _, ok := old[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
+	both := maps.Clone(old)
+	maps.Copy(both, now)
 	var b strings.Builder
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(both)) {
 		was, had := old[name]
 		is, has := now[name]
 		shown := oneLine(name, 100)
@@ -232,53 +232,18 @@ func define(name string, t *sdk.Tool, trusted bool) (*tool.Tool, []string, error
 	return &tool.Tool{Name: name, Description: text, Input: schema, Effect: effect(t.Annotations, trusted)}, append(notes, more...), nil
 }
 
-// inputSchema is a schema as others can rely on it: of an object, without references to other
-// documents, with keywords that mean what they seem to.
-func inputSchema(in any) (*jsonschema.Schema, []string, error) {
+// inputSchema reads a schema as others can rely on it. The server checks arguments as well, so what Go cannot check is left out.
+func inputSchema(in any) (out *jsonschema.Schema, notes []string, err error) {
 	if in == nil {
-		return nil, nil, fmt.Errorf("has no input schema")
+		return nil, nil, errors.New("has no input schema")
 	}
 	b, err := json.Marshal(in)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(b) > maxSchema {
-		return nil, nil, fmt.Errorf("has an input schema of %d KiB; at most %d are read", len(b)>>10, maxSchema>>10)
+	r := strict.SchemaReader{Lenient: true, Foreign: true, Note: func(string) { notes = []string{"control characters were stripped from its schema"} }}
+	if out, err = r.Read(b, true); err != nil {
+		return nil, nil, fmt.Errorf("its input schema %s", oneLine(err.Error(), 300))
 	}
-	out, notes, err := readSchema(b, false)
-	if err != nil { // a default that does not fit is no reason to do without the tool
-		if bare, more, err := readSchema(b, true); err == nil {
-			return bare, more, nil
-		}
-	}
-	return out, notes, err
-}
-
-func readSchema(b []byte, bare bool) (*jsonschema.Schema, []string, error) {
-	var root map[string]any
-	if err := json.Unmarshal(b, &root); err != nil || root == nil {
-		return nil, nil, fmt.Errorf("has an input schema that is not an object")
-	}
-	v := &schemaCheck{bare: bare}
-	v.schema(root, "")
-	if v.err != nil {
-		return nil, nil, fmt.Errorf("has an invalid input schema: %w", v.err)
-	}
-	if root["type"] == nil {
-		root["type"] = "object"
-	}
-	delete(root, "$schema") // the dialects differ in what does not matter here
-	b, err := json.Marshal(root)
-	if err != nil {
-		return nil, nil, err
-	}
-	out := new(jsonschema.Schema)
-	if err := json.Unmarshal(b, out); err != nil {
-		return nil, nil, fmt.Errorf("has an invalid input schema: %s", oneLine(err.Error(), 200))
-	}
-	// The set of tools has the last word on a schema; what it would refuse is left out here.
-	if _, err := tool.NewSet(&tool.Tool{Name: "x", Input: out, Run: noRun}); err != nil {
-		return nil, nil, fmt.Errorf("%s", oneLine(strings.TrimPrefix(err.Error(), `tool "x": `), 300))
-	}
-	return out, v.notes, nil
+	return out, notes, nil
 }

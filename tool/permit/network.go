@@ -27,7 +27,7 @@ func (p *Policy) Network() []string {
 	var out, not []string
 	for _, r := range p.rules {
 		switch {
-		case r.Ignored != "" || !globName(r.Tool, netTool) || r.Tool != netTool && r.Decision == tool.Allow:
+		case r.Ignored != "" || !glob(r.Tool, netTool) || r.Tool != netTool && r.Decision == tool.Allow:
 		case r.Decision == tool.Allow:
 			out = append(out, r.Pattern)
 		default:

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/superstep-dev/superstep/internal/clean"
 )
 
 // A location is a cleaned path, with slashes.
@@ -232,10 +234,10 @@ func compilePath(text, home string) (matcher, error) {
 		s = "."
 	}
 	if slices.Contains(strings.Split(s, "/"), "..") {
-		return nil, fmt.Errorf("%q has .. in it; write the folder that is meant", shorten(text))
+		return nil, fmt.Errorf("%q has .. in it; write the folder that is meant", clean.Clip(text, 200))
 	}
 	if !doublestar.ValidatePattern(s) {
-		return nil, fmt.Errorf("%q is not a valid pattern; check its brackets, braces and backslashes", shorten(text))
+		return nil, fmt.Errorf("%q is not a valid pattern; check its brackets, braces and backslashes", clean.Clip(text, 200))
 	}
 	return pathPattern{exact: newPathGlob(s), fold: newPathGlob(strings.ToLower(s)), abs: path.IsAbs(s) || filepath.IsAbs(filepath.FromSlash(s))}, nil
 }

@@ -49,7 +49,7 @@ func (p *Policy) Reads(name, from string, answers []string) func(file string) to
 		start.units = p.readings(name, p.locations(from))
 	}
 	q := with.keep(func(r *compiled) bool {
-		if !globName(r.Tool, "read_file") && !globName(r.Tool, name) {
+		if !glob(r.Tool, "read_file") && !glob(r.Tool, name) {
 			return false
 		}
 		return r.Decision != tool.Ask || !slices.ContainsFunc(start.units, func(u unit) bool {

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/tool"
@@ -64,7 +65,7 @@ type SyntaxError struct {
 }
 
 func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("permission rule %q: column %d: %s", shorten(e.Text), e.Col, e.Problem)
+	return fmt.Sprintf("permission rule %q: column %d: %s", clean.Clip(e.Text, 200), e.Col, e.Problem)
 }
 
 // ParseDecision reads a decision, "" is none.
@@ -73,7 +74,7 @@ func ParseDecision(s string) (tool.Decision, error) {
 	if slices.Contains(all, s) {
 		return tool.Decision(s), nil
 	}
-	return "", fmt.Errorf("permission %q: want allow, ask or deny%s", shorten(s), suggest.Hint(s, all))
+	return "", fmt.Errorf("permission %q: want allow, ask or deny%s", clean.Clip(s, 200), suggest.Hint(s, all))
 }
 
 // Parse reads a rule. Source says where it is written, for messages about it. A mistake is a
@@ -206,16 +207,6 @@ func (r Rule) specific() int {
 	}
 	return n*100 + len(r.Tool) - strings.Count(r.Tool, "*") - strings.Count(r.Tool, "?")
 }
-
-func shorten(s string) string {
-	if len(s) > 200 {
-		return strings.ToValidUTF8(s[:200], "") + "…"
-	}
-	return s
-}
-
-// globName matches the name of a tool.
-func globName(pattern, name string) bool { return glob(pattern, name) }
 
 // glob matches a whole text, where * is any run of characters and ? is one. It takes time in
 // proportion to the product of the lengths at worst.

@@ -1,7 +1,6 @@
 package permit
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ const (
 	mostSegments   = 50        // of a command that a pattern may allow
 	mostBrackets   = 4000      // that open something, so that nesting stays shallow
 	deepestNested  = 4         // commands in texts in commands
+	mostForms      = 200       // ways to read one command that may start others
 )
 
 // Marks in the words of a command for what is known only when it runs. Commands with such
@@ -30,7 +30,7 @@ const (
 )
 
 // shell reads the call of bash.
-func (p *Policy) shell(f *facts, object map[string]json.RawMessage) {
+func (p *Policy) shell(f *facts, object map[string]any) {
 	command, ok := str(object, "command")
 	if !ok || strings.TrimSpace(command) == "" {
 		f.cannot("it has no command")
@@ -62,8 +62,7 @@ func (p *Policy) shell(f *facts, object map[string]json.RawMessage) {
 	if f.why != "" {
 		f.units = append(f.units, unit{unknown: true})
 	}
-	outside, ok := object["unsandboxed"]
-	if !ok || string(outside) == "false" {
+	if !is(object, "unsandboxed") {
 		return
 	}
 	for i := range f.units { // rules that deny or ask bind it as well
@@ -317,10 +316,14 @@ func (a *analysis) segment(all []string, forms [][]string) {
 	a.units = append(a.units, unit{words: all, forms: forms})
 }
 
-// shown is a command for people.
+// readable is a command with a sign where a text is computed.
+func readable(all []string) string {
+	return strings.NewReplacer(string(within), "…", string(spread), "…").Replace(strings.Join(all, " "))
+}
+
+// shown is a command for people, not longer than they read.
 func shown(all []string) string {
-	s := strings.NewReplacer(string(within), "…", string(spread), "…").Replace(strings.Join(all, " "))
-	return clean.Text(cut(s, 200))
+	return clean.Text(clean.Clip(readable(all), 200))
 }
 
 // words are the words of a command with their quotes taken off.
@@ -415,3 +418,51 @@ func quoted(b *strings.Builder, q *syntax.DblQuoted) {
 		}
 	}
 }
+
+// call looks at a simple command. What it starts itself is its own business, which the sandbox bounds; rules that deny
+// or ask are also held against what its words may be as a command.
+func (a *analysis) call(all []string) {
+	if len(all) == 0 {
+		return
+	}
+	a.segment(all, suffixes(all))
+	if strings.ContainsAny(all[0], string(within)+string(spread)) || all[0] == "" {
+		a.hard("the name of a command in it is computed")
+	}
+	if all[0] == "cd" || all[0] == "pushd" || all[0] == "popd" {
+		a.moved = true
+	}
+	if a.depth > 1 {
+		return
+	}
+	for _, w := range all[1:min(len(all), mostForms)] {
+		if strings.ContainsAny(w, " \t\n;|&") && plain(w) && len(w) < 4096 {
+			a.held(w)
+		}
+	}
+}
+
+// held adds the commands in a word that may be a text for another shell, for rules that deny or ask.
+func (a *analysis) held(w string) {
+	inner := analysis{policy: a.policy, depth: a.depth + 1}
+	inner.text(w, syntax.LangBash)
+	for _, u := range inner.units {
+		if u.words != nil && len(a.units) < 4*mostSegments {
+			a.units = append(a.units, unit{words: []string{""}, forms: append(u.forms, u.words), around: true})
+		}
+	}
+}
+
+// suffixes are the commands that something that starts others may start.
+func suffixes(all []string) [][]string {
+	var out [][]string
+	for i := 1; i < len(all) && i <= mostForms; i++ {
+		if all[i] == "" || !plain(all[i]) {
+			continue // it may be anything, as may every word of every command
+		}
+		out = append(out, all[i:min(len(all), i+mostForms)])
+	}
+	return out
+}
+
+func plain(s string) bool { return !strings.ContainsAny(s, string(within)+string(spread)) }

@@ -2,19 +2,19 @@ package permit
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -111,23 +111,23 @@ func (u *unit) match(f *facts, r *compiled) answer {
 	name := f.tool
 	if u.reads {
 		name = "read_file"
-		if strict && r.Layer == Granted && globName(r.Tool, f.tool) { // the answer to such a call
+		if strict && r.Layer == Granted && glob(r.Tool, f.tool) { // the answer to such a call
 			name = f.tool
 		}
 	} else if u.tool != "" {
 		name = u.tool
 		if u.tool == outsideTool && (r.Tool != outsideTool || strict && r.Layer != User && r.Layer != Run) {
-			if r.Tool != outsideTool && r.Decision == tool.Deny && r.Pattern == "" && globName(r.Tool, f.tool) {
+			if r.Tool != outsideTool && r.Decision == tool.Deny && r.Pattern == "" && glob(r.Tool, f.tool) {
 				return yes // who may run no command may run none outside of the sandbox
 			}
 			return no // it is allowed by its own name alone, and by what the user has written down
 		}
 		// A command that nobody limits may write files; rules on files still bind it.
-		if r.Pattern == "" && globName(r.Tool, f.tool) {
+		if r.Pattern == "" && glob(r.Tool, f.tool) {
 			return yes
 		}
 	}
-	if !globName(r.Tool, name) && (strict || !binds(r.Tool, name)) {
+	if !glob(r.Tool, name) && (strict || !binds(r.Tool, name)) {
 		return no
 	}
 	switch {
@@ -178,7 +178,7 @@ func (p *Policy) facts(name string, args []byte) *facts {
 	default:
 		f.subject = name
 		if s := strings.TrimSpace(string(args)); s != "" && s != "{}" {
-			f.subject += " " + cut(s, 2000)
+			f.subject += " " + clean.Clip(s, 2000)
 		}
 		f.units = []unit{{}}
 	}
@@ -187,61 +187,42 @@ func (p *Policy) facts(name string, args []byte) *facts {
 
 // decode reads an object whose keys are exact and given once, as tools do, so that a tool never
 // sees another value than the one that was decided on.
-func decode(args []byte) (map[string]json.RawMessage, error) {
+func decode(args []byte) (map[string]any, error) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		return nil, nil
 	}
-	if !utf8.Valid(args) {
-		return nil, errors.New("not valid UTF-8")
+	v, err := strict.Decode(args)
+	if err != nil {
+		return nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(args))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	object, ok := v.(map[string]any)
+	switch {
+	case !ok:
 		return nil, errors.New("not a JSON object")
+	case len(object) > 100:
+		return nil, errors.New("over 100 arguments")
 	}
-	out := map[string]json.RawMessage{}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, errors.New("not valid JSON")
+	var keys []string
+	for key := range object {
+		if slices.ContainsFunc(keys, func(other string) bool { return strings.EqualFold(other, key) }) {
+			return nil, fmt.Errorf("%q is given twice", key)
 		}
-		key, ok := t.(string)
-		if !ok {
-			return nil, errors.New("not valid JSON")
-		}
-		for other := range out {
-			if strings.EqualFold(other, key) {
-				return nil, fmt.Errorf("%q is given twice", key)
-			}
-		}
-		if len(out) == 100 {
-			return nil, errors.New("over 100 arguments")
-		}
-		var v json.RawMessage
-		if err := d.Decode(&v); err != nil {
-			return nil, errors.New("not valid JSON")
-		}
-		out[key] = v
+		keys = append(keys, key)
 	}
-	if _, err := d.Token(); err != nil {
-		return nil, errors.New("not valid JSON")
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more after the object")
-	}
-	return out, nil
+	return object, nil
 }
 
 // str is a string argument, and whether it is one or absent.
-func str(object map[string]json.RawMessage, key string) (string, bool) {
-	raw, ok := object[key]
-	if !ok {
-		return "", true
-	}
-	var s *string
-	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
-		return "", false
-	}
-	return *s, true
+func str(object map[string]any, key string) (string, bool) {
+	v, given := object[key]
+	s, ok := v.(string)
+	return s, ok || !given
+}
+
+// is reports whether a truth value is given that is not false.
+func is(object map[string]any, key string) bool {
+	v, given := object[key]
+	return given && v != false
 }
 
 // cannot makes a call one that is asked about.
@@ -256,7 +237,7 @@ func (f *facts) cannot(why string) {
 const longestPath = 4096 // bytes, as on Linux
 
 // path reads the call of a tool on files.
-func (p *Policy) path(f *facts, object map[string]json.RawMessage) {
+func (p *Policy) path(f *facts, object map[string]any) {
 	name, ok := str(object, "path")
 	write := f.tool == "write_file" || f.tool == "edit_file"
 	if f.tool == "glob" {
@@ -266,7 +247,7 @@ func (p *Policy) path(f *facts, object map[string]json.RawMessage) {
 		if path.IsAbs(pattern) {
 			name = base
 		} else {
-			name = path.Join(orDot(name), base)
+			name = path.Join(cmp.Or(name, "."), base)
 		}
 	}
 	if !ok || strings.ContainsRune(name, 0) || len(name) > longestPath {
@@ -277,7 +258,7 @@ func (p *Policy) path(f *facts, object map[string]json.RawMessage) {
 		f.cannot("it names no path")
 		return
 	}
-	paths := p.locations(orDot(name))
+	paths := p.locations(cmp.Or(name, "."))
 	f.subject = paths[0].shown()
 	if !write {
 		f.units = p.readings(f.tool, paths)
@@ -289,24 +270,17 @@ func (p *Policy) path(f *facts, object map[string]json.RawMessage) {
 }
 
 // docs reads the call of search_docs, which reads files of the whole folder.
-func (p *Policy) docs(f *facts, object map[string]json.RawMessage) {
+func (p *Policy) docs(f *facts, object map[string]any) {
 	f.subject = "."
 	u := unit{}
-	if raw, ok := object["large"]; ok && string(raw) != "false" {
+	if is(object, "large") {
 		f.subject, u.text = "index a folder of any size", "large"
 	}
 	f.units = []unit{u, {paths: p.locations("."), reads: true}}
 }
 
-func orDot(s string) string {
-	if s == "" {
-		return "."
-	}
-	return s
-}
-
 // webFacts reads the call of web_fetch.
-func webFacts(f *facts, object map[string]json.RawMessage) {
+func webFacts(f *facts, object map[string]any) {
 	raw, ok := str(object, "url")
 	f.subject = raw
 	u, err := url.Parse(raw)
@@ -321,7 +295,7 @@ func webFacts(f *facts, object map[string]json.RawMessage) {
 func cleanHost(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
 // textFacts reads the call of a tool whose patterns are about a name or a query.
-func textFacts(f *facts, object map[string]json.RawMessage) {
+func textFacts(f *facts, object map[string]any) {
 	for _, key := range map[string][]string{
 		"web_search": {"query"}, "skill": {"name", "skill"}, "task": {"agent", "subagent", "name"}, "run_workflow": {"workflow", "name"},
 	}[f.tool] {
@@ -421,13 +395,6 @@ func (p *Policy) tried(f *facts, r Rule) string {
 		return ""
 	}
 	return text
-}
-
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
 // literalPath is a path as a pattern that matches it and nothing else, "" if it cannot be one.

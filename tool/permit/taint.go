@@ -1,7 +1,6 @@
 package permit
 
 import (
-	"encoding/json"
 	"net/url"
 	"slices"
 	"strings"
@@ -110,9 +109,8 @@ func (p *Policy) sends(t *tool.Tool, c *tool.Call) string {
 }
 
 // sendsCommand says how a command can carry something out: it cannot if it has no network.
-func (p *Policy) sendsCommand(object map[string]json.RawMessage) string {
-	outside, ok := object["unsandboxed"]
-	if p != nil && p.opt.Sandbox == Confined && len(p.Network()) == 0 && (!ok || string(outside) == "false") {
+func (p *Policy) sendsCommand(object map[string]any) string {
+	if p != nil && p.opt.Sandbox == Confined && len(p.Network()) == 0 && !is(object, "unsandboxed") {
 		return ""
 	}
 	command, _ := str(object, "command")

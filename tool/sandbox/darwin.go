@@ -5,7 +5,6 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -32,13 +31,9 @@ func (c *Cmd) confined() error {
 	policy := c.s.policy()
 	port, proxyURL := 0, ""
 	if !policy.anyNetwork() {
-		l, err := new(net.ListenConfig).Listen(c.ctx, "tcp4", "127.0.0.1:0")
-		if err != nil {
+		if port, err = c.listen(policy.Network); err != nil {
 			return err
 		}
-		port = l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // of a TCP listener
-		c.own = newProxy(policy.Network, l.Addr().String())
-		c.own.serve(l)
 		proxyURL = c.own.url()
 	}
 	c.env = c.s.environ(c.env, proxyURL)

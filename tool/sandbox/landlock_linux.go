@@ -5,7 +5,6 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,13 +72,10 @@ func (c *Cmd) landlocked(found finding) (*child, error) {
 		if abi < 4 {
 			return nil, fmt.Errorf("hosts can be allowed from Landlock ABI 4 on, and this system has %d; allow the network as it is, net(*), or none", abi)
 		}
-		l, err := new(net.ListenConfig).Listen(c.ctx, "tcp4", "127.0.0.1:0")
-		if err != nil {
+		var err error
+		if port, err = c.listen(policy.Network); err != nil {
 			return nil, err
 		}
-		port = l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // of a TCP listener
-		c.own = newProxy(policy.Network, l.Addr().String())
-		c.own.serve(l)
 		rule, proxyURL = socketsStream, c.own.url()
 	}
 	ruleset, gate, err := c.ruleset(abi, found, policy, port)

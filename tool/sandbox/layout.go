@@ -2,15 +2,12 @@ package sandbox
 
 import (
 	"io/fs"
-	"iter"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 )
-
-func mapKeys(m map[string]string) iter.Seq[string] { return maps.Keys(m) }
 
 // A layout is which trees of the file system a command sees.
 type layout struct {

@@ -146,36 +146,32 @@ func (c *child) separate() {
 
 // lower gives up, behind everything that needs them, all rights that the user does not have, and the means to get any.
 func (c *child) lower(network socketRule, files int) error {
-	last := func(mode opMode, what string, nr uintptr, args ...uintptr) {
-		c.last = append(c.last, newOp(mode, nr, args))
-		c.names = append(c.names, what)
-	}
 	for n := range uintptr(64) {
-		last(may, "drop capability", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, n, 0, 0, 0)
+		c.after(may, "drop capability", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, n, 0, 0, 0)
 	}
-	last(may, "drop ambient capabilities", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	c.after(may, "drop ambient capabilities", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 	header, none := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
-	last(must, "drop capabilities", unix.SYS_CAPSET, pointer(c, &header), pointer(c, &none))
-	last(must, "no new privileges", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	c.after(must, "drop capabilities", unix.SYS_CAPSET, pointer(c, &header), pointer(c, &none))
+	c.after(must, "no new privileges", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	if c.ruleset >= 0 {
-		last(must, "restrict by landlock", unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(c.ruleset), 0)
+		c.after(must, "restrict by landlock", unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(c.ruleset), 0)
 	}
 	private := c.init && !c.domain
 	filter := filterFor(network, private)
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	c.keep = append(c.keep, filter)
 	if private {
-		last(must, "filter system calls", unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, pointer(c, &prog))
+		c.after(must, "filter system calls", unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, pointer(c, &prog))
 		return nil
 	}
 	theirs, own, err := c.channel(files)
 	if err != nil {
 		return err
 	}
-	last(save, "filter system calls", unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, pointer(c, &prog))
-	last(must, "keep the descriptor", unix.SYS_DUP3, lastResult, uintptr(own), unix.O_CLOEXEC)
-	last(may, "close", unix.SYS_CLOSE, lastResult)
-	c.send(last, theirs, own)
+	c.after(save, "filter system calls", unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, pointer(c, &prog))
+	c.after(must, "keep the descriptor", unix.SYS_DUP3, lastResult, uintptr(own), unix.O_CLOEXEC)
+	c.after(may, "close", unix.SYS_CLOSE, lastResult)
+	c.send(c.after, theirs, own)
 	return nil
 }
 

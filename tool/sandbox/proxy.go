@@ -85,6 +85,17 @@ func newProxy(hosts []string, addr string) *proxy {
 	return p
 }
 
+// listen starts a proxy for the command on this machine's loopback address, and returns its port.
+func (c *Cmd) listen(hosts []string) (port int, err error) {
+	l, err := new(net.ListenConfig).Listen(c.ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	c.own = newProxy(hosts, l.Addr().String())
+	c.own.serve(l)
+	return l.Addr().(*net.TCPAddr).Port, nil //nolint:errcheck,forcetypeassert // of a TCP listener
+}
+
 // serve serves on a listener until the proxy is closed.
 func (p *proxy) serve(l net.Listener) {
 	p.done.Go(func() { _ = p.server.Serve(l) })

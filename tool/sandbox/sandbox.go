@@ -17,6 +17,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -377,7 +378,7 @@ func (s *Sandbox) environ(env []string, proxyURL string) []string {
 		seen[name] = true
 	}
 	slices.Reverse(out)
-	for _, name := range slices.Sorted(mapKeys(set)) {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
 		out = append(out, name+"="+set[name])
 	}
 	return out

@@ -98,6 +98,12 @@ func (c *child) before(mode opMode, what string, nr uintptr, args ...uintptr) {
 	c.names = append(c.names, what)
 }
 
+// after adds a call that is made right before the command runs.
+func (c *child) after(mode opMode, what string, nr uintptr, args ...uintptr) {
+	c.last = append(c.last, newOp(mode, nr, args))
+	c.names = append(c.names, what)
+}
+
 // A stepError is a call of a child that failed.
 type stepError struct {
 	What string
@@ -150,11 +156,7 @@ func (c *child) start(dir, path string, args, env []string, files []*os.File) (p
 	if err != nil {
 		return 0, err
 	}
-	last := func(mode opMode, what string, nr uintptr, a ...uintptr) {
-		c.last = append(c.last, newOp(mode, nr, a))
-		c.names = append(c.names, what)
-	}
-	after := c.last // restrictions that come after everything else but execve
+	restrictions := c.last // that come after everything else but execve
 	afterNames := c.names[len(c.setup):]
 	c.names, c.last = c.names[:len(c.setup):len(c.setup)], nil
 	for i, f := range files {
@@ -165,22 +167,22 @@ func (c *child) start(dir, path string, args, env []string, files []*os.File) (p
 		if err != nil {
 			return 0, err
 		}
-		last(must, "give it its files", unix.SYS_DUP3, uintptr(fd), uintptr(i), 0)
+		c.after(must, "give it its files", unix.SYS_DUP3, uintptr(fd), uintptr(i), 0)
 	}
-	last(must, "close what else is open", unix.SYS_CLOSE_RANGE, uintptr(len(files)), ^uintptr(0)>>32, unix.CLOSE_RANGE_CLOEXEC)
-	last(must, "enter "+dir, unix.SYS_CHDIR, c.text(dir))
-	c.last = append(c.last, after...)
+	c.after(must, "close what else is open", unix.SYS_CLOSE_RANGE, uintptr(len(files)), ^uintptr(0)>>32, unix.CLOSE_RANGE_CLOEXEC)
+	c.after(must, "enter "+dir, unix.SYS_CHDIR, c.text(dir))
+	c.last = append(c.last, restrictions...)
 	c.names = append(c.names, afterNames...)
 	var none [4]uint64 // a sigaction of SIG_DFL
 	for sig := uintptr(1); sig <= 64; sig++ {
-		last(may, "reset signals", unix.SYS_RT_SIGACTION, sig, pointer(c, &none), 0, 8)
+		c.after(may, "reset signals", unix.SYS_RT_SIGACTION, sig, pointer(c, &none), 0, 8)
 	}
 	var all, old unix.Sigset_t
 	for i := range all.Val {
 		all.Val[i] = ^uint64(0)
 	}
-	last(must, "unblock signals", unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, pointer(c, &old), 0, 8)
-	last(must, "run "+path, unix.SYS_EXECVE, c.text(path), c.list(args), c.list(env))
+	c.after(must, "unblock signals", unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, pointer(c, &old), 0, 8)
+	c.after(must, "run "+path, unix.SYS_EXECVE, c.text(path), c.list(args), c.list(env))
 	c.alone(high.fds)
 	failure := new([2]uint64)
 	unneeded, free, err := spare()

@@ -31,7 +31,7 @@ import (
 var ErrChanged = errors.New("changed since it was trusted; look at it and trust it again")
 
 func discoverCommand(root, path, base string, scope Scope) (*Found, []Problem) {
-	b, err := readRegular(path, maxSchema)
+	b, err := readRegular(path, maxManifest)
 	if err != nil {
 		return nil, []Problem{{File: path, Text: err.Error()}}
 	}
@@ -146,7 +146,7 @@ func (d *digested) word(h hash.Hash, root, dir string, i int, word string) (stri
 			return "", fmt.Errorf("the command names %s, which is %s, outside of %s", clip(name), real, root)
 		}
 		if info.Size() > maxHashed {
-			return "", tooLarge(real, maxHashed)
+			return "", fmt.Errorf("%s is larger than %d MiB", real, maxHashed>>20)
 		}
 		if !info.Mode().IsRegular() {
 			return "", fmt.Errorf("%s is not a regular file", real)
@@ -203,7 +203,7 @@ func loadCommand(f Found, o *Options) (*tool.Tool, error) {
 // argv is what to run, after all of it was compared with what was found.
 func (c *commandTool) argv() ([]string, error) {
 	f := c.found
-	b, err := readRegular(f.Path, maxSchema)
+	b, err := readRegular(f.Path, maxManifest)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrChanged, err)
 	}
@@ -229,11 +229,11 @@ func interpreter(path string, o *Options) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	f, err := openRegular(path, 1<<40)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil // running it will tell
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer f.Close()
 	line, _ := bufio.NewReaderSize(io.LimitReader(f, 256), 256).ReadString('\n')
 	rest, ok := strings.CutPrefix(line, "#!")
 	words := strings.Fields(rest)
@@ -290,9 +290,9 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	out, log := &head{limit: MaxOutput}, &tail{limit: maxLog}
+	out, log := &head{limit: MaxOutput}, &procgroup.Tail{Limit: maxLog}
 	j := &job{
-		sandbox: bounds, name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: out.read, stderr: log.read, env: env,
+		sandbox: bounds, name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: into(out), stderr: into(log), env: env,
 	}
 	state, err := j.do(ctx)
 	switch {
@@ -301,11 +301,11 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 	case err != nil:
 		return "", j.lacking(err, m.needs, c.found.Path)
 	case !state.Success():
-		said := strings.TrimSpace(log.text(4000))
+		said := strings.TrimSpace(log.Text(4000))
 		if said == "" {
-			tail := &tail{limit: 4000}
-			tail.add(out.kept)
-			said = strings.TrimSpace(tail.text(4000))
+			end := &procgroup.Tail{Limit: 4000}
+			_, _ = end.Write(out.kept)
+			said = strings.TrimSpace(end.Text(4000))
 		}
 		return "", j.lacking(fmt.Errorf("%s: %s", stateText(state), clean.Text(said)), m.needs, c.found.Path)
 	}

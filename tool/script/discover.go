@@ -10,7 +10,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Discover finds the tools of a folder, sorted by path, and what is wrong with others of it. It
@@ -56,16 +57,15 @@ func Discover(dir string, scope Scope) ([]Found, []Problem) {
 	}
 	found := make([]*Found, len(names))
 	told := make([][]Problem, len(names))
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, min(4, max(1, runtime.GOMAXPROCS(0))))
+	var readers errgroup.Group
+	readers.SetLimit(min(4, runtime.GOMAXPROCS(0)))
 	for i, name := range names {
-		turns <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-turns }()
+		readers.Go(func() error {
 			found[i], told[i] = read(root, real, name, scope)
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = readers.Wait() // none fails
 	var out []Found
 	for i, f := range found {
 		if f != nil {

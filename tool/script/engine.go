@@ -82,14 +82,7 @@ func (a *answer) err(m *module) error {
 	if a.hint != "" {
 		text += "; " + a.hint
 	}
-	return errors.New(clean.Text(clipTo(text, 8000)))
-}
-
-func clipTo(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
+	return errors.New(clean.Text(clean.Clip(text, 8000)))
 }
 
 // engine picks the program that runs a module with these imports of a runtime's own modules.

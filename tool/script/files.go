@@ -3,50 +3,26 @@ package script
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/inside"
 )
 
 // readRegular reads a file that is one, and no larger than limit. A pipe that nobody writes to
 // does not stop it.
-func readRegular(path string, limit int64) (_ []byte, err error) {
-	f, err := openRegular(path, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(b)) > limit {
-		return nil, tooLarge(path, limit)
-	}
-	return b, nil
-}
-
-func openRegular(path string, limit int64) (*os.File, error) {
-	// Asked before it is opened, since opening a pipe waits for somebody to write to it.
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
+func readRegular(path string, limit int64) ([]byte, error) {
+	b, err := inside.ReadFile(path, limit)
+	switch {
+	case errors.Is(err, inside.ErrTooLarge):
+		return nil, fmt.Errorf("%s is larger than %d MiB", path, limit>>20)
+	case errors.Is(err, inside.ErrNotRegular), errors.Is(err, inside.ErrFolder):
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	if info.Size() > limit {
-		return nil, tooLarge(path, limit)
-	}
-	return os.Open(path)
-}
-
-func tooLarge(path string, limit int64) error {
-	return fmt.Errorf("%s is larger than %d MiB", path, limit>>20)
+	return b, err
 }
 
 // within gives the path of a file relative to the root, both real and absolute.
@@ -72,25 +48,6 @@ func (s Scope) realRoot(dir string) (string, error) {
 		return "", err
 	}
 	return filepath.EvalSymlinks(root)
-}
-
-// lookPath finds a program in the absolute folders of the PATH of an environment.
-func lookPath(environ []string, name string) (string, error) {
-	var path string
-	for _, v := range environ {
-		if key, value, _ := strings.Cut(v, "="); key == "PATH" || runtime.GOOS == "windows" && strings.EqualFold(key, "PATH") {
-			path = value
-		}
-	}
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) {
-			continue // what lies in the folder somebody happens to be in is not theirs to run
-		}
-		if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return found, nil
-		}
-	}
-	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
 // notExecutable says why a file cannot be run, "" if it can as far as can be seen.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/strict"
 )
 
 func FuzzManifest(f *testing.F) {
@@ -79,7 +80,7 @@ func FuzzSchema(f *testing.F) {
 	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":{"anyOf":[{"type":"string","pattern":"(?!x)"},{"$ref":"#"}]}}}`), true)
 	f.Add([]byte(`{"type":"object","items":[{}],"patternProperties":{"(":{}},"$id":"x","$schema":"y"}`), false)
 	f.Fuzz(func(t *testing.T, b []byte, lenient bool) {
-		s, err := schemaReader{lenient: lenient, warn: func(string) {}}.read(b, true)
+		s, err := strict.SchemaReader{Lenient: lenient, Note: func(string) {}}.Read(b, true)
 		if err != nil {
 			if clean.Text(err.Error()) != err.Error() {
 				t.Fatalf("%q", err)

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
@@ -87,16 +89,15 @@ func LoadAll(ctx context.Context, found []Found, opts *Options) ([]*tool.Tool, [
 	}
 	tools := make([][]*tool.Tool, len(found))
 	errs := make([]error, len(found))
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, 4)
+	var loaders errgroup.Group
+	loaders.SetLimit(4)
 	for i, f := range found {
-		turns <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-turns }()
+		loaders.Go(func() error {
 			tools[i], errs[i] = Load(ctx, f, &o)
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = loaders.Wait() // errors are kept one by one
 
 	var out []*tool.Tool
 	owner := map[string]int{}
@@ -220,13 +221,13 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 	}
 	t := &tool.Tool{Name: name, Description: cleanDescription(description, warn)}
 	var err error
-	reader := schemaReader{lenient: true, warn: warn}
-	if t.Input, err = reader.read(orNull(d.Input), true); err != nil {
+	reader := strict.SchemaReader{Lenient: true, Note: warn}
+	if t.Input, err = reader.Read(orNull(d.Input), true); err != nil {
 		return nil, fmt.Errorf("the schema of its arguments %w", err)
 	}
 	var output *jsonschema.Resolved
 	if len(d.Output) > 0 && !bytes.Equal(d.Output, []byte("null")) {
-		if t.Output, err = reader.read(d.Output, false); err != nil {
+		if t.Output, err = reader.Read(d.Output, false); err != nil {
 			return nil, fmt.Errorf("the schema of its output %w", err)
 		}
 		if output, err = t.Output.Resolve(nil); err != nil {
@@ -306,6 +307,14 @@ func tookTooLong(timeout time.Duration) error {
 	return fmt.Errorf("it took longer than %v and was ended; give it less to do, or a longer timeout in its definition", timeout)
 }
 
+// checkOutput reports how a text fails to be JSON that fits a schema.
+func checkOutput(s *jsonschema.Resolved, text string) error {
+	if err := strict.Check(s, json.RawMessage(text)); err != nil {
+		return fmt.Errorf("its result does not fit its output schema: %w", err)
+	}
+	return nil
+}
+
 // omitted says how much of an output was not kept.
 func omitted(n int64) string {
 	if n <= 0 {
@@ -364,24 +373,21 @@ func timeoutOf(b json.RawMessage, otherwise time.Duration) (time.Duration, error
 	if err := json.Unmarshal(orNull(b), &v); err != nil {
 		return 0, err
 	}
-	d := otherwise
+	d := time.Duration(-1)
 	switch v := v.(type) {
 	case nil:
+		d = otherwise
 	case float64:
-		if v > 0 && v <= float64(maxTimeout/time.Millisecond) {
-			return time.Duration(v * float64(time.Millisecond)), nil
+		if v <= float64(maxTimeout/time.Millisecond) {
+			d = time.Duration(v * float64(time.Millisecond))
 		}
-		d = -1
 	case string:
-		var err error
-		if d, err = time.ParseDuration(v); err != nil {
-			if _, err := strconv.Atoi(v); err == nil {
-				return 0, fmt.Errorf("timeout is %q; add a unit, such as %ss", clip(v), clip(v))
-			}
-			d = -1
+		if _, err := strconv.Atoi(v); err == nil {
+			return 0, fmt.Errorf("timeout is %q; add a unit, such as %ss", clip(v), clip(v))
 		}
-	default:
-		d = -1
+		if read, err := time.ParseDuration(v); err == nil {
+			d = read
+		}
 	}
 	if d <= 0 || d > maxTimeout {
 		return 0, fmt.Errorf(`timeout is %s; write a duration of at most 24h, such as "30s"`, clip(string(b)))

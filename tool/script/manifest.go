@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
@@ -96,7 +97,7 @@ func (r *manifestReader) fields(fields []frontmatter.Field) {
 		case "input":
 			r.m.input = r.input(v)
 		case "output":
-			r.m.output = r.schema(v, v.Any(), false)
+			r.m.output = r.schema(v, v.Any(), false, "")
 		case "command":
 			r.command(f)
 		case "effect":
@@ -188,12 +189,12 @@ func example(line string) string {
 
 func (r *manifestReader) effect(f frontmatter.Field) {
 	s, _ := f.Value.String()
-	known := []string{string(tool.Pure), string(tool.Idempotent), string(tool.Once)}
-	if !slices.Contains(known, s) {
+	b, _ := json.Marshal(s) // of a string
+	e, err := effectOf(b)
+	if err != nil || s == "" {
 		r.wrong(f.Value.Line, f.Value.Col, "effect is %q; use pure, idempotent or once", clip(s))
-		return
 	}
-	r.m.effect = tool.Effect(s)
+	r.m.effect = e
 }
 
 func (r *manifestReader) timeout(f frontmatter.Field) {
@@ -238,21 +239,21 @@ func (r *manifestReader) needs(f frontmatter.Field) {
 	}
 }
 
-// schema reads the JSON Schema of some value, and tells what is wrong at the place it is.
-func (r *manifestReader) schema(at *frontmatter.Value, v any, args bool) *jsonschema.Schema {
+// schema reads the JSON Schema of some value, and tells what is wrong at the place it is. Above is the pointer to what stands at
+// the value.
+func (r *manifestReader) schema(at *frontmatter.Value, v any, args bool, above string) *jsonschema.Schema {
 	b, err := json.Marshal(v)
 	if err != nil {
 		r.wrong(at.Line, at.Col, "the schema cannot be read: %v", err)
 		return nil
 	}
-	s, err := schemaReader{warn: r.warn(at)}.read(b, args)
+	s, err := strict.SchemaReader{Note: r.warn(at)}.Read(b, args)
 	if err != nil {
 		line, col := at.Line, at.Col
-		if e, ok := errors.AsType[*schemaError](err); ok {
-			line, col = locate(at, e.at)
+		if e, ok := errors.AsType[*strict.SchemaError](err); ok {
+			line, col = locate(at, strings.TrimPrefix(e.At, above))
 		}
 		r.wrong(line, col, "the schema: %v", err)
-		return nil
 	}
 	return s
 }
@@ -292,7 +293,7 @@ func (r *manifestReader) input(v *frontmatter.Value) *jsonschema.Schema {
 	}
 	for _, f := range v.Fields {
 		if s, _ := f.Value.String(); f.Key == "type" && s == "object" || f.Key == "$ref" || f.Key == "properties" && f.Value.Kind == frontmatter.Map {
-			return r.schema(v, v.Any(), true)
+			return r.schema(v, v.Any(), true, "")
 		}
 	}
 	properties := map[string]any{}
@@ -315,20 +316,7 @@ func (r *manifestReader) input(v *frontmatter.Value) *jsonschema.Schema {
 	if len(required) > 0 {
 		schema["required"] = required
 	}
-	b, err := json.Marshal(schema)
-	if err != nil {
-		r.wrong(v.Line, v.Col, "the schema cannot be read: %v", err)
-		return nil
-	}
-	s, err := schemaReader{warn: r.warn(v)}.read(b, true)
-	if err != nil {
-		line, col := v.Line, v.Col
-		if e, ok := errors.AsType[*schemaError](err); ok {
-			line, col = locate(v, strings.TrimPrefix(e.at, "/properties"))
-		}
-		r.wrong(line, col, "the schema: %v", err)
-	}
-	return s
+	return r.schema(v, schema, true, "/properties")
 }
 
 // short is the schema of one argument in the short form, nil if it is wrong.

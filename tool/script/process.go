@@ -140,6 +140,11 @@ func (j *job) lacking(err error, needs sandbox.Needs, file string) error {
 	return err
 }
 
+// into reads to the end, which is that of the program.
+func into(w io.Writer) func(io.Reader) {
+	return func(r io.Reader) { _, _ = io.Copy(w, r) }
+}
+
 // A head keeps the beginning of what it reads and counts the rest.
 type head struct {
 	limit   int
@@ -147,78 +152,24 @@ type head struct {
 	dropped int64
 }
 
-func (h *head) read(r io.Reader) {
-	b := make([]byte, 64<<10)
-	for {
-		n, err := r.Read(b)
-		h.add(b[:n])
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (h *head) add(b []byte) {
+// Write never fails.
+func (h *head) Write(b []byte) (int, error) {
 	k := min(len(b), h.limit-len(h.kept))
 	h.kept = append(h.kept, b[:k]...)
 	h.dropped += int64(len(b) - k)
+	return len(b), nil
 }
 
 // text is what was kept, without half a character at the end of it.
 func (h *head) text() string {
 	b := h.kept
-	if h.dropped > 0 {
-		for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-			if c := b[len(b)-n]; utf8.RuneStart(c) {
-				if !utf8.FullRune(b[len(b)-n:]) {
-					b = b[:len(b)-n]
-				}
-				break
+	for n := 1; h.dropped > 0 && n < utf8.UTFMax && n <= len(b); n++ {
+		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				b = b[:len(b)-n]
 			}
+			break
 		}
-	}
-	return string(b)
-}
-
-// A tail keeps the end of what it reads. Several may read into it at once.
-type tail struct {
-	limit int
-
-	mu   sync.Mutex
-	kept []byte
-}
-
-func (t *tail) read(r io.Reader) {
-	b := make([]byte, 32<<10)
-	for {
-		n, err := r.Read(b)
-		t.add(b[:n])
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (t *tail) add(b []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kept = append(t.kept, b...)
-	if len(t.kept) > 2*t.limit {
-		t.kept = t.kept[:copy(t.kept, t.kept[len(t.kept)-t.limit:])]
-	}
-}
-
-// text is the end of it, of at most so many bytes.
-func (t *tail) text(limit int) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b := t.kept
-	if len(b) > limit {
-		b = b[len(b)-limit:]
-		for len(b) > 0 && !utf8.RuneStart(b[0]) {
-			b = b[1:]
-		}
-		return "…" + string(b)
 	}
 	return string(b)
 }

@@ -38,7 +38,7 @@ func readAnswer(r io.Reader, mark string, limit int, log func([]byte)) *answer {
 			log(line)
 		case a != nil: // there is one answer, the first
 		case m.Type == "chunk":
-			text.add([]byte(m.Text))
+			_, _ = text.Write([]byte(m.Text))
 		case m.Type == "result":
 			a = &answer{text: text.text()}
 			a.dropped = max(text.dropped, m.Total-int64(len(a.text)))

@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"crypto/rand"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,11 +55,11 @@ func (e *engine) run(ctx context.Context, m *module, r *request) (_ *answer, err
 		return nil, err
 	}
 	var a *answer
-	log := &tail{limit: maxLog}
-	answers := func(in io.Reader) { a = readAnswer(in, req.Mark, r.Limit, log.add) }
+	log := &procgroup.Tail{Limit: maxLog}
+	answers := func(in io.Reader) { a = readAnswer(in, req.Mark, r.Limit, func(b []byte) { _, _ = log.Write(b) }) }
 	j := &job{
 		sandbox: bounds, name: e.path, dir: dir, stdin: stdin, env: env, // not in the project, whose bunfig.toml would be heeded
-		stdout: log.read, stderr: log.read, answers: answers,
+		stdout: into(log), stderr: into(log), answers: answers,
 	}
 	out := "3"
 	if runtime.GOOS == "windows" {
@@ -74,11 +75,11 @@ func (e *engine) run(ctx context.Context, m *module, r *request) (_ *answer, err
 	}
 	if a == nil {
 		a = &answer{failure: &thrown{Message: "its process ended without a result: " + stateText(state)}}
-		if said := strings.TrimSpace(log.text(2000)); said != "" {
+		if said := strings.TrimSpace(log.Text(2000)); said != "" {
 			a.failure.Message += ": " + said
 		}
 	}
-	a.log = log.text(maxLog)
+	a.log = log.Text(maxLog)
 	if a.failure != nil {
 		if a.hint = e.hint(a.failure.Message); a.hint == "" {
 			a.hint = j.cmd.Missing("it", r.needs, m.found.Path, a.failure.Message)
@@ -107,14 +108,18 @@ func (e *engine) hint(message string) string {
 	return ""
 }
 
+//go:embed js/*.mjs
+var sources embed.FS
+
+const bundleName = "superstep-bundle.mjs"
+
+// writeModules writes a bundle and the modules of ours that stand beside it.
 func writeModules(dir string, code []byte) error {
-	var errs []error
-	write := func(name string, b []byte) {
-		errs = append(errs, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+	errs := []error{os.WriteFile(filepath.Join(dir, bundleName), code, 0o600)}
+	ours, err := sources.ReadDir("js")
+	for _, e := range ours {
+		b, err := sources.ReadFile("js/" + e.Name())
+		errs = append(errs, err, os.WriteFile(filepath.Join(dir, "superstep-"+e.Name()), b, 0o600))
 	}
-	for name, file := range modules() {
-		write(name, file)
-	}
-	write(bundleName, code)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, err)...)
 }

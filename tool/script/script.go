@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
@@ -150,9 +152,8 @@ const (
 	maxFiles    = 1000      // tools of one folder
 	maxState    = 8 << 20   // of the workflow, told to a tool
 	maxDescribe = 1 << 20   // what a module tells of its tools
-	maxSchema   = 256 << 10 // of one tool
-	maxDepth    = 64        // of a schema
-	maxLog      = 64 << 10  // kept of what a tool prints beside its result, from the end
+	maxManifest = 256 << 10
+	maxLog      = 64 << 10 // kept of what a tool prints beside its result, from the end
 )
 
 func (o *Options) orDefault(root string) Options {
@@ -165,7 +166,7 @@ func (o *Options) orDefault(root string) Options {
 	}
 	if out.Look == nil {
 		environ := out.Environ
-		out.Look = func(name string) (string, error) { return lookPath(environ, name) }
+		out.Look = func(name string) (string, error) { return procgroup.Look(environ, name) }
 	}
 	if out.Directory == "" {
 		out.Directory = root
@@ -190,7 +191,7 @@ func (o *Options) orDefault(root string) Options {
 
 // nameProblem is what is wrong with the name of a tool, "" if nothing.
 func nameProblem(name string, reserved []string) string {
-	if !validName(name) {
+	if !toolnames.Valid(name) {
 		return fmt.Sprintf("%q is no name for a tool; use 1 to 64 letters, digits, _ and -", clip(name))
 	}
 	if slices.Contains(reserved, name) {
@@ -202,19 +203,5 @@ func nameProblem(name string, reserved []string) string {
 	return ""
 }
 
-func validName(name string) bool {
-	for _, c := range []byte(name) {
-		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return len(name) >= 1 && len(name) <= 64
-}
-
 // clip is a text of others as it may stand in a message.
-func clip(s string) string {
-	if r := []rune(s); len(r) > 200 {
-		s = string(r[:200]) + "…"
-	}
-	return s
-}
+func clip(s string) string { return clean.Clip(s, 200) }

@@ -207,16 +207,12 @@ func (d *directory) report(name, text string) {
 }
 
 func (d *directory) export(ctx context.Context, store runlog.Store, id string, o *Options) error {
-	var opt archive.ExportOptions
-	if !o.Plain {
-		opt.Redactor = o.Redactor
-	}
 	tmp, err := os.CreateTemp(filepath.Join(d.root, "logs"), ".run-*.jsonl") // 0600
 	if err != nil {
 		return err
 	}
 	defer os.Remove(tmp.Name()) // nothing, once it is renamed
-	if err := archive.Export(ctx, store, id, tmp, &opt); err != nil {
+	if err := archive.Export(ctx, store, id, tmp, o.Redactor); err != nil {
 		return errors.Join(err, tmp.Close())
 	}
 	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {

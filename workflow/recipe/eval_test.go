@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -160,7 +161,7 @@ func TestRenderIsBounded(t *testing.T) {
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]any{
-		"": nil, "null": nil, "3": 3, "-0": 0, "3.0": 3.0, "9223372036854775807": 9223372036854775807, "9223372036854775808": 9223372036854775808.0, `"a"`: "a", `[1,{"a":2}]`: []any{1, map[string]any{"a": 2}},
+		"": nil, "null": nil, "3": 3, "-0": 0, "3.0": 3.0, strconv.Itoa(math.MaxInt): math.MaxInt, "9223372036854775808": 9223372036854775808.0, `"a"`: "a", `[1,{"a":2}]`: []any{1, map[string]any{"a": 2}},
 	} {
 		got, err := recipe.Decode(json.RawMessage(raw))
 		if d := cmp.Diff(want, got); d != "" || err != nil {

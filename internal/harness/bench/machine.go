@@ -12,27 +12,10 @@ type bareNode func(context.Context, *counter) error
 //go:noinline
 func count(_ context.Context, s *counter) error { s.N++; return nil }
 
-// bareSteps are a step at its least: a call out of a slice, a map for a state, a hand-over
-// to a goroutine and back, and a goroutine of its own.
+// bareSteps are a step at its least: a hand-over to a goroutine and back, and a goroutine of its own.
 func bareSteps(ctx context.Context) []job {
 	const steps = 100_000
-	nodes := make([]bareNode, 1000)
-	for i := range nodes {
-		nodes[i] = count
-	}
 	return []job{
-		{peer: bare, wl: "W1", name: "go-loop", n: steps, do: func(*stopwatch) error {
-			var s counter
-			for range steps / len(nodes) {
-				for _, f := range nodes {
-					if err := f(ctx, &s); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		}},
-		{peer: bare, wl: "W1", name: "go-map-state", n: steps, do: mapState(ctx, steps)},
 		{peer: bare, wl: "W1", name: "go-chan-handoff", n: steps, do: func(*stopwatch) error {
 			ask, reply := make(chan *counter), make(chan error)
 			go func() {
@@ -61,35 +44,6 @@ func bareSteps(ctx context.Context) []job {
 			}
 			return nil
 		}},
-	}
-}
-
-// mapState walks chains of 1,000 nodes that are found by name and whose state is a map.
-func mapState(ctx context.Context, steps int) func(*stopwatch) error {
-	type node func(context.Context, map[string]any) (map[string]any, error)
-	nodes, next := map[string]node{}, map[string]string{}
-	for i := range 1000 {
-		nodes[name("n", i)] = func(_ context.Context, m map[string]any) (map[string]any, error) {
-			n, _ := m["counter"].(int)
-			return map[string]any{"counter": n + 1}, nil
-		}
-		next[name("n", i)] = name("n", i+1)
-	}
-	return func(*stopwatch) error {
-		for range steps / 1000 {
-			state, at := map[string]any{"counter": 0}, "n0"
-			for nodes[at] != nil {
-				update, err := nodes[at](ctx, state)
-				if err != nil {
-					return err
-				}
-				for k, v := range update {
-					state[k] = v
-				}
-				at = next[at]
-			}
-		}
-		return nil
 	}
 }
 

@@ -7,9 +7,8 @@
 //	go run ./bench -json            records as JSON lines, for other programs
 //	go run ./bench -from a b        the records of several engines side by side
 //
-// It runs in its own module's directory, internal/harness. The variables WL, REPS, W2_MAX, W7_SMALL and BENCH_DATA stand for the flags -wl and -reps, the
-// widest fan-out, the small graph alone, and the directory for stores. BENCH_PG and BENCH_REDIS
-// name servers to measure too, by their URLs; both are emptied. BENCH_STORES picks some of
+// It runs in its own module's directory, internal/harness. Stores are made in the system's folder
+// for temporary files. BENCH_PG and BENCH_REDIS name servers to measure too, by their URLs; both are emptied. BENCH_STORES picks some of
 // sqlite, file, pg and redis.
 package main
 
@@ -25,7 +24,6 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -42,8 +40,8 @@ func main() {
 func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(progress)
-	wl := fs.String("wl", cmp.Or(os.Getenv("WL"), "W1,W2,W3,W4,W5,W6,W7,W8"), "which `workloads`")
-	reps := fs.Int("reps", number("REPS", 5), "how often each case is repeated; the median counts")
+	wl := fs.String("wl", "W1,W2,W3,W4,W5,W6,W7,W8", "which `workloads`")
+	reps := fs.Int("reps", 5, "how often each case is repeated; the median counts")
 	quick := fs.Bool("quick", false, "fewer repetitions and smaller sizes")
 	asJSON := fs.Bool("json", false, "print records as JSON lines")
 	from := fs.Bool("from", false, "print the records of the `files` that follow side by side, and measure nothing")
@@ -71,7 +69,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	}
 	defer func() { err = cmp.Or(err, stop()) }()
 	var all results
-	s := &suite{ctx: ctx, reps: max(1, *reps), quick: *quick, maxK: number("W2_MAX", 10_000), dir: cmp.Or(os.Getenv("BENCH_DATA"), os.TempDir())}
+	s := &suite{ctx: ctx, reps: max(1, *reps), quick: *quick, maxK: 10_000, dir: os.TempDir()}
 	var written error
 	s.emit = func(r *record) {
 		all = append(all, r)
@@ -136,11 +134,4 @@ func profiles(cpu, mem string) (stop func() error, err error) {
 		}
 		return err
 	}, nil
-}
-
-func number(variable string, otherwise int) int {
-	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
-		return n
-	}
-	return otherwise
 }

@@ -23,11 +23,9 @@ type record struct {
 	Case   string             `json:"case"`
 	N      int                `json:"n"` // units of work in one repetition: steps, branches, runs, events
 	WallMs []float64          `json:"wall_ms"`
-	CPUMs  []float64          `json:"cpu_ms"`
 	MedMs  float64            `json:"med_ms"`
 	MinMs  float64            `json:"min_ms"`
 	MaxMs  float64            `json:"max_ms"`
-	MedCPU float64            `json:"med_cpu_ms"`
 	UsPerN float64            `json:"us_per_n"`
 	Allocs float64            `json:"allocs_per_n,omitempty"`
 	Bytes  float64            `json:"bytes_per_n,omitempty"`
@@ -125,7 +123,6 @@ func (r *record) measure(do func(*stopwatch) error) {
 		return
 	}
 	r.WallMs = append(r.WallMs, float64(w.wall.Nanoseconds())/1e6)
-	r.CPUMs = append(r.CPUMs, w.cpu)
 	r.Allocs, r.Bytes = float64(w.allocs)/float64(r.N), float64(w.bytes)/float64(r.N)
 }
 
@@ -133,7 +130,7 @@ func (r *record) sum() {
 	if len(r.WallMs) == 0 {
 		return
 	}
-	r.MedMs, r.MedCPU = median(r.WallMs), median(r.CPUMs)
+	r.MedMs = median(r.WallMs)
 	r.MinMs, r.MaxMs = slices.Min(r.WallMs), slices.Max(r.WallMs)
 	r.UsPerN = r.MedMs * 1000 / float64(max(1, r.N))
 }
@@ -166,21 +163,20 @@ func percentile(v []float64, share float64) float64 {
 	return v[min(len(v)-1, int(share*float64(len(v))))]
 }
 
-// A stopwatch measures time, CPU and allocations.
+// A stopwatch measures time and allocations.
 type stopwatch struct {
 	began   time.Time
 	mem     runtime.MemStats
 	running bool
 
 	wall          time.Duration
-	cpu           float64 // milliseconds
 	allocs, bytes uint64
 }
 
 // start begins, or begins anew: what was before does not count.
 func (w *stopwatch) start() {
 	runtime.ReadMemStats(&w.mem)
-	w.cpu, w.running = cpuMs(), true
+	w.running = true
 	w.began = time.Now()
 }
 
@@ -190,7 +186,6 @@ func (w *stopwatch) stop() {
 		return
 	}
 	w.wall, w.running = time.Since(w.began), false
-	w.cpu = cpuMs() - w.cpu
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
 	w.allocs, w.bytes = now.Mallocs-w.mem.Mallocs, now.TotalAlloc-w.mem.TotalAlloc

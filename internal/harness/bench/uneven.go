@@ -74,16 +74,13 @@ func (u *uneven) bound(width int) time.Duration {
 }
 
 // listed is how long it takes without a moment lost, if of the nodes that may start those go
-// first that may first. If the costs are known, those that have the longest way before them
-// do, which is about the best there is.
-func (u *uneven) listed(width int, known bool) time.Duration {
+// first that may first.
+func (u *uneven) listed(width int) time.Duration {
 	n := len(u.cost)
-	rest, open, after := make([]time.Duration, n), make([]int, n), make([][]int, n)
+	open, after := make([]int, n), make([][]int, n)
 	for i := n - 1; i >= 0; i-- {
-		rest[i] += u.cost[i]
 		open[i] = len(u.before[i])
 		for _, b := range u.before[i] {
-			rest[b] = max(rest[b], rest[i])
 			after[b] = append(after[b], i)
 		}
 	}
@@ -96,9 +93,6 @@ func (u *uneven) listed(width int, known bool) time.Duration {
 	}
 	now := time.Duration(0)
 	for len(ready)+len(running) > 0 {
-		if known {
-			slices.SortStableFunc(ready, func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
-		}
 		for len(ready) > 0 && (width == 0 || len(running) < width) {
 			ends[ready[0]] = now + u.cost[ready[0]]
 			running, ready = append(running, ready[0]), ready[1:]
@@ -202,8 +196,8 @@ func (s *suite) schedule(name string, u *uneven, width int) {
 			r.Extra["critical_ms"] = least
 			return
 		}
-		greedy := float64(u.listed(width, false).Nanoseconds()) / 1e6
-		r.Extra["greedy_ms"], r.Extra["known_ms"] = greedy, float64(u.listed(width, true).Nanoseconds())/1e6
+		greedy := float64(u.listed(width).Nanoseconds()) / 1e6
+		r.Extra["greedy_ms"] = greedy
 		r.Extra["to_greedy"] = median(r.WallMs) / greedy
 	}
 	s.together(

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand"
-	"os"
 	"runtime"
 	"sync"
 
@@ -101,7 +100,7 @@ func solve[V, M any](ctx context.Context, g *vertex.Graph[none], p *vertex.Progr
 // w7 is vertex programs on large graphs.
 func (s *suite) w7() {
 	sizes := []int{100_000, 1_000_000}
-	if s.quick || os.Getenv("W7_SMALL") != "" {
+	if s.quick {
 		sizes = sizes[:1]
 	}
 	for _, n := range sizes {

@@ -81,9 +81,9 @@ func engineMutants() []mutant {
 		{"snapshots: what is not in them is carried along", "journal/snapshot.go",
 			"	if c != nil {\n		r, err := j.New(runlog.KindCarried", "	if c != nil && a == nil {\n		r, err := j.New(runlog.KindCarried", kills},
 		{"takeovers: they are counted", "runlog/runlog.go",
-			"	return info.Takeovers + 1, nil", "	return info.Takeovers, nil", []test{ofJournal, ofSqlite}},
+			"	return i.Takeovers + 1, nil", "	return i.Takeovers, nil", []test{ofJournal, ofSqlite}},
 		{"takeovers: there is an end to them", "runlog/runlog.go",
-			"	case info.Takeovers >= MaxTakeovers:", "	case info.Takeovers >= 1000*MaxTakeovers:", []test{ofJournal, ofSqlite}},
+			"	case i.Takeovers >= MaxTakeovers:", "	case i.Takeovers >= 1000*MaxTakeovers:", []test{ofJournal, ofSqlite}},
 		{"engine: a changed graph does not go on with an old run", "graph/fold.go", "s.Digest != d.flow.digest {", "s.Digest != d.flow.digest && d.m != nil {", tests},
 	}
 }
@@ -125,7 +125,7 @@ func sqliteMutants() []mutant {
 		{"sqlite: the last record is checked before a run goes on", "runlog/sqlite/runs.go", "	return chain.Hash, errors.Join(err, damage)", "	return chain.Hash, err", tests},
 		{"sqlite: one transaction at a time", "runlog/sqlite/conn.go", "\"BEGIN IMMEDIATE\"", "\"BEGIN\"", []test{ofSqlite, raceOn}},
 		{"sqlite: a schema of the future is refused", "runlog/sqlite/open.go", "	case version > int64(known):", "	case version > int64(known) && c == nil:", tests},
-		{"sqlite: a name in a directory is made durable", "runlog/sqlite/open.go", "			err = errors.Join(err, syncDir(d))", "			_ = d", tests},
+		{"sqlite: a name in a directory is made durable", "runlog/sqlite/open.go", "			err = errors.Join(err, localfs.SyncDir(d))", "			_ = d", tests},
 	}
 }
 
@@ -164,10 +164,10 @@ func postgresMutants() []mutant {
 		{"postgres: the position is checked", "runlog/postgres/writer.go", "	WHERE no = $1 AND hold = $2 AND rev = $3\n", "	WHERE no = $1 AND hold = $2 AND (rev = $3 OR true)\n", tests},
 		{"postgres: a commit waits for the disk", "runlog/postgres/conn.go", "THEN 'remote_apply' ELSE 'on' END", "THEN 'remote_apply' ELSE 'off' END", tests},
 		{"postgres: a commit that is not on its standby is not acknowledged", "runlog/postgres/writer.go", "err == nil && warning != \"\" {", "err == nil && warning != \"\" && w == nil {", tests},
-		{"postgres: a commit of unknown outcome is looked for", "runlog/postgres/log.go", "	case rev == e.then.rev:\n		return errLanded\n", "", tests},
-		{"postgres: a commit whose connection was lost counts as sent", "runlog/postgres/writer.go", "	if err = w.lost(err); judge(err) == away {\n		return err\n	}\n", "	if err = w.lost(err); judge(err) == away {\n		for _, e := range g.entries {\n			e.sent = false\n		}\n		return err\n	}\n", tests},
-		{"postgres: an append is acknowledged after its commit", "runlog/postgres/writer.go", "	w.s.fail(\"postgres.before-commit\")\n", "	for _, e := range g.entries {\n		for _, o := range e.ops {\n			o.done <- nil\n		}\n	}\n	w.s.fail(\"postgres.before-commit\")\n", tests},
-		{"postgres: what a failover lost is noticed", "runlog/postgres/log.go", "	case rev < e.was.rev:\n		return e.reset(\"the last of them are missing\")\n", "", tests},
+		{"postgres: a commit of unknown outcome is looked for", "runlog/postgres/log.go", "	case rev == o.then.rev:\n		return errLanded\n", "", tests},
+		{"postgres: a commit whose connection was lost counts as sent", "runlog/postgres/writer.go", "	if err = w.lost(err); judge(err) == away {\n		return err\n	}\n", "	if err = w.lost(err); judge(err) == away {\n		for _, o := range g.ops {\n			o.sent = false\n		}\n		return err\n	}\n", tests},
+		{"postgres: an append is acknowledged after its commit", "runlog/postgres/writer.go", "	w.s.fail(\"postgres.before-commit\")\n", "	for _, o := range g.ops {\n		o.done <- nil\n	}\n	w.s.fail(\"postgres.before-commit\")\n", tests},
+		{"postgres: what a failover lost is noticed", "runlog/postgres/log.go", "	case rev < o.was.rev:\n		return o.reset(\"the last of them are missing\")\n", "", tests},
 		{"postgres: another store in the place of this one is noticed", "runlog/postgres/conn.go", "		if d.instance != instance {", "		if d.instance != instance && d.schema == \"\" {", tests},
 		{"postgres: a standby is refused", "runlog/postgres/conn.go", "	case f.standby:", "	case f.standby && d == nil:", tests},
 		{"postgres: a held run is not taken", "runlog/postgres/runs.go", "	if r.held() {\n		return r.busy()\n	}\n	takeovers", "	takeovers", tests},

@@ -61,7 +61,7 @@ func TestWorkflowsAreTold(t *testing.T) {
 	contains(t, b.last(),
 		"The workflows:\n\n"+told, `did you mean "choosy"`, told, told, "is an array, want object", `did you mean "name"`, "Nothing was started", "nothing was started in the background")
 	for i := 2; i < 4; i++ {
-		for _, want := range []string{"topic is required", `unknown input "topc"`, "depth: want integer", "mode: "} {
+		for _, want := range []string{"topic is required", `unknown input "topc"`, `depth: is the string "3", want integer`, "mode: "} {
 			if r := b.last()[i]; !strings.Contains(r, want) {
 				t.Errorf("%q does not say %q", r, want)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/docindex"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -341,7 +342,7 @@ func (s *State) abstain(b *strings.Builder) (string, []Passage) {
 	case s.Docs == "":
 		b.WriteString(none(s) + "\n\nSearched: the web.")
 	default:
-		fmt.Fprintf(b, "%s\n\nSearched: %s in %s", none(s), count(s.Files, "file"), shown(s.Docs))
+		fmt.Fprintf(b, "%s\n\nSearched: %s in %s", none(s), inwords.Plural(s.Files, "file"), shown(s.Docs))
 		if s.Web {
 			b.WriteString(" and the web")
 		}
@@ -472,7 +473,7 @@ func (s *State) agreement(answer *Passage) string {
 	}
 	switch {
 	case files != nil:
-		return fmt.Sprintf("*Agreement*: stated in %s: %s.\n\n", count(len(files), "other file"), strings.Join(files, ", "))
+		return fmt.Sprintf("*Agreement*: stated in %s: %s.\n\n", inwords.Plural(len(files), "other file"), strings.Join(files, ", "))
 	case len(answer.Copies) > 0:
 		return "*Agreement*: only copies of the same text were found.\n\n"
 	}
@@ -504,11 +505,16 @@ func span(name string) string {
 	if !strings.Contains(name, "`") {
 		return "`" + name + "`"
 	}
-	fence := "``"
-	for strings.Contains(name, fence) {
-		fence += "`"
-	}
+	fence := fence("``", name)
 	return fence + " " + name + " " + fence
+}
+
+// fence is one that does not occur in a text, of at least some characters.
+func fence(least, text string) string {
+	for strings.Contains(text, least) {
+		least += "`"
+	}
+	return least
 }
 
 var special = regexp.MustCompile("[\\\\`*_\\[\\]<>]")
@@ -567,10 +573,7 @@ func (p *Passage) quote(b *strings.Builder, n int) {
 	}
 	b.WriteString("\n")
 	if lang != "" {
-		fence := "```"
-		for strings.Contains(p.Text, fence) {
-			fence += "`"
-		}
+		fence := fence("```", p.Text)
 		fmt.Fprintf(b, "%s%s\n%s\n%s\n\n", fence, lang, p.Text, fence)
 		return
 	}
@@ -601,7 +604,7 @@ func fenced(p *Passage) string {
 func (s *State) foot(b *strings.Builder) {
 	fmt.Fprintf(b, "\n---\n\n%d of %d searches", s.Searches, s.Max)
 	if s.Dropped > 0 {
-		fmt.Fprintf(b, " · %s dropped, not found in its source", count(s.Dropped, "quote"))
+		fmt.Fprintf(b, " · %s dropped, not found in its source", inwords.Plural(s.Dropped, "quote"))
 	}
 	fmt.Fprintf(b, " · model %s\n", s.Model)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/docindex"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool"
@@ -60,8 +61,8 @@ func (r *researcher) flow() (*graph.Flow[State, Update], error) {
 
 // temporary tells failures of a model that may pass from those that will not.
 func temporary(err error) bool {
-	var m *model.Error
-	return errors.As(err, &m) && m.Temporary
+	m, ok := errors.AsType[*model.Error](err)
+	return ok && m.Temporary
 }
 
 // an assignment is what a researcher is sent.
@@ -105,39 +106,25 @@ func (s *State) open() []Direction {
 	return out
 }
 
-// work lets an agent work for a node. Of an agent that has no result in the end it gives
-// an outcome without Args and makes a note of it: what it found is lost, the run is not.
-func (r *researcher) work(ctx context.Context, t *graph.Task, m model.Model, a *agent.Agent, tools []*tool.Tool, prompt string) (_ *agent.Outcome, err error) {
-	a.Model = m
-	if a.Tools, err = tool.NewSet(tools...); err != nil {
-		return nil, err
+// work lets an agent work for a node, until it hands in a result with its tool Finish, which has that description and
+// accepts what check does. Of an agent that has no result in the end it returns an empty one, an outcome without Args,
+// and makes a note of it: what it found is lost, the run is not.
+func work[T any](ctx context.Context, t *graph.Task, a *agent.Agent, tools []*tool.Tool, finish string, check func(T) error, prompt string) (v T, out *agent.Outcome, err error) {
+	last, err := tool.New(a.Finish, finish, func(_ context.Context, in T) (string, error) { return "taken", check(in) }, &tool.Options{Effect: tool.Pure})
+	if err == nil {
+		a.Tools, err = tool.NewSet(append(tools, last)...)
 	}
-	out, err := a.Run(ctx, t.Scope(), &agent.Work{Prompt: prompt})
-	var limit *agent.LimitError
-	if errors.As(err, &limit) {
-		return out, t.Scope().Emit(ctx, "note", Note{err.Error() + "; the run goes on without it"})
+	if err != nil {
+		return v, nil, err
 	}
-	return out, err
-}
-
-// result decodes what an agent handed in; it is empty if that was nothing.
-func result[T any](out *agent.Outcome) (v T, err error) {
-	if out.Args != nil {
+	out, err = a.Run(ctx, t.Scope(), &agent.Work{Prompt: prompt})
+	if errors.As(err, new(*agent.LimitError)) {
+		err = t.Scope().Emit(ctx, "note", Note{err.Error() + "; the run goes on without it"})
+	}
+	if err == nil && out.Args != nil {
 		err = json.Unmarshal(out.Args, &v)
 	}
-	return v, err
-}
-
-// handIn is the tool an agent ends with: its arguments are the result.
-func handIn[In any](name, description string, check func(In) error) (*tool.Tool, error) {
-	return tool.New(name, description, func(_ context.Context, in In) (string, error) {
-		if check != nil {
-			if err := check(in); err != nil {
-				return "", err
-			}
-		}
-		return "taken", nil
-	}, &tool.Options{Effect: tool.Pure})
+	return v, out, err
 }
 
 type plan struct {
@@ -157,25 +144,20 @@ func (r *researcher) plan(ctx context.Context, t *graph.Task, s State) (Update, 
 	if m == nil {
 		return Update{Queries: queries(s.Question)}, nil
 	}
-	finish, err := handIn("plan", "Hand in the plan.", func(p plan) error {
+	a := &agent.Agent{Name: "planner", Model: m, Prompt: plannerPrompt, Finish: "plan", Limits: agent.Limits{Turns: 3}}
+	p, _, err := work(ctx, t, a, []*tool.Tool{builtin.Think()}, "Hand in the plan.", func(p plan) error {
 		if len(p.clean()) == 0 {
 			return errors.New("queries: want one or two")
 		}
 		return nil
-	})
+	}, "Question: "+oneLine(s.Question))
 	if err != nil {
 		return Update{}, err
 	}
-	a := &agent.Agent{Name: "planner", Prompt: plannerPrompt, Finish: "plan", Limits: agent.Limits{Turns: 3}}
-	out, err := r.work(ctx, t, m, a, []*tool.Tool{builtin.Think(), finish}, "Question: "+oneLine(s.Question))
-	if err != nil {
-		return Update{}, err
-	}
-	p, err := result[plan](out)
 	if queries := p.clean(); len(queries) > 0 {
-		return Update{Queries: queries}, err
+		return Update{Queries: queries}, nil
 	}
-	return Update{Queries: []string{s.Question}}, err
+	return Update{Queries: []string{s.Question}}, nil
 }
 
 // clean are the queries, one per line of a prompt, without empty ones and not too many.
@@ -211,7 +193,15 @@ func (r *researcher) explore(ctx context.Context, t *graph.Task, s State) (Updat
 	if err != nil {
 		return Update{}, err
 	}
-	finish, err := handIn("directions", "Hand in the directions.", func(d directions) error {
+	broad := min(broadSearches, s.Max-1)
+	a := &agent.Agent{Name: "explorer", Model: m, Prompt: explorerPrompt, Finish: "directions", Limits: agent.Limits{Turns: 6, Calls: searchQuota(broad)}}
+	var prompt strings.Builder
+	fmt.Fprintf(&prompt, "Question: %s\n", oneLine(s.Question))
+	for _, q := range s.Queries {
+		fmt.Fprintf(&prompt, "Query: %s\n", q)
+	}
+	fmt.Fprintf(&prompt, "You may search %s.\n", inwords.Plural(broad, "time"))
+	d, out, err := work(ctx, t, a, tools, "Hand in the directions.", func(d directions) error {
 		if len(d.Directions) == 0 {
 			return errors.New("directions: want two to four")
 		}
@@ -221,23 +211,7 @@ func (r *researcher) explore(ctx context.Context, t *graph.Task, s State) (Updat
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		return Update{}, err
-	}
-	broad := min(broadSearches, s.Max-1)
-	a := &agent.Agent{Name: "explorer", Prompt: explorerPrompt, Finish: "directions", Limits: agent.Limits{Turns: 6, Calls: searchQuota(broad)}}
-	var prompt strings.Builder
-	fmt.Fprintf(&prompt, "Question: %s\n", oneLine(s.Question))
-	for _, q := range s.Queries {
-		fmt.Fprintf(&prompt, "Query: %s\n", q)
-	}
-	fmt.Fprintf(&prompt, "You may search %s.\n", count(broad, "time"))
-	out, err := r.work(ctx, t, m, a, append(tools, finish), prompt.String())
-	if err != nil {
-		return Update{}, err
-	}
-	d, err := result[directions](out)
+	}, prompt.String())
 	if err != nil {
 		return Update{}, err
 	}
@@ -321,16 +295,8 @@ func (r *researcher) research(ctx context.Context, t *graph.Task, s State) (Upda
 	if err != nil {
 		return Update{}, err
 	}
-	finish, err := handIn[findings]("findings", "Hand in what was found.", nil)
-	if err != nil {
-		return Update{}, err
-	}
-	a := &agent.Agent{Name: "researcher", Prompt: researcherPrompt, Finish: "findings", Limits: agent.Limits{Turns: 8, Calls: searchQuota(job.Searches)}}
-	out, err := r.work(ctx, t, m, a, append(tools, finish), s.mission(&job))
-	if err != nil {
-		return Update{}, err
-	}
-	got, err := result[findings](out)
+	a := &agent.Agent{Name: "researcher", Model: m, Prompt: researcherPrompt, Finish: "findings", Limits: agent.Limits{Turns: 8, Calls: searchQuota(job.Searches)}}
+	got, out, err := work(ctx, t, a, tools, "Hand in what was found.", func(findings) error { return nil }, s.mission(&job))
 	if err != nil {
 		return Update{}, err
 	}
@@ -382,7 +348,7 @@ func (s *State) mission(job *assignment) string {
 			fmt.Fprintf(&b, "Found before: %s %s\n", f.place(), oneLine(f.Claim))
 		}
 	}
-	fmt.Fprintf(&b, "You may search %s.\n", count(job.Searches, "time"))
+	fmt.Fprintf(&b, "You may search %s.\n", inwords.Plural(job.Searches, "time"))
 	return b.String()
 }
 
@@ -430,18 +396,9 @@ func (r *researcher) synthesize(ctx context.Context, t *graph.Task, s State) (Up
 // write has a language model write the brief.
 func (r *researcher) write(ctx context.Context, t *graph.Task, s *State, m model.Model) (Update, error) {
 	sources := s.numbered()
-	finish, err := handIn("write_file", "Write the report to its file. The list of sources is added to it.", func(in content) error {
-		return checkCitations(in.Content, len(sources))
-	})
-	if err != nil {
-		return Update{}, err
-	}
-	a := &agent.Agent{Name: "synthesizer", Prompt: synthesizerPrompt, Finish: "write_file", Limits: agent.Limits{Turns: 5}}
-	out, err := r.work(ctx, t, m, a, []*tool.Tool{builtin.Think(), finish}, s.brief(sources))
-	if err != nil {
-		return Update{}, err
-	}
-	c, err := result[content](out)
+	a := &agent.Agent{Name: "synthesizer", Model: m, Prompt: synthesizerPrompt, Finish: "write_file", Limits: agent.Limits{Turns: 5}}
+	c, out, err := work(ctx, t, a, []*tool.Tool{builtin.Think()}, "Write the report to its file. The list of sources is added to it.",
+		func(in content) error { return checkCitations(in.Content, len(sources)) }, s.brief(sources))
 	if err != nil {
 		return Update{}, err
 	}
@@ -477,7 +434,7 @@ func (s *State) brief(sources []Finding) string {
 	}
 	b.WriteString("\nDirections:\n")
 	for _, d := range s.Directions {
-		fmt.Fprintf(&b, "- %s: %s\n", d.Topic, count(len(s.sources(d.Key)), "independent source"))
+		fmt.Fprintf(&b, "- %s: %s\n", d.Topic, inwords.Plural(len(s.sources(d.Key)), "independent source"))
 	}
 	return b.String()
 }

@@ -128,13 +128,6 @@ func (s *State) listing(sources []Finding) string {
 	return b.String()
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // save puts the report where it belongs, whole or not at all. Its error has the system's reason alone: the files that
 // were made on the way are nobody's business.
 func save(file, text string) error {

@@ -574,7 +574,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	inputs, err := w.Parse([]string{"How", "long", "does", "a", "lease", "last?", "docs=testdata/heron"}, map[string][]string{"report": {filepath.Join(dir, "brief.md")}})
+	inputs, err := w.Parse([]string{"How", "long", "does", "a", "lease", "last?", "docs=testdata/heron"}, map[string][]string{"report": {filepath.Join(dir, "brief.md")}}, nil)
 	if err != nil {
 		panic(err)
 	}

@@ -1,0 +1,155 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/builtin"
+	"github.com/superstep-dev/superstep/tool/permit"
+)
+
+// builtins makes the tools that come with this program, as far as they can be used here.
+func (p *project) builtins(s *Session) ([]*tool.Tool, error) {
+	o := &builtin.Options{Root: s.root, Write: s.root != nil}
+	if s.root != nil && p.shell() {
+		o.Bash = &builtin.BashOptions{Environ: p.h.cfg.Environ, Sandbox: s.sandbox}
+	}
+	if !p.h.cfg.Offline {
+		web, _ := p.h.searcher() // what is wrong with it is told by research
+		o.Fetch, o.Search = &builtin.FetchOptions{}, web
+	}
+	tools, err := builtin.Tools(o)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range tools {
+		if (t.Name == "read_file" || t.Name == "grep") && !p.h.Sealed() {
+			tools[i] = p.withResults(t)
+		}
+	}
+	if s.root != nil {
+		tools = append(tools, builtin.SearchDocsIn(p.dir, s.openDocs, &builtin.SearchDocsOptions{Reads: s.reads}))
+	}
+	if len(p.UsableSkills()) > 0 {
+		t, err := p.skillTool()
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, t)
+	}
+	return tools, nil
+}
+
+// shell reports whether agents have a shell: if the user, and nobody else, has a rule about bash
+// that does not deny it, or lets commands run unasked.
+func (p *project) shell() bool {
+	if p.sandboxed().auto {
+		return true
+	}
+	rules := slices.Clone(p.rules)
+	if p.settings.user != nil {
+		rules = append(rules, p.settings.user.rules...)
+	}
+	if granted, err := p.granted(); err == nil {
+		rules = append(rules, granted...)
+	}
+	return slices.ContainsFunc(rules, func(r permit.Rule) bool { return r.Tool == "bash" && r.Decision != tool.Deny })
+}
+
+// withResults is a tool on files that also reads the results that were too large for the
+// conversations of the run that it is called in.
+func (p *project) withResults(t *tool.Tool) *tool.Tool {
+	wide := *t
+	wide.Run = func(ctx context.Context, c *tool.Call) (string, error) {
+		var in struct {
+			Path string `json:"path"`
+		}
+		if c.Run == "" || json.Unmarshal(c.Args, &in) != nil || !filepath.IsAbs(in.Path) {
+			return t.Run(ctx, c)
+		}
+		dir := p.h.results(c.Run)
+		if rel, err := filepath.Rel(dir, in.Path); err != nil || !filepath.IsLocal(rel) {
+			return t.Run(ctx, c)
+		}
+		root, err := builtin.OpenRoot(dir)
+		if err != nil {
+			return "", err
+		}
+		defer root.Close()
+		own := *c
+		own.Reads = nil // the rules are about the project's files
+		c = &own
+		if t.Name == "grep" {
+			return builtin.Grep(root).Run(ctx, c)
+		}
+		return builtin.ReadFile(root).Run(ctx, c)
+	}
+	return &wide
+}
+
+// defaultRules are rules besides those of package permit: a lead runs workflows, whose agents are
+// held by rules of their own, and agents read what was too large for them.
+func (p *project) defaultRules() ([]permit.Rule, error) {
+	texts := []string{"run_workflow", "collect_workflow", "save_workflow"} // what is saved waits for approval
+	if !p.h.Sealed() {
+		texts = append(texts, "read_file("+p.h.results("*")+"/**)", "grep("+p.h.results("*")+"/**)")
+	}
+	var rules []permit.Rule
+	for _, text := range texts {
+		r, err := permit.Parse(tool.Allow, text, "")
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// docs is the index of the project's files, made when it is first searched.
+type docs struct {
+	mu    sync.Mutex
+	index *builtin.Docs
+}
+
+// reads decides on files in calls that no gate has decided on.
+func (s *Session) reads(name, from string) func(file string) tool.Verdict {
+	return s.policy.Reads(name, from, nil)
+}
+
+// openDocs opens the index of the project's files when it is first searched. It has what may be read unasked by the rules
+// of the user and the project; those of an agent decide on what it is shown of it.
+func (s *Session) openDocs(ctx context.Context, large bool) (*builtin.Docs, error) {
+	s.docs.mu.Lock()
+	defer s.docs.mu.Unlock()
+	if s.docs.index != nil {
+		return s.docs.index, nil
+	}
+	reads := s.reads("search_docs", "")
+	o := &builtin.DocsOptions{
+		CacheDir: s.p.h.CacheDir(), Progress: builtin.DocsProgress(s.p.dir, 3*time.Second, func(text string, _, _ int) { s.p.h.cfg.Notice(text) }),
+		Excluded: func(file string) bool { return reads(file).Decision != tool.Allow },
+	}
+	if large {
+		o.Limits = builtin.LargeDocs()
+	}
+	index, err := builtin.OpenDocs(ctx, s.p.dir, o)
+	if err != nil {
+		return nil, err
+	}
+	s.docs.index = index
+	return index, nil
+}
+
+func (d *docs) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.index == nil {
+		return nil
+	}
+	return d.index.Close()
+}

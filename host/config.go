@@ -1,0 +1,436 @@
+package host
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2/maybe"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/superstep-dev/superstep/internal/frontmatter"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// known are the settings that there are, each with its kind: text, path, store, bool, count, money, duration, or the words that
+// it can be.
+var known = map[string]string{
+	"allow-volatile": "bool", "color": "auto|always|never", "data-dir": "path", "max-agents": "count", "max-calls": "count",
+	"max-concurrency": "count", "max-cost": "money", "max-steps": "count", "max-tokens": "count", "max-turns": "count", "model": "text",
+	"no-bell": "bool", "no-color": "bool", "no-input": "bool", "offline": "bool", "on-ask": "deny|wait|fail|", "output": "text|json|jsonl",
+	"parallel-agents": "count", "plain": "bool", "quiet": "bool", "snapshot-every": "count", "store": "store", "store-key-file": "path",
+	"stream-text": "bool", "timeout": "duration", "turn-timeout": "duration", "verbose": "bool",
+}
+
+// SettingNames returns the names of all settings, sorted.
+func SettingNames() []string { return slices.Sorted(maps.Keys(known)) }
+
+// Variable returns the environment's name of a setting.
+func Variable(setting string) string {
+	return "SUPERSTEP_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
+}
+
+// A Configuration is a user's file of settings, one to a line. They hold where neither a flag nor a variable says otherwise.
+type Configuration struct {
+	Path     string
+	Settings []Setting // in the order of the file; none if it has a mistake
+	Err      error     // has every mistake in it
+	home     string
+}
+
+// A Setting is a line of a configuration.
+type Setting struct {
+	Name, Value string
+	Line        int
+}
+
+// Setting returns that of a name, nil if the file has none.
+func (c *Configuration) Setting(name string) *Setting {
+	for i := range c.Settings {
+		if c.Settings[i].Name == name {
+			return &c.Settings[i]
+		}
+	}
+	return nil
+}
+
+// Configuration reads that of the user: the file of the path, or, if that is "", that of SUPERSTEP_CONFIG, or config.yaml in their
+// own folder, which need not be there.
+func (h *Host) Configuration(path string) *Configuration {
+	path = cmp.Or(path, h.cfg.Env("SUPERSTEP_CONFIG"))
+	usual := filepath.Join(h.ConfigDir(), "config.yaml")
+	c := &Configuration{Path: cmp.Or(path, usual), home: h.Home()}
+	b, err := c.read()
+	other := filepath.Join(h.ConfigDir(), "config.yml")
+	_, misnamed := os.Lstat(other)
+	switch {
+	case misnamed == nil && c.Path == usual:
+		c.Err = mistake(other + " is not read; name it config.yaml")
+	case errors.Is(err, fs.ErrNotExist) && path == "":
+	case err != nil:
+		if file, ok := errors.AsType[*fs.PathError](err); ok {
+			err = fmt.Errorf("%s: %w", absolute(c.Path), file.Err)
+		}
+		c.Err = mistake(fmt.Sprintf("cannot read the configuration: %v", err))
+	default:
+		c.Settings, c.Err = c.parse(b)
+	}
+	return c
+}
+
+// configure completes the settings of a program by the user's variables and their configuration.
+func (h *Host) configure() error {
+	c, s := h.Configuration(""), &h.cfg.Settings
+	if c.Err != nil {
+		return c.Err
+	}
+	given, origin := map[string]string{}, "SUPERSTEP_STORE"
+	for _, x := range c.Settings {
+		given[x.Name] = x.Value
+	}
+	if x := c.Setting("store"); x != nil {
+		origin = fmt.Sprintf("%s:%d: store", c.Path, x.Line)
+	}
+	s.UserModel = cmp.Or(s.UserModel, given["model"])
+	for name := range known {
+		v := h.cfg.Env(Variable(name))
+		if v == "" {
+			continue
+		}
+		if err := CheckSetting(name, v); err != nil {
+			return mistake(Variable(name) + ": " + err.Error())
+		}
+		if given[name] = v; name == "store" {
+			origin = Variable(name)
+		}
+	}
+	on := func(name string) bool { v, _ := strconv.ParseBool(given[name]); return v } // they were checked
+	turn, _ := time.ParseDuration(given["turn-timeout"])
+	width, _ := strconv.ParseInt(given["max-concurrency"], 0, 0)
+	if s.Store == "" {
+		s.Store, s.Origin = given["store"], origin
+	}
+	s.DataDir, s.KeyFile = cmp.Or(s.DataDir, given["data-dir"]), cmp.Or(s.KeyFile, given["store-key-file"])
+	s.Model, s.OnAsk = cmp.Or(s.Model, given["model"]), cmp.Or(s.OnAsk, given["on-ask"])
+	s.Volatile, s.Offline = s.Volatile || on("allow-volatile"), s.Offline || on("offline")
+	s.TurnTimeout, s.Concurrency = cmp.Or(s.TurnTimeout, turn), cmp.Or(s.Concurrency, int(width))
+	return nil
+}
+
+const maxConfig = 64 << 10
+
+// byteOrderMark is what some editors begin a file with.
+const byteOrderMark = "\ufeff"
+
+// read reads a file that is not too large to be a configuration.
+func (c *Configuration) read() ([]byte, error) {
+	f, err := os.Open(c.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err == nil && len(b) > maxConfig {
+		err = fmt.Errorf("%s is over 64 KiB", c.Path)
+	}
+	return b, err
+}
+
+// parse reads settings and checks them. Its error has every mistake in the order of the file.
+func (c *Configuration) parse(b []byte) (settings []Setting, err error) {
+	var problems []frontmatter.Error
+	wrong := func(line, col int, text string) {
+		problems = append(problems, frontmatter.Error{Line: max(1, line), Col: max(1, col), Text: text})
+	}
+	root, refused, err := frontmatter.Tree(b, nil)
+	if e, ok := errors.AsType[*frontmatter.Error](err); ok {
+		return nil, mistake(c.Path + ":" + (&frontmatter.Error{Line: max(1, e.Line), Col: max(1, e.Col), Text: e.Text}).Error())
+	}
+	for _, e := range refused {
+		name, _, _ := strings.Cut(e.Text, " ")
+		if name, _ = strconv.Unquote(name); e.Code == frontmatter.Duplicate && known[name] == "" {
+			continue // the first is unknown, and reported as that
+		}
+		wrong(e.Line, e.Col, e.Text)
+	}
+	if root.Kind != "" && root.Kind != frontmatter.Null && (root.Kind != frontmatter.Map || root.Style&yaml.FlowStyle != 0) {
+		wrong(root.Line, root.Col, "want lines such as `store: sqlite:/var/runs.db`, and nothing else of YAML")
+	}
+	rest := rest(b, root, refused)
+	for _, f := range root.Fields {
+		if f.Value.Kind == "" {
+			continue // refused
+		}
+		if known[f.Key] == "" {
+			wrong(f.Line, f.Col, UnknownSetting(f.Key))
+			continue
+		}
+		value, err := plainValue(f, rest[f.Line+1])
+		if err == nil {
+			value, err = c.atHome(f.Key, value)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s %w", f.Key, err)
+		} else {
+			err = CheckSetting(f.Key, value)
+		}
+		if err != nil {
+			wrong(f.Value.Line, f.Value.Col, err.Error())
+			continue
+		}
+		settings = append(settings, Setting{f.Key, value, f.Line})
+	}
+	if len(problems) == 0 { // no line is passed over
+		for _, n := range slices.Sorted(maps.Keys(rest)) {
+			wrong(n, 1, "want a line such as `store: sqlite:/var/runs.db`")
+		}
+	}
+	if len(problems) == 0 {
+		return settings, nil
+	}
+	slices.SortStableFunc(problems, func(a, b frontmatter.Error) int { return cmp.Or(a.Line-b.Line, a.Col-b.Col) })
+	var lines []string
+	for _, p := range problems {
+		lines = append(lines, c.Path+":"+p.Error())
+	}
+	return nil, mistake(strings.Join(lines, "\n"))
+}
+
+// rest are the lines with text that begin no setting, such as the second one of a value.
+func rest(b []byte, root *frontmatter.Value, refused []*frontmatter.Error) map[int]bool {
+	rest := map[int]bool{}
+	n := 0
+	for line := range strings.Lines(string(bytes.TrimPrefix(b, []byte(byteOrderMark)))) {
+		n++
+		text := strings.TrimSpace(line)
+		bare, _, _ := strings.Cut(text, " #")
+		bare = strings.TrimSpace(bare)
+		rest[n] = text != "" && text[0] != '#' && bare != "---" && bare != "..."
+	}
+	for _, f := range root.Fields {
+		rest[f.Line] = false
+	}
+	for _, e := range refused {
+		rest[e.Line] = false
+	}
+	maps.DeleteFunc(rest, func(_ int, is bool) bool { return !is })
+	return rest
+}
+
+// plainValue is the value of a setting on one line, a number or truth value as it is written. More is set if it has another line.
+func plainValue(f frontmatter.Field, more bool) (string, error) {
+	switch v := f.Value; {
+	case v.Kind == frontmatter.Null:
+		return "", errors.New(`has no value; write one ("" for none), or take the line out`)
+	case v.Kind == frontmatter.List || v.Kind == frontmatter.Map:
+		return "", errors.New("wants one value")
+	case v.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		return "", errors.New("wants its value on the same line, without | or >")
+	case more || v.Line != f.Line:
+		return "", errors.New("wants its value on one line, that of its name")
+	}
+	return f.Value.Text, nil
+}
+
+// homePath finds a path in a value that begins in the user's home.
+var homePath = regexp.MustCompile(`^((?:file|sqlite):(?://)?)?~/`)
+
+// atHome puts the user's home into a path, as a shell would.
+func (c *Configuration) atHome(name, value string) (string, error) {
+	m := homePath.FindStringSubmatch(value)
+	if m == nil || known[name] != "path" && known[name] != "store" {
+		return value, nil
+	}
+	if c.home == "" {
+		return "", errors.New("wants the whole path: the folder of ~ is not known")
+	}
+	return m[1] + filepath.Join(c.home, value[len(m[0]):]), nil
+}
+
+// CheckSetting returns why a setting cannot have a value, nil if it can.
+func CheckSetting(name, value string) error {
+	want := ""
+	switch kind := known[name]; kind {
+	case "text", "path":
+	case "store":
+		if value == "" {
+			return nil
+		}
+		if _, err := runlog.ParsePlace(value); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	case "bool":
+		if _, err := strconv.ParseBool(value); err != nil {
+			want = "true or false"
+		}
+	case "count":
+		if n, err := strconv.ParseInt(value, 0, 64); err != nil {
+			want = "a whole number"
+		} else if n < 0 {
+			return fmt.Errorf("%s: want no negative number, got %s", name, value)
+		}
+	case "money":
+		if n, err := strconv.ParseFloat(value, 64); err != nil {
+			want = "a number such as 1.50"
+		} else if math.IsNaN(n) || n < 0 || n >= 1e12 {
+			return fmt.Errorf("%s: want a number of US dollars such as 1.50, got %s", name, value)
+		}
+	case "duration":
+		if d, err := time.ParseDuration(value); err != nil {
+			want = "a duration such as 90s or 10m"
+		} else if d < 0 {
+			return fmt.Errorf("%s: want no negative duration, got %s", name, value)
+		}
+	default:
+		if words := strings.Split(kind, "|"); !slices.Contains(words, value) {
+			want = strings.TrimRight(strings.Join(words, ", "), ", ")
+		}
+	}
+	if want != "" {
+		return fmt.Errorf("%s: want %s, got %q", name, want, value)
+	}
+	return nil
+}
+
+// UnknownSetting says which setting was meant by a name that none has. What does not look like one is not repeated: there may be
+// a password in it.
+func UnknownSetting(name string) string {
+	if len(name) > 40 || strings.ContainsFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
+	}) {
+		return "this is the name of no setting"
+	}
+	return fmt.Sprintf("there is no setting %q%s", name, suggest.Hint(name, SettingNames()))
+}
+
+// Check reads the file anew and returns every mistake in it. One that is not there has none.
+func (c *Configuration) Check() error {
+	b, err := c.read()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		_, err = c.parse(b)
+	}
+	return err
+}
+
+// Set changes one line of the file, and leaves the others as they are. It does so if the line is mistaken, but only if no mistake
+// is left.
+func (c *Configuration) Set(name, value string) error {
+	if err := CheckSetting(name, value); err != nil {
+		return mistaken(err)
+	}
+	home := homePath.MatchString(value) // a path is meant in every folder
+	switch kind := known[name]; kind {
+	case "store":
+		value = strings.TrimSpace(value)
+		if p, err := runlog.ParsePlace(value); err == nil && p.Path != "" && !home {
+			p.Path = absolute(p.Path)
+			value = p.String()
+		}
+	case "path":
+		if !home && value != "" {
+			value = absolute(value)
+		}
+	case "bool", "count", "money", "duration":
+		return c.rewrite(name, name+": "+value)
+	}
+	quoted, err := yaml.Marshal(value) // where it needs quotes
+	if err != nil {
+		return err
+	}
+	return c.rewrite(name, name+": "+strings.TrimSpace(string(quoted)))
+}
+
+// Unset takes a setting out of the file.
+func (c *Configuration) Unset(name string) error { return c.rewrite(name, "") }
+
+// rewrite puts a line in the place of that of a setting, or none for "".
+func (c *Configuration) rewrite(name, line string) error {
+	b, err := c.read()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	changed := []byte(replaceSetting(string(b), name, line))
+	if bytes.Equal(changed, b) {
+		return nil
+	}
+	if len(changed) > maxConfig {
+		return mistake(c.Path + ": the configuration would be over 64 KiB")
+	}
+	if _, err := c.parse(changed); err != nil {
+		if _, before := c.parse(b); before != nil {
+			err = before // the lines are those of the file that is there
+		}
+		return mistake("nothing was changed, because the configuration would still have mistakes\n" + err.Error())
+	}
+	target, err := filepath.EvalSymlinks(c.Path) // a link stays one
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, e := os.Lstat(c.Path); e != nil {
+			target, err = c.Path, nil
+		}
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(target), 0o700)
+	}
+	if err == nil {
+		err = maybe.WriteFile(target, changed, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the configuration: %w", err)
+	}
+	return nil
+}
+
+// replaceSetting puts a line in the place of those that begin with a key, with what belongs to
+// their values: lines that are set in, such as those of a list. Where there are none it is added.
+func replaceSetting(text, key, line string) string {
+	text, mark := strings.CutPrefix(text, byteOrderMark)
+	end := "\n"
+	if first, _, _ := strings.Cut(text, "\n"); strings.HasSuffix(first, "\r") {
+		end = "\r\n"
+	}
+	begins := regexp.MustCompile(`^(?:` + key + `|"` + key + `"|'` + key + `')[ \t]*:(?:\s|$)`)
+	var out strings.Builder
+	if mark {
+		out.WriteString(byteOrderMark)
+	}
+	last, of := "\n", false
+	for l := range strings.Lines(text) {
+		inner := strings.TrimLeft(l, " \t")
+		switch {
+		case begins.MatchString(l):
+			if of = true; line != "" {
+				out.WriteString(line + end)
+				line, last = "", end
+			}
+			continue
+		case of && len(inner) < len(l) && strings.TrimSpace(inner) != "" && inner[0] != '#':
+			continue
+		}
+		of = false
+		out.WriteString(l)
+		last = l
+	}
+	if line == "" {
+		return out.String()
+	}
+	if !strings.HasSuffix(last, "\n") {
+		out.WriteString(end)
+	}
+	return out.String() + line + end
+}

@@ -1,0 +1,170 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/trust"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// Trusted is the state of a Decision that was made.
+const Trusted catalog.State = "trusted"
+
+// A Decision is something of the project that the user decides on, as they see it before and after.
+type Decision struct {
+	Kind   trust.Kind    `json:"kind"`
+	Name   string        `json:"name"`
+	Path   string        `json:"path"`
+	State  catalog.State `json:"state"` // Trusted, catalog.Changed or catalog.Untrusted
+	Digest string        `json:"digest"`
+	Was    string        `json:"was,omitempty"` // the digest that was trusted
+	Detail string        `json:"detail,omitempty"`
+	Diff   string        `json:"diff,omitempty"` // what changed since
+	Text   string        `json:"text,omitempty"` // of a recipe that was never trusted; "" if it is too long to be compared later
+	File   string        `json:"-"`              // the absolute path of a recipe; only of what Untrusted returns, and only if it can be run by that
+
+	Added, Removed int `json:"-"` // lines of the Diff
+	item           trust.Item
+}
+
+// Called returns what people call it: the tools of a server are called as their server is.
+func (d *Decision) Called() string {
+	if d.Kind == trust.MCPTools {
+		return strings.TrimSuffix(d.Name, " tools")
+	}
+	return d.Name
+}
+
+// Decisions returns what of the project the user decides on: what is called so, or all if no name is given.
+func (h *Host) Decisions(names ...string) ([]Decision, error) {
+	p, err := h.project()
+	if err != nil {
+		return nil, err
+	}
+	var all, out []Decision
+	for _, s := range p.Items() {
+		d := Decision{
+			Kind: s.Item.Kind, Name: s.Item.Name, Path: s.Item.Path, State: catalog.Untrusted, Digest: s.Item.Digest, Was: s.Old,
+			Detail: s.Item.Detail, Diff: s.Diff(), item: s.Item,
+		}
+		d.Added, d.Removed = s.Lines()
+		switch s.State {
+		case trust.Trusted:
+			d.State = Trusted
+		case trust.Changed:
+			d.State = catalog.Changed
+		case trust.New:
+			if files := trust.Files(s.Item.Content); d.Kind == trust.Workflow && len(files) == 1 && !files[0].Bare {
+				d.Text = files[0].Text
+			}
+		}
+		all = append(all, d)
+	}
+	for _, name := range names {
+		n := len(out)
+		for _, d := range all {
+			if slices.Contains([]string{d.Called(), string(d.Kind) + "/" + d.Called(), d.Name, d.Path}, name) {
+				out = append(out, d)
+			}
+		}
+		if len(out) == n {
+			return nil, mistake(fmt.Sprintf("the project brings nothing along that is called %q", name))
+		}
+	}
+	if len(names) == 0 {
+		out = all
+	}
+	return out, nil
+}
+
+// OwnServer reports whether there is an MCP server of a name that is the user's own.
+func (h *Host) OwnServer(name string) bool {
+	p, err := h.project()
+	return err == nil && slices.ContainsFunc(p.tools(), func(e catalog.Item) bool {
+		return e.Kind == "mcp" && e.Source == catalog.User && e.Name == "mcp__"+name+"__*"
+	})
+}
+
+// Trust has the user trust what they decided on, as it was when it was returned.
+func (h *Host) Trust(list []Decision) error {
+	p, err := h.project()
+	if err != nil {
+		return err
+	}
+	items := make([]trust.Item, len(list))
+	for i := range list {
+		items[i] = list[i].item
+	}
+	defer h.Refresh()
+	return p.Trust(items)
+}
+
+// Revoke takes back what was decided on things of these names, on all if there are none, and returns them. The tools that were
+// seen of servers stay refused.
+func (h *Host) Revoke(names ...string) ([]Decision, error) {
+	p, err := h.project()
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.Decisions(names...)
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(d Decision) bool { return d.Kind == trust.MCPTools })
+	if len(names) > 0 && len(list) == 0 {
+		return nil, mistake(fmt.Sprintf("%s is not trusted, and there is nothing to take back", names[0]))
+	}
+	var items []string
+	for i := range list {
+		if list[i].State = catalog.Untrusted; len(names) > 0 {
+			items = append(items, list[i].Name)
+		}
+	}
+	defer h.Refresh()
+	return list, p.Revoke(items...)
+}
+
+// runItem is what is trusted of an imported run: the content of the file, in one folder.
+func runItem(im *runlog.Imported) trust.Item {
+	sum := sha256.Sum256([]byte(im.Digest + "\n" + im.Dir))
+	digest := hex.EncodeToString(sum[:])
+	return trust.Item{Kind: trust.Run, Name: digest[:12], Path: ".", Digest: "sha256:" + digest}
+}
+
+func (h *Host) trustStore() (*trust.Store, error) {
+	return trust.Open(filepath.Join(h.ConfigDir(), "trust.json"))
+}
+
+// TrustsRun reports whether the user trusts what an imported run would execute.
+func (h *Host) TrustsRun(im *runlog.Imported) (bool, error) {
+	s, err := h.trustStore()
+	if err != nil {
+		return false, err
+	}
+	states, err := s.Status(trust.Runs, []trust.Item{runItem(im)})
+	return err == nil && states[0].State == trust.Trusted, err
+}
+
+// TrustRun agrees to what an imported run would execute.
+func (h *Host) TrustRun(im *runlog.Imported) error {
+	s, err := h.trustStore()
+	if err != nil {
+		return err
+	}
+	return s.Trust(trust.Runs, []trust.Item{runItem(im)})
+}
+
+// RevokeRun takes that back.
+func (h *Host) RevokeRun(im *runlog.Imported) error {
+	s, err := h.trustStore()
+	if err == nil {
+		_, err = s.Revoke(trust.Runs, []string{runItem(im).Name})
+	}
+	return err
+}

@@ -1,0 +1,366 @@
+package host
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/distil"
+	"github.com/superstep-dev/superstep/workflow/recipe"
+)
+
+// What agents write waits in a folder of its own, where nothing finds it by name, until a person has
+// approved it. Everything is written within the folder of the project or of the user: links do
+// not lead out.
+
+const (
+	draftMark = "# Draft by "
+	modeline  = "# yaml-language-server: $schema="
+)
+
+// An ExistsError says that a file is there already, and was left as it is.
+type ExistsError struct{ Path string }
+
+func (e *ExistsError) Error() string {
+	return fmt.Sprintf("%s is there already, and was left as it is", e.Path)
+}
+
+// FailureCode is the word for runs that fail with the error.
+func (e *ExistsError) FailureCode() string { return "usage" }
+
+// A NoProjectError says that there is no project to write into.
+type NoProjectError struct{ Dir string } // one that holds what the user agreed to; "" for none
+
+func (e *NoProjectError) Error() string {
+	if e.Dir == "" {
+		return "there is no project here"
+	}
+	return e.Dir + " holds what you agreed to and can be no project; work in a folder below"
+}
+
+// FailureCode is the word for runs that fail with the error.
+func (e *NoProjectError) FailureCode() string { return "usage" }
+
+// home is the folder in which recipes of a scope are written, and the path of theirs within it.
+func (p *project) home(scope string) (root *os.Root, in string, err error) {
+	base, in := p.folder, ".superstep"
+	if scope == catalog.User {
+		base, in = filepath.Dir(p.h.ConfigDir()), "superstep"
+		if err := os.MkdirAll(base, 0o700); err != nil {
+			return nil, "", err
+		}
+		if rel, err := filepath.Rel(p.h.Home(), base); p.h.Home() != "" && err == nil && filepath.IsLocal(rel) {
+			base, in = p.h.Home(), path.Join(filepath.ToSlash(rel), in) // where links may lead, as for reading
+		}
+	}
+	switch {
+	case base == "" && p.dir != "":
+		return nil, "", &NoProjectError{Dir: p.dir}
+	case base == "":
+		return nil, "", &NoProjectError{}
+	}
+	root, err = os.OpenRoot(base)
+	return root, in, err
+}
+
+// saveDraft checks a recipe that an agent has written, and puts it where it waits for approval: in the
+// project, or with the user's own if there is none. Origin says who wrote it, in a line. A draft of
+// that origin is replaced, another is an *ExistsError. What is wrong with the recipe is a
+// *catalog.InvalidError, with places in the text as it was given.
+func (p *project) saveDraft(name, text, origin string) (string, error) {
+	e := &catalog.RecipeFile{Name: name, File: name + ".yaml", Text: []byte(text), Draft: true, Scope: catalog.Project}
+	if p.folder == "" {
+		e.Scope = catalog.User
+	}
+	e.Recipe, e.Problems = recipe.Parse(e.File, e.Text)
+	if e.Recipe == nil {
+		e.Problems = append(e.Problems, p.checkText(e.File, e.Text)...)
+		return "", &catalog.InvalidError{Entry: e}
+	}
+	if e.Recipe.Name != name {
+		e.Problems = append(e.Problems, &recipe.Problem{File: e.File, Code: "file-name", Text: fmt.Sprintf("the recipe is to be saved as %q and calls itself %q; give both the same name", name, e.Recipe.Name)})
+		return "", &catalog.InvalidError{Entry: e}
+	}
+	more := p.check(e.Recipe)
+	if more.Err() != nil {
+		e.Problems = append(e.Problems, more...)
+		return "", &catalog.InvalidError{Entry: e}
+	}
+	root, in, err := p.home(e.Scope)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	head := draftMark + strings.Join(strings.Fields(clean.Text(origin)), " ") + "\n"
+	at := path.Join(in, "workflows", catalog.DraftsDir, name+".yaml")
+	replace := false
+	if was, err := readIn(root, at); err == nil {
+		replace = bytes.HasPrefix(was, []byte(head))
+	}
+	err = write(root, at, []byte(head+modeline+"../../schema/workflow.json\n"+bare(text)), replace)
+	return filepath.Join(root.Name(), filepath.FromSlash(at)), err
+}
+
+// bare is the text of a recipe without the lines that this package puts before it.
+func bare(text string) string {
+	for {
+		line, rest, _ := strings.Cut(text, "\n")
+		if !strings.HasPrefix(line, draftMark) && !strings.HasPrefix(line, modeline) {
+			return text
+		}
+		text = rest
+	}
+}
+
+// approve moves a draft to the recipes that are found by their names, as it was when the project was
+// opened, and agrees to it. A recipe that is there already is an *ExistsError, or replaced if
+// that is wanted. It gives the path; open the project anew to find it.
+func (p *project) approve(name string, replace bool) (string, error) {
+	e, _, err := p.Draft(name)
+	if err != nil {
+		return "", err
+	}
+	if e.Recipe == nil {
+		return "", &catalog.InvalidError{Entry: e}
+	}
+	root, in, err := p.home(e.Scope)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	at := path.Join(in, "workflows", name+".yaml")
+	target := filepath.Join(root.Name(), filepath.FromSlash(at))
+	for _, other := range p.Recipes() {
+		if !other.Draft && other.Scope == e.Scope && other.Name == name && other.Path != target {
+			return "", &ExistsError{Path: other.File}
+		}
+	}
+	draft := path.Join(in, "workflows", catalog.DraftsDir, filepath.Base(e.Path))
+	if now, err := readIn(root, draft); err != nil || !bytes.Equal(now, e.Text) {
+		return "", fmt.Errorf("the draft %s changed meanwhile; look at it again", e.File)
+	}
+	path, err := p.install(root, in, e.Scope, e.Text, name, replace)
+	if err != nil {
+		return "", err
+	}
+	return path, root.Remove(draft)
+}
+
+// reject removes a draft and gives the path that it had.
+func (p *project) reject(name string) (string, error) {
+	e, _, err := p.Draft(name)
+	if err != nil {
+		return "", err
+	}
+	root, in, err := p.home(e.Scope)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	return e.File, root.Remove(path.Join(in, "workflows", catalog.DraftsDir, filepath.Base(e.Path)))
+}
+
+// addRecipe puts a recipe that the user has made into the project and agrees to it. One of that name
+// that is there already is an *ExistsError, or replaced if that is wanted and it is in the file that
+// has its name. It gives the path.
+func (p *project) addRecipe(text []byte, replace bool) (string, error) {
+	e := &catalog.RecipeFile{File: "recipe", Text: text}
+	if e.Recipe, e.Problems = recipe.Parse(e.File, text); e.Recipe == nil {
+		return "", &catalog.InvalidError{Entry: e}
+	}
+	name := e.Recipe.Name
+	root, in, err := p.home(catalog.Project)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	target := filepath.Join(root.Name(), filepath.FromSlash(path.Join(in, "workflows", name+".yaml")))
+	for _, other := range p.Recipes() {
+		if !other.Draft && other.Scope == catalog.Project && other.Name == name && (!replace || other.Path != target) {
+			return "", &ExistsError{Path: other.File}
+		}
+	}
+	return p.install(root, in, catalog.Project, text, name, replace)
+}
+
+// install writes a recipe, and the schema beside it that editors look at, and agrees to it.
+func (p *project) install(root *os.Root, in string, scope string, text []byte, name string, replace bool) (string, error) {
+	text = []byte(modeline + "../schema/workflow.json\n" + bare(string(text)))
+	parsed, problems := recipe.Parse(name, text)
+	if parsed == nil {
+		return "", problems.Err()
+	}
+	at := path.Join(in, "workflows", name+".yaml")
+	if err := write(root, at, text, replace); err != nil {
+		return "", err
+	}
+	var there *ExistsError
+	if err := write(root, path.Join(in, "schema", "workflow.json"), recipe.Schema(), false); err != nil && !errors.As(err, &there) {
+		return "", err
+	}
+	file := filepath.Join(root.Name(), filepath.FromSlash(at))
+	if scope != catalog.Project {
+		return file, nil
+	}
+	return file, p.TrustRecipe(parsed, file, text)
+}
+
+func readIn(root *os.Root, name string) ([]byte, error) {
+	info, err := root.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > recipe.MaxBytes {
+		return nil, fs.ErrInvalid
+	}
+	return root.ReadFile(name)
+}
+
+// write puts a file in place at once. One that is there already is replaced or an *ExistsError.
+func write(root *os.Root, name string, text []byte, replace bool) error {
+	dir := path.Dir(name)
+	if err := root.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	beside := path.Join(dir, "."+path.Base(name)+"."+strings.ToLower(rand.Text()[:8])+".tmp")
+	f, err := root.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Remove(beside) }() // it is gone where it was renamed
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if replace {
+		return root.Rename(beside, name)
+	}
+	if _, err = root.Lstat(name); err == nil {
+		return &ExistsError{Path: filepath.Join(root.Name(), filepath.FromSlash(name))}
+	}
+	switch err = root.Link(beside, name); {
+	case errors.Is(err, fs.ErrExist):
+		return &ExistsError{Path: filepath.Join(root.Name(), filepath.FromSlash(name))}
+	case err != nil: // there are file systems without links
+		return root.Rename(beside, name)
+	}
+	return nil
+}
+
+// NewRecipe writes a recipe to begin with into the project, or one with the text of another, and returns its path.
+func (h *Host) NewRecipe(name, from string) (string, error) {
+	if slug := distil.Slug(name, 64); slug != name {
+		if slug != "" {
+			slug = fmt.Sprintf(", such as %q", slug)
+		}
+		return "", mistake(fmt.Sprintf("workflows new: %q is no name of a recipe; it has small letters and digits, and single hyphens between, at most 64%s", name, slug))
+	}
+	if slices.Contains(h.Taken(), name) {
+		return "", mistake(fmt.Sprintf("workflows new: a workflow that comes with %s is called %q; choose another name", h.cfg.Name, name))
+	}
+	text := fmt.Sprintf(newRecipe, name)
+	if from != "" {
+		p, err := h.project()
+		if err != nil {
+			return "", err
+		}
+		e, _, err := p.Look(from)
+		if err != nil {
+			return "", mistake("--from: " + err.Error())
+		}
+		text = Renamed(string(e.Text), e.Name, name)
+	}
+	return h.AddRecipe(h.Dir(), []byte(text), false)
+}
+
+const newRecipe = `name: %s
+description: Says in a sentence what it is for.
+
+inputs:
+  - name: topic
+    description: What it is about
+    required: true
+
+steps:
+  - id: gather
+    subagent: researcher
+    prompt: |
+      Find out what matters about {{inputs.topic}}. Give the source of each fact.
+
+  - id: write
+    subagent: synthesizer
+    depends_on: [gather]
+    prompt: |
+      Write a page about {{inputs.topic}} from these notes, and keep their sources:
+
+      {{steps.gather.output}}
+
+output: "{{steps.write.output}}"
+`
+
+// Renamed returns the text of a recipe under another name, without its aliases.
+func Renamed(text, old, name string) string {
+	var b strings.Builder
+	skip := false
+	body := false
+	word := regexp.MustCompile(`(^|[^a-z0-9-])` + regexp.QuoteMeta(old) + `($|[^a-z0-9-])`)
+	for line := range strings.Lines(text) {
+		switch {
+		case skip && (strings.HasPrefix(line, " ") || strings.HasPrefix(line, "-")):
+			continue
+		case strings.HasPrefix(line, "aliases:"):
+			skip = true
+			continue
+		case strings.HasPrefix(line, "name:"):
+			line = "name: " + name + "\n"
+		case strings.HasPrefix(line, "#") && !body:
+			line = word.ReplaceAllString(line, "${1}"+name+"${2}")
+		}
+		skip = false
+		body = body || !strings.HasPrefix(line, "#")
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// AddRecipe puts a recipe of the user's into the project of a folder, has them trust it, and returns its path. A file that is
+// there already is an *ExistsError, unless it is to be replaced and has the recipe's name.
+func (h *Host) AddRecipe(dir string, text []byte, replace bool) (string, error) {
+	p, err := h.projectIn(dir)
+	if err != nil {
+		return "", err
+	}
+	path, err := p.addRecipe(text, replace)
+	return path, recipeError(err)
+}
+
+// Approve puts a draft where it is found by its name, has the user trust it, and returns its path. A recipe that is there already
+// is an *ExistsError, unless it is to be replaced.
+func (h *Host) Approve(name string, replace bool) (string, error) {
+	p, err := h.project()
+	if err != nil {
+		return "", err
+	}
+	path, err := p.approve(name, replace)
+	return path, recipeError(err)
+}
+
+// Reject removes a draft and returns the path that it had.
+func (h *Host) Reject(name string) (string, error) {
+	p, err := h.project()
+	if err != nil {
+		return "", err
+	}
+	return p.reject(name)
+}

@@ -1,0 +1,229 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/workflow"
+	"github.com/superstep-dev/superstep/workflow/recipe"
+)
+
+// A RecipeError says what is wrong with a recipe.
+type RecipeError struct {
+	File     string
+	Text     []byte
+	Problems recipe.Problems
+}
+
+func (e *RecipeError) Error() string { return e.File + ": " + e.Problems.Error() }
+
+// Unwrap returns the problems.
+func (e *RecipeError) Unwrap() error { return e.Problems }
+
+// FailureCode returns the word for runs that fail with the error.
+func (e *RecipeError) FailureCode() string { return "usage" }
+
+func invalid(e *catalog.RecipeFile) error { return &RecipeError{e.File, e.Text, e.Problems} }
+
+// recipeError makes a RecipeError of the error of a recipe that cannot be used.
+func recipeError(err error) error {
+	if bad, ok := errors.AsType[*catalog.InvalidError](err); ok {
+		return invalid(bad.Entry)
+	}
+	return err
+}
+
+// A DraftError says that a recipe is a draft, which waits for approval.
+type DraftError struct{ Name string }
+
+func (e *DraftError) Error() string {
+	return fmt.Sprintf("the recipe %q is a draft and waits for approval", e.Name)
+}
+
+// FailureCode returns the word for runs that fail with the error.
+func (e *DraftError) FailureCode() string { return "usage" }
+
+// An UnknownError says that there is no workflow of a name.
+type UnknownError struct {
+	Name, Meant string // "" if none is called anything like it
+	err         error
+}
+
+func (e *UnknownError) Error() string {
+	if e.Meant != "" {
+		return fmt.Sprintf("there is no workflow %q; did you mean %q?", e.Name, e.Meant)
+	}
+	return fmt.Sprintf("there is no workflow %q", e.Name)
+}
+
+// Unwrap returns the error of the set of workflows.
+func (e *UnknownError) Unwrap() error { return e.err }
+
+// Find returns the workflow of a name or an alias, or why there is none or why it cannot be used: an *UnknownError, a
+// *DraftError, a *RecipeError, or something that Untrusted knows.
+func (h *Host) Find(name string) (*workflow.Workflow, error) {
+	b := h.read()
+	w, err := b.set.Find(name)
+	if err == nil && (h.file == nil || h.file.Name != name || b.failed[name] == nil) {
+		return w, nil
+	}
+	if why := h.unusable(name); why != nil {
+		return nil, why
+	}
+	var names []string
+	for _, w := range b.set {
+		names = append(append(names, w.Name), w.Aliases...)
+	}
+	if b.project != nil { // those that may not be used are meant, too
+		for _, e := range b.project.Workflows() {
+			names = append(append(names, e.Name), e.Aliases...)
+		}
+	}
+	return nil, &UnknownError{Name: name, Meant: suggest.Closest(name, names), err: err}
+}
+
+// unusable is why a recipe of a name is not among the workflows; nil if there is none of that name.
+func (h *Host) unusable(name string) error {
+	b := h.read()
+	p, e, err := b.project, h.file, b.wrong
+	if err != nil {
+		return err
+	}
+	if e == nil || e.Name != name {
+		e, _, err = p.Look(name)
+		switch {
+		case errors.As(err, new(*catalog.NotFoundError)):
+			if _, _, err := p.Draft(name); err == nil {
+				return &DraftError{name}
+			}
+			for _, e := range p.Atomic() {
+				if e.Name == name {
+					return mistake(e.Problems[0])
+				}
+			}
+			return nil
+		case err != nil:
+			return recipeError(err)
+		}
+	}
+	err = recipeError(b.failed[e.Name]) // perhaps of one that it uses
+	if err == nil || errors.As(err, new(*catalog.UntrustedError)) || errors.As(err, new(*RecipeError)) {
+		return err
+	}
+	if problems := p.check(e.Recipe); problems.Err() != nil { // which say where
+		return &RecipeError{e.File, e.Text, problems}
+	}
+	return err
+}
+
+// Untrusted returns what the user has to trust before that can be used which an error is about; nil if the error is another.
+// It has no digest if it cannot be decided on here.
+func (h *Host) Untrusted(err error) *Decision {
+	wary, ok := errors.AsType[*catalog.UntrustedError](err)
+	if !ok || wary.Kind != "workflow" {
+		return nil
+	}
+	d := &Decision{Kind: trust.Workflow, Name: wary.Name, Path: wary.Path, State: wary.State}
+	list, _ := h.Decisions(string(trust.Workflow) + "/" + wary.Name)
+	for i := range list {
+		if list[i].State != Trusted {
+			d = &list[i]
+		}
+	}
+	if p := h.read().project; p != nil && !errors.As(err, new(*catalog.UseError)) {
+		if e, _, err := p.Look(wary.Name); err == nil {
+			d.File = e.Path
+		}
+	}
+	return d
+}
+
+// IsFile reports whether a word names a recipe by its path and not by its name.
+func (h *Host) IsFile(word string) bool {
+	switch {
+	case word == "":
+		return false
+	case h.file != nil && h.file.File == transcript.Line(word):
+		return true
+	case strings.ContainsRune(word, filepath.Separator) || strings.Contains(word, "/") || catalog.IsRecipeFile(word):
+		return true
+	}
+	if _, err := h.read().set.Find(word); err == nil || h.unusable(word) != nil {
+		return false
+	}
+	info, err := os.Stat(word)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// At returns the host with the recipe of a file beside the others, before one of its name, and the name of that recipe.
+func (h *Host) At(path string) (*Host, string, error) {
+	e, err := h.loadRecipe(path)
+	if err != nil {
+		return nil, "", err
+	}
+	c := h.With(h.cfg.Settings)
+	c.file = e
+	return c, e.Name, c.read().wrong
+}
+
+// File returns the path by which the user named the recipe of a name, "" if they did not; see At.
+func (h *Host) File(name string) string {
+	if h.file == nil || h.file.Name != name {
+		return ""
+	}
+	return h.file.File
+}
+
+// DiffRecipe shows how the file of a recipe, which may have mistakes, differs from a text; "" if it does not.
+func (h *Host) DiffRecipe(was, path string) (string, error) {
+	e, err := h.loadAny(path)
+	if err != nil {
+		return "", err
+	}
+	return trust.Diff(was, string(e.Text)), nil
+}
+
+// loadRecipe reads the recipe of a path.
+func (h *Host) loadRecipe(path string) (*catalog.RecipeFile, error) {
+	e, err := h.loadAny(path)
+	if err == nil && e.Recipe == nil {
+		err = invalid(e)
+	}
+	return e, err
+}
+
+// loadAny is loadRecipe for a recipe that may have mistakes: an entry without a recipe.
+func (h *Host) loadAny(path string) (*catalog.RecipeFile, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, mistake("there is no file " + abs)
+	case err == nil && info.IsDir():
+		return nil, mistake(abs + " is a directory; name a recipe file")
+	}
+	var e *catalog.RecipeFile
+	if err == nil {
+		e, err = catalog.LoadRecipe(abs, transcript.Line(path))
+	}
+	if err != nil {
+		why := err
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			why = pe.Err
+		}
+		return nil, mistake(fmt.Sprintf("cannot read %s: %v", abs, why))
+	}
+	return e, nil
+}

@@ -1,0 +1,166 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/skill"
+	"github.com/superstep-dev/superstep/workflow/recipe"
+)
+
+// A Report is what is wrong with a file, or with the files of a folder.
+type Report struct {
+	Path     string
+	Name     string // of a recipe
+	Recipe   bool   // the file is one
+	Text     []byte // of a recipe
+	Problems recipe.Problems
+	Checked  int // things that were looked at
+}
+
+// Lint checks recipes, each in view of the agents, tools and workflows there are: those of the files and folders, or, if none
+// is named, all of the project and the user, with the project's configuration.
+func (h *Host) Lint(paths ...string) ([]Report, error) {
+	p, err := h.project()
+	if err != nil {
+		return nil, err
+	}
+	var files []*catalog.RecipeFile
+	for _, path := range paths {
+		found, err := h.recipesAt(p, path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	if len(paths) == 0 {
+		files = slices.DeleteFunc(p.Recipes(), func(e *catalog.RecipeFile) bool { return e.Scope == catalog.BuiltIn })
+	}
+	var out []Report
+	for _, e := range files {
+		r := Report{Path: cmp.Or(e.Path, e.File), Name: e.Name, Recipe: true, Text: e.Text, Problems: slices.Concat(e.Problems, p.checkText(e.File, e.Text))}
+		slices.SortStableFunc(r.Problems, func(a, b *recipe.Problem) int {
+			return cmp.Or(a.Pos.Line-b.Pos.Line, a.Pos.Col-b.Pos.Col)
+		})
+		out = append(out, r)
+	}
+	if len(paths) > 0 {
+		return out, nil
+	}
+	if list := problemsOf("settings", p.settings.problems); len(list) > 0 {
+		out = append(out, Report{Path: list[0].File, Name: "config", Problems: list})
+	}
+	for _, e := range p.Atomic() {
+		out = append(out, Report{Path: e.Path, Name: e.Name, Problems: recipe.Problems{{Code: "not-runnable", Text: catalog.NoAtomic, Warning: true}}})
+	}
+	return out, nil
+}
+
+// recipesAt returns the recipes of a file or a folder, as the project knows them.
+func (h *Host) recipesAt(p *project, path string) ([]*catalog.RecipeFile, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(abs)
+	files := []string{path}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, mistake("lint: there is no file or folder " + abs)
+	case err == nil && info.IsDir():
+		files = nil
+		for _, dir := range []string{abs, filepath.Join(abs, ".superstep", "workflows")} {
+			entries, wrong := os.ReadDir(dir)
+			if dir == abs {
+				err = wrong
+			}
+			for _, f := range entries {
+				if !f.IsDir() && catalog.IsRecipeFile(f.Name()) {
+					files = append(files, filepath.Join(dir, f.Name()))
+				}
+			}
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, mistake(fmt.Sprintf("lint: cannot read %s: %v", abs, errors.Unwrap(err)))
+	case len(files) == 0:
+		return nil, mistake("lint: there are no recipes in " + abs)
+	}
+	var out []*catalog.RecipeFile
+	for _, name := range files {
+		e, err := h.loadAny(name)
+		if err != nil {
+			return nil, err
+		}
+		if real, err := filepath.EvalSymlinks(e.Path); err == nil { // with what is wrong with it among others
+			known := p.Recipes()
+			if i := slices.IndexFunc(known, func(k *catalog.RecipeFile) bool { return k.Path == real && k.Digest == e.Digest }); i >= 0 {
+				e = known[i]
+			}
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// Validate checks the files of agents or tools: a problem that is no warning keeps something from being used.
+func (h *Host) Validate(ctx context.Context, kind string) (*Report, error) {
+	items, problems, err := h.List(ctx, kind, true)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Path: h.Dir(), Checked: len(items), Problems: problems}
+	for _, x := range r.Problems {
+		x.Code = "Unusable"
+		if x.Warning {
+			x.Code = "Odd"
+		}
+	}
+	for _, i := range items {
+		for _, w := range i.Warnings {
+			where, text, _ := strings.Cut(w, ": ")
+			r.Problems = append(r.Problems, &recipe.Problem{Code: "Odd", File: where, Text: text, Warning: true})
+		}
+	}
+	return r, nil
+}
+
+// ValidateSkills checks skills against the format: a folder is one or holds several. If none is named, they are those where the
+// skills of a project are, in the current folder.
+func ValidateSkills(dirs ...string) ([]Report, error) {
+	if len(dirs) == 0 {
+		here, err := os.Getwd()
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range catalog.SkillFolders(here) {
+			if info, err := os.Stat(dir); err == nil && info.IsDir() {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	var out []Report
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); err != nil {
+			return nil, mistake("skills validate: there is no folder " + absolute(dir))
+		}
+		found := skill.Validate(dir)
+		r := Report{Path: dir, Checked: found.Skills}
+		for _, f := range slices.Concat(found.Errors, found.Warnings) {
+			r.Problems = append(r.Problems, &recipe.Problem{
+				Code: string(f.Code), File: f.Path, Pos: recipe.Pos{Line: f.Line, Col: f.Col}, Text: f.Text, Warning: len(r.Problems) >= len(found.Errors),
+			})
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}

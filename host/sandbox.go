@@ -1,0 +1,240 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/frontmatter"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/mcp"
+	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/tool/sandbox"
+)
+
+// sandboxSettings are what a user says about the sandbox in permissions.yaml: "sandbox: required", or
+//
+//	sandbox:
+//	  mode: required   # auto, which is the default; required refuses to start without one; off uses none
+//	  auto: true       # commands that stay in it are not asked about
+//	  read: [~/data]
+//	  write: [~/go/pkg/mod]
+type sandboxSettings struct {
+	mode        string // "" is auto
+	auto        bool
+	read, write []string
+	where       string
+}
+
+const (
+	sandboxAuto     = "auto"
+	sandboxRequired = "required"
+	sandboxOff      = "off"
+)
+
+func (r *reader) sandbox(f frontmatter.Field) {
+	s := &r.f.sandbox
+	s.where = clean.Place(r.f.path, f.Line, f.Col)
+	if f.Value.Kind == frontmatter.Text {
+		r.sandboxMode(f.Value)
+		return
+	}
+	if f.Value.Kind != frontmatter.Map {
+		r.wrong(f.Value.Line, f.Value.Col, "sandbox: want auto, required or off, or a map with mode, auto, read and write")
+		return
+	}
+	known := []string{"mode", "auto", "read", "write"}
+	for _, x := range f.Value.Fields {
+		switch x.Key {
+		case "mode":
+			r.sandboxMode(x.Value)
+		case "auto":
+			on, ok := x.Value.Bool()
+			if !ok {
+				r.wrong(x.Value.Line, x.Value.Col, "sandbox: auto: want true or false")
+			}
+			s.auto = on
+		case "read":
+			s.read = r.folders(x)
+		case "write":
+			s.write = r.folders(x)
+		default:
+			r.wrong(x.Line, x.Col, "sandbox: unknown setting %q%s; there are: %s", x.Key, suggest.Hint(x.Key, known), strings.Join(known, ", "))
+		}
+	}
+}
+
+func (r *reader) sandboxMode(v *frontmatter.Value) {
+	modes := []string{sandboxAuto, sandboxRequired, sandboxOff}
+	// YAML 1.1 reads off as false.
+	text := v.Text
+	if on, ok := v.Bool(); ok && !on {
+		text = sandboxOff
+	}
+	if !slices.Contains(modes, text) {
+		r.wrong(v.Line, v.Col, "sandbox: want auto, required or off, not %q", text)
+		return
+	}
+	r.f.sandbox.mode = text
+}
+
+func (r *reader) folders(f frontmatter.Field) []string {
+	if f.Value.Kind != frontmatter.List {
+		r.wrong(f.Value.Line, f.Value.Col, "sandbox: %s: want a list of folders, such as [~/data]", f.Key)
+		return nil
+	}
+	var out []string
+	for _, v := range f.Value.Items {
+		if v.Kind != frontmatter.Text || !filepath.IsAbs(v.Text) && (!strings.HasPrefix(v.Text, "~/") || filepath.Clean(v.Text) == "~") {
+			r.wrong(v.Line, v.Col, "sandbox: %s: want an absolute folder, or one that begins with ~/; the home folder itself cannot be given", f.Key)
+			continue
+		}
+		out = append(out, v.Text)
+	}
+	return out
+}
+
+// sandboxed returns what the user says about the sandbox.
+func (p *project) sandboxed() sandboxSettings {
+	if p.settings.user == nil {
+		return sandboxSettings{}
+	}
+	return p.settings.user.sandbox
+}
+
+// openSandbox makes the sandbox that the commands of this project start in, as its user wants it: nil if that is none. Close it.
+func (p *project) openSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
+	set := p.sandboxed()
+	if set.mode == sandboxOff {
+		return nil, nil
+	}
+	home := trust.Resolved(p.h.Home()) // the folder is without links, too
+	if p.dir != "" && p.dir == home {
+		return nil, fmt.Errorf("commands could read and write all of the home folder %s: start Superstep in the folder of a project", p.h.Home())
+	}
+	o := &sandbox.Options{Root: p.dir, Home: p.h.Home(), Environ: p.h.cfg.Environ, Private: p.h.private()}
+	if p.dir != "" && slices.ContainsFunc(o.Private, func(own string) bool { return trust.Resolved(own) == p.dir }) {
+		return nil, fmt.Errorf("commands could change what Superstep itself keeps in %s: start Superstep in the folder of a project", p.dir)
+	}
+	if p.h.Home() != "" && within(p.dir, home) { // a folder that holds the home folder, which is hidden with all in it
+		o.Private = append(slices.DeleteFunc(o.Private, func(own string) bool { return within(home, own) }), home)
+	}
+	for _, x := range []struct {
+		from []string
+		to   *[]string
+	}{{set.read, &o.Policy.Read}, {set.write, &o.Policy.Write}} {
+		for _, name := range x.from {
+			if rest, ok := strings.CutPrefix(name, "~"); ok {
+				name = filepath.Join(p.h.Home(), rest)
+			}
+			*x.to = append(*x.to, name)
+		}
+	}
+	if repository := repositoryOf(p.dir); repository != "" {
+		o.Policy.Read = append(o.Policy.Read, repository)
+	}
+	if policy != nil {
+		o.Policy.Network, o.Protect, o.Hide = policy.Network(), policy.Unwritable, p.hidden(policy)
+	}
+	if p.dir != "" {
+		o.Cache = filepath.Join(p.h.CacheDir(), "sandbox", digestOf(p.dir))
+	}
+	s, err := sandbox.New(o)
+	if err != nil {
+		return nil, err
+	}
+	if set.mode == sandboxRequired && s.Mode() == sandbox.None {
+		return nil, fmt.Errorf("%s: a sandbox is required, and this system has %s; change that line to run commands without one, or use a Linux or macOS system that has one", set.where, s)
+	}
+	return s, nil
+}
+
+// hidden returns what reports whether a file of the project may not be read unasked, and so not by a command.
+func (p *project) hidden(policy *permit.Policy) func(string) bool {
+	return func(name string) bool {
+		rel, err := filepath.Rel(p.dir, name)
+		return err == nil && policy.Secret(filepath.ToSlash(rel)).Decision != tool.Allow
+	}
+}
+
+func digestOf(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return hex.EncodeToString(sum[:8])
+}
+
+// startsCommands reports whether anything that may be used starts programs.
+func (p *project) startsCommands() bool {
+	if p.dir != "" && p.shell() {
+		return true
+	}
+	return len(p.Scripts()) > 0 || slices.ContainsFunc(p.Servers(), func(s *mcp.Server) bool { return s.Transport == mcp.Stdio })
+}
+
+// confinement is what a sandbox means for rules.
+func confinement(s *sandbox.Sandbox, set sandboxSettings) permit.Confinement {
+	switch {
+	case set.mode == sandboxOff:
+		return permit.Exempt
+	case s.Mode() == sandbox.None:
+		return permit.Unconfined
+	}
+	return permit.Confined
+}
+
+// sandboxMode says what bounds commands of the user, for people: "namespaces", "landlock (ABI 7)", "off" or "none" with the reason.
+func (h *Host) sandboxMode() (string, error) {
+	settings, err := readSettings("", h.ConfigDir())
+	if err != nil {
+		return "", err
+	}
+	if settings.user != nil && settings.user.sandbox.mode == sandboxOff {
+		return sandboxOff, nil
+	}
+	s, err := sandbox.New(&sandbox.Options{Home: h.Home(), Environ: h.cfg.Environ})
+	if err != nil {
+		return "", err
+	}
+	return s.String(), s.Close()
+}
+
+// repositoryOf returns the folder of the repository that a linked working tree of Git belongs to, "" if the folder is
+// none. The repository has to know of it: what a project says about itself grants nothing.
+func repositoryOf(dir string) string {
+	text, err := readFile(filepath.Join(dir, ".git"))
+	if err != nil {
+		return ""
+	}
+	own, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir: ")
+	if !ok || !filepath.IsAbs(own) || filepath.Base(filepath.Dir(own)) != "worktrees" {
+		return ""
+	}
+	back, err := readFile(filepath.Join(own, "gitdir"))
+	if err != nil || strings.TrimSpace(string(back)) != filepath.Join(dir, ".git") {
+		return ""
+	}
+	repository := filepath.Dir(filepath.Dir(own))
+	if _, err := os.Stat(filepath.Join(repository, "objects")); err != nil {
+		return ""
+	}
+	return repository
+}
+
+// Sandbox opens what bounds the commands of agents here, nil if the user wants none. The caller closes it.
+func (h *Host) Sandbox() (*sandbox.Sandbox, error) {
+	p, err := h.project()
+	if err != nil {
+		return nil, err
+	}
+	policy, err := p.policy()
+	if err != nil {
+		return nil, err
+	}
+	return p.openSandbox(policy)
+}

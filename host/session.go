@@ -1,0 +1,564 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/definition"
+	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/toolnames"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/builtin"
+	"github.com/superstep-dev/superstep/tool/mcp"
+	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/tool/sandbox"
+	"github.com/superstep-dev/superstep/tool/script"
+)
+
+// A Session has everything running that agents of a project need. Close it.
+type Session struct {
+	p       *project // nil for a run that is replayed
+	root    *builtin.Root
+	mu      sync.Mutex
+	own     map[string]*builtin.Root // of agents that have a folder of their own, by that
+	said    map[string]bool          // what was noticed already
+	tools   *tool.Set
+	policy  *permit.Policy
+	sandbox *sandbox.Sandbox // nil if nothing starts programs, or as the user wants it
+	team    *team.Team
+	servers *mcp.Group
+	broken  []script.Problem // why tools of files cannot be used
+	docs    docs
+	model   string // of agents that name none
+}
+
+// replaying returns a session for a run that is replayed. What its agents are made of is in the run's log, so nothing of a
+// project is read or started.
+func replaying() (s *Session, err error) {
+	s = &Session{}
+	s.team, err = team.New(&team.Options{
+		Agents: func(name string) (*agent.Agent, error) { return s.Agent(name, "") },
+		List:   func() []team.Info { return nil },
+	})
+	return s, err
+}
+
+// start runs what may be used and is needed: scripts are loaded and MCP servers connected. One that fails is noticed and
+// left out. The model is that of agents that name none, "" for the one that is configured. If n is nil, everything is needed.
+func (p *project) start(ctx context.Context, model string, n *needs) (s *Session, err error) {
+	if err := p.settingsError(); err != nil {
+		return nil, err
+	}
+	p.tellPassed()
+	s = &Session{p: p, model: model}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	var list []*tool.Tool
+	if s.policy, err = p.policy(); err != nil {
+		return s, err
+	}
+	if p.startsCommands() {
+		if s.sandbox, err = p.openSandbox(s.policy); err != nil {
+			return s, err
+		}
+		set := p.sandboxed()
+		s.policy = s.policy.Bounded(confinement(s.sandbox, set), set.auto)
+	}
+	if p.dir != "" {
+		if s.root, err = builtin.OpenRootWith(p.dir, &builtin.RootOptions{Protected: s.policy.Protected, Reads: s.reads, Writes: s.sandbox.Keep}); err != nil {
+			return s, err
+		}
+	}
+	own, err := p.builtins(s)
+	if err != nil {
+		return s, err
+	}
+	list = append(list, own...)
+	use := p.usage(n)
+	list = append(list, s.scriptTools(ctx, use)...)
+	list = append(list, s.connect(ctx, use)...)
+	set, err := tool.NewSet(list...)
+	if err != nil {
+		return s, err
+	}
+	s.tools = set.Guarded(tool.Guard{Gate: s.policy, Headless: p.onAsk == agent.AskDeny, Remember: p.remember})
+	s.team, err = team.New(&team.Options{Agents: s.subAgent, List: s.subAgents, Isolate: s.isolate})
+	return s, err
+}
+
+// Close ends what Start has started.
+func (s *Session) Close() error {
+	if s.team != nil {
+		s.team.Close()
+	}
+	if s.servers != nil {
+		s.servers.Close()
+	}
+	err := errors.Join(s.docs.close(), s.sandbox.Close())
+	for _, root := range s.own {
+		err = errors.Join(err, root.Close())
+	}
+	if s.root != nil {
+		err = errors.Join(err, s.root.Close())
+	}
+	return err
+}
+
+// Tools returns the tools there are, but for those that only agents have: task, task_batch and ask_user. The rules of
+// the user and the project decide on their calls, whoever makes them: see tool.Guard.
+func (s *Session) Tools() *tool.Set { return s.tools }
+
+// Session starts what there is for agents in the folder of the host: scripts are loaded and MCP servers connected. The caller
+// closes it.
+func (h *Host) Session(ctx context.Context) (*Session, error) {
+	p, err := h.project()
+	if err != nil {
+		return nil, err
+	}
+	return p.start(ctx, "", nil)
+}
+
+// Find returns the tool of a name, or all that begin with a name that ends with "*". Those that only agents have are among
+// them. The error says why there is none.
+func (s *Session) Find(name string) ([]*tool.Tool, error) {
+	prefix, group := strings.CutSuffix(name, "*")
+	list := append(s.tools.Tools(), askUser().Tool)
+	for _, a := range s.team.Actions() {
+		list = append(list, a.Tool)
+	}
+	out := slices.DeleteFunc(list, func(t *tool.Tool) bool { return t.Name != name && !(group && strings.HasPrefix(t.Name, prefix)) })
+	if len(out) > 0 {
+		return out, nil
+	}
+	for _, e := range s.p.builtinEntries() {
+		if e.Name == name && e.State == catalog.Usable { // it is made for each run
+			return []*tool.Tool{{Name: name, Description: e.Description}}, nil
+		}
+	}
+	return nil, s.missing(name)
+}
+
+// Call calls a tool as an agent would. Who types a call allows what they would be asked about, and no more: what is denied is
+// an error.
+func (s *Session) Call(ctx context.Context, name string, args json.RawMessage) (*tool.Result, error) {
+	t, ok := s.tools.Get(name)
+	if !ok {
+		return nil, s.missing(name)
+	}
+	call := &tool.Call{ID: "call", Key: "call", Args: args, Permitted: true}
+	gate := s.tools.Guard().Gate
+	if gate, ok := gate.(tool.Reader); ok {
+		call.Reads = func(name, from string) func(string) tool.Verdict { return gate.Reads(name, from, nil) }
+	}
+	if v := gate.Check(t, call); v.Decision == tool.Deny {
+		return nil, &Error{Code: superstep.CodeDenied, Message: fmt.Sprintf("%s %s is denied: %s", name, v.Subject, v.Reason)}
+	}
+	res := s.tools.Call(ctx, name, call)
+	return &res, nil
+}
+
+// missing is the error of a tool that there is not, or that cannot be used.
+func (s *Session) missing(name string) error {
+	for _, e := range s.p.tools() {
+		prefix, group := strings.CutSuffix(e.Name, "*")
+		if e.Name != name && !slices.Contains(e.Tools, name) && !(group && strings.HasPrefix(name, prefix)) {
+			continue
+		}
+		switch e.State {
+		case catalog.Usable:
+			if e.Source == catalog.BuiltIn {
+				return mistake(fmt.Sprintf("tool %s works within a run only: %s", e.Name, e.Description))
+			}
+		case catalog.Invalid: // see below
+		case catalog.Off:
+			return mistake(fmt.Sprintf("tool %s is off: %s", e.Name, e.Description))
+		default:
+			return &Error{Code: "untrusted", Message: fmt.Sprintf("tool %s is %s", e.Name, e.State)}
+		}
+	}
+	if why := s.brokenTool(name); why != "" {
+		return &Error{Code: "unusable", Message: why}
+	}
+	return mistake(s.unknown(name))
+}
+
+// scriptTools loads those that may be used. Why others cannot is told to whoever wants one.
+func (s *Session) scriptTools(ctx context.Context, use *usage) []*tool.Tool {
+	tools, problems := s.p.load(ctx, s.sandbox, use)
+	for _, x := range problems {
+		if !x.Warning {
+			s.broken = append(s.broken, x)
+		}
+	}
+	return tools
+}
+
+// scriptOptions are those that tools in files are loaded with.
+func (p *project) scriptOptions(in *sandbox.Sandbox) *script.Options {
+	return &script.Options{Environ: p.h.cfg.Environ, Directory: p.dir, Worktree: p.dir, Reserved: toolnames.Builtin(), Sandbox: in}
+}
+
+// load loads the tools in files that may be used, and that are used.
+func (p *project) load(ctx context.Context, in *sandbox.Sandbox, use *usage) ([]*tool.Tool, []script.Problem) {
+	found := slices.DeleteFunc(p.Scripts(), func(f script.Found) bool { return !use.file(catalog.ScriptName(&f), f.Names) })
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return script.LoadAll(ctx, found, p.scriptOptions(in))
+}
+
+// tellPassed tells what of the project is not used.
+func (p *project) tellPassed() {
+	var items []trust.Status
+	for _, s := range p.Items(trust.Config, trust.Tool, trust.MCP, trust.Agent, trust.Skill, trust.MCPTools) {
+		if s.State != trust.Trusted { // recipes are wanted by name, and refused then
+			items = append(items, s)
+		}
+	}
+	if len(items) > 0 {
+		p.h.cfg.Passed(summary(items))
+	}
+}
+
+// summary says in a line what of a project is not used.
+func summary(items []trust.Status) string {
+	var names []string
+	changed := 0
+	for i, s := range items {
+		if s.State == trust.Changed {
+			changed++
+		}
+		if i < 6 {
+			names = append(names, string(s.Item.Kind)+" "+s.Item.Name)
+		}
+	}
+	if n := len(items) - len(names); n > 0 {
+		names = append(names, fmt.Sprintf("and %d more", n))
+	}
+	text := "1 item of the project is not trusted and is not used"
+	if len(items) > 1 {
+		text = fmt.Sprintf("%d items of the project are not trusted and are not used", len(items))
+	}
+	if changed > 0 {
+		text += fmt.Sprintf(" (%d changed since)", changed)
+	}
+	return text + ": " + strings.Join(names, ", ")
+}
+
+// connect reaches the MCP servers that may be used, side by side.
+func (s *Session) connect(ctx context.Context, uses *usage) []*tool.Tool {
+	p := s.p
+	var use []*mcp.Server
+	for _, server := range p.Servers() {
+		if !uses.server(server.Name) {
+			continue
+		}
+		if p.h.cfg.Offline && server.Transport != mcp.Stdio {
+			p.h.cfg.Notice("MCP server " + server.Name + " is on the network and is not used")
+			continue
+		}
+		use = append(use, server)
+	}
+	opt := p.mcpOptions()
+	opt.Trust, opt.Sandbox = p.TrustServer, s.sandbox
+	if p.h.cfg.TrustProject {
+		opt.Trust = func(*mcp.Server, string) error { return nil } // whatever a run before this one changed
+	}
+	if p.folder != "" {
+		opt.Pin = p.pin
+	}
+	s.servers = mcp.ConnectAll(ctx, use, opt)
+	tools, err := s.servers.Tools(ctx)
+	for _, err := range append(s.servers.Errors(), err) {
+		if err != nil {
+			p.h.cfg.Notice("not used: " + err.Error())
+		}
+	}
+	return tools
+}
+
+// policy returns the rules of the user and the project: what may happen unasked, and what never.
+func (p *project) policy() (*permit.Policy, error) {
+	rules := map[permit.Layer][]permit.Rule{permit.Run: p.rules}
+	var unprotect []string
+	if p.settings.user != nil {
+		rules[permit.User], unprotect = p.settings.user.rules, p.settings.user.unprotect
+	}
+	if err := p.misspelled(); err != nil {
+		return nil, err
+	}
+	granted, err := p.granted()
+	if err != nil {
+		return nil, err
+	}
+	rules[permit.Granted] = granted
+	if rules[permit.BuiltIn], err = p.defaultRules(); err != nil {
+		return nil, err
+	}
+	trusted := false
+	if c := p.settings.project; c != nil && p.SettingsState() == catalog.Usable {
+		rules[permit.Project], trusted = c.rules, true
+	}
+	return permit.New(&permit.Options{
+		Rules: rules, TrustProject: trusted, Root: p.dir, Home: p.h.Home(), Resolve: trust.Resolved, Linked: linked, Protected: p.Protected(),
+		Unprotect: unprotect, Shell: builtin.ShellKind(&builtin.BashOptions{Environ: p.h.cfg.Environ}),
+	})
+}
+
+// misspelled finds rules about tools that there are not. One given with a run is always a mistake;
+// one of the user's file may be for another project, unless it is nearly the name of a tool that comes
+// with this program.
+func (p *project) misspelled() error {
+	known := append(toolnames.Builtin(), "net", "unsandboxed") // these two are about commands
+	known = append(known, p.ToolNames()...)
+	check := func(rules []permit.Rule, strict bool) error {
+		for _, r := range rules {
+			if strings.ContainsAny(r.Tool, "*?") || strings.HasPrefix(r.Tool, "mcp__") || slices.Contains(known, r.Tool) {
+				continue
+			}
+			if near := suggest.Closest(r.Tool, known); strict || near != "" && slices.Contains(toolnames.Builtin(), near) {
+				return &settingsError{[]catalog.Problem{{Kind: "settings", File: r.Source, Text: fmt.Sprintf("the rule %s is about a tool %q, and there is none%s", r, r.Tool, toolnames.Hint(r.Tool, known))}}}
+			}
+		}
+		return nil
+	}
+	if p.settings.user != nil {
+		if err := check(p.settings.user.rules, false); err != nil {
+			return err
+		}
+	}
+	return check(p.rules, true)
+}
+
+// settingsError returns what is wrong with the project's settings if the user trusted them before the mistake was made:
+// what they denied would be allowed now. If nobody trusted them, it is only among the Problems.
+func (p *project) settingsError() error {
+	b := p.settings.broken
+	if b == nil || p.folder == "" {
+		return nil
+	}
+	list, err := p.trust.Status(p.folder, []trust.Item{{Kind: trust.Config, Name: "config", Path: ".superstep/config.yaml", Digest: b.digest}})
+	if err != nil {
+		return err
+	}
+	if list[0].State == trust.New {
+		return nil
+	}
+	return &settingsError{slices.Concat(p.settings.problems, []catalog.Problem{{Text: "you trusted this file, and what it denied would be allowed: mend it, or remove it"}})}
+}
+
+// modelOf is the model of an agent: the one asked for, the one its definition names, the usual one
+// where it runs, the project's, or the one that is configured.
+func (p *project) modelOf(d *definition.Definition, asked, usual string) (string, error) {
+	fallback := cmp.Or(asked, usual, p.projectModel())
+	if fallback == "" {
+		m, err := p.models("")
+		if err != nil {
+			return "", err
+		}
+		fallback = m.Name()
+	}
+	if asked != "" || d.Model == "" {
+		return fallback, nil
+	}
+	name, note, err := p.h.resolve(d.Model, fallback)
+	if err != nil {
+		return "", fmt.Errorf("agent %s: %w", d.Name, err)
+	}
+	if note != "" {
+		p.h.cfg.Notice("agent " + d.Name + ": " + note)
+	}
+	return name, nil
+}
+
+// subAgents are those that a lead may give work to.
+func (s *Session) subAgents() []team.Info {
+	var out []team.Info
+	for _, d := range s.p.UsableAgents() {
+		if d.Mode != definition.Primary && !d.Hidden {
+			out = append(out, team.Info{Name: d.Name, Description: d.Description})
+		}
+	}
+	return out
+}
+
+// subAgent makes the agent of a name for somebody who delegates to it.
+func (s *Session) subAgent(name string) (*agent.Agent, error) {
+	d, err := s.p.Agent(name)
+	if err != nil {
+		return nil, err
+	}
+	if d.Mode == definition.Primary {
+		return nil, fmt.Errorf("agent %s works for people only", name)
+	}
+	return s.make(d, "")
+}
+
+// Agent makes the agent of a name, with its tools, and with sub-agents to give work to. The
+// model is the one asked for, "" for that of the agent.
+func (s *Session) Agent(name, asked string) (*agent.Agent, error) {
+	if s.p == nil { // its log says which actions it has
+		return &agent.Agent{Name: name, Model: model.Named(""), Actions: append(s.team.Actions(), askUser())}, nil
+	}
+	d, err := s.p.Agent(name)
+	if err != nil {
+		return nil, err
+	}
+	return s.make(d, asked)
+}
+
+// make makes an agent.
+func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, error) {
+	p := s.p
+	name, err := p.modelOf(d, asked, s.model)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.models(name)
+	if err != nil {
+		return nil, fmt.Errorf("agent %s: %w", d.Name, err)
+	}
+	a := &agent.Agent{
+		Name: d.Name, Model: m, OnAsk: p.onAsk, Clock: p.h.cfg.Clock, Remember: p.remember,
+		Limits: agent.Limits{Turns: cmp.Or(d.MaxTurns, defaultTurns), Single: d.Kind == definition.Simple},
+	}
+	if !p.h.Sealed() {
+		a.Spill = p.spill
+	}
+	if a.Gate, err = s.gate(d); err != nil {
+		return nil, err
+	}
+	if d.Kind != definition.Simple {
+		if a.Tools, err = s.toolsOf(d); err != nil {
+			return nil, err
+		}
+		if d.MayUse("ask_user") {
+			a.Actions = append(a.Actions, askUser())
+		}
+		for _, action := range s.team.Actions() {
+			if d.MayUse(action.Tool.Name) {
+				a.Actions = append(a.Actions, s.p.delegating(d, action))
+			}
+		}
+	}
+	a.Prompt = s.prompt(d, a.Tools)
+	return a, nil
+}
+
+// defaultTurns bounds agents whose definition does not: it is there to stop one that goes round
+// in circles, and budgets are what bounds cost.
+const defaultTurns = 50
+
+// toolsOf are the tools of an agent.
+func (s *Session) toolsOf(d *definition.Definition) (*tool.Set, error) {
+	var names []string
+	for _, name := range s.tools.Names() {
+		server, _, of := strings.Cut(strings.TrimPrefix(name, "mcp__"), "__")
+		if of && strings.HasPrefix(name, "mcp__") && d.MCPServers != nil && !slices.Contains(d.MCPServers, server) {
+			continue
+		}
+		if d.MayUse(name) {
+			names = append(names, name)
+		}
+	}
+	for _, want := range d.Tools {
+		if want == "bash" && !slices.Contains(names, want) {
+			s.once(fmt.Sprintf("agent %s has no shell: it has one where a rule of yours is about bash (--ask bash)", d.Name))
+		}
+		if !strings.Contains(want, "*") && !slices.Contains(names, want) && !slices.Contains(toolnames.Builtin(), want) {
+			s.once(fmt.Sprintf("agent %s wants a tool %s: %s", d.Name, want, s.unknown(want)))
+		}
+	}
+	if d.Tools == nil { // it would have those
+		for _, x := range s.broken {
+			s.once("not used: " + x.Error())
+		}
+	}
+	return s.tools.Select(names...)
+}
+
+// once gives a notice, unless the session has given it before: an agent is made each time that it is wanted.
+func (s *Session) once(text string) {
+	s.mu.Lock()
+	said := s.said[text]
+	if s.said == nil {
+		s.said = map[string]bool{}
+	}
+	s.said[text] = true
+	s.mu.Unlock()
+	if !said {
+		s.p.h.cfg.Notice(text)
+	}
+}
+
+const workingFolder = "You work in the folder of the project. Paths are relative to it."
+
+// prompt is the system prompt of an agent: its own, where it works, and the skills there are.
+func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
+	var b strings.Builder
+	b.WriteString(strings.TrimSpace(d.Prompt))
+	if _, reads := tools.Get("read_file"); reads && s.p.dir != "" {
+		b.WriteString("\n\n" + workingFolder) // not its path, which is another where the run was imported
+	}
+	if _, ok := tools.Get("skill"); ok {
+		if text := s.p.UsableSkills(d.Skills...).Prompt(); text != "" {
+			b.WriteString("\n\n" + text)
+		}
+	}
+	for server, text := range s.servers.Instructions() {
+		if slices.ContainsFunc(tools.Names(), func(n string) bool { return strings.HasPrefix(n, "mcp__"+server+"__") }) {
+			fmt.Fprintf(&b, "\n\nThe MCP server %s says of its tools:\n%s", server, text)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// brokenTool returns why the tool of a name cannot be used although there is a file for it, "" if there is none.
+func (s *Session) brokenTool(name string) string {
+	for _, x := range s.broken {
+		if base, _, _ := strings.Cut(filepath.Base(x.File), "."); name == base || strings.HasPrefix(name, base+"_") {
+			return fmt.Sprintf("tool %s cannot be used: %v", name, x)
+		}
+	}
+	for _, x := range s.p.ToolProblems() {
+		if !x.Warning && strings.HasPrefix(filepath.Base(x.File), name+".") {
+			return fmt.Sprintf("tool %s cannot be used: %v", name, x)
+		}
+	}
+	return ""
+}
+
+// unknown says that there is no tool of a name, or that nobody has agreed to it, and which there are.
+func (s *Session) unknown(name string) string {
+	for _, e := range s.p.tools() {
+		if (e.State == catalog.Untrusted || e.State == catalog.Changed) && slices.Contains(append(e.Tools, e.Name), name) {
+			hidden := &catalog.UntrustedError{Kind: "tool", Name: name, Path: e.Path, State: e.State}
+			return hidden.Error() + "; look at it and decide: superstep trust"
+		}
+	}
+	for _, e := range s.p.builtinEntries() {
+		if e.Name == name && e.State == catalog.Off {
+			return fmt.Sprintf("the tool %s is off: %s", name, e.Description)
+		}
+	}
+	if why := s.brokenTool(name); why != "" {
+		return why
+	}
+	return fmt.Sprintf("there is no tool %q%s", name, toolnames.Hint(name, s.tools.Names()))
+}

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package docindex
-
-const nonblock = 0

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package frontmatter
-
-const nonblock = 0

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package main
-
-func cpuMs() float64 { return 0 }

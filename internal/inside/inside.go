@@ -1,0 +1,150 @@
+// Package inside opens what others have put into a folder, and nothing outside of it: not by "..", not by a symbolic link,
+// even one that is changed meanwhile. What is no regular file is not opened.
+package inside
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// Why a file is not opened.
+var (
+	ErrOutside    = errors.New("the path is outside of the folder")
+	ErrLeaves     = errors.New("a symbolic link leads out of the folder; it is not followed")
+	ErrFolder     = errors.New("it is a folder")
+	ErrNotRegular = errors.New("it is not a regular file")
+	ErrTooLarge   = errors.New("it is too large")
+)
+
+// A Root is a folder that is not left. It is safe for use from several goroutines.
+type Root struct {
+	*os.Root
+	Dir  string // as given, made absolute
+	Real string // without symbolic links
+}
+
+// Open opens a folder. Close it.
+func Open(dir string) (*Root, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(real)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{root, abs, real}, nil
+}
+
+// Below returns an absolute path as one relative to the folder, and whether it is in it.
+func (r *Root) Below(name string) (string, bool) {
+	for _, dir := range []string{r.Real, r.Dir} {
+		if rel, err := filepath.Rel(dir, name); err == nil && filepath.IsLocal(rel) {
+			return rel, true
+		}
+	}
+	return "", false
+}
+
+// Resolve follows the symbolic links of a relative path with slashes. The result, which has slashes too, names no link, but
+// possibly something that does not exist. [os.Root] decides what may be opened; this makes absolute links work that stay
+// inside, and tells those that do not from missing files.
+func (r *Root) Resolve(name string) (string, error) {
+	rest := path.Clean(name)
+	if !filepath.IsLocal(filepath.FromSlash(rest)) {
+		return "", ErrOutside
+	}
+	done := "."
+	for links := 0; rest != ""; {
+		var part string
+		part, rest, _ = strings.Cut(rest, "/")
+		switch {
+		case part == "" || part == ".":
+			continue
+		case part == ".." && done == ".":
+			return "", ErrLeaves
+		case part == "..":
+			done = path.Dir(done)
+			continue
+		}
+		next := path.Join(done, part)
+		info, err := r.Lstat(filepath.FromSlash(next))
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			done = next // what is missing here is missing for whoever opens it
+			continue
+		}
+		if links++; links > 40 {
+			return "", errors.New("too many symbolic links")
+		}
+		target, err := r.Readlink(filepath.FromSlash(next))
+		if err != nil {
+			return "", err
+		}
+		if filepath.IsAbs(target) {
+			var ok bool
+			if target, ok = r.Below(target); !ok {
+				return "", ErrLeaves
+			}
+			done = "."
+		}
+		rest = filepath.ToSlash(target) + "/" + rest
+	}
+	return done, nil
+}
+
+// Regular opens a regular file below a root, which has no symbolic link that leads out. It does not wait for the other end of a FIFO.
+func Regular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	return regular(filepath.FromSlash(name), root.Stat, root.OpenFile)
+}
+
+func regular(name string, stat func(string) (fs.FileInfo, error), open func(string, int, fs.FileMode) (*os.File, error)) (*os.File, fs.FileInfo, error) {
+	// A device may do something when it is opened, so it is looked at before; and after, since it may have taken the place of a
+	// file.
+	if info, err := stat(name); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return nil, nil, ErrNotRegular
+	}
+	f, err := open(name, os.O_RDONLY|NonBlock, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = ErrFolder
+	case !info.Mode().IsRegular():
+		err = ErrNotRegular
+	default:
+		return f, info, nil
+	}
+	f.Close()
+	return nil, nil, err
+}
+
+// ReadFile reads a regular file of at most so many bytes, wherever it is.
+func ReadFile(name string, most int64) ([]byte, error) {
+	f, _, err := regular(name, os.Stat, os.OpenFile)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return ReadAll(f, most)
+}
+
+// ReadAll reads a file to its end, which is at most so many bytes away.
+func ReadAll(f io.Reader, most int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(b)) > most {
+		return nil, ErrTooLarge
+	}
+	return b, err
+}

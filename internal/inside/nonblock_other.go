@@ -1,0 +1,6 @@
+//go:build !unix
+
+package inside
+
+// NonBlock is nothing here, where folders hold no FIFOs.
+const NonBlock = 0

@@ -1,6 +1,0 @@
-//go:build !unix
-
-package project
-
-// linked cannot tell here whether a file has other names.
-func linked(string) bool { return false }

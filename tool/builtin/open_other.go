@@ -1,5 +1,0 @@
-//go:build !unix
-
-package builtin
-
-const nonblock = 0
