@@ -282,7 +282,7 @@ func (a *app) agentsCommand() *cobra.Command {
 			if !known {
 				return nil, "", usage(fmt.Sprintf("--capability: want %s, got %q%s", capabilities, s, suggest.Hint(s, strings.Split(capabilities, ", "))))
 			}
-			want = append(want, string(c))
+			want = append(want, c)
 		}
 		has := func(i *host.Item) bool {
 			return !slices.ContainsFunc(want, func(c string) bool { return !slices.Contains(i.Capabilities, c) })
