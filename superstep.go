@@ -203,7 +203,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
 		return nil, e.undo(ctx, j, err)
 	}
-	return e.launch(ctx, j, &launching{workflow: w, inputs: inputs, answer: o.Answer, observe: o.Observe, every: o.SnapshotEvery}), nil
+	return e.launch(ctx, j, &launching{ResumeOptions{Answer: o.Answer, Observe: o.Observe}, w, inputs, o.SnapshotEvery}), nil
 }
 
 // undo removes a run that could not be begun, and gives why.
@@ -335,9 +335,7 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunResumed, "", resumed); err != nil {
 		return nil, err
 	}
-	return e.launch(ctx, j, &launching{
-		workflow: w, inputs: started.Inputs, answer: opt.Answer, observe: opt.Observe, every: started.Every, change: opt.AllowChange, recovers: opt.recovers, ended: opt.ended,
-	}), nil
+	return e.launch(ctx, j, &launching{*opt, w, started.Inputs, started.Every}), nil
 }
 
 // workflowOf is the workflow of a run, as the run has pinned it.
@@ -358,21 +356,14 @@ func unbegun(id string) error {
 
 // started reads how a run began.
 func (e *Engine) started(ctx context.Context, id string) (runlog.RunStarted, error) {
-	var d runlog.RunStarted
-	recs, err := e.store.Read(ctx, id, 1, 1)
-	if err != nil {
-		return d, err
+	d, err := runlog.Started(ctx, e.store, id)
+	switch {
+	case err != nil:
+		return runlog.RunStarted{}, err
+	case d == nil:
+		return runlog.RunStarted{}, unbegun(id)
 	}
-	if len(recs) == 0 || recs[0].Kind != runlog.KindRunStarted {
-		return d, unbegun(id)
-	}
-	if err := runlog.CheckSealed(id, &recs[0]); err != nil {
-		return d, err
-	}
-	if err := json.Unmarshal(recs[0].Data, &d); err != nil {
-		return d, fmt.Errorf("run %s: its first record: %w", id, err)
-	}
-	return d, nil
+	return *d, nil
 }
 
 func (e *Engine) find(ctx context.Context, id string) (runlog.Info, error) {

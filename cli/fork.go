@@ -220,7 +220,7 @@ func (a *app) forked(ctx context.Context, fork *superstep.Fork, noRun bool, r *r
 	if err != nil {
 		return err
 	}
-	return a.resume(ctx, made, r, ans, again)
+	return runsCommands{a}.resume(ctx, made, r, ans, again)
 }
 
 // someOf is a list of paths, cut where it is long.

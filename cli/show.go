@@ -23,9 +23,6 @@ func (a *app) read(ctx context.Context, info runlog.Info) (*transcript.Run, erro
 		}
 		run.Apply(rec)
 	}
-	if info.Status == runlog.Quarantined {
-		run.Interrupt()
-	}
 	run.End(info.Status)
 	return run, nil
 }
