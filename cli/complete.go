@@ -102,7 +102,8 @@ func (a completion) pointWords(cmd *cobra.Command, ref string) []string {
 }
 
 func (a completion) completeFlags(cmd *cobra.Command) {
-	for name, c := range map[string]completer{"on-ask": onAskWords, "model": a.modelWords, "agent": a.agentWords} {
+	agents := a.names(host.Agents, func(i *host.Item) bool { return i.State == "usable" })
+	for name, c := range map[string]completer{"on-ask": onAskWords, "model": a.modelWords, "agent": agents} {
 		f := cmd.Flags().Lookup(name)
 		if f == nil || f.Hidden || name == "agent" && f.Annotations[inputFlag] == nil {
 			continue
@@ -135,17 +136,6 @@ func onAskWords(*cobra.Command) ([]string, error) {
 	return []string{
 		word("wait", "pause the run until somebody answers"), word("deny", "answer no"), word("fail", "end with an error"),
 	}, nil
-}
-
-func (a completion) agentWords(cmd *cobra.Command) ([]string, error) {
-	items, _, err := a.host().List(cmd.Context(), host.Agents, false)
-	var out []string
-	for i := range items {
-		if items[i].State == "usable" {
-			out = append(out, word(items[i].Name, items[i].Description))
-		}
-	}
-	return out, err
 }
 
 func (a completion) toolWords(cmd *cobra.Command) ([]string, error) {

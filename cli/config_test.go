@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep/host"
 )
@@ -75,5 +78,24 @@ func TestConfigMistakesTellNoPassword(t *testing.T) {
 		if code, out, _ := configured(t, text, "runs", "list"); code != ExitUsage || strings.Contains(out, "s3cr3t") || !strings.Contains(out, "config.yaml:1:") {
 			t.Errorf("%q: exit %d: %s", text, code, out)
 		}
+	}
+}
+
+// Every flag of all commands, or of those that execute runs, can be configured unless it says what to do now; and no other.
+func TestSettingsAreFlags(t *testing.T) {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	a := newApp(&host.Config{Name: "superstep", Env: func(string) string { return "" }}, &Options{Args: []string{}})
+	a.globals(f)
+	(&running{}).add(f)
+	f.String("model", "", "")
+	f.Int("snapshot-every", 0, "")
+	var names []string
+	f.VisitAll(func(x *pflag.Flag) {
+		if x.Value.Type() != listType && x.Annotations[actFlag] == nil && x.Name != "config" {
+			names = append(names, x.Name)
+		}
+	})
+	if !slices.Equal(names, host.SettingNames()) {
+		t.Errorf("the flags are %v, the settings %v", names, host.SettingNames())
 	}
 }

@@ -24,7 +24,8 @@ there already is left as it is.`,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "begin with the text of this recipe")
 	acts(cmd, "from")
-	_ = cmd.RegisterFlagCompletionFunc("from", a.workflowWords(func(i *host.Item) bool { return i.Recipe() != nil && i.State != "draft" }).words()) // it fails if there is no such flag
+	recipes := a.names(host.Workflows, func(i *host.Item) bool { return i.Recipe() != nil && i.State != "draft" })
+	_ = cmd.RegisterFlagCompletionFunc("from", recipes.words()) // it fails if there is no such flag
 	return cmd
 }
 
@@ -115,5 +116,5 @@ func (a *app) draftNames(cmd *cobra.Command, args []string, rest string) ([]stri
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.workflowWords(func(i *host.Item) bool { return i.State == "draft" }).words()(cmd, args, rest)
+	return a.names(host.Workflows, func(i *host.Item) bool { return i.State == "draft" }).words()(cmd, args, rest)
 }

@@ -3,18 +3,13 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
@@ -81,30 +76,16 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 	if err != nil {
 		return err
 	}
-	m, err := historyCommands{a}.at(ctx, e, info.ID, f.from)
-	if err != nil {
-		return err
-	}
 	if err := (answering{a}).askable(ctx, e, info, ans); err != nil {
 		return err
 	}
-	edits, err := a.edits(ctx, e, info, f)
+	at, opt, err := a.host().ForkAt(ctx, e, &info, f.from, f.sets)
 	if err != nil {
-		return err
-	}
-	at := m.Seq
-	if seq, ok := strings.CutPrefix(f.from, "seq:"); ok { // what was under way there is kept
-		if _, err := fmt.Sscan(seq, &at); err != nil {
-			return err
-		}
-	}
-	opt := &superstep.ForkOptions{Edits: edits}
-	if node := fromNode(f.from); node != "" {
-		opt.Again = []string{node}
+		return historyCommands{a}.noPoint(err, info.ID)
 	}
 	fork, err := e.Fork(ctx, info.ID, at, opt)
 	if err != nil {
-		if len(edits) > 0 {
+		if len(opt.Edits) > 0 {
 			err = usage("--set: " + err.Error())
 		}
 		return err
@@ -230,72 +211,4 @@ func someOf(paths []string) string {
 		return strings.Join(paths[:most], ", ") + fmt.Sprintf(" and %d more", n)
 	}
 	return strings.Join(paths, ", ")
-}
-
-// fromNode is the node that a point in a run names, "" for a superstep or a record.
-func fromNode(ref string) string {
-	if _, err := strconv.Atoi(ref); err == nil || strings.HasPrefix(ref, "seq:") {
-		return ""
-	}
-	if i := strings.IndexAny(ref, "[#"); i >= 0 {
-		ref = ref[:i]
-	}
-	return ref
-}
-
-// edits makes edits of the words FIELD=value and STEP=update.
-func (a *app) edits(ctx context.Context, e *superstep.Engine, info runlog.Info, f *forking) ([]graph.Edit, error) {
-	if len(f.sets) == 0 {
-		return nil, nil
-	}
-	flow, err := e.Reading(ctx, info.ID)
-	if err != nil {
-		return nil, err
-	}
-	var nodes []string
-	for _, n := range flow.Shape().Nodes {
-		nodes = append(nodes, n.Name)
-	}
-	outputs := len(a.host().Pinned(ctx, info.ID).Files) > 0 // which is all the state that there is
-	var out []graph.Edit
-	fields := map[string]json.RawMessage{}
-	for _, s := range f.sets {
-		key, value, ok := strings.Cut(s, "=")
-		if !ok || key == "" {
-			return nil, usage(fmt.Sprintf("--set: want FIELD=value or STEP=update, got %q%s", s, suggest.Hint(s, nodes)))
-		}
-		raw := json.RawMessage(value)
-		if slices.Contains(nodes, key) {
-			if !json.Valid(raw) && !outputs {
-				return nil, usage(fmt.Sprintf("--set: the update of %s is no JSON: %s", key, value))
-			}
-			if outputs && key == fromNode(f.from) {
-				return nil, usage(fmt.Sprintf("--set %s: the fork does step %s again; go on from a step that follows it", quote(s), key))
-			}
-			if !json.Valid(raw) { // a text
-				if raw, err = json.Marshal(value); err != nil {
-					return nil, err
-				}
-			}
-			out = append(out, graph.Edit{Node: key, Update: raw})
-			continue
-		}
-		if outputs {
-			return nil, usage(fmt.Sprintf("--set: workflow %s has no step %q%s", info.Workflow, key, suggest.Hint(key, nodes)))
-		}
-		if !json.Valid(raw) { // a word
-			if raw, err = json.Marshal(value); err != nil {
-				return nil, err
-			}
-		}
-		fields[key] = raw
-	}
-	if len(fields) > 0 {
-		update, err := json.Marshal(fields)
-		if err != nil {
-			return nil, err
-		}
-		out = append([]graph.Edit{{Update: update}}, out...)
-	}
-	return out, nil
 }

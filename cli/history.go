@@ -37,11 +37,15 @@ func (a historyCommands) past(ctx context.Context, ref string) (*superstep.Engin
 // at gives the point of a run that is meant.
 func (a historyCommands) at(ctx context.Context, e *superstep.Engine, id, ref string) (superstep.Moment, error) {
 	m, err := e.At(ctx, id, ref)
-	var wrong *superstep.PointError
-	if errors.As(err, &wrong) {
-		err = usage(err.Error(), "see the supersteps: "+a.hint("runs", "history", id))
+	return m, a.noPoint(err, id)
+}
+
+// noPoint says what to do about a point that a run does not have.
+func (a historyCommands) noPoint(err error, id string) error {
+	if errors.As(err, new(*superstep.PointError)) {
+		return usage(err.Error(), "see the supersteps: "+a.hint("runs", "history", id))
 	}
-	return m, err
+	return err
 }
 
 type momentJSON struct {

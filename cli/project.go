@@ -85,17 +85,30 @@ func (a *app) startProject(ctx context.Context) (*host.Session, error) {
 	return h.Session(ctx)
 }
 
-// catalogCommand lists and shows what there is of a kind. Filter checks the flags of list, and returns which items are wanted and
-// that in words, behind the kind; nil for all.
-func (a *app) catalogCommand(kind, short string, show func(context.Context, string) error, filter func() (func(*host.Item) bool, string, error)) *cobra.Command {
+// An itemFilter checks the flags of a list, and returns which items are wanted and that in words, behind the kind.
+type itemFilter func() (wanted func(*host.Item) bool, words string, err error)
+
+// catalogCommand lists and shows what there is of a kind. If filter is nil, all of it is listed.
+func (a *app) catalogCommand(kind, short string, show func(context.Context, string) error, filter itemFilter) *cobra.Command {
 	n := a.cfg.Name
 	cmd := &cobra.Command{
 		Use: kind, Short: short,
 		Example: examples(n, kind+" list", "", kind+" show NAME", "", kind+" list -o json", ""),
 	}
-	list := &cobra.Command{
+	cmd.AddCommand(a.listCommand(kind, filter), &cobra.Command{
+		Use: "show NAME", Short: "Show one of the " + kind, ValidArgsFunction: a.names(kind, nil).words(),
+		Example: examples(n, kind+" show NAME", ""),
+		Args:    nargs(1, 1, fmt.Sprintf("%s show: name one; `%s %s list` shows those there are", kind, a.program(), kind)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return show(cmd.Context(), args[0]) },
+	})
+	return a.lists(cmd)
+}
+
+// listCommand lists what there is of a kind.
+func (a *app) listCommand(kind string, filter itemFilter) *cobra.Command {
+	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the " + kind + " there are, where they come from and what overrides what", Args: a.none,
-		Example: examples(n, kind+" list", "", kind+" list -o json", ""),
+		Example: examples(a.cfg.Name, kind+" list", "", kind+" list -o json", ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := a.here()
 			if err != nil {
@@ -115,22 +128,17 @@ func (a *app) catalogCommand(kind, short string, show func(context.Context, stri
 			return a.printItems(kind, items, problems, words)
 		},
 	}
-	cmd.AddCommand(list, &cobra.Command{
-		Use: "show NAME", Short: "Show one of the " + kind, ValidArgsFunction: a.itemNames(kind).words(),
-		Example: examples(n, kind+" show NAME", ""),
-		Args:    nargs(1, 1, fmt.Sprintf("%s show: name one; `%s %s list` shows those there are", kind, a.program(), kind)),
-		RunE:    func(cmd *cobra.Command, args []string) error { return show(cmd.Context(), args[0]) },
-	})
-	return a.lists(cmd)
 }
 
-// itemNames completes the names of items of a kind.
-func (a *app) itemNames(kind string) completer {
+// names completes the names of items of a kind, of some or, if nil, of all.
+func (a *app) names(kind string, some func(*host.Item) bool) completer {
 	return func(cmd *cobra.Command) ([]string, error) {
 		items, _, err := a.host().List(cmd.Context(), kind, false)
 		var out []string
 		for i := range items {
-			out = append(out, word(items[i].Name, items[i].Description))
+			if some == nil || some(&items[i]) {
+				out = append(out, word(items[i].Name, items[i].Description))
+			}
 		}
 		return out, err
 	}
@@ -190,7 +198,7 @@ func (a *app) printTable(items []host.Item) {
 	if fd, ok := isTerminal(a.opt.Stdout); ok {
 		width, _, _ = term.GetSize(fd)
 	}
-	needs, untrusted := false, false
+	needs, untrusted, drafts := false, false, false
 	name, source := 4, 8
 	for i := range items {
 		name, source = max(name, ansi.StringWidth(transcript.Line(items[i].Name))), max(source, len(items[i].Source))
@@ -219,7 +227,7 @@ func (a *app) printTable(items []host.Item) {
 		case "invalid":
 			shown = pal.red(state)
 		}
-		untrusted = untrusted || state == "not trusted" || state == "changed"
+		untrusted, drafts = untrusted || state == "not trusted" || state == "changed", drafts || state == "draft"
 		label := transcript.Line(e.Name)
 		line := fmt.Sprintf("%s%s  %-*s  %s%s  %s%s", label, strings.Repeat(" ", name-ansi.StringWidth(label)), source, e.Source,
 			shown, strings.Repeat(" ", max(0, 11-len(state))), column(need), transcript.Line(e.Description))
@@ -233,6 +241,9 @@ func (a *app) printTable(items []host.Item) {
 	}
 	if untrusted {
 		a.err.line("what is not trusted is not used; look at it and decide: " + a.hint("trust"))
+	}
+	if drafts {
+		a.err.line("drafts wait for you: " + a.hint("workflows", "show", "NAME", "-v") + ", and then workflows approve NAME or workflows reject NAME")
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,7 +17,9 @@ import (
 
 func (a *app) workflowsCommand() *cobra.Command {
 	n := a.cfg.Name
-	subs := []*cobra.Command{a.workflowsList(), a.workflowsShow(), a.workflowsGraph()}
+	list := a.listCommand(host.Workflows, nil)
+	list.Long = list.Short + "\n\nRecipes that cannot be used are listed with what is wrong with them, and drafts by agents with the rest."
+	subs := []*cobra.Command{list, a.workflowsShow(), a.workflowsGraph()}
 	pairs := []string{"workflows list", "", "workflows show research", "", "workflows graph research --format svg > research.svg", "", "workflows graph --run @last", "with the states of its nodes"}
 	subs = append(subs, a.workflowsNew(), a.workflowsSchema(), a.workflowsApprove(), a.workflowsReject())
 	pairs = append(pairs, "workflows new brief", "", "workflows approve brief", "what an agent wrote")
@@ -28,33 +29,6 @@ func (a *app) workflowsCommand() *cobra.Command {
 	}
 	c.AddCommand(subs...)
 	return a.lists(c)
-}
-
-func (a *app) workflowsList() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the workflows there are, where they come from and what overrides what", Args: a.none,
-		Long: `List the workflows there are, where they come from and what overrides what
-
-Recipes that cannot be used are listed with what is wrong with them, and drafts by agents with the rest.`,
-		Example: examples(a.cfg.Name, "workflows list", "", "workflows list -o json", ""),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
-			items, problems, err := h.List(cmd.Context(), host.Workflows, true)
-			if err != nil {
-				return err
-			}
-			if err := a.printItems(host.Workflows, items, problems, ""); err != nil || a.programs() {
-				return err
-			}
-			if slices.ContainsFunc(items, func(i host.Item) bool { return i.State == "draft" }) {
-				a.err.line("drafts wait for you: " + a.hint("workflows", "show", "NAME", "-v") + ", and then workflows approve NAME or workflows reject NAME")
-			}
-			return nil
-		},
-	}
 }
 
 // named is for commands about one workflow.
@@ -69,25 +43,11 @@ func (a *app) workflowNames(cmd *cobra.Command, args []string, rest string) ([]s
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	words, failed := a.itemNames(host.Workflows).words()(cmd, args, rest)
+	words, failed := a.names(host.Workflows, nil).words()(cmd, args, rest)
 	if failed != cobra.ShellCompDirectiveError {
 		failed = cobra.ShellCompDirectiveDefault // recipes are files too
 	}
 	return words, failed
-}
-
-// workflowWords completes the names of some workflows.
-func (a *app) workflowWords(some func(*host.Item) bool) completer {
-	return func(cmd *cobra.Command) ([]string, error) {
-		items, _, err := a.host().List(cmd.Context(), host.Workflows, false)
-		var out []string
-		for i := range items {
-			if some(&items[i]) {
-				out = append(out, word(items[i].Name, items[i].Description))
-			}
-		}
-		return out, err
-	}
 }
 
 func (a *app) workflow(name string) (*workflow.Workflow, error) {

@@ -99,15 +99,7 @@ func (p *project) defaultRules() ([]permit.Rule, error) {
 	if !p.h.Sealed() {
 		texts = append(texts, "read_file("+p.h.results("*")+"/**)", "grep("+p.h.results("*")+"/**)")
 	}
-	var rules []permit.Rule
-	for _, text := range texts {
-		r, err := permit.Parse(tool.Allow, text, "")
-		if err != nil {
-			return nil, err
-		}
-		rules = append(rules, r)
-	}
-	return rules, nil
+	return parseRules(tool.Allow, "", texts...)
 }
 
 // docs is the index of the project's files, made when it is first searched.

@@ -110,7 +110,7 @@ func (h *Host) configure() error {
 		if v == "" {
 			continue
 		}
-		if err := CheckSetting(name, v); err != nil {
+		if err := checkSetting(name, v); err != nil {
 			return mistake(Variable(name) + ": " + err.Error())
 		}
 		if given[name] = v; name == "store" {
@@ -184,8 +184,8 @@ func (c *Configuration) parse(b []byte) (settings []Setting, err error) {
 		}
 		if err != nil {
 			err = fmt.Errorf("%s %w", f.Key, err)
-		} else {
-			err = CheckSetting(f.Key, value)
+		} else if err = checkSetting(f.Key, value); err != nil {
+			err = fmt.Errorf("%s: %w", f.Key, err)
 		}
 		if err != nil {
 			wrong(f.Value.Line, f.Value.Col, err.Error())
@@ -260,47 +260,41 @@ func (c *Configuration) atHome(name, value string) (string, error) {
 	return m[1] + filepath.Join(c.home, value[len(m[0]):]), nil
 }
 
-// CheckSetting returns why a setting cannot have a value, nil if it can.
-func CheckSetting(name, value string) error {
-	want := ""
+// checkSetting returns why a setting cannot have a value, nil if it can.
+func checkSetting(name, value string) error {
 	switch kind := known[name]; kind {
 	case "text", "path":
 	case "store":
-		if value == "" {
-			return nil
-		}
-		if _, err := runlog.ParsePlace(value); err != nil {
-			return fmt.Errorf("store: %w", err)
+		if value != "" {
+			_, err := runlog.ParsePlace(value)
+			return err
 		}
 	case "bool":
 		if _, err := strconv.ParseBool(value); err != nil {
-			want = "true or false"
+			return fmt.Errorf("want true or false, got %q", value)
 		}
 	case "count":
 		if n, err := strconv.ParseInt(value, 0, 64); err != nil {
-			want = "a whole number"
+			return fmt.Errorf("want a whole number, got %q", value)
 		} else if n < 0 {
-			return fmt.Errorf("%s: want no negative number, got %s", name, value)
+			return fmt.Errorf("want no negative number, got %s", value)
 		}
 	case "money":
 		if n, err := strconv.ParseFloat(value, 64); err != nil {
-			want = "a number such as 1.50"
+			return fmt.Errorf("want a number such as 1.50, got %q", value)
 		} else if math.IsNaN(n) || n < 0 || n >= 1e12 {
-			return fmt.Errorf("%s: want a number of US dollars such as 1.50, got %s", name, value)
+			return fmt.Errorf("want a number of US dollars such as 1.50, got %s", value)
 		}
 	case "duration":
 		if d, err := time.ParseDuration(value); err != nil {
-			want = "a duration such as 90s or 10m"
+			return fmt.Errorf("want a duration such as 90s or 10m, got %q", value)
 		} else if d < 0 {
-			return fmt.Errorf("%s: want no negative duration, got %s", name, value)
+			return fmt.Errorf("want no negative duration, got %s", value)
 		}
 	default:
 		if words := strings.Split(kind, "|"); !slices.Contains(words, value) {
-			want = strings.TrimRight(strings.Join(words, ", "), ", ")
+			return fmt.Errorf("want %s, got %q", strings.TrimRight(strings.Join(words, ", "), ", "), value)
 		}
-	}
-	if want != "" {
-		return fmt.Errorf("%s: want %s, got %q", name, want, value)
 	}
 	return nil
 }
@@ -331,8 +325,8 @@ func (c *Configuration) Check() error {
 // Set changes one line of the file, and leaves the others as they are. It does so if the line is mistaken, but only if no mistake
 // is left.
 func (c *Configuration) Set(name, value string) error {
-	if err := CheckSetting(name, value); err != nil {
-		return mistaken(err)
+	if err := checkSetting(name, value); err != nil {
+		return mistake(name + ": " + err.Error())
 	}
 	home := homePath.MatchString(value) // a path is meant in every folder
 	switch kind := known[name]; kind {

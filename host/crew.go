@@ -36,7 +36,7 @@ func (h *Host) projectOf(dir string, rules []string, onAsk string, models func(s
 func (h *Host) rules(began []string) ([]permit.Rule, error) {
 	rules := slices.Clone(h.cfg.Rules)
 	for _, text := range began {
-		r, err := ParseRule(text)
+		r, err := parseRule(text)
 		if err != nil {
 			return nil, &workflow.InputsError{Workflow: delegate.Name, Problems: []string{fmt.Sprintf("rules: %q: %v", text, err)}}
 		}
@@ -47,8 +47,8 @@ func (h *Host) rules(began []string) ([]permit.Rule, error) {
 	return rules, nil
 }
 
-// ParseRule reads a rule with its decision before it, such as "deny read_file(secret/**)".
-func ParseRule(text string) (permit.Rule, error) {
+// parseRule reads a rule with its decision before it, such as "deny read_file(secret/**)".
+func parseRule(text string) (permit.Rule, error) {
 	word, rule, _ := strings.Cut(text, " ")
 	d, err := permit.ParseDecision(word)
 	switch {
@@ -60,7 +60,7 @@ func ParseRule(text string) (permit.Rule, error) {
 	return permit.Parse(d, rule, "the run")
 }
 
-// texts are rules as ParseRule reads them.
+// texts are rules as parseRule reads them.
 func texts(rules []permit.Rule) []string {
 	var out []string
 	for _, r := range rules {

@@ -36,7 +36,7 @@ type Distilled struct {
 // *RecipeError or an *Error.
 func (h *Host) Distil(ctx context.Context, id string, opt DistilOptions) (*Distilled, error) {
 	if opt.Name != "" && distil.Slug(opt.Name, 64) != opt.Name {
-		return nil, mistake(fmt.Sprintf("--name: %q is no name of a recipe; it has small letters and digits, and single hyphens between, at most 64", opt.Name))
+		return nil, mistake(fmt.Sprintf("--name: %q is no name of a recipe; %s", opt.Name, namesOfRecipes))
 	}
 	store, err := h.Store(ctx, true)
 	if err != nil {

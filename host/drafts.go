@@ -38,10 +38,10 @@ func (e *ExistsError) Error() string {
 // FailureCode is the word for runs that fail with the error.
 func (e *ExistsError) FailureCode() string { return "usage" }
 
-// A NoProjectError says that there is no project to write into.
-type NoProjectError struct{ Dir string } // one that holds what the user agreed to; "" for none
+// A noProjectError says that there is no project to write into.
+type noProjectError struct{ Dir string } // one that holds what the user agreed to; "" for none
 
-func (e *NoProjectError) Error() string {
+func (e *noProjectError) Error() string {
 	if e.Dir == "" {
 		return "there is no project here"
 	}
@@ -49,7 +49,7 @@ func (e *NoProjectError) Error() string {
 }
 
 // FailureCode is the word for runs that fail with the error.
-func (e *NoProjectError) FailureCode() string { return "usage" }
+func (e *noProjectError) FailureCode() string { return "usage" }
 
 // home is the folder in which recipes of a scope are written, and the path of theirs within it.
 func (p *project) home(scope string) (root *os.Root, in string, err error) {
@@ -65,12 +65,28 @@ func (p *project) home(scope string) (root *os.Root, in string, err error) {
 	}
 	switch {
 	case base == "" && p.dir != "":
-		return nil, "", &NoProjectError{Dir: p.dir}
+		return nil, "", &noProjectError{Dir: p.dir}
 	case base == "":
-		return nil, "", &NoProjectError{}
+		return nil, "", &noProjectError{}
 	}
 	root, err = os.OpenRoot(base)
 	return root, in, err
+}
+
+// place is home for a recipe of a name. One of that name is in the way unless it is in the file that has its name and is to be
+// replaced.
+func (p *project) place(scope, name string, replace bool) (*os.Root, string, error) {
+	root, in, err := p.home(scope)
+	if err != nil {
+		return nil, "", err
+	}
+	target := filepath.Join(root.Name(), filepath.FromSlash(path.Join(in, "workflows", name+".yaml")))
+	for _, other := range p.Recipes() {
+		if !other.Draft && other.Scope == scope && other.Name == name && (!replace || other.Path != target) {
+			return nil, "", errors.Join(&ExistsError{Path: other.File}, root.Close())
+		}
+	}
+	return root, in, nil
 }
 
 // saveDraft checks a recipe that an agent has written, and puts it where it waits for approval: in the
@@ -133,18 +149,11 @@ func (p *project) approve(name string, replace bool) (string, error) {
 	if e.Recipe == nil {
 		return "", &catalog.InvalidError{Entry: e}
 	}
-	root, in, err := p.home(e.Scope)
+	root, in, err := p.place(e.Scope, name, replace)
 	if err != nil {
 		return "", err
 	}
 	defer root.Close()
-	at := path.Join(in, "workflows", name+".yaml")
-	target := filepath.Join(root.Name(), filepath.FromSlash(at))
-	for _, other := range p.Recipes() {
-		if !other.Draft && other.Scope == e.Scope && other.Name == name && other.Path != target {
-			return "", &ExistsError{Path: other.File}
-		}
-	}
 	draft := path.Join(in, "workflows", catalog.DraftsDir, filepath.Base(e.Path))
 	if now, err := readIn(root, draft); err != nil || !bytes.Equal(now, e.Text) {
 		return "", fmt.Errorf("the draft %s changed meanwhile; look at it again", e.File)
@@ -179,17 +188,11 @@ func (p *project) addRecipe(text []byte, replace bool) (string, error) {
 		return "", &catalog.InvalidError{Entry: e}
 	}
 	name := e.Recipe.Name
-	root, in, err := p.home(catalog.Project)
+	root, in, err := p.place(catalog.Project, name, replace)
 	if err != nil {
 		return "", err
 	}
 	defer root.Close()
-	target := filepath.Join(root.Name(), filepath.FromSlash(path.Join(in, "workflows", name+".yaml")))
-	for _, other := range p.Recipes() {
-		if !other.Draft && other.Scope == catalog.Project && other.Name == name && (!replace || other.Path != target) {
-			return "", &ExistsError{Path: other.File}
-		}
-	}
 	return p.install(root, in, catalog.Project, text, name, replace)
 }
 
@@ -258,13 +261,15 @@ func write(root *os.Root, name string, text []byte, replace bool) error {
 	return nil
 }
 
+const namesOfRecipes = "it has small letters and digits, and single hyphens between, at most 64"
+
 // NewRecipe writes a recipe to begin with into the project, or one with the text of another, and returns its path.
 func (h *Host) NewRecipe(name, from string) (string, error) {
 	if slug := distil.Slug(name, 64); slug != name {
 		if slug != "" {
 			slug = fmt.Sprintf(", such as %q", slug)
 		}
-		return "", mistake(fmt.Sprintf("workflows new: %q is no name of a recipe; it has small letters and digits, and single hyphens between, at most 64%s", name, slug))
+		return "", mistake(fmt.Sprintf("workflows new: %q is no name of a recipe; %s%s", name, namesOfRecipes, slug))
 	}
 	if slices.Contains(h.Taken(), name) {
 		return "", mistake(fmt.Sprintf("workflows new: a workflow that comes with %s is called %q; choose another name", h.cfg.Name, name))

@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/providers"
@@ -44,7 +43,6 @@ type Config struct {
 	Models []model.Model
 	// NoModels leaves models out, with all that asks one: the workflows research and agent, and agents of recipes.
 	NoModels  bool
-	Clock     *agent.Clock      // of agents; defaults to that of the system
 	Failpoint func(name string) // for crash tests; see superstep.Options
 	// Settled says that the settings are complete: neither the user's configuration nor the variables SUPERSTEP_* add to them.
 	Settled bool
@@ -133,9 +131,6 @@ func Open(_ context.Context, cfg *Config) (*Host, error) {
 	}
 	if c.Environ == nil {
 		c.Environ = os.Environ()
-	}
-	if c.Clock == nil {
-		c.Clock = &agent.Clock{Now: time.Now, After: time.After}
 	}
 	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
 		return nil, errors.New("the folder to work in is not absolute: " + c.Dir)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,19 +76,24 @@ func (g careful) Reads(name, from string, answers []string) func(string) tool.Ve
 
 // agentRules are the rules in the definition of an agent. It may be used, so what it wants leave for counts.
 func agentRules(d *definition.Definition) ([]permit.Rule, error) {
+	deny, err := parseRules(tool.Deny, d.Source.String(), d.Deny...)
+	ask, err2 := parseRules(tool.Ask, d.Source.String(), d.Ask...)
+	allow, err3 := parseRules(tool.Allow, d.Source.String(), d.Allow...)
+	if err = cmp.Or(err, err2, err3); err != nil {
+		return nil, fmt.Errorf("agent %s: %w", d.Name, err)
+	}
+	return slices.Concat(deny, ask, allow), nil
+}
+
+// parseRules reads rules of one decision and source.
+func parseRules(decision tool.Decision, source string, texts ...string) ([]permit.Rule, error) {
 	var rules []permit.Rule
-	lists := []struct {
-		decision tool.Decision
-		texts    []string
-	}{{tool.Deny, d.Deny}, {tool.Ask, d.Ask}, {tool.Allow, d.Allow}}
-	for _, l := range lists {
-		for _, text := range l.texts {
-			r, err := permit.Parse(l.decision, text, d.Source.String())
-			if err != nil {
-				return nil, fmt.Errorf("agent %s: %w", d.Name, err)
-			}
-			rules = append(rules, r)
+	for _, text := range texts {
+		r, err := permit.Parse(decision, text, source)
+		if err != nil {
+			return nil, err
 		}
+		rules = append(rules, r)
 	}
 	return rules, nil
 }
@@ -102,19 +108,16 @@ type only struct {
 
 func (p *project) bounded(d *definition.Definition, inner tool.Reader) (tool.Gate, error) {
 	o := &only{inner: inner, tools: map[string]bool{}, list: strings.Join(d.Only, ", ")}
-	var rules []permit.Rule
-	for _, text := range d.Only {
-		r, err := permit.Parse(tool.Allow, text, d.Source.String())
-		if err != nil {
-			return nil, fmt.Errorf("agent %s: %w", d.Name, err)
-		}
-		rules = append(rules, r)
+	rules, err := parseRules(tool.Allow, d.Source.String(), d.Only...)
+	if err != nil {
+		return nil, fmt.Errorf("agent %s: %w", d.Name, err)
+	}
+	for _, r := range rules {
 		o.tools[r.Tool] = true
 	}
 	if !o.tools["read_file"] { // other tools read what they are bound to
 		rules = append(rules, permit.Rule{Decision: tool.Allow, Tool: "read_file"})
 	}
-	var err error
 	o.rules, err = permit.New(&permit.Options{
 		Rules: map[permit.Layer][]permit.Rule{permit.Agent: rules}, NoDefaults: true, Root: p.dir, Home: p.h.Home(), Resolve: trust.Resolved,
 	})
@@ -192,16 +195,15 @@ func (p *project) granted() ([]permit.Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	var rules []permit.Rule
+	var own []string
 	for _, g := range list {
-		if g.Project != p.dir {
-			continue
+		if g.Project == p.dir {
+			own = append(own, g.Rule)
 		}
-		r, err := permit.Parse(tool.Allow, g.Rule, p.grantsFile())
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.grantsFile(), err)
-		}
-		rules = append(rules, r)
+	}
+	rules, err := parseRules(tool.Allow, p.grantsFile(), own...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.grantsFile(), err)
 	}
 	return rules, nil
 }

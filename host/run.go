@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/transcript"
@@ -13,8 +12,7 @@ import (
 type EngineOptions struct {
 	// Look is for looking at runs only: the engine has no workflows, and a store that is not there is not made.
 	Look             bool
-	MaxSteps, Agents int           // see superstep.Options
-	Timeout          time.Duration // of one run
+	MaxSteps, Agents int // see superstep.Options
 }
 
 // Engine opens the store and returns an engine over the workflows. The store stays the host's.
@@ -28,7 +26,7 @@ func (h *Host) Engine(ctx context.Context, opt *EngineOptions) (*superstep.Engin
 	}
 	o := &superstep.Options{
 		Folder: h.Folder, Failpoint: h.cfg.Failpoint, Sandbox: h.sandbox, Trusted: h.trustsRun,
-		MaxSteps: opt.MaxSteps, Agents: opt.Agents, Timeout: opt.Timeout, Restore: h.Restore,
+		MaxSteps: opt.MaxSteps, Agents: opt.Agents, Restore: h.Restore,
 	}
 	if !opt.Look {
 		o.Workflows = h.Workflows()

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
@@ -173,7 +174,7 @@ func (s *Session) Call(ctx context.Context, name string, args json.RawMessage) (
 	return &res, nil
 }
 
-// missing is the error of a tool that there is not, or that cannot be used.
+// missing is the error of a tool that there is not, that cannot be used, or that works for agents only.
 func (s *Session) missing(name string) error {
 	for _, e := range s.p.tools() {
 		prefix, group := strings.CutSuffix(e.Name, "*")
@@ -185,17 +186,35 @@ func (s *Session) missing(name string) error {
 			if e.Source == catalog.BuiltIn {
 				return mistake(fmt.Sprintf("tool %s works within a run only: %s", e.Name, e.Description))
 			}
-		case catalog.Invalid: // see below
+		case catalog.Untrusted, catalog.Changed:
+			hidden := &catalog.UntrustedError{Kind: "tool", Name: name, Path: e.Path, State: e.State}
+			return &Error{Code: "untrusted", Message: hidden.Error(), Err: hidden}
 		case catalog.Off:
-			return mistake(fmt.Sprintf("tool %s is off: %s", e.Name, e.Description))
-		default:
-			return &Error{Code: "untrusted", Message: fmt.Sprintf("tool %s is %s", e.Name, e.State)}
+			return mistake(fmt.Sprintf("the tool %s is off: %s", e.Name, e.Description))
+		case catalog.Disabled:
+			return mistake(fmt.Sprintf("tool %s is disabled", e.Name))
 		}
 	}
-	if why := s.brokenTool(name); why != "" {
-		return &Error{Code: "unusable", Message: why}
+	for _, x := range s.broken {
+		if base, _, _ := strings.Cut(filepath.Base(x.File), "."); name == base || strings.HasPrefix(name, base+"_") {
+			return &Error{Code: "unusable", Message: fmt.Sprintf("tool %s cannot be used: %v", name, x)}
+		}
 	}
-	return mistake(s.unknown(name))
+	for _, x := range s.p.ToolProblems() {
+		if !x.Warning && strings.HasPrefix(filepath.Base(x.File), name+".") {
+			return &Error{Code: "unusable", Message: fmt.Sprintf("tool %s cannot be used: %v", name, x)}
+		}
+	}
+	return mistake(fmt.Sprintf("there is no tool %q%s", name, toolnames.Hint(name, s.tools.Names())))
+}
+
+// unknown says why there is no tool of a name.
+func (s *Session) unknown(name string) string {
+	err := s.missing(name)
+	if errors.As(err, new(*catalog.UntrustedError)) {
+		return err.Error() + "; look at it and decide: superstep trust"
+	}
+	return err.Error()
 }
 
 // scriptTools loads those that may be used. Why others cannot is told to whoever wants one.
@@ -435,7 +454,7 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 		return nil, fmt.Errorf("agent %s: %w", d.Name, err)
 	}
 	a := &agent.Agent{
-		Name: d.Name, Model: m, OnAsk: p.onAsk, Clock: p.h.cfg.Clock, Remember: p.remember,
+		Name: d.Name, Model: m, OnAsk: p.onAsk, Clock: &agent.Clock{Now: time.Now, After: time.After}, Remember: p.remember,
 		Limits: agent.Limits{Turns: cmp.Or(d.MaxTurns, defaultTurns), Single: d.Kind == definition.Simple},
 	}
 	if !p.h.Sealed() {
@@ -527,38 +546,4 @@ func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 		}
 	}
 	return strings.TrimSpace(b.String())
-}
-
-// brokenTool returns why the tool of a name cannot be used although there is a file for it, "" if there is none.
-func (s *Session) brokenTool(name string) string {
-	for _, x := range s.broken {
-		if base, _, _ := strings.Cut(filepath.Base(x.File), "."); name == base || strings.HasPrefix(name, base+"_") {
-			return fmt.Sprintf("tool %s cannot be used: %v", name, x)
-		}
-	}
-	for _, x := range s.p.ToolProblems() {
-		if !x.Warning && strings.HasPrefix(filepath.Base(x.File), name+".") {
-			return fmt.Sprintf("tool %s cannot be used: %v", name, x)
-		}
-	}
-	return ""
-}
-
-// unknown says that there is no tool of a name, or that nobody has agreed to it, and which there are.
-func (s *Session) unknown(name string) string {
-	for _, e := range s.p.tools() {
-		if (e.State == catalog.Untrusted || e.State == catalog.Changed) && slices.Contains(append(e.Tools, e.Name), name) {
-			hidden := &catalog.UntrustedError{Kind: "tool", Name: name, Path: e.Path, State: e.State}
-			return hidden.Error() + "; look at it and decide: superstep trust"
-		}
-	}
-	for _, e := range s.p.builtinEntries() {
-		if e.Name == name && e.State == catalog.Off {
-			return fmt.Sprintf("the tool %s is off: %s", name, e.Description)
-		}
-	}
-	if why := s.brokenTool(name); why != "" {
-		return why
-	}
-	return fmt.Sprintf("there is no tool %q%s", name, toolnames.Hint(name, s.tools.Names()))
 }
