@@ -1,6 +1,7 @@
 package superstep
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,16 +127,9 @@ func (e *Engine) Failed(ctx context.Context, id string) (in string, tasks []stri
 	if info.Status != runlog.Partial {
 		return "", nil, noPoint("run %s is %s; only a partial run has tasks that failed and were passed over", id, info.Status)
 	}
-	recs, err := e.store.Read(ctx, id, info.Head, 1)
-	if err != nil {
-		return "", nil, err
-	}
 	var d runlog.RunFinished
-	if len(recs) == 1 {
-		if err := runlog.CheckSealed(id, &recs[0]); err != nil {
-			return "", nil, err
-		}
-		if err := json.Unmarshal(recs[0].Data, &d); err != nil {
+	for r, err := range runlog.Records(ctx, e.store, id, info.Head) {
+		if err = cmp.Or(err, json.Unmarshal(r.Data, &d)); err != nil {
 			return "", nil, err
 		}
 	}

@@ -356,21 +356,14 @@ func unbegun(id string) error {
 
 // started reads how a run began.
 func (e *Engine) started(ctx context.Context, id string) (runlog.RunStarted, error) {
-	var d runlog.RunStarted
-	recs, err := e.store.Read(ctx, id, 1, 1)
-	if err != nil {
-		return d, err
+	d, err := runlog.Started(ctx, e.store, id)
+	switch {
+	case err != nil:
+		return runlog.RunStarted{}, err
+	case d == nil:
+		return runlog.RunStarted{}, unbegun(id)
 	}
-	if len(recs) == 0 || recs[0].Kind != runlog.KindRunStarted {
-		return d, unbegun(id)
-	}
-	if err := runlog.CheckSealed(id, &recs[0]); err != nil {
-		return d, err
-	}
-	if err := json.Unmarshal(recs[0].Data, &d); err != nil {
-		return d, fmt.Errorf("run %s: its first record: %w", id, err)
-	}
-	return d, nil
+	return *d, nil
 }
 
 func (e *Engine) find(ctx context.Context, id string) (runlog.Info, error) {

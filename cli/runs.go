@@ -15,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
@@ -121,10 +122,10 @@ type infoJSON struct {
 	Owner    string        `json:"owner,omitempty"`
 	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "" for questions
 	Parent   string        `json:"parent,omitempty"` // of a fork
-	Imported *importedJSON `json:"imported,omitempty"`
+	Imported *host.Origin  `json:"imported,omitempty"`
 }
 
-func infoOf(i *runlog.Info, why string, im *importedJSON) infoJSON {
+func infoOf(i *runlog.Info, why string, im *host.Origin) infoJSON {
 	return infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, why, i.Parent, im}
 }
 
@@ -136,16 +137,12 @@ const tail = 256
 
 // waits reports whether a run does nothing but wait for answers, as far as the end of its log shows.
 func (a runsCommands) waits(ctx context.Context, info *runlog.Info) (bool, error) {
-	recs, err := a.store.Read(ctx, info.ID, max(info.Head, tail)-tail+1, tail)
-	if err != nil {
-		return false, err
-	}
 	run := &transcript.Run{}
-	for i := range recs {
-		if err := runlog.CheckSealed(info.ID, &recs[i]); err != nil {
+	for r, err := range runlog.Records(ctx, a.store, info.ID, max(info.Head, tail)-tail+1) {
+		if err != nil {
 			return false, err
 		}
-		run.Apply(recs[i])
+		run.Apply(r)
 	}
 	return run.Waits(), nil
 }
@@ -243,7 +240,7 @@ func (a runsCommands) printList(ctx context.Context, infos []runlog.Info) error 
 		if err != nil {
 			a.warn(err.Error()) // the other runs are listed all the same
 		}
-		var im *importedJSON
+		var im *host.Origin
 		if key, ok := seal.Sealed(i); ok {
 			i.Workflow, i.Title = "(encrypted)", "with key "+key
 		} else if im, err = a.origin(ctx, i.ID); err != nil {

@@ -382,6 +382,15 @@ func (m *Machine[S, U, M]) having(o Outcome, n int) []int {
 	return out
 }
 
+// Check has the program look at the results of a superstep that is Complete. A driver
+// calls it before Commit, and gives up with its error.
+func (m *Machine[S, U, M]) Check() error {
+	if m.prog.Check == nil {
+		return nil
+	}
+	return m.prog.Check(m.tasks, m.results)
+}
+
 // Commit closes the superstep: it folds the updates and routes the messages in path
 // order, and opens the next one. It panics if the step is not Complete.
 func (m *Machine[S, U, M]) Commit() {

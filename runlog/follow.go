@@ -70,7 +70,7 @@ func Records(ctx context.Context, store Store, id string, from uint64) iter.Seq2
 		for {
 			recs, err := store.Read(ctx, id, next, 256)
 			for i := range recs {
-				if err := CheckSealed(id, &recs[i]); err != nil {
+				if err := checkSealed(id, &recs[i]); err != nil {
 					yield(Record{}, err)
 					return
 				}

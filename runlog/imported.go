@@ -19,22 +19,28 @@ type Imported struct {
 	Nonce string `json:"nonce"`
 }
 
+// Started returns how a run began. It returns nil for a run without records, and for one that does
+// not begin with KindRunStarted.
+func Started(ctx context.Context, store Store, id string) (*RunStarted, error) {
+	recs, err := store.Read(ctx, id, 1, 1)
+	if err != nil || len(recs) == 0 || recs[0].Kind != KindRunStarted {
+		return nil, err
+	}
+	r, d := &recs[0], &RunStarted{}
+	if err := checkSealed(id, r); err != nil || len(r.Data) == 0 {
+		return d, err
+	}
+	if err := json.Unmarshal(r.Data, d); err != nil {
+		return nil, fmt.Errorf("run %s: record %d (%s): %w", id, r.Seq, r.Kind, err)
+	}
+	return d, nil
+}
+
 // Origin returns the mark of an imported run, nil for any other. A run without records has none.
 func Origin(ctx context.Context, store Store, id string) (*Imported, error) {
-	recs, err := store.Read(ctx, id, 1, 1)
-	if err != nil || len(recs) == 0 {
+	d, err := Started(ctx, store, id)
+	if err != nil || d == nil {
 		return nil, err
-	}
-	if err := CheckSealed(id, &recs[0]); err != nil {
-		return nil, err
-	}
-	r := &recs[0]
-	if r.Kind != KindRunStarted || len(r.Data) == 0 {
-		return nil, nil
-	}
-	var d RunStarted
-	if err := json.Unmarshal(r.Data, &d); err != nil {
-		return nil, fmt.Errorf("run %s: record %d (%s): %w", id, r.Seq, r.Kind, err)
 	}
 	return d.Imported, nil
 }

@@ -27,8 +27,8 @@ func (e *SealedError) Error() string {
 	return fmt.Sprintf("run %s is encrypted with key%s; open the store with that key to read it", e.ID, key)
 }
 
-// CheckSealed returns a *SealedError for a record that is encrypted, as it is read without a key.
-func CheckSealed(id string, r *Record) error {
+// checkSealed returns a *SealedError for a record that is encrypted, as it is read without a key.
+func checkSealed(id string, r *Record) error {
 	if len(r.Data) == 0 || r.Data[0] != SealMark {
 		return nil
 	}

@@ -71,7 +71,7 @@ var holdCases = []testCase{
 		}
 	}},
 	{"busy for another store", "another store over the same data cannot take a held run either, and sees its state", func(f *fixture) {
-		re, ok := f.store.(Reopener)
+		re, ok := f.store.(reopener)
 		if !ok {
 			f.Skipf("%T keeps nothing", f.store)
 		}
@@ -263,7 +263,7 @@ var holdCases = []testCase{
 	}},
 	{"requests", "requests made by another store over the same data can be read by the run's holder and by a later one, no listing shows them, and they can be dropped", func(f *fixture) {
 		other := f.store
-		if r, ok := f.store.(Reopener); ok {
+		if r, ok := f.store.(reopener); ok {
 			other = r.Reopen(f.T)
 		}
 		l := f.create("r")

@@ -17,22 +17,24 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// An Expirer is a store under test that can make the holder of a run look dead
-// without a word from it, for instance by moving the store's clock past the lease.
-// Cases about such holders are skipped for stores that are no Expirer.
-type Expirer interface {
+// An expirer is a store under test that can make the holder of a run look dead, see [Run].
+type expirer interface {
 	Expire(t *testing.T, id string)
 }
 
-// A Reopener is a store under test whose data outlive it: Reopen returns another
-// store over the same data, which need not close the first. Cases about durability
-// and about several stores are skipped for stores that are no Reopener.
-type Reopener interface {
+// A reopener is a store under test whose data outlive it, see [Run].
+type reopener interface {
 	Reopen(t *testing.T) runlog.Store
 }
 
 // Run runs the suite. The function open returns a new, empty store and sees to it
 // that it is closed when its test ends.
+//
+// A store with a method Expire(t *testing.T, id string) can make the holder of a run look dead
+// without a word from it, for instance by moving the store's clock past the lease. One with a
+// method Reopen(t *testing.T) runlog.Store returns another store over the same data, which need
+// not close the first. Without them the cases about dead holders, and those about durability and
+// several stores, are skipped.
 func Run(t *testing.T, open func(t *testing.T) runlog.Store) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -143,8 +145,8 @@ func (f *fixture) wantIDs(filter *runlog.Filter, want ...string) {
 	}
 }
 
-func (f *fixture) expirer() Expirer {
-	e, ok := f.store.(Expirer)
+func (f *fixture) expirer() expirer {
+	e, ok := f.store.(expirer)
 	if !ok {
 		f.Skipf("%T cannot make a holder look dead", f.store)
 	}
@@ -306,7 +308,7 @@ var logCases = []testCase{
 		}
 	}},
 	{"durable", "another store over the same data sees every record that was acknowledged", func(f *fixture) {
-		re, ok := f.store.(Reopener)
+		re, ok := f.store.(reopener)
 		if !ok {
 			f.Skipf("%T keeps nothing", f.store)
 		}
@@ -321,7 +323,7 @@ var logCases = []testCase{
 	{"wait", "Wait returns once the run has the record, at once if it has it, and with the context's error otherwise", testWait},
 	{"wait for another store", "Wait also notices what another store over the same data writes", func(f *fixture) {
 		w, ok := f.store.(runlog.Waiter)
-		re, ok2 := f.store.(Reopener)
+		re, ok2 := f.store.(reopener)
 		if !ok || !ok2 {
 			f.Skipf("%T is no Waiter that others can write to", f.store)
 		}
