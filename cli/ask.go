@@ -419,15 +419,7 @@ func typeOf(schema json.RawMessage) string {
 func offered(q *runlog.Question) []string {
 	var out []string
 	for _, o := range q.Options {
-		word, open := opening(q, o)
-		switch {
-		case open:
-			out = append(out, word+": NEW TEXT")
-		case reasoned(q, o):
-			out = append(out, o, o+": WHY")
-		default:
-			out = append(out, o)
-		}
+		out = append(out, spellings(q, o)...)
 	}
 	var schema struct{ Enum []any }
 	_ = json.Unmarshal(q.Schema, &schema)
@@ -435,6 +427,18 @@ func offered(q *runlog.Question) []string {
 		out = append(out, "or another answer that fits")
 	}
 	return out
+}
+
+// spellings are how an option is answered: with the text that has to follow it, or without a reason and with one.
+func spellings(q *runlog.Question, option string) []string {
+	word, open := opening(q, option)
+	switch {
+	case open:
+		return []string{word + ": NEW TEXT"}
+	case reasoned(q, option):
+		return []string{option, option + ": WHY"}
+	}
+	return []string{option}
 }
 
 // gated reports whether an answer to the question may have a text after it.

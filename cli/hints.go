@@ -54,16 +54,9 @@ func answersTo(q *transcript.Question) []string {
 		return q.Options[:1]
 	}
 	var out []string
-	for _, o := range asked.Options {
-		word, open := opening(asked, o)
-		switch {
-		case open:
-			out = append(out, word+": NEW TEXT")
-		case reasoned(asked, o) && len(out) > 0: // with a reason or without
-			out = append(out, o+": WHY")
-		default:
-			out = append(out, o)
-		}
+	for i, o := range asked.Options {
+		all := spellings(asked, o)
+		out = append(out, all[min(i, len(all)-1)]) // the first without a reason, the others with one
 	}
 	return out
 }
