@@ -84,14 +84,10 @@ func (r *Run) Wait(ctx context.Context) (Outcome, error) {
 
 // launching is what is to be executed.
 type launching struct {
+	ResumeOptions
 	workflow *workflow.Workflow
 	inputs   json.RawMessage
-	answer   Answering
-	observe  func(runlog.Record, error)
-	every    int  // see StartOptions.SnapshotEvery
-	change   bool // see ResumeOptions.AllowChange
-	recovers bool // see ResumeOptions
-	ended    func(Outcome)
+	every    int // see StartOptions.SnapshotEvery
 }
 
 // launch executes a run on a goroutine of its own, which Close and the run's end wait for.
@@ -104,7 +100,7 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		stop(ErrClosed)
 	}
 	e.mu.Unlock()
-	seen, files := observe(ctx, j, l.observe), e.files(ctx, j.ID())
+	seen, files := observe(ctx, j, l.Observe), e.files(ctx, j.ID())
 	e.work.Go(func() {
 		defer close(r.done)
 		defer seen()
@@ -144,12 +140,10 @@ func (e *Engine) files(ctx context.Context, id string) (last func() error) {
 	go func() {
 		defer close(ended)
 		for {
-			t := time.NewTimer(max(time.Second, 20*took)) // it must not slow the run
 			select {
 			case <-end:
-				t.Stop()
 				return
-			case <-t.C:
+			case <-time.After(max(time.Second, 20*took)): // it must not slow the run
 				took = write()
 			}
 		}
@@ -183,12 +177,15 @@ func observe(ctx context.Context, j *journal.Journal, see func(runlog.Record, er
 
 // execute runs a workflow until nothing moves any more, and records how it ended.
 func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.Journal, l *launching) Outcome {
+	affords := func(path string, agents int) error { // a fan-out to that many
+		return j.Scope(path).Affords("fan/agents", runlog.Amount{Agents: int64(agents)})
+	}
 	exec := &workflow.Exec{
 		Inputs:  l.inputs,
 		Journal: j,
 		Graph: graph.RunOptions{
 			Journal: j, Parallelism: e.opt.Parallelism, MaxSteps: e.opt.MaxSteps, Timeout: e.opt.Timeout, Cache: e.opt.Cache, Workflows: e.Workflows().Nested,
-			Stop: halt, Admit: admit(j), SnapshotEvery: l.every, AllowChange: l.change,
+			Stop: halt, Admit: affords, SnapshotEvery: l.every, AllowChange: l.AllowChange,
 		},
 	}
 	late, deaf := j.Listen()
@@ -227,7 +224,7 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 			silent = false
 		}
 		busy := j.Idle()
-		answered, refused, aerr := answerAll(ctx, j, l.answer, late)
+		answered, refused, aerr := answerAll(ctx, j, l.Answer, late)
 		if aerr != nil {
 			return record(ctx, j, res, aerr)
 		}
@@ -468,13 +465,6 @@ func failure(err error) runlog.RunFailed {
 		}
 	}
 	return d
-}
-
-// admit refuses a fan-out to more agents than the budget of a run has left.
-func admit(j *journal.Journal) func(path string, agents int) error {
-	return func(path string, agents int) error {
-		return j.Scope(path).Affords("fan/agents", runlog.Amount{Agents: int64(agents)})
-	}
 }
 
 // A BoundError says that a run may start more agents than its budget has, so that it was not begun.

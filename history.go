@@ -164,7 +164,11 @@ func (e *Engine) Diff(ctx context.Context, a, b string) (*RunDiff, error) {
 			return nil, err
 		}
 	}
-	for _, m := range longer(one, two) {
+	longer := one // which goes back further
+	if two[0].Step < one[0].Step {
+		longer = two
+	}
+	for _, m := range longer {
 		if m.Step <= first {
 			out.Same += len(m.Tasks)
 		}
@@ -177,14 +181,6 @@ func (e *Engine) Diff(ctx context.Context, a, b string) (*RunDiff, error) {
 }
 
 func last(ms []Moment) *Moment { return &ms[len(ms)-1] }
-
-// longer is the history that goes back further.
-func longer(a, b []Moment) []Moment {
-	if b[0].Step < a[0].Step {
-		return b
-	}
-	return a
-}
 
 func (e *Engine) moments(ctx context.Context, id string) ([]Moment, error) {
 	var out []Moment

@@ -58,7 +58,11 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 			e.pass(info.ID, err, &o)
 			continue
 		}
-		r, err := e.takeUp(ctx, info.ID, &o)
+		ro := &ResumeOptions{Answer: o.Answer, recovers: true, ended: func(out Outcome) { e.ended(ctx, info.ID, &out, &o) }}
+		if o.Observe != nil {
+			ro.Observe = func(rec runlog.Record, err error) { o.Observe(info.ID, rec, err) }
+		}
+		r, err := e.Resume(ctx, info.ID, ro)
 		switch {
 		case err == nil:
 			taken = append(taken, r)
@@ -178,12 +182,10 @@ func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 		case err != nil && ctx.Err() == nil:
 			o.Failed("", err)
 		}
-		wait := time.NewTimer(o.Every)
 		select {
 		case <-ctx.Done():
-			wait.Stop()
 			return nil
-		case <-wait.C:
+		case <-time.After(o.Every):
 		}
 	}
 }
@@ -228,12 +230,4 @@ func (r *Run) over() bool {
 	default:
 		return false
 	}
-}
-
-func (e *Engine) takeUp(ctx context.Context, id string, o *RecoverOptions) (*Run, error) {
-	ro := &ResumeOptions{Answer: o.Answer, recovers: true, ended: func(out Outcome) { e.ended(ctx, id, &out, o) }}
-	if o.Observe != nil {
-		ro.Observe = func(rec runlog.Record, err error) { o.Observe(id, rec, err) }
-	}
-	return e.Resume(ctx, id, ro)
 }

@@ -203,7 +203,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
 		return nil, e.undo(ctx, j, err)
 	}
-	return e.launch(ctx, j, &launching{workflow: w, inputs: inputs, answer: o.Answer, observe: o.Observe, every: o.SnapshotEvery}), nil
+	return e.launch(ctx, j, &launching{ResumeOptions{Answer: o.Answer, Observe: o.Observe}, w, inputs, o.SnapshotEvery}), nil
 }
 
 // undo removes a run that could not be begun, and gives why.
@@ -335,9 +335,7 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunResumed, "", resumed); err != nil {
 		return nil, err
 	}
-	return e.launch(ctx, j, &launching{
-		workflow: w, inputs: started.Inputs, answer: opt.Answer, observe: opt.Observe, every: started.Every, change: opt.AllowChange, recovers: opt.recovers, ended: opt.ended,
-	}), nil
+	return e.launch(ctx, j, &launching{*opt, w, started.Inputs, started.Every}), nil
 }
 
 // workflowOf is the workflow of a run, as the run has pinned it.

@@ -39,9 +39,9 @@ func Permission(q *runlog.Question) bool {
 	return q.Kind == runlog.QuestionPermission || q.Kind == "" && strings.HasPrefix(q.Key, permitPrefix)
 }
 
-// Denied is the data of the event "denied": a call was turned down since nobody was there
+// denial is the data of the event "denied": a call was turned down since nobody was there
 // to ask.
-type Denied struct {
+type denial struct {
 	Agent   string `json:"agent"`
 	Tool    string `json:"tool"`
 	Subject string `json:"subject,omitempty"`
@@ -110,7 +110,7 @@ func (r *run) permit(ctx context.Context, call string, c model.Call) (no *tool.R
 		return nil, "", err
 	}
 	if rule.Nobody {
-		err := r.mark(ctx, key+"/denied", "denied", Denied{r.Name, c.Name, rule.Subject, rule.Rule, rule.Reason, rule.Always})
+		err := r.mark(ctx, key+"/denied", "denied", denial{r.Name, c.Name, rule.Subject, rule.Rule, rule.Reason, rule.Always})
 		no := denied("this needs the permission of a person, and nobody is there to ask" + toModels)
 		return &no, "", err
 	}

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/runlog"
 )
 

@@ -193,7 +193,7 @@ func (c *Catalog) UsableAgents() []*definition.Definition {
 }
 
 // Agents lists all agents that have all of the capabilities, those that may not be used too.
-func (c *Catalog) Agents(capabilities ...definition.Capability) []Item {
+func (c *Catalog) Agents(capabilities ...string) []Item {
 	var out []Item
 	for _, d := range c.agents().list {
 		if !d.Disabled && d.Has(capabilities...) {
@@ -205,7 +205,7 @@ func (c *Catalog) Agents(capabilities ...definition.Capability) []Item {
 
 func (c *Catalog) agentItem(d *definition.Definition) Item {
 	i := Item{
-		Name: d.Name, Kind: string(d.Source.Dialect), Source: d.Source.Scope, Path: c.Shown(d.Source.Path), Digest: d.Digest,
+		Name: d.Name, Kind: d.Source.Dialect, Source: d.Source.Scope, Path: c.Shown(d.Source.Path), Digest: d.Digest,
 		State: c.agentState(d), Description: d.Description, Model: d.Model, Tools: d.Tools, Aliases: otherNames(d, c.agents().list),
 	}
 	for _, x := range d.Capabilities {

@@ -232,8 +232,7 @@ func TestTooMany(t *testing.T) {
 func TestBuiltinAgents(t *testing.T) {
 	t.Parallel()
 	lib := find(t, nil)
-	type c = definition.Capability
-	want := map[string][]c{
+	want := map[string][]string{
 		"explorer": {"explore", "search", "read-only"}, "researcher": {"research", "search", "synthesize"}, "synthesizer": {"synthesize", "write"},
 		"planner": {"explore", "search", "read-only"}, "worker": {"write", "search"}, "reviewer": {"code-review", "read-only"}, "debugger": {"explore", "search", "write"},
 		"codebase-locator": {"explore", "search", "read-only"}, "codebase-analyzer": {"explore", "search", "read-only"}, "codebase-pattern-finder": {"explore", "search", "read-only"},
@@ -246,7 +245,7 @@ func TestBuiltinAgents(t *testing.T) {
 		if diff := cmp.Diff(want[d.Name], d.Capabilities); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", d.Name, diff)
 		}
-		if len(d.Warnings) != 0 || d.Description == "" || d.MaxTurns == 0 || d.Kind != definition.Compiled || d.Source.Path != d.Name+".md" {
+		if len(d.Warnings) != 0 || d.Description == "" || d.MaxTurns == 0 || d.Kind != "compiled" || d.Source.Path != d.Name+".md" {
 			t.Errorf("%+v", d)
 		}
 		if n := strings.Count(d.Prompt, "\n") + 1; n < 25 || n > 60 {
@@ -257,7 +256,7 @@ func TestBuiltinAgents(t *testing.T) {
 				t.Errorf("%s does not say %q", d.Name, must)
 			}
 		}
-		if d.Has(definition.ReadOnly) {
+		if d.Has("read-only") {
 			for _, tool := range []string{"write_file", "edit_file", "task", "task_batch"} {
 				if d.MayUse(tool) {
 					t.Errorf("%s only reads and may use %s", d.Name, tool)
@@ -277,10 +276,10 @@ func TestBuiltinAgents(t *testing.T) {
 	if err != nil || g.Tools != nil || !strings.Contains(g.Prompt, "`task_batch`") {
 		t.Errorf("%+v %v", g, err)
 	}
-	if got := withCapabilities(lib, definition.CodeReview, definition.ReadOnly); len(got) != 1 || got[0].Name != "reviewer" {
+	if got := withCapabilities(lib, "code-review", "read-only"); len(got) != 1 || got[0].Name != "reviewer" {
 		t.Errorf("%v", got)
 	}
-	if got := withCapabilities(lib, definition.ReadOnly); len(got) != 6 {
+	if got := withCapabilities(lib, "read-only"); len(got) != 6 {
 		t.Errorf("%d only read", len(got))
 	}
 }
@@ -328,6 +327,6 @@ func TestOtherNames(t *testing.T) {
 	}
 }
 
-func withCapabilities(l library, c ...definition.Capability) []*definition.Definition {
+func withCapabilities(l library, c ...string) []*definition.Definition {
 	return slices.DeleteFunc(l.List(), func(d *definition.Definition) bool { return !d.Has(c...) })
 }

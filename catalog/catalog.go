@@ -261,7 +261,7 @@ var table = []struct {
 	scope   string
 	config  bool
 	dirs    string
-	dialect definition.Dialect
+	dialect string
 }{
 	{agentFolder, Project, false, ".superstep/agents", definition.Superstep},
 	{agentFolder, Project, false, ".claude/agents", definition.Claude},
@@ -293,7 +293,7 @@ type place struct {
 	dir     string // in it, with slashes
 	in      string // the first folder of the table's, with slashes and in base
 	scope   string
-	dialect definition.Dialect
+	dialect string
 }
 
 // path is the absolute path of the folder.

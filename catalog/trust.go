@@ -120,7 +120,7 @@ func (c *Catalog) judge(kind trust.Kind) []trust.Status {
 	}
 	for i := range list {
 		if s := &list[i]; s.State != trust.Trusted && files[i] != nil { // the content of others is not shown
-			s.Item.Content = trust.Content(files[i]())
+			s.Item.Content = trust.Content(files[i](), 0)
 		}
 	}
 	if kind == trust.MCPTools {
@@ -192,7 +192,7 @@ func (c *Catalog) collect(kind trust.Kind, add func(i trust.Item, content func()
 // TrustRecipe agrees to a recipe that was just written into the project.
 func (c *Catalog) TrustRecipe(r *recipe.Recipe, file string, text []byte) error {
 	item := trust.Item{Kind: trust.Workflow, Name: r.Name, Path: c.rel(file), Digest: recipeDigest(text), Detail: recipeDetail(r)}
-	item.Content = trust.Content(c.single(file, item.Digest)())
+	item.Content = trust.Content(c.single(file, item.Digest)(), 0)
 	return c.opt.Trust.Trust(c.folder, []trust.Item{item})
 }
 
@@ -349,7 +349,7 @@ func recipeDetail(r *recipe.Recipe) string {
 }
 
 func stepLine(s *recipe.Step) string {
-	line := s.ID + ": " + string(s.Kind())
+	line := s.ID + ": " + s.Kind()
 	switch {
 	case s.Agent != nil:
 		line += " " + s.Agent.Name

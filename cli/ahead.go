@@ -5,13 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -105,68 +102,11 @@ func askedBy(a *recipe.Ask) (*runlog.Question, error) {
 	return &runlog.Question{Options: a.Options, Schema: schema}, err
 }
 
-// keptFile is the text of a recipe as a run keeps it.
-type keptFile struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
-}
-
-// kept is what a run of a recipe is made of.
-type kept struct {
-	Files   []keptFile
-	Setting struct {
-		Dir, Model string
-		OnAsk      string `json:"on_ask"`
-		Rules      []string
-	}
-}
-
-// recipeFiles are the recipes that a run is made of, the first its own; nil if it is no run of a recipe.
-func (a keptRuns) recipeFiles(ctx context.Context, id string) []keptFile {
-	return a.pinned(ctx, id).Files
-}
-
-func (a keptRuns) pinned(ctx context.Context, id string) (out kept) {
-	recs, err := a.store.Read(ctx, id, 1, 1)
-	var d runlog.RunStarted
-	if err != nil || len(recs) == 0 || recs[0].Kind != runlog.KindRunStarted || json.Unmarshal(recs[0].Data, &d) != nil {
-		return out // who needs it says what is wrong
-	}
-	_ = json.Unmarshal(d.Pinned, &out) // nothing, or of another kind
-	if d.Imported != nil {             // the file has no say in this
-		out.Setting.Model, out.Setting.OnAsk, out.Setting.Rules = "", "", nil
-	}
-	return out
-}
-
 // changedSince says so if the recipe of a run is another one by now, "" if it is not or nobody knows.
 func (a keptRuns) changedSince(ctx context.Context, info *runlog.Info) string {
-	file, _, changed := a.edited(ctx, info)
+	file, changed := a.host().Edited(ctx, info)
 	if !changed {
 		return ""
 	}
 	return fmt.Sprintf("%s has changed since run %s began, which finishes on its own version; compare: %s", file, info.ID, a.hint("runs", "diff", info.ID, quote(file)))
-}
-
-// edited is the file of the recipe of a run as it is now, and whether it is another one than the run has kept.
-func (a keptRuns) edited(ctx context.Context, info *runlog.Info) (file string, text []byte, changed bool) {
-	p := a.pinned(ctx, info.ID)
-	if len(p.Files) == 0 {
-		return "", nil, false
-	}
-	file = p.Files[0].Name
-	if i, err := a.host().Show(host.Workflows, info.Workflow); err == nil && i.Path == file {
-		text = []byte(i.Text)
-	}
-	if text == nil {
-		path := file
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(p.Setting.Dir, path)
-		}
-		var err error
-		if text, err = os.ReadFile(path); err != nil {
-			return file, nil, false // it was moved, or typed elsewhere
-		}
-	}
-	return file, text, string(text) != p.Files[0].Text
 }

@@ -37,16 +37,7 @@ func (a answering) checkAnswers(ctx context.Context, info runlog.Info, ans answe
 			return usage(fmt.Sprintf("%s asks %s; say which one is meant, or answer each in this order", g.path, plural(len(met), "question")), asked(met)...)
 		}
 	}
-	type bound struct {
-		*given
-		path string
-	}
-	var found []bound
-	defer func() {
-		for _, b := range found {
-			b.used, b.given.path = false, b.path
-		}
-	}()
+	found := map[*given]string{}
 	for _, q := range open {
 		g := ans.take(q.Path, q.Key)
 		if g == nil {
@@ -58,8 +49,11 @@ func (a answering) checkAnswers(ctx context.Context, info runlog.Info, ans answe
 			}
 			return usage(fmt.Sprintf("%s: %v", q.Path, err))
 		}
-		g.used = true
-		found = append(found, bound{g, q.Path + ":" + q.Key})
+		g.used = true // for now, so that the next question does not get it too
+		found[g] = q.Path + ":" + q.Key
+	}
+	for g, path := range found {
+		g.used, g.path = false, path
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ const byPolicy = "policy"
 
 // asker decides about the questions of a run.
 type asker struct {
-	app     *app
+	screen  *screen
 	session *session
 	answers answers
 	policy  string // --on-ask, "" for the default
@@ -197,7 +197,7 @@ func (k *asker) see(ctx context.Context, rec *runlog.Record) {
 }
 
 // interactive reports whether questions are put to a person at the terminal.
-func (k *asker) interactive() bool { return k.policy == "" && k.app.asks() }
+func (k *asker) interactive() bool { return k.policy == "" && k.screen.asks() }
 
 // move changes what mu protects, and tells who waits for a change.
 func (k *asker) move(how func()) {
@@ -287,7 +287,7 @@ func (k *asker) putOne(q *runlog.Question) {
 			a.Key = q.Key
 			err := k.give(k.until, q.Path, a)
 			if err != nil && !errors.As(err, new(*journal.AnsweredError)) && k.until.Err() == nil {
-				k.app.warn(fmt.Sprintf("the question of %s stays open: %v", transcript.Line(q.Path), err))
+				k.screen.warn(fmt.Sprintf("the question of %s stays open: %v", transcript.Line(q.Path), err))
 			}
 		}
 	}
@@ -317,7 +317,7 @@ func (k *asker) settled(ctx context.Context, q *runlog.Question) {
 
 // unfit says that an answer given ahead leaves its question open.
 func (k *asker) unfit(c *claim) {
-	k.app.warn(fmt.Sprintf("--answer %s: %v", quote(c.given.text), c.err))
+	k.screen.warn(fmt.Sprintf("--answer %s: %v", quote(c.given.text), c.err))
 }
 
 // answer is a superstep.Answering.
@@ -357,22 +357,12 @@ func (k *asker) answer(ctx context.Context, q runlog.Question) (*runlog.Answer, 
 	return nil, false
 }
 
-// asks reports whether there is somebody to ask.
-func (a *app) asks() bool { return a.term.inTTY && a.term.errTTY && !a.set.noInput && !a.programs() }
-
 // leftover says which answers nobody asked for.
 func (k *asker) leftover() {
 	for _, g := range k.answers {
 		if !g.used && k.session.run.Task(g.path) == nil {
-			k.app.warn(fmt.Sprintf("--answer %s was not used: no task %s asked", quote(g.text), g.path))
+			k.screen.warn(fmt.Sprintf("--answer %s was not used: no task %s asked", quote(g.text), g.path))
 		}
-	}
-}
-
-// warn says something that changes nothing.
-func (a *app) warn(s string) {
-	if !a.programs() {
-		a.notify("warning: " + s)
 	}
 }
 

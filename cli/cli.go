@@ -16,7 +16,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -76,13 +75,7 @@ type app struct {
 	as     string     // these settings
 	wrong  error      // why there is no host
 
-	set  settings
-	in   *input
-	out  *output
-	err  *output
-	term terminal
-
-	shown atomic.Pointer[session] // the run on the screen, nil for none
+	screen
 
 	settled bool // the flags are known
 	warned  bool // of mistakes in the project's settings
@@ -160,6 +153,7 @@ func newApp(cfg *host.Config, opt *Options) *app {
 		o.heartbeat = 30 * time.Second
 	}
 	a.in, a.out, a.err = &input{r: o.Stdin, fd: -1}, &output{w: o.Stdout}, &output{w: o.Stderr}
+	a.env, a.beat = a.cfg.Env, o.heartbeat
 	a.opened, a.wrong = host.Open(context.Background(), &a.cfg)
 	return a
 }
@@ -247,16 +241,6 @@ func (a *app) engine(ctx context.Context, runs string, opt *host.EngineOptions) 
 func (a *app) looking(ctx context.Context) (*superstep.Engine, error) {
 	return a.engine(ctx, "", &host.EngineOptions{Look: true})
 }
-
-// notify says something on standard error, through the view of the run if there is one.
-func (a *app) notify(text string) {
-	if s := a.shown.Load(); s == nil || !s.notify(text) {
-		a.err.line(text)
-	}
-}
-
-// programs reports whether the output is for programs.
-func (a *app) programs() bool { return a.set.output != "text" }
 
 // kept reports whether runs are still there once the command has ended.
 func (a *app) kept() bool {

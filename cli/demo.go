@@ -298,7 +298,7 @@ func (d *demo) next(kept bool) {
 // demoAnswer answers a question of the demo that no person answers in time.
 func (k *asker) demoAnswer(rec *runlog.Record) {
 	var q runlog.Question
-	if k.app.cfg.Env(demoEnv) == "" || json.Unmarshal(rec.Data, &q) != nil || len(q.Options) == 0 {
+	if k.screen.env(demoEnv) == "" || json.Unmarshal(rec.Data, &q) != nil || len(q.Options) == 0 {
 		return
 	}
 	k.ahead.Go(func() {

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/distil"
 	"github.com/superstep-dev/superstep/transcript"
-	"github.com/superstep-dev/superstep/workflow/recipe/distil"
 )
 
 // distilCommand is `runs distil`.

@@ -86,15 +86,13 @@ func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) 
 		}
 		return "task.done", d
 	case runlog.KindTaskFailed:
-		var d runlog.TaskFailed
-		_ = json.Unmarshal(rec.Data, &d)
+		d := data[runlog.TaskFailed](rec)
 		return "task.failed", fields{"attempt": d.Attempt, "error": d.Error, "final": d.Final}
 	case runlog.KindStepCommitted:
 		if rec.Path != "" { // of a graph within a task
 			return "", nil
 		}
-		var d runlog.StepCommitted
-		_ = json.Unmarshal(rec.Data, &d)
+		d := data[runlog.StepCommitted](rec)
 		s := t.Step(d.Step)
 		if s == nil {
 			return "", nil
@@ -105,20 +103,14 @@ func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) 
 		}
 		return "step.done", fields{"superstep": d.Step, "tasks": paths, "duration_ms": s.Time.Elapsed(rec.Time).Milliseconds()}
 	case runlog.KindAsked:
-		var d runlog.Question
-		_ = json.Unmarshal(rec.Data, &d)
-		return "question.asked", d
+		return "question.asked", data[runlog.Question](rec)
 	case runlog.KindAnswered:
-		var d runlog.Answer
-		_ = json.Unmarshal(rec.Data, &d)
-		return "question.answered", d
+		return "question.answered", data[runlog.Answer](rec)
 	case runlog.KindIntended:
-		var d runlog.Intended
-		_ = json.Unmarshal(rec.Data, &d)
+		d := data[runlog.Intended](rec)
 		return started(&d)
 	case runlog.KindSettled:
-		var d runlog.Settled
-		_ = json.Unmarshal(rec.Data, &d)
+		d := data[runlog.Settled](rec)
 		return settled(&d)
 	case runlog.KindEvent:
 		return v.translateEvent(rec, task)
@@ -127,8 +119,7 @@ func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) 
 }
 
 func (v *events) translateEvent(rec *runlog.Record, task *transcript.Task) (string, any) {
-	var d runlog.Event
-	_ = json.Unmarshal(rec.Data, &d)
+	d := data[runlog.Event](rec)
 	switch {
 	case d.Name == "task.started" && rec.Seq == 0:
 		return "task.started", fields{"superstep": task.Step}

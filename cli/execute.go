@@ -54,23 +54,6 @@ func (s *session) questions() []runlog.Question {
 	return out
 }
 
-func (a *app) session(after uint64, streamText bool) *session {
-	s := &session{after: after, named: make(chan struct{}), now: time.Now}
-	s.closed = func() { a.shown.CompareAndSwap(s, nil) }
-	if a.set.output == "jsonl" {
-		s.views = append(s.views, &events{s: s, out: a.out, text: streamText})
-	}
-	switch {
-	case a.set.quiet:
-	case a.term.live && !(a.programs() && a.term.outTTY):
-		s.views = append(s.views, newLive(a, s))
-	case !a.programs():
-		s.views = append(s.views, newPlain(a, s))
-	}
-	a.shown.Store(s)
-	return s
-}
-
 // name says which run it is. Records wait for it.
 func (s *session) name(id string) {
 	s.id = id
@@ -136,18 +119,17 @@ func (s *session) close() {
 
 // job is a run that is to be executed.
 type job struct {
-	engine   *superstep.Engine
-	flags    *running
-	answers  answers
-	workflow string
-	after    uint64 // the last record that is old
-	begin    func(context.Context, superstep.Answering, func(runlog.Record, error)) (*superstep.Run, error)
+	engine  *superstep.Engine
+	flags   *running
+	answers answers
+	after   uint64 // the last record that is old
+	begin   func(context.Context, superstep.Answering, func(runlog.Record, error)) (*superstep.Run, error)
 }
 
 var errPipe = errors.New("nobody reads the output any more")
 
 // execute runs a run to its end and says how it ended.
-func (a *app) execute(ctx context.Context, j *job) error {
+func (a runsCommands) execute(ctx context.Context, j *job) error {
 	s := a.session(j.after, j.flags.streamText)
 	ctx, done := a.stoppable(ctx, func() {
 		if v := s.live(); v != nil {
@@ -159,7 +141,7 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	})
 	defer done()
 	ask := &asker{
-		app: a, session: s, answers: j.answers, policy: j.flags.onAsk,
+		screen: &a.screen, session: s, answers: j.answers, policy: j.flags.onAsk,
 		claims: map[string]*claim{}, put: map[string]bool{}, moved: make(chan struct{}),
 	}
 	ask.give = func(ctx context.Context, path string, given *runlog.Answer) error {
@@ -198,7 +180,7 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	if j.answers != nil && out.Status != runlog.Interrupted {
 		ask.leftover()
 	}
-	folders{a}.late(run.ID(), out.Folder)
+	folders(a).late(run.ID(), out.Folder)
 	return a.finish(s, a.ending(ctx, s, &out, ask.refused))
 }
 
@@ -231,21 +213,6 @@ func stopped(ctx context.Context, err error) error {
 		return &Error{Exit: sig.exit(), Code: "interrupted", Message: sig.Error(), Err: err}
 	}
 	return err
-}
-
-// stoppable returns a context that the first signal ends, for which it calls then, or that nobody reads the output any
-// more, until done is called.
-func (a *app) stoppable(ctx context.Context, then func()) (_ context.Context, done func()) {
-	ctx, stop := context.WithCancelCause(ctx)
-	a.out.broken = func() { stop(errPipe) }
-	end := onSignal(func(why *signalError) {
-		stop(why)
-		then()
-	})
-	return ctx, func() {
-		end()
-		stop(nil)
-	}
 }
 
 // onSignal calls do for the first signal that wants the process to end. The second one
@@ -309,9 +276,9 @@ func (e *ending) lacks(short *runlog.BudgetError) {
 }
 
 // ending returns how a run ended with an outcome. Refused is set if a question was met with --on-ask fail.
-func (a *app) ending(ctx context.Context, s *session, out *superstep.Outcome, refused bool) *ending {
+func (a runsCommands) ending(ctx context.Context, s *session, out *superstep.Outcome, refused bool) *ending {
 	e := &ending{run: &s.run, id: s.id, status: out.Status, output: out.Output, duration: s.run.Time.Elapsed(s.now())}
-	s.run.Interrupt()
+	s.run.End(runlog.Interrupted)
 	switch out.Status {
 	case runlog.Completed, runlog.Partial:
 		if e.exit = ExitOK; out.Status == runlog.Partial {
@@ -375,7 +342,7 @@ func unchained(message string) string {
 }
 
 // failure is why a run failed or could not go on.
-func (a *app) failure(out *superstep.Outcome, id string) *Error {
+func (a runsCommands) failure(out *superstep.Outcome, id string) *Error {
 	if out.Err == nil {
 		return &Error{Exit: ExitFailed, Code: "failed", Message: fmt.Sprintf("run %s ended as %s", id, out.Status)}
 	}

@@ -72,9 +72,9 @@ func questions(open []*transcript.Question) []questionJSON {
 }
 
 // finish says how a run ended: the result on standard output, the rest on standard error.
-func (a *app) finish(s *session, e *ending) error {
+func (a runsCommands) finish(s *session, e *ending) error {
 	if a.programs() {
-		summary{a, e}.advise()
+		summary{a.app, e}.advise()
 	}
 	switch a.set.output {
 	case "jsonl":
@@ -97,7 +97,7 @@ func (a *app) finish(s *session, e *ending) error {
 		}
 	}
 	if !a.programs() {
-		summary{a, e}.print()
+		summary{a.app, e}.print()
 	} else if e.err != nil && !e.err.shown {
 		_ = a.err.json(struct {
 			Error *errorJSON `json:"error"`

@@ -141,7 +141,7 @@ func (a *app) forkTo(ctx context.Context, ref string, f *forking, r *running, an
 
 // inherit sets the model, and adds the rules, that a run began with to those of the flags.
 func (a *app) inherit(ctx context.Context, id string) error {
-	was := keptRuns{a}.pinned(ctx, id).Setting
+	was := a.host().Pinned(ctx, id).Setting
 	a.set.model = was.Model
 	l := &a.set.leave
 	l.onAsk = cmp.Or(l.onAsk, was.OnAsk)
@@ -220,7 +220,7 @@ func (a *app) forked(ctx context.Context, fork *superstep.Fork, noRun bool, r *r
 	if err != nil {
 		return err
 	}
-	return a.resume(ctx, made, r, ans, again)
+	return runsCommands{a}.resume(ctx, made, r, ans, again)
 }
 
 // someOf is a list of paths, cut where it is long.
@@ -256,7 +256,7 @@ func (a *app) edits(ctx context.Context, e *superstep.Engine, info runlog.Info, 
 	for _, n := range flow.Shape().Nodes {
 		nodes = append(nodes, n.Name)
 	}
-	outputs := len(keptRuns{a}.recipeFiles(ctx, info.ID)) > 0 // which is all the state that there is
+	outputs := len(a.host().Pinned(ctx, info.ID).Files) > 0 // which is all the state that there is
 	var out []graph.Edit
 	fields := map[string]json.RawMessage{}
 	for _, s := range f.sets {

@@ -165,13 +165,12 @@ func (a storageCommands) gc(ctx context.Context, keep superstep.Retention) error
 		return err
 	}
 	var before map[string]int64
-	rules := keep.Newest > 0 || keep.Within > 0
-	if z, ok := runlog.As[runlog.Sizer](a.store); ok && rules { // else nothing is removed
-		if before, err = z.Sizes(ctx, nil); err != nil {
-			return err
+	if keep.Newest > 0 || keep.Within > 0 { // else nothing is removed
+		if z, ok := runlog.As[runlog.Sizer](a.store); ok {
+			if before, err = z.Sizes(ctx, nil); err != nil {
+				return err
+			}
 		}
-	}
-	if rules {
 		all, err := e.Runs(ctx, nil)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,7 +175,7 @@ func (a historyCommands) diffCommand() *cobra.Command {
 
 // diffRecipe shows how a file differs from the recipe that a run began with.
 func (a historyCommands) diffRecipe(ctx context.Context, info *runlog.Info, file string) error {
-	files := keptRuns(a).recipeFiles(ctx, info.ID)
+	files := a.host().Pinned(ctx, info.ID).Files
 	if len(files) == 0 {
 		return usage(fmt.Sprintf("runs diff: run %s is no run of a recipe", info.ID))
 	}
@@ -321,23 +322,23 @@ type recordJSON struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-type divergenceJSON struct {
-	Seq      uint64      `json:"seq"`
-	Path     string      `json:"path"`
-	Message  string      `json:"message"`
-	Recorded *recordJSON `json:"recorded,omitempty"`
-	Replayed *recordJSON `json:"replayed,omitempty"`
-}
-
 func (a historyCommands) printReplay(id string, r *journal.Report) error {
-	var diverged *divergenceJSON
+	var diverged map[string]any
+	var next []string
 	if d := r.Diverged; d != nil {
-		diverged = &divergenceJSON{Seq: d.Seq, Path: d.Path, Message: d.Why, Recorded: record(d.Recorded), Replayed: record(d.Replayed)}
+		diverged = map[string]any{"seq": d.Seq, "path": d.Path, "message": d.Why}
+		for side, rec := range map[string]*runlog.Record{"recorded": d.Recorded, "replayed": d.Replayed} {
+			if rec != nil {
+				diverged[side] = recordJSON{rec.Seq, rec.Kind, rec.Path, rec.Data}
+				next = append(next, fmt.Sprintf("%s: %s %s %s", side, rec.Kind, rec.Path, a.oneLine(rec.Data)))
+			}
+		}
+		slices.Sort(next)
 	}
 	if a.programs() {
-		err := a.out.json(map[string]any{
+		err := a.out.value(map[string]any{
 			"run": id, "equal": diverged == nil, "records": r.Records, "executed": r.Executed, "epochs": r.Epochs, "hash": fmt.Sprintf("%x", r.Hash), "divergence": diverged,
-		}, a.set.output == "json")
+		})
 		if err != nil || diverged == nil {
 			return err
 		}
@@ -347,21 +348,5 @@ func (a historyCommands) printReplay(id string, r *journal.Report) error {
 		a.out.line(fmt.Sprintf("run %s replayed: %s, every byte equal, no model called", id, plural(r.Records, "record")))
 		return nil
 	}
-	next := []string{}
-	for _, side := range []struct {
-		name string
-		rec  *recordJSON
-	}{{"recorded", diverged.Recorded}, {"replayed", diverged.Replayed}} {
-		if side.rec != nil {
-			next = append(next, fmt.Sprintf("%s: %s %s %s", side.name, side.rec.Kind, side.rec.Path, a.oneLine(side.rec.Data)))
-		}
-	}
 	return &Error{Exit: ExitFailed, Code: "diverged", Message: fmt.Sprintf("the replay of run %s differs at %s", id, r.Diverged.Error()), Next: next}
-}
-
-func record(r *runlog.Record) *recordJSON {
-	if r == nil {
-		return nil
-	}
-	return &recordJSON{Seq: r.Seq, Kind: r.Kind, Path: r.Path, Data: r.Data}
 }

@@ -105,10 +105,10 @@ var varying = regexp.MustCompile(`"(sandbox|created|at|nonce|hold)":"[^"]*"|\b[0
 var waited = regexp.MustCompile(`,"waited":\d+`)
 
 // log returns the records of a run, without what differs from one run to the next.
-func log(ctx context.Context, t *testing.T, h *host.Host, id string) string {
+func log(ctx context.Context, t *testing.T, e *superstep.Engine, id string) string {
 	t.Helper()
 	var b strings.Builder
-	for rec, err := range h.Follow(ctx, id, 0) {
+	for rec, err := range e.Follow(ctx, id, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,31 +159,31 @@ func TestHostAndCommandWriteTheSameLog(t *testing.T) {
 	}
 	run, err := own.Start(ctx, "checking", json.RawMessage("{}"), nil)
 	ended(run, err, runlog.Paused)
-	again, err := own.Resume(ctx, run.ID(), &superstep.ResumeOptions{Answer: func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
-		return &runlog.Answer{Key: q.Key, Value: json.RawMessage(`"yes"`), By: "flag"}, true
-	}})
-	ended(again, err, runlog.Completed)
 	e, err := own.Engine(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	again, err := e.Resume(ctx, run.ID(), &superstep.ResumeOptions{Answer: func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
+		return &runlog.Answer{Key: q.Key, Value: json.RawMessage(`"yes"`), By: "flag"}, true
+	}})
+	ended(again, err, runlog.Completed)
 	at, err := e.At(ctx, run.ID(), "last")
 	if err != nil {
 		t.Fatal(err)
 	}
-	fork, err := own.Fork(ctx, run.ID(), at.Seq, &superstep.ForkOptions{Again: []string{"last"}})
+	fork, err := e.Fork(ctx, run.ID(), at.Seq, &superstep.ForkOptions{Again: []string{"last"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err = own.Resume(ctx, fork.ID, nil)
+	again, err = e.Resume(ctx, fork.ID, nil)
 	ended(again, err, runlog.Completed)
 
 	other, err := own.Start(ctx, "checking", json.RawMessage("{}"), nil) // answered while nobody runs it
 	ended(other, err, runlog.Paused)
-	if err := own.Answer(ctx, other.ID(), "sure", &runlog.Answer{Key: "answer", Value: json.RawMessage(`"no"`), By: "person"}); err != nil {
+	if err := e.Answer(ctx, other.ID(), "sure", &runlog.Answer{Key: "answer", Value: json.RawMessage(`"no"`), By: "person"}); err != nil {
 		t.Fatal(err)
 	}
-	again, err = own.Resume(ctx, other.ID(), nil)
+	again, err = e.Resume(ctx, other.ID(), nil)
 	ended(again, err, runlog.Completed)
 
 	// through the command
@@ -209,13 +209,16 @@ func TestHostAndCommandWriteTheSameLog(t *testing.T) {
 	do(ExitOK, "runs", "answer", "@last", "sure=yes", "--on-ask", "wait")
 	do(ExitOK, "runs", "fork", "@last", "--from", "last", "--on-ask", "wait")
 
-	command := of("command")
+	command, err := of("command").Engine(ctx, &host.EngineOptions{Look: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	infos, err := command.Runs(ctx, nil)
 	if err != nil || len(infos) != 2 {
 		t.Fatalf("%v, %v", infos, err)
 	}
 	for i, id := range []string{fork.ID, run.ID()} { // the newest first
-		a, b := log(ctx, t, own, id), log(ctx, t, command, infos[i].ID)
+		a, b := log(ctx, t, e, id), log(ctx, t, command, infos[i].ID)
 		if a != b {
 			t.Errorf("the logs are\n%s\nand\n%s", a, b)
 		}

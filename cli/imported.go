@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,28 +14,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
-// importedJSON is the mark of an imported run.
-type importedJSON struct {
-	Time    time.Time `json:"time"`
-	Dir     string    `json:"dir"` // the folder that it works in, which is the importer's
-	Digest  string    `json:"digest"`
-	Records uint64    `json:"records"` // how many of the first records come from the file; 0 in a fork
-	Trusted bool      `json:"trusted"`
-}
-
-// origin returns the mark of an imported run, nil for any other.
-func (a *app) origin(ctx context.Context, id string) (*importedJSON, error) {
+// origin returns the mark of a run, nil if it was not imported.
+func (a *app) origin(ctx context.Context, id string) (*host.Origin, error) {
 	im, err := runlog.Origin(ctx, a.store, id)
 	if err != nil || im == nil {
 		return nil, err
 	}
-	ok, err := a.host().TrustsRun(im)
-	return &importedJSON{im.Time, im.Dir, im.Digest, im.Records, ok}, err
+	return a.host().Origin(im)
 }
 
 // untrusted is the error of a command that would continue an imported run.
@@ -50,26 +39,23 @@ func (a *app) untrusted(id string) *Error {
 // vouch returns an error unless a run may be continued: one that was imported is shown to the
 // user, who is asked whether to trust it.
 func (a *app) vouch(ctx context.Context, info runlog.Info) error {
-	im, err := runlog.Origin(ctx, a.store, info.ID)
-	if err != nil || im == nil {
-		return err
-	}
-	if ok, err := a.host().TrustsRun(im); err != nil || ok {
+	o, err := a.origin(ctx, info.ID)
+	if err != nil || o == nil || o.Trusted {
 		return err
 	}
 	if !a.asks() {
 		return a.untrusted(info.ID)
 	}
-	return a.askTrust(ctx, info, im)
+	return a.askTrust(ctx, info, o)
 }
 
 // askTrust shows what an imported run would execute, and asks whether to trust it.
-func (a *app) askTrust(ctx context.Context, info runlog.Info, im *runlog.Imported) error {
-	b, err := a.brought(ctx, info, im)
+func (a *app) askTrust(ctx context.Context, info runlog.Info, o *host.Origin) error {
+	b, err := a.host().Claims(ctx, &info, o)
 	if err != nil {
 		return err
 	}
-	for _, l := range b.lines(a.set.verbose, a.hint("runs", "trust", info.ID, "-v")) {
+	for _, l := range claimLines(b, a.set.verbose, a.hint("runs", "trust", info.ID, "-v")) {
 		a.err.line(l)
 	}
 	_ = a.in.fresh(ctx) // what was typed before this is shown is no answer
@@ -79,7 +65,7 @@ func (a *app) askTrust(ctx context.Context, info runlog.Info, im *runlog.Importe
 		a.err.line("nothing was changed")
 		return &Error{Exit: ExitDenied, Code: "untrusted", Message: "not trusted", shown: true}
 	}
-	return a.host().TrustRun(im)
+	return a.host().TrustRun(o, true)
 }
 
 func (a *app) trustRunCommand() *cobra.Command {
@@ -105,59 +91,54 @@ other byte, and the same file in another folder, is shown to you again.`,
 		if err != nil {
 			return err
 		}
-		im, err := runlog.Origin(ctx, a.store, info.ID)
+		o, err := a.origin(ctx, info.ID)
 		if err != nil {
 			return err
 		}
-		if im == nil {
+		if o == nil {
 			return usage(fmt.Sprintf("run %s was not imported: there is nothing to decide", info.ID))
 		}
-		return a.decideRun(ctx, info, im, yes, revoke)
+		return a.decideRun(ctx, info, o, yes, revoke)
 	}
 	return cmd
 }
 
-func (a *app) decideRun(ctx context.Context, info runlog.Info, im *runlog.Imported, yes, revoke bool) error {
+func (a *app) decideRun(ctx context.Context, info runlog.Info, o *host.Origin, yes, revoke bool) error {
 	if revoke {
-		err := a.host().RevokeRun(im)
+		err := a.host().TrustRun(o, false)
 		if err == nil {
 			a.note("run " + info.ID + " is not trusted")
 		}
 		return err
 	}
-	trusted, err := a.host().TrustsRun(im)
-	if err != nil {
-		return err
-	}
-	if !trusted && !yes && a.asks() {
-		if err := a.askTrust(ctx, info, im); err != nil {
+	if !o.Trusted && !yes && a.asks() {
+		if err := a.askTrust(ctx, info, o); err != nil {
 			return err
 		}
 		a.note("run " + info.ID + " is trusted")
 		return nil
 	}
-	b, err := a.brought(ctx, info, im)
+	b, err := a.host().Claims(ctx, &info, o)
 	if err != nil {
 		return err
 	}
-	if yes && !trusted {
-		if err := a.host().TrustRun(im); err != nil {
+	if yes && !o.Trusted {
+		if err := a.host().TrustRun(o, true); err != nil {
 			return err
 		}
-		trusted = true
+		b.Trusted = true
 	}
-	b.Trusted = trusted
 	switch {
 	case a.programs():
 		if err := a.out.json(b, a.set.output == "json"); err != nil {
 			return err
 		}
 	case !yes:
-		for _, l := range b.lines(a.set.verbose, a.hint("runs", "trust", info.ID, "-v")) {
+		for _, l := range claimLines(b, a.set.verbose, a.hint("runs", "trust", info.ID, "-v")) {
 			a.out.line(l)
 		}
 	}
-	if !trusted {
+	if !b.Trusted {
 		e := a.untrusted(info.ID)
 		e.Exit, e.shown = ExitPaused, a.programs() // who reads "trusted" there
 		return e
@@ -166,244 +147,8 @@ func (a *app) decideRun(ctx context.Context, info runlog.Info, im *runlog.Import
 	return nil
 }
 
-// broughtJSON is what an imported run would execute, and what its file claims.
-type broughtJSON struct {
-	Run      string `json:"run"`
-	Workflow string `json:"workflow"`
-	importedJSON
-	Inputs  json.RawMessage `json:"inputs,omitempty"`
-	Recipes []keptFile      `json:"recipes,omitempty"`
-	Agents  []string        `json:"agents,omitempty"` // of steps
-	Tools   []string        `json:"tools,omitempty"`  // of steps
-	Calls   []string        `json:"calls,omitempty"`  // other workflows
-	Parts   []string        `json:"parts,omitempty"`  // what the agents and tools were made of, which has to be the same here
-	Dropped []string        `json:"dropped,omitempty"`
-	// What the file says has happened. Nothing here has seen it.
-	Effects   []claimJSON `json:"effects,omitempty"`
-	Answers   []claimJSON `json:"answers,omitempty"`
-	Questions []claimJSON `json:"questions,omitempty"` // open ones
-
-	Budget *runlog.Budget `json:"budget,omitempty"` // nil for no limit
-	at     map[string]int // where an effect, or a question, is in its list
-}
-
-// claimJSON is an effect, or a question, that the file has.
-type claimJSON struct {
-	Task    string `json:"task"`
-	What    string `json:"what"`
-	With    string `json:"with,omitempty"`
-	Outcome string `json:"outcome,omitempty"`
-	Result  string `json:"result,omitempty"` // what the run continues from, such as the calls that a model asked for
-	once    bool
-	closed  bool
-}
-
-// brought reads what an imported run would execute.
-func (a *app) brought(ctx context.Context, info runlog.Info, im *runlog.Imported) (*broughtJSON, error) {
-	b := &broughtJSON{Run: info.ID, Workflow: info.Workflow, importedJSON: importedJSON{im.Time, im.Dir, im.Digest, im.Records, false}, at: map[string]int{}}
-	for rec, err := range runlog.Records(ctx, a.store, info.ID, 0) {
-		if err != nil {
-			return nil, err
-		}
-		if im.Records > 0 && rec.Seq > im.Records {
-			break
-		}
-		if err := b.read(&rec); err != nil {
-			return nil, fmt.Errorf("run %s, record %d (%s): %w", info.ID, rec.Seq, rec.Kind, err)
-		}
-	}
-	for _, q := range b.Questions {
-		if q.closed {
-			b.Answers = append(b.Answers, q)
-		}
-	}
-	b.Questions = slices.DeleteFunc(b.Questions, func(q claimJSON) bool { return q.closed })
-	return b, nil
-}
-
-func (b *broughtJSON) read(rec *runlog.Record) error {
-	switch rec.Kind {
-	case runlog.KindRunStarted:
-		var d runlog.RunStarted
-		if err := json.Unmarshal(rec.Data, &d); err != nil {
-			return err
-		}
-		b.Workflow, b.Inputs, b.Budget = d.Workflow, d.Inputs, d.Budget
-		return b.pinned(&d)
-	case runlog.KindRunResumed:
-		var d runlog.RunResumed
-		if err := json.Unmarshal(rec.Data, &d); err == nil && d.Budget != nil {
-			b.Budget = d.Budget
-		}
-	case runlog.KindIntended, runlog.KindSettled:
-		var d struct {
-			runlog.Settled
-			Once bool `json:"once"`
-		}
-		if err := json.Unmarshal(rec.Data, &d); err != nil {
-			return err
-		}
-		b.effect(rec, &d.Settled, d.Once)
-	case runlog.KindCarried:
-		var d runlog.Carried
-		if err := json.Unmarshal(rec.Data, &d); err != nil {
-			return err
-		}
-		for _, r := range d.Inner {
-			if err := b.read(&runlog.Record{Kind: r.Kind, Path: r.Path, Data: r.Data}); err != nil {
-				return err
-			}
-		}
-		for _, s := range d.Scopes {
-			at := &runlog.Record{Kind: runlog.KindSettled, Path: s.Path}
-			for i := range s.Settled {
-				b.effect(at, &s.Settled[i], false)
-			}
-			for i := range s.Asked {
-				b.ask(s.Path, &s.Asked[i])
-			}
-			for i := range s.Answers {
-				b.answer(s.Path, &s.Answers[i])
-			}
-		}
-	case runlog.KindAsked:
-		var d runlog.Question
-		if err := json.Unmarshal(rec.Data, &d); err != nil {
-			return err
-		}
-		b.ask(rec.Path, &d)
-	case runlog.KindAnswered:
-		var d runlog.Answer
-		if err := json.Unmarshal(rec.Data, &d); err != nil {
-			return err
-		}
-		b.answer(rec.Path, &d)
-	}
-	return nil
-}
-
-// pinned takes what a run of a recipe is made of, and names what of it is not used.
-func (b *broughtJSON) pinned(d *runlog.RunStarted) error {
-	var p struct {
-		Files   []keptFile
-		Setting struct {
-			Dir, Model string
-			OnAsk      string `json:"on_ask"`
-			Rules      []string
-			Parts      map[string]string
-		}
-	}
-	raw := d.Pinned
-	if len(raw) == 0 { // the workflow "agent" has them among its inputs
-		raw, _ = json.Marshal(map[string]json.RawMessage{"setting": d.Inputs})
-	}
-	if json.Unmarshal(raw, &p) != nil {
-		return nil // of another workflow, which knows what it has pinned
-	}
-	b.recipes(p.Files)
-	for part := range p.Setting.Parts {
-		b.Parts = append(b.Parts, part)
-	}
-	slices.Sort(b.Parts)
-	if p.Setting.Dir != "" {
-		b.Dropped = append(b.Dropped, "folder "+p.Setting.Dir)
-	}
-	for _, r := range p.Setting.Rules {
-		b.Dropped = append(b.Dropped, "rule "+r)
-	}
-	if p.Setting.Model != "" {
-		b.Dropped = append(b.Dropped, "model "+p.Setting.Model)
-	}
-	return nil
-}
-
-// recipes adds what the run, or a workflow within it, executes.
-func (b *broughtJSON) recipes(files []keptFile) {
-	add := func(list *[]string, name string) {
-		if !slices.Contains(*list, name) {
-			*list = append(*list, name)
-		}
-	}
-	for _, f := range files {
-		if slices.Contains(b.Recipes, f) {
-			continue
-		}
-		b.Recipes = append(b.Recipes, f)
-		r, _ := recipe.Parse(f.Name, []byte(f.Text))
-		if r == nil {
-			continue
-		}
-		r.Walk(func(s *recipe.Step, _ int) bool {
-			switch {
-			case s.Agent != nil:
-				add(&b.Agents, s.Agent.Name)
-			case s.Tool != nil:
-				add(&b.Tools, s.Tool.Name)
-			case s.Workflow != nil:
-				add(&b.Calls, s.Workflow.Name)
-			}
-			return true
-		})
-	}
-}
-
-// nested takes the recipes out of the inputs of a workflow within the run, which are an outcome of its own: the run goes on
-// with these, whatever recipe of that name there is here. In the background the inputs are within what says that it began.
-func (b *broughtJSON) nested(output json.RawMessage) {
-	type inputs struct{ Pinned struct{ Files []keptFile } }
-	var out struct {
-		inputs
-		Inputs inputs
-	}
-	_ = json.Unmarshal(output, &out) // anything else has no recipes
-	b.recipes(out.Pinned.Files)
-	b.recipes(out.Inputs.Pinned.Files)
-}
-
-// effect notes that an effect was begun, or how it ended.
-func (b *broughtJSON) effect(rec *runlog.Record, d *runlog.Settled, once bool) {
-	id := "effect " + rec.Path + " " + d.Key
-	i, known := b.at[id]
-	if !known {
-		i = len(b.Effects)
-		b.at[id], b.Effects = i, append(b.Effects, claimJSON{Task: rec.Path, What: strings.TrimSpace(d.Kind + " " + d.Name), With: string(d.Input)})
-	}
-	c := &b.Effects[i]
-	c.once = c.once || once
-	b.nested(d.Output)
-	switch {
-	case rec.Kind == runlog.KindIntended:
-		c.Outcome = "unknown"
-	case d.Error != "":
-		c.Outcome = "failed"
-	default:
-		c.Outcome = "done"
-	}
-	c.Result = string(d.Output)
-	if c.once {
-		c.Outcome += ", once"
-	}
-}
-
-func (b *broughtJSON) ask(path string, q *runlog.Question) {
-	b.at["question "+path+" "+q.Key] = len(b.Questions)
-	b.Questions = append(b.Questions, claimJSON{Task: path, What: q.Text})
-}
-
-func (b *broughtJSON) answer(path string, d *runlog.Answer) {
-	i, known := b.at["question "+path+" "+d.Key]
-	if !known {
-		return
-	}
-	c := &b.Questions[i]
-	c.closed, c.Outcome = true, string(d.Value)
-	if d.Denied {
-		c.Outcome = "denied"
-	}
-}
-
-// lines is it for people. Unless all is wanted, long parts are cut, and say so.
-func (b *broughtJSON) lines(all bool, more string) []string {
+// claimLines are claims for people. Unless all is wanted, long parts are cut, and say so.
+func claimLines(b *host.Claims, all bool, more string) []string {
 	var out []string
 	put := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	list := func(label string, values []string) {
@@ -453,7 +198,7 @@ func (b *broughtJSON) lines(all bool, more string) []string {
 		}
 		block(text, mostShown/3)
 	}
-	claims := func(head string, claims []claimJSON) {
+	claims := func(head string, claims []host.Claim) {
 		if len(claims) == 0 {
 			return
 		}

@@ -62,12 +62,10 @@ func (i *input) fresh(ctx context.Context) (ok bool) {
 	if i.fd < 0 {
 		return true
 	}
-	t := time.NewTimer(settle)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-t.C:
+	case <-time.After(settle):
 	}
 	_ = flushInput(i.fd) // where that is not possible, what was read too early is dropped all the same
 	i.rest, i.since = nil, time.Now()

@@ -1,8 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,9 +49,9 @@ func (a *app) completing() bool {
 	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
 }
 
-// prepareRun gives the command `run` a flag for each input of the workflow that the
+// prepare gives the command `run` a flag for each input of the workflow that the
 // arguments name, if they name one.
-func (a *app) prepareRun(root, run *cobra.Command) {
+func (a runCommand) prepare(root, run *cobra.Command) {
 	args := a.opt.Args
 	if a.completing() {
 		args = args[1:]
@@ -77,7 +77,7 @@ func (a *app) prepareRun(root, run *cobra.Command) {
 }
 
 // described is the workflow that a word names, also one that may not be used yet; nil for none.
-func (a *app) described(word string, set workflow.Set) *workflow.Workflow {
+func (a runCommand) described(word string, set workflow.Set) *workflow.Workflow {
 	if a.host().IsFile(word) {
 		if h, name, err := a.host().At(word); err == nil {
 			a.opened, word = h, name
@@ -123,7 +123,7 @@ func firstWord(args []string, set workflow.Set, lookup func(string) *pflag.Flag)
 	return ""
 }
 
-func (a *app) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {
+func (a runCommand) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {
 	name := a.called(w)
 	run.Use = "run " + name + " [free text | key=value ...]"
 	run.Long = strings.TrimSpace(transcript.Clean(w.Description) + "\n\n" + strings.Join(inputLines(w.List()), "\n"))
@@ -148,7 +148,7 @@ func (a *app) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workfl
 }
 
 // called is how the user names a workflow: the file of a recipe, or its name.
-func (a *app) called(w *workflow.Workflow) string {
+func (a runCommand) called(w *workflow.Workflow) string {
 	if file := a.host().File(w.Name); file != "" {
 		return quote(file)
 	}
@@ -185,7 +185,7 @@ func takesModel(w *workflow.Workflow) bool {
 
 // inputs makes the inputs of a run. What is given by word lies over what is in a file.
 // All faults are reported at once.
-func (a *app) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, error) {
+func (a runCommand) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, error) {
 	var problems []string
 	named := map[string][]string{}
 	for _, p := range g.pairs {
@@ -239,7 +239,7 @@ func (a *app) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, error)
 }
 
 // piped puts what standard input has into the place of the word "-".
-func (a *app) piped(words []string) ([]string, error) {
+func (a runCommand) piped(words []string) ([]string, error) {
 	i := slices.Index(words, "-")
 	if end := slices.Index(words, "--"); i < 0 || end >= 0 && end < i {
 		return words, nil
@@ -262,7 +262,7 @@ func (a *app) piped(words []string) ([]string, error) {
 }
 
 // inputsFile reads a JSON object from a file, or from standard input for "-".
-func (a *app) inputsFile(name string) (map[string]json.RawMessage, error) {
+func (a runCommand) inputsFile(name string) (map[string]json.RawMessage, error) {
 	if name == "" {
 		return nil, nil
 	}

@@ -27,16 +27,12 @@ agents, tools and workflows that they name. The exit code is 2 if there is a mis
 	}
 }
 
-// A linted is a recipe with what is wrong with it.
-type linted struct {
+// lintedJSON is a recipe with what is wrong with it.
+type lintedJSON struct {
 	Path     string        `json:"path"`
 	Name     string        `json:"name"`
 	Errors   []problemJSON `json:"errors"`
 	Warnings []problemJSON `json:"warnings"`
-
-	text  []byte
-	all   recipe.Problems
-	other bool // it is no recipe
 }
 
 type problemJSON struct {
@@ -57,76 +53,50 @@ func (a *app) lint(paths []string) error {
 	if err != nil {
 		return err
 	}
-	var out []*linted
-	for _, r := range reports {
-		l := &linted{
-			Path: transcript.Line(shownPath(r.Path)), Name: transcript.Line(r.Name), Errors: []problemJSON{}, Warnings: []problemJSON{},
-			text: r.Text, other: !r.Recipe,
-		}
-		for _, x := range r.Problems {
-			l.add(*x)
-		}
-		out = append(out, l)
-	}
-	if len(out) == 0 && !a.programs() {
+	if len(reports) == 0 && !a.programs() {
 		a.err.line("there are no recipes here; `" + a.hint("init") + "` writes one")
 		return nil
 	}
-	return a.printLinted(out)
-}
-
-func (l *linted) add(x recipe.Problem) {
-	x.File = l.Path
-	l.all = append(l.all, &x)
-	out := problemJSON{Code: x.Code, Line: x.Pos.Line, Col: x.Pos.Col, End: x.End, Text: transcript.Line(x.Text)}
-	if x.Warning {
-		l.Warnings = append(l.Warnings, out)
-	} else {
-		l.Errors = append(l.Errors, out)
-	}
-}
-
-func (a *app) printLinted(list []*linted) error {
 	recipes, wrong, odd := 0, 0, 0
-	pal := palette(a.term.outColor)
-	for _, l := range list {
-		wrong, odd = wrong+len(l.Errors), odd+len(l.Warnings)
-		if !l.other {
+	out := []lintedJSON{}
+	for _, r := range reports {
+		l := lintedJSON{transcript.Line(shownPath(r.Path)), transcript.Line(r.Name), []problemJSON{}, []problemJSON{}}
+		if r.Recipe {
 			recipes++
 		}
-		switch a.set.output {
-		case "jsonl":
-			if err := a.out.json(l, false); err != nil {
-				return err
+		for _, x := range r.Problems {
+			if !a.programs() {
+				fmt.Fprint(a.out, found(l.Path, x, r.Text, palette(a.term.outColor)))
 			}
-		case "text":
-			for _, x := range l.all {
-				fmt.Fprint(a.out, found(x, l.text, pal))
+			p := problemJSON{x.Code, x.Pos.Line, x.Pos.Col, x.End, transcript.Line(x.Text)}
+			if x.Warning {
+				l.Warnings = append(l.Warnings, p)
+			} else {
+				l.Errors = append(l.Errors, p)
 			}
 		}
+		wrong, odd = wrong+len(l.Errors), odd+len(l.Warnings)
+		out = append(out, l)
 	}
-	if a.set.output == "json" {
-		if err := a.out.json(list, true); err != nil {
-			return err
-		}
-	}
-	if !a.programs() {
+	if a.programs() {
+		err = rows(a.out, out)
+	} else {
 		a.err.line(fmt.Sprintf("%s, %s, %s", plural(recipes, "recipe"), plural(wrong, "error"), plural(odd, "warning")))
 	}
-	if wrong > 0 {
+	if err == nil && wrong > 0 {
 		return &Error{Exit: ExitUsage, Code: "invalid", Message: plural(wrong, "error"), shown: true}
 	}
-	return nil
+	return err
 }
 
 // found is a problem with the line that it is in, and a caret.
-func found(x *recipe.Problem, text []byte, pal palette) string {
+func found(path string, x *recipe.Problem, text []byte, pal palette) string {
 	word := pal.red("error")
 	if x.Warning {
 		word = pal.yellow("warning")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s %s\n", where(x), word, transcript.Line(x.Text))
+	fmt.Fprintf(&b, "%s: %s %s\n", where(path, x), word, transcript.Line(x.Text))
 	if excerpt := x.Excerpt(text); len(text) > 0 && excerpt != "" {
 		line, caret, _ := strings.Cut(strings.TrimRight(excerpt, "\n"), "\n")
 		fmt.Fprintf(&b, "  %s\n  %s\n", transcript.Clean(line), pal.bold(transcript.Clean(caret)))

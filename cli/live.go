@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,7 +47,7 @@ type live struct {
 }
 
 // newLive makes the view. The goroutine behind it draws; it ends with close.
-func newLive(a *app, s *session) *live {
+func newLive(a *screen, s *session) *live {
 	v := &live{out: a.err, size: a.term.size, in: -1, end: make(chan struct{}), ended: make(chan struct{})}
 	v.teller = teller{s: s, pal: palette(a.term.errColor), verbose: a.set.verbose, say: func(_ time.Time, n *news) {
 		line := n.sign + " " + n.text
@@ -223,14 +222,12 @@ func spinner(frame int) string {
 // names are the nodes of a step, each once.
 func names(s *transcript.Step) string {
 	var out []string
-	seen := map[string]bool{}
 	for _, t := range own(s) {
 		n := t.Node
 		if t.Key == "" {
 			n = t.Path
 		}
-		if !seen[n] {
-			seen[n] = true
+		if !slices.Contains(out, n) {
 			out = append(out, n)
 		}
 	}
@@ -288,15 +285,20 @@ func (v *live) row(t *transcript.Task, now time.Time) string {
 	if t.Agent != "" && t.Agent != t.Node {
 		parts = append(parts, t.Agent)
 	}
-	facts := brief(t.Time.Elapsed(now))
-	if t.Tools > 0 {
-		facts = plural(t.Tools, "tool") + " · " + facts
-	}
-	parts = append(parts, v.pal.dim(facts))
+	parts = append(parts, v.facts(t, now))
 	if t.Attempt > 1 {
 		parts = append(parts, v.pal.yellow(fmt.Sprintf("attempt %d", t.Attempt)))
 	}
 	return strings.Join(append(parts, v.doing(t)), "  ")
+}
+
+// facts are how often a task has called tools, and how long it took.
+func (v *live) facts(t *transcript.Task, now time.Time) string {
+	facts := brief(t.Time.Elapsed(now))
+	if t.Tools > 0 {
+		facts = plural(t.Tools, "tool") + " · " + facts
+	}
+	return v.pal.dim(facts)
 }
 
 func (v *live) doing(t *transcript.Task) string {
@@ -339,8 +341,7 @@ func (v *live) see(rec *runlog.Record, r *transcript.Run, old bool) {
 	case runlog.KindStepCommitted:
 		v.stepDone(rec, r)
 	}
-	var d runlog.Answer
-	if rec.Kind == runlog.KindAnswered && json.Unmarshal(rec.Data, &d) == nil && d.By == "person" {
+	if rec.Kind == runlog.KindAnswered && data[runlog.Answer](rec).By == "person" {
 		return // who typed it knows
 	}
 	v.tell(rec, r, task)
@@ -358,8 +359,7 @@ func (v *live) put(line string) { v.above = append(v.above, line) }
 
 // stepDone leaves the divider of a step behind, and a line for each task if there were several.
 func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
-	var d runlog.StepCommitted
-	_ = json.Unmarshal(rec.Data, &d)
+	d := data[runlog.StepCommitted](rec)
 	s := r.Step(d.Step)
 	if s == nil || rec.Path != "" {
 		return
@@ -385,10 +385,6 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 }
 
 func (v *live) doneRow(t *transcript.Task, at time.Time) string {
-	facts := brief(t.Time.Elapsed(at))
-	if t.Tools > 0 {
-		facts = plural(t.Tools, "tool") + " · " + facts
-	}
 	line := " " + v.pal.green("✓") + " " + label(t)
 	switch t.State {
 	case transcript.Done:
@@ -400,5 +396,5 @@ func (v *live) doneRow(t *transcript.Task, at time.Time) string {
 	if len(t.Bad) > 0 {
 		line += v.pal.yellow(" (ran on error input: " + strings.Join(t.Bad, ", ") + ")")
 	}
-	return line + "  " + v.pal.dim(facts)
+	return line + "  " + v.facts(t, at)
 }

@@ -20,13 +20,17 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
+// modelCommands are the commands that list, choose and try models.
+type modelCommands struct{ *app }
+
 func (a *app) modelsCommand() *cobra.Command {
 	n := a.cfg.Name
 	c := &cobra.Command{
 		Use: "models", Short: "Look at the models there are, and choose one", Hidden: a.cfg.NoModels,
 		Example: examples(n, "models list", "which model would be used, and why", "models use ollama/qwen3:8b", "from now on", "models test", "does it answer, how fast, at what cost?"),
 	}
-	c.AddCommand(a.modelsList(), a.modelsUse(), a.modelsTest(), a.modelsUpdate())
+	m := modelCommands{a}
+	c.AddCommand(m.listCommand(), m.useCommand(), m.testCommand(), m.updateCommand())
 	return a.lists(c)
 }
 
@@ -41,7 +45,7 @@ func (a *app) models() (*host.Host, error) {
 	return a.host().With(s), nil
 }
 
-func (a *app) modelsList() *cobra.Command {
+func (a modelCommands) listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list [PROVIDER]", Aliases: []string{"ls"}, Short: "Show the providers, what they lack, and which model would be used",
 		Example: examples(a.cfg.Name, "models list", "", "models list openai", "all of its models that are known, with prices", "models list -o json", ""),
@@ -58,12 +62,12 @@ func (a *app) modelsList() *cobra.Command {
 			if len(args) == 1 {
 				return a.showProvider(list, args[0])
 			}
-			return a.showModels(list)
+			return a.showAll(list)
 		},
 	}
 }
 
-func (a *app) showModels(list *host.ModelList) error {
+func (a modelCommands) showAll(list *host.ModelList) error {
 	switch {
 	case a.set.output == "json":
 		return a.out.json(list, true)
@@ -102,7 +106,7 @@ func (a *app) showModels(list *host.ModelList) error {
 	return nil
 }
 
-func (a *app) showProvider(list *host.ModelList, name string) error {
+func (a modelCommands) showProvider(list *host.ModelList, name string) error {
 	var names []string
 	for i := range list.Providers {
 		p := &list.Providers[i]
@@ -110,7 +114,7 @@ func (a *app) showProvider(list *host.ModelList, name string) error {
 			continue
 		}
 		if a.programs() {
-			return a.out.json(p, a.set.output == "json")
+			return a.out.value(p)
 		}
 		for j := range p.Models {
 			a.out.line(describe(&p.Models[j]))
@@ -163,7 +167,7 @@ func dollars(micro int64) string {
 	return "$" + s
 }
 
-func (a *app) modelsUse() *cobra.Command {
+func (a modelCommands) useCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Use a model from now on, where nothing else names one",
 		Example: examples(a.cfg.Name, "models use openai/gpt-5.4-mini", "", "models use ollama/qwen3:8b", "", "models use offline", "the one that is built in", "config unset model", "choose anew for every run"),
@@ -197,7 +201,7 @@ func (a *app) modelsUse() *cobra.Command {
 				a.warn(host.Variable("model") + "=" + v + " comes before the configuration")
 			}
 			if a.programs() {
-				return a.out.json(map[string]string{"model": info.Name, "config": a.config().Path}, a.set.output == "json")
+				return a.out.value(map[string]string{"model": info.Name, "config": a.config().Path})
 			}
 			a.out.line(info.Name)
 			return nil
@@ -205,7 +209,7 @@ func (a *app) modelsUse() *cobra.Command {
 	}
 }
 
-func (a *app) modelsUpdate() *cobra.Command {
+func (a modelCommands) updateCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "update FILE", Short: "Take prices from a file, over those that are built in",
@@ -224,7 +228,7 @@ func (a *app) modelsUpdate() *cobra.Command {
 				return err
 			}
 			if a.programs() {
-				return a.out.json(p, a.set.output == "json")
+				return a.out.value(p)
 			}
 			a.out.line(fmt.Sprintf("prices of %s, of %s: %s", plural(p.Models, "model"), p.Date, p.Path))
 			return nil
@@ -258,7 +262,7 @@ type modelTurn struct {
 // testOutput is the most tokens that a turn of a test may have: enough for a model to think a little.
 const testOutput = 2048
 
-func (a *app) modelsTest() *cobra.Command {
+func (a modelCommands) testCommand() *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use: "test [NAME]", Short: "Ask a model for one short answer and one call of a tool",
@@ -275,7 +279,7 @@ func (a *app) modelsTest() *cobra.Command {
 			}
 			ctx, stop := context.WithTimeout(cmd.Context(), limit)
 			defer stop()
-			return a.tryModel(ctx, opened, info)
+			return a.try(ctx, opened, info)
 		},
 	}
 	cmd.Flags().DurationVar(&limit, "within", time.Minute, "how long both turns may take together")
@@ -283,8 +287,8 @@ func (a *app) modelsTest() *cobra.Command {
 	return cmd
 }
 
-// tryModel asks for a text and for a call, and says how that went.
-func (a *app) tryModel(ctx context.Context, m model.Model, info *host.ModelInfo) error {
+// try asks for a text and for a call, and says how that went.
+func (a modelCommands) try(ctx context.Context, m model.Model, info *host.ModelInfo) error {
 	result := &modelTest{Model: info.Name, Turns: []modelTurn{}}
 	text := &model.Request{
 		System: "You are tested. Answer as briefly as you can.", Messages: []model.Message{model.UserText("Repeat the text between the tags, and nothing else.\n<text>ready now</text>")}, MaxTokens: testOutput,
@@ -314,7 +318,7 @@ func (a *app) tryModel(ctx context.Context, m model.Model, info *host.ModelInfo)
 	}
 	result.OK = true
 	if a.programs() {
-		return a.out.json(result, a.set.output == "json")
+		return a.out.value(result)
 	}
 	return nil
 }
@@ -373,7 +377,7 @@ func (t *modelTurn) line(info *host.ModelInfo) string {
 }
 
 // failTest says why a model did not answer.
-func (a *app) failTest(ctx context.Context, result *modelTest, err error) error {
+func (a modelCommands) failTest(ctx context.Context, result *modelTest, err error) error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = &Error{Exit: ExitFailed, Code: "timeout", Message: result.Model + " was not done in time; give it longer with --within, or try a smaller model", Err: err}
 	}
@@ -383,7 +387,7 @@ func (a *app) failTest(ctx context.Context, result *modelTest, err error) error 
 	}
 	if a.set.output == "json" || a.set.output == "jsonl" {
 		result.Error = e.json()
-		if err := a.out.json(result, a.set.output == "json"); err != nil {
+		if err := a.out.value(result); err != nil {
 			return err
 		}
 		_ = a.err.json(struct { // cannot fail: it is made of strings

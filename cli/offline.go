@@ -9,7 +9,7 @@ import (
 )
 
 // lacksModel gives an error that there is no model, or none that will do, the ways out that work for the workflow.
-func (a *app) lacksModel(w *workflow.Workflow, err error) error {
+func (a runCommand) lacksModel(w *workflow.Workflow, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -44,13 +44,13 @@ func (a *app) modelWays() []string {
 	}
 }
 
-func (a *app) hasResearch() bool {
+func (a runCommand) hasResearch() bool {
 	_, err := a.host().Workflows().Find("research")
 	return err == nil
 }
 
 // typed is the command as it was typed, with another value of a flag.
-func (a *app) typed(flag, value string) string {
+func (a runCommand) typed(flag, value string) string {
 	out := []string{a.program()}
 	add := func(words ...string) { out = append(out, words...) }
 	set := false

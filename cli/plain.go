@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,8 +26,8 @@ type plain struct {
 
 // newPlain makes the view. The goroutine behind it says every now and then that the
 // run is still running; it ends with close.
-func newPlain(a *app, s *session) *plain {
-	v := plainLines(s, a.err, a.opt.heartbeat)
+func newPlain(a *screen, s *session) *plain {
+	v := plainLines(s, a.err, a.beat)
 	v.pal, v.verbose = palette(a.term.errColor), a.set.verbose
 	go func() {
 		defer close(v.ended)
@@ -223,8 +222,7 @@ func remarks(t *transcript.Task) string {
 
 // stepDone says that steps of several tasks are done; those of one said so already.
 func (v *plain) stepDone(rec *runlog.Record, r *transcript.Run) {
-	var d runlog.StepCommitted
-	_ = json.Unmarshal(rec.Data, &d)
+	d := data[runlog.StepCommitted](rec)
 	s := r.Step(d.Step)
 	if s == nil || rec.Path != "" {
 		return
@@ -244,11 +242,8 @@ func (v *plain) stepDone(rec *runlog.Record, r *transcript.Run) {
 }
 
 func (v *plain) event(rec *runlog.Record, r *transcript.Run, t *transcript.Task) {
-	var d runlog.Event
-	if json.Unmarshal(rec.Data, &d) != nil || t == nil {
-		return
-	}
-	switch {
+	switch d := data[runlog.Event](rec); {
+	case t == nil:
 	case d.Name == "task.started":
 		v.start(rec.Time, r, t)
 	case d.Name == "progress" && t.Progress != nil && rec.Time.Sub(v.told) >= progressEvery:

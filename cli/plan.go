@@ -13,19 +13,19 @@ import (
 )
 
 // plan says what a run would do, with the model of all agents if one was named.
-func (a *app) plan(w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
+func (a runCommand) plan(w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
 	p, err := a.host().Plan(w, &host.PlanOptions{Inputs: inputs, Model: model, Budget: r.budget()})
 	if err != nil {
 		return err
 	}
 	if a.programs() {
-		return a.out.json(p, a.set.output == "json")
+		return a.out.value(p)
 	}
 	a.printPlan(p)
 	return nil
 }
 
-func (a *app) printPlan(p *host.Plan) {
+func (a runCommand) printPlan(p *host.Plan) {
 	head := transcript.Line(p.Workflow)
 	if p.File != "" {
 		head += "  " + transcript.Line(p.File)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent/definition"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
@@ -66,21 +67,13 @@ func (a *app) here() (*host.Host, error) {
 	}
 	a.warned = true
 	for _, x := range problems {
-		a.warn(where(x) + ": " + x.Text + "; nothing of this file is used until it is mended")
+		a.warn(where(x.File, x) + ": " + x.Text + "; nothing of this file is used until it is mended")
 	}
 	return a.host(), nil
 }
 
 // where is the place of a problem: a file, file:line or file:line:col.
-func where(x *recipe.Problem) string {
-	switch {
-	case x.Pos.Line == 0:
-		return x.File
-	case x.Pos.Col == 0:
-		return fmt.Sprintf("%s:%d", x.File, x.Pos.Line)
-	}
-	return fmt.Sprintf("%s:%d:%d", x.File, x.Pos.Line, x.Pos.Col)
-}
+func where(file string, x *recipe.Problem) string { return clean.Place(file, x.Pos.Line, x.Pos.Col) }
 
 // startProject starts what may be used of the project, and says what is not.
 func (a *app) startProject(ctx context.Context) (*host.Session, error) {
@@ -152,7 +145,7 @@ func problem(x *recipe.Problem) string {
 	if x.File == "" {
 		return word + x.Text
 	}
-	return word + where(x) + ": " + x.Text
+	return word + where(x.File, x) + ": " + x.Text
 }
 
 // validateCommand checks the files of one kind: what cannot be used is an error, what is put up with a warning.

@@ -18,7 +18,7 @@ import (
 
 // prompting is one question as it is put to the person at the terminal.
 type prompting struct {
-	app     *app
+	screen  *screen
 	session *session
 	ctx     context.Context // when it ends, so does the prompt
 	q       *runlog.Question
@@ -32,9 +32,9 @@ type prompting struct {
 
 // prompt asks the person at the terminal while the run goes on.
 func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer, bool) {
-	a := k.app
+	a := k.screen
 	pal := palette(a.term.errColor)
-	p := &prompting{app: a, session: k.session, ctx: ctx, q: q, asked: transcript.Clean(headed(q.Header, q.Text)), menu: menu(q)}
+	p := &prompting{screen: a, session: k.session, ctx: ctx, q: q, asked: transcript.Clean(headed(q.Header, q.Text)), menu: menu(q)}
 	if v := k.session.live(); v != nil {
 		k.session.change(v, func() {
 			if v.draw(true); v.take() {
@@ -55,7 +55,7 @@ func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer,
 		_, height := a.term.size()
 		p.call(max(6, min(30, height-16)))
 	}
-	if !a.set.noBell && a.cfg.Env("TERM") != "dumb" {
+	if !a.set.noBell && a.env("TERM") != "dumb" {
 		_, _ = a.err.Write([]byte("\a"))
 	}
 	if !a.in.fresh(ctx) {
@@ -75,7 +75,7 @@ func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer,
 // say shows a text. One without an end of line goes on with the next.
 func (p *prompting) say(s string) {
 	if p.live == nil {
-		_, _ = p.app.err.Write([]byte(s))
+		_, _ = p.screen.err.Write([]byte(s))
 		return
 	}
 	p.session.change(p.live, func() { p.live.ask(s) })
@@ -83,7 +83,7 @@ func (p *prompting) say(s string) {
 
 // call shows a permission request, with so many lines of a long change, or with all for 0.
 func (p *prompting) call(fold int) {
-	lines, folded := card(p.q.Call, palette(p.app.term.errColor), fold)
+	lines, folded := card(p.q.Call, palette(p.screen.term.errColor), fold)
 	p.folded = max(p.folded, folded)
 	p.say("\n" + p.who + "\n" + strings.Join(lines, "\n") + "\n" + p.choices())
 }
@@ -107,7 +107,7 @@ func (p *prompting) line(label string) (line string, ok bool) {
 		if label != "" {
 			p.say(p.count() + label)
 		}
-		if line, ok = p.app.in.line(p.ctx); !ok {
+		if line, ok = p.screen.in.line(p.ctx); !ok {
 			p.say("\n")
 		}
 		return line, ok
@@ -115,7 +115,7 @@ func (p *prompting) line(label string) (line string, ok bool) {
 	if label == "" {
 		label = "  "
 	}
-	line, ok = p.app.in.keyed(p.ctx, func(typed string) {
+	line, ok = p.screen.in.keyed(p.ctx, func(typed string) {
 		p.session.change(p.live, func() { p.live.prompt, p.live.typed = label, typed })
 	})
 	p.session.change(p.live, func() {

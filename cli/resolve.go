@@ -20,7 +20,7 @@ type resolving struct {
 	result          string
 }
 
-func (a *app) resolveCommand() *cobra.Command {
+func (a runsCommands) resolveCommand() *cobra.Command {
 	var r running
 	var f resolving
 	cmd := &cobra.Command{
@@ -37,9 +37,9 @@ func (a *app) resolveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.result, "result", "", "with --happened: the `TEXT` that the tool returned; of other effects, their output as JSON")
 	acts(cmd, "again", "happened", "result")
 	r.add(cmd.Flags())
-	noModel(cmd, a, "run keeps the model that it began with")
+	noModel(cmd, a.app, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ans, err := r.check(a)
+		ans, err := r.check(a.app)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ type unknownJSON struct {
 	key      string
 }
 
-func (a *app) resolve(ctx context.Context, ref, task string, given *runlog.Answer, r *running, ans answers) error {
+func (a runsCommands) resolve(ctx context.Context, ref, task string, given *runlog.Answer, r *running, ans answers) error {
 	_, info, err := a.find(ctx, ref)
 	if err != nil {
 		return err
@@ -159,21 +159,21 @@ func (a *app) resolve(ctx context.Context, ref, task string, given *runlog.Answe
 }
 
 // answered is the error of going on with a run whose last answer is recorded. That somebody else was quicker is none.
-func (a *app) answered(id string, err error) error {
+func (a runsCommands) answered(id string, err error) error {
 	busy, ok := errors.AsType[*runlog.BusyError](err)
 	if !ok || busy.ID != id {
 		return err
 	}
 	if a.programs() {
-		return a.out.json(map[string]any{"run": id, "status": runlog.Running, "owner": busy.Owner}, a.set.output == "json")
+		return a.out.value(map[string]any{"run": id, "status": runlog.Running, "owner": busy.Owner})
 	}
 	a.err.line(fmt.Sprintf("the answer is recorded, and %s runs %s; watch it: %s", busy.Owner, id, a.hint("runs", "watch", id)))
 	return nil
 }
 
-func (a *app) printUnknown(info runlog.Info, open []unknownJSON) error {
+func (a runsCommands) printUnknown(info runlog.Info, open []unknownJSON) error {
 	if a.programs() {
-		return a.out.json(open, a.set.output == "json")
+		return a.out.value(open)
 	}
 	if len(open) == 0 {
 		a.err.line(fmt.Sprintf("run %s has no effect of unknown outcome", info.ID))
@@ -196,7 +196,7 @@ func (a *app) printUnknown(info runlog.Info, open []unknownJSON) error {
 }
 
 // findsOut says how an interrupted run comes to ask.
-func (a *app) findsOut(info runlog.Info) []string {
+func (a runsCommands) findsOut(info runlog.Info) []string {
 	if info.Status != runlog.Interrupted {
 		return nil
 	}

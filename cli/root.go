@@ -131,14 +131,14 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		}
 		return bare(cmd, args)
 	}
-	run := a.runCommand()
+	run := runCommand{a}.command()
 	root.AddCommand(a.initCommand(), a.lintCommand())
 	if a.opt.Demo {
 		root.AddCommand(a.demoCommand())
 	}
 	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(), a.trustCommand(), a.permissionsCommand(), a.sandboxCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
 	group(root)
-	a.prepareRun(root, run)
+	runCommand{a}.prepare(root, run)
 	completion{a}.complete(root)
 	return root
 }

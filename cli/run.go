@@ -123,7 +123,10 @@ func raised(e *runlog.BudgetError) []string {
 	return nil
 }
 
-func (a *app) runCommand() *cobra.Command {
+// runCommand is the command run: it finds the workflow, reads its inputs and starts it.
+type runCommand struct{ *app }
+
+func (a runCommand) command() *cobra.Command {
 	var r running
 	var g gathered
 	cmd := &cobra.Command{
@@ -157,7 +160,7 @@ func (a *app) runCommand() *cobra.Command {
 		if len(args) == 0 {
 			return usage("run: which workflow? " + a.known())
 		}
-		ans, err := r.check(a)
+		ans, err := r.check(a.app)
 		if err != nil {
 			return err
 		}
@@ -174,7 +177,7 @@ func (a *app) runCommand() *cobra.Command {
 }
 
 // describeRun says in the help of `run` what there is to run.
-func (a *app) describeRun(run *cobra.Command, set workflow.Set) {
+func (a runCommand) describeRun(run *cobra.Command, set workflow.Set) {
 	if len(set) == 0 {
 		return
 	}
@@ -206,7 +209,7 @@ func (a *app) known() string {
 	return "There are: " + strings.Join(names, ", ")
 }
 
-func (a *app) runWorkflow(ctx context.Context, name string, g *gathered, r *running, ans answers) error {
+func (a runCommand) runWorkflow(ctx context.Context, name string, g *gathered, r *running, ans answers) error {
 	w, err := a.choose(name)
 	if err != nil {
 		return err
@@ -214,7 +217,7 @@ func (a *app) runWorkflow(ctx context.Context, name string, g *gathered, r *runn
 	return a.lacksModel(w, a.runChosen(ctx, w, g, r, ans))
 }
 
-func (a *app) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, r *running, ans answers) error {
+func (a runCommand) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, r *running, ans answers) error {
 	name := w.Name
 	inputs, err := a.inputs(w, g)
 	if err == nil {
@@ -239,15 +242,15 @@ func (a *app) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, 
 		}
 		return err
 	}
-	if err := (answering{a}).ahead(w, inputs, ans); err != nil {
+	if err := (answering{a.app}).ahead(w, inputs, ans); err != nil {
 		return err
 	}
 	engine, err := a.engine(ctx, name, r.engine())
 	if err != nil {
 		return err
 	}
-	return a.execute(ctx, &job{
-		engine: engine, flags: r, answers: ans, workflow: name,
+	return runsCommands{a.app}.execute(ctx, &job{
+		engine: engine, flags: r, answers: ans,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
 			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
 		},

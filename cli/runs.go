@@ -15,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
@@ -31,7 +32,7 @@ func (a *app) runsCommand() *cobra.Command {
 	}
 	r, past, room := runsCommands{a}, historyCommands{a}, storageCommands{a}
 	runs.AddCommand(r.listCommand(), r.showCommand(), r.watchCommand(), r.resumeCommand(), r.answerCommand(), r.cancelCommand(), r.rmCommand(),
-		a.resolveCommand(), past.historyCommand(), a.forkCommand(), past.diffCommand(), past.replayCommand(), room.duCommand(), room.gcCommand(),
+		r.resolveCommand(), past.historyCommand(), a.forkCommand(), past.diffCommand(), past.replayCommand(), room.duCommand(), room.gcCommand(),
 		room.exportCommand(), room.importCommand(), a.trustRunCommand(), distilCommand{a}.command())
 	return a.lists(runs)
 }
@@ -121,10 +122,10 @@ type infoJSON struct {
 	Owner    string        `json:"owner,omitempty"`
 	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "" for questions
 	Parent   string        `json:"parent,omitempty"` // of a fork
-	Imported *importedJSON `json:"imported,omitempty"`
+	Imported *host.Origin  `json:"imported,omitempty"`
 }
 
-func infoOf(i *runlog.Info, why string, im *importedJSON) infoJSON {
+func infoOf(i *runlog.Info, why string, im *host.Origin) infoJSON {
 	return infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, why, i.Parent, im}
 }
 
@@ -239,7 +240,7 @@ func (a runsCommands) printList(ctx context.Context, infos []runlog.Info) error 
 		if err != nil {
 			a.warn(err.Error()) // the other runs are listed all the same
 		}
-		var im *importedJSON
+		var im *host.Origin
 		if key, ok := seal.Sealed(i); ok {
 			i.Workflow, i.Title = "(encrypted)", "with key "+key
 		} else if im, err = a.origin(ctx, i.ID); err != nil {
@@ -416,7 +417,7 @@ func noModel(cmd *cobra.Command, a *app, keeps string) {
 	}
 }
 
-func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answers, again *superstep.ResumeOptions) error {
+func (a runsCommands) resume(ctx context.Context, info runlog.Info, r *running, ans answers, again *superstep.ResumeOptions) error {
 	name := info.Workflow
 	if info.Status.Ended() {
 		name = "" // nothing will run
@@ -432,16 +433,16 @@ func (a *app) resume(ctx context.Context, info runlog.Info, r *running, ans answ
 	if err != nil {
 		return err
 	}
-	if changed := (keptRuns{a}).changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.quiet {
+	if changed := keptRuns(a).changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.quiet {
 		a.err.line(changed)
 	}
 	if name != "" {
-		if err := (answering{a}).askable(ctx, engine, info, ans); err != nil {
+		if err := answering(a).askable(ctx, engine, info, ans); err != nil {
 			return err
 		}
 	}
 	return a.execute(ctx, &job{
-		engine: engine, flags: r, answers: ans, workflow: info.Workflow, after: info.Head,
+		engine: engine, flags: r, answers: ans, after: info.Head,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
 			o := *again
 			o.Answer, o.Observe, o.Budget = answer, observe, r.budget()
@@ -497,32 +498,14 @@ func (a runsCommands) cancelCommand() *cobra.Command {
 		Use: "cancel ID", SuggestFor: []string{"stop", "kill"}, Short: "Stop a run for good, or one of its sub-agents, whoever runs it", Args: oneRun, ValidArgsFunction: a.ids,
 		Example: examples(a.cfg.Name, "runs cancel @last", "", "runs cancel @last --agent 'work/task[1.1]/explorer'", ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			e, info, err := a.find(ctx, args[0])
+			e, info, err := a.find(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			if cmd.Flags().Changed("agent") {
-				return a.cancelAgent(ctx, e, info.ID, agent)
+			if !cmd.Flags().Changed("agent") {
+				return a.cancel(cmd.Context(), e, info.ID, nil)
 			}
-			if err := e.Cancel(ctx, info.ID); err != nil {
-				return err
-			}
-			status := runlog.Running
-			patiently(ctx, func() bool {
-				now, err := e.Find(ctx, info.ID)
-				status = now.Status
-				return err != nil || status != runlog.Running
-			})
-			if a.programs() {
-				return a.out.value(map[string]any{"run": info.ID, "status": status})
-			}
-			if status == runlog.Running {
-				a.err.line(fmt.Sprintf("run %s is asked to stop and has not yet; it will when its tasks let it", info.ID))
-				return nil
-			}
-			a.err.line(fmt.Sprintf("run %s is %s", info.ID, status))
-			return nil
+			return a.cancel(cmd.Context(), e, info.ID, &agent)
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "cancel this sub-agent only; the run goes on without it")
@@ -552,47 +535,53 @@ func (a runsCommands) agentIDs(cmd *cobra.Command, args []string, _ string) ([]s
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// cancelAgent cancels one sub-agent of a run and waits a little for its end.
-func (a runsCommands) cancelAgent(ctx context.Context, e *superstep.Engine, id, agent string) error {
-	if err := e.CancelAgent(ctx, id, agent); err != nil {
-		return err
+// cancel cancels a run, or one of its sub-agents, and waits a little for its end.
+func (a runsCommands) cancel(ctx context.Context, e *superstep.Engine, id string, agent *string) error {
+	out := map[string]any{"run": id}
+	what, field, later := "run "+id, "status", "; it will when its tasks let it"
+	stop := func() error { return e.Cancel(ctx, id) }
+	look := func() (string, error) {
+		now, err := e.Find(ctx, id)
+		return string(now.Status), err
 	}
-	state := team.Running
-	var err error
-	patiently(ctx, func() bool {
-		var members []team.Member
-		members, err = e.Agents(ctx, id)
-		for _, m := range members {
-			if m.ID == agent {
-				state = m.State
+	if agent != nil {
+		out["agent"] = *agent
+		what, field, later = "agent "+*agent, "state", ""
+		stop = func() error { return e.CancelAgent(ctx, id, *agent) }
+		look = func() (string, error) {
+			members, err := e.Agents(ctx, id)
+			if i := slices.IndexFunc(members, func(m team.Member) bool { return m.ID == *agent }); i >= 0 {
+				return string(members[i].State), err
 			}
+			return string(runlog.Running), err
 		}
-		return err != nil || state != team.Running
-	})
-	switch {
-	case err != nil:
-		return err
-	case a.programs():
-		return a.out.value(map[string]any{"run": id, "agent": agent, "state": state})
-	case state == team.Running:
-		a.err.line(fmt.Sprintf("agent %s is asked to stop and has not yet", agent))
-	default:
-		a.err.line(fmt.Sprintf("agent %s is %s", agent, state))
 	}
-	return nil
-}
-
-// patiently waits a little until something holds.
-func patiently(ctx context.Context, holds func() bool) {
+	err := stop()
+	state := string(runlog.Running)
 	for range 60 {
-		if holds() || ctx.Err() != nil {
-			return
+		if err != nil {
+			return err
+		}
+		if state, err = look(); state != string(runlog.Running) || ctx.Err() != nil {
+			break
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
 		}
 	}
+	out[field] = state
+	switch {
+	case err != nil:
+		return err
+	case a.programs():
+		return a.out.value(out)
+	case state == string(runlog.Running):
+		a.err.line(what + " is asked to stop and has not yet" + later)
+	default:
+		a.err.line(what + " is " + state)
+	}
+	return nil
 }
 
 func (a runsCommands) rmCommand() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -21,9 +22,6 @@ func (a *app) read(ctx context.Context, info runlog.Info) (*transcript.Run, erro
 			return run, err
 		}
 		run.Apply(rec)
-	}
-	if info.Status == runlog.Quarantined {
-		run.Interrupt()
 	}
 	run.End(info.Status)
 	return run, nil
@@ -79,7 +77,7 @@ type runJSON struct {
 	Error *errorJSON `json:"error,omitempty"`
 }
 
-func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *importedJSON) *runJSON {
+func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin) *runJSON {
 	out := &runJSON{
 		infoJSON: infoOf(&info, reasonOf(r.Short), im),
 		Inputs:   r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: r.Used(),
@@ -92,7 +90,7 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *importedJS
 }
 
 // show prints a run for people.
-func (a runsCommands) show(info runlog.Info, r *transcript.Run, now time.Time, im *importedJSON, folder string) {
+func (a runsCommands) show(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string) {
 	p := palette(a.term.outColor)
 	put := func(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
 	put("%s  %s  %s", p.bold("run "+info.ID), p.status(string(info.Status)), transcript.Line(info.Workflow))

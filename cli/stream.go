@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
-	"golang.org/x/term"
 
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -134,74 +133,6 @@ func ignorePipe() func() {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGPIPE)
 	return func() { signal.Stop(c) }
-}
-
-// terminal is what the streams are and may be sent.
-type terminal struct {
-	errTTY, outTTY, inTTY bool
-	errColor, outColor    bool // escape sequences may be sent
-	live                  bool // lines on standard error may be redrawn
-	plain                 bool // no decoration
-	fd                    int  // of standard error
-}
-
-func isTerminal(stream any) (fd int, ok bool) {
-	f, ok := stream.(*os.File)
-	if !ok {
-		return -1, false
-	}
-	return int(f.Fd()), term.IsTerminal(int(f.Fd()))
-}
-
-// look finds out about the streams, once the flags are known.
-func (a *app) look() {
-	t := &a.term
-	a.out.format, a.err.format = a.set.output, a.set.output
-	t.fd, t.errTTY = isTerminal(a.opt.Stderr)
-	_, t.outTTY = isTerminal(a.opt.Stdout)
-	if fd, ok := isTerminal(a.opt.Stdin); ok {
-		t.inTTY, a.in.fd = true, fd
-	}
-	t.plain = a.set.plain || a.cfg.Env("ACCESSIBLE") == "1"
-	t.errColor, t.outColor = a.colored(t.errTTY), a.colored(t.outTTY)
-	t.live = t.errTTY && !a.set.noColor && a.set.color != "never" && !t.plain && a.cfg.Env("TERM") != "dumb" // NO_COLOR is about colors alone
-}
-
-func (a *app) colored(tty bool) bool {
-	set := func(name string) bool { v := a.cfg.Env(name); return v != "" && v != "0" }
-	switch {
-	case a.set.noColor || a.set.color == "never":
-		return false
-	case a.set.color == "always" || set("FORCE_COLOR") || set("CLICOLOR_FORCE"):
-		return true
-	case a.cfg.Env("NO_COLOR") != "" || a.cfg.Env("TERM") == "dumb":
-		return false
-	}
-	return tty
-}
-
-// size is that of the terminal behind standard error, in cells.
-func (t *terminal) size() (width, height int) {
-	w, h, err := term.GetSize(t.fd)
-	if err != nil || w <= 0 || h <= 0 {
-		return 80, 24
-	}
-	return w, h
-}
-
-// wrap breaks the lines of a result between words where standard output is a terminal.
-// Programs, and people who redirect it, get it as it is.
-func (t *terminal) wrap(s string) string {
-	if !t.outTTY {
-		return s
-	}
-	return t.broken(s)
-}
-
-// broken is a text whose lines are broken between words at the width of the terminal.
-func (t *terminal) broken(s string) string {
-	width, _ := t.size()
-	return ansi.Wordwrap(s, width, "")
 }
 
 // A palette styles text, or does not.

@@ -15,6 +15,12 @@ import (
 // news is what a view says of a record: with a sign before it where lines are decorated, or else with the kind of thing it is about.
 type news struct{ sign, kind, text string }
 
+// data is that of a record, as far as it can be read.
+func data[T any](rec *runlog.Record) (d T) {
+	_ = json.Unmarshal(rec.Data, &d)
+	return d
+}
+
 // A teller says what happens in a run, as far as all views say it.
 type teller struct {
 	s       *session
@@ -39,8 +45,7 @@ func (v *teller) due(rec *runlog.Record, t *transcript.Task) {
 			*f = failure{}
 		}
 	case runlog.KindRunFailed: // why it failed is said at the end
-		var d runlog.RunFailed
-		if json.Unmarshal(rec.Data, &d) == nil && f.why != "" && strings.Contains(transcript.Line(d.Error), f.why) {
+		if f.why != "" && strings.Contains(transcript.Line(data[runlog.RunFailed](rec).Error), f.why) {
 			f.text = strings.TrimSuffix(f.text, ": "+f.why)
 		}
 	}
@@ -62,8 +67,7 @@ func (v *teller) tell(rec *runlog.Record, r *transcript.Run, t *transcript.Task)
 	case runlog.KindTaskFailed:
 		n = v.taskFailed(rec, t)
 	case runlog.KindAnswered:
-		var d runlog.Answer
-		_ = json.Unmarshal(rec.Data, &d)
+		d := data[runlog.Answer](rec)
 		value := "denied"
 		if !d.Denied {
 			value = strconv.Quote(transcript.Line(transcript.Value(d.Value)))
@@ -73,8 +77,7 @@ func (v *teller) tell(rec *runlog.Record, r *transcript.Run, t *transcript.Task)
 		}
 		n = &news{"?", "ask", transcript.Line(rec.Path) + " -> " + value}
 	case runlog.KindEvent:
-		var d runlog.Event
-		if t == nil || json.Unmarshal(rec.Data, &d) != nil || !noted(&d) {
+		if d := data[runlog.Event](rec); t == nil || !noted(&d) {
 			return
 		}
 		if i := len(t.Parts) - 1; i >= 0 && t.Parts[i].Kind == transcript.Note {
@@ -92,8 +95,7 @@ func (v *teller) tell(rec *runlog.Record, r *transcript.Run, t *transcript.Task)
 
 // taskFailed returns what to say of an attempt that failed. The last one waits for the next record.
 func (v *teller) taskFailed(rec *runlog.Record, t *transcript.Task) *news {
-	var d runlog.TaskFailed
-	_ = json.Unmarshal(rec.Data, &d)
+	d := data[runlog.TaskFailed](rec)
 	kind, name, _ := strings.Cut(what(t), " ")
 	n := &news{"!", kind, fmt.Sprintf("%s %s %s attempt=%d", name, v.pal.red("failed"), brief(t.Time.Elapsed(rec.Time)), d.Attempt)}
 	if !d.Final {

@@ -113,7 +113,7 @@ func (a *app) report(reports []host.Report, what string) error {
 		n += r.Checked
 		row := reportJSON{shownPath(r.Path), []finding{}, []finding{}}
 		for _, x := range r.Problems {
-			f, word := finding{x.Code, where(x), x.Text}, "error "
+			f, word := finding{x.Code, where(x.File, x), x.Text}, "error "
 			if x.Warning {
 				odd, word = odd+1, "warning "
 				row.Warnings = append(row.Warnings, f)

@@ -134,7 +134,7 @@ func (a *app) workflowsGraph() *cobra.Command {
 		}
 		opt := &draw.Options{Closed: closed}
 		if direction == "LR" {
-			opt.Direction = draw.LeftRight
+			opt.LeftRight = true
 		}
 		var w *workflow.Workflow
 		var inputs json.RawMessage

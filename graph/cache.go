@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// MemoryCache is a [Cache] of this process. It keeps the entries that were used last.
-type MemoryCache struct {
+type memoryCache struct {
 	now  func() time.Time
 	most int
 
@@ -17,20 +16,20 @@ type MemoryCache struct {
 	used    list.List                // the one that was used last in front
 }
 
-// cachedEntry is an element of MemoryCache.used.
+// cachedEntry is an element of memoryCache.used.
 type cachedEntry struct {
 	key   string
 	value []byte
 	until time.Time // zero for ever
 }
 
-// NewMemoryCache makes a cache of at most so many entries, at least one, that tells the time by now.
-func NewMemoryCache(most int, now func() time.Time) *MemoryCache {
-	return &MemoryCache{now: now, most: max(most, 1), entries: map[string]*list.Element{}}
+// NewMemoryCache makes a [Cache] of this process, which keeps the entries that were used last: at most so many, at
+// least one. It tells the time by now.
+func NewMemoryCache(most int, now func() time.Time) Cache {
+	return &memoryCache{now: now, most: max(most, 1), entries: map[string]*list.Element{}}
 }
 
-// Load implements Cache.
-func (c *MemoryCache) Load(_ context.Context, key string) ([]byte, bool, error) {
+func (c *memoryCache) Load(_ context.Context, key string) ([]byte, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := c.entries[key]
@@ -46,8 +45,7 @@ func (c *MemoryCache) Load(_ context.Context, key string) ([]byte, bool, error) 
 	return e.value, true, nil
 }
 
-// Store implements Cache.
-func (c *MemoryCache) Store(_ context.Context, key string, value []byte, ttl time.Duration) error {
+func (c *memoryCache) Store(_ context.Context, key string, value []byte, ttl time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := &cachedEntry{key: key, value: value}
@@ -64,7 +62,7 @@ func (c *MemoryCache) Store(_ context.Context, key string, value []byte, ttl tim
 	return nil
 }
 
-func (c *MemoryCache) drop(at *list.Element) {
+func (c *memoryCache) drop(at *list.Element) {
 	e, _ := c.used.Remove(at).(*cachedEntry)
 	delete(c.entries, e.key)
 }

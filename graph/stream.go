@@ -34,21 +34,10 @@ func Updates(records iter.Seq2[runlog.Record, error]) iter.Seq2[Update, error] {
 	})
 }
 
-// TaskPhase is where a task stands.
-type TaskPhase string
-
-// The phases of a task. Started is live-only.
-const (
-	TaskStarted TaskPhase = "started"
-	TaskFailed  TaskPhase = "failed" // an attempt has
-	TaskAsks    TaskPhase = "asks"
-	TaskDone    TaskPhase = "done"
-)
-
 // A TaskEvent is a step in the life of a task.
 type TaskEvent struct {
 	Path  string
-	Phase TaskPhase
+	Phase string // started (live-only), failed (an attempt has), asks or done
 	Error string // of an attempt that failed, or a task that was passed over
 }
 
@@ -66,15 +55,15 @@ func Tasks(records iter.Seq2[runlog.Record, error]) iter.Seq2[TaskEvent, error] 
 				return e, false, nil
 			}
 			err := json.Unmarshal(r.Data, &d)
-			e.Phase = TaskStarted
+			e.Phase = "started"
 			return e, err != nil || d.Name == startedEvent, err
 		case runlog.KindAsked:
-			e.Phase = TaskAsks
+			e.Phase = "asks"
 			return e, true, nil
 		case runlog.KindTaskFailed:
-			e.Phase = TaskFailed
+			e.Phase = "failed"
 		case runlog.KindTaskDone:
-			e.Phase = TaskDone
+			e.Phase = "done"
 		default:
 			return e, false, nil
 		}

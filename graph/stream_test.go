@@ -123,7 +123,7 @@ func TestStreams(t *testing.T) {
 				}
 			}
 		}) {
-			if err == nil && e.Phase == graph.TaskStarted {
+			if err == nil && e.Phase == "started" {
 				started = append(started, e.Path)
 			}
 		}
@@ -156,14 +156,14 @@ func TestStreams(t *testing.T) {
 	if sum != got.N {
 		t.Errorf("the updates add up to %d, the state has %d", sum, got.N)
 	}
-	phases := map[graph.TaskPhase]int{}
+	phases := map[string]int{}
 	for e, err := range graph.Tasks(all()) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		phases[e.Phase]++
 	}
-	if phases[graph.TaskDone] != 13 || phases[graph.TaskFailed] != 1 {
+	if phases["done"] != 13 || phases["failed"] != 1 {
 		t.Errorf("got %v", phases)
 	}
 	events := 0

@@ -1,16 +1,12 @@
 package host
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/catalog/trust"
-	"github.com/superstep-dev/superstep/runlog"
 )
 
 // Trusted is the state of a Decision that was made.
@@ -128,43 +124,4 @@ func (h *Host) Revoke(names ...string) ([]Decision, error) {
 	}
 	defer h.Refresh()
 	return list, p.Revoke(items...)
-}
-
-// runItem is what is trusted of an imported run: the content of the file, in one folder.
-func runItem(im *runlog.Imported) trust.Item {
-	sum := sha256.Sum256([]byte(im.Digest + "\n" + im.Dir))
-	digest := hex.EncodeToString(sum[:])
-	return trust.Item{Kind: trust.Run, Name: digest[:12], Path: ".", Digest: "sha256:" + digest}
-}
-
-func (h *Host) trustStore() (*trust.Store, error) {
-	return trust.Open(filepath.Join(h.ConfigDir(), "trust.json"))
-}
-
-// TrustsRun reports whether the user trusts what an imported run would execute.
-func (h *Host) TrustsRun(im *runlog.Imported) (bool, error) {
-	s, err := h.trustStore()
-	if err != nil {
-		return false, err
-	}
-	states, err := s.Status(trust.Runs, []trust.Item{runItem(im)})
-	return err == nil && states[0].State == trust.Trusted, err
-}
-
-// TrustRun agrees to what an imported run would execute.
-func (h *Host) TrustRun(im *runlog.Imported) error {
-	s, err := h.trustStore()
-	if err != nil {
-		return err
-	}
-	return s.Trust(trust.Runs, []trust.Item{runItem(im)})
-}
-
-// RevokeRun takes that back.
-func (h *Host) RevokeRun(im *runlog.Imported) error {
-	s, err := h.trustStore()
-	if err == nil {
-		_, err = s.Revoke(trust.Runs, []string{runItem(im).Name})
-	}
-	return err
 }

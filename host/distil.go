@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/superstep-dev/superstep/internal/distil"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow/recipe/distil"
 )
 
 // DistilOptions are what is said of a recipe that is made of a run.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/distil"
 	"github.com/superstep-dev/superstep/workflow/recipe"
-	"github.com/superstep-dev/superstep/workflow/recipe/distil"
 )
 
 // What agents write waits in a folder of its own, where nothing finds it by name, until a person has

@@ -283,7 +283,7 @@ func (h *Host) ListModels(ctx context.Context) (*ModelList, error) {
 	}
 	found := p.List(ctx)
 	c := p.Choose(ctx) // from what was found
-	list := &ModelList{Use: ModelChoice{Model: c.Name, Layer: string(c.Layer), Why: c.Why}, Prices: pricesInfo(p.Prices(), h.load().path)}
+	list := &ModelList{Use: ModelChoice{Model: c.Name, Layer: c.Layer, Why: c.Why}, Prices: pricesInfo(p.Prices(), h.load().path)}
 	for _, f := range found {
 		out := ModelProvider{
 			Name: f.Name, Configured: f.Configured, By: f.By, Missing: f.Missing, URL: f.BaseURL, Local: f.Local, Default: f.Standard,

@@ -49,7 +49,7 @@ func pinItem(server string, now *mcp.Offer) trust.Item {
 	}
 	return trust.Item{
 		Kind: trust.MCPTools, Name: catalog.ListName(server), Path: catalog.ListName(server), Digest: now.Digest,
-		Detail: "offers " + strings.Join(names, ", "), Content: trust.LongContent(files, 1<<20),
+		Detail: "offers " + strings.Join(names, ", "), Content: trust.Content(files, 1<<20),
 	}
 }
 

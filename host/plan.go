@@ -474,7 +474,7 @@ type Step struct {
 func stepsOf(steps []*recipe.Step) []Step {
 	var out []Step
 	for _, s := range steps {
-		p := Step{ID: s.ID, Kind: string(s.Kind()), After: s.DependsOn, Notes: stepNotes(s)}
+		p := Step{ID: s.ID, Kind: s.Kind(), After: s.DependsOn, Notes: stepNotes(s)}
 		switch {
 		case s.Agent != nil:
 			p.Uses = s.Agent.Name
@@ -530,7 +530,7 @@ func stepNotes(s *recipe.Step) []string {
 	if s.Timeout > 0 {
 		note("at most %s", inwords.Brief(s.Timeout))
 	}
-	if s.OnError != "" && s.OnError != recipe.Continue {
+	if s.OnError != "" && s.OnError != "continue" {
 		note("on error %s", s.OnError)
 	}
 	return out

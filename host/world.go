@@ -57,14 +57,15 @@ func (p *project) world() *recipe.World {
 
 // inputsOf are the inputs of a workflow that is no recipe.
 func inputsOf(w *workflow.Workflow) []recipe.Input {
-	kinds := map[string]recipe.Type{
-		"string": recipe.String, "integer": recipe.Integer, "number": recipe.Number, "boolean": recipe.Boolean, "array": recipe.List,
-	}
 	var out []recipe.Input
 	for _, in := range w.List() {
-		kind, ok := kinds[in.Type]
-		if !ok {
-			kind = recipe.Object
+		kind := in.Type
+		switch kind {
+		case "string", "integer", "number", "boolean":
+		case "array":
+			kind = "list"
+		default:
+			kind = "object"
 		}
 		out = append(out, recipe.Input{Name: in.Name, Description: in.Description, Type: kind, Required: in.Required, Default: in.Default})
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ErrIncomplete is wrapped by the error of [Collect] for a stream that ended without
+// errIncomplete is the error of [Collect] for a stream that ended without
 // an error and without a stop.
-var ErrIncomplete = errors.New("the stream ended before the model was done")
+var errIncomplete = errors.New("the stream ended before the model was done")
 
 // Collect ranges over a stream and returns the turn it adds up to. Adjacent deltas of
 // text, and of reasoning, become one part, which ends where a delta has an Opaque; the order is kept and several usages are
@@ -33,7 +33,7 @@ func Collect(seq iter.Seq2[Part, error], onPart func(Part)) (*Response, error) {
 		}
 	}
 	if c.response.Stop == "" {
-		return nil, ErrIncomplete
+		return nil, errIncomplete
 	}
 	c.flush()
 	return &c.response, nil

@@ -161,16 +161,13 @@ func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	if c == nil {
 		c = new(Call)
 	}
-	e, ok := s.entry(name)
-	if !ok {
-		return Failed(s.unknown(name))
+	if why, refuses := s.Refuses(name, c.Args); refuses {
+		return why
 	}
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return Failed(fmt.Sprintf("tool %s was not called: %v", name, context.Cause(ctx)))
 	}
-	if _, err := e.check.check(c.Args); err != nil {
-		return Failed(err.Error())
-	}
+	e := s.byName[name]
 	call := *c
 	if len(strings.TrimSpace(string(call.Args))) == 0 {
 		call.Args = []byte("{}")

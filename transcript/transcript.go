@@ -270,12 +270,12 @@ func (r *Run) Step(n int) *Step {
 func (r *Run) Task(path string) *Task { return r.paths[path] }
 
 // End says how a run has ended whose log does not say so: it was interrupted, or it is of a graph that was run without an
-// engine. It changes nothing if the status is Running.
+// engine. A run that is quarantined was interrupted. It changes nothing if the status is Running.
 func (r *Run) End(status runlog.Status) {
+	if status == runlog.Quarantined {
+		status = runlog.Interrupted
+	}
 	if r.Status == runlog.Running && status != runlog.Running {
 		r.halt(status, r.last)
 	}
 }
-
-// Interrupt is End for a run that nobody runs any more.
-func (r *Run) Interrupt() { r.End(runlog.Interrupted) }

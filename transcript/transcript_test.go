@@ -179,7 +179,7 @@ func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	l := research()
 	r := l.fold()
-	r.Interrupt()
+	r.End(runlog.Interrupted)
 	if r.Status != runlog.Interrupted || r.Task(path).State != transcript.Stopped || r.Time.Elapsed(l.now.Add(time.Hour)) != 8*time.Second {
 		t.Errorf("%+v", r)
 	}

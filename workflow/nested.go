@@ -74,9 +74,7 @@ func (s Set) uses() []string {
 	var problems []string
 	names := make([]string, len(s))
 	for i, w := range s {
-		if w != nil {
-			names[i] = w.Name
-		}
+		names[i] = w.Name
 	}
 	const open, closed = 1, 2
 	state := map[string]int{}
@@ -104,7 +102,7 @@ func (s Set) uses() []string {
 		state[w.Name] = closed
 	}
 	for _, w := range s {
-		if w != nil && state[w.Name] == 0 {
+		if state[w.Name] == 0 {
 			visit(w)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -184,10 +183,7 @@ func (w *Workflow) List() []Input {
 	}
 	names := slices.Clone(w.Inputs.PropertyOrder)
 	if len(names) == 0 {
-		for n := range w.Inputs.Properties {
-			names = append(names, n)
-		}
-		sort.Strings(names)
+		names = slices.Sorted(maps.Keys(w.Inputs.Properties))
 	}
 	var out []Input
 	for _, n := range names {
@@ -410,7 +406,6 @@ type Set []*Workflow
 // Find gives the workflow of a name, or an error that suggests another.
 func (s Set) Find(name string) (*Workflow, error) {
 	var names []string
-	s = slices.DeleteFunc(slices.Clone(s), func(w *Workflow) bool { return w == nil })
 	for _, w := range s {
 		if w.Name == name {
 			return w, nil
@@ -446,6 +441,7 @@ func (s Set) Validate() error {
 			errs = append(errs, fmt.Errorf("workflow %q has one of Pin and Restore; they go together", w.Name))
 		}
 	}
+	s = slices.DeleteFunc(slices.Clone(s), func(w *Workflow) bool { return w == nil })
 	for _, problem := range slices.Concat(s.clashes(), s.uses()) {
 		errs = append(errs, errors.New(problem))
 	}
@@ -475,14 +471,9 @@ func (s Set) clashes() []string {
 		}
 	}
 	for _, w := range s {
-		if w != nil {
-			claim(w, w.Name)
-		}
+		claim(w, w.Name)
 	}
 	for _, w := range s {
-		if w == nil {
-			continue
-		}
 		for _, alias := range w.Aliases {
 			claim(w, alias)
 		}
@@ -493,16 +484,16 @@ func (s Set) clashes() []string {
 // Unchanged returns a *graph.ChangedError if what a run is made of is not what it began with, unless that is allowed or
 // the run is replayed.
 func (e *Exec) Unchanged(name string, before, now map[string]string) error {
-	diff := Changes(before, now)
+	diff := changes(before, now)
 	if len(diff) == 0 || e.Graph.AllowChange {
 		return nil
 	}
 	return e.Journal.Afresh(func() error { return &graph.ChangedError{Graph: name, Diff: diff} })
 }
 
-// Changes are the parts that a run began with and that are others now, or gone, as lines of a diff. New
+// changes are the parts that a run began with and that are others now, or gone, as lines of a diff. New
 // ones change nothing for a run that began without them. A part has a digest.
-func Changes(before, now map[string]string) []string {
+func changes(before, now map[string]string) []string {
 	var diff []string
 	for _, part := range slices.Sorted(maps.Keys(before)) {
 		switch digest, ok := now[part]; {

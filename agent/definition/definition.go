@@ -42,9 +42,9 @@ type Definition struct {
 	MaxTurns     int      // 0 for the default
 	Skills       []string
 	MCPServers   []string // by name
-	Kind         Kind
-	Mode         Mode
-	Capabilities []Capability
+	Kind         string   // how it works
+	Mode         string   // who may start it; empty is people and agents
+	Capabilities []string
 	Temperature  *float64 // from 0 to 2; nil for the default
 	TopP         *float64 // from 0 to 1; nil for the default
 	Effort       string   // low, medium, high, xhigh, max; "" for the default
@@ -61,57 +61,29 @@ type Definition struct {
 	Overrides []Source
 }
 
-// A Kind is how an agent works.
-type Kind string
-
-// The kinds of agents.
+// What some agents are. Kind is Simple or "compiled", Mode is Primary, "subagent" or empty.
 const (
-	Simple   Kind = "simple"   // the model is called once, without tools
-	Compiled Kind = "compiled" // it works in turns, with tools, until it is done
+	Simple  = "simple"  // the model is called once, without tools; a compiled agent works in turns until it is done
+	Primary = "primary" // only people may start it; a subagent is started by agents and workflows only
+
+	compiled = "compiled"
+	subagent = "subagent"
 )
 
-// A Mode is who may start an agent.
-type Mode string
+var capabilities = []string{"research", "explore", "synthesize", "write", "search", "read-only", "code-review", "data-analysis"}
 
-// The modes of agents.
+// The programs that files are written for. Within a scope, those of the same name come in this order.
 const (
-	Anybody  Mode = ""         // people and agents
-	Primary  Mode = "primary"  // people only
-	Subagent Mode = "subagent" // agents and workflows only
-)
-
-// A Capability is what an agent is good for.
-type Capability string
-
-// The capabilities of agents.
-const (
-	Research     Capability = "research"
-	Explore      Capability = "explore"
-	Synthesize   Capability = "synthesize"
-	Write        Capability = "write"
-	Search       Capability = "search"
-	ReadOnly     Capability = "read-only"
-	CodeReview   Capability = "code-review"
-	DataAnalysis Capability = "data-analysis"
-)
-
-var capabilities = []Capability{Research, Explore, Synthesize, Write, Search, ReadOnly, CodeReview, DataAnalysis}
-
-// A Dialect is the program that a file is written for.
-type Dialect string
-
-// The dialects. Within a scope, those of the same name come in this order.
-const (
-	Superstep Dialect = "superstep"
-	Claude    Dialect = "claude"
-	OpenCode  Dialect = "opencode"
-	Copilot   Dialect = "copilot"
+	Superstep = "superstep"
+	Claude    = "claude"
+	OpenCode  = "opencode"
+	Copilot   = "copilot"
 )
 
 // A Source is where a definition comes from.
 type Source struct {
 	Scope   string // project, user or built-in
-	Dialect Dialect
+	Dialect string // Superstep, Claude, OpenCode or Copilot
 	Path    string // absolute; of one that is built in, its file name
 	Line    int    // of the name, or where the file begins
 }
@@ -130,17 +102,8 @@ type Warning struct {
 }
 
 // Has says whether a definition has every one of those capabilities.
-func (d *Definition) Has(c ...Capability) bool {
-	for _, want := range c {
-		found := false
-		for _, have := range d.Capabilities {
-			found = found || have == want
-		}
-		if !found {
-			return false
-		}
-	}
-	return true
+func (d *Definition) Has(capabilities ...string) bool {
+	return !slices.ContainsFunc(capabilities, func(c string) bool { return !slices.Contains(d.Capabilities, c) })
 }
 
 // MayUse says whether a tool of that name is among those of the agent. Rules may still be in

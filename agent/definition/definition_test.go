@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func ptr(f float64) *float64 { return &f }
 
 // parse reads a file that has to be fine.
-func parse(t *testing.T, dialect definition.Dialect, name, text string) *definition.Definition {
+func parse(t *testing.T, dialect, name, text string) *definition.Definition {
 	t.Helper()
 	d, problems := definition.Parse([]byte(text), definition.Source{Scope: "project", Dialect: dialect, Path: "/p/" + name}, nil)
 	if d == nil {
@@ -77,7 +77,7 @@ You review.
 		Allow:      []string{"bash(git *)", "bash(npm run test *)"}, Only: []string{"bash(git *)", "bash(npm run test *)"},
 		Deny:   []string{"bash(git push *)", "edit_file(secrets/**)", "write_file(secrets/**)"},
 		Agents: []string{"explorer", "code-writer"}, MaxTurns: 12, Skills: []string{"pdf-forms", "brand"}, MCPServers: []string{"github", "slack"},
-		Kind: definition.Compiled, Effort: "high",
+		Kind: "compiled", Effort: "high",
 		Extra: map[string]any{"permissionMode": "bypassPermissions", "memory": "project", "background": false, "isolation": "worktree", "color": "cyan"},
 	}
 	if diff := cmp.Diff(want, d, ignored); diff != "" {
@@ -107,7 +107,7 @@ func TestOpenCode(t *testing.T) {
 	}{
 		{"fields", "description: Reviews\nmode: subagent\nmodel: anthropic/claude-sonnet-4-5\ntemperature: 0.1\ntop_p: 0.9\nsteps: 7\nhidden: true\ncolor: '#ff0000'\nvariant: high",
 			definition.Definition{
-				Description: "Reviews", Mode: definition.Subagent, Model: "anthropic/claude-sonnet-4-5", Temperature: ptr(0.1), TopP: ptr(0.9), MaxTurns: 7, Hidden: true,
+				Description: "Reviews", Mode: "subagent", Model: "anthropic/claude-sonnet-4-5", Temperature: ptr(0.1), TopP: ptr(0.9), MaxTurns: 7, Hidden: true,
 				Extra: map[string]any{"color": "#ff0000", "variant": "high"},
 			}, nil},
 		{"maxSteps", "description: x\nmode: primary\nmaxSteps: 3\nprompt: other", definition.Definition{Description: "x", Mode: definition.Primary, MaxTurns: 3},
@@ -158,7 +158,7 @@ func TestOpenCode(t *testing.T) {
 		}},
 	} {
 		d := parse(t, definition.OpenCode, "deep/My Agent.md", "---\n"+c.header+"\n---\nDo it.")
-		c.want.Name, c.want.Kind, c.want.Prompt = "my-agent", definition.Compiled, "Do it."
+		c.want.Name, c.want.Kind, c.want.Prompt = "my-agent", "compiled", "Do it."
 		if c.name == "denied all but" { // bash stays, for what the pattern names
 			c.want.Tools = []string{"bash", "read_file"}
 		}
@@ -207,7 +207,7 @@ You design.`)
 			"read_file", "ls", "edit_file", "write_file", "glob", "grep", "mcp__github__get_issue", "mcp__playwright__*", "bash", "web_search", "web_fetch",
 			"task", "task_batch", "todo",
 		},
-		MCPServers: []string{"custom-mcp"}, Mode: definition.Primary, Kind: definition.Compiled,
+		MCPServers: []string{"custom-mcp"}, Mode: definition.Primary, Kind: "compiled",
 		Extra: map[string]any{
 			"model": []any{"GPT-5 (copilot)", "Claude Sonnet 4.5"}, "target": "vscode", "argument-hint": "[what] [where]", "metadata": map[string]any{"a": "b"},
 			"handoffs": []any{map[string]any{"label": "Start", "agent": "implementer", "prompt": "Go", "send": false}},
@@ -219,7 +219,7 @@ You design.`)
 	if w := strings.Join(warnings(d), "\n"); !strings.Contains(w, "argument-hint") || !strings.Contains(w, `"vscode/vscodeAPI" has no counterpart`) || !strings.Contains(w, `no tool "azure.mcp/do it"`) || strings.Contains(w, "hush") {
 		t.Errorf("warnings %s", w)
 	}
-	for header, want := range map[string]definition.Mode{"user-invocable: false": definition.Subagent, "disable-model-invocation: true": definition.Primary, "infer: true": definition.Anybody} {
+	for header, want := range map[string]string{"user-invocable: false": "subagent", "disable-model-invocation: true": definition.Primary, "infer: true": ""} {
 		if d := parse(t, definition.Copilot, "a.md", "---\ndescription: x\n"+header+"\n---\nx"); d.Mode != want {
 			t.Errorf("%s: mode %q", header, d.Mode)
 		}
@@ -254,8 +254,8 @@ Work.`)
 	want := &definition.Definition{
 		Name: "mine", Description: "Mine", Prompt: "Work.", Model: "openai/gpt-5", Tools: []string{"read_file", "bash"}, Disallowed: []string{"grep"},
 		Allow: []string{"bash(git *)"}, Only: []string{"bash(git *)"}, Ask: []string{"web_fetch(domain:example.com)"},
-		Deny: []string{"bash(rm *)"}, NoAgents: []string{"worker"}, MaxTurns: 5, Kind: definition.Compiled,
-		Capabilities: []definition.Capability{definition.Research, definition.CodeReview, definition.DataAnalysis},
+		Deny: []string{"bash(rm *)"}, NoAgents: []string{"worker"}, MaxTurns: 5, Kind: "compiled",
+		Capabilities: []string{"research", "code-review", "data-analysis"},
 		Skills:       []string{"a", "b"}, Effort: "max", Temperature: ptr(2), Extra: map[string]any{"tols": "x"},
 	}
 	if diff := cmp.Diff(want, d, ignored); diff != "" {
@@ -270,7 +270,7 @@ Work.`)
 		t.Errorf("%+v", simple)
 	}
 	both := parse(t, definition.Superstep, "s.md", "---\ndescription: x\nkind: simple\ntools: ls\n---\nx")
-	if both.Kind != definition.Compiled || len(both.Warnings) != 1 || both.Warnings[0].Line != 3 {
+	if both.Kind != "compiled" || len(both.Warnings) != 1 || both.Warnings[0].Line != 3 {
 		t.Errorf("%+v", both)
 	}
 }
@@ -399,7 +399,7 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add([]byte(s), uint8(0))
 	}
-	dialects := []definition.Dialect{definition.Superstep, definition.Claude, definition.OpenCode, definition.Copilot}
+	dialects := []string{definition.Superstep, definition.Claude, definition.OpenCode, definition.Copilot}
 	f.Fuzz(func(t *testing.T, b []byte, n uint8) {
 		src := definition.Source{Scope: "user", Dialect: dialects[int(n)%len(dialects)], Path: "/a/b.agent.md"}
 		d, problems := definition.Parse(b, src, []string{"extra"})

@@ -17,7 +17,7 @@ import (
 
 // reader reads one file.
 type reader struct {
-	dialect  Dialect
+	dialect  string
 	known    []string // tools besides our own
 	doc      *frontmatter.Document
 	def      *Definition
@@ -43,7 +43,7 @@ func (r *reader) refuse(line, col int, format string, args ...any) {
 func Parse(b []byte, source Source, known []string) (*Definition, []Warning) {
 	sum := sha256.Sum256(b)
 	r := &reader{dialect: source.Dialect, known: known}
-	r.def = &Definition{Source: source, Digest: "sha256:" + hex.EncodeToString(sum[:]), Kind: Compiled}
+	r.def = &Definition{Source: source, Digest: "sha256:" + hex.EncodeToString(sum[:]), Kind: compiled}
 	r.def.Source.Line = 1
 	doc, err := frontmatter.Parse(b, clean.Text)
 	var fe *frontmatter.Error
@@ -216,7 +216,7 @@ func (r *reader) switches(f *frontmatter.Field) {
 		r.def.Disabled = r.truth(f, true) // a switch that cannot be read is off
 	case "userinvocable", "userinvokable":
 		if !r.truth(f, true) {
-			r.def.Mode = Subagent
+			r.def.Mode = subagent
 		}
 	case "infer":
 		if !r.truth(f, true) {
@@ -342,8 +342,8 @@ func (r *reader) effort(f *frontmatter.Field) {
 
 func (r *reader) kind(f *frontmatter.Field) {
 	s, _ := f.Value.String()
-	switch k := Kind(strings.ToLower(s)); k {
-	case Simple, Compiled:
+	switch k := strings.ToLower(s); k {
+	case Simple, compiled:
 		r.def.Kind = k
 	default:
 		r.warn(f.Value.Line, f.Value.Col, "unknown kind %s; it is simple or compiled, and compiled is used", clean.Quote(s))
@@ -354,11 +354,11 @@ func (r *reader) mode(f *frontmatter.Field) {
 	s, _ := f.Value.String()
 	switch strings.ToLower(s) {
 	case "all":
-		r.def.Mode = Anybody
+		r.def.Mode = ""
 	case "primary":
 		r.def.Mode = Primary
 	case "subagent":
-		r.def.Mode = Subagent
+		r.def.Mode = subagent
 	default:
 		r.warn(f.Value.Line, f.Value.Col, "unknown mode %s; it is primary, subagent or all", clean.Quote(s))
 	}
@@ -372,11 +372,7 @@ func (r *reader) capabilities(f *frontmatter.Field) {
 	for _, w := range words {
 		c, ok := ParseCapability(w.Text)
 		if !ok {
-			var names []string
-			for _, x := range capabilities {
-				names = append(names, string(x))
-			}
-			r.warn(w.Line, w.Col, "unknown capability %s%s", clean.Quote(w.Text), suggest.Hint(w.Text, names))
+			r.warn(w.Line, w.Col, "unknown capability %s%s", clean.Quote(w.Text), suggest.Hint(w.Text, capabilities))
 			continue
 		}
 		if !slices.Contains(r.def.Capabilities, c) {
@@ -386,13 +382,12 @@ func (r *reader) capabilities(f *frontmatter.Field) {
 }
 
 // ParseCapability reads a capability: code-review, code_review and CodeReview are the same.
-func ParseCapability(s string) (Capability, bool) {
-	for _, c := range capabilities {
-		if canon(s) == canon(string(c)) {
-			return c, true
-		}
+func ParseCapability(s string) (string, bool) {
+	i := slices.IndexFunc(capabilities, func(c string) bool { return canon(s) == canon(c) })
+	if i < 0 {
+		return "", false
 	}
-	return "", false
+	return capabilities[i], true
 }
 
 // servers reads what MCP servers an agent is to have. A server that the file describes itself is
@@ -442,7 +437,7 @@ func (r *reader) finish() {
 	if d.Kind == Simple {
 		if len(d.Tools) > 0 {
 			r.warn(r.at("kind"), 1, "a simple agent is one call without tools; this one has tools, so it is compiled")
-			d.Kind = Compiled
+			d.Kind = compiled
 		} else {
 			d.Tools = []string{}
 		}

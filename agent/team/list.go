@@ -15,21 +15,14 @@ const (
 	jobPrefix    = "job/"
 )
 
-// State is how far an agent of a team is.
-type State string
-
-// The states of an agent.
-const (
-	Running   State = "running" // or queued, or waiting for an answer
-	Ended     State = "ended"
-	Cancelled State = "cancelled"
-)
+// Running is the state of an agent that is at work, or queued, or waits for an answer.
+const Running = "running"
 
 // A Member is an agent of a team in the log of a run.
 type Member struct {
 	ID    string // the path of its records; who cancels it names it by this, see [runlog.RequestCancelOf]
 	Agent string
-	State State
+	State string // Running, "ended" or "cancelled"
 }
 
 // List returns the agents that teams have had work in a run, in the order in which they were queued, from the
@@ -58,10 +51,10 @@ func List(recs iter.Seq2[runlog.Record, error]) ([]Member, error) {
 			var res Result
 			switch {
 			case !ok || d.Error != "":
-			case json.Unmarshal(d.Output, &res) == nil && res.Error == ErrCancelled.Error():
-				out[i].State = Cancelled
+			case json.Unmarshal(d.Output, &res) == nil && res.Error == errCancelled.Error():
+				out[i].State = "cancelled"
 			default:
-				out[i].State = Ended
+				out[i].State = "ended"
 			}
 		}
 	}

@@ -250,7 +250,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(out, err)
 		}
 		members, err := other.Agents(t.Context(), run.ID())
-		if err != nil || !slices.Contains(members, team.Member{ID: stuck, Agent: "explorer", State: team.Cancelled}) {
+		if err != nil || !slices.Contains(members, team.Member{ID: stuck, Agent: "explorer", State: "cancelled"}) {
 			t.Errorf("agents %v: %v", members, err)
 		}
 		if err := other.CancelAgent(t.Context(), run.ID(), stuck); !errors.As(err, &unknown) || unknown.Status != runlog.Completed {

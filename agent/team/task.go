@@ -87,7 +87,7 @@ func (k *task) do(ctx, own context.Context) (Result, error) {
 	if err != nil {
 		return k.failed(err.Error()), err
 	}
-	if r.Error == ErrCancelled.Error() { // nobody waits for the answers any more
+	if r.Error == errCancelled.Error() { // nobody waits for the answers any more
 		err = k.scope.Withdraw(ctx, r.Error)
 	}
 	return r, err
@@ -98,7 +98,7 @@ func (k *task) do(ctx, own context.Context) (Result, error) {
 func (k *task) begin(ctx context.Context) (own context.Context, leave func()) {
 	own, cancel := context.WithCancelCause(ctx)
 	t := k.team
-	stop := k.scope.Cancellable(func() { cancel(ErrCancelled) })
+	stop := k.scope.Cancellable(func() { cancel(errCancelled) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -117,7 +117,7 @@ func (k *task) begin(ctx context.Context) (own context.Context, leave func()) {
 // attend waits for its turn and works, until it is cancelled.
 func (k *task) attend(ctx, own context.Context) (Result, error) {
 	if over, err := k.cancelled(ctx); err != nil {
-		return k.failed(ErrCancelled.Error()), err
+		return k.failed(errCancelled.Error()), err
 	} else if over {
 		return k.saveCancelled(ctx)
 	}
@@ -135,12 +135,12 @@ func (k *task) attend(ctx, own context.Context) (Result, error) {
 	switch cause := context.Cause(own); {
 	case err == nil || cause == nil:
 		return r, err
-	case errors.Is(cause, ErrCancelled) && errors.As(err, &asks) && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrCancelled):
+	case errors.Is(cause, errCancelled) && errors.As(err, &asks) && !errors.Is(err, context.Canceled) && !errors.Is(err, errCancelled):
 		return r, err // nothing of it was cut off; it waits, and finish does the rest
-	case errors.Is(cause, ErrCancelled):
+	case errors.Is(cause, errCancelled):
 		ctx = context.WithoutCancel(ctx)
 		if err := k.noteCancelled(ctx); err != nil {
-			return k.failed(ErrCancelled.Error()), err
+			return k.failed(errCancelled.Error()), err
 		}
 		return k.saveCancelled(ctx)
 	default:
@@ -249,7 +249,7 @@ func (k *task) cancelAgain(cancel context.CancelCauseFunc) (stop func()) {
 		select {
 		case <-c.done:
 			if c.err == nil {
-				cancel(ErrCancelled)
+				cancel(errCancelled)
 			}
 		case <-quit:
 		}
@@ -340,7 +340,7 @@ func (k *task) now(ctx context.Context, key string) (time.Time, error) {
 
 // saveCancelled returns the result of an agent that was cancelled, saved like others.
 func (k *task) saveCancelled(ctx context.Context) (Result, error) {
-	r, key := k.failed(ErrCancelled.Error()), k.cancelKey()+"/save"
+	r, key := k.failed(errCancelled.Error()), k.cancelKey()+"/save"
 	if !k.parent.Does(key, true) {
 		return r, nil // in older logs it was not
 	}

@@ -66,8 +66,8 @@ type Team struct {
 var (
 	// ErrClosed says that the team takes no more work.
 	ErrClosed = fmt.Errorf("the team is closed: %w", pregel.ErrStopped)
-	// ErrCancelled is why an agent ended that was cancelled, see [List]. Its result is a failure of these words.
-	ErrCancelled = errors.New("cancelled")
+	// errCancelled is why an agent ended that was cancelled, see [List]. Its result is a failure of these words.
+	errCancelled = errors.New("cancelled")
 )
 
 // New makes a team, or says what is wrong with the options.
@@ -272,7 +272,7 @@ func (g *gathering) awaits(own context.Context, k *task, q *journal.WaitError, a
 		if open {
 			next = ""
 		}
-		if own.Err() != nil && errors.Is(context.Cause(own), ErrCancelled) {
+		if own.Err() != nil && errors.Is(context.Cause(own), errCancelled) {
 			next = withdrawn
 		}
 		if next != "" || own.Err() != nil {

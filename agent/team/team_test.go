@@ -18,9 +18,9 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/model/openai"
 	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
@@ -426,7 +426,7 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	for id, state := range states(t, store) {
-		if want := map[bool]team.State{true: team.Cancelled, false: team.Ended}[id == "work/explorer[7]"]; state != want {
+		if want := map[bool]string{true: "cancelled", false: "ended"}[id == "work/explorer[7]"]; state != want {
 			t.Errorf("%s is %s", id, state)
 		}
 	}
@@ -446,13 +446,13 @@ func TestQueue(t *testing.T) {
 }
 
 // states are those of the agents that the run's log lists.
-func states(t *testing.T, store runlog.Store) map[string]team.State {
+func states(t *testing.T, store runlog.Store) map[string]string {
 	t.Helper()
 	members, err := team.List(runlog.Records(t.Context(), store, "run", 0))
 	if err != nil {
 		t.Error(err)
 	}
-	out := map[string]team.State{}
+	out := map[string]string{}
 	for _, m := range members {
 		out[m.ID] = m.State
 	}

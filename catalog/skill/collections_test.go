@@ -21,7 +21,7 @@ func TestCollections(t *testing.T) {
 		ecc  = "sha512-Dj7vsfOiuBD58OSvRJX8w9vHbyyIS6DxvtSs2LWnUBR2Wn/UeuJ0vwpISfk10VwLpFc6KPIfzdmkPQjPy9QJMw=="
 		bmad = "sha512-gbbHo32TxCPwo4Yy70kqykFRwN5UdYqfnDKTsKAsF9m5qtLeoiCgEawj/LuzLBHLrYA0WTOyL/XWtXpgyDonMQ=="
 	)
-	type codes = map[skill.Code]int
+	type codes = map[string]int
 	type counts struct {
 		Skills, Problems, Overridden int
 		Lenient                      int // not quite YAML

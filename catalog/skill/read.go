@@ -13,31 +13,28 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// A Code says what a finding is about.
-type Code string
-
 // What can be wrong with a skill.
 const (
-	missingFrontMatter Code = "MissingFrontMatter"
-	invalidYAML        Code = "InvalidYaml"
-	missingField       Code = "MissingRequiredField"
-	invalidField       Code = "InvalidField"
-	invalidName        Code = "InvalidName"
-	nameMismatch       Code = "NameMismatch"
-	emptyInstructions  Code = "EmptyInstructions"
-	unreadable         Code = "Unreadable"
+	missingFrontMatter = "MissingFrontMatter"
+	invalidYAML        = "InvalidYaml"
+	missingField       = "MissingRequiredField"
+	invalidField       = "InvalidField"
+	invalidName        = "InvalidName"
+	nameMismatch       = "NameMismatch"
+	emptyInstructions  = "EmptyInstructions"
+	unreadable         = "Unreadable"
 )
 
 // What is worth mending.
 const (
-	noExamples         Code = "NoExamples"
-	longDescription    Code = "LongDescription"
-	longInstructions   Code = "LongInstructions"
-	missingHelperFiles Code = "MissingHelperFiles"
-	unknownField       Code = "UnknownField"
-	untidy             Code = "Untidy" // put up with: not quite YAML, stray characters
-	ignored            Code = "Ignored"
-	oddFile            Code = "OddFile" // an archive, a link, a device
+	noExamples         = "NoExamples"
+	longDescription    = "LongDescription"
+	longInstructions   = "LongInstructions"
+	missingHelperFiles = "MissingHelperFiles"
+	unknownField       = "UnknownField"
+	untidy             = "Untidy" // put up with: not quite YAML, stray characters
+	ignored            = "Ignored"
+	oddFile            = "OddFile" // an archive, a link, a device
 )
 
 // reader reads one SKILL.md.
@@ -50,11 +47,11 @@ type reader struct {
 	found    []Finding
 }
 
-func (r *reader) warn(code Code, line, col int, format string, args ...any) {
+func (r *reader) warn(code string, line, col int, format string, args ...any) {
 	r.found = append(r.found, Finding{Code: code, Path: File, Line: line, Col: col, Text: fmt.Sprintf(format, args...)})
 }
 
-func (r *reader) wrong(code Code, line, col int, fatal bool, format string, args ...any) {
+func (r *reader) wrong(code string, line, col int, fatal bool, format string, args ...any) {
 	r.found = append(r.found, Finding{Code: code, Path: File, Line: line, Col: col, Text: fmt.Sprintf(format, args...), err: true, fatal: fatal})
 }
 

@@ -50,7 +50,7 @@ type Source struct {
 
 // A Finding is something about a skill, and where. Line and Col are 0 if it is about the whole.
 type Finding struct {
-	Code      Code
+	Code      string // what it is about
 	Path      string
 	Line, Col int
 	Text      string

@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -25,14 +26,11 @@ type File struct {
 	Bare   bool   `json:"bare,omitempty"`
 }
 
-// Content is what Item.Content holds for files: their texts, as long as they are 64 KiB together,
-// and of the rest the digests. Characters that could deceive are made visible, such as <U+202E>.
+// Content is what Item.Content holds for files: their texts, as long as they are room bytes together (64 KiB for 0, 2 MiB
+// at most), and of the rest the digests. Characters that could deceive are made visible, such as <U+202E>.
 // A file whose Text is not to be kept is Bare.
-func Content(files []File) string { return LongContent(files, mostText) }
-
-// LongContent is Content with room for more text: up to room bytes, at most 2 MiB.
-func LongContent(files []File, room int) string {
-	room = min(room, 2<<20)
+func Content(files []File, room int) string {
+	room = min(cmp.Or(room, mostText), 2<<20)
 	if len(files) == 0 {
 		return ""
 	}

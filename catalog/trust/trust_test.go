@@ -276,7 +276,7 @@ func TestContent(t *testing.T) {
 	s, project := open(t)
 	text := "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n"
 	a := item("a", "1")
-	a.Content = trust.Content([]trust.File{{Name: "a.md", Text: text}, {Name: "b.ts", Text: "same\n"}, {Name: "gone", Text: "x"}, {Name: "bin", Bare: true, Digest: "sha256:1"}, {Name: "hidden", Text: "ab\n"}})
+	a.Content = trust.Content([]trust.File{{Name: "a.md", Text: text}, {Name: "b.ts", Text: "same\n"}, {Name: "gone", Text: "x"}, {Name: "bin", Bare: true, Digest: "sha256:1"}, {Name: "hidden", Text: "ab\n"}}, 0)
 	if err := s.Trust(project, []trust.Item{a}); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestContent(t *testing.T) {
 	now.Content = trust.Content([]trust.File{
 		{Name: "a.md", Text: strings.Replace(strings.Replace(text, "2\n", "zwei\n", 1), "11\n", "11\n11½\n", 1)}, {Name: "b.ts", Text: "same\n"}, {Name: "new", Text: "y\n"},
 		{Name: "bin", Bare: true, Digest: "sha256:2"}, {Name: "hidden", Text: "a\u202eb\n"},
-	})
+	}, 0)
 	diff := func() trust.Status {
 		t.Helper()
 		list, err := s.Status(project, []trust.Item{now})
@@ -363,7 +363,7 @@ func TestContentBounds(t *testing.T) {
 	for i := range 3000 {
 		many = append(many, trust.File{Name: fmt.Sprint(i), Text: long})
 	}
-	got := trust.Files(trust.Content(many))
+	got := trust.Files(trust.Content(many, 0))
 	if len(got) != 1201 || got[0].Text != long || !got[1].Bare == (got[1].Text == "") || !got[2].Bare || got[2].Digest == "" || got[1200].Name != "(1800 more)" {
 		t.Errorf("%d files", len(got))
 	}
@@ -380,7 +380,7 @@ func TestSeen(t *testing.T) {
 	pin := func(digit string) trust.Item {
 		i := item("server tools", digit)
 		i.Kind, i.Path = trust.MCPTools, "server tools"
-		i.Content = trust.Content([]trust.File{{Name: "read", Text: digit}, {Name: "only" + digit, Text: "x"}})
+		i.Content = trust.Content([]trust.File{{Name: "read", Text: digit}, {Name: "only" + digit, Text: "x"}}, 0)
 		return i
 	}
 	seen := func() string {
@@ -443,7 +443,7 @@ func FuzzUnified(f *testing.F) {
 		f.Add(s[0], s[1])
 	}
 	f.Fuzz(func(t *testing.T, before, after string) {
-		s := trust.Status{State: trust.Changed, Item: trust.Item{Content: trust.Content([]trust.File{{Name: "f", Text: after}})}, OldContent: trust.Content([]trust.File{{Name: "f", Text: before}})}
+		s := trust.Status{State: trust.Changed, Item: trust.Item{Content: trust.Content([]trust.File{{Name: "f", Text: after}}, 0)}, OldContent: trust.Content([]trust.File{{Name: "f", Text: before}}, 0)}
 		from, to := trust.Files(s.OldContent)[0], trust.Files(s.Item.Content)[0]
 		text := s.Diff()
 		if from.Bare || to.Bare || from.Text == to.Text {

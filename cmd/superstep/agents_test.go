@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/internal/npm"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/model/modeltest"
 )
 
 // plant writes files of a project.

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/cli"
-	"github.com/superstep-dev/superstep/model/modeltest"
+	"github.com/superstep-dev/superstep/internal/modeltest"
 )
 
 // A canary is a project that does something as soon as anything of it is used: programs that

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/model/modeltest"
 )
 
 // mostMemory is the most memory that the command may ever have resident, whatever it is sent.

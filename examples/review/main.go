@@ -92,13 +92,18 @@ func build() (*graph.Flow[State, Update], error) {
 		})
 		return Update{Verdict: answer}, err
 	})
-	g.Branch("approve", node.Match(graph.End,
-		node.Case[State]{To: "write", If: func(s State) bool { return s.Verdict == "yes" }},
-		node.Case[State]{To: "plan", If: func(s State) bool { return s.Verdict == "again" && s.Rounds < 3 }},
-	), "write", "plan", graph.End)
-	g.AddNode(node.Transform("write", func(s State) (Update, error) {
+	g.Branch("approve", func(s State) string {
+		switch {
+		case s.Verdict == "yes":
+			return "write"
+		case s.Verdict == "again" && s.Rounds < 3:
+			return "plan"
+		}
+		return graph.End
+	}, "write", "plan", graph.End)
+	g.Add("write", func(_ context.Context, s State) (Update, error) {
 		return Update{Report: strings.Join(s.Findings, "\n")}, nil
-	}))
+	})
 
 	g.Edge(graph.Start, "plan")
 	g.Edge("look", "weigh")

@@ -12,7 +12,7 @@ func DOT(shape graph.Shape, opt *Options) string {
 	o := opt.orDefault()
 	var b strings.Builder
 	rank := "TB"
-	if o.Direction == LeftRight {
+	if o.LeftRight {
 		rank = "LR"
 	}
 	fmt.Fprintf(&b, "digraph %s {\n", quote(o.Title))

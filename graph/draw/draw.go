@@ -7,6 +7,7 @@
 package draw
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -15,8 +16,8 @@ import (
 
 // Options are the settings of a picture. Nil means the defaults.
 type Options struct {
-	Title     string    // defaults to none
-	Direction Direction // defaults to TopDown
+	Title     string // defaults to none
+	LeftRight bool   // edges lead to the right; defaults to down
 
 	// Status holds the states of nodes by their paths: the name, and in a sub-graph the
 	// path of the node that holds it, a slash and the name. A node that is not in it is
@@ -26,83 +27,52 @@ type Options struct {
 	Closed bool // draws a sub-graph as a single node; defaults to drawing what is in it
 }
 
-// Direction says where the edges of a picture lead.
-type Direction string
-
-// The directions.
-const (
-	TopDown   Direction = "TD"
-	LeftRight Direction = "LR"
-)
-
 func (o *Options) orDefault() *Options {
 	if o == nil {
 		o = &Options{}
 	}
 	c := *o
 	c.Title = line(c.Title)
-	if c.Direction != LeftRight {
-		c.Direction = TopDown
-	}
 	return &c
 }
 
-// State is how far a node has come.
-type State uint8
-
 // The states of a node.
 const (
-	Pending State = iota // nothing of it runs, and nothing has
-	Running
-	Waiting // for an answer
-	Done
-	Skipped // it failed and was passed over
-	Caught  // it failed, and another node takes care of that
-	Failed
+	pending = "" // nothing of it runs, and nothing has
+	running = "running"
+	waiting = "waiting" // for an answer
+	done    = "done"
+	skipped = "skipped" // it failed and was passed over
+	caught  = "caught"  // it failed, and another node takes care of that
+	failed  = "failed"
 )
 
-var states = [...]struct{ glyph, word string }{
-	Pending: {"◌", "pending"},
-	Running: {"●", "running"},
-	Waiting: {"?", "waiting"},
-	Done:    {"✓", "done"},
-	Skipped: {"⊘", "skipped"},
-	Caught:  {"↷", "caught"},
-	Failed:  {"✗", "failed"},
-}
-
-// String is the word for the state.
-func (s State) String() string {
-	if int(s) < len(states) {
-		return states[s].word
-	}
-	return "state " + strconv.Itoa(int(s))
-}
+var glyphs = map[string]string{pending: "◌", running: "●", waiting: "?", done: "✓", skipped: "⊘", caught: "↷", failed: "✗"}
 
 // NodeStatus is how far a node has come, over all of its visits and keys.
 type NodeStatus struct {
-	State    State
-	Visits   int // tasks of it that have begun
-	Done     int // of them, those that are done
-	Failures int // attempts that failed
+	State    string // running, waiting, done, skipped, caught or failed; empty before that
+	Visits   int    // tasks of it that have begun
+	Done     int    // of them, those that are done
+	Failures int    // attempts that failed
 }
 
 // String is the status in words, after a glyph: "● running ×3, 1 done, 2 failed attempts". Only tasks are counted by ×.
 func (s NodeStatus) String() string {
 	var b strings.Builder
-	if int(s.State) < len(states) {
-		b.WriteString(states[s.State].glyph + " ")
+	if glyph, known := glyphs[s.State]; known {
+		b.WriteString(glyph + " ")
 	}
-	b.WriteString(s.State.String())
+	b.WriteString(cmp.Or(line(s.State), "pending"))
 	switch some := s.Done > 0 && s.Done < s.Visits; {
-	case some && s.State == Done:
+	case some && s.State == done:
 		b.WriteString(" ×" + strconv.Itoa(s.Done) + " of " + strconv.Itoa(s.Visits))
 	case some:
 		b.WriteString(" ×" + strconv.Itoa(s.Visits) + ", " + strconv.Itoa(s.Done) + " done")
 	case s.Visits > 1:
 		b.WriteString(" ×" + strconv.Itoa(s.Visits))
 	}
-	if s.Failures > 1 || s.Failures == 1 && s.State < Skipped {
+	if s.Failures > 1 || s.Failures == 1 && s.State != skipped && s.State != caught && s.State != failed {
 		b.WriteString(", " + count(s.Failures, "failed attempt"))
 	}
 	return b.String()

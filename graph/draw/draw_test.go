@@ -114,14 +114,14 @@ func hostile() graph.Shape {
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	status := map[string]draw.NodeStatus{
-		"plan":       {State: draw.Done, Visits: 1, Done: 1},
-		"dig":        {State: draw.Running, Visits: 1},
-		"dig/plan":   {State: draw.Done, Visits: 2, Done: 2},
-		"dig/read":   {State: draw.Running, Visits: 12, Done: 5, Failures: 2},
-		"approve":    {State: draw.Waiting, Visits: 1},
-		"fact-check": {State: draw.Skipped, Visits: 1, Failures: 3},
-		"publish":    {State: draw.Failed, Visits: 1, Failures: 1},
-		"no-node":    {State: draw.Failed},
+		"plan":       {State: "done", Visits: 1, Done: 1},
+		"dig":        {State: "running", Visits: 1},
+		"dig/plan":   {State: "done", Visits: 2, Done: 2},
+		"dig/read":   {State: "running", Visits: 12, Done: 5, Failures: 2},
+		"approve":    {State: "waiting", Visits: 1},
+		"fact-check": {State: "skipped", Visits: 1, Failures: 3},
+		"publish":    {State: "failed", Visits: 1, Failures: 1},
+		"no-node":    {State: "failed"},
 	}
 	for _, c := range []struct {
 		name  string
@@ -130,8 +130,8 @@ func TestGolden(t *testing.T) {
 	}{
 		{"brief", brief(), nil},
 		{"research", research(), &draw.Options{Title: "Research & brief", Status: status}},
-		{"across", research(), &draw.Options{Direction: draw.LeftRight, Status: map[string]draw.NodeStatus{}}},
-		{"closed", research(), &draw.Options{Closed: true, Direction: "sideways"}},
+		{"across", research(), &draw.Options{LeftRight: true, Status: map[string]draw.NodeStatus{}}},
+		{"closed", research(), &draw.Options{Closed: true}},
 		{"hostile", hostile(), &draw.Options{Title: `A "title" <b> \ %%{init: {}}%% #quot; ---`}},
 		{"empty", graph.Shape{}, &draw.Options{Title: "Nothing"}},
 	} {
@@ -275,11 +275,11 @@ func TestAnyShape(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := shapes(2).Draw(t, "shape")
-		opt := &draw.Options{Title: rapid.String().Draw(t, "title"), Direction: rapid.SampledFrom([]draw.Direction{"TD", "LR"}).Draw(t, "direction")}
+		opt := &draw.Options{Title: rapid.String().Draw(t, "title"), LeftRight: rapid.Bool().Draw(t, "across")}
 		if rapid.Bool().Draw(t, "states") {
 			opt.Status = map[string]draw.NodeStatus{}
 			for i, n := range s.Nodes {
-				opt.Status[n.Name] = draw.NodeStatus{State: draw.State(i % 8), Visits: i, Done: i / 2, Failures: i % 3}
+				opt.Status[n.Name] = draw.NodeStatus{State: []string{"", "running", "waiting", "done", "skipped", "caught", "failed", "an <unknown>\n\"state\""}[i%8], Visits: i, Done: i / 2, Failures: i % 3}
 			}
 		}
 		svg := draw.SVG(s, opt)

@@ -18,11 +18,15 @@ func Mermaid(shape graph.Shape, opt *Options) string {
 	if o.Title != "" {
 		fmt.Fprintf(m, "---\ntitle: \"%s\"\n---\n", strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(o.Title))
 	}
-	fmt.Fprintf(m, "flowchart %s\n", o.Direction)
+	direction := "TD"
+	if o.LeftRight {
+		direction = "LR"
+	}
+	fmt.Fprintf(m, "flowchart %s\n", direction)
 	if o.Title != "" {
 		fmt.Fprintf(m, "  accTitle: %s\n", entities(o.Title))
 	}
-	m.diagram(build(&shape, o), "  ", string(o.Direction))
+	m.diagram(build(&shape, o), "  ", direction)
 	m.styles(o.Status != nil)
 	return m.String()
 }
@@ -87,9 +91,9 @@ func (m *mermaid) diagram(d *diagram, indent, direction string) {
 // styles ends the picture with its colours. Each has a fill of its own, so that it is
 // legible whatever is behind it.
 func (m *mermaid) styles(withStates bool) {
-	classes := palette[:classState]
-	if withStates {
-		classes = palette[:]
+	classes := palette
+	if !withStates {
+		classes = classes[:kinds]
 	}
 	for _, c := range classes {
 		fmt.Fprintf(m, "  classDef %s fill:%s,stroke:%s,color:%s", c.name, c.light.fill, c.light.stroke, c.light.text)

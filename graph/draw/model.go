@@ -22,7 +22,7 @@ type node struct {
 	notes  string // "agent, joins all"
 	reads  string // "reads topic, notes"
 	form   form
-	state  State
+	state  string
 	status string   // "" where states are left out
 	inner  *diagram // of a sub-graph that is drawn open
 }

@@ -1,5 +1,10 @@
 package draw
 
+import (
+	"cmp"
+	"slices"
+)
+
 // colours are of a node on one background.
 type colours struct{ fill, stroke, text string }
 
@@ -12,24 +17,20 @@ type class struct {
 	dash        bool
 }
 
-// The places of the classes in the palette.
-const (
-	classTerminal = iota
-	classNode
-	classState // the first of the states
-)
+// kinds is how many classes of the palette are of kinds of nodes; the others are of states.
+const kinds = 2
 
 // palette has a contrast of 4.5 and more between each text and its fill.
-var palette = [...]class{
-	classTerminal:             {"terminal", colours{"#eaeef2", "#6e7781", "#1f2328"}, colours{"#30363d", "#8b949e", "#f0f6fc"}, 1, false},
-	classNode:                 {"node", colours{"#f6f8fa", "#57606a", "#1f2328"}, colours{"#1c2128", "#8b949e", "#f0f6fc"}, 1, false},
-	classState + int(Pending): {"pending", colours{"#f6f8fa", "#6e7781", "#424a53"}, colours{"#1c2128", "#8b949e", "#c9d1d9"}, 1, true},
-	classState + int(Running): {"running", colours{"#ddf4ff", "#0969da", "#0a3069"}, colours{"#0c2d6b", "#58a6ff", "#f0f6fc"}, 3, false},
-	classState + int(Waiting): {"waiting", colours{"#fff8c5", "#9a6700", "#3b2300"}, colours{"#4b2900", "#d29922", "#fff8c5"}, 3, true},
-	classState + int(Done):    {"done", colours{"#dafbe1", "#1a7f37", "#0a3d1c"}, colours{"#0f3d1f", "#3fb950", "#dafbe1"}, 1, false},
-	classState + int(Skipped): {"skipped", colours{"#fbefff", "#8250df", "#3e1f79"}, colours{"#3c1e70", "#a371f7", "#fbefff"}, 1, true},
-	classState + int(Caught):  {"caught", colours{"#fff1e5", "#bc4c00", "#471700"}, colours{"#5a1e02", "#db6d28", "#ffebda"}, 1, true},
-	classState + int(Failed):  {"failed", colours{"#ffebe9", "#cf222e", "#660018"}, colours{"#5d0f12", "#f85149", "#ffebe9"}, 3, false},
+var palette = []class{
+	{"terminal", colours{"#eaeef2", "#6e7781", "#1f2328"}, colours{"#30363d", "#8b949e", "#f0f6fc"}, 1, false},
+	{"node", colours{"#f6f8fa", "#57606a", "#1f2328"}, colours{"#1c2128", "#8b949e", "#f0f6fc"}, 1, false},
+	{"pending", colours{"#f6f8fa", "#6e7781", "#424a53"}, colours{"#1c2128", "#8b949e", "#c9d1d9"}, 1, true},
+	{"running", colours{"#ddf4ff", "#0969da", "#0a3069"}, colours{"#0c2d6b", "#58a6ff", "#f0f6fc"}, 3, false},
+	{"waiting", colours{"#fff8c5", "#9a6700", "#3b2300"}, colours{"#4b2900", "#d29922", "#fff8c5"}, 3, true},
+	{"done", colours{"#dafbe1", "#1a7f37", "#0a3d1c"}, colours{"#0f3d1f", "#3fb950", "#dafbe1"}, 1, false},
+	{"skipped", colours{"#fbefff", "#8250df", "#3e1f79"}, colours{"#3c1e70", "#a371f7", "#fbefff"}, 1, true},
+	{"caught", colours{"#fff1e5", "#bc4c00", "#471700"}, colours{"#5a1e02", "#db6d28", "#ffebda"}, 1, true},
+	{"failed", colours{"#ffebe9", "#cf222e", "#660018"}, colours{"#5d0f12", "#f85149", "#ffebe9"}, 3, false},
 }
 
 // canvas is what is behind and between the nodes.
@@ -41,13 +42,17 @@ var (
 )
 
 func (n *node) look() class {
+	name := "node"
 	switch {
 	case n.form == terminal:
-		return palette[classTerminal]
-	case n.status == "" || int(n.state) >= len(states):
-		return palette[classNode]
+		name = "terminal"
+	case n.status != "":
+		name = cmp.Or(n.state, "pending")
 	}
-	return palette[classState+int(n.state)]
+	if i := slices.IndexFunc(palette, func(c class) bool { return c.name == name }); i >= 0 {
+		return palette[i]
+	}
+	return palette[1] // of a state that is not known
 }
 
 func (n *node) class() string { return n.look().name }

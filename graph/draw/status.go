@@ -33,7 +33,7 @@ type Progress struct {
 
 // task is how far a task has come.
 type task struct {
-	state    State
+	state    string
 	failures int
 	open     []string // the keys of the questions without an answer
 }
@@ -63,8 +63,8 @@ func (p *Progress) Apply(r *runlog.Record) {
 // stop takes back what was running. A run that is resumed tries again what failed.
 func (p *Progress) stop(retry bool) {
 	for _, t := range p.tasks {
-		if t.state == Running || retry && t.state == Failed {
-			t.state = Pending
+		if t.state == running || retry && t.state == failed {
+			t.state = pending
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (p *Progress) stop(retry bool) {
 func (p *Progress) applyTask(r *runlog.Record) {
 	switch r.Kind {
 	case "task.started": // live-only
-		p.set(r.Path, Running)
+		p.set(r.Path, running)
 	case runlog.KindTaskDone:
 		var d runlog.TaskDone
 		if d.Parse(r.Data) != nil {
@@ -80,22 +80,22 @@ func (p *Progress) applyTask(r *runlog.Record) {
 		}
 		switch {
 		case d.Caught:
-			p.set(r.Path, Caught)
+			p.set(r.Path, caught)
 		case d.Error != "" && d.Update == nil:
-			p.set(r.Path, Skipped)
+			p.set(r.Path, skipped)
 		case d.Error != "": // something takes the place of what it failed to give
-			p.set(r.Path, Failed)
+			p.set(r.Path, failed)
 		default:
-			p.set(r.Path, Done)
+			p.set(r.Path, done)
 		}
 	case runlog.KindTaskFailed:
 		var d runlog.TaskFailed
 		if json.Unmarshal(r.Data, &d) != nil {
 			return
 		}
-		state := Running
+		state := running
 		if d.Final {
-			state = Failed
+			state = failed
 		}
 		p.set(r.Path, state).failures++
 	case runlog.KindAsked:
@@ -103,7 +103,7 @@ func (p *Progress) applyTask(r *runlog.Record) {
 		if json.Unmarshal(r.Data, &d) != nil {
 			return
 		}
-		t := p.set(r.Path, Waiting)
+		t := p.set(r.Path, waiting)
 		if !slices.Contains(t.open, d.Key) {
 			t.open = append(t.open, d.Key)
 		}
@@ -114,26 +114,26 @@ func (p *Progress) applyTask(r *runlog.Record) {
 			return
 		}
 		t.open = slices.DeleteFunc(t.open, func(key string) bool { return key == d.Key })
-		if t.state == Waiting && len(t.open) == 0 {
-			p.set(r.Path, Running)
+		if t.state == waiting && len(t.open) == 0 {
+			p.set(r.Path, running)
 		}
 	}
 }
 
 // set moves a task to a state, and everything it lies within along with it. What is done
 // stays done.
-func (p *Progress) set(path string, state State) *task {
+func (p *Progress) set(path string, state string) *task {
 	t := p.task(path)
-	if state == Running && p.halted {
-		state = Pending
+	if state == running && p.halted {
+		state = pending
 	}
-	if t.state != Done && t.state != Skipped && t.state != Caught {
+	if t.state != done && t.state != skipped && t.state != caught {
 		t.state = state
 	}
 	for up := parent(path); up != ""; up = parent(up) {
 		around := p.task(up)
-		if around.state == Pending && !p.halted {
-			around.state = Running
+		if around.state == pending && !p.halted {
+			around.state = running
 		}
 	}
 	return t
@@ -187,13 +187,13 @@ func (p *Progress) Status() map[string]NodeStatus {
 		}
 		return strings.Compare(a, b)
 	})
-	inside := make(map[string]State) // by path of a task: what speaks for those in it
+	inside := make(map[string]string) // by path of a task: what speaks for those in it
 	out := make(map[string]NodeStatus)
 	for _, path := range paths {
 		t := p.tasks[path]
 		state := t.state
 		switch within := inside[path]; {
-		case within == Waiting && (state == Running || state == Pending), within == Failed && state == Pending:
+		case within == waiting && (state == running || state == pending), within == failed && state == pending:
 			state = within
 		}
 		if up := parent(path); up != "" {
@@ -205,7 +205,7 @@ func (p *Progress) Status() map[string]NodeStatus {
 			s.State = state
 		}
 		s.Visits++
-		if state == Done {
+		if state == done {
 			s.Done++
 		}
 		s.Failures += t.failures
@@ -215,14 +215,14 @@ func (p *Progress) Status() map[string]NodeStatus {
 }
 
 // urgency orders the states by which speaks for a node that has tasks in several.
-var urgency = [...]int{Pending: 0, Skipped: 1, Caught: 2, Done: 3, Running: 4, Waiting: 5, Failed: 6}
+var urgency = map[string]int{pending: 0, skipped: 1, caught: 2, done: 3, running: 4, waiting: 5, failed: 6}
 
 // insides is what matters to a task of those within it: that one runs, else waits, else failed.
-func insides(a, b State) State {
-	for _, s := range [...]State{Running, Waiting, Failed} {
+func insides(a, b string) string {
+	for _, s := range [...]string{running, waiting, failed} {
 		if a == s || b == s {
 			return s
 		}
 	}
-	return Pending
+	return pending
 }

@@ -188,7 +188,7 @@ func TestStatusOfWhatCanBeRead(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is gone")
 	got, err := draw.Status(sequence(log(t, "task.done a"), broken))
-	if !errors.Is(err, broken) || got["a"].State != draw.Done {
+	if !errors.Is(err, broken) || got["a"].State != "done" {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 func SVG(shape graph.Shape, opt *Options) []byte {
 	o := opt.orDefault()
 	d := build(&shape, o)
-	s := &svg{across: o.Direction == LeftRight}
+	s := &svg{across: o.LeftRight}
 	all := s.plan(d)
 	description := outline(d, o)
 	hash := fnv.New32a()

@@ -60,9 +60,8 @@ func TestMistakesAreReported(t *testing.T) {
 		"no branches":  {node.Parallel("n", nil, notes, nil), []string{"has no nodes"}},
 		"branch joins": {node.Parallel("n", []graph.Node[state, update]{{Name: "x", Join: graph.All}}, notes, nil), []string{`branch "x": a branch has no Join`}},
 		"strategy":     {node.Parallel("n", []graph.Node[state, update]{note("x")}, notes, &node.ParallelOptions{Strategy: 9}), []string{"there is no strategy 9"}},
-		"transform":    {node.Transform[state, update]("n", nil), []string{"its function is nil"}},
-		"wait":         {node.Wait("n", node.Clock{}, func(state) (time.Duration, error) { return 0, nil }, idle), []string{"its clock's Now is nil", "its clock's After is nil"}},
-		"until":        {node.Until("n", node.Clock{Now: time.Now, After: time.After}, 0, nil, idle), []string{"its condition is nil", "its interval is 0s"}},
+		"wait":         {node.Wait("n", agent.Clock{}, func(state) (time.Duration, error) { return 0, nil }, idle), []string{"its clock's Now is nil", "its clock's After is nil"}},
+		"until":        {node.Until("n", agent.Clock{Now: time.Now, After: time.After}, 0, nil, idle), []string{"its condition is nil", "its interval is 0s"}},
 		"gather":       {node.Gather[state, update, int]("n", graph.Any, nil), []string{"its merge is nil"}},
 		"clear":        {node.Clear("n", conv, &node.ClearOptions{Keep: -1}), []string{"it is to keep -1 messages"}},
 		"monitor": {

@@ -137,7 +137,7 @@ type Threshold struct {
 type MonitorOptions[S any] struct {
 	Window int // tokens that the model takes; must be given
 	// Used is how many tokens the conversation takes, such as the input of the last turn's
-	// model.Usage. Defaults to Estimate.
+	// model.Usage. Defaults to a quarter of its bytes.
 	Used func(S) int
 	// Thresholds in any order: what the highest says that has been reached is done. They
 	// default to Summarize at 0.45 and Recreate at 0.6, or to Warn at both without a Summary.
@@ -157,7 +157,7 @@ type Level struct {
 // nothing to do, or only to warn, its update is the zero U.
 func Monitor[S, U any](name string, conv Conversation[S, U], opt MonitorOptions[S]) graph.Node[S, U] {
 	if opt.Used == nil {
-		opt.Used = func(s S) int { return Estimate(conv.Messages(s)) }
+		opt.Used = func(s S) int { return estimate(conv.Messages(s)) }
 	}
 	if opt.Keep == 0 {
 		opt.Keep = 6
@@ -222,9 +222,9 @@ func (o *MonitorOptions[S]) action(used int) (do Action) {
 	return do
 }
 
-// Estimate is about how many tokens messages take: a quarter of their bytes, which is the
+// estimate is about how many tokens messages take: a quarter of their bytes, which is the
 // rule of thumb for English text.
-func Estimate(messages []model.Message) int {
+func estimate(messages []model.Message) int {
 	bytes := 0
 	for _, m := range messages {
 		for _, p := range m.Parts {

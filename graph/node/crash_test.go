@@ -146,7 +146,7 @@ var crashing = map[string]func(t testing.TB, w *world) *graph.Flow[state, update
 	},
 	"wait": func(t testing.TB, _ *world) *graph.Flow[state, update] {
 		now := time.Unix(0, 0)
-		clock := node.Clock{Now: func() time.Time { return now }, After: func(d time.Duration) <-chan time.Time {
+		clock := agent.Clock{Now: func() time.Time { return now }, After: func(d time.Duration) <-chan time.Time {
 			now = now.Add(d)
 			c := make(chan time.Time, 1)
 			c <- now

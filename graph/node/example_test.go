@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/agent"
@@ -113,7 +114,7 @@ func ExampleParallel() {
 	branches := []graph.Node[page, lines]{source("web", nil), source("books", errors.New("the library is closed")), source("notes", nil)}
 	run(node.Parallel("gather", branches, func(_ page, results []node.Result[lines]) (lines, error) {
 		count := fmt.Sprintf("%d of %d sources", len(node.Values(results)), len(results))
-		return append(lines{count}, node.Concat(results)...), nil
+		return append(lines{count}, slices.Concat(node.Values(results)...)...), nil
 	}, &node.ParallelOptions{Settled: true}))
 	// Output:
 	// 2 of 3 sources
@@ -155,7 +156,9 @@ func ExampleRouter() {
 	g.Add("short", func(context.Context, page) (lines, error) { return lines{"a short page"}, nil })
 	g.Add("long", func(context.Context, page) (lines, error) { return lines{"a long page"}, nil })
 	// With a model for it, the chooser is node.ByModel.
-	byTopic := node.Choose(node.Field[page]("topic", map[string]string{"Pregel": "long"}, ""))
+	byTopic := func(_ context.Context, _ *graph.Task, p page, _ []string) (string, error) {
+		return map[string]string{"Pregel": "long"}[p.Topic], nil
+	}
 	g.AddNode(node.Router("route", byTopic, func(p page, to string) (lines, error) { return line(p, "it becomes "+to) }, "short", "short", "long"))
 	g.Edge(graph.Start, "route")
 	g.Edge("short", graph.End)

@@ -9,18 +9,6 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// Broadcast sends the same to several nodes, for [graph.Graph.Fan].
-func Broadcast[S, A any](arg func(S) A, to ...string) func(S) []graph.Send {
-	return func(s S) []graph.Send {
-		v := arg(s)
-		out := make([]graph.Send, len(to))
-		for i, name := range to {
-			out[i] = graph.Send{To: name, Arg: v}
-		}
-		return out
-	}
-}
-
 // Split deals the items out to several nodes in turn, for [graph.Graph.Fan]: each is sent a
 // list of its own. A node for which there is none is not sent anything.
 func Split[S, E any](items func(S) []E, to ...string) func(S) []graph.Send {

@@ -13,7 +13,6 @@ package node
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,17 +22,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 )
-
-// Transform is a node that makes an update of the state and does nothing else.
-func Transform[S, U any](name string, fn func(S) (U, error)) graph.Node[S, U] {
-	n := graph.Node[S, U]{Name: name, Kind: "transform", Err: missing("function", fn == nil)}
-	n.Run = func(_ context.Context, _ *graph.Task, s S) (U, error) { return fn(s) }
-	return n
-}
 
 // missing is the mistake of leaving out a function.
 func missing(what string, is bool) error {

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
@@ -52,7 +51,7 @@ func idle(state) (update, error) { return update{}, nil }
 
 // note is a plain node that leaves a note.
 func note(name string) graph.Node[state, update] {
-	return node.Transform(name, func(s state) (update, error) { return add(s, name) })
+	return graph.Node[state, update]{Name: name, Run: func(_ context.Context, _ *graph.Task, s state) (update, error) { return add(s, name) }}
 }
 
 // oneWay compiles nodes that run one after the other.

@@ -57,57 +57,6 @@ func Router[S, U any](name string, choose Chooser[S], update func(S, string) (U,
 	return n
 }
 
-// A Case is a target with what has to hold for it.
-type Case[S any] struct {
-	To string
-	If func(S) bool
-}
-
-// Match gives the target of the first case that holds, or the fallback, for [graph.Graph.Branch].
-func Match[S any](fallback string, cases ...Case[S]) func(S) string {
-	return func(s S) string {
-		for _, c := range cases {
-			if c.If(s) {
-				return c.To
-			}
-		}
-		return fallback
-	}
-}
-
-// Field gives the target that is listed under what is at a path in the state's JSON, or
-// the fallback, for [graph.Graph.Branch]. Paths are as in [Args]. A text stands for itself;
-// anything else is listed under its JSON: "true", "3".
-func Field[S any](path string, targets map[string]string, fallback string) func(S) string {
-	return func(s S) string {
-		v, err := decoded(s)
-		if err != nil {
-			return fallback // what cannot be encoded cannot be the state of a graph
-		}
-		found, ok := at(v, path)
-		if !ok {
-			return fallback
-		}
-		word, isText := found.(string)
-		if !isText {
-			b, err := json.Marshal(found)
-			if err != nil {
-				return fallback
-			}
-			word = string(b)
-		}
-		if to, ok := targets[word]; ok {
-			return to
-		}
-		return fallback
-	}
-}
-
-// Choose makes a chooser of a function such as those of [Match] and [Field].
-func Choose[S any](choose func(S) string) Chooser[S] {
-	return func(_ context.Context, _ *graph.Task, s S, _ []string) (string, error) { return choose(s), nil }
-}
-
 // choices is how often a model is asked for a choice before the fallback is taken.
 const choices = 3
 

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,36 +17,10 @@ import (
 	"github.com/superstep-dev/superstep/model/scripted"
 )
 
-func TestMatchAndField(t *testing.T) {
-	match := node.Match("c", node.Case[state]{"a", func(s state) bool { return len(s.Items) > 2 }}, node.Case[state]{"b", func(s state) bool { return len(s.Items) > 0 }})
-	done := node.Field[state]("done", map[string]string{"true": "a", "false": "b"}, "c")
-	topic := node.Field[state]("topic", map[string]string{"go": "a", "true": "b"}, "c")
-	second := node.Field[state]("items.1", map[string]string{strconv.Itoa(math.MaxInt): "a", "2": "b"}, "c")
-	for _, tc := range []struct {
-		name   string
-		choose func(state) string
-		s      state
-		want   string
-	}{
-		{"the first case that holds", match, state{Items: []int{1, 2, 3}}, "a"},
-		{"the second", match, state{Items: []int{1}}, "b"},
-		{"none of the cases", match, state{}, "c"},
-		{"true", done, state{Done: true}, "a"},
-		{"false", done, state{}, "b"},
-		{"a text", topic, state{Topic: "go"}, "a"},
-		{"a text that is none of them", topic, state{Topic: "rust"}, "c"},
-		{"a large number, exactly", second, state{Items: []int{0, math.MaxInt}}, "a"},
-		{"a number", second, state{Items: []int{0, 2}}, "b"},
-		{"not there", second, state{Items: []int{0}}, "c"},
-	} {
-		if got := tc.choose(tc.s); got != tc.want {
-			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
-		}
-	}
-}
-
 func TestRouter(t *testing.T) {
-	choose := func(to string) node.Chooser[state] { return node.Choose(func(state) string { return to }) }
+	choose := func(to string) node.Chooser[state] {
+		return func(context.Context, *graph.Task, state, []string) (string, error) { return to, nil }
+	}
 	for _, tc := range []struct {
 		name     string
 		choose   node.Chooser[state]
@@ -139,7 +112,7 @@ func TestMapAndGather(t *testing.T) {
 		return update{}, nil
 	}})
 	g.AddNode(node.Gather("gather", graph.Any, func(_ state, rs []node.Result[[]string]) (update, error) {
-		return update{Notes: node.Concat(rs)}, nil
+		return update{Notes: slices.Concat(node.Values(rs)...)}, nil
 	}))
 	g.Edge(graph.Start, "begin")
 	g.Fan("begin", node.Map("work", func(s state) []int { return s.Items }, nil), "work")
@@ -195,8 +168,9 @@ func TestGatherJoins(t *testing.T) {
 		t.Errorf("settled: got %v, %v", got.Notes, err)
 	}
 	sending := build(graph.Quorum(2), false, false)
-	sending.Fan("a", node.Broadcast(func(s state) string { return strings.Join(s.Notes, "") }, "gather"), "gather")
-	sending.Fan("b", node.Broadcast(func(s state) string { return strings.Join(s.Notes, "") }, "gather"), "gather")
+	tell := func(s state) []graph.Send { return []graph.Send{{To: "gather", Arg: strings.Join(s.Notes, "")}} }
+	sending.Fan("a", tell, "gather")
+	sending.Fan("b", tell, "gather")
 	got, err = compile(t, sending).Run(t.Context(), state{}, nil)
 	if err != nil || fmt.Sprint(got.Notes) != "[a b later c a=a b=b]" {
 		t.Errorf("quorum: got %v, %v", got.Notes, err)
@@ -205,44 +179,16 @@ func TestGatherJoins(t *testing.T) {
 	bad.AddNode(note("a"))
 	bad.AddNode(node.Gather("gather", graph.Any, func(state, []node.Result[int]) (update, error) { return update{}, nil }))
 	bad.Edge(graph.Start, "a")
-	bad.Fan("a", node.Broadcast(func(state) string { return "x" }, "gather"), "gather")
+	bad.Fan("a", func(state) []graph.Send { return []graph.Send{{To: "gather", Arg: "x"}} }, "gather")
 	bad.Edge("gather", graph.End)
 	if _, err := compile(t, bad).Run(t.Context(), state{}, nil); err == nil || !strings.Contains(err.Error(), "what a sent: ") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestResults(t *testing.T) {
+func TestValues(t *testing.T) {
 	ok, bad := node.Result[int]{Name: "ok", Value: 1}, node.Result[int]{Name: "bad", Error: "it is broken"}
-	two := node.Result[int]{Name: "two", Value: 2}
-	for name, tc := range map[string]struct {
-		got  func() (int, error)
-		want string
-	}{
-		"first":               {func() (int, error) { return node.First([]node.Result[int]{ok, bad}) }, "1 <nil>"},
-		"first fails":         {func() (int, error) { return node.First([]node.Result[int]{bad, ok}) }, "0 bad: it is broken"},
-		"first of none":       {func() (int, error) { return node.First[int](nil) }, "0 there are no results"},
-		"last":                {func() (int, error) { return node.Last([]node.Result[int]{bad, two}) }, "2 <nil>"},
-		"last of none":        {func() (int, error) { return node.Last[int](nil) }, "0 there are no results"},
-		"first success":       {func() (int, error) { return node.FirstSuccess([]node.Result[int]{bad, two, ok}) }, "2 <nil>"},
-		"first success, none": {func() (int, error) { return node.FirstSuccess([]node.Result[int]{bad, bad}) }, "0 bad: it is broken\nbad: it is broken"},
-		"first success of 0":  {func() (int, error) { return node.FirstSuccess[int](nil) }, "0 there are no results"},
-	} {
-		v, err := tc.got()
-		if got := fmt.Sprint(v, " ", err); got != tc.want {
-			t.Errorf("%s: %s, want %s", name, got, tc.want)
-		}
-	}
-	if diff := cmp.Diff([]int{1, 2}, node.Values([]node.Result[int]{ok, bad, two})); diff != "" {
+	if diff := cmp.Diff([]int{1, 2}, node.Values([]node.Result[int]{ok, bad, {Name: "two", Value: 2}})); diff != "" {
 		t.Error(diff)
-	}
-	object := func(m map[string]any) node.Result[map[string]any] { return node.Result[map[string]any]{Value: m} }
-	first := map[string]any{"a": map[string]any{"x": 1, "y": 1}, "b": []int{1}, "c": 1}
-	merged := node.DeepMerge([]node.Result[map[string]any]{object(first), {Error: "it is broken"}, object(map[string]any{"a": map[string]any{"y": 2, "z": 2}, "b": []int{2}, "d": 2})})
-	if diff := cmp.Diff(map[string]any{"a": map[string]any{"x": 1, "y": 2, "z": 2}, "b": []int{2}, "c": 1, "d": 2}, merged); diff != "" {
-		t.Error(diff)
-	}
-	if first["a"].(map[string]any)["y"] != 1 {
-		t.Error("what was merged was changed")
 	}
 }

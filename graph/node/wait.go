@@ -6,23 +6,19 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/pregel"
 )
 
-// A Clock is how nodes know of time: Clock{time.Now, time.After} outside of tests.
-type Clock struct {
-	Now   func() time.Time
-	After func(time.Duration) <-chan time.Time
-}
-
-func (c *Clock) whole() error {
+// clockless is what is missing of a clock.
+func clockless(c *agent.Clock) error {
 	return errors.Join(missing("clock's Now", c.Now == nil), missing("clock's After", c.After == nil))
 }
 
 // sleep waits, until the run is stopped at the latest.
-func (c *Clock) sleep(ctx context.Context, t *graph.Task, d time.Duration) error {
+func sleep(ctx context.Context, t *graph.Task, c *agent.Clock, d time.Duration) error {
 	select {
 	case <-c.After(d):
 		return nil
@@ -36,9 +32,9 @@ func (c *Clock) sleep(ctx context.Context, t *graph.Task, d time.Duration) error
 // Wait is a node that waits for a while. When the wait is over is decided when it begins,
 // and recorded: a run that is taken up again waits for what is left of it. When the run is
 // told to stop, the wait is broken off, to be taken up with the run.
-func Wait[S, U any](name string, clock Clock, while func(S) (time.Duration, error), update func(S) (U, error)) graph.Node[S, U] {
+func Wait[S, U any](name string, clock agent.Clock, while func(S) (time.Duration, error), update func(S) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "wait"}
-	n.Err = errors.Join(clock.whole(), missing("duration", while == nil), missing("update", update == nil))
+	n.Err = errors.Join(clockless(&clock), missing("duration", while == nil), missing("update", update == nil))
 	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
 		d, err := while(s)
 		if err != nil {
@@ -52,7 +48,7 @@ func Wait[S, U any](name string, clock Clock, while func(S) (time.Duration, erro
 			return u, err
 		}
 		for left := until.Sub(clock.Now()); left > 0; left = until.Sub(clock.Now()) {
-			if err := clock.sleep(ctx, t, left); err != nil {
+			if err := sleep(ctx, t, &clock, left); err != nil {
 				return u, err
 			}
 		}
@@ -64,9 +60,9 @@ func Wait[S, U any](name string, clock Clock, while func(S) (time.Duration, erro
 // Until is a node that waits for something to hold, and looks for it at once and then at
 // every interval. It waits for ever unless it has a Timeout, which counts from when the run
 // was last taken up. That it holds is recorded. An error of holds is a failure of the node.
-func Until[S, U any](name string, clock Clock, every time.Duration, holds func(context.Context, S) (bool, error), update func(S) (U, error)) graph.Node[S, U] {
+func Until[S, U any](name string, clock agent.Clock, every time.Duration, holds func(context.Context, S) (bool, error), update func(S) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "wait"}
-	n.Err = errors.Join(clock.whole(), missing("condition", holds == nil), missing("update", update == nil))
+	n.Err = errors.Join(clockless(&clock), missing("condition", holds == nil), missing("update", update == nil))
 	if every <= 0 {
 		n.Err = errors.Join(n.Err, fmt.Errorf("its interval is %v; it must be more than nothing", every))
 	}
@@ -79,7 +75,7 @@ func Until[S, U any](name string, clock Clock, every time.Duration, holds func(c
 					if ok, err := holds(ctx, s); ok || err != nil {
 						return ok, err
 					}
-					err := clock.sleep(ctx, t, every)
+					err := sleep(ctx, t, &clock, every)
 					if stopped = errors.Is(err, pregel.ErrStopped); stopped {
 						return false, nil // that is no failure of the effect
 					} else if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
@@ -21,7 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
-func clock() node.Clock { return node.Clock{Now: time.Now, After: time.After} }
+func clock() agent.Clock { return agent.Clock{Now: time.Now, After: time.After} }
 
 // A wait that is broken off ends when it would have ended.
 func TestWaitSurvivesARestart(t *testing.T) {
@@ -185,8 +186,5 @@ func TestMonitor(t *testing.T) {
 		if level != want {
 			t.Errorf("%d: event %+v, want %+v", tc.used, level, want)
 		}
-	}
-	if got := node.Estimate(talk()); got != (len("find it")+len("look{}")+len("it is here")+len("look")+len("found")+3)/4 {
-		t.Errorf("estimated %d", got)
 	}
 }

@@ -1,9 +1,6 @@
 package reduce
 
-import (
-	"reflect"
-	"unsafe"
-)
+import "reflect"
 
 // op is what a field's tag asks for.
 type op uint8
@@ -31,159 +28,151 @@ type field struct {
 	ptr    bool         // the update has a pointer to it
 	one    bool         // the update has one element of the list
 	patch  bool         // of opMergeID: zero fields of an element keep what was there
-	state  uintptr      // offset in the state
-	update uintptr      // offset in the update
+	state  int          // its place in the state
+	update int          // its place in the update
 	typ    reflect.Type // in the state
-	atoms  []atom       // of what the update holds or points to
-	elem   shape        // of the list's elements
 	id     []int        // the index of the elements' id
 }
 
-// written finds what an update holds for the field, nil if that is nothing.
-func (f *field) written(update unsafe.Pointer) unsafe.Pointer {
-	u := unsafe.Add(update, f.update)
+// written returns what an update holds for the field, and reports whether that is anything; of slices and maps
+// only nil is nothing.
+func (f *field) written(update reflect.Value) (reflect.Value, bool) {
+	u := update.Field(f.update)
 	if f.ptr {
-		u = *(*unsafe.Pointer)(u)
-		if u == nil || !nilable(f.typ.Kind()) {
-			return u
+		if u.IsNil() {
+			return u, false
+		}
+		switch u = u.Elem(); u.Kind() {
+		case reflect.Slice, reflect.Map, reflect.Pointer, reflect.Interface:
+		default:
+			return u, true
 		}
 	}
-	if isZero(u, f.atoms) {
-		return nil
-	}
-	return u
+	return u, !u.IsZero()
 }
 
-func nilable(k reflect.Kind) bool {
-	return k == reflect.Slice || k == reflect.Map || k == reflect.Pointer || k == reflect.Interface
-}
-
-// apply folds the field of an update into a state. It must not let the two pointers
-// escape, which is why it goes by constants and not by function values.
-func (f *field) apply(state, update unsafe.Pointer) {
-	u := f.written(update)
-	if u == nil {
+// apply folds the field of an update into a state, which can be set.
+func (f *field) apply(state, update reflect.Value) {
+	u, written := f.written(update)
+	if !written {
 		return
 	}
-	s := unsafe.Add(state, f.state)
+	s := state.Field(f.state)
 	switch f.op {
 	case opReplace:
-		put(s, u, f.atoms)
+		s.Set(u)
 	case opKeepFirst:
-		if isZero(s, f.atoms) {
-			put(s, u, f.atoms)
+		if s.IsZero() {
+			s.Set(u)
 		}
 	case opMax, opMin, opSum:
-		calculate(f.op, f.typ.Kind(), s, u)
+		calculate(f.op, s, u)
 	case opOr:
-		*(*bool)(s) = *(*bool)(s) || *(*bool)(u)
+		s.SetBool(s.Bool() || u.Bool())
 	case opAnd:
-		*(*bool)(s) = *(*bool)(s) && *(*bool)(u)
-	case opAppend:
-		if !extend(s, u, f.elem, f.one) {
-			f.fold(s, u, (*lists).append)
-		}
-	case opUnion:
-		f.fold(s, u, (*lists).union)
-	case opMergeID:
-		f.fold(s, u, (*lists).mergeID)
+		s.SetBool(s.Bool() && u.Bool())
 	case opMerge:
-		*(*unsafe.Pointer)(s) = merged(f.typ, *(*unsafe.Pointer)(s), *(*unsafe.Pointer)(u))
+		s.Set(merged(s, u))
 	case opDeepMerge:
-		m := (*map[string]any)(s)
-		*m = DeepMerge(*m, *(*map[string]any)(u))
+		s.Set(reflect.ValueOf(DeepMerge(object(s), object(u))).Convert(f.typ))
+	case opAppend, opUnion, opMergeID:
+		if f.one {
+			u = reflect.Append(reflect.Zero(f.typ), u)
+		}
+		switch f.op {
+		case opAppend:
+			s.Set(reflect.AppendSlice(s, u))
+		case opUnion:
+			union(s, u)
+		default:
+			f.mergeID(s, u)
+		}
 	}
 }
 
-// lists are the two lists to be folded, on the heap, for package reflect.
-type lists struct {
-	state, update reflect.Value
-	id            []int
-	patch         bool
-}
-
-// fold lets a function make a list from those of the state and the update.
-func (f *field) fold(s, u unsafe.Pointer, fn func(*lists)) {
-	l := lists{state: reflect.New(f.typ).Elem(), update: reflect.New(f.typ).Elem(), id: f.id, patch: f.patch}
-	state, update := (*[]struct{})(l.state.Addr().UnsafePointer()), l.update.Addr().UnsafePointer()
-	*state = *(*[]struct{})(s)
-	if f.one {
-		l.update.Set(reflect.MakeSlice(f.typ, 1, 1))
-		put(l.update.Index(0).Addr().UnsafePointer(), u, f.atoms)
-	} else {
-		*(*[]struct{})(update) = *(*[]struct{})(u)
-	}
-	fn(&l)
-	*(*[]struct{})(s) = *state
-}
-
-func (l *lists) append() {
-	n, more := l.state.Len(), l.update.Len()
-	l.state.Grow(more)
-	l.state.SetLen(n + more)
-	for i := range more {
-		l.state.Index(n + i).Set(l.update.Index(i))
+// calculate folds a number, or a text.
+func calculate(op op, s, u reflect.Value) {
+	switch {
+	case s.CanInt():
+		s.SetInt(number(op, s.Int(), u.Int()))
+	case s.CanUint():
+		s.SetUint(number(op, s.Uint(), u.Uint()))
+	case s.CanFloat():
+		s.SetFloat(number(op, s.Float(), u.Float()))
+	case op == opMax:
+		s.SetString(max(s.String(), u.String()))
+	default:
+		s.SetString(min(s.String(), u.String()))
 	}
 }
 
-func (l *lists) add(e reflect.Value) {
-	n := l.state.Len()
-	l.state.Grow(1)
-	l.state.SetLen(n + 1)
-	l.state.Index(n).Set(e)
+func number[T int64 | uint64 | float64](op op, a, b T) T {
+	switch op {
+	case opMax:
+		return max(a, b)
+	case opMin:
+		return min(a, b)
+	}
+	return a + b
 }
 
-func (l *lists) union() {
-	wanted := make(map[any]bool, l.update.Len())
-	for i := range l.update.Len() {
-		wanted[l.update.Index(i).Interface()] = true
+func object(v reflect.Value) map[string]any {
+	m, _ := v.Convert(reflect.TypeFor[map[string]any]()).Interface().(map[string]any)
+	return m
+}
+
+// union is Union.
+func union(s, u reflect.Value) {
+	wanted := make(map[any]bool, u.Len())
+	for i := range u.Len() {
+		wanted[u.Index(i).Interface()] = true
 	}
-	for i := range l.state.Len() {
-		delete(wanted, l.state.Index(i).Interface())
+	for i := range s.Len() {
+		delete(wanted, s.Index(i).Interface())
 	}
-	for i := range l.update.Len() {
-		e := l.update.Index(i)
+	for i := range u.Len() {
+		e := u.Index(i)
 		if k := e.Interface(); wanted[k] {
-			l.add(e)
+			s.Set(reflect.Append(s, e))
 			delete(wanted, k)
 		}
 	}
 }
 
 // mergeID is MergeByID, or MergeByIDFunc with patch.
-func (l *lists) mergeID() {
-	place := make(map[key]int, l.update.Len())
-	for i := range l.update.Len() {
-		place[l.key(l.update.Index(i))] = -1
+func (f *field) mergeID(s, u reflect.Value) {
+	place := make(map[any]int, u.Len())
+	for i := range u.Len() {
+		place[f.key(u.Index(i))] = -1
 	}
-	n, shared := l.state.Len(), false
+	n, shared := s.Len(), false
 	for i := range n {
-		k := l.key(l.state.Index(i))
+		k := f.key(s.Index(i))
 		if p, ok := place[k]; ok && p < 0 {
 			place[k], shared = i, true
 		}
 	}
 	if shared {
-		own := reflect.MakeSlice(l.state.Type(), n, n+l.update.Len())
-		reflect.Copy(own, l.state)
-		l.state.Set(own)
+		own := reflect.MakeSlice(f.typ, n, n+u.Len())
+		reflect.Copy(own, s)
+		s.Set(own)
 	}
-	for i := range l.update.Len() {
-		e := l.update.Index(i)
-		k := l.key(e)
+	for i := range u.Len() {
+		e := u.Index(i)
+		k := f.key(e)
 		if p := place[k]; p >= 0 {
-			l.merge(l.state.Index(p), e)
+			f.merge(s.Index(p), e)
 			continue
 		}
-		place[k] = l.state.Len()
-		l.add(e)
+		place[k] = s.Len()
+		s.Set(reflect.Append(s, e))
 	}
 }
 
 // merge puts an element in the place of another, or its fields that are not zero.
-func (l *lists) merge(old, e reflect.Value) {
+func (f *field) merge(old, e reflect.Value) {
 	switch pointer := e.Kind() == reflect.Pointer; {
-	case !l.patch || pointer && (e.IsNil() || old.IsNil()):
+	case !f.patch || pointer && (e.IsNil() || old.IsNil()):
 		old.Set(e)
 	case pointer:
 		own := reflect.New(e.Type().Elem()) // an older state shows what old points to
@@ -208,44 +197,27 @@ func patch(old, e reflect.Value) {
 	}
 }
 
-// key is an id of any of the kinds that may be one.
-type key struct {
-	text   string
-	number uint64
-	none   bool // of a nil pointer
-}
-
-func (l *lists) key(e reflect.Value) key {
+// key is the id of an element, nil for a nil pointer.
+func (f *field) key(e reflect.Value) any {
 	if e.Kind() == reflect.Pointer {
 		if e.IsNil() {
-			return key{none: true}
+			return nil
 		}
 		e = e.Elem()
 	}
-	switch v := e.FieldByIndex(l.id); {
-	case v.Kind() == reflect.String:
-		return key{text: v.String()}
-	case v.CanInt():
-		return key{number: uint64(v.Int())}
-	default:
-		return key{number: v.Uint()}
-	}
+	return e.FieldByIndex(f.id).Interface()
 }
 
-// merged is Merge of two maps of a type, given as the pointers that maps are.
-func merged(t reflect.Type, a, b unsafe.Pointer) unsafe.Pointer {
-	old, more := reflect.NewAt(t, unsafe.Pointer(&a)).Elem(), reflect.NewAt(t, unsafe.Pointer(&b)).Elem()
-	if more.Len() == 0 {
-		return a
+// merged is Merge.
+func merged(s, u reflect.Value) reflect.Value {
+	if u.Len() == 0 {
+		return s
 	}
-	out := reflect.MakeMapWithSize(t, old.Len()+more.Len())
-	k, v := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
-	for _, m := range [2]reflect.Value{old, more} {
+	out := reflect.MakeMapWithSize(s.Type(), s.Len()+u.Len())
+	for _, m := range [2]reflect.Value{s, u} {
 		for it := m.MapRange(); it.Next(); {
-			k.SetIterKey(it)
-			v.SetIterValue(it)
-			out.SetMapIndex(k, v)
+			out.SetMapIndex(it.Key(), it.Value())
 		}
 	}
-	return out.UnsafePointer()
+	return out
 }

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
@@ -85,7 +84,7 @@ func Tags[S, U any]() (*Tagged[S, U], error) {
 
 // Reduce folds an update into a state, as the reducer of a graph.
 func (t *Tagged[S, U]) Reduce(state S, update U) S {
-	s, u := unsafe.Pointer(&state), unsafe.Pointer(&update)
+	s, u := reflect.ValueOf(&state).Elem(), reflect.ValueOf(&update).Elem()
 	for i := range t.fields {
 		t.fields[i].apply(s, u)
 	}
@@ -99,12 +98,12 @@ func (t *Tagged[S, U]) Writes(update U) uint64 {
 	if len(t.singles) == 0 {
 		return 0
 	}
-	u, bit, set := unsafe.Pointer(&update), uint64(1), uint64(0)
+	u, bit, set := reflect.ValueOf(&update).Elem(), uint64(1), uint64(0)
 	for i := range t.fields {
 		if !t.fields[i].single {
 			continue
 		}
-		if t.fields[i].written(u) != nil {
+		if _, written := t.fields[i].written(u); written {
 			set |= bit
 		}
 		bit <<= 1
@@ -158,7 +157,8 @@ func (t *Tagged[S, U]) lossy(name string) (problems []string) {
 		return []string{fmt.Sprintf("%s: an empty one cannot be encoded and decoded again: %v", name, err)}
 	}
 	for i := range t.fields {
-		if f := &t.fields[i]; f.written(unsafe.Pointer(&after)) != nil {
+		f := &t.fields[i]
+		if _, written := f.written(reflect.ValueOf(&after).Elem()); written {
 			problems = append(problems, fmt.Sprintf("%s.%s: an update that does not write it comes back from the log as one that does; use a pointer, or the json option omitzero", name, f.name))
 		}
 	}
@@ -239,7 +239,7 @@ func tagNames() []string {
 
 // plan reads the tag of a field of the state.
 func (p *parser) plan(where string, sf *reflect.StructField) field {
-	f := field{name: sf.Name, typ: sf.Type, state: sf.Offset}
+	f := field{name: sf.Name, typ: sf.Type, state: sf.Index[0]}
 	tag, tagged := sf.Tag.Lookup("reduce")
 	f.single = !tagged
 	if !tagged {
@@ -292,9 +292,6 @@ func (p *parser) plan(where string, sf *reflect.StructField) field {
 		need(kind == reflect.Map, "a map (for a slice: merge=, and the name of the field that identifies its elements)")
 	default:
 		p.report("%s: reduce:%q is not known%s", where, tag, hint(tag))
-	}
-	if kind == reflect.Slice {
-		f.elem = shapeOf(sf.Type.Elem())
 	}
 	return f
 }
@@ -359,7 +356,7 @@ func (p *parser) idField(where, tag, id string, t reflect.Type) []int {
 
 // match finds out how a field of the update folds into that of the state.
 func (p *parser) match(where string, f field, uf *reflect.StructField) {
-	f.update = uf.Offset
+	f.update = uf.Index[0]
 	mustPoint := f.ptr
 	f.ptr = uf.Type.Kind() == reflect.Pointer && uf.Type != f.typ
 	value := uf.Type
@@ -397,7 +394,6 @@ func (p *parser) match(where string, f field, uf *reflect.StructField) {
 	case !f.ptr && f.op <= opKeepFirst && (value.Kind() == reflect.Slice || value.Kind() == reflect.Map) && slices.Contains(option[1:], "omitempty") && value != reflect.TypeFor[json.RawMessage]():
 		p.report("%s: omitempty keeps an empty one out of the log, and nil is not the same here; use omitzero", where)
 	}
-	f.atoms = atomsOf(value, 0, nil)
 	if f.single {
 		p.singles = append(p.singles, f.name)
 	}

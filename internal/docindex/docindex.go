@@ -77,7 +77,6 @@ type Stats struct {
 	Read     int            // files read because they were new or changed
 	Bytes    int64          // of the files indexed
 	Left     map[string]int // files left out, by why: not text, unreadable, binary, too large (over 16 MiB)
-	Took     time.Duration  // of Open
 }
 
 // An Index finds text in a folder. Its methods may be called from several goroutines.
@@ -103,7 +102,6 @@ type Index struct {
 // what .gitignore files in the folder and .git/info/exclude there ignore, briefs of research, and what is excluded by the options.
 // Symbolic links are not followed. An index beyond the limits is a *LimitError. Close the index after use.
 func Open(ctx context.Context, dir string, opts *Options) (*Index, error) {
-	began := time.Now()
 	var o Options
 	if opts != nil {
 		o = *opts
@@ -136,7 +134,6 @@ func Open(ctx context.Context, dir string, opts *Options) (*Index, error) {
 		}
 		return nil, fmt.Errorf("index of %s: %w", dir, err)
 	}
-	stats.Took = time.Since(began)
 	stats.Bytes = b.bytes
 	ix := &Index{dir: dir, embed: o.Embed, root: root, stats: stats, out: b.out, known: make(map[string]int), docs: make(map[string]*document)}
 	ix.conns = make(chan *sqlite.Conn, len(db))

@@ -66,10 +66,16 @@ func (ix *Index) search(ctx context.Context, question string, limit int, may fun
 	if err != nil || len(q.terms) == 0 {
 		return Found{}, err
 	}
-	r, rows, err := ix.look(ctx, q, may)
+	lex, err := ix.words()
 	if err != nil {
 		return Found{}, err
 	}
+	r := newRanker(ix, q, lex)
+	rows, err := ix.candidates(ctx, q, may)
+	if err != nil {
+		return Found{}, err
+	}
+	r.clusters(rows)
 	for i, c := range rows {
 		if err := ctx.Err(); err != nil {
 			return Found{}, err
@@ -92,33 +98,6 @@ func (ix *Index) search(ctx context.Context, question string, limit int, may fun
 	return out, ctx.Err()
 }
 
-// look finds the rows that may answer.
-func (ix *Index) look(ctx context.Context, q *query, may func(string) bool) (*ranker, []candidate, error) {
-	words, err := ix.words()
-	if err != nil {
-		return nil, nil, err
-	}
-	r := newRanker(ix, q, words)
-	allowed := func(string) bool { return true }
-	if may != nil {
-		answers := make(map[string]bool)
-		allowed = func(name string) bool {
-			ok, asked := answers[name]
-			if !asked {
-				ok = may(name) && may(strings.TrimSuffix(name, ".gz"))
-				answers[name] = ok
-			}
-			return ok
-		}
-	}
-	rows, err := ix.candidates(ctx, q, q.match(ix.stats.Passages), candidates, allowed)
-	if err != nil {
-		return nil, nil, err
-	}
-	r.clusters(rows)
-	return r, rows, nil
-}
-
 // A candidate is a row the database found.
 type candidate struct {
 	file
@@ -127,7 +106,9 @@ type candidate struct {
 	prior       float64
 }
 
-func (ix *Index) candidates(ctx context.Context, q *query, match string, most int, may func(string) bool) ([]candidate, error) {
+// candidates are the rows that may answer, best first.
+func (ix *Index) candidates(ctx context.Context, q *query, may func(string) bool) ([]candidate, error) {
+	match := q.match(ix.stats.Passages)
 	if match == "" {
 		return nil, nil
 	}
@@ -149,12 +130,22 @@ func (ix *Index) candidates(ctx context.Context, q *query, match string, most in
 	if err != nil {
 		return nil, err
 	}
-	out = slices.DeleteFunc(out, func(c candidate) bool { return !may(c.path) })
+	if may != nil {
+		answers := make(map[string]bool)
+		out = slices.DeleteFunc(out, func(c candidate) bool {
+			ok, asked := answers[c.path]
+			if !asked {
+				ok = may(c.path) && may(strings.TrimSuffix(c.path, ".gz"))
+				answers[c.path] = ok
+			}
+			return !ok
+		})
+	}
 	for i := range out {
 		out[i].prior = prior(out[i].path, q.code)
 	}
 	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Compare(b.bm25*b.prior, a.bm25*a.prior) })
-	return out[:min(len(out), most)], nil
+	return out[:min(len(out), candidates)], nil
 }
 
 // found turns the best passages into what callers see.

@@ -17,7 +17,7 @@ const module = "github.com/superstep-dev/superstep"
 // floors is the building, from the cellar up. A package imports only from floors
 // below its own. On its own floor it may import the packages it lies within, whose
 // contract it fulfils (runlog/sqlite imports runlog), what is internal to its
-// family, and its siblings as listed below; its tests may import the suites of its family (model/modeltest).
+// family, and its siblings as listed below; its tests may import the suites of its family (runlog/runlogtest).
 //
 // "." is the root of the module and "dir/..." is everything below dir.
 var floors = []struct {
@@ -28,17 +28,17 @@ var floors = []struct {
 	{"-1", []string{"internal/docindex", "internal/frontmatter", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
 		"runlog", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "runlog/archive", "runlog/runlogtest",
-		"model", "model/openai", "model/anthropic", "model/gemini", "model/offline", "model/cassette", "model/prices", "model/modeltest", "model/scripted", "model/internal/wire",
+		"model", "model/openai", "model/anthropic", "model/gemini", "model/offline", "model/cassette", "model/prices", "model/scripted", "model/internal/wire",
 		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "tool/script",
 		"catalog/skill", "catalog/trust",
 	}},
-	{"½", []string{"runlog/stores", "model/providers"}},
+	{"½", []string{"runlog/stores", "model/providers", "internal/modeltest"}},
 	{"1", []string{"graph/reduce", "journal", "pregel", "pregel/pregeltest", "transcript", "transcript/rundir", "vertex"}},
 	{"2", []string{"graph", "graph/chain", "graph/draw", "agent", "agent/definition", "agent/team"}},
 	{"2½", []string{"graph/node"}},
 	{"2¾", []string{"workflow/recipe"}},
 	{"3", []string{"workflow", "workflow/builtin/agent", "workflow/builtin/research", "workflow/recipe/compile"}},
-	{"3½", []string{"workflow/recipe/distil"}},
+	{"3½", []string{"internal/distil"}},
 	{"3⅝", []string{"catalog"}},
 	{"4", []string{"."}},
 	{"5", nil}, // other drivers, telemetry
@@ -64,6 +64,9 @@ var siblings = map[string][]string{
 	"runlog/runlogtest": {"runlog/seal", "runlog/storekit"},
 	"vertex":            {"pregel"},
 }
+
+// suites says of a suite that lies elsewhere whose family it is of.
+var suites = map[string]string{"internal/modeltest": "model"}
 
 // hosts says who may import a package that others shall not name. Whoever wants a
 // store or a model takes it as an argument, and the command hands it over.
@@ -110,7 +113,7 @@ var bans = []ban{
 		why:  "the machine is pure; what waits, and what runs beside it, belongs into a driver",
 	},
 	{
-		in:     []string{"agent", "agent/team", "graph", "graph/node", "workflow", "workflow/builtin/agent", "workflow/builtin/research", "workflow/recipe", "workflow/recipe/compile", "workflow/recipe/distil", "catalog", "."},
+		in:     []string{"agent", "agent/team", "graph", "graph/node", "workflow", "workflow/builtin/agent", "workflow/builtin/research", "workflow/recipe", "workflow/recipe/compile", "internal/distil", "catalog", "."},
 		what:   []string{module + "/model.Collect"},
 		except: map[string]string{"agent/turn.go: " + module + "/model.Collect": "the one place"},
 		why:    "every turn of a model is in the log and in the budget of its run; ask for it with agent.Ask",
@@ -190,8 +193,8 @@ func TestRulesBite(t *testing.T) {
 		{"sibling", "runlog/seal/a.go", `package seal; import _ "` + module + `/runlog/redact"`, "runlog/seal (floor 0) imports runlog/redact (floor 0)"},
 		{"unlisted", "pool/a.go", `package pool`, "pool has no floor"},
 		{"concrete store", "workflow/a.go", `package workflow; import _ "` + module + `/runlog/sqlite"`, "workflow names runlog/sqlite"},
-		{"suite in production", "agent/a.go", `package agent; import _ "` + module + `/model/modeltest"`, "agent imports the test suite model/modeltest"},
-		{"suite of another family", "tool/a_test.go", `package tool; import _ "` + module + `/model/modeltest"`, "tool (floor 0) imports model/modeltest (floor 0)"},
+		{"suite in production", "agent/a.go", `package agent; import _ "` + module + `/internal/modeltest"`, "agent imports the test suite internal/modeltest"},
+		{"suite of another family", "tool/a_test.go", `package tool; import _ "` + module + `/internal/modeltest"`, "tool (floor 0) imports internal/modeltest (floor ½)"},
 		{"clock", "transcript/a.go", `package transcript; import clock "time"; var _ = clock.Now()`, "uses time.Now"},
 		{"network", "graph/a.go", `package graph; import _ "net/http"`, "uses net/http"},
 		{"goroutine", "pregel/machine.go", `package pregel; func f() { go f() }`, "uses go statement"},

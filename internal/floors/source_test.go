@@ -208,7 +208,7 @@ func edge(from string, level int, dir string, test bool) string {
 		return "" // said of dir itself, or by the compiler
 	}
 	family, _, _ := strings.Cut(from, "/")
-	sameFamily := matches(family+"/...", dir)
+	sameFamily := matches(family+"/...", dir) || suites[dir] == family
 	suite := strings.HasSuffix(dir, "test")
 	switch {
 	case suite && !test && !strings.HasSuffix(from, "test"):

@@ -32,11 +32,11 @@ func OpenFolder(dir string) (*Folder, error) {
 func (f *Folder) Sub(dir string) (*Folder, error) {
 	rel, err := f.root.Resolve(dir)
 	if err != nil {
-		return nil, short(err)
+		return nil, inside.Reason(err)
 	}
 	root, err := f.root.OpenRoot(filepath.FromSlash(rel))
 	if err != nil {
-		return nil, short(err)
+		return nil, inside.Reason(err)
 	}
 	return &Folder{&inside.Root{Root: root, Dir: f.Path(dir), Real: filepath.Join(f.root.Real, filepath.FromSlash(rel))}}, nil
 }
@@ -47,22 +47,14 @@ func (f *Folder) Close() { _ = f.root.Close() } // nothing was written
 // Path is the absolute path of a file in the folder.
 func (f *Folder) Path(name string) string { return filepath.Join(f.root.Dir, filepath.FromSlash(name)) }
 
-// short is an error without the path, which the caller knows better.
-func short(err error) error {
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		return pe.Err
-	}
-	return err
-}
-
 // Open opens a regular file. It does not wait for the other end of a FIFO.
 func (f *Folder) Open(name string) (*os.File, error) {
 	rel, err := f.root.Resolve(name)
 	if err != nil {
-		return nil, short(err)
+		return nil, inside.Reason(err)
 	}
 	file, _, err := inside.Regular(f.root.Root, rel)
-	return file, short(err)
+	return file, inside.Reason(err)
 }
 
 // Read reads a regular file of at most that many bytes.
@@ -76,7 +68,7 @@ func (f *Folder) Read(name string, limit int64) ([]byte, error) {
 	if errors.Is(err, inside.ErrTooLarge) {
 		return nil, &Error{Code: TooLarge, Text: fmt.Sprintf("the file is over %d KiB", limit>>10)}
 	}
-	return b, short(err)
+	return b, inside.Reason(err)
 }
 
 // An Entry is something in a folder.
@@ -111,7 +103,7 @@ func (f *Folder) Entries(dir string, w *Walk) (list []Entry, cut bool) {
 			v.look(l.found, l.real, l.depth, true)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		v.list = append(v.list, Entry{Path: path.Clean(dir), Err: short(err)})
+		v.list = append(v.list, Entry{Path: path.Clean(dir), Err: inside.Reason(err)})
 	}
 	slices.SortFunc(v.list, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
 	return v.list, v.cut
@@ -177,7 +169,7 @@ func (v *visit) look(found, real string, depth int, link bool) {
 	}
 	switch {
 	case err != nil:
-		e.Err = short(err)
+		e.Err = inside.Reason(err)
 		v.list = append(v.list, e)
 	case info.IsDir():
 		v.enter(found, real, depth+1, link)
@@ -191,12 +183,12 @@ func (v *visit) look(found, real string, depth int, link bool) {
 func (v *visit) names(dir string) ([]string, error) {
 	d, err := v.f.root.OpenFile(filepath.FromSlash(dir), os.O_RDONLY|inside.NonBlock, 0)
 	if err != nil {
-		return nil, short(err)
+		return nil, inside.Reason(err)
 	}
 	defer d.Close()
 	names, err := d.Readdirnames(v.w.Entries + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, short(err)
+		return nil, inside.Reason(err)
 	}
 	slices.Sort(names)
 	return names, nil

@@ -6,12 +6,13 @@ import (
 	"io"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
+
+	"github.com/superstep-dev/superstep/internal/clean"
 )
 
 // firstLine is the line of the file on which the header begins.
@@ -140,7 +141,7 @@ func (p *parsing) fields(content []*yaml.Node, line, depth int) ([]Field, *Error
 		}
 		if i, ok := seen[key]; ok {
 			p.doc.Repeated = append(p.doc.Repeated, &Error{Duplicate, l, c,
-				fmt.Sprintf("%s is there twice, first at %d:%d; keep one", shown(key), out[i].Line, out[i].Col)})
+				fmt.Sprintf("%s is there twice, first at %d:%d; keep one", clean.Quote(key), out[i].Line, out[i].Col)})
 			continue
 		}
 		seen[key] = len(out)
@@ -150,14 +151,6 @@ func (p *parsing) fields(content []*yaml.Node, line, depth int) ([]Field, *Error
 		out = append(out, Field{key, l, c, v})
 	}
 	return out, nil
-}
-
-// shown is a key as it is named in a message.
-func shown(key string) string {
-	if r := []rune(key); len(r) > 60 {
-		key = string(r[:60]) + "…"
-	}
-	return strconv.Quote(key)
 }
 
 func (p *parsing) value(n *yaml.Node, line, depth int) (_ *Value, err *Error) {
@@ -214,7 +207,7 @@ func (p *parsing) comments(header string) {
 		if i := f.Line - firstLine; i >= 0 && i < len(lines) {
 			if _, rest, ok := strings.Cut(lines[i], ":"); ok {
 				if rest = strings.TrimSpace(rest); len(rest) > 1 && rest[0] == '#' && rest[1] != ' ' {
-					p.warn(f.Line, f.Col, "the value of %s begins with #, which makes it a comment; put it in quotes", shown(f.Key))
+					p.warn(f.Line, f.Col, "the value of %s begins with #, which makes it a comment; put it in quotes", clean.Quote(f.Key))
 				}
 			}
 		}
@@ -275,7 +268,7 @@ func (p *parsing) lenient(header string) (ok bool, wrong *Error) {
 			p.warn(e.line, 1, "the value of %s is not valid YAML and was taken as plain text; put it in quotes", e.key)
 		}
 		if l, ok := first[f.Key]; ok {
-			p.doc.Repeated = append(p.doc.Repeated, &Error{Duplicate, f.Line, f.Col, fmt.Sprintf("%s is there twice, first at %d:1; keep one", shown(f.Key), l)})
+			p.doc.Repeated = append(p.doc.Repeated, &Error{Duplicate, f.Line, f.Col, fmt.Sprintf("%s is there twice, first at %d:1; keep one", clean.Quote(f.Key), l)})
 			continue
 		}
 		first[f.Key] = f.Line

@@ -21,6 +21,14 @@ var (
 	ErrTooLarge   = errors.New("it is too large")
 )
 
+// Reason is an error without the path, which the caller knows better.
+func Reason(err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err
+	}
+	return err
+}
+
 // A Root is a folder that is not left. It is safe for use from several goroutines.
 type Root struct {
 	*os.Root
@@ -47,12 +55,20 @@ func Open(dir string) (*Root, error) {
 
 // Below returns an absolute path as one relative to the folder, and whether it is in it.
 func (r *Root) Below(name string) (string, bool) {
-	for _, dir := range []string{r.Real, r.Dir} {
-		if rel, err := filepath.Rel(dir, name); err == nil && filepath.IsLocal(rel) {
-			return rel, true
-		}
+	if rel, ok := Rel(r.Real, name); ok {
+		return rel, true
 	}
-	return "", false
+	return Rel(r.Dir, name)
+}
+
+// Rel returns a path as one relative to a folder, with slashes, and whether it is in it or the folder itself. Both are absolute,
+// or both are not.
+func Rel(dir, name string) (string, bool) {
+	rel, err := filepath.Rel(dir, name)
+	if err != nil || !filepath.IsLocal(rel) {
+		return "", false
+	}
+	return filepath.ToSlash(rel), true
 }
 
 // Resolve follows the symbolic links of a relative path with slashes. The result, which has slashes too, names no link, but

@@ -4,6 +4,7 @@ package strict
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,17 +125,9 @@ func article(kind string) string {
 }
 
 func kindName(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Slice, reflect.Array:
-		return "an array"
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	}
-	return "a number"
+	return cmp.Or(map[reflect.Kind]string{
+		reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "an array", reflect.Array: "an array", reflect.String: "a string", reflect.Bool: "true or false",
+	}[t.Kind()], "a number")
 }
 
 // Decode is strict JSON decoding: numbers are json.Number, and the text has to be valid UTF-8, no key twice, nothing after the value,

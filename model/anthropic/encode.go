@@ -13,12 +13,6 @@ import (
 	"github.com/superstep-dev/superstep/model/internal/wire"
 )
 
-// Words for places where the server refuses to see nothing.
-const (
-	noOutput = "(no output)"
-	noText   = "(empty)"
-)
-
 // protocol is who made what a part of ours keeps in Opaque.
 const protocol = "anthropic"
 
@@ -115,16 +109,17 @@ func (m *Model) encode(req *model.Request) (*request, error) {
 	if len(r.Messages) == 0 {
 		return nil, errors.New("the request has no messages")
 	}
+	if err := wire.CheckTools(req); err != nil {
+		return nil, err
+	}
 	for _, spec := range req.Tools {
-		t, err := encodeTool(spec)
+		t, err := encodeTool(&spec)
 		if err != nil {
 			return nil, err
 		}
 		r.Tools = append(r.Tools, t)
 	}
-	if err := r.choose(req); err != nil {
-		return nil, err
-	}
+	r.choose(req.Choice)
 	r.think(&m.opts, req)
 	if err := r.shape(req); err != nil {
 		return nil, err
@@ -146,21 +141,16 @@ func (r *request) add(role model.Role, blocks []block) {
 	r.Messages = append(r.Messages, message{Role: role, Content: blocks})
 }
 
-func (r *request) choose(req *model.Request) error {
-	switch choice := req.Choice; {
+func (r *request) choose(choice string) {
+	switch {
 	case choice == "" && len(r.Tools) == 0:
 		r.declareCalled()
 	case choice == "":
-	case choice == "required" && len(r.Tools) == 0:
-		return errors.New("a tool call is required but the request has no tools")
 	case choice == "required":
 		r.ToolChoice = &toolChoice{Type: "any"}
-	case !slices.ContainsFunc(r.Tools, func(t tool) bool { return t.Name == choice }):
-		return fmt.Errorf("the tool %q is to be called but the request does not have it", choice)
 	default:
 		r.ToolChoice = &toolChoice{Type: "tool", Name: choice}
 	}
-	return nil
 }
 
 // declareCalled names the tools that were called in a conversation that has no tools
@@ -263,19 +253,12 @@ func encodeMessage(msg model.Message) (model.Role, []block, error) {
 }
 
 func encodeUser(msg model.Message) ([]block, error) {
-	var blocks []block
-	for _, p := range msg.Parts {
-		if p.Kind != model.Text {
-			return nil, wire.Misplaced(msg.Role, p.Kind)
-		}
-		if strings.TrimSpace(p.Text) != "" {
-			blocks = append(blocks, block{Type: "text", Text: p.Text})
-		}
+	texts, err := wire.Texts(msg)
+	blocks := make([]block, len(texts))
+	for i, text := range texts {
+		blocks[i] = block{Type: "text", Text: text}
 	}
-	if len(blocks) == 0 {
-		blocks = []block{{Type: "text", Text: noText}}
-	}
-	return blocks, nil
+	return blocks, err
 }
 
 // encodeAssistant returns nothing for a turn that said nothing, or that only thought: the server
@@ -334,21 +317,12 @@ func encodeThinking(p model.Part) (block, bool) {
 }
 
 func encodeResults(msg model.Message) ([]block, error) {
-	if len(msg.Parts) == 0 {
-		return nil, errors.New("a tool message without results")
+	results, err := wire.Results(msg)
+	blocks := make([]block, len(results))
+	for i, p := range results {
+		blocks[i] = block{Type: "tool_result", CallID: callID(p.Call.ID), Content: p.Text, IsError: p.Error}
 	}
-	var blocks []block
-	for _, p := range msg.Parts {
-		if p.Kind != model.Result || p.Call == nil {
-			return nil, wire.Misplaced(msg.Role, p.Kind)
-		}
-		text := p.Text
-		if strings.TrimSpace(text) == "" {
-			text = noOutput
-		}
-		blocks = append(blocks, block{Type: "tool_result", CallID: callID(p.Call.ID), Content: text, IsError: p.Error})
-	}
-	return blocks, nil
+	return blocks, err
 }
 
 // callID returns an id as the server takes it. Those of other providers in the same
@@ -365,13 +339,10 @@ func callID(id string) string {
 }
 
 // encodeTool makes sure that the schema is of an object: the server refuses all others.
-func encodeTool(spec model.ToolSpec) (tool, error) {
-	if spec.Name == "" {
-		return tool{}, errors.New("a tool has no name")
-	}
+func encodeTool(spec *model.ToolSpec) (tool, error) {
 	input, err := wire.ObjectSchema(spec.Input)
 	if err != nil {
-		return tool{}, fmt.Errorf("tool %q: its input schema: %w", spec.Name, err)
+		return tool{}, wire.SchemaError(spec, err)
 	}
 	return tool{Name: spec.Name, Description: spec.Description, Input: input}, nil
 }

@@ -55,7 +55,7 @@ func (r *request) answerByTool() error {
 		r.answer = nil
 		return nil
 	}
-	t, err := encodeTool(model.ToolSpec{Name: "answer", Input: r.answer.schema})
+	t, err := encodeTool(&model.ToolSpec{Name: "answer", Input: r.answer.schema})
 	if err != nil {
 		return err
 	}

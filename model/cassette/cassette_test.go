@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"net/http"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -19,10 +17,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/cassette"
-	"github.com/superstep-dev/superstep/model/gemini"
-	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/model/openai"
 	"github.com/superstep-dev/superstep/runlog/redact"
 )
@@ -31,85 +28,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const canary = "sk-canary-1234567890"
 
-func options(t testing.TB, script modeltest.Script, wire modeltest.Wire) *openai.Options {
+func overOpenAI(t testing.TB, handle modeltest.Handler) model.Model {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(transport.CloseIdleConnections)
-	return &openai.Options{
-		Model: "gpt-test", APIKey: canary, BaseURL: modeltest.NewServer(t, script.Handle, &modeltest.Options{Wire: wire}).URL,
-		HTTPClient: &http.Client{Transport: transport}, Retries: script.Attempts, IdleTimeout: script.Idle, Timeout: script.Timeout,
-		Backoff: time.Millisecond, MaxWait: 2 * time.Second, Jitter: func() float64 { return 0.5 },
+	m, err := openai.New(&openai.Options{
+		Model: "gpt-test", APIKey: canary, BaseURL: modeltest.NewServer(t, handle, nil).URL, HTTPClient: &http.Client{Transport: transport}, Retries: 1,
 		Price: &model.Price{In: 1, Out: 2}, Window: 1000,
-	}
-}
-
-func overOpenAI(t testing.TB, script modeltest.Script) model.Model {
-	m, err := openai.New(options(t, script, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-func overGemini(t testing.TB, script modeltest.Script) model.Model {
-	o := options(t, script, modeltest.Gemini{})
-	m, err := gemini.New(&gemini.Options{
-		Model: "gemini-test", APIKey: canary, BaseURL: o.BaseURL, HTTPClient: o.HTTPClient, Retries: o.Retries, IdleTimeout: o.IdleTimeout,
-		Timeout: o.Timeout, Backoff: o.Backoff, MaxWait: o.MaxWait, Jitter: o.Jitter,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
-}
-
-// TestRecorder checks that a model that is recorded is still a model.
-func TestRecorder(t *testing.T) {
-	modeltest.Run(t, func(t *testing.T, script modeltest.Script) model.Model {
-		return cassette.Record(overOpenAI(t, script), io.Discard)
-	})
-}
-
-// A twice is a model that asks another one, records it, and answers from the recording. It
-// compares both.
-type twice struct {
-	model.Model
-	t *testing.T
-}
-
-func (m twice) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
-	var tape bytes.Buffer
-	want := drain(cassette.Record(m.Model, &tape).Generate(ctx, req))
-	if strings.Contains(tape.String(), canary) || req != nil && req.Key != "" && strings.Contains(tape.String(), req.Key) {
-		m.t.Errorf("a key is in the cassette %s", &tape)
-	}
-	player, err := cassette.Open(&tape, nil)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	if player.Name() != m.Name() {
-		m.t.Errorf("the cassette is of %q, want %q", player.Name(), m.Name())
-	}
-	got := drain(player.Generate(ctx, req))
-	if !reflect.DeepEqual(got.parts, want.parts) || fmt.Sprint(got.err) != fmt.Sprint(want.err) {
-		m.t.Errorf("played   %s\nrecorded %s", got, want)
-	}
-	var e *model.Error
-	if errors.As(want.err, &e) {
-		f, ok := got.err.(*model.Error)
-		if !ok || f.Code != e.Code || f.Status != e.Status || f.Temporary != e.Temporary || f.RetryAfter != e.RetryAfter.Truncate(time.Millisecond) || f.FailureCode() != e.FailureCode() {
-			m.t.Errorf("played %#v, recorded %#v", got.err, e)
-		}
-	}
-	return func(yield func(model.Part, error) bool) {
-		for _, p := range got.parts {
-			if !yield(p, nil) {
-				return
-			}
-		}
-		if got.err != nil {
-			yield(model.Part{}, got.err)
-		}
-	}
 }
 
 type stream struct {
@@ -131,18 +60,6 @@ func drain(seq iter.Seq2[model.Part, error]) (out stream) {
 		out.parts = append(out.parts, p)
 	}
 	return out
-}
-
-// TestStreams runs what the suite knows of streams against recordings of real providers.
-func TestStreams(t *testing.T) {
-	for name, over := range map[string]func(testing.TB, modeltest.Script) model.Model{"openai": overOpenAI, "gemini": overGemini} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			modeltest.Streams(t, func(t *testing.T, script modeltest.Script) model.Model {
-				return twice{over(t, script), t}
-			})
-		})
-	}
 }
 
 // A script is a model that says what a function returns.
@@ -476,7 +393,7 @@ func TestCannotBeWritten(t *testing.T) {
 }
 
 func TestFormat(t *testing.T) {
-	p, tape := record(t, overOpenAI(t, modeltest.Script{Attempts: 1, Handle: modeltest.Sequence(modeltest.Text("It is Kaliningrad <now>."))}), ask(strings.Repeat("Where is Königsberg? ", 1000)))
+	p, tape := record(t, overOpenAI(t, modeltest.Sequence(modeltest.Text("It is Kaliningrad <now>."))), ask(strings.Repeat("Where is Königsberg? ", 1000)))
 	if price, known := p.Price(); !known || price != (model.Price{In: 1, Out: 2}) {
 		t.Errorf("the price is %v, %v", price, known)
 	}

@@ -5,9 +5,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/cassette"
-	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/model/openai"
 )
 

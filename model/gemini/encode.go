@@ -9,12 +9,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/model"
-)
-
-// Words for places where the service refuses to see nothing.
-const (
-	noOutput = "(no output)"
-	noText   = "(empty)"
+	"github.com/superstep-dev/superstep/model/internal/wire"
 )
 
 // noSignature is what the service documents for calls that its own models did not make: it
@@ -126,13 +121,12 @@ func (w *wireRequest) instruct(system string, without relaxation) {
 
 // declare writes the tools, and which of them must be called.
 func (w *wireRequest) declare(req *model.Request, without relaxation) error {
+	if err := wire.CheckTools(req); err != nil {
+		return err
+	}
 	var list []function
-	known := req.Choice == "" || req.Choice == "required"
 	for _, spec := range req.Tools {
 		f := function{Name: spec.Name, Description: spec.Description}
-		if spec.Name == "" {
-			return errors.New("a tool has no name")
-		}
 		if spec.Input != nil {
 			var err error
 			if without&jsonSchema == 0 {
@@ -141,22 +135,16 @@ func (w *wireRequest) declare(req *model.Request, without relaxation) error {
 				f.Parameters, err = olderSchema(spec.Input)
 			}
 			if err != nil {
-				return fmt.Errorf("tool %q: its input schema: %w", spec.Name, err)
+				return wire.SchemaError(&spec, err)
 			}
 		}
-		known = known || spec.Name == req.Choice
 		list = append(list, f)
 	}
 	if len(list) > 0 {
 		w.Tools = []tools{{Functions: list}}
 	}
-	switch {
-	case req.Choice == "":
+	if req.Choice == "" {
 		return nil
-	case len(list) == 0 && req.Choice == "required":
-		return errors.New("a tool call is required but the request has no tools")
-	case !known:
-		return fmt.Errorf("the tool %q is to be called but the request does not have it", req.Choice)
 	}
 	w.ToolConfig = &toolConfig{}
 	w.ToolConfig.Calling.Mode = "ANY"
@@ -227,21 +215,13 @@ func (h *history) add(msg model.Message) error {
 }
 
 func (h *history) user(msg model.Message) error {
+	texts, err := wire.Texts(msg)
 	c := content{Role: "user"}
-	for _, p := range msg.Parts {
-		if p.Kind != model.Text {
-			return misplaced(msg.Role, p.Kind)
-		}
-		if p.Text != "" {
-			c.Parts = append(c.Parts, part{Text: &p.Text})
-		}
-	}
-	if len(c.Parts) == 0 {
-		empty := noText
-		c.Parts = []part{{Text: &empty}}
+	for _, text := range texts {
+		c.Parts = append(c.Parts, part{Text: &text})
 	}
 	h.contents, h.answers = append(h.contents, c), false
-	return nil
+	return err
 }
 
 // assistant leaves out reasoning that has no signature, and a turn that said nothing.
@@ -275,7 +255,7 @@ func (h *history) assistant(msg model.Message) error {
 			h.order = append(h.order, p.Call.ID)
 			c.Parts = append(c.Parts, out)
 		default:
-			return misplaced(msg.Role, p.Kind)
+			return wire.Misplaced(msg.Role, p.Kind)
 		}
 	}
 	if len(c.Parts) > 0 {
@@ -287,14 +267,12 @@ func (h *history) assistant(msg model.Message) error {
 // results puts the answers in the order of their calls: without ids nothing else tells two
 // calls of one tool apart.
 func (h *history) results(msg model.Message) error {
-	if len(msg.Parts) == 0 {
-		return errors.New("a tool message without results")
+	results, err := wire.Results(msg)
+	if err != nil {
+		return err
 	}
 	var out []part
-	for _, p := range msg.Parts {
-		if p.Kind != model.Result || p.Call == nil {
-			return misplaced(msg.Role, p.Kind)
-		}
+	for _, p := range results {
 		r := &functionResponse{ID: p.Call.ID, Name: p.Call.Name}
 		if r.Name == "" {
 			r.Name = h.names[p.Call.ID]
@@ -302,15 +280,11 @@ func (h *history) results(msg model.Message) error {
 		if r.Name == "" {
 			return fmt.Errorf("the result of the call %q names no tool, and no message before has that call", p.Call.ID)
 		}
-		text := p.Text
-		if strings.TrimSpace(text) == "" {
-			text = noOutput
-		}
 		key := "output"
 		if p.Error {
 			key = "error"
 		}
-		r.Response = map[string]string{key: text}
+		r.Response = map[string]string{key: p.Text}
 		out = append(out, part{Response: r})
 	}
 	if !h.answers {
@@ -333,14 +307,6 @@ func (h *history) place(p part) int {
 		return i
 	}
 	return len(h.order)
-}
-
-func misplaced(role model.Role, kind model.PartKind) error {
-	switch kind {
-	case model.ToolCall, model.Result:
-		return fmt.Errorf("a part of kind %q in a message of role %q, or one that names no call", kind, role)
-	}
-	return fmt.Errorf("a part of kind %q does not belong in a message of role %q", kind, role)
 }
 
 // A signature is what the service wants back, and what is kept of a part that had one.

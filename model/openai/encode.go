@@ -10,13 +10,6 @@ import (
 	"github.com/superstep-dev/superstep/model/internal/wire"
 )
 
-// Words for places where servers refuse to see nothing.
-const (
-	noOutput    = "(no output)"
-	noText      = "(empty)"
-	errorPrefix = "Error: "
-)
-
 // encode writes a request as the protocol wants it. It does not change req.
 func (m *Model) encode(req *model.Request) (*request, error) {
 	w := &request{
@@ -45,42 +38,29 @@ func (m *Model) encode(req *model.Request) (*request, error) {
 	if len(w.Messages) == 0 {
 		return nil, errors.New("the request has no messages")
 	}
-	for _, spec := range req.Tools {
-		t, err := encodeTool(spec)
-		if err != nil {
-			return nil, err
-		}
-		w.Tools = append(w.Tools, t)
-	}
-	if err := w.choose(req.Choice); err != nil {
+	if err := wire.CheckTools(req); err != nil {
 		return nil, err
+	}
+	for _, spec := range req.Tools {
+		params, err := wire.ObjectSchema(spec.Input)
+		if err != nil {
+			return nil, wire.SchemaError(&spec, err)
+		}
+		w.Tools = append(w.Tools, tool{Type: "function", Function: function{Name: spec.Name, Description: spec.Description, Parameters: params}})
+	}
+	switch req.Choice {
+	case "":
+	case "required":
+		w.ToolChoice = "required"
+	default:
+		only := toolChoice{Type: "function"}
+		only.Function.Name = req.Choice
+		w.ToolChoice = only
 	}
 	if err := w.shape(req.Schema); err != nil {
 		return nil, err
 	}
 	return w, nil
-}
-
-func (w *request) choose(choice string) error {
-	switch choice {
-	case "":
-		return nil
-	case "required":
-		if len(w.Tools) == 0 {
-			return errors.New("a tool call is required but the request has no tools")
-		}
-		w.ToolChoice = "required"
-		return nil
-	}
-	for _, t := range w.Tools {
-		if t.Function.Name == choice {
-			only := toolChoice{Type: "function"}
-			only.Function.Name = choice
-			w.ToolChoice = only
-			return nil
-		}
-	}
-	return fmt.Errorf("the tool %q is to be called but the request does not have it", choice)
 }
 
 // Relax implements [wire.Turn]: it drops an optional field the server said it does not know, and reports whether
@@ -128,19 +108,8 @@ func (m *Model) encodeMessage(msg model.Message) ([]message, error) {
 }
 
 func encodeUser(msg model.Message) ([]message, error) {
-	var texts []string
-	for _, p := range msg.Parts {
-		if p.Kind != model.Text {
-			return nil, wire.Misplaced(msg.Role, p.Kind)
-		}
-		if p.Text != "" {
-			texts = append(texts, p.Text)
-		}
-	}
-	if len(texts) == 0 {
-		texts = []string{noText}
-	}
-	return []message{{Role: "user", Content: strings.Join(texts, "\n\n")}}, nil
+	texts, err := wire.Texts(msg)
+	return []message{{Role: "user", Content: strings.Join(texts, "\n\n")}}, err
 }
 
 // encodeAssistant leaves a turn out that said nothing: servers refuse it.
@@ -173,33 +142,13 @@ func (m *Model) encodeAssistant(msg model.Message) ([]message, error) {
 }
 
 func encodeResults(msg model.Message) ([]message, error) {
-	if len(msg.Parts) == 0 {
-		return nil, errors.New("a tool message without results")
-	}
-	var out []message
-	for _, p := range msg.Parts {
-		if p.Kind != model.Result || p.Call == nil {
-			return nil, wire.Misplaced(msg.Role, p.Kind)
-		}
-		text := p.Text
-		if strings.TrimSpace(text) == "" {
-			text = noOutput
-		}
+	results, err := wire.Results(msg)
+	out := make([]message, len(results))
+	for i, p := range results {
+		out[i] = message{Role: "tool", ToolCallID: p.Call.ID, Content: p.Text}
 		if p.Error {
-			text = errorPrefix + text
+			out[i].Content = "Error: " + p.Text
 		}
-		out = append(out, message{Role: "tool", ToolCallID: p.Call.ID, Content: text})
 	}
-	return out, nil
-}
-
-func encodeTool(spec model.ToolSpec) (tool, error) {
-	if spec.Name == "" {
-		return tool{}, errors.New("a tool has no name")
-	}
-	params, err := wire.ObjectSchema(spec.Input)
-	if err != nil {
-		return tool{}, fmt.Errorf("tool %q: its input schema: %w", spec.Name, err)
-	}
-	return tool{Type: "function", Function: function{Name: spec.Name, Description: spec.Description, Parameters: params}}, nil
+	return out, err
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"pgregory.net/rapid"
 
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/model/modeltest"
 )
 
 // transport answers every request with what the function returns.

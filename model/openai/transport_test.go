@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/model/modeltest"
 )
 
 const canary = "sk-canary-1234567890"

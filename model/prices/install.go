@@ -81,21 +81,11 @@ func read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	b, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	return b, nil
-}
-
-// Read reads and checks a table in a file. Files that are too large are refused unread.
-func Read(path string) (*Table, []byte, error) {
-	b, err := read(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	t, err := Parse(path, b)
-	return t, b, err
 }
 
 // Install makes the table in a file the user's, in the folder of their configuration, and
@@ -106,7 +96,11 @@ func Install(dir, file string, force bool) (*Table, string, error) {
 	if dir == "" {
 		return nil, "", errors.New("there is no folder for the user's configuration")
 	}
-	t, b, err := Read(file)
+	b, err := read(file)
+	if err != nil {
+		return nil, "", err
+	}
+	t, err := Parse(file, b)
 	if err != nil {
 		return nil, "", err
 	}

@@ -17,7 +17,7 @@ import (
 
 // What a table may have at most.
 const (
-	MaxSize     = 1 << 20 // bytes
+	maxSize     = 1 << 20 // bytes
 	maxModels   = 5000
 	maxAliases  = 20
 	maxName     = 200
@@ -60,7 +60,7 @@ func (e *Error) Error() string {
 func Parse(file string, b []byte) (*Table, error) {
 	r := &reader{seen: map[string]int{}}
 	var t *Table
-	if len(b) > MaxSize {
+	if len(b) > maxSize {
 		r.at(1, 1, "a table is at most 1 MiB")
 	} else if root, refused, err := frontmatter.Tree(b, nil); err != nil {
 		if wrong, ok := errors.AsType[*frontmatter.Error](err); ok {

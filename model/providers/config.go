@@ -23,7 +23,7 @@ import (
 type Provider struct {
 	Name     string            // the first half of the names of its models
 	BaseURL  string            // as the provider documents it for the protocol
-	Protocol string            // OpenAI, Anthropic or Gemini; defaults to OpenAI
+	Protocol string            // openai, anthropic or gemini; defaults to openai
 	KeyEnv   string            // the variable with its API key, "" if it needs none
 	Model    string            // the model to use when only the provider is named, "" for none
 	Headers  map[string]string // further headers, to the variables with their values
@@ -32,7 +32,7 @@ type Provider struct {
 // endpoint is the provider as it is used. Nothing of a built-in one of the same name is left.
 func (c *Provider) endpoint() endpoint {
 	e := endpoint{
-		name: c.Name, protocol: cmp.Or(c.Protocol, OpenAI), base: strings.TrimRight(c.BaseURL, "/"),
+		name: c.Name, protocol: cmp.Or(c.Protocol, nameOpenAI), base: strings.TrimRight(c.BaseURL, "/"),
 		headers: c.Headers, own: true, standard: c.Model,
 	}
 	if c.KeyEnv != "" {
@@ -143,7 +143,7 @@ var (
 // provider reads one entry. It refuses the fields by which people try to write a key.
 func (c *config) provider(entry frontmatter.Field) Provider {
 	name, before := entry.Key, len(c.problems)
-	out := Provider{Name: name, Protocol: OpenAI}
+	out := Provider{Name: name, Protocol: nameOpenAI}
 	if !providerName.MatchString(name) || name == offline.Name || name == "cassette" {
 		c.wrong(entry.Line, entry.Col, "%.40q is no name for a provider; want small letters, digits and dashes", name)
 	}
@@ -161,8 +161,8 @@ func (c *config) provider(entry frontmatter.Field) Provider {
 				c.bad(f.Value, "%.40s: %v", name, err)
 			}
 		case "protocol":
-			out.Protocol = cmp.Or(c.text(f.Value), OpenAI)
-			if p := []string{OpenAI, Anthropic, Gemini}; !slices.Contains(p, out.Protocol) {
+			out.Protocol = cmp.Or(c.text(f.Value), nameOpenAI)
+			if p := []string{nameOpenAI, nameAnthropic, nameGemini}; !slices.Contains(p, out.Protocol) {
 				c.bad(f.Value, "%.40s: want the protocol openai, anthropic or gemini%s", name, suggest.Hint(shorten(out.Protocol), p))
 			}
 		case "key_env":

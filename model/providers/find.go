@@ -16,29 +16,28 @@ import (
 	"github.com/superstep-dev/superstep/model/offline"
 )
 
-// A Layer is where the choice of a model comes from. The first one that names a model wins.
-type Layer string
+// ByDefault is the layer of a choice that nobody and nothing made, so of the offline model.
+const ByDefault = "default"
 
-// The layers, in their order.
+// The other layers, in their order. The first one that names a model wins.
 const (
-	ByFlag        Layer = "flag"        // --model
-	ByEnvironment Layer = "environment" // SUPERSTEP_MODEL
-	ByProject     Layer = "project"     // one that the user trusts
-	ByUser        Layer = "user"        // the user's configuration
-	ByKey         Layer = "key"         // a provider whose key is in the environment
-	ByServer      Layer = "server"      // a server that runs on this machine
-	ByDefault     Layer = "default"     // nothing else, so the offline model
+	byFlag        = "flag"        // --model
+	byEnvironment = "environment" // SUPERSTEP_MODEL
+	byProject     = "project"     // one that the user trusts
+	byUser        = "user"        // the user's configuration
+	byKey         = "key"         // a provider whose key is in the environment
+	byServer      = "server"      // a server that runs on this machine
 )
 
 // A Choice is the model to use when a workflow leaves that open.
 type Choice struct {
 	Name  string // as [Providers.Open] takes it
-	Layer Layer
+	Layer string // where the choice comes from: flag, environment, project, user, key, server or default
 	Why   string // such as "OPENAI_API_KEY is set"
 }
 
-// ProbeTime is how long servers on this machine have to answer.
-const ProbeTime = 300 * time.Millisecond
+// probeTime is how long servers on this machine have to answer.
+const probeTime = 300 * time.Millisecond
 
 const (
 	maxListing = 1 << 20 // of the answer of a server that is probed
@@ -48,7 +47,7 @@ const (
 // Choose gives the model to use when none is named: of the layers of [Options], else of the first
 // provider whose key is there, else of the first server on this machine that answers with a
 // model, else "offline". It looks for servers at most once, only on this machine, and for
-// [ProbeTime] at most. It always gives a model that may exist; that it opens is not promised.
+// 300 ms at most. It always gives a model that may exist; that it opens is not promised.
 func (p *Providers) Choose(ctx context.Context) Choice {
 	p.choose.Lock()
 	defer p.choose.Unlock()
@@ -72,19 +71,19 @@ func (p *Providers) decide(probe func() []server) Choice {
 		if _, keyed := p.key(e); keyed == "" || e.own || p.ready(e) != nil {
 			continue
 		} else if name := p.standard(e); name != "" {
-			return Choice{e.name + "/" + name, ByKey, keyed + " is set"}
+			return Choice{e.name + "/" + name, byKey, keyed + " is set"}
 		}
 	}
 	for i := range p.all {
 		e := &p.all[i]
 		if name := p.standard(e); e.own && name != "" && p.configured(e) {
-			return Choice{e.name + "/" + name, ByKey, p.by(e)}
+			return Choice{e.name + "/" + name, byKey, p.by(e)}
 		}
 	}
 	for _, s := range probe() {
 		if name := firstChat(s.endpoint, s.models); name != "" {
 			base, _ := p.base(s.endpoint)
-			return Choice{s.endpoint.name + "/" + name, ByServer, s.endpoint.name + " runs at " + host(base)}
+			return Choice{s.endpoint.name + "/" + name, byServer, s.endpoint.name + " runs at " + host(base)}
 		}
 	}
 	return Choice{offline.Name, ByDefault, "no model is configured"}
@@ -93,10 +92,10 @@ func (p *Providers) decide(probe func() []server) Choice {
 // named is the choice that somebody has written down.
 func (p *Providers) named() (Choice, bool) {
 	for _, c := range []Choice{
-		{p.opt.Model, ByFlag, "--model"},
-		{p.opt.Env("SUPERSTEP_MODEL"), ByEnvironment, "SUPERSTEP_MODEL"},
-		{p.opt.ProjectModel, ByProject, "the project"},
-		{p.opt.UserModel, ByUser, "your configuration"},
+		{p.opt.Model, byFlag, "--model"},
+		{p.opt.Env("SUPERSTEP_MODEL"), byEnvironment, "SUPERSTEP_MODEL"},
+		{p.opt.ProjectModel, byProject, "the project"},
+		{p.opt.UserModel, byUser, "your configuration"},
 	} {
 		if c.Name = strings.TrimSpace(c.Name); c.Name == "" {
 			continue
@@ -150,7 +149,7 @@ type Known struct {
 }
 
 // List gives all providers, those that need a key first. It opens connections to this machine
-// only, in parallel, for [ProbeTime] at most; what providers on the network have is what the table
+// only, in parallel, for 300 ms at most; what providers on the network have is what the table
 // knows. A Choose that comes after it does not look for servers again.
 func (p *Providers) List(ctx context.Context) []Found {
 	servers := p.probe(ctx)
@@ -244,7 +243,7 @@ func (p *Providers) probe(ctx context.Context) []server {
 			}
 		}
 	}
-	ctx, stop := context.WithTimeout(ctx, ProbeTime)
+	ctx, stop := context.WithTimeout(ctx, probeTime)
 	defer stop()
 	transport := localTransport()
 	defer transport.CloseIdleConnections()
@@ -271,7 +270,7 @@ func whyNot(err error) string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "not running"
 	case errors.Is(err, context.DeadlineExceeded):
-		return "no answer within " + ProbeTime.String()
+		return "no answer within " + probeTime.String()
 	}
 	return "not reachable"
 }

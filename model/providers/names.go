@@ -70,8 +70,8 @@ func (p *Providers) Resolve(name, fallback string) (resolved, note string, err e
 // family finds the maker of a model by its name alone, nil if it is nobody's.
 func (p *Providers) family(slug string) (*endpoint, string) {
 	if word := tiers()[slug]; word != "" {
-		if m, ok := p.table().Newest(Anthropic, word); ok {
-			return p.provider(Anthropic), strings.TrimPrefix(m.Name, Anthropic+"/")
+		if m, ok := p.table().Newest(nameAnthropic, word); ok {
+			return p.provider(nameAnthropic), strings.TrimPrefix(m.Name, nameAnthropic+"/")
 		}
 		return nil, ""
 	}
@@ -83,7 +83,7 @@ func (p *Providers) family(slug string) (*endpoint, string) {
 		if e == nil {
 			return nil, ""
 		}
-		if f[1] == Anthropic {
+		if f[1] == nameAnthropic {
 			slug = point.ReplaceAllString(slug, "$1-$2") // its own names have no points
 		}
 		known := func(s string) bool { _, ok := p.table().Find(f[1] + "/" + s); return ok }
@@ -121,7 +121,7 @@ func (p *Providers) settle(asked string, e *endpoint, model, fallback string) (s
 // routed is what OpenRouter calls a model: Anthropic's have points where their own names have dashes,
 // and no dates.
 func routed(e *endpoint, model string) string {
-	if e.name != Anthropic {
+	if e.name != nameAnthropic {
 		return model
 	}
 	if i := strings.LastIndex(model, "-20"); i > 0 && len(model)-i == len("-20250929") {

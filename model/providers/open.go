@@ -14,7 +14,7 @@ import (
 // open makes the model that a connection is for. It sends nothing.
 func (c *connection) open() (model.Model, error) {
 	switch c.protocol {
-	case Anthropic:
+	case nameAnthropic:
 		o := &anthropic.Options{
 			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
 			MaxWait: c.wait, Timeout: c.turn, IdleTimeout: c.turn / 2, HTTPClient: c.client, Price: c.price, Window: c.window,
@@ -23,7 +23,7 @@ func (c *connection) open() (model.Model, error) {
 			o.MaxTokens = c.output
 		}
 		return anthropic.New(o)
-	case Gemini:
+	case nameGemini:
 		return gemini.New(&gemini.Options{
 			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
 			MaxWait: c.wait, Timeout: c.turn, IdleTimeout: c.turn / 2, HTTPClient: c.client, Price: c.price, Window: c.window,

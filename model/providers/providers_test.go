@@ -17,9 +17,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/cassette"
-	"github.com/superstep-dev/superstep/model/modeltest"
 	"github.com/superstep-dev/superstep/model/prices"
 	"github.com/superstep-dev/superstep/model/providers"
 )
@@ -144,7 +144,7 @@ func TestChoose(t *testing.T) {
 	studio := listing(t, `{"object": "list", "data": [{"id": "text-embedding-nomic"}, {"id": "gemma-3"}]}`, "/v1/models")
 	e := env{}
 	o := providers.Options{Env: e.get}
-	expect := func(name string, layer providers.Layer, why string) {
+	expect := func(name string, layer, why string) {
 		t.Helper()
 		got := providers.New(&o).Choose(t.Context())
 		if got.Name != name || got.Layer != layer || !strings.Contains(got.Why, why) {
@@ -153,13 +153,13 @@ func TestChoose(t *testing.T) {
 	}
 	expect("offline", providers.ByDefault, "no model is configured")
 	e["LMSTUDIO_BASE_URL"] = studio + "/v1"
-	expect("lmstudio/gemma-3", providers.ByServer, "lmstudio runs at 127.0.0.1:")
+	expect("lmstudio/gemma-3", "server", "lmstudio runs at 127.0.0.1:")
 	e["OLLAMA_BASE_URL"] = ollama + "/v1"
-	expect("ollama/qwen3:8b", providers.ByServer, "ollama runs at")
+	expect("ollama/qwen3:8b", "server", "ollama runs at")
 	o.Config = []providers.Provider{{Name: "lab", BaseURL: "https://lab.example/v1", Model: "large", KeyEnv: "LAB_KEY"}}
-	expect("ollama/qwen3:8b", providers.ByServer, "")
+	expect("ollama/qwen3:8b", "server", "")
 	e["LAB_KEY"] = "k"
-	expect("lab/large", providers.ByKey, "providers.yaml")
+	expect("lab/large", "key", "providers.yaml")
 	for _, s := range [][2]string{
 		{"XAI_API_KEY", "xai/grok-4"},
 		{"GROQ_API_KEY", "groq/llama-3.3-70b-versatile"},
@@ -171,23 +171,23 @@ func TestChoose(t *testing.T) {
 		{"OPENAI_API_KEY", "openai/gpt-5.4-mini"},
 	} {
 		e[s[0]] = "k"
-		expect(s[1], providers.ByKey, s[0]+" is set")
+		expect(s[1], "key", s[0]+" is set")
 	}
 	o.Offline = true
-	expect("ollama/qwen3:8b", providers.ByServer, "")
+	expect("ollama/qwen3:8b", "server", "")
 	o.Offline = false
 	o.UserModel = "sonnet"
-	expect("anthropic/claude-sonnet-5-5", providers.ByUser, "your configuration")
+	expect("anthropic/claude-sonnet-5-5", "user", "your configuration")
 	o.ProjectModel = "openai/o3"
-	expect("openai/o3", providers.ByProject, "the project")
+	expect("openai/o3", "project", "the project")
 	e["SUPERSTEP_MODEL"] = "nonsense"
-	expect("nonsense", providers.ByEnvironment, "SUPERSTEP_MODEL")
+	expect("nonsense", "environment", "SUPERSTEP_MODEL")
 	e["SUPERSTEP_MODEL"] = "inherit"
-	expect("openai/o3", providers.ByProject, "the project")
+	expect("openai/o3", "project", "the project")
 	e["SUPERSTEP_MODEL"] = " google/gemini-3-pro-preview "
-	expect("gemini/gemini-3-pro-preview", providers.ByEnvironment, "")
+	expect("gemini/gemini-3-pro-preview", "environment", "")
 	o.Model = "offline"
-	expect("offline", providers.ByFlag, "--model")
+	expect("offline", "flag", "--model")
 }
 
 // listing is a server with one page.
@@ -366,7 +366,7 @@ func TestKeysStayHome(t *testing.T) {
 	r := &recorder{seen: map[string]string{}}
 	p := providers.New(&providers.Options{Env: e.get, HTTPClient: &http.Client{Transport: r}, Config: []providers.Provider{
 		{Name: "lab", BaseURL: "https://lab.example/v1", KeyEnv: "LAB_API_KEY"},
-		{Name: "mirror", BaseURL: "https://mirror.example/v1", Protocol: providers.Anthropic}, // has no key, and gets none
+		{Name: "mirror", BaseURL: "https://mirror.example/v1", Protocol: "anthropic"}, // has no key, and gets none
 	}})
 	for name := range homes {
 		m, err := p.Open(name + "/m")
@@ -427,7 +427,7 @@ func TestRedirectsTakeNoKey(t *testing.T) {
 		first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL+r.URL.Path, status)
 		}))
-		for _, protocol := range []string{providers.OpenAI, providers.Anthropic, providers.Gemini} {
+		for _, protocol := range []string{"openai", "anthropic", "gemini"} {
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 			p := providers.New(&providers.Options{
 				Env: env{"KEY": "canary"}.get, HTTPClient: client,
@@ -505,6 +505,8 @@ func quickest(f func()) time.Duration {
 	return best
 }
 
+const probeTime = 300 * time.Millisecond // servers on this machine have to answer in
+
 // Four servers that say nothing take as long as one.
 func TestProbesAreParallel(t *testing.T) {
 	t.Parallel()
@@ -514,7 +516,7 @@ func TestProbesAreParallel(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	})
-	if took < providers.ProbeTime-50*time.Millisecond || took > providers.ProbeTime*3/2 {
+	if took < probeTime-50*time.Millisecond || took > probeTime*3/2 {
 		t.Errorf("it took %s", took)
 	}
 }
@@ -530,7 +532,7 @@ func TestListThenChoose(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	})
-	if took > providers.ProbeTime*3/2 {
+	if took > probeTime*3/2 {
 		t.Errorf("it took %s", took)
 	}
 }
@@ -549,7 +551,7 @@ func TestListStaysHere(t *testing.T) {
 				}
 			}
 		})
-		if took > providers.ProbeTime/2 {
+		if took > probeTime/2 {
 			t.Errorf("it took %s, as if somebody far away had been asked", took)
 		}
 	}

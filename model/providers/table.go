@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// The protocols that providers speak.
+// The names of the protocols that providers speak, and of those who made them.
 const (
-	OpenAI    = "openai"
-	Anthropic = "anthropic"
-	Gemini    = "gemini"
+	nameOpenAI    = "openai"
+	nameAnthropic = "anthropic"
+	nameGemini    = "gemini"
 )
 
 // endpoint is a provider: where it is, what it speaks and where its key is found.
@@ -50,7 +50,7 @@ func (e *endpoint) headerNames() []string {
 func remoteKey(name, base, standard, vendor string) endpoint {
 	upper := strings.ToUpper(name)
 	return endpoint{
-		name: name, protocol: OpenAI, base: base, baseEnv: upper + "_BASE_URL", keys: []string{upper + "_API_KEY"},
+		name: name, protocol: nameOpenAI, base: base, baseEnv: upper + "_BASE_URL", keys: []string{upper + "_API_KEY"},
 		standard: standard, vendor: vendor,
 	}
 }
@@ -59,7 +59,7 @@ func remoteKey(name, base, standard, vendor string) endpoint {
 // for it and that is set.
 func localServer(name, base string, keys ...string) endpoint {
 	return endpoint{
-		name: name, protocol: OpenAI, base: base, baseEnv: strings.ToUpper(name) + "_BASE_URL", keys: keys,
+		name: name, protocol: nameOpenAI, base: base, baseEnv: strings.ToUpper(name) + "_BASE_URL", keys: keys,
 		keyOptional: true, local: true,
 	}
 }
@@ -68,9 +68,9 @@ func localServer(name, base string, keys ...string) endpoint {
 // named; of those that run on this machine, the first one that answers.
 func builtin() []endpoint {
 	anthropic := remoteKey("anthropic", "https://api.anthropic.com", "claude-sonnet-5-5", "anthropic")
-	anthropic.protocol, anthropic.newest = Anthropic, "sonnet"
+	anthropic.protocol, anthropic.newest = nameAnthropic, "sonnet"
 	gemini := remoteKey("gemini", "https://generativelanguage.googleapis.com/v1beta", "gemini-3.8-flash", "google")
-	gemini.protocol, gemini.also, gemini.keys = Gemini, "google", []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"}
+	gemini.protocol, gemini.also, gemini.keys = nameGemini, "google", []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"}
 	deepseek := remoteKey("deepseek", "https://api.deepseek.com", "deepseek-chat", "deepseek")
 	deepseek.replay = true
 	return []endpoint{

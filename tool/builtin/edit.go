@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,11 +25,11 @@ type edit struct {
 	New string `json:"new_string" jsonschema:"the text to put there"`
 }
 
-// EditFile returns the tool "edit_file", which replaces texts in a file below root. Each must occur exactly
+// editFile returns the tool "edit_file", which replaces texts in a file below root. Each must occur exactly
 // once; all are replaced or none is. Ends of lines stay as the file has them. The file is replaced at once
 // and durably, as by WriteFile. A call whose edits are in the file already changes nothing and says so: that
 // is how a call that is repeated after a crash finds its own success.
-func EditFile(root *Root) *tool.Tool {
+func editFile(root *Root) *tool.Tool {
 	type args struct {
 		Path  string `json:"path" jsonschema:"the file, relative to the working folder"`
 		Edits []edit `json:"edits" jsonschema:"the replacements, made one after the other; if one cannot be made, none is"`
@@ -51,15 +52,7 @@ func EditFile(root *Root) *tool.Tool {
 			return nil, err
 		}
 		return root.preview(in.Path, func(before string, exists bool) (string, error) {
-			switch {
-			case len(in.Edits) == 1 && in.Edits[0].Old == "":
-				return in.Edits[0].New, creatable(root, in.Path, before, in.Edits[0].New, exists)
-			case !exists:
-				return "", root.missing(in.Path)
-			case applied(before, in.Edits):
-				return before, nil
-			}
-			after, _, err := apply(before, in.Edits)
+			after, _, err := root.revise(in.Path, before, exists, in.Edits)
 			return after, err
 		})
 	}
@@ -76,76 +69,58 @@ func useful(edits []edit) error {
 	return nil
 }
 
+// creates reports whether edits make a new file.
+func creates(edits []edit) bool { return len(edits) == 1 && edits[0].Old == "" }
+
+// revise makes edits of the content of a file. There are no hunks if they have been made before.
+func (r *Root) revise(name, before string, exists bool, edits []edit) (after string, hunks []hunk, err error) {
+	switch {
+	case creates(edits) && exists && before != edits[0].New && before != "":
+		return "", nil, fmt.Errorf("path %s in %s: exists; give an old_string that is in it, or use write_file to replace it whole", name, r.Dir())
+	case creates(edits):
+		return edits[0].New, []hunk{{1, "", edits[0].New}}, nil
+	case !exists:
+		return "", nil, r.missing(name)
+	case applied(before, edits):
+		return before, nil, nil
+	}
+	if after, hunks, err = apply(before, edits); err != nil {
+		err = fmt.Errorf("path %s: %w; no edit was made", name, err)
+	}
+	return after, hunks, err
+}
+
 func (r *Root) edit(ctx context.Context, name string, edits []edit, approved string) (string, error) {
 	if err := useful(edits); err != nil {
 		return "", err
 	}
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	creates := len(edits) == 1 && edits[0].Old == ""
-	p, err := r.place(name, creates)
+	p, err := r.place(name, creates(edits))
 	if err != nil {
 		return "", err
 	}
 	defer p.dir.Close()
-	if p.mode == 0 && !creates {
-		return "", r.missing(name)
-	}
 	before, err := p.read()
 	if err != nil {
 		return "", err
 	}
-	if creates {
-		return p.create(ctx, before, edits[0].New, approved)
-	}
-	if applied(before, edits) {
+	after, hunks, err := r.revise(name, before, p.mode != 0, edits)
+	switch {
+	case err != nil:
+		return "", err
+	case hunks == nil:
 		return fmt.Sprintf("%s holds the edits already; nothing was changed. To repeat a text, give old_string with more of what is around it.", name), nil
-	}
-	after, hunks, err := apply(before, edits)
-	if err != nil {
-		return "", fmt.Errorf("path %s: %w; no edit was made", name, err)
-	}
-	if len(after) > largestWrite {
+	case len(after) > largestWrite:
 		return "", fmt.Errorf("path %s: would be over %d MiB; write less", name, largestWrite>>20)
 	}
-	if err := seen(name, before, after, false, approved); err != nil {
-		return "", err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(seen(name, before, after, p.mode == 0, approved), ctx.Err()); err != nil {
 		return "", err
 	}
 	if err := p.replace(after); err != nil {
 		return "", err
 	}
 	return summary(name, hunks), nil
-}
-
-// creatable refuses to make a file of which there is another one.
-func creatable(r *Root, name, before, content string, exists bool) error {
-	if exists && before != content && before != "" {
-		return fmt.Errorf("path %s in %s: exists; give an old_string that is in it, or use write_file to replace it whole", name, r.Dir())
-	}
-	return nil
-}
-
-// create makes a new file of a single edit.
-func (p *place) create(ctx context.Context, before, content, approved string) (string, error) {
-	if err := creatable(p.root, p.name, before, content, p.mode != 0); err != nil {
-		return "", err
-	}
-	if err := seen(p.name, before, content, p.mode == 0, approved); err != nil {
-		return "", err
-	}
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
-	if len(content) > largestWrite {
-		return "", fmt.Errorf("path %s: would be over %d MiB; write less", p.name, largestWrite>>20)
-	}
-	if err := p.replace(content); err != nil {
-		return "", err
-	}
-	return summary(p.name, []hunk{{1, "", content}}), nil
 }
 
 // read gives the content of the file, "" if there is none.

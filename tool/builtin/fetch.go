@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -35,26 +35,24 @@ const (
 	fetchURL       = 4096 // bytes of an address
 )
 
-// FetchOptions limit what WebFetch reaches. Nil means the defaults.
+// FetchOptions limit what webFetch reaches. Nil means the defaults.
 type FetchOptions struct {
 	// Private are hosts with their ports, such as "localhost:8080", that may be fetched from wherever they are. Defaults to nil:
 	// nothing on the own machine or network.
 	Private []string
 	// Timeout of a call, with all redirects. Defaults to 30 s.
 	Timeout time.Duration
-	// TLS are settings for connections by https. Defaults to nil: those of crypto/tls.
-	TLS *tls.Config
 	// Resolve gives the addresses of a host. Defaults to net.DefaultResolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	// Dial connects to an address and a port. Defaults to net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// WebFetch returns the tool "web_fetch", which gets a page of the web as text: HTML as Markdown, other text as it
+// webFetch returns the tool "web_fetch", which gets a page of the web as text: HTML as Markdown, other text as it
 // is. It reaches only the public internet: a host is resolved once, all its addresses are checked, and the
 // connection goes to one of these. Redirects on the same host are followed; one to another host, or away from https,
 // is told to the model, whose next call a gate sees.
-func WebFetch(opts *FetchOptions) (*tool.Tool, error) {
+func webFetch(opts *FetchOptions) (*tool.Tool, error) {
 	var o FetchOptions
 	if opts != nil {
 		o = *opts
@@ -143,7 +141,7 @@ type response struct {
 // get asks once. Its connection is not used again, so that every request resolves and checks anew.
 func (w *fetcher) get(ctx context.Context, u *url.URL) (*response, error) {
 	t := &http.Transport{
-		DialContext: w.dial, TLSClientConfig: w.opt.TLS, DisableKeepAlives: true, TLSHandshakeTimeout: 10 * time.Second,
+		DialContext: w.dial, DisableKeepAlives: true, TLSHandshakeTimeout: 10 * time.Second,
 		ResponseHeaderTimeout: w.opt.Timeout, MaxResponseHeaderBytes: 64 << 10,
 	}
 	defer t.CloseIdleConnections()
@@ -265,14 +263,10 @@ func pageEnd(s string) int {
 }
 
 func isText(media string) bool {
-	if strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+json") || strings.HasSuffix(media, "+xml") {
-		return true
-	}
-	switch media {
-	case "application/json", "application/xml", "application/javascript", "application/yaml", "application/x-yaml", "application/toml", "application/x-ndjson", "application/rtf", "application/sql":
-		return true
-	}
-	return false
+	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+json") || strings.HasSuffix(media, "+xml") || slices.Contains([]string{
+		"application/json", "application/xml", "application/javascript", "application/yaml", "application/x-yaml", "application/toml", "application/x-ndjson",
+		"application/rtf", "application/sql",
+	}, media)
 }
 
 // readable decodes a text and makes Markdown of HTML.

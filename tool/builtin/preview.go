@@ -31,7 +31,7 @@ func (r *Root) preview(name string, make func(before string, exists bool) (after
 	}
 	after, err := make(before, exists)
 	if err != nil {
-		return nil, fmt.Errorf("path %s: %w", name, err)
+		return nil, err
 	}
 	return changeOf(name, before, after, !exists), nil
 }

@@ -120,10 +120,7 @@ func (r *Root) explain(name string, err error) error {
 	case errors.Is(err, inside.ErrFolder):
 		return fmt.Errorf("path %s in %s: is a directory; list it instead", name, r.Dir())
 	}
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		err = pe.Err
-	}
-	return fmt.Errorf("path %s in %s: %w", name, r.Dir(), err)
+	return fmt.Errorf("path %s in %s: %w", name, r.Dir(), inside.Reason(err))
 }
 
 // missing is the error for a file that does not exist, with what may have been meant.

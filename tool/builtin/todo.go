@@ -15,18 +15,18 @@ import (
 
 const mostTodos = 200
 
-// A Todo is an item of an agent's plan.
-type Todo struct {
+// A todo is an item of an agent's plan.
+type todo struct {
 	ID        string   `json:"id"`
 	Content   string   `json:"content"`
 	Status    string   `json:"status"` // pending, in_progress, completed or error
 	BlockedBy []string `json:"blockedBy,omitempty"`
 }
 
-// TodoList returns the tool "todo", by which an agent keeps its plan. Each call gives the whole list, which replaces the
+// todoList returns the tool "todo", by which an agent keeps its plan. Each call gives the whole list, which replaces the
 // one before; the tool remembers nothing, so the plan is what the last call in the conversation says,
-// and survives whatever the conversation survives. ParseTodos reads it from there.
-func TodoList() *tool.Tool {
+// and survives whatever the conversation survives. parseTodos reads it from there.
+func todoList() *tool.Tool {
 	type item struct {
 		ID        any    `json:"id,omitempty" jsonschema:"a short name of the item; defaults to its number"`
 		Content   string `json:"content" jsonschema:"what is to be done"`
@@ -38,7 +38,7 @@ func TodoList() *tool.Tool {
 	}
 	return made(tool.NewRaw("todo", "Keep a plan of several steps. Give the whole list each time; mark an item in_progress before working on it and completed as soon as it is. The output is the list.",
 		func(_ context.Context, c *tool.Call, _ args) (string, error) {
-			list, err := ParseTodos(c.Args)
+			list, err := parseTodos(c.Args)
 			if err != nil {
 				return "", err
 			}
@@ -49,9 +49,9 @@ func TodoList() *tool.Tool {
 		}}))
 }
 
-// ParseTodos reads the arguments of a call of todo as the tool does: a status in other words or of another type is
+// parseTodos reads the arguments of a call of todo as the tool does: a status in other words or of another type is
 // the one it means or else pending, ids become strings, and what cannot be an id is left out.
-func ParseTodos(args json.RawMessage) ([]Todo, error) {
+func parseTodos(args json.RawMessage) ([]todo, error) {
 	var in struct {
 		Todos []struct {
 			ID        any    `json:"id"`
@@ -68,9 +68,9 @@ func ParseTodos(args json.RawMessage) ([]Todo, error) {
 	if len(in.Todos) > mostTodos {
 		return nil, fmt.Errorf("todos: over %d items; keep a shorter plan", mostTodos)
 	}
-	out := make([]Todo, len(in.Todos))
+	out := make([]todo, len(in.Todos))
 	for i, t := range in.Todos {
-		out[i] = Todo{ID: todoID(t.ID), Content: oneLine(clean.Text(t.Content)), Status: todoStatus(t.Status)}
+		out[i] = todo{ID: todoID(t.ID), Content: oneLine(clean.Text(t.Content)), Status: todoStatus(t.Status)}
 		if out[i].ID == "" {
 			out[i].ID = fmt.Sprint(i + 1)
 		}
@@ -115,23 +115,17 @@ func todoStatus(v any) string {
 	return "pending"
 }
 
-func renderTodos(list []Todo) string {
+func renderTodos(list []todo) string {
 	if len(list) == 0 {
 		return "the plan is empty"
 	}
 	var out strings.Builder
 	done := 0
 	for _, t := range list {
-		mark := " "
-		switch t.Status {
-		case "in_progress":
-			mark = "•"
-		case "completed":
-			mark = "✓"
+		if t.Status == "completed" {
 			done++
-		case "error":
-			mark = "!"
 		}
+		mark := map[string]string{"pending": " ", "in_progress": "•", "completed": "✓", "error": "!"}[t.Status]
 		fmt.Fprintf(&out, "[%s] %s %s", mark, t.ID, t.Content)
 		if len(t.BlockedBy) > 0 {
 			fmt.Fprintf(&out, " (after %s)", strings.Join(t.BlockedBy, ", "))

@@ -30,7 +30,7 @@ func Tools(opts *Options) ([]*tool.Tool, error) {
 	if opts != nil {
 		o = *opts
 	}
-	out := []*tool.Tool{Think(), TodoList()}
+	out := []*tool.Tool{Think(), todoList()}
 	var errs []error
 	add := func(t *tool.Tool, err error) {
 		if err != nil {
@@ -46,7 +46,7 @@ func Tools(opts *Options) ([]*tool.Tool, error) {
 		errs = append(errs, errors.New("write_file, edit_file and bash need a folder; give a root"))
 	} else {
 		if o.Write {
-			out = append(out, WriteFile(o.Root), EditFile(o.Root))
+			out = append(out, WriteFile(o.Root), editFile(o.Root))
 		}
 		if o.Bash != nil {
 			add(Bash(o.Root, o.Bash))
@@ -61,7 +61,7 @@ func Tools(opts *Options) ([]*tool.Tool, error) {
 		out = append(out, SearchDocs(o.Docs, nil))
 	}
 	if o.Fetch != nil {
-		add(WebFetch(o.Fetch))
+		add(webFetch(o.Fetch))
 	}
 	if o.Search != nil {
 		add(WebSearch(o.Search))

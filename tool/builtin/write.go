@@ -49,11 +49,7 @@ func WriteFile(root *Root) *tool.Tool {
 			if err := root.write(ctx, in.Path, in.Content, c.Approved); err != nil {
 				return "", err
 			}
-			lines := strings.Count(in.Content, "\n")
-			if in.Content != "" && !strings.HasSuffix(in.Content, "\n") {
-				lines++
-			}
-			return fmt.Sprintf("wrote %s: %d lines, %d bytes", in.Path, lines, len(in.Content)), nil
+			return fmt.Sprintf("wrote %s: %d lines, %d bytes", in.Path, countOf(in.Content), len(in.Content)), nil
 		}, &tool.Options{Effect: tool.Idempotent}))
 	t.Preview = func(_ context.Context, c *tool.Call) (*tool.Change, error) {
 		var in args

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/tool/sandbox"
@@ -144,6 +145,14 @@ func (c *reader) fault(line, col int, format string, args ...any) {
 	}
 }
 
+// is reports whether a value is of a kind, and says what it is that must be of it if it is not.
+func (c *reader) is(n *node, kind frontmatter.Kind, what string) bool {
+	if n.Kind != kind {
+		c.fault(n.Line, n.Col, "%s, not %s", what, called(n))
+	}
+	return n.Kind == kind
+}
+
 func (c *reader) warn(line, col int, format string, args ...any) {
 	if len(c.out.Warnings) < maxFaults {
 		c.out.Warnings = append(c.out.Warnings, fmt.Sprintf("%s:%d:%d: ", c.path, line, col)+fmt.Sprintf(format, args...))
@@ -154,8 +163,7 @@ func (c *reader) file(root *node) {
 	if root.Kind == frontmatter.Null {
 		return
 	}
-	if root.Kind != frontmatter.Map {
-		c.fault(root.Line, root.Col, "must be an object with the key %s, not %s", quoted(c.keys[0]), called(root))
+	if !c.is(root, frontmatter.Map, "must be an object with the key "+clean.Quote(c.keys[0])) {
 		return
 	}
 	var servers *node
@@ -163,7 +171,7 @@ func (c *reader) file(root *node) {
 		if n := root.Field(key); n != nil && servers == nil {
 			servers = n
 		} else if n != nil {
-			c.fault(n.Line, n.Col, "%s beside %s; use one of them", quoted(key), quoted(c.keys[0]))
+			c.fault(n.Line, n.Col, "%s beside %s; use one of them", clean.Quote(key), clean.Quote(c.keys[0]))
 		}
 	}
 	if !c.only {
@@ -176,8 +184,7 @@ func (c *reader) file(root *node) {
 	if servers == nil || servers.Kind == frontmatter.Null {
 		return
 	}
-	if servers.Kind != frontmatter.Map {
-		c.fault(servers.Line, servers.Col, "must be an object of servers by name, not %s", called(servers))
+	if !c.is(servers, frontmatter.Map, "must be an object of servers by name") {
 		return
 	}
 	if len(servers.Fields) > 200 {
@@ -197,16 +204,15 @@ func (c *reader) unknown(f field, known []string) {
 	if near := suggest.Closest(f.Key, known); near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near)
 	}
-	c.warn(f.Line, f.Col, "%s is not known here and is ignored%s", quoted(f.Key), hint)
+	c.warn(f.Line, f.Col, "%s is not known here and is ignored%s", clean.Quote(f.Key), hint)
 }
 
 func (c *reader) server(f field) *Server {
 	if !serverName.MatchString(f.Key) {
-		c.fault(f.Line, f.Col, "server name %s: use 1 to 64 letters, digits, _ and -", quoted(f.Key))
+		c.fault(f.Line, f.Col, "server name %s: use 1 to 64 letters, digits, _ and -", clean.Quote(f.Key))
 		return nil
 	}
-	if f.Value.Kind != frontmatter.Map {
-		c.fault(f.Value.Line, f.Value.Col, "server %s must be an object, not %s", quoted(f.Key), called(f.Value))
+	if !c.is(f.Value, frontmatter.Map, "server "+clean.Quote(f.Key)+" must be an object") {
 		return nil
 	}
 	s := &Server{Name: f.Key, Source: Source{c.scope, c.path, f.Line}}
@@ -273,7 +279,7 @@ func (c *reader) transport(s *Server, f field, kind string) {
 	case "sse":
 		s.Transport = SSE
 	default:
-		c.fault(f.Line, f.Col, "server %q has the type %s; known are stdio, http and sse", s.Name, quoted(kind))
+		c.fault(f.Line, f.Col, "server %q has the type %s; known are stdio, http and sse", s.Name, clean.Quote(kind))
 		return
 	}
 	switch {
@@ -303,7 +309,7 @@ func (c *reader) url(s *Server, f field) {
 	case u.User != nil:
 		c.fault(f.Line, f.Col, "server %q: the url holds a user or password; use a header", s.Name)
 	case u.Scheme == "http" && !private(u.Hostname()):
-		c.warn(f.Line, f.Col, "server %q: http:// to %s sends everything, headers too, in the clear", s.Name, quoted(u.Host))
+		c.warn(f.Line, f.Col, "server %q: http:// to %s sends everything, headers too, in the clear", s.Name, clean.Quote(u.Host))
 	}
 }
 
@@ -328,11 +334,10 @@ func (c *reader) needs(s *Server, k field) {
 		items = []*node{k.Value}
 	}
 	for _, n := range items {
-		if n.Kind != frontmatter.Text {
-			c.fault(n.Line, n.Col, "%s must be a list of texts, not %s", quoted(k.Key), called(n))
+		if !c.is(n, frontmatter.Text, clean.Quote(k.Key)+" must be a list of texts") {
 			continue
 		}
-		if _, err := s.Needs.Add(k.Key, []string{c.plain(k.Key, n)}); err != nil {
+		if err := s.Needs.Add(k.Key, c.plain(k.Key, n)); err != nil {
 			c.fault(n.Line, n.Col, "server %q: %v", s.Name, err)
 		}
 	}
@@ -358,13 +363,13 @@ func (c *reader) timeout(s *Server, k field) {
 	case k.Value.Kind == frontmatter.Number && !c.own: // milliseconds, for those who write it so
 		d, err = time.ParseDuration(k.Value.Text + "ms")
 	case k.Value.Kind == frontmatter.Number:
-		c.fault(k.Value.Line, k.Value.Col, "%s needs a unit, such as 30s", quoted(k.Key))
+		c.fault(k.Value.Line, k.Value.Col, "%s needs a unit, such as 30s", clean.Quote(k.Key))
 		return
 	default:
 		d, err = time.ParseDuration(c.text(k))
 	}
 	if err != nil || d <= 0 || d > 24*time.Hour {
-		c.fault(k.Value.Line, k.Value.Col, "%s must be a time such as 30s, at most 24h", quoted(k.Key))
+		c.fault(k.Value.Line, k.Value.Col, "%s must be a time such as 30s, at most 24h", clean.Quote(k.Key))
 		return
 	}
 	if k.Key == "init_timeout" || c.braces { // opencode's is that of getting the tools
@@ -375,8 +380,7 @@ func (c *reader) timeout(s *Server, k field) {
 }
 
 func (c *reader) text(k field) string {
-	if k.Value.Kind != frontmatter.Text {
-		c.fault(k.Value.Line, k.Value.Col, "%s must be text, not %s", quoted(k.Key), called(k.Value))
+	if !c.is(k.Value, frontmatter.Text, clean.Quote(k.Key)+" must be text") {
 		return ""
 	}
 	return c.plain(k.Key, k.Value)
@@ -384,14 +388,14 @@ func (c *reader) text(k field) string {
 
 func (c *reader) plain(what string, n *node) string {
 	if strings.IndexByte(n.Text, 0) >= 0 {
-		c.fault(n.Line, n.Col, "%s contains a NUL character", quoted(what))
+		c.fault(n.Line, n.Col, "%s contains a NUL character", clean.Quote(what))
 		return ""
 	}
 	if !c.braces {
 		return n.Text
 	}
 	if strings.Contains(n.Text, "{file:") {
-		c.fault(n.Line, n.Col, "%s: {file:…} is not supported; use {env:NAME}", quoted(what))
+		c.fault(n.Line, n.Col, "%s: {file:…} is not supported; use {env:NAME}", clean.Quote(what))
 	}
 	return braces.ReplaceAllString(n.Text, "$${$1}")
 }
@@ -399,14 +403,13 @@ func (c *reader) plain(what string, n *node) string {
 var braces = regexp.MustCompile(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 func (c *reader) texts(k field) []string {
-	if k.Value.Kind != frontmatter.List {
-		c.fault(k.Value.Line, k.Value.Col, "%s must be a list of texts, not %s", quoted(k.Key), called(k.Value))
+	if !c.is(k.Value, frontmatter.List, clean.Quote(k.Key)+" must be a list of texts") {
 		return nil
 	}
 	var out []string
 	for _, n := range k.Value.Items {
 		if n.Kind != frontmatter.Text && n.Kind != frontmatter.Number {
-			c.fault(n.Line, n.Col, "%s must hold texts, not %s", quoted(k.Key), called(n))
+			c.fault(n.Line, n.Col, "%s must hold texts, not %s", clean.Quote(k.Key), called(n))
 			continue
 		}
 		out = append(out, c.plain(k.Key, n))
@@ -415,28 +418,24 @@ func (c *reader) texts(k field) []string {
 }
 
 func (c *reader) truth(k field) bool {
-	if k.Value.Kind != frontmatter.Bool {
-		c.fault(k.Value.Line, k.Value.Col, "%s must be true or false, not %s", quoted(k.Key), called(k.Value))
-	}
-	return k.Value.Text == "true"
+	return c.is(k.Value, frontmatter.Bool, clean.Quote(k.Key)+" must be true or false") && k.Value.Text == "true"
 }
 
 func (c *reader) values(k field, name *regexp.Regexp) Values {
-	if k.Value.Kind != frontmatter.Map {
-		c.fault(k.Value.Line, k.Value.Col, "%s must be an object of texts, not %s", quoted(k.Key), called(k.Value))
+	if !c.is(k.Value, frontmatter.Map, clean.Quote(k.Key)+" must be an object of texts") {
 		return nil
 	}
 	out := Values{}
 	for _, f := range k.Value.Fields {
 		switch {
 		case !name.MatchString(f.Key):
-			c.fault(f.Line, f.Col, "%s: %s is not a name", quoted(k.Key), quoted(f.Key))
+			c.fault(f.Line, f.Col, "%s: %s is not a name", clean.Quote(k.Key), clean.Quote(f.Key))
 		case f.Value.Kind != frontmatter.Text && f.Value.Kind != frontmatter.Number && f.Value.Kind != frontmatter.Bool:
-			c.fault(f.Value.Line, f.Value.Col, "%s: %s must be text, not %s", quoted(k.Key), quoted(f.Key), called(f.Value))
+			c.fault(f.Value.Line, f.Value.Col, "%s: %s must be text, not %s", clean.Quote(k.Key), clean.Quote(f.Key), called(f.Value))
 		case name == headerName && slices.Contains([]string{"host", "content-length", "transfer-encoding", "connection"}, strings.ToLower(f.Key)):
-			c.fault(f.Line, f.Col, "the header %s is not yours to set", quoted(f.Key))
+			c.fault(f.Line, f.Col, "the header %s is not yours to set", clean.Quote(f.Key))
 		case name == headerName && strings.ContainsAny(f.Value.Text, "\r\n"):
-			c.fault(f.Value.Line, f.Value.Col, "the header %s has more than one line", quoted(f.Key))
+			c.fault(f.Value.Line, f.Value.Col, "the header %s has more than one line", clean.Quote(f.Key))
 		default:
 			out[f.Key] = c.plain(f.Key, f.Value)
 		}

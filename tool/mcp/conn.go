@@ -33,8 +33,12 @@ type conn struct {
 	gone   chan struct{} // closed when the watcher ended
 	closed sync.Once
 
-	mu       sync.Mutex // never held while something waits
-	s        *session   // nil if there is none
+	mu sync.Mutex // never held while something waits
+	state
+}
+
+type state struct {
+	s        *session // nil if there is none
 	secrets  []string
 	stale    bool   // the list changed and was not read yet
 	offered  *offer // what the server says now
@@ -87,9 +91,7 @@ func (c *conn) connect(ctx context.Context) error {
 		s.close()
 		return err
 	}
-	c.mu.Lock()
-	c.s = s
-	c.mu.Unlock()
+	c.change(func(now *state) { now.s = s })
 	if missing := c.missing(s, "done", false); missing != "" {
 		c.o.Warn(c.server.Name, missing)
 	}
@@ -117,9 +119,7 @@ func (c *conn) dial(ctx context.Context) (*session, error) {
 		return nil, c.fail(nil, phaseConfig, err)
 	}
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	c.mu.Lock()
-	c.secrets = secrets
-	c.mu.Unlock()
+	c.change(func(now *state) { now.secrets = secrets })
 	s, err := c.open(ctx, full, handshake)
 	var failed *Error
 	if errors.As(err, &failed) && failed.Phase == phaseInit && failed.answered && ctx.Err() == nil {
@@ -132,9 +132,7 @@ func (c *conn) dial(ctx context.Context) (*session, error) {
 
 // redact takes the values of variables out of a text.
 func (c *conn) redact(text string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.secrets {
+	for _, s := range c.snapshot().secrets {
 		if len(s) >= 8 { // shorter ones are words like true
 			text = strings.ReplaceAll(text, s, "[hidden]")
 		}
@@ -142,22 +140,23 @@ func (c *conn) redact(text string) string {
 	return text
 }
 
-func (c *conn) snapshot() (now struct {
-	s       *session
-	offered *offer
-	stale   bool
-}) {
+func (c *conn) snapshot() state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now.s, now.offered, now.stale = c.s, c.offered, c.stale
-	return now
+	return c.state
+}
+
+// change changes the state, and returns what it is then.
+func (c *conn) change(f func(*state)) state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.state)
+	return c.state
 }
 
 // changed is called by the SDK when the server says that its tools changed.
 func (c *conn) changed() {
-	c.mu.Lock()
-	c.stale = true
-	c.mu.Unlock()
+	c.change(func(now *state) { now.stale = true })
 	select {
 	case c.kick <- struct{}{}:
 	default: // it is known
@@ -212,11 +211,7 @@ func (c *conn) live(ctx context.Context, restart bool) (*session, error) {
 	if now.s != nil {
 		now.s.close()
 	}
-	c.mu.Lock()
-	c.s = nil
-	c.failures++
-	n := c.failures
-	c.mu.Unlock()
+	n := c.change(func(now *state) { now.s, now.failures = nil, now.failures+1 }).failures
 	if n > maxFailures {
 		return nil, &Error{Server: c.server.Name, Phase: phaseStart, What: fmt.Sprintf("ended %d times in a row and is left alone", maxFailures), Fix: "run its command by hand to see why: " + c.server.CommandLine()}
 	}
@@ -241,17 +236,13 @@ func (c *conn) live(ctx context.Context, restart bool) (*session, error) {
 func (c *conn) refresh(ctx context.Context, s *session) error {
 	ctx, cancel := c.within(ctx, phaseTools)
 	defer cancel()
-	c.mu.Lock()
-	c.stale = false // what changes from here on is told again
-	c.mu.Unlock()
+	c.change(func(now *state) { now.stale = false }) // what changes from here on is told again
 	list, err := c.list(ctx, s)
 	if err == nil {
 		err = c.adopt(list, false)
 	}
 	if err != nil {
-		c.mu.Lock()
-		c.stale = true
-		c.mu.Unlock()
+		c.change(func(now *state) { now.stale = true })
 	}
 	return err
 }
@@ -324,9 +315,7 @@ func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string,
 	defer s.follow(token, func() { idle.Reset(c.o.IdleTimeout) })()
 	res, err := s.cs.CallTool(limited, params)
 	if err == nil {
-		c.mu.Lock()
-		c.failures = 0
-		c.mu.Unlock()
+		c.change(func(now *state) { now.failures = 0 })
 		text, err := render(res)
 		if err != nil {
 			if missing := c.missing(s, err.Error(), false); missing != "" {
@@ -361,12 +350,10 @@ func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string,
 
 // Instructions are what the server says of how to use it.
 func (c *conn) Instructions() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.agreed == nil {
-		return ""
+	if agreed := c.snapshot().agreed; agreed != nil {
+		return agreed.Instructions
 	}
-	return c.agreed.Instructions
+	return ""
 }
 
 // Close ends the connection, and of a command every process it started. Calls that are on their
@@ -391,15 +378,14 @@ func (c *conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	if _, err := c.live(ctx, true); err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var out []*tool.Tool
-	for _, d := range c.offered.list {
-		if d.tool == nil || !c.agreed.knows(d.summary.Name) {
+	now := c.snapshot()
+	for _, d := range now.offered.list {
+		if d.tool == nil || !now.agreed.knows(d.summary.Name) {
 			continue
 		}
 		t := *d.tool
-		if !c.agreed.has(d.summary) {
+		if !now.agreed.has(d.summary) {
 			t = tool.Tool{Name: d.tool.Name, Description: refused, Input: &jsonschema.Schema{Type: "object"}, Effect: tool.Once}
 		}
 		name, repeat := d.summary.Name, t.Effect == tool.Pure || t.Effect == tool.Idempotent

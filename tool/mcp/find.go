@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/inside"
 )
@@ -150,9 +151,9 @@ func onlyKey(data []byte, key string) (*node, *ConfigError) {
 		case name != key:
 			continue
 		case len(root.Fields) > 0:
-			return fault(after, quoted(key)+" repeated")
+			return fault(after, clean.Quote(key)+" repeated")
 		case len(raw) > maxConfig:
-			return fault(start, quoted(key)+" over 1 MiB")
+			return fault(start, clean.Quote(key)+" over 1 MiB")
 		}
 		// Where it stands, so that its places are those of the file.
 		line, col := position(data, int(start))

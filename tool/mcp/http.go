@@ -10,9 +10,10 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/clean"
 )
 
 // A guard is all the network a server gets to see of us, and we of it: one origin, which alone
@@ -23,24 +24,10 @@ type guard struct {
 	origin  *url.URL
 	headers Values
 	fault   *faultOnce
-	closed  context.Context // ends all requests
-	listen  time.Duration   // for a stream to begin
-	lost    atomic.Bool     // the server no longer knows the session
-
-	mu   sync.Mutex
-	note *wireError // why the last request was not answered as it should be
-}
-
-func (g *guard) refused() *wireError {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.note
-}
-
-func (g *guard) remember(note *wireError) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.note = note
+	closed  context.Context           // ends all requests
+	listen  time.Duration             // for a stream to begin
+	lost    atomic.Bool               // the server no longer knows the session
+	refused atomic.Pointer[wireError] // why the last request was not answered as it should be
 }
 
 const sessionHeader = "Mcp-Session-Id"
@@ -51,13 +38,13 @@ func origin(u *url.URL) string { return u.Scheme + "://" + u.Host }
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if origin(req.URL) != origin(g.origin) || req.URL.User != nil {
 		err := &wireError{
-			what: fmt.Sprintf("sends us on to %s", quoted(oneLine(origin(req.URL), 100))),
+			what: fmt.Sprintf("sends us on to %s", clean.Quote(oneLine(origin(req.URL), 100))),
 			fix:  "if that is where it is, configure that url",
 		}
 		if req.Body != nil {
 			req.Body.Close()
 		}
-		g.remember(err)
+		g.refused.Store(err)
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(req.Context())
@@ -84,7 +71,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 			return noStream(req), nil
 		}
 		if asked.Err() == nil && g.closed.Err() == nil {
-			g.remember(&wireError{what: "cannot be reached: " + oneLine(err.Error(), 200), fix: "check that it runs, and its url"})
+			g.refused.Store(&wireError{what: "cannot be reached: " + oneLine(err.Error(), 200), fix: "check that it runs, and its url"})
 		}
 		return nil, err
 	}
@@ -121,16 +108,16 @@ func (g *guard) check(resp *http.Response) (*http.Response, error) {
 	good := resp.StatusCode >= 200 && resp.StatusCode < 300
 	switch {
 	case good && kind == "text/event-stream":
-		g.remember(nil)
+		g.refused.Store(nil)
 		resp.Body = &events{src: resp.Body, in: bufio.NewReaderSize(resp.Body, 32<<10), fault: g.fault}
 		return resp, nil
 	case good:
 		if resp.Request.Method == http.MethodPost { // the others tell of nothing that was asked
-			g.remember(nil)
+			g.refused.Store(nil)
 		}
 	case resp.Request.Method == http.MethodPost || resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
 		note := statusNote(resp.StatusCode)
-		g.remember(note)
+		g.refused.Store(note)
 		if a, ok := resp.Request.Context().Value(attemptKey{}).(*attempt); ok {
 			a.answer.Store(note)
 		}

@@ -163,21 +163,5 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // oneLine is text of others as part of a message: clean, on one line, bounded.
 func oneLine(s string, limit int) string {
-	s, cut := bound(s, 4*limit)
-	s = strings.Join(strings.Fields(clean.Text(s)), " ")
-	if s, more := bound(s, limit); more || cut {
-		return s + "…"
-	}
-	return s
-}
-
-// bound cuts s to a number of bytes, at the end of a character.
-func bound(s string, limit int) (string, bool) {
-	if len(s) <= limit {
-		return s, false
-	}
-	for limit > 0 && s[limit]&0xc0 == 0x80 {
-		limit--
-	}
-	return s[:limit], true
+	return clean.Clip(strings.Join(strings.Fields(clean.Text(clean.Clip(s, 4*limit))), " "), limit)
 }

@@ -2,12 +2,12 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -28,17 +28,8 @@ type (
 
 // called is what messages call a kind of value: its name in JSON.
 func called(n *node) string {
-	switch n.Kind {
-	case frontmatter.Map:
-		return "object"
-	case frontmatter.List:
-		return "array"
-	case frontmatter.Text:
-		return "string"
-	case frontmatter.Bool:
-		return "boolean"
-	}
-	return string(n.Kind)
+	names := map[frontmatter.Kind]string{frontmatter.Map: "object", frontmatter.List: "array", frontmatter.Text: "string", frontmatter.Bool: "boolean"}
+	return cmp.Or(names[n.Kind], string(n.Kind))
 }
 
 // A ConfigError is a mistake in a configuration, and where it is.
@@ -149,12 +140,4 @@ func withoutComments(data []byte) []byte {
 		}
 	}
 	return out
-}
-
-// quoted is text of a configuration as a message shows it.
-func quoted(s string) string {
-	if short, cut := bound(s, 60); cut {
-		return strconv.Quote(short) + "…"
-	}
-	return strconv.Quote(s)
 }

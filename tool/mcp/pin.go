@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -50,9 +51,7 @@ type offered struct {
 // the client, and say so: that is no change.
 func (c *conn) settled(ctx context.Context, s *session) (*offer, error) {
 	for try := 1; ; try++ {
-		c.mu.Lock()
-		c.stale = false
-		c.mu.Unlock()
+		c.change(func(now *state) { now.stale = false })
 		list, err := c.list(ctx, s)
 		if err != nil || try == 3 || !c.snapshot().stale {
 			return list, err
@@ -63,7 +62,8 @@ func (c *conn) settled(ctx context.Context, s *session) (*offer, error) {
 // list reads all pages of the list of tools.
 func (c *conn) list(ctx context.Context, s *session) (*offer, error) {
 	out := &offer{byName: map[string]string{}}
-	out.Instructions, _ = bound(clean.Text(s.cs.InitializeResult().Instructions), maxInstructions)
+	text := clean.Text(s.cs.InitializeResult().Instructions)
+	out.Instructions = strings.ToValidUTF8(text[:min(len(text), maxInstructions)], "")
 	if caps := s.cs.InitializeResult().Capabilities; caps == nil || caps.Tools == nil {
 		return out, c.read(nil, out)
 	}
@@ -94,7 +94,7 @@ func (c *conn) read(raw []*sdk.Tool, out *offer) error {
 	var names []string
 	tools := map[string]*sdk.Tool{}
 	for _, t := range raw {
-		shown := quoted(oneLine(t.Name, 80))
+		shown := clean.Quote(oneLine(t.Name, 80))
 		switch {
 		case t.Name == "" || len(t.Name) > 1024:
 			out.notes = append(out.notes, "a tool was left out: it has no name, or one of more than 1,024 bytes")
@@ -108,7 +108,7 @@ func (c *conn) read(raw []*sdk.Tool, out *offer) error {
 	called := toolNames(c.server.Name, names)
 	used := map[string]bool{}
 	for _, name := range names {
-		shown := quoted(oneLine(name, 80))
+		shown := clean.Quote(oneLine(name, 80))
 		sum, err := summarize(tools[name])
 		if err != nil {
 			return c.fail(nil, phaseTools, err)
@@ -155,9 +155,8 @@ func (c *conn) pin(now, before *offer) (*offer, error) {
 // before stays usable as long as it is the same; a first list that is refused is an error if nobody
 // knows what was agreed to. The caller has the token.
 func (c *conn) adopt(now *offer, first bool) error {
-	c.mu.Lock()
-	before, old := c.agreed, c.offered
-	c.mu.Unlock()
+	was := c.snapshot()
+	before, old := was.agreed, was.offered
 	var refusal error
 	agreed := now
 	switch {
@@ -170,9 +169,7 @@ func (c *conn) adopt(now *offer, first bool) error {
 	if agreed == nil {
 		return &Error{Server: c.server.Name, Phase: phaseTools, What: "its tools are not trusted: " + refusal.Error(), Fix: c.review(), Err: refusal}
 	}
-	c.mu.Lock()
-	c.offered, c.agreed = now, agreed
-	c.mu.Unlock()
+	c.change(func(s *state) { s.offered, s.agreed = now, agreed })
 	if old != nil && old.Digest == now.Digest {
 		return nil // it was said
 	}
@@ -197,13 +194,9 @@ func (c *conn) usable(name string) error {
 	offers, agrees := c.standing(name)
 	if offers && !agrees && c.o.Pin != nil {
 		c.busy <- struct{}{} // held by others for a bounded time
-		c.mu.Lock()
-		now, before := c.offered, c.agreed
-		c.mu.Unlock()
-		agreed, _ := c.pin(now, before) // a refusal is told below
-		c.mu.Lock()
-		c.agreed = agreed
-		c.mu.Unlock()
+		now := c.snapshot()
+		agreed, _ := c.pin(now.offered, now.agreed) // a refusal is told below
+		c.change(func(now *state) { now.agreed = agreed })
 		<-c.busy
 		offers, agrees = c.standing(name)
 	}
@@ -217,11 +210,10 @@ func (c *conn) usable(name string) error {
 }
 
 func (c *conn) standing(name string) (offers, agrees bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, d := range c.offered.list {
+	now := c.snapshot()
+	for _, d := range now.offered.list {
 		if d.summary.Name == name {
-			return d.tool != nil, c.agreed.has(d.summary)
+			return d.tool != nil, now.agreed.has(d.summary)
 		}
 	}
 	return false, false

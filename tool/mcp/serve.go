@@ -17,6 +17,8 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
+const maxCalls = 16 // that run at once; more wait
+
 // ServeOptions are those of Serve and NewHandler. Nil means the defaults.
 type ServeOptions struct {
 	Name         string // that clients are told; defaults to "superstep"
@@ -26,8 +28,6 @@ type ServeOptions struct {
 	// gets to read. The call has its arguments, which may not fit the tool. Nil refuses every tool
 	// that is not pure, since nobody is there who could be asked.
 	Gate func(ctx context.Context, t *tool.Tool, c *tool.Call) error
-	// Calls is how many calls may run at once; more wait. Defaults to 16.
-	Calls int
 
 	// Hosts are the values of the header Host that NewHandler answers to, such as
 	// "127.0.0.1:7777", exactly. Without one it answers nobody.
@@ -47,9 +47,6 @@ func (o *ServeOptions) defaults() ServeOptions {
 	}
 	if d.Version == "" {
 		d.Version = "0"
-	}
-	if d.Calls <= 0 {
-		d.Calls = 16
 	}
 	if d.Gate == nil {
 		d.Gate = func(_ context.Context, t *tool.Tool, _ *tool.Call) error {
@@ -113,7 +110,7 @@ func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Serve
 		Instructions: o.Instructions,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 	})
-	slots := make(chan struct{}, o.Calls)
+	slots := make(chan struct{}, maxCalls)
 	var errs []error
 	for _, t := range tools.Tools() {
 		schema, err := json.Marshal(t.Input)

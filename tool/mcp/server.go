@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -18,7 +16,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/cover"
+	"github.com/superstep-dev/superstep/internal/inside"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -398,7 +398,7 @@ func (s *Server) files(real, project string) ([]digestedFile, error) {
 		}
 		f, ok, err := sumFile(real, project, path)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("read %s: %w", quoted(c), err))
+			errs = append(errs, fmt.Errorf("read %s: %w", clean.Quote(c), err))
 		} else if ok {
 			f.Named = c
 			out = append(out, f)
@@ -432,7 +432,10 @@ func sumFile(real, project, path string) (digestedFile, bool, error) {
 	if err != nil {
 		return digestedFile{}, false, nil // there is no such file; it may be no path at all
 	}
-	if !below(real, target) && !below(real, path) && !below(project, path) {
+	rel, within := inside.Rel(real, target)
+	_, named := inside.Rel(real, path)
+	_, given := inside.Rel(project, path)
+	if !within && !named && !given {
 		return digestedFile{}, false, nil
 	}
 	info, err := os.Stat(target)
@@ -440,30 +443,14 @@ func sumFile(real, project, path string) (digestedFile, bool, error) {
 		return digestedFile{}, false, nil
 	}
 	out := digestedFile{Is: target}
-	if rel, err := filepath.Rel(real, target); err == nil && below(real, target) {
-		out.Is = rel
+	if within {
+		out.Is = filepath.FromSlash(rel)
 	}
-	f, err := os.Open(target)
-	if errors.Is(err, fs.ErrPermission) {
-		return digestedFile{}, false, err
+	if info.Size() > 256<<20 {
+		return digestedFile{}, false, errors.New("over 256 MiB")
 	}
-	if err != nil {
-		return digestedFile{}, false, nil
-	}
-	defer f.Close()
-	const most = 256 << 20
-	h := sha256.New()
-	n, err := io.Copy(h, io.LimitReader(f, most+1))
-	if err == nil && n > most {
-		err = errors.New("over 256 MiB")
-	}
-	out.Sum = hex.EncodeToString(h.Sum(nil))
-	return out, true, err
-}
-
-func below(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
+	out.Sum, err = cover.Contents(target, info)
+	return out, err == nil, err
 }
 
 // private says whether a host is this machine or one of its neighbours, as far as its name tells.

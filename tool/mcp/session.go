@@ -293,8 +293,8 @@ func (c *conn) fail(s *session, phase string, err error) *Error {
 		out.What, out.Fix = oneLine(err.Error(), 200), "update the server, or Superstep"
 	case errors.As(err, &rpc) && rpc.Message != rejected:
 		out.What, out.answered = "answered with an error: "+oneLine(rpc.Message, 500), true
-	case s != nil && s.guard != nil && s.guard.refused() != nil:
-		note := s.guard.refused()
+	case s != nil && s.guard != nil && s.guard.refused.Load() != nil:
+		note := s.guard.refused.Load()
 		out.What, out.Fix, out.answered = note.what, note.fix, note.status == http.StatusBadRequest
 	case s != nil && s.proc != nil && ended(s.proc):
 		out.What, out.Fix = s.proc.exit, "run its command by hand to see why: "+c.server.CommandLine()

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -32,24 +33,10 @@ type lines struct {
 }
 
 // A faultOnce keeps what was wrong first, which explains all that follows.
-type faultOnce struct {
-	mu  sync.Mutex
-	err *wireError
-}
+type faultOnce struct{ first atomic.Pointer[wireError] }
 
-func (f *faultOnce) set(err *wireError) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err == nil {
-		f.err = err
-	}
-}
-
-func (f *faultOnce) get() *wireError {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
-}
+func (f *faultOnce) set(err *wireError) { f.first.CompareAndSwap(nil, err) }
+func (f *faultOnce) get() *wireError    { return f.first.Load() }
 
 func newLines(in io.Reader, out io.Writer, stop func()) *lines {
 	l := &lines{in: bufio.NewReaderSize(in, 64<<10), out: out, write: make(chan struct{}, 1), stop: stop, eof: make(chan struct{}), fault: new(faultOnce)}
@@ -271,7 +258,7 @@ func findCommand(name, dir string, environ []string) (string, error) {
 	}
 	path, err := procgroup.Look(environ, name)
 	if err != nil {
-		return "", fmt.Errorf("no program %s in PATH", quoted(name))
+		return "", fmt.Errorf("no program %s in PATH", clean.Quote(name))
 	}
 	return path, nil
 }

@@ -190,8 +190,7 @@ func toolName(server, name string, always bool) string {
 	}
 	sum := sha256.Sum256([]byte(server + "\x00" + name))
 	end := "_" + hex.EncodeToString(sum[:4])
-	full, _ = bound(full, 64-len(end))
-	return full + end
+	return full[:min(len(full), 64-len(end))] + end
 }
 
 // effect is what a tool does when it is called twice, by its annotations. They are the server's
@@ -221,8 +220,8 @@ func define(name string, t *sdk.Tool, trusted bool) (*tool.Tool, []string, error
 		text = plain
 		notes = append(notes, "control characters were stripped from its description")
 	}
-	if cut, was := bound(text, maxDescription); was {
-		text = cut + "…"
+	if cut := clean.Clip(text, maxDescription); cut != text {
+		text = cut
 		notes = append(notes, fmt.Sprintf("its description was cut to %d KiB", maxDescription>>10))
 	}
 	schema, more, err := inputSchema(t.InputSchema)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/strict"
 )
 
@@ -53,7 +54,7 @@ func checkMessage(data []byte) *wireError {
 		return badMessage("it is a batch, which the protocol no longer has")
 	case !bytes.HasPrefix(start, []byte("{")) && utf8.Valid(data):
 		return &wireError{
-			what: fmt.Sprintf("wrote something other than a message: %s", quoted(oneLine(string(data[:min(len(data), 400)]), 80))),
+			what: fmt.Sprintf("wrote something other than a message: %s", clean.Quote(oneLine(string(data[:min(len(data), 400)]), 80))),
 			fix:  "a server writes messages to its standard output and all else to its standard error",
 		}
 	}
@@ -65,7 +66,7 @@ func checkMessage(data []byte) *wireError {
 	for key := range m {
 		for _, known := range []string{"jsonrpc", "id", "method", "params", "result", "error"} {
 			if key != known && strings.EqualFold(key, known) {
-				return badMessage("the key %s is spelled in another case", quoted(key))
+				return badMessage("the key %s is spelled in another case", clean.Quote(key))
 			}
 		}
 	}

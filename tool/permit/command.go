@@ -100,11 +100,7 @@ func settled(pattern, word string) bool {
 
 // could says whether the words match for some values of the computed parts.
 func (c commandPattern) could(words []string) bool {
-	computed := false
-	for _, w := range words {
-		computed = computed || !plain(w)
-	}
-	if !computed {
+	if !slices.ContainsFunc(words, func(w string) bool { return !plain(w) }) {
 		return false // fits has decided
 	}
 	// open[t] says that the words so far may be the first t of the pattern.
@@ -221,19 +217,16 @@ func subcommand(s string) bool {
 }
 
 func hasSubcommands(name string) bool {
-	switch name {
-	case "git", "go", "cargo", "npm", "pnpm", "yarn", "bun", "docker", "podman", "kubectl", "helm", "gh", "terraform", "pip", "uv", "poetry",
-		"dotnet", "mvn", "gradle", "make", "just", "brew", "apt", "systemctl":
-		return true
-	}
-	return false
+	return slices.Contains([]string{
+		"git", "go", "cargo", "npm", "pnpm", "yarn", "bun", "docker", "podman", "kubectl", "helm", "gh", "terraform", "pip", "uv", "poetry",
+		"dotnet", "mvn", "gradle", "make", "just", "brew", "apt", "systemctl",
+	}, name)
 }
 
 // onlyReads reports whether a command, whatever its words, writes nothing, sends nothing and starts nothing.
 func onlyReads(name string) bool {
-	switch name {
-	case "ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "stat", "du", "df", "diff", "cmp", "pwd", "echo", "which", "true", "uname", "nl", "cut", "basename", "dirname", "cd":
-		return true
-	}
-	return false
+	return slices.Contains([]string{
+		"ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "stat", "du", "df", "diff", "cmp", "pwd", "echo", "which", "true", "uname", "nl", "cut",
+		"basename", "dirname", "cd",
+	}, name)
 }

@@ -146,58 +146,32 @@ type pathPattern struct {
 // long: searches ask about every file.
 type pathGlob struct {
 	text  string
-	shape shape
-	lit   string
+	match func(name string) bool
 }
 
-type shape int
-
-const (
-	anyShape     shape = iota
-	everything         // **
-	namedExactly       // **/lit
-	namedAbove         // **/lit/**
-	namedPrefix        // **/lit*
-	namedSuffix        // **/*lit
-)
-
 func newPathGlob(text string) pathGlob {
-	rest, ok := strings.CutPrefix(text, "**/")
-	plain := func(s string) bool { return s != "" && !strings.ContainsAny(s, `*?[]{}\`) }
+	rest, anywhere := strings.CutPrefix(text, "**/")
+	plain := func(s, but string) bool { return anywhere && s != "" && !strings.ContainsAny(s, `*?[]{}\`+but) }
+	base := func(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 	dir, isBelow := strings.CutSuffix(rest, "/**")
 	prefix, isPrefix := strings.CutSuffix(rest, "*")
 	suffix, isSuffix := strings.CutPrefix(rest, "*")
+	g := pathGlob{text: text}
 	switch {
 	case text == "**":
-		return pathGlob{text, everything, ""}
-	case ok && plain(rest):
-		return pathGlob{text, namedExactly, rest}
-	case ok && isBelow && plain(dir):
-		return pathGlob{text, namedAbove, dir}
-	case ok && isPrefix && plain(prefix) && !strings.Contains(prefix, "/"):
-		return pathGlob{text, namedPrefix, prefix}
-	case ok && isSuffix && plain(suffix) && !strings.Contains(suffix, "/"):
-		return pathGlob{text, namedSuffix, suffix}
+		g.match = func(string) bool { return true }
+	case plain(rest, ""):
+		g.match = func(name string) bool { return hasNames(name, rest, false) }
+	case isBelow && plain(dir, ""):
+		g.match = func(name string) bool { return hasNames(name, dir, true) }
+	case isPrefix && plain(prefix, "/"):
+		g.match = func(name string) bool { return strings.HasPrefix(base(name), prefix) }
+	case isSuffix && plain(suffix, "/"):
+		g.match = func(name string) bool { return strings.HasSuffix(base(name), suffix) }
+	default:
+		g.match = func(name string) bool { ok, _ := doublestar.Match(text, name); return ok }
 	}
-	return pathGlob{text: text}
-}
-
-func (g pathGlob) match(name string) bool {
-	base := name[strings.LastIndexByte(name, '/')+1:]
-	switch g.shape {
-	case everything:
-		return true
-	case namedExactly:
-		return hasNames(name, g.lit, false)
-	case namedAbove:
-		return hasNames(name, g.lit, true)
-	case namedPrefix:
-		return strings.HasPrefix(base, g.lit)
-	case namedSuffix:
-		return strings.HasSuffix(base, g.lit)
-	}
-	ok, _ := doublestar.Match(g.text, name)
-	return ok
+	return g
 }
 
 // hasNames reports whether a path has some names on end: last, or if within is set, anywhere.

@@ -66,7 +66,7 @@ const (
 
 // Options of New. Nil means the defaults.
 type Options struct {
-	// Rules by the layer they come from. Those of BuiltIn are added to Defaults.
+	// Rules by the layer they come from. Those of BuiltIn are added to the defaults.
 	Rules map[Layer][]Rule
 	// TrustProject says that the user trusts the project. Defaults to false: its rules are ignored.
 	TrustProject bool
@@ -180,11 +180,12 @@ func (p *Policy) With(layer Layer, rules ...Rule) (*Policy, error) {
 	if !slices.Contains(layers(), layer) {
 		return nil, fmt.Errorf("permissions: no layer %q", layer)
 	}
-	out := &Policy{opt: p.opt, outer: p.outer, rules: slices.Clip(p.rules), guards: p.guards, unprotect: p.unprotect}
+	out := *p
+	out.rules = slices.Clip(p.rules)
 	if err := out.add(layer, rules); err != nil {
 		return nil, err
 	}
-	return out, nil
+	return &out, nil
 }
 
 func (p *Policy) add(layer Layer, rules []Rule) error {
@@ -230,15 +231,13 @@ func (p *Policy) List() []Rule {
 	return out
 }
 
-// Defaults are the rules that hold where no other matches: files inside the folder may be read, the
+// usual are the rules that hold where no other matches: files inside the folder may be read, the
 // web may be searched, and an agent may think, plan, ask, read skills and hand work to
 // other agents, which are held by the same rules. Everything else asks: writing, commands,
 // fetching from the web, tools of MCP servers and scripts.
 //
-// Reading files that usually hold secrets asks, too, such as .env and *.pem. Tools that list or search a folder leave them
-// out: see Reads.
-func Defaults() []Rule { return slices.Concat(usual(), keyFiles()) }
-
+// Reading files that usually hold secrets asks, too, such as .env and *.pem; see keyFiles. Tools that list or search a folder
+// leave them out: see Reads.
 func usual() []Rule {
 	var out []Rule
 	for _, text := range []string{

@@ -57,14 +57,14 @@ func (r Rule) where() string {
 	return s + ")"
 }
 
-// A SyntaxError is a mistake in the text of a rule.
-type SyntaxError struct {
+// A syntaxError is a mistake in the text of a rule.
+type syntaxError struct {
 	Text    string // the rule
 	Col     int    // of the mistake, in characters from 1
 	Problem string // what is wrong and how to mend it
 }
 
-func (e *SyntaxError) Error() string {
+func (e *syntaxError) Error() string {
 	return fmt.Sprintf("permission rule %q: column %d: %s", clean.Clip(e.Text, 200), e.Col, e.Problem)
 }
 
@@ -77,14 +77,13 @@ func ParseDecision(s string) (tool.Decision, error) {
 	return "", fmt.Errorf("permission %q: want allow, ask or deny%s", clean.Clip(s, 200), suggest.Hint(s, all))
 }
 
-// Parse reads a rule. Source says where it is written, for messages about it. A mistake is a
-// *SyntaxError.
+// Parse reads a rule. Source says where it is written, for messages about it. An error names the column of the mistake.
 func Parse(d tool.Decision, text, source string) (Rule, error) {
 	if _, err := ParseDecision(string(d)); err != nil {
 		return Rule{}, err
 	}
 	fail := func(at int, format string, args ...any) (Rule, error) {
-		return Rule{}, &SyntaxError{Text: text, Col: utf8.RuneCountInString(text[:min(at, len(text))]) + 1, Problem: fmt.Sprintf(format, args...)}
+		return Rule{}, &syntaxError{Text: text, Col: utf8.RuneCountInString(text[:min(at, len(text))]) + 1, Problem: fmt.Sprintf(format, args...)}
 	}
 	if len(text) > longestRule {
 		return fail(longestRule, "is over %d bytes", longestRule)
@@ -144,11 +143,11 @@ func (r Rule) compile(o *Options) (matcher, error) {
 		return nil, err
 	}
 	if o.Tools != nil && !strings.ContainsAny(r.Tool, "*?") && !slices.Contains(o.Tools, r.Tool) && !strings.HasPrefix(r.Tool, "mcp__") && !slices.Contains(builtIns(), r.Tool) {
-		return nil, &SyntaxError{Text: r.String(), Col: 1, Problem: fmt.Sprintf("no tool %q%s", r.Tool, toolnames.Hint(r.Tool, slices.Concat(o.Tools, builtIns())))}
+		return nil, &syntaxError{Text: r.String(), Col: 1, Problem: fmt.Sprintf("no tool %q%s", r.Tool, toolnames.Hint(r.Tool, slices.Concat(o.Tools, builtIns())))}
 	}
 	m, at, err := r.matcher(o)
 	if err != nil {
-		return nil, &SyntaxError{Text: r.String(), Col: len(r.Tool) + 2 + at, Problem: err.Error()}
+		return nil, &syntaxError{Text: r.String(), Col: len(r.Tool) + 2 + at, Problem: err.Error()}
 	}
 	return m, nil
 }

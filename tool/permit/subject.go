@@ -144,13 +144,7 @@ func (u *unit) match(f *facts, r *compiled) answer {
 // binds says whether a rule that denies or asks for one tool also binds another that does the same:
 // files that must not be edited must not be replaced.
 func binds(rule, name string) bool {
-	switch rule {
-	case "edit_file":
-		return name == "write_file"
-	case "write_file":
-		return name == "edit_file"
-	}
-	return false
+	return rule == "edit_file" && name == "write_file" || rule == "write_file" && name == "edit_file"
 }
 
 // facts reads a call.
@@ -354,7 +348,7 @@ func (d domain) match(u *unit, _ bool) answer {
 // always is the rule that would allow a call and its like, "" if there is none that is
 // both narrow and enough.
 func (p *Policy) always(f *facts) string {
-	r := Rule{Decision: tool.Allow, Tool: f.tool}
+	r, bare := Rule{Decision: tool.Allow, Tool: f.tool}, false // bare: a rule without a pattern will do
 	switch kindOf(f.tool) {
 	case kindShell:
 		if f.outside {
@@ -367,17 +361,16 @@ func (p *Policy) always(f *facts) string {
 		r.Pattern = "domain:" + f.units[0].host
 	case kindText:
 		if s := f.units[0].text; f.tool == "web_search" {
-			return p.tried(f, r)
+			bare = true
 		} else if !strings.ContainsAny(s, "*?()") {
 			r.Pattern = s
 		}
 	case kindDocs:
-		r.Pattern = f.units[0].text
-		return p.tried(f, r)
+		r.Pattern, bare = f.units[0].text, true
 	case kindOther:
-		return p.tried(f, r)
+		bare = true
 	}
-	if r.Pattern == "" {
+	if r.Pattern == "" && !bare {
 		return ""
 	}
 	return p.tried(f, r)

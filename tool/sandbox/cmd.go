@@ -113,7 +113,7 @@ func (c *Cmd) watch() {
 	case <-c.ctx.Done():
 	}
 	procgroup.Terminate(c.Process)
-	late := time.NewTimer(Grace)
+	late := time.NewTimer(procgroup.Grace)
 	defer late.Stop()
 	select {
 	case <-c.ended:
@@ -122,7 +122,7 @@ func (c *Cmd) watch() {
 	}
 	if c.end != nil { // it ends those that have left the group, too
 		_ = c.Process.Signal(c.end)
-		late.Reset(Grace)
+		late.Reset(procgroup.Grace)
 		select {
 		case <-c.ended:
 			return

@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -403,7 +404,7 @@ func TestCancel(t *testing.T) {
 			if err := c.Wait(); err == nil {
 				t.Error("it succeeded")
 			}
-			if d := time.Since(start); want == "" && (d < sandbox.Grace || d > 10*sandbox.Grace) {
+			if d := time.Since(start); want == "" && (d < procgroup.Grace || d > 10*procgroup.Grace) {
 				t.Errorf("it was killed after %v", d)
 			}
 			rest, err := io.ReadAll(lines) // until nobody holds the pipe

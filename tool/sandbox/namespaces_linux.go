@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,12 @@ func probeNamespaces(s *Sandbox) (string, error) {
 }
 
 // confined starts a command within bounds.
-func (c *Cmd) confined() error {
+func (c *Cmd) confined() (err error) {
+	defer func() {
+		if err != nil && c.own != nil {
+			_ = c.own.close()
+		}
+	}()
 	for _, v := range slices.Concat(c.args, c.env, []string{c.path, c.Dir}) {
 		if strings.IndexByte(v, 0) >= 0 {
 			return fmt.Errorf("sandbox: %q: a command and its environment cannot hold a NUL", v)
@@ -92,16 +98,9 @@ func (c *Cmd) confined() error {
 			}
 		}
 	}
-	dir := c.Dir
-	if dir == "" {
-		dir = "/"
-	}
 	defer k.release()
-	pid, err := k.start(dir, c.path, append([]string{c.path}, c.args...), c.env, files)
+	pid, err := k.start(cmp.Or(c.Dir, "/"), c.path, append([]string{c.path}, c.args...), c.env, files)
 	if err != nil {
-		if c.own != nil {
-			_ = c.own.close()
-		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("sandbox: %w; what is not in the project, the system's folders or a toolchain's is not seen there", err)
 		}
@@ -113,9 +112,6 @@ func (c *Cmd) confined() error {
 	if err := c.attach(k); err != nil {
 		procgroup.Kill(c.Process)
 		_, _ = c.Process.Wait() // it was killed
-		if c.own != nil {
-			_ = c.own.close()
-		}
 		return fmt.Errorf("sandbox: take what the command has sent: %w", err)
 	}
 	if k.domain {

@@ -22,35 +22,32 @@ type Needs struct {
 	Off     bool     `json:",omitempty"` // it runs without a sandbox
 }
 
-// NeedKeys returns the keys of declarations that Add reads.
-func NeedKeys() []string { return []string{"network", "read", "write"} }
+func needKeys() []string { return []string{"network", "read", "write"} }
 
-// Add adds the values of a key of a declaration. An error is about the value with the index at.
-func (n *Needs) Add(key string, values []string) (at int, err error) {
-	for at, v := range values {
-		switch key {
-		case "network":
-			if v == "any" {
-				v = "*"
-			}
-			if err := CheckHost(v); err != nil {
-				return at, fmt.Errorf("network: %w (network: any)", err)
-			}
-			n.Network = append(n.Network, v)
-		case "read", "write":
-			if err := checkPlace(v); err != nil {
-				return at, fmt.Errorf("%s: %w", key, err)
-			}
-			if key == "read" {
-				n.Read = append(n.Read, v)
-			} else {
-				n.Write = append(n.Write, v)
-			}
-		default:
-			return at, fmt.Errorf("%q is not a key of a declaration", key)
+// Add adds a value of one of the keys of a declaration: network, read or write.
+func (n *Needs) Add(key, value string) error {
+	if key == "network" {
+		if value == "any" {
+			value = "*"
 		}
+		if err := CheckHost(value); err != nil {
+			return fmt.Errorf("network: %w (network: any)", err)
+		}
+		n.Network = append(n.Network, value)
+		return nil
 	}
-	return 0, nil
+	if err := checkPlace(value); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	switch key {
+	case "read":
+		n.Read = append(n.Read, value)
+	case "write":
+		n.Write = append(n.Write, value)
+	default:
+		return fmt.Errorf("%q is not a key of a declaration", key)
+	}
+	return nil
 }
 
 // checkPlace reports what is wrong with a path of a declaration, whatever there is on the disk.
@@ -73,7 +70,7 @@ func checkPlace(name string) error {
 func (n Needs) Lines() []string {
 	var out []string
 	for i, list := range [][]string{n.Network, n.Read, n.Write} {
-		switch key := NeedKeys()[i]; {
+		switch key := needKeys()[i]; {
 		case key == "network" && slices.Contains(list, "*"):
 			out = append(out, "network: any")
 		case len(list) > 0:

@@ -23,8 +23,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/superstep-dev/superstep/internal/procgroup"
 )
 
 // A Mode is what bounds commands.
@@ -408,6 +406,3 @@ func (s *Sandbox) cacheDir() string {
 func GitSafe() []string {
 	return []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.bareRepository", "GIT_CONFIG_VALUE_0=explicit"}
 }
-
-// Grace is how long a command has between being told to end and being killed.
-const Grace = procgroup.Grace

@@ -16,6 +16,7 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
+	"github.com/superstep-dev/superstep/internal/inside"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -113,7 +114,7 @@ func bundleModule(root, real, shown string) (*bundle, []Problem) {
 		return nil, append(problems, Problem{File: shown, Text: err.Error()})
 	}
 	b.declarations()
-	rel, _ := within(root, real)
+	rel, _ := inside.Rel(root, real)
 	h := sha256.New()
 	fmt.Fprintf(h, "superstep module 1\n%d %s\n", len(rel), rel)
 	h.Write(b.code)
@@ -138,7 +139,7 @@ func (b *bundle) declarations() {
 		}
 		for _, v := range values {
 			if key != "env" {
-				_, _ = b.needs.Add(key, []string{v}) // of a tool it is told when it is loaded
+				_ = b.needs.Add(key, v) // of a tool it is told when it is loaded
 			} else if checkEnv([]string{v}) == nil && !slices.Contains(b.env, v) {
 				b.env = append(b.env, v)
 			}
@@ -329,7 +330,7 @@ func (g *guard) load(a api.OnLoadArgs) (api.OnLoadResult, error) {
 	if err != nil {
 		return api.OnLoadResult{}, err
 	}
-	if _, ok := within(g.root, real); !ok {
+	if _, ok := inside.Rel(g.root, real); !ok {
 		return api.OnLoadResult{}, fmt.Errorf("imports %s, which is outside of %s; copy it into the project", real, g.root)
 	}
 	loader, ok := loaders()[strings.ToLower(filepath.Ext(real))]
@@ -356,7 +357,7 @@ func (g *guard) load(a api.OnLoadArgs) (api.OnLoadResult, error) {
 	default:
 		why = tooDense(text)
 	}
-	if rel, ok := within(g.root, real); ok && loader != api.LoaderText && loader != api.LoaderJSON && !strings.Contains("/"+rel, "/node_modules/") {
+	if rel, ok := inside.Rel(g.root, real); ok && loader != api.LoaderText && loader != api.LoaderJSON && !strings.Contains("/"+rel, "/node_modules/") {
 		g.scan(rel, text)
 	}
 	if why != "" {

@@ -3,6 +3,7 @@ package script
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,17 +19,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/cover"
+	"github.com/superstep-dev/superstep/internal/inside"
 	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// ErrChanged is the cause of a call that was refused since the files of a command are no longer
+// errChanged is the cause of a call that was refused since the files of a command are no longer
 // those that were found.
-var ErrChanged = errors.New("changed since it was trusted; look at it and trust it again")
+var errChanged = errors.New("changed since it was trusted; look at it and trust it again")
 
 func discoverCommand(root, path, base string, scope Scope) (*Found, []Problem) {
 	b, err := readRegular(path, maxManifest)
@@ -69,7 +69,7 @@ func digestCommand(root, path string, manifestText []byte, m *manifest, sums *su
 	if err != nil {
 		return nil, err
 	}
-	rel, ok := within(root, filepath.Join(dir, filepath.Base(path)))
+	rel, ok := inside.Rel(root, filepath.Join(dir, filepath.Base(path)))
 	if !ok {
 		return nil, fmt.Errorf("lies outside of %s", root)
 	}
@@ -138,7 +138,7 @@ func (d *digested) word(h hash.Hash, root, dir string, i int, word string) (stri
 		if err != nil {
 			return "", err
 		}
-		rel, ok := within(root, real)
+		rel, ok := inside.Rel(root, real)
 		if !ok {
 			if filepath.IsAbs(filepath.FromSlash(name)) {
 				continue // a file of the system
@@ -174,9 +174,8 @@ func commandText(argv []string) string {
 
 // A commandTool is an executable, ready to be called.
 type commandTool struct {
-	found  Found
-	opts   *Options
-	output *jsonschema.Resolved
+	found Found
+	opts  *Options
 }
 
 func loadCommand(f Found, o *Options) (*tool.Tool, error) {
@@ -192,11 +191,6 @@ func loadCommand(f Found, o *Options) (*tool.Tool, error) {
 	if err != nil {
 		return nil, Problem{File: f.Path, Text: err.Error()}
 	}
-	if m.output != nil {
-		if c.output, err = m.output.Resolve(nil); err != nil {
-			return nil, Problem{File: f.Path, Text: "the schema of its output " + err.Error()}
-		}
-	}
 	return &tool.Tool{Name: m.name, Description: m.description, Input: m.input, Output: m.output, Effect: m.effect, Run: c.call}, nil
 }
 
@@ -205,17 +199,17 @@ func (c *commandTool) argv() ([]string, error) {
 	f := c.found
 	b, err := readRegular(f.Path, maxManifest)
 	if err != nil {
-		return nil, fmt.Errorf("%w (%w)", ErrChanged, err)
+		return nil, fmt.Errorf("%w (%w)", errChanged, err)
 	}
 	d, err := digestCommand(f.root, f.Path, b, f.manifest, f.sums)
 	if err != nil {
-		return nil, fmt.Errorf("%w (%w)", ErrChanged, err)
+		return nil, fmt.Errorf("%w (%w)", errChanged, err)
 	}
 	if d.digest != f.Digest {
-		return nil, fmt.Errorf("%w (it was %s, it is %s)", ErrChanged, f.Digest, d.digest)
+		return nil, fmt.Errorf("%w (it was %s, it is %s)", errChanged, f.Digest, d.digest)
 	}
 	if d.lookup {
-		path, err := c.opts.Look(d.argv[0])
+		path, err := procgroup.Look(c.opts.Environ, d.argv[0])
 		if err != nil {
 			return nil, fmt.Errorf("the command %s cannot be run: %s is not installed, or not on PATH", commandText(f.Command), clip(d.argv[0]))
 		}
@@ -246,7 +240,7 @@ func interpreter(path string, o *Options) error {
 		if len(words) == 0 {
 			return nil
 		}
-		if _, err := o.Look(words[0]); err == nil {
+		if _, err := procgroup.Look(o.Environ, words[0]); err == nil {
 			return nil
 		}
 		name = words[0]
@@ -267,10 +261,7 @@ func (c *commandTool) call(ctx context.Context, call *tool.Call) (string, error)
 
 func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) {
 	m, o := c.found.manifest, c.opts
-	timeout := o.Timeout
-	if m.timeout > 0 {
-		timeout = m.timeout
-	}
+	timeout := cmp.Or(m.timeout, defaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(timeout))
 	defer cancel()
 	argv, err := c.argv()
@@ -283,21 +274,21 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 	}
 	env := slices.Concat(procgroup.Base(o.Environ), pick(o.Environ, slices.Concat(o.Env, m.env)...), cover.Quiet(), variables(m.name, call, o))
 	words := slices.Clone(m.command)
-	if _, own := within(c.found.root, argv[0]); !own {
+	if _, own := inside.Rel(c.found.root, argv[0]); !own {
 		words[0] = argv[0]
 	}
 	bounds, env, err := o.within(c.found.Path, m.needs, words, env)
 	if err != nil {
 		return "", err
 	}
-	out, log := &head{limit: MaxOutput}, &procgroup.Tail{Limit: maxLog}
+	out, log := &head{limit: maxOutput}, &procgroup.Tail{Limit: maxLog}
 	j := &job{
 		sandbox: bounds, name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: into(out), stderr: into(log), env: env,
 	}
 	state, err := j.do(ctx)
 	switch {
 	case err != nil && state == nil && ctx.Err() == nil:
-		return "", fmt.Errorf("the command %s cannot be started in %s: %w", commandText(argv), j.dir, pathError(err))
+		return "", fmt.Errorf("the command %s cannot be started in %s: %w", commandText(argv), j.dir, inside.Reason(err))
 	case err != nil:
 		return "", j.lacking(err, m.needs, c.found.Path)
 	case !state.Success():
@@ -309,7 +300,7 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 		}
 		return "", j.lacking(fmt.Errorf("%s: %s", stateText(state), clean.Text(said)), m.needs, c.found.Path)
 	}
-	return c.result(out)
+	return c.result(out), nil
 }
 
 func (c *commandTool) stdin(call *tool.Call) ([]byte, error) {
@@ -343,22 +334,17 @@ func variables(name string, call *tool.Call, o *Options) []string {
 }
 
 // result is what a command gave: the output of {"output": …}, or all that it wrote.
-func (c *commandTool) result(out *head) (string, error) {
+func (c *commandTool) result(out *head) string {
 	text := out.text()
 	if out.dropped == 0 && strings.HasPrefix(strings.TrimSpace(text), "{") {
 		var wrapped map[string]json.RawMessage
 		if json.Unmarshal([]byte(text), &wrapped) == nil && wrapped["output"] != nil {
 			text = string(wrapped["output"])
 			var s string
-			if c.output == nil && json.Unmarshal([]byte(text), &s) == nil {
+			if c.found.manifest.output == nil && json.Unmarshal([]byte(text), &s) == nil {
 				text = s
 			}
 		}
 	}
-	if c.output != nil {
-		if err := checkOutput(c.output, text); err != nil {
-			return "", err
-		}
-	}
-	return text + omitted(out.dropped), nil
+	return text + omitted(out.dropped)
 }

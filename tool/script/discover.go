@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/superstep-dev/superstep/internal/inside"
 )
 
 // Discover finds the tools of a folder, sorted by path, and what is wrong with others of it. It
@@ -40,7 +42,7 @@ func Discover(dir string, scope Scope) ([]Found, []Problem) {
 	if err != nil {
 		return nil, []Problem{{File: dir, Text: err.Error()}}
 	}
-	if _, ok := within(root, real); !ok {
+	if _, ok := inside.Rel(root, real); !ok {
 		return nil, []Problem{{File: dir, Text: fmt.Sprintf("the folder of tools is a link to %s, outside of %s; nothing of it is used", real, root)}}
 	}
 
@@ -89,7 +91,7 @@ func read(root, dir, name string, scope Scope) (_ *Found, problems []Problem) {
 	if err != nil {
 		return nil, []Problem{{File: path, Text: err.Error()}}
 	}
-	if _, ok := within(root, real); !ok {
+	if _, ok := inside.Rel(root, real); !ok {
 		return nil, []Problem{{File: path, Text: fmt.Sprintf("is a link to %s, outside of %s", real, root)}}
 	}
 	if kind == Command {

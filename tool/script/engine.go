@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
@@ -55,7 +56,6 @@ type answer struct {
 	text    string
 	dropped int64 // bytes that were not kept
 	failure *thrown
-	log     string // the end of what it printed
 	hint    string // what might help, if it failed
 }
 
@@ -97,14 +97,14 @@ func (o *Options) engine(foreign []string) (*engine, error) {
 		if !slices.Contains(o.Runtimes, "bun") {
 			return nil, errors.New(`imports "bun", which is not among the runtimes that are configured; add it`)
 		}
-		path, err := o.Look("bun")
+		path, err := procgroup.Look(o.Environ, "bun")
 		if err != nil {
 			return nil, errors.New(`imports "bun", which is not installed; install bun, or import what node has too`)
 		}
 		return &engine{name: "bun", path: path}, nil
 	}
 	for _, name := range o.Runtimes {
-		if path, err := o.Look(name); err == nil {
+		if path, err := procgroup.Look(o.Environ, name); err == nil {
 			return &engine{name: name, path: path}, nil
 		}
 	}

@@ -25,15 +25,6 @@ func readRegular(path string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// within gives the path of a file relative to the root, both real and absolute.
-func within(root, path string) (string, bool) {
-	rel, err := filepath.Rel(root, path)
-	if err != nil || !filepath.IsLocal(rel) {
-		return "", false
-	}
-	return filepath.ToSlash(rel), true
-}
-
 // realRoot is the root of a scope without symbolic links.
 func (s Scope) realRoot(dir string) (string, error) {
 	root := s.Root

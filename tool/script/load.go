@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/superstep-dev/superstep/internal/clean"
@@ -22,12 +21,12 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// Load makes the tools of what was found, which for a module runs it to learn what it holds. Call
+// load makes the tools of what was found, which for a module runs it to learn what it holds. Call
 // it only for what the user trusts. The error, if any, joins values of type Problem; the tools
 // beside it can be used all the same.
 //
 // A tool never outlives a call of it: whatever it started is dead when Run returns.
-func Load(ctx context.Context, f Found, opts *Options) ([]*tool.Tool, error) {
+func load(ctx context.Context, f Found, opts *Options) ([]*tool.Tool, error) {
 	o := opts.orDefault(f.root)
 	t, m, err := prepare(f, &o)
 	switch {
@@ -78,14 +77,10 @@ func LoadAll(ctx context.Context, found []Found, opts *Options) ([]*tool.Tool, [
 	}
 	var problems []Problem
 	var mu sync.Mutex
-	warn := o.Warn
-	o.Warn = func(p Problem) {
+	o.warn = func(p Problem) {
 		mu.Lock()
 		defer mu.Unlock()
 		problems = append(problems, p)
-		if warn != nil {
-			warn(p)
-		}
 	}
 	tools := make([][]*tool.Tool, len(found))
 	errs := make([]error, len(found))
@@ -93,7 +88,7 @@ func LoadAll(ctx context.Context, found []Found, opts *Options) ([]*tool.Tool, [
 	loaders.SetLimit(4)
 	for i, f := range found {
 		loaders.Go(func() error {
-			tools[i], errs[i] = Load(ctx, f, &o)
+			tools[i], errs[i] = load(ctx, f, &o)
 			return nil
 		})
 	}
@@ -213,7 +208,7 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 		return nil, errors.New(d.Problem)
 	}
 	warn := func(text string) {
-		m.opts.Warn(Problem{File: m.found.Path, Text: fmt.Sprintf("tool %q: %s", name, text), Warning: true})
+		m.opts.warn(Problem{File: m.found.Path, Text: fmt.Sprintf("tool %q: %s", name, text), Warning: true})
 	}
 	var description string
 	if err := json.Unmarshal(orNull(d.Description), &description); err != nil || strings.TrimSpace(description) == "" {
@@ -225,19 +220,15 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 	if t.Input, err = reader.Read(orNull(d.Input), true); err != nil {
 		return nil, fmt.Errorf("the schema of its arguments %w", err)
 	}
-	var output *jsonschema.Resolved
 	if len(d.Output) > 0 && !bytes.Equal(d.Output, []byte("null")) {
 		if t.Output, err = reader.Read(d.Output, false); err != nil {
-			return nil, fmt.Errorf("the schema of its output %w", err)
-		}
-		if output, err = t.Output.Resolve(nil); err != nil {
 			return nil, fmt.Errorf("the schema of its output %w", err)
 		}
 	}
 	if t.Effect, err = effectOf(d.Effect); err != nil {
 		return nil, err
 	}
-	timeout, err := timeoutOf(d.Timeout, m.opts.Timeout)
+	timeout, err := timeoutOf(d.Timeout, defaultTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +237,7 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 		return nil, err
 	}
 	t.Run = func(ctx context.Context, c *tool.Call) (string, error) {
-		return m.call(ctx, name, d.Export, env, needs, timeout, output, c)
+		return m.call(ctx, name, d.Export, env, needs, timeout, c)
 	}
 	return t, nil
 }
@@ -260,13 +251,18 @@ func (m *module) declared(d described) (env []string, needs sandbox.Needs, err e
 	if err := checkEnv(env); err != nil {
 		return nil, needs, err
 	}
-	for i, b := range []json.RawMessage{d.Network, d.Read, d.Write} {
-		key, values := sandbox.NeedKeys()[i], []string{""}
-		if json.Unmarshal(orNull(b), &values) != nil && json.Unmarshal(b, &values[0]) != nil {
-			return nil, needs, fmt.Errorf("%s is not a list of texts", key)
+	for _, list := range []struct {
+		key  string
+		told json.RawMessage
+	}{{"network", d.Network}, {"read", d.Read}, {"write", d.Write}} {
+		values := []string{""}
+		if json.Unmarshal(orNull(list.told), &values) != nil && json.Unmarshal(list.told, &values[0]) != nil {
+			return nil, needs, fmt.Errorf("%s is not a list of texts", list.key)
 		}
-		if _, err := needs.Add(key, values); err != nil {
-			return nil, needs, err
+		for _, v := range values {
+			if err := needs.Add(list.key, v); err != nil {
+				return nil, needs, err
+			}
 		}
 	}
 	unseen := slices.ContainsFunc(env, func(name string) bool { return !slices.Contains(m.found.Env, name) })
@@ -276,10 +272,10 @@ func (m *module) declared(d described) (env []string, needs sandbox.Needs, err e
 	return env, needs, nil
 }
 
-func (m *module) call(ctx context.Context, name, export string, env []string, needs sandbox.Needs, timeout time.Duration, output *jsonschema.Resolved, c *tool.Call) (string, error) {
+func (m *module) call(ctx context.Context, name, export string, env []string, needs sandbox.Needs, timeout time.Duration, c *tool.Call) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(timeout))
 	defer cancel()
-	req := &request{Op: "call", Export: export, Args: c.Args, Limit: MaxOutput, env: env, needs: needs}
+	req := &request{Op: "call", Export: export, Args: c.Args, Limit: maxOutput, env: env, needs: needs}
 	if len(bytes.TrimSpace(req.Args)) == 0 {
 		req.Args = json.RawMessage("{}")
 	}
@@ -295,24 +291,11 @@ func (m *module) call(ctx context.Context, name, export string, env []string, ne
 	if err != nil {
 		return "", fmt.Errorf("tool %s failed: %w", name, err)
 	}
-	if output != nil {
-		if err := checkOutput(output, a.text); err != nil {
-			return "", fmt.Errorf("tool %s failed: %w", name, err)
-		}
-	}
 	return a.text + omitted(a.dropped), nil
 }
 
 func tookTooLong(timeout time.Duration) error {
 	return fmt.Errorf("it took longer than %v and was ended; give it less to do, or a longer timeout in its definition", timeout)
-}
-
-// checkOutput reports how a text fails to be JSON that fits a schema.
-func checkOutput(s *jsonschema.Resolved, text string) error {
-	if err := strict.Check(s, json.RawMessage(text)); err != nil {
-		return fmt.Errorf("its result does not fit its output schema: %w", err)
-	}
-	return nil
 }
 
 // omitted says how much of an output was not kept.

@@ -233,7 +233,7 @@ func (r *manifestReader) needs(f frontmatter.Field) {
 			r.wrong(v.Line, v.Col, "%s is a list of texts", f.Key)
 			return
 		}
-		if _, err := r.m.needs.Add(f.Key, []string{s}); err != nil {
+		if err := r.m.needs.Add(f.Key, s); err != nil {
 			r.wrong(v.Line, v.Col, "%v", err)
 		}
 	}

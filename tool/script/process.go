@@ -2,7 +2,6 @@ package script
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -180,11 +179,4 @@ func stateText(s *os.ProcessState) string {
 		return "it did not start"
 	}
 	return s.String()
-}
-
-func pathError(err error) error {
-	if e, ok := errors.AsType[*os.PathError](err); ok {
-		return e.Err
-	}
-	return err
 }

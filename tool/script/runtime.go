@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/inside"
 	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
@@ -69,7 +70,7 @@ func (e *engine) run(ctx context.Context, m *module, r *request) (_ *answer, err
 	state, err := j.do(ctx)
 	if err != nil {
 		if state == nil && ctx.Err() == nil {
-			return nil, fmt.Errorf("%s cannot be started: %w", e.path, pathError(err))
+			return nil, fmt.Errorf("%s cannot be started: %w", e.path, inside.Reason(err))
 		}
 		return nil, j.lacking(err, r.needs, m.found.Path)
 	}
@@ -79,7 +80,6 @@ func (e *engine) run(ctx context.Context, m *module, r *request) (_ *answer, err
 			a.failure.Message += ": " + said
 		}
 	}
-	a.log = log.Text(maxLog)
 	if a.failure != nil {
 		if a.hint = e.hint(a.failure.Message); a.hint == "" {
 			a.hint = j.cmd.Missing("it", r.needs, m.found.Path, a.failure.Message)

@@ -2,7 +2,7 @@
 // JavaScript, and executables with a manifest.
 //
 // Finding and running are apart, so that somebody can decide in between. Discover reads, and runs
-// nothing: it puts a module and all that it imports into one text and tells its digest. Load runs
+// nothing: it puts a module and all that it imports into one text and tells its digest. LoadAll runs
 // what was found, to learn what its tools are called and take, and makes tools of them. What was
 // put together by Discover is what runs, whatever became of the files since; an executable is
 // checked against its digest right before each call.
@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
-	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
@@ -105,14 +104,11 @@ func (p Problem) Error() string {
 	return clean.Text(at + ": " + p.Text)
 }
 
-// Options of Load. Nil means the defaults.
+// Options of LoadAll. Nil means the defaults.
 type Options struct {
-	// Look finds a program by its name. Defaults to looking in the PATH of Environ, in absolute
-	// folders only.
-	Look func(name string) (path string, err error)
 	// Runtimes are tried in this order: "node", "bun", "deno", which is also the default.
 	Runtimes []string
-	// Environ is the environment of this program ("NAME=value"). Tools see of it what
+	// Environ is the environment of this program ("NAME=value"). Programs are looked for in the absolute folders of its PATH. Tools see of it what
 	// procgroup.Base keeps, and what they are allowed by name. Defaults to none.
 	Environ []string
 	// Env names variables that every tool may see, besides those it names itself.
@@ -121,8 +117,6 @@ type Options struct {
 	Directory string
 	// Worktree is told to tools as the root of the working tree. Defaults to Directory.
 	Worktree string
-	// Timeout of a call of a tool that names none. Defaults to 2 minutes.
-	Timeout time.Duration
 	// LoadTimeout is how long a module may take to tell what it holds. Defaults to 30 seconds.
 	LoadTimeout time.Duration
 	// Memory of a module in node or deno, in bytes. Defaults to 512 MiB.
@@ -133,16 +127,15 @@ type Options struct {
 	Sandbox *sandbox.Sandbox
 	// Temp is the folder for private temporary folders. Defaults to the system's.
 	Temp string
-	// Warn, if set, is told what is odd but no reason to refuse a tool. LoadAll calls it from one
-	// goroutine at a time.
-	Warn func(Problem)
+
+	warn func(Problem) // told what is odd but no reason to refuse a tool; set by LoadAll
 }
 
 const (
-	// MaxOutput is how much of the output of a call is kept, in bytes. The rest is read and counted.
-	MaxOutput = 1 << 20
+	// maxOutput is how much of the output of a call is kept, in bytes. The rest is read and counted.
+	maxOutput = 1 << 20
 
-	defaultTimeout     = 2 * time.Minute
+	defaultTimeout     = 2 * time.Minute // of a call of a tool that names none
 	defaultLoadTimeout = 30 * time.Second
 	defaultMemory      = 512 << 20
 	maxTimeout         = 24 * time.Hour
@@ -164,18 +157,11 @@ func (o *Options) orDefault(root string) Options {
 	if len(out.Runtimes) == 0 {
 		out.Runtimes = []string{"node", "bun", "deno"}
 	}
-	if out.Look == nil {
-		environ := out.Environ
-		out.Look = func(name string) (string, error) { return procgroup.Look(environ, name) }
-	}
 	if out.Directory == "" {
 		out.Directory = root
 	}
 	if out.Worktree == "" {
 		out.Worktree = out.Directory
-	}
-	if out.Timeout <= 0 {
-		out.Timeout = defaultTimeout
 	}
 	if out.LoadTimeout <= 0 {
 		out.LoadTimeout = defaultLoadTimeout
@@ -183,8 +169,8 @@ func (o *Options) orDefault(root string) Options {
 	if out.Memory <= 0 {
 		out.Memory = defaultMemory
 	}
-	if out.Warn == nil {
-		out.Warn = func(Problem) {}
+	if out.warn == nil {
+		out.warn = func(Problem) {}
 	}
 	return out
 }

@@ -187,7 +187,7 @@ func TestModules(t *testing.T) {
 		{name: "zod without an install", source: `import { z } from "zod"; export default {description: "d", args: z.object({a: z.enum(["x", "y"])}), execute: (a) => a.a}`, args: `{"a":"x"}`, want: "x"},
 		{name: "variables", source: header + `export default tool({description: "d", args: {}, env: ["ALLOWED_ONE"], execute: () => [process.env.ALLOWED_ONE, process.env.ALLOWED_ALL, process.env.SECRET_KEY].join()})`, want: "one,all,"},
 		{name: "half a pair", source: header + `export default tool({description: "d", args: {}, execute: () => "a\ud800b"})`, want: "a\ufffdb"},
-		{name: "output schema", source: header + `export default tool({description: "d", args: {}, output: z.object({n: z.number()}), execute: () => ({n: "x"})})`, fails: "output schema"},
+		{name: "output schema", source: header + `export default tool({description: "d", args: {}, output: z.object({n: z.number()}), execute: () => ({n: "x"})})`, fails: "is not what the tool promises:\n- /n: is the string"},
 	} {
 		for _, runtime := range runtimes(t) {
 			t.Run(c.name+"/"+runtime, func(t *testing.T) {

@@ -106,9 +106,6 @@ func (f *Folder) Update(ctx context.Context) error {
 	}
 	info.Workflow, info.Title = o.Redactor.Text(info.Workflow), o.Redactor.Text(info.Title)
 	f.ended = f.run.Status == runlog.Running && info.Status != runlog.Running
-	if info.Status == runlog.Quarantined {
-		f.run.Interrupt()
-	}
 	f.run.End(info.Status)
 	d := &directory{root: f.dir}
 	now := o.Now()

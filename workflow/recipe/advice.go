@@ -65,7 +65,7 @@ func (p *reading) overText(s *step, r *Recipe, steps map[string]*step) {
 		return
 	}
 	for _, in := range r.Inputs {
-		if ref.String() == "inputs."+in.Name && in.Type == String {
+		if ref.String() == "inputs."+in.Name && in.Type == "string" {
 			p.warn(s.id, codeForeachIn, "`%s` goes through the input `%s`, which is a text; give that `type: list`", s.ID, in.Name)
 		}
 	}

@@ -82,7 +82,7 @@ func FuzzParse(f *testing.F) {
 func steps(r *recipe.Recipe) string {
 	var b strings.Builder
 	r.Walk(func(s *recipe.Step, depth int) bool {
-		b.WriteString(strings.Repeat(" ", depth) + s.ID + " " + string(s.Kind()) + " " + strings.Join(s.Reads, ",") + " " + strings.Join(s.DependsOn, ","))
+		b.WriteString(strings.Repeat(" ", depth) + s.ID + " " + s.Kind() + " " + strings.Join(s.Reads, ",") + " " + strings.Join(s.DependsOn, ","))
 		if s.When != nil {
 			b.WriteString(s.When.String())
 		}

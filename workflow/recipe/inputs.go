@@ -14,7 +14,7 @@ func (p *reading) declared(n *yaml.Node, what string) []Input {
 	case yaml.SequenceNode:
 		for _, c := range n.Content {
 			if c.Kind == yaml.ScalarNode {
-				all = append(all, Input{Name: p.named(c, "the name of "+article(what), plainName), Type: String, Pos: posOf(c)})
+				all = append(all, Input{Name: p.named(c, "the name of "+article(what), plainName), Type: "string", Pos: posOf(c)})
 				continue
 			}
 			all = append(all, p.input(c, what, nil))
@@ -51,7 +51,7 @@ func (p *reading) declared(n *yaml.Node, what string) []Input {
 
 // input reads one input. The key is its name in a map of them, nil in a list.
 func (p *reading) input(n *yaml.Node, what string, key *yaml.Node) Input {
-	in := Input{Type: String, Pos: posOf(n)}
+	in := Input{Type: "string", Pos: posOf(n)}
 	var typ, def, enum *yaml.Node
 	fields := []field{
 		{"name", func(v *yaml.Node) { in.Name, in.Pos = p.named(v, "the name of "+article(what), plainName), posOf(v) }},
@@ -74,7 +74,7 @@ func (p *reading) input(n *yaml.Node, what string, key *yaml.Node) Input {
 		p.need(n, keys, article(what), "name")
 	}
 	if typ != nil {
-		if in.Type = Type(p.choice(typ, "`type`", "string", "integer", "number", "boolean", "list", "object")); in.Type == "" {
+		if in.Type = p.choice(typ, "`type`", "string", "integer", "number", "boolean", "list", "object"); in.Type == "" {
 			return in // what is of it cannot be told
 		}
 	}
@@ -129,7 +129,7 @@ func oneOf(v json.RawMessage, all []json.RawMessage) bool {
 }
 
 // typed reads a value of a type, nil if it is not of it.
-func (p *reading) typed(n *yaml.Node, what string, t Type, said bool) json.RawMessage {
+func (p *reading) typed(n *yaml.Node, what, t string, said bool) json.RawMessage {
 	if n.Kind == yaml.AliasNode {
 		return nil
 	}
@@ -137,8 +137,8 @@ func (p *reading) typed(n *yaml.Node, what string, t Type, said bool) json.RawMe
 		return v
 	}
 	got := kindOf(n)
-	if t != String || n.Kind != yaml.ScalarNode || got == string(isNull) {
-		p.mark(n, codeDefault, "%s must be %s, got %s", what, t.says(), got)
+	if t != "string" || n.Kind != yaml.ScalarNode || got == string(isNull) {
+		p.mark(n, codeDefault, "%s must be %s, got %s", what, typeWords(t), got)
 		return nil
 	}
 	or := ""
@@ -156,32 +156,33 @@ func (p *reading) typed(n *yaml.Node, what string, t Type, said bool) json.RawMe
 	return nil
 }
 
-func (t Type) says() string {
+// typeWords is what a value of a type is called.
+func typeWords(t string) string {
 	switch t {
-	case Integer:
+	case "integer":
 		return "a whole number"
-	case Number:
+	case "number":
 		return "a number"
-	case Boolean:
+	case "boolean":
 		return "true or false"
-	case List:
+	case "list":
 		return "a list"
-	case Object:
+	case "object":
 		return "a map"
 	}
 	return "a text"
 }
 
-func (p *reading) ofType(n *yaml.Node, t Type) json.RawMessage {
+func (p *reading) ofType(n *yaml.Node, t string) json.RawMessage {
 	switch {
-	case t == List && n.Kind == yaml.SequenceNode, t == Object && n.Kind == yaml.MappingNode:
+	case t == "list" && n.Kind == yaml.SequenceNode, t == "object" && n.Kind == yaml.MappingNode:
 		return p.json(n)
 	case n.Kind != yaml.ScalarNode:
 		return nil
 	}
 	s := scalarOf(n)
-	fits := t == String && s.kind == isText || t == Boolean && s.kind == isBoolean || t == Number && (s.kind == isInteger || s.kind == isNumber)
-	if t == Integer {
+	fits := t == "string" && s.kind == isText || t == "boolean" && s.kind == isBoolean || t == "number" && (s.kind == isInteger || s.kind == isNumber)
+	if t == "integer" {
 		if v, ok := whole(s); ok {
 			s.json, fits = json.RawMessage(v), true
 		}

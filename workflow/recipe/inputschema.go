@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -15,7 +16,10 @@ func InputSchema(inputs []Input) *jsonschema.Schema {
 		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
 	}
 	for _, in := range inputs {
-		p := &jsonschema.Schema{Type: in.Type.schema(), Description: in.Description, Default: in.Default}
+		p := &jsonschema.Schema{Type: cmp.Or(in.Type, "string"), Description: in.Description, Default: in.Default}
+		if p.Type == "list" {
+			p.Type = "array"
+		}
 		for _, raw := range in.Enum {
 			var v any
 			if json.Unmarshal(raw, &v) == nil {
@@ -29,15 +33,4 @@ func InputSchema(inputs []Input) *jsonschema.Schema {
 		}
 	}
 	return s
-}
-
-// schema is the type's name in JSON Schema.
-func (t Type) schema() string {
-	switch t {
-	case List:
-		return "array"
-	case "":
-		return "string"
-	}
-	return string(t)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Version is the version of the language that this package reads.
-const Version = 1
+// version is the version of the language that this package reads.
+const version = 1
 
 // The limits of a recipe.
 const (
@@ -63,25 +63,12 @@ type Budget struct {
 type Input struct {
 	Name        string
 	Description string
-	Type        Type
+	Type        string // string, integer, number, boolean, list or object
 	Required    bool
 	Default     json.RawMessage // nil for none
 	Enum        []json.RawMessage
 	Pos         Pos
 }
-
-// A Type is that of an input.
-type Type string
-
-// The types of inputs.
-const (
-	String  Type = "string"
-	Integer Type = "integer"
-	Number  Type = "number"
-	Boolean Type = "boolean"
-	List    Type = "list"
-	Object  Type = "object"
-)
 
 // A Block is steps that depend on each other and on nothing beside them, and what they amount to.
 type Block struct {
@@ -105,7 +92,9 @@ type Step struct {
 	Tries   int                // how often an agent is asked again for that
 	Retry   *Retry
 	Timeout time.Duration // of one attempt, 0 for none
-	OnError OnError
+	// OnError is what its failure means: "continue" makes the text of the error its output, and the run ends
+	// partial; "skip" also skips what depends on it; with "fail" the run fails.
+	OnError string
 
 	Agent    *Agent
 	Tool     *Tool
@@ -117,40 +106,25 @@ type Step struct {
 	Loop     *Loop
 }
 
-// A Kind is what a step is.
-type Kind string
-
-// The kinds of steps.
-const (
-	KindAgent    Kind = "agent"
-	KindTool     Kind = "tool"
-	KindWorkflow Kind = "workflow"
-	KindAsk      Kind = "ask"
-	KindValue    Kind = "value"
-	KindParallel Kind = "parallel"
-	KindForeach  Kind = "foreach"
-	KindLoop     Kind = "loop"
-)
-
-// Kind is what the step is.
-func (s *Step) Kind() Kind {
+// Kind is what the step is: agent, tool, workflow, ask, value, parallel, foreach or loop.
+func (s *Step) Kind() string {
 	switch {
 	case s.Agent != nil:
-		return KindAgent
+		return "agent"
 	case s.Tool != nil:
-		return KindTool
+		return "tool"
 	case s.Workflow != nil:
-		return KindWorkflow
+		return "workflow"
 	case s.Ask != nil:
-		return KindAsk
+		return "ask"
 	case s.Value != nil:
-		return KindValue
+		return "value"
 	case s.Parallel != nil:
-		return KindParallel
+		return "parallel"
 	case s.Foreach != nil:
-		return KindForeach
+		return "foreach"
 	}
-	return KindLoop
+	return "loop"
 }
 
 // Body is the block inside of a container, nil for other steps.
@@ -165,16 +139,6 @@ func (s *Step) Body() *Block {
 	}
 	return nil
 }
-
-// OnError says what a step's failure means.
-type OnError string
-
-// What a failure means.
-const (
-	Continue OnError = "continue" // its error text is its output, and the run ends partial
-	Fail     OnError = "fail"     // the run fails
-	Skip     OnError = "skip"     // as Continue, and what depends on it is skipped
-)
 
 // A Retry says how often and how soon a failed step is tried again.
 type Retry struct {

@@ -95,9 +95,9 @@ func (p *reading) version(n *yaml.Node) {
 		p.wrongType(n, "`version`", "the number 1")
 	case v == "1":
 	case strings.HasPrefix(v, "-") || v == "0":
-		p.mark(n, codeVersion, "`version` is %s; this is version %d of the language", name(v), Version)
+		p.mark(n, codeVersion, "`version` is %s; this is version %d of the language", name(v), version)
 	default:
-		p.mark(n, codeVersion, "`version` is %s and needs a newer engine; this one reads version %d", name(v), Version)
+		p.mark(n, codeVersion, "`version` is %s and needs a newer engine; this one reads version %d", name(v), version)
 	}
 }
 
@@ -167,7 +167,7 @@ func owned() [][2]string {
 
 // step reads one step.
 func (p *reading) step(n *yaml.Node, in *block) *step {
-	s := &step{Step: &Step{Pos: posOf(n), OnError: Continue, Tries: defaultTries}, node: n, in: in, index: len(in.steps)}
+	s := &step{Step: &Step{Pos: posOf(n), OnError: "continue", Tries: defaultTries}, node: n, in: in, index: len(in.steps)}
 	p.steps = append(p.steps, s)
 	agent, tool, call := &Agent{}, &Tool{}, &Call{}
 	fields := []field{
@@ -195,7 +195,7 @@ func (p *reading) step(n *yaml.Node, in *block) *step {
 		{"timeout", func(v *yaml.Node) { s.Timeout = p.duration(v, "`timeout`") }},
 		{"on_error", func(v *yaml.Node) {
 			if e := p.choice(v, "`on_error`", "continue", "fail", "skip"); e != "" {
-				s.OnError = OnError(e)
+				s.OnError = e
 			}
 		}},
 	}

@@ -183,9 +183,9 @@ func isA(v any, t string) bool {
 func schemaType(t string) string {
 	switch t {
 	case "array":
-		return List.says()
+		return typeWords("list")
 	case "null":
 		return "null"
 	}
-	return Type(t).says()
+	return typeWords(t)
 }

@@ -188,20 +188,20 @@ func fits(in Input, raw json.RawMessage) string {
 	ok := false
 	switch x := v.(type) {
 	case string:
-		ok = in.Type == String || in.Type == ""
+		ok = in.Type == "string" || in.Type == ""
 	case bool:
-		ok = in.Type == Boolean
+		ok = in.Type == "boolean"
 	case int:
-		ok = in.Type == Integer || in.Type == Number
+		ok = in.Type == "integer" || in.Type == "number"
 	case float64:
-		ok = in.Type == Number || in.Type == Integer && x == float64(int64(x)) && x >= -maxWhole && x <= maxWhole
+		ok = in.Type == "number" || in.Type == "integer" && x == float64(int64(x)) && x >= -maxWhole && x <= maxWhole
 	case []any:
-		ok = in.Type == List
+		ok = in.Type == "list"
 	case map[string]any:
-		ok = in.Type == Object
+		ok = in.Type == "object"
 	}
 	if !ok {
-		return fmt.Sprintf("must be %s, got %s", in.Type.says(), typeOf(v))
+		return fmt.Sprintf("must be %s, got %s", typeWords(in.Type), typeOf(v))
 	}
 	if len(in.Enum) > 0 {
 		e := &evaluation{}

@@ -55,7 +55,7 @@ steps:
 	mid := parse(t, "name: mid\naliases: [middle]\nsteps: [{id: a, workflow: low}]\n")
 	low := parse(t, "name: low\nsteps: [{id: x, workflow: brief, inputs: {topic: t}}, {id: a, loop: {max: 2, steps: [{id: b, workflow: top}]}}]\n")
 	brief := &recipe.Callee{Name: "brief", Inputs: []recipe.Input{
-		{Name: "topic", Type: recipe.String, Required: true}, {Name: "depth"}, {Name: "n", Type: recipe.Integer},
+		{Name: "topic", Type: "string", Required: true}, {Name: "depth"}, {Name: "n", Type: "integer"},
 		{Name: "level", Enum: []json.RawMessage{json.RawMessage(`"low"`), json.RawMessage(`"high"`)}},
 	}}
 	w := &recipe.World{
@@ -214,7 +214,7 @@ steps:
 `)
 	var ids []string
 	r.Walk(func(s *recipe.Step, depth int) bool {
-		ids = append(ids, strings.Repeat(">", depth)+s.ID+":"+string(s.Kind()))
+		ids = append(ids, strings.Repeat(">", depth)+s.ID+":"+s.Kind())
 		return s.ID != "g"
 	})
 	if got, want := strings.Join(ids, " "), "a:workflow b:foreach >c:parallel >>d:tool >>e:workflow >f:workflow g:loop"; got != want {
@@ -314,7 +314,7 @@ steps:
 `)
 	each := r.Steps[0].Foreach
 	b := each.Steps[0]
-	if r.Concurrency != 16 || each.As != "item" || b.OnError != recipe.Continue || b.Tries != 2 || b.Retry.Attempts != 3 || b.Retry.Backoff != 1 ||
+	if r.Concurrency != 16 || each.As != "item" || b.OnError != "continue" || b.Tries != 2 || b.Retry.Attempts != 3 || b.Retry.Backoff != 1 ||
 		b.Timeout.String() != "500ms" || b.Gate == nil || b.Gate.Message != nil || r.Steps[0].Pos != (recipe.Pos{Line: 3, Col: 10}) || b.Agent.Pos != (recipe.Pos{Line: 3, Col: 58}) {
 		t.Errorf("%+v %+v", b, b.Agent)
 	}

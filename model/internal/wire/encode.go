@@ -2,7 +2,10 @@ package wire
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -16,6 +19,63 @@ func Misplaced(role model.Role, kind model.PartKind) error {
 		return fmt.Errorf("a part of kind %q in a message of role %q, or one that names no call", kind, role)
 	}
 	return fmt.Errorf("a part of kind %q does not belong in a message of role %q", kind, role)
+}
+
+// Texts are what a user says in a message: one text at least, and none that is empty, which providers refuse.
+func Texts(msg model.Message) ([]string, error) {
+	var texts []string
+	for _, p := range msg.Parts {
+		if p.Kind != model.Text {
+			return nil, Misplaced(msg.Role, p.Kind)
+		}
+		if strings.TrimSpace(p.Text) != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	if len(texts) == 0 {
+		return []string{"(empty)"}, nil
+	}
+	return texts, nil
+}
+
+// Results are the parts of a message of a tool: results with a call each, of which none is empty.
+func Results(msg model.Message) ([]model.Part, error) {
+	if len(msg.Parts) == 0 {
+		return nil, errors.New("a tool message without results")
+	}
+	parts := slices.Clone(msg.Parts)
+	for i, p := range parts {
+		if p.Kind != model.Result || p.Call == nil {
+			return nil, Misplaced(msg.Role, p.Kind)
+		}
+		if strings.TrimSpace(p.Text) == "" {
+			parts[i].Text = "(no output)"
+		}
+	}
+	return parts, nil
+}
+
+// CheckTools says what is wrong with the tools of a request and its choice of one.
+func CheckTools(req *model.Request) error {
+	known := req.Choice == "" || req.Choice == "required"
+	for _, spec := range req.Tools {
+		if spec.Name == "" {
+			return errors.New("a tool has no name")
+		}
+		known = known || spec.Name == req.Choice
+	}
+	switch {
+	case req.Choice == "required" && len(req.Tools) == 0:
+		return errors.New("a tool call is required but the request has no tools")
+	case !known:
+		return fmt.Errorf("the tool %q is to be called but the request does not have it", req.Choice)
+	}
+	return nil
+}
+
+// SchemaError is the error of a tool whose input schema cannot be sent.
+func SchemaError(spec *model.ToolSpec, err error) error {
+	return fmt.Errorf("tool %q: its input schema: %w", spec.Name, err)
 }
 
 // ObjectSchema is the schema of a tool's arguments as providers want it: of an object, with

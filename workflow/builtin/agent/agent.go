@@ -75,8 +75,8 @@ type Crew struct {
 	Close     func() error // ends what was started; nil for nothing
 }
 
-// State is the state of the workflow's graph.
-type State struct {
+// state is the state of the workflow's graph.
+type state struct {
 	Inputs
 	Text string `json:"text,omitempty"`
 }
@@ -134,7 +134,7 @@ func (d *delegate) prepare(in *Inputs) error {
 	return d.opt.Prepare(in)
 }
 
-func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Output, final graph.Final[State], err error) {
+func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Output, final graph.Final[state], err error) {
 	im := e.Journal.Imported()
 	if im != nil { // rights are those of whoever imported it
 		in.Dir = im.Dir
@@ -168,20 +168,20 @@ func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Ou
 	if err != nil {
 		return out, final, err
 	}
-	final, err = flow.Execute(ctx, State{Inputs: in}, &e.Graph)
+	final, err = flow.Execute(ctx, state{Inputs: in}, &e.Graph)
 	return Output{Text: final.State.Text, Agent: in.Agent, Model: in.Model}, final, err
 }
 
 // flow is the graph of a run: one node, the agent; a nil crew gives a graph to look at.
-func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[State, string], error) {
+func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[state, string], error) {
 	version, err := journal.Hash(in.Definition)
 	if err != nil {
 		return nil, err
 	}
-	g := graph.New(Name, func(s State, text string) State { s.Text = text; return s })
-	n := graph.Node[State, string]{Name: "work", Kind: "agent", Agents: 1, Version: version}
+	g := graph.New(Name, func(s state, text string) state { s.Text = text; return s })
+	n := graph.Node[state, string]{Name: "work", Kind: "agent", Agents: 1, Version: version}
 	n.UsesAny = len(d.opt.Workflows) > 0
-	n.Run = func(ctx context.Context, t *graph.Task, s State) (string, error) {
+	n.Run = func(ctx context.Context, t *graph.Task, s state) (string, error) {
 		if crew == nil {
 			return "", errors.New("this graph is for looking at only")
 		}
@@ -194,7 +194,7 @@ func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[State, string], err
 }
 
 // work has the agent work, with workflows in the background, and gives what it says last.
-func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *State) (string, error) {
+func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state) (string, error) {
 	k, err := d.sit(ctx, t)
 	if err != nil {
 		return "", err

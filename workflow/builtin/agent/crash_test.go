@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/model/modeltest"
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )

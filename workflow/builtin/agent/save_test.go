@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/superstep-dev/superstep/model/modeltest"
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
@@ -191,7 +191,7 @@ func TestLanguageIsTold(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		kinds := map[recipe.Kind]bool{}
+		kinds := map[string]bool{}
 		r.Walk(func(s *recipe.Step, _ int) bool { kinds[s.Kind()] = true; return true })
 		if len(kinds) != 7 {
 			t.Errorf("the example has steps of kinds %v", kinds)

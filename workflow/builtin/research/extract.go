@@ -45,7 +45,7 @@ func queries(question string) []string {
 // A look is a search as it is recorded.
 type look struct {
 	Text     string    `json:"text"` // for users: the places found
-	Findings []Finding `json:"findings,omitempty"`
+	Findings []finding `json:"findings,omitempty"`
 	Missing  []string  `json:"missing,omitempty"`
 	Answered bool      `json:"answered,omitempty"`
 	Files    int       `json:"files,omitempty"`  // that were searched
@@ -55,7 +55,7 @@ type look struct {
 }
 
 // look searches, as an effect of the task, with the tool of that name: the documents, but for one file, or the web.
-func (r *researcher) look(ctx context.Context, t *graph.Task, s *State, name, query string, limit int, but string) (look, error) {
+func (r *researcher) look(ctx context.Context, t *graph.Task, s *state, name, query string, limit int, but string) (look, error) {
 	hash, err := journal.Hash(query)
 	if err != nil {
 		return look{}, err
@@ -80,7 +80,7 @@ func (r *researcher) look(ctx context.Context, t *graph.Task, s *State, name, qu
 	})
 }
 
-func (r *researcher) lookInDocs(ctx context.Context, t *graph.Task, s *State, query string, limit int, but string) (look, error) {
+func (r *researcher) lookInDocs(ctx context.Context, t *graph.Task, s *state, query string, limit int, but string) (look, error) {
 	docs, _, err := r.open(ctx, t, s)
 	if err != nil {
 		return look{}, err
@@ -96,7 +96,7 @@ func (r *researcher) lookInDocs(ctx context.Context, t *graph.Task, s *State, qu
 	}
 	l := look{Missing: found.Missing, Answered: found.Answered, Files: docs.Stats().Files, Left: leftOut(docs.Stats().Left)}
 	for _, p := range found.Passages {
-		l.Findings = append(l.Findings, Finding{Score: p.Score, Passage: passage(p)})
+		l.Findings = append(l.Findings, finding{Score: p.Score, Passage: passage(p)})
 	}
 	return l, nil
 }
@@ -170,10 +170,10 @@ func pages(query, text string) (l look) {
 		}
 		if best != "" {
 			p := Passage{Path: strings.TrimSpace(lines[0]), Heading: oneLine(lines[1]), Text: best}
-			l.Findings = append(l.Findings, Finding{Score: float64(most) / float64(len(words)), Passage: p})
+			l.Findings = append(l.Findings, finding{Score: float64(most) / float64(len(words)), Passage: p})
 		}
 	}
-	slices.SortStableFunc(l.Findings, func(a, b Finding) int { return cmp.Compare(b.Score, a.Score) })
+	slices.SortStableFunc(l.Findings, func(a, b finding) int { return cmp.Compare(b.Score, a.Score) })
 	return l
 }
 
@@ -190,8 +190,8 @@ func shared(query []string, text string) (n int) {
 
 // scout is the explorer without a language model: what it finds are the directions. A question that the documents do not
 // answer has none.
-func (r *researcher) scout(ctx context.Context, t *graph.Task, s *State) (Update, error) {
-	var u Update
+func (r *researcher) scout(ctx context.Context, t *graph.Task, s *state) (update, error) {
+	var u update
 	add := func(name, query string) error {
 		l, err := r.look(ctx, t, s, name, query, broadPassages, "")
 		if u.Searches++; u.Searches == 1 || !u.Answered {
@@ -204,7 +204,7 @@ func (r *researcher) scout(ctx context.Context, t *graph.Task, s *State) (Update
 	if s.Docs != "" {
 		for _, q := range s.Queries[:min(len(s.Queries), s.Max-1)] {
 			if err := add("search_docs", q); err != nil {
-				return Update{}, err
+				return update{}, err
 			}
 			if !u.Answered {
 				break
@@ -217,12 +217,12 @@ func (r *researcher) scout(ctx context.Context, t *graph.Task, s *State) (Update
 	}
 	u.Enough = true
 	if web, err := r.web(t); err != nil {
-		return Update{}, err
+		return update{}, err
 	} else if web != nil { // one search, which costs money
 		near := u.Findings
 		u.Findings = nil
 		if err := add("web_search", s.Queries[0]); err != nil {
-			return Update{}, err
+			return update{}, err
 		}
 		if u.Web = u.Failed == ""; u.Findings == nil {
 			u.Findings = near
@@ -235,16 +235,16 @@ func (r *researcher) scout(ctx context.Context, t *graph.Task, s *State) (Update
 }
 
 // directed is the update with what it found as directions.
-func (u Update) directed() Update {
+func (u update) directed() update {
 	for i := range u.Findings {
 		f := &u.Findings[i]
 		topic := f.topic()
 		if bare.MatchString(topic) {
 			continue
 		}
-		if len(u.Directions) < mostDirections && !slices.ContainsFunc(u.Directions, func(d Direction) bool { return strings.EqualFold(d.Topic, topic) }) {
+		if len(u.Directions) < mostDirections && !slices.ContainsFunc(u.Directions, func(d direction) bool { return strings.EqualFold(d.Topic, topic) }) {
 			f.Direction = key(len(u.Directions), topic)
-			u.Directions = append(u.Directions, Direction{Key: f.Direction, Topic: topic, Path: f.Path})
+			u.Directions = append(u.Directions, direction{Key: f.Direction, Topic: topic, Path: f.Path})
 		}
 	}
 	return u
@@ -265,9 +265,9 @@ func (p *Passage) topic() string {
 
 // lookInto is a researcher without a language model. It looks once, in other files, for what the question and the direction
 // have in common.
-func (r *researcher) lookInto(ctx context.Context, t *graph.Task, s *State, job *assignment) (Update, error) {
+func (r *researcher) lookInto(ctx context.Context, t *graph.Task, s *state, job *assignment) (update, error) {
 	d := job.Direction
-	u := Update{Directions: []Direction{{Key: d.Key}}}
+	u := update{Directions: []direction{{Key: d.Key}}}
 	q := oneLine(s.Question) + " " + d.Topic
 	if s.searched(q) {
 		return u, nil
@@ -290,7 +290,7 @@ const (
 )
 
 // extract writes the brief without a language model, of passages as they are.
-func (s *State) extract() (string, []Passage) {
+func (s *state) extract() (string, []Passage) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", oneLine(s.Question))
 	if !s.Answered || len(s.Findings) == 0 {
@@ -330,7 +330,7 @@ func (s *State) extract() (string, []Passage) {
 }
 
 // abstain says that nothing answers, and what was searched.
-func (s *State) abstain(b *strings.Builder) (string, []Passage) {
+func (s *state) abstain(b *strings.Builder) (string, []Passage) {
 	failed := ""
 	if s.Failed != "" {
 		failed = "The web could not be searched: " + shown(strings.TrimRight(s.Failed, ".\n")) + "."
@@ -368,14 +368,14 @@ func (s *State) abstain(b *strings.Builder) (string, []Passage) {
 }
 
 // unverified writes what the search service itself answers.
-func (s *State) unverified(b *strings.Builder) {
+func (s *state) unverified(b *strings.Builder) {
 	if s.Said != "" {
 		fmt.Fprintf(b, "*Not verified*, the search service's own answer:\n> %s\n\n", shown(s.Said))
 	}
 }
 
 // none is the first line of a brief that does not answer.
-func none(s *State) string {
+func none(s *state) string {
 	if s.Docs == "" {
 		return "The web search does not answer this."
 	}
@@ -384,16 +384,16 @@ func none(s *State) string {
 
 // choose divides the findings into those that are quoted, the answer first, and places to look next. Of what the question
 // itself found the order is kept for all but the last; one passage of a file is enough.
-func (s *State) choose() (quoted, rest []Finding) {
+func (s *state) choose() (quoted, rest []finding) {
 	all := slices.Clone(s.Findings)
 	first := 0
 	for i, f := range all {
-		if f.Query == s.Queries[0] && first < mostMore && (first == 0 || !slices.ContainsFunc(all[:first], func(o Finding) bool { return o.Path == f.Path })) {
+		if f.Query == s.Queries[0] && first < mostMore && (first == 0 || !slices.ContainsFunc(all[:first], func(o finding) bool { return o.Path == f.Path })) {
 			all = slices.Insert(slices.Delete(all, i, i+1), first, f)
 			first++
 		}
 	}
-	slices.SortStableFunc(all[first:], func(a, b Finding) int { return cmp.Compare(b.Score, a.Score) })
+	slices.SortStableFunc(all[first:], func(a, b finding) int { return cmp.Compare(b.Score, a.Score) })
 	left := mostLines
 	for _, f := range all {
 		around := 3 // its place, an empty line, and the source
@@ -401,7 +401,7 @@ func (s *State) choose() (quoted, rest []Finding) {
 			around += 2
 		}
 		worse := f.Score < all[0].Score/2 && f.Score < 0.5
-		known := func(o Finding) bool { return o.Path == f.Path }
+		known := func(o finding) bool { return o.Path == f.Path }
 		switch {
 		case len(quoted) == 0 || len(quoted) <= mostMore && left >= around+fewLines && !worse && !slices.ContainsFunc(quoted, known):
 			if len(quoted) > 0 {
@@ -409,7 +409,7 @@ func (s *State) choose() (quoted, rest []Finding) {
 			}
 			left -= around + strings.Count(f.Text, "\n") + 1
 			quoted = append(quoted, f)
-		case len(rest) < mostNext && !slices.ContainsFunc(rest, func(o Finding) bool { return o.Path == f.Path && o.Heading == f.Heading }):
+		case len(rest) < mostNext && !slices.ContainsFunc(rest, func(o finding) bool { return o.Path == f.Path && o.Heading == f.Heading }):
 			rest = append(rest, f)
 		}
 	}
@@ -447,7 +447,7 @@ const leastStatement = 4
 
 // says reports whether another text is nearly the same statement: it has three fifths of its words but those of the question,
 // its numbers, and denies something if this does.
-func (s *State) says(answer, other string) bool {
+func (s *state) says(answer, other string) bool {
 	asked, has, all, both := docindex.Words(s.Question), docindex.Words(other), 0, 0
 	for _, w := range docindex.Words(answer) {
 		switch {
@@ -464,7 +464,7 @@ func (s *State) says(answer, other string) bool {
 }
 
 // agreement names the other files that state nearly what the answer does. The same text elsewhere is a copy.
-func (s *State) agreement(answer *Passage) string {
+func (s *state) agreement(answer *Passage) string {
 	var files []string
 	for _, f := range s.Findings {
 		if f.Path != answer.Path && f.Text != answer.Text && !slices.Contains(files, span(f.Path)) && s.says(answer.Text, f.Text) {
@@ -601,7 +601,7 @@ func fenced(p *Passage) string {
 }
 
 // foot writes the last line: what was done.
-func (s *State) foot(b *strings.Builder) {
+func (s *state) foot(b *strings.Builder) {
 	fmt.Fprintf(b, "\n---\n\n%d of %d searches", s.Searches, s.Max)
 	if s.Dropped > 0 {
 		fmt.Fprintf(b, " · %s dropped, not found in its source", inwords.Plural(s.Dropped, "quote"))

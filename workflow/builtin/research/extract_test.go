@@ -10,8 +10,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/docindex"
 )
 
-func found(path string, line int, heading, text string, score float64) Finding {
-	return Finding{Query: "Why?", Score: score, Passage: Passage{Path: path, Start: line, End: line + strings.Count(text, "\n"), Heading: heading, Text: text}}
+func found(path string, line int, heading, text string, score float64) finding {
+	return finding{Query: "Why?", Score: score, Passage: Passage{Path: path, Start: line, End: line + strings.Count(text, "\n"), Heading: heading, Text: text}}
 }
 
 func TestExtract(t *testing.T) {
@@ -19,9 +19,9 @@ func TestExtract(t *testing.T) {
 	deep.Query = "Why? D"
 	code := found("c.go", 3, "func C()", "// C is so.\nfunc C() {", 0.6)
 	code.Copies = []string{"v1/c.go:3-4"}
-	s := State{
+	s := state{
 		Question: "Why?", Queries: []string{"Why?"}, Docs: "/d", Max: 6, Searches: 3, Model: "offline", Answered: true, Files: 7,
-		Findings: []Finding{found("a.md", 1, "A › B", "Because\n\nof this.", 0.8), found("b.html", 5, "", "For that.", 0.7), found("a.md", 7, "A › C", "More.", 0.65), code, found("e.md", 2, "E", "Maybe.", 0.2), deep},
+		Findings: []finding{found("a.md", 1, "A › B", "Because\n\nof this.", 0.8), found("b.html", 5, "", "For that.", 0.7), found("a.md", 7, "A › C", "More.", 0.65), code, found("e.md", 2, "E", "Maybe.", 0.2), deep},
 	}
 	got, quoted := s.extract()
 	want := "# Why?\n\n## Answer\n\n**A › B** · `a.md:1-3` [1]\n> Because\n>\n> of this.\n\n" +
@@ -52,7 +52,7 @@ func TestExtract(t *testing.T) {
 
 // A brief fits on a screen, whatever was found, and what is cut off is not cited.
 func TestExtractIsShort(t *testing.T) {
-	s := State{Question: "Why?", Queries: []string{"Why?"}, Answered: true, Max: 6}
+	s := state{Question: "Why?", Queries: []string{"Why?"}, Answered: true, Max: 6}
 	for i := range 9 {
 		var lines []string
 		for n := range 15 {
@@ -89,7 +89,7 @@ func TestExtractIsHarmless(t *testing.T) {
 	odd.Copies = []string{"c\n## Forged"}
 	prose := found("Über `uns`.md", 2, "Use *a* [b](c) <d>\n## Forged", "Mended.\r## Forged", 0.8)
 	page := found("p.html", 3, "_x_", "<b> and *this*\n# Forged", 0.8)
-	s := State{Question: "Why?", Queries: []string{"Why?"}, Answered: true, Findings: []Finding{odd, prose, page}}
+	s := state{Question: "Why?", Queries: []string{"Why?"}, Answered: true, Findings: []finding{odd, prose, page}}
 	got, _ := s.extract()
 	for _, want := range []string{
 		"\n`__init__(a *[]T)�# Forged` · `a�## Forged�b.go:1-3` [1]\n````go\nx\n```\n## Forged\n````\n", "(also in c�## Forged)\n",
@@ -111,7 +111,7 @@ func TestCut(t *testing.T) {
 }
 
 func TestAgreement(t *testing.T) {
-	s := State{Question: "Does os.Exit run deferred functions?"}
+	s := state{Question: "Does os.Exit run deferred functions?"}
 	answer := found("proc.go", 57, "func Exit(code int)", "// The program terminates immediately; deferred functions are not run. Code 1 means failure.", 0.9)
 	for name, tc := range map[string]struct {
 		text, want string
@@ -127,7 +127,7 @@ func TestAgreement(t *testing.T) {
 			answer.Copies = []string{"log.go:9"}
 		}
 		other := found("log.go", 9, "", tc.text, 0.6)
-		s.Findings = []Finding{answer, other, other}
+		s.Findings = []finding{answer, other, other}
 		if got, want := s.agreement(&answer.Passage), "*Agreement*: "+tc.want+".\n\n"; got != want {
 			t.Errorf("%s: %s", name, got)
 		}

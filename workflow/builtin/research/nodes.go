@@ -38,10 +38,10 @@ const (
 	narrowSearches = 2
 )
 
-func (r *researcher) flow() (*graph.Flow[State, Update], error) {
+func (r *researcher) flow() (*graph.Flow[state, update], error) {
 	g := graph.New("research", reduce)
 	retry := &graph.Retry{Attempts: 3, If: temporary}
-	for _, n := range []graph.Node[State, Update]{
+	for _, n := range []graph.Node[state, update]{
 		{Name: "planner", Run: r.plan, Retry: retry, Version: "2"},
 		{Name: "explorer", Run: r.explore, Retry: retry, Version: "2"},
 		{Name: "researcher", Run: r.research, Retry: retry, Version: "2"},
@@ -67,14 +67,14 @@ func temporary(err error) bool {
 
 // an assignment is what a researcher is sent.
 type assignment struct {
-	Direction Direction `json:"direction"`
+	Direction direction `json:"direction"`
 	Searches  int       `json:"searches"`
 }
 
 // assign shares the search budget out among the directions that need more, or hands
 // over to the synthesizer. A direction gets one search, and two where that leaves as
 // much for another round, or there will be none.
-func assign(s State) []graph.Send {
+func assign(s state) []graph.Send {
 	left := s.Max - s.Searches
 	open := s.open()
 	if s.Enough || left <= 0 || len(open) == 0 {
@@ -96,8 +96,8 @@ func assign(s State) []graph.Send {
 }
 
 // open are the directions that need more searching.
-func (s *State) open() []Direction {
-	var out []Direction
+func (s *state) open() []direction {
+	var out []direction
 	for _, d := range s.Directions {
 		if !s.covered(d.Key) {
 			out = append(out, d)
@@ -119,7 +119,7 @@ func work[T any](ctx context.Context, t *graph.Task, a *agent.Agent, tools []*to
 	}
 	out, err = a.Run(ctx, t.Scope(), &agent.Work{Prompt: prompt})
 	if errors.As(err, new(*agent.LimitError)) {
-		err = t.Scope().Emit(ctx, "note", Note{err.Error() + "; the run goes on without it"})
+		err = t.Scope().Emit(ctx, "note", note{err.Error() + "; the run goes on without it"})
 	}
 	if err == nil && out.Args != nil {
 		err = json.Unmarshal(out.Args, &v)
@@ -131,18 +131,18 @@ type plan struct {
 	Queries []string `json:"queries" jsonschema:"one or two broad search queries, each a few plain words"`
 }
 
-func (r *researcher) plan(ctx context.Context, t *graph.Task, s State) (Update, error) {
+func (r *researcher) plan(ctx context.Context, t *graph.Task, s state) (update, error) {
 	if m, err := r.opt.Model(""); r.opt.Note != nil && err == nil && m.Name() == s.Model { // and not on a run that was begun with another
 		if text := r.opt.Note(); text != "" {
-			t.Scope().Live("note", Note{text}) // of this process, not of the run
+			t.Scope().Live("note", note{text}) // of this process, not of the run
 		}
 	}
 	m, err := r.modelFor(t, &s)
 	if err != nil {
-		return Update{}, err
+		return update{}, err
 	}
 	if m == nil {
-		return Update{Queries: queries(s.Question)}, nil
+		return update{Queries: queries(s.Question)}, nil
 	}
 	a := &agent.Agent{Name: "planner", Model: m, Prompt: plannerPrompt, Finish: "plan", Limits: agent.Limits{Turns: 3}}
 	p, _, err := work(ctx, t, a, []*tool.Tool{builtin.Think()}, "Hand in the plan.", func(p plan) error {
@@ -152,12 +152,12 @@ func (r *researcher) plan(ctx context.Context, t *graph.Task, s State) (Update, 
 		return nil
 	}, "Question: "+oneLine(s.Question))
 	if err != nil {
-		return Update{}, err
+		return update{}, err
 	}
 	if queries := p.clean(); len(queries) > 0 {
-		return Update{Queries: queries}, nil
+		return update{Queries: queries}, nil
 	}
-	return Update{Queries: []string{s.Question}}, nil
+	return update{Queries: []string{s.Question}}, nil
 }
 
 // clean are the queries, one per line of a prompt, without empty ones and not too many.
@@ -181,17 +181,17 @@ type directions struct {
 	} `json:"directions" jsonschema:"two to four directions, the most important one first"`
 }
 
-func (r *researcher) explore(ctx context.Context, t *graph.Task, s State) (Update, error) {
+func (r *researcher) explore(ctx context.Context, t *graph.Task, s state) (update, error) {
 	m, err := r.modelFor(t, &s)
 	if err != nil {
-		return Update{}, err
+		return update{}, err
 	}
 	if m == nil {
 		return r.scout(ctx, t, &s)
 	}
 	tools, err := r.tools(ctx, t, &s)
 	if err != nil {
-		return Update{}, err
+		return update{}, err
 	}
 	broad := min(broadSearches, s.Max-1)
 	a := &agent.Agent{Name: "explorer", Model: m, Prompt: explorerPrompt, Finish: "directions", Limits: agent.Limits{Turns: 6, Calls: searchQuota(broad)}}
@@ -213,21 +213,21 @@ func (r *researcher) explore(ctx context.Context, t *graph.Task, s State) (Updat
 		return nil
 	}, prompt.String())
 	if err != nil {
-		return Update{}, err
+		return update{}, err
 	}
 	sent := searches(out.Messages)
-	u := Update{Queries: sent, Searches: min(len(sent), broad)}
+	u := update{Queries: sent, Searches: min(len(sent), broad)}
 	u.Checked = u.Searches
 	for _, x := range d.Directions {
 		topic := oneLine(x.Topic)
-		known := slices.ContainsFunc(u.Directions, func(o Direction) bool { return strings.EqualFold(o.Topic, topic) })
+		known := slices.ContainsFunc(u.Directions, func(o direction) bool { return strings.EqualFold(o.Topic, topic) })
 		if known || len(u.Directions) == mostDirections {
 			continue
 		}
-		u.Directions = append(u.Directions, Direction{Key: key(len(u.Directions), topic), Topic: topic, Rationale: oneLine(x.Rationale), Priority: x.Priority})
+		u.Directions = append(u.Directions, direction{Key: key(len(u.Directions), topic), Topic: topic, Rationale: oneLine(x.Rationale), Priority: x.Priority})
 	}
 	if len(u.Directions) == 0 {
-		u.Directions = []Direction{{Key: key(0, s.Question), Topic: oneLine(s.Question)}}
+		u.Directions = []direction{{Key: key(0, s.Question), Topic: oneLine(s.Question)}}
 	}
 	return u, nil
 }
@@ -279,33 +279,33 @@ type findings struct {
 	} `json:"findings" jsonschema:"what the sources say; empty if they say nothing"`
 }
 
-func (r *researcher) research(ctx context.Context, t *graph.Task, s State) (Update, error) {
+func (r *researcher) research(ctx context.Context, t *graph.Task, s state) (update, error) {
 	var job assignment
 	if err := t.Arg(&job); err != nil {
-		return Update{}, err
+		return update{}, err
 	}
 	m, err := r.modelFor(t, &s)
 	if err != nil {
-		return Update{}, err
+		return update{}, err
 	}
 	if m == nil {
 		return r.lookInto(ctx, t, &s, &job)
 	}
 	tools, err := r.tools(ctx, t, &s)
 	if err != nil {
-		return Update{}, err
+		return update{}, err
 	}
 	a := &agent.Agent{Name: "researcher", Model: m, Prompt: researcherPrompt, Finish: "findings", Limits: agent.Limits{Turns: 8, Calls: searchQuota(job.Searches)}}
 	got, out, err := work(ctx, t, a, tools, "Hand in what was found.", func(findings) error { return nil }, s.mission(&job))
 	if err != nil {
-		return Update{}, err
+		return update{}, err
 	}
-	var found []Finding
+	var found []finding
 	for _, f := range got.Findings {
-		found = append(found, Finding{Direction: job.Direction.Key, Claim: f.Claim, Passage: Passage{Path: f.Path, Start: f.Line, Text: f.Quote}})
+		found = append(found, finding{Direction: job.Direction.Key, Claim: f.Claim, Passage: Passage{Path: f.Path, Start: f.Line, Text: f.Quote}})
 	}
 	queries := searches(out.Messages)
-	u := Update{Searches: min(len(queries), job.Searches), Directions: []Direction{{Key: job.Direction.Key, Searched: queries}}}
+	u := update{Searches: min(len(queries), job.Searches), Directions: []direction{{Key: job.Direction.Key, Searched: queries}}}
 	// What stands in the sources is recorded: a replay needs none of them.
 	e := &journal.Effect{Key: "verify", Kind: "save", Name: "verify", Repeat: journal.RepeatFreely}
 	kept, err := journal.Do(ctx, t.Scope(), e, func(ctx context.Context, _ string) (checked, error) {
@@ -324,12 +324,12 @@ func (r *researcher) research(ctx context.Context, t *graph.Task, s State) (Upda
 
 // checked is what verify made of findings.
 type checked struct {
-	Findings []Finding `json:"findings,omitempty"`
+	Findings []finding `json:"findings,omitempty"`
 	Dropped  int       `json:"dropped,omitempty"`
 }
 
 // mission is the prompt of a researcher.
-func (s *State) mission(job *assignment) string {
+func (s *state) mission(job *assignment) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Question: %s\nDirection: %s\n", oneLine(s.Question), job.Direction.Topic)
 	if job.Direction.Rationale != "" {
@@ -357,9 +357,9 @@ func (s *State) mission(job *assignment) string {
 const mostRounds = 8
 
 // coverage decides whether enough is known, after every round of researchers.
-func coverage(_ context.Context, _ *graph.Task, s State) (Update, error) {
+func coverage(_ context.Context, _ *graph.Task, s state) (update, error) {
 	enough := s.Searches >= s.Max || len(s.open()) == 0 || s.Searches == s.Checked || s.Rounds+1 >= mostRounds
-	return Update{Rounds: 1, Checked: s.Searches, Enough: enough}, nil
+	return update{Rounds: 1, Checked: s.Searches, Enough: enough}, nil
 }
 
 type content struct {
@@ -367,12 +367,12 @@ type content struct {
 	Answered *bool  `json:"answered,omitempty" jsonschema:"false if the sources do not answer the question"`
 }
 
-func (r *researcher) synthesize(ctx context.Context, t *graph.Task, s State) (Update, error) {
+func (r *researcher) synthesize(ctx context.Context, t *graph.Task, s state) (update, error) {
 	m, err := r.modelFor(t, &s)
 	if err != nil {
-		return Update{}, err
+		return update{}, err
 	}
-	u := Update{}
+	u := update{}
 	if m == nil {
 		u.Brief, u.Quoted = s.extract()
 	} else if u, err = r.write(ctx, t, &s, m); err != nil || s.Report == "" {
@@ -385,7 +385,7 @@ func (r *researcher) synthesize(ctx context.Context, t *graph.Task, s State) (Up
 	// resuming the run tries again.
 	u.Report = s.file(t.Scope().Run())
 	if err := inside(t.Scope().Imported(), u.Report); err != nil {
-		return Update{}, err
+		return update{}, err
 	}
 	_, err = graph.Do(ctx, "report", func(context.Context, string) (string, error) {
 		return u.Report, save(u.Report, u.Brief+"\n"+docindex.BriefMark+"\n")
@@ -394,21 +394,21 @@ func (r *researcher) synthesize(ctx context.Context, t *graph.Task, s State) (Up
 }
 
 // write has a language model write the brief.
-func (r *researcher) write(ctx context.Context, t *graph.Task, s *State, m model.Model) (Update, error) {
+func (r *researcher) write(ctx context.Context, t *graph.Task, s *state, m model.Model) (update, error) {
 	sources := s.numbered()
 	a := &agent.Agent{Name: "synthesizer", Model: m, Prompt: synthesizerPrompt, Finish: "write_file", Limits: agent.Limits{Turns: 5}}
 	c, out, err := work(ctx, t, a, []*tool.Tool{builtin.Think()}, "Write the report to its file. The list of sources is added to it.",
 		func(in content) error { return checkCitations(in.Content, len(sources)) }, s.brief(sources))
 	if err != nil {
-		return Update{}, err
+		return update{}, err
 	}
 	switch {
 	case out.Args == nil && len(sources) == 0:
-		return Update{}, fmt.Errorf("model %s found nothing and wrote nothing; it may not be able to call tools: use another one with --model", s.Model)
+		return update{}, fmt.Errorf("model %s found nothing and wrote nothing; it may not be able to call tools: use another one with --model", s.Model)
 	case out.Args == nil:
 		c.Content = s.listing(sources)
 	}
-	u := Update{Answered: len(sources) > 0}
+	u := update{Answered: len(sources) > 0}
 	if c.Answered != nil {
 		u.Answered = u.Answered && *c.Answered
 	}
@@ -417,7 +417,7 @@ func (r *researcher) write(ctx context.Context, t *graph.Task, s *State, m model
 }
 
 // brief is the prompt of the synthesizer.
-func (s *State) brief(sources []Finding) string {
+func (s *state) brief(sources []finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Question: %s\n\nSources:\n", oneLine(s.Question))
 	if len(sources) == 0 {

@@ -62,8 +62,8 @@ func checkCitations(text string, sources int) error {
 }
 
 // numbered are the sources of a report, in the order of the directions.
-func (s *State) numbered() []Finding {
-	var out []Finding
+func (s *state) numbered() []finding {
+	var out []finding
 	for _, d := range s.Directions {
 		for _, f := range s.Findings {
 			if f.Direction == d.Key {
@@ -77,7 +77,7 @@ func (s *State) numbered() []Finding {
 var title = regexp.MustCompile(`^# [^\n]*\n*`)
 
 // render is the brief of a language model: the question, what it wrote, the sources that this cites, and what was done.
-func (s *State) render(text string, sources []Finding, answered bool) (string, []Passage) {
+func (s *state) render(text string, sources []finding, answered bool) (string, []Passage) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", oneLine(s.Question))
 	if !answered {
@@ -119,7 +119,7 @@ func (p Passage) telling() (at *Passage, text string) {
 }
 
 // listing is a report of a model that gave none: the findings as they are.
-func (s *State) listing(sources []Finding) string {
+func (s *state) listing(sources []finding) string {
 	var b strings.Builder
 	b.WriteString("The model wrote no report. These are the findings it was to be written from.\n\n")
 	for i, f := range sources {

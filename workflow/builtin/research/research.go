@@ -98,23 +98,23 @@ func New(opt *Options) (*workflow.Workflow, error) {
 		return nil, errors.New("workflow research: it needs a way to get models")
 	}
 	w, err := workflow.Func(Name, "Answer a question from documents or the web, with checked citations",
-		func(ctx context.Context, in Inputs, e *workflow.Exec) (Output, graph.Final[State], error) {
+		func(ctx context.Context, in Inputs, e *workflow.Exec) (Output, graph.Final[state], error) {
 			r := &researcher{opt: opt}
 			defer r.close()
 			flow, err := r.flow()
 			if err != nil {
-				return Output{}, graph.Final[State]{}, err
+				return Output{}, graph.Final[state]{}, err
 			}
-			var begin State
+			var begin state
 			if e.Journal.Info().Snapshot == 0 { // else the run continues with the state it has
 				if err := inside(e.Journal.Imported(), in.Docs, in.Report); err != nil {
-					return Output{}, graph.Final[State]{}, err
+					return Output{}, graph.Final[state]{}, err
 				}
 				// Hosts may have begun the run without Prepare.
 				if err := e.Journal.Afresh(func() error { return r.prepare(ctx, &in) }); err != nil {
-					return Output{}, graph.Final[State]{}, err
+					return Output{}, graph.Final[state]{}, err
 				}
-				begin = State{Question: in.Question, Max: in.MaxSearches, Docs: in.Docs, Model: in.Model, Report: in.Report}
+				begin = state{Question: in.Question, Max: in.MaxSearches, Docs: in.Docs, Model: in.Model, Report: in.Report}
 			}
 			final, err := flow.Execute(ctx, begin, &e.Graph)
 			return final.State.output(), final, err
@@ -162,7 +162,7 @@ func (r *researcher) prepare(ctx context.Context, in *Inputs) error {
 		} else if !info.IsDir() {
 			return &DocsError{fmt.Sprintf("%s is a file; give the folder that it is in with --docs", in.Docs)}
 		}
-		if reads, err := r.reads(&State{Docs: in.Docs}); err != nil {
+		if reads, err := r.reads(&state{Docs: in.Docs}); err != nil {
 			return err
 		} else if may := reads("search_docs", ""); !docindex.Has(ctx, in.Docs, func(file string) bool { return may(file).Decision != tool.Allow }) {
 			return noDocs(in.Docs)
@@ -193,7 +193,7 @@ func (r *researcher) prepare(ctx context.Context, in *Inputs) error {
 
 // file is where a run writes its report: in a folder each has a file of its own, so that
 // a fork leaves that of its parent alone.
-func (s *State) file(run string) string {
+func (s *state) file(run string) string {
 	if s.Report != "" && os.IsPathSeparator(s.Report[len(s.Report)-1]) {
 		return filepath.Join(s.Report, "brief-"+run+".md")
 	}
@@ -210,7 +210,7 @@ func (r *researcher) abs(name string) string {
 	return name
 }
 
-func (s *State) output() Output {
+func (s *state) output() Output {
 	out := Output{
 		Text: s.Brief, Docs: s.Docs, Answered: s.Answered, Passages: append([]Passage{}, s.Quoted...), Report: s.Report, Model: s.Model,
 		Searches: s.Searches, Missing: s.Missing, Dropped: s.Dropped, Directions: []OutputPart{},
@@ -221,14 +221,14 @@ func (s *State) output() Output {
 	return out
 }
 
-// A Progress is the live event "progress": how far something long is.
-type Progress struct {
+// A progress is the live event "progress": how far something long is.
+type progress struct {
 	Text string `json:"text"`
 	Done int    `json:"done"`
 	All  int    `json:"all"`
 }
 
-// A Note is the event "note", for users.
-type Note struct {
+// A note is the event "note", for users.
+type note struct {
 	Text string `json:"text"`
 }

@@ -49,7 +49,7 @@ func (r *researcher) close() {
 const noModel = "offline"
 
 // modelFor returns the model of the run, nil if it has no language model.
-func (r *researcher) modelFor(t *graph.Task, s *State) (model.Model, error) {
+func (r *researcher) modelFor(t *graph.Task, s *state) (model.Model, error) {
 	if s.Model == noModel {
 		return nil, nil
 	}
@@ -73,7 +73,7 @@ func (r *researcher) modelFor(t *graph.Task, s *State) (model.Model, error) {
 }
 
 // reads decides in which files a tool may read, by the rules of the policy.
-func (r *researcher) reads(s *State) (func(name, from string) func(string) tool.Verdict, error) {
+func (r *researcher) reads(s *state) (func(name, from string) func(string) tool.Verdict, error) {
 	policy, err := r.policy()
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (r *researcher) reads(s *State) (func(name, from string) func(string) tool.
 }
 
 // open opens the index of the documents and their folder.
-func (r *researcher) open(ctx context.Context, t *graph.Task, s *State) (*builtin.Docs, *builtin.Root, error) {
+func (r *researcher) open(ctx context.Context, t *graph.Task, s *state) (*builtin.Docs, *builtin.Root, error) {
 	if err := inside(t.Scope().Imported(), s.Docs); err != nil {
 		return nil, nil, err
 	}
@@ -94,10 +94,10 @@ func (r *researcher) open(ctx context.Context, t *graph.Task, s *State) (*builti
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.docs == nil {
-		say := func(text string) { t.Scope().Live("note", Note{text}) }
+		say := func(text string) { t.Scope().Live("note", note{text}) }
 		say("opening the index of " + s.Docs)
 		docs, err := r.openDocs(ctx, s.Docs, reads("search_docs", ""), say, func(text string, done, all int) {
-			t.Scope().Live("progress", Progress{text, done, all})
+			t.Scope().Live("progress", progress{text, done, all})
 		})
 		if err != nil {
 			return nil, nil, err
@@ -123,12 +123,12 @@ func noDocs(dir string) error {
 }
 
 // tools returns what an agent searches and reads with. A replay needs none.
-func (r *researcher) tools(ctx context.Context, t *graph.Task, s *State) (tools []*tool.Tool, err error) {
+func (r *researcher) tools(ctx context.Context, t *graph.Task, s *state) (tools []*tool.Tool, err error) {
 	err = t.Scope().Afresh(func() error { tools, err = r.allTools(ctx, t, s); return err })
 	return tools, err
 }
 
-func (r *researcher) allTools(ctx context.Context, t *graph.Task, s *State) ([]*tool.Tool, error) {
+func (r *researcher) allTools(ctx context.Context, t *graph.Task, s *state) ([]*tool.Tool, error) {
 	tools := []*tool.Tool{builtin.Think()}
 	if s.Docs != "" {
 		docs, root, err := r.open(ctx, t, s)
@@ -164,7 +164,7 @@ func (r *researcher) web(t *graph.Task) (*tool.Tool, error) {
 	}
 	if t != nil {
 		r.noWeb.Do(func() {
-			t.Scope().Live("note", Note{"the web is not searched: " + v.Reason + "; " + allowWeb})
+			t.Scope().Live("note", note{"the web is not searched: " + v.Reason + "; " + allowWeb})
 		})
 	}
 	return nil, nil

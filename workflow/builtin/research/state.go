@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A State is what a run of the research workflow knows.
-type State struct {
+// A state is what a run of the research workflow knows.
+type state struct {
 	Question string `json:"question"`
 	Docs     string `json:"docs,omitempty"`   // the folder that is searched, absolute; "" for the web only
 	Model    string `json:"model"`            // the model the run began with
@@ -16,8 +16,8 @@ type State struct {
 	Max      int    `json:"max_searches"`     // the search budget
 
 	Queries    []string    `json:"queries,omitempty"`
-	Directions []Direction `json:"directions,omitempty"`
-	Findings   []Finding   `json:"findings,omitempty"`
+	Directions []direction `json:"directions,omitempty"`
+	Findings   []finding   `json:"findings,omitempty"`
 	Searches   int         `json:"searches"`       // how much of the budget is spent
 	Checked    int         `json:"checked"`        // how much of it was spent when the coverage was last checked
 	Rounds     int         `json:"rounds"`         // how often the coverage was checked
@@ -34,8 +34,8 @@ type State struct {
 	Quoted     []Passage   `json:"quoted,omitempty"` // in the brief
 }
 
-// A Direction is a part of the question that is looked into on its own.
-type Direction struct {
+// A direction is a part of the question that is looked into on its own.
+type direction struct {
 	Key       string   `json:"key"` // names its tasks
 	Topic     string   `json:"topic"`
 	Rationale string   `json:"rationale,omitempty"`
@@ -65,8 +65,8 @@ func (p *Passage) place() string {
 	return fmt.Sprintf("%s:%d-%d", p.Path, p.Start, p.End)
 }
 
-// A Finding is one thing that a source says.
-type Finding struct {
+// A finding is one thing that a source says.
+type finding struct {
 	Direction string   `json:"direction"`       // the key; "" for the question itself
 	Also      []string `json:"also,omitempty"`  // the keys of other directions that found it, too
 	Claim     string   `json:"claim,omitempty"` // what a model takes it for
@@ -75,11 +75,11 @@ type Finding struct {
 	Passage
 }
 
-// An Update is what a node adds to the state.
-type Update struct {
+// An update is what a node adds to the state.
+type update struct {
 	Queries    []string    `json:"queries,omitempty"`
-	Directions []Direction `json:"directions,omitempty"` // by key: new, or with more queries
-	Findings   []Finding   `json:"findings,omitempty"`
+	Directions []direction `json:"directions,omitempty"` // by key: new, or with more queries
+	Findings   []finding   `json:"findings,omitempty"`
 	Searches   int         `json:"searches,omitempty"`
 	Checked    int         `json:"checked,omitempty"`
 	Rounds     int         `json:"rounds,omitempty"`
@@ -99,13 +99,13 @@ type Update struct {
 
 // reduce folds an update in. Sources are deduplicated here: of two findings of the same
 // place the first is kept, and it counts for the directions of both.
-func reduce(s State, u Update) State {
+func reduce(s state, u update) state {
 	if len(u.Queries) > 0 {
 		s.Queries = u.Queries
 	}
 	s.Directions = slices.Clone(s.Directions)
 	for _, d := range u.Directions {
-		if i := slices.IndexFunc(s.Directions, func(o Direction) bool { return o.Key == d.Key }); i >= 0 {
+		if i := slices.IndexFunc(s.Directions, func(o direction) bool { return o.Key == d.Key }); i >= 0 {
 			s.Directions[i].Searched = append(slices.Clone(s.Directions[i].Searched), d.Searched...)
 		} else {
 			s.Directions = append(s.Directions, d)
@@ -149,7 +149,7 @@ func reduce(s State, u Update) State {
 }
 
 // same reports whether two findings have one source: lines in common, the same page, or the same text.
-func (f Finding) same(o Finding) bool {
+func (f finding) same(o finding) bool {
 	if f.Text == o.Text {
 		return true
 	}
@@ -163,12 +163,12 @@ func (f Finding) same(o Finding) bool {
 }
 
 // supports reports whether a finding speaks of a direction.
-func (f *Finding) supports(direction string) bool {
+func (f *finding) supports(direction string) bool {
 	return f.Direction == direction || slices.Contains(f.Also, direction)
 }
 
 // sources are the distinct files and pages that speak of a direction.
-func (s *State) sources(direction string) []string {
+func (s *state) sources(direction string) []string {
 	var out []string
 	for _, f := range s.Findings {
 		if f.supports(direction) && !slices.Contains(out, f.Path) {
@@ -179,7 +179,7 @@ func (s *State) sources(direction string) []string {
 }
 
 // covered reports whether a direction needs no more searching: two sources speak of it, or one says a lot.
-func (s *State) covered(direction string) bool {
+func (s *state) covered(direction string) bool {
 	n := 0
 	for _, f := range s.Findings {
 		if f.supports(direction) {
@@ -190,7 +190,7 @@ func (s *State) covered(direction string) bool {
 }
 
 // searched reports whether a query was sent before.
-func (s *State) searched(query string) bool {
+func (s *state) searched(query string) bool {
 	same := func(q string) bool { return normal(q) == normal(query) }
-	return slices.ContainsFunc(s.Queries, same) || slices.ContainsFunc(s.Directions, func(d Direction) bool { return slices.ContainsFunc(d.Searched, same) })
+	return slices.ContainsFunc(s.Queries, same) || slices.ContainsFunc(s.Directions, func(d direction) bool { return slices.ContainsFunc(d.Searched, same) })
 }

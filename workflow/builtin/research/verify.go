@@ -22,7 +22,7 @@ const leastQuote = 8
 // verify keeps the findings whose quotes are in their sources, with the line put right
 // where the model was off and the path in its one form, and counts the others. Pages of
 // the web are checked against what the searches of the conversation gave.
-func verify(root *builtin.Root, seen []model.Message, found []Finding) (good []Finding, dropped int) {
+func verify(root *builtin.Root, seen []model.Message, found []finding) (good []finding, dropped int) {
 	files := map[string]file{}
 	for _, f := range found {
 		f.Text, f.Path = strings.TrimSpace(f.Text), strings.TrimSpace(f.Path)
@@ -117,7 +117,7 @@ type word struct{ line, from, to int }
 
 // locate finds the quote in the lines of its file word by word, so that spaces, ends of lines and what introduces these make
 // no difference, as near to the line it names as can be. It sets Start and End, and the quote becomes what stands there.
-func (f *Finding) locate(lines []string) bool {
+func (f *finding) locate(lines []string) bool {
 	quote := strings.Split(f.Text, "\n")
 	var want []string
 	for n := range quote {

@@ -100,7 +100,7 @@ func TestVerify(t *testing.T) {
 		{"a search that failed", "https://bad.dev", "Failed text of a page", 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			good, dropped := verify(root, []model.Message{page, failed}, []Finding{at("", tc.path, tc.line, tc.quote)})
+			good, dropped := verify(root, []model.Message{page, failed}, []finding{at("", tc.path, tc.line, tc.quote)})
 			got := ""
 			for _, f := range good {
 				got = f.place() + " " + strings.ReplaceAll(f.Text, "\n", "|")
@@ -110,7 +110,7 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
-	if good, dropped := verify(nil, nil, []Finding{at("", "a.md", 1, "The first line of prose.")}); len(good) != 0 || dropped != 1 {
+	if good, dropped := verify(nil, nil, []finding{at("", "a.md", 1, "The first line of prose.")}); len(good) != 0 || dropped != 1 {
 		t.Errorf("without documents: %v, %d", good, dropped)
 	}
 }
@@ -177,9 +177,9 @@ func TestRender(t *testing.T) {
 	long.End, long.Claim = 9, "B."
 	first := at("1", "a.md", 1, "as it is")
 	first.Also, first.Claim, first.Copies = []string{"2"}, "A.", []string{"c.md:4"}
-	s := State{
-		Question: "Why?", Docs: "/d", Max: 6, Searches: 5, Dropped: 1, Model: "m", Directions: []Direction{{Key: "1", Topic: "one"}, {Key: "2", Topic: "two"}},
-		Findings: []Finding{long, first, at("1", "https://x.org", 0, "on a page")},
+	s := state{
+		Question: "Why?", Docs: "/d", Max: 6, Searches: 5, Dropped: 1, Model: "m", Directions: []direction{{Key: "1", Topic: "one"}, {Key: "2", Topic: "two"}},
+		Findings: []finding{long, first, at("1", "https://x.org", 0, "on a page")},
 	}
 	sources := s.numbered()
 	got, quoted := s.render("# Because\n\nSo [3]. And [1].\n", sources, true)
@@ -247,7 +247,7 @@ func TestBriefsAreNoSources(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = root.Close() })
 	for path, want := range map[string]int{"a.md": 1, "brief-1a2b3c4d.md": 1, "out/mine.md": 0, "out/./mine.md:1": 0} {
-		good, dropped := verify(root, nil, []Finding{at("", path, 1, "The lease lasts thirty seconds.")})
+		good, dropped := verify(root, nil, []finding{at("", path, 1, "The lease lasts thirty seconds.")})
 		if len(good) != want || dropped != 1-want {
 			t.Errorf("%s: %d good, %d dropped", path, len(good), dropped)
 		}

@@ -283,7 +283,7 @@ func (p *play) flow(name string, b *recipe.Block, around *surroundings) (*graph.
 // node is the node of a step.
 func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, update] {
 	n := graph.Node[results, update]{
-		Name: s.ID, Kind: string(s.Kind()), Reads: reads(s), Join: graph.Any,
+		Name: s.ID, Kind: s.Kind(), Reads: reads(s), Join: graph.Any,
 		Run: func(ctx context.Context, t *graph.Task, st results) (update, error) {
 			if u := p.kept[s]; u != nil {
 				return *u, nil
@@ -307,7 +307,7 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 			n.Retry.Max = 1<<63 - 1
 		}
 	}
-	if s.OnError != recipe.Fail {
+	if s.OnError != "fail" {
 		n.OnError = graph.Skip
 		n.Instead = func(st results, err error) update {
 			w := &work{play: p, step: s, state: st, around: around, scope: p.sees(st, around)}
@@ -315,7 +315,7 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 		}
 	}
 	switch {
-	case s.Kind() == recipe.KindAgent:
+	case s.Agent != nil:
 		n.Agents = 1
 	case s.Workflow != nil && p.bundle.find(s.Workflow.Name) == nil:
 		n.Uses = []string{s.Workflow.Name}

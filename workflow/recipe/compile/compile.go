@@ -269,7 +269,7 @@ func values(r *recipe.Recipe, inputs json.RawMessage) (map[string]any, error) {
 			if out[in.Name], err = recipe.Decode(raw); err != nil {
 				return nil, fmt.Errorf("workflow %q: input %s: %w", r.Name, in.Name, err)
 			}
-		} else if out[in.Name] = nil; in.Type == recipe.String {
+		} else if out[in.Name] = nil; in.Type == "string" {
 			out[in.Name] = ""
 		}
 	}

@@ -353,9 +353,9 @@ func (w *work) pass(ctx context.Context, j *job) error {
 func (w *work) gate(j *job, wrong string) (*runlog.Question, error) {
 	s := w.step
 	var b strings.Builder
-	what := map[recipe.Kind]string{
-		recipe.KindAgent: "agent", recipe.KindTool: "tool", recipe.KindWorkflow: "workflow", recipe.KindAsk: "a question", recipe.KindValue: "a value",
-		recipe.KindParallel: "steps side by side", recipe.KindForeach: "steps for each item", recipe.KindLoop: "a loop",
+	what := map[string]string{
+		"agent": "agent", "tool": "tool", "workflow": "workflow", "ask": "a question", "value": "a value",
+		"parallel": "steps side by side", "foreach": "steps for each item", "loop": "a loop",
 	}[s.Kind()]
 	switch {
 	case s.Agent != nil:

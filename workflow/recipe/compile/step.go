@@ -156,7 +156,7 @@ func (w *work) failed(err error) update {
 	if len(text) > maxError {
 		text = strings.ToValidUTF8(text[:maxError], "") + "…"
 	}
-	u := update{ID: w.step.ID, Result: recipe.Result{Status: recipe.Failed, Error: text, Skips: w.step.OnError == recipe.Skip, Bad: w.bad()}}
+	u := update{ID: w.step.ID, Result: recipe.Result{Status: recipe.Failed, Error: text, Skips: w.step.OnError == "skip", Bad: w.bad()}}
 	said := fmt.Sprintf("Error: step '%s' failed: %s", w.step.ID, text)
 	if late := (*timeoutError)(nil); errors.As(err, &late) || strings.HasPrefix(text, timeoutText) {
 		u.Status = recipe.Degraded

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/internal/distil"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow/recipe/distil"
 )
 
 func distilled(t testing.TB, store runlog.Store, id string, opt *distil.Options) (*distil.Made, error) {

@@ -25,16 +25,15 @@ type Script struct {
 	Timeout  time.Duration // of a whole turn, 0 for a long one
 }
 
-// Run runs the suite every provider must pass. The function makes a model that talks to
-// a server that answers as the script says (usually a [Server] with the provider's
-// [Wire]), has the script's limits, waits only a moment between attempts if the server
-// does not ask for more, and at most a second or two if it does. It may be
+// run runs the suite every provider must pass. The function makes a model that talks to
+// a [Server] that answers as the script says, has the script's limits, waits only a moment
+// between attempts if the server does not ask for more, and at most a second or two if it does. It may be
 // called several times in one test and from several tests at once.
 //
 // What only some protocols can express is tested when the server's wire has the interface
 // for it: [Signer], [Schemer], [Lossy].
-func Run(t *testing.T, factory func(t *testing.T, script Script) model.Model) {
-	Streams(t, factory)
+func run(t *testing.T, factory func(t testing.TB, script Script) model.Model) {
+	streams(t, factory)
 	s := newSuite(t, factory)
 	t.Run("retries", s.retries)
 	t.Run("second attempts", s.seconds)
@@ -42,10 +41,10 @@ func Run(t *testing.T, factory func(t *testing.T, script Script) model.Model) {
 	t.Run("leaving", s.leaving)
 }
 
-// Streams is the part of [Run] about what is said and heard. It does not look at attempts,
+// streams is the part of run about what is said and heard. It does not look at attempts,
 // limits and how a turn is left, so that a model that has its answers from elsewhere, such as
 // one that has recorded them from a model of a server, can run it too.
-func Streams(t *testing.T, factory func(t *testing.T, script Script) model.Model) {
+func streams(t *testing.T, factory func(t testing.TB, script Script) model.Model) {
 	s := newSuite(t, factory)
 	t.Run("turns", s.turns)
 	t.Run("history", s.history)
@@ -59,12 +58,12 @@ func Streams(t *testing.T, factory func(t *testing.T, script Script) model.Model
 }
 
 type suite struct {
-	factory func(*testing.T, Script) model.Model
+	factory func(testing.TB, Script) model.Model
 	wire    Wire // of the server; nil if it is not one of this package
 }
 
 // newSuite asks once, to see what the server speaks.
-func newSuite(t *testing.T, factory func(*testing.T, Script) model.Model) suite {
+func newSuite(t *testing.T, factory func(testing.TB, Script) model.Model) suite {
 	t.Helper()
 	s := suite{factory: factory}
 	ask := func(t *testing.T) {

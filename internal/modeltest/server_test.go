@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/superstep-dev/superstep/model/modeltest"
+	"github.com/superstep-dev/superstep/internal/modeltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -19,14 +19,14 @@ func (p *plan) given() error {
 			return fmt.Errorf("the inputs of the run: %w", err)
 		}
 		p.prompt = in.Prompt
-		p.offer(&input{Input: recipe.Input{Name: "task", Description: "What to do", Type: recipe.String, Required: true}, value: in.Prompt})
+		p.offer(&input{Input: recipe.Input{Name: "task", Description: "What to do", Type: "string", Required: true}, value: in.Prompt})
 		p.task = build(p.prompt, p.from)
 	} else if err := p.declared(); err != nil {
 		return err
 	}
 	for _, a := range p.rec.answers {
 		p.offer(&input{
-			Input: recipe.Input{Name: "answer", Description: "The answer to: " + line(a.question, 300), Type: recipe.String, Required: true},
+			Input: recipe.Input{Name: "answer", Description: "The answer to: " + line(a.question, 300), Type: "string", Required: true},
 			value: a.text, given: "a person",
 		})
 	}
@@ -49,22 +49,22 @@ func (p *plan) declared() error {
 		return nil
 	}
 	for _, name := range keysOf(values) {
-		in := recipe.Input{Name: name, Type: recipe.String, Required: true}
+		in := recipe.Input{Name: name, Type: "string", Required: true}
 		if !refName(name) {
 			continue
 		}
 		switch v := values[name].(type) {
 		case bool: // an option
-			in.Type, in.Required, in.Default = recipe.Boolean, false, compact(v)
+			in.Type, in.Required, in.Default = "boolean", false, compact(v)
 		case json.Number:
-			in.Type, in.Required, in.Default = recipe.Number, false, compact(v)
+			in.Type, in.Required, in.Default = "number", false, compact(v)
 			if !strings.ContainsAny(v.String(), ".eE") {
-				in.Type = recipe.Integer
+				in.Type = "integer"
 			}
 		case []any:
-			in.Type = recipe.List
+			in.Type = "list"
 		case map[string]any:
-			in.Type = recipe.Object
+			in.Type = "object"
 		case nil:
 			continue
 		}
@@ -114,7 +114,7 @@ func (p *plan) slots() {
 		if slices.ContainsFunc(p.inputs, func(in *input) bool { return in.value == any(s.text) }) {
 			continue
 		}
-		in := p.offer(&input{Input: recipe.Input{Name: s.name, Type: recipe.String, Required: true, Description: described[s.name]}, value: s.text})
+		in := p.offer(&input{Input: recipe.Input{Name: s.name, Type: "string", Required: true, Description: described[s.name]}, value: s.text})
 		own = append(own, &source{text: s.text, input: in.Name})
 	}
 	if len(own) > 0 {

@@ -15,34 +15,6 @@ import (
 // OpenAI is the chat completions protocol.
 type OpenAI struct{}
 
-var (
-	_ Schemer = OpenAI{}
-	_ Lossy   = OpenAI{}
-)
-
-// Keeps implements [Lossy]: nobody is told what was written to the cache.
-func (OpenAI) Keeps(u model.Usage) model.Usage { u.Written = 0; return u }
-
-// Schema implements [Schemer].
-func (OpenAI) Schema(body []byte) (*jsonschema.Schema, error) {
-	var in struct {
-		Format *struct {
-			Type   string `json:"type"`
-			Schema struct {
-				Name   string             `json:"name"`
-				Schema *jsonschema.Schema `json:"schema"`
-			} `json:"json_schema"`
-		} `json:"response_format"`
-	}
-	if err := json.Unmarshal(body, &in); err != nil || in.Format == nil {
-		return nil, err
-	}
-	if in.Format.Type != "json_schema" || in.Format.Schema.Name == "" {
-		return nil, fmt.Errorf("the response_format has the type %q and the name %q", in.Format.Type, in.Format.Schema.Name)
-	}
-	return in.Format.Schema.Schema, nil
-}
-
 // Path implements [Wire].
 func (OpenAI) Path() string { return "/v1" }
 

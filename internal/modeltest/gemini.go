@@ -17,20 +17,8 @@ import (
 // id are sent without one: the protocol does not need them.
 type Gemini struct{}
 
-var (
-	_ Signer  = Gemini{}
-	_ Schemer = Gemini{}
-	_ Lossy   = Gemini{}
-)
-
 // Path implements [Wire].
 func (Gemini) Path() string { return "/v1beta" }
-
-// Signs implements [Signer]: every kind of part can have a signature.
-func (Gemini) Signs(model.PartKind) bool { return true }
-
-// Keeps implements [Lossy]: nobody is told what was written to the cache.
-func (Gemini) Keeps(u model.Usage) model.Usage { u.Written = 0; return u }
 
 type geminiRequest struct {
 	System   *geminiContent  `json:"systemInstruction"`
@@ -79,18 +67,6 @@ type geminiResponse struct {
 	ID       string                     `json:"id"`
 	Name     string                     `json:"name"`
 	Response map[string]json.RawMessage `json:"response"`
-}
-
-// Schema implements [Schemer].
-func (Gemini) Schema(body []byte) (*jsonschema.Schema, error) {
-	var in geminiRequest
-	if err := json.Unmarshal(body, &in); err != nil {
-		return nil, err
-	}
-	if in.Config.Schema != nil && in.Config.MIMEType != "application/json" {
-		return nil, fmt.Errorf("a schema with the type %q", in.Config.MIMEType)
-	}
-	return in.Config.Schema, nil
 }
 
 // Parse implements [Wire]. It is as strict as the service about names and about calls, which the

@@ -1,6 +1,6 @@
-// Package modeltest tests models. [Run] is the suite every provider must pass, and
-// [Server] a server of its own to pass it against: it speaks a provider's protocol on
-// a real socket, says what a script says, and fails in the ways real servers do.
+// Package modeltest has a [Server] of models for tests: it speaks a provider's protocol on a real socket,
+// says what a script says, and fails in the ways real servers do. Its own tests are the suite that
+// every provider must pass.
 package modeltest
 
 import (
@@ -53,7 +53,7 @@ type ParsedRequest struct {
 type Reply struct {
 	// Parts are said in order: texts and reasonings as one delta each, calls, and at most
 	// one usage. A call without an id gets "call_1" and so on where the protocol needs one.
-	// What is in an Opaque is the wire's to say, see [Signer].
+	// The Data of an Opaque is what the provider wants back, such as a signature: a JSON string.
 	Parts []model.Part
 	// Fragment cuts the arguments of calls into pieces of so many bytes; 0 means whole.
 	Fragment int

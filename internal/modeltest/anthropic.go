@@ -17,26 +17,6 @@ import (
 // Anthropic is the Messages API.
 type Anthropic struct{}
 
-var (
-	_ Signer  = Anthropic{}
-	_ Schemer = Anthropic{}
-)
-
-// Signs implements [Signer].
-func (Anthropic) Signs(kind model.PartKind) bool { return kind == model.Reasoning }
-
-// Schema implements [Schemer].
-func (Anthropic) Schema(body []byte) (*jsonschema.Schema, error) {
-	var in anthropicRequest
-	if err := json.Unmarshal(body, &in); err != nil || in.Output.Format == nil {
-		return nil, err
-	}
-	if in.Output.Format.Type != "json_schema" {
-		return nil, fmt.Errorf("output_config.format has the type %q", in.Output.Format.Type)
-	}
-	return in.Output.Format.Schema, nil
-}
-
 // Path implements [Wire].
 func (Anthropic) Path() string { return "" }
 

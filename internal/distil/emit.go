@@ -8,7 +8,6 @@ import (
 	"unicode"
 
 	"github.com/superstep-dev/superstep/internal/clean"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // modeline tells editors which schema the file fits.
@@ -75,7 +74,7 @@ func (w *writer) input(in *input) {
 	if d := in.example(); d != "" {
 		fmt.Fprintf(w, "    description: %s\n", quote(clean.Text(d)))
 	}
-	if in.Type != "" && in.Type != recipe.String {
+	if in.Type != "" && in.Type != "string" {
 		fmt.Fprintf(w, "    type: %s\n", in.Type)
 	}
 	if in.Enum != nil {

@@ -1,4 +1,4 @@
-package cli
+package host
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 func TestImportedShowsNestedRecipes(t *testing.T) {
 	t.Parallel()
 	const text = "name: inner\ndescription: d\nsteps:\n  - {id: go, tool: bash, args: {command: \"id > pwned\"}}\n"
-	pinned, err := json.Marshal(map[string]any{"inputs": map[string]any{}, "pinned": map[string]any{"files": []keptFile{{"inner.yaml", text}}}})
+	pinned, err := json.Marshal(map[string]any{"inputs": map[string]any{}, "pinned": map[string]any{"files": []KeptRecipe{{"inner.yaml", text}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,20 +38,20 @@ func TestImportedShowsNestedRecipes(t *testing.T) {
 	for name, rec := range map[string]runlog.Record{
 		"inputs": nested, "background": background, "carried": {Kind: runlog.KindCarried, Data: carried}, "carried scope": {Kind: runlog.KindCarried, Data: scopes},
 	} {
-		b := &broughtJSON{at: map[string]int{}}
+		b := &Claims{at: map[string]int{}}
 		if err := b.read(&rec); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if shown := strings.Join(b.lines(false, "more"), "\n"); !strings.Contains(shown, "id > pwned") || !slices.Contains(b.Tools, "bash") {
-			t.Errorf("%s: the recipe is not shown:\n%s", name, shown)
+		if len(b.Recipes) != 1 || b.Recipes[0].Text != text || !slices.Contains(b.Tools, "bash") {
+			t.Errorf("%s: the recipe is not among what is shown: %+v", name, b)
 		}
 	}
-	b := &broughtJSON{at: map[string]int{}}
+	b := &Claims{at: map[string]int{}}
 	turn := settled("turn-0", json.RawMessage(`{"message":{"role":"assistant","parts":[{"kind":"call","call":{"name":"write_file"}}]}}`))
 	if err := b.read(&turn); err != nil {
 		t.Fatal(err)
 	}
-	if shown := strings.Join(b.lines(true, "more"), "\n"); !strings.Contains(shown, "write_file") {
-		t.Errorf("the call is not shown:\n%s", shown)
+	if len(b.Effects) != 1 || !strings.Contains(b.Effects[0].Result, "write_file") {
+		t.Errorf("the call is not among what is shown: %+v", b)
 	}
 }

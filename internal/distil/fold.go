@@ -266,7 +266,7 @@ func (p *plan) fold(f *fold) {
 			}
 		}
 	case f.input == "":
-		in := p.offer(&input{Input: recipe.Input{Name: "items", Description: "What to do it for, each by itself", Type: recipe.List, Required: true}, value: f.list})
+		in := p.offer(&input{Input: recipe.Input{Name: "items", Description: "What to do it for, each by itself", Type: "list", Required: true}, value: f.list})
 		list.input = in.Name
 		p.from = append(p.from, &source{text: f.spot, input: in.Name})
 	}

@@ -1,0 +1,8 @@
+package builtin
+
+var (
+	EditFile   = editFile
+	TodoList   = todoList
+	ParseTodos = parseTodos
+	WebFetch   = webFetch
+)

@@ -1,0 +1,8 @@
+package script
+
+const MaxOutput = maxOutput
+
+var (
+	ErrChanged = errChanged
+	Load       = load
+)
