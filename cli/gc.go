@@ -84,7 +84,7 @@ func (a storageCommands) duCommand() *cobra.Command {
 }
 
 func (a storageCommands) sizes(ctx context.Context) (map[string]int64, error) {
-	z, ok := a.store.(runlog.Sizer)
+	z, ok := runlog.As[runlog.Sizer](a.store)
 	if !ok {
 		return nil, &Error{Exit: ExitFailed, Code: "store", Message: fmt.Sprintf("store %s cannot tell how much room runs take", a.storeName())}
 	}
@@ -166,7 +166,7 @@ func (a storageCommands) gc(ctx context.Context, keep superstep.Retention) error
 	}
 	var before map[string]int64
 	if keep.Newest > 0 || keep.Within > 0 { // else nothing is removed
-		if z, ok := a.store.(runlog.Sizer); ok {
+		if z, ok := runlog.As[runlog.Sizer](a.store); ok {
 			if before, err = z.Sizes(ctx, nil); err != nil {
 				return err
 			}
@@ -201,7 +201,7 @@ func (a storageCommands) gc(ctx context.Context, keep superstep.Retention) error
 			folders(a).sweep(i.ID)
 		}
 	}
-	if r, ok := a.store.(runlog.Reclaimer); ok && !keep.Dry {
+	if r, ok := runlog.As[runlog.Reclaimer](a.store); ok && !keep.Dry {
 		if out.Freed, err = r.Reclaim(ctx); err != nil {
 			return err
 		}

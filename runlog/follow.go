@@ -44,7 +44,7 @@ func Follow(ctx context.Context, store Store, id string, from uint64) iter.Seq2[
 // since the end of a process is no record.
 func wait(ctx context.Context, store Store, id string, seq uint64) error {
 	limit := 100 * time.Millisecond
-	w, ok := store.(Waiter)
+	w, ok := As[Waiter](store)
 	if ok {
 		limit = 2 * time.Second
 	}

@@ -1,53 +1,17 @@
 package runlog
 
-// Wrap gives the store outer, which hands what it is told on to inner, the optional
-// abilities that inner has and no others: Waiter, Sizer and Reclaimer. None of them
-// touches what records say. It is for stores that change records on their way.
-func Wrap(outer, inner Store) Store {
-	w, waits := inner.(Waiter)
-	z, sizes := inner.(Sizer)
-	r, reclaims := inner.(Reclaimer)
-	switch {
-	case waits && sizes && reclaims:
-		return struct {
-			Store
-			Waiter
-			Sizer
-			Reclaimer
-		}{outer, w, z, r}
-	case waits && sizes:
-		return struct {
-			Store
-			Waiter
-			Sizer
-		}{outer, w, z}
-	case waits && reclaims:
-		return struct {
-			Store
-			Waiter
-			Reclaimer
-		}{outer, w, r}
-	case sizes && reclaims:
-		return struct {
-			Store
-			Sizer
-			Reclaimer
-		}{outer, z, r}
-	case waits:
-		return struct {
-			Store
-			Waiter
-		}{outer, w}
-	case sizes:
-		return struct {
-			Store
-			Sizer
-		}{outer, z}
-	case reclaims:
-		return struct {
-			Store
-			Reclaimer
-		}{outer, r}
+// As returns an optional ability of a store: a [Waiter], [Sizer] or [Reclaimer]. A store that changes
+// records on their way has the abilities of the one that its method Unwrap() Store returns, since
+// none of them touches what records say.
+func As[T any](store Store) (ability T, ok bool) {
+	for {
+		if ability, ok = store.(T); ok {
+			return ability, true
+		}
+		outer, wraps := store.(interface{ Unwrap() Store })
+		if !wraps {
+			return ability, false
+		}
+		store = outer.Unwrap()
 	}
-	return outer
 }

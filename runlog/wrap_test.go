@@ -2,72 +2,43 @@ package runlog_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-type waits struct{}
+type wrapped struct{ runlog.Store }
 
-func (waits) Wait(context.Context, string, uint64) error { return nil }
+func (w wrapped) Unwrap() runlog.Store { return w.Store }
 
-type sizes struct{}
+type sizer struct{ runlog.Store }
 
-func (sizes) Sizes(context.Context, *runlog.Filter) (map[string]int64, error) { return nil, nil }
-
-type reclaims struct{}
-
-func (reclaims) Reclaim(context.Context) (int64, error) { return 0, nil }
+func (sizer) Sizes(context.Context, *runlog.Filter) (map[string]int64, error) {
+	return map[string]int64{"own": 1}, nil
+}
 
 // A wrapped store can what the inner one can, and says no more of itself.
-func TestWrap(t *testing.T) {
+func TestAs(t *testing.T) {
 	t.Parallel()
-	bare := struct{ runlog.Store }{runlog.NewMemory(nil)}
-	able := func(s runlog.Store) string {
-		_, w := s.(runlog.Waiter)
-		_, z := s.(runlog.Sizer)
-		_, r := s.(runlog.Reclaimer)
-		return fmt.Sprint(w, z, r)
-	}
-	for _, inner := range []runlog.Store{
-		bare,
-		struct {
-			runlog.Store
-			waits
-		}{Store: bare},
-		struct {
-			runlog.Store
-			sizes
-		}{Store: bare},
-		struct {
-			runlog.Store
-			reclaims
-		}{Store: bare},
-		struct {
-			runlog.Store
-			waits
-			sizes
-		}{Store: bare},
-		struct {
-			runlog.Store
-			waits
-			reclaims
-		}{Store: bare},
-		struct {
-			runlog.Store
-			sizes
-			reclaims
-		}{Store: bare},
-		struct {
-			runlog.Store
-			waits
-			sizes
-			reclaims
-		}{Store: bare},
+	m := runlog.NewMemory(nil)
+	bare := struct{ runlog.Store }{m}
+	for _, c := range []struct {
+		store               runlog.Store
+		waits, sizes, frees bool
+	}{
+		{m, true, true, false}, {bare, false, false, false}, {wrapped{m}, true, true, false}, {wrapped{wrapped{m}}, true, true, false},
+		{wrapped{bare}, false, false, false}, {wrapped{sizer{m}}, false, true, false},
 	} {
-		if got, want := able(runlog.Wrap(bare, inner)), able(inner); got != want {
-			t.Errorf("the inner store can %s, the wrapped one %s", want, got)
+		_, waits := runlog.As[runlog.Waiter](c.store)
+		_, sizes := runlog.As[runlog.Sizer](c.store)
+		_, frees := runlog.As[runlog.Reclaimer](c.store)
+		if waits != c.waits || sizes != c.sizes || frees != c.frees {
+			t.Errorf("%T waits %t, sizes %t, frees %t", c.store, waits, sizes, frees)
 		}
+	}
+	if s, ok := runlog.As[runlog.Sizer](sizer{wrapped{m}}); !ok {
+		t.Error("it cannot what it can itself")
+	} else if got, _ := s.Sizes(t.Context(), nil); got["own"] != 1 {
+		t.Errorf("another store answers: %v", got)
 	}
 }

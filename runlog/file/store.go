@@ -294,8 +294,8 @@ func (s *store) checkEmpty() error {
 // others may take them over. The holds write no more.
 func (s *store) Close() error {
 	s.once.Do(func() {
+		s.watch.Close() // first, so that who waits hears of this and not of a poll that was refused
 		close(s.closing)
-		s.watch.Close()
 		for _, l := range s.holds.close() {
 			l.shut()
 		}

@@ -40,21 +40,19 @@ func (c *clock) Expire(*testing.T, string) {
 	c.now = c.now.Add(time.Minute)
 }
 
-type abilities interface {
+type clocked struct {
 	runlog.Store
-	runlog.Waiter
-	runlog.Sizer
+	*clock
 }
+
+func (s clocked) Unwrap() runlog.Store { return s.Store }
 
 func TestOverMemory(t *testing.T) {
 	t.Parallel()
 	runlogtest.Run(t, func(*testing.T) runlog.Store {
 		c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 		m := runlog.NewMemory(&runlog.MemoryOptions{Now: c.Now})
-		return struct {
-			abilities
-			*clock
-		}{redact.Store(m, redact.New(secrets...)).(abilities), c}
+		return clocked{redact.Store(m, redact.New(secrets...)), c}
 	})
 }
 

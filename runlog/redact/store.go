@@ -12,7 +12,7 @@ import (
 // secrets of the environment; Store is for others, and for secrets from elsewhere. It
 // takes the secrets out of all that is written: the data of records, in
 // place in the batch, so that who follows a run sees what is stored, and the titles of new
-// runs. The result is a runlog.Waiter, Sizer and Reclaimer if the store is one.
+// runs. The result has the optional abilities of the store, see runlog.As.
 //
 // What a run is of stays as it is: the names of its workflow and graph. A record is refused
 // if a secret is in something that a run which goes on finds its work by: a path, the name
@@ -22,13 +22,16 @@ func Store(store runlog.Store, r *Redactor) runlog.Store {
 	if r == nil {
 		return store
 	}
-	return runlog.Wrap(&redacted{store, r}, store)
+	return &redacted{store, r}
 }
 
 type redacted struct {
 	runlog.Store
 	r *Redactor
 }
+
+// Unwrap returns the store below, see [runlog.As].
+func (s *redacted) Unwrap() runlog.Store { return s.Store }
 
 // Acquire implements runlog.Store.
 func (s *redacted) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {

@@ -126,7 +126,7 @@ var listCases = []testCase{
 		}
 	}},
 	{"sizes", "Sizes tells the room of each run that has records, in proportion to them, as filtered", func(f *fixture) {
-		z, ok := f.store.(runlog.Sizer)
+		z, ok := runlog.As[runlog.Sizer](f.store)
 		if !ok {
 			f.Skipf("%T is no Sizer", f.store)
 		}
@@ -150,7 +150,7 @@ var listCases = []testCase{
 		}
 	}},
 	{"reclaim", "giving room back loses nothing, while runs go on", func(f *fixture) {
-		rc, ok := f.store.(runlog.Reclaimer)
+		rc, ok := runlog.As[runlog.Reclaimer](f.store)
 		if !ok {
 			f.Skipf("%T is no Reclaimer", f.store)
 		}

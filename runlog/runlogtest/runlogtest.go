@@ -322,7 +322,7 @@ var logCases = []testCase{
 	}},
 	{"wait", "Wait returns once the run has the record, at once if it has it, and with the context's error otherwise", testWait},
 	{"wait for another store", "Wait also notices what another store over the same data writes", func(f *fixture) {
-		w, ok := f.store.(runlog.Waiter)
+		w, ok := runlog.As[runlog.Waiter](f.store)
 		re, ok2 := f.store.(reopener)
 		if !ok || !ok2 {
 			f.Skipf("%T is no Waiter that others can write to", f.store)
@@ -347,7 +347,7 @@ var logCases = []testCase{
 }
 
 func testWait(f *fixture) {
-	w, ok := f.store.(runlog.Waiter)
+	w, ok := runlog.As[runlog.Waiter](f.store)
 	if !ok {
 		f.Skipf("%T is no Waiter", f.store)
 	}

@@ -65,8 +65,8 @@ const (
 
 // New returns a store that encrypts. The Keys of a backend's Options do so by themselves; New
 // is for other stores. It seals what goes into the store with the first key, and opens what comes out of it with
-// the one it was sealed with, which may be any of the keys. The result is a runlog.Waiter,
-// Sizer and Reclaimer if the store is one. It leaves closing the store to the caller.
+// the one it was sealed with, which may be any of the keys. The result has
+// the optional abilities of the store, see [runlog.As]. It leaves closing the store to the caller.
 //
 // A key may be dropped once no run in the store was made or written to under it. Runs that
 // are not sealed are listed under a title that says so, and refused otherwise.
@@ -88,7 +88,7 @@ func New(store runlog.Store, keys ...Key) (runlog.Store, error) {
 		}
 		s.keys[k.name], s.titles[k.name] = k, titles
 	}
-	return runlog.Wrap(s, store), nil
+	return s, nil
 }
 
 type sealed struct {
@@ -97,6 +97,9 @@ type sealed struct {
 	keys   map[[4]byte]Key
 	titles map[[4]byte]cipher.AEAD
 }
+
+// Unwrap returns the store below, see [runlog.As].
+func (s *sealed) Unwrap() runlog.Store { return s.store }
 
 // seal appends the sealed form of plain to dst.
 func seal(dst []byte, k *Key, a cipher.AEAD, plain, place []byte) []byte {

@@ -54,26 +54,23 @@ func sealed(t testing.TB, store runlog.Store, keys ...seal.Key) runlog.Store {
 	return s
 }
 
-type abilities interface {
+type clocked struct {
 	runlog.Store
-	runlog.Waiter
-	runlog.Sizer
+	*clock
 }
+
+func (s clocked) Unwrap() runlog.Store { return s.Store }
 
 func TestOverMemory(t *testing.T) {
 	t.Parallel()
 	runlogtest.Run(t, func(t *testing.T) runlog.Store {
 		c := newClock()
-		return struct {
-			abilities
-			*clock
-		}{sealed(t, runlog.NewMemory(&runlog.MemoryOptions{Now: c.Now}), seal.NewKey()).(abilities), c}
+		return clocked{sealed(t, runlog.NewMemory(&runlog.MemoryOptions{Now: c.Now}), seal.NewKey()), c}
 	})
 }
 
 type onDisk struct {
-	abilities
-	*clock
+	clocked
 	path string
 	key  seal.Key
 }
@@ -82,7 +79,7 @@ func (s onDisk) Reopen(t *testing.T) runlog.Store { return openDisk(t, s.path, s
 
 func openDisk(t testing.TB, path string, key seal.Key, c *clock) onDisk {
 	t.Helper()
-	return onDisk{sealed(t, openSQLite(t, path, &sqlite.Options{Now: c.Now}), key).(abilities), c, path, key}
+	return onDisk{clocked{sealed(t, openSQLite(t, path, &sqlite.Options{Now: c.Now}), key), c}, path, key}
 }
 
 func openSQLite(t testing.TB, path string, opt *sqlite.Options) *sqlite.Store {

@@ -10,15 +10,18 @@ import (
 // WithoutKey returns a store for a program that has no key. Into a store whose newest run is
 // encrypted, and into a run that is, it writes nothing that is not: it returns a
 // *runlog.SealedError. Everything else is the store's own, listing, reading and deleting runs
-// included. The result has the optional abilities of the store.
+// included. The result has the optional abilities of the store, see [runlog.As].
 func WithoutKey(store runlog.Store) runlog.Store {
-	return runlog.Wrap(&unkeyed{Store: store}, store)
+	return &unkeyed{Store: store}
 }
 
 type unkeyed struct {
 	runlog.Store
 	plain atomic.Bool // the newest run, when it was looked at, was not encrypted
 }
+
+// Unwrap returns the store below, see [runlog.As].
+func (s *unkeyed) Unwrap() runlog.Store { return s.Store }
 
 // Acquire implements runlog.Store.
 func (s *unkeyed) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {

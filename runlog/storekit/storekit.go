@@ -35,7 +35,7 @@ type Protection struct {
 }
 
 // Protect returns a store that redacts what is written to raw and encrypts it if there is
-// a key. It has the optional abilities of raw, and leaves closing raw to the caller. It
+// a key. It has the optional abilities of raw, see [runlog.As], and leaves closing raw to the caller. It
 // returns an error for a key that is not valid.
 func Protect(raw runlog.Store, p *Protection) (runlog.Store, error) {
 	store := seal.WithoutKey(raw)

@@ -56,7 +56,7 @@ func TestMixed(t *testing.T) {
 	t.Parallel()
 	m, key := runlog.NewMemory(nil), seal.NewKey()
 	for _, s := range []runlog.Store{protect(t, m, &storekit.Protection{Keys: []seal.Key{key}}), protect(t, m, &storekit.Protection{Raw: true})} {
-		if _, ok := s.(runlog.Waiter); !ok {
+		if _, ok := runlog.As[runlog.Waiter](s); !ok {
 			t.Error("it is no Waiter, and the store within is")
 		}
 	}
