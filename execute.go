@@ -475,7 +475,8 @@ type BoundError struct {
 }
 
 func (e *BoundError) Error() string {
-	return fmt.Sprintf("workflow %q may start %d agents, and the budget has %d; raise the limit of agents, or make its fans narrower", e.Workflow, e.Agents, e.Limit)
+	return fmt.Sprintf("workflow %q may start %d agents, and the budget has %d; raise the limit of agents, or make its fans narrower", e.Workflow,
+		e.Agents, e.Limit)
 }
 
 // FailureCode is the code of runs that are not begun for it.

@@ -1,7 +1,6 @@
 package superstep
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,7 +128,10 @@ func (e *Engine) Failed(ctx context.Context, id string) (in string, tasks []stri
 	}
 	var d runlog.RunFinished
 	for r, err := range runlog.Records(ctx, e.store, id, info.Head) {
-		if err = cmp.Or(err, json.Unmarshal(r.Data, &d)); err != nil {
+		if err == nil {
+			err = json.Unmarshal(r.Data, &d)
+		}
+		if err != nil {
 			return "", nil, err
 		}
 	}

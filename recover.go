@@ -18,9 +18,11 @@ type RecoverOptions struct {
 	Answer  Answering                                     // see StartOptions; defaults to leaving every question open
 	Observe func(id string, rec runlog.Record, err error) // see StartOptions, of every run that is taken up; defaults to nothing
 	Taken   func(id string)                               // called for each run that is taken up; defaults to nothing
-	Skipped func(id string, why error)                    // called once for each run that this engine cannot execute: its workflow is unknown here, or is another version, or it was imported and is not trusted; defaults to nothing
-	Ended   func(id string, out Outcome)                  // called once for each run when its execution ends; defaults to nothing
-	Failed  func(id string, err error)                    // why a run could not be taken up, or, with "", runs could not be looked for; defaults to nothing
+	// called once for each run that this engine cannot execute: its workflow is unknown here, or is another version, or it was
+	// imported and is not trusted; defaults to nothing
+	Skipped func(id string, why error)
+	Ended   func(id string, out Outcome) // called once for each run when its execution ends; defaults to nothing
+	Failed  func(id string, err error)   // why a run could not be taken up, or, with "", runs could not be looked for; defaults to nothing
 }
 
 // Recover takes up the runs that nobody executes though they are not over: those that are

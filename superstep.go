@@ -199,7 +199,8 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 			return nil, e.undo(ctx, j, err)
 		}
 	}
-	started := runlog.RunStarted{Workflow: w.Name, Inputs: inputs, Pinned: pinned, Engine: Version, Sandbox: e.opt.Sandbox(), Title: o.Title, Budget: o.Budget, Every: o.SnapshotEvery}
+	started := runlog.RunStarted{Workflow: w.Name, Inputs: inputs, Pinned: pinned, Engine: Version, Sandbox: e.opt.Sandbox(), Title: o.Title,
+		Budget: o.Budget, Every: o.SnapshotEvery}
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
 		return nil, e.undo(ctx, j, err)
 	}
@@ -444,7 +445,8 @@ type UnknownAgentError struct {
 
 func (e *UnknownAgentError) Error() string {
 	if e.Status != runlog.Running {
-		return fmt.Sprintf("run %s is %s: only a sub-agent of a running run can be cancelled; those that had not ended are: %s", e.Run, e.Status, cmp.Or(strings.Join(e.Known, ", "), "none"))
+		return fmt.Sprintf("run %s is %s: only a sub-agent of a running run can be cancelled; those that had not ended are: %s", e.Run, e.Status,
+			cmp.Or(strings.Join(e.Known, ", "), "none"))
 	}
 	hint := "."
 	if near := suggest.Closest(e.Agent, e.Known); near != "" {

@@ -235,7 +235,8 @@ func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
 	case wrong(w) != nil:
 		return nil, fmt.Errorf("agent %s: %w", a.Name, wrong(w))
 	case len(w.Prompt) > maxPrompt:
-		return nil, fmt.Errorf("agent %s: its prompt is %.1f MiB; a prompt may have %d MiB: name a file in it that the agent can read", a.Name, float64(len(w.Prompt))/(1<<20), maxPrompt>>20)
+		return nil, fmt.Errorf("agent %s: its prompt is %.1f MiB; a prompt may have %d MiB: name a file in it that the agent can read", a.Name,
+			float64(len(w.Prompt))/(1<<20), maxPrompt>>20)
 	case a.OnAsk != "" && a.OnAsk != AskWait && a.OnAsk != AskDeny:
 		return nil, fmt.Errorf("agent %s: there is no OnAsk %q; use wait or deny", a.Name, a.OnAsk)
 	case a.Limits.Single && a.Finish != "":

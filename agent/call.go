@@ -175,7 +175,8 @@ func (r *run) decide(ctx context.Context, turn int, calls []model.Call) ([]fate,
 		switch {
 		case begun && refused[i]: // as it is recorded
 		case r.unfit[c.Name] > mostUnfit && !begun:
-			barred := tool.Failed(fmt.Sprintf("the tool %s is not available to you any more: its arguments did not fit %d times in a row; go on without it", c.Name, mostUnfit+1))
+			barred := tool.Failed(fmt.Sprintf("the tool %s is not available to you any more: its arguments did not fit %d times in a row; go on without it",
+				c.Name, mostUnfit+1))
 			fates[i].result = &barred
 		case refused[i]: // it says so itself, and nobody has to be asked
 		default:
@@ -198,7 +199,8 @@ func (r *run) over(name string) (tool.Result, bool) {
 			continue
 		}
 		if r.quota[i]++; r.quota[i] > q.Calls {
-			return tool.Result{Text: fmt.Sprintf("%s: no more of %d calls are left; go on with what you have", strings.Join(q.Tools, " and "), q.Calls), Error: true}, true
+			return tool.Result{Text: fmt.Sprintf("%s: no more of %d calls are left; go on with what you have", strings.Join(q.Tools, " and "), q.Calls),
+				Error: true}, true
 		}
 	}
 	return tool.Result{}, false
@@ -271,7 +273,8 @@ func (r *run) use(ctx context.Context, key, name string, c *tool.Call) (tool.Res
 }
 
 func (r *run) toolCall(c model.Call, key string) *tool.Call {
-	out := &tool.Call{ID: c.ID, Key: key, Args: c.Args, Run: r.scope.Run(), Node: r.scope.Path(), Agent: r.caller, Seen: r.seen, State: r.work.State, Stopped: r.work.Stopped, Raw: r.work.Raw}
+	out := &tool.Call{ID: c.ID, Key: key, Args: c.Args, Run: r.scope.Run(), Node: r.scope.Path(), Agent: r.caller, Seen: r.seen, State: r.work.State,
+		Stopped: r.work.Stopped, Raw: r.work.Raw}
 	if g, ok := r.Gate.(tool.Reader); ok {
 		out.Reads = func(name, from string) func(string) tool.Verdict { return g.Reads(name, from, r.rules()) }
 	}

@@ -92,7 +92,8 @@ func (r *run) clear(keep int) bool {
 func large(p model.Part) bool { return p.Kind == model.Result && len(p.Text) > oldResult }
 
 const summaryPrompt = "Sum up the conversation so that its work can be gone on with by somebody who has not read it: " +
-	"what is wanted, what was found and done, what was decided and why, what was tried in vain, and what is left. Give names, paths and numbers exactly. Say nothing else."
+	"what is wanted, what was found and done, what was decided and why, what was tried in vain, and what is left. Give names, paths and " +
+	"numbers exactly. Say nothing else."
 
 // shrink has the model sum up all but the first message and the last ones, and reports
 // whether the conversation is shorter than before. If it is refused as it is, the results

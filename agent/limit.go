@@ -68,7 +68,8 @@ func (r *run) complain(ctx context.Context, turn string, k int, why error) (bool
 	}
 	e := &journal.Effect{Key: key, Kind: "note", Name: r.Model.Name()}
 	text, err := journal.Do(ctx, r.scope, e, func(context.Context, string) (string, error) {
-		return fmt.Sprintf("Your last answer could not be used: %v. Answer again. Give each tool call one complete JSON object as its arguments, and if it was too long, do less at once.", errors.Unwrap(why)), nil
+		return fmt.Sprintf("Your last answer could not be used: %v. Answer again. Give each tool call one complete JSON object as its arguments, "+
+			"and if it was too long, do less at once.", errors.Unwrap(why)), nil
 	})
 	if err != nil {
 		return false, err
@@ -99,7 +100,8 @@ func (r *run) classify(err error) error {
 		return &turnError{kind: tooLong, err: err}
 	}
 	const overloaded = 529 // as Anthropic says it
-	limits := fail.Status == http.StatusTooManyRequests || fail.Status == overloaded || strings.Contains(code, "rate_limit") || strings.Contains(code, "overloaded") || strings.Contains(code, "exhausted") ||
+	limits := fail.Status == http.StatusTooManyRequests || fail.Status == overloaded || strings.Contains(code, "rate_limit") ||
+		strings.Contains(code, "overloaded") || strings.Contains(code, "exhausted") ||
 		fail.Status == http.StatusServiceUnavailable && fail.RetryAfter > 0
 	if r.Clock == nil || !limits || !fail.Temporary && fail.RetryAfter <= 0 || fail.RetryAfter > lastPause {
 		return err

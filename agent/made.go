@@ -69,7 +69,8 @@ func (a *Agent) recorded(scope *journal.Scope, key string) (*Agent, *Started, er
 	var s Started
 	if err := json.Unmarshal(was.Input, &s); err != nil || s.Turns == 0 {
 		if a.Model == nil || a.Model.Name() == "" {
-			return a, nil, fmt.Errorf("agent %s: the run is of an older version, which did not record what agents are made of; replay it with the version that began it", a.Name)
+			return a, nil, fmt.Errorf("agent %s: the run is of an older version, which did not record what agents are made of; replay it with the "+
+				"version that began it", a.Name)
 		}
 		if err == nil {
 			return a, &s, nil // of a log that pins no more

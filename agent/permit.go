@@ -294,7 +294,8 @@ func (r *run) permission(key string, c model.Call, rule *ruling) (*runlog.Questi
 	schema, err := json.Marshal(map[string]any{"anyOf": []any{
 		map[string]any{"enum": options},
 		map[string]any{"type": "string", "pattern": "^" + AnswerDeny + ":"},
-		map[string]any{"type": "object", "required": []string{"decision"}, "properties": map[string]any{"decision": map[string]any{"enum": options}, "reason": map[string]any{"type": "string"}}},
+		map[string]any{"type": "object", "required": []string{"decision"},
+			"properties": map[string]any{"decision": map[string]any{"enum": options}, "reason": map[string]any{"type": "string"}}},
 	}})
 	line := fmt.Sprintf("May %s call %s? %s", r.Name, c.Name, oneLine(tool.Clean(call.Subject)))
 	return &runlog.Question{

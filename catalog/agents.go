@@ -208,9 +208,7 @@ func (c *Catalog) agentItem(d *definition.Definition) Item {
 		Name: d.Name, Kind: d.Source.Dialect, Source: d.Source.Scope, Path: c.Shown(d.Source.Path), Digest: d.Digest,
 		State: c.agentState(d), Description: d.Description, Model: d.Model, Tools: d.Tools, Aliases: otherNames(d, c.agents().list),
 	}
-	for _, x := range d.Capabilities {
-		i.Capabilities = append(i.Capabilities, string(x))
-	}
+	i.Capabilities = slices.Clone(d.Capabilities)
 	for _, o := range d.Overrides {
 		i.Overrides = append(i.Overrides, strings.TrimSpace(o.Scope+" "+c.Shown(o.Path)))
 	}

@@ -108,5 +108,6 @@ func (a keptRuns) changedSince(ctx context.Context, info *runlog.Info) string {
 	if !changed {
 		return ""
 	}
-	return fmt.Sprintf("%s has changed since run %s began, which finishes on its own version; compare: %s", file, info.ID, a.hint("runs", "diff", info.ID, quote(file)))
+	return fmt.Sprintf("%s has changed since run %s began, which finishes on its own version; compare: %s", file, info.ID,
+		a.hint("runs", "diff", info.ID, quote(file)))
 }

@@ -81,7 +81,8 @@ func (a answering) addressed(ctx context.Context, info runlog.Info, args []strin
 	case len(args) == 0 && a.asks():
 		return nil, nil
 	case len(args) == 0:
-		return nil, usage(fmt.Sprintf("run %s has %s, and there is no terminal to ask on; give the answer", info.ID, plural(len(open), "open question")), asked(open)...)
+		return nil, usage(fmt.Sprintf("run %s has %s, and there is no terminal to ask on; give the answer", info.ID, plural(len(open), "open question")),
+			asked(open)...)
 	case len(open) > 1:
 		return nil, usage(fmt.Sprintf("run %s has %d open questions; say which one is meant: PATH=%s", info.ID, len(open), args[0]), asked(open)...)
 	}

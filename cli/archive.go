@@ -162,7 +162,8 @@ it. What comes through a pipe is first copied into a temporary file.`,
 			case errors.As(err, new(*archive.FormatError)):
 				return &Error{Exit: ExitUsage, Code: "format", Message: args[0] + ": " + err.Error(), Err: err}
 			case errors.Is(err, runlog.ErrExists):
-				return &Error{Exit: ExitUsage, Code: "exists", Message: err.Error(), Err: err, Next: []string{a.hint("runs", "import", quote(args[0]), "--as", "ANOTHER-ID")}}
+				return &Error{Exit: ExitUsage, Code: "exists", Message: err.Error(), Err: err,
+					Next: []string{a.hint("runs", "import", quote(args[0]), "--as", "ANOTHER-ID")}}
 			case err != nil:
 				return err
 			}

@@ -94,7 +94,8 @@ func (a completion) pointWords(cmd *cobra.Command, ref string) []string {
 	}
 	var out []string
 	for _, t := range run.Tasks {
-		if w := word(topNode(t.Path), string(t.State)); !slices.Contains(out, w) && !slices.ContainsFunc(out, func(have string) bool { return strings.HasPrefix(have, topNode(t.Path)+"\t") }) {
+		if w := word(topNode(t.Path), string(t.State)); !slices.Contains(out, w) &&
+			!slices.ContainsFunc(out, func(have string) bool { return strings.HasPrefix(have, topNode(t.Path)+"\t") }) {
 			out = append(out, w)
 		}
 	}

@@ -75,7 +75,8 @@ func (a *app) demo(ctx context.Context, fast, keep bool) error {
 	}
 	var err error
 	if d.dir, err = os.MkdirTemp("", "superstep-demo-"); err != nil {
-		return &Error{Exit: ExitFailed, Code: "demo", Message: fmt.Sprintf("cannot make a temporary folder: %v; set TMPDIR to one that can be written", err), Err: err}
+		return &Error{Exit: ExitFailed, Code: "demo", Message: fmt.Sprintf("cannot make a temporary folder: %v; set TMPDIR to one that can be written", err),
+			Err: err}
 	}
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
@@ -157,7 +158,8 @@ func (d *demo) proof(ctx context.Context, finished int) error {
 		}
 	}
 	d.say(fmt.Sprintf("\n%s %d agents finished before the kill, %d after it. Each of the %d turns and\n"+
-		"  %d tool calls is in the run log once; only the cut sentence was said again.", d.pal.green("✓"), finished, counts["agent"]-finished, counts["model"], counts["tool"]))
+		"  %d tool calls is in the run log once; only the cut sentence was said again.", d.pal.green("✓"), finished, counts["agent"]-finished,
+		counts["model"], counts["tool"]))
 	return nil
 }
 
@@ -241,7 +243,8 @@ func (d *demo) environ(hold bool) []string {
 	}
 	s := &d.a.set
 	return append(env, fmt.Sprintf("%s=%g %t", demoEnv, d.pace, hold), "SUPERSTEP_DATA_DIR="+d.dir, "SUPERSTEP_OFFLINE=true", "SUPERSTEP_MODEL="+demoName,
-		"SUPERSTEP_COLOR="+s.color, fmt.Sprintf("SUPERSTEP_NO_COLOR=%t", s.noColor), fmt.Sprintf("SUPERSTEP_PLAIN=%t", s.plain), fmt.Sprintf("SUPERSTEP_NO_BELL=%t", s.noBell))
+		"SUPERSTEP_COLOR="+s.color, fmt.Sprintf("SUPERSTEP_NO_COLOR=%t", s.noColor), fmt.Sprintf("SUPERSTEP_PLAIN=%t", s.plain),
+		fmt.Sprintf("SUPERSTEP_NO_BELL=%t", s.noBell))
 }
 
 // killMidway kills a process once its run has come to the held turn.

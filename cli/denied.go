@@ -53,7 +53,8 @@ func withoutLeave(run *transcript.Run, id string) *Error {
 		how = "failed"
 	}
 	return &Error{
-		Exit: ExitDenied, Code: "denied", Message: fmt.Sprintf("run %s %s, but %s turned down since nobody was asked: %s", id, how, was(len(calls), "call"), strings.Join(named, "; ")),
+		Exit: ExitDenied, Code: "denied", Message: fmt.Sprintf("run %s %s, but %s turned down since nobody was asked: %s", id, how,
+			was(len(calls), "call"), strings.Join(named, "; ")),
 		Next: []string{let, "be asked: on a terminal without --on-ask deny, or anywhere with --on-ask wait"},
 	}
 }

@@ -171,7 +171,8 @@ func (a *app) remedies(err error) []string {
 	case errors.As(err, &sealed):
 		return []string{"name the key with --store-key-file FILE, or put it into SUPERSTEP_STORE_KEY"}
 	case errors.As(err, &plain) && plain.Plain:
-		return []string{fmt.Sprintf("without the key: %s runs export %s --file run.jsonl --unredacted; then with it: %s runs import run.jsonl --as ANOTHER-ID", a.cfg.Name, plain.ID, a.cfg.Name)}
+		return []string{fmt.Sprintf("without the key: %s runs export %s --file run.jsonl --unredacted; then with it: %s runs import run.jsonl --as ANOTHER-ID",
+			a.cfg.Name, plain.ID, a.cfg.Name)}
 	}
 	return nil
 }

@@ -74,7 +74,8 @@ func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) 
 	case runlog.KindRunResumed:
 		return "run.resumed", fields{"workflow": t.Workflow, "sandbox": t.Sandbox}
 	case runlog.KindTaskDone:
-		d := fields{"state": task.State, "superstep": task.Step, "attempt": task.Attempt, "duration_ms": task.Time.Elapsed(rec.Time).Milliseconds(), "tools": task.Tools}
+		d := fields{"state": task.State, "superstep": task.Step, "attempt": task.Attempt, "duration_ms": task.Time.Elapsed(rec.Time).Milliseconds(),
+			"tools": task.Tools}
 		if task.Error != "" {
 			d["error"] = task.Error
 		}

@@ -249,7 +249,8 @@ func finalLine(e *ending, now time.Time) string {
 	if e.status == runlog.Completed {
 		word = "finished"
 	}
-	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", now.Format(time.TimeOnly), e.id, word, duration(e.duration), count(e.run.Usage.In+e.run.Usage.Out), len(e.run.Agents))
+	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", now.Format(time.TimeOnly), e.id, word, duration(e.duration),
+		count(e.run.Usage.In+e.run.Usage.Out), len(e.run.Agents))
 	denied := 0
 	for _, q := range e.run.Questions {
 		if q.Denied {

@@ -184,7 +184,8 @@ func (a *app) forked(ctx context.Context, fork *superstep.Fork, noRun bool, r *r
 	}
 	if !a.programs() && !a.set.quiet {
 		if fork.Workflow != "" {
-			a.err.line(fmt.Sprintf("run %s of %s takes over from %s: %s; runs anew: %s", fork.ID, fork.Workflow, fork.Parent, orNothing(fork.Kept), orNothing(fork.Next)))
+			a.err.line(fmt.Sprintf("run %s of %s takes over from %s: %s; runs anew: %s", fork.ID, fork.Workflow, fork.Parent, orNothing(fork.Kept),
+				orNothing(fork.Next)))
 		} else {
 			kept := ""
 			if len(fork.Kept) > 0 {

@@ -94,7 +94,8 @@ func (f *formField) kind() string {
 // kindOf is a type of JSON Schema in words.
 func kindOf(t string) string {
 	return cmp.Or(map[string]string{
-		"integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list", "object": "a JSON object", "null": "null", "string": "a text",
+		"integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list", "object": "a JSON object", "null": "null",
+		"string": "a text",
 	}[t], "a value")
 }
 

@@ -180,7 +180,8 @@ func (a storageCommands) gc(ctx context.Context, keep superstep.Retention) error
 				a.warn(err.Error())
 			}
 			if key, ok := seal.Sealed(i); ok {
-				return &Error{Exit: ExitUsage, Code: "encrypted", Message: fmt.Sprintf("run %s is encrypted with key %s: without it nobody knows what to keep", i.ID, key), Next: a.remedies(&runlog.SealedError{})}
+				return &Error{Exit: ExitUsage, Code: "encrypted", Message: fmt.Sprintf("run %s is encrypted with key %s: without it nobody knows what to keep",
+					i.ID, key), Next: a.remedies(&runlog.SealedError{})}
 			}
 		}
 	}

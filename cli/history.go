@@ -341,7 +341,8 @@ func (a historyCommands) printReplay(id string, r *journal.Report) error {
 	}
 	if a.programs() {
 		err := a.out.value(map[string]any{
-			"run": id, "equal": diverged == nil, "records": r.Records, "executed": r.Executed, "epochs": r.Epochs, "hash": fmt.Sprintf("%x", r.Hash), "divergence": diverged,
+			"run": id, "equal": diverged == nil, "records": r.Records, "executed": r.Executed, "epochs": r.Epochs, "hash": fmt.Sprintf("%x", r.Hash),
+			"divergence": diverged,
 		})
 		if err != nil || diverged == nil {
 			return err

@@ -32,7 +32,8 @@ func (a *app) origin(ctx context.Context, id string) (*host.Origin, error) {
 func (a *app) untrusted(id string) *Error {
 	return &Error{
 		Exit: ExitDenied, Code: "untrusted", Err: &superstep.UntrustedError{ID: id}, Message: (&superstep.UntrustedError{ID: id}).Error(),
-		Next: []string{"see what it would execute, and decide: " + a.hint("runs", "trust", id), "trust it without being asked: " + a.hint("runs", "trust", id, "--yes")},
+		Next: []string{"see what it would execute, and decide: " + a.hint("runs", "trust", id),
+			"trust it without being asked: " + a.hint("runs", "trust", id, "--yes")},
 	}
 }
 
@@ -77,7 +78,8 @@ func (a *app) trustRunCommand() *cobra.Command {
 An imported run is not resumed, answered or forked before you trust it. It works in the folder in which you imported
 it, under your rules and with your models. What you trust is the content of the file, in that folder: a file with one
 other byte, and the same file in another folder, is shown to you again.`,
-		Example: examples(a.cfg.Name, "runs trust @last", "see it, and be asked", "runs trust 7f3a --yes", "without being asked", "runs trust 7f3a -o json", "all of it, for programs", "runs trust 7f3a --revoke", ""),
+		Example: examples(a.cfg.Name, "runs trust @last", "see it, and be asked", "runs trust 7f3a --yes", "without being asked",
+			"runs trust 7f3a -o json", "all of it, for programs", "runs trust 7f3a --revoke", ""),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "trust it without being asked")
 	cmd.Flags().BoolVar(&revoke, "revoke", false, "trust it no longer")

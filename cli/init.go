@@ -125,7 +125,8 @@ func (w *starting) unwritable(err error) error {
 	if !errors.As(err, &path) {
 		return err
 	}
-	return &Error{Exit: ExitFailed, Code: "init", Err: err, Message: fmt.Sprintf("cannot write %s in %s: %v; run init in a folder that you can write", path.Path, w.dir, path.Err)}
+	return &Error{Exit: ExitFailed, Code: "init", Err: err, Message: fmt.Sprintf("cannot write %s in %s: %v; run init in a folder that you can write",
+		path.Path, w.dir, path.Err)}
 }
 
 // hasDocuments reports whether there is anything in a folder to quote from.

@@ -46,7 +46,8 @@ func (a manual) pages(c *cobra.Command, dir string) error {
 func (a manual) page(c *cobra.Command) string {
 	title := strings.ReplaceAll(c.CommandPath(), " ", "-")
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %q 1 \"\" %q\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n%s\n", strings.ToUpper(title), a.cfg.Name+" "+a.opt.Version, roff(title), roff(c.Short), roff(c.UseLine()))
+	fmt.Fprintf(&b, ".TH %q 1 \"\" %q\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n%s\n", strings.ToUpper(title), a.cfg.Name+" "+a.opt.Version, roff(title),
+		roff(c.Short), roff(c.UseLine()))
 	section := func(heading, text string) {
 		if strings.TrimSpace(text) != "" {
 			fmt.Fprintf(&b, ".SH %s\n.nf\n%s\n.fi\n", heading, roff(strings.Trim(text, "\n")))

@@ -27,7 +27,8 @@ func (a *app) modelsCommand() *cobra.Command {
 	n := a.cfg.Name
 	c := &cobra.Command{
 		Use: "models", Short: "Look at the models there are, and choose one", Hidden: a.cfg.NoModels,
-		Example: examples(n, "models list", "which model would be used, and why", "models use ollama/qwen3:8b", "from now on", "models test", "does it answer, how fast, at what cost?"),
+		Example: examples(n, "models list", "which model would be used, and why", "models use ollama/qwen3:8b", "from now on", "models test",
+			"does it answer, how fast, at what cost?"),
 	}
 	m := modelCommands{a}
 	c.AddCommand(m.listCommand(), m.useCommand(), m.testCommand(), m.updateCommand())
@@ -170,8 +171,9 @@ func dollars(micro int64) string {
 func (a modelCommands) useCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Use a model from now on, where nothing else names one",
-		Example: examples(a.cfg.Name, "models use openai/gpt-5.4-mini", "", "models use ollama/qwen3:8b", "", "models use offline", "the one that is built in", "config unset model", "choose anew for every run"),
-		Args:    cobra.ArbitraryArgs,
+		Example: examples(a.cfg.Name, "models use openai/gpt-5.4-mini", "", "models use ollama/qwen3:8b", "", "models use offline",
+			"the one that is built in", "config unset model", "choose anew for every run"),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
 				return usage("models use: name one model; `" + a.hint("models", "list") + "` shows those there are")
@@ -291,13 +293,15 @@ func (a modelCommands) testCommand() *cobra.Command {
 func (a modelCommands) try(ctx context.Context, m model.Model, info *host.ModelInfo) error {
 	result := &modelTest{Model: info.Name, Turns: []modelTurn{}}
 	text := &model.Request{
-		System: "You are tested. Answer as briefly as you can.", Messages: []model.Message{model.UserText("Repeat the text between the tags, and nothing else.\n<text>ready now</text>")}, MaxTokens: testOutput,
+		System:   "You are tested. Answer as briefly as you can.",
+		Messages: []model.Message{model.UserText("Repeat the text between the tags, and nothing else.\n<text>ready now</text>")}, MaxTokens: testOutput,
 	}
 	tool := &model.Request{
 		System: text.System, Messages: []model.Message{model.UserText("Call the tool search.\nQuery: ready")}, MaxTokens: testOutput,
 		Tools: []model.ToolSpec{{
 			Name: "search", Description: "Searches documents for words.",
-			Input: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"query": {Type: "string", Description: "the words"}}, Required: []string{"query"}},
+			Input: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"query": {Type: "string", Description: "the words"}},
+				Required: []string{"query"}},
 		}},
 	}
 	if !a.programs() {
@@ -379,7 +383,8 @@ func (t *modelTurn) line(info *host.ModelInfo) string {
 // failTest says why a model did not answer.
 func (a modelCommands) failTest(ctx context.Context, result *modelTest, err error) error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		err = &Error{Exit: ExitFailed, Code: "timeout", Message: result.Model + " was not done in time; give it longer with --within, or try a smaller model", Err: err}
+		err = &Error{Exit: ExitFailed, Code: "timeout", Message: result.Model + " was not done in time; give it longer with --within, or try a smaller model",
+			Err: err}
 	}
 	e := *classify(err)
 	if len(e.Next) == 0 {

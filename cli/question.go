@@ -71,7 +71,8 @@ func menu(q *runlog.Question) []choice {
 			edit.answer, edit.note = "edit: …", "go on with another text"
 		}
 		out = []choice{
-			{key: 1, answer: "approve", name: "approve"}, edit, {key: 4, answer: "reject", name: "reject"}, {key: 5, answer: "reject", name: "reject and say why", why: true},
+			{key: 1, answer: "approve", name: "approve"}, edit, {key: 4, answer: "reject", name: "reject"},
+			{key: 5, answer: "reject", name: "reject and say why", why: true},
 		}
 	default:
 		for i, o := range q.Options {
@@ -118,7 +119,8 @@ func several(q *runlog.Question, answer string) (json.RawMessage, error) {
 		return nil, err
 	}
 	if q.Fits(v) != nil {
-		return nil, fmt.Errorf("want one or more of %s, with commas between, each once; got %s", strings.Join(q.Options, ", "), strconv.Quote(transcript.Line(answer)))
+		return nil, fmt.Errorf("want one or more of %s, with commas between, each once; got %s", strings.Join(q.Options, ", "),
+			strconv.Quote(transcript.Line(answer)))
 	}
 	return v, nil
 }
@@ -163,7 +165,8 @@ func because(rule, origin, reason string) string {
 		return transcript.Line(reason)
 	}
 	from := map[string]string{
-		"user": "your configuration", "project": "the configuration of the project", "agent": "the definition of the agent", "run": "the flags or answers of this run",
+		"user": "your configuration", "project": "the configuration of the project", "agent": "the definition of the agent",
+		"run": "the flags or answers of this run",
 	}[origin]
 	s := "the rule " + transcript.Line(rule)
 	if from != "" {

@@ -107,17 +107,18 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		}
 		help(cmd, args)
 	})
-	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND | flags]", Short: "Help about a command, or the global flags", RunE: func(cmd *cobra.Command, args []string) error {
-		if len(args) == 1 && args[0] == "flags" {
-			a.out.line(a.globalHelp())
-			return nil
-		}
-		c, rest, err := root.Find(args)
-		if err != nil || len(rest) > 0 {
-			return a.unknownCommand(root, args)
-		}
-		return c.Help()
-	}, Example: examples(name, "help run", "", "help flags", "flags of every command, and their variables")})
+	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND | flags]", Short: "Help about a command, or the global flags",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && args[0] == "flags" {
+				a.out.line(a.globalHelp())
+				return nil
+			}
+			c, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return a.unknownCommand(root, args)
+			}
+			return c.Help()
+		}, Example: examples(name, "help run", "", "help flags", "flags of every command, and their variables")})
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(a.flagError)
@@ -136,7 +137,9 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 	if a.opt.Demo {
 		root.AddCommand(a.demoCommand())
 	}
-	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(), a.trustCommand(), a.permissionsCommand(), a.sandboxCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
+	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(),
+		a.trustCommand(), a.permissionsCommand(), a.sandboxCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(),
+		a.completionCommand(), a.manCommand())
 	group(root)
 	runCommand{a}.prepare(root, run)
 	completion{a}.complete(root)
@@ -152,8 +155,10 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "no progress")
 	f.BoolVarP(&s.verbose, "verbose", "v", false, "more progress: tools and turns of the model")
 	f.StringVar(&s.dataDir, "data-dir", "", "where runs are kept; also SUPERSTEP_DATA_DIR (default: superstep in the user's data folder)")
-	f.StringVar(&s.store, "store", "", "the store of runs: memory, file:DIR, sqlite:PATH, postgres://… or redis://…; also SUPERSTEP_STORE (default: a file in the data folder)")
-	f.StringVar(&s.keyFile, "store-key-file", "", "a `file` with the key that encrypts the runs, and former keys to decrypt them; also SUPERSTEP_STORE_KEY for the key itself (default: not encrypted)")
+	f.StringVar(&s.store, "store", "", "the store of runs: memory, file:DIR, sqlite:PATH, postgres://… or redis://…; also SUPERSTEP_STORE "+
+		"(default: a file in the data folder)")
+	f.StringVar(&s.keyFile, "store-key-file", "", "a `file` with the key that encrypts the runs, and former keys to decrypt them; also "+
+		"SUPERSTEP_STORE_KEY for the key itself (default: not encrypted)")
 	f.BoolVar(&s.volatile, "allow-volatile", false, "accept a Redis that keeps nothing when it stops")
 	f.BoolVar(&s.noBell, "no-bell", false, "do not ring when a question waits for you")
 	f.BoolVar(&s.noInput, "no-input", false, "never read standard input")

@@ -44,7 +44,8 @@ type running struct {
 
 func (r *running) add(f *pflag.FlagSet) {
 	f.Var(&r.answers, "answer", "answer a question ahead: PATH=value, or PATH:KEY=value where a task asks several (may be repeated)")
-	f.StringVar(&r.onAsk, "on-ask", "", "what to do about a question with no answer and no default: wait, deny or fail (default: ask on a terminal; without one questions wait, and what agents need permission for is denied)")
+	f.StringVar(&r.onAsk, "on-ask", "", "what to do about a question with no answer and no default: wait, deny or fail (default: ask on a "+
+		"terminal; without one questions wait, and what agents need permission for is denied)")
 	f.DurationVar(&r.timeout, "timeout", 0, "pause after this long at work in all, such as 90s or 10m (default: never)")
 	f.DurationVar(&r.turn, "turn-timeout", 0, "end a model's turn after this long, or after half of it without progress (default: 10m)")
 	f.IntVar(&r.width, "max-concurrency", 0, "run at most this many steps of a recipe at once, whatever it says (default: its own limit)")
@@ -152,7 +153,8 @@ func (a runCommand) command() *cobra.Command {
 	r.add(cmd.Flags())
 	cmd.Flags().BoolVar(&r.plan, "plan", false, "only say what would be done: steps, agents, tools, and what it costs at most; nothing runs")
 	acts(cmd, "plan")
-	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or offline; also SUPERSTEP_MODEL")
+	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or "+
+		"offline; also SUPERSTEP_MODEL")
 	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a snapshot after every so many supersteps too (default: when the log has grown enough)")
 	cmd.Flags().VarP((*list)(&g.pairs), "input", "i", "an input: key=value (may be repeated)")
 	cmd.Flags().StringVar(&g.file, "inputs", "", "read inputs from a JSON `file`, - for standard input")
@@ -242,14 +244,14 @@ func (a runCommand) runChosen(ctx context.Context, w *workflow.Workflow, g *gath
 		}
 		return err
 	}
-	if err := (answering{a.app}).ahead(w, inputs, ans); err != nil {
+	if err := answering(a).ahead(w, inputs, ans); err != nil {
 		return err
 	}
 	engine, err := a.engine(ctx, name, r.engine())
 	if err != nil {
 		return err
 	}
-	return runsCommands{a.app}.execute(ctx, &job{
+	return runsCommands(a).execute(ctx, &job{
 		engine: engine, flags: r, answers: ans,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
 			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})

@@ -64,7 +64,8 @@ func (a *app) list(ctx context.Context, f *runlog.Filter) ([]runlog.Info, error)
 // oneRun is for commands about one run.
 func oneRun(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usage(fmt.Sprintf("%s: name one run: its ID, the start of it, @last, or @-2 for the one before", strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")))
+		return usage(fmt.Sprintf("%s: name one run: its ID, the start of it, @last, or @-2 for the one before",
+			strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")))
 	}
 	return nil
 }
@@ -104,7 +105,8 @@ func (a *app) find(ctx context.Context, ref string) (*superstep.Engine, runlog.I
 	info, err := e.Find(ctx, ref)
 	switch {
 	case errors.As(err, new(*runlog.NotFoundError)):
-		err = &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: fmt.Sprintf("no run %q in %s; `%s` shows the runs there are", ref, a.storeName(), a.hint("runs", "list"))}
+		err = &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: fmt.Sprintf("no run %q in %s; `%s` shows the runs there are", ref,
+			a.storeName(), a.hint("runs", "list"))}
 	case err != nil && !errors.As(err, new(*superstep.AmbiguousError)) && strings.HasPrefix(ref, "@"):
 		err = usage(err.Error())
 	}
@@ -221,7 +223,8 @@ func (a runsCommands) listCommand() *cobra.Command {
 func statusNames() []string {
 	var out []string
 	for _, s := range []runlog.Status{
-		runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled, runlog.Interrupted, runlog.Quarantined,
+		runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled, runlog.Interrupted,
+		runlog.Quarantined,
 	} {
 		out = append(out, string(s))
 	}
@@ -308,8 +311,9 @@ func (p palette) status(s string) string {
 
 func (a runsCommands) watchCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch [ID]", Aliases: []string{"logs"}, Short: "Show the log of a run, and follow it while another process runs it", Args: oneRunOrLast, ValidArgsFunction: a.ids,
-		Example: examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come"),
+		Use: "watch [ID]", Aliases: []string{"logs"}, Short: "Show the log of a run, and follow it while another process runs it", Args: oneRunOrLast,
+		ValidArgsFunction: a.ids,
+		Example:           examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, info, err := a.find(cmd.Context(), named(args))
 			if err != nil {
@@ -375,7 +379,8 @@ func (a runsCommands) resumeCommand() *cobra.Command {
 	var r running
 	var again superstep.ResumeOptions
 	cmd := &cobra.Command{
-		Use: "resume ID", SuggestFor: []string{"continue", "restart", "retry"}, Short: "Resume a run that was interrupted, failed, paused or partial", Args: oneRun, ValidArgsFunction: a.ids,
+		Use: "resume ID", SuggestFor: []string{"continue", "restart", "retry"}, Short: "Resume a run that was interrupted, failed, paused or partial",
+		Args: oneRun, ValidArgsFunction: a.ids,
 		Long: "Resume a run that was interrupted, failed or paused. Of a partial run, whose record is complete, a fork is made: it has\n" +
 			"the results of all that worked, and does again what failed and what depends on it.",
 		Example: examples(a.cfg.Name, "runs resume @last", "", "runs resume 7f3a --answer write=yes", "", "runs resume 7f3a -o jsonl", ""),
@@ -495,8 +500,9 @@ deny, and at a gate approve and reject. An answer that does not fit is refused b
 func (a runsCommands) cancelCommand() *cobra.Command {
 	var agent string
 	cmd := &cobra.Command{
-		Use: "cancel ID", SuggestFor: []string{"stop", "kill"}, Short: "Stop a run for good, or one of its sub-agents, whoever runs it", Args: oneRun, ValidArgsFunction: a.ids,
-		Example: examples(a.cfg.Name, "runs cancel @last", "", "runs cancel @last --agent 'work/task[1.1]/explorer'", ""),
+		Use: "cancel ID", SuggestFor: []string{"stop", "kill"}, Short: "Stop a run for good, or one of its sub-agents, whoever runs it", Args: oneRun,
+		ValidArgsFunction: a.ids,
+		Example:           examples(a.cfg.Name, "runs cancel @last", "", "runs cancel @last --agent 'work/task[1.1]/explorer'", ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, info, err := a.find(cmd.Context(), args[0])
 			if err != nil {
@@ -551,7 +557,7 @@ func (a runsCommands) cancel(ctx context.Context, e *superstep.Engine, id string
 		look = func() (string, error) {
 			members, err := e.Agents(ctx, id)
 			if i := slices.IndexFunc(members, func(m team.Member) bool { return m.ID == *agent }); i >= 0 {
-				return string(members[i].State), err
+				return members[i].State, err
 			}
 			return string(runlog.Running), err
 		}

@@ -40,7 +40,8 @@ there to be asked, so a call happens only if a rule allows it; see "permissions 
 		}
 		host, _, err := net.SplitHostPort(addr)
 		if ip := net.ParseIP(host); addr != "" && (err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback())) {
-			return usage(fmt.Sprintf("--http: %q is not an address of this machine, and there is no TLS; use one such as 127.0.0.1:7777, behind a proxy with TLS if others are to reach it", addr))
+			return usage(fmt.Sprintf("--http: %q is not an address of this machine, and there is no TLS; use one such as 127.0.0.1:7777, behind a "+
+				"proxy with TLS if others are to reach it", addr))
 		}
 		if _, err := l.rules(); err != nil {
 			return err
@@ -87,7 +88,8 @@ func (a *app) serveHTTP(ctx context.Context, addr string, s *host.Session, opt *
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return &Error{Exit: ExitFailed, Code: "listen", Err: err, Message: fmt.Sprintf("cannot listen on %s: %v", addr, err), Next: []string{"let the system choose a free port: --http 127.0.0.1:0"}}
+		return &Error{Exit: ExitFailed, Code: "listen", Err: err, Message: fmt.Sprintf("cannot listen on %s: %v", addr, err),
+			Next: []string{"let the system choose a free port: --http 127.0.0.1:0"}}
 	}
 	opt.Hosts = []string{l.Addr().String()}
 	if host, _, _ := net.SplitHostPort(addr); host == "localhost" {

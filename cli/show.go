@@ -31,7 +31,8 @@ func (a runsCommands) showCommand() *cobra.Command {
 	var at string
 	cmd := &cobra.Command{
 		Use: "show [ID]", Short: "Show a run's steps, output and open questions", Args: oneRunOrLast, ValidArgsFunction: a.ids,
-		Example: examples(a.cfg.Name, "runs show @last", "", "runs show 7f3a -v", "with tools and what was said", "runs show 7f3a -o json", "", "runs show 7f3a --at 2", "its state after the second superstep"),
+		Example: examples(a.cfg.Name, "runs show @last", "", "runs show 7f3a -v", "with tools and what was said", "runs show 7f3a -o json", "",
+			"runs show 7f3a --at 2", "its state after the second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("at") {
 				return historyCommands(a).showAt(cmd.Context(), named(args), at)

@@ -156,7 +156,8 @@ func partOf(rec *runlog.Record, r *transcript.Run, t *transcript.Task) *news {
 		return nil
 	}
 	var i, call int
-	if k, err := fmt.Sscanf(d.Key, "turn-%d/call-%d", &i, &call); k == 2 && err == nil && r.Task(fmt.Sprintf("%s/%s[%d.%d]", rec.Path, d.Name, i+1, call+1)) != nil {
+	if k, err := fmt.Sscanf(d.Key, "turn-%d/call-%d", &i, &call); k == 2 && err == nil &&
+		r.Task(fmt.Sprintf("%s/%s[%d.%d]", rec.Path, d.Name, i+1, call+1)) != nil {
 		return nil // it had agents work, whose jobs were told of one by one
 	}
 	u := t.Parts[n-1].Tool

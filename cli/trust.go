@@ -25,7 +25,8 @@ Nothing of a project is used before you agreed to it: no agent, no skill, no too
 setting. What you agree to is bound to its content; when that changes you are asked again and shown
 what changed, also of the tools that an MCP server of yours offers. It is recorded in your own configuration, where no project can write it. Endpoints and keys of models never
 come from a project.`,
-		Example: examples(n, "trust", "look, and be asked", "trust lint reviewer", "only these", "trust --yes", "all of it, unseen by this command", "trust list", "", "trust list -v", "with what changed, line by line", "trust revoke lint", ""),
+		Example: examples(n, "trust", "look, and be asked", "trust lint reviewer", "only these", "trust --yes", "all of it, unseen by this command",
+			"trust list", "", "trust list -v", "with what changed, line by line", "trust revoke lint", ""),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "agree without being asked")
 	acts(cmd, "yes")

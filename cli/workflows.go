@@ -20,7 +20,8 @@ func (a *app) workflowsCommand() *cobra.Command {
 	list := a.listCommand(host.Workflows, nil)
 	list.Long = list.Short + "\n\nRecipes that cannot be used are listed with what is wrong with them, and drafts by agents with the rest."
 	subs := []*cobra.Command{list, a.workflowsShow(), a.workflowsGraph()}
-	pairs := []string{"workflows list", "", "workflows show research", "", "workflows graph research --format svg > research.svg", "", "workflows graph --run @last", "with the states of its nodes"}
+	pairs := []string{"workflows list", "", "workflows show research", "", "workflows graph research --format svg > research.svg", "",
+		"workflows graph --run @last", "with the states of its nodes"}
 	subs = append(subs, a.workflowsNew(), a.workflowsSchema(), a.workflowsApprove(), a.workflowsReject())
 	pairs = append(pairs, "workflows new brief", "", "workflows approve brief", "what an agent wrote")
 	c := &cobra.Command{
@@ -34,7 +35,8 @@ func (a *app) workflowsCommand() *cobra.Command {
 // named is for commands about one workflow.
 func (a *app) named(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usage(fmt.Sprintf("%s: name one workflow; `%s` shows those there are", strings.TrimPrefix(cmd.CommandPath(), a.cfg.Name+" "), a.hint("workflows", "list")))
+		return usage(fmt.Sprintf("%s: name one workflow; `%s` shows those there are", strings.TrimPrefix(cmd.CommandPath(), a.cfg.Name+" "),
+			a.hint("workflows", "list")))
 	}
 	return nil
 }
@@ -76,7 +78,8 @@ func (a *app) workflowsGraph() *cobra.Command {
 	var closed bool
 	cmd := &cobra.Command{
 		Use: "graph [NAME|FILE]", Short: "Draw a workflow, or a run of it", ValidArgsFunction: a.workflowNames,
-		Example: examples(a.cfg.Name, "workflows graph research", "", "workflows graph research --format mermaid", "for Markdown", "workflows graph --run @last --format svg > run.svg", "with the states of its nodes"),
+		Example: examples(a.cfg.Name, "workflows graph research", "", "workflows graph research --format mermaid", "for Markdown",
+			"workflows graph --run @last --format svg > run.svg", "with the states of its nodes"),
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "text, mermaid, dot or svg")
 	cmd.Flags().StringVar(&run, "run", "", "colour the nodes by what became of them in this run")

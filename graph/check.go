@@ -332,7 +332,8 @@ func (c *compiler[S, U]) checkJoin(i int, reached []bool) {
 		c.report("%s and is an entry too", what)
 	case !slices.ContainsFunc(slices.Concat(c.in[i], []int{i}), func(n int) bool { return !reached[n] }):
 		if a, b, never := c.unjoined(i); never {
-			c.report("%s, but there is a way on which %s runs and %s does not, so that it may wait for ever; use an `any` join or a quorum, or lead both ways to it", what, c.g.nodes[a].Name, c.g.nodes[b].Name)
+			c.report("%s, but there is a way on which %s runs and %s does not, so that it may wait for ever; use an `any` join or a quorum, or lead "+
+				"both ways to it", what, c.g.nodes[a].Name, c.g.nodes[b].Name)
 		}
 	}
 }

@@ -99,7 +99,8 @@ func (g *Graph[S, U]) Compile() (*Flow[S, U], error) {
 
 func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 	g := c.g
-	f := &Flow[S, U]{name: g.name, index: c.index, nodes: make([]node[S, U], len(g.nodes)), reduce: g.reduce, check: g.check, steps: g.steps, branch: reduce.Clipper[S](),
+	f := &Flow[S, U]{name: g.name, index: c.index, nodes: make([]node[S, U], len(g.nodes)), reduce: g.reduce, check: g.check, steps: g.steps,
+		branch: reduce.Clipper[S](),
 		varies: encodable.Varies(reflect.TypeFor[U]()), variesState: encodable.Varies(reflect.TypeFor[S]())}
 	f.program = pregel.Program[S, U, message]{Vertices: make([]pregel.Vertex, len(g.nodes)), Reduce: g.reduce, Branch: f.branch}
 	if g.tagged != nil {
@@ -165,7 +166,8 @@ func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 	nd := c.g.nodes[i]
 	v := pregel.Vertex{Name: nd.Name, Targets: append(append([]int(nil), c.out[i]...), c.loose[i]...)}
-	s := ShapeNode{Name: nd.Name, Kind: nd.Kind, Version: nd.Version, Reads: nd.Reads, Bounded: nd.Reads != nil, Most: nd.Most, Agents: nd.Agents, Uses: nd.Uses, Sub: nd.Sub}
+	s := ShapeNode{Name: nd.Name, Kind: nd.Kind, Version: nd.Version, Reads: nd.Reads, Bounded: nd.Reads != nil, Most: nd.Most, Agents: nd.Agents,
+		Uses: nd.Uses, Sub: nd.Sub}
 	if nd.Join != Any {
 		if v.Sources = distinct(c.in[i]); nd.Join > 0 {
 			v.Sources, v.Need = distinct(append(c.looseIn[i], c.in[i]...)), int(nd.Join)

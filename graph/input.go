@@ -211,7 +211,8 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("%s and %s both wrote %s in superstep %d, and it has no reducer; give it a `reduce` tag, or let one of them write it", e.Paths[0], e.Paths[1], e.Field, e.Step)
+	return fmt.Sprintf("%s and %s both wrote %s in superstep %d, and it has no reducer; give it a `reduce` tag, or let one of them write it",
+		e.Paths[0], e.Paths[1], e.Field, e.Step)
 }
 
 // conflicts looks for two writers of one field.

@@ -24,7 +24,8 @@ func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, 
 	if !t.parts.take(n.Name) {
 		return u, fmt.Errorf("it has two parts %q, or parts beside a graph without a key; give them names of their own", n.Name)
 	}
-	inner := Task{node: n.Name, key: t.key, visit: t.visit, inbox: t.inbox, feedback: t.feedback, scope: t.scope.Inner(n.Name), uses: n.Uses, any: n.UsesAny, opt: t.opt}
+	inner := Task{node: n.Name, key: t.key, visit: t.visit, inbox: t.inbox, feedback: t.feedback, scope: t.scope.Inner(n.Name), uses: n.Uses,
+		any: n.UsesAny, opt: t.opt}
 	if u, err = n.parts(ctx, &inner, state); err != nil {
 		err = fmt.Errorf("%s: %w", n.Name, err)
 	}

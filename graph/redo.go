@@ -31,7 +31,8 @@ type redo struct {
 
 // redo looks through a log for what depends on the tasks that are to compute anew.
 func (f *Flow[S, U]) redo(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*redo, error) {
-	d := &redo{step: math.MaxInt, ended: map[string]int{}, shapes: map[string]*Shape{"": &f.shape}, gone: map[string]bool{}, open: map[string]bool{}, whole: map[string]bool{}, parts: map[string]string{}, rounds: map[string]int{}, retried: map[string]bool{}}
+	d := &redo{step: math.MaxInt, ended: map[string]int{}, shapes: map[string]*Shape{"": &f.shape}, gone: map[string]bool{}, open: map[string]bool{},
+		whole: map[string]bool{}, parts: map[string]string{}, rounds: map[string]int{}, retried: map[string]bool{}}
 	for r, err := range records {
 		if err != nil {
 			return nil, err

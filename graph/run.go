@@ -35,9 +35,10 @@ type RunOptions struct {
 	// Journal is for hosts that open runs themselves, as an engine does: it takes the place
 	// of Store and ID, and it is the host that records how the run ended.
 	Journal     *journal.Journal
-	Parallelism int           // tasks of the graph at work at once, those of graphs inside of it not counted; defaults to 16
-	MaxSteps    int           // supersteps before a *pregel.StepLimitError; defaults to what the graph says, or to 100 rounds: 100 for each node on a loop and 1 for any other, at least 100
-	Timeout     time.Duration // of the whole run, from this call on; defaults to none
+	Parallelism int // tasks of the graph at work at once, those of graphs inside of it not counted; defaults to 16
+	// supersteps before a *pregel.StepLimitError; defaults to what the graph says, or to 100 rounds: 100 for each node on a loop and 1 for any other, at least 100
+	MaxSteps int
+	Timeout  time.Duration // of the whole run, from this call on; defaults to none
 	// Barrier makes every node wait for its superstep, even if what it reads is final.
 	// The state that a run ends with is the same.
 	Barrier bool
@@ -52,8 +53,8 @@ type RunOptions struct {
 	// AllowChange goes on with a run that was begun by another version of the graph, if what
 	// it does next is still there and its state still fits. Defaults to a *ChangedError.
 	AllowChange bool
-	// Admit is asked before the task of a path sends to tasks that begin so many agents in all. An error fails the attempt, or makes the task wait, see journal.Waits.
-	// Defaults to letting all pass.
+	// Admit is asked before the task of a path sends to tasks that begin so many agents in all. An error fails the
+	// attempt, or makes the task wait, see journal.Waits. Defaults to letting all pass.
 	Admit func(path string, agents int) error
 	// Workflows finds what nodes run by name. Defaults to nothing.
 	Workflows func(name string) (Nested, error)
@@ -241,7 +242,8 @@ func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S
 
 // missed says what comes of an attempt that has failed, once there is to be no other.
 // Until then it waits for the next.
-func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.Task[message], attempt int, s S, err error) (end pregel.Result[U, message], over bool) {
+func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.Task[message], attempt int, s S, err error) (end pregel.Result[U, message],
+	over bool) {
 	ended := func(o pregel.Outcome, err error) (pregel.Result[U, message], bool) {
 		return pregel.Result[U, message]{Outcome: o, Err: err}, true
 	}
@@ -718,7 +720,8 @@ type ChangedError struct {
 }
 
 func (e *ChangedError) Error() string {
-	remedy := "finish the run with the version that began it, start a new one, or go on with --allow-graph-change (AllowChange) if what it does next is still there"
+	remedy := "finish the run with the version that began it, start a new one, or go on with --allow-graph-change (AllowChange) if what it " +
+		"does next is still there"
 	if e.Why != "" {
 		remedy = "it cannot go on with this version: " + e.Why + "; finish the run with the version that began it, or start a new one"
 	}

@@ -72,7 +72,8 @@ func (s Shape) nodeLines() []string {
 			most = strconv.Itoa(n.Most)
 		}
 		for _, extra := range [][2]string{
-			{"kind", n.Kind}, {"join", n.Join}, {"on_error", n.OnError}, {"version", n.Version}, {"reads", reads}, {"input", n.Input}, {"uses", strings.Join(n.Uses, ",")}, {"most", most},
+			{"kind", n.Kind}, {"join", n.Join}, {"on_error", n.OnError}, {"version", n.Version}, {"reads", reads}, {"input", n.Input},
+			{"uses", strings.Join(n.Uses, ",")}, {"most", most},
 		} {
 			if extra[1] != "" {
 				line += " " + extra[0] + "=" + extra[1]

@@ -104,7 +104,8 @@ func (p *project) saveDraft(name, text, origin string) (string, error) {
 		return "", &catalog.InvalidError{Entry: e}
 	}
 	if e.Recipe.Name != name {
-		e.Problems = append(e.Problems, &recipe.Problem{File: e.File, Code: "file-name", Text: fmt.Sprintf("the recipe is to be saved as %q and calls itself %q; give both the same name", name, e.Recipe.Name)})
+		e.Problems = append(e.Problems, &recipe.Problem{File: e.File, Code: "file-name",
+			Text: fmt.Sprintf("the recipe is to be saved as %q and calls itself %q; give both the same name", name, e.Recipe.Name)})
 		return "", &catalog.InvalidError{Entry: e}
 	}
 	more := p.check(e.Recipe)

@@ -118,7 +118,8 @@ func (h *Host) unusable(name string) error {
 	if err == nil || errors.As(err, new(*catalog.UntrustedError)) || errors.As(err, new(*RecipeError)) {
 		return err
 	}
-	if problems := p.check(e.Recipe); problems.Err() != nil { // which say where
+	problems := p.check(e.Recipe)
+	if problems.Err() != nil { // which say where
 		return &RecipeError{e.File, e.Text, problems}
 	}
 	return err

@@ -157,7 +157,7 @@ func ValidateSkills(dirs ...string) ([]Report, error) {
 		r := Report{Path: dir, Checked: found.Skills}
 		for _, f := range slices.Concat(found.Errors, found.Warnings) {
 			r.Problems = append(r.Problems, &recipe.Problem{
-				Code: string(f.Code), File: f.Path, Pos: recipe.Pos{Line: f.Line, Col: f.Col}, Text: f.Text, Warning: len(r.Problems) >= len(found.Errors),
+				Code: f.Code, File: f.Path, Pos: recipe.Pos{Line: f.Line, Col: f.Col}, Text: f.Text, Warning: len(r.Problems) >= len(found.Errors),
 			})
 		}
 		out = append(out, r)

@@ -105,7 +105,8 @@ func (c *Resources) Tools(name string) (*tool.Set, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.host.cfg.Replay {
-		return tool.NewSet(&tool.Tool{Name: name, Input: &jsonschema.Schema{Type: "object"}, Run: func(context.Context, *tool.Call) (string, error) { return "", errReplay }})
+		return tool.NewSet(&tool.Tool{Name: name, Input: &jsonschema.Schema{Type: "object"},
+			Run: func(context.Context, *tool.Call) (string, error) { return "", errReplay }})
 	}
 	s, err := c.session("", name)
 	if err != nil {

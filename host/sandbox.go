@@ -151,7 +151,8 @@ func (p *project) openSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
 		return nil, err
 	}
 	if set.mode == sandboxRequired && s.Mode() == sandbox.None {
-		return nil, fmt.Errorf("%s: a sandbox is required, and this system has %s; change that line to run commands without one, or use a Linux or macOS system that has one", set.where, s)
+		return nil, fmt.Errorf("%s: a sandbox is required, and this system has %s; change that line to run commands without one, or use a Linux "+
+			"or macOS system that has one", set.where, s)
 	}
 	return s, nil
 }

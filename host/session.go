@@ -352,7 +352,8 @@ func (p *project) misspelled() error {
 				continue
 			}
 			if near := suggest.Closest(r.Tool, known); strict || near != "" && slices.Contains(toolnames.Builtin(), near) {
-				return &settingsError{[]catalog.Problem{{Kind: "settings", File: r.Source, Text: fmt.Sprintf("the rule %s is about a tool %q, and there is none%s", r, r.Tool, toolnames.Hint(r.Tool, known))}}}
+				return &settingsError{[]catalog.Problem{{Kind: "settings", File: r.Source,
+					Text: fmt.Sprintf("the rule %s is about a tool %q, and there is none%s", r, r.Tool, toolnames.Hint(r.Tool, known))}}}
 			}
 		}
 		return nil
@@ -379,7 +380,8 @@ func (p *project) settingsError() error {
 	if list[0].State == trust.New {
 		return nil
 	}
-	return &settingsError{slices.Concat(p.settings.problems, []catalog.Problem{{Text: "you trusted this file, and what it denied would be allowed: mend it, or remove it"}})}
+	return &settingsError{slices.Concat(p.settings.problems,
+		[]catalog.Problem{{Text: "you trusted this file, and what it denied would be allowed: mend it, or remove it"}})}
 }
 
 // modelOf is the model of an agent: the one asked for, the one its definition names, the usual one

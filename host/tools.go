@@ -160,7 +160,8 @@ func (p *project) delegating(d *definition.Definition, action *agent.Action) *ag
 			}
 			for _, name := range d.Disallowed {
 				if other.MayUse(name) || other.MayUse("task") || other.MayUse("task_batch") {
-					return tool.Result{Text: fmt.Sprintf("agent %s may not have agent %s do anything: %s is taken from it, and the other has that, or others who may have", d.Name, t.Agent, name), Error: true}, nil
+					return tool.Result{Text: fmt.Sprintf("agent %s may not have agent %s do anything: %s is taken from it, and the other has "+
+						"that, or others who may have", d.Name, t.Agent, name), Error: true}, nil
 				}
 			}
 		}

@@ -316,7 +316,8 @@ func sameQuestion(recorded, replayed *runlog.Record) bool {
 	return recorded.Kind == runlog.KindAsked && replayed.Kind == runlog.KindAsked &&
 		json.Unmarshal(recorded.Data, &was) == nil && json.Unmarshal(replayed.Data, &is) == nil &&
 		was.Key == is.Key && (was.Kind == is.Kind || was.Kind == "") && (is.Kind == runlog.QuestionPermission ||
-		(was.Text == is.Text || is.Kind == runlog.QuestionUnknown) && slices.Equal(was.Options, is.Options) && bytes.Equal(was.Default, is.Default) && bytes.Equal(was.Schema, is.Schema))
+		(was.Text == is.Text || is.Kind == runlog.QuestionUnknown) && slices.Equal(was.Options, is.Options) && bytes.Equal(was.Default, is.Default) &&
+			bytes.Equal(was.Schema, is.Schema))
 }
 
 // equal reports whether a record, given the recorded place, is the recorded one byte for

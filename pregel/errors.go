@@ -80,7 +80,8 @@ type StepLimitError struct {
 }
 
 func (e *StepLimitError) Error() string {
-	return fmt.Sprintf("stopped at %d steps; frontier: %s; raise the step limit (--max-steps, or MaxSteps) if the loop is meant to be longer", e.Limit, strings.Join(e.Frontier, ", "))
+	return fmt.Sprintf("stopped at %d steps; frontier: %s; raise the step limit (--max-steps, or MaxSteps) if the loop is meant to be longer",
+		e.Limit, strings.Join(e.Frontier, ", "))
 }
 
 // A TimeoutError says that a run or a task took longer than it may.

@@ -72,7 +72,8 @@ func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, 
 	if m.ahead != nil {
 		m.ahead.off, m.ahead.limit = m.ahead.off || o.Barrier, o.MaxSteps
 	}
-	p := &pool[S, U, M]{ctx: ctx, m: m, exec: exec, started: o.Started, stop: o.Stop, size: o.Parallelism, eager: o.Recorder != nil || o.Wake != nil || m.ahead != nil, more: make(chan struct{}, 1)}
+	p := &pool[S, U, M]{ctx: ctx, m: m, exec: exec, started: o.Started, stop: o.Stop, size: o.Parallelism, eager: o.Recorder != nil ||
+		o.Wake != nil || m.ahead != nil, more: make(chan struct{}, 1)}
 	defer p.workers.Wait()
 	defer stop(nil) // before it waits for what is at work, also when the program panics
 	d := &driver[S, U, M]{pool: p, opt: &o, ctx: ctx}

@@ -85,7 +85,8 @@ func AppendFrame(dst []byte, prev FrameHash, r *Record) ([]byte, FrameHash, erro
 	b = append(b, r.Data...)
 	frame := b[start:]
 	if len(frame) > MaxFrame {
-		return dst, FrameHash{}, fmt.Errorf("record %d (%s) takes %d bytes, more than the %d a record may have; store the large value on its own and refer to it", r.Seq, r.Kind, len(frame), MaxFrame)
+		return dst, FrameHash{}, fmt.Errorf("record %d (%s) takes %d bytes, more than the %d a record may have; store the large value on its own "+
+			"and refer to it", r.Seq, r.Kind, len(frame), MaxFrame)
 	}
 	binary.LittleEndian.PutUint32(frame, uint32(len(frame)-4))
 	binary.LittleEndian.PutUint32(frame[4:], checksum(frame[frameHead:]))
@@ -104,7 +105,8 @@ func checkRecord(r *Record) (nanos int64, err error) {
 	case len(r.Path) > MaxPath:
 		return 0, fmt.Errorf("record %d (%s) has a path of %d bytes, at most %d are allowed", r.Seq, r.Kind, len(r.Path), MaxPath)
 	case len(r.Data) > MaxFrame:
-		return 0, fmt.Errorf("record %d (%s) has %d bytes of data, more than the %d a record may have; store the large value on its own and refer to it", r.Seq, r.Kind, len(r.Data), MaxFrame)
+		return 0, fmt.Errorf("record %d (%s) has %d bytes of data, more than the %d a record may have; store the large value on its own and refer to it",
+			r.Seq, r.Kind, len(r.Data), MaxFrame)
 	}
 	// UnixNano is undefined outside the years 1678 to 2262, and so for a zero Time.
 	const most = math.MaxInt64/int64(time.Second) - 1

@@ -100,7 +100,8 @@ func (m *Memory) Acquire(ctx context.Context, id string, opt *AcquireOptions) (L
 	case creating:
 		m.made++
 		r = &memoryRun{no: m.made, grown: make(chan struct{})}
-		r.info = Info{ID: id, Workflow: opt.Create.Workflow, Title: opt.Create.Title, Parent: opt.Create.Parent, Status: cmp.Or(opt.Create.Status, Running), Created: now}
+		r.info = Info{ID: id, Workflow: opt.Create.Workflow, Title: opt.Create.Title, Parent: opt.Create.Parent, Status: cmp.Or(opt.Create.Status, Running),
+			Created: now}
 		m.runs[id] = r
 	case r == nil:
 		return nil, Info{}, &NotFoundError{ID: id, Store: memoryName}

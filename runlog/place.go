@@ -67,7 +67,8 @@ func parseAddress(kind, s string) (Place, error) {
 	u, err := url.Parse(s)
 	// A password such as 12/3 is read as a port and a path: the @ behind it tells.
 	if i := strings.IndexAny(rest, "/?#"); err != nil || i >= 0 && strings.Contains(rest[i:], "@") {
-		return Place{}, fmt.Errorf("the %s address cannot be read; special characters in a password must be percent-encoded, such as %%2F for / and %%40 for @; %s", kind, want)
+		return Place{}, fmt.Errorf("the %s address cannot be read; special characters in a password must be percent-encoded, such as %%2F for / "+
+			"and %%40 for @; %s", kind, want)
 	}
 	if k, ok := map[string]string{"postgresql": "postgres", "rediss": "redis"}[kind]; ok {
 		kind = k

@@ -22,7 +22,8 @@ func (e *SealedError) Error() string {
 		key = " " + e.Key
 	}
 	if e.ID == "" {
-		return fmt.Sprintf("the runs of this store are encrypted with key%s, and it was opened without a key: a new run would not be encrypted; open the store with that key", key)
+		return fmt.Sprintf("the runs of this store are encrypted with key%s, and it was opened without a key: a new run would not be encrypted; "+
+			"open the store with that key", key)
 	}
 	return fmt.Sprintf("run %s is encrypted with key%s; open the store with that key to read it", e.ID, key)
 }

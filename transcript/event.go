@@ -53,7 +53,8 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		if json.Unmarshal(d.Data, &level) != nil {
 			return
 		}
-		if text := map[string]string{"compacted": "the conversation so far was summed up", "cleared": "old results of tools were cut down"}[level.Action]; text != "" {
+		if text := map[string]string{"compacted": "the conversation so far was summed up",
+			"cleared": "old results of tools were cut down"}[level.Action]; text != "" {
 			t := r.work(rec.Path, -1, rec.Time)
 			t.Parts = append(t.Parts, Part{Kind: Note, Text: text})
 		}

@@ -188,7 +188,8 @@ func (w *Workflow) List() []Input {
 	var out []Input
 	for _, n := range names {
 		p := w.Inputs.Properties[n]
-		out = append(out, Input{Name: n, Type: schemaType(p), Description: p.Description, Required: slices.Contains(w.Inputs.Required, n), Default: p.Default, Enum: p.Enum})
+		out = append(out, Input{Name: n, Type: schemaType(p), Description: p.Description, Required: slices.Contains(w.Inputs.Required, n),
+			Default: p.Default, Enum: p.Enum})
 	}
 	return out
 }

@@ -67,7 +67,8 @@ func (t *Team) actions(s *seat) []*agent.Action {
 		{
 			Tool: &tool.Tool{
 				Name: batchTool, Effect: tool.Pure, Whole: true,
-				Description: fmt.Sprintf("Have other agents do up to %d tasks side by side, and get the results of all of them, in order. Use it for tasks that do not need each other's results.", t.opt.BatchCap) + t.listing(),
+				Description: fmt.Sprintf("Have other agents do up to %d tasks side by side, and get the results of all of them, in order. Use it for "+
+					"tasks that do not need each other's results.", t.opt.BatchCap) + t.listing(),
 				Input: &jsonschema.Schema{
 					Type: "object", Required: []string{"tasks"},
 					Properties:           map[string]*jsonschema.Schema{"tasks": {Type: "array", Items: job(), Description: "each with agent and prompt"}},

@@ -38,7 +38,9 @@ func SVG(shape graph.Shape, opt *Options) []byte {
 	if title == "" {
 		title = "Graph"
 	}
-	fmt.Fprintf(&s.b, `<svg xmlns="http://www.w3.org/2000/svg" class="superstep-graph" role="img" aria-labelledby="%s-t" aria-describedby="%s-d" width="%s" height="%s" viewBox="0 0 %s %s">`+"\n",
+	fmt.Fprintf(&s.b,
+		`<svg xmlns="http://www.w3.org/2000/svg" class="superstep-graph" role="img" aria-labelledby="%s-t" aria-describedby="%s-d" `+
+			`width="%s" height="%s" viewBox="0 0 %s %s">`+"\n",
 		s.prefix, s.prefix, num(w), num(h), num(w), num(h))
 	fmt.Fprintf(&s.b, "<title id=\"%s-t\">%s</title>\n<desc id=\"%s-d\">%s</desc>\n", s.prefix, escaped(title), s.prefix, escaped(description))
 	s.style()
@@ -258,14 +260,17 @@ func (s *svg) style() {
 	s.colours(darkCanvas, func(c class) colours { return c.dark })
 	s.b.WriteString("}\n</style>\n<defs>")
 	for _, kind := range []string{"line", "fail"} {
-		fmt.Fprintf(&s.b, `<marker id="%s-%s" viewBox="0 0 10 10" refX="9.5" refY="5" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto"><path class="tip %s" d="M0 0.8L10 5L0 9.2z"/></marker>`,
+		fmt.Fprintf(&s.b,
+			`<marker id="%s-%s" viewBox="0 0 10 10" refX="9.5" refY="5" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" `+
+				`orient="auto"><path class="tip %s" d="M0 0.8L10 5L0 9.2z"/></marker>`,
 			s.prefix, kind, kind)
 	}
 	s.b.WriteString("</defs>\n")
 }
 
 func (s *svg) colours(on canvas, of func(class) colours) {
-	fmt.Fprintf(&s.b, ".superstep-graph .back{fill:%s}\n.superstep-graph text{fill:%s}\n.superstep-graph .edge,.superstep-graph .frame{stroke:%s}\n", on.back, on.text, on.line)
+	fmt.Fprintf(&s.b, ".superstep-graph .back{fill:%s}\n.superstep-graph text{fill:%s}\n.superstep-graph .edge,.superstep-graph .frame{stroke:%s}\n",
+		on.back, on.text, on.line)
 	fmt.Fprintf(&s.b, ".superstep-graph .tip{fill:%s}\n.superstep-graph .label{fill:%s;stroke:%s}\n", on.line, on.text, on.back)
 	fmt.Fprintf(&s.b, ".superstep-graph .edge.catch{stroke:%s}\n.superstep-graph .tip.fail{fill:%s}\n", on.fail, on.fail)
 	for _, look := range palette {

@@ -65,7 +65,8 @@ type SubagentsOptions struct {
 // the update from the results, which are in the order of the jobs and named by their keys.
 // Each agent is taken up by itself where a crash has cut it off. Jobs must be a pure
 // function: a job is known again by its key.
-func Subagents[S, U any](name string, agents []*agent.Agent, jobs func(S) ([]Job, error), merge func(S, []Result[*agent.Outcome]) (U, error), opt *SubagentsOptions) graph.Node[S, U] {
+func Subagents[S, U any](name string, agents []*agent.Agent, jobs func(S) ([]Job, error), merge func(S, []Result[*agent.Outcome]) (U, error),
+	opt *SubagentsOptions) graph.Node[S, U] {
 	o := SubagentsOptions{}
 	if opt != nil {
 		o = *opt

@@ -125,9 +125,10 @@ func (p *parallel[S, U]) run(ctx context.Context, t *graph.Task, b *graph.Node[S
 // first runs the branches until one has won. Who that is depends on time, which is why
 // it is an effect.
 func (p *parallel[S, U]) first(ctx context.Context, t *graph.Task, s S) ([]Result[U], error) {
-	r, err := journal.Do(ctx, t.Scope(), &journal.Effect{Key: "winner", Kind: "branch", Name: t.Node(), Inside: true}, func(ctx context.Context, _ string) (Result[U], error) {
-		return p.compete(ctx, t, s)
-	})
+	r, err := journal.Do(ctx, t.Scope(), &journal.Effect{Key: "winner", Kind: "branch", Name: t.Node(), Inside: true},
+		func(ctx context.Context, _ string) (Result[U], error) {
+			return p.compete(ctx, t, s)
+		})
 	return []Result[U]{r}, err
 }
 

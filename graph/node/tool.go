@@ -17,7 +17,8 @@ import (
 // Func is a node that calls a function of the caller's once: its result is recorded. The
 // effect says what a second call would do, which decides what happens after a crash;
 // "" means tool.Once; see [Tool]. The key is the same whenever the call is repeated. In and Out encode as JSON.
-func Func[S, U, In, Out any](name string, effect tool.Effect, args func(S) (In, error), call func(ctx context.Context, key string, in In) (Out, error), update func(S, Out) (U, error)) graph.Node[S, U] {
+func Func[S, U, In, Out any](name string, effect tool.Effect, args func(S) (In, error), call func(ctx context.Context, key string, in In) (Out, error),
+	update func(S, Out) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "tool"}
 	repeat, err := repeats(effect)
 	n.Err = errors.Join(err, missing("args", args == nil), missing("call", call == nil), missing("update", update == nil))

@@ -60,7 +60,8 @@ func Wait[S, U any](name string, clock agent.Clock, while func(S) (time.Duration
 // Until is a node that waits for something to hold, and looks for it at once and then at
 // every interval. It waits for ever unless it has a Timeout, which counts from when the run
 // was last taken up. That it holds is recorded. An error of holds is a failure of the node.
-func Until[S, U any](name string, clock agent.Clock, every time.Duration, holds func(context.Context, S) (bool, error), update func(S) (U, error)) graph.Node[S, U] {
+func Until[S, U any](name string, clock agent.Clock, every time.Duration, holds func(context.Context, S) (bool, error),
+	update func(S) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "wait"}
 	n.Err = errors.Join(clockless(&clock), missing("condition", holds == nil), missing("update", update == nil))
 	if every <= 0 {

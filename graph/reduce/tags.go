@@ -159,7 +159,8 @@ func (t *Tagged[S, U]) lossy(name string) (problems []string) {
 	for i := range t.fields {
 		f := &t.fields[i]
 		if _, written := f.written(reflect.ValueOf(&after).Elem()); written {
-			problems = append(problems, fmt.Sprintf("%s.%s: an update that does not write it comes back from the log as one that does; use a pointer, or the json option omitzero", name, f.name))
+			problems = append(problems, fmt.Sprintf("%s.%s: an update that does not write it comes back from the log as one that does; use a "+
+				"pointer, or the json option omitzero", name, f.name))
 		}
 	}
 	return problems
@@ -391,7 +392,8 @@ func (p *parser) match(where string, f field, uf *reflect.StructField) {
 		p.report("%s: reduce:\"ifset\" wants a *%v", where, f.typ)
 	case option[0] == "-" && len(option) == 1:
 		p.report("%s: json:\"-\" keeps it out of the log, and a resumed run would do without it", where)
-	case !f.ptr && f.op <= opKeepFirst && (value.Kind() == reflect.Slice || value.Kind() == reflect.Map) && slices.Contains(option[1:], "omitempty") && value != reflect.TypeFor[json.RawMessage]():
+	case !f.ptr && f.op <= opKeepFirst && (value.Kind() == reflect.Slice || value.Kind() == reflect.Map) && slices.Contains(option[1:], "omitempty") &&
+		value != reflect.TypeFor[json.RawMessage]():
 		p.report("%s: omitempty keeps an empty one out of the log, and nil is not the same here; use omitzero", where)
 	}
 	if f.single {

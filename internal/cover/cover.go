@@ -29,7 +29,9 @@ const (
 type TooMuch struct{ Folder string }
 
 func (e *TooMuch) Error() string {
-	return fmt.Sprintf("would run from the folder %s, which holds more than trust can cover (%d files or %d MiB): put what runs into a small folder of its own (for npm and npx one with a package.json of its own) and work there, or install it outside of the project and name it by its absolute path",
+	return fmt.Sprintf("would run from the folder %s, which holds more than trust can cover (%d files or %d MiB): put what runs into a small "+
+		"folder of its own (for npm and npx one with a package.json of its own) and work there, or install it outside of the project and name it "+
+		"by its absolute path",
 		e.Folder, maxCovered, maxCoveredBytes>>20)
 }
 
@@ -122,7 +124,8 @@ func (c *Cover) Command(dir string, argv []string) error {
 // fetched covers what of a folder decides which package a command runs that it names, and the package if it
 // is installed there.
 func (c *Cover) fetched(dir string, argv []string) error {
-	for _, name := range []string{"package.json", ".npmrc", "package-lock.json", "yarn.lock", ".yarnrc.yml", "pnpm-lock.yaml", "bunfig.toml", "bun.lock", "uv.toml", "pyproject.toml"} {
+	for _, name := range []string{"package.json", ".npmrc", "package-lock.json", "yarn.lock", ".yarnrc.yml", "pnpm-lock.yaml", "bunfig.toml",
+		"bun.lock", "uv.toml", "pyproject.toml"} {
 		if _, real, ok := c.place(dir, name); ok {
 			if info, err := os.Stat(real); err != nil || !info.Mode().IsRegular() {
 				continue

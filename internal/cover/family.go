@@ -72,7 +72,8 @@ func extensions(family string) []string {
 // for that in the folders above too.
 func worksIn(argv []string) (upwards, ok bool) {
 	words := argv
-	if len(argv) > 0 && slices.Contains([]string{"env", "nice", "nohup", "time", "timeout", "exec", "command", "xargs", "sudo", "setsid", "stdbuf", "corepack", "cmd", "sh", "bash", "zsh", "dash", "ksh", "fish"}, Program(argv[0])) {
+	if len(argv) > 0 && slices.Contains([]string{"env", "nice", "nohup", "time", "timeout", "exec", "command", "xargs", "sudo", "setsid",
+		"stdbuf", "corepack", "cmd", "sh", "bash", "zsh", "dash", "ksh", "fish"}, Program(argv[0])) {
 		// What it starts is somewhere among the words.
 		words = nil
 		for _, w := range argv[1:] {
@@ -122,7 +123,8 @@ func programWorksIn(argv []string) (upwards, ok bool) {
 		return false, false
 	}
 	switch name {
-	case "npm", "npx", "pnpm", "pnpx", "yarn", "bun", "bunx", "just", "task", "uv", "poetry", "pipenv", "pdm", "hatch", "tox", "nox", "rake", "bundle", "gradle", "mvn", "mise", "composer", "dotnet", "pytest":
+	case "npm", "npx", "pnpm", "pnpx", "yarn", "bun", "bunx", "just", "task", "uv", "poetry", "pipenv", "pdm", "hatch", "tox", "nox", "rake",
+		"bundle", "gradle", "mvn", "mise", "composer", "dotnet", "pytest":
 		return true, true
 	case "make", "gmake":
 		return false, true
@@ -170,10 +172,13 @@ func working(d fs.DirEntry, depth int) bool {
 func marker(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
-	case "makefile", "gnumakefile", "justfile", ".justfile", "package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "pnpm-workspace.yaml",
+	case "makefile", "gnumakefile", "justfile", ".justfile", "package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock",
+		"pnpm-lock.yaml", "pnpm-workspace.yaml",
 		".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "bun.lock", "bun.lockb", "bunfig.toml", "deno.json", "deno.jsonc", "deno.lock", "node_modules",
-		"cargo.toml", "cargo.lock", "go.mod", "go.sum", "go.work", "go.work.sum", "pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "uv.lock", "uv.toml", "poetry.lock", "pipfile", "pipfile.lock",
-		"noxfile.py", "conftest.py", "pytest.ini", "rakefile", "gemfile", "gemfile.lock", "pom.xml", "composer.json", "composer.lock", "mise.toml", ".mise.toml", ".tool-versions", ".env":
+		"cargo.toml", "cargo.lock", "go.mod", "go.sum", "go.work", "go.work.sum", "pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "uv.lock",
+		"uv.toml", "poetry.lock", "pipfile", "pipfile.lock",
+		"noxfile.py", "conftest.py", "pytest.ini", "rakefile", "gemfile", "gemfile.lock", "pom.xml", "composer.json", "composer.lock", "mise.toml",
+		".mise.toml", ".tool-versions", ".env":
 		return true
 	}
 	return strings.HasPrefix(name, "taskfile.") || strings.HasPrefix(name, "build.gradle") || strings.HasPrefix(name, "settings.gradle")

@@ -66,7 +66,8 @@ func (e *RewrittenError) FailureCode() string { return "not_proven" }
 type RedactedError struct{ Line int }
 
 func (e *RedactedError) Error() string {
-	return fmt.Sprintf("line %d of the recipe has a mark in it where a secret was taken out of the log; a recipe with that would not do what the run did; take a run without secrets in its prompts", e.Line)
+	return fmt.Sprintf("line %d of the recipe has a mark in it where a secret was taken out of the log; a recipe with that would not do what "+
+		"the run did; take a run without secrets in its prompts", e.Line)
 }
 
 // FailureCode is the word for programs.
@@ -102,7 +103,8 @@ func Distil(ctx context.Context, rec *Recording, opt *Options) (*Made, error) {
 	}
 	made, err := attempt(ctx, rec, &o, nil)
 	if err == nil && why != "" {
-		made.Notes = append(made.Notes, "the same was done for each item of a list, but a foreach of that is not proven, so the steps stand by themselves: "+line(why, 300))
+		made.Notes = append(made.Notes, "the same was done for each item of a list, but a foreach of that is not proven, so the steps stand by themselves: "+
+			line(why, 300))
 	}
 	return made, err
 }

@@ -107,7 +107,8 @@ func (f *fold) next(p *plan, used map[*unit]bool) []*unit {
 		}
 		for _, s := range p.steps {
 			u := s.unit
-			if u == nil || s.final || used[u] || u.changes || u == f.unit || f.unit != nil && f.unit.ended >= u.asked || len(f.rows[i]) > 0 && f.rows[i][len(f.rows[i])-1].ended >= u.asked {
+			if u == nil || s.final || used[u] || u.changes || u == f.unit || f.unit != nil && f.unit.ended >= u.asked || len(f.rows[i]) > 0 &&
+				f.rows[i][len(f.rows[i])-1].ended >= u.asked {
 				continue
 			}
 			text, args := written(u, srcs)

@@ -182,7 +182,8 @@ func begin(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 	p.order()
 	for _, s := range p.steps {
 		if s.unit.kind == flowUnit && s.rows == nil && s.unit.told {
-			p.notes = append(p.notes, fmt.Sprintf("of what workflow %s gave, the log has what the agent was told; if it gives an object with a text, refer to that as output.text", s.unit.name))
+			p.notes = append(p.notes, fmt.Sprintf("of what workflow %s gave, the log has what the agent was told; if it gives an object with a text, "+
+				"refer to that as output.text", s.unit.name))
 		}
 	}
 	p.write()
@@ -412,7 +413,8 @@ func (p *plan) asked(u *unit) *said {
 // synthesize adds a step for what the agent that led said at last, from what it had.
 func (p *plan) synthesize(text string, t *tmpl) {
 	s := &step{final: true, unit: &unit{
-		kind: agentUnit, name: cmp.Or(p.opt.Synthesizer, "synthesizer"), said: text, value: quoted(text), label: "answer", path: "the answer", asked: 1<<63 - 1, ended: 1<<63 - 1,
+		kind: agentUnit, name: cmp.Or(p.opt.Synthesizer, "synthesizer"), said: text, value: quoted(text), label: "answer", path: "the answer",
+		asked: 1<<63 - 1, ended: 1<<63 - 1,
 	}}
 	var fed []*step
 	for _, src := range t.sources() {
@@ -443,7 +445,8 @@ func (p *plan) synthesize(text string, t *tmpl) {
 	s.text = p.promptOf(fed, "What came of it so far:", "Give the answer to the task from that, and nothing that is not in it.")
 	p.steps = append(p.steps, s)
 	p.result = &tmpl{[]part{{src: &source{step: s}}}}
-	p.notes = append(p.notes, fmt.Sprintf("the agent that led wrote the answer in its own words; step answer stands for it, with %s: what is proven of that step is what it is given, not what it will say", count(len(fed), "result")))
+	p.notes = append(p.notes, fmt.Sprintf("the agent that led wrote the answer in its own words; step answer stands for it, with %s: what is "+
+		"proven of that step is what it is given, not what it will say", count(len(fed), "result")))
 }
 
 // again tells whether the same was asked once more later on.

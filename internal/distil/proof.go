@@ -40,7 +40,8 @@ func (e *ProofError) Error() string {
 	if e.Want == "" {
 		return fmt.Sprintf("the recipe does not do what the run did: %s is asked %q, and was asked nothing in the run", e.What, around(e.Got, 0))
 	}
-	return fmt.Sprintf("the recipe does not do what the run did: %s differs from the recording:\n  recorded: %s\n  now:      %s", e.What, around(e.Want, e.At), around(e.Got, e.At))
+	return fmt.Sprintf("the recipe does not do what the run did: %s differs from the recording:\n  recorded: %s\n  now:      %s", e.What,
+		around(e.Want, e.At), around(e.Got, e.At))
 }
 
 // FailureCode is the word for programs.

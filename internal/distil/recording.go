@@ -152,7 +152,8 @@ func (r *Recording) take(rec *runlog.Record, asked map[string]string) error {
 		s := r.at(rec.Path)
 		s.changes[d.Key] = true
 		if e := s.effects[d.Key]; e == nil || e.Error != "" {
-			s.effects[d.Key] = &effect{Settled: runlog.Settled{Key: d.Key, Kind: d.Kind, Name: d.Name, Input: d.Input, Error: "it has no outcome"}, path: rec.Path, seq: rec.Seq}
+			s.effects[d.Key] = &effect{Settled: runlog.Settled{Key: d.Key, Kind: d.Kind, Name: d.Name, Input: d.Input, Error: "it has no outcome"},
+				path: rec.Path, seq: rec.Seq}
 		}
 	case runlog.KindSettled:
 		e := &effect{path: rec.Path, seq: rec.Seq}
@@ -230,7 +231,8 @@ func (r *Recording) readChat() error {
 		if err := json.Unmarshal(orNull(e.Output), &res); err != nil {
 			return fmt.Errorf("%s %s: %w", e.path, e.Key, err)
 		}
-		u := &unit{kind: toolUnit, name: e.Name, args: e.Input, said: res.Text, value: quoted(res.Text), path: e.path + "/" + e.Key, asked: said.seq, ended: e.seq, changes: at.changes[e.Key]}
+		u := &unit{kind: toolUnit, name: e.Name, args: e.Input, said: res.Text, value: quoted(res.Text), path: e.path + "/" + e.Key, asked: said.seq,
+			ended: e.seq, changes: at.changes[e.Key]}
 		if u.failed = e.Error; res.Error {
 			u.failed = res.Text
 		}

@@ -275,7 +275,8 @@ func newToken(word string, at int) token {
 	t := token{text: word, from: at, to: at + len(word)}
 	lower := strings.ToLower(word)
 	for i, r := range word {
-		t.names = t.names || unicode.IsDigit(r) || strings.ContainsRune("_./:@", r) || i > 0 && unicode.IsUpper(r) && lower[:1] != word[:1] || i > 0 && unicode.IsUpper(r) && strings.IndexFunc(word, unicode.IsLower) >= 0
+		t.names = t.names || unicode.IsDigit(r) || strings.ContainsRune("_./:@", r) || i > 0 && unicode.IsUpper(r) && lower[:1] != word[:1] ||
+			i > 0 && unicode.IsUpper(r) && strings.IndexFunc(word, unicode.IsLower) >= 0
 	}
 	t.common = ordinary[lower]
 	if t.stem = lower; !t.names {

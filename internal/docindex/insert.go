@@ -208,7 +208,8 @@ func (r *reader) read(f file) *record {
 	few := prior(f.path, false) < fewRows
 	for i := 0; i < len(d.spans); {
 		j := i + 1
-		for j < len(d.spans) && d.spans[j].last-d.spans[i].first <= rowLines && (few || !d.spans[i].prose && !d.spans[j].prose && d.spans[j].head == d.spans[i].head) {
+		for j < len(d.spans) && d.spans[j].last-d.spans[i].first <= rowLines &&
+			(few || !d.spans[i].prose && !d.spans[j].prose && d.spans[j].head == d.spans[i].head) {
 			j++
 		}
 		row := row{first: d.spans[i].first + 1, last: d.spans[j-1].last, body: len(rec.terms)}

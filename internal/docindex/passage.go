@@ -222,7 +222,8 @@ func (d *document) heading(i int) (level int, name string, used int) {
 	t := d.lines[i].text
 	switch d.kind {
 	case markup:
-		for level = d.lines[i].level; level > 0 && used < maxLines && i+used < len(d.lines) && d.lines[i+used].level == level && (used == 0 || !d.lines[i+used].block); used++ {
+		for level = d.lines[i].level; level > 0 && used < maxLines && i+used < len(d.lines) && d.lines[i+used].level == level &&
+			(used == 0 || !d.lines[i+used].block); used++ {
 			name += " " + string(d.lines[i+used].head)
 		}
 		if name = oneLine(name); name == "" {
@@ -379,7 +380,8 @@ func symbolOf(t []byte) string {
 
 // directive reports whether a comment is for tools.
 func directive(t []byte) bool {
-	return bytes.HasPrefix(t, []byte("//go:")) || bytes.HasPrefix(t, []byte("// +build")) || bytes.HasPrefix(t, []byte("#!")) || bytes.HasPrefix(t, []byte("//line "))
+	return bytes.HasPrefix(t, []byte("//go:")) || bytes.HasPrefix(t, []byte("// +build")) || bytes.HasPrefix(t, []byte("#!")) ||
+		bytes.HasPrefix(t, []byte("//line "))
 }
 
 // declares reports whether a line opens a top-level declaration.
@@ -387,7 +389,8 @@ func declares(l []byte) bool {
 	if len(l) == 0 || (l[0] < 'a' || l[0] > 'z') && l[0] != '#' {
 		return false
 	}
-	for _, open := range []string{"func ", "type ", "var ", "const ", "class ", "def ", "fn ", "pub ", "export ", "public ", "struct ", "interface ", "enum ", "static ",
+	for _, open := range []string{"func ", "type ", "var ", "const ", "class ", "def ", "fn ", "pub ", "export ", "public ", "struct ",
+		"interface ", "enum ", "static ",
 		"function ", "async ", "module ", "typedef ", "#define "} {
 		if bytes.HasPrefix(l, []byte(open)) {
 			return true

@@ -36,7 +36,8 @@ func refuse(path, name, setting string) error {
 	if name == "" {
 		return nil
 	}
-	return fmt.Errorf("locks are unreliable on %s: %s is on a network file system, where two machines could write one run; put the store on a local disk or set %s", name, path, setting)
+	return fmt.Errorf("locks are unreliable on %s: %s is on a network file system, where two machines could write one run; put the store on a "+
+		"local disk or set %s", name, path, setting)
 }
 
 // MakeDir makes a directory, and those above it that are missing. It returns the directories that

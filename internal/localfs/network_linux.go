@@ -87,7 +87,8 @@ func fuseType(mountinfo, path string) (name string) {
 
 // remoteFuse tells which programs behind FUSE reach over a network.
 func remoteFuse(name string) string {
-	for _, remote := range []string{"sshfs", "s3fs", "rclone", "gcsfuse", "goofys", "glusterfs", "ceph", "davfs", "juicefs", "nfs", "smb", "curlftpfs", "mount-s3", "blobfuse", "seaweedfs", "afp"} {
+	for _, remote := range []string{"sshfs", "s3fs", "rclone", "gcsfuse", "goofys", "glusterfs", "ceph", "davfs", "juicefs", "nfs", "smb",
+		"curlftpfs", "mount-s3", "blobfuse", "seaweedfs", "afp"} {
 		if strings.Contains(name, remote) {
 			return name
 		}

@@ -254,7 +254,8 @@ func (Anthropic) Frames(req *ParsedRequest, reply *Reply) [][]byte {
 		start["model"] = req.Model
 	}
 	if usage != nil {
-		start["usage"] = map[string]any{"input_tokens": usage.In - usage.Cached - usage.Written, "cache_read_input_tokens": usage.Cached, "cache_creation_input_tokens": usage.Written, "output_tokens": 1}
+		start["usage"] = map[string]any{"input_tokens": usage.In - usage.Cached - usage.Written, "cache_read_input_tokens": usage.Cached,
+			"cache_creation_input_tokens": usage.Written, "output_tokens": 1}
 	}
 	a.event("message_start", map[string]any{"message": start})
 	for _, p := range reply.Parts {

@@ -132,7 +132,8 @@ func geminiHistory(req *model.Request, contents []geminiContent) error {
 			msg.Parts = append(msg.Parts, part)
 		}
 		if answers != expected {
-			return fmt.Errorf("contents[%d]: the number of function response parts must equal the number of function call parts of the function call turn, %d", i, expected)
+			return fmt.Errorf("contents[%d]: the number of function response parts must equal the number of function call parts of the function call turn, %d",
+				i, expected)
 		}
 		for _, p := range msg.Parts {
 			if p.Kind == model.ToolCall {
@@ -202,7 +203,8 @@ func (Gemini) Frames(_ *ParsedRequest, reply *Reply) [][]byte {
 			}
 			data += "}"
 		case model.UsagePart:
-			used = fmt.Sprintf(`,"usageMetadata":{"promptTokenCount":%d,"candidatesTokenCount":%d,"thoughtsTokenCount":%d,"cachedContentTokenCount":%d,"totalTokenCount":%d}`,
+			used = fmt.Sprintf(`,"usageMetadata":{"promptTokenCount":%d,"candidatesTokenCount":%d,"thoughtsTokenCount":%d,`+
+				`"cachedContentTokenCount":%d,"totalTokenCount":%d}`,
 				p.Usage.In, p.Usage.Out-p.Usage.Reasoning, p.Usage.Reasoning, p.Usage.Cached, p.Usage.In+p.Usage.Out)
 		}
 		if data == "" {
@@ -217,7 +219,8 @@ func (Gemini) Frames(_ *ParsedRequest, reply *Reply) [][]byte {
 	if reason == "" {
 		reason = "STOP" // calls too
 	}
-	return append(frames, geminiFrame(`{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"`+reason+`","index":0}]`+used+`,"modelVersion":"test"}`))
+	return append(frames, geminiFrame(`{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"`+reason+`","index":0}]`+
+		used+`,"modelVersion":"test"}`))
 }
 
 // ErrorFrame implements [Wire].

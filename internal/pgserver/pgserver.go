@@ -394,7 +394,8 @@ func (s *Server) followed(tb testing.TB, name string, sync bool) {
 	if sync {
 		want = "sync"
 	}
-	sql := fmt.Sprintf("DO $$ BEGIN ASSERT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = '%s' AND state = 'streaming' AND sync_state = '%s'); END $$", name, want)
+	sql := fmt.Sprintf("DO $$ BEGIN ASSERT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = '%s' AND state = 'streaming' AND "+
+		"sync_state = '%s'); END $$", name, want)
 	begin := time.Now()
 	for {
 		err := s.exec(sql)

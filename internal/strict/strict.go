@@ -126,7 +126,8 @@ func article(kind string) string {
 
 func kindName(t reflect.Type) string {
 	return cmp.Or(map[reflect.Kind]string{
-		reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "an array", reflect.Array: "an array", reflect.String: "a string", reflect.Bool: "true or false",
+		reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "an array", reflect.Array: "an array", reflect.String: "a string",
+		reflect.Bool: "true or false",
 	}[t.Kind()], "a number")
 }
 

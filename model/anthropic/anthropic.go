@@ -35,7 +35,8 @@ type Options struct {
 	// the host. Defaults to one with http.DefaultTransport.
 	HTTPClient *http.Client `json:"-"`
 
-	IdleTimeout time.Duration // the longest time without progress: text, reasoning, a piece of a call, a count of tokens that grows; defaults to 5 minutes, negative means none
+	// the longest time without progress: text, reasoning, a piece of a call, a count of tokens that grows; defaults to 5 minutes, negative means none
+	IdleTimeout time.Duration
 	Timeout     time.Duration // of a turn from start to close, all attempts together; defaults to 10 minutes, negative means none
 	MaxBytes    int64         // the largest stream of one attempt; defaults to 64 MiB
 

@@ -132,7 +132,8 @@ type hearing struct {
 // add takes a part. Of a turn with very many deltas those that come late are put together.
 func (h *hearing) add(p model.Part, took time.Duration) {
 	last := len(h.parts) - 1
-	if last+1 >= maxParts && (p.Kind == model.Text || p.Kind == model.Reasoning) && h.parts[last].Kind == p.Kind && h.parts[last].Opaque == nil && p.Opaque == nil {
+	if last+1 >= maxParts && (p.Kind == model.Text || p.Kind == model.Reasoning) && h.parts[last].Kind == p.Kind && h.parts[last].Opaque == nil &&
+		p.Opaque == nil {
 		h.tail.WriteString(p.Text)
 		h.parts[last].MS += max(took.Milliseconds(), 0)
 		return

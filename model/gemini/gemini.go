@@ -33,13 +33,15 @@ type Options struct {
 	// the host. Defaults to one with http.DefaultTransport.
 	HTTPClient *http.Client `json:"-"`
 
-	IdleTimeout time.Duration // the longest time without progress: text, reasoning, a piece of a call, a count of tokens that grows; defaults to 5 minutes, negative means none
+	// the longest time without progress: text, reasoning, a piece of a call, a count of tokens that grows; defaults to 5 minutes, negative means none
+	IdleTimeout time.Duration
 	Timeout     time.Duration // of a turn from start to close, all attempts together; defaults to 10 minutes, negative means none
 	MaxBytes    int64         // the largest stream of one attempt; defaults to 64 MiB
 
-	Retries int            // the most attempts; defaults to 4, negative means one
-	Backoff time.Duration  // the wait before the second attempt, doubled for each further one; defaults to 500 ms
-	MaxWait time.Duration  // the longest wait between attempts; a longer wait that the server asks for ends the turn with an error that holds it; defaults to 1 minute
+	Retries int           // the most attempts; defaults to 4, negative means one
+	Backoff time.Duration // the wait before the second attempt, doubled for each further one; defaults to 500 ms
+	// the longest wait between attempts; a longer wait that the server asks for ends the turn with an error that holds it; defaults to 1 minute
+	MaxWait time.Duration
 	Jitter  func() float64 `json:"-"` // spreads waits, in [0, 1); called from several goroutines; defaults to math/rand/v2.Float64
 
 	// Thinking is how many tokens the model may think: 0 leaves it to the model, negative turns

@@ -62,7 +62,8 @@ func (s *subset) convert(in map[string]any, depth int) map[string]any {
 		}
 		return out
 	}
-	for _, name := range []string{"title", "description", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties", "minimum", "maximum", "pattern", "default"} {
+	for _, name := range []string{"title", "description", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties",
+		"minimum", "maximum", "pattern", "default"} {
 		if v, ok := in[name]; ok {
 			out[name] = v
 		}

@@ -34,7 +34,8 @@ var (
 	below    = regexp.MustCompile(`:[*_]*[ \t]*\n\s*`)
 	labelled = regexp.MustCompile(`(?im)\b(?:topic|question|subject|query)\b[^:\n]{0,40}:[*_]*[ \t]+(\S.*)$`)
 	sentence = regexp.MustCompile(`[.!?](?:\s+|$)|\n\s*\n|\n#+ .*`)
-	fileName = regexp.MustCompile(`^(?:[\pL\pN_@-][\pL\pN_@.-]*/)*(?:[\pL\pN_@.-]*[\pL\pN_]\.(?i:md|markdown|txt|rst|adoc|html?|csv|json|ya?ml|toml|log|sql|go|py|[jt]sx?|java|[ch]|cc|cpp|cs|rs|rb|sh)|README|LICENSE|CHANGELOG)$`)
+	fileName = regexp.MustCompile(`^(?:[\pL\pN_@-][\pL\pN_@.-]*/)*(?:[\pL\pN_@.-]*[\pL\pN_]\.(?i:md|markdown|txt|rst|adoc|html?|csv|` +
+		`json|ya?ml|toml|log|sql|go|py|[jt]sx?|java|[ch]|cc|cpp|cs|rs|rb|sh)|README|LICENSE|CHANGELOG)$`)
 )
 
 // read takes a prompt apart.
@@ -70,7 +71,8 @@ func read(prompt string) *task {
 	}
 	found, rest := scan(prompt)
 	t.given = append(t.given, found...)
-	if at := below.FindStringIndex(rest); at != nil && len(found) == 0 && (len(rest)-at[1] > longTopic || strings.Contains(strings.TrimSpace(rest[at[1]:]), "\n\n")) {
+	if at := below.FindStringIndex(rest); at != nil && len(found) == 0 &&
+		(len(rest)-at[1] > longTopic || strings.Contains(strings.TrimSpace(rest[at[1]:]), "\n\n")) {
 		t.take(rest[at[1]:])
 		rest = rest[:at[0]+1]
 	}
@@ -166,8 +168,10 @@ func bareFile(word string) string {
 	return word
 }
 
-const instructing = " answer briefly brief cite cited cites collect describe detail details docs explain fact facts find for gather give hand into known learn list look matters me please point points quote " +
-	"quotes read report reports research say says search sentence sentences source sources summarise summarize summary show tell text write page topic this question following below key main important two three four five bullet "
+const instructing = " answer briefly brief cite cited cites collect describe detail details docs explain fact facts find for gather give " +
+	"hand into known learn list look matters me please point points quote " +
+	"quotes read report reports research say says search sentence sentences source sources summarise summarize summary show tell text write " +
+	"page topic this question following below key main important two three four five bullet "
 
 // strip takes the words that tell what to do off the beginning of a sentence, and the names of files out of it.
 func strip(s string, question bool) string {

@@ -93,7 +93,8 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 	}
 	var c chunk
 	if err := json.Unmarshal(ev.Data, &c); err != nil {
-		return wire.Malformed(fmt.Sprintf("the stream holds %q, which is not a chunk of a chat completion: %v", wire.Clip(string(ev.Data), 60), strict.Words(ev.Data, err)))
+		return wire.Malformed(fmt.Sprintf("the stream holds %q, which is not a chunk of a chat completion: %v", wire.Clip(string(ev.Data), 60),
+			strict.Words(ev.Data, err)))
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" {
 		return wire.ReadProblem(c.Error)

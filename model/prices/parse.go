@@ -197,7 +197,8 @@ func (r *reader) model(m *Model, entry frontmatter.Field) {
 				r.taken(f.Value.Line, f.Value.Col, provider+"/"+a)
 			}
 		default:
-			r.at(f.Line, f.Col, "a model has no %.60q%s", f.Key, suggest.Hint(f.Key, []string{"in", "out", "cached", "written", "window", "output", "released", "aliases", "note"}))
+			r.at(f.Line, f.Col, "a model has no %.60q%s", f.Key,
+				suggest.Hint(f.Key, []string{"in", "out", "cached", "written", "window", "output", "released", "aliases", "note"}))
 		}
 	}
 	has := func(key string) bool { return entry.Value.Field(key) != nil }

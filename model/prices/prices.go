@@ -143,7 +143,8 @@ func (t *Table) Find(name string) (Model, bool) {
 	return Model{}, false
 }
 
-var date = regexp.MustCompile(`^(?:20\d\d-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])|(?:0[1-9]|1[0-2])-20\d\d|2[0-9](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01]))$`)
+var date = regexp.MustCompile(`^(?:20\d\d-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])|(?:0[1-9]|1[0-2])-20\d\d|2[0-9](?:0[1-9]|` +
+	`1[0-2])|(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01]))$`)
 
 // dated tells of the end of a name whether it only says which edition of a model is meant:
 // 2025-08-07, 20250807, 08-2025, 2508, 0807, 08-07 or latest.

@@ -336,7 +336,8 @@ func (in *lines) header() (*header, error) {
 	}
 	h := &header{}
 	var raw json.RawMessage
-	if err := object(b, map[string]any{"superstep": &h.Superstep, "version": &h.Version, "redacted": &h.Redacted, "run": &raw}, "superstep", "version", "run"); err != nil {
+	if err := object(b, map[string]any{"superstep": &h.Superstep, "version": &h.Version, "redacted": &h.Redacted, "run": &raw}, "superstep",
+		"version", "run"); err != nil {
 		return nil, in.fail("%v", err)
 	}
 	err = object(raw, map[string]any{

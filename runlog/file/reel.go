@@ -65,7 +65,8 @@ func (r *reel) append(b []byte) error {
 	}
 	if undo := r.cut(synced); undo != nil {
 		_ = r.close()
-		return fmt.Errorf("writing store %s: %w: the write failed (%w), and so did taking it back (%w); check the disk, then resume the run", r.s.dir, runlog.ErrUnknown, err, undo)
+		return fmt.Errorf("writing store %s: %w: the write failed (%w), and so did taking it back (%w); check the disk, then resume the run",
+			r.s.dir, runlog.ErrUnknown, err, undo)
 	}
 	return fmt.Errorf("nothing was stored: %w", r.s.explain("writing", err))
 }

@@ -257,7 +257,8 @@ func (s *store) checkVersion() (known bool, err error) {
 	case !ok || err != nil || v < 1:
 		return false, fmt.Errorf("its file %q is not that of a superstep store; name another directory", storeName)
 	case v > version:
-		return false, fmt.Errorf("it has version %d and was written by a newer superstep; this one reads up to version %d, so update superstep to open it", v, version)
+		return false, fmt.Errorf("it has version %d and was written by a newer superstep; this one reads up to version %d, so update superstep to open it",
+			v, version)
 	}
 	return true, nil
 }

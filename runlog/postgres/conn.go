@@ -35,7 +35,8 @@ func (d *dialer) prepare(dsn, schema string, patience time.Duration) error {
 	config, err := pgconn.ParseConfig(dsn)
 	if err != nil {
 		// What the library says may have a part of the password in it.
-		return errors.New("the address of the Postgres store cannot be read; it has the form postgres://user@host:5432/database, with special characters of the password percent-encoded, or give the password in PGPASSWORD or ~/.pgpass")
+		return errors.New("the address of the Postgres store cannot be read; it has the form postgres://user@host:5432/database, with special " +
+			"characters of the password percent-encoded, or give the password in PGPASSWORD or ~/.pgpass")
 	}
 	d.schema, d.config, d.name = schema, config, masked(config, schema)
 	if config.ConnectTimeout <= 0 || config.ConnectTimeout > patience/3 {
@@ -111,7 +112,8 @@ func (d *dialer) validate(ctx context.Context, pg *pgconn.PgConn) error {
 		return result.Err
 	}
 	v := func(i int) string { return string(result.Rows[0][i]) }
-	f := facts{standby: v(0) == "t", readOnly: v(1) == "on", version: v(2), encoding: v(3), fsync: v(4), fullPages: v(5), commit: v(6), replica: v(7), followed: v(13) == "t"}
+	f := facts{standby: v(0) == "t", readOnly: v(1) == "on", version: v(2), encoding: v(3), fsync: v(4), fullPages: v(5), commit: v(6),
+		replica: v(7), followed: v(13) == "t"}
 	pg.CustomData()["facts"] = f
 	switch {
 	case f.standby:

@@ -161,7 +161,8 @@ func (o *op) gone(c *conn) error {
 
 // reset is the error for acknowledged records that are lost.
 func (o *op) reset(how string) error {
-	return fmt.Errorf("run %s: %w: of the records up to %d that were acknowledged, %s: the server was replaced by one that did not have them, or brought back to an earlier moment (%w); read the run to see what it has, and resume it from there",
+	return fmt.Errorf("run %s: %w: of the records up to %d that were acknowledged, %s: the server was replaced by one that did not have them, "+
+		"or brought back to an earlier moment (%w); read the run to see what it has, and resume it from there",
 		o.l.ID, runlog.ErrStoreReset, o.was.Seq, how, runlog.ErrFenced)
 }
 
@@ -212,6 +213,7 @@ func notUnknown(err error) error {
 func (l *log) Release(ctx context.Context) error {
 	l.End()
 	return l.s.with(ctx, writing, func(ctx context.Context, c *conn) error {
-		return c.query(ctx, "UPDATE runs SET hold = 0, owner = '', takeovers = 0, lease_until = clock_timestamp() WHERE no = $1 AND hold = $2", nil, bigint(l.no), bigint(l.hold))
+		return c.query(ctx, "UPDATE runs SET hold = 0, owner = '', takeovers = 0, lease_until = clock_timestamp() WHERE no = $1 AND hold = $2",
+			nil, bigint(l.no), bigint(l.hold))
 	})
 }

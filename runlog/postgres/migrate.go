@@ -48,7 +48,8 @@ func (d *dialer) migrateLocked(ctx context.Context, c *conn, names []string) err
 	}
 	if version == 0 {
 		if err := d.create(ctx, c); err != nil {
-			return fmt.Errorf("making schema %s: %w; a user who may has to run `CREATE SCHEMA %s AUTHORIZATION %s`", d.schema, err, quoted(d.schema), quoted(d.config.User))
+			return fmt.Errorf("making schema %s: %w; a user who may has to run `CREATE SCHEMA %s AUTHORIZATION %s`", d.schema, err, quoted(d.schema),
+				quoted(d.config.User))
 		}
 	}
 	for ; version < len(names); version++ {
@@ -105,7 +106,8 @@ func (d *dialer) look(ctx context.Context, c *conn) (version int, instance strin
 		return nil
 	})
 	if errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42501") { // it is there, and not for this user
-		return 0, "", fmt.Errorf("user %s may not use schema %s: %w; its owner has to run `GRANT ALL ON SCHEMA %s TO %s` and `GRANT ALL ON ALL TABLES IN SCHEMA %s TO %s`, or name another schema",
+		return 0, "", fmt.Errorf("user %s may not use schema %s: %w; its owner has to run `GRANT ALL ON SCHEMA %s TO %s` and `GRANT ALL ON ALL "+
+			"TABLES IN SCHEMA %s TO %s`, or name another schema",
 			d.config.User, d.schema, err, quoted(d.schema), quoted(d.config.User), quoted(d.schema), quoted(d.config.User))
 	}
 	if err != nil {
@@ -120,7 +122,8 @@ func (d *dialer) look(ctx context.Context, c *conn) (version int, instance strin
 	case err != nil || instance == "":
 		return 0, "", fmt.Errorf("schema %s is not a superstep store but another program's; name another schema", d.schema)
 	case version > len(names):
-		return 0, "", fmt.Errorf("the store has schema version %d and was written by a newer superstep; this one knows up to %d, so update superstep to open it", version, len(names))
+		return 0, "", fmt.Errorf("the store has schema version %d and was written by a newer superstep; this one knows up to %d, so update superstep to open it",
+			version, len(names))
 	}
 	return version, instance, nil
 }

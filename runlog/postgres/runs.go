@@ -186,7 +186,8 @@ func (r *row) hash() (runlog.FrameHash, error) {
 		return runlog.FrameHash{}, err
 	}
 	if r.info.Snapshot > r.info.Head {
-		return runlog.FrameHash{}, &runlog.CorruptError{ID: r.info.ID, Seq: r.info.Head + 1, Good: r.info.Head, Why: fmt.Sprintf("there is a snapshot at record %d, and nothing there", r.info.Snapshot)}
+		return runlog.FrameHash{}, &runlog.CorruptError{ID: r.info.ID, Seq: r.info.Head + 1, Good: r.info.Head,
+			Why: fmt.Sprintf("there is a snapshot at record %d, and nothing there", r.info.Snapshot)}
 	}
 	return chain.Hash, nil
 }

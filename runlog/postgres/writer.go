@@ -298,7 +298,8 @@ func (w *writer) commit(ops []*op) (landed []bool, err error) {
 		err = w.c.query(context.Background(), commitOneSQL, func([][]byte) error {
 			landed[0] = true
 			return nil
-		}, bigint(o.l.no), bigint(o.l.hold), bigint(o.was.rev), bigint(int64(o.then.Seq)), bigint(int64(o.then.Snapshot)), bigint(int64(len(frames))), []byte(o.then.Status), frames)
+		}, bigint(o.l.no), bigint(o.l.hold), bigint(o.was.rev), bigint(int64(o.then.Seq)), bigint(int64(o.then.Snapshot)), bigint(int64(len(frames))),
+			[]byte(o.then.Status), frames)
 		return landed, err
 	}
 	err = w.c.query(context.Background(), commitSQL, func(v [][]byte) error {

@@ -35,7 +35,8 @@ func FromEnv(environ []string) []Secret {
 		}
 		switch upper := "_" + strings.ToUpper(name); {
 		case upper == "_PWD": // where the shell is
-		case ends(upper, "_API_KEY", "_APIKEY", "_ACCESS_KEY", "_SECRET_KEY", "_PRIVATE_KEY", "_SEAL_KEY", "_TOKEN", "_SECRET", "PASSWORD", "PASSWD", "_PWD", "_PASSPHRASE", "_CREDENTIALS",
+		case ends(upper, "_API_KEY", "_APIKEY", "_ACCESS_KEY", "_SECRET_KEY", "_PRIVATE_KEY", "_SEAL_KEY", "_TOKEN", "_SECRET", "PASSWORD", "PASSWD",
+			"_PWD", "_PASSPHRASE", "_CREDENTIALS",
 			"_PAT", "_SK", "_JWT", "_AUTHTOKEN", "_ENCRYPTION_KEY", "_SIGNING_KEY"):
 			add(name, value)
 		case ends(upper, "_AUTH", "_COOKIE", "_DATA"):

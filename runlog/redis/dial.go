@@ -35,7 +35,8 @@ type client struct {
 func dial(url string, greet func(context.Context, redigo.Conn) error) (*client, string, error) {
 	u, err := neturl.Parse(url)
 	if err != nil { // which may repeat the password
-		return nil, "", fmt.Errorf("the address of the Redis store cannot be read; write redis://user:password@host:6379/0, with other characters than letters and digits as %%XX")
+		return nil, "", fmt.Errorf("the address of the Redis store cannot be read; write redis://user:password@host:6379/0, with other characters " +
+			"than letters and digits as %%XX")
 	}
 	name := masked(u)
 	a, err := parseAddress(u)
@@ -169,7 +170,8 @@ func (q *query) end() error {
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		return fmt.Errorf("there is no setting %s; there are client_name, db, dial_timeout, pool_size, read_timeout, skip_verify and write_timeout", strings.Join(names, ", "))
+		return fmt.Errorf("there is no setting %s; there are client_name, db, dial_timeout, pool_size, read_timeout, skip_verify and write_timeout",
+			strings.Join(names, ", "))
 	}
 	return q.err
 }

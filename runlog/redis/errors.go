@@ -68,7 +68,8 @@ func (s *store) explain(doing string, err error) error {
 	case slices.Contains([]string{"NOAUTH", "WRONGPASS"}, code):
 		return fmt.Errorf("%s store %s: the server refuses the user or the password; check the address (%w)", doing, s.name, err)
 	case code == "NOPERM":
-		return fmt.Errorf("%s store %s: the user may not do that; allow it EVAL, EVALSHA, the commands of strings, hashes and sorted sets, TIME, INFO and UNLINK, and the keys %s* (%w)", doing, s.name, s.keys.base, err)
+		return fmt.Errorf("%s store %s: the user may not do that; allow it EVAL, EVALSHA, the commands of strings, hashes and sorted sets, TIME, "+
+			"INFO and UNLINK, and the keys %s* (%w)", doing, s.name, s.keys.base, err)
 	}
 	switch faultOf(err) {
 	case faultNotSent, faultUnclear:

@@ -99,7 +99,8 @@ func (v *server) judge(opt *Options) (notes []string, err error) {
 	note, volatile := v.persistence()
 	if volatile != "" {
 		if !opt.AllowVolatile {
-			return nil, fmt.Errorf("%s, so a restart could lose all runs; set appendonly yes and appendfsync always on the server, or accept that with --allow-volatile (Options.AllowVolatile)", volatile)
+			return nil, fmt.Errorf("%s, so a restart could lose all runs; set appendonly yes and appendfsync always on the server, or accept that "+
+				"with --allow-volatile (Options.AllowVolatile)", volatile)
 		}
 		notes = append(notes, "VOLATILE: a Redis restart loses all runs ("+volatile+")")
 	}
@@ -110,7 +111,8 @@ func (v *server) judge(opt *Options) (notes []string, err error) {
 	bounded := v.config["maxmemory"] != "" && v.config["maxmemory"] != "0"
 	switch {
 	case bounded && strings.HasPrefix(policy, "allkeys-") && !opt.AllowVolatile:
-		return nil, fmt.Errorf("the server evicts any keys when its memory is full (maxmemory-policy %s), runs among them; set maxmemory-policy noeviction, or accept that with --allow-volatile (Options.AllowVolatile)", policy)
+		return nil, fmt.Errorf("the server evicts any keys when its memory is full (maxmemory-policy %s), runs among them; set maxmemory-policy "+
+			"noeviction, or accept that with --allow-volatile (Options.AllowVolatile)", policy)
 	case bounded && strings.HasPrefix(policy, "allkeys-"):
 		notes = append(notes, "VOLATILE: the server evicts runs when its memory is full (maxmemory-policy "+policy+")")
 	case bounded && strings.HasPrefix(policy, "volatile-") && opt.TTL > 0:
@@ -143,7 +145,8 @@ func (v *server) persistence() (note, volatile string) {
 		case "everysec":
 			return "a crash of the server may lose 1 s of acknowledged steps (appendfsync everysec)", ""
 		}
-		return "a crash of the server's machine may lose what the system had not written yet, 30 s or more of acknowledged steps (appendfsync " + v.config["appendfsync"] + ")", ""
+		return "a crash of the server's machine may lose what the system had not written yet, 30 s or more of acknowledged steps (appendfsync " +
+			v.config["appendfsync"] + ")", ""
 	}
 	if v.config["save"] == "" {
 		return "", "the server keeps nothing on disk (appendonly no, save \"\")"

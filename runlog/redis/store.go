@@ -218,7 +218,8 @@ func (s *store) enter(ctx context.Context, server string, opt *Options) error {
 	case err != nil:
 		return err
 	case verdict == "newer":
-		return fmt.Errorf("store %s has schema %s and was made by a newer superstep; this one reads up to schema %d, so update superstep to open it", s.name, text(r, 1), schema)
+		return fmt.Errorf("store %s has schema %s and was made by a newer superstep; this one reads up to schema %d, so update superstep to open it",
+			s.name, text(r, 1), schema)
 	case verdict != "ok":
 		return s.resetBy(r)
 	}

@@ -163,7 +163,8 @@ func (s *store) unknown(o *op, why error) error {
 	if !o.unsure || o.harmless || s.sound() != nil {
 		return s.explain("writing", why)
 	}
-	return fmt.Errorf("writing store %s: %w: the connection was lost after the write was sent (%w); check the server, then resume the run", s.name, runlog.ErrUnknown, why)
+	return fmt.Errorf("writing store %s: %w: the connection was lost after the write was sent (%w); check the server, then resume the run",
+		s.name, runlog.ErrUnknown, why)
 }
 
 // exec sends ops as one script.

@@ -174,45 +174,46 @@ var holdCases = []testCase{
 		f.ok(err)
 		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Running}}, "dead")
 	}},
-	{"takeovers", "a run that processes leave without releasing it counts them, is quarantined after MaxTakeovers, and begins anew once it is released", func(f *fixture) {
-		ex := f.expirer()
-		f.create("r")
-		for n := 1; n <= runlog.MaxTakeovers; n++ {
+	{"takeovers", "a run that processes leave without releasing it counts them, is quarantined after MaxTakeovers, and begins anew once it is released",
+		func(f *fixture) {
+			ex := f.expirer()
+			f.create("r")
+			for n := 1; n <= runlog.MaxTakeovers; n++ {
+				ex.Expire(f.T, "r")
+				if got := f.info("r"); got.Status != runlog.Interrupted || got.Takeovers != n-1 {
+					f.Fatalf("before takeover %d the run is listed as %+v", n, got)
+				}
+				if _, info := f.acquire("r"); info.Takeovers != n || f.info("r").Takeovers != n || f.info("r").Status != runlog.Running {
+					f.Fatalf("takeover %d gave %+v, listed %+v", n, info, f.info("r"))
+				}
+			}
 			ex.Expire(f.T, "r")
-			if got := f.info("r"); got.Status != runlog.Interrupted || got.Takeovers != n-1 {
-				f.Fatalf("before takeover %d the run is listed as %+v", n, got)
+			was := f.info("r")
+			if was.Status != runlog.Quarantined || was.Owner != "" {
+				f.Fatalf("after %d takeovers the run is listed as %+v", runlog.MaxTakeovers, was)
 			}
-			if _, info := f.acquire("r"); info.Takeovers != n || f.info("r").Takeovers != n || f.info("r").Status != runlog.Running {
-				f.Fatalf("takeover %d gave %+v, listed %+v", n, info, f.info("r"))
+			_, _, err := f.store.Acquire(f.Context(), "r", nil)
+			if e := as[*runlog.QuarantinedError](f, err); e.ID != "r" || e.Takeovers != runlog.MaxTakeovers {
+				f.Fatalf("%+v", e)
 			}
-		}
-		ex.Expire(f.T, "r")
-		was := f.info("r")
-		if was.Status != runlog.Quarantined || was.Owner != "" {
-			f.Fatalf("after %d takeovers the run is listed as %+v", runlog.MaxTakeovers, was)
-		}
-		_, _, err := f.store.Acquire(f.Context(), "r", nil)
-		if e := as[*runlog.QuarantinedError](f, err); e.ID != "r" || e.Takeovers != runlog.MaxTakeovers {
-			f.Fatalf("%+v", e)
-		}
-		if got := f.info("r"); got != was {
-			f.Fatalf("the refused acquisition made it %+v", got)
-		}
-		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Quarantined}}, "r")
-		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Interrupted}})
-		l, info, err := f.store.Acquire(f.Context(), "r", &runlog.AcquireOptions{Quarantined: true})
-		f.ok(err)
-		if info.Takeovers != 0 || f.info("r").Status != runlog.Running {
-			f.Fatalf("taken all the same it is %+v", f.info("r"))
-		}
-		ex.Expire(f.T, "r")
-		f.acquire("r")
-		f.is(l.Append(f.Context(), &runlog.Batch{Records: records(1)}), runlog.ErrFenced)
-		f.ok(l.Release(f.Context())) // which is no clean end of another's hold
-		if got := f.info("r").Takeovers; got != 1 {
-			f.Fatalf("%d takeovers, want 1", got)
-		}
-	}},
+			if got := f.info("r"); got != was {
+				f.Fatalf("the refused acquisition made it %+v", got)
+			}
+			f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Quarantined}}, "r")
+			f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Interrupted}})
+			l, info, err := f.store.Acquire(f.Context(), "r", &runlog.AcquireOptions{Quarantined: true})
+			f.ok(err)
+			if info.Takeovers != 0 || f.info("r").Status != runlog.Running {
+				f.Fatalf("taken all the same it is %+v", f.info("r"))
+			}
+			ex.Expire(f.T, "r")
+			f.acquire("r")
+			f.is(l.Append(f.Context(), &runlog.Batch{Records: records(1)}), runlog.ErrFenced)
+			f.ok(l.Release(f.Context())) // which is no clean end of another's hold
+			if got := f.info("r").Takeovers; got != 1 {
+				f.Fatalf("%d takeovers, want 1", got)
+			}
+		}},
 	{"clean ends", "a release, and a death while the run was not running, are no unclean ends", func(f *fixture) {
 		ex := f.expirer()
 		f.create("r")
@@ -261,7 +262,8 @@ var holdCases = []testCase{
 			f.Fatal("a run that has ended is to be cancelled")
 		}
 	}},
-	{"requests", "requests made by another store over the same data can be read by the run's holder and by a later one, no listing shows them, and they can be dropped", func(f *fixture) {
+	{"requests", "requests made by another store over the same data can be read by the run's holder and by a later one, no listing shows them, " +
+		"and they can be dropped", func(f *fixture) {
 		other := f.store
 		if r, ok := f.store.(reopener); ok {
 			other = r.Reopen(f.T)
@@ -286,44 +288,45 @@ var holdCases = []testCase{
 		_, err := f.store.Read(f.Context(), runlog.RequestsID("r"), 1, 1)
 		as[*runlog.NotFoundError](f, err)
 	}},
-	{"ended", "a run that has ended takes no more records and keeps its status, in the same hold and in a later one; the batch that ends it may have records", func(f *fixture) {
-		for _, end := range []runlog.Status{runlog.Completed, runlog.Partial, runlog.Cancelled} {
-			id := "r-" + string(end)
-			l := f.create(id)
-			f.append(l, &runlog.Batch{Records: records(2)})
-			f.append(l, &runlog.Batch{Records: records(2), Status: end})
-			refused := func() {
-				f.Helper()
-				for _, b := range []*runlog.Batch{
-					{Records: records(1)},
-					{Records: records(2), Status: end},
-					{Status: runlog.Running},
-				} {
-					err := l.Append(f.Context(), b)
-					if e := as[*runlog.EndedError](f, err); e.ID != id || e.Status != end {
-						f.Fatalf("%+v", e)
+	{"ended", "a run that has ended takes no more records and keeps its status, in the same hold and in a later one; the batch that ends it may have records",
+		func(f *fixture) {
+			for _, end := range []runlog.Status{runlog.Completed, runlog.Partial, runlog.Cancelled} {
+				id := "r-" + string(end)
+				l := f.create(id)
+				f.append(l, &runlog.Batch{Records: records(2)})
+				f.append(l, &runlog.Batch{Records: records(2), Status: end})
+				refused := func() {
+					f.Helper()
+					for _, b := range []*runlog.Batch{
+						{Records: records(1)},
+						{Records: records(2), Status: end},
+						{Status: runlog.Running},
+					} {
+						err := l.Append(f.Context(), b)
+						if e := as[*runlog.EndedError](f, err); e.ID != id || e.Status != end {
+							f.Fatalf("%+v", e)
+						}
 					}
+					if got := f.info(id); got.Head != 4 || got.Status != end {
+						f.Fatalf("the run became %+v", got)
+					}
+					f.seqs(f.read(id, 1, 9), 1, 4)
 				}
-				if got := f.info(id); got.Head != 4 || got.Status != end {
-					f.Fatalf("the run became %+v", got)
+				refused()
+				f.ok(l.Release(f.Context()))
+				l, _ = f.acquire(id)
+				refused()
+				if _, err := l.Renew(f.Context()); err != nil {
+					f.Fatal(err)
 				}
-				f.seqs(f.read(id, 1, 9), 1, 4)
+				f.ok(l.Release(f.Context()))
 			}
-			refused()
-			f.ok(l.Release(f.Context()))
-			l, _ = f.acquire(id)
-			refused()
-			if _, err := l.Renew(f.Context()); err != nil {
-				f.Fatal(err)
+			for _, s := range []runlog.Status{runlog.Failed, runlog.Paused} {
+				l := f.create("r-" + string(s))
+				f.append(l, &runlog.Batch{Records: records(1), Status: s})
+				f.append(l, &runlog.Batch{Records: records(1), Status: runlog.Running})
 			}
-			f.ok(l.Release(f.Context()))
-		}
-		for _, s := range []runlog.Status{runlog.Failed, runlog.Paused} {
-			l := f.create("r-" + string(s))
-			f.append(l, &runlog.Batch{Records: records(1), Status: s})
-			f.append(l, &runlog.Batch{Records: records(1), Status: runlog.Running})
-		}
-	}},
+		}},
 	{"updated", "Updated is when the run changed its status or was acquired, whatever leases are renewed in between", func(f *fixture) {
 		ex := f.expirer()
 		l := f.create("r")

@@ -48,7 +48,8 @@ func ParseKey(s string) (Key, error) {
 	if b, err := base64.RawStdEncoding.DecodeString(plain); err == nil && len(b) == keySize {
 		return newKey(b)
 	}
-	return Key{}, fmt.Errorf("a key is %d bytes as %d hexadecimal digits or as base64, and this is neither; make one with `openssl rand -hex %d`", keySize, 2*keySize, keySize)
+	return Key{}, fmt.Errorf("a key is %d bytes as %d hexadecimal digits or as base64, and this is neither; make one with `openssl rand -hex %d`",
+		keySize, 2*keySize, keySize)
 }
 
 // ParseKeys parses keys with commas or space between them, each as [ParseKey] does. There may

@@ -42,7 +42,8 @@ func (e *UnauthenticatedError) Error() string {
 		what = fmt.Sprintf("record %d", e.Seq)
 	}
 	if e.Plain {
-		return fmt.Sprintf("unauthenticated record rejected: the %s of run %s is not encrypted, and this store is opened with a key; if it was written before there was one, export the run without the key and import it with the key", what, e.ID)
+		return fmt.Sprintf("unauthenticated record rejected: the %s of run %s is not encrypted, and this store is opened with a key; if it was "+
+			"written before there was one, export the run without the key and import it with the key", what, e.ID)
 	}
 	return fmt.Sprintf("unauthenticated record rejected: the %s of run %s was changed, or moved there from another place", what, e.ID)
 }
@@ -380,7 +381,8 @@ func (l *sealedLog) Append(ctx context.Context, b *runlog.Batch) error {
 	for i := range hidden.Records {
 		r := &hidden.Records[i]
 		if r.Seq != l.head+uint64(i)+1 || r.Epoch != l.epoch {
-			l.lost = fmt.Errorf("run %s: record %d of epoch %d was stored as record %d of epoch %d, where it does not open: %w", l.id, l.head+uint64(i)+1, l.epoch, r.Seq, r.Epoch, runlog.ErrUnknown)
+			l.lost = fmt.Errorf("run %s: record %d of epoch %d was stored as record %d of epoch %d, where it does not open: %w", l.id, l.head+uint64(i)+1,
+				l.epoch, r.Seq, r.Epoch, runlog.ErrUnknown)
 			return l.lost
 		}
 		b.Records[i].Seq, b.Records[i].Epoch = r.Seq, r.Epoch

@@ -88,7 +88,8 @@ func checkHeader(path string) error {
 func checkNew(path string) error {
 	for _, name := range []string{path + ".owners", path + ".reserve"} {
 		if _, err := os.Stat(name); err == nil {
-			return fmt.Errorf("store %s: %w: the file is empty, but %s is there; put a copy of the file back, or remove %s to begin a new store", path, runlog.ErrStoreReset, name, name)
+			return fmt.Errorf("store %s: %w: the file is empty, but %s is there; put a copy of the file back, or remove %s to begin a new store",
+				path, runlog.ErrStoreReset, name, name)
 		}
 	}
 	return nil
@@ -215,7 +216,8 @@ func schemaVersion(c *conn, path string, known int) (int, error) {
 	case app != applicationID:
 		return 0, fmt.Errorf("%s is not a superstep store but another program's database; name another file", path)
 	case version > int64(known):
-		return 0, fmt.Errorf("store %s has schema %d and was written by a newer superstep; this one reads up to schema %d, so update superstep to open it", path, version, known)
+		return 0, fmt.Errorf("store %s has schema %d and was written by a newer superstep; this one reads up to schema %d, so update superstep to open it",
+			path, version, known)
 	}
 	return int(version), nil
 }

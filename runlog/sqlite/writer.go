@@ -365,7 +365,8 @@ func (w *writer) resolve(o *op, cause error) error {
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("writing store %s: %w: the commit failed (%w), and so did looking for it (%w); check the disk, then resume the run", w.s.path, runlog.ErrUnknown, cause, err)
+		return fmt.Errorf("writing store %s: %w: the commit failed (%w), and so did looking for it (%w); check the disk, then resume the run",
+			w.s.path, runlog.ErrUnknown, cause, err)
 	case landed:
 		return nil
 	}

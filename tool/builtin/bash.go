@@ -72,7 +72,8 @@ func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
 	if b.posix() {
 		kind = "sh, without the extensions of bash"
 	}
-	return tool.NewRaw("bash", "Run a command by "+kind+", in the working folder. It gets no input, every call starts a new shell, and what it leaves running in the background is killed. The output is what it printed."+b.bounds(),
+	return tool.NewRaw("bash", "Run a command by "+kind+", in the working folder. It gets no input, every call starts a new shell, and what it "+
+		"leaves running in the background is killed. The output is what it printed."+b.bounds(),
 		func(ctx context.Context, c *tool.Call, in args) (string, error) {
 			timeout := b.timeout
 			if in.Timeout > 0 {
@@ -117,7 +118,8 @@ func (b *shell) bounds() string {
 	if hosts := b.sandbox.Network(); len(hosts) > 0 {
 		network = "of the network only " + strings.Join(hosts, ", ")
 	}
-	return " It runs in a sandbox: it reads the system's programs, toolchains and this folder without its secret files, writes this folder and $TMPDIR, and has " + network + "."
+	return " It runs in a sandbox: it reads the system's programs, toolchains and this folder without its secret files, writes this folder and " +
+		"$TMPDIR, and has " + network + "."
 }
 
 type shell struct {
@@ -280,7 +282,8 @@ func shortened(head, tail string, lost int64) string {
 	if !strings.HasSuffix(head, "\n") {
 		head += "\n"
 	}
-	return head + fmt.Sprintf("[%d bytes in the middle are left out; print less, or send the output to a file and read that]\n", all-int64(len(head))-int64(len(tail))) + tail
+	return head + fmt.Sprintf("[%d bytes in the middle are left out; print less, or send the output to a file and read that]\n",
+		all-int64(len(head))-int64(len(tail))) + tail
 }
 
 func firstLines(s string, n int) string {

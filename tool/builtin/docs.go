@@ -41,7 +41,9 @@ func SearchDocsIn(dir string, open func(ctx context.Context, large bool) (*Docs,
 		o = *opts
 	}
 	folder := filepath.Base(dir)
-	description := fmt.Sprintf("Search the documents and source code in the folder %q. The output is the places that fit best, each a line \"## path:start-end\" and then its lines with their numbers. Cite a place as path:line. Left out are hidden files, files that Git ignores, and files that need permission to be read.", folder)
+	description := fmt.Sprintf("Search the documents and source code in the folder %q. The output is the places that fit best, each a line "+
+		"\"## path:start-end\" and then its lines with their numbers. Cite a place as path:line. Left out are hidden files, files that Git "+
+		"ignores, and files that need permission to be read.", folder)
 	return made(tool.NewRaw("search_docs", description,
 		func(ctx context.Context, c *tool.Call, in args) (string, error) {
 			if in.Limit < 0 || in.Limit > docsMost {
@@ -52,7 +54,9 @@ func SearchDocsIn(dir string, open func(ctx context.Context, large bool) (*Docs,
 			}
 			index, err := open(ctx, in.Large)
 			if _, ok := errors.AsType[*docindex.LimitError](err); ok && !in.Large {
-				return "", fmt.Errorf("%w; call search_docs with \"large\": true to ask for permission, or search a smaller folder with grep. The rule that allows it beforehand is search_docs(large)", err)
+				return "",
+					fmt.Errorf("%w; call search_docs with \"large\": true to ask for permission, or search a smaller folder with grep. The rule "+
+						"that allows it beforehand is search_docs(large)", err)
 			}
 			if err != nil {
 				return "", err

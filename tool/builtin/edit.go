@@ -140,7 +140,8 @@ func (p *place) read() (string, error) {
 	case err != nil:
 		return "", p.root.explain(p.name, err)
 	case bytes.IndexByte(b[:min(len(b), sniffed)], 0) >= 0:
-		return "", &opaqueError{fmt.Sprintf("path %s in %s: is a binary file (%s, %d bytes); only text can be edited", p.name, p.root.Dir(), contentType(f), info.Size())}
+		return "", &opaqueError{fmt.Sprintf("path %s in %s: is a binary file (%s, %d bytes); only text can be edited", p.name, p.root.Dir(),
+			contentType(f), info.Size())}
 	}
 	return string(b), nil
 }
@@ -160,7 +161,8 @@ func apply(content string, edits []edit) (string, []hunk, error) {
 		case e.Old == "":
 			return "", nil, fmt.Errorf("edit %d: old_string is empty; give the text to replace", i+1)
 		case n == 0:
-			return "", nil, fmt.Errorf("edit %d: old_string is not in the file%s; read the file and copy the text exactly, without line numbers", i+1, nearly(content, e.Old))
+			return "", nil, fmt.Errorf("edit %d: old_string is not in the file%s; read the file and copy the text exactly, without line numbers", i+1,
+				nearly(content, e.Old))
 		case n > 1:
 			return "", nil, fmt.Errorf("edit %d: old_string occurs more than once; give more of what is around the place that is meant", i+1)
 		}

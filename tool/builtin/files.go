@@ -41,7 +41,8 @@ func ReadFile(root *Root) *tool.Tool {
 		Offset int    `json:"offset,omitempty" jsonschema:"the first line to read, counting from 1; defaults to 1"`
 		Limit  int    `json:"limit,omitempty" jsonschema:"how many lines to read at most; defaults to 1900"`
 	}
-	return made(tool.NewRaw("read_file", "Read a text file. Each line of the output is its number, a tab and the line. Long files come in parts: go on with offset.",
+	return made(tool.NewRaw("read_file", "Read a text file. Each line of the output is its number, a tab and the line. Long files come in "+
+		"parts: go on with offset.",
 		func(ctx context.Context, c *tool.Call, in args) (string, error) {
 			if in.Offset < 0 || in.Limit < 0 {
 				return "", fmt.Errorf("offset %d and limit %d: must not be negative", in.Offset, in.Limit)

@@ -82,7 +82,8 @@ func Glob(root *Root) *tool.Tool {
 		Pattern string `json:"pattern" jsonschema:"such as **/*.go or docs/*.{md,txt}; * and ? stop at /, ** does not"`
 		Path    string `json:"path,omitempty" jsonschema:"the folder the pattern is relative to; defaults to the working folder"`
 	}
-	return made(tool.NewRaw("glob", "Find files by a pattern over their paths. The output is one path per line, sorted. Files in .git and node_modules are left out unless path, or the pattern before its first special character, is in them.",
+	return made(tool.NewRaw("glob", "Find files by a pattern over their paths. The output is one path per line, sorted. Files in .git and "+
+		"node_modules are left out unless path, or the pattern before its first special character, is in them.",
 		func(ctx context.Context, c *tool.Call, in args) (string, error) {
 			from, _ := doublestar.SplitPattern(in.Pattern)
 			if !path.IsAbs(in.Pattern) {
@@ -99,7 +100,8 @@ func Glob(root *Root) *tool.Tool {
 			case c.Raw && len(list) == 0:
 				return "", nil
 			case len(list) == 0:
-				return strings.TrimSpace(fmt.Sprintf("no file matches %s; ** matches folders of any depth, as in **/%s\n%s", in.Pattern, path.Base(in.Pattern), s.note())), nil
+				return strings.TrimSpace(fmt.Sprintf("no file matches %s; ** matches folders of any depth, as in **/%s\n%s", in.Pattern, path.Base(in.Pattern),
+					s.note())), nil
 			}
 			more := ""
 			if n := len(list) - listed; n > 0 {

@@ -76,5 +76,6 @@ func seen(name, before, after string, fresh bool, approved string) error {
 	if approved == "" || before == after && !fresh || changeOf(name, before, after, fresh).Sum == approved {
 		return nil
 	}
-	return fmt.Errorf("path %s: the file is not as it was when this change was shown and allowed, so the permission does not hold; nothing was written. Read the file and call again", name)
+	return fmt.Errorf("path %s: the file is not as it was when this change was shown and allowed, so the permission does not hold; nothing was "+
+		"written. Read the file and call again", name)
 }

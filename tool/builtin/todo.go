@@ -36,7 +36,8 @@ func todoList() *tool.Tool {
 	type args struct {
 		Todos []item `json:"todos" jsonschema:"the whole list, which replaces the one before"`
 	}
-	return made(tool.NewRaw("todo", "Keep a plan of several steps. Give the whole list each time; mark an item in_progress before working on it and completed as soon as it is. The output is the list.",
+	return made(tool.NewRaw("todo", "Keep a plan of several steps. Give the whole list each time; mark an item in_progress before working on "+
+		"it and completed as soon as it is. The output is the list.",
 		func(_ context.Context, c *tool.Call, _ args) (string, error) {
 			list, err := parseTodos(c.Args)
 			if err != nil {

@@ -96,7 +96,8 @@ func WebSearch(s Searcher) (*tool.Tool, error) {
 		}
 		return formatFound(q, found), nil
 	}
-	return tool.NewRaw(name, "Search the web. The output is the service's own answer, if it has one, and for each result a line \"## url\", its title and an extract of its text.", search,
+	return tool.NewRaw(name, "Search the web. The output is the service's own answer, if it has one, and for each result a line \"## url\", "+
+		"its title and an extract of its text.", search,
 		&tool.Options{Effect: tool.Pure, Adjust: func(s *jsonschema.Schema) {
 			s.Properties["topic"].Enum = []any{"general", "news"}
 			s.Properties["search_depth"].Enum = []any{"basic", "advanced"}

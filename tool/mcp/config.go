@@ -347,7 +347,8 @@ func (c *reader) sandbox(s *Server, k field) {
 	switch k.Value.Text {
 	case "off", "false":
 		if c.scope != User || !c.own {
-			c.fault(k.Line, k.Col, "server %q: the sandbox can be turned off only in your own configuration of Superstep (superstep/mcp.yaml below ~/.config), not here; declare what it needs: network, read, write", s.Name)
+			c.fault(k.Line, k.Col, "server %q: the sandbox can be turned off only in your own configuration of Superstep (superstep/mcp.yaml below "+
+				"~/.config), not here; declare what it needs: network, read, write", s.Name)
 		}
 		s.Needs.Off = true
 	case "on", "true":
@@ -448,7 +449,8 @@ func (c *reader) references(s *Server, f field) {
 	for _, text := range []string{s.Command, s.Dir} {
 		for _, m := range reference.FindAllStringSubmatch(text, -1) {
 			if m[1] != workspace {
-				c.fault(f.Line, f.Col, "server %q: a command and cwd can refer to ${workspaceFolder} and to nothing else; variables belong into args, env, url and headers", s.Name)
+				c.fault(f.Line, f.Col, "server %q: a command and cwd can refer to ${workspaceFolder} and to nothing else; variables belong into args, "+
+					"env, url and headers", s.Name)
 			}
 		}
 	}

@@ -212,7 +212,8 @@ func (c *conn) live(ctx context.Context, restart bool) (*session, error) {
 	}
 	n := c.change(func(now *state) { now.s, now.failures = nil, now.failures+1 }).failures
 	if n > maxFailures {
-		return nil, &Error{Server: c.server.Name, Phase: phaseStart, What: fmt.Sprintf("ended %d times in a row and is left alone", maxFailures), Fix: "run its command by hand to see why: " + c.server.CommandLine()}
+		return nil, &Error{Server: c.server.Name, Phase: phaseStart, What: fmt.Sprintf("ended %d times in a row and is left alone", maxFailures),
+			Fix: "run its command by hand to see why: " + c.server.CommandLine()}
 	}
 	if n > 1 {
 		t := time.NewTimer(100 * time.Millisecond << n)

@@ -78,7 +78,8 @@ func Places(o *Options) []string {
 func (o *Options) places() []configFile {
 	var places []configFile
 	if o.Project != "" {
-		for _, p := range []string{".superstep/mcp.yaml", ".superstep/mcp.yml", ".superstep/mcp.json", ".mcp.json", ".vscode/mcp.json", "opencode.json", "opencode.jsonc"} {
+		for _, p := range []string{".superstep/mcp.yaml", ".superstep/mcp.yml", ".superstep/mcp.json", ".mcp.json", ".vscode/mcp.json",
+			"opencode.json", "opencode.jsonc"} {
 			places = append(places, configFile{filepath.Join(o.Project, filepath.FromSlash(p)), Project})
 		}
 	}

@@ -204,7 +204,8 @@ func (c *conn) usable(name string) error {
 	case !offers:
 		return &Error{Server: c.server.Name, Phase: phaseCall, Tool: name, What: "the server no longer offers it"}
 	case !agrees:
-		return &Error{Server: c.server.Name, Phase: phaseCall, Tool: name, What: fmt.Sprintf("the tools of %s changed since you trusted them", c.server.Name), Fix: c.review()}
+		return &Error{Server: c.server.Name, Phase: phaseCall, Tool: name, What: fmt.Sprintf("the tools of %s changed since you trusted them", c.server.Name),
+			Fix: c.review()}
 	}
 	return nil
 }

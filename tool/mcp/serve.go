@@ -150,7 +150,8 @@ func annotations(e tool.Effect) *sdk.ToolAnnotations {
 	return &sdk.ToolAnnotations{ReadOnlyHint: !changes, IdempotentHint: e == tool.Pure || e == tool.Idempotent, DestructiveHint: &changes}
 }
 
-func serveCall(ctx context.Context, tools *tool.Set, t *tool.Tool, gate func(context.Context, *tool.Tool, *tool.Call) error, args json.RawMessage) *sdk.CallToolResult {
+func serveCall(ctx context.Context, tools *tool.Set, t *tool.Tool, gate func(context.Context, *tool.Tool, *tool.Call) error,
+	args json.RawMessage) *sdk.CallToolResult {
 	c := &tool.Call{ID: rand.Text(), Key: rand.Text(), Args: args}
 	if err := permitted(ctx, gate, t, c); err != nil {
 		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: tool.Clean("refused: " + err.Error())}}}

@@ -156,8 +156,9 @@ func (s *Server) shown(value string, plain bool) string {
 
 var (
 	secretName  = regexp.MustCompile(`(?i)KEY|TOKEN|SECRET|PASS(W|PHRASE|$)|AUTH|CREDENTIAL|COOKIE|PRIVATE|_PAT$`)
-	secretShape = regexp.MustCompile(`(?i)\b(sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[abeprs]|AKIA|AIza|ya29|npm|hf)[-_.]?[A-Za-z0-9_-]{12,}|\beyJ[A-Za-z0-9_-]{10,}|-----BEGIN|://[^/\s:@]+:[^/\s@]+@`)
-	opaque      = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
+	secretShape = regexp.MustCompile(`(?i)\b(sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[abeprs]|AKIA|AIza|ya29|npm|` +
+		`hf)[-_.]?[A-Za-z0-9_-]{12,}|\beyJ[A-Za-z0-9_-]{10,}|-----BEGIN|://[^/\s:@]+:[^/\s@]+@`)
+	opaque = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
 )
 
 // secret says whether a value of env is one by its name or its shape. A path is none.
@@ -455,7 +456,8 @@ func sumFile(real, project, path string) (digestedFile, bool, error) {
 
 // private says whether a host is this machine or one of its neighbours, as far as its name tells.
 func private(host string) bool {
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".local") || strings.HasSuffix(host, ".internal") || !strings.Contains(host, ".") && !strings.Contains(host, ":") {
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".local") || strings.HasSuffix(host, ".internal") ||
+		!strings.Contains(host, ".") && !strings.Contains(host, ":") {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)

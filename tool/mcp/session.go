@@ -286,7 +286,8 @@ func (c *conn) fail(s *session, phase string, err error) *Error {
 	case errors.As(err, &unset):
 		out.What, out.Fix = unset.Error()+", which are not set", "set them in the environment, or give a default: ${NAME:-default}"
 	case errors.Is(err, context.DeadlineExceeded):
-		out.What, out.Fix, out.Err = fmt.Sprintf("gave no answer within %v", c.limit(phase)), "see whether it waits for something, or raise its timeout", context.DeadlineExceeded
+		out.What, out.Fix, out.Err = fmt.Sprintf("gave no answer within %v", c.limit(phase)), "see whether it waits for something, or raise its timeout",
+			context.DeadlineExceeded
 	case errors.Is(err, context.Canceled):
 		out.What, out.Err = "was cancelled", context.Canceled
 	case phase == phaseInit && strings.Contains(err.Error(), "unsupported protocol version"):

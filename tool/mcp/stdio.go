@@ -161,7 +161,8 @@ func start(s *Server, d *Options) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	bounds, env, err := d.Sandbox.Reader().Declaring(s.Source.Path+"\x00"+s.Name, s.Source.Scope == User, s.Needs, append(append([]string{command}, s.Args...), dir), env)
+	bounds, env, err := d.Sandbox.Reader().Declaring(s.Source.Path+"\x00"+s.Name, s.Source.Scope == User, s.Needs,
+		append(append([]string{command}, s.Args...), dir), env)
 	if err != nil {
 		return nil, &wireError{what: "what it declares cannot be granted: " + err.Error(), fix: "correct it in " + s.Source.Path}
 	}
@@ -182,7 +183,8 @@ func start(s *Server, d *Options) (*process, error) {
 		}
 	}
 	ctx, kill := context.WithCancel(context.Background()) // ends with the connection, not with whoever made it
-	p := &process{cmd: bounds.Command(ctx, env, command, s.Args...), kill: kill, exited: make(chan struct{}), done: make(chan struct{}), stdin: pipes[0][1], wait: d.StopTimeout}
+	p := &process{cmd: bounds.Command(ctx, env, command, s.Args...), kill: kill, exited: make(chan struct{}), done: make(chan struct{}),
+		stdin: pipes[0][1], wait: d.StopTimeout}
 	p.stderr = &procgroup.Tail{Limit: maxStderr}
 	p.cmd.Dir = dir
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = pipes[0][0], pipes[1][1], pipes[2][1]

@@ -44,20 +44,26 @@ func AlwaysProtected() []Protected {
 		}
 	}
 	// Settings, hooks, tools, servers and definitions of coding agents.
-	add(ofAgents, false, ".superstep/", ".claude/", ".opencode/", ".codex/", ".cursor/", ".gemini/", ".windsurf/", ".agents/", ".copilot/", ".continue/", ".roo/", ".cline/", ".kiro/", ".junie/",
+	add(ofAgents, false, ".superstep/", ".claude/", ".opencode/", ".codex/", ".cursor/", ".gemini/", ".windsurf/", ".agents/", ".copilot/",
+		".continue/", ".roo/", ".cline/", ".kiro/", ".junie/",
 		".amazonq/", ".mcp.json", ".claude.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml")
 	// Hooks run at a commit or a checkout, and a configuration can name programs. .gitattributes only picks from
 	// the programs of a configuration.
-	add(ofGit, false, ".git/", ".gitconfig", ".gitmodules", ".config/git/", ".husky/", ".githooks/", "lefthook.yml", ".lefthook.yml", ".lefthook/", ".pre-commit-config.yaml", ".hg/", ".jj/")
+	add(ofGit, false, ".git/", ".gitconfig", ".gitmodules", ".config/git/", ".husky/", ".githooks/", "lefthook.yml", ".lefthook.yml", ".lefthook/",
+		".pre-commit-config.yaml", ".hg/", ".jj/")
 	// Tasks, debuggers, language servers and start commands, which run when a folder is opened.
-	add(ofEditors, false, ".vscode/", ".idea/", ".zed/", ".fleet/", ".devcontainer/", ".devcontainer.json", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".dir-locals.el", ".dir-locals-2.el", ".config/nvim/", ".config/zed/")
+	add(ofEditors, false, ".vscode/", ".idea/", ".zed/", ".fleet/", ".devcontainer/", ".devcontainer.json", ".exrc", ".vimrc", ".nvimrc",
+		".nvim.lua", ".dir-locals.el", ".dir-locals-2.el", ".config/nvim/", ".config/zed/")
 	// Shells read these at each start, direnv and mise in each folder.
-	add(ofShells, false, ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc",
+	add(ofShells, false, ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc", ".zshrc", ".zshenv",
+		".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc",
 		".login", ".envrc", ".mise.toml", "mise.toml", ".mise/", ".config/fish/", ".config/direnv/", ".config/mise/")
 	add(ofKeys, false, ".ssh/", ".gnupg/", ".aws/", ".kube/", ".docker/", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
-	add(ofLogins, false, ".config/superstep/", ".config/opencode/", ".config/autostart/", ".config/systemd/", ".config/environment.d/", "Library/LaunchAgents/", "Library/LaunchDaemons/")
+	add(ofLogins, false, ".config/superstep/", ".config/opencode/", ".config/autostart/", ".config/systemd/", ".config/environment.d/",
+		"Library/LaunchAgents/", "Library/LaunchDaemons/")
 	// Text that is put into prompts. People have agents write it, so they are asked.
-	add(ofPrompts, true, "AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", ".cursorrules", ".windsurfrules", ".clinerules", ".goosehints")
+	add(ofPrompts, true, "AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", ".cursorrules", ".windsurfrules",
+		".clinerules", ".goosehints")
 	return out
 }
 

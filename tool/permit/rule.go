@@ -142,7 +142,8 @@ func (r Rule) compile(o *Options) (matcher, error) {
 	if _, err := Parse(r.Decision, r.String(), r.Source); err != nil {
 		return nil, err
 	}
-	if o.Tools != nil && !strings.ContainsAny(r.Tool, "*?") && !slices.Contains(o.Tools, r.Tool) && !strings.HasPrefix(r.Tool, "mcp__") && !slices.Contains(builtIns(), r.Tool) {
+	if o.Tools != nil && !strings.ContainsAny(r.Tool, "*?") && !slices.Contains(o.Tools, r.Tool) && !strings.HasPrefix(r.Tool, "mcp__") &&
+		!slices.Contains(builtIns(), r.Tool) {
 		return nil, &syntaxError{Text: r.String(), Col: 1, Problem: fmt.Sprintf("no tool %q%s", r.Tool, toolnames.Hint(r.Tool, slices.Concat(o.Tools, builtIns())))}
 	}
 	m, at, err := r.matcher(o)
@@ -189,7 +190,8 @@ func (r Rule) matcher(o *Options) (matcher, int, error) {
 		}
 		return textPattern(r.Pattern), 0, nil
 	}
-	return nil, 0, fmt.Errorf("%s takes no pattern; write %s alone. Patterns are for bash, the tools on files, net, web_fetch, web_search, skill, task and run_workflow", r.Tool, r.Tool)
+	return nil, 0, fmt.Errorf("%s takes no pattern; write %s alone. Patterns are for bash, the tools on files, net, web_fetch, web_search, "+
+		"skill, task and run_workflow", r.Tool, r.Tool)
 }
 
 // specific orders rules by how much they say: by what is literal in their pattern, then in the name.

@@ -147,7 +147,8 @@ func (a *analysis) walk(file *syntax.File, command string) {
 			inside = true
 		case *syntax.Redirect:
 			if n.Op == syntax.Hdoc || n.Op == syntax.DashHdoc {
-				if end := word(n.Word); substitutions > 0 || end == "" || strings.Trim(end, wordRunes) != "" || strings.Contains(command[n.Word.Pos().Offset():n.Word.End().Offset()], "$") {
+				if end := word(n.Word); substitutions > 0 || end == "" || strings.Trim(end, wordRunes) != "" ||
+					strings.Contains(command[n.Word.Pos().Offset():n.Word.End().Offset()], "$") {
 					a.hard("it has a text of several lines whose end shells may see in different places")
 				}
 			}

@@ -216,7 +216,8 @@ func str(object map[string]any, key string) (string, bool) {
 // is reports whether a truth value is given that is not false.
 func is(object map[string]any, key string) bool {
 	v, given := object[key]
-	return given && v != false
+	yes, truth := v.(bool)
+	return given && (yes || !truth)
 }
 
 // cannot makes a call one that is asked about.

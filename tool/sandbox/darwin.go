@@ -47,8 +47,10 @@ func (c *Cmd) confined() error {
 // profile is what the command may do, in the language of sandbox-exec, where the last rule that matches wins.
 func (c *Cmd) profile(found finding, port int) string {
 	var b strings.Builder
-	b.WriteString("(version 1)(deny default)(allow process-fork)(allow process-exec)(allow signal (target same-sandbox))(allow sysctl-read)(allow mach-lookup (global-name \"com.apple.system.opendirectoryd.libinfo\"))\n")
-	b.WriteString("(allow file-read-metadata)(allow file-read* (literal \"/\") (subpath \"/dev\"))(allow file-write* (literal \"/dev/null\") (literal \"/dev/zero\"))\n")
+	b.WriteString("(version 1)(deny default)(allow process-fork)(allow process-exec)(allow signal (target same-sandbox))(allow " +
+		"sysctl-read)(allow mach-lookup (global-name \"com.apple.system.opendirectoryd.libinfo\"))\n")
+	b.WriteString("(allow file-read-metadata)(allow file-read* (literal \"/\") (subpath \"/dev\"))(allow file-write* (literal \"/dev/null\") " +
+		"(literal \"/dev/zero\"))\n")
 	l := c.layout()
 	temp := c.s.own(tempFiles)
 	for _, name := range l.sorted() {

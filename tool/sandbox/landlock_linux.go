@@ -254,7 +254,8 @@ func (r *rules) add(name string, access uint64) {
 		return
 	}
 	p := unix.LandlockPathBeneathAttr{Allowed_access: access, Parent_fd: int32(fd)} //nolint:gosec // a descriptor
-	if _, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(r.set), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&p)), 0, 0, 0); errno != 0 {
+	if _, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(r.set), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&p)),
+		0, 0, 0); errno != 0 {
 		r.err = fmt.Errorf("grant %s by Landlock: %w", name, errno)
 	}
 }

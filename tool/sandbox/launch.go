@@ -63,10 +63,12 @@ func (s *Sandbox) launch(argv, env []string) (hosts, vars []string) {
 		if registry == "" {
 			registry = "https://registry.npmjs.org/"
 		}
-		vars = []string{"npm_config_registry=" + registry, "npm_config_update_notifier=false", "npm_config_store_dir=" + filepath.Join(cache, "pnpm-store"), "BUN_INSTALL_CACHE_DIR=" + filepath.Join(cache, "bun")}
+		vars = []string{"npm_config_registry=" + registry, "npm_config_update_notifier=false", "npm_config_store_dir=" + filepath.Join(cache, "pnpm-store"),
+			"BUN_INSTALL_CACHE_DIR=" + filepath.Join(cache, "bun")}
 		hosts = hostsOf(registry)
 	case "PyPI":
-		vars = []string{"UV_TOOL_DIR=" + filepath.Join(cache, "uv-tools"), "PIPX_HOME=" + filepath.Join(cache, "pipx"), "PIPX_BIN_DIR=" + filepath.Join(cache, "pipx", "bin")}
+		vars = []string{"UV_TOOL_DIR=" + filepath.Join(cache, "uv-tools"), "PIPX_HOME=" + filepath.Join(cache, "pipx"),
+			"PIPX_BIN_DIR=" + filepath.Join(cache, "pipx", "bin")}
 		index := setting("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 		if index == "" {
 			return []string{"pypi.org", "files.pythonhosted.org"}, vars
@@ -98,7 +100,8 @@ func (s *Sandbox) launch(argv, env []string) (hosts, vars []string) {
 func hostsOf(addresses string) []string {
 	var out []string
 	for _, a := range strings.FieldsFunc(addresses, func(r rune) bool { return r == ',' || r == '|' }) {
-		if u, err := url.Parse(strings.TrimSpace(a)); err == nil && (u.Scheme == "http" || u.Scheme == "https") && CheckHost(u.Hostname()) == nil && u.Hostname() != "*" {
+		if u, err := url.Parse(strings.TrimSpace(a)); err == nil && (u.Scheme == "http" || u.Scheme == "https") && CheckHost(u.Hostname()) == nil &&
+			u.Hostname() != "*" {
 			out = append(out, u.Hostname())
 		}
 	}

@@ -200,7 +200,8 @@ func systemTrees() []string {
 // systemSecrets are files below them that are nobody's business, also where everybody could read them.
 func systemSecrets() []string {
 	return []string{
-		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private", "/etc/NetworkManager/system-connections",
+		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private",
+		"/etc/NetworkManager/system-connections",
 		"/etc/docker", "/etc/kubernetes", "/etc/rancher", "/etc/superstep",
 	}
 }
@@ -209,7 +210,8 @@ func systemSecrets() []string {
 // where it may not read that.
 func toolchains() []string {
 	return []string{
-		"go/pkg", "go/bin", ".gvm", ".config/go", ".cargo", ".rustup", ".nvm", ".volta", ".fnm", ".local/share/fnm", ".local/share/pnpm", ".bun", ".deno", ".asdf", ".local/share/mise",
+		"go/pkg", "go/bin", ".gvm", ".config/go", ".cargo", ".rustup", ".nvm", ".volta", ".fnm", ".local/share/fnm", ".local/share/pnpm", ".bun",
+		".deno", ".asdf", ".local/share/mise",
 		".pyenv", ".rbenv", ".gem", ".sdkman", ".m2/repository", ".gradle/wrapper", ".gradle/caches", ".dotnet", ".nuget/packages", ".local/bin", ".local/lib",
 		".local/share/uv", ".local/share/pipx", ".local/pipx", ".ghcup", ".juliaup", ".opam", ".swiftly", ".config/git/ignore", ".config/git/attributes",
 	}
@@ -217,7 +219,8 @@ func toolchains() []string {
 
 // toolchainSecrets are files below them that hold keys.
 func toolchainSecrets() []string {
-	return []string{".cargo/credentials", ".cargo/credentials.toml", ".local/share/uv/credentials", ".m2/repository/settings.xml", ".nuget/NuGet.Config", ".gem/credentials", ".sdkman/etc/credentials"}
+	return []string{".cargo/credentials", ".cargo/credentials.toml", ".local/share/uv/credentials", ".m2/repository/settings.xml",
+		".nuget/NuGet.Config", ".gem/credentials", ".sdkman/etc/credentials"}
 }
 
 // layout is what this command sees.

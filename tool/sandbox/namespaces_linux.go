@@ -164,7 +164,8 @@ func (c *child) lower(network socketRule, files int) error {
 	if err != nil {
 		return err
 	}
-	c.after(save, "filter system calls", unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, pointer(c, &prog))
+	c.after(save, "filter system calls", unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, pointer(c, &prog))
 	c.after(must, "keep the descriptor", unix.SYS_DUP3, lastResult, uintptr(own), unix.O_CLOEXEC)
 	c.after(may, "close", unix.SYS_CLOSE, lastResult)
 	c.send(c.after, theirs, own)
@@ -322,7 +323,8 @@ func (c *Cmd) mounts(k *child, found finding) {
 	for _, name := range []string{"null", "zero", "full", "random", "urandom"} {
 		t.bind("/dev/"+name, "/dev/"+name, false)
 	}
-	for name, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx"} {
+	for name, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1",
+		"stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx"} {
 		t.link(target, "/dev/"+name)
 	}
 	t.attr(must, "", unix.AT_RECURSIVE, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID, 0)

@@ -163,9 +163,10 @@ func tooMuch(dir, home string) bool {
 		strings.HasPrefix(dir, "/proc/") || strings.HasPrefix(dir, "/dev/") || strings.HasPrefix(dir, "/run/user")
 }
 
-// Named returns what may be read since a command line names it by an absolute path, alone, after "=" or as a file URL: a
-// folder, and of a file the folder of its package (node_modules if it is in one), or else the folder that it is in. The file alone is what remains of a folder that
-// is never granted, such as the home folder. What lies in the project is left out.
+// Named returns what may be read since a command line names it by an absolute path, alone, after "=" or as a file URL:
+// a folder, and of a file the folder of its package (node_modules if it is in one), or else the folder that it is in.
+// The file alone is what remains of a folder that is never granted, such as the home folder. What lies in the project
+// is left out.
 func Named(argv []string, root, home string) []string {
 	var out []string
 	for _, word := range argv {
@@ -279,7 +280,9 @@ func (s *Sandbox) private(name string) string {
 }
 
 // symptoms are what programs say that were refused a file or the network.
-var symptoms = regexp.MustCompile(`(?i)\b(E(ACCES|PERM|ROFS|NOENT|NOTFOUND|AI_AGAIN|CONNREFUSED|NETUNREACH|AFNOSUPPORT|HOSTUNREACH|PROTO)|permission denied|operation not permitted|read-only file system|no such file|not allowed|network is unreachable|connection refused|could not resolve|name resolution|fetch failed|access denied|Forbidden)\b`)
+var symptoms = regexp.MustCompile(`(?i)\b(E(ACCES|PERM|ROFS|NOENT|NOTFOUND|AI_AGAIN|CONNREFUSED|NETUNREACH|AFNOSUPPORT|` +
+	`HOSTUNREACH|PROTO)|permission denied|operation not permitted|read-only file system|no such file|not allowed|` +
+	`network is unreachable|connection refused|could not resolve|name resolution|fetch failed|access denied|Forbidden)\b`)
 
 // Missing returns, as a part of a message, what a command may have lacked: the hosts that it was refused so far, with the line
 // that allows them in the file of its declaration, or, if it was refused none, which lines let it do more. Who is the

@@ -365,7 +365,8 @@ func (s *Sandbox) environ(env []string, proxyURL string) []string {
 		direct := strings.Join(slices.DeleteFunc([]string{"localhost", "127.0.0.1", "::1"}, func(h string) bool { return allowed(s.policy().Network, h) }), ",")
 		set["NO_PROXY"], set["no_proxy"], set["npm_config_noproxy"], set["NODE_USE_ENV_PROXY"] = direct, direct, direct, "1"
 	}
-	drop := []string{"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY"}
+	drop := []string{"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS",
+		"DISPLAY", "WAYLAND_DISPLAY"}
 	out := make([]string, 0, len(env)+len(set))
 	seen := map[string]bool{}
 	for _, v := range slices.Backward(slices.Concat(s.userVariables(), env)) { // the last of a name counts, as in os/exec

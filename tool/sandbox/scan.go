@@ -46,7 +46,8 @@ func (sc *scanner) look(root string, hide, protect func(string) bool) (finding, 
 	queue := []string{root}
 	for n := 0; len(queue) > 0; n++ {
 		if n == mostFolders {
-			return finding{}, fmt.Errorf("%s has over %d folders, too many to look through for secrets before each command; start Superstep in a smaller folder", root, mostFolders)
+			return finding{}, fmt.Errorf("%s has over %d folders, too many to look through for secrets before each command; start Superstep in a smaller folder",
+				root, mostFolders)
 		}
 		dir := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]

@@ -400,7 +400,8 @@ func spare() (*ranges, func(), error) {
 	for line := range bytes.Lines(maps) {
 		var start, end uintptr
 		var mode string
-		if _, err := fmt.Sscanf(string(line), "%x-%x %s", &start, &end, &mode); err != nil || len(mode) < 3 || mode[2] == 'x' || start <= own && own < end || n == len(out) {
+		if _, err := fmt.Sscanf(string(line), "%x-%x %s", &start, &end, &mode); err != nil || len(mode) < 3 || mode[2] == 'x' || start <= own &&
+			own < end || n == len(out) {
 			continue
 		}
 		out[n].start, out[n].end = start, end

@@ -16,7 +16,8 @@ import (
 
 // toolchainVariables say where toolchains are; commands see them as the user does.
 func toolchainVariables() []string {
-	return []string{"GOROOT", "GOPATH", "GOMODCACHE", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR", "PNPM_HOME", "VOLTA_HOME", "JAVA_HOME", "DENO_DIR", "BUN_INSTALL", "PYENV_ROOT"}
+	return []string{"GOROOT", "GOPATH", "GOMODCACHE", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR", "PNPM_HOME", "VOLTA_HOME", "JAVA_HOME", "DENO_DIR",
+		"BUN_INSTALL", "PYENV_ROOT"}
 }
 
 // userVariables are the variables of the user's environment and configuration that commands see besides those they are given:

@@ -88,7 +88,8 @@ func bundleModule(root, real, shown string) (*bundle, []Problem) {
 		case w.Location == nil || strings.Contains(w.Location.File, "node_modules/"):
 		case w.ID == "unsupported-dynamic-import" || w.ID == "unsupported-require-call" || w.ID == "indirect-require":
 			guard.opened = append(guard.opened, opening{w.Location.File, w.Location.Line, map[string]string{
-				"unsupported-dynamic-import": "import() of a computed name", "unsupported-require-call": "require() of a computed name", "indirect-require": "require is handed on",
+				"unsupported-dynamic-import": "import() of a computed name", "unsupported-require-call": "require() of a computed name",
+				"indirect-require": "require is handed on",
 			}[w.ID]})
 		default:
 			problems = append(problems, messages(root, shown, []api.Message{w}, true)...)
@@ -127,7 +128,8 @@ var declaration = regexp.MustCompile(`[{,]"?(env|network|read|write)"?:("(?:[^"\
 // declarations finds what the module's tools can declare that they need: all texts that its code has for one of the keys, of
 // a tool or not. More may be found than is declared, and no more is granted than is found.
 func (b *bundle) declarations() {
-	plain := api.Transform(string(b.code), api.TransformOptions{Loader: api.LoaderJS, MinifyWhitespace: true, Charset: api.CharsetUTF8, LegalComments: api.LegalCommentsNone, LogLevel: api.LogLevelSilent})
+	plain := api.Transform(string(b.code), api.TransformOptions{Loader: api.LoaderJS, MinifyWhitespace: true, Charset: api.CharsetUTF8,
+		LegalComments: api.LegalCommentsNone, LogLevel: api.LogLevelSilent})
 	for _, m := range declaration.FindAllSubmatch(plain.Code, 1000) {
 		key, text := string(m[1]), m[2]
 		if text[0] == '"' {
@@ -232,7 +234,8 @@ func (g *guard) openings() []opening {
 // ours says which of our modules an import means, "" if none.
 func ours(path string) string {
 	switch path {
-	case "@superstep/plugin", "@superstep/plugin/tool", "@atomic/plugin", "@bastani/atomic", "@bastani/atomic/plugin", "@opencode-ai/plugin", "@opencode-ai/plugin/tool":
+	case "@superstep/plugin", "@superstep/plugin/tool", "@atomic/plugin", "@bastani/atomic", "@bastani/atomic/plugin", "@opencode-ai/plugin",
+		"@opencode-ai/plugin/tool":
 		return pluginModule
 	}
 	return ""

@@ -267,7 +267,9 @@ func (m *module) declared(d described) (env []string, needs sandbox.Needs, err e
 	}
 	unseen := slices.ContainsFunc(env, func(name string) bool { return !slices.Contains(m.found.Env, name) })
 	if unseen || !needs.Within(m.found.Needs) {
-		return nil, needs, errors.New(`what it needs (env, network, read or write) is not written down where it can be seen before it runs; write a list of texts, such as network: ["api.example.com"]`)
+		return nil, needs,
+			errors.New(`what it needs (env, network, read or write) is not written down where it can be seen before it runs; write a list ` +
+				`of texts, such as network: ["api.example.com"]`)
 	}
 	return env, needs, nil
 }

@@ -133,7 +133,8 @@ func (r *manifestReader) fields(fields []frontmatter.Field) {
 		r.wrong(0, 0, "%s", text)
 	}
 	if r.m.input == nil {
-		r.m.input = &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
+		r.m.input = &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{},
+			AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
 	}
 	if r.m.effect == "" {
 		r.m.effect = tool.Once
@@ -174,7 +175,8 @@ func (r *manifestReader) command(f frontmatter.Field) {
 		return
 	}
 	if first := filepath.FromSlash(r.m.command[0]); filepath.IsAbs(first) || !filepath.IsLocal(first) {
-		r.wrong(v.Items[0].Line, v.Items[0].Col, "command begins with %q; use a program beside the manifest, such as ./NAME.sh, or the name of one on PATH", clip(r.m.command[0]))
+		r.wrong(v.Items[0].Line, v.Items[0].Col, "command begins with %q; use a program beside the manifest, such as ./NAME.sh, or the name of one on PATH",
+			clip(r.m.command[0]))
 	}
 }
 

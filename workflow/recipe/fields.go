@@ -14,12 +14,14 @@ import (
 
 // The forms of names. The schema has the same patterns.
 var (
-	recipeName = newForm(`^[a-z0-9]+(-[a-z0-9]+)*$`, 64, "a name has small letters and digits, and single hyphens between, at most 64 characters, such as research-and-brief")
-	plainName  = newForm(`^[A-Za-z0-9_-]{1,64}$`, 64, "it must have 1 to 64 letters, digits, _ and -")
-	variable   = newForm(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`, 64, "it must be a word of letters, digits and _ that does not start with a digit, at most 64 characters")
-	thing      = newForm(`^[A-Za-z0-9_][A-Za-z0-9_.:/@ -]*$`, 128, "it must have letters, digits and any of _ . : / @ - between, at most 128 characters")
-	modelName  = newForm(`^[A-Za-z0-9_.-]+/[A-Za-z0-9_.:/@+-]+$`, 200, "write provider/name, such as anthropic/claude-sonnet-4")
-	span       = newForm(`^([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*$`, 40, "write a number and a unit, such as 90s, 0.5s or 1h30m")
+	recipeName = newForm(`^[a-z0-9]+(-[a-z0-9]+)*$`, 64,
+		"a name has small letters and digits, and single hyphens between, at most 64 characters, such as research-and-brief")
+	plainName = newForm(`^[A-Za-z0-9_-]{1,64}$`, 64, "it must have 1 to 64 letters, digits, _ and -")
+	variable  = newForm(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`, 64, "it must be a word of letters, digits and _ that does not start with a digit, at most 64 characters")
+	thing     = newForm(`^[A-Za-z0-9_][A-Za-z0-9_.:/@ -]*$`, 128, "it must have letters, digits and any of _ . : / @ - between, at most 128 characters")
+	modelName = newForm(`^[A-Za-z0-9_.-]+/[A-Za-z0-9_.:/@+-]+$`, 200, "write provider/name, such as anthropic/claude-sonnet-4")
+	span      = newForm(`^([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*$`, 40,
+		"write a number and a unit, such as 90s, 0.5s or 1h30m")
 )
 
 func newForm(pattern string, limit int, says string) *form {
@@ -103,7 +105,8 @@ func (p *reading) boolean(n *yaml.Node, what string) bool {
 		case s.kind == isBoolean:
 			return string(s.json) == "true"
 		case s.odd != "":
-			p.mark(n, codeType, "%s must be true or false, got %s; write %v", what, name(n.Value), strings.ContainsAny(n.Value, "yYnN") && !strings.EqualFold(n.Value, "no"))
+			p.mark(n, codeType, "%s must be true or false, got %s; write %v", what, name(n.Value), strings.ContainsAny(n.Value, "yYnN") &&
+				!strings.EqualFold(n.Value, "no"))
 			return false
 		}
 	}

@@ -131,8 +131,10 @@ var sentenceStart = regexp.MustCompile(`(?:^|[.!?:]\s+|\n\s*\n\s*|\n\s*[-*•] |
 // creates is the verb of the first instruction that takes more than finding and quoting, "" if there is none. A text may be
 // written from material.
 func creates(prompt string, material bool) string {
-	const judging = " assess brainstorm calculate change check choose classify code compare compute convert count create criticise criticize critique debug decide delete design edit " +
-		"estimate evaluate fix generate grade guess implement improve invent judge label mend modify name plan predict prioritise prioritize propose prove rank rate recommend refactor " +
+	const judging = " assess brainstorm calculate change check choose classify code compare compute convert count create criticise criticize " +
+		"critique debug decide delete design edit " +
+		"estimate evaluate fix generate grade guess implement improve invent judge label mend modify name plan predict prioritise prioritize " +
+		"propose prove rank rate recommend refactor " +
 		"refute rephrase replace review rewrite run score solve split suggest test translate update validate verify vote weigh "
 	const writing = " compose draft make write "
 	for _, m := range sentenceStart.FindAllStringSubmatch(prompt, -1) {

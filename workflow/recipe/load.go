@@ -151,7 +151,8 @@ func (p *reading) tree(n *yaml.Node, depth int) {
 		p.add(posOf(n), codeAlias, "YAML anchors and aliases are not allowed; take away &%s, or quote a text that starts with &", n.Anchor)
 	}
 	switch tagged := n.Style&yaml.TaggedStyle != 0 || n.Tag == "!"; {
-	case tagged && n.Kind == yaml.ScalarNode && (n.Value == "" && n.Tag != "!" || strings.ContainsAny(n.Tag, ".([")) && !strings.HasPrefix(n.Tag, "!!") && !strings.HasPrefix(n.Tag, "tag:"):
+	case tagged && n.Kind == yaml.ScalarNode && (n.Value == "" && n.Tag != "!" || strings.ContainsAny(n.Tag, ".([")) && !strings.HasPrefix(n.Tag, "!!") &&
+		!strings.HasPrefix(n.Tag, "tag:"):
 		p.add(posOf(n), codeTag, "a text that starts with ! must be in quotes, it is a tag in YAML else")
 		n.Value, n.Tag, n.Style = strings.TrimRight(n.Tag+" "+n.Value, " "), "", n.Style&^yaml.TaggedStyle
 	case tagged:

@@ -15,7 +15,8 @@ func (p *reading) meaning(top *block) {
 		switch first := all[s.ID]; {
 		case s.ID == "":
 		case first != nil:
-			p.mark(s.id, codeDuplicateID, "step id `%s` is at %d:%d and again at %d:%d; each step has its own, also within others", s.ID, first.Pos.Line, first.Pos.Col, s.Pos.Line, s.Pos.Col)
+			p.mark(s.id, codeDuplicateID, "step id `%s` is at %d:%d and again at %d:%d; each step has its own, also within others", s.ID, first.Pos.Line,
+				first.Pos.Col, s.Pos.Line, s.Pos.Col)
 		default:
 			all[s.ID] = s
 			s.in.names[s.ID] = s

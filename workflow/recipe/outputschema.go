@@ -28,7 +28,8 @@ func (p *reading) outputSchema(n *yaml.Node) *jsonschema.Schema {
 		return nil
 	}
 	if bad := unknownType(&s, 0); bad != "" {
-		p.add(posOf(n), codeSchema, "`output` is no JSON Schema: there is no type %s; there are string, integer, number, boolean, array, object and null", quoted(bad))
+		p.add(posOf(n), codeSchema, "`output` is no JSON Schema: there is no type %s; there are string, integer, number, boolean, array, object and null",
+			quoted(bad))
 		return nil
 	}
 	if _, err := s.CloneSchemas().Resolve(nil); err != nil {

@@ -154,9 +154,11 @@ func notRef(body string) string {
 	case body == "":
 		return "{{}} is empty; only inputs and steps are available, such as {{inputs.topic}}; for literal braces write \\{{"
 	case strings.ContainsAny(body, "[]") && refForm(strings.Trim(strings.NewReplacer("[", ".", "]", "", `"`, "", "'", "").Replace(body), ".")):
-		return fmt.Sprintf("{{%s}}: below a value, dots lead on: write {{%s}}", name(body), name(strings.NewReplacer("[", ".", "]", "", `"`, "", "'", "").Replace(body)))
+		return fmt.Sprintf("{{%s}}: below a value, dots lead on: write {{%s}}", name(body),
+			name(strings.NewReplacer("[", ".", "]", "", `"`, "", "'", "").Replace(body)))
 	case strings.ContainsAny(body, "|()+*?=<> "):
-		return fmt.Sprintf("{{%s}}: templates have no logic, and only inputs and steps are available, such as {{inputs.topic}} or {{steps.find.output}}; for literal braces write \\{{", name(body))
+		return fmt.Sprintf("{{%s}}: templates have no logic, and only inputs and steps are available, such as {{inputs.topic}} or "+
+			"{{steps.find.output}}; for literal braces write \\{{", name(body))
 	}
 	return fmt.Sprintf("{{%s}}: only inputs and steps are available, such as {{inputs.topic}} or {{steps.find.output}}; for literal braces write \\{{", name(body))
 }
@@ -179,7 +181,8 @@ func (r *room) take(n int) bool {
 func (r *room) over(ref string, size int) error {
 	text := fmt.Sprintf("with its values this is over the limit of %d MiB", r.most>>20)
 	if ref != "" {
-		text = fmt.Sprintf("with these %.1f MiB the whole is over its limit of %d MiB; pass the path of a file instead, or less of it", float64(size)/(1<<20), r.most>>20)
+		text = fmt.Sprintf("with these %.1f MiB the whole is over its limit of %d MiB; pass the path of a file instead, or less of it",
+			float64(size)/(1<<20), r.most>>20)
 	}
 	return &LookupError{ref, text}
 }

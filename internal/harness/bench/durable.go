@@ -180,21 +180,22 @@ func (s *suite) steps(p *place, name string, n int, text string, grow bool, of s
 func (s *suite) untouched(p *place, size int, text string) job {
 	const n = 200
 	rest := strings.Repeat(text, size)
-	return job{wl: "W4", name: fmt.Sprintf("%s-untouched-%dKB", p.name, size), n: n, series: series{"untouched state", float64(size), 0}, do: func(w *stopwatch) error {
-		f, err := writing(n+1, text, false, func(step int) {
-			switch step {
-			case 0: // the first snapshot, which has all of it, is behind
-				w.start()
-			case n:
-				w.stop()
+	return job{wl: "W4", name: fmt.Sprintf("%s-untouched-%dKB", p.name, size), n: n, series: series{"untouched state", float64(size), 0},
+		do: func(w *stopwatch) error {
+			f, err := writing(n+1, text, false, func(step int) {
+				switch step {
+				case 0: // the first snapshot, which has all of it, is behind
+					w.start()
+				case n:
+					w.stop()
+				}
+			})
+			if err != nil {
+				return err
 			}
-		})
-		if err != nil {
+			_, err = s.withStore(p, func(store runlog.Store) error { return s.write(store, "run", f, note{Rest: rest}, 1<<30) })
 			return err
-		}
-		_, err = s.withStore(p, func(store runlog.Store) error { return s.write(store, "run", f, note{Rest: rest}, 1<<30) })
-		return err
-	}}
+		}}
 }
 
 // atOnce is runs of 10 steps each, all on one store.

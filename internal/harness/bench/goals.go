@@ -145,7 +145,8 @@ func goals() []goal {
 		add("W7", "components of "+size, " ms", 1500, of("W7", "cc-"+size, wall))
 	}
 	for _, c := range []string{"max-100-producers", "max-100-runs"} {
-		gs = append(gs, goal{wl: "W8", what: c + ", events that a reader has had", unit: " a second", most: 2e6, least: true, value: of("W8", c, extra("events_per_s"))})
+		gs = append(gs, goal{wl: "W8", what: c + ", events that a reader has had", unit: " a second", most: 2e6, least: true,
+			value: of("W8", c, extra("events_per_s"))})
 	}
 	for _, c := range []string{"paced-100x200", "paced-100-runs"} {
 		add("W8", c+", 99 in 100 events", " µs", 100, of("W8", c, extra("lat_p99_us")))

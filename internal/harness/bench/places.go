@@ -164,7 +164,9 @@ func postgresPlace(dsn string) *place {
 		},
 		size: func(ctx context.Context) (mib float64, err error) {
 			err = conn(ctx, func(c *pgx.Conn) error {
-				return c.QueryRow(ctx, "SELECT sum(pg_total_relation_size(c.oid)) / 1048576.0 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r'", schema).Scan(&mib)
+				return c.QueryRow(ctx,
+					"SELECT sum(pg_total_relation_size(c.oid)) / 1048576.0 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "+
+						"n.nspname = $1 AND c.relkind = 'r'", schema).Scan(&mib)
 			})
 			return mib, err
 		},
@@ -173,7 +175,8 @@ func postgresPlace(dsn string) *place {
 			if err != nil {
 				return nil, err
 			}
-			_, err = c.Exec(ctx, "DROP TABLE IF EXISTS superstep_bare; CREATE TABLE superstep_bare (run text, step int, data bytea, PRIMARY KEY (run, step)); SET synchronous_commit = on")
+			_, err = c.Exec(ctx, "DROP TABLE IF EXISTS superstep_bare; CREATE TABLE superstep_bare (run text, step int, data bytea, PRIMARY KEY "+
+				"(run, step)); SET synchronous_commit = on")
 			if err != nil {
 				_ = c.Close(ctx)
 				return nil, err

@@ -68,7 +68,8 @@ func (c *Client) explain(ctx, caller context.Context, err error, x *exchange) *m
 		e.Temporary = true
 		return e
 	case errors.Is(context.Cause(ctx), errTimeout):
-		e := c.fault(model.CodeTimeout, fmt.Sprintf("the turn was not done after %s, the limit of a turn; raise it (--turn-timeout) or ask for less", c.config.Timeout))
+		e := c.fault(model.CodeTimeout, fmt.Sprintf("the turn was not done after %s, the limit of a turn; raise it (--turn-timeout) or ask for less",
+			c.config.Timeout))
 		e.Temporary = true
 		return e
 	case errors.Is(err, errTooLarge):

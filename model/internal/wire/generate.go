@@ -204,7 +204,8 @@ func (o *Out) Finish(e Ending) error {
 	parts, calls, err := o.checkCalls(e.Held)
 	switch {
 	case calls > 0 && (e.Stop == model.StopLength || e.Stop == model.StopFilter):
-		return cutCallError(fmt.Sprintf("the turn ended with %q among its tool calls, so none of them is used; raise the output limit or ask for less at once", Clip(e.Reason, 40)))
+		return cutCallError(fmt.Sprintf("the turn ended with %q among its tool calls, so none of them is used; raise the output limit or ask for less at once",
+			Clip(e.Reason, 40)))
 	case calls > 0:
 		e.Stop = model.StopCalls // some servers say "stop"
 	case e.Stop == model.StopCalls:

@@ -390,7 +390,8 @@ func (b *background) told(r *ended) tool.Result {
 // behind it.
 func (k *desk) handOver(lead *agent.Agent, w *agent.Work, before string, rest []*background) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "You were asked:\n\n%s\n\nYou ended with:\n\n%s\n\nWorkflows that you had started in the background have ended since, and you have not seen their results:\n", w.Prompt, before)
+	fmt.Fprintf(&b, "You were asked:\n\n%s\n\nYou ended with:\n\n%s\n\nWorkflows that you had started in the background have ended since, and "+
+		"you have not seen their results:\n", w.Prompt, before)
 	for _, r := range rest {
 		text, _ := tool.Truncate(clean.Text(r.told(&r.result).Text))
 		fmt.Fprintf(&b, "\n%s:\n%s\n", r.Handle, text)

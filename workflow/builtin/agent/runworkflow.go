@@ -105,7 +105,8 @@ func (k *desk) runWorkflow(ctx context.Context, scope *journal.Scope, c *tool.Ca
 }
 
 // launch starts a workflow in the background.
-func (k *desk) launch(ctx context.Context, scope *journal.Scope, w *workflow.Workflow, settle func() (json.RawMessage, error), c *tool.Call) (tool.Result, error) {
+func (k *desk) launch(ctx context.Context, scope *journal.Scope, w *workflow.Workflow, settle func() (json.RawMessage, error),
+	c *tool.Call) (tool.Result, error) {
 	call := scope.Path()
 	if scope == nil {
 		call = c.Key
@@ -113,11 +114,13 @@ func (k *desk) launch(ctx context.Context, scope *journal.Scope, w *workflow.Wor
 	b, full, err := k.start(ctx, w.Name, settle, call)
 	switch {
 	case full:
-		return tool.Failed(fmt.Sprintf("%d workflows are in the background and not collected, which is as many as there may be; collect one with %s first", mostUncollected, CollectTool)), nil
+		return tool.Failed(fmt.Sprintf("%d workflows are in the background and not collected, which is as many as there may be; collect one with %s first",
+			mostUncollected, CollectTool)), nil
 	case err != nil:
 		return mistaken(ctx, w, err)
 	}
-	return tool.Result{Text: fmt.Sprintf("%s is under way in the background; its handle is %s. Go on with what does not need its result, and get that with %s.", w.Name, b.Handle, CollectTool)}, nil
+	return tool.Result{Text: fmt.Sprintf("%s is under way in the background; its handle is %s. Go on with what does not need its result, and "+
+		"get that with %s.", w.Name, b.Handle, CollectTool)}, nil
 }
 
 // mistaken tells a model what is wrong with inputs and what they should be. What is about the
@@ -133,7 +136,8 @@ func (k *desk) collectAction() *agent.Action {
 	return &agent.Action{
 		Tool: &tool.Tool{
 			Name: CollectTool, Effect: tool.Pure, Whole: true,
-			Description: "Get the result of a workflow that " + RunTool + " has started in the background. It waits until there is one; with wait false it says at once how far it is. " +
+			Description: "Get the result of a workflow that " + RunTool +
+				" has started in the background. It waits until there is one; with wait false it says at once how far it is. " +
 				"A result can be had again. Without a handle it lists what is in the background.",
 			Input: object([]string{"handle", "wait"}, map[string]*jsonschema.Schema{
 				"handle": {Type: "string", Description: "which one, as " + RunTool + " has named it; leave it out for the list"},

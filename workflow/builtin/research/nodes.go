@@ -109,7 +109,8 @@ func (s *state) open() []direction {
 // work lets an agent work for a node, until it hands in a result with its tool Finish, which has that description and
 // accepts what check does. Of an agent that has no result in the end it returns an empty one, an outcome without Args,
 // and makes a note of it: what it found is lost, the run is not.
-func work[T any](ctx context.Context, t *graph.Task, a *agent.Agent, tools []*tool.Tool, finish string, check func(T) error, prompt string) (v T, out *agent.Outcome, err error) {
+func work[T any](ctx context.Context, t *graph.Task, a *agent.Agent, tools []*tool.Tool, finish string, check func(T) error, prompt string) (v T,
+	out *agent.Outcome, err error) {
 	last, err := tool.New(a.Finish, finish, func(_ context.Context, in T) (string, error) { return "taken", check(in) }, &tool.Options{Effect: tool.Pure})
 	if err == nil {
 		a.Tools, err = tool.NewSet(append(tools, last)...)

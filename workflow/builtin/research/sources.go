@@ -190,7 +190,8 @@ func (r *researcher) policy() (_ *permit.Policy, err error) {
 }
 
 // openDocs opens the index of the documents that may be read.
-func (r *researcher) openDocs(ctx context.Context, dir string, may func(string) tool.Verdict, say func(string), progress func(string, int, int)) (*builtin.Docs, error) {
+func (r *researcher) openDocs(ctx context.Context, dir string, may func(string) tool.Verdict, say func(string),
+	progress func(string, int, int)) (*builtin.Docs, error) {
 	o := &builtin.DocsOptions{
 		CacheDir: r.opt.CacheDir, Progress: builtin.DocsProgress(dir, 100*time.Millisecond, progress), Embed: docindex.Embedder(r.opt.Embed, say),
 		Excluded: func(file string) bool { return may(file).Decision != tool.Allow },
@@ -225,7 +226,8 @@ func inside(im *runlog.Imported, paths ...string) error {
 		real, err := filepath.EvalSymlinks(up) // of a link that leads nowhere there is none
 		rel, rerr := filepath.Rel(evaluated(im.Dir), real)
 		if err != nil || rerr != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(p) || slices.Contains(strings.Split(filepath.ToSlash(p), "/"), "..") {
-			return &DocsError{fmt.Sprintf("the run was imported, and %s lies outside the folder %s that it works in; start a new run with --docs and --report", p, im.Dir)}
+			return &DocsError{fmt.Sprintf("the run was imported, and %s lies outside the folder %s that it works in; start a new run with --docs and --report",
+				p, im.Dir)}
 		}
 	}
 	return nil

@@ -139,7 +139,8 @@ func (*play) widen(opt *graph.RunOptions, width int, j *journal.Journal) {
 }
 
 // block runs the steps of a block and gives what they amount to.
-func (p *play) block(ctx context.Context, name string, b *recipe.Block, around *surroundings, opt *graph.RunOptions) (json.RawMessage, graph.Final[results], error) {
+func (p *play) block(ctx context.Context, name string, b *recipe.Block, around *surroundings, opt *graph.RunOptions) (json.RawMessage,
+	graph.Final[results], error) {
 	final, err := p.execute(ctx, name, b, around, opt)
 	if err != nil {
 		return nil, final, err

@@ -100,7 +100,8 @@ func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err err
 	}
 	one := set.Tools()[0]
 	caller := &agent.Agent{Name: s.ID, Tools: set}
-	res, err := caller.Call(ctx, w.task.Scope(), &agent.Work{Key: w.try(), State: w.seen, Stopped: w.task.Stopped(), Raw: true}, model.Call{ID: s.ID, Name: one.Name, Args: args})
+	res, err := caller.Call(ctx, w.task.Scope(), &agent.Work{Key: w.try(), State: w.seen, Stopped: w.task.Stopped(), Raw: true},
+		model.Call{ID: s.ID, Name: one.Name, Args: args})
 	if err != nil {
 		return g, err
 	}
