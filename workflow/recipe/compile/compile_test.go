@@ -643,7 +643,7 @@ output: ["{{steps.call.output}}", "{{steps.each.output}}"]
 	r.replays(t, k)
 	r = k.run(t, "name: test\nsteps: [{id: call, workflow: inner, inputs: {topic: x, n: many}}]\n", "")
 	r.status(t, runlog.Partial)
-	if !strings.Contains(r.text, "n: want integer") {
+	if !strings.Contains(r.text, "is the string \"many\", want integer") {
 		t.Error(r.text)
 	}
 }
@@ -727,13 +727,13 @@ inputs:
 steps: [{id: a, subagent: x, prompt: "{{inputs.topic}}|{{inputs.count}}|{{inputs.style}}"}]
 `)
 	err := w.Check(json.RawMessage(`{"count":"three","dry":"true","propmt":1,"style":"wide"}`))
-	for _, want := range []string{"count: want integer", "dry: want boolean", `unknown input "propmt"`, "topic is required", "style"} {
+	for _, want := range []string{`count: is the string "three", want integer`, `dry: is the string "true", want boolean`, `unknown input "propmt"`, "topic is required", "style"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
 	}
 	engine := k.engine(t, runlog.NewMemory(nil), "name: test\ninputs: [{name: n, type: integer}]\nsteps: [{id: a, subagent: x, prompt: '{{inputs.n}}'}]\n")
-	if _, err := engine.Start(t.Context(), "test", json.RawMessage(`{"n":"three"}`), nil); err == nil || !strings.Contains(err.Error(), "n: want integer") {
+	if _, err := engine.Start(t.Context(), "test", json.RawMessage(`{"n":"three"}`), nil); err == nil || !strings.Contains(err.Error(), `n: is the string "three", want integer`) {
 		t.Error(err)
 	}
 	if runs, err := engine.Runs(t.Context(), nil); err != nil || len(runs) != 0 {
