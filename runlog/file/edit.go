@@ -43,6 +43,11 @@ func (s *store) lockAny(ctx context.Context, id string) (*flock.Flock, error) {
 	ok, err := l.TryLock()
 	if err == nil && !ok {
 		ok, err = l.TryLockContext(ctx, lockEvery)
+		if errors.Is(context.Cause(ctx), errPatience) { // this process may have been stopped all the while
+			if last, lerr := l.TryLock(); last || lerr != nil {
+				ok, err = last, lerr
+			}
+		}
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
