@@ -27,30 +27,27 @@ var floors = []struct {
 	{"-2", []string{"internal/clean", "internal/cover", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/inside", "internal/inwords", "internal/localfs", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/suggest", "internal/words", "internal/wordvec"}},
 	{"-1", []string{"internal/docindex", "internal/frontmatter", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
-		"runlog", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "runlog/archive", "runlog/runlogtest",
-		"model", "model/openai", "model/anthropic", "model/gemini", "model/offline", "model/cassette", "model/prices", "model/scripted", "model/internal/wire",
+		"runlog", "runlog/stores", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "runlog/archive", "runlog/runlogtest",
+		"model", "model/providers", "model/openai", "model/anthropic", "model/gemini", "model/offline", "model/cassette", "model/prices", "model/scripted", "model/internal/wire",
 		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "tool/script",
 		"catalog/skill", "catalog/trust",
 	}},
-	{"½", []string{"runlog/stores", "model/providers", "internal/modeltest"}},
-	{"1", []string{"graph/reduce", "journal", "pregel", "pregel/pregeltest", "transcript", "transcript/rundir", "vertex"}},
-	{"2", []string{"graph", "graph/chain", "graph/draw", "agent", "agent/definition", "agent/team"}},
-	{"2½", []string{"graph/node"}},
-	{"2¾", []string{"workflow/recipe"}},
-	{"3", []string{"workflow", "workflow/builtin/agent", "workflow/builtin/research", "workflow/recipe/compile"}},
-	{"3½", []string{"internal/distil"}},
-	{"3⅝", []string{"catalog"}},
-	{"4", []string{"."}},
-	{"5", nil}, // other drivers, telemetry
+	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "pregel", "pregel/pregeltest", "transcript", "transcript/rundir", "vertex"}},
+	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "agent/definition", "agent/team"}},
+	{"3", []string{"workflow", "workflow/recipe", "workflow/recipe/compile"}},
+	{"4", []string{"catalog", "workflow/builtin/agent", "workflow/builtin/research"}},
+	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},
 	{"7", []string{"cli"}}, // and other faces
 	{"8", []string{"cmd/superstep", "internal/crash", "internal/crash/...", "internal/golden"}},
 	{"examples", []string{"examples/..."}},
 }
 
-// siblings lists the packages that import others of their own floor, which lie below the
-// same parent.
+// siblings lists the packages that import others of their own floor.
 var siblings = map[string][]string{
+	"graph/node":        {"agent"},
+	"model/providers":   {"model/anthropic", "model/cassette", "model/gemini", "model/offline", "model/openai", "model/prices"},
+	"runlog/stores":     {"runlog/file", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/sqlite", "runlog/storekit"},
 	"runlog/archive":    {"runlog/redact"},
 	"runlog/storekit":   {"runlog/redact", "runlog/seal"},
 	"runlog/file":       {"runlog/seal", "runlog/storekit"},
@@ -194,7 +191,7 @@ func TestRulesBite(t *testing.T) {
 		{"unlisted", "pool/a.go", `package pool`, "pool has no floor"},
 		{"concrete store", "workflow/a.go", `package workflow; import _ "` + module + `/runlog/sqlite"`, "workflow names runlog/sqlite"},
 		{"suite in production", "agent/a.go", `package agent; import _ "` + module + `/internal/modeltest"`, "agent imports the test suite internal/modeltest"},
-		{"suite of another family", "tool/a_test.go", `package tool; import _ "` + module + `/internal/modeltest"`, "tool (floor 0) imports internal/modeltest (floor ½)"},
+		{"suite of another family", "tool/a_test.go", `package tool; import _ "` + module + `/internal/modeltest"`, "tool (floor 0) imports internal/modeltest (floor 1)"},
 		{"clock", "transcript/a.go", `package transcript; import clock "time"; var _ = clock.Now()`, "uses time.Now"},
 		{"network", "graph/a.go", `package graph; import _ "net/http"`, "uses net/http"},
 		{"goroutine", "pregel/machine.go", `package pregel; func f() { go f() }`, "uses go statement"},
