@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/catalog"
-	"github.com/superstep-dev/superstep/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/catalog/trust"
 )
 
 // Trusted is the state of a Decision that was made.

@@ -3,7 +3,7 @@ package host
 import (
 	"errors"
 
-	"github.com/superstep-dev/superstep/model/providers"
+	"github.com/superstep-dev/superstep/internal/providers"
 )
 
 // An Error says what is wrong with what a person has configured or asked for. What a face does about it, such as its exit

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/superstep-dev/superstep/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )

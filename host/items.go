@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/workflow"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )

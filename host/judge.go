@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/superstep-dev/superstep/agent/definition"
-	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/definition"
 	"github.com/superstep-dev/superstep/internal/inwords"
-	"github.com/superstep-dev/superstep/model/offline"
+	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 	"github.com/superstep-dev/superstep/workflow/recipe"

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/catalog"
-	"github.com/superstep-dev/superstep/catalog/skill"
+	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/catalog/skill"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/script"
 	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
-	"github.com/superstep-dev/superstep/tool/script"
 )
 
 // checkTools is tools for those who want to know which of them can be used: the modules that the user trusts are run to

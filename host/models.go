@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/offline"
+	"github.com/superstep-dev/superstep/internal/prices"
+	"github.com/superstep-dev/superstep/internal/providers"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/model/offline"
-	"github.com/superstep-dev/superstep/model/prices"
-	"github.com/superstep-dev/superstep/model/providers"
 	"github.com/superstep-dev/superstep/tool/builtin"
 )
 

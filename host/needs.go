@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/agent/definition"
-	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/definition"
 )
 
 // prepared is an agent that could work, before anything was started for it.

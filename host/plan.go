@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/catalog"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/inwords"
-	"github.com/superstep-dev/superstep/model/offline"
+	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/transcript"

@@ -13,11 +13,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/superstep-dev/superstep/catalog"
-	"github.com/superstep-dev/superstep/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/internal/npm"
+	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/model/offline"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 )

@@ -14,10 +14,11 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
-	"github.com/superstep-dev/superstep/agent/definition"
 	"github.com/superstep-dev/superstep/agent/team"
-	"github.com/superstep-dev/superstep/catalog"
-	"github.com/superstep-dev/superstep/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/definition"
+	"github.com/superstep-dev/superstep/internal/script"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/model"
@@ -26,7 +27,6 @@ import (
 	"github.com/superstep-dev/superstep/tool/mcp"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/tool/sandbox"
-	"github.com/superstep-dev/superstep/tool/script"
 )
 
 // A Session has everything running that agents of a project need. Close it.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/suggest"

@@ -10,10 +10,10 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/seal"
-	"github.com/superstep-dev/superstep/transcript/rundir"
 )
 
 // Place returns where runs are kept: the store of the settings, or a file in the data folder. Relative paths are those of the

@@ -14,7 +14,7 @@ import (
 	"github.com/google/renameio/v2/maybe"
 
 	"github.com/superstep-dev/superstep/agent"
-	"github.com/superstep-dev/superstep/agent/definition"
+	"github.com/superstep-dev/superstep/internal/definition"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"

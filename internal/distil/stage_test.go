@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/compile"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -22,7 +23,6 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 	"github.com/superstep-dev/superstep/workflow/recipe"
-	"github.com/superstep-dev/superstep/workflow/recipe/compile"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -17,13 +17,13 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
-	"github.com/superstep-dev/superstep/catalog"
+	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/compile"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
 	"github.com/superstep-dev/superstep/workflow/recipe"
-	"github.com/superstep-dev/superstep/workflow/recipe/compile"
 )
 
 const recipesPage = "docs/recipes.md"
@@ -154,7 +154,7 @@ func builtinWorld(t *testing.T) *recipe.World {
 
 func builtinRecipes(t *testing.T) map[string][]byte {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "catalog", "recipes", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join("..", "catalog", "recipes", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no built-in recipes: %v", err)
 	}

@@ -28,14 +28,14 @@ var floors = []struct {
 	{"-1", []string{"internal/docindex", "internal/frontmatter", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
 		"runlog", "runlog/stores", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "runlog/archive", "runlog/runlogtest",
-		"model", "model/providers", "model/openai", "model/anthropic", "model/gemini", "model/offline", "model/cassette", "model/prices", "model/scripted", "model/internal/wire",
-		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "tool/script",
-		"catalog/skill", "catalog/trust",
+		"model", "internal/providers", "model/openai", "model/anthropic", "model/gemini", "internal/offline", "model/cassette", "internal/prices", "model/scripted", "model/internal/wire",
+		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "internal/script",
+		"internal/catalog/skill", "internal/catalog/trust",
 	}},
-	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "pregel", "pregel/pregeltest", "transcript", "transcript/rundir", "vertex"}},
-	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "agent/definition", "agent/team"}},
-	{"3", []string{"workflow", "workflow/recipe", "workflow/recipe/compile"}},
-	{"4", []string{"catalog", "workflow/builtin/agent", "workflow/builtin/research"}},
+	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "pregel", "pregel/pregeltest", "transcript", "internal/rundir", "vertex"}},
+	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team"}},
+	{"3", []string{"workflow", "workflow/recipe", "internal/compile"}},
+	{"4", []string{"internal/catalog", "workflow/builtin/agent", "workflow/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},
 	{"7", []string{"cli"}}, // and other faces
@@ -45,21 +45,26 @@ var floors = []struct {
 
 // siblings lists the packages that import others of their own floor.
 var siblings = map[string][]string{
-	"graph/node":        {"agent"},
-	"model/providers":   {"model/anthropic", "model/cassette", "model/gemini", "model/offline", "model/openai", "model/prices"},
-	"runlog/stores":     {"runlog/file", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/sqlite", "runlog/storekit"},
-	"runlog/archive":    {"runlog/redact"},
-	"runlog/storekit":   {"runlog/redact", "runlog/seal"},
-	"runlog/file":       {"runlog/seal", "runlog/storekit"},
-	"runlog/sqlite":     {"runlog/seal", "runlog/storekit"},
-	"runlog/postgres":   {"runlog/seal", "runlog/storekit"},
-	"runlog/redis":      {"runlog/seal", "runlog/storekit"},
-	"tool/builtin":      {"tool/sandbox"},
-	"tool/mcp":          {"tool/sandbox"},
-	"tool/permit":       {"tool/sandbox"},
-	"tool/script":       {"tool/sandbox"},
-	"runlog/runlogtest": {"runlog/seal", "runlog/storekit"},
-	"vertex":            {"pregel"},
+	"graph/node":          {"agent"},
+	"internal/providers":  {"model", "model/anthropic", "model/cassette", "model/gemini", "internal/offline", "model/openai", "internal/prices"},
+	"runlog/stores":       {"runlog/file", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/sqlite", "runlog/storekit"},
+	"runlog/archive":      {"runlog/redact"},
+	"runlog/storekit":     {"runlog/redact", "runlog/seal"},
+	"runlog/file":         {"runlog/seal", "runlog/storekit"},
+	"runlog/sqlite":       {"runlog/seal", "runlog/storekit"},
+	"runlog/postgres":     {"runlog/seal", "runlog/storekit"},
+	"runlog/redis":        {"runlog/seal", "runlog/storekit"},
+	"tool/builtin":        {"tool/sandbox"},
+	"tool/mcp":            {"tool/sandbox"},
+	"tool/permit":         {"tool/sandbox"},
+	"internal/compile":    {"workflow", "workflow/recipe"},
+	"internal/offline":    {"model"},
+	"internal/prices":     {"model"},
+	"internal/rundir":     {"transcript"},
+	"internal/definition": {"agent"},
+	"internal/script":     {"tool", "tool/sandbox"},
+	"runlog/runlogtest":   {"runlog/seal", "runlog/storekit"},
+	"vertex":              {"pregel"},
 }
 
 // suites says of a suite that lies elsewhere whose family it is of.
@@ -68,15 +73,15 @@ var suites = map[string]string{"internal/modeltest": "model"}
 // hosts says who may import a package that others shall not name. Whoever wants a
 // store or a model takes it as an argument, and the command hands it over.
 var hosts = map[string][]string{
-	"runlog/stores":   {"cmd/superstep", "examples/..."},
-	"runlog/sqlite":   {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
-	"runlog/file":     {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
-	"runlog/postgres": {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
-	"runlog/redis":    {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
-	"model/openai":    {"cmd/superstep", "examples/...", "model/providers"},
-	"model/offline":   {"host", "cmd/superstep", "examples/...", "model/providers"},
-	"model/anthropic": {"cmd/superstep", "examples/...", "model/providers"},
-	"model/gemini":    {"cmd/superstep", "examples/...", "model/providers"},
+	"runlog/stores":    {"cmd/superstep", "examples/..."},
+	"runlog/sqlite":    {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
+	"runlog/file":      {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
+	"runlog/postgres":  {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
+	"runlog/redis":     {"runlog/stores", "cmd/superstep", "examples/...", "internal/crash"},
+	"model/openai":     {"cmd/superstep", "examples/...", "internal/providers"},
+	"internal/offline": {"host", "cmd/superstep", "examples/...", "internal/providers"},
+	"model/anthropic":  {"cmd/superstep", "examples/...", "internal/providers"},
+	"model/gemini":     {"cmd/superstep", "examples/...", "internal/providers"},
 }
 
 // A ban names what packages, or single files, must do without: imports, by path, a
@@ -110,7 +115,7 @@ var bans = []ban{
 		why:  "the machine is pure; what waits, and what runs beside it, belongs into a driver",
 	},
 	{
-		in:     []string{"agent", "agent/team", "graph", "graph/node", "workflow", "workflow/builtin/agent", "workflow/builtin/research", "workflow/recipe", "workflow/recipe/compile", "internal/distil", "catalog", "."},
+		in:     []string{"agent", "agent/team", "graph", "graph/node", "workflow", "workflow/builtin/agent", "workflow/builtin/research", "workflow/recipe", "internal/compile", "internal/distil", "internal/catalog", "."},
 		what:   []string{module + "/model.Collect"},
 		except: map[string]string{"agent/turn.go: " + module + "/model.Collect": "the one place"},
 		why:    "every turn of a model is in the log and in the budget of its run; ask for it with agent.Ask",
@@ -118,7 +123,7 @@ var bans = []ban{
 	{
 		in: []string{"cli"},
 		what: []string{
-			module + "/catalog", module + "/catalog/skill", module + "/catalog/trust", module + "/model/providers", module + "/model/prices",
+			module + "/internal/catalog", module + "/internal/catalog/skill", module + "/internal/catalog/trust", module + "/internal/providers", module + "/internal/prices",
 			module + "/model/openai", module + "/model/anthropic", module + "/model/gemini",
 			module + "/runlog/stores", module + "/runlog/sqlite", module + "/runlog/file", module + "/runlog/postgres", module + "/runlog/redis",
 		},
@@ -196,7 +201,7 @@ func TestRulesBite(t *testing.T) {
 		{"network", "graph/a.go", `package graph; import _ "net/http"`, "uses net/http"},
 		{"goroutine", "pregel/machine.go", `package pregel; func f() { go f() }`, "uses go statement"},
 		{"turn beside the budget", "graph/node/a.go", `package node; import "` + module + `/model"; var _, _ = model.Collect(nil, nil)`, "uses " + module + "/model.Collect"},
-		{"catalog in a face", "cli/a.go", `package cli; import _ "` + module + `/catalog"`, "uses " + module + "/catalog"},
+		{"catalog in a face", "cli/a.go", `package cli; import _ "` + module + `/internal/catalog"`, "uses " + module + "/internal/catalog"},
 		{"init", "tool/a.go", `package tool; func init() {}`, "func init"},
 		{"exported table", "tool/a.go", `package tool; var Names = []string{"a"}`, "tool.Names"},
 		{"written table", "tool/a.go", `package tool; var seen = map[string]bool{}; func f(s string) { seen[s] = true }`, "tool.seen"},

@@ -1,0 +1,365 @@
+// Package catalog is what there is for agents to work with: definitions of agents, skills, recipes, tools in files and
+// MCP servers, of a project, of its user and of this program.
+//
+// Each folder is read once, when something of its kind is first asked for. Of several items of one name that of the
+// project goes before that of the user before the one that is built in; within each, the folders come in their order.
+// Reading is all that happens here: nothing is run, and no server is started. What of a project the user has not agreed
+// to is listed and not to be used, not even as text; see State.
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/superstep-dev/superstep/internal/catalog/skill"
+	"github.com/superstep-dev/superstep/internal/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/definition"
+	"github.com/superstep-dev/superstep/internal/frontmatter"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/tool/mcp"
+	"github.com/superstep-dev/superstep/tool/permit"
+)
+
+// The scopes of items, the one that goes first first.
+const (
+	Project = "project"
+	User    = "user"
+	BuiltIn = "built-in"
+)
+
+// Options say where to look. Nil finds what comes with this program.
+type Options struct {
+	// Dir is the folder of the project, absolute, "" for none. One that holds what the user agreed to is no project.
+	Dir        string
+	Home       string       // the user's home; "" for none
+	ConfigHome string       // the user's folder of configurations; defaults to .config in Home
+	StateDir   string       // the user's own folder, which is protected; "" for none
+	Trust      *trust.Store // what the user agreed to; defaults to nothing
+	Servers    *mcp.Options // how servers are configured; defaults to those of the project
+	// Settings are the project's settings as something to agree to; nil if there are none.
+	Settings *trust.Item
+	// Workflows are the names of workflows that are no recipes and that recipes may run. Taken are those of others. A
+	// recipe can have neither.
+	Workflows, Taken []string
+	// ProjectFiles and UserFiles are other files that are read as settings, absolute, so that they are protected.
+	ProjectFiles, UserFiles []string
+
+	builtin fs.FS // recipes instead of those that come with this program
+	bare    bool  // leave out the agents that come with this program
+}
+
+// A State says whether something may be used.
+type State string
+
+// The states of an item.
+const (
+	Usable      State = "usable"       // built in, the user's own, or trusted
+	Untrusted   State = "not trusted"  // of the project, and nobody has agreed to it
+	Changed     State = "changed"      // it was trusted, and is another now
+	Invalid     State = "invalid"      // it has mistakes
+	Draft       State = "draft"        // a recipe that waits for approval
+	Disabled    State = "disabled"     // a server that is switched off
+	Off         State = "off"          // a tool that comes with this program and needs something to be used
+	NotRunnable State = "not runnable" // a workflow that was written for another program
+)
+
+// An Item is something there is, for people.
+type Item struct {
+	Name         string   `json:"name"`
+	Kind         string   `json:"kind"`   // of a tool: built-in, module, command or mcp; of an agent its dialect; skill, recipe or atomic
+	Source       string   `json:"source"` // Project, User or BuiltIn
+	Path         string   `json:"path,omitempty"`
+	State        State    `json:"state"`
+	Description  string   `json:"description,omitempty"`
+	Model        string   `json:"model,omitempty"`        // as the definition has it
+	Tools        []string `json:"tools,omitempty"`        // what is known of them before it runs
+	Capabilities []string `json:"capabilities,omitempty"` // of an agent
+	Aliases      []string `json:"aliases,omitempty"`      // of a recipe or an agent, those that it is found by
+	Overrides    []string `json:"overrides,omitempty"`
+	Problems     []string `json:"problems,omitempty"` // why it is invalid
+	Warnings     []string `json:"warnings,omitempty"`
+	Digest       string   `json:"-"` // of all that would be used, "" if that is not known
+}
+
+// A Problem is something found that cannot be used, or that is odd.
+type Problem struct {
+	Kind      string // agents, tools, skills, workflows or settings
+	File      string // "" if it is about no file
+	Line, Col int    // from 1; 0 if it is about the file as a whole
+	Text      string
+	Warning   bool // it can be used all the same
+}
+
+// Where returns the place: a file, file:line or file:line:col.
+func (p Problem) Where() string { return clean.Place(p.File, p.Line, p.Col) }
+
+func (p Problem) String() string {
+	if p.File == "" {
+		return p.Text
+	}
+	return p.Where() + ": " + p.Text
+}
+
+// A NotFoundError says that there is nothing of a kind by a name.
+type NotFoundError struct {
+	Kind  string // agent, skill or recipe
+	Name  string
+	Known []string // those there are
+	// Because says why there is none although there is a file: it is switched off, or broken.
+	Because string
+}
+
+func (e *NotFoundError) Error() string {
+	switch {
+	case e.Because != "":
+		return fmt.Sprintf("there is no %s %s: %s", e.Kind, clean.Quote(e.Name), e.Because)
+	case len(e.Known) == 0:
+		return fmt.Sprintf("there is no %s %s, and no other", e.Kind, clean.Quote(e.Name))
+	}
+	return fmt.Sprintf("there is no %s %s%s", e.Kind, clean.Quote(e.Name), suggest.Hint(e.Name, e.Known))
+}
+
+// FailureCode is the word for runs that fail with the error.
+func (e *NotFoundError) FailureCode() string {
+	if e.Kind == "recipe" {
+		return "unknown_workflow"
+	}
+	return ""
+}
+
+// A Catalog is what was found. What changes on disk after it was read is not in it. It is safe for use from several
+// goroutines.
+type Catalog struct {
+	opt     Options
+	folder  string // of the project, "" for none
+	agents  func() *agents
+	skills  func() *found[*skill.Skill]
+	recipes func() *recipes
+	scripts func() *scripts
+	servers func() *servers
+	foreign func() []Item // workflows of Atomic
+	guarded func() []permit.Protected
+
+	mu     sync.Mutex
+	states map[trust.Kind][]trust.Status // of the kinds that were judged
+	age    int                           // how often what was judged was forgotten
+	walks  map[string]int                // how often a folder was read
+}
+
+// Open looks at nothing yet. The error is about the options, or about the record of what the user agreed to.
+func Open(opt *Options) (*Catalog, error) {
+	c := &Catalog{states: map[trust.Kind][]trust.Status{}, walks: map[string]int{}}
+	if opt != nil {
+		c.opt = *opt
+	}
+	o := &c.opt
+	for _, dir := range []string{o.Dir, o.Home, o.ConfigHome} {
+		if dir != "" && !filepath.IsAbs(dir) {
+			return nil, fmt.Errorf("folder %q: must be an absolute path", dir)
+		}
+	}
+	if o.ConfigHome == "" && o.Home != "" {
+		o.ConfigHome = filepath.Join(o.Home, ".config")
+	}
+	if o.Trust == nil || !within(o.Dir, o.Trust.Path()) {
+		c.folder = o.Dir
+	}
+	if o.Servers == nil {
+		o.Servers = &mcp.Options{Project: c.folder}
+	}
+	c.agents, c.skills, c.recipes = sync.OnceValue(c.readAgents), sync.OnceValue(c.readSkills), sync.OnceValue(c.readRecipes)
+	c.scripts, c.servers, c.foreign = sync.OnceValue(c.readScripts), sync.OnceValue(c.readServers), sync.OnceValue(c.readForeign)
+	c.guarded = sync.OnceValue(c.protect)
+	if o.Trust != nil && c.folder != "" {
+		if _, err := o.Trust.Status(c.folder, nil); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Trusting returns the catalog as it is under another record of what the user agreed to. Nothing is read again.
+func (c *Catalog) Trusting(s *trust.Store) *Catalog {
+	t := &Catalog{
+		opt: c.opt, folder: c.folder, states: map[trust.Kind][]trust.Status{}, walks: map[string]int{},
+		agents: c.agents, skills: c.skills, recipes: c.recipes, scripts: c.scripts, servers: c.servers, foreign: c.foreign, guarded: c.guarded,
+	}
+	t.opt.Trust = s
+	return t
+}
+
+// Walks returns how often each folder was read.
+func (c *Catalog) Walks() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.walks)
+}
+
+// Problems are what cannot be used and what is odd, in the order in which it is looked at: tools, agents, skills and
+// workflows.
+func (c *Catalog) Problems() []Problem {
+	r := c.recipes()
+	out := slices.Concat(c.ToolProblems(), c.agents().problems, c.skills().problems, c.RecipeFolders())
+	for _, list := range [][]*RecipeFile{r.entries, r.drafts} {
+		for _, e := range list {
+			out = append(out, recipeProblems(e.Problems)...)
+		}
+	}
+	return out
+}
+
+// ToolProblems are those of the Problems that are about tools in files and servers.
+func (c *Catalog) ToolProblems() []Problem {
+	return slices.Concat(c.scripts().problems, c.servers().problems)
+}
+
+// found is what was found of a kind: in the order of precedence, what is used of each name, and what went wrong.
+type found[T any] struct {
+	all      []T
+	list     []T // by name, those that go before the others of their name
+	problems []Problem
+}
+
+// precede sorts by name what goes before others of its name, and tells each of those of what it overrides.
+func (f *found[T]) precede(name func(T) string, overrides func(first, other T)) {
+	byName := map[string]T{}
+	for _, x := range f.all {
+		first, there := byName[name(x)]
+		if there {
+			overrides(first, x)
+			continue
+		}
+		byName[name(x)] = x
+		f.list = append(f.list, x)
+	}
+	slices.SortFunc(f.list, func(a, b T) int { return strings.Compare(name(a), name(b)) })
+}
+
+// A kind of folder, as the table of places has it.
+type kind string
+
+const (
+	agentFolder   kind = "agents"
+	skillFolder   kind = "skills"
+	toolFolder    kind = "tools"
+	recipeFolder  kind = "workflows"
+	foreignFolder kind = "workflows of Atomic"
+)
+
+// table has the folders that are looked into, those of each kind in the order of precedence. The folder of one of the
+// user's is in the home, or, if config is set, in the folder of configurations.
+var table = []struct {
+	kind    kind
+	scope   string
+	config  bool
+	dirs    string
+	dialect string
+}{
+	{agentFolder, Project, false, ".superstep/agents", definition.Superstep},
+	{agentFolder, Project, false, ".claude/agents", definition.Claude},
+	{agentFolder, Project, false, ".opencode/agents .opencode/agent", definition.OpenCode},
+	{agentFolder, Project, false, ".github/agents", definition.Copilot},
+	{agentFolder, User, true, "superstep/agents", definition.Superstep},
+	{agentFolder, User, false, ".claude/agents", definition.Claude},
+	{agentFolder, User, true, "opencode/agents opencode/agent", definition.OpenCode},
+	{agentFolder, User, false, ".opencode/agents", definition.OpenCode},
+	{agentFolder, User, true, ".copilot/agents", definition.Copilot},
+	{agentFolder, User, false, ".copilot/agents", definition.Copilot},
+	{skillFolder, Project, false, ".superstep/skills .claude/skills .agents/skills .opencode/skills .opencode/skill .github/skills skills", ""},
+	{skillFolder, User, true, "superstep/skills", ""},
+	{skillFolder, User, false, ".claude/skills .agents/skills", ""},
+	{skillFolder, User, true, "opencode/skills opencode/skill", ""},
+	{toolFolder, Project, false, ".superstep/tools .opencode/tools .opencode/tool .atomic/tools", ""},
+	{toolFolder, User, true, "superstep/tools opencode/tools opencode/tool", ""},
+	{toolFolder, User, false, ".opencode/tools .opencode/tool .atomic/tools", ""},
+	{recipeFolder, Project, false, ".superstep/workflows", ""},
+	{recipeFolder, User, true, "superstep/workflows", ""},
+	{foreignFolder, Project, false, ".atomic/workflows", ""},
+	{foreignFolder, User, false, ".atomic/workflows", ""},
+}
+
+// A place is a folder that is looked into.
+type place struct {
+	kind    kind
+	base    string // the folder that links may not leave
+	dir     string // in it, with slashes
+	in      string // the first folder of the table's, with slashes and in base
+	scope   string
+	dialect string
+}
+
+// path is the absolute path of the folder.
+func (p place) path() string { return filepath.Join(p.base, filepath.FromSlash(p.dir)) }
+
+// places are those of a kind, or all if it is "", in the order of precedence.
+func places(of kind, project, home, configHome string) []place {
+	config, below := configHome, ""
+	if rel, err := filepath.Rel(home, config); home != "" && err == nil && filepath.IsLocal(rel) {
+		config, below = home, filepath.ToSlash(rel) // people keep such files in a repository in their home and link to them
+	}
+	var out []place
+	for _, t := range table {
+		base, at := project, ""
+		switch {
+		case t.scope == User && t.config:
+			base, at = config, below
+		case t.scope == User:
+			base = home
+		}
+		if base == "" || of != "" && of != t.kind {
+			continue
+		}
+		for dir := range strings.FieldsSeq(t.dirs) {
+			first, _, _ := strings.Cut(dir, "/")
+			out = append(out, place{t.kind, base, path.Join(at, dir), path.Join(at, first), t.scope, t.dialect})
+		}
+	}
+	return out
+}
+
+// walk reads the folders of a kind: what is below each, and each once.
+func (c *Catalog) walk(of kind, problems *[]Problem, each func(f *frontmatter.Folder, p place)) {
+	for _, p := range places(of, c.folder, c.opt.Home, c.opt.ConfigHome) {
+		c.read(p, problems, each)
+	}
+}
+
+// read opens the folder of a place to look into.
+func (c *Catalog) read(p place, problems *[]Problem, each func(f *frontmatter.Folder, p place)) {
+	c.count(p.path())
+	f, err := frontmatter.OpenFolder(p.base)
+	if err == nil {
+		defer f.Close()
+		each(f, p)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		*problems = append(*problems, Problem{Kind: string(p.kind), File: p.base, Text: "cannot be looked at: " + err.Error()})
+	}
+}
+
+func (c *Catalog) count(dir string) {
+	c.mu.Lock()
+	c.walks[dir]++
+	c.mu.Unlock()
+}
+
+// Shown is a path as it is shown: relative to the project, or below the home.
+func (c *Catalog) Shown(path string) string {
+	if !filepath.IsAbs(path) {
+		return "" // of what is built in
+	}
+	if rel, ok := strings.CutPrefix(path, c.opt.Dir+string(filepath.Separator)); ok && c.opt.Dir != "" {
+		return rel
+	}
+	if rel, ok := strings.CutPrefix(path, c.opt.Home+string(filepath.Separator)); ok && c.opt.Home != "" {
+		return "~/" + rel
+	}
+	return path
+}
