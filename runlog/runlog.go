@@ -131,7 +131,8 @@ type Log interface {
 	// again before anything is written. ErrFenced means somebody else holds the run,
 	// *EndedError that a batch has given it a status that is its last, *StorageError
 	// that the store can take no more for now: a full disk, for instance. A store that
-	// can keeps space for a small batch of status WaitingStorage.
+	// can keeps space for a small batch of status WaitingStorage. Appends to one log wait
+	// for each other; collect records into batches, as package journal does.
 	Append(ctx context.Context, b *Batch) error
 
 	// Renew extends the lease and reports whether a cancellation was requested.

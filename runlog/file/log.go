@@ -50,6 +50,9 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 			return l.s.explain("writing", err)
 		}
 		defer unlock()
+		if err := ctx.Err(); err != nil { // nothing is written yet
+			return err
+		}
 		if l.size >= l.s.segment {
 			if err := l.rotate(&l.st); errors.Is(err, runlog.ErrUnknown) {
 				return err

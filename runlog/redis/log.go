@@ -20,7 +20,7 @@ type log struct {
 	born  token
 	token token
 	epoch uint64
-	tail  tail // as of the last append that was acknowledged; belongs to the one that is under way
+	tail  tail // as of the last append that was acknowledged; only verdicts set it, one at a time
 }
 
 // A tail is what is needed of a log to go on with it.
@@ -55,30 +55,37 @@ func (l *log) refusal(r []any) error {
 // of the run writes no more: release it and acquire the run again.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	return l.Alone(ctx, func() error {
-		then := l.tail
+		was := l.tail
+		then := was
 		then.ver++
 		buf, ends, err := then.Encode(nil, nil, l.ID, l.epoch, b)
 		if err != nil {
 			return err
 		}
 		snapshot := uint64(0)
-		if then.Snapshot > l.tail.Seq {
+		if then.Snapshot > was.Seq {
 			snapshot = then.Snapshot
 		}
 		args := make([]any, 0, 13+len(ends))
-		args = append(args, "a", l.ID, l.born[:], l.token[:], l.epoch, l.tail.ver, l.tail.Seq, flag(false),
+		args = append(args, "a", l.ID, l.born[:], l.token[:], l.epoch, was.ver, was.Seq, flag(false),
 			snapshot, string(b.Status), flag(b.Status.Ended()), l.s.ttl.Milliseconds(), len(ends))
 		start := 0
 		for _, end := range ends {
 			args, start = append(args, buf[start:end]), end
 		}
-		o := &op{id: l.ID, args: args, size: len(buf), verdict: l.refusal, small: b.Status == runlog.WaitingStorage && sizeOf(b) <= reserved, unsureAt: 7}
+		o := &op{id: l.ID, args: args, size: len(buf), small: b.Status == runlog.WaitingStorage && sizeOf(b) <= reserved, unsureAt: 7}
+		o.verdict = func(r []any) error {
+			err := l.refusal(r)
+			if err == nil {
+				l.tail = then
+			}
+			return err
+		}
 		if err := l.s.write(ctx, o); err != nil {
 			l.Note(err)
 			return err
 		}
-		l.tail.Number(b, l.epoch)
-		l.tail = then
+		was.Number(b, l.epoch)
 		if len(b.Records) > 0 {
 			l.s.watch.Wake(l.ID)
 		}

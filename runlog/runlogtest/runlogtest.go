@@ -274,11 +274,18 @@ var logCases = []testCase{
 		}
 		f.wantIDs(nil, "r")
 	}},
-	{"concurrent appends", "appends of many goroutines to many runs are all kept, each batch in one piece", func(f *fixture) {
+	{"concurrent appends", "appends of many goroutines to many runs are all kept, each batch in one piece, beside renewals", func(f *fixture) {
 		const runs, writers, each = 8, 4, 5
 		var wg sync.WaitGroup
 		for r := range runs {
 			l := f.create(fmt.Sprintf("run-%d", r))
+			wg.Go(func() {
+				for range each {
+					if _, err := l.Renew(context.Background()); err != nil {
+						f.Error(err)
+					}
+				}
+			})
 			for w := range writers {
 				wg.Go(func() {
 					for i := range each {

@@ -17,7 +17,8 @@ import (
 type Hold struct {
 	ID string
 
-	append   sync.Mutex // one at a time
+	once     sync.Once
+	turn     chan struct{} // full while something is appended
 	mu       sync.Mutex
 	released bool
 	lost     error // why it is unknown what the log holds, nil if it is known
@@ -49,10 +50,15 @@ func (h *Hold) Note(err error) {
 }
 
 // Alone calls write, which appends to the log, unless the log may write no more. One call at a
-// time is in it. If write panics or its outcome is unknown, the hold cannot write any more.
+// time is in it; the others wait, at most as long as their contexts last. If write panics or its
+// outcome is unknown, the hold cannot write any more.
 func (h *Hold) Alone(ctx context.Context, write func() error) (err error) {
-	h.append.Lock()
-	defer h.append.Unlock()
+	h.once.Do(func() { h.turn = make(chan struct{}, 1) })
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -30,6 +30,25 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// An append that waits for another one ends with its context.
+func TestHoldAloneEndsWithContext(t *testing.T) {
+	h, inside, leave := &storekit.Hold{ID: "r"}, make(chan struct{}), make(chan struct{})
+	var other sync.WaitGroup
+	other.Go(func() {
+		if err := h.Alone(t.Context(), func() error { close(inside); <-leave; return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	<-inside
+	ended, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	if err := h.Alone(ended, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the second ended with %v", err)
+	}
+	close(leave)
+	other.Wait()
+}
+
 // One append at a time; after one that panics nothing more is written.
 func TestHoldAlone(t *testing.T) {
 	h := &storekit.Hold{ID: "r"}
