@@ -1,0 +1,147 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool/sandbox"
+)
+
+// A Check is the outcome of one check of [Host.Doctor], redacted.
+type Check struct {
+	Name  string `json:"name"`
+	State string `json:"state"` // "ok", "warning" or "failed"
+	Found string `json:"found"` // on one line
+	Fix   string `json:"fix,omitempty"`
+}
+
+// Agents of other makers that Doctor looks for on PATH.
+var knownAgents = [...]string{"opencode", "codex", "gemini", "qwen", "copilot", "goose"}
+
+// Doctor checks the configuration, the data folder, the store, the project, the models, the sandbox and the agents on PATH. It
+// contacts the store and servers of models on this machine, changes nothing, and returns a fix for everything that is not ok.
+func (h *Host) Doctor(ctx context.Context, conf *Configuration) []Check {
+	var out []Check
+	add := func(name, found string, err error, fix string) {
+		c := Check{Name: name, State: "ok", Found: found}
+		if err != nil {
+			c = Check{Name: name, State: "failed", Found: err.Error(), Fix: fix}
+			if own := (*Error)(nil); errors.As(err, &own) && len(own.Next) > 0 {
+				c.Fix = own.Next[0]
+			}
+		} else if fix != "" {
+			c.State, c.Fix = "warning", fix
+		}
+		r := h.Redactor()
+		c.Found, _, _ = strings.Cut(r.Text(c.Found), "\n")
+		c.Fix = r.Text(c.Fix)
+		out = append(out, c)
+	}
+	must := func(name, found string, err error, fix string) {
+		if err == nil {
+			fix = ""
+		}
+		add(name, found, err, fix)
+	}
+	must("configuration", conf.Path, conf.Err, h.cfg.Name+" config edit")
+	var err error
+	if _, missing := os.Stat(h.DataDir()); missing == nil { // else the first run creates it
+		err = writable(h.DataDir())
+	}
+	must("data folder", h.DataDir(), err, "make the folder writable, or set --data-dir to one that is")
+	found, err := h.checkStore(ctx)
+	must("store", found, err, "check the address in --store, and that its server runs")
+	found, fix, err := h.checkProject()
+	add("project", found, err, fix)
+	if !h.cfg.NoModels {
+		found, fix, err = h.checkModels(ctx)
+		add("models", found, err, fix)
+	}
+	found, fix, err = h.checkSandbox()
+	add("sandbox", found, err, fix)
+	var agents []string
+	for _, name := range knownAgents {
+		if path, err := exec.LookPath(name); err == nil {
+			agents = append(agents, path)
+		}
+	}
+	if len(agents) == 0 {
+		agents = []string{"none on PATH"}
+	}
+	add("coding agents", strings.Join(agents, ", "), nil, "")
+	return out
+}
+
+func (h *Host) checkStore(ctx context.Context) (found string, err error) {
+	place, err := h.Place()
+	if err != nil {
+		return "", err
+	}
+	if h.Absent() {
+		return place.String() + ", created by the first run", nil
+	}
+	store, err := h.Store(ctx, true)
+	if err != nil {
+		return "", err
+	}
+	if _, err := store.Runs(ctx, &runlog.Filter{Limit: 1}); err != nil {
+		return "", err
+	}
+	return place.String(), nil
+}
+
+func (h *Host) checkProject() (found, fix string, err error) {
+	problems, err := h.Problems()
+	if err != nil {
+		return "", h.cfg.Name + " lint", err
+	}
+	if len(problems) > 0 {
+		return "", "correct that line", problems[0]
+	}
+	decisions, err := h.Decisions()
+	if err != nil {
+		return "", h.cfg.Name + " trust", err
+	}
+	open := 0
+	for i := range decisions {
+		if decisions[i].State != Trusted {
+			open++
+		}
+	}
+	if open > 0 {
+		return fmt.Sprintf("%s: %d items are not trusted and not used", h.Dir(), open), h.cfg.Name + " trust", nil
+	}
+	return h.Dir(), "", nil
+}
+
+func (h *Host) checkModels(ctx context.Context) (found, fix string, err error) {
+	s := h.Settings()
+	s.Model = ""
+	list, err := h.With(s).ListModels(ctx)
+	if err != nil {
+		return "", h.cfg.Name + " models list", err
+	}
+	if list.Use.Model == Offline {
+		fix = "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or start Ollama"
+	}
+	return list.Use.Model + " (" + list.Use.Why + ")", fix, nil
+}
+
+func (h *Host) checkSandbox() (found, fix string, err error) {
+	fix = "allow unprivileged user namespaces, or use a kernel with Landlock; see " + h.cfg.Name + " sandbox explain"
+	s, err := h.Sandbox()
+	if err != nil {
+		return "", fix, err
+	}
+	if s.Mode() != sandbox.None {
+		fix = ""
+	} else if s == nil {
+		fix = "remove `sandbox: off` from permissions.yaml"
+	}
+	return s.String(), fix, s.Close()
+}
