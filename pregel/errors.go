@@ -30,7 +30,7 @@ func (e *TaskError) Error() string {
 	return who + ": " + text
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *TaskError) Unwrap() error { return e.Err }
 
 func (e *TasksError) Error() string {

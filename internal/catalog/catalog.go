@@ -56,7 +56,7 @@ type Options struct {
 	bare    bool  // leave out the agents that come with this program
 }
 
-// A State says whether something may be used.
+// A State is whether something may be used.
 type State string
 
 // The states of an item.
@@ -108,7 +108,7 @@ func (p Problem) String() string {
 	return p.Where() + ": " + p.Text
 }
 
-// A NotFoundError says that there is nothing of a kind by a name.
+// A NotFoundError reports that there is nothing of a kind by a name.
 type NotFoundError struct {
 	Kind  string // agent, skill or recipe
 	Name  string

@@ -91,7 +91,7 @@ func (c *Catalog) forget() {
 	c.mu.Unlock()
 }
 
-// judge tells of each item of a kind whether it may be used. Of what cannot be judged nothing may be.
+// judge reports for each item of a kind whether it may be used. Of what cannot be judged nothing may be.
 func (c *Catalog) judge(kind trust.Kind) []trust.Status {
 	if c.folder == "" || c.opt.Trust == nil {
 		return nil
@@ -240,7 +240,7 @@ func (c *Catalog) serverTrust(s *mcp.Server) State {
 	return c.state(s.Source.Scope, trust.MCP, s.Name, s.Source.Path)
 }
 
-// An UntrustedError says that something of the project is wanted that the user has not agreed to.
+// An UntrustedError reports that something of the project is wanted that the user has not agreed to.
 type UntrustedError struct {
 	Kind, Name, Path string
 	State            State
@@ -297,7 +297,7 @@ func (c *Catalog) scriptDetail(f *script.Found) string {
 	return b.String()
 }
 
-// named tells what a command may read besides, since it names it.
+// named returns what a command may read besides, since it names it.
 func named(paths []string) []string {
 	var out []string
 	for _, name := range paths {

@@ -29,7 +29,7 @@ type update struct {
 	recipe.Result
 }
 
-// edited makes an update of what a person says that a step is to have given: its output, or a result as it
+// edited creates an update from what a person says that a step is to have given: its output, or a result as it
 // is recorded.
 func edited(step string, raw json.RawMessage) (json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -54,7 +54,7 @@ func (s results) find(id string) (*recipe.Result, bool) {
 	return nil, false
 }
 
-// MarshalJSON gives the results by the IDs of their steps.
+// MarshalJSON returns the results by the IDs of their steps.
 func (s results) MarshalJSON() ([]byte, error) {
 	steps := map[string]*recipe.Result{}
 	for e := s.last; e != nil; e = e.before {
@@ -388,7 +388,7 @@ func (m *machine) look(r *recipe.Recipe) (graph.Reading, error) {
 	return (&play{machine: m, recipe: r}).flow(r.Name, &r.Block, nil)
 }
 
-// timeoutError says that an attempt took too long.
+// timeoutError reports that an attempt took too long.
 type timeoutError struct{ after time.Duration }
 
 const timeoutText = "it did not end within "

@@ -107,7 +107,7 @@ func (w *work) bad() []string {
 	return out
 }
 
-// skipped says why the step does not run, "" if it does, and whether what depends on it is skipped too.
+// skipped returns why the step does not run, "" if it does, and whether what depends on it is skipped too.
 func (w *work) skipped() (why string, skips bool, err error) {
 	for _, id := range w.step.DependsOn {
 		if r, ok := w.state.find(id); ok && r.Skips {
@@ -262,7 +262,7 @@ func (w *work) prepare() (*job, error) {
 	return j, nil
 }
 
-// about says of which key of a step an error is.
+// about names the key of a step that an error is about.
 func about(key string, err error) error {
 	if err == nil {
 		return nil

@@ -226,7 +226,7 @@ func differ(texts []string) []string {
 func lastRune(s string) rune  { r, _ := utf8.DecodeLastRuneInString(s); return r }
 func firstRune(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
 
-// enumerated gives the part of a text that names items one after the other.
+// enumerated returns the part of a text that names items one after the other.
 func enumerated(text string, items []string) (string, bool) {
 	if len(items) < least || items[0] == "" {
 		return "", false

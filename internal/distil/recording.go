@@ -76,7 +76,7 @@ type unit struct {
 	failed  string
 }
 
-// An UnfitError says why no recipe can be made of a run.
+// An UnfitError explains why no recipe can be made of a run.
 type UnfitError struct{ Why string }
 
 func (e *UnfitError) Error() string { return "no recipe can be made of this run: " + e.Why }

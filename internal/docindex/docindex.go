@@ -70,7 +70,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the index of %s would exceed the limit of %s: %d files with %d MB were found so far", e.Dir, e.Limit, e.Files, e.Bytes/1e6)
 }
 
-// Stats says what an index holds and what opening it took.
+// Stats describes what an index holds and what opening it took.
 type Stats struct {
 	Files    int            // files indexed
 	Passages int            // rows of the index: passages, and groups of them in code
@@ -174,7 +174,7 @@ func places(dir, cacheDir string) (abs, cache string, err error) {
 // Dir is the folder searched, absolute and without symbolic links.
 func (ix *Index) Dir() string { return ix.dir }
 
-// Stats says what the index holds and what opening it took.
+// Stats returns what the index holds and what opening it took.
 func (ix *Index) Stats() Stats { return ix.stats }
 
 // Excluded are the files, at most 10,000, that Options.Excluded left out, by path.

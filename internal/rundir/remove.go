@@ -96,7 +96,7 @@ func emptied(dir string) (empty bool, err error) {
 	return len(left) == 0, err
 }
 
-// ours says why a directory is not one of a run.
+// ours returns why a directory is not one of a run.
 func ours(root *os.Root) error {
 	info, err := root.Lstat(runName)
 	if err != nil {

@@ -333,7 +333,7 @@ func (f *faults) unknown(at, key string, known []string) {
 	}
 }
 
-// isFalse says whether s is the schema nothing fits: false, or {"not": {}}.
+// isFalse reports whether s is the schema nothing fits: false, or {"not": {}}.
 func isFalse(s *jsonschema.Schema) bool {
 	return s != nil && s.Not != nil && reflect.ValueOf(*s.Not).IsZero()
 }

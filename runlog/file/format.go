@@ -123,7 +123,7 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// A versionError says that a newer program wrote a log.
+// A versionError reports that a newer program wrote a log.
 type versionError struct{ version uint32 }
 
 func (e *versionError) Error() string {

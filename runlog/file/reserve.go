@@ -47,7 +47,7 @@ func (r *reserve) fill() (err error) {
 	return errors.Join(err, f.Close())
 }
 
-// spend gives the room back to the system. It reports whether there was any.
+// spend returns the room back to the system. It reports whether there was any.
 func (r *reserve) spend() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -222,7 +222,7 @@ func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 	return max(before-after, 0), err
 }
 
-// isDebris tells what a process left unfinished that died while it put a log away, given
+// isDebris returns what a process left unfinished that died while it put a log away, given
 // the first record of the present log.
 func isDebris(name string, base uint64) bool {
 	if strings.HasSuffix(name, ".tmp") {

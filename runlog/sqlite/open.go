@@ -95,7 +95,7 @@ func checkNew(path string) error {
 	return nil
 }
 
-// there makes sure that the store's file is the one that was opened.
+// there ensures that the store's file is the one that was opened.
 func (s *store) there() error {
 	now, err := os.Stat(s.path)
 	switch {

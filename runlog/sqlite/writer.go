@@ -271,7 +271,7 @@ func (w *writer) begin(ctx context.Context) error {
 	return err
 }
 
-// connect makes sure that there is a connection.
+// connect ensures that there is a connection.
 func (w *writer) connect() error {
 	if w.c != nil {
 		return nil

@@ -74,7 +74,7 @@ func (c *conn) first(ctx context.Context) error {
 	return c.connect(ctx)
 }
 
-// connect makes a session and reads its tools. The caller has the token.
+// connect creates a session and reads its tools. The caller has the token.
 func (c *conn) connect(ctx context.Context) error {
 	ctx, cancel := c.within(ctx, phaseInit)
 	defer cancel()
@@ -185,7 +185,7 @@ func (c *conn) watch() {
 	}
 }
 
-// live gives a session that works and whose tools are known, after a new start if need be and
+// live returns a session that works and whose tools are known, after a new start if need be and
 // allowed.
 func (c *conn) live(ctx context.Context, restart bool) (*session, error) {
 	select {
@@ -298,7 +298,7 @@ var errLost = errors.New("the connection ended before an answer")
 
 var errIdle = errors.New("no more progress")
 
-// once makes one call in one session.
+// once creates one call in one session.
 func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string, args json.RawMessage) (string, error) {
 	limited, cancel := c.within(context.WithValue(ctx, attemptKey{}, sent), phaseCall)
 	defer cancel()

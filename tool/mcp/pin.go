@@ -21,7 +21,7 @@ type offer struct {
 
 func (o *offer) has(s Summary) bool { return o != nil && o.byName[s.Name] == s.Digest }
 
-// knows says whether a tool of that name was agreed to, in whatever form.
+// knows reports whether a tool of that name was agreed to, in whatever form.
 func (o *offer) knows(name string) bool {
 	if o == nil {
 		return false
@@ -189,7 +189,7 @@ func (c *conn) adopt(now *offer, first bool) error {
 	return nil
 }
 
-// usable says why a tool cannot be called, asking again if it was refused.
+// usable returns why a tool cannot be called, asking again if it was refused.
 func (c *conn) usable(name string) error {
 	offers, agrees := c.standing(name)
 	if offers && !agrees && c.o.Pin != nil {

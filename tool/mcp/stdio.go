@@ -44,7 +44,7 @@ func newLines(in io.Reader, out io.Writer, stop func()) *lines {
 	return l
 }
 
-// Connect makes lines a transport of the SDK, of one connection.
+// Connect turns lines into a transport of the SDK, of one connection.
 func (l *lines) Connect(context.Context) (sdk.Connection, error) { return l, nil }
 
 // SessionID is "": there is one session.

@@ -62,7 +62,7 @@ func (i Item) String() string {
 	return fmt.Sprintf("%s %s (%s)", i.Kind, clean.Text(i.Name), clean.Text(i.Path))
 }
 
-// same says whether two items are the same thing, in whatever state.
+// same reports whether two items are the same thing, in whatever state.
 func (i Item) same(o Item) bool { return i.Kind == o.Kind && i.Name == o.Name && i.Path == o.Path }
 
 func (i Item) check() error {
@@ -81,7 +81,7 @@ func (i Item) check() error {
 
 var digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// A State says what is known of an item.
+// A State describes what is known of an item.
 type State string
 
 // The states of an item.
@@ -173,7 +173,7 @@ func (s *Store) TrustAll() *Store { return &Store{path: s.path, all: true, now: 
 // Path is the file.
 func (s *Store) Path() string { return s.path }
 
-// Status tells of each item whether it is trusted, in the order given. The project is its folder.
+// Status reports for each item whether it is trusted, in the order given. The project is its folder.
 func (s *Store) Status(project string, items []Item) ([]Status, error) {
 	id, err := s.identify(project)
 	if err != nil {

@@ -148,7 +148,7 @@ func rank(peer string) int {
 	return 1
 }
 
-// rowOf gives the row that a record belongs to.
+// rowOf returns the row that a record belongs to.
 func rowOf(r *record) (name, unit string, order int) {
 	for i, p := range rows() {
 		if p.wl != r.WL {
