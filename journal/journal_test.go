@@ -578,7 +578,7 @@ func TestRequestsReachTheirPart(t *testing.T) {
 	}
 	j, end := hold()
 	for _, part := range []string{"a", "b"} {
-		if err := runlog.RequestCancelOf(t.Context(), store, "r", "work/"+part, time.Now()); err != nil {
+		if err := runlog.Request(t.Context(), store, "r", runlog.Record{Kind: runlog.KindCancel, Path: "work/" + part, Time: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		await(j, part)
