@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,5 +225,88 @@ func TestAnswerWhileAsked(t *testing.T) {
 				t.Fatalf("%+v, %v, asked %d times, %q", out, err, asked, went)
 			}
 		})
+	}
+}
+
+// An answer reaches a run that another process executes, which continues at once; of many only the first counts.
+func TestAnswerARunOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	r := &rig{second: asksWhich}
+	store := runlog.NewMemory(nil)
+	asked := make(chan struct{})
+	here, there := engine(t, store, r.workflow(t)), engine(t, store, r.workflow(t))
+	run := start(t, here, &superstep.StartOptions{Answer: func(ctx context.Context, _ runlog.Question) (*runlog.Answer, bool) {
+		close(asked)
+		<-ctx.Done() // somebody is at the terminal and does not answer
+		return nil, false
+	}})
+	<-asked
+	if err := there.Answer(t.Context(), run.ID(), "second", &runlog.Answer{Key: "q", Value: json.RawMessage(`7`)}); !errors.As(err, new(*journal.UnfitError)) {
+		t.Errorf("an answer of another type: %v", err)
+	}
+	if err := there.Answer(t.Context(), run.ID(), "first", answered("x")); !errors.As(err, new(*journal.UnaskedError)) {
+		t.Errorf("an answer to no question: %v", err)
+	}
+	var all sync.WaitGroup
+	var won, late atomic.Int32
+	for i := range 8 {
+		all.Go(func() {
+			switch err := there.Answer(t.Context(), run.ID(), "second", answered(string(rune('a'+i)))); {
+			case err == nil:
+				won.Add(1)
+			case errors.As(err, new(*journal.AnsweredError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*superstep.EndedError)):
+				late.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	out, err := run.Wait(t.Context())
+	if err != nil || out.Status != runlog.Completed || len(out.Output) != len(`"a  b:1x"`) {
+		t.Fatalf("got %+v, %v", out, err)
+	}
+	all.Wait()
+	if won.Load() != 1 || late.Load() != 7 {
+		t.Errorf("%d answers won, %d came late", won.Load(), late.Load())
+	}
+	n := 0
+	for rec, err := range runlog.Records(t.Context(), store, run.ID(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Kind == runlog.KindAnswered {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("the log has %d answers", n)
+	}
+}
+
+// A process that stops before it reads an answer loses none: who posted it gives it to the run itself.
+func TestAnswerWhenTheProcessStops(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		r := &rig{second: asksWhich}
+		store := runlog.NewMemory(nil)
+		asked := make(chan struct{})
+		here, there := engine(t, store, r.workflow(t)), engine(t, store, r.workflow(t))
+		run := start(t, here, &superstep.StartOptions{Answer: func(ctx context.Context, _ runlog.Question) (*runlog.Answer, bool) {
+			close(asked)
+			<-ctx.Done()
+			return nil, false
+		}})
+		<-asked
+		go here.Close()
+		if err := there.Answer(t.Context(), run.ID(), "second", answered("x")); err != nil && !errors.As(err, new(*superstep.EndedError)) {
+			t.Fatal(err)
+		}
+		out, err := run.Wait(t.Context())
+		if err == nil && out.Status != runlog.Completed {
+			out, err = resume(t, there, run.ID(), nil).Wait(t.Context())
+		}
+		if err != nil || string(out.Output) != `"a  b:1x"` {
+			t.Fatalf("got %+v, %v", out, err)
+		}
 	}
 }

@@ -485,7 +485,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if info.Status != runlog.Running || !slices.Contains(unknown.Known, agent) {
 		return unknown
 	}
-	if err := runlog.RequestCancelOf(ctx, e.store, id, agent, e.opt.Now()); err != nil {
+	if err := runlog.Request(ctx, e.store, id, runlog.Record{Kind: runlog.KindCancel, Path: agent, Time: e.opt.Now().UTC()}); err != nil {
 		return err
 	}
 	if r := e.executing(id); r != nil {
@@ -497,10 +497,9 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	return runlog.DropRequests(ctx, e.store, id) // it ended meanwhile
 }
 
-// Answer answers a question of a run that executes here, which goes on with it at
-// once, or of one that nobody executes, which goes on when it is resumed. A run that
-// another process executes gives *runlog.BusyError. Each question is answered once, by
-// an answer that fits it.
+// Answer answers a question of a run, whoever executes it: that process continues with the answer at once. A run that nobody
+// executes continues when it is resumed. Each question is answered once, by an answer that fits it: the errors are those of
+// [journal.Journal.Answer].
 func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -518,16 +517,64 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) 
 	if err := e.vouch(ctx, id); err != nil {
 		return err
 	}
-	j, err := e.open(ctx, id, &journal.Options{})
-	if err != nil {
-		return err
+	var from uint64
+	for {
+		j, err := e.open(ctx, id, &journal.Options{})
+		if errors.As(err, new(*runlog.BusyError)) {
+			if from == 0 {
+				posted := *a
+				posted.Request, a = fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()), &posted
+				if from, err = journal.Post(ctx, e.store, id, path, a, e.opt.Now()); err != nil || from == 0 {
+					return err
+				}
+			}
+			var done bool
+			if from, done, err = e.answered(ctx, id, path, a, from); done || err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		done := false
+		if now := j.Info(); now.Status.Ended() {
+			if from > 0 { // it may have ended with the answer
+				_, done, err = e.answered(ctx, id, path, a, from)
+			}
+			if !done && err == nil {
+				err = &EndedError{ID: id, Status: now.Status}
+			}
+		} else if err = e.trusts(id, j.Imported()); err == nil {
+			err = j.Answer(ctx, path, a)
+		}
+		return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 	}
-	if now := j.Info(); now.Status.Ended() {
-		err = &EndedError{ID: id, Status: now.Status}
-	} else if err = e.trusts(id, j.Imported()); err == nil {
-		err = j.Answer(ctx, path, a)
+}
+
+// answered reports whether the question that a answers has an answer in the records from a number on, and returns an
+// *AnsweredError if that is not a. It waits a moment for it, and returns the number to look from the next time.
+func (e *Engine) answered(ctx context.Context, id, path string, a *runlog.Answer, from uint64) (next uint64, done bool, err error) {
+	short, stop := context.WithTimeout(ctx, 250*time.Millisecond) // the process may end without a record
+	defer stop()
+	for r, err := range runlog.Follow(short, e.store, id, from) {
+		if err != nil {
+			if short.Err() != nil {
+				err = ctx.Err()
+			}
+			return from, false, err
+		}
+		from = r.Seq + 1
+		var got runlog.Answer
+		if r.Kind != runlog.KindAnswered || r.Path != path || json.Unmarshal(r.Data, &got) != nil || got.Key != a.Key {
+			continue
+		}
+		if got.Request != a.Request {
+			err = &journal.AnsweredError{Path: path, Key: a.Key}
+		}
+		return from, true, err
 	}
-	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+	return from, false, ctx.Err()
 }
 
 // Runs lists runs, the newest first. Nil means all of them.

@@ -2,6 +2,8 @@ package journal
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"sync"
 
 	"github.com/superstep-dev/superstep/runlog"
@@ -60,14 +62,36 @@ func (s *Scope) cancellable(cancel func()) (stop func()) {
 	}
 }
 
-// requested reads what was requested since, for Hold. What cannot be read now is read later.
+// requested carries out what was requested since, for Hold. What cannot be read or carried out now is tried again later.
 func (j *Journal) requested(ctx context.Context) {
-	// Most runs have no requests, and an error of the store itself the next append meets too.
-	recs, _ := j.store.Read(ctx, runlog.RequestsID(j.id), j.cancels.read+1, 64)
-	for i := range recs {
-		if recs[i].Kind == runlog.KindCancel {
-			j.CancelPart(recs[i].Path)
+	for {
+		// Most runs have no requests, and an error of the store itself the next append meets too.
+		recs, _ := j.store.Read(ctx, runlog.RequestsID(j.id), j.cancels.read+1, 64)
+		for i := range recs {
+			switch recs[i].Kind {
+			case runlog.KindCancel:
+				j.CancelPart(recs[i].Path)
+			case runlog.KindReply:
+				if !j.reply(ctx, &recs[i]) {
+					return
+				}
+			}
+			j.cancels.read = recs[i].Seq
 		}
-		j.cancels.read = recs[i].Seq
+		if len(recs) == 0 {
+			return
+		}
 	}
+}
+
+// reply answers a question for another process, and reports whether the request is done with. One that was carried out before
+// a crash finds its question answered.
+func (j *Journal) reply(ctx context.Context, r *runlog.Record) bool {
+	var a runlog.Answer
+	if json.Unmarshal(r.Data, &a) != nil {
+		return true
+	}
+	err := j.Answer(ctx, r.Path, &a)
+	var unasked *UnaskedError
+	return err == nil || errors.As(err, new(*AnsweredError)) || errors.As(err, new(*UnfitError)) || errors.As(err, &unasked)
 }

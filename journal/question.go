@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -156,8 +157,13 @@ func (s *Scope) question(key string) (answer runlog.Answer, asked, answered bool
 func (j *Journal) Open() []runlog.Question {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	return j.open()
+}
+
+// open is Open. The caller holds what guards v.
+func (v *recovered) open() []runlog.Question {
 	var out []runlog.Question
-	for path, m := range j.scopes {
+	for path, m := range v.scopes {
 		for key, q := range m.asked {
 			if _, ok := m.answers[key]; !ok {
 				q.Path = path
@@ -185,37 +191,31 @@ func (e *UnfitError) Error() string {
 	return fmt.Sprintf("%s: the answer to question %q %s", e.Path, e.Key, e.Why)
 }
 
+// An UnaskedError says that a task has asked no such question.
+type UnaskedError struct {
+	Run, Path, Key string
+	Open           []runlog.Question // those that can be answered
+}
+
+func (e *UnaskedError) Error() string {
+	var open []string
+	for _, q := range e.Open {
+		open = append(open, fmt.Sprintf("%s %q", q.Path, q.Key))
+	}
+	return fmt.Sprintf("run %s: %s has no question %q; open are: %s", e.Run, e.Path, e.Key, cmp.Or(strings.Join(open, ", "), "none"))
+}
+
 // Answer closes an open question of the task of that path. The key may be "" for the only
-// one it has. Each question is answered once: the second answer gives *AnsweredError, and
-// one that does not fit *UnfitError.
+// one it has. Each question is answered once: the second answer gives *AnsweredError, one
+// that does not fit *UnfitError, and one without a question *UnaskedError.
 func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) error {
 	j.questions.Lock()
 	defer j.questions.Unlock()
 	j.mu.Lock()
-	m := j.of(path)
-	if a.Key == "" && len(m.asked) == 1 {
-		for key := range m.asked {
-			keyed := *a
-			keyed.Key, a = key, &keyed
-		}
-	}
-	q, asked := m.asked[a.Key]
-	_, answered := m.answers[a.Key]
+	a, err := j.answerable(j.id, path, a)
 	j.mu.Unlock()
-	if !asked {
-		var open []string
-		for _, q := range j.Open() {
-			open = append(open, fmt.Sprintf("%s %q", q.Path, q.Key))
-		}
-		return fmt.Errorf("run %s: %s has no question %q; open are: %s", j.id, path, a.Key, cmp.Or(strings.Join(open, ", "), "none"))
-	}
-	if answered {
-		return &AnsweredError{path, a.Key}
-	}
-	if !a.Denied {
-		if err := q.Fits(a.Value); err != nil {
-			return &UnfitError{path, a.Key, err.Error()}
-		}
+	if err != nil || a == nil {
+		return err
 	}
 	// A paused run whose last question this is waits for nobody any more: whoever recovers runs
 	// continues it, should this process die now.
@@ -226,6 +226,64 @@ func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) err
 	timed := *a
 	timed.Waited = cmp.Or(j.Waited(), a.Waited)
 	return j.Write(ctx, status, runlog.KindAnswered, path, &timed)
+}
+
+// answerable returns an answer with the key of its question, nil if the question has that very answer, or why it answers none.
+func (v *recovered) answerable(id, path string, a *runlog.Answer) (*runlog.Answer, error) {
+	m := v.of(path)
+	if a.Key == "" && len(m.asked) == 1 {
+		for key := range m.asked {
+			keyed := *a
+			keyed.Key, a = key, &keyed
+		}
+	}
+	q, asked := m.asked[a.Key]
+	if !asked {
+		return nil, &UnaskedError{id, path, a.Key, v.open()}
+	}
+	if given, answered := m.answers[a.Key]; answered && a.Request != "" && given.Request == a.Request {
+		return nil, nil
+	} else if answered {
+		return nil, &AnsweredError{path, a.Key}
+	}
+	if !a.Denied {
+		if err := q.Fits(a.Value); err != nil {
+			return nil, &UnfitError{path, a.Key, err.Error()}
+		}
+	}
+	return a, nil
+}
+
+// Post asks whoever holds the run to answer a question, and sets the key of the answer if it has none. It returns the number of
+// the first record that may be the answer, 0 if the question has that answer already, and the errors of [Journal.Answer].
+func Post(ctx context.Context, store runlog.Store, id, path string, a *runlog.Answer, now time.Time) (from uint64, err error) {
+	infos, err := store.Runs(ctx, &runlog.Filter{ID: id})
+	if err != nil {
+		return 0, err
+	}
+	if len(infos) == 0 {
+		return 0, &runlog.NotFoundError{ID: id, Store: "the store"}
+	}
+	var v recovered
+	for r, err := range runlog.Records(ctx, store, id, infos[0].Snapshot) {
+		if err == nil {
+			err = v.note(&r)
+		}
+		if err != nil {
+			return 0, err
+		}
+		from = r.Seq + 1
+	}
+	keyed, err := v.answerable(id, path, a)
+	if err != nil || keyed == nil {
+		return 0, err
+	}
+	a.Key = keyed.Key
+	r := runlog.Record{Kind: runlog.KindReply, Path: path, Time: now.UTC()}
+	if r.Data, err = json.Marshal(a); err != nil {
+		return 0, err
+	}
+	return from, runlog.Request(ctx, store, id, r)
 }
 
 // Open lists the open questions of the scope, and of all within it, as [Journal.Open] does.

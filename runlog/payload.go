@@ -302,6 +302,8 @@ type Answer struct {
 	Value  json.RawMessage `json:"answer,omitempty"`
 	Denied bool            `json:"denied,omitempty"` // nobody may or will answer
 	By     string          `json:"by,omitempty"`     // "default", "flag", "person", …
+	// Request is an ID that nothing else has, of an answer that reached the holder of the run as a request; see KindReply.
+	Request string `json:"request,omitempty"`
 	// of an effect that happened and whose outcome was lost: what it gave. If the question has Text, a string is the text, and other JSON is the text as it is
 	Output json.RawMessage `json:"output,omitempty"`
 	// Waited is for how long before it nothing was under way but the wait for an answer, see Idle of journal.Journal. It is

@@ -271,7 +271,7 @@ var holdCases = []testCase{
 		l := f.create("r")
 		f.append(l, &runlog.Batch{Records: records(1)})
 		for i, part := range []string{"work/a", "work/b"} {
-			f.ok(runlog.RequestCancelOf(f.Context(), other, "r", part, start))
+			f.ok(runlog.Request(f.Context(), other, "r", runlog.Record{Kind: runlog.KindCancel, Path: part, Time: start}))
 			got := f.read(runlog.RequestsID("r"), uint64(i)+1, 9)
 			if len(got) != 1 || got[0].Kind != runlog.KindCancel || got[0].Path != part {
 				f.Fatalf("the holder reads %+v, not the request for %s", got, part)

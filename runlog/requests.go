@@ -8,8 +8,13 @@ import (
 	"time"
 )
 
-// KindCancel is the record of a request to cancel the part of a run that Path names.
-const KindCancel Kind = "cancel.requested"
+// The kinds of requests to the holder of a run. They are no records of the run itself: what comes of a request is.
+const (
+	// KindCancel asks for the part of the run that Path names to be cancelled. What is not running then is not cancelled.
+	KindCancel Kind = "cancel.requested"
+	// KindReply answers a question of the task of that path. Data is an Answer.
+	KindReply Kind = "answer.requested"
+)
 
 // RequestsID returns the ID of the log in which requests to the holder of a run are kept. It is a log of its own, for
 // only the holder writes that of the run, and it has the status Importing, so that no listing shows it. Its
@@ -19,9 +24,8 @@ func RequestsID(run string) string {
 	return "requests-" + hex.EncodeToString(sum[:16])
 }
 
-// RequestCancelOf asks whoever holds the run to cancel the part of it that has the path, see Cancellable of journal.Scope. The
-// request is durable, and a later holder sees it too. What is not under way then is not cancelled.
-func RequestCancelOf(ctx context.Context, store Store, run, path string, now time.Time) error {
+// Request stores a request for whoever holds the run. It is durable: a later holder reads it if this one does not.
+func Request(ctx context.Context, store Store, run string, r Record) error {
 	id := RequestsID(run)
 	for {
 		log, _, err := store.Acquire(ctx, id, nil)
@@ -29,7 +33,7 @@ func RequestCancelOf(ctx context.Context, store Store, run, path string, now tim
 			log, _, err = store.Acquire(ctx, id, &AcquireOptions{Create: &NewRun{Parent: run, Status: Importing}})
 		}
 		if err == nil {
-			err = log.Append(ctx, &Batch{Records: []Record{{Kind: KindCancel, Path: path, Time: now.UTC()}}})
+			err = log.Append(ctx, &Batch{Records: []Record{r}})
 			return errors.Join(err, log.Release(context.WithoutCancel(ctx)))
 		}
 		if !errors.Is(err, ErrExists) && !errors.As(err, new(*BusyError)) {
@@ -43,11 +47,11 @@ func RequestCancelOf(ctx context.Context, store Store, run, path string, now tim
 	}
 }
 
-// DropRequests removes the requests to the holder of a run that is over or was removed.
+// DropRequests removes the requests to the holder of a run that has ended or was removed.
 func DropRequests(ctx context.Context, store Store, run string) error {
 	err := store.Delete(ctx, RequestsID(run))
 	if errors.As(err, new(*NotFoundError)) || errors.As(err, new(*BusyError)) {
-		return nil // who makes a request now finds that the run is over
+		return nil // who makes a request now finds that the run has ended
 	}
 	return err
 }
