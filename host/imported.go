@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // An Origin is the mark of an imported run.

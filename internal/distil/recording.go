@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/agent"
+	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 )
 
 // maxRead bounds what is kept of a log, in bytes.

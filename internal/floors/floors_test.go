@@ -34,8 +34,8 @@ var floors = []struct {
 	}},
 	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "pregel", "pregel/pregeltest", "transcript", "internal/rundir", "vertex"}},
 	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team"}},
-	{"3", []string{"workflow", "workflow/recipe", "internal/compile"}},
-	{"4", []string{"internal/catalog", "workflow/builtin/agent", "workflow/builtin/research"}},
+	{"3", []string{"workflow", "internal/recipe", "internal/compile"}},
+	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},
 	{"7", []string{"cli"}}, // and other faces
@@ -57,7 +57,7 @@ var siblings = map[string][]string{
 	"tool/builtin":        {"tool/sandbox"},
 	"tool/mcp":            {"tool/sandbox"},
 	"tool/permit":         {"tool/sandbox"},
-	"internal/compile":    {"workflow", "workflow/recipe"},
+	"internal/compile":    {"workflow", "internal/recipe"},
 	"internal/offline":    {"model"},
 	"internal/prices":     {"model"},
 	"internal/rundir":     {"transcript"},
@@ -115,7 +115,7 @@ var bans = []ban{
 		why:  "the machine is pure; what waits, and what runs beside it, belongs into a driver",
 	},
 	{
-		in:     []string{"agent", "agent/team", "graph", "graph/node", "workflow", "workflow/builtin/agent", "workflow/builtin/research", "workflow/recipe", "internal/compile", "internal/distil", "internal/catalog", "."},
+		in:     []string{"agent", "agent/team", "graph", "graph/node", "workflow", "internal/builtin/agent", "internal/builtin/research", "internal/recipe", "internal/compile", "internal/distil", "internal/catalog", "."},
 		what:   []string{module + "/model.Collect"},
 		except: map[string]string{"agent/turn.go: " + module + "/model.Collect": "the one place"},
 		why:    "every turn of a model is in the log and in the budget of its run; ask for it with agent.Ask",

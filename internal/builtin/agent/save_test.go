@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/internal/modeltest"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 const brief = `name: brief

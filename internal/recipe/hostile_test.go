@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 func many(n int, format string) string {

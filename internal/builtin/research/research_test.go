@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/builtin/research"
 	"github.com/superstep-dev/superstep/internal/docindex"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/internal/offline"
@@ -31,7 +32,6 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/builtin/research"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

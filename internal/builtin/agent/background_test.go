@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
+	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/transcript"
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 )
 
 // permission is a gate that has people asked about some calls.

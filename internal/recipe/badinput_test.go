@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // Each kind of mistake that a file can have is reported with a code, at its place, with what is wrong and the remedy.

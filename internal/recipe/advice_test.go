@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // What is allowed and hardly meant is warned of, each at its place.
