@@ -124,7 +124,7 @@ type Work struct {
 	// State is handed to tools, see tool.Call. Nil outside of a workflow.
 	State func() (json.RawMessage, error)
 	// Stopped is closed when the run is to stop between two tasks: an agent that waits for a
-	// rate limit then ends with pregel.ErrStopped. Nil for never.
+	// rate limit then ends with graph.ErrStopped. Nil for never.
 	Stopped <-chan struct{}
 	Raw     bool // the results of tools are data for a program, see tool.Call
 }

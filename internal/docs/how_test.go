@@ -28,8 +28,11 @@ func TestHowItWorks(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile("`([a-z]+)\\.([A-Z]\\w*)`").FindAllStringSubmatch(text, -1) {
 		dir := m[1]
-		if dir == "superstep" {
+		switch dir {
+		case "superstep":
 			dir = "."
+		case "pregel":
+			dir = "internal/pregel"
 		}
 		if !slices.Contains(exportedOf(t, filepath.Join(root, dir)), m[2]) {
 			t.Errorf("there is no %s.%s", m[1], m[2])

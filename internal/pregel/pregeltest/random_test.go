@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 const randomSeeds = 150

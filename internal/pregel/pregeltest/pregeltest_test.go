@@ -5,8 +5,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/superstep-dev/superstep/pregel"
-	"github.com/superstep-dev/superstep/pregel/pregeltest"
+	"github.com/superstep-dev/superstep/internal/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel/pregeltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 type next = pregel.Recorder[State, string, int]

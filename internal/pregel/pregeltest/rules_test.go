@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 var (

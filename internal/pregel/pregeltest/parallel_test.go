@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 var parallelCases = []testCase{

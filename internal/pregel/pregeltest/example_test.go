@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/superstep-dev/superstep/pregel"
-	"github.com/superstep-dev/superstep/pregel/pregeltest"
+	"github.com/superstep-dev/superstep/internal/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel/pregeltest"
 )
 
 // A workflow that says the same in any order in which its tasks may end.
