@@ -21,6 +21,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -485,7 +486,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if info.Status != runlog.Running || !slices.Contains(unknown.Known, agent) {
 		return unknown
 	}
-	if err := runlog.RequestCancelOf(ctx, e.store, id, agent, e.opt.Now()); err != nil {
+	if err := unlisted.RequestCancel(ctx, e.store, id, agent, e.opt.Now()); err != nil {
 		return err
 	}
 	if r := e.executing(id); r != nil {
@@ -494,7 +495,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if info, err = e.find(ctx, id); err != nil || !info.Status.Ended() {
 		return err
 	}
-	return runlog.DropRequests(ctx, e.store, id) // it ended meanwhile
+	return unlisted.DropRequests(ctx, e.store, id) // it ended meanwhile
 }
 
 // Answer answers a question of a run that executes here, which goes on with it at
@@ -540,7 +541,7 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	if err := e.store.Delete(ctx, id); err != nil {
 		return err
 	}
-	return runlog.DropRequests(ctx, e.store, id)
+	return unlisted.DropRequests(ctx, e.store, id)
 }
 
 // An AmbiguousError says that a reference fits several runs.

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -205,7 +206,7 @@ func canonical(t interface{ Fatalf(string, ...any) }, store runlog.Store, id str
 			t.Fatalf("%v", err)
 		}
 		switch r.Kind {
-		case runlog.KindSnapshot, runlog.KindInner, runlog.KindCarried:
+		case runlog.KindSnapshot, runlog.KindInner, carry.Kind:
 		default:
 			recs = append(recs, r)
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 )
 
 // cancels are the parts of a run that can be cancelled, and those that shall be.
@@ -63,9 +63,9 @@ func (s *Scope) cancellable(cancel func()) (stop func()) {
 // requested reads what was requested since, for Hold. What cannot be read now is read later.
 func (j *Journal) requested(ctx context.Context) {
 	// Most runs have no requests, and an error of the store itself the next append meets too.
-	recs, _ := j.store.Read(ctx, runlog.RequestsID(j.id), j.cancels.read+1, 64)
+	recs, _ := j.store.Read(ctx, unlisted.RequestsID(j.id), j.cancels.read+1, 64)
 	for i := range recs {
-		if recs[i].Kind == runlog.KindCancel {
+		if recs[i].Kind == unlisted.KindCancel {
 			j.CancelPart(recs[i].Path)
 		}
 		j.cancels.read = recs[i].Seq
