@@ -436,15 +436,15 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 }
 
-// An UnknownAgentError says that a run has no such sub-agent that could be cancelled.
-type UnknownAgentError struct {
+// An unknownAgentError says that a run has no such sub-agent that could be cancelled.
+type unknownAgentError struct {
 	Run    string
 	Status runlog.Status
 	Agent  string
 	Known  []string // the IDs of those that run
 }
 
-func (e *UnknownAgentError) Error() string {
+func (e *unknownAgentError) Error() string {
 	if e.Status != runlog.Running {
 		return fmt.Sprintf("run %s is %s: only a sub-agent of a running run can be cancelled; those that had not ended are: %s", e.Run, e.Status,
 			cmp.Or(strings.Join(e.Known, ", "), "none"))
@@ -462,7 +462,7 @@ func (e *Engine) Agents(ctx context.Context, id string) ([]team.Member, error) {
 }
 
 // CancelAgent asks for one sub-agent of a running run to be cancelled, by its ID in Agents, whoever runs it. Its lead
-// gets the result "cancelled" soon after and goes on. The error is *UnknownAgentError if there is no such agent.
+// gets the result "cancelled" soon after and goes on. It returns an error if there is no such agent.
 func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -477,7 +477,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if err != nil {
 		return err
 	}
-	unknown := &UnknownAgentError{Run: id, Status: info.Status, Agent: agent}
+	unknown := &unknownAgentError{Run: id, Status: info.Status, Agent: agent}
 	for _, m := range members {
 		if m.State == team.Running {
 			unknown.Known = append(unknown.Known, m.ID)

@@ -191,10 +191,10 @@ type run struct {
 	window int            // tokens, 0 if nobody knows
 	used   int            // tokens of the window, about
 	out    Outcome
-	seen   []string // the tools whose results it was given
-	pinned *Started // what it is made of, in a replay
-	quiet  bool     // what the model says is not shown
-	caller string   // who calls tools
+	seen   []string      // the tools whose results it was given
+	pinned *agentStarted // what it is made of, in a replay
+	quiet  bool          // what the model says is not shown
+	caller string        // who calls tools
 	seat   sync.Mutex
 	leave  func() // gives back its place among the agents of the run; nil if it has none
 	idRoot string // what the IDs of messages begin with

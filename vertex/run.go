@@ -87,7 +87,7 @@ func NewRun[V, E, M any](g *Graph[E], prog *Program[V, E, M], values []V, entrie
 	if err != nil {
 		return nil, err
 	}
-	var bad GraphError
+	var bad graphError
 	for _, v := range entries {
 		if uint32(v) >= uint32(r.n) {
 			bad.add("entry %d is not a vertex, of %d", v, r.n)
@@ -105,7 +105,7 @@ func NewRun[V, E, M any](g *Graph[E], prog *Program[V, E, M], values []V, entrie
 
 func newRun[V, E, M any](g *Graph[E], prog *Program[V, E, M], values []V) (*Run[V, E, M], error) {
 	n := len(values)
-	var bad GraphError
+	var bad graphError
 	if g.n != n {
 		bad.add("%d values for %d vertices", n, g.n)
 	}

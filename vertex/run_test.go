@@ -281,8 +281,7 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	many := &vertex.EdgeList[none]{From: make([]int32, 150), To: slices.Repeat([]int32{7}, 150)}
-	var bad *vertex.GraphError
-	if _, err = many.Build(1); !errors.As(err, &bad) || len(bad.Mistakes) != 100 || bad.More != 50 {
+	if _, err = many.Build(1); err == nil || strings.Count(err.Error(), "\n") != 100 || !strings.Contains(err.Error(), "50") {
 		t.Errorf("%v", err)
 	}
 	sum := vertex.NewSum[int]("s")

@@ -178,7 +178,7 @@ func (s *Snapshot[V, E, M]) count(i int) int {
 }
 
 func (s *Snapshot[V, E, M]) check() error {
-	bad := GraphError{}
+	bad := graphError{}
 	n := len(s.Values)
 	if len(s.Votes) != n {
 		bad.add("the snapshot has %d votes for %d vertices", len(s.Votes), n)

@@ -102,7 +102,7 @@ func (k *task) begin(ctx context.Context) (own context.Context, leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		cancel(ErrClosed)
+		cancel(errClosed)
 	}
 	t.members[k] = cancel
 	return own, func() {

@@ -440,7 +440,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("a job that has changed: %v", err)
 	}
 	c.Close()
-	if _, err := c.Spawn(t.Context(), j.Scope("work"), team.Job{Agent: "explorer", Prompt: "late"}); !errors.Is(err, team.ErrClosed) {
+	if _, err := c.Spawn(t.Context(), j.Scope("work"), team.Job{Agent: "explorer", Prompt: "late"}); !errors.Is(err, pregel.ErrStopped) {
 		t.Error(err)
 	}
 }
