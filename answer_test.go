@@ -12,8 +12,8 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -107,7 +107,7 @@ func TestStopAtASafePoint(t *testing.T) {
 	<-r.entered
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
-	if out := run.Stop(late); out.Status != runlog.Interrupted || !errors.Is(out.Err, pregel.ErrStopped) {
+	if out := run.Stop(late); out.Status != runlog.Interrupted || !errors.Is(out.Err, graph.ErrStopped) {
 		t.Fatalf("got %+v", out)
 	}
 	close(release)

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -467,20 +467,20 @@ func failure(err error) runlog.RunFailed {
 	return d
 }
 
-// A BoundError says that a run may start more agents than its budget has, so that it was not begun.
-type BoundError struct {
+// A boundError says that a run may start more agents than its budget has, so that it was not begun.
+type boundError struct {
 	Workflow string
 	Agents   int
 	Limit    int64
 }
 
-func (e *BoundError) Error() string {
+func (e *boundError) Error() string {
 	return fmt.Sprintf("workflow %q may start %d agents, and the budget has %d; raise the limit of agents, or make its fans narrower", e.Workflow,
 		e.Agents, e.Limit)
 }
 
 // FailureCode is the code of runs that are not begun for it.
-func (e *BoundError) FailureCode() string { return CodeBudget }
+func (e *boundError) FailureCode() string { return CodeBudget }
 
 // bounded compares what a run may start, where that can be known, with its budget.
 func bounded(w *workflow.Workflow, inputs json.RawMessage, budget *runlog.Budget) error {
@@ -492,7 +492,7 @@ func bounded(w *workflow.Workflow, inputs json.RawMessage, budget *runlog.Budget
 		return fmt.Errorf("workflow %q: %w", w.Name, err)
 	}
 	if agents, known := flow.Shape().Agents(); known && int64(agents) > budget.Agents {
-		return &BoundError{w.Name, agents, budget.Agents}
+		return &boundError{w.Name, agents, budget.Agents}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/builtin/research"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/model"
@@ -23,7 +24,6 @@ import (
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/builtin/research"
 )
 
 // A run whose process died at any append, and that was taken up, is replayed: with the

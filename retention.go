@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -70,7 +71,7 @@ func (e *Engine) dropImports(ctx context.Context) error {
 		if info.Owner != "" || e.opt.Now().Sub(info.Updated) < time.Hour {
 			continue // it goes on, perhaps: between two epochs nobody holds it
 		}
-		if info.ID == runlog.RequestsID(info.Parent) { // a run that has not ended still reads them
+		if info.ID == unlisted.RequestsID(info.Parent) { // a run that has not ended still reads them
 			of, err := e.store.Runs(ctx, &runlog.Filter{ID: info.Parent})
 			if err != nil {
 				return err

@@ -21,6 +21,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -435,15 +436,15 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 }
 
-// An UnknownAgentError says that a run has no such sub-agent that could be cancelled.
-type UnknownAgentError struct {
+// An unknownAgentError says that a run has no such sub-agent that could be cancelled.
+type unknownAgentError struct {
 	Run    string
 	Status runlog.Status
 	Agent  string
 	Known  []string // the IDs of those that run
 }
 
-func (e *UnknownAgentError) Error() string {
+func (e *unknownAgentError) Error() string {
 	if e.Status != runlog.Running {
 		return fmt.Sprintf("run %s is %s: only a sub-agent of a running run can be cancelled; those that had not ended are: %s", e.Run, e.Status,
 			cmp.Or(strings.Join(e.Known, ", "), "none"))
@@ -461,7 +462,7 @@ func (e *Engine) Agents(ctx context.Context, id string) ([]team.Member, error) {
 }
 
 // CancelAgent asks for one sub-agent of a running run to be cancelled, by its ID in Agents, whoever runs it. Its lead
-// gets the result "cancelled" soon after and goes on. The error is *UnknownAgentError if there is no such agent.
+// gets the result "cancelled" soon after and goes on. It returns an error if there is no such agent.
 func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -476,7 +477,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if err != nil {
 		return err
 	}
-	unknown := &UnknownAgentError{Run: id, Status: info.Status, Agent: agent}
+	unknown := &unknownAgentError{Run: id, Status: info.Status, Agent: agent}
 	for _, m := range members {
 		if m.State == team.Running {
 			unknown.Known = append(unknown.Known, m.ID)
@@ -485,7 +486,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if info.Status != runlog.Running || !slices.Contains(unknown.Known, agent) {
 		return unknown
 	}
-	if err := runlog.Request(ctx, e.store, id, runlog.Record{Kind: runlog.KindCancel, Path: agent, Time: e.opt.Now().UTC()}); err != nil {
+	if err := unlisted.Request(ctx, e.store, id, runlog.Record{Kind: unlisted.KindCancel, Path: agent, Time: e.opt.Now().UTC()}); err != nil {
 		return err
 	}
 	if r := e.executing(id); r != nil {
@@ -494,7 +495,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if info, err = e.find(ctx, id); err != nil || !info.Status.Ended() {
 		return err
 	}
-	return runlog.DropRequests(ctx, e.store, id) // it ended meanwhile
+	return unlisted.DropRequests(ctx, e.store, id) // it ended meanwhile
 }
 
 // Answer answers a question of a run, whoever executes it: that process continues with the answer at once. A run that nobody
@@ -587,7 +588,7 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	if err := e.store.Delete(ctx, id); err != nil {
 		return err
 	}
-	return runlog.DropRequests(ctx, e.store, id)
+	return unlisted.DropRequests(ctx, e.store, id)
 }
 
 // An AmbiguousError says that a reference fits several runs.

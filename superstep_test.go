@@ -20,7 +20,6 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -190,7 +189,7 @@ func TestFails(t *testing.T) {
 	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
 	run := start(t, e, nil)
 	out := ends(t, run, runlog.Failed)
-	var tasks *pregel.TasksError
+	var tasks *graph.TasksError
 	if !errors.Is(out.Err, errBroken) || !errors.As(out.Err, &tasks) || tasks.Tasks[0].Path != "second" || superstep.FailureCode(out.Err) != superstep.CodeTask {
 		t.Errorf("%+v", out)
 	}

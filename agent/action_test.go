@@ -16,9 +16,9 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/internal/modeltest"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"

@@ -124,7 +124,7 @@ type Work struct {
 	// State is handed to tools, see tool.Call. Nil outside of a workflow.
 	State func() (json.RawMessage, error)
 	// Stopped is closed when the run is to stop between two tasks: an agent that waits for a
-	// rate limit then ends with pregel.ErrStopped. Nil for never.
+	// rate limit then ends with graph.ErrStopped. Nil for never.
 	Stopped <-chan struct{}
 	Raw     bool // the results of tools are data for a program, see tool.Call
 }
@@ -191,10 +191,10 @@ type run struct {
 	window int            // tokens, 0 if nobody knows
 	used   int            // tokens of the window, about
 	out    Outcome
-	seen   []string // the tools whose results it was given
-	pinned *Started // what it is made of, in a replay
-	quiet  bool     // what the model says is not shown
-	caller string   // who calls tools
+	seen   []string      // the tools whose results it was given
+	pinned *agentStarted // what it is made of, in a replay
+	quiet  bool          // what the model says is not shown
+	caller string        // who calls tools
 	seat   sync.Mutex
 	leave  func() // gives back its place among the agents of the run; nil if it has none
 	idRoot string // what the IDs of messages begin with

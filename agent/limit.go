@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // A Clock is how an agent knows of time: Clock{time.Now, time.After} outside of tests.

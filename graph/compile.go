@@ -13,7 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph/reduce"
 	"github.com/superstep-dev/superstep/internal/encodable"
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 // A CompileError lists everything that is wrong with a graph.

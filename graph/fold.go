@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 

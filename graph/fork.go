@@ -7,9 +7,10 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/superstep-dev/superstep/internal/carry"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -159,7 +160,7 @@ func (f *Flow[S, U]) Seed(updates map[string]json.RawMessage) (*Forked, error) {
 }
 
 // fork makes the records of a fork.
-func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending []runlog.Record, carried *runlog.Carried) error {
+func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending []runlog.Record, carried *carry.Data) error {
 	snap := snapshot[S, U]{Graph: f.name, Digest: f.digest, Shape: &f.shape, Skipped: past.skipped, Machine: past.m.Snapshot()}
 	if out.redo == nil && len(p.Edits) > 0 {
 		snap.Machine.Early, pending, carried = nil, nil, nil // they did not see them
@@ -186,7 +187,7 @@ func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending [
 		return err
 	}
 	if carried != nil {
-		if err := out.add(runlog.KindCarried, carried); err != nil {
+		if err := out.add(carry.Kind, carried); err != nil {
 			return err
 		}
 	}

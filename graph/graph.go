@@ -27,7 +27,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph/reduce"
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 // Start and End are where every graph begins and ends. They are no nodes: an edge

@@ -7,7 +7,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -152,7 +151,7 @@ func TestHalt(t *testing.T) {
 	for name, f := range map[string]*graph.Flow[state, update]{"itself": flow, "inside": compile(t, outer)} {
 		attempts = 0
 		_, err := f.Execute(t.Context(), state{}, nil)
-		var tasks *pregel.TasksError
+		var tasks *graph.TasksError
 		if !errors.As(err, &tasks) || !errors.Is(err, errBroken) || attempts != 1 {
 			t.Errorf("%s: %v after %d attempts", name, err, attempts)
 		}

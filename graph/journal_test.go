@@ -15,8 +15,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/carry"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
@@ -205,7 +206,7 @@ func canonical(t interface{ Fatalf(string, ...any) }, store runlog.Store, id str
 			t.Fatalf("%v", err)
 		}
 		switch r.Kind {
-		case runlog.KindSnapshot, runlog.KindInner, runlog.KindCarried:
+		case runlog.KindSnapshot, runlog.KindInner, carry.Kind:
 		default:
 			recs = append(recs, r)
 		}
@@ -360,7 +361,7 @@ func TestFailureKeepsSiblings(t *testing.T) {
 	f := compile(t, g)
 	j := open(t, store, true)
 	got, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
-	var failed *pregel.TasksError
+	var failed *graph.TasksError
 	if !errors.As(err, &failed) || len(failed.Tasks) != 2 || err.Error() != "node bad: bad luck\nnode ugly: ugly luck" || len(got.Trail) != 0 {
 		t.Fatalf("got %v, %v", got, err)
 	}
@@ -514,7 +515,7 @@ func TestAllowedChange(t *testing.T) {
 		store := runlog.NewMemory(nil)
 		j := open(t, store, true)
 		_, err := first.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, SnapshotEvery: every})
-		var failed *pregel.TasksError
+		var failed *graph.TasksError
 		if !errors.As(err, &failed) {
 			t.Fatal(err)
 		}
@@ -650,7 +651,7 @@ func TestSnapshotsBoundTheLog(t *testing.T) {
 	}, "grow", graph.End)
 	f := compile(t, g)
 	j := open(t, store, true)
-	var limit *pregel.StepLimitError
+	var limit *graph.StepLimitError
 	if _, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, MaxSteps: 290}); !errors.As(err, &limit) {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/internal/encodable"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -36,14 +36,14 @@ type RunOptions struct {
 	// of Store and ID, and it is the host that records how the run ended.
 	Journal     *journal.Journal
 	Parallelism int // tasks of the graph at work at once, those of graphs inside of it not counted; defaults to 16
-	// supersteps before a *pregel.StepLimitError; defaults to what the graph says, or to 100 rounds: 100 for each node on a loop and 1 for any other, at least 100
+	// supersteps before a *StepLimitError; defaults to what the graph says, or to 100 rounds: 100 for each node on a loop and 1 for any other, at least 100
 	MaxSteps int
 	Timeout  time.Duration // of the whole run, from this call on; defaults to none
 	// Barrier makes every node wait for its superstep, even if what it reads is final.
 	// The state that a run ends with is the same.
 	Barrier bool
 	// Stop, once closed, lets nothing start any more: the run ends with
-	// pregel.ErrStopped when what is at work has ended. Defaults to never.
+	// ErrStopped when what is at work has ended. Defaults to never.
 	Stop <-chan struct{}
 	// Cache is where nodes with a Caching find work that was done before. Defaults to none.
 	Cache Cache
@@ -83,10 +83,10 @@ type Final[S any] struct {
 	Skipped []string // the paths of the tasks that failed and were passed over, in path order by step
 }
 
-// Run runs the graph from a state to its end. It fails with a *pregel.TasksError, a
-// *Paused while questions are open, a *pregel.StepLimitError, a
-// *pregel.TimeoutError, a *ChangedError if the run was begun with another version of the graph,
-// a *ConflictError, pregel.ErrStopped, the cause of ctx, or an error of the store. In all of these cases a run with a
+// Run runs the graph from a state to its end. It fails with a *TasksError, a
+// *Paused while questions are open, a *StepLimitError, a
+// *TimeoutError, a *ChangedError if the run was begun with another version of the graph,
+// a *ConflictError, ErrStopped, the cause of ctx, or an error of the store. In all of these cases a run with a
 // store can be resumed; after a *ConflictError only once the field has a reducer, or by a fork.
 func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, error) {
 	final, err := f.Execute(ctx, state, opt)
@@ -143,7 +143,7 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (fin
 	}
 	var waiting *pregel.WaitingError
 	if x.journal != nil && o.space == "" && errors.As(err, &waiting) {
-		err = &Paused{Run: x.journal.ID(), Questions: x.journal.Open(), Err: waiting}
+		err = &Paused{Run: x.journal.ID(), Questions: x.journal.Open(), err: waiting}
 	}
 	return Final[S]{State: x.state, Steps: x.steps, Skipped: x.skipped}, err
 }

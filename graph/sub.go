@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 // Sub is a node that runs another graph. In makes the first state of that graph from

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // A Task is a node's handle on the one run of it that is under way.
@@ -182,7 +182,7 @@ func (t *Task) Workflow(name string) (Nested, error) {
 func (t *Task) Host() any { return t.opt.Host }
 
 // Stopped is closed once the run is to stop between two tasks: one that waits for
-// something long may end with pregel.ErrStopped then, and is run again when the run goes on.
+// something long may end with ErrStopped then, and is run again when the run goes on.
 func (t *Task) Stopped() <-chan struct{} { return t.opt.Stop }
 
 // Emit puts an event into the log. It is durable when Emit returns.

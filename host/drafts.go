@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/distil"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // What agents write waits in a folder of its own, where nothing finds it by name, until a person has

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // An Origin is the mark of an imported run.
@@ -205,8 +206,8 @@ func (b *Claims) read(rec *runlog.Record) error {
 			return err
 		}
 		b.effect(rec, &d.Settled, d.Once)
-	case runlog.KindCarried:
-		var d runlog.Carried
+	case carry.Kind:
+		var d carry.Data
 		if err := json.Unmarshal(rec.Data, &d); err != nil {
 			return err
 		}

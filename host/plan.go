@@ -12,11 +12,11 @@ import (
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/offline"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // A Plan is what a run would do, as far as that is known before it does anything.

@@ -7,13 +7,13 @@ import (
 	"slices"
 
 	"github.com/superstep-dev/superstep/agent"
+	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool/mcp"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/workflow"
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 )
 
 // A project is what a folder and its user have for agents to work with, as one run sees it: definitions of agents, tools

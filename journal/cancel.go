@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -66,12 +67,12 @@ func (s *Scope) cancellable(cancel func()) (stop func()) {
 func (j *Journal) requested(ctx context.Context) {
 	for {
 		// Most runs have no requests, and an error of the store itself the next append meets too.
-		recs, _ := j.store.Read(ctx, runlog.RequestsID(j.id), j.cancels.read+1, 64)
+		recs, _ := j.store.Read(ctx, unlisted.RequestsID(j.id), j.cancels.read+1, 64)
 		for i := range recs {
 			switch recs[i].Kind {
-			case runlog.KindCancel:
+			case unlisted.KindCancel:
 				j.CancelPart(recs[i].Path)
-			case runlog.KindReply:
+			case unlisted.KindReply:
 				if !j.reply(ctx, &recs[i]) {
 					return
 				}

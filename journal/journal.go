@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -53,7 +54,7 @@ type Journal struct {
 
 // Options are the settings of Open. Nil means the defaults.
 type Options struct {
-	Create *runlog.NewRun // make the run, see [runlog.Create] for one of status Importing; defaults to none: it must exist
+	Create *runlog.NewRun // make the run; one of status Importing is not listed until a batch gives it another status; defaults to none: it must exist
 	Reopen bool           // with Create: go on with the run if it exists already
 	// Quarantined takes the run even if it is quarantined, see AcquireOptions.
 	Quarantined bool
@@ -95,7 +96,7 @@ func Open(ctx context.Context, store runlog.Store, id string, opt *Options) (*Jo
 	}
 	var err error
 	if c := j.opt.Create; c != nil && c.Status == runlog.Importing {
-		j.log, j.info, err = runlog.Create(ctx, store, id, *c)
+		j.log, j.info, err = unlisted.Create(ctx, store, id, *c)
 	} else {
 		j.log, j.info, err = store.Acquire(ctx, id, &runlog.AcquireOptions{Create: c, Quarantined: j.opt.Quarantined})
 	}
@@ -336,7 +337,7 @@ func (j *Journal) Close(ctx context.Context) error {
 	j.hub.close()
 	var err error
 	if j.cancels.read > 0 && j.Info().Status.Ended() {
-		err = runlog.DropRequests(ctx, j.store, j.id)
+		err = unlisted.DropRequests(ctx, j.store, j.id)
 	}
 	return errors.Join(err, j.log.Release(ctx))
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/carry"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -335,7 +337,7 @@ func TestSnapshotCarriesWhatIsNotOver(t *testing.T) {
 		t.Fatalf("carried %+v", carried)
 	}
 	snapshot, _ := j.New(runlog.KindSnapshot, "", struct{}{})
-	after, _ := j.New(runlog.KindCarried, "", carried)
+	after, _ := j.New(carry.Kind, "", carried)
 	if err := j.Append(t.Context(), "", snapshot, after); err != nil {
 		t.Fatal(err)
 	}
@@ -578,7 +580,7 @@ func TestRequestsReachTheirPart(t *testing.T) {
 	}
 	j, end := hold()
 	for _, part := range []string{"a", "b"} {
-		if err := runlog.Request(t.Context(), store, "r", runlog.Record{Kind: runlog.KindCancel, Path: "work/" + part, Time: time.Now()}); err != nil {
+		if err := unlisted.Request(t.Context(), store, "r", runlog.Record{Kind: unlisted.KindCancel, Path: "work/" + part, Time: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		await(j, part)
@@ -590,7 +592,7 @@ func TestRequestsReachTheirPart(t *testing.T) {
 		t.Error(err)
 	}
 	end()
-	if _, err := store.Read(t.Context(), runlog.RequestsID("r"), 1, 1); !errors.As(err, new(*runlog.NotFoundError)) {
+	if _, err := store.Read(t.Context(), unlisted.RequestsID("r"), 1, 1); !errors.As(err, new(*runlog.NotFoundError)) {
 		t.Error(err)
 	}
 }

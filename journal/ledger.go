@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -123,18 +124,18 @@ func (l *ledger) settle(m *memory, d *runlog.Settled) {
 
 // carried is what must follow a snapshot, nil for nothing. Time at work is
 // left out where nobody limits it, so that logs of equal runs stay equal.
-func (l *ledger) carried() *runlog.CarriedLedger {
-	c := runlog.CarriedLedger{Budget: l.given, Spent: l.spent}
+func (l *ledger) carried() *carry.Ledger {
+	c := carry.Ledger{Budget: l.given, Spent: l.spent}
 	if l.limit.Wall > 0 {
 		c.Wall = l.wall
 	}
-	if c == (runlog.CarriedLedger{}) {
+	if c == (carry.Ledger{}) {
 		return nil
 	}
 	return &c
 }
 
-func (l *ledger) restore(c *runlog.CarriedLedger) {
+func (l *ledger) restore(c *carry.Ledger) {
 	if c == nil {
 		return
 	}

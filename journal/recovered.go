@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -112,7 +113,7 @@ func (v *recovered) note(r *runlog.Record) error {
 		v.ledger.give(d.Budget)
 	case *runlog.RunResumed:
 		v.ledger.give(d.Budget)
-	case *runlog.Carried:
+	case *carry.Data:
 		v.restore(d)
 	case *runlog.TaskFailed:
 		m := v.of(r.Path)
@@ -168,8 +169,8 @@ func payload(r *runlog.Record) (data any, err error) {
 		data = &runlog.RunStarted{}
 	case runlog.KindRunResumed:
 		data = &runlog.RunResumed{}
-	case runlog.KindCarried:
-		data = &runlog.Carried{}
+	case carry.Kind:
+		data = &carry.Data{}
 	case runlog.KindTaskFailed:
 		data = &runlog.TaskFailed{}
 	case runlog.KindIntended:
@@ -245,8 +246,8 @@ func within(path string, tasks map[string]bool) bool {
 
 // carry is what must follow a snapshot that is written with the results of the given
 // tasks, nil for nothing.
-func (v *recovered) carry(tasks []string) *runlog.Carried {
-	var c runlog.Carried
+func (v *recovered) carry(tasks []string) *carry.Data {
+	var c carry.Data
 	done := map[string]bool{}
 	for _, path := range v.space("").done {
 		done[path] = true
@@ -259,7 +260,7 @@ func (v *recovered) carry(tasks []string) *runlog.Carried {
 			continue
 		}
 		for _, r := range v.spaces[path].recs {
-			c.Inner = append(c.Inner, runlog.CarriedRecord{Kind: r.Kind, Path: r.Path, Data: r.Data})
+			c.Inner = append(c.Inner, carry.Record{Kind: r.Kind, Path: r.Path, Data: r.Data})
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(v.scopes)) {
@@ -270,10 +271,10 @@ func (v *recovered) carry(tasks []string) *runlog.Carried {
 		if len(m.settled)+len(m.intents)+len(m.asked)+m.attempts+m.given == 0 {
 			continue
 		}
-		s := runlog.CarriedScope{Path: path, Attempts: m.attempts, GivenUp: m.given, Settled: values(m.settled), Asked: values(m.asked), Answers: values(m.answers)}
+		s := carry.Scope{Path: path, Attempts: m.attempts, GivenUp: m.given, Settled: values(m.settled), Asked: values(m.asked), Answers: values(m.answers)}
 		for _, key := range slices.Sorted(maps.Keys(m.intents)) {
 			in := m.intents[key]
-			s.Intents = append(s.Intents, runlog.CarriedIntent{Key: key, N: in.n, Open: in.open, Hint: in.hint, Cost: some(m.held[key])})
+			s.Intents = append(s.Intents, carry.Intent{Key: key, N: in.n, Open: in.open, Hint: in.hint, Cost: some(m.held[key])})
 		}
 		c.Scopes = append(c.Scopes, s)
 	}
@@ -293,7 +294,7 @@ func values[T any](m map[string]T) []T {
 }
 
 // restore takes over what was carried past a snapshot.
-func (v *recovered) restore(c *runlog.Carried) {
+func (v *recovered) restore(c *carry.Data) {
 	v.ledger.restore(c.Ledger)
 	for _, what := range c.Granted {
 		put(&v.granted, what, true)

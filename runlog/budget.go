@@ -117,10 +117,3 @@ func (e *BudgetError) FailureCode() string { return "budget" }
 
 // Enough is a limit that lets the run go on for a while.
 func (e *BudgetError) Enough() int64 { return max(2*e.Limit, e.Used+2*e.Need) }
-
-// CarriedLedger is the budget of a run, as the log has it, and what was used by then.
-type CarriedLedger struct {
-	Budget Budget        `json:"budget,omitzero"`
-	Spent  Amount        `json:"spent,omitzero"`
-	Wall   time.Duration `json:"wall,omitempty"`
-}

@@ -302,7 +302,7 @@ type Answer struct {
 	Value  json.RawMessage `json:"answer,omitempty"`
 	Denied bool            `json:"denied,omitempty"` // nobody may or will answer
 	By     string          `json:"by,omitempty"`     // "default", "flag", "person", …
-	// Request is an ID that nothing else has, of an answer that reached the holder of the run as a request; see KindReply.
+	// Request is an ID that nothing else has, of an answer that reached the holder of the run as a request.
 	Request string `json:"request,omitempty"`
 	// of an effect that happened and whose outcome was lost: what it gave. If the question has Text, a string is the text, and other JSON is the text as it is
 	Output json.RawMessage `json:"output,omitempty"`
@@ -315,41 +315,4 @@ type Answer struct {
 type Event struct {
 	Name string          `json:"name"`
 	Data json.RawMessage `json:"data,omitempty"`
-}
-
-// Carried follows a snapshot: what scopes have done and asked that belong to no task of
-// the supersteps before it, so that it is found without reading those.
-type Carried struct {
-	Scopes []CarriedScope  `json:"scopes"`
-	Ledger *CarriedLedger  `json:"ledger,omitempty"`
-	Inner  []CarriedRecord `json:"inner,omitempty"` // of the graphs that tasks run, since the last snapshot of each
-
-	Granted []string `json:"granted,omitempty"` // see Grant of journal.Scope
-}
-
-// CarriedRecord is a record from before a snapshot.
-type CarriedRecord struct {
-	Kind Kind            `json:"kind"`
-	Path string          `json:"path,omitempty"`
-	Data json.RawMessage `json:"data,omitempty"`
-}
-
-// CarriedScope is what one scope has done and asked.
-type CarriedScope struct {
-	Path     string          `json:"path"`
-	Settled  []Settled       `json:"settled,omitempty"`
-	Intents  []CarriedIntent `json:"intents,omitempty"`
-	Asked    []Question      `json:"asked,omitempty"`
-	Answers  []Answer        `json:"answers,omitempty"`
-	Attempts int             `json:"attempts,omitempty"`
-	GivenUp  int             `json:"given_up,omitempty"`
-}
-
-// CarriedIntent is how often an effect was intended, and whether the last time has no outcome.
-type CarriedIntent struct {
-	Key  string  `json:"key"`
-	N    int     `json:"n"`
-	Open bool    `json:"open,omitempty"`
-	Hint string  `json:"hint,omitempty"`
-	Cost *Amount `json:"cost,omitempty"`
 }

@@ -40,7 +40,6 @@ const (
 	KindAsked         Kind = "question.asked"
 	KindAnswered      Kind = "question.answered"
 	KindEvent         Kind = "event"
-	KindCarried       Kind = "carried"
 	KindInner         Kind = "snapshot.inner" // a KindSnapshot of a graph that a task runs; Path is the task's
 )
 

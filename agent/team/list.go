@@ -20,7 +20,7 @@ const Running = "running"
 
 // A Member is an agent of a team in the log of a run.
 type Member struct {
-	ID    string // the path of its records; who cancels it names it by this, see [runlog.KindCancel]
+	ID    string // the path of its records; who cancels it names it by this, see CancelAgent of superstep.Engine
 	Agent string
 	State string // Running, "ended" or "cancelled"
 }

@@ -238,8 +238,7 @@ func TestReplay(t *testing.T) {
 		ids <- run.ID()
 		<-cancelled
 		const stuck = "work/task_batch[1.1]/explorer[4]"
-		var unknown *superstep.UnknownAgentError
-		if err := other.CancelAgent(t.Context(), run.ID(), stuck+"x"); !errors.As(err, &unknown) || !slices.Contains(unknown.Known, stuck) || !strings.Contains(err.Error(), `did you mean "`+stuck) {
+		if err := other.CancelAgent(t.Context(), run.ID(), stuck+"x"); err == nil || !strings.Contains(err.Error(), `did you mean "`+stuck) {
 			t.Error(err)
 		}
 		if err := other.CancelAgent(t.Context(), run.ID(), stuck); err != nil {
@@ -253,7 +252,7 @@ func TestReplay(t *testing.T) {
 		if err != nil || !slices.Contains(members, team.Member{ID: stuck, Agent: "explorer", State: "cancelled"}) {
 			t.Errorf("agents %v: %v", members, err)
 		}
-		if err := other.CancelAgent(t.Context(), run.ID(), stuck); !errors.As(err, &unknown) || unknown.Status != runlog.Completed {
+		if err := other.CancelAgent(t.Context(), run.ID(), stuck); err == nil || !strings.Contains(err.Error(), "is completed") {
 			t.Error(err)
 		}
 		turns, acts := m.asked, did

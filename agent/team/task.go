@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // task is one job on its way.
@@ -102,7 +102,7 @@ func (k *task) begin(ctx context.Context) (own context.Context, leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		cancel(ErrClosed)
+		cancel(errClosed)
 	}
 	t.members[k] = cancel
 	return own, func() {

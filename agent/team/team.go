@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -64,8 +64,8 @@ type Team struct {
 }
 
 var (
-	// ErrClosed says that the team takes no more work.
-	ErrClosed = fmt.Errorf("the team is closed: %w", pregel.ErrStopped)
+	// errClosed says that the team takes no more work.
+	errClosed = fmt.Errorf("the team is closed: %w", pregel.ErrStopped)
 	// errCancelled is why an agent ended that was cancelled, see [List]. Its result is a failure of these words.
 	errCancelled = errors.New("cancelled")
 )
@@ -137,7 +137,7 @@ func (t *Team) Close() {
 	t.mu.Lock()
 	t.closed = true
 	for _, cancel := range t.members {
-		cancel(ErrClosed)
+		cancel(errClosed)
 	}
 	t.mu.Unlock()
 	t.work.Wait()
@@ -149,7 +149,7 @@ func (t *Team) spawnAll(ctx context.Context, scope *journal.Scope, parent *seat,
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
-		return results, ErrClosed
+		return results, errClosed
 	}
 	t.work.Add(1)
 	t.mu.Unlock()

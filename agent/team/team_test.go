@@ -19,10 +19,10 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/internal/modeltest"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/openai"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -440,7 +440,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("a job that has changed: %v", err)
 	}
 	c.Close()
-	if _, err := c.Spawn(t.Context(), j.Scope("work"), team.Job{Agent: "explorer", Prompt: "late"}); !errors.Is(err, team.ErrClosed) {
+	if _, err := c.Spawn(t.Context(), j.Scope("work"), team.Job{Agent: "explorer", Prompt: "late"}); !errors.Is(err, pregel.ErrStopped) {
 		t.Error(err)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
@@ -231,7 +230,7 @@ func TestSubagentsFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := node.Subagents("work", list, func(state) ([]node.Job, error) { return tc.jobs, nil }, texts, nil)
 			_, err := oneWay(t, n).Run(t.Context(), state{}, nil)
-			var tasks *pregel.TasksError
+			var tasks *graph.TasksError
 			if !errors.As(err, &tasks) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v", err)
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
@@ -77,7 +77,7 @@ func TestToolTimeout(t *testing.T) {
 	}})
 	n := node.Tool("tool", set, "slow", node.Args[state]{}, add)
 	n.Timeout = time.Millisecond
-	var limit *pregel.TimeoutError
+	var limit *graph.TimeoutError
 	if _, err := oneWay(t, n).Run(t.Context(), state{}, nil); !errors.As(err, &limit) {
 		t.Errorf("got %v", err)
 	}

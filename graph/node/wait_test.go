@@ -17,7 +17,6 @@ import (
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
@@ -43,7 +42,7 @@ func TestWaitSurvivesARestart(t *testing.T) {
 		stop := make(chan struct{})
 		time.AfterFunc(time.Hour, func() { close(stop) })
 		store.Revive()
-		if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, pregel.ErrStopped) {
+		if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, graph.ErrStopped) {
 			t.Fatal(err)
 		}
 		if now := time.Since(begin); now != 6*time.Hour {
@@ -70,7 +69,7 @@ func TestUntil(t *testing.T) {
 		store, stop := runlogtest.NewMortal(), make(chan struct{})
 		begin = time.Now()
 		time.AfterFunc(time.Minute, func() { close(stop) })
-		if _, err := oneWay(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, pregel.ErrStopped) || time.Since(begin) != time.Minute {
+		if _, err := oneWay(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, graph.ErrStopped) || time.Since(begin) != time.Minute {
 			t.Errorf("stopped after %v: %v", time.Since(begin), err)
 		}
 		store.Revive()
@@ -80,7 +79,7 @@ func TestUntil(t *testing.T) {
 		}
 		never := node.Until("wait", clock(), time.Minute, func(context.Context, state) (bool, error) { return false, nil }, done)
 		never.Timeout = time.Hour
-		var limit *pregel.TimeoutError
+		var limit *graph.TimeoutError
 		if _, err := oneWay(t, never).Run(t.Context(), state{}, nil); !errors.As(err, &limit) {
 			t.Errorf("got %v", err)
 		}

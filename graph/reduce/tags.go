@@ -25,14 +25,14 @@ type defaulted struct {
 	text  bool
 }
 
-// A TagsError lists everything that is wrong with the fields and tags of a state and
+// A tagsError lists everything that is wrong with the fields and tags of a state and
 // its update.
-type TagsError struct {
+type tagsError struct {
 	State, Update string // their types
 	Problems      []string
 }
 
-func (e *TagsError) Error() string {
+func (e *tagsError) Error() string {
 	if len(e.Problems) == 1 {
 		return e.Problems[0]
 	}
@@ -67,7 +67,7 @@ func (e *TagsError) Error() string {
 // A `default:"…"` tag gives what [Tagged.Initial] puts into the field: JSON, or for
 // a string the text itself.
 //
-// Tags reports every mistake at once, as a *TagsError.
+// Tags reports every mistake at once, one on a line.
 func Tags[S, U any]() (*Tagged[S, U], error) {
 	st, ut := reflect.TypeFor[S](), reflect.TypeFor[U]()
 	p := &parser{state: st, update: ut, stateName: nameOf(st, "S"), updateName: nameOf(ut, "U")}
@@ -77,7 +77,7 @@ func Tags[S, U any]() (*Tagged[S, U], error) {
 		p.problems = t.lossy(p.updateName)
 	}
 	if len(p.problems) > 0 {
-		return nil, &TagsError{State: p.stateName, Update: p.updateName, Problems: p.problems}
+		return nil, &tagsError{State: p.stateName, Update: p.updateName, Problems: p.problems}
 	}
 	return t, nil
 }

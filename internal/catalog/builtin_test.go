@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/superstep-dev/superstep/internal/catalog"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // The recipes that are built in: the most agents that one run begins, how the first lines of the file

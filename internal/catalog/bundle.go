@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // A Bundle is a recipe with all recipes that it uses, by itself and through others.

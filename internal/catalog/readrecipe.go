@@ -14,7 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/internal/clean"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // A RecipeFile is a recipe as it was found. It is not changed after.

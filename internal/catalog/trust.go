@@ -10,10 +10,10 @@ import (
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/definition"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/script"
 	"github.com/superstep-dev/superstep/tool/mcp"
 	"github.com/superstep-dev/superstep/tool/sandbox"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // judged are the kinds of items that can be trusted, in the order in which they are listed.

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // adopt creates a run that starts with the results of the steps which are the same as in an older run.

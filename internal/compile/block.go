@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // results are those of the steps of a block that have ended: a list that older states share, since a

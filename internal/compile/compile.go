@@ -19,10 +19,10 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // A Bundle is a recipe with all recipes that it uses, and that those use.

@@ -11,10 +11,10 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/pregel"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // amount is the result of a part of a step: of a branch or a round, as it is recorded when its container continues

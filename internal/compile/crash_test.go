@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // feast has every kind of step, and every container in another.

@@ -17,11 +17,11 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/internal/compile"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/pregel"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/pregel"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // slots are the places for steps at work in a recipe, and in those that it is called by, the

@@ -13,9 +13,9 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // The events that a step emits, in the log of its task.

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // Options are the settings of Distil. Nil means the defaults.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // given takes the inputs of the run, and what people said in it.

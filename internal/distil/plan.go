@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // A step is a step of the recipe that is being made.

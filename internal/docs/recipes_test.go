@@ -19,11 +19,11 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/compile"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 const recipesPage = "docs/recipes.md"

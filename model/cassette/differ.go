@@ -9,9 +9,9 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// An UnknownRequestError says that a request was not recorded, and what it may have been meant
+// An unknownRequestError says that a request was not recorded, and what it may have been meant
 // to be.
-type UnknownRequestError struct {
+type unknownRequestError struct {
 	Digest   string // of the request
 	Turns    int    // that are recorded, of all requests
 	Recorded int    // how many turns of this very request are recorded; all of them have been said
@@ -22,7 +22,7 @@ type UnknownRequestError struct {
 }
 
 // Error says what to compare.
-func (e *UnknownRequestError) Error() string {
+func (e *unknownRequestError) Error() string {
 	const remedy = "; record the cassette again if that is meant"
 	switch {
 	case e.Recorded == 1:

@@ -21,6 +21,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/archive"
 	"github.com/superstep-dev/superstep/runlog/redact"
@@ -388,7 +389,7 @@ func kinds(n int) []runlog.Record {
 	all := []runlog.Kind{
 		runlog.KindRunStarted, runlog.KindRunResumed, runlog.KindRunPaused, runlog.KindRunFailed, runlog.KindRunCancelled, runlog.KindRunFinished,
 		runlog.KindTaskDone, runlog.KindTaskFailed, runlog.KindStepCommitted, runlog.KindSnapshot, runlog.KindIntended, runlog.KindSettled,
-		runlog.KindAsked, runlog.KindAnswered, runlog.KindEvent, runlog.KindCarried, runlog.KindInner, "of.the.future",
+		runlog.KindAsked, runlog.KindAnswered, runlog.KindEvent, carry.Kind, runlog.KindInner, "of.the.future",
 	}
 	data := []string{
 		"", "{}", `{"a": 1 , "a":2}`, "{\n\t\"pretty\": true\r\n}", ` {"space":1} `, `{"html":"<>&\u003c` + "\u2028" + `","n":1e400,"big":12345678901234567890}`,

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -153,7 +154,7 @@ type importing struct {
 // create makes the run, in place of what an import that died has left.
 func (w *importing) create(ctx context.Context, run runlog.NewRun) error {
 	var err error
-	if w.log, _, err = runlog.Create(ctx, w.store, w.id, run); errors.Is(err, runlog.ErrExists) {
+	if w.log, _, err = unlisted.Create(ctx, w.store, w.id, run); errors.Is(err, runlog.ErrExists) {
 		return fmt.Errorf("%w; import it under another ID", err)
 	}
 	w.epochs = 1

@@ -28,7 +28,7 @@ func server(t *testing.T, mode string) *mcp.Server {
 		t.Fatal(err)
 	}
 	return &mcp.Server{
-		Name: "bad", Source: mcp.Source{Scope: mcp.User, Path: "test"}, Transport: mcp.Stdio, Command: self,
+		Name: "bad", Source: mcp.Source{Scope: "user", Path: "test"}, Transport: mcp.Stdio, Command: self,
 		Env: mcp.Values{"MCP_TEST_SERVER": cmp.Or(mode, "good"), "STATE": filepath.Join(t.TempDir(), "state"), "SECRET": "${SECRET:-hunter2hunter2}"},
 	}
 }
@@ -152,7 +152,7 @@ func TestStartFailures(t *testing.T) {
 		{mcp.Server{Name: "x", Transport: mcp.HTTP, URL: "http://127.0.0.1:1/mcp"}, "initialize", "cannot be reached"},
 		{mcp.Server{Name: "x", Transport: mcp.SSE, URL: "http://127.0.0.1:1/mcp"}, "initialize", "cannot be reached"},
 	} {
-		c.server.Source.Scope = mcp.User
+		c.server.Source.Scope = "user"
 		_, err := mcp.Connect(t.Context(), &c.server, o)
 		var e *mcp.Error
 		if !errors.As(err, &e) || e.Phase != c.phase || !strings.Contains(err.Error(), c.want) {
@@ -161,7 +161,7 @@ func TestStartFailures(t *testing.T) {
 	}
 	// A project's server does not run before somebody agreed, and what was agreed to is the digest.
 	s := server(t, "")
-	s.Source.Scope = mcp.Project
+	s.Source.Scope = "project"
 	s.Env["STATE"] = "${STATE}"
 	if _, err := mcp.Connect(t.Context(), s, o); err == nil || !strings.Contains(err.Error(), "superstep trust") {
 		t.Errorf("an untrusted server: %v", err)
@@ -511,7 +511,7 @@ func TestTrustIsAskedAtEveryStart(t *testing.T) {
 	}
 	write("")
 	s := server(t, "crash-call")
-	s.Source.Scope, s.Command, s.Args = mcp.Project, "sh", []string{"./server.sh"}
+	s.Source.Scope, s.Command, s.Args = "project", "sh", []string{"./server.sh"}
 	agreed, err := s.Digest(o)
 	if err != nil {
 		t.Fatal(err)

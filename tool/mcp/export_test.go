@@ -10,7 +10,7 @@ var (
 )
 
 // Parse is parse for the configuration of a project.
-func Parse(data []byte, path string) (*Config, error) { return parse(data, path, Project) }
+func Parse(data []byte, path string) (*config, error) { return parse(data, path, scopeProject) }
 
 // Changes is the difference between what was agreed to and what the server offers now, as Diff gives
 // it; "" if there is none.

@@ -36,7 +36,7 @@ const (
 
 // Options of Find and ConnectAll. Nil means the defaults.
 type Options struct {
-	// Project is the folder that project configurations come from, that servers are started in,
+	// scopeProject is the folder that project configurations come from, that servers are started in,
 	// and that they are told of as their root. Defaults to none.
 	Project string
 	// Environ is the environment of the process, "NAME=value", as os.Environ gives it. Servers see
@@ -90,7 +90,7 @@ func (o *Options) defaults() *Options {
 	}
 	if d.Trust == nil {
 		d.Trust = func(s *Server, _ string) error {
-			if s.Source.Scope != User {
+			if s.Source.Scope != scopeUser {
 				return fmt.Errorf("comes from %s, which is not trusted; review: superstep trust", s.Source.Path)
 			}
 			return nil

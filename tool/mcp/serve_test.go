@@ -210,7 +210,7 @@ func TestHandlerRoundTrip(t *testing.T) {
 	h, server := handler(t, tools, &mcp.ServeOptions{Gate: allow})
 	o, _ := options(t)
 	o.Environ = append(o.Environ, "TOKEN="+h.Token())
-	s := &mcp.Server{Name: "own", Source: mcp.Source{Scope: mcp.User}, Transport: mcp.HTTP, URL: server.URL, Headers: mcp.Values{"Authorization": "Bearer ${TOKEN}"}, TrustAnnotations: true}
+	s := &mcp.Server{Name: "own", Source: mcp.Source{Scope: "user"}, Transport: mcp.HTTP, URL: server.URL, Headers: mcp.Values{"Authorization": "Bearer ${TOKEN}"}, TrustAnnotations: true}
 	got := set(t, connect(t, s, o))
 	for _, own := range tools.Tools() {
 		if there, ok := got.Get("mcp__own__" + own.Name); !ok || own.Effect == tool.Pure != (there.Effect == tool.Pure) {

@@ -121,7 +121,7 @@ func (s *Server) Review() string {
 	if names := s.Variables(); len(names) > 0 {
 		fmt.Fprintf(&b, "  reads the variables %s\n", strings.Join(names, ", "))
 	}
-	if s.Source.Scope == Project && s.Transport == Stdio {
+	if s.Source.Scope == scopeProject && s.Transport == Stdio {
 		fmt.Fprintf(&b, "  %s\n", s.Covers(&Options{Project: s.home(), Env: func(string) (string, bool) { return "", false }}))
 	}
 	return b.String()
@@ -144,7 +144,7 @@ var only = regexp.MustCompile(`^(?:Bearer )?\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*\
 // shown is a value for people.
 func (s *Server) shown(value string, plain bool) string {
 	switch {
-	case s.Source.Scope != Project:
+	case s.Source.Scope != scopeProject:
 		return "…"
 	case only.MatchString(value):
 		return strings.Trim(word(value), `"`)
@@ -360,7 +360,7 @@ func (s *Server) cover(d *Options) (*cover.Cover, []digestedFile, error) {
 	}
 	err = errors.Join(errs...)
 	if much, ok := errors.AsType[*cover.TooMuch](err); ok {
-		if s.Source.Scope == User {
+		if s.Source.Scope == scopeUser {
 			return nil, files, nil // which is the user's to start, whatever the project holds
 		}
 		return nil, nil, much // once is enough

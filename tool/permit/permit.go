@@ -141,7 +141,7 @@ func New(opts *Options) (*Policy, error) {
 	p := &Policy{opt: o}
 	var errs []error
 	var err error
-	if p.guards, err = guards(slices.Concat(AlwaysProtected(), o.Protected)); err != nil {
+	if p.guards, err = guards(slices.Concat(alwaysProtected(), o.Protected)); err != nil {
 		errs = append(errs, err)
 	}
 	for layer := range o.Rules {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 

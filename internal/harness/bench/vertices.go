@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/vertex"
 )
 
