@@ -161,7 +161,7 @@ func otherNames(d *definition.Definition, list []*definition.Definition) []strin
 
 func everyone(*definition.Definition) bool { return true }
 
-// mayUse returns which agents may be used: all but those of the project that the user has not agreed to. A file that
+// mayUse returns which agents may be used: all but those of the project that the user has not trusted. A file that
 // switches an agent off only restricts, and is heeded.
 func (c *Catalog) mayUse(d *definition.Definition) bool {
 	return d.Disabled || c.agentState(d) == Usable
@@ -177,7 +177,7 @@ func (c *Catalog) Agent(name string) (*definition.Definition, error) {
 	return d, err
 }
 
-// Hidden is the agent of a name that the project has and that is not used, since nobody agreed to it as it is; nil for
+// Hidden is the agent of a name that the project has and that is not used, since nobody trusted it as it is; nil for
 // none.
 func (c *Catalog) Hidden(name string) *UntrustedError {
 	d, err := c.agents().find(name, everyone)

@@ -308,7 +308,7 @@ func (c *Catalog) Draft(name string) (*RecipeFile, Item, error) {
 }
 
 // Recipe returns the recipe of a name or an alias that may be used. One of the project that the user has not
-// agreed to is refused with an *UntrustedError, and nothing else is used in its place.
+// trusted is refused with an *UntrustedError, and nothing else is used in its place.
 func (c *Catalog) Recipe(name string) (*RecipeFile, error) {
 	e, err := c.recipes().find(name)
 	if err != nil {

@@ -21,7 +21,7 @@ var judged = []trust.Kind{trust.Config, trust.Tool, trust.MCP, trust.Agent, trus
 
 // Items are what of the project can be trusted, with what the user should see of each: all, or those of some kinds. The
 // lists of tools of MCP servers, also of the user's own, are among them where the last connection saw others than were
-// agreed to; to trust such an item agrees to the list that was seen and to no other.
+// trusted; to trust such an item agrees to the list that was seen and to no other.
 func (c *Catalog) Items(kinds ...trust.Kind) []trust.Status {
 	var out []trust.Status
 	for _, k := range judged {
@@ -44,8 +44,8 @@ func (c *Catalog) Trust(items []trust.Item) error {
 	return c.opt.Trust.Trust(c.folder, items)
 }
 
-// Revoke takes back what was agreed to, everything of the project if no names are given. The tools
-// that the user's own MCP servers offered stay those that were agreed to: without them whatever such
+// Revoke takes back what was trusted, everything of the project if no names are given. The tools
+// that the user's own MCP servers offered stay those that were trusted: without them whatever such
 // a server shows next would be.
 func (c *Catalog) Revoke(names ...string) error {
 	if c.folder == "" || c.opt.Trust == nil {
@@ -208,7 +208,7 @@ func (c *Catalog) SettingsState() State {
 func ListName(server string) string { return server + " tools" }
 
 // forgetLists has the tools of servers that are about to be trusted looked at anew, unless a list of
-// theirs is agreed to at the same time.
+// theirs is trusted at the same time.
 func (c *Catalog) forgetLists(items []trust.Item) error {
 	var lists, names []string
 	for _, i := range items {
@@ -240,7 +240,7 @@ func (c *Catalog) serverTrust(s *mcp.Server) State {
 	return c.state(s.Source.Scope, trust.MCP, s.Name, s.Source.Path)
 }
 
-// An UntrustedError reports that something of the project is wanted that the user has not agreed to.
+// An UntrustedError reports that something of the project is wanted that the user has not trusted.
 type UntrustedError struct {
 	Kind, Name, Path string
 	State            State

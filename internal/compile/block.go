@@ -130,7 +130,7 @@ func (p *play) sees(s results, around *surroundings) *recipe.Scope {
 // the tasks of all its graphs share.
 const many = 1 << 20
 
-// widen sets how many tasks of a graph may be at work at once; 0 is any number.
+// widen sets how many tasks of a graph may be running at once; 0 is any number.
 func (*play) widen(opt *graph.RunOptions, width int, j *journal.Journal) {
 	if width <= 0 {
 		width = many

@@ -56,7 +56,7 @@ type Setting struct {
 	Rules []string `json:"rules,omitempty"`  // what agents may do, such as "deny read_file(secret/**)"
 	OnAsk string   `json:"on_ask,omitempty"` // what becomes of calls that need leave where nobody can be asked
 	// Parts are the digests of the agents and tools of the run, by what people call them. A run is
-	// not gone on with by others.
+	// not continued with by others.
 	Parts map[string]string `json:"parts,omitempty"`
 }
 

@@ -162,7 +162,7 @@ func (w *work) declare(ctx context.Context, key string, t *tool.Tool) error {
 }
 
 // try is the key of the call of this attempt. What failed before is in the log, so that another attempt is
-// another call; but one whose outcome is not known is taken up again, as its effect demands.
+// another call; but one whose outcome is not known is resumed, as its effect demands.
 func (w *work) try() string {
 	key := func(n int) string {
 		if n == 1 {

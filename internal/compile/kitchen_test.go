@@ -41,7 +41,7 @@ type kitchen struct {
 	prompts []string // of all turns of models, as "agent: prompt"
 	calls   []string // of tools
 	now     int
-	peak    int // how many models were at work at once
+	peak    int // how many models were running at once
 	opened  int
 	closed  int
 }

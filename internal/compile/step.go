@@ -41,7 +41,7 @@ type noteData struct {
 	Why string `json:"why"`
 }
 
-// work is a step at work: one attempt.
+// work is a running step: one attempt.
 type work struct {
 	*play
 	step   *recipe.Step
@@ -212,7 +212,7 @@ func (w *work) give(ctx context.Context) (g given, err error) {
 type job struct {
 	text string          // what a person may edit at a gate: of an agent and a question
 	data json.RawMessage // the same, of a tool and a workflow; nil for none
-	leaf bool            // it takes one of the places for steps at work
+	leaf bool            // it takes one of the places for running steps
 	run  func(ctx context.Context) (given, error)
 }
 
@@ -316,7 +316,7 @@ func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
 	return nil, fmt.Errorf("its output does not fit: %w", why)
 }
 
-// remains takes the paths of what was passed over inside of a step.
+// remains takes the paths of what was skipped inside of a step.
 func (w *work) remains(g *given, paths []string) {
 	if len(paths) == 0 {
 		return

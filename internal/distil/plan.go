@@ -164,7 +164,7 @@ func draft(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 func begin(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 	p := &plan{rec: rec, opt: opt, words: map[*unit]*said{}, told: map[*unit]*said{}}
 	if len(rec.units) > maxUnits {
-		return nil, unfit("over %d agents and tools were at work in it", maxUnits)
+		return nil, unfit("over %d agents and tools were running in it", maxUnits)
 	}
 	for _, u := range rec.units {
 		p.add(u, folds)

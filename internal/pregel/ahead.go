@@ -241,7 +241,7 @@ func (a *ahead[S, U, M]) gather(id cellID, r arrival[U, M]) {
 	}
 }
 
-// plan gives the tasks that may start early now, by superstep and vertex.
+// plan returns the tasks that may start early now, by superstep and vertex.
 func (a *ahead[S, U, M]) plan() []Task[M] {
 	if a.off || len(a.waiting) == 0 {
 		return nil
@@ -328,7 +328,7 @@ func (a *ahead[S, U, M]) task(c *cell[U, M]) Task[M] {
 	return t
 }
 
-// sees gives the state of a task: what has been committed, and what is sure to be.
+// sees returns the state of a task: what has been committed, and what is sure to be.
 func (a *ahead[S, U, M]) sees(t *Task[M]) S {
 	views := a.m.views
 	state := views.sees(t.Vertex)

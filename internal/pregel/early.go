@@ -80,7 +80,7 @@ func (p *Program[S, U, M]) AllowEarly() {
 	p.early = e
 }
 
-// reach gives for every vertex those that a path leads from to it.
+// reach returns for every vertex those that a path leads from to it.
 func (p *Program[S, U, M]) reach() []vertices {
 	n := len(p.Vertices)
 	words := (n + 63) / 64
@@ -134,7 +134,7 @@ func (p *Program[S, U, M]) reversePostorder() []int {
 	return order
 }
 
-// Early says whether the tasks of a vertex may start before their superstep, and if so,
+// Early reports whether the tasks of a vertex may start before their superstep, and if so,
 // which vertices they wait for even then.
 func (p *Program[S, U, M]) Early(vertex int) (may bool, waits []int) {
 	if p.early == nil || p.Terminal != nil || !p.early.may[vertex] {

@@ -158,7 +158,7 @@ func (w *world) early(t *rapid.T, entries []pregel.Send[int], r *rand.Rand) (*tr
 			continue
 		}
 		if len(out) == 0 {
-			t.Fatalf("nothing at work in superstep %d", m.Step())
+			t.Fatalf("nothing running in superstep %d", m.Step())
 		}
 		i := r.IntN(len(out))
 		x := out[i]
@@ -253,7 +253,7 @@ func TestEarlyTaskWokenAsItsSuperstepOpens(t *testing.T) {
 	}
 }
 
-// A run that is stopped when its superstep is complete ends, also while a task is at work
+// A run that is stopped when its superstep is complete ends, also while a task is running
 // that started before its superstep.
 func TestEarlyTaskAtWorkWhenStopped(t *testing.T) {
 	p := &pregel.Program[trail, string, int]{Reduce: func(s trail, u string) trail { return append(s[:len(s):len(s)], u) }}

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// A TasksError says which tasks of a superstep failed for good, in path order.
+// A TasksError names which tasks of a superstep failed for good, in path order.
 type TasksError struct {
 	Step  int
 	Tasks []TaskError
 }
 
-// A TaskError says why one task failed.
+// A TaskError explains why one task failed.
 type TaskError struct {
 	Path string
 	Err  error
@@ -41,7 +41,7 @@ func (e *TasksError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap gives the failures one by one.
+// Unwrap returns the failures one by one.
 func (e *TasksError) Unwrap() []error {
 	out := make([]error, len(e.Tasks))
 	for i := range e.Tasks {
@@ -50,7 +50,7 @@ func (e *TasksError) Unwrap() []error {
 	return out
 }
 
-// A WaitingError says that a run can go on only once something it waits for has happened.
+// A WaitingError reports that a run can go on only once something it waits for has happened.
 type WaitingError struct {
 	Paths []string // the waiting tasks, in path order
 	Errs  []error  // by path: what the task waits for; nil if it is not known
@@ -73,7 +73,7 @@ func (e *WaitingError) Error() string {
 // Waits reports that the run is not over.
 func (e *WaitingError) Waits() bool { return true }
 
-// A StepLimitError says that a run took as many supersteps as it may.
+// A StepLimitError reports that a run took as many supersteps as it may.
 type StepLimitError struct {
 	Limit    int
 	Frontier []string // what would have computed next, in path order, at most ten
@@ -84,7 +84,7 @@ func (e *StepLimitError) Error() string {
 		e.Limit, strings.Join(e.Frontier, ", "))
 }
 
-// A TimeoutError says that a run or a task took longer than it may.
+// A TimeoutError reports that a run or a task took longer than it may.
 type TimeoutError struct {
 	What  string
 	After time.Duration
@@ -111,7 +111,7 @@ func (e *TimeoutError) Unwrap() error { return e.Err }
 // Timeout reports true, as net.Error has it.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// A StalledError says that a join can never fire: the run is over and not every source has sent.
+// A StalledError reports that a join can never fire: the run is over and not every source has sent.
 type StalledError struct {
 	Vertex  string
 	Need    int // of the Sources
@@ -141,7 +141,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Stuck is why a superstep does not go on when nothing is at work and nothing may
+// Stuck is why a superstep does not go on when nothing is running and nothing may
 // start: a *TasksError, or a *WaitingError.
 func (m *Machine[S, U, M]) Stuck() error {
 	if failed := m.Failures(); len(failed) > 0 {

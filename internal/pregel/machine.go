@@ -82,7 +82,7 @@ type Outcome uint8
 // The outcomes of a task.
 const (
 	Done    Outcome = iota + 1 // its update and sends count
-	Skipped                    // it failed and is passed over: its sends count, its update does not exist
+	Skipped                    // it failed and is skipped: its sends count, its update does not exist
 	Caught                     // it failed and its sends say so to whoever takes care of that; otherwise as Skipped
 	Failed                     // it failed for good: the step cannot commit
 	Waiting                    // it waits for something outside; Wake makes it ready again
@@ -97,7 +97,7 @@ type Result[U, M any] struct {
 	Vote    Vote
 	Err     error    // of Skipped, Caught, Failed and Aborted
 	Fix     *Fix[U]  // folded before Update, nil for none
-	Inside  []string // what was passed over inside of the task, for Machine.Skipped
+	Inside  []string // what was skipped inside of the task, for Machine.Skipped
 	Note    any      // for the recorder; the machine does not look at it
 }
 
@@ -163,7 +163,7 @@ type frontier[M any] struct {
 	sorted bool
 }
 
-// New makes a machine in its first superstep. The entries are woken in the order given.
+// New creates a machine in its first superstep. The entries are woken in the order given.
 func New[S, U, M any](prog *Program[S, U, M], state S, entries ...Send[M]) *Machine[S, U, M] {
 	m := empty(prog, state)
 	for i := range entries {
@@ -365,8 +365,8 @@ func (m *Machine[S, U, M]) Waits() []Task[M] {
 	return out
 }
 
-// Skipped are the paths of the tasks that the last commit passed over, and what its tasks
-// say was passed over inside of them, in path order. The slice is valid until the next commit.
+// Skipped are the paths of the tasks that the last commit skipped, and what its tasks
+// say was skipped inside of them, in path order. The slice is valid until the next commit.
 func (m *Machine[S, U, M]) Skipped() []string { return m.skipped }
 
 func (m *Machine[S, U, M]) having(o Outcome, n int) []int {
@@ -523,7 +523,7 @@ func (m *Machine[S, U, M]) join(to int, arrived []joining[M]) {
 	}
 }
 
-// wake makes an instance active in the next superstep and gives its place there, or
+// wake makes an instance active in the next superstep and returns its place there, or
 // -1 if it has completed.
 func (m *Machine[S, U, M]) wake(vertex int, key string) int {
 	f := &m.frontier

@@ -529,7 +529,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// A reducer that panics ends the run at once: what is still at work is stopped.
+// A reducer that panics ends the run at once: what is still running is stopped.
 func TestPanicOfTheReducerStopsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := program("a", "b", "c")

@@ -31,13 +31,13 @@ type Ended[U, M any] struct {
 
 // RunOptions are the settings of Run. Nil means the defaults.
 type RunOptions[S, U, M any] struct {
-	Parallelism int               // tasks at work at once; defaults to 16
+	Parallelism int               // tasks running at once; defaults to 16
 	MaxSteps    int               // supersteps before a *StepLimitError; defaults to no limit
 	Timeout     time.Duration     // before a *TimeoutError, from this call on; defaults to no limit
 	Recorder    Recorder[S, U, M] // defaults to none: the run leaves nothing behind
 	Started     func(t *Task[M])  // called as a task starts, from its goroutine; defaults to nothing
 	Barrier     bool              // no task starts before its superstep, even if what it reads is final
-	Stop        <-chan struct{}   // once closed, nothing starts any more, and the run ends with ErrStopped when what is at work has ended; defaults to never
+	Stop        <-chan struct{}   // once closed, nothing starts any more, and the run ends with ErrStopped when what is running has ended; defaults to never
 	Wake        <-chan struct{}   // says that waiting tasks may go on, so that Ready is asked of each; defaults to never
 	// Ready reports whether a waiting task may go on now; it is asked when Wake says so
 	// and before the run would end for want of anything to do. Defaults to never.
@@ -75,10 +75,10 @@ func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, 
 	p := &pool[S, U, M]{ctx: ctx, m: m, exec: exec, started: o.Started, stop: o.Stop, size: o.Parallelism, eager: o.Recorder != nil ||
 		o.Wake != nil || m.ahead != nil, more: make(chan struct{}, 1)}
 	defer p.workers.Wait()
-	defer stop(nil) // before it waits for what is at work, also when the program panics
+	defer stop(nil) // before it waits for what is running, also when the program panics
 	d := &driver[S, U, M]{pool: p, opt: &o, ctx: ctx}
 	if err := d.run(m); err != nil {
-		stop(err) // the tasks still at work end before Run does
+		stop(err) // the tasks still running end before Run does
 		for !d.lost && !d.idle() {
 			if e := d.keep(m, d.collect(m, nil)); e != nil {
 				return errors.Join(err, e)
@@ -101,7 +101,7 @@ type driver[S, U, M any] struct {
 
 func (d *driver[S, U, M]) idle() bool { return d.pool.idle() && len(d.line) == 0 }
 
-// collect gives tasks that have ended. One at a time are computed here, so that each is
+// collect returns tasks that have ended. One at a time are computed here, so that each is
 // recorded before the next starts.
 func (d *driver[S, U, M]) collect(m *Machine[S, U, M], wake <-chan struct{}) []Ended[U, M] {
 	if len(d.line) == 0 {
@@ -205,7 +205,7 @@ func (d *driver[S, U, M]) keep(m *Machine[S, U, M], ended []Ended[U, M]) error {
 	return d.record(m, ended, false)
 }
 
-// apply tells the machine what has become of tasks, and gives those that have ended.
+// apply tells the machine what has become of tasks, and returns those that have ended.
 func (d *driver[S, U, M]) apply(m *Machine[S, U, M], ended []Ended[U, M]) ([]Ended[U, M], error) {
 	n := 0
 	for _, e := range ended {

@@ -142,7 +142,7 @@ func (m *Machine[S, U, M]) early(c *cell[U, M]) earlyTask[U, M] {
 	return t
 }
 
-// Restore makes a machine from a snapshot. It fails if the snapshot names a vertex
+// Restore creates a machine from a snapshot. It fails if the snapshot names a vertex
 // the program does not have.
 func Restore[S, U, M any](prog *Program[S, U, M], s *Snapshot[S, U, M]) (*Machine[S, U, M], error) {
 	r := restoring{index: make(map[string]int, len(prog.Vertices)), step: s.Step}

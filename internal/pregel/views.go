@@ -74,7 +74,7 @@ func (v *views[S, U]) keep(vertex, step, index int, fix *Fix[U], u U) {
 	}
 }
 
-// sees gives what a vertex sees of all that has been committed.
+// sees returns what a vertex sees of all that has been committed.
 func (v *views[S, U]) sees(vertex int) S {
 	w := v.at[vertex]
 	if w == nil {

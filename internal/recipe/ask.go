@@ -99,7 +99,7 @@ func (a *Ask) Schema() *jsonschema.Schema {
 	return one
 }
 
-// badAnswer says why a default is no answer to a question, "" if it is one.
+// badAnswer returns why a default is no answer to a question, "" if it is one.
 func badAnswer(a *Ask, n *yaml.Node) string {
 	what := "form"
 	switch {

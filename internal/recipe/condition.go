@@ -63,7 +63,7 @@ func functions() []string {
 	}
 }
 
-// reserved tells of a name whether it means something else already.
+// reserved reports for a name whether it means something else already.
 func reserved(s string) bool {
 	switch s {
 	case "inputs", "steps", "loop", "index", "true", "false", "nil", "let", "if", "else", "in", "not", "and", "or",
@@ -117,7 +117,7 @@ func (p *reading) expr(n *yaml.Node, what string, at *[]site, truth bool) *Condi
 // unfinished is the fault of a condition that ends too early.
 const unfinished = "something is missing after this"
 
-// commented tells whether a comment follows a text without quotes.
+// commented reports whether a comment follows a text without quotes.
 func (p *reading) commented(n *yaml.Node) bool {
 	if n.Style != 0 || n.Value == "" {
 		return false
@@ -244,7 +244,7 @@ func exprFault(text string, offsets []int, err error) fault {
 // hyphened finds names with hyphens behind a dot, which an expression reads as minus.
 var hyphened = regexp.MustCompile(`\b(steps|inputs)\s*\.\s*([A-Za-z0-9_]+(?:-[A-Za-z0-9_]+)+)`)
 
-// hyphen says how to write the first name with a hyphen in a text, "" if there is none.
+// hyphen returns how to write the first name with a hyphen in a text, "" if there is none.
 func hyphen(text string) string {
 	m := hyphened.FindStringSubmatch(text)
 	if m == nil {
@@ -362,7 +362,7 @@ func (r *refReader) binary(n *ast.BinaryNode) {
 	r.condition.patterns[n] = pat
 }
 
-// bare tells of a difference whether what is taken away from an input is a name that nothing has.
+// bare reports for a difference whether what is taken away from an input is a name that nothing has.
 func (r *refReader) bare(n *ast.BinaryNode) bool {
 	root, _ := leftmost(n.Right)
 	return root != nil && r.lets[root.Value] == 0 && root.Value != "inputs" && root.Value != "steps" && root.Value != "loop" && root.Value != "index"

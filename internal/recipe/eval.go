@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A Status says how a step ended.
+// A Status describes how a step ended.
 type Status string
 
 // How steps end.
@@ -233,7 +233,7 @@ func fieldsOf(m map[string]any) string {
 	return strings.Join(keys, ", ")
 }
 
-// typeOf says what a value is.
+// typeOf returns what a value is.
 func typeOf(v any) string {
 	switch v.(type) {
 	case nil:

@@ -50,7 +50,7 @@ func (p *reading) wholeIn(n *yaml.Node, what string, low, high int64) int64 {
 // maxWhole is the largest number that JSON carries unharmed everywhere.
 const maxWhole = 1<<53 - 1
 
-// wholeNumber gives the digits of a whole number, also of one written as 3.0.
+// wholeNumber returns the digits of a whole number, also of one written as 3.0.
 func (p *reading) wholeNumber(n *yaml.Node) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
 		return "", false
@@ -151,10 +151,10 @@ func (p *reading) duration(n *yaml.Node, what string) time.Duration {
 	return d
 }
 
-// json gives a value as JSON.
+// json returns a value as JSON.
 func (p *reading) json(n *yaml.Node) json.RawMessage { return compact(p.plain(n)) }
 
-// plain gives a value as what encodes as JSON. What is not clear is reported.
+// plain returns a value as what encodes as JSON. What is not clear is reported.
 func (p *reading) plain(n *yaml.Node) any {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -34,7 +34,7 @@ type meaning struct {
 	all map[string]*step
 }
 
-// A scope says which variables of containers there are.
+// A scope names which variables of containers there are.
 type scope struct {
 	vars  map[string]bool // of foreach, by name
 	names []string        // the same, in order, for messages
@@ -50,7 +50,7 @@ func (sc scope) with(as string) scope {
 	return scope{vars, append(slices.Clip(sc.names), as), true, sc.loop}
 }
 
-// available says what references can start with.
+// available returns what references can start with.
 func (sc scope) available() string {
 	words := []string{"inputs", "steps"}
 	words = append(words, sc.names...)
@@ -149,7 +149,7 @@ func (m *meaning) infer(s, of *step) {
 	}
 }
 
-// beside says which step of a block to name instead of one of another block.
+// beside returns which step of a block to name instead of one of another block.
 func beside(s, other *step) string {
 	for o := other; o != nil; o = o.in.of {
 		if o.in == s.in && o != s {

@@ -29,7 +29,7 @@ func CheckText(file string, text []byte, w *World) Problems {
 	return Check(r, w)
 }
 
-// read gives as much of a recipe as there is.
+// read returns as much of a recipe as there is.
 func read(file string, text []byte) (*Recipe, Problems) {
 	p := &reading{file: file, src: newSource(text), hints: hintBudget}
 	r := &Recipe{File: file, Source: text, Concurrency: DefaultConcurrency}
@@ -188,7 +188,7 @@ func (p *reading) wrongType(n *yaml.Node, what, want string) {
 	p.mark(n, codeType, "%s must be %s, got %s", what, want, kindOf(n))
 }
 
-// sequence gives the parts of a list.
+// sequence returns the parts of a list.
 func (p *reading) sequence(n *yaml.Node, what string) ([]*yaml.Node, bool) {
 	if n.Kind != yaml.SequenceNode {
 		p.wrongType(n, what, "a list")

@@ -45,7 +45,7 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Structural tells whether a problem is one of form, which the JSON Schema of recipes knows too: a
+// Structural reports whether a problem is one of form, which the JSON Schema of recipes knows too: a
 // document with such a problem is refused by both. The others are about the text as YAML, or about
 // what names and expressions mean, which a schema cannot know.
 func (p *Problem) Structural() bool { return !p.Warning && structural[p.Code] }
@@ -161,7 +161,7 @@ func (ps Problems) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the problems one by one, for errors.As.
+// Unwrap returns the problems one by one, for errors.As.
 func (ps Problems) Unwrap() []error {
 	errs := make([]error, len(ps))
 	for i, p := range ps {

@@ -27,7 +27,7 @@ const (
 	maxRounds   = 1000    // of a loop
 	maxAttempts = 100     // of a retry
 
-	DefaultConcurrency = 16 // steps at work at once
+	DefaultConcurrency = 16 // steps running at once
 	defaultTries       = 2  // how often an agent is asked again for what fits a schema
 )
 
@@ -41,7 +41,7 @@ type Recipe struct {
 	Aliases     []string
 	Inputs      []Input
 	Model       string // of agents that do not name one, "" for none
-	Concurrency int    // steps at work at once, in all containers together
+	Concurrency int    // steps running at once, in all containers together
 	Budget      *Budget
 	Block       // its steps and its output
 
@@ -140,7 +140,7 @@ func (s *Step) Body() *Block {
 	return nil
 }
 
-// A Retry says how often and how soon a failed step is tried again.
+// A Retry describes how often and how soon a failed step is tried again.
 type Retry struct {
 	Attempts int           // in all
 	Delay    time.Duration // before the second; defaults to none
@@ -190,7 +190,7 @@ type Ask struct {
 
 // A Parallel is steps side by side, as one step.
 type Parallel struct {
-	Width int // steps at work at once, 0 for no bound of its own
+	Width int // steps running at once, 0 for no bound of its own
 	Block
 }
 
@@ -198,7 +198,7 @@ type Parallel struct {
 type Foreach struct {
 	In    *Value // a list
 	As    string
-	Width int // items at work at once, 0 for no bound of its own
+	Width int // items running at once, 0 for no bound of its own
 	Block
 }
 

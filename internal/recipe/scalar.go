@@ -91,7 +91,7 @@ func wholeScalar(v string) scalar {
 
 func textScalar() scalar { return scalar{kind: isText} }
 
-// kindOf says what a node is.
+// kindOf returns what a node is.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -83,7 +83,7 @@ func (s *source) line(n int) (string, bool) {
 	return strings.TrimRight(string(s.text[s.lines[n-1]:end]), "\r\n\u0085\u2028\u2029"), true
 }
 
-// find gives the place of a position.
+// find returns the place of a position.
 func (s *source) find(p Pos) (place, bool) {
 	if p.Line < 1 || p.Line > len(s.lines) || p.Col < 1 {
 		return place{}, false
@@ -111,7 +111,7 @@ func (s *source) next(p place) place {
 	return place{Pos{p.Line, p.Col + 1}, p.off + n}
 }
 
-// at gives the position of a byte of a scalar's value. Of all ways to write a scalar it uses that they
+// at returns the position of a byte of a scalar's value. Of all ways to write a scalar it uses that they
 // keep what is not white space, in its order. If the text does not say what the value says, it is
 // the position of the scalar, and not exact.
 func (s *source) at(n *yaml.Node, off int) (pos Pos, exact bool) {
@@ -156,7 +156,7 @@ func (s *source) open(n *yaml.Node, p place) place {
 	return p
 }
 
-// char gives the next character of a scalar that is not white space, and where it starts and ends.
+// char returns the next character of a scalar that is not white space, and where it starts and ends.
 func (s *source) char(n *yaml.Node) (from, to place, r rune, ok bool) {
 	p := s.inner
 	for p.off < len(s.text) {

@@ -64,7 +64,7 @@ type stumble struct {
 
 func indentOf(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 
-// braces looks for a template without quotes, on the line or on that above, which the line goes on with.
+// braces looks for a template without quotes, on the line or on that above, which the line continues with.
 func (s *stumble) braces() bool {
 	n, line := s.at.Line, s.line
 	i := bareBraces(line, runeOffset(line, s.at.Col))
@@ -144,7 +144,7 @@ func blankLine(line string) bool {
 	return line == "" || line[0] == '#'
 }
 
-// explained tells whether it can be said what is probably wrong.
+// explained reports whether it can be said what is probably wrong.
 func (s *stumble) explained() bool {
 	before := strings.TrimRight(s.line[:runeOffset(s.line, s.at.Col)], " ")
 	switch {
@@ -156,7 +156,7 @@ func (s *stumble) explained() bool {
 		if s.context.Line > 0 {
 			s.at = s.context
 		}
-		s.says = "there is no colon here; write `key: value`, or indent the line deeper if it goes on with the text above"
+		s.says = "there is no colon here; write `key: value`, or indent the line deeper if it continues with the text above"
 	case strings.Contains(s.text, "did not find expected '-' indicator"), strings.Contains(s.text, "did not find expected key"),
 		strings.Contains(s.text, "<document start>"):
 		if strings.TrimSpace(before) == "" {
@@ -276,7 +276,7 @@ func (s *stumble) levels(dashes bool) (levels []int, header, inner int) {
 	return levels, 0, 0
 }
 
-// blockHeader tells whether a line ends with the sign that a block of text follows.
+// blockHeader reports whether a line ends with the sign that a block of text follows.
 func blockHeader(line string) bool {
 	line = strings.TrimRight(line, " ")
 	i := strings.LastIndexAny(line, "|>")
@@ -293,7 +293,7 @@ func (s *stumble) ended(before string) {
 	}
 }
 
-// unquoted tells whether a map is a template without quotes. If so it is reported, and made the text it was meant to be.
+// unquoted reports whether a map is a template without quotes. If so it is reported, and made the text it was meant to be.
 func (p *reading) unquoted(n *yaml.Node) bool {
 	if n.Kind != yaml.MappingNode || n.Style&yaml.FlowStyle == 0 || n.Anchor != "" || len(n.Content) == 0 || n.Content[0].Kind != yaml.MappingNode {
 		return false

@@ -129,7 +129,7 @@ func addFault(faults []fault, f fault) []fault {
 	return append(faults, f)
 }
 
-// refForm tells whether a text has the form of a reference: words with dots between.
+// refForm reports whether a text has the form of a reference: words with dots between.
 func refForm(s string) bool {
 	if s == "" || len(s) > 1000 {
 		return false
@@ -148,7 +148,7 @@ func refForm(s string) bool {
 	return true
 }
 
-// notRef says why what is in braces is no reference.
+// notRef returns why what is in braces is no reference.
 func notRef(body string) string {
 	switch {
 	case body == "":
@@ -187,7 +187,7 @@ func (r *room) over(ref string, size int) error {
 	return &LookupError{ref, text}
 }
 
-// A LookupError says that a template or a condition could not be evaluated.
+// A LookupError reports that a template or a condition could not be evaluated.
 type LookupError struct {
 	Ref  string // the reference, "" if it is about the whole
 	Text string

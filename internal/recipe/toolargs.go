@@ -47,7 +47,7 @@ func (c *toolCheck) tool(t *Tool) {
 	}
 }
 
-// of gives the arguments of a tool, nil if they are not known.
+// of returns the arguments of a tool, nil if they are not known.
 func (c *toolCheck) of(id string) *toolInputs {
 	if in, ok := c.inputs[id]; ok {
 		return in
@@ -118,7 +118,7 @@ func (c *toolCheck) unknownArg(t *Tool, in *toolInputs, f *valueField, has map[s
 	}
 }
 
-// misfit says what is wrong with a value for an argument, "" if nothing is.
+// misfit returns what is wrong with a value for an argument, "" if nothing is.
 func misfit(in *toolInputs, s *jsonschema.Schema, key string, raw json.RawMessage) string {
 	v, err := decodePlain(raw)
 	if err != nil || in.types == nil || s == nil {
@@ -160,7 +160,7 @@ func misfit(in *toolInputs, s *jsonschema.Schema, key string, raw json.RawMessag
 	return "does not fit its schema: " + oneLine(text, 300)
 }
 
-// isA tells whether a value is of a type of JSON Schema.
+// isA reports whether a value is of a type of JSON Schema.
 func isA(v any, t string) bool {
 	switch x := v.(type) {
 	case nil:

@@ -179,7 +179,7 @@ func (p *reading) given(s *Step, callee *Callee) {
 	}
 }
 
-// fits says what is wrong with a value for an input, "" if nothing is: "must be a whole number, got a text".
+// fits returns what is wrong with a value for an input, "" if nothing is: "must be a whole number, got a text".
 func fits(in Input, raw json.RawMessage) string {
 	v, err := Decode(raw)
 	if err != nil {
@@ -228,7 +228,7 @@ func enumWords(all []json.RawMessage) string {
 
 func isSelf(r *Recipe, id string) bool { return id == r.Name || slices.Contains(r.Aliases, id) }
 
-// leadsTo tells whether a workflow ends up calling the recipe.
+// leadsTo reports whether a workflow ends up calling the recipe.
 func leadsTo(w *World, id string, r *Recipe) bool { return w.way(id, r, map[string]bool{}) != nil }
 
 // circle is the first way from the recipe back to it, nil if there is none.

@@ -37,7 +37,7 @@ func say(r *runlog.Record) string {
 	case runlog.KindRunStarted:
 		return fmt.Sprintf("the run of %s starts: %s", d.Workflow, d.Title)
 	case runlog.KindRunResumed:
-		return "the run is taken up"
+		return "the run is resumed"
 	case runlog.KindRunPaused:
 		return "the run pauses: " + cmp.Or(d.Reason, strings.Join(d.Waiting, ", ")+" waits")
 	case runlog.KindRunFailed:

@@ -82,7 +82,7 @@ func emptied(dir string) (empty bool, err error) {
 	}
 	defer root.Close()
 	if err := ours(root); err != nil {
-		return false, fmt.Errorf("%s is left alone: %w", dir, err)
+		return false, fmt.Errorf("%s is left unchanged: %w", dir, err)
 	}
 	for _, sub := range []string{"agents", "reports", "logs"} {
 		if err := sweep(root, sub); err != nil {

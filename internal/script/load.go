@@ -243,7 +243,7 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 }
 
 // declared reads what a tool needs. It must be among what was found in the text of the module, which is what people
-// agreed to: what is computed would show only when it runs.
+// trusted: what is computed would show only when it runs.
 func (m *module) declared(d described) (env []string, needs sandbox.Needs, err error) {
 	if err := json.Unmarshal(orNull(d.Env), &env); err != nil {
 		return nil, needs, errors.New(`env is not a list of names of variables, such as ["GITHUB_TOKEN"]`)

@@ -62,7 +62,7 @@ func (r *reserve) spend() bool {
 	}
 	err = f.Truncate(0)
 	if err == nil {
-		err = f.sync() // some file systems give room back only then
+		err = f.sync() // some file systems free disk space only then
 	}
 	return errors.Join(err, f.Close()) == nil
 }

@@ -48,7 +48,7 @@ func headSum(head []byte) uint32 {
 }
 
 // eachBatch returns the batches of a row, and says whether all of the row could be read.
-// Behind a damaged head it goes on with the next one that is not.
+// Behind a damaged head it continues with the next one that is not.
 func eachBatch(row []byte, fn func(b part)) (whole bool) {
 	whole = true
 	for at := 0; at < len(row); {

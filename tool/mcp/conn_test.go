@@ -159,7 +159,7 @@ func TestStartFailures(t *testing.T) {
 			t.Errorf("%+v: %v, want %s and %q", c.server, err, c.phase, c.want)
 		}
 	}
-	// A project's server does not run before somebody agreed, and what was agreed to is the digest.
+	// A project's server does not run before somebody agreed, and what was approved is the digest.
 	s := server(t, "")
 	s.Source.Scope = "project"
 	s.Env["STATE"] = "${STATE}"
@@ -264,7 +264,7 @@ func TestReconnect(t *testing.T) {
 		for range 8 {
 			last = call(t, s, "mcp__bad__do", `{}`)
 		}
-		if !strings.Contains(last.Text, "left alone") {
+		if !strings.Contains(last.Text, "not started again") {
 			t.Errorf("still starting after %v: %s", time.Since(begin), last.Text)
 		}
 	})
@@ -346,7 +346,7 @@ func TestPin(t *testing.T) {
 			trusted[now.Digest] = true
 			return now, nil
 		}
-		return nil, errors.New("not agreed to")
+		return nil, errors.New("not approved")
 	}
 	c := connect(t, server(t, "change"), o)
 	s := set(t, c)
@@ -392,7 +392,7 @@ func TestPin(t *testing.T) {
 		t.Errorf("asked %d times, last about %v", n, lists[n-1])
 	}
 	if r := call(t, s, "mcp__bad__do", `{"to":"x"}`); r.Error {
-		t.Errorf("agreed to again: %s", r.Text)
+		t.Errorf("approved again: %s", r.Text)
 	}
 	if c.Changes() != "" {
 		t.Errorf("changes after agreement: %s", c.Changes())
@@ -425,7 +425,7 @@ func TestPinRefusesFirstList(t *testing.T) {
 	}
 }
 
-// A list that changed before the server was connected: what is as it was agreed to works, the rest
+// A list that changed before the server was connected: what is as it was trusted works, the rest
 // is refused until somebody agrees to it.
 func TestPinOfFirstList(t *testing.T) {
 	t.Parallel()
@@ -480,7 +480,7 @@ func TestPinOfFirstList(t *testing.T) {
 	done = true
 	mu.Unlock()
 	if r := call(t, s, "mcp__bad__do", `{"to":"x"}`); r.Error {
-		t.Errorf("agreed to: %s", r.Text)
+		t.Errorf("approved: %s", r.Text)
 	}
 }
 
@@ -497,7 +497,7 @@ func TestNoPin(t *testing.T) {
 	eventually(t, s, "mcp__bad__do", false)
 }
 
-// A file that the command names is part of what was agreed to, also when the server starts again.
+// A file that the command names is part of what was approved, also when the server starts again.
 func TestTrustIsAskedAtEveryStart(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t)
@@ -724,7 +724,7 @@ func TestServerThatStopsReading(t *testing.T) {
 	}
 }
 
-// Instructions are agreed to as tools are.
+// Instructions are approved as tools are.
 func TestInstructionsDoNotChangeUnseen(t *testing.T) {
 	t.Parallel()
 	o, warned := options(t)

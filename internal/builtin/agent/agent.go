@@ -48,10 +48,10 @@ type Inputs struct {
 	Agent  string `json:"agent,omitempty" jsonschema:"who does it, by name; defaults to general-purpose"`
 	Model  string `json:"model,omitempty" jsonschema:"the model to use, as provider/name; defaults to that of the agent, or the one that is configured"`
 	Dir    string `json:"dir,omitempty" jsonschema:"a folder of the project to work in; defaults to this one"`
-	// Rules are what agents may do in this run, whoever goes on with it.
+	// Rules are what agents may do in this run, whoever continues with it.
 	Rules []string `json:"rules,omitempty" jsonschema:"what agents may do in this run, such as deny read_file(secret/**)"`
 	OnAsk string   `json:"on_ask,omitempty" jsonschema:"what becomes of calls that need leave where nobody can be asked: wait or deny"`
-	// Definition is what the agent is made of, so that a run is not taken up with another.
+	// Definition is what the agent is made of, so that a run is not resumed with another.
 	Definition map[string]string `json:"definition,omitempty" jsonschema:"set by the run itself"`
 }
 
@@ -65,7 +65,7 @@ type Output struct {
 // A Crew is an agent, and what was started for it.
 type Crew struct {
 	Agent      *agent.Agent
-	Definition map[string]string // what the agent is made of now; a run goes on with what it began with
+	Definition map[string]string // what the agent is made of now; a run continues with what it began with
 	// Check says what is wrong with a recipe that its text does not show, such as agents that
 	// there are not. Nil checks nothing more.
 	Check func(r *recipe.Recipe) recipe.Problems

@@ -272,7 +272,7 @@ func (k *desk) failed() error {
 	return k.failure
 }
 
-// idle reports whether nothing is at work in the background. If so, nothing begins any more:
+// idle reports whether nothing is running in the background. If so, nothing begins any more:
 // the task is about to end. The caller holds mu.
 func (k *desk) idle() bool {
 	k.closed = k.closed || k.busy == 0
@@ -280,7 +280,7 @@ func (k *desk) idle() bool {
 }
 
 // converse has the agent work. If it waits for a person it goes on when there is an answer, as
-// long as something is at work in the background.
+// long as something is running in the background.
 func (k *desk) converse(lead *agent.Agent, w *agent.Work) (*agent.Outcome, error) {
 	for {
 		answered, deaf := k.task.Scope().Listen()
@@ -292,7 +292,7 @@ func (k *desk) converse(lead *agent.Agent, w *agent.Work) (*agent.Outcome, error
 			err = cmp.Or(k.failed(), err)
 		case journal.Waits(err):
 			again = k.pause(err, answered)
-		case errors.Is(err, pregel.ErrStopped): // what is at work may come to the end of its step
+		case errors.Is(err, pregel.ErrStopped): // what is running may come to the end of its step
 			err = errors.Join(err, k.await(k.idle))
 		}
 		deaf()
@@ -303,7 +303,7 @@ func (k *desk) converse(lead *agent.Agent, w *agent.Work) (*agent.Outcome, error
 }
 
 // pause waits for the answer that an agent waits for, and reports whether it came while
-// something was at work.
+// something was running.
 func (k *desk) pause(why error, answered <-chan struct{}) bool {
 	for {
 		k.mu.Lock()
@@ -324,7 +324,7 @@ func (k *desk) pause(why error, answered <-chan struct{}) bool {
 	}
 }
 
-// wait waits until a workflow has ended. If it waits itself, and nothing else is at work, the
+// wait waits until a workflow has ended. If it waits itself, and nothing else is running, the
 // error is why.
 func (k *desk) wait(b *background) (ended, error) {
 	if err := k.await(func() bool { return b.phase == over || b.phase == waiting && k.busy == 0 }); err != nil {
@@ -363,7 +363,7 @@ func (k *desk) rest() ([]*background, error) {
 	return uncollected, errors.Join(errs...)
 }
 
-// find gives a workflow by its handle, nil for none, and all handles.
+// find returns a workflow by its handle, nil for none, and all handles.
 func (k *desk) find(handle string) (*background, []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -385,7 +385,7 @@ func (b *background) told(r *ended) tool.Result {
 	return tool.Failed(fmt.Sprintf("%s failed: %s", b.Handle, r.Error))
 }
 
-// handOver gives the agent one more turn, with the results that it has not collected, and gives
+// handOver starts one more turn of the agent, with the results that it has not collected, and gives
 // what it says then. It sees what it was asked and what it has said last; what else it did is
 // behind it.
 func (k *desk) handOver(lead *agent.Agent, w *agent.Work, before string, rest []*background) (string, error) {

@@ -99,7 +99,7 @@ func TestBackground(t *testing.T) {
 		t.Errorf("it said %q", text)
 	}
 	contains(t, b.last(),
-		"Nothing was started", "handle is slow-1", "still running: slow-1: at work, 1 step done", "slow-1: at work, 1 step done",
+		"Nothing was started", "handle is slow-1", "still running: slow-1: running, 1 step done", "slow-1: running, 1 step done",
 		`did you mean "slow-1"`, "xabc", "xabc", "slow-1: done, collected")
 	if got := strings.Join(b.done(), " "); got != "xa xab xabc" {
 		t.Errorf("the workflow did %s", got)
@@ -198,8 +198,8 @@ func TestQuestionInTheBackground(t *testing.T) {
 	}
 }
 
-// An answer that comes while the lead is at work is taken up at once, and one for the lead while
-// something is at work in the background is too.
+// An answer that comes while the lead is running is used at once, and one for the lead while
+// something is running in the background is too.
 func TestAnswersInTime(t *testing.T) {
 	asks := func(c *delegate.Crew) {
 		c.Agent.Gate = permission{}
@@ -224,7 +224,7 @@ func TestAnswersInTime(t *testing.T) {
 			switch len(results) {
 			case 2:
 				if err := quizzed.wait(t.Context()); err != nil {
-					t.Error("the quiz did not go on while the lead was at work")
+					t.Error("the quiz did not go on while the lead was running")
 				}
 			case 3:
 				led.let()
@@ -283,7 +283,7 @@ func TestTooManyInTheBackground(t *testing.T) {
 	b.replays(t, run.ID())
 }
 
-// A stop ends the lead and what is in the background, and both go on when the run is taken up.
+// A stop ends the lead and what is in the background, and both go on when the run is resumed.
 // A cancellation ends both for good.
 func TestStopAndCancel(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
@@ -328,7 +328,7 @@ func TestStopAndCancel(t *testing.T) {
 	}
 }
 
-// A stop that leaves time lets the steps that are at work end, in the background too, and nothing
+// A stop that leaves time lets the steps that are running end, in the background too, and nothing
 // of them is done again.
 func TestStopBetweenSteps(t *testing.T) {
 	b := newBench(t, runlog.NewMemory(nil), nil)

@@ -190,7 +190,7 @@ func TestPollsAreRemembered(t *testing.T) {
 	if text := again.ends(t, run, runlog.Completed); text != "done" {
 		t.Errorf("it said %q", text)
 	}
-	contains(t, again.last(), "slow-1", "still running: slow-1: at work, 0 steps done", "xabc")
+	contains(t, again.last(), "slow-1", "still running: slow-1: running, 0 steps done", "xabc")
 	if len(again.server.Requests()) != 2 {
 		t.Errorf("%d turns were asked for, want those that were missing", len(again.server.Requests()))
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// listing says what there is to run.
+// listing returns what there is to run.
 func listing(set workflow.Set) string {
 	var b strings.Builder
 	b.WriteString("The workflows:\n")
@@ -24,7 +24,7 @@ func listing(set workflow.Set) string {
 	return b.String()
 }
 
-// described says what a workflow is and takes.
+// described returns what a workflow is and takes.
 func described(w *workflow.Workflow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", w.Name, cmp.Or(line(w.Description), "no description"))
@@ -69,7 +69,7 @@ func choices(enum []any) string {
 // line is a text on one line.
 func line(s string) string { return strings.Join(strings.Fields(clean.Text(s)), " ") }
 
-// listing says what is in the background.
+// listing returns what is in the background.
 func (k *desk) listing(ctx context.Context) string {
 	steps := k.steps(ctx)
 	k.mu.Lock()
@@ -85,7 +85,7 @@ func (k *desk) listing(ctx context.Context) string {
 	return out.String()
 }
 
-// still says how far a workflow is, "" if it has ended.
+// still returns how far a workflow is, "" if it has ended.
 func (k *desk) still(ctx context.Context, b *background) string {
 	steps := k.steps(ctx)
 	k.mu.Lock()
@@ -96,7 +96,7 @@ func (k *desk) still(ctx context.Context, b *background) string {
 	return "still running: " + b.Handle + ": " + k.state(b, steps)
 }
 
-// state says how far a workflow is. The caller holds mu.
+// state returns how far a workflow is. The caller holds mu.
 func (k *desk) state(b *background, steps map[string]int) string {
 	collected := "not collected yet"
 	if b.collected {
@@ -108,7 +108,7 @@ func (k *desk) state(b *background, steps map[string]int) string {
 	case b.phase == over:
 		return "failed, " + collected
 	}
-	what := "at work"
+	what := "running"
 	if b.phase == waiting {
 		what = "waits"
 		for _, q := range k.task.Scope().Inner(b.place).Open() {
@@ -141,7 +141,7 @@ type tally struct {
 	done map[string]int // by the path of what was done in
 }
 
-// steps gives how many steps of each workflow are done, by its place; nothing without a log.
+// steps returns how many steps of each workflow are done, by its place; nothing without a log.
 func (k *desk) steps(ctx context.Context) map[string]int {
 	k.mu.Lock()
 	runs := slices.Clone(k.runs)

@@ -136,7 +136,7 @@ func (k *desk) saveWorkflow(ctx context.Context, scope *journal.Scope, c *tool.C
 	return tool.Result{Text: text}, nil
 }
 
-// judge says what is wrong with a recipe, and what is odd.
+// judge returns what is wrong with a recipe, and what is odd.
 func (d *drafting) judge(name, text string) verdict {
 	r, problems := recipe.Parse(line(name)+".yaml", []byte(text))
 	if r != nil && d.check != nil {

@@ -107,7 +107,7 @@ func TestOnlyTheLeadHasWorkflows(t *testing.T) {
 		}
 	}
 	if len(seen) != 3 {
-		t.Errorf("at work were %v", seen)
+		t.Errorf("running were %v", seen)
 	}
 }
 

@@ -480,7 +480,7 @@ func (s *state) agreement(answer *Passage) string {
 	return "*Agreement*: no other file found that says the same.\n\n"
 }
 
-// leftOut says how many files an index left out, by why; "" if none.
+// leftOut returns how many files an index left out, by why; "" if none.
 func leftOut(left map[string]int) string {
 	var out []string
 	for _, why := range slices.Sorted(maps.Keys(left)) {

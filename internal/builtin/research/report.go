@@ -21,7 +21,7 @@ var marker = regexp.MustCompile(`\[(\d+(?:\s*,\s*\d+)*)\]`)
 // the words of others.
 var unread = regexp.MustCompile("(?s)```.*?(```|$)|`[^`\n]*`|“[^”]*”")
 
-// cited gives the numbers of sources that a text cites, in order of first use.
+// cited returns the numbers of sources that a text cites, in order of first use.
 func cited(text string) []int {
 	var out []int
 	for _, m := range marker.FindAllStringSubmatch(unread.ReplaceAllString(text, " "), -1) {

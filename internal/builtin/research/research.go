@@ -84,7 +84,7 @@ type OutputPart struct {
 	Sources int    `json:"sources"`
 }
 
-// A DocsError says that there is nothing to search, or that it cannot be.
+// A DocsError reports that there is nothing to search, or that it cannot be.
 type DocsError struct{ Why string }
 
 func (e *DocsError) Error() string { return e.Why }

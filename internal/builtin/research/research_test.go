@@ -36,7 +36,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// run begins the run of a store, or goes on with it.
+// run begins the run of a store, or continues with it.
 func run(t testing.TB, store runlog.Store, opt *research.Options, in research.Inputs) (research.Output, *workflow.Result, error) {
 	t.Helper()
 	var out research.Output
@@ -387,7 +387,7 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// The inputs that a run begins with mean the same wherever it is taken up, and name the model.
+// The inputs that a run begins with mean the same wherever it is resumed, and name the model.
 func TestPrepare(t *testing.T) {
 	opt := options(t, offline.New())
 	dir := opt.Dir

@@ -27,7 +27,7 @@ func (e *NotFoundError) Error() string {
 }
 
 // A ChangedError reports that the files of a skill are no longer those that were found, so that what
-// the user has agreed to is not what is there.
+// the user has trusted is not what is there.
 type ChangedError struct {
 	Name string
 	Path string // of the file that differs, relative to the folder; "" if it may be any

@@ -25,7 +25,7 @@ const (
 type memory struct {
 	Version  int                `json:"version"`
 	Projects map[string][]entry `json:"projects"`
-	Seen     map[string][]entry `json:"seen,omitempty"` // and not agreed to
+	Seen     map[string][]entry `json:"seen,omitempty"` // and not trusted
 }
 
 type entry struct {

@@ -17,7 +17,7 @@ import (
 )
 
 // readRecords reads files of records, one JSON object to a line. Lines that are none, such
-// as what a program has logged, are passed over.
+// as what a program has logged, are skipped.
 func readRecords(names []string) (results, error) {
 	var all results
 	for _, name := range names {

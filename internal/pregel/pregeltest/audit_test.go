@@ -40,7 +40,7 @@ func (a *audit) enter(m *Machine) {
 
 func (a *audit) Record(ctx context.Context, m *Machine, batch []ended, commit bool) error {
 	if a.at.Swap(true) {
-		a.f.Errorf("Record is called while it is at work")
+		a.f.Errorf("Record is called while it is running")
 	}
 	defer a.at.Store(false)
 	if ctx.Err() != nil {

@@ -37,7 +37,7 @@ var parallelCases = []testCase{
 		f.check("recorded", at, "[10ms 1s]")
 		f.check("record", f.log.lines, "[b a commit]")
 	}},
-	{name: "lost record beside", rule: "after an error of the recorder nothing more is recorded, whoever is at work", recorded: true, run: func(f *fixture) {
+	{name: "lost record beside", rule: "after an error of the recorder nothing more is recorded, whoever is running", recorded: true, run: func(f *fixture) {
 		f.does = map[string]func(*call) result{"a": after(10, done("a")), "b": after(1000, done("b"))}
 		calls := 0
 		err := f.run(pregel.New(program("a", "b"), nil, to(0, 1)...), &Options{Recorder: recorder(func(*Machine, []ended, bool) error {
@@ -55,8 +55,8 @@ var parallelCases = []testCase{
 		fails[*pregel.TasksError](f, f.run(m, nil))
 		f.check("outcome", m.Outcome(1), pregel.Done)
 	}},
-	{name: "stopped beside", rule: "the tasks at work learn that the run is to end, it waits for them, and what has ended counts", run: stoppedBeside},
-	{name: "stop beside", rule: "a run that is stopped waits for the tasks at work, and their contexts go on", run: func(f *fixture) {
+	{name: "stopped beside", rule: "the tasks running learn that the run is to end, it waits for them, and what has ended counts", run: stoppedBeside},
+	{name: "stop beside", rule: "a run that is stopped waits for the tasks running, and their contexts go on", run: func(f *fixture) {
 		stop, begun := make(chan struct{}), make(chan struct{})
 		f.does = map[string]func(*call) result{
 			"a": func(*call) result { <-begun; close(stop); return done("a") },

@@ -73,7 +73,7 @@ var ruleCases = []testCase{
 		}
 		f.check("computations", f.times("a", "b"), "[1 1]")
 	}},
-	{name: "skipped", rule: "the messages of a task that is passed over count, its update does not", run: func(f *fixture) {
+	{name: "skipped", rule: "the messages of a task that is skipped count, its update does not", run: func(f *fixture) {
 		f.does = map[string]func(*call) result{
 			"a": always(result{Outcome: pregel.Skipped, Update: "x", Sends: []send{say(2, 7)}, Err: errNo}),
 			"b": always(result{Outcome: pregel.Caught, Update: "y", Sends: []send{say(2, 8)}, Err: errNo}),
@@ -83,7 +83,7 @@ var ruleCases = []testCase{
 		f.check("state and inbox", fmt.Sprint(m.State(), f.inbox["c"]), "[c] [7 8]")
 	}},
 	{name: "waiting", rule: "when only waiting tasks are left the run is a *WaitingError; those that Ready lets go run again, with the messages they had", run: waiting},
-	{name: "step limit", rule: "a run at its step limit is a *StepLimitError, and goes on with a higher one", run: stepLimits},
+	{name: "step limit", rule: "a run at its step limit is a *StepLimitError, and continues with a higher one", run: stepLimits},
 	{name: "timeout", rule: "a run past its Timeout is a *TimeoutError, and goes on", run: timeout},
 	{name: "context", rule: "a run whose context has ended returns its cause, and goes on", run: canceled},
 	{name: "aborted", rule: "what was stopped before its end has never started: it is not recorded, and runs again with the messages it had", run: aborted},

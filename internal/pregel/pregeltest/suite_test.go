@@ -93,7 +93,7 @@ type (
 	ended  = pregel.Ended[string, int]
 )
 
-// A fixture is a case at work with a driver.
+// A fixture is a case running with a driver.
 type fixture struct {
 	ctx      context.Context
 	drive    Driver
@@ -168,7 +168,7 @@ func (f *fixture) runIn(ctx context.Context, m *Machine, opt *Options) error {
 	}
 	over.Store(true)
 	if f.log.at.Load() {
-		f.Errorf("the recorder is at work when the run returns")
+		f.Errorf("the recorder is running when the run returns")
 	}
 	return err
 }
