@@ -310,3 +310,86 @@ func TestAnswerWhenTheProcessStops(t *testing.T) {
 		}
 	}
 }
+
+// A run pauses for who asks, whoever executes it: what is running ends, nothing else starts, no worker resumes it, and an answer
+// does not either. Resumed it does not pause again, and its replay is equal.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	for _, held := range []string{"here", "elsewhere", "nowhere"} {
+		t.Run(held, func(t *testing.T) {
+			t.Parallel()
+			store, entered, release := runlog.NewMemory(nil), make(chan struct{}, 1), make(chan struct{})
+			free := sync.OnceFunc(func() { close(release) })
+			steps := func() *workflow.Workflow {
+				g := graph.New("job", func(s, u string) string { return s + u })
+				g.Add("first", func(ctx context.Context, _ string) (string, error) {
+					select {
+					case entered <- struct{}{}:
+					default:
+					}
+					select {
+					case <-release:
+						return "1", nil
+					case <-ctx.Done():
+						return "", ctx.Err()
+					}
+				})
+				g.Add("second", func(context.Context, string) (string, error) { return "2", nil })
+				g.Edge(graph.Start, "first")
+				g.Edge("first", "second")
+				g.Edge("second", graph.End)
+				flow, err := g.Compile()
+				if err != nil {
+					t.Fatal(err)
+				}
+				w, err := workflow.New("job", "A job.", flow, func(job) (string, error) { return "", nil }, func(s string) (string, error) { return s, nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				return w
+			}
+			e, other := engine(t, store, steps()), engine(t, store, steps())
+			run := start(t, e, nil)
+			<-entered
+			by := e
+			switch held {
+			case "elsewhere":
+				by = other
+			case "nowhere":
+				e.Close()
+				by = other
+			}
+			paused := make(chan error)
+			go func() { paused <- by.Pause(t.Context(), run.ID(), "test") }()
+			if held != "nowhere" {
+				select {
+				case err := <-paused:
+					t.Errorf("it paused while a task was running: %v", err)
+				case <-time.After(300 * time.Millisecond):
+				}
+				free()
+			}
+			if err := <-paused; err != nil {
+				t.Fatal(err)
+			}
+			if out, err := run.Wait(t.Context()); held != "nowhere" && (err != nil || out.Status != runlog.Paused) {
+				t.Fatalf("got %+v, %v", out, err)
+			}
+			if taken, err := other.Recover(t.Context(), nil); err != nil || len(taken) > 0 {
+				t.Fatalf("a worker took %d runs: %v", len(taken), err)
+			}
+			if err := by.Pause(t.Context(), run.ID(), "test"); err != nil {
+				t.Error("once more:", err)
+			}
+			free()
+			out, err := resume(t, other, run.ID(), nil).Wait(t.Context())
+			if err != nil || string(out.Output) != `"12"` {
+				t.Fatalf("resumed: %+v, %v", out, err)
+			}
+			replays(t, other, run.ID())
+			if err := by.Pause(t.Context(), run.ID(), "test"); !errors.As(err, new(*superstep.EndedError)) && held != "nowhere" {
+				t.Error("a finished run:", err)
+			}
+		})
+	}
+}

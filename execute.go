@@ -35,9 +35,7 @@ type Run struct {
 // is at work may come to its end until ctx ends, after which it is stopped. Stop
 // returns the outcome, Interrupted unless the run ended by itself.
 func (r *Run) Stop(ctx context.Context) Outcome {
-	if r.halt != nil { // it executes, or did
-		r.halting.Do(func() { close(r.halt) })
-	}
+	r.rest()
 	select {
 	case <-r.done:
 	case <-ctx.Done():
@@ -47,6 +45,13 @@ func (r *Run) Stop(ctx context.Context) Outcome {
 		<-r.done
 	}
 	return r.outcome
+}
+
+// rest lets nothing start any more.
+func (r *Run) rest() {
+	if r.halt != nil { // it executes, or did
+		r.halting.Do(func() { close(r.halt) })
+	}
 }
 
 // An Outcome is how an execution ended.
@@ -94,6 +99,7 @@ type launching struct {
 func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *Run {
 	ctx, stop := context.WithCancelCause(ctx)
 	r := &Run{id: j.ID(), engine: e, journal: j, stop: stop, halt: make(chan struct{}), done: make(chan struct{})}
+	j.OnPause(r.rest)
 	e.mu.Lock()
 	e.runs[r.id] = r
 	if e.closed {
@@ -394,6 +400,12 @@ func stopped(ctx context.Context, j *journal.Journal, why error) (Outcome, bool)
 		return out, true
 	case cause != nil:
 		return Outcome{Status: runlog.Interrupted, Err: cause}, true
+	case errors.Is(why, pregel.ErrStopped) && j.Pausing() != nil:
+		out := Outcome{Status: runlog.Paused, Open: j.Open()}
+		paused := *j.Pausing()
+		paused.Waited = j.Waited()
+		out.end(ctx, j, runlog.KindRunPaused, &paused)
+		return out, true
 	case errors.Is(why, runlog.ErrFenced), errors.Is(why, pregel.ErrStopped), errors.Is(why, runlog.ErrUnknown), errors.Is(why, runlog.ErrStoreReset):
 		return Outcome{Status: runlog.Interrupted, Err: why}, true
 	}

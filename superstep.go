@@ -456,6 +456,53 @@ func (e *unknownAgentError) Error() string {
 	return fmt.Sprintf("run %s runs no sub-agent %q%s Those that run are: %s", e.Run, e.Agent, hint, cmp.Or(strings.Join(e.Known, ", "), "none"))
 }
 
+// Pause has a run pause, whoever executes it, until it is resumed: nothing starts any more, and Pause returns when what is
+// running has ended. If nobody executes the run, no worker resumes it. By says who asks.
+func (e *Engine) Pause(ctx context.Context, id, by string) error {
+	leave, err := e.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	paused := runlog.RunPaused{By: cmp.Or(by, "engine")}
+	r := runlog.Record{Kind: unlisted.KindPause, Time: e.opt.Now().UTC()}
+	if r.Data, err = json.Marshal(paused); err != nil {
+		return err
+	}
+	for posted := false; ; posted = true {
+		info, err := e.find(ctx, id)
+		if err != nil {
+			return err
+		}
+		if info.Status.Ended() {
+			return &EndedError{ID: id, Status: info.Status}
+		}
+		if info.Status == runlog.Paused {
+			return nil
+		}
+		j, err := e.open(ctx, id, &journal.Options{})
+		if err == nil {
+			if now := j.Info(); !now.Status.Ended() && now.Status != runlog.Paused {
+				err = j.Write(ctx, runlog.Paused, runlog.KindRunPaused, "", paused)
+			}
+			return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+		}
+		if !errors.As(err, new(*runlog.BusyError)) {
+			return err
+		}
+		if !posted {
+			if err := unlisted.Request(ctx, e.store, id, r); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // Agents lists the sub-agents of a run: those that agents have had work.
 func (e *Engine) Agents(ctx context.Context, id string) ([]team.Member, error) {
 	return team.List(runlog.Records(ctx, e.store, id, 0))

@@ -221,9 +221,11 @@ func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) err
 	// A paused run whose last question this is waits for nobody any more: whoever recovers runs
 	// continues it, should this process die now.
 	status := runlog.Status("")
-	if j.Info().Status == runlog.Paused && len(j.Open()) == 1 {
+	j.mu.Lock()
+	if j.info.Status == runlog.Paused && !j.paused && len(j.open()) == 1 {
 		status = runlog.Running
 	}
+	j.mu.Unlock()
 	timed := *a
 	timed.Waited = cmp.Or(j.Waited(), a.Waited)
 	return j.Write(ctx, status, runlog.KindAnswered, path, &timed)

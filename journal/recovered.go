@@ -23,6 +23,8 @@ type recovered struct {
 	size    int               // bytes of the last snapshot
 	ledger  ledger
 	granted map[string]bool // see Scope.Grant
+	pauses  uint64          // the number of the last request that paused the run
+	paused  bool            // by it
 
 	head     uint64           // when the journal was opened
 	imported *runlog.Imported // nil if the run was not made of a file
@@ -113,6 +115,7 @@ func (v *recovered) note(r *runlog.Record) error {
 		v.ledger.give(d.Budget)
 	case *runlog.RunResumed:
 		v.ledger.give(d.Budget)
+		v.paused = false
 	case *carry.Data:
 		v.restore(d)
 	case *runlog.TaskFailed:
@@ -139,6 +142,7 @@ func (v *recovered) note(r *runlog.Record) error {
 		v.ledger.waited(d.Waited)
 	case *runlog.RunPaused:
 		v.ledger.waited(d.Waited)
+		v.pauses, v.paused = max(v.pauses, d.Request), d.By != ""
 	}
 	switch r.Kind {
 	case runlog.KindSnapshot:
@@ -279,7 +283,7 @@ func (v *recovered) carry(tasks []string) *carry.Data {
 		c.Scopes = append(c.Scopes, s)
 	}
 	c.Ledger, c.Granted = v.ledger.carried(), slices.Sorted(maps.Keys(v.granted))
-	if c.Scopes == nil && c.Inner == nil && c.Ledger == nil && c.Granted == nil {
+	if c.Pauses = v.pauses; c.Scopes == nil && c.Inner == nil && c.Ledger == nil && c.Granted == nil && c.Pauses == 0 {
 		return nil
 	}
 	return &c
@@ -296,6 +300,7 @@ func values[T any](m map[string]T) []T {
 // restore takes over what was carried past a snapshot.
 func (v *recovered) restore(c *carry.Data) {
 	v.ledger.restore(c.Ledger)
+	v.pauses = max(v.pauses, c.Pauses)
 	for _, what := range c.Granted {
 		put(&v.granted, what, true)
 	}

@@ -142,13 +142,13 @@ func (p *replay) epoch(ctx context.Context, to int) (err error) {
 	defer cut(nil)
 	defer context.AfterFunc(outer, p.script.abandon)()
 	p.script.open(to, cut)
-	j, err := Open(ctx, p.store, p.id, opt)
+	j, err := Open(outer, p.store, p.id, opt) // ctx ends at once if the first record says that the run does
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, j.Close(context.WithoutCancel(ctx))) }()
 	for p.ahead(p.opt.Started.Parent != "" && p.epochs == 1, runlog.KindRunStarted, runlog.KindRunResumed, runlog.KindRunCancelled, runlog.KindAnswered) {
-		if err := p.inject(ctx, j); err != nil {
+		if err := p.inject(outer, j); err != nil {
 			return err
 		}
 	}

@@ -152,7 +152,12 @@ func (s *script) check() {
 		if cut := s.limits[r.Path]; cut != nil && (s.misses(r.Path) || json.Unmarshal(r.Data, &d) == nil && d.Late) {
 			cut()
 		}
-	case runlog.KindRunFailed, runlog.KindRunPaused:
+	case runlog.KindRunPaused:
+		var d runlog.RunPaused
+		if s.lost > 0 || json.Unmarshal(s.recs[s.cursor].Data, &d) == nil && d.By != "" {
+			s.stop(errCut)
+		}
+	case runlog.KindRunFailed:
 		if s.lost > 0 {
 			s.stop(errCut) // a limit, or somebody, stopped the run before they were done
 		}

@@ -16,6 +16,8 @@ import (
 const (
 	// KindCancel asks for the part of the run that Path names to be cancelled. What is not running then is not cancelled.
 	KindCancel runlog.Kind = "cancel.requested"
+	// KindPause asks for the run to pause. Data is a runlog.RunPaused with By.
+	KindPause runlog.Kind = "pause.requested"
 	// KindReply answers a question of the task of that path. Data is an Answer.
 	KindReply runlog.Kind = "answer.requested"
 )
