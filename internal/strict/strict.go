@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -32,12 +31,8 @@ const (
 
 // Faults lists where a decoded value does not fit a schema, each as a JSON pointer and what is wrong there.
 func Faults(schema *jsonschema.Resolved, v any) []string {
-	root := schema.Schema()
-	f := faults{work: new(int), all: sync.OnceValue(func() map[string]*jsonschema.Schema {
-		all, _ := index(root)
-		return all
-	})}
-	f.value("", v, root)
+	f := faults{root: schema.Schema(), work: new(int)}
+	f.value("", v, f.root)
 	if len(f.list) == 0 {
 		if err := schema.Validate(plain(v)); err != nil {
 			f.add(plainly(err))
@@ -278,9 +273,9 @@ func TypeName(v any) string {
 // message per place; the schema itself has the last word.
 type faults struct {
 	list []string
-	all  func() map[string]*jsonschema.Schema // by the references to them
-	deep int                                  // schemas within schemas, for the same value
-	work *int                                 // schemas looked at, so that none made to take for ever does
+	root *jsonschema.Schema // what references are looked up in
+	deep int                // schemas within schemas, for the same value
+	work *int               // schemas looked at, so that none made to take for ever does
 }
 
 func (f *faults) add(at, format string, args ...any) {
@@ -345,7 +340,7 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 	}
 	if s.Ref != "" {
 		f.deep++
-		f.value(at, v, named(f.all(), s.Ref))
+		f.value(at, v, named(f.root, s.Ref))
 		f.deep--
 	}
 	f.combined(at, v, s)
@@ -402,8 +397,10 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 		if s.ExclusiveMaximum != nil && n >= *s.ExclusiveMaximum {
 			f.add(at, "is %v, want less than %v", n, *s.ExclusiveMaximum)
 		}
-		if s.MultipleOf != nil && math.Mod(n, *s.MultipleOf) != 0 {
-			f.add(at, "is %v, want a multiple of %v", n, *s.MultipleOf)
+		if s.MultipleOf != nil {
+			if _, rest := math.Modf(n / *s.MultipleOf); rest != 0 { // as the library has it: 0.15 is a multiple of 0.01
+				f.add(at, "is %v, want a multiple of %v", n, *s.MultipleOf)
+			}
 		}
 	}
 }
@@ -418,7 +415,7 @@ func (f *faults) combined(at string, v any, s *jsonschema.Schema) {
 	for _, parts := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
 		var nearest []string
 		for _, part := range parts {
-			one := faults{all: f.all, deep: f.deep + 1, work: f.work}
+			one := faults{root: f.root, deep: f.deep + 1, work: f.work}
 			if one.value(at, v, part); len(one.list) == 0 {
 				nearest = nil
 				break

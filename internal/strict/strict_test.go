@@ -2,6 +2,7 @@ package strict_test
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -17,6 +18,9 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct{ schema, value, want string }{
 		{`{"properties":{"filePath":{"type":"string","minLength":2}}}`, `{"filePath":"a"}`, "/filePath: is 1 character, want at least 2"},
 		{`{"properties":{"n":{"multipleOf":3}}}`, `{"n":4}`, "/n: "},
+		{`{"properties":{"price":{"multipleOf":0.01}}}`, `{"price":0.15}`, ""},
+		{`{"properties":{"price":{"multipleOf":0.01}}}`, `{"price":5}`, ""},
+		{`{"properties":{"price":{"multipleOf":0.01}}}`, `{"price":0.155}`, "/price: is 0.155, want a multiple of 0.01"},
 		{`{"properties":{"list":{"uniqueItems":true}}}`, `{"list":[1,1]}`, "/list: "},
 		{`{"type":"array"}`, `{}`, "/: is an object, want array"},
 		{`{"type":"array"}`, `[1`, `it is not JSON: it breaks off at the end: "[1"`},
@@ -42,6 +46,50 @@ func TestCheck(t *testing.T) {
 		case err != nil && (strings.Contains(err.Error(), "validating") || strings.Contains(err.Error(), "invalid character")):
 			t.Errorf("%s: %v", c.value, err)
 		}
+	}
+}
+
+// A schema that a check would never end with ends the process: it overflows the stack. It is refused however it writes its
+// references.
+func TestTerminates(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"$ref":"#"}`: "it refers to itself for the same value",
+		`{"$ref":"#/$defs/a%2Fnot","$defs":{"a%2Fnot":{},"a":{"not":{"$ref":"#/$defs/a%2Fnot"}}}}`:          "it refers to itself for the same value",
+		`{"$ref":"#/%24defs/a","$defs":{"a":{"allOf":[{"$ref":"#/%24defs/a"}]}}}`:                           "it refers to itself for the same value",
+		`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{"$id":"https://example.org/a","$ref":"#"}}}`:           "a schema within it has an $id",
+		`{"$id":"https://a.org/","items":{"$ref":"#"},"not":{"$id":"https://a.org/","items":{"$ref":"#"}}}`: "a schema within it has an $id",
+		`{"$ref":"#a","$anchor":"a"}`:                                   "leads nowhere",
+		`{"$dynamicRef":"#a","$dynamicAnchor":"a"}`:                     "$dynamicRef is not supported",
+		`{"$id":"https://a.org/","items":{"$ref":"#"}}`:                 "",
+		`{"items":{"$id":"https://a.org/","type":"string"}}`:            "",
+		`{"items":{"$ref":"#/$defs/a%20b"},"$defs":{"a b":{}}}`:         "",
+		`{"items":{"$ref":"#/$defs/~1x~0y"},"$defs":{"/x~y":{}}}`:       "",
+		`{"items":{"$ref":"#/allOf/1"},"allOf":[{},{"type":"string"}]}`: "",
+		`{"items":{"$ref":"#/allOf/2"},"allOf":[{},{"type":"string"}]}`: "leads nowhere",
+	} {
+		var s jsonschema.Schema
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(err)
+		}
+		err := strict.Terminates(&s)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// What a stranger's schema costs goes with its size, also if its names are long.
+func TestLongNamesCostNoMemory(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+	text := `{"type":"object","properties":{"` + strings.Repeat("a", 100<<10) + `":{"allOf":[{}` + strings.Repeat(",{}", 9000) + `]}}}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := (strict.SchemaReader{Foreign: true, Lenient: true}).Read([]byte(text), true); err == nil {
+		t.Error("it is read")
+	}
+	runtime.ReadMemStats(&after)
+	if cost := after.TotalAlloc - before.TotalAlloc; cost > 400<<20 {
+		t.Errorf("%d MiB for a schema of %d KiB", cost>>20, len(text)>>10)
 	}
 }
 
