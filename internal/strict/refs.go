@@ -66,8 +66,14 @@ func parts(s *jsonschema.Schema) iter.Seq2[part, *jsonschema.Schema] {
 	}
 }
 
+// forSame are the keywords of schemas that apply to the same value.
+func forSame() []string {
+	return []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"}
+}
+
 const (
 	mostSchemas  = 10_000   // in a document, and for one value
+	mostNested   = 200      // for one value, since a value is nested, too, and a stack is not endless
 	mostPointers = 16 << 20 // bytes of the pointers to all schemas of a document, which the library keeps
 )
 
@@ -125,16 +131,28 @@ type loops struct {
 	refs bool                       // there are references
 	base bool                       // a schema within changes what they mean
 	cost map[*jsonschema.Schema]int // of those that are known; 0 while one is being looked at
+	tall map[*jsonschema.Schema]int // how many of these apply because of the one before
+
+	defaults []*jsonschema.Schema // that have one, which is checked when the schema is read
 }
 
 // Terminates reports whether checking a value against a schema, which may be a stranger's, comes to an end: nil if so.
 func Terminates(root *jsonschema.Schema) error {
-	l := &loops{root: root, left: mostSchemas, cost: map[*jsonschema.Schema]int{}}
+	l := &loops{root: root, left: mostSchemas, cost: map[*jsonschema.Schema]int{}, tall: map[*jsonschema.Schema]int{}}
 	if err := l.walk(root, 0); err != nil {
 		return err
 	}
 	if l.refs && l.base {
 		return errors.New("a schema within it has an $id, which changes what $ref means; leave that $id out")
+	}
+	for _, s := range l.defaults {
+		v, err := Decode(s.Default)
+		switch {
+		case err != nil:
+			return fmt.Errorf("its default: %w", err)
+		case l.refs && !affordable(root, s, v):
+			return errors.New("its default could fit in too many ways to be checked")
+		}
 	}
 	return nil
 }
@@ -148,6 +166,9 @@ func (l *loops) walk(s *jsonschema.Schema, pointer int) error {
 		return errors.New("its names are too long for what it holds; shorten them")
 	}
 	l.refs, l.base = l.refs || s.Ref != "", l.base || s.ID != "" && s != l.root
+	if len(s.Default) > 0 {
+		l.defaults = append(l.defaults, s)
+	}
 	if _, err := l.look(s); err != nil {
 		return err
 	}
@@ -170,8 +191,7 @@ func (l *loops) look(s *jsonschema.Schema) (int, error) {
 	l.cost[s] = 0
 	var same []*jsonschema.Schema
 	for p, inner := range parts(s) {
-		switch p.keyword {
-		case "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies":
+		if slices.Contains(forSame(), p.keyword) {
 			same = append(same, inner)
 		}
 	}
@@ -185,7 +205,7 @@ func (l *loops) look(s *jsonschema.Schema) (int, error) {
 		}
 		same = append(same, to)
 	}
-	n := 1
+	n, tall := 1, 1
 	for _, p := range same {
 		m, err := l.look(p)
 		if err != nil {
@@ -194,7 +214,10 @@ func (l *loops) look(s *jsonschema.Schema) (int, error) {
 		if n += m; n > mostSchemas {
 			return 0, fmt.Errorf("more than %d parts of it apply to one value", mostSchemas)
 		}
+		tall = max(tall, l.tall[p]+1)
 	}
-	l.cost[s] = n
+	if l.cost[s], l.tall[s] = n, tall; tall > mostNested {
+		return 0, fmt.Errorf("more than %d parts of it apply to one value, each because of the one before", mostNested)
+	}
 	return n, nil
 }

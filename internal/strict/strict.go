@@ -33,6 +33,9 @@ const (
 func Faults(schema *jsonschema.Resolved, v any) []string {
 	f := faults{root: schema.Schema(), work: new(int)}
 	f.value("", v, f.root)
+	if len(f.list) == 0 && !Affordable(f.root, v) {
+		f.add("", "could fit its schema in too many ways to be checked")
+	}
 	if len(f.list) == 0 {
 		if err := schema.Validate(plain(v)); err != nil {
 			f.add(plainly(err))

@@ -2,6 +2,7 @@ package strict_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -75,6 +76,46 @@ func TestTerminates(t *testing.T) {
 		err := strict.Terminates(&s)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A schema that holds itself twice doubles what it costs with each level of a value. That is refused, for defaults when the schema
+// is read, and what only refers to itself is not.
+func TestAffordable(t *testing.T) {
+	t.Parallel()
+	const twice = `{"$ref":"#/$defs/x","$defs":{"x":{"anyOf":[{"items":{"$ref":"#/$defs/x"}},{"items":{"$ref":"#/$defs/x"},"minItems":5}]}}`
+	deep := strings.Repeat("[", 60) + strings.Repeat("]", 60)
+	var chain strings.Builder // of references, each to one that is known already
+	for i := range 300 {
+		fmt.Fprintf(&chain, `,"a%03d":{"$ref":"#/$defs/a%03d"}`, i+1, i)
+	}
+	long := `{"v":1,"next":` + strings.Repeat(`[{"v":2},`, 50) + `{"v":3}` + strings.Repeat("]", 50) + `}`
+	for _, c := range []struct{ schema, value, want string }{
+		{twice + `}`, deep, "/: could fit its schema in too many ways to be checked"},
+		{twice + `}`, `[[[1],[2]],[3]]`, ""},
+		{`{"properties":{"v":{"type":"integer"},"next":{"type":"array","items":{"anyOf":[{"$ref":"#"},{"$ref":"#/properties/next"}]}}}}`, long, ""},
+		{`{"items":{"$ref":"#/$defs/x"},"$defs":{"x":{"type":"integer"}}}`, `[1` + strings.Repeat(",1", 300_000) + `]`, ""},
+		{twice + `,"default":` + deep + `}`, "", "its default could fit in too many ways to be checked"},
+		{twice + `,"default":[[1]]}`, "[]", ""},
+		{`{"default":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "[]", "its default: nested more than 100 deep"},
+		{`{"$defs":{"a000":{}` + chain.String() + `}}`, "[]", "more than 200 parts of it apply to one value, each because of the one before"},
+		{strings.Repeat(`{"allOf":[`, 300) + "{}" + strings.Repeat("]}", 300), "[]", "more than 200 parts of it apply to one value, each because of the one before"},
+	} {
+		var s jsonschema.Schema
+		if err := json.Unmarshal([]byte(c.schema), &s); err != nil {
+			t.Fatal(err)
+		}
+		err := strict.Terminates(&s)
+		if err == nil {
+			r, bad := s.Resolve(nil)
+			if bad != nil {
+				t.Fatal(bad)
+			}
+			err = strict.Check(r, json.RawMessage(c.value))
+		}
+		if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want) {
+			t.Errorf("%.200s: %v, want %q", c.schema, err, c.want)
 		}
 	}
 }
