@@ -165,14 +165,6 @@ func (r SchemaReader) schema(in any, at string, depth int, bare bool) error {
 	return nil
 }
 
-// below is the pointer to what is in something, as far as a message needs it: names may be as long as the schema.
-func below(at, key string) string {
-	if len(at)+len(key) > 4096 {
-		return at
-	}
-	return pointer(at, key)
-}
-
 // value checks and mends what a keyword has that holds no schema.
 func (r SchemaReader) value(s map[string]any, key, at string) error {
 	text, isText := s[key].(string)

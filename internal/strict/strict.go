@@ -167,7 +167,7 @@ func decodeValue(d *json.Decoder, at string, depth int) (any, error) {
 		}
 		list := []any{}
 		for d.More() {
-			v, err := decodeValue(d, fmt.Sprintf("%s/%d", at, len(list)), depth+1)
+			v, err := decodeValue(d, below(at, strconv.Itoa(len(list))), depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -190,7 +190,7 @@ func decodeObject(d *json.Decoder, at string, depth int) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s: a key must be a string", at)
 		}
-		here := pointer(at, key)
+		here := below(at, key)
 		if _, twice := object[key]; twice {
 			return nil, fmt.Errorf("%s: given twice", here)
 		}
@@ -251,6 +251,15 @@ func number(n json.Number, at string) (any, error) {
 	return n, nil
 }
 
+// below is the pointer to what is in something, as far as a message needs it. Names may be as long as a file, and each of a million
+// items has a pointer.
+func below(at, key string) string {
+	if len(at)+len(key) > 1000 {
+		return at
+	}
+	return pointer(at, key)
+}
+
 func pointer(at, key string) string {
 	return at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
@@ -299,12 +308,12 @@ func (f *faults) short() []string {
 func (f *faults) object(at string, v map[string]any, s *jsonschema.Schema) {
 	for _, key := range s.Required {
 		if _, ok := v[key]; !ok {
-			f.add(pointer(at, key), "missing; it is required")
+			f.add(below(at, key), "missing; it is required")
 		}
 	}
 	known := slices.Sorted(maps.Keys(s.Properties))
 	for _, key := range slices.Sorted(maps.Keys(v)) {
-		here := pointer(at, key)
+		here := below(at, key)
 		if p := s.Properties[key]; p != nil {
 			f.value(here, v[key], p)
 			continue
@@ -384,7 +393,7 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 	case []any:
 		if s.Items != nil && len(s.PrefixItems) == 0 {
 			for i, e := range v {
-				f.value(fmt.Sprintf("%s/%d", at, i), e, s.Items)
+				f.value(below(at, strconv.Itoa(i)), e, s.Items)
 			}
 		}
 		f.bounds(at, "items", float64(len(v)), ptr(s.MinItems), ptr(s.MaxItems))

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -131,6 +132,28 @@ func TestLongNamesCostNoMemory(t *testing.T) { //nolint:paralleltest // it measu
 	runtime.ReadMemStats(&after)
 	if cost := after.TotalAlloc - before.TotalAlloc; cost > 400<<20 {
 		t.Errorf("%d MiB for a schema of %d KiB", cost>>20, len(text)>>10)
+	}
+}
+
+// A server may send a name of a megabyte and below it a hundred thousand items.
+func TestDecodeTakesNoTime(t *testing.T) {
+	t.Parallel()
+	text := `{"` + strings.Repeat("a", 1<<20) + `":[0` + strings.Repeat(",0", 100_000) + `]}`
+	done := make(chan error, 1)
+	go func() {
+		_, err := strict.Decode([]byte(text))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it takes longer than 5 s")
+	}
+	if _, err := strict.Decode([]byte(`{"a/b":[{},{"c":1,"c":2}]}`)); err == nil || err.Error() != "/a~1b/1/c: given twice" {
+		t.Error(err)
 	}
 }
 
