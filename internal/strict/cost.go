@@ -12,28 +12,12 @@ type tree struct {
 	items  []*tree
 }
 
-func treeOf(v any, size *int) *tree {
-	*size++
-	t := new(tree)
-	switch v := v.(type) {
-	case map[string]any:
-		t.fields = make(map[string]*tree, len(v))
-		for name, in := range v {
-			t.fields[name] = treeOf(in, size)
-		}
-	case []any:
-		for _, in := range v {
-			t.items = append(t.items, treeOf(in, size))
-		}
-	}
-	return t
-}
-
 // costs count the schemas that are looked at when a value is checked, with all alternatives. Schemas that hold themselves twice
 // double them with each level of the value, and nothing stops a check that was begun.
 type costs struct {
 	root  *jsonschema.Schema
 	most  int
+	leaf  *tree // each value that holds no others
 	known map[costKey]int
 	parts map[*jsonschema.Schema][]costPart // of those that were looked at
 }
@@ -58,11 +42,29 @@ func Affordable(root *jsonschema.Schema, v any) bool {
 // affordable is Affordable for a schema of a document that has references: without them, each of its schemas is looked at once for
 // a part of a value.
 func affordable(root, s *jsonschema.Schema, v any) bool {
-	const least, each = 1_000_000, 100 // steps
-	size := 0
-	t := treeOf(v, &size)
-	c := &costs{root: root, most: least + each*size, known: map[costKey]int{}, parts: map[*jsonschema.Schema][]costPart{}}
+	c := &costs{root: root, most: 1_000_000, leaf: new(tree), known: map[costKey]int{}, parts: map[*jsonschema.Schema][]costPart{}}
+	t := c.tree(v)
 	return c.of(s, t) <= c.most
+}
+
+// tree makes a tree of a value, and lets each part of it cost some steps.
+func (c *costs) tree(v any) *tree {
+	c.most += 100
+	switch v := v.(type) {
+	case map[string]any:
+		t := &tree{fields: make(map[string]*tree, len(v))}
+		for name, in := range v {
+			t.fields[name] = c.tree(in)
+		}
+		return t
+	case []any:
+		t := &tree{items: make([]*tree, len(v))}
+		for i, in := range v {
+			t.items[i] = c.tree(in)
+		}
+		return t
+	}
+	return c.leaf
 }
 
 // refers reports whether there is a reference in a schema.
@@ -121,7 +123,7 @@ func (c *costs) of(s *jsonschema.Schema, t *tree) int {
 			}
 		case "propertyNames":
 			for range t.fields {
-				add(c.of(inner, new(tree)))
+				add(c.of(inner, c.leaf))
 			}
 		case "items", "prefixItems", "additionalItems", "contains", "unevaluatedItems":
 			for _, in := range t.items {
