@@ -127,9 +127,13 @@ func (a *Agent) Permit(ctx context.Context, scope *journal.Scope, w *Work, key s
 	if _, refuses := r.all.Refuses(c.Name, c.Args); refuses {
 		return out, nil // the call itself reports it
 	}
+	r.unasked = map[string]bool{}
 	no, approved, err := r.permit(ctx, key, c)
 	if err != nil {
 		return nil, err
+	}
+	if a.Gate == nil && r.unasked[key] {
+		out.Permitted = false // the guard of the tools, whose gate it was, looks at it again
 	}
 	if out.Approved = approved; no == nil {
 		return out, nil
