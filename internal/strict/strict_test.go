@@ -96,7 +96,7 @@ func TestAffordable(t *testing.T) {
 		{twice + `}`, deep, "/: could fit its schema in too many ways to be checked"},
 		{twice + `}`, `[[[1],[2]],[3]]`, ""},
 		{`{"properties":{"v":{"type":"integer"},"next":{"type":"array","items":{"anyOf":[{"$ref":"#"},{"$ref":"#/properties/next"}]}}}}`, long, ""},
-		{`{"items":{"$ref":"#/$defs/x"},"$defs":{"x":{"type":"integer"}}}`, `[1` + strings.Repeat(",1", 300_000) + `]`, ""},
+		{`{"items":{"$ref":"#/$defs/x"},"$defs":{"x":{"type":"integer"}}}`, `[1` + strings.Repeat(",1", 100_000) + `]`, ""},
 		{twice + `,"default":` + deep + `}`, "", "its default could fit in too many ways to be checked"},
 		{twice + `,"default":[[1]]}`, "[]", ""},
 		{`{"default":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "[]", "its default: nested more than 100 deep"},
