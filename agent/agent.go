@@ -177,28 +177,29 @@ func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcom
 // run is one agent at work.
 type run struct {
 	*Agent
-	scope  *journal.Scope
-	work   *Work
-	prefix string
-	turns  int
-	all    *tool.Set // Tools, and what Actions look like
-	acts   map[string]*Action
-	specs  []model.ToolSpec
-	quota  []int          // how much of Limits.Calls is used, by recorded calls too
-	unfit  map[string]int // in how many turns on end the arguments for a tool did not fit
-	again  int            // how often it was asked for something that fits its Schema
-	warned bool           // it was told to wrap up
-	window int            // tokens, 0 if nobody knows
-	used   int            // tokens of the window, about
-	out    Outcome
-	seen   []string      // the tools whose results it was given
-	pinned *agentStarted // what it is made of, in a replay
-	quiet  bool          // what the model says is not shown
-	caller string        // who calls tools
-	seat   sync.Mutex
-	leave  func() // gives back its place among the agents of the run; nil if it has none
-	idRoot string // what the IDs of messages begin with
-	added  int    // messages so far
+	scope   *journal.Scope
+	work    *Work
+	prefix  string
+	turns   int
+	all     *tool.Set // Tools, and what Actions look like
+	acts    map[string]*Action
+	specs   []model.ToolSpec
+	quota   []int           // how much of Limits.Calls is used, by recorded calls too
+	unasked map[string]bool // the calls of this turn that the Gate let happen without a question, by their keys
+	unfit   map[string]int  // in how many turns on end the arguments for a tool did not fit
+	again   int             // how often it was asked for something that fits its Schema
+	warned  bool            // it was told to wrap up
+	window  int             // tokens, 0 if nobody knows
+	used    int             // tokens of the window, about
+	out     Outcome
+	seen    []string      // the tools whose results it was given
+	pinned  *agentStarted // what it is made of, in a replay
+	quiet   bool          // what the model says is not shown
+	caller  string        // who calls tools
+	seat    sync.Mutex
+	leave   func() // gives back its place among the agents of the run; nil if it has none
+	idRoot  string // what the IDs of messages begin with
+	added   int    // messages so far
 }
 
 // maxPrompt is how many bytes a prompt may have, about 250,000 tokens. Every turn copies it

@@ -97,6 +97,7 @@ func (r *run) permit(ctx context.Context, call string, c model.Call) (no *tool.R
 	var v tool.Verdict
 	if t, ok := r.all.Get(c.Name); ok && r.Gate != nil {
 		if v = r.Gate.Check(t, r.toolCall(c, "")); v.Decision == tool.Allow && !ruled {
+			r.allow(call)
 			return nil, "", nil
 		}
 	}
@@ -122,6 +123,13 @@ func (r *run) permit(ctx context.Context, call string, c model.Call) (no *tool.R
 		return &no, "", nil
 	}
 	return r.askPermission(ctx, key, c, &rule)
+}
+
+// allow notes that the Gate let a call happen unasked, which is looked at again when it does.
+func (r *run) allow(call string) {
+	if r.unasked != nil { // else somebody else makes the call
+		r.unasked[call] = true
+	}
 }
 
 // rule is the Gate's verdict with what was granted in the run.

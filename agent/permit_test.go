@@ -373,6 +373,47 @@ func TestApprovedChange(t *testing.T) {
 	}
 }
 
+// later is a gate that allows the first look at a call, and asks about every other: what the path leads to was changed.
+type later struct{ looks *int }
+
+func (g later) Check(t *tool.Tool, _ *tool.Call) tool.Verdict {
+	if t.Name != "read" {
+		return tool.Verdict{Decision: tool.Allow}
+	}
+	if *g.looks++; *g.looks == 1 {
+		return tool.Verdict{Decision: tool.Allow}
+	}
+	return tool.Verdict{Decision: tool.Ask, Reason: "it holds secrets"}
+}
+
+// All calls of a turn are decided on before the first is made. A command may put a link to a secret where the next call reads:
+// what was allowed unasked and would be asked about by then does not happen.
+func TestAllowedIsLookedAtAgain(t *testing.T) {
+	read := 0
+	plain := func(name string, run func()) *tool.Tool {
+		return &tool.Tool{Name: name, Input: &jsonschema.Schema{Type: "object"}, Run: func(context.Context, *tool.Call) (string, error) {
+			run()
+			return "done", nil
+		}}
+	}
+	tools, err := tool.NewSet(plain("link", func() {}), plain("read", func() { read++ }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle, _ := script(calls(call("link", "a"), call("read", "a")), modeltest.Text("ok"))
+	m, _ := talk(t, handle)
+	looks, asked := 0, 0
+	a := &agent.Agent{Name: "tester", Model: m, Tools: tools, Gate: later{&looks}}
+	if _, err := drive(t, runlogtest.NewMortal(), func(runlog.Question) string { asked++; return `"once"` }, func(j *journal.Journal) (*agent.Outcome, error) {
+		return a.Run(t.Context(), j.Scope("task"), &agent.Work{})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if read != 0 || looks != 2 || asked != 0 {
+		t.Errorf("read %d times, looked at %d times, asked %d times", read, looks, asked)
+	}
+}
+
 // A run that paused at a permission request before those were data is answered and resumed as ever.
 func TestPermissionInProse(t *testing.T) {
 	handle, _ := script(calls(call("put", "a")), modeltest.Text("ok"))

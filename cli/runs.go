@@ -438,8 +438,10 @@ func (a runsCommands) resume(ctx context.Context, info runlog.Info, r *running, 
 	if err != nil {
 		return err
 	}
-	if changed := keptRuns(a).changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.quiet {
-		a.err.line(changed)
+	if name != "" && !a.programs() && !a.set.quiet {
+		if changed := keptRuns(a).changedSince(ctx, &info); changed != "" {
+			a.err.line(changed)
+		}
 	}
 	if name != "" {
 		if err := answering(a).askable(ctx, engine, info, ans); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -121,7 +122,7 @@ func (c *toolCheck) unknownArg(t *Tool, in *toolInputs, f *valueField, has map[s
 // misfit returns what is wrong with a value for an argument, "" if nothing is.
 func misfit(in *toolInputs, s *jsonschema.Schema, key string, raw json.RawMessage) string {
 	v, err := decodePlain(raw)
-	if err != nil || in.types == nil || s == nil {
+	if err != nil || in.types == nil || s == nil || !strict.Affordable(in.types.Schema(), map[string]any{key: v}) {
 		return ""
 	}
 	if err = in.types.Validate(map[string]any{key: v}); err == nil {

@@ -128,7 +128,7 @@ func (p *place) read() (string, error) {
 	if p.mode == 0 {
 		return "", nil
 	}
-	f, info, err := inside.Regular(p.dir, p.base)
+	f, info, err := (&inside.Root{Root: p.dir}).Exact(p.base)
 	if err != nil {
 		return "", p.root.explain(p.name, err)
 	}

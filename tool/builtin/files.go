@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -47,22 +48,19 @@ func ReadFile(root *Root) *tool.Tool {
 			if in.Offset < 0 || in.Limit < 0 {
 				return "", fmt.Errorf("offset %d and limit %d: must not be negative", in.Offset, in.Limit)
 			}
-			if err := root.mayRead(c, in.Path); err != nil {
+			f, info, err := root.openFor(c, in.Path)
+			if err != nil {
 				return "", err
 			}
+			defer f.Close()
 			if c.Raw {
-				return root.readRaw(in.Path, in.Offset, in.Limit)
+				return root.readRaw(f, info, in.Path, in.Offset, in.Limit)
 			}
-			return root.read(ctx, in.Path, max(in.Offset, 1), min(cmp.Or(in.Limit, readLines), readLines))
+			return root.read(ctx, f, info, in.Path, max(in.Offset, 1), min(cmp.Or(in.Limit, readLines), readLines))
 		}, &tool.Options{Effect: tool.Pure}))
 }
 
-func (r *Root) read(ctx context.Context, name string, first, limit int) (string, error) {
-	f, info, err := r.open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
+func (r *Root) read(ctx context.Context, f *os.File, info fs.FileInfo, name string, first, limit int) (string, error) {
 	if binary, err := isBinary(f); err != nil {
 		return "", r.explain(name, err)
 	} else if binary {
@@ -109,12 +107,7 @@ func (r *Root) read(ctx context.Context, name string, first, limit int) (string,
 const rawBytes = 1 << 20
 
 // readRaw returns the bytes of a text file, or of the lines from first on, limit at most; 0 is from the start, or to the end.
-func (r *Root) readRaw(name string, first, limit int) (string, error) {
-	f, info, err := r.open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
+func (r *Root) readRaw(f *os.File, info fs.FileInfo, name string, first, limit int) (string, error) {
 	all, err := io.ReadAll(io.LimitReader(f, rawBytes+1))
 	switch {
 	case err != nil:

@@ -140,19 +140,6 @@ func (r *Root) missing(name string) error {
 	return fmt.Errorf("path %s in %s: %w; %s", name, r.Dir(), fs.ErrNotExist, hint)
 }
 
-// open opens a regular file for reading. It does not wait for the other end of a FIFO.
-func (r *Root) open(name string) (*os.File, fs.FileInfo, error) {
-	rel, err := r.resolve(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	f, info, err := inside.Regular(r.root.Root, rel)
-	if err != nil {
-		return nil, nil, r.explain(name, err)
-	}
-	return f, info, nil
-}
-
 // sub returns the folder of that path inside the root and its entries, sorted.
 func (r *Root) entries(name string) (string, []fs.DirEntry, error) {
 	rel, err := r.resolve(name)

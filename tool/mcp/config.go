@@ -212,6 +212,12 @@ func (c *reader) server(f field) *Server {
 		c.fault(f.Line, f.Col, "server name %s: use 1 to 64 letters, digits, _ and -", clean.Quote(f.Key))
 		return nil
 	}
+	// Its tools are called mcp__SERVER__TOOL: a rule for the tools of a server of the user must not be one for this.
+	if c.scope != scopeUser && strings.Contains(f.Key+"_", "__") {
+		c.fault(f.Line, f.Col, "server name %s: a project's has no __ in it and no _ at its end, which tell the name of a server from that of its tool; "+
+			"write - there", clean.Quote(f.Key))
+		return nil
+	}
 	if !c.is(f.Value, frontmatter.Map, "server "+clean.Quote(f.Key)+" must be an object") {
 		return nil
 	}

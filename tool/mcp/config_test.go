@@ -79,6 +79,8 @@ func TestParseMistakes(t *testing.T) {
 		{".mcp.json", `{"mcpServers":{"a":{"command":"x"},"a":{"command":"evil"}}}`, `.mcp.json:1:36: "a" is there twice, first at 1:16`},
 		{".mcp.json", in(`{"command":"x","command":"evil"}`), `2:22: "command" is there twice, first at 2:8`},
 		{".mcp.json", in(`{"command":"x","comm\u0061nd":"evil"}`), `is there twice`},
+		{".mcp.json", `{"mcpServers":{"github__x":{"command":"x"}}}`, `.mcp.json:1:16: server name "github__x": a project's has no __ in it`},
+		{".mcp.json", `{"mcpServers":{"github_":{"command":"x"}}}`, `.mcp.json:1:16: server name "github_": a project's has no __ in it and no _ at its end`},
 		{".mcp.json", in(`{"Command":"x"}`), `needs a command or a url`},
 		{".mcp.json", "{", "1:2: the file ends where a value is expected"},
 		{".mcp.json", `{"mcpServers":{}} x`, "1:19: more after the end"},
