@@ -1,6 +1,6 @@
-// Package docs tests what the documentation shows: its Go code compiles, and the
+// Package docs_test tests what the documentation shows: its Go code compiles, and the
 // commands in it exist.
-package docs
+package docs_test
 
 import (
 	"bytes"
@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -165,13 +164,11 @@ func check(block string, exports map[string]string) (errs []error) {
 
 func TestCommandsInDocumentation(t *testing.T) {
 	t.Parallel()
-	binary := filepath.Join(t.TempDir(), "superstep")
-	if runtime.GOOS == "windows" {
-		binary += ".exe"
+	dir, err := command()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, module+"/cmd/superstep").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	binary := filepath.Join(dir, "superstep")
 	commands := 0
 	for _, file := range []string{"README.md", "CONTRIBUTING.md", "docs/agents.md", "docs/atomic.md", "docs/models.md", "docs/permissions.md", "docs/recipes.md", "docs/security.md"} {
 		for _, block := range blocks(t, file, "console", "sh") {
