@@ -40,9 +40,10 @@ func TestMain(m *testing.M) {
 }
 
 // part is a block that a session writes or runs, or a heading.
-var part = regexp.MustCompile("(?ms)^(?:## (.*?)$|```(?:\\w+) file=(\\S+)\n(.*?)^```$|```console run\n(.*?)^```$)")
+var part = regexp.MustCompile("(?ms)^(?:## (.*?)$|```(?:\\w+) file=(\\S+)\n(.*?)^```$|```console run\n(.*?)^```$|<!-- run: (.*?) -->\n```mermaid\n(.*?)^```$)")
 
-// TestSessions runs the pages: a block "```LANGUAGE file=NAME" is written, a block "```console run" is executed, and what it prints is compared.
+// TestSessions runs the pages: a block "```LANGUAGE file=NAME" is written, a block "```console run" is executed, and what it prints is compared,
+// and so is the picture behind "<!-- run: COMMAND -->".
 // A line "…" stands for any lines. In pages of recipes each section has a folder of its own. -update writes what is printed.
 func TestSessions(t *testing.T) {
 	t.Parallel()
@@ -58,6 +59,7 @@ func TestSessions(t *testing.T) {
 	}
 	for page, apart := range map[string]bool{"README.md": false, "docs/tutorial.md": false, "docs/cookbook.md": true} {
 		t.Run(page, func(t *testing.T) {
+			t.Parallel()
 			text := pageOf(t, page)
 			starts := []int{0}
 			if apart {
@@ -123,6 +125,13 @@ func play(t *testing.T, text, bin string) (now string, faults []string) {
 				faults = append(faults, err.Error())
 			}
 			continue
+		}
+		if at[12] >= 0 {
+			if got := execute(group(5), home, dir, bin); got != group(6) {
+				faults = append(faults, fmt.Sprintf("%s draws\n%s(go test ./internal/docs -run Sessions -update)", group(5), got))
+				b.WriteString(text[last:at[12]] + got)
+				last = at[13]
+			}
 		}
 		if at[8] < 0 {
 			continue
