@@ -57,7 +57,7 @@ func TestSessions(t *testing.T) {
 	if out, err := exec.Command(filepath.Join(dir, "superstep"), "sandbox", "explain").Output(); err != nil || strings.Contains(string(out), "sandbox    none") {
 		t.Skipf("no sandbox, so commands ask: %v", err)
 	}
-	for page, apart := range map[string]bool{"README.md": false, "docs/tutorial.md": false, "docs/cookbook.md": true} {
+	for page, apart := range map[string]bool{"README.md": false, "docs/tutorial.md": false, "docs/cookbook.md": true, "docs/recipes.md": false} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			text := pageOf(t, page)
