@@ -171,7 +171,8 @@ func TestCommandsInDocumentation(t *testing.T) {
 	}
 	binary := filepath.Join(dir, "superstep")
 	commands := 0
-	for _, file := range []string{"README.md", "CONTRIBUTING.md", "docs/agents.md", "docs/atomic.md", "docs/models.md", "docs/permissions.md", "docs/recipes.md", "docs/security.md"} {
+	for _, file := range append(pages(t), "../../CONTRIBUTING.md") {
+		file = strings.TrimPrefix(filepath.ToSlash(file), "../../")
 		for _, block := range blocks(t, file, "console", "sh") {
 			for line := range strings.Lines(block) {
 				line, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimSpace(line), "$ "), "superstep ")
