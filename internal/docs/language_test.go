@@ -14,7 +14,7 @@ var refused = regexp.MustCompile(`(?i)\b(goe?s? on with|gone on with|taken up|ta
 
 var (
 	codeBlock = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
-	inline    = regexp.MustCompile("`+[^`]+`+")
+	inline    = regexp.MustCompile("`+[^`]+`+((, | | and | or )`+[^`]+`+)*") // a list of them is one
 	link      = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 	ends      = regexp.MustCompile(`[.!?]["”)*_]*(\s+|$)`)
 	item      = regexp.MustCompile(`^\s*([-*]|\d+\.)\s`)
@@ -27,7 +27,7 @@ func sentences(text string) (found []string) {
 	paragraph := ""
 	flush := func() {
 		for _, s := range ends.Split(paragraph, -1) {
-			if s = strings.TrimSpace(s); s != "" {
+			if s = strings.Join(strings.Fields(s), " "); s != "" {
 				found = append(found, s)
 			}
 		}
