@@ -57,33 +57,25 @@ func TestSessions(t *testing.T) {
 	if out, err := exec.Command(filepath.Join(dir, "superstep"), "sandbox", "explain").Output(); err != nil || strings.Contains(string(out), "sandbox    none") {
 		t.Skipf("no sandbox, so commands ask: %v", err)
 	}
+	var wait sync.WaitGroup // of all, since they mostly sleep
+	sections := map[string][]string{}
 	for page, apart := range map[string]bool{"README.md": false, "docs/tutorial.md": false, "docs/cookbook.md": true, "docs/recipes.md": false} {
-		t.Run(page, func(t *testing.T) {
-			t.Parallel()
-			text := pageOf(t, page)
-			starts := []int{0}
-			if apart {
-				for _, at := range regexp.MustCompile(`(?m)^## `).FindAllStringIndex(text, -1) {
-					starts = append(starts, at[0])
-				}
+		parts := []string{pageOf(t, page)}
+		if apart {
+			parts = strings.SplitAfter(strings.ReplaceAll(parts[0], "\n## ", "\n\x00## "), "\x00")
+		}
+		sections[page] = parts
+		for i, text := range parts {
+			wait.Go(func() { parts[i] = session(t, page, strings.TrimSuffix(text, "\x00"), dir) })
+		}
+	}
+	wait.Wait()
+	for page, parts := range sections {
+		if now := strings.Join(parts, ""); *update && now != pageOf(t, page) {
+			if err := os.WriteFile(filepath.Join("..", "..", filepath.FromSlash(page)), []byte(now), 0o600); err != nil {
+				t.Fatal(err)
 			}
-			var wait sync.WaitGroup
-			sections := make([]string, len(starts))
-			for i, start := range starts {
-				end := len(text)
-				if i+1 < len(starts) {
-					end = starts[i+1]
-				}
-				title, _, _ := strings.Cut(text[start:end], "\n")
-				wait.Go(func() { sections[i] = session(t, page+" "+title, text[start:end], dir) })
-			}
-			wait.Wait()
-			if now := strings.Join(sections, ""); *update && now != text {
-				if err := os.WriteFile(filepath.Join("..", "..", filepath.FromSlash(page)), []byte(now), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
+		}
 	}
 }
 
