@@ -47,8 +47,10 @@ var part = regexp.MustCompile("(?ms)^(?:## (.*?)$|```(?:\\w+) file=(\\S+)\n(.*?)
 // A line "…" stands for any lines. In pages of recipes each section has a folder of its own. -update writes what is printed.
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("sessions are for a shell")
+	for _, program := range []string{"bash", "openssl"} {
+		if _, err := exec.LookPath(program); err != nil || runtime.GOOS == "windows" {
+			t.Skipf("sessions need a shell and %s: %v", program, err)
+		}
 	}
 	dir, err := command()
 	if err != nil {
