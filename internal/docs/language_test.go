@@ -9,8 +9,9 @@ import (
 )
 
 // refused are phrases that cost readers a second look.
-var refused = regexp.MustCompile(`(?i)\b(goe?s? on with|gone on with|taken up|takes? up|dead process(es)?|left alone|waits? outside|come to its end|comes to its end|passed over|is had|at work|at its turn|` +
-	`executed again from its own record|had leave|by leave|may not simply|agreed to|brings? along|look at what|gives? room back|those who work for others|what is not over|told first)\b`)
+var refused = regexp.MustCompile(`(?i)\b(goe?s? on with|gone on with|taken up|takes? up|dead process(es)?|left alone|waits? outside|comes? to its end|` +
+	`passed over|is had|at work|at its turn|executed again from its own record|had leave|by leave|may not simply|agreed to|brings? along|look at what|gives? room back|` +
+	`those who work for others|what is not over|told first)\b`)
 
 var (
 	codeBlock = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
@@ -76,7 +77,8 @@ func TestLanguage(t *testing.T) {
 			}
 		}
 	}
-	if s := sentences("# Title\n\nOne `a b` two [three](x.md)! Four\nfive.\n\n- six\n- seven\n\n| no |\n\n```sh\nno\n```\n"); strings.Join(s, "/") != "One code two three/Four five/six/seven" {
+	example := "# Title\n\nOne `a b` two [three](x.md)! Four\nfive.\n\n- six\n- seven\n\n| no |\n\n```sh\nno\n```\n"
+	if s := sentences(example); strings.Join(s, "/") != "One code two three/Four five/six/seven" {
 		t.Errorf("sentences are %q", s)
 	}
 }
@@ -91,7 +93,11 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	links := 0
-	for _, file := range append(append(pages(t), adr...), filepath.Join("..", "..", "CONTRIBUTING.md"), filepath.Join("..", "..", "CHANGELOG.md"), filepath.Join("..", "..", "SECURITY.md")) {
+	files := append(pages(t), adr...)
+	for _, name := range []string{"CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"} {
+		files = append(files, filepath.Join("..", "..", name))
+	}
+	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -39,6 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+const again = "go test ./internal/docs -run Sessions -update"
+
 // part is a block that a session writes or runs, or a heading.
 var part = regexp.MustCompile("(?ms)^(?:## (.*?)$|```(?:\\w+) file=(\\S+)\n(.*?)^```$|```console run\n(.*?)^```$|<!-- run: (.*?) -->\n```mermaid\n(.*?)^```$)")
 
@@ -122,7 +124,7 @@ func play(t *testing.T, text, bin string) (now string, faults []string) {
 		}
 		if at[12] >= 0 {
 			if got := execute(group(5), home, dir, bin); got != group(6) {
-				faults = append(faults, fmt.Sprintf("%s draws\n%s(go test ./internal/docs -run Sessions -update)", group(5), got))
+				faults = append(faults, fmt.Sprintf("%s draws\n%s(%s)", group(5), got, again))
 				b.WriteString(text[last:at[12]] + got)
 				last = at[13]
 			}
@@ -137,7 +139,7 @@ func play(t *testing.T, text, bin string) (now string, faults []string) {
 			if same(step.output, got) {
 				got = step.output
 			} else {
-				faults = append(faults, fmt.Sprintf("$ %s\n--- the page has\n%s--- it prints\n%s(go test ./internal/docs -run Sessions -update)", step.command, step.output, got))
+				faults = append(faults, fmt.Sprintf("$ %s\n--- the page has\n%s--- it prints\n%s(%s)", step.command, step.output, got, again))
 			}
 			fmt.Fprintf(&b, "$ %s\n%s", step.command, got)
 		}
