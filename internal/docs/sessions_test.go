@@ -46,7 +46,7 @@ var part = regexp.MustCompile("(?ms)^(?:## (.*?)$|```(?:\\w+) file=(\\S+)\n(.*?)
 
 // TestSessions runs the pages: a block "```LANGUAGE file=NAME" is written, a block "```console run" is executed, and what it prints is compared,
 // and so is the picture behind "<!-- run: COMMAND -->".
-// A line "…" stands for any lines. In pages of recipes each section has a folder of its own. -update writes what is printed.
+// A line "…" stands for any lines. Each section of the cookbook has a folder of its own. -update writes what is printed.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"bash", "openssl"} {
@@ -63,14 +63,15 @@ func TestSessions(t *testing.T) {
 	}
 	var wait sync.WaitGroup // of all, since they mostly sleep
 	sections := map[string][]string{}
-	for page, apart := range map[string]bool{"README.md": false, "docs/tutorial.md": false, "docs/cookbook.md": true, "docs/recipes.md": false} {
+	for _, file := range pages(t) {
+		page := strings.TrimPrefix(filepath.ToSlash(file), "../../")
 		parts := []string{pageOf(t, page)}
-		if apart {
-			parts = strings.SplitAfter(strings.ReplaceAll(parts[0], "\n## ", "\n\x00## "), "\x00")
+		if page == "docs/cookbook.md" {
+			parts = split(parts[0])
 		}
 		sections[page] = parts
 		for i, text := range parts {
-			wait.Go(func() { parts[i] = session(t, page, strings.TrimSuffix(text, "\x00"), dir) })
+			wait.Go(func() { parts[i] = session(t, page, text, dir) })
 		}
 	}
 	wait.Wait()
@@ -83,26 +84,45 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// session runs a section, again if a busy machine was too slow for its kill, and returns it with what was printed.
-func session(t *testing.T, name, text, bin string) string {
-	var now string
+// split cuts a page before its headings of the second level.
+func split(text string) []string {
+	parts, code := []string{""}, false
+	for line := range strings.Lines(text) {
+		code = code != strings.HasPrefix(line, "```")
+		if strings.HasPrefix(line, "## ") && !code {
+			parts = append(parts, "")
+		}
+		parts[len(parts)-1] += line
+	}
+	return parts
+}
+
+// session runs a section, again and slower if a busy machine was too late for its kill, and returns it with what was printed.
+func session(t *testing.T, name, text, bin string) (now string) {
 	var faults []string
-	for range 3 {
-		if now, faults = play(t, text, bin); len(faults) == 0 || *update {
+	for _, slow := range []int{1, 3, 9} {
+		if now, faults = play(t, text, bin, slow); len(faults) == 0 {
 			return now
 		}
 	}
 	for _, fault := range faults {
-		t.Errorf("%s: %s", name, fault)
+		if !*update {
+			t.Errorf("%s: %s", name, fault)
+		}
 	}
-	return text
+	return now
 }
 
-func play(t *testing.T, text, bin string) (now string, faults []string) {
+var sleeps = regexp.MustCompile(`\bsleep (\d)\b`)
+
+func play(t *testing.T, text, bin string, slow int) (now string, faults []string) {
 	home := t.TempDir()
 	dir := filepath.Join(home, "project")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return text, []string{err.Error()}
+	}
+	slower := func(s string) string {
+		return sleeps.ReplaceAllStringFunc(s, func(m string) string { return fmt.Sprintf("sleep $((%s * %d))", m[len("sleep "):], slow) })
 	}
 	var b strings.Builder
 	last := 0
@@ -117,7 +137,7 @@ func play(t *testing.T, text, bin string) (now string, faults []string) {
 			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 				faults = append(faults, err.Error())
 			}
-			if err := os.WriteFile(file, []byte(group(3)), mode); err != nil {
+			if err := os.WriteFile(file, []byte(slower(group(3))), mode); err != nil {
 				faults = append(faults, err.Error())
 			}
 			continue
@@ -135,7 +155,7 @@ func play(t *testing.T, text, bin string) (now string, faults []string) {
 		b.WriteString(text[last:at[8]])
 		last = at[9]
 		for _, step := range steps(group(4)) {
-			got := execute(step.command, home, dir, bin)
+			got := execute(slower(step.command), home, dir, bin)
 			if same(step.output, got) {
 				got = step.output
 			} else {
