@@ -170,7 +170,7 @@ func TestCommandsInDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "superstep")
-	commands := 0
+	commands, asked := 0, map[string]bool{}
 	for _, file := range append(pages(t), "../../CONTRIBUTING.md") {
 		file = strings.TrimPrefix(filepath.ToSlash(file), "../../")
 		for _, block := range blocks(t, file, "console", "sh") {
@@ -182,6 +182,10 @@ func TestCommandsInDocumentation(t *testing.T) {
 					}
 				}
 				commands++
+				if asked[line] {
+					continue
+				}
+				asked[line] = true
 				if err := help(binary, line); err != nil {
 					t.Errorf("%s: superstep %s: %v", file, line, err)
 				}
