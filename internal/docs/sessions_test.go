@@ -18,24 +18,25 @@ import (
 
 var update = flag.Bool("update", false, "write what commands print into the sessions of the pages")
 
-// The command is built once, and removed at the end.
+var built string // the folder of the command
+
+// command builds the command, once, and returns its folder.
 var command = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "superstep-docs-")
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "github.com/superstep-dev/superstep/cmd/superstep").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", built, "github.com/superstep-dev/superstep/cmd/superstep").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	return dir, nil
+	return built, nil
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := command(); err == nil {
-		os.RemoveAll(dir)
+	dir, err := os.MkdirTemp("", "superstep-docs-")
+	if err != nil {
+		panic(err)
 	}
+	built = dir
+	code := m.Run()
+	os.RemoveAll(dir)
 	os.Exit(code)
 }
 
