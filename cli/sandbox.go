@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/tool/sandbox"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 func (a *app) sandboxCommand() *cobra.Command {
