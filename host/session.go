@@ -82,7 +82,7 @@ func (p *project) start(ctx context.Context, model string, n *needs) (s *Session
 		s.policy = s.policy.Bounded(confinement(s.sandbox, set), set.auto)
 	}
 	if p.dir != "" {
-		if s.root, err = builtin.OpenRootWith(p.dir, &builtin.RootOptions{Protected: s.policy.Protected, Reads: s.reads, Writes: s.sandbox.Keep}); err != nil {
+		if s.root, err = builtin.OpenRoot(p.dir, &builtin.RootOptions{Protected: s.policy.Protected, Reads: s.reads, Writes: s.sandbox.Keep}); err != nil {
 			return s, err
 		}
 	}

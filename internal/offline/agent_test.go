@@ -59,7 +59,7 @@ func newDesk(t *testing.T, files map[string]string) *desk {
 			t.Fatal(err)
 		}
 	}
-	root, err := builtin.OpenRoot(d.dir)
+	root, err := builtin.OpenRoot(d.dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 func bashTool(t testing.TB, dir string, opts *builtin.BashOptions) *tool.Set {
 	t.Helper()
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestBashFaults(t *testing.T) {
 }
 
 func TestBashCancelled(t *testing.T) {
-	root, err := builtin.OpenRoot(t.TempDir())
+	root, err := builtin.OpenRoot(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

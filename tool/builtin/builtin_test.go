@@ -59,7 +59,7 @@ func link(t testing.TB, target, name string) {
 // fileTools is the set of tools over dir.
 func fileTools(t testing.TB, dir string) *tool.Set {
 	t.Helper()
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestCancelled(t *testing.T) {
 		files[fmt.Sprintf("f%d.txt", i)] = strings.Repeat("text\n", 1000)
 	}
 	dir, _ := tree(t, files)
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
