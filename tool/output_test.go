@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -21,7 +22,7 @@ func schema(t *testing.T, s string) *jsonschema.Schema {
 }
 
 func TestOutput(t *testing.T) {
-	big := `{"n":1,"s":"` + strings.Repeat("x", 2*tool.MaxBytes) + `"}`
+	big := `{"n":1,"s":"` + strings.Repeat("x", 2*clean.MaxBytes) + `"}`
 	for _, tc := range []struct {
 		name, gives string
 		whole       bool

@@ -226,7 +226,7 @@ func (w *work) prepare() (*job, error) {
 		j.run = func(ctx context.Context) (given, error) { return w.agent(ctx, j.text) }
 		sees := *w.scope
 		if len(w.needs.Tools) > 0 { // what tool steps gave is as it was found
-			sees.Clean = tool.Clean
+			sees.Clean = clean.Text
 		}
 		j.text, err = s.Agent.Prompt.Render(&sees)
 		return j, about("prompt", err)
