@@ -107,7 +107,7 @@ func classify(err error) *Error {
 		{"unknown_workflow", errors.As(err, new(*workflow.UnknownError))},
 		{"unknown_run", errors.As(err, new(*runlog.NotFoundError))},
 		{"ambiguous_run", errors.As(err, new(*superstep.AmbiguousError))},
-		{"ended", errors.As(err, new(*superstep.EndedError))},
+		{"ended", errors.As(err, new(*runlog.EndedError))},
 		{"busy", errors.As(err, new(*runlog.BusyError))},
 		{"damaged", errors.As(err, new(*runlog.CorruptError))},
 		{superstep.CodeChanged, errors.As(err, new(*graph.ChangedError))},
@@ -143,7 +143,7 @@ func (a *app) remedies(err error) []string {
 	var (
 		busy   *runlog.BusyError
 		poison *runlog.QuarantinedError
-		ended  *superstep.EndedError
+		ended  *runlog.EndedError
 		sealed *runlog.SealedError
 		plain  *seal.UnauthenticatedError
 	)

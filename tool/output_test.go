@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -150,7 +151,7 @@ func FuzzCheckJSON(f *testing.F) {
 		if json.Unmarshal([]byte(s), &schema) != nil {
 			return
 		}
-		if err := tool.CheckJSON(&schema, text); err == nil && !json.Valid([]byte(text)) {
+		if err := strict.CheckJSON(&schema, text); err == nil && !json.Valid([]byte(text)) {
 			t.Errorf("%q fits", text)
 		}
 	})
