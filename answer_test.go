@@ -254,7 +254,7 @@ func TestAnswerARunOfAnotherProcess(t *testing.T) {
 			switch err := there.Answer(t.Context(), run.ID(), "second", answered(string(rune('a'+i)))); {
 			case err == nil:
 				won.Add(1)
-			case errors.As(err, new(*journal.AnsweredError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*superstep.EndedError)):
+			case errors.As(err, new(*journal.AnsweredError)), errors.As(err, new(*runlog.EndedError)):
 				late.Add(1)
 			default:
 				t.Error(err)
@@ -298,7 +298,7 @@ func TestAnswerWhenTheProcessStops(t *testing.T) {
 		}})
 		<-asked
 		go here.Close()
-		if err := there.Answer(t.Context(), run.ID(), "second", answered("x")); err != nil && !errors.As(err, new(*superstep.EndedError)) {
+		if err := there.Answer(t.Context(), run.ID(), "second", answered("x")); err != nil && !errors.As(err, new(*runlog.EndedError)) {
 			t.Fatal(err)
 		}
 		out, err := run.Wait(t.Context())
@@ -387,7 +387,7 @@ func TestPause(t *testing.T) {
 				t.Fatalf("resumed: %+v, %v", out, err)
 			}
 			replays(t, other, run.ID())
-			if err := by.Pause(t.Context(), run.ID(), "test"); !errors.As(err, new(*superstep.EndedError)) && held != "nowhere" {
+			if err := by.Pause(t.Context(), run.ID(), "test"); !errors.As(err, new(*runlog.EndedError)) && held != "nowhere" {
 				t.Error("a finished run:", err)
 			}
 		})

@@ -69,7 +69,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 		case err == nil:
 			taken = append(taken, r)
 			o.Taken(info.ID)
-		case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*EndedError)), errors.As(err, new(*runlog.NotFoundError)),
+		case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.NotFoundError)),
 			errors.As(err, new(*runlog.QuarantinedError)):
 			// somebody else was first
 		case ctx.Err() != nil:

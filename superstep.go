@@ -251,9 +251,6 @@ func title(w *workflow.Workflow, inputs json.RawMessage) string {
 	return ""
 }
 
-// An EndedError says that a run is over and cannot be resumed.
-type EndedError = runlog.EndedError
-
 // ResumeOptions are the settings of Resume. Nil means the defaults.
 type ResumeOptions struct {
 	Answer  Answering                  // defaults to leaving every question open
@@ -273,7 +270,7 @@ type ResumeOptions struct {
 
 // Resume takes up a run that was interrupted, failed or paused, or that waits for storage. Nothing that is in
 // its log is done again. A finished run gives its recorded outcome at once; one that
-// another process is running gives *runlog.BusyError, a cancelled one *EndedError.
+// another process is running gives *runlog.BusyError, a cancelled one *runlog.EndedError.
 func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Run, error) {
 	leave, err := e.enter()
 	if err != nil {
@@ -316,7 +313,7 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 		if err := j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil); err != nil {
 			return nil, err
 		}
-		return nil, &EndedError{ID: j.ID(), Status: runlog.Cancelled}
+		return nil, &runlog.EndedError{ID: j.ID(), Status: runlog.Cancelled}
 	}
 	started, err := e.started(ctx, j.ID())
 	if err == nil {
@@ -379,10 +376,10 @@ func (e *Engine) find(ctx context.Context, id string) (runlog.Info, error) {
 	return infos[0], nil
 }
 
-// finished returns a run that ended before: nothing executes. The error is *EndedError if it was cancelled.
+// finished returns a run that ended before: nothing executes. The error is *runlog.EndedError if it was cancelled.
 func (e *Engine) finished(ctx context.Context, info runlog.Info) (*Run, error) {
 	if info.Status == runlog.Cancelled {
-		return nil, &EndedError{ID: info.ID, Status: info.Status}
+		return nil, &runlog.EndedError{ID: info.ID, Status: info.Status}
 	}
 	r := &Run{id: info.ID, engine: e, done: make(chan struct{})}
 	close(r.done)
@@ -415,7 +412,7 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 		return err
 	}
 	if info.Status.Ended() {
-		return &EndedError{ID: id, Status: info.Status}
+		return &runlog.EndedError{ID: id, Status: info.Status}
 	}
 	j, err := e.open(ctx, id, &journal.Options{Quarantined: true})
 	if _, busy := errors.AsType[*runlog.BusyError](err); busy {
@@ -429,7 +426,7 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 		return err
 	}
 	if now := j.Info(); now.Status.Ended() { // it ended while we looked
-		err = &EndedError{ID: id, Status: now.Status}
+		err = &runlog.EndedError{ID: id, Status: now.Status}
 	} else {
 		err = j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil)
 	}
@@ -475,7 +472,7 @@ func (e *Engine) Pause(ctx context.Context, id, by string) error {
 			return err
 		}
 		if info.Status.Ended() {
-			return &EndedError{ID: id, Status: info.Status}
+			return &runlog.EndedError{ID: id, Status: info.Status}
 		}
 		if info.Status == runlog.Paused {
 			return nil
@@ -591,7 +588,7 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) 
 				_, done, err = e.answered(ctx, id, path, a, from)
 			}
 			if !done && err == nil {
-				err = &EndedError{ID: id, Status: now.Status}
+				err = &runlog.EndedError{ID: id, Status: now.Status}
 			}
 		} else if err = e.trusts(id, j.Imported()); err == nil {
 			err = j.Answer(ctx, path, a)

@@ -286,7 +286,7 @@ func TestCancel(t *testing.T) {
 			t.Fatal(err)
 		}
 		ends(t, run, runlog.Cancelled)
-		var ended *superstep.EndedError
+		var ended *runlog.EndedError
 		if _, err := e.Resume(t.Context(), run.ID(), nil); !errors.As(err, &ended) || ended.Status != runlog.Cancelled {
 			t.Error(err)
 		}

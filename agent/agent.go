@@ -40,8 +40,10 @@ type Agent struct {
 	Again  int // how often it is asked again for that at most; defaults to 2, and less than 0 is never
 	Limits Limits
 
-	Gate  tool.Gate // decides on calls before they happen; if nil, the Guard of Tools does
-	OnAsk OnAsk     // what becomes of a call that a person is to decide on; defaults to AskWait
+	Gate tool.Gate // decides on calls before they happen; if nil, the Guard of Tools does
+	// Headless means that no user can be asked: a call that the Gate asks about is denied, and the event "denied" says so.
+	// By default the run asks, and waits for the answer.
+	Headless bool
 	// Remember keeps a rule for runs to come, when a person says that something is always
 	// allowed. It may be called again after a crash. Nil does not offer that.
 	Remember func(rule string) error
@@ -222,7 +224,7 @@ func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
 			guarded.Remember = g.Remember
 		}
 		if g.Headless {
-			guarded.OnAsk = AskDeny
+			guarded.Headless = true
 		}
 		r.Agent = &guarded
 	}
@@ -238,8 +240,6 @@ func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
 	case len(w.Prompt) > maxPrompt:
 		return nil, fmt.Errorf("agent %s: its prompt is %.1f MiB; a prompt may have %d MiB: name a file in it that the agent can read", a.Name,
 			float64(len(w.Prompt))/(1<<20), maxPrompt>>20)
-	case a.OnAsk != "" && a.OnAsk != AskWait && a.OnAsk != AskDeny:
-		return nil, fmt.Errorf("agent %s: there is no OnAsk %q; use wait or deny", a.Name, a.OnAsk)
 	case a.Limits.Single && a.Finish != "":
 		return nil, fmt.Errorf("agent %s: it is to speak once and to call the tool %s; that is not both possible", a.Name, a.Finish)
 	case a.Limits.Single:

@@ -8,19 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-)
-
-// OnAsk says what becomes of a call that a person is to decide on.
-type OnAsk string
-
-// What becomes of such a call.
-const (
-	AskWait OnAsk = "wait" // the run asks, and waits for the answer
-	AskDeny OnAsk = "deny" // nobody is there to ask: it is turned down, and the event "denied" says so
 )
 
 // The answers to the question whether a call may happen. "deny: " and a reason is one too,
@@ -150,7 +142,7 @@ func (r *run) rule(ctx context.Context, v *tool.Verdict, c model.Call) (ruling, 
 	switch {
 	case r.scope.Granted(what) || r.scope.Granted(exact) || r.covered(c):
 		rule.Decision, rule.Origin = tool.Allow, "run"
-	case r.OnAsk == AskDeny || r.scope == nil:
+	case r.Headless || r.scope == nil:
 		rule.Decision, rule.Nobody = tool.Deny, true
 	default:
 		for _, p := range v.Parts {
@@ -305,7 +297,7 @@ func (r *run) permission(key string, c model.Call, rule *ruling) (*runlog.Questi
 		map[string]any{"type": "object", "required": []string{"decision"},
 			"properties": map[string]any{"decision": map[string]any{"enum": options}, "reason": map[string]any{"type": "string"}}},
 	}})
-	line := fmt.Sprintf("May %s call %s? %s", r.Name, c.Name, oneLine(tool.Clean(call.Subject)))
+	line := fmt.Sprintf("May %s call %s? %s", r.Name, c.Name, oneLine(clean.Text(call.Subject)))
 	return &runlog.Question{
 		Key: permitPrefix + key, Kind: runlog.QuestionPermission, Agent: r.Name, Text: line, Options: options, Schema: schema, Call: call,
 	}, err

@@ -91,7 +91,7 @@ func TestGate(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		gate     gate
-		onAsk    agent.OnAsk
+		headless bool
 		answers  []string // in the order of the questions; "" to leave one open
 		replies  []modeltest.Reply
 		results  []string
@@ -144,7 +144,7 @@ func TestGate(t *testing.T) {
 			results: []string{"put error=true denied: not there", "look error=false look saw b", "put error=true denied"}, ran: []string{"look b"},
 		},
 		{
-			name: "nobody there", gate: gate{"put": ask("put")}, onAsk: agent.AskDeny, replies: two, ran: []string{"look b"},
+			name: "nobody there", gate: gate{"put": ask("put")}, headless: true, replies: two, ran: []string{"look b"},
 			results: []string{"put error=true denied: this needs the permission of a person, and nobody is there to ask; go on without it, and say what you could not do", "look error=false look saw b", "put error=true denied: this needs the permission of a person, and nobody is there to ask; go on without it, and say what you could not do"},
 			events:  []string{`denied {"agent":"tester","tool":"put","subject":"/etc/x","rule":"put *","reason":"it writes","always":"put"}`, `denied {"agent":"tester","tool":"put"`},
 		},
@@ -166,7 +166,7 @@ func TestGate(t *testing.T) {
 			m, _ := talk(t, handle)
 			b := &bench{}
 			var rules []string
-			a := &agent.Agent{Name: "tester", Model: m, Tools: b.tools(t), Gate: tc.gate, OnAsk: tc.onAsk, Remember: func(rule string) error {
+			a := &agent.Agent{Name: "tester", Model: m, Tools: b.tools(t), Gate: tc.gate, Headless: tc.headless, Remember: func(rule string) error {
 				if rules = append(rules, rule); rule == "bad" {
 					return errors.New("read-only")
 				}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/tool"
 )
 
 // An UnfitError says that what an agent gave does not fit its Schema, whatever it was told.
@@ -31,7 +31,7 @@ func (e *UnfitError) Unwrap() error { return e.Err }
 // fits takes a result, or asks for another.
 func (r *run) fits(text string) (bool, error) {
 	text = unfenced(text)
-	err := tool.CheckJSON(r.Schema, text)
+	err := strict.CheckJSON(r.Schema, text)
 	if err == nil {
 		r.out.Args = json.RawMessage(text)
 		return true, nil

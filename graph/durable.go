@@ -26,7 +26,7 @@ func (e *Paused) Error() string { return e.err.Error() }
 func (e *Paused) Unwrap() error { return e.err }
 
 // durable runs the graph in a store, from opening the run to recording how it ended.
-func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final Final[S], err error) {
+func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final outcome[S], err error) {
 	final.State = state
 	if o.ID == "" || o.Journal != nil {
 		return final, errors.New("RunOptions with a Store need an ID, and no Journal")
@@ -38,7 +38,7 @@ func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final 
 	}
 	held, release := j.Hold(ctx)
 	o.Store, o.Journal = nil, j
-	final, err = f.Execute(held, state, &o)
+	final, err = f.execute(held, state, &o)
 	cause := context.Cause(held)
 	release()
 	ctx = context.WithoutCancel(ctx)
@@ -53,7 +53,7 @@ func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final 
 
 // finish records how a run has ended. Of one that was stopped, for which cause is not nil, nothing is recorded: it
 // can be resumed, unless it was cancelled.
-func finish[S any](ctx context.Context, j *journal.Journal, cause error, final *Final[S], err error) error {
+func finish[S any](ctx context.Context, j *journal.Journal, cause error, final *outcome[S], err error) error {
 	var paused *Paused
 	switch {
 	case j.Info().Status.Ended():

@@ -281,7 +281,7 @@ func TestLangGraphAFinishedRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Run(t.Context(), first, &graph.RunOptions{Journal: j}); !errors.Is(err, journal.ErrUsed) || ran != 1 {
+	if _, err := f.Run(t.Context(), first, &graph.RunOptions{Journal: j}); err == nil || !strings.Contains(err.Error(), "a graph was run there already") || ran != 1 {
 		t.Errorf("the same log again: got %v, ran %d", err, ran)
 	}
 	if err := j.Close(t.Context()); err != nil {

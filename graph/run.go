@@ -58,6 +58,9 @@ type RunOptions struct {
 	Admit func(path string, agents int) error
 	// Workflows finds what nodes run by name. Defaults to nothing.
 	Workflows func(name string) (Nested, error)
+	// Ended is called once before Run returns, also with an error, with the supersteps that the run took from its start and
+	// the paths of the tasks that failed and were passed over, in path order by step. Defaults to nothing.
+	Ended func(steps int, skipped []string)
 	// Host is what nodes find other things by, such as agents and tools that are known when the run starts; see Task.Host.
 	// Defaults to nothing.
 	Host any
@@ -76,11 +79,11 @@ type Nested interface {
 	RunNested(ctx context.Context, inputs json.RawMessage, opt *RunOptions) (json.RawMessage, error)
 }
 
-// A Final is what a run ended with.
-type Final[S any] struct {
+// An outcome is what a run ended with, see RunOptions.Ended. After an error it is as of the last superstep.
+type outcome[S any] struct {
 	State   S
-	Steps   int      // supersteps the run took, from its start
-	Skipped []string // the paths of the tasks that failed and were passed over, in path order by step
+	Steps   int
+	Skipped []string
 }
 
 // Run runs the graph from a state to its end. It fails with a *TasksError, a
@@ -89,13 +92,15 @@ type Final[S any] struct {
 // a *ConflictError, ErrStopped, the cause of ctx, or an error of the store. In all of these cases a run with a
 // store can be resumed; after a *ConflictError only once the field has a reducer, or by a fork.
 func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, error) {
-	final, err := f.Execute(ctx, state, opt)
+	final, err := f.execute(ctx, state, opt)
+	if opt != nil && opt.Ended != nil {
+		opt.Ended(final.Steps, final.Skipped)
+	}
 	return final.State, err
 }
 
-// Execute is Run for those who want to know more of the end than the state. On an
-// error Final is as of the last superstep.
-func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (final Final[S], err error) {
+// execute is Run, and gives all of the end.
+func (f *Flow[S, U]) execute(ctx context.Context, state S, opt *RunOptions) (final outcome[S], err error) {
 	final.State = state
 	defer caught(&err) // a panic of the reducer, or of a route from Start; those of nodes fail their tasks
 	x := &execution[S, U]{flow: f}
@@ -104,7 +109,7 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (fin
 	}
 	o := &x.opt
 	if o.refused != nil {
-		return Final[S]{State: state}, o.refused
+		return outcome[S]{State: state}, o.refused
 	}
 	if o.Store != nil {
 		return f.durable(ctx, state, *o)
@@ -134,7 +139,7 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (fin
 		m, err = x.begin(state)
 	}
 	if err != nil {
-		return Final[S]{State: state}, err
+		return outcome[S]{State: state}, err
 	}
 	x.state, x.steps = m.State(), m.Step()
 	err = pregel.Run(ctx, m, x.inTurn(), ro)
@@ -145,7 +150,7 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (fin
 	if x.journal != nil && o.space == "" && errors.As(err, &waiting) {
 		err = &Paused{Run: x.journal.ID(), Questions: x.journal.Open(), err: waiting}
 	}
-	return Final[S]{State: x.state, Steps: x.steps, Skipped: x.skipped}, err
+	return outcome[S]{State: x.state, Steps: x.steps, Skipped: x.skipped}, err
 }
 
 // begin makes a machine at the start of a run.

@@ -388,3 +388,22 @@ func TestRunOutOfTimeInItsLastTask(t *testing.T) {
 		}
 	})
 }
+
+// Whoever runs a graph is told once how it ended, also if it failed.
+func TestEnded(t *testing.T) {
+	for want, limit := range map[string]int{"2 [] <nil>": 0, "1 [] stopped": 1} {
+		g := graph.New("g", reduce)
+		g.Add("a", func(context.Context, state) (update, error) { return update{}, nil })
+		g.Add("b", func(context.Context, state) (update, error) { return update{}, nil })
+		g.Edge(graph.Start, "a")
+		g.Edge("a", "b")
+		g.Edge("b", graph.End)
+		var told []string
+		_, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{MaxSteps: limit, Ended: func(steps int, skipped []string) {
+			told = append(told, fmt.Sprint(steps, skipped))
+		}})
+		if got := strings.Join(told, ", ") + " " + fmt.Sprint(err); !strings.HasPrefix(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -26,7 +26,7 @@ func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, erro
 		if err != nil {
 			return u, err
 		}
-		last, err := flow.Execute(ctx, first, t.Nested(""))
+		last, err := flow.execute(ctx, first, t.Nested(""))
 		if err != nil {
 			return u, fmt.Errorf("%s: %w", flow.name, err)
 		}

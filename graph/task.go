@@ -159,7 +159,7 @@ func (t *Task) Nested(key string) *RunOptions {
 	if key == "" && !t.parts.whole() {
 		o.refused = errors.New("it has parts, so that its graph needs a key in Nested")
 	}
-	o.MaxSteps, o.Timeout = 0, 0
+	o.MaxSteps, o.Timeout, o.Ended = 0, 0, nil
 	if o.space = t.scope.Path(); key != "" {
 		o.space += "/" + pregel.Path("~", key, 0)
 	}

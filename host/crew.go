@@ -29,7 +29,7 @@ func (h *Host) projectOf(dir string, rules []string, onAsk string, models func(s
 	if h.cfg.Fresh {
 		h.Refresh()
 	}
-	return h.projectAt(rootOf(dir, h.Home()), all, h.onAsk(cmp.Or(h.cfg.OnAsk, onAsk)), models)
+	return h.projectAt(rootOf(dir, h.Home()), all, h.headless(cmp.Or(h.cfg.OnAsk, onAsk)), models)
 }
 
 // rules are those that the run began with, and those of who goes on with it.

@@ -178,12 +178,12 @@ func (j *Journal) Since(ctx context.Context, seq uint64) iter.Seq2[runlog.Record
 	}
 }
 
-// ErrUsed says that a graph is run in a place of the log that is taken: the run's own, or
+// errUsed says that a graph is run in a place of the log that is taken: the run's own, or
 // that of a task, which runs its inner graphs under one key each.
-var ErrUsed = errors.New("a graph was run there already")
+var errUsed = errors.New("a graph was run there already")
 
-// errEnded is ErrUsed for a run that is over.
-var errEnded = fmt.Errorf("%w to its end; open the journal again to be given that end", ErrUsed)
+// errEnded is errUsed for a run that is over.
+var errEnded = fmt.Errorf("%w to its end; open the journal again to be given that end", errUsed)
 
 // Begin lets a graph use the part of the log that belongs to the task of that path, ""
 // for the run itself, and gives what it needs of it to go on: of an inner graph the
@@ -202,7 +202,7 @@ func (j *Journal) Begin(path string) ([]runlog.Record, error) {
 		if !s.held {
 			return nil, fmt.Errorf("%s: %w", at, errEnded)
 		}
-		return nil, fmt.Errorf("%s: %w", at, ErrUsed)
+		return nil, fmt.Errorf("%s: %w", at, errUsed)
 	}
 	s.held = true
 	j.nested = j.nested || path != ""

@@ -2,7 +2,6 @@ package tool
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -30,20 +29,6 @@ func newChecker(what string, s *jsonschema.Schema) (checker, error) {
 		return checker{}, fmt.Errorf("has an invalid %s schema: %w", what, err)
 	}
 	return checker{r}, nil
-}
-
-// CheckJSON checks that a text is JSON that fits a schema as strictly as arguments are
-// checked, and gives an error that names every place, as a JSON pointer, where it does not.
-func CheckJSON(schema *jsonschema.Schema, text string) error {
-	c, err := newChecker("output", schema)
-	if err != nil {
-		return fmt.Errorf("the result %w", err)
-	}
-	list, err := c.wrong(text)
-	if err == nil && list != nil {
-		err = errors.New("it does not fit the schema:\n- " + strings.Join(list, "\n- "))
-	}
-	return err
 }
 
 // wrong lists where a text does not fit. The error says that it is no JSON.

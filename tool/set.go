@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/toolnames"
 )
@@ -150,7 +151,7 @@ func (s *Set) Select(names ...string) (*Set, error) {
 func (s *Set) Call(ctx context.Context, name string, c *Call) Result {
 	r := s.CallWhole(ctx, name, c)
 	if t, ok := s.Get(name); r.Error || !ok || !t.Whole {
-		r.Text, _ = Truncate(r.Text)
+		r.Text, _ = clean.Truncate(r.Text)
 	}
 	return r
 }
@@ -185,7 +186,7 @@ func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	if call.Raw {
 		return Result{Text: strings.ToValidUTF8(text, "\uFFFD")}
 	}
-	return Result{Text: Clean(text)}
+	return Result{Text: clean.Text(text)}
 }
 
 // Refuses says what [Set.Call] would answer to a call without doing it, if there is no tool
@@ -232,7 +233,7 @@ func run(ctx context.Context, t *Tool, c *Call) (text string, err error) {
 
 // Failed is the result of a call that failed for that reason, cleaned and truncated.
 func Failed(text string) Result {
-	text, _ = Truncate(Clean(text))
+	text, _ = clean.Truncate(clean.Text(text))
 	if text == "" {
 		text = "the tool failed without saying why"
 	}

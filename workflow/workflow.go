@@ -95,18 +95,15 @@ type Result struct {
 // omitempty is required. Begin makes the first state of them, and end makes the
 // output, which encodes as JSON, of the last state.
 func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], begin func(In) (S, error), end func(S) (Out, error)) (*Workflow, error) {
-	w, err := Func(name, description, func(ctx context.Context, in In, e *Exec) (Out, graph.Final[S], error) {
-		var out Out
+	w, err := Func(name, description, func(ctx context.Context, in In, e *Exec) (out Out, err error) {
 		state, err := begin(in)
 		if err != nil {
-			return out, graph.Final[S]{}, err
+			return out, err
 		}
-		final, err := flow.Execute(ctx, state, &e.Graph)
-		if err != nil {
-			return out, final, err
+		if state, err = flow.Run(ctx, state, &e.Graph); err != nil {
+			return out, err
 		}
-		out, err = end(final.State)
-		return out, final, err
+		return end(state)
 	})
 	if err != nil {
 		return nil, err
@@ -116,9 +113,9 @@ func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], be
 	return w, nil
 }
 
-// Func is New for a workflow that builds its graph from its inputs. Set Flow of what it
-// gives, if that is always one graph.
-func Func[In, S, Out any](name, description string, run func(ctx context.Context, in In, e *Exec) (Out, graph.Final[S], error)) (*Workflow, error) {
+// Func is New for a workflow that builds its graph from its inputs, and runs it with the options Graph of the Exec. Set Flow of
+// what it gives, if that is always one graph.
+func Func[In, Out any](name, description string, run func(ctx context.Context, in In, e *Exec) (Out, error)) (*Workflow, error) {
 	schema, err := jsonschema.For[In](nil)
 	if err != nil {
 		return nil, fmt.Errorf("workflow %q: its inputs: %w", name, err)
@@ -129,8 +126,9 @@ func Func[In, S, Out any](name, description string, run func(ctx context.Context
 		if err := json.Unmarshal(orEmpty(e.Inputs), &in); err != nil {
 			return nil, fmt.Errorf("workflow %q: its inputs: %w", name, err)
 		}
-		out, final, err := run(ctx, in, e)
-		res := &Result{Steps: final.Steps, Skipped: final.Skipped}
+		res, own := &Result{}, *e
+		own.Graph.Ended = func(steps int, skipped []string) { res.Steps, res.Skipped = steps, skipped }
+		out, err := run(ctx, in, &own)
 		if err != nil {
 			return res, err
 		}

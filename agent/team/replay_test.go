@@ -19,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -148,7 +149,7 @@ func TestReplay(t *testing.T) {
 			Tool: &tool.Tool{Name: "note", Input: &jsonschema.Schema{Type: "object"}},
 			Run: func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error) {
 				answer, err := scope.Ask(ctx, &runlog.Question{Key: "q", Text: "why?"})
-				return tool.Result{Text: string(answer) + strings.Repeat("x", tool.MaxBytes)}, err
+				return tool.Result{Text: string(answer) + strings.Repeat("x", clean.MaxBytes)}, err
 			},
 		}
 		clock := &agent.Clock{Now: time.Now, After: time.After}
@@ -159,7 +160,7 @@ func TestReplay(t *testing.T) {
 			}
 			if name == "lead" {
 				a.Actions = append(tm.Actions(), note)
-				a.OnAsk = agent.AskDeny
+				a.Headless = true
 				a.Limits.Turns = 12
 				a.Spill = func(run, name, text string) (string, error) { return "/spill/" + name, nil }
 			}

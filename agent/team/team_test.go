@@ -18,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
@@ -189,7 +190,7 @@ func openJournal(t testing.TB, store runlog.Store) *journal.Journal {
 }
 
 func TestTask(t *testing.T) {
-	long := strings.Repeat("word ", 2*tool.MaxBytes)
+	long := strings.Repeat("word ", 2*clean.MaxBytes)
 	for _, tc := range []struct {
 		name string
 		call model.Part

@@ -64,8 +64,8 @@ func TestMistakesAreReported(t *testing.T) {
 		"gather":       {node.Gather[state, update, int]("n", graph.Any, nil), []string{"its merge is nil"}},
 		"clear":        {node.Clear("n", conv, &node.ClearOptions{Keep: -1}), []string{"it is to keep -1 messages"}},
 		"monitor": {
-			node.Monitor("n", conv, node.MonitorOptions[state]{Keep: -1, Thresholds: []node.Threshold{{2, node.Warn}, {0.1, "panic"}, {0.2, node.Recreate}}}),
-			[]string{"its window is not given", "-1 messages", "its threshold 2 is not", `there is no action "panic"`, "to recreate it wants a Summary"},
+			node.Monitor("n", conv, node.MonitorOptions[state]{Keep: -1, Warn: 2, Recreate: 0.2}),
+			[]string{"its window is not given", "-1 messages", "2 is no part of its window", "it wants a Summary"},
 		},
 	} {
 		got := mistakes(tc.node)

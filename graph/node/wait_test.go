@@ -149,16 +149,16 @@ func TestMonitor(t *testing.T) {
 		used    int
 		summary bool
 		want    []model.Message
-		action  node.Action
+		action  string
 	}{
 		{44, true, all, ""},
-		{45, true, []model.Message{sum, all[3]}, node.Summarize},
-		{59, true, []model.Message{sum, all[3]}, node.Summarize},
-		{60, true, []model.Message{sum}, node.Recreate},
-		{200, true, []model.Message{sum}, node.Recreate},
+		{45, true, []model.Message{sum, all[3]}, "summarize"},
+		{59, true, []model.Message{sum, all[3]}, "summarize"},
+		{60, true, []model.Message{sum}, "recreate"},
+		{200, true, []model.Message{sum}, "recreate"},
 		{44, false, all, ""},
-		{45, false, all, node.Warn},
-		{60, false, all, node.Warn},
+		{45, false, all, "warn"},
+		{60, false, all, "warn"},
 	} {
 		opt := node.MonitorOptions[state]{Window: 100, Used: func(state) int { return tc.used }, Keep: 1}
 		if tc.summary {
@@ -169,21 +169,25 @@ func TestMonitor(t *testing.T) {
 		if diff := cmp.Diff(tc.want, got.Talk); diff != "" || err != nil {
 			t.Errorf("%d: %s %v", tc.used, diff, err)
 		}
-		var level node.Level
+		type level struct {
+			Used, Window int
+			Action       string
+		}
+		var event level
 		for r, err := range runlog.Records(t.Context(), store, "run", 0) {
 			var e runlog.Event
 			if err == nil && r.Kind == runlog.KindEvent && json.Unmarshal(r.Data, &e) == nil && e.Name == "context" {
-				if err := json.Unmarshal(e.Data, &level); err != nil {
+				if err := json.Unmarshal(e.Data, &event); err != nil {
 					t.Error(err)
 				}
 			}
 		}
-		want := node.Level{}
+		want := level{}
 		if tc.action != "" {
-			want = node.Level{Used: tc.used, Window: 100, Action: tc.action}
+			want = level{tc.used, 100, tc.action}
 		}
-		if level != want {
-			t.Errorf("%d: event %+v, want %+v", tc.used, level, want)
+		if event != want {
+			t.Errorf("%d: event %+v, want %+v", tc.used, event, want)
 		}
 	}
 }

@@ -344,7 +344,7 @@ func (m *machine) run(ctx context.Context, e *workflow.Exec) (res *workflow.Resu
 	opt := e.Graph
 	p.widen(&opt, 0, e.Journal)
 	output, final, err := p.block(ctx, r.Name, &r.Block, nil, &opt)
-	res = &workflow.Result{Steps: final.Steps, Skipped: final.Skipped}
+	res = &workflow.Result{Steps: final.steps, Skipped: final.Skipped}
 	if err != nil {
 		return res, err
 	}

@@ -21,7 +21,7 @@ import (
 // with others, or of an agent or another workflow. It is one type, since a graph is compiled anew for each.
 type amount struct {
 	Output  json.RawMessage `json:"output,omitempty"`
-	Skipped []string        `json:"skipped,omitempty"` // see graph.Final
+	Skipped []string        `json:"skipped,omitempty"` // see graph.RunOptions
 	Holds   bool            `json:"holds,omitempty"`   // of a round: the condition of its loop
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/recipe"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/tool"
 )
 
 // The events that a step emits, in the log of its task.
@@ -201,7 +201,7 @@ func (w *work) give(ctx context.Context) (g given, err error) {
 		return g, err
 	}
 	if s.Output != nil && s.Agent == nil {
-		if err := tool.CheckJSON(s.Output, string(orNull(g.output))); err != nil {
+		if err := strict.CheckJSON(s.Output, string(orNull(g.output))); err != nil {
 			return g, fmt.Errorf("its output does not fit: %w", err)
 		}
 	}
@@ -226,7 +226,7 @@ func (w *work) prepare() (*job, error) {
 		j.run = func(ctx context.Context) (given, error) { return w.agent(ctx, j.text) }
 		sees := *w.scope
 		if len(w.needs.Tools) > 0 { // what tool steps gave is as it was found
-			sees.Clean = tool.Clean
+			sees.Clean = clean.Text
 		}
 		j.text, err = s.Agent.Prompt.Render(&sees)
 		return j, about("prompt", err)
@@ -292,7 +292,7 @@ func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
 	if wanted == nil || err != nil {
 		return said, err
 	}
-	why := tool.CheckJSON(wanted, s)
+	why := strict.CheckJSON(wanted, s)
 	if why == nil {
 		return json.RawMessage(strings.TrimSpace(s)), nil
 	}
@@ -309,7 +309,7 @@ func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
 		forms = append(forms, list)
 	}
 	for _, form := range forms {
-		if tool.CheckJSON(wanted, string(form)) == nil {
+		if strict.CheckJSON(wanted, string(form)) == nil {
 			return form, nil
 		}
 	}

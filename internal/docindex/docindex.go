@@ -58,6 +58,18 @@ func DefaultLimits() *Limits { return &Limits{50_000, 1 << 30, 2 * time.Minute} 
 // LargeLimits are those of an index that a user has allowed to be large.
 func LargeLimits() *Limits { return &Limits{2_000_000, 64 << 30, 2 * time.Hour} }
 
+// Progress returns an Options.Progress that reports how large the index of a folder gets and how many of its files
+// are read, not more often than every so often. Of an index that is ready sooner it reports nothing.
+func Progress(dir string, every time.Duration, report func(text string, read, all int)) func(read, all int, bytes int64) {
+	last := time.Now()
+	return func(read, all int, bytes int64) {
+		if time.Since(last) >= every {
+			last = time.Now()
+			report(fmt.Sprintf("%d of %d files, %d MB: indexing %s, the first time only", read, all, bytes/1e6, dir), read, all)
+		}
+	}
+}
+
 // A LimitError reports that the index of a folder would exceed its limits.
 type LimitError struct {
 	Dir   string

@@ -32,7 +32,7 @@ var floors = []struct {
 		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "internal/script",
 		"internal/carry", "internal/catalog/skill", "internal/catalog/trust", "internal/unlisted",
 	}},
-	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "transcript", "internal/rundir", "vertex"}},
+	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "internal/transcript", "internal/rundir", "vertex"}},
 	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team"}},
 	{"3", []string{"workflow", "internal/recipe", "internal/compile"}},
 	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/research"}},
@@ -63,7 +63,7 @@ var siblings = map[string][]string{
 	"internal/compile":    {"workflow", "internal/recipe"},
 	"internal/offline":    {"model"},
 	"internal/prices":     {"model"},
-	"internal/rundir":     {"transcript"},
+	"internal/rundir":     {"internal/transcript"},
 	"internal/definition": {"agent"},
 	"internal/script":     {"tool", "tool/sandbox"},
 	"runlog/runlogtest":   {"internal/unlisted", "runlog/seal", "runlog/storekit"},
@@ -98,7 +98,7 @@ type ban struct {
 
 var bans = []ban{
 	{
-		in: []string{"internal/pregel", "vertex", "graph", "graph/chain", "graph/draw", "graph/node", "transcript"},
+		in: []string{"internal/pregel", "vertex", "graph", "graph/chain", "graph/draw", "graph/node", "internal/transcript"},
 		what: []string{
 			"net/...", "os/exec",
 			"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc", "time.Tick", "time.NewTimer", "time.NewTicker",
@@ -202,7 +202,7 @@ func TestRulesBite(t *testing.T) {
 		{"concrete store", "workflow/a.go", `package workflow; import _ "` + module + `/runlog/sqlite"`, "workflow names runlog/sqlite"},
 		{"suite in production", "agent/a.go", `package agent; import _ "` + module + `/internal/modeltest"`, "agent imports the test suite internal/modeltest"},
 		{"suite of another family", "tool/a_test.go", `package tool; import _ "` + module + `/internal/modeltest"`, "tool (floor 0) imports internal/modeltest (floor 1)"},
-		{"clock", "transcript/a.go", `package transcript; import clock "time"; var _ = clock.Now()`, "uses time.Now"},
+		{"clock", "internal/transcript/a.go", `package transcript; import clock "time"; var _ = clock.Now()`, "uses time.Now"},
 		{"network", "graph/a.go", `package graph; import _ "net/http"`, "uses net/http"},
 		{"goroutine", "internal/pregel/machine.go", `package pregel; func f() { go f() }`, "uses go statement"},
 		{"turn beside the budget", "graph/node/a.go", `package node; import "` + module + `/model"; var _, _ = model.Collect(nil, nil)`, "uses " + module + "/model.Collect"},

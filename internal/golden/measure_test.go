@@ -62,7 +62,7 @@ func (x *indexes) tool(t *testing.T, dir string) (*tool.Set, error) {
 				return nil, err
 			}
 			t.Cleanup(func() { docs.Close() })
-			return tool.NewSet(builtin.SearchDocs(docs, &builtin.SearchDocsOptions{Reads: reads}))
+			return tool.NewSet(builtin.SearchDocs(docs.Dir(), func(context.Context, bool) (*builtin.Docs, error) { return docs, nil }, reads))
 		})
 	}
 	open := x.open[dir]

@@ -9,7 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/internal/strict"
 )
 
 // outputSchema reads the schema of a step's output. It is complete: nothing of it is somewhere else.
@@ -36,7 +36,7 @@ func (p *reading) outputSchema(n *yaml.Node) *jsonschema.Schema {
 		p.add(posOf(n), codeSchema, "`output` is no JSON Schema: %v", err)
 		return nil
 	}
-	if err := tool.CheckJSON(s.CloneSchemas(), "null"); err != nil {
+	if err := strict.CheckJSON(s.CloneSchemas(), "null"); err != nil {
 		if _, why, bad := strings.Cut(err.Error(), "invalid output schema: "); bad {
 			p.add(posOf(n), codeSchema, "`output` is no JSON Schema that can be checked: %s", why)
 			return nil

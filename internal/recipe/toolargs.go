@@ -10,7 +10,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/internal/strict"
-	"github.com/superstep-dev/superstep/tool"
 )
 
 // A toolCheck checks the steps that call tools.
@@ -63,7 +62,7 @@ func (c *toolCheck) of(id string) *toolInputs {
 		in.closed = string(compact(a.Not)) == "true"
 	}
 	types := &jsonschema.Schema{Schema: s.Schema, Defs: s.Defs, Definitions: s.Definitions, Properties: s.Properties}
-	if types = types.CloneSchemas(); tool.CheckJSON(types, "{}") == nil { // a schema without an end is not checked: it is the tool's business
+	if types = types.CloneSchemas(); strict.CheckJSON(types, "{}") == nil { // a schema without an end is not checked: it is the tool's business
 		in.types, _ = types.Resolve(nil)
 	}
 	c.inputs[id] = in

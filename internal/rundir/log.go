@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // note writes the line of a record into the log for people.

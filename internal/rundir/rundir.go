@@ -23,10 +23,10 @@ import (
 
 	"github.com/google/renameio/v2/maybe"
 
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/archive"
 	"github.com/superstep-dev/superstep/runlog/redact"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // Options are the settings of Write. Nil means the defaults.

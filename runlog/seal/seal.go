@@ -78,7 +78,7 @@ func New(store runlog.Store, keys ...Key) (runlog.Store, error) {
 	s := &sealed{store: store, keys: map[[4]byte]Key{}, titles: map[[4]byte]cipher.AEAD{}, first: keys[0]}
 	for i, k := range keys {
 		if k == (Key{}) {
-			return nil, fmt.Errorf("key %d is empty; make one with NewKey or ParseKey", i+1)
+			return nil, fmt.Errorf("key %d is empty; make one with NewKey or ParseKeys", i+1)
 		}
 		if other, twice := s.keys[k.name]; twice && other != k {
 			return nil, fmt.Errorf("two keys have the name %s; make another", k.ID())

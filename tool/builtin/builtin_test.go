@@ -59,7 +59,7 @@ func link(t testing.TB, target, name string) {
 // fileTools is the set of tools over dir.
 func fileTools(t testing.TB, dir string) *tool.Set {
 	t.Helper()
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestWriteRace(t *testing.T) {
 // A link that changes between what is decided on and what is read shows nothing that may not be read.
 func TestReadRace(t *testing.T) {
 	dir, _ := tree(t, map[string]string{"key": "the key\n", "open/f": "harmless\n", "closed/f": "the key\n"})
-	root, err := builtin.OpenRootWith(dir, &builtin.RootOptions{Reads: func(string, string) func(string) tool.Verdict {
+	root, err := builtin.OpenRoot(dir, &builtin.RootOptions{Reads: func(string, string) func(string) tool.Verdict {
 		return func(file string) tool.Verdict {
 			if file == "key" || strings.HasPrefix(file, "closed") {
 				return tool.Verdict{Decision: tool.Deny, Reason: "a key"}
@@ -334,7 +334,7 @@ func TestCancelled(t *testing.T) {
 		files[fmt.Sprintf("f%d.txt", i)] = strings.Repeat("text\n", 1000)
 	}
 	dir, _ := tree(t, files)
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"golang.org/x/net/html/charset"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -223,7 +224,7 @@ func answer(u *url.URL, resp *response, offset int, raw bool) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("fetch %s: %w", u, err)
 	}
-	text = tool.Clean(text)
+	text = clean.Text(text)
 	if offset > len(text) {
 		return "", fmt.Errorf("offset %d: the text has %d bytes", offset, len(text))
 	}
@@ -246,7 +247,7 @@ func pageEnd(s string) int {
 	lines := 0
 	for i := range end {
 		if s[i] == '\n' {
-			if lines++; lines == tool.MaxLines-20 {
+			if lines++; lines == clean.MaxLines-20 {
 				return i + 1
 			}
 		}

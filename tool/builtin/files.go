@@ -17,14 +17,15 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 )
 
 const (
-	readLines = 1900                 // read at once unless asked for fewer
-	textBytes = tool.MaxBytes - 1000 // of output before its own last line
-	lineBytes = 2000                 // of a line; the rest is cut
-	listed    = 1000                 // entries of a folder, and files a pattern matches
+	readLines = 1900                  // read at once unless asked for fewer
+	textBytes = clean.MaxBytes - 1000 // of output before its own last line
+	lineBytes = 2000                  // of a line; the rest is cut
+	listed    = 1000                  // entries of a folder, and files a pattern matches
 )
 
 // made returns the tool of a constructor whose schema is fixed, so that it cannot fail.
@@ -196,7 +197,7 @@ func Ls(root *Root) *tool.Tool {
 // shown is a name as a list has it: quoted if it holds what a list must not, so that no
 // two names look the same and each is on a line of its own.
 func shown(name string) string {
-	if strings.ContainsAny(name, "\n\t") || tool.Clean(name) != name {
+	if strings.ContainsAny(name, "\n\t") || clean.Text(name) != name {
 		return strconv.QuoteToASCII(name)
 	}
 	return name

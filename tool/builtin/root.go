@@ -49,11 +49,8 @@ type RootOptions struct {
 	Reads func(name, from string) func(file string) tool.Verdict
 }
 
-// OpenRoot opens a folder in which nothing is protected. Close it when no tool made from it is used any more.
-func OpenRoot(dir string) (*Root, error) { return OpenRootWith(dir, nil) }
-
-// OpenRootWith is OpenRoot with limits.
-func OpenRootWith(dir string, opts *RootOptions) (*Root, error) {
+// OpenRoot opens a folder. Close it when no tool made from it is used any more.
+func OpenRoot(dir string, opts *RootOptions) (*Root, error) {
 	var o RootOptions
 	if opts != nil {
 		o = *opts

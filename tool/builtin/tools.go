@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -58,7 +59,7 @@ func Tools(opts *Options) ([]*tool.Tool, error) {
 		}
 	}
 	if o.Docs != nil {
-		out = append(out, SearchDocs(o.Docs, nil))
+		out = append(out, SearchDocs(o.Docs.Dir(), func(context.Context, bool) (*Docs, error) { return o.Docs, nil }, nil))
 	}
 	if o.Fetch != nil {
 		add(webFetch(o.Fetch))

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/mcp"
 )
@@ -546,7 +547,7 @@ func TestToolsAreCleaned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all := def.Name + def.Description + string(b); all != tool.Clean(all) || strings.Contains(string(b), `\u001b`) {
+		if all := def.Name + def.Description + string(b); all != clean.Text(all) || strings.Contains(string(b), `\u001b`) {
 			t.Errorf("not clean: %q", all)
 		}
 		if len(def.Description) > 9000 {

@@ -29,7 +29,7 @@ func builtins(t *testing.T) *tool.Set {
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\ntwo\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func builtins(t *testing.T) *tool.Set {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { docs.Close() })
-	s, err := tool.NewSet(builtin.ReadFile(root), builtin.WriteFile(root), builtin.Ls(root), builtin.Glob(root), builtin.Grep(root), builtin.Think(), builtin.SearchDocs(docs, nil))
+	s, err := tool.NewSet(builtin.ReadFile(root), builtin.WriteFile(root), builtin.Ls(root), builtin.Glob(root), builtin.Grep(root), builtin.Think(), builtin.SearchDocs(docs.Dir(), func(context.Context, bool) (*builtin.Docs, error) { return docs, nil }, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

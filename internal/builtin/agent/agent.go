@@ -134,7 +134,7 @@ func (d *delegate) prepare(in *Inputs) error {
 	return d.opt.Prepare(in)
 }
 
-func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Output, final graph.Final[state], err error) {
+func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Output, err error) {
 	im := e.Journal.Imported()
 	if im != nil { // rights are those of whoever imported it
 		in.Dir = im.Dir
@@ -149,27 +149,27 @@ func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Ou
 		return d.prepare(&in) // for hosts that began the run without Settle
 	})
 	if err != nil {
-		return out, final, err
+		return out, err
 	}
 	crew, err := d.opt.Open(ctx, &in)
 	if err != nil {
-		return out, final, err
+		return out, err
 	}
 	if crew.Close != nil {
 		defer func() { err = errors.Join(err, crew.Close()) }()
 	}
 	if err := e.Unchanged(Name, in.Definition, crew.Definition); err != nil {
-		return out, final, err
+		return out, err
 	}
 	if in.Model == "" && crew.Agent.Model != nil {
 		in.Model = crew.Agent.Model.Name()
 	}
 	flow, err := d.flow(&in, crew)
 	if err != nil {
-		return out, final, err
+		return out, err
 	}
-	final, err = flow.Execute(ctx, state{Inputs: in}, &e.Graph)
-	return Output{Text: final.State.Text, Agent: in.Agent, Model: in.Model}, final, err
+	final, err := flow.Run(ctx, state{Inputs: in}, &e.Graph)
+	return Output{Text: final.Text, Agent: in.Agent, Model: in.Model}, err
 }
 
 // flow is the graph of a run: one node, the agent; a nil crew gives a graph to look at.

@@ -393,7 +393,7 @@ func (k *desk) handOver(lead *agent.Agent, w *agent.Work, before string, rest []
 	fmt.Fprintf(&b, "You were asked:\n\n%s\n\nYou ended with:\n\n%s\n\nWorkflows that you had started in the background have ended since, and "+
 		"you have not seen their results:\n", w.Prompt, before)
 	for _, r := range rest {
-		text, _ := tool.Truncate(clean.Text(r.told(&r.result).Text))
+		text, _ := clean.Truncate(clean.Text(r.told(&r.result).Text))
 		fmt.Fprintf(&b, "\n%s:\n%s\n", r.Handle, text)
 	}
 	b.WriteString("\nGive your final answer to what you were asked, with these results in it. You can call nothing any more.")

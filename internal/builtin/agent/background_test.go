@@ -12,9 +12,9 @@ import (
 	"github.com/superstep-dev/superstep"
 	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/internal/modeltest"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // permission is a gate that has people asked about some calls.

@@ -208,7 +208,7 @@ func (b *bench) broken(t *testing.T) *workflow.Workflow {
 
 func (b *bench) panics(t *testing.T) *workflow.Workflow {
 	t.Helper()
-	w, err := workflow.Func("panics", "", func(context.Context, words, *workflow.Exec) (words, graph.Final[words], error) { panic("oh no") })
+	w, err := workflow.Func("panics", "", func(context.Context, words, *workflow.Exec) (words, error) { panic("oh no") })
 	if err != nil {
 		t.Fatal(err)
 	}

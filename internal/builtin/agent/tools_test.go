@@ -20,8 +20,8 @@ import (
 // choosy is a workflow with inputs of many kinds.
 func choosy(t *testing.T) *workflow.Workflow {
 	t.Helper()
-	w, err := workflow.Func("choosy", "Takes\x1b[1m\nmuch", func(_ context.Context, in map[string]any, _ *workflow.Exec) (map[string]any, graph.Final[int], error) {
-		return in, graph.Final[int]{}, nil
+	w, err := workflow.Func("choosy", "Takes\x1b[1m\nmuch", func(_ context.Context, in map[string]any, _ *workflow.Exec) (map[string]any, error) {
+		return in, nil
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,10 +16,10 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/docindex"
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/tool/builtin"
 )
 
 // How many passages are taken from a search for the question, and from one that looks into a direction.
@@ -149,7 +149,7 @@ func (r *researcher) lookOnWeb(ctx context.Context, t *graph.Task, query string)
 func pages(query, text string) (l look) {
 	words := docindex.Words(query)
 	head, _, _ := strings.Cut("\n"+text, "\n## ")
-	if said, ok := strings.CutPrefix(strings.TrimSpace(head), builtin.ServiceAnswer); ok {
+	if said, ok := strings.CutPrefix(strings.TrimSpace(head), toolnames.ServiceAnswer); ok {
 		l.Said = oneLine(said)
 	}
 	for page := range strings.SplitSeq("\n"+text, "\n## ") {

@@ -98,26 +98,26 @@ func New(opt *Options) (*workflow.Workflow, error) {
 		return nil, errors.New("workflow research: it needs a way to get models")
 	}
 	w, err := workflow.Func(Name, "Answer a question from documents or the web, with checked citations",
-		func(ctx context.Context, in Inputs, e *workflow.Exec) (Output, graph.Final[state], error) {
+		func(ctx context.Context, in Inputs, e *workflow.Exec) (Output, error) {
 			r := &researcher{opt: opt}
 			defer r.close()
 			flow, err := r.flow()
 			if err != nil {
-				return Output{}, graph.Final[state]{}, err
+				return Output{}, err
 			}
 			var begin state
 			if e.Journal.Info().Snapshot == 0 { // else the run continues with the state it has
 				if err := inside(e.Journal.Imported(), in.Docs, in.Report); err != nil {
-					return Output{}, graph.Final[state]{}, err
+					return Output{}, err
 				}
 				// Hosts may have begun the run without Prepare.
 				if err := e.Journal.Afresh(func() error { return r.prepare(ctx, &in) }); err != nil {
-					return Output{}, graph.Final[state]{}, err
+					return Output{}, err
 				}
 				begin = state{Question: in.Question, Max: in.MaxSearches, Docs: in.Docs, Model: in.Model, Report: in.Report}
 			}
-			final, err := flow.Execute(ctx, begin, &e.Graph)
-			return final.State.output(), final, err
+			final, err := flow.Run(ctx, begin, &e.Graph)
+			return final.output(), err
 		})
 	if err != nil {
 		return nil, err

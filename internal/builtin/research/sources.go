@@ -111,7 +111,7 @@ func (r *researcher) open(ctx context.Context, t *graph.Task, s *state) (*builti
 		return nil, nil, noDocs(s.Docs)
 	}
 	if r.root == nil {
-		if r.root, err = builtin.OpenRootWith(s.Docs, &builtin.RootOptions{Reads: reads}); err != nil {
+		if r.root, err = builtin.OpenRoot(s.Docs, &builtin.RootOptions{Reads: reads}); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -139,7 +139,8 @@ func (r *researcher) allTools(ctx context.Context, t *graph.Task, s *state) ([]*
 		if err != nil {
 			return nil, err
 		}
-		tools = append(tools, builtin.SearchDocs(docs, &builtin.SearchDocsOptions{Reads: reads}), builtin.ReadFile(root), builtin.Grep(root))
+		open := func(context.Context, bool) (*builtin.Docs, error) { return docs, nil }
+		tools = append(tools, builtin.SearchDocs(docs.Dir(), open, reads), builtin.ReadFile(root), builtin.Grep(root))
 	}
 	web, err := r.web(t)
 	if web != nil {
@@ -193,13 +194,13 @@ func (r *researcher) policy() (_ *permit.Policy, err error) {
 func (r *researcher) openDocs(ctx context.Context, dir string, may func(string) tool.Verdict, say func(string),
 	progress func(string, int, int)) (*builtin.Docs, error) {
 	o := &builtin.DocsOptions{
-		CacheDir: r.opt.CacheDir, Progress: builtin.DocsProgress(dir, 100*time.Millisecond, progress), Embed: docindex.Embedder(r.opt.Embed, say),
+		CacheDir: r.opt.CacheDir, Progress: docindex.Progress(dir, 100*time.Millisecond, progress), Embed: docindex.Embedder(r.opt.Embed, say),
 		Excluded: func(file string) bool { return may(file).Decision != tool.Allow },
 	}
 	// The rules may allow an index beyond the usual limits.
 	large := r.rules.Check(&tool.Tool{Name: "search_docs"}, &tool.Call{Args: json.RawMessage(`{"query":"","large":true}`)}).Decision == tool.Allow
 	if large {
-		o.Limits = builtin.LargeDocs()
+		o.Limits = docindex.LargeLimits()
 	}
 	docs, err := builtin.OpenDocs(ctx, dir, o)
 	var limit *docindex.LimitError

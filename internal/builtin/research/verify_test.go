@@ -32,7 +32,7 @@ func folder(t testing.TB, files map[string]string) string {
 
 func openRoot(t testing.TB, dir string) *builtin.Root {
 	t.Helper()
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestSave(t *testing.T) {
 func TestBriefsAreNoSources(t *testing.T) {
 	const text = "The lease lasts thirty seconds.\n"
 	dir := folder(t, map[string]string{"a.md": text, "brief-1a2b3c4d.md": text, "out/mine.md": text + "\n" + docindex.BriefMark + "\n"})
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,9 @@
-package tool
+package clean
 
 import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/superstep-dev/superstep/internal/clean"
 )
 
 // The limits of what a tool may tell a model, notice included. They keep one careless
@@ -68,9 +66,3 @@ func endOfLine(s string, n int) int {
 	}
 	return at
 }
-
-// Clean returns s without what could deceive a reader or drive a terminal: escape
-// sequences, control characters other than newline and tab, and characters that change
-// the direction of text, take no room or are for machines only. Other ends of lines
-// become newlines. Invalid UTF-8 becomes U+FFFD.
-func Clean(s string) string { return clean.Text(s) }

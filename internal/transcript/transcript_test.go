@@ -11,10 +11,10 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // log builds records. Each is a second after the one before.
