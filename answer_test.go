@@ -93,7 +93,7 @@ func TestStopAtASafePoint(t *testing.T) {
 		}
 	}
 	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
-	// What is at work may end by itself, and then the run has.
+	// What is running may end by itself, and then the run has.
 	run := start(t, e, nil)
 	<-r.entered
 	close(release)

@@ -66,7 +66,7 @@ func TestBoundIsComparedBeforeTheRun(t *testing.T) {
 }
 
 // A fan-out wider than what is left is turned down before the first of its agents, and
-// goes on with a larger budget.
+// continues with a larger budget.
 func TestFanBeyondTheBudget(t *testing.T) {
 	ran := 0
 	e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: workflow.Set{squad(t, 0, &ran)}, Parallelism: 1})

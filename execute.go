@@ -32,7 +32,7 @@ type Run struct {
 }
 
 // Stop ends an execution so that it can be resumed: nothing starts any more, and what
-// is at work may come to its end until ctx ends, after which it is stopped. Stop
+// is running may finish until ctx ends, after which it is stopped. Stop
 // returns the outcome, Interrupted unless the run ended by itself.
 func (r *Run) Stop(ctx context.Context) Outcome {
 	r.rest()
@@ -77,7 +77,7 @@ func (r *Run) Follow(ctx context.Context, from uint64) iter.Seq2[runlog.Record, 
 	return r.journal.Follow(ctx, from)
 }
 
-// Wait gives the outcome once there is one.
+// Wait returns the outcome once there is one.
 func (r *Run) Wait(ctx context.Context) (Outcome, error) {
 	select {
 	case <-r.done:
@@ -243,7 +243,7 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 	}
 }
 
-// within runs a workflow until its time at work is over, if it has a limit. That is no
+// within runs a workflow until its execution time is over, if it has a limit. That is no
 // deadline of the context: who sees one coming would rather fail than wait.
 func (e *Engine) within(ctx context.Context, j *journal.Journal, w *workflow.Workflow, exec *workflow.Exec) (*workflow.Result, error) {
 	left, limited := j.Wall()
@@ -271,7 +271,7 @@ func runWorkflow(ctx context.Context, w *workflow.Workflow, exec *workflow.Exec)
 }
 
 // answerAll asks for the answers to all open questions, and returns how many have one now. When somebody else answers
-// meanwhile it asks for no more, so that the run goes on with that. Who was asked may have seen such an answer before came
+// meanwhile it asks for no more, so that the run continues with that. Who was asked may have seen such an answer before came
 // tells of it, so the log decides. An answer that is turned down leaves its question
 // open; refused is why.
 func answerAll(ctx context.Context, j *journal.Journal, answer Answering, came <-chan struct{}) (n int, refused, err error) {
@@ -380,7 +380,7 @@ func (o *Outcome) end(ctx context.Context, j *journal.Journal, kind runlog.Kind,
 	}
 }
 
-// park makes it the outcome of a run that waits for storage.
+// park turns it into the outcome of a run that waits for storage.
 func (o *Outcome) park(ctx context.Context, j *journal.Journal, full *runlog.StorageError) {
 	*o = Outcome{Status: runlog.WaitingStorage, Err: full}
 	if err := j.Write(context.WithoutCancel(ctx), o.Status, runlog.KindRunPaused, "", runlog.RunPaused{Reason: full.Error()}); err != nil {
@@ -389,7 +389,7 @@ func (o *Outcome) park(ctx context.Context, j *journal.Journal, full *runlog.Sto
 }
 
 // stopped is the outcome of an execution that did not come to its own end: somebody
-// asked for it to be cancelled, or it is to be taken up later. A cancellation that was
+// asked for it to be cancelled, or it is to be resumed later. A cancellation that was
 // asked for and has not been seen yet is carried out here.
 func stopped(ctx context.Context, j *journal.Journal, why error) (Outcome, bool) {
 	cause := context.Cause(ctx)
@@ -479,7 +479,7 @@ func failure(err error) runlog.RunFailed {
 	return d
 }
 
-// A boundError says that a run may start more agents than its budget has, so that it was not begun.
+// A boundError reports that a run may start more agents than its budget has, so that it was not begun.
 type boundError struct {
 	Workflow string
 	Agents   int

@@ -20,7 +20,7 @@ import (
 // A moment is a run between two supersteps, its state as JSON.
 type moment = graph.Checkpoint[json.RawMessage]
 
-// reading gives how a run began, and the graph to read it with.
+// reading returns how a run began, and the graph to read it with.
 func (e *Engine) reading(ctx context.Context, id string) (runlog.RunStarted, graph.Reading, error) {
 	started, err := e.started(ctx, id)
 	if err != nil {
@@ -43,7 +43,7 @@ func (e *Engine) Reading(ctx context.Context, id string) (graph.Reading, error) 
 	return flow, err
 }
 
-// A PointError says that a run has no such point.
+// A PointError reports that a run has no such point.
 type PointError struct{ Why string }
 
 func (e *PointError) Error() string { return e.Why }
@@ -71,7 +71,7 @@ func (e *Engine) History(ctx context.Context, id string) iter.Seq2[moment, error
 	}
 }
 
-// At gives the moment of a run that people mean: "3" is after three supersteps and "0" the
+// At returns the moment of a run that people mean: "3" is after three supersteps and "0" the
 // beginning; "seq:120" is as of record 120; the name of a node, or the path of a task, is
 // right before it first computed; "" is the last.
 // A *PointError says that there is none.

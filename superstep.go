@@ -36,7 +36,7 @@ type Options struct {
 	// Restore gives the workflow that a run has pinned, also where there is none of that name any
 	// more. Defaults to what the workflow of that name makes of it, see workflow.Workflow.
 	Restore     func(name string, pinned json.RawMessage) (*workflow.Workflow, error)
-	Parallelism int               // tasks of one run at work at once; defaults to 16
+	Parallelism int               // tasks of one run running at once; defaults to 16
 	Agents      int               // agents of one run that work at once, whatever began them; defaults to 5
 	MaxSteps    int               // supersteps of a run; defaults to the graph's own default
 	Timeout     time.Duration     // of one run, from its start or resumption; defaults to none
@@ -100,7 +100,7 @@ type Engine struct {
 	work   sync.WaitGroup // runs, and calls that may start one
 }
 
-// New makes an engine. It reports every mistake in its workflows at once. The store
+// New creates an engine. It reports every mistake in its workflows at once. The store
 // stays the caller's, to be closed after the engine.
 func New(store runlog.Store, opt *Options) (*Engine, error) {
 	e := &Engine{store: store, runs: map[string]*Run{}, later: map[string]later{}}
@@ -260,7 +260,7 @@ type ResumeOptions struct {
 	Budget *runlog.Budget
 	// Quarantined takes up a run that is quarantined. Defaults to *runlog.QuarantinedError.
 	Quarantined bool
-	// AllowChange goes on with the workflow's graph of today, if what the run does next is
+	// AllowChange continues with the workflow's graph of today, if what the run does next is
 	// still there, see graph.RunOptions. Defaults to a *graph.ChangedError.
 	AllowChange bool
 
@@ -433,7 +433,7 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 }
 
-// An unknownAgentError says that a run has no such sub-agent that could be cancelled.
+// An unknownAgentError reports that a run has no such sub-agent that could be cancelled.
 type unknownAgentError struct {
 	Run    string
 	Status runlog.Status
@@ -635,7 +635,7 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	return unlisted.DropRequests(ctx, e.store, id)
 }
 
-// An AmbiguousError says that a reference fits several runs.
+// An AmbiguousError reports that a reference fits several runs.
 type AmbiguousError struct {
 	Ref     string
 	Matches []runlog.Info
@@ -654,7 +654,7 @@ func (e *AmbiguousError) Error() string {
 	return b.String()
 }
 
-// Find gives the run that people mean: its ID, a prefix of it that no other has,
+// Find returns the run that people mean: its ID, a prefix of it that no other has,
 // "@last" for the newest, "@-2" for the one before it, and so on.
 func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 	if back, ok := strings.CutPrefix(ref, "@"); ok {

@@ -33,7 +33,7 @@ type Action struct {
 	Scoped bool
 }
 
-// equip makes the set of all that the agent may call.
+// equip creates the set of all that the agent may call.
 func (r *run) equip() error {
 	r.all = r.Tools
 	if len(r.Actions) == 0 {

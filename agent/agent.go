@@ -76,7 +76,7 @@ type Quota struct {
 	Calls int
 }
 
-// Stop says why an agent ended.
+// Stop explains why an agent ended.
 type Stop string
 
 // Why an agent ended.
@@ -101,7 +101,7 @@ type Outcome struct {
 	Usage     model.Usage
 }
 
-// A LimitError says that an agent was out of turns before it had a result.
+// A LimitError reports that an agent was out of turns before it had a result.
 type LimitError struct {
 	Agent string
 	Turns int
@@ -176,7 +176,7 @@ func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcom
 	return &r.out, nil
 }
 
-// run is one agent at work.
+// run is one running agent.
 type run struct {
 	*Agent
 	scope   *journal.Scope
@@ -443,7 +443,7 @@ func (r *run) said(resp *model.Response) (done bool, err error) {
 	return true, nil
 }
 
-// repeat says what may happen to a call of a tool that a crash has cut off.
+// repeat returns what may happen to a call of a tool that a crash has cut off.
 func (r *run) repeat(name string) journal.Repeat {
 	t, ok := r.all.Get(name)
 	switch {

@@ -76,7 +76,7 @@ func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool
 // FirstCall is the key of the effect that Call makes, below the key of the work.
 const FirstCall = "turn-0/call-0"
 
-// Call makes one call of a tool as the agent would: its Gate decides, a person may be asked, and
+// Call performs one call of a tool as the agent would: its Gate decides, a person may be asked, and
 // the call is an effect in the log, under the key of the work. It needs no model. The tool is told that the workflow calls it. The error is
 // a *DeniedError if the call may not happen, else one of the run, as those of Run; that the tool failed is a result.
 func (a *Agent) Call(ctx context.Context, scope *journal.Scope, w *Work, c model.Call) (tool.Result, error) {
@@ -147,7 +147,7 @@ func (r *run) beside(name string) bool {
 	return !ok || t.Effect == tool.Pure
 }
 
-// decide says of each call of a turn whether it may happen.
+// decide reports for each call of a turn whether it may happen.
 func (r *run) decide(ctx context.Context, turn int, calls []model.Call) ([]fate, error) {
 	fates := make([]fate, len(calls))
 	refused := make([]bool, len(calls))

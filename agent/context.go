@@ -91,7 +91,7 @@ func (r *run) clear(keep int) bool {
 
 func large(p model.Part) bool { return p.Kind == model.Result && len(p.Text) > oldResult }
 
-const summaryPrompt = "Sum up the conversation so that its work can be gone on with by somebody who has not read it: " +
+const summaryPrompt = "Sum up the conversation so that its work can be continued with by somebody who has not read it: " +
 	"what is wanted, what was found and done, what was decided and why, what was tried in vain, and what is left. Give names, paths and " +
 	"numbers exactly. Say nothing else."
 
@@ -146,7 +146,7 @@ func (r *run) shrink(ctx context.Context, key string, refused bool) (bool, error
 	return true, r.mark(ctx, key+"/level", "context", level{r.Name, r.used, r.window, compacted})
 }
 
-// split says which messages are to be summed up: those from first on and before last, 0 if there are too few, at
+// split returns which messages are to be summed up: those from first on and before last, 0 if there are too few, at
 // least half of all that is said if that can be. The end is never one that begins with
 // results: without the turn that they answer no model would take them.
 func (r *run) split() (first, last int) {

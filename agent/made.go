@@ -60,7 +60,7 @@ func (r *run) made() *agentStarted {
 	return out
 }
 
-// recorded makes the agent what the record that is replayed says it was, and reports what is missing for that.
+// recorded turns the agent into what the record that is replayed says it was, and reports what is missing for that.
 func (a *Agent) recorded(scope *journal.Scope, key string) (*Agent, *agentStarted, error) {
 	was := scope.Recorded(key)
 	if was == nil {

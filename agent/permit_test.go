@@ -445,7 +445,7 @@ func TestPermissionInProse(t *testing.T) {
 	}
 }
 
-// A grant holds for all agents of the run, and when it is taken up by another process, with
+// A grant holds for all agents of the run, and when it is resumed by another process, with
 // a snapshot in between; not in other runs.
 func TestGrantsAreTheRuns(t *testing.T) {
 	handle, _ := script(calls(call("put", "a")), modeltest.Text("ok"))

@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// An UnfitError says that what an agent gave does not fit its Schema, whatever it was told.
+// An UnfitError reports that what an agent gave does not fit its Schema, whatever it was told.
 type UnfitError struct {
 	Agent string
 	Tries int   // how often it was asked
@@ -25,7 +25,7 @@ func (e *UnfitError) Error() string {
 	return fmt.Sprintf("agent %s: what it gave is not what was asked for%s: %v; use a stronger model, or a simpler schema", e.Agent, times, e.Err)
 }
 
-// Unwrap gives what is wrong.
+// Unwrap returns what is wrong.
 func (e *UnfitError) Unwrap() error { return e.Err }
 
 // fits takes a result, or asks for another.

@@ -311,7 +311,7 @@ func TestCancelIsNoFailure(t *testing.T) {
 	}
 }
 
-// What was passed over is told in path order, whichever was given up first.
+// What was skipped is told in path order, whichever was given up first.
 func TestSkippedIsInPathOrder(t *testing.T) {
 	g := graph.New("skips", reduce)
 	for _, n := range []string{"slow", "quick"} {

@@ -35,8 +35,8 @@ func limping(t *testing.T, attempts *int, set func(*graph.Node[state, update])) 
 	return compile(t, g)
 }
 
-// A node that is passed over gives what stands in for its update, and the run ends partial; a run that
-// is taken up again knows both.
+// A node that is skipped gives what stands in for its update, and the run ends partial; a run that
+// is resumed knows both.
 func TestInstead(t *testing.T) {
 	const want = "a|a failed: it is broken|c"
 	attempts := 0
@@ -134,7 +134,7 @@ func TestInsteadIsChecked(t *testing.T) {
 	}
 }
 
-// What halts a run is not passed over, retried, or forgiven by the node that it is inside of.
+// What halts a run is not skipped, retried, or forgiven by the node that it is inside of.
 func TestHalt(t *testing.T) {
 	attempts := 0
 	flow := limping(t, &attempts, func(n *graph.Node[state, update]) {

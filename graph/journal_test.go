@@ -32,7 +32,7 @@ type plan struct {
 	delays map[string]time.Duration
 	reads  map[string][]string   // of those that declare them
 	subs   map[string]bool       // run a graph of their own
-	fails  map[string]bool       // fail, and are passed over or met by a settled join
+	fails  map[string]bool       // fail, and are skipped or met by a settled join
 	kinds  map[string]graph.Join // of those in joins; All by default
 }
 
@@ -198,7 +198,7 @@ func (p *plan) flow(t interface{ Fatalf(string, ...any) }, ran func(string), del
 }
 
 // canonical is a log without what may differ between two runs of the same work: times,
-// epochs, snapshots, and the order of tasks that are at work at once.
+// epochs, snapshots, and the order of tasks that are running at once.
 func canonical(t interface{ Fatalf(string, ...any) }, store runlog.Store, id string) []string {
 	var recs []runlog.Record
 	for r, err := range runlog.Records(context.Background(), store, id, 0) {
@@ -489,7 +489,7 @@ func TestChangedGraphIsRefused(t *testing.T) {
 	}
 }
 
-// A run goes on with another version of its graph if that is wanted and what it does next
+// A run continues with another version of its graph if that is wanted and what it does next
 // is still there, and from then on the log is of that version.
 func TestAllowedChange(t *testing.T) {
 	build := func(fails bool, nodes ...string) *graph.Flow[state, update] {

@@ -36,7 +36,7 @@ func pauses(t *testing.T, f *graph.Flow[state, update]) (state, int) {
 		if err := j.Answer(t.Context(), q.Path, &runlog.Answer{Key: q.Key, Value: json.RawMessage(fmt.Sprint(n + 1))}); err != nil {
 			t.Fatal(err)
 		}
-		if err := j.Close(t.Context()); err != nil { // somebody else goes on with the run
+		if err := j.Close(t.Context()); err != nil { // somebody else continues with the run
 			t.Fatal(err)
 		}
 		j = open(t, store, false)

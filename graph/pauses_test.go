@@ -108,7 +108,7 @@ func TestManyQuestionsAnsweredInAnyOrder(t *testing.T) {
 	}
 }
 
-// An answer reaches a run while the rest of it is still at work.
+// An answer reaches a run while the rest of it is still running.
 func TestAnswerWhileTheRunGoesOn(t *testing.T) {
 	j := open(t, runlog.NewMemory(nil), true)
 	answered := make(chan struct{})

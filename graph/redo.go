@@ -15,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// redo says what of a log a fork does again.
+// redo describes what of a log a fork does again.
 type redo struct {
 	seq    uint64            // the record of the checkpoint that the fork begins with
 	step   int               // its superstep

@@ -349,7 +349,7 @@ func TestNothingSlipsPastASnapshot(t *testing.T) {
 	}
 }
 
-// The time at work adds up over executions, and what a budget says is found in the log.
+// The execution time adds up over executions, and what a budget says is found in the log.
 func TestBudgetOfTime(t *testing.T) {
 	now := time.Unix(1, 0)
 	clock := func() time.Time { return now }

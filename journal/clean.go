@@ -17,7 +17,7 @@ func (j *Journal) Cleans() bool {
 	return ok
 }
 
-// Clean gives what would be stored of JSON. Whoever goes on working with what is recorded
+// Clean returns what would be stored of JSON. Whoever goes on working with what is recorded
 // uses it, so that the same comes of it after a crash.
 func (j *Journal) Clean(data json.RawMessage) json.RawMessage {
 	if c, ok := j.log.(cleaner); ok {

@@ -189,7 +189,7 @@ var errEnded = fmt.Errorf("%w to its end; open the journal again to be given tha
 // for the run itself, and gives what it needs of it to go on: of an inner graph the
 // records from its last KindInner on; those of the run are had from Since. Until End is
 // called no other graph may use it, and none after one has ended there, except that an
-// inner graph may be taken up again to give its end once more.
+// inner graph may be resumed to give its end once more.
 func (j *Journal) Begin(path string) ([]runlog.Record, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -209,7 +209,7 @@ func (j *Journal) Begin(path string) ([]runlog.Record, error) {
 	return slices.Clone(s.recs), nil
 }
 
-// End says that a graph does not use its part of the log any more, and whether it was
+// End records that a graph does not use its part of the log any more, and whether it was
 // run to its end.
 func (j *Journal) End(path string, ended bool) {
 	j.mu.Lock()
@@ -220,7 +220,7 @@ func (j *Journal) End(path string, ended bool) {
 	j.mu.Unlock()
 }
 
-// Listen gives a channel that receives something after every answer to a question.
+// Listen returns a channel that receives something after every answer to a question.
 func (j *Journal) Listen() (answered <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	j.mu.Lock()
@@ -315,7 +315,7 @@ func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) 
 	return held, func() { cancel(nil); <-done }
 }
 
-// Finish says that the run is over, with an output that encodes as JSON, nil for none. It is
+// Finish records that the run has ended, with an output that encodes as JSON, nil for none. It is
 // for programs that run a graph in a journal by themselves; an engine does it for its runs.
 // A run that is over already stays as it is.
 func (j *Journal) Finish(ctx context.Context, output any) error {

@@ -55,7 +55,7 @@ func (l *ledger) tick(r *runlog.Record) {
 // waited takes back what tick has counted of a wait.
 func (l *ledger) waited(d time.Duration) { l.wall -= min(d, l.wall) }
 
-// elapsed is how long the run has been at work by now.
+// elapsed is the execution time of the run so far.
 func (l *ledger) elapsed(epoch uint64, now time.Time) time.Duration {
 	if l.epoch != epoch || l.last == 0 {
 		return l.wall
@@ -83,7 +83,7 @@ func (l *ledger) limits(taken, need runlog.Amount) []runlog.BudgetError {
 	return slices.DeleteFunc(all[:], func(e runlog.BudgetError) bool { return e.Limit <= 0 })
 }
 
-// short says which limit an amount goes beyond, besides what is taken already.
+// short returns which limit an amount goes beyond, besides what is taken already.
 func (l *ledger) short(taken, need runlog.Amount, elapsed time.Duration) *runlog.BudgetError {
 	if l.limit.Wall > 0 && elapsed >= l.limit.Wall {
 		return &runlog.BudgetError{What: runlog.BudgetWall, Limit: int64(l.limit.Wall), Used: int64(elapsed)}
@@ -122,7 +122,7 @@ func (l *ledger) settle(m *memory, d *runlog.Settled) {
 	}
 }
 
-// carried is what must follow a snapshot, nil for nothing. Time at work is
+// carried is what must follow a snapshot, nil for nothing. Execution time is
 // left out where nobody limits it, so that logs of equal runs stay equal.
 func (l *ledger) carried() *carry.Ledger {
 	c := carry.Ledger{Budget: l.given, Spent: l.spent}
@@ -196,7 +196,7 @@ func (e *Effect) cost(out []byte, err error) *runlog.Amount {
 	return some(e.Cost)
 }
 
-// elapsed is how long the run has been at work. The caller holds mu.
+// elapsed is the execution time of the run. The caller holds mu.
 func (j *Journal) elapsed() time.Duration {
 	if j.ledger.limit.Wall <= 0 {
 		return 0
@@ -229,7 +229,7 @@ func (j *Journal) Waited() time.Duration {
 	return max(0, time.Duration(j.opt.Now().UnixNano()-j.ledger.idle).Truncate(time.Millisecond))
 }
 
-// lacks gives what the first effect of the scope, by its key, waits for, nil if what is
+// lacks returns what the first effect of the scope, by its key, waits for, nil if what is
 // left now would do for all of them. The caller holds mu.
 func (j *Journal) lacks(m *memory) *runlog.BudgetError {
 	for _, key := range slices.Sorted(maps.Keys(m.short)) {
@@ -276,7 +276,7 @@ func (m *memory) lack(key, path string, short *runlog.BudgetError) error {
 	return short
 }
 
-// Affords gives a *BudgetError if an amount goes beyond what is left of the budget and
+// Affords returns a *BudgetError if an amount goes beyond what is left of the budget and
 // not set aside for anything, and takes note that the task waits for it. It sets nothing
 // aside. The key names what the amount is for, within the task.
 func (s *Scope) Affords(key string, need runlog.Amount) error {
@@ -295,7 +295,7 @@ func (s *Scope) Affords(key string, need runlog.Amount) error {
 	return j.course.afresh(func() error { return m.lack(key, s.path, short) })
 }
 
-// Short gives what the first waiting task, in the order of their paths, lacks; nil if
+// Short returns what the first waiting task, in the order of their paths, lacks; nil if
 // none waits for a larger budget.
 func (j *Journal) Short() *runlog.BudgetError {
 	j.mu.Lock()
@@ -308,7 +308,7 @@ func (j *Journal) Short() *runlog.BudgetError {
 	return nil
 }
 
-// Wall says how much time at work is left, and whether there is a limit.
+// Wall returns how much execution time is left, and whether there is a limit.
 func (j *Journal) Wall() (left time.Duration, limited bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -316,7 +316,7 @@ func (j *Journal) Wall() (left time.Duration, limited bool) {
 	return max(0, limit-j.elapsed()), limit > 0
 }
 
-// Late is the error of a run whose time at work is over.
+// Late is the error of a run whose execution time is over.
 func (j *Journal) Late() *runlog.BudgetError {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -324,7 +324,7 @@ func (j *Journal) Late() *runlog.BudgetError {
 	return &runlog.BudgetError{What: runlog.BudgetWall, Limit: limit, Used: max(limit, int64(j.elapsed()))}
 }
 
-// Low says, for an agent, of which limit the soft share is used up; "" if of none.
+// Low returns, for an agent, the limit whose soft share is used up, "" for none.
 func (s *Scope) Low() string {
 	if s == nil {
 		return ""

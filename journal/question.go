@@ -22,7 +22,7 @@ func (s *Scope) Listen() (answered <-chan struct{}, stop func()) {
 	return s.j.Listen()
 }
 
-// A WaitError says that a task cannot go on before a question is answered. A task
+// A WaitError reports that a task cannot go on before a question is answered. A task
 // that gets one returns it; it is run again from its top with the answer.
 type WaitError struct{ Question runlog.Question }
 
@@ -105,14 +105,14 @@ func with(input any) string {
 	return "\n\n" + strings.ToValidUTF8(text[:longest], "") + "…"
 }
 
-// A HappenedError says that an effect happened before a crash and that its outcome is lost.
+// A HappenedError reports that an effect happened before a crash and that its outcome is lost.
 type HappenedError struct{ Name string }
 
 func (e *HappenedError) Error() string {
 	return fmt.Sprintf("%s was done before an interruption; its output is lost, and it must not be done again", e.Name)
 }
 
-// Ask gives the answer to a question, or a *WaitError while there is none. The
+// Ask returns the answer to a question, or a *WaitError while there is none. The
 // question's Key names it within its task. A denied question gives ErrDenied.
 func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, error) {
 	if s == nil {
@@ -178,21 +178,21 @@ func (v *recovered) open() []runlog.Question {
 	return out
 }
 
-// An AnsweredError says that a question has its answer already.
+// An AnsweredError reports that a question has its answer already.
 type AnsweredError struct{ Path, Key string }
 
 func (e *AnsweredError) Error() string {
 	return fmt.Sprintf("%s: question %q is answered already", e.Path, e.Key)
 }
 
-// An UnfitError says that an answer does not fit its question, which stays open.
+// An UnfitError reports that an answer does not fit its question, which stays open.
 type UnfitError struct{ Path, Key, Why string }
 
 func (e *UnfitError) Error() string {
 	return fmt.Sprintf("%s: the answer to question %q %s", e.Path, e.Key, e.Why)
 }
 
-// An UnaskedError says that a task has asked no such question.
+// An UnaskedError reports that a task has asked no such question.
 type UnaskedError struct {
 	Run, Path, Key string
 	Open           []runlog.Question // those that can be answered

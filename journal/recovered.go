@@ -42,7 +42,7 @@ type space struct {
 	over  bool            // its task has a result: what is still being run leaves nothing
 }
 
-// in gives the space of a path of a task: that of the graph it belongs to.
+// in returns the space of a path of a task: that of the graph it belongs to.
 func (v *recovered) in(path string) *space {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 {
@@ -80,7 +80,7 @@ type intents struct {
 	hint string
 }
 
-// of gives the memory of a scope. The caller holds mu.
+// of returns the memory of a scope. The caller holds mu.
 func (v *recovered) of(path string) *memory {
 	m := v.scopes[path]
 	if m == nil {

@@ -29,7 +29,7 @@ const (
 
 var errDamaged = errors.New("the frame is damaged")
 
-// A VersionError says that a frame is intact but of a version this program does not know.
+// A VersionError reports that a frame is intact but of a version this program does not know.
 type VersionError struct {
 	Version byte // what the frame says
 	Known   byte // the newest this program reads

@@ -25,14 +25,14 @@ type RunStarted struct {
 	Imported *Imported       `json:"imported,omitempty"`       // of a run that was made of a file, and of its forks
 }
 
-// RunResumed says that a process took the run up again.
+// RunResumed reports that a process resumed the run.
 type RunResumed struct {
 	Owner   string  `json:"owner,omitempty"`
 	Sandbox string  `json:"sandbox,omitempty"` // see RunStarted
 	Budget  *Budget `json:"budget,omitempty"`  // in place of the one before; nil for no change
 }
 
-// RunPaused says that nothing moves until a question is answered, or until the run is
+// RunPaused reports that nothing moves until a question is answered, or until the run is
 // resumed with a larger budget.
 type RunPaused struct {
 	Waiting []string     `json:"waiting"`           // the paths of the waiting tasks
@@ -44,7 +44,7 @@ type RunPaused struct {
 	Waited time.Duration `json:"waited,omitempty"` // as of Answer
 }
 
-// RunFailed says why a run stopped. It can be resumed.
+// RunFailed explains why a run stopped. It can be resumed.
 type RunFailed struct {
 	Error string   `json:"error"`
 	Code  string   `json:"code,omitempty"`  // a stable word for programs: "task", "limit", "denied", …
@@ -55,11 +55,11 @@ type RunFailed struct {
 type RunFinished struct {
 	Output  json.RawMessage `json:"output,omitempty"`
 	Steps   int             `json:"steps"`
-	Skipped []string        `json:"skipped,omitempty"` // the tasks that failed and were passed over: the run is partial
+	Skipped []string        `json:"skipped,omitempty"` // the tasks that failed and were skipped: the run is partial
 }
 
 // TaskDone is the result of a task: all that the superstep needs of it. It also
-// stands for a task that failed for good and was passed over, with Error set and
+// stands for a task that failed for good and was skipped, with Error set and
 // without an update.
 type TaskDone struct {
 	Node   string          `json:"node"`
@@ -72,7 +72,7 @@ type TaskDone struct {
 	Caught bool            `json:"caught,omitempty"` // the failure was sent to a node that takes care of it
 	Fixed  string          `json:"fixed,omitempty"`  // the node whose update Fix amends
 	Fix    json.RawMessage `json:"fix,omitempty"`
-	Inside []string        `json:"inside,omitempty"` // the paths of tasks that were passed over in graphs inside of it
+	Inside []string        `json:"inside,omitempty"` // the paths of tasks that were skipped in graphs inside of it
 }
 
 // Encode returns the encoding of the payload, which is that of encoding/json. It does
@@ -218,7 +218,7 @@ type StepCommitted struct {
 	Step int `json:"step"`
 }
 
-// Intended says that an effect is about to happen.
+// Intended reports that an effect is about to happen.
 type Intended struct {
 	Key   string          `json:"key"`
 	Kind  string          `json:"kind"`

@@ -39,7 +39,7 @@ func (q *Question) Several() bool {
 	return len(q.Options) > 0 && json.Unmarshal(q.Schema, &schema) == nil && schema.Type == "array"
 }
 
-// Fits says why the question does not take an answer, nil if it does. What it says follows
+// Fits returns why the question does not take an answer, nil if it does. What it says follows
 // the words "the answer".
 func (q *Question) Fits(answer json.RawMessage) error {
 	switch {

@@ -63,7 +63,7 @@ const (
 	Paused         Status = "paused"
 	WaitingStorage Status = "waiting_storage" // paused, since the store could take no more
 	Completed      Status = "completed"
-	Partial        Status = "partial" // completed, but some tasks failed and were passed over
+	Partial        Status = "partial" // completed, but some tasks failed and were skipped
 	Failed         Status = "failed"
 	Cancelled      Status = "cancelled"
 	Interrupted    Status = "interrupted"
@@ -102,7 +102,7 @@ type Info struct {
 	Takeovers int    // from processes that died while they ran it, since a hold was last released
 }
 
-// NewRun says how a run is listed when Acquire makes it.
+// NewRun describes how a run is listed when Acquire makes it.
 type NewRun struct {
 	Workflow string
 	Title    string

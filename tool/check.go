@@ -14,7 +14,7 @@ import (
 // several goroutines.
 type checker struct{ resolved *jsonschema.Resolved }
 
-// newChecker makes a checker of a schema; of none, one that anything passes. The error says what the schema is, as "input" or "output".
+// newChecker creates a checker from a schema; of none, one that anything passes. The error says what the schema is, as "input" or "output".
 func newChecker(what string, s *jsonschema.Schema) (checker, error) {
 	if s == nil {
 		return checker{}, nil

@@ -27,7 +27,7 @@ type entry struct {
 	output checker
 }
 
-// NewSet makes a set of tools, or returns an error that names every mistake in them: a
+// NewSet creates a set of tools, or returns an error that names every mistake in them: a
 // bad or repeated name, a missing function, an invalid schema or effect.
 func NewSet(tools ...*Tool) (*Set, error) {
 	s := &Set{byName: make(map[string]entry, len(tools))}
@@ -189,7 +189,7 @@ func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	return Result{Text: clean.Text(text)}
 }
 
-// Refuses says what [Set.Call] would answer to a call without doing it, if there is no tool
+// Refuses returns what [Set.Call] would answer to a call without doing it, if there is no tool
 // of that name or the arguments do not fit it.
 func (s *Set) Refuses(name string, args []byte) (why Result, refuses bool) {
 	e, ok := s.entry(name)

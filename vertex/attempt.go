@@ -61,7 +61,7 @@ func (c *Context[V, E, M]) attempts(v int32, value *V, in []M) Vote {
 	return Halt
 }
 
-// try makes one attempt. One whose context has ended has failed, whatever it says.
+// try creates one attempt. One whose context has ended has failed, whatever it says.
 func (c *Context[V, E, M]) try(v int32, value *V, in []M) (vote Vote, err error) {
 	run := c.ctx
 	c.again = in
@@ -111,7 +111,7 @@ func (c *Context[V, E, M]) rewind() {
 	c.directed, c.said, c.tally = m.directed, m.said, m.tally
 }
 
-// rollback makes the run what it was before the superstep that did not come to its end.
+// rollback resets the run to what it was before the superstep that did not finish.
 func (r *Run[V, E, M]) rollback() {
 	for _, c := range r.crew.at {
 		for _, u := range c.undo {

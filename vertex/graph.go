@@ -126,7 +126,7 @@ func (l *EdgeList[E]) Add(from, to int32, value ...E) {
 	}
 }
 
-// Build makes a graph of n vertices. A vertex's edges keep the order of the list. The
+// Build creates a graph of n vertices. A vertex's edges keep the order of the list. The
 // list is not changed and not kept. The error has everything that is wrong, one mistake on a line.
 func (l *EdgeList[E]) Build(n int) (*Graph[E], error) {
 	if err := l.check(n); err != nil {
@@ -299,7 +299,7 @@ func (b *NamedEdges[K, E]) Index(id K) (int32, bool) {
 // ID is the id of the vertex of that index.
 func (b *NamedEdges[K, E]) ID(v int32) K { return b.ids[v] }
 
-// Build makes the graph. The error has everything that is wrong, one mistake on a line.
+// Build creates the graph. The error has everything that is wrong, one mistake on a line.
 func (b *NamedEdges[K, E]) Build() (*Graph[E], error) {
 	var bad graphError
 	for _, id := range b.twice {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A Run is a vertex program at work on a graph. It is not safe for concurrent use.
+// A Run is a vertex program running on a graph. It is not safe for concurrent use.
 type Run[V, E, M any] struct {
 	g      *Graph[E]
 	prog   *Program[V, E, M]
@@ -77,7 +77,7 @@ type crew[V, E, M any] struct {
 	crash    error // a panic outside of Compute
 }
 
-// NewRun makes a run in its first superstep. The values become the run's own;
+// NewRun creates a run in its first superstep. The values become the run's own;
 // nil stands for zero values. The entries are active, or every vertex if there are none.
 func NewRun[V, E, M any](g *Graph[E], prog *Program[V, E, M], values []V, entries ...int32) (*Run[V, E, M], error) {
 	if values == nil {
@@ -322,7 +322,7 @@ func (r *Run[V, E, M]) mayGather(said *tally, requests int) bool {
 		said.saidEdges >= r.edgeN/r.tuning.gatherShare && r.compact()
 }
 
-// turn makes the next superstep the current one.
+// turn enters the next superstep.
 func (r *Run[V, E, M]) turn(gather bool, said int) {
 	r.active.reset(r.has)
 	if r.gather {

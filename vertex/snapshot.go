@@ -96,7 +96,7 @@ func (r *Run[V, E, M]) edgeList() *EdgeList[E] {
 	return l
 }
 
-// Restore makes the run a snapshot was taken of, from the graph that run was started
+// Restore recreates the run that a snapshot was taken of, from the graph that run was started
 // with. It goes on to the same result, bit by bit. The snapshot is not changed and not kept.
 func Restore[V, E, M any](g *Graph[E], prog *Program[V, E, M], s *Snapshot[V, E, M]) (*Run[V, E, M], error) {
 	n := len(s.Values)

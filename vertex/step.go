@@ -228,7 +228,7 @@ func (c *Context[V, E, M]) halted() bool {
 	return false
 }
 
-// take gives the messages to a vertex, which are then gone.
+// take returns the messages to a vertex, which are then gone.
 func (r *Run[V, E, M]) take(v int32) []M {
 	if r.has != nil {
 		if hasBit(r.has, v) {

@@ -25,7 +25,7 @@ const (
 	Complete = pregel.Complete // never compute again; messages to it are dropped
 )
 
-// A Retry says how often and how soon what failed is tried again. Nil means once.
+// A Retry describes how often and how soon what failed is tried again. Nil means once.
 type Retry = pregel.Retry
 
 // The errors of a run, beside [Error].
@@ -77,7 +77,7 @@ type (
 // A program with a Retry or a Timeout is one whose vertices may fail. An attempt fails by
 // [Context.Fail], by a panic, or by its context ending before it. Nothing of it stays: the
 // next one finds the value and the messages as they were, and what the failed one sent, gave to
-// aggregators and asked of the topology has never been. A superstep that does not come to its end, because
+// aggregators and asked of the topology has never been. A superstep that does not finish, because
 // a vertex has failed for good or the run was stopped, has never been either: [Run.Run] may
 // be called again and computes it anew, with its attempts counted anew. So a snapshot needs to hold
 // no attempts. This costs a second V and about a hundred nanoseconds for every vertex that
@@ -118,7 +118,7 @@ func (p *Program[V, E, M]) mayFail() bool { return p.Retry != nil || p.Timeout >
 
 // Options are the settings of [Run.Run]. Nil means the defaults.
 type Options[V, E, M any] struct {
-	Parallelism int           // goroutines at work at once; defaults to GOMAXPROCS
+	Parallelism int           // goroutines running at once; defaults to GOMAXPROCS
 	MaxSteps    int           // supersteps before a *StepLimitError, counted from the first of the run; defaults to no limit
 	Timeout     time.Duration // before a *TimeoutError, from this call on; defaults to no limit
 	// CheckpointEvery calls Checkpoint after every so many supersteps: at 5, when 5, 10,
@@ -154,7 +154,7 @@ type Barrier struct {
 
 func (b *Barrier) aggregating() *aggregates { return b.agg }
 
-// A Error says which vertex ended a run. If several did in one superstep, it is the one of
+// A Error names which vertex ended a run. If several did in one superstep, it is the one of
 // the lowest index.
 type Error struct {
 	Vertex   int32
@@ -171,7 +171,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("vertex %s in superstep %d: %v", e.Label, e.Step, e.Err)
 }
 
-// Unwrap gives the cause, a *PanicError for a panic.
+// Unwrap returns the cause, a *PanicError for a panic.
 func (e *Error) Unwrap() error { return e.Err }
 
 // A Context is the engine as a computing vertex sees it. It belongs to one call
@@ -291,7 +291,7 @@ func (c *Context[V, E, M]) sayAgain(m M) {
 	}
 }
 
-// Fail says that the vertex has failed: it computes again if the program has a Retry that allows
+// Fail records that the vertex has failed: it computes again if the program has a Retry that allows
 // it, and otherwise the run ends with a *Error. The caller should return.
 func (c *Context[V, E, M]) Fail(err error) {
 	if c.err == nil {
@@ -322,7 +322,7 @@ func (c *Context[V, E, M]) compute(v int32, in []M) {
 	c.tally.computed++
 }
 
-// flush tells the run what the vertices of a word did.
+// flush informs the run what the vertices of a word did.
 func (c *Context[V, E, M]) flush(w int) {
 	if c.stays != 0 {
 		c.run.next.add(w, c.stays)

@@ -15,7 +15,7 @@ const (
 	jobPrefix    = "job/"
 )
 
-// Running is the state of an agent that is at work, or queued, or waits for an answer.
+// Running is the state of an agent that is running, or queued, or waits for an answer.
 const Running = "running"
 
 // A Member is an agent of a team in the log of a run.

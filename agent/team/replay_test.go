@@ -89,7 +89,7 @@ func TestReplay(t *testing.T) {
 	resumed := 0
 	defer func() {
 		if resumed == 0 {
-			t.Error("nobody went on while others were at work")
+			t.Error("nobody went on while others were running")
 		}
 	}()
 	for round := range 8 {
@@ -213,7 +213,7 @@ func TestReplay(t *testing.T) {
 		opt := &superstep.StartOptions{Answer: func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
 			return answer(&q), true
 		}}
-		if round%2 == 1 { // people answer while others are at work
+		if round%2 == 1 { // people answer while others run
 			id := ""
 			opt.Observe = func(r runlog.Record, _ error) {
 				var q runlog.Question

@@ -300,7 +300,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// No more agents are at work at once than may be, in all of the run, also where agents have
+// No more agents are running at once than may be, in all of the run, also where agents have
 // agents work; and with a limit of one, all of it comes to an end.
 func TestLimit(t *testing.T) {
 	for _, limit := range []int{1, 2, 5} {
@@ -516,7 +516,7 @@ func TestCancelAndClose(t *testing.T) {
 	}
 }
 
-// While one waits for an answer the others go on, and it goes on with them when it comes.
+// While one waits for an answer the others go on, and it continues with them when it comes.
 func TestAnswerWhileOthersWork(t *testing.T) {
 	c := gather(t, nil, func(name, prompt string, turn int) modeltest.Reply {
 		switch {
@@ -535,9 +535,9 @@ func TestAnswerWhileOthersWork(t *testing.T) {
 			return
 		}
 		select {
-		case <-put: // the one that has asked went on while this one was at work
+		case <-put: // the one that has asked went on while this one was running
 		case <-time.After(10 * time.Second):
-			t.Error("the answer was not taken up")
+			t.Error("the answer was not used")
 		}
 	}
 	j := openJournal(t, runlog.NewMemory(nil))
@@ -560,7 +560,7 @@ func TestAnswerWhileOthersWork(t *testing.T) {
 	}
 }
 
-// An agent that waits for an answer can be cancelled while others are at work, and nobody
+// An agent that waits for an answer can be cancelled while others run, and nobody
 // is asked for it any more.
 func TestCancelWhileWaiting(t *testing.T) {
 	c := gather(t, nil, func(name, prompt string, turn int) modeltest.Reply {

@@ -102,7 +102,7 @@ func TestAgentHearsFeedback(t *testing.T) {
 }
 
 // A conversation that has come to nothing is not had again from the log, but anew; one
-// that a model broke off is gone on with.
+// that a model broke off is continued with.
 func TestAgentBeginsAnewAfterALimit(t *testing.T) {
 	set := tools(t, echo(t, "done", "pure", nil))
 	m := sequence(scripted.Say("hm"), scripted.Say("hm"), scripted.Call("done", `{"a":"x"}`))
@@ -122,7 +122,7 @@ func TestAgentBeginsAnewAfterALimit(t *testing.T) {
 }
 
 // Results come in the order of the jobs, however long each takes, and no more agents are
-// at work than may be.
+// running than may be.
 func TestSubagentsInOrderAndCapped(t *testing.T) {
 	var mu sync.Mutex
 	working, peak := 0, 0

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A Conversation says where in a state a conversation is.
+// A Conversation names where in a state a conversation is.
 type Conversation[S, U any] struct {
 	Messages func(S) []model.Message
 	Replace  func(S, []model.Message) (U, error) // the update after which it is another one

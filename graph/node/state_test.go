@@ -77,7 +77,7 @@ func TestToolsSeeTheState(t *testing.T) {
 }
 
 // A run that is told to stop does not wait for an agent that waits for a rate limit, and
-// goes on with it when it is taken up.
+// continues with it when it is resumed.
 func TestStopDuringRateLimit(t *testing.T) {
 	busy := true
 	m := &scripted.Model{ID: "test/m"}

@@ -39,7 +39,7 @@ func (e *tagsError) Error() string {
 	return fmt.Sprintf("%s and %s have %d mistakes:\n  - %s", e.State, e.Update, len(e.Problems), strings.Join(e.Problems, "\n  - "))
 }
 
-// Tags makes a reducer for a state and an update that are structs. Every exported
+// Tags creates a reducer for a state and an update that are structs. Every exported
 // field of the update folds into the state's field of that name, in the way that
 // field's tag says:
 //
@@ -111,7 +111,7 @@ func (t *Tagged[S, U]) Writes(update U) uint64 {
 	return set
 }
 
-// Names gives the fields of a set that Writes made, in the order of the update's fields.
+// Names returns the fields of a set that Writes made, in the order of the update's fields.
 func (t *Tagged[S, U]) Names(set uint64) []string {
 	var names []string
 	for i, name := range t.singles {
@@ -122,7 +122,7 @@ func (t *Tagged[S, U]) Names(set uint64) []string {
 	return names
 }
 
-// Initial gives a state with the defaults of the tags, each time one that shares
+// Initial returns a state with the defaults of the tags, each time one that shares
 // nothing with the others. It fails only if the type of a field refuses a default that
 // it has accepted before.
 func (t *Tagged[S, U]) Initial() (S, error) {

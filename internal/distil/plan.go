@@ -160,7 +160,7 @@ func draft(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 	return p, p.proper()
 }
 
-// begin makes a plan of the steps there may be.
+// begin creates a plan of the steps there may be.
 func begin(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 	p := &plan{rec: rec, opt: opt, words: map[*unit]*said{}, told: map[*unit]*said{}}
 	if len(rec.units) > maxUnits {

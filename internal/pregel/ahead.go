@@ -395,7 +395,7 @@ func (a *ahead[S, U, M]) path(c *cell[U, M]) string {
 	return Path(a.m.prog.Vertices[c.vertex].Name, c.key, c.visit)
 }
 
-// wake makes a waiting task that started early ready again. It gives the index of one
+// wake readies a waiting task that started early. It returns the index of one
 // whose superstep has come meanwhile, and -1 for others.
 func (a *ahead[S, U, M]) wake(index int) int {
 	place := -1 - index

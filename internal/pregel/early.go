@@ -2,7 +2,7 @@ package pregel
 
 import "slices"
 
-// earlyPlan says of every vertex whether its tasks may start before their superstep,
+// earlyPlan holds for every vertex whether its tasks may start before their superstep,
 // and who must have ended, or can never run again before it, when they do.
 type earlyPlan struct {
 	may      []bool

@@ -305,7 +305,7 @@ func (p *Program[S, U, M]) takes(r *Result[U, M]) error {
 	return nil
 }
 
-// Wake makes a waiting task ready again. It does nothing for any other.
+// Wake readies a waiting task. It does nothing for any other.
 func (m *Machine[S, U, M]) Wake(index int) {
 	if index < 0 && m.ahead != nil {
 		index = m.ahead.wake(index)
@@ -316,7 +316,7 @@ func (m *Machine[S, U, M]) Wake(index int) {
 	}
 }
 
-// again makes a task ready that was handed out.
+// again readies a task that was handed out.
 func (m *Machine[S, U, M]) again(index int) {
 	m.results[index] = Result[U, M]{}
 	m.ready = append(m.ready, index)
@@ -523,7 +523,7 @@ func (m *Machine[S, U, M]) join(to int, arrived []joining[M]) {
 	}
 }
 
-// wake makes an instance active in the next superstep and returns its place there, or
+// wake activates an instance in the next superstep and returns its place there, or
 // -1 if it has completed.
 func (m *Machine[S, U, M]) wake(vertex int, key string) int {
 	f := &m.frontier
@@ -554,7 +554,7 @@ func (m *Machine[S, U, M]) wake(vertex int, key string) int {
 	return n
 }
 
-// openStep makes the frontier the current superstep.
+// openStep turns the frontier into the current superstep.
 func (m *Machine[S, U, M]) openStep() {
 	f := &m.frontier
 	for i := range f.tasks {

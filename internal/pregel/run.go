@@ -205,7 +205,7 @@ func (d *driver[S, U, M]) keep(m *Machine[S, U, M], ended []Ended[U, M]) error {
 	return d.record(m, ended, false)
 }
 
-// apply tells the machine what has become of tasks, and returns those that have ended.
+// apply returns the machine what has become of tasks, and returns those that have ended.
 func (d *driver[S, U, M]) apply(m *Machine[S, U, M], ended []Ended[U, M]) ([]Ended[U, M], error) {
 	n := 0
 	for _, e := range ended {
@@ -230,7 +230,7 @@ func (d *driver[S, U, M]) record(m *Machine[S, U, M], ended []Ended[U, M], commi
 	return err
 }
 
-// wake makes waiting tasks ready that may go on, and reports whether there were any.
+// wake readies waiting tasks that may go on, and reports whether there were any.
 func (d *driver[S, U, M]) wake(m *Machine[S, U, M]) bool {
 	if d.opt.Ready == nil {
 		return false

@@ -47,7 +47,7 @@ func affordable(root, s *jsonschema.Schema, v any) bool {
 	return c.of(s, t) <= c.most
 }
 
-// tree makes a tree of a value, and lets each part of it cost some steps.
+// tree creates a tree from a value, and lets each part of it cost some steps.
 func (c *costs) tree(v any) *tree {
 	c.most += 100
 	switch v := v.(type) {

@@ -11,7 +11,7 @@ import (
 const maxGap = 1024
 
 // Apply takes the next record, stored or live-only. Stored records come in order; one
-// that was applied before is passed over, and so is what it does not understand.
+// that was applied before is skipped, and so is what it does not understand.
 func (r *Run) Apply(rec runlog.Record) {
 	if rec.Seq != 0 {
 		if rec.Seq <= r.Seq {

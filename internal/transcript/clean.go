@@ -8,7 +8,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// Clean makes text of a model, a tool or a file harmless to a terminal: escape
+// Clean removes from text of a model, a tool or a file what harms a terminal: escape
 // sequences go, and so do control characters (C0, C1, DEL), the marks that turn the
 // direction of writing, and those nobody can see. Line feeds and tabs stay; other line
 // ends become line feeds. Broken UTF-8 is replaced.

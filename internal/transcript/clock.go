@@ -7,13 +7,13 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A Span adds up the time that something was at work.
+// A Span adds up the time that something was running.
 type Span struct {
 	spent time.Duration
-	since time.Time // zero while it is not at work
+	since time.Time // zero while it is not running
 }
 
-// Elapsed is the time at work until now. Now is used only while the span is open.
+// Elapsed is the execution time until now. Now is used only while the span is open.
 func (s Span) Elapsed(now time.Time) time.Duration {
 	if s.since.IsZero() {
 		return s.spent

@@ -164,7 +164,7 @@ func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
 	}
 }
 
-// close takes a tool off those at work.
+// close takes a tool off those running.
 func (t *Task) close(key string) *Tool {
 	for i, u := range t.open {
 		if u.Key == key {

@@ -73,7 +73,7 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 			t.fate = Partly
 		}
 	case rec.Seq != 0: // what follows is live-only
-	case d.Name == "task.queued": // for a place; that is no time at work
+	case d.Name == "task.queued": // for a place; that is no execution time
 		r.work(rec.Path, -1, rec.Time).Time = Span{}
 	case d.Name == "task.works":
 		r.work(rec.Path, -1, rec.Time).Time = Span{since: rec.Time}

@@ -81,7 +81,7 @@ func (r *Run) grow(n int, at time.Time) *Step {
 	return r.Steps[n]
 }
 
-// work is task for one that shows that it is at work.
+// work is task for one that shows that it is running.
 func (r *Run) work(path string, step int, at time.Time) *Task {
 	t := r.task(path, step, at)
 	switch t.State {

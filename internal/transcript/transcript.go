@@ -87,7 +87,7 @@ type Step struct {
 	load load
 }
 
-// State says how a task or a tool is doing.
+// State describes how a task or a tool is doing.
 type State string
 
 // The states of a task. A tool is only ever running, done, failed or stopped.
@@ -112,9 +112,9 @@ type Task struct {
 	Error    string
 	Why      string   // of one that is Skipped or Partly
 	Bad      []string // the steps that failed or were degraded and on whose results it runs
-	Agent    string   // the agent at work in it, "" if there was none
+	Agent    string   // the agent running in it, "" if there was none
 	Agents   []*Agent // that worked in it, in the order in which they began
-	Thinking bool     // a model is at its turn
+	Thinking bool     // a model is answering
 	Summing  bool     // that turn sums the conversation up, and is nothing that the agent says
 	Usage    model.Usage
 	Tools    int // calls that have ended
@@ -126,7 +126,7 @@ type Task struct {
 	held   bool  // its clock is stopped since what is in it waits for people
 	fate   State // what it says that it will end as, "" for Done
 	open   []*Tool
-	inputs map[string]json.RawMessage // of the tools at work, by key; they outlast a pause
+	inputs map[string]json.RawMessage // of the running tools, by key; they outlast a pause
 	live   []byte                     // of the turn under way
 }
 
@@ -144,7 +144,7 @@ type Part struct {
 	Agent string
 }
 
-// PartKind says what a part is.
+// PartKind describes what a part is.
 type PartKind string
 
 // The kinds of parts.
@@ -207,7 +207,7 @@ type Question struct {
 // Live is what the model has said so far in the turn under way.
 func (t *Task) Live() string { return Clean(string(t.live)) }
 
-// Current is the tool at work, nil if there is none.
+// Current is the running tool, nil if there is none.
 func (t *Task) Current() *Tool {
 	if len(t.open) == 0 {
 		return nil
@@ -269,7 +269,7 @@ func (r *Run) Step(n int) *Step {
 // Task is the task of that path, nil if there is none.
 func (r *Run) Task(path string) *Task { return r.paths[path] }
 
-// End says how a run has ended whose log does not say so: it was interrupted, or it is of a graph that was run without an
+// End sets how a run has ended whose log does not say so: it was interrupted, or it is of a graph that was run without an
 // engine. A run that is quarantined was interrupted. It changes nothing if the status is Running.
 func (r *Run) End(status runlog.Status) {
 	if status == runlog.Quarantined {

@@ -109,7 +109,7 @@ func TestTools(t *testing.T) {
 	l.live(runlog.KindIntended, path, runlog.Intended{Key: "turn-0/call-0", Kind: "tool", Name: "grep", Input: json.RawMessage(`{"max":3,"note":"first","pattern":"func\nmain"}`)})
 	tool1 := l.fold().Task(path).Current()
 	if tool1 == nil || tool1.Name != "grep" || tool1.Arg != "func main" || tool1.State != transcript.Running {
-		t.Fatalf("at work: %+v", tool1)
+		t.Fatalf("running: %+v", tool1)
 	}
 	l.settle(path, "turn-0/call-0", "tool", "grep", nil, tool.Result{Text: "no such file", Error: true})
 	r := l.fold()
@@ -145,7 +145,7 @@ func TestTaskStates(t *testing.T) {
 	check(transcript.Failed, 2)
 }
 
-// A pause is no time at work, neither for the run nor for the task that asks.
+// A pause is no execution time, neither for the run nor for the task that asks.
 func TestTimeLeavesOutPauses(t *testing.T) {
 	t.Parallel()
 	l := newLog()
@@ -459,7 +459,7 @@ func TestFailedJobs(t *testing.T) {
 	}
 }
 
-// A summary of the conversation is what the agent goes on with, and nothing that it said.
+// A summary of the conversation is what the agent continues with, and nothing that it said.
 func TestSummaryIsNotSaid(t *testing.T) {
 	t.Parallel()
 	l := research()
@@ -553,7 +553,7 @@ func TestTimeWhenATaskBeginsAgain(t *testing.T) {
 	}
 }
 
-// A log has no starts. What was at work meanwhile shows when it ends, and which superstep it is of.
+// A log has no starts. What was running meanwhile shows when it ends, and which superstep it is of.
 func TestTimeOfWhatIsHeardOfLate(t *testing.T) {
 	t.Parallel()
 	l := newLog()

@@ -7,7 +7,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Create makes a run of status runlog.Importing: it is not listed until a batch gives it another
+// Create begins a run of status runlog.Importing: it is not listed until a batch gives it another
 // status. It replaces what a process that died has left of such a run, and returns
 // *runlog.BusyError while a live process makes one of that ID. The error wraps runlog.ErrExists if there is
 // another run of that ID.

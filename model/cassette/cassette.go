@@ -147,7 +147,7 @@ func splitName(name string) (provider, rest string) {
 	return provider, rest
 }
 
-// A formatError says what in a cassette cannot be read.
+// A formatError describes what in a cassette cannot be read.
 type formatError struct {
 	Name string // of the file, "" when it has none
 	Line int    // from 1

@@ -275,7 +275,7 @@ func TestSecrets(t *testing.T) {
 	if err != nil || played.Message.Text() != "It is [secret], ok" || string(played.Message.Calls()[0].Args) != `{"k":"\n[secret]","n":1}` {
 		t.Fatalf("played %+v, %v", played, err)
 	}
-	// The conversation that goes on with what was played is the recorded one.
+	// The conversation that continues with what was played is the recorded one.
 	third := *first
 	third.Messages = append(third.Messages, played.Message, model.ToolResult(played.Message.Calls()[0], "Bearer "+secret, false))
 	if got := text(t, p, &third); got != "p/m: the key [secret] is bad" {

@@ -9,7 +9,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// An unknownRequestError says that a request was not recorded, and what it may have been meant
+// An unknownRequestError reports that a request was not recorded, and what it may have been meant
 // to be.
 type unknownRequestError struct {
 	Digest   string // of the request
@@ -21,7 +21,7 @@ type unknownRequestError struct {
 	Differences []string // between that request and this one, in words
 }
 
-// Error says what to compare.
+// Error returns what to compare.
 func (e *unknownRequestError) Error() string {
 	const remedy = "; record the cassette again if that is meant"
 	switch {
@@ -78,7 +78,7 @@ func number(f *float64) string {
 	return fmt.Sprint(*f)
 }
 
-// differences says in words what is new in asked against recorded. It is never empty for
+// differences describes in words what is new in asked against recorded. It is never empty for
 // requests that differ.
 func differences(asked, recorded *request, piece func(id string) *piece) []string {
 	var out []string

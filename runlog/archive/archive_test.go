@@ -344,7 +344,7 @@ func TestInterruptedRun(t *testing.T) {
 		same(t, home, got.ID, there, got.ID)
 		other := engine(t, there)
 		if taken, err := other.Recover(t.Context(), nil); err != nil || len(taken) > 0 {
-			t.Fatalf("died at %d: %d runs were taken up, error %v", n, len(taken), err)
+			t.Fatalf("died at %d: %d runs were resumed, error %v", n, len(taken), err)
 		}
 		if r, err = other.Resume(t.Context(), got.ID, &superstep.ResumeOptions{Answer: yes}); err != nil {
 			t.Fatalf("died at %d: %v", n, err)
@@ -686,7 +686,7 @@ func TestExportOfARunningRun(t *testing.T) {
 	}
 }
 
-// While it is imported, a run is nothing that anybody would take up.
+// While it is imported, a run is nothing that anybody would resume.
 func TestUnderWay(t *testing.T) {
 	t.Parallel()
 	home, there := runlog.NewMemory(nil), runlog.NewMemory(nil)
@@ -871,7 +871,7 @@ func TestUntrusted(t *testing.T) {
 	}}
 	for range 3 {
 		if taken, err := other.Recover(t.Context(), opt); err != nil || len(taken) > 0 {
-			t.Errorf("%d were taken up, error %v", len(taken), err)
+			t.Errorf("%d were resumed, error %v", len(taken), err)
 		}
 	}
 	if now := info(t, there, f.ID); skipped != 1 || now.Takeovers != 0 || now.Epoch != 1 {
@@ -880,7 +880,7 @@ func TestUntrusted(t *testing.T) {
 	trusted = true
 	taken, err := other.Recover(t.Context(), opt)
 	if err != nil || len(taken) != 1 {
-		t.Fatalf("%d were taken up, error %v", len(taken), err)
+		t.Fatalf("%d were resumed, error %v", len(taken), err)
 	}
 	wait(t, taken[0], runlog.Completed)
 	if report, err := nobody.Replay(t.Context(), f.ID, nil); err != nil || report.Diverged != nil {

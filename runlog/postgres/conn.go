@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A dialer makes connections to one store.
+// A dialer opens connections to one store.
 type dialer struct {
 	name   string // of the store, for people
 	schema string

@@ -140,7 +140,7 @@ func (r *Redactor) carried(data, clean json.RawMessage) (json.RawMessage, error)
 	return swap(clean, inner, "inner"), err
 }
 
-// swap gives an object the value that a field has in another one, if both have it.
+// swap sets the field of an object to the value that it has in another one, if both have it.
 func swap(object, other json.RawMessage, field string) json.RawMessage {
 	if field == "" {
 		return object

@@ -24,7 +24,7 @@ type Key struct {
 	name   [4]byte
 }
 
-// NewKey makes a key of the system's randomness.
+// NewKey creates a key of the system's randomness.
 func NewKey() Key {
 	var b [keySize]byte
 	_, _ = rand.Read(b[:]) // never fails, by its documentation
@@ -91,7 +91,7 @@ func (k Key) GoString() string { return k.String() }
 // MarshalText is String, for logs.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// derive makes a key of this one for a purpose and a run.
+// derive creates a key of this one for a purpose and a run.
 func (k Key) derive(purpose, run string, size int) ([]byte, error) {
 	return hkdf.Key(sha256.New, k.secret[:], nil, "superstep seal 1\x00"+purpose+"\x00"+run, size)
 }

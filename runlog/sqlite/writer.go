@@ -108,7 +108,7 @@ func (w *writer) panicked() {
 	}
 }
 
-// finish tells the op's caller how it went.
+// finish reports the outcome to the op's caller.
 func (o *op) finish(err error) {
 	o.finished = true
 	o.done <- err

@@ -94,7 +94,7 @@ func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
 		}})
 }
 
-// ShellKind says what the commands of bash are run by: "bash", "sh", or "" if there is neither. A gate that reads
+// ShellKind returns what the commands of bash are run by: "bash", "sh", or "" if there is neither. A gate that reads
 // commands has to know, since the two read some of them differently.
 func ShellKind(opts *BashOptions) string {
 	var o BashOptions
@@ -110,7 +110,7 @@ func ShellKind(opts *BashOptions) string {
 	return "bash"
 }
 
-// bounds tells the model what a command may do.
+// bounds returns the model what a command may do.
 func (b *shell) bounds() string {
 	if b.sandbox.Mode() == sandbox.None {
 		return ""

@@ -308,7 +308,7 @@ func markdown(u *url.URL, page string) (text string, err error) {
 	return c.ConvertString(page, converter.WithDomain(u.Scheme+"://"+u.Host))
 }
 
-// smallTables says whether the tables of a page stay small when every row gets as many cells as the
+// smallTables reports whether the tables of a page stay small when every row gets as many cells as the
 // longest, and every cell is repeated as far as it spans.
 func smallTables(page string) bool {
 	lower := strings.ToLower(page)

@@ -24,7 +24,7 @@ type Options struct {
 	Search Searcher
 }
 
-// Tools gives the built-in tools: think and todo, and those the options ask for. Which of them may be used
+// Tools returns the built-in tools: think and todo, and those the options ask for. Which of them may be used
 // unasked is up to a gate.
 func Tools(opts *Options) ([]*tool.Tool, error) {
 	var o Options

@@ -81,7 +81,7 @@ type state struct {
 	Text string `json:"text,omitempty"`
 }
 
-// New makes the workflow.
+// New creates the workflow.
 func New(opt *Options) (*workflow.Workflow, error) {
 	if opt == nil || opt.Prepare == nil || opt.Open == nil {
 		return nil, errors.New("workflow agent: it needs a way to get agents")

@@ -242,7 +242,7 @@ func (k *desk) resume(b *background) bool {
 	return true
 }
 
-// change tells all who wait. The caller holds mu.
+// change wakes all who wait. The caller holds mu.
 func (k *desk) change() {
 	close(k.changed)
 	k.changed = make(chan struct{})

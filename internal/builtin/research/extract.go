@@ -329,7 +329,7 @@ func (s *state) extract() (string, []Passage) {
 	return b.String(), out
 }
 
-// abstain says that nothing answers, and what was searched.
+// abstain answers that nothing answers, and what was searched.
 func (s *state) abstain(b *strings.Builder) (string, []Passage) {
 	failed := ""
 	if s.Failed != "" {

@@ -59,7 +59,7 @@ func (r *researcher) flow() (*graph.Flow[state, update], error) {
 	return g.Compile()
 }
 
-// temporary tells failures of a model that may pass from those that will not.
+// temporary reports whether a failure of a model may pass.
 func temporary(err error) bool {
 	m, ok := errors.AsType[*model.Error](err)
 	return ok && m.Temporary

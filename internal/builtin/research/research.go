@@ -92,7 +92,7 @@ func (e *DocsError) Error() string { return e.Why }
 // FailureCode is the code of runs that fail with the error.
 func (e *DocsError) FailureCode() string { return "inputs" }
 
-// New makes the workflow.
+// New creates the workflow.
 func New(opt *Options) (*workflow.Workflow, error) {
 	if opt == nil || opt.Model == nil {
 		return nil, errors.New("workflow research: it needs a way to get models")
