@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/archive"
@@ -163,7 +165,7 @@ it. What comes through a pipe is first copied into a temporary file.`,
 				return &Error{Exit: ExitUsage, Code: "format", Message: args[0] + ": " + err.Error(), Err: err}
 			case errors.Is(err, runlog.ErrExists):
 				return &Error{Exit: ExitUsage, Code: "exists", Message: err.Error(), Err: err,
-					Next: []string{a.hint("runs", "import", quote(args[0]), "--as", "ANOTHER-ID")}}
+					Next: []string{a.hint("runs", "import", host.Quote(args[0]), "--as", "ANOTHER-ID")}}
 			case err != nil:
 				return err
 			}
@@ -174,7 +176,7 @@ it. What comes through a pipe is first copied into a temporary file.`,
 			if a.programs() {
 				return a.out.value(infoOf(&info, "", im))
 			}
-			a.err.line(fmt.Sprintf("run %s is imported, %s, with %s", info.ID, info.Status, plural(int(info.Head), "record")))
+			a.err.line(fmt.Sprintf("run %s is imported, %s, with %s", info.ID, info.Status, inwords.Plural(int(info.Head), "record")))
 			if im != nil && !im.Trusted && !info.Status.Ended() {
 				a.err.line("  Before it continues   " + a.hint("runs", "trust", info.ID))
 			}
@@ -207,7 +209,7 @@ func (a folders) upToDate(ctx context.Context, info *runlog.Info) string {
 // late says that the folder of a run is not up to date.
 func (a folders) late(id string, err error) {
 	if err != nil {
-		a.warn(fmt.Sprintf("the folder of run %s is not up to date: %v", id, err))
+		a.tty.Warn(fmt.Sprintf("the folder of run %s is not up to date: %v", id, err))
 	}
 }
 
@@ -218,10 +220,10 @@ func (a folders) sweep(id string) {
 	}
 	for _, name := range []string{"results", "work"} { // what agents had there; see project.Options
 		if err := os.RemoveAll(filepath.Join(a.host().RunDir(id), name)); err != nil {
-			a.warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
+			a.tty.Warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
 		}
 	}
 	if err := rundir.Remove(a.host().RunDir(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
+		a.tty.Warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // Options are what a command line has besides its host. Nil means the defaults.
@@ -75,7 +76,10 @@ type app struct {
 	as     string     // these settings
 	wrong  error      // why there is no host
 
-	screen
+	set settings
+	tty *tui.Screen
+	out *output // results
+	err *output // everything else
 
 	settled bool // the flags are known
 	warned  bool // of mistakes in the project's settings
@@ -92,19 +96,13 @@ type app struct {
 
 // settings are the global flags.
 type settings struct {
+	tui.Settings
 	output   string
-	color    string
-	noColor  bool
-	plain    bool
-	quiet    bool
-	verbose  bool
 	config   string
 	dataDir  string
 	store    string
 	keyFile  string
 	volatile bool
-	noInput  bool
-	noBell   bool
 	offline  bool
 	model    string
 	leave    leave         // of the commands that execute a run
@@ -149,11 +147,8 @@ func newApp(cfg *host.Config, opt *Options) *app {
 		a.cfg.Models = append(slices.Clone(a.cfg.Models), newDemoModel(a.cfg.Env))
 	}
 	a.cfg.Settled = true // by the flags; see configure
-	if o.heartbeat <= 0 {
-		o.heartbeat = 30 * time.Second
-	}
-	a.in, a.out, a.err = &input{r: o.Stdin, fd: -1}, &output{w: o.Stdout}, &output{w: o.Stderr}
-	a.env, a.beat = a.cfg.Env, o.heartbeat
+	a.out, a.err = &output{w: o.Stdout}, &output{w: o.Stderr}
+	a.tty = tui.New(o.Stdin, a.out, a.err, a.cfg.Env)
 	a.opened, a.wrong = host.Open(context.Background(), &a.cfg)
 	return a
 }
@@ -185,8 +180,8 @@ func (a *app) chosen() host.Settings {
 			a.told(text + "; look at them and decide: " + a.hint("trust"))
 		},
 		Warn: func(text string) {
-			if !a.set.quiet {
-				a.warn(text)
+			if !a.set.Quiet {
+				a.tty.Warn(text)
 			}
 		},
 	}
@@ -194,8 +189,8 @@ func (a *app) chosen() host.Settings {
 
 // told says what a host has to say of a run that begins, or of a project that is started.
 func (a *app) told(text string) {
-	if !a.set.quiet && (a.starts || a.current != "" && !a.programs()) {
-		a.notify(transcript.Line(text))
+	if !a.set.Quiet && (a.starts || a.current != "" && !a.programs()) {
+		a.tty.Notify(transcript.Line(text))
 	}
 }
 
@@ -261,13 +256,13 @@ func (a *app) program() string {
 func (a *app) hint(words ...string) string {
 	s := a.program() + " " + strings.Join(words, " ")
 	if a.set.dataDir != "" && a.set.dataDir != a.cfg.Env("SUPERSTEP_DATA_DIR") {
-		s += " --data-dir " + quote(a.set.dataDir)
+		s += " --data-dir " + host.Quote(a.set.dataDir)
 	}
 	if p, err := a.host().Place(); err == nil && a.set.store != "" && a.storeOrigin() == "--store" {
-		s += " --store " + quote(p.String())
+		s += " --store " + host.Quote(p.String())
 	}
 	if a.set.keyFile != "" && a.set.keyFile != a.cfg.Env("SUPERSTEP_STORE_KEY_FILE") {
-		s += " --store-key-file " + quote(a.set.keyFile)
+		s += " --store-key-file " + host.Quote(a.set.keyFile)
 	}
 	return s
 }
@@ -277,4 +272,30 @@ func byGo(exe string) bool {
 	return !strings.HasSuffix(strings.TrimSuffix(exe, ".exe"), ".test") && strings.Contains(filepath.ToSlash(exe), "/go-build")
 }
 
-func quote(s string) string { return host.Quote(s) }
+// programs reports whether the output is for programs.
+func (a *app) programs() bool { return a.set.output != "text" }
+
+// look finds out about the streams, once the flags are known.
+func (a *app) look() {
+	a.out.format, a.err.format = a.set.output, a.set.output
+	a.set.Programs, a.set.Heartbeat = a.programs(), a.opt.heartbeat
+	if a.cfg.Env(demoEnv) != "" {
+		a.set.Patience = demoPatience
+	}
+	a.tty.Look(&a.set.Settings)
+}
+
+// stoppable returns a context that the first signal ends, for which it calls then, or that nobody reads the output any
+// more, until done is called.
+func (a *app) stoppable(ctx context.Context, then func()) (_ context.Context, done func()) {
+	ctx, stop := context.WithCancelCause(ctx)
+	a.out.broken = func() { stop(errPipe) }
+	end := onSignal(func(why *signalError) {
+		stop(why)
+		then()
+	})
+	return ctx, func() {
+		end()
+		stop(nil)
+	}
+}

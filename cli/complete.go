@@ -9,6 +9,7 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // A completer gives the words that may come next, each perhaps with a tab and what it is.
@@ -73,14 +74,14 @@ func (a completion) answerWords(cmd *cobra.Command, ref string) []string {
 	if run == nil {
 		return nil
 	}
-	open := run.Open()
+	open := tui.Questions(run.Open())
 	var out []string
 	for _, q := range open {
 		for _, o := range q.Options {
-			out = append(out, word(addressed(open, q)+"="+o, q.Question))
+			out = append(out, word(q.Address+"="+o, q.Question.Question))
 		}
 		if len(q.Options) == 0 {
-			out = append(out, word(addressed(open, q)+"=", q.Question))
+			out = append(out, word(q.Address+"=", q.Question.Question))
 		}
 	}
 	return out
@@ -94,8 +95,8 @@ func (a completion) pointWords(cmd *cobra.Command, ref string) []string {
 	}
 	var out []string
 	for _, t := range run.Tasks {
-		if w := word(topNode(t.Path), string(t.State)); !slices.Contains(out, w) &&
-			!slices.ContainsFunc(out, func(have string) bool { return strings.HasPrefix(have, topNode(t.Path)+"\t") }) {
+		if w := word(transcript.Top(t.Path), string(t.State)); !slices.Contains(out, w) &&
+			!slices.ContainsFunc(out, func(have string) bool { return strings.HasPrefix(have, transcript.Top(t.Path)+"\t") }) {
 			out = append(out, w)
 		}
 	}

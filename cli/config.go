@@ -126,10 +126,10 @@ func (a *app) listConfig(origin bool) error {
 		return err
 	}
 	if _, err := a.here(); err != nil { // which warns of the project's settings
-		a.warn(err.Error())
+		a.tty.Warn(err.Error())
 	}
 	if a.programs() {
-		return a.out.json(all, a.set.output == "json")
+		return a.out.value(all)
 	}
 	for _, s := range all {
 		line := s.Key + ": " + s.Value
@@ -213,7 +213,7 @@ func (a *app) isSetting(name string) error {
 
 func (a *app) printValue(v string) error {
 	if a.programs() {
-		return a.out.json(v, a.set.output == "json")
+		return a.out.value(v)
 	}
 	a.out.line(v)
 	return nil

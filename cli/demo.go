@@ -18,8 +18,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // demoFiles are the folder that the demo works in, and the turns of its model.
@@ -60,7 +62,7 @@ type demo struct {
 	dir   string // temporary; the run works in a folder of it
 	pace  float64
 	asks  bool // a person may answer
-	pal   palette
+	pal   tui.Palette
 	store runlog.Store
 	id    string         // of the run
 	run   transcript.Run // as far as its log has it
@@ -69,7 +71,7 @@ type demo struct {
 
 // demo shows the run, kills it, resumes it, and leaves nothing behind.
 func (a *app) demo(ctx context.Context, fast, keep bool) error {
-	d := &demo{a: a, pace: 1, asks: a.asks() && !fast, pal: palette(a.term.errColor)}
+	d := &demo{a: a, pace: 1, asks: a.tty.Asks() && !fast, pal: a.tty.Err}
 	if fast {
 		d.pace = demoFast
 	}
@@ -81,7 +83,7 @@ func (a *app) demo(ctx context.Context, fast, keep bool) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
 	err = stopped(ctx, d.show(ctx))
-	if err != nil && a.term.live {
+	if err != nil && a.tty.Live {
 		d.say("") // below what a killed process has left
 	}
 	if err == nil && keep {
@@ -114,11 +116,11 @@ func (d *demo) show(ctx context.Context) (err error) {
 	if d.store, err = runs.Store(ctx, false); err != nil {
 		return err
 	}
-	d.say(d.pal.bold("DEMO · no key, no network, no model is called"))
+	d.say(d.pal.Bold("DEMO · no key, no network, no model is called"))
 	d.say("What the agents say is scripted. The rest is real: engine, tools, questions, kill.")
 	d.say("Five agents find out why checkout failed. Midway, SIGKILL; then the run resumes.")
 	if d.asks {
-		d.say(fmt.Sprintf("You are asked twice. Answer, or wait: after %s the demo answers by itself.", duration(demoPatience)))
+		d.say(fmt.Sprintf("You are asked twice. Answer, or wait: after %s the demo answers by itself.", inwords.Duration(demoPatience)))
 	}
 	if err := d.child(ctx, true, "run incident.yaml --model "+demoName, "--on-ask wait --answer audience=engineers"); err != nil {
 		return err
@@ -129,7 +131,7 @@ func (d *demo) show(ctx context.Context) (err error) {
 			done = append(done, t.Node)
 		}
 	}
-	d.say("\n" + d.pal.bold(d.pal.red("✗ SIGKILL")) + fmt.Sprintf(" · process %d is gone; the agent database was in mid-sentence.", d.pid))
+	d.say("\n" + d.pal.Bold(d.pal.Red("✗ SIGKILL")) + fmt.Sprintf(" · process %d is gone; the agent database was in mid-sentence.", d.pid))
 	d.say(fmt.Sprintf("  The run log has: %s finished (%d of 5 agents), one tool call\n  of database, the answer %q. None of that is done or asked again.",
 		strings.Join(done, ", "), len(done), d.run.Questions[0].Answer))
 	if err := d.wait(ctx, 3*time.Second); err != nil {
@@ -143,32 +145,29 @@ func (d *demo) show(ctx context.Context) (err error) {
 
 // proof says what the run log has, after it has looked whether it has anything twice.
 func (d *demo) proof(ctx context.Context, finished int) error {
-	counts, seen := map[string]int{}, map[string]bool{}
+	counts, seen := map[string]int{}, map[[2]string]bool{}
 	for rec, err := range runlog.Records(ctx, d.store, d.id, 0) {
 		var s runlog.Settled
 		switch {
 		case err != nil:
 			return err
 		case rec.Kind != runlog.KindSettled || json.Unmarshal(rec.Data, &s) != nil:
-		case seen[identity(rec.Path, s.Key)]:
+		case seen[[2]string{rec.Path, s.Key}]:
 			return fmt.Errorf("the run log has %s of %s twice", s.Key, rec.Path)
 		default:
 			counts[s.Kind]++
-			seen[identity(rec.Path, s.Key)] = true
+			seen[[2]string{rec.Path, s.Key}] = true
 		}
 	}
 	d.say(fmt.Sprintf("\n%s %d agents finished before the kill, %d after it. Each of the %d turns and\n"+
-		"  %d tool calls is in the run log once; only the cut sentence was said again.", d.pal.green("✓"), finished, counts["agent"]-finished,
+		"  %d tool calls is in the run log once; only the cut sentence was said again.", d.pal.Green("✓"), finished, counts["agent"]-finished,
 		counts["model"], counts["tool"]))
 	return nil
 }
 
 // say says something to the person, above and below the commands.
 func (d *demo) say(text string) {
-	if d.a.term.errTTY {
-		text = d.a.term.broken(text)
-	}
-	_, _ = d.a.err.Write([]byte(text + "\n"))
+	fmt.Fprintln(d.a.err, d.a.tty.Wrap(text))
 }
 
 func (d *demo) work() string { return filepath.Join(d.dir, "incident") }
@@ -193,7 +192,7 @@ func (d *demo) child(ctx context.Context, kill bool, line, answers string) error
 	if !d.asks {
 		line += " " + answers
 	}
-	d.say("\n" + d.pal.bold("$ "+d.a.cfg.Name+" "+line))
+	d.say("\n" + d.pal.Bold("$ "+d.a.cfg.Name+" "+line))
 	cmd := exec.CommandContext(ctx, exe, strings.Fields(line)...) // killed when ctx ends
 	cmd.Args[0] = os.Args[0]
 	cmd.Dir, cmd.Env = d.work(), d.environ(kill)
@@ -201,7 +200,8 @@ func (d *demo) child(ctx context.Context, kill bool, line, answers string) error
 	if d.asks {
 		cmd.Stdin = d.a.opt.Stdin
 	}
-	if fd, ok := isTerminal(cmd.Stdin); ok { // a process that is killed leaves it as it was
+	if f, ok := cmd.Stdin.(*os.File); ok { // a process that is killed leaves a terminal as it was
+		fd := int(f.Fd())
 		if was, err := term.GetState(fd); err == nil {
 			defer func() { _ = term.Restore(fd, was) }()
 		}
@@ -243,8 +243,8 @@ func (d *demo) environ(hold bool) []string {
 	}
 	s := &d.a.set
 	return append(env, fmt.Sprintf("%s=%g %t", demoEnv, d.pace, hold), "SUPERSTEP_DATA_DIR="+d.dir, "SUPERSTEP_OFFLINE=true", "SUPERSTEP_MODEL="+demoName,
-		"SUPERSTEP_COLOR="+s.color, fmt.Sprintf("SUPERSTEP_NO_COLOR=%t", s.noColor), fmt.Sprintf("SUPERSTEP_PLAIN=%t", s.plain),
-		fmt.Sprintf("SUPERSTEP_NO_BELL=%t", s.noBell))
+		"SUPERSTEP_COLOR="+s.Color, fmt.Sprintf("SUPERSTEP_NO_COLOR=%t", s.NoColor), fmt.Sprintf("SUPERSTEP_PLAIN=%t", s.Plain),
+		fmt.Sprintf("SUPERSTEP_NO_BELL=%t", s.NoBell))
 }
 
 // killMidway kills a process once its run has come to the held turn.
@@ -263,7 +263,7 @@ func (d *demo) killMidway(ctx context.Context, p *os.Process) error {
 			return err
 		}
 		if d.run.Apply(rec); d.midway() {
-			time.Sleep(2 * frameTime) // the live view shows it
+			time.Sleep(200 * time.Millisecond) // the live view shows it
 			return errors.Join(d.wait(ctx, 1500*time.Millisecond), p.Kill())
 		}
 	}
@@ -288,7 +288,7 @@ func (d *demo) midway() bool {
 func (d *demo) next(kept bool) {
 	n := strings.TrimSpace(d.a.hint())
 	if kept {
-		at := " @last --data-dir " + quote(d.dir)
+		at := " @last --data-dir " + host.Quote(d.dir)
 		d.say("\nThe run is in " + d.dir + ", which is yours to remove. Look into it:\n" + examples(n,
 			"runs show"+at, "what every agent did", "runs replay"+at, "again from the log, equal to the byte"))
 	} else {
@@ -296,22 +296,4 @@ func (d *demo) next(kept bool) {
 	}
 	d.say("Next, in an empty folder:\n" + examples(n,
 		"init", "a recipe to begin with", "run hello --model offline", "run it, without a key", "models list", "which language models you can use"))
-}
-
-// demoAnswer answers a question of the demo that no person answers in time.
-func (k *asker) demoAnswer(rec *runlog.Record) {
-	var q runlog.Question
-	if k.screen.env(demoEnv) == "" || json.Unmarshal(rec.Data, &q) != nil || len(q.Options) == 0 {
-		return
-	}
-	k.ahead.Go(func() {
-		select {
-		case <-k.until.Done():
-			return
-		case <-time.After(demoPatience):
-		}
-		if answer, err := fit(&q, q.Options[0]); err == nil { // a question that was answered meanwhile refuses it
-			_ = k.give(k.until, rec.Path, &runlog.Answer{Key: q.Key, Value: answer, By: "the demo"})
-		}
-	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/distil"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
@@ -79,7 +80,7 @@ func (a distilCommand) reportDistilled(d *host.Distilled) {
 	} else {
 		a.out.line(shownPath(d.Path))
 	}
-	if a.set.quiet {
+	if a.set.Quiet {
 		return
 	}
 	proven := "proven against the recording"
@@ -88,7 +89,7 @@ func (a distilCommand) reportDistilled(d *host.Distilled) {
 	} else if d.Draft {
 		proven = "a draft, not proven word for word"
 	}
-	a.err.line(fmt.Sprintf("%s of run %s, %s", plural(d.Steps, "step"), d.Run, proven))
+	a.err.line(fmt.Sprintf("%s of run %s, %s", inwords.Plural(d.Steps, "step"), d.Run, proven))
 	for _, r := range d.Loose {
 		a.err.line("  not proven: " + transcript.Line("step "+r.Step+": "+r.Why))
 	}

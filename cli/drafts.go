@@ -44,7 +44,7 @@ func (a *app) newRecipe(name, from string) error {
 		return a.out.value(map[string]string{"name": name, "path": path})
 	}
 	a.out.line(shownPath(path))
-	a.err.line("  Edit it, then   " + a.hint("lint", quote(shownPath(path))))
+	a.err.line("  Edit it, then   " + a.hint("lint", host.Quote(shownPath(path))))
 	a.err.line("  What it does    " + a.hint("workflows", "show", name))
 	return nil
 }

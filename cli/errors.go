@@ -11,6 +11,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
@@ -161,7 +162,7 @@ func (a *app) remedies(err error) []string {
 	case errors.As(err, &busy):
 		next := []string{"watch it: " + a.hint("runs", "watch", busy.ID)}
 		if left := time.Until(busy.Until); left > 0 {
-			next = append(next, fmt.Sprintf("if that process is dead, its hold ends in %s, and then: %s", duration(left), a.hint("runs", "resume", busy.ID)))
+			next = append(next, fmt.Sprintf("if that process is dead, its hold ends in %s, and then: %s", inwords.Duration(left), a.hint("runs", "resume", busy.ID)))
 		}
 		return append(next, "stop it for good: "+a.hint("runs", "cancel", busy.ID))
 	case errors.As(err, &poison):
@@ -190,7 +191,7 @@ func (a *app) fail(err error) int {
 			Error *errorJSON `json:"error"`
 		}{e.json()}
 		_ = a.err.json(v, false) // cannot fail: it is made of strings
-		if a.set.output == "json" && !a.term.outTTY && !a.out.used {
+		if a.set.output == "json" && !a.tty.OutTTY && !a.out.used {
 			_ = a.out.json(v, false) // a reader of standard output finds JSON there whatever happens
 		}
 		return e.Exit
@@ -201,16 +202,13 @@ func (a *app) fail(err error) int {
 
 // complain writes an error as one block.
 func (a *app) complain(e *Error) {
-	p := palette(a.term.errColor)
+	p := a.tty.Err
 	msg := strings.TrimRight(transcript.Clean(e.Message), "\n")
-	msg = p.red("error:") + " " + msg
-	if a.term.errTTY {
-		msg = a.term.broken(msg)
-	}
+	msg = p.Red("error:") + " " + msg
 	var b strings.Builder
-	b.WriteString(msg + "\n")
+	b.WriteString(a.tty.Wrap(msg) + "\n")
 	bullet := "•"
-	if a.term.plain {
+	if a.tty.Plain {
 		bullet = "-"
 	}
 	for _, n := range e.Next {

@@ -24,27 +24,26 @@ type event struct {
 
 // events is the view for programs.
 type events struct {
-	s    *session
 	out  *output
 	text bool // with what models say while they say it
 	seq  int
 }
 
-func (v *events) notify(string) bool { return false }
-func (v *events) suspend(bool)       {}
-func (v *events) close()             {}
+// data is that of a record, as far as it can be read.
+func data[T any](rec *runlog.Record) (d T) {
+	_ = json.Unmarshal(rec.Data, &d)
+	return d
+}
 
 type fields map[string]any
 
-func (v *events) see(rec *runlog.Record, t *transcript.Run, old bool) {
-	if old {
-		return
-	}
+// see is a tui.Seeing.
+func (v *events) see(id string, rec *runlog.Record, t *transcript.Run) {
 	kind, data := v.translate(rec, t)
 	if kind == "" {
 		return
 	}
-	e := event{Type: kind, Data: data}
+	e := event{Run: id, Type: kind, Data: data}
 	if task := t.Task(rec.Path); task != nil {
 		e.Step, e.Agent, e.Task = task.Node, task.Key, task.Path
 		if e.Agent == "" {
@@ -56,13 +55,13 @@ func (v *events) see(rec *runlog.Record, t *transcript.Run, old bool) {
 
 func (v *events) write(e *event, at time.Time) {
 	v.seq++
-	e.V, e.Seq, e.TS, e.Run = 1, v.seq, at.UTC().Format(time.RFC3339Nano), v.s.id
+	e.V, e.Seq, e.TS = 1, v.seq, at.UTC().Format(time.RFC3339Nano)
 	_ = v.out.json(e, false) // made of what JSON has
 }
 
 // finished writes the last event of the stream.
 func (v *events) finished(e *ending) {
-	v.write(&event{Type: "run.finished", Data: e.json()}, v.s.now())
+	v.write(&event{Run: e.id, Type: "run.finished", Data: e.json()}, time.Now())
 }
 
 // translate gives the type and the data of the event that a record is, "" if it is none.
@@ -99,7 +98,7 @@ func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) 
 			return "", nil
 		}
 		paths := []string{}
-		for _, task := range own(s) {
+		for _, task := range s.Own() {
 			paths = append(paths, task.Path)
 		}
 		return "step.done", fields{"superstep": d.Step, "tasks": paths, "duration_ms": s.Time.Elapsed(rec.Time).Milliseconds()}

@@ -10,9 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // forking are the flags of runs fork.
@@ -68,7 +70,7 @@ func (a *app) forkCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans answers) error {
+func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans tui.Answers) error {
 	e, info, err := historyCommands{a}.past(ctx, ref)
 	if err == nil {
 		err = a.vouch(ctx, info)
@@ -76,7 +78,7 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 	if err != nil {
 		return err
 	}
-	if err := (answering{a}).askable(ctx, e, info, ans); err != nil {
+	if err := a.askable(ctx, e, info, ans); err != nil {
 		return err
 	}
 	at, opt, err := a.host().ForkAt(ctx, e, &info, f.from, f.sets)
@@ -94,7 +96,7 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 }
 
 // forkTo makes a run of an edited recipe out of one of an older version, and runs it.
-func (a *app) forkTo(ctx context.Context, ref string, f *forking, r *running, ans answers) error {
+func (a *app) forkTo(ctx context.Context, ref string, f *forking, r *running, ans tui.Answers) error {
 	_, info, err := a.find(ctx, ref)
 	if err == nil {
 		err = a.vouch(ctx, info)
@@ -144,13 +146,13 @@ func (a *app) inherit(ctx context.Context, id string) error {
 }
 
 // redo makes a fork of a partial run that does again what failed, and runs it.
-func (a *app) redo(ctx context.Context, info runlog.Info, r *running, ans answers, again *superstep.ResumeOptions) error {
+func (a *app) redo(ctx context.Context, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	e, info, err := historyCommands{a}.past(ctx, info.ID)
 	if err == nil {
 		err = a.vouch(ctx, info)
 	}
 	if err == nil {
-		err = answering{a}.askable(ctx, e, info, ans)
+		err = a.askable(ctx, e, info, ans)
 	}
 	if err != nil {
 		return err
@@ -170,19 +172,19 @@ func (a *app) redo(ctx context.Context, info runlog.Info, r *running, ans answer
 }
 
 // forked tells of a fork, and runs it.
-func (a *app) forked(ctx context.Context, fork *superstep.Fork, noRun bool, r *running, ans answers, again *superstep.ResumeOptions) error {
+func (a *app) forked(ctx context.Context, fork *superstep.Fork, noRun bool, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	for i := range fork.Repeats {
 		x := &fork.Repeats[i]
 		once := ""
 		if x.Once {
 			once = ", which was declared to never happen twice"
 		}
-		a.warn(fmt.Sprintf("in run %s the task %s has done %q (%s)%s; the fork may do it again", fork.Parent, x.Path, x.Name, x.Kind, once))
+		a.tty.Warn(fmt.Sprintf("in run %s the task %s has done %q (%s)%s; the fork may do it again", fork.Parent, x.Path, x.Name, x.Kind, once))
 	}
 	if noRun && a.programs() {
-		return a.out.json(fork, a.set.output == "json")
+		return a.out.value(fork)
 	}
-	if !a.programs() && !a.set.quiet {
+	if !a.programs() && !a.set.Quiet {
 		if fork.Workflow != "" {
 			a.err.line(fmt.Sprintf("run %s of %s takes over from %s: %s; runs anew: %s", fork.ID, fork.Workflow, fork.Parent, orNothing(fork.Kept),
 				orNothing(fork.Next)))
@@ -191,7 +193,7 @@ func (a *app) forked(ctx context.Context, fork *superstep.Fork, noRun bool, r *r
 			if len(fork.Kept) > 0 {
 				kept = ", kept: " + someOf(fork.Kept)
 			}
-			a.err.line(fmt.Sprintf("run %s forked from %s after %s%s, next: %s", fork.ID, fork.Parent, plural(fork.Step, "superstep"), kept, orNothing(fork.Next)))
+			a.err.line(fmt.Sprintf("run %s forked from %s after %s%s, next: %s", fork.ID, fork.Parent, inwords.Plural(fork.Step, "superstep"), kept, orNothing(fork.Next)))
 		}
 	}
 	if noRun {

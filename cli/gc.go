@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
@@ -99,26 +100,13 @@ func (a storageCommands) printSizes(list []sizeJSON, runs int, total int64) erro
 		return rows(a.out, list)
 	}
 	for _, r := range list {
-		a.out.line(fmt.Sprintf("%9s  %7d records  %s  %s  %s", size(r.Bytes), r.Records, r.ID, r.Status, transcript.Line(r.Workflow)))
+		a.out.line(fmt.Sprintf("%9s  %7d records  %s  %s  %s", inwords.Bytes(r.Bytes), r.Records, r.ID, r.Status, transcript.Line(r.Workflow)))
 	}
 	if runs > len(list) {
 		a.out.line(fmt.Sprintf("%9s  and %d more runs", "…", runs-len(list)))
 	}
-	a.out.line(fmt.Sprintf("%9s  in %s", size(total), plural(runs, "run")))
+	a.out.line(fmt.Sprintf("%9s  in %s", inwords.Bytes(total), inwords.Plural(runs, "run")))
 	return nil
-}
-
-// size is a number of bytes for people.
-func size(n int64) string {
-	units := []string{"B", "KB", "MB", "GB", "TB"}
-	f, u := float64(n), 0
-	for f >= 999.5 && u < len(units)-1 {
-		f, u = f/1000, u+1
-	}
-	if u == 0 || f >= 99.5 {
-		return fmt.Sprintf("%.0f %s", f, units[u])
-	}
-	return fmt.Sprintf("%.1f %s", f, units[u])
 }
 
 func (a storageCommands) gcCommand() *cobra.Command {
@@ -177,7 +165,7 @@ func (a storageCommands) gc(ctx context.Context, keep superstep.Retention) error
 		}
 		for _, i := range all {
 			if _, err := a.origin(ctx, i.ID); errors.As(err, new(*runlog.CorruptError)) {
-				a.warn(err.Error())
+				a.tty.Warn(err.Error())
 			}
 			if key, ok := seal.Sealed(i); ok {
 				return &Error{Exit: ExitUsage, Code: "encrypted", Message: fmt.Sprintf("run %s is encrypted with key %s: without it nobody knows what to keep",
@@ -214,12 +202,12 @@ func (a storageCommands) gc(ctx context.Context, keep superstep.Retention) error
 	if keep.Dry {
 		verb = "would remove"
 		for _, i := range removed {
-			a.out.line(fmt.Sprintf("%s  %s  %s  %s", i.ID, i.Status, ago(time.Since(i.Updated)), transcript.Line(i.Workflow)))
+			a.out.line(fmt.Sprintf("%s  %s  %s  %s", i.ID, i.Status, inwords.Ago(time.Since(i.Updated)), transcript.Line(i.Workflow)))
 		}
 	}
-	a.err.line(fmt.Sprintf("%s %s (%s)", verb, plural(len(removed), "run"), size(out.Bytes)))
+	a.err.line(fmt.Sprintf("%s %s (%s)", verb, inwords.Plural(len(removed), "run"), inwords.Bytes(out.Bytes)))
 	if out.Freed > 0 {
-		a.err.line(size(out.Freed) + " given back")
+		a.err.line(inwords.Bytes(out.Freed) + " given back")
 	}
 	return nil
 }

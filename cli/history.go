@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
@@ -117,8 +118,8 @@ func (a historyCommands) showAt(ctx context.Context, ref, at string) error {
 		out.State = m.State
 		return a.out.value(out)
 	}
-	if !a.set.quiet {
-		a.err.line(fmt.Sprintf("run %s after %s (record %d), next: %s", info.ID, plural(m.Step, "superstep"), m.Seq, orNothing(m.Next)))
+	if !a.set.Quiet {
+		a.err.line(fmt.Sprintf("run %s after %s (record %d), next: %s", info.ID, inwords.Plural(m.Step, "superstep"), m.Seq, orNothing(m.Next)))
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, m.State, "", "  "); err != nil {
@@ -244,8 +245,8 @@ func (a historyCommands) printRunDiff(d *superstep.RunDiff) error {
 		a.out.line("the last state")
 		a.printChanges("    ", d.State)
 	}
-	if !a.set.quiet {
-		a.err.line(fmt.Sprintf("%s the same, %d not", plural(d.Same, "task"), len(d.Tasks)))
+	if !a.set.Quiet {
+		a.err.line(fmt.Sprintf("%s the same, %d not", inwords.Plural(d.Same, "task"), len(d.Tasks)))
 	}
 	return nil
 }
@@ -268,7 +269,7 @@ func (a historyCommands) printChanges(indent string, changes []superstep.Change)
 // oneLine is a value as it is written, cut unless all of it is wanted.
 func (a historyCommands) oneLine(v json.RawMessage) string {
 	s := transcript.Line(string(v))
-	if r := []rune(s); len(r) > 120 && !a.set.verbose {
+	if r := []rune(s); len(r) > 120 && !a.set.Verbose {
 		return string(r[:119]) + "…"
 	}
 	return s
@@ -350,7 +351,7 @@ func (a historyCommands) printReplay(id string, r *journal.Report) error {
 		return &Error{Exit: ExitFailed, Code: "diverged", Message: r.Diverged.Error(), shown: true}
 	}
 	if diverged == nil {
-		a.out.line(fmt.Sprintf("run %s replayed: %s, every byte equal, no model called", id, plural(r.Records, "record")))
+		a.out.line(fmt.Sprintf("run %s replayed: %s, every byte equal, no model called", id, inwords.Plural(r.Records, "record")))
 		return nil
 	}
 	return &Error{Exit: ExitFailed, Code: "diverged", Message: fmt.Sprintf("the replay of run %s differs at %s", id, r.Diverged.Error()), Next: next}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -44,7 +45,7 @@ func (a *app) vouch(ctx context.Context, info runlog.Info) error {
 	if err != nil || o == nil || o.Trusted {
 		return err
 	}
-	if !a.asks() {
+	if !a.tty.Asks() {
 		return a.untrusted(info.ID)
 	}
 	return a.askTrust(ctx, info, o)
@@ -56,13 +57,11 @@ func (a *app) askTrust(ctx context.Context, info runlog.Info, o *host.Origin) er
 	if err != nil {
 		return err
 	}
-	for _, l := range claimLines(b, a.set.verbose, a.hint("runs", "trust", info.ID, "-v")) {
+	for _, l := range claimLines(b, a.set.Verbose, a.hint("runs", "trust", info.ID, "-v")) {
 		a.err.line(l)
 	}
-	_ = a.in.fresh(ctx) // what was typed before this is shown is no answer
-	fmt.Fprint(a.err, "\nTrust it? What it executes runs with your rights, under your rules. [y/N] ")
-	line, ok := a.in.line(ctx)
-	if answer := strings.ToLower(strings.TrimSpace(line)); !ok || answer != "y" && answer != "yes" {
+	a.tty.Fresh(ctx)
+	if !a.tty.Confirm(ctx, "\nTrust it? What it executes runs with your rights, under your rules.") {
 		a.err.line("nothing was changed")
 		return &Error{Exit: ExitDenied, Code: "untrusted", Message: "not trusted", shown: true}
 	}
@@ -113,7 +112,7 @@ func (a *app) decideRun(ctx context.Context, info runlog.Info, o *host.Origin, y
 		}
 		return err
 	}
-	if !o.Trusted && !yes && a.asks() {
+	if !o.Trusted && !yes && a.tty.Asks() {
 		if err := a.askTrust(ctx, info, o); err != nil {
 			return err
 		}
@@ -132,11 +131,11 @@ func (a *app) decideRun(ctx context.Context, info runlog.Info, o *host.Origin, y
 	}
 	switch {
 	case a.programs():
-		if err := a.out.json(b, a.set.output == "json"); err != nil {
+		if err := a.out.value(b); err != nil {
 			return err
 		}
 	case !yes:
-		for _, l := range claimLines(b, a.set.verbose, a.hint("runs", "trust", info.ID, "-v")) {
+		for _, l := range claimLines(b, a.set.Verbose, a.hint("runs", "trust", info.ID, "-v")) {
 			a.out.line(l)
 		}
 	}
@@ -171,7 +170,7 @@ func claimLines(b *host.Claims, all bool, more string) []string {
 			put("    %s", l)
 		}
 		if !all && rest > 0 {
-			put("    … %s: %s", plural(rest, "more line"), more)
+			put("    … %s: %s", inwords.Plural(rest, "more line"), more)
 		}
 	}
 	put("run %s  %s  imported %s, sha256 %s", b.Run, transcript.Line(b.Workflow), b.Time.Local().Format(time.DateTime), strings.TrimPrefix(b.Digest, "sha256:"))

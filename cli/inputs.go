@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -150,7 +151,7 @@ func (a runCommand) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *
 // called is how the user names a workflow: the file of a recipe, or its name.
 func (a runCommand) called(w *workflow.Workflow) string {
 	if file := a.host().File(w.Name); file != "" {
-		return quote(file)
+		return host.Quote(file)
 	}
 	return w.Name
 }
@@ -191,7 +192,7 @@ func (a runCommand) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, 
 	for _, p := range g.pairs {
 		key, value, ok := strings.Cut(p, "=")
 		if !ok || key == "" {
-			problems = append(problems, fmt.Sprintf("-i %s: use key=value", quote(p)))
+			problems = append(problems, fmt.Sprintf("-i %s: use key=value", host.Quote(p)))
 			continue
 		}
 		named[key] = append(named[key], value)
@@ -244,7 +245,7 @@ func (a runCommand) piped(words []string) ([]string, error) {
 	if end := slices.Index(words, "--"); i < 0 || end >= 0 && end < i {
 		return words, nil
 	}
-	if a.set.noInput {
+	if a.set.NoInput {
 		return words, usage("-: standard input is not read with --no-input")
 	}
 	text, err := readInputs(a.opt.Stdin)
@@ -269,7 +270,7 @@ func (a runCommand) inputsFile(name string) (map[string]json.RawMessage, error) 
 	var raw []byte
 	where := "standard input"
 	if name == "-" {
-		if a.set.noInput {
+		if a.set.NoInput {
 			return nil, usage("--inputs -: standard input is not read with --no-input; name a file")
 		}
 		var err error

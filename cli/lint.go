@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/tui"
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
@@ -66,7 +68,7 @@ func (a *app) lint(paths []string) error {
 		}
 		for _, x := range r.Problems {
 			if !a.programs() {
-				fmt.Fprint(a.out, found(l.Path, x, r.Text, palette(a.term.outColor)))
+				fmt.Fprint(a.out, found(l.Path, x, r.Text, a.tty.Out))
 			}
 			p := problemJSON{x.Code, x.Pos.Line, x.Pos.Col, x.End, transcript.Line(x.Text)}
 			if x.Warning {
@@ -81,25 +83,25 @@ func (a *app) lint(paths []string) error {
 	if a.programs() {
 		err = rows(a.out, out)
 	} else {
-		a.err.line(fmt.Sprintf("%s, %s, %s", plural(recipes, "recipe"), plural(wrong, "error"), plural(odd, "warning")))
+		a.err.line(fmt.Sprintf("%s, %s, %s", inwords.Plural(recipes, "recipe"), inwords.Plural(wrong, "error"), inwords.Plural(odd, "warning")))
 	}
 	if err == nil && wrong > 0 {
-		return &Error{Exit: ExitUsage, Code: "invalid", Message: plural(wrong, "error"), shown: true}
+		return &Error{Exit: ExitUsage, Code: "invalid", Message: inwords.Plural(wrong, "error"), shown: true}
 	}
 	return err
 }
 
 // found is a problem with the line that it is in, and a caret.
-func found(path string, x *recipe.Problem, text []byte, pal palette) string {
-	word := pal.red("error")
+func found(path string, x *recipe.Problem, text []byte, pal tui.Palette) string {
+	word := pal.Red("error")
 	if x.Warning {
-		word = pal.yellow("warning")
+		word = pal.Yellow("warning")
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s %s\n", where(path, x), word, transcript.Line(x.Text))
 	if excerpt := x.Excerpt(text); len(text) > 0 && excerpt != "" {
 		line, caret, _ := strings.Cut(strings.TrimRight(excerpt, "\n"), "\n")
-		fmt.Fprintf(&b, "  %s\n  %s\n", transcript.Clean(line), pal.bold(transcript.Clean(caret)))
+		fmt.Fprintf(&b, "  %s\n  %s\n", transcript.Clean(line), pal.Bold(transcript.Clean(caret)))
 	}
 	return b.String()
 }

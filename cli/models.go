@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/transcript"
@@ -102,7 +103,7 @@ func (a modelCommands) showAll(list *host.ModelList) error {
 	}
 	a.out.line("\n" + priced(&list.Prices))
 	if list.Prices.Warning != "" {
-		a.warn(list.Prices.Warning)
+		a.tty.Warn(list.Prices.Warning)
 	}
 	return nil
 }
@@ -135,7 +136,7 @@ func (a modelCommands) showProvider(list *host.ModelList, name string) error {
 func describe(m *host.ModelInfo) string {
 	line := fmt.Sprintf("%-44s %-22s", transcript.Line(m.Name), costs(m.Price))
 	if m.Window > 0 {
-		line += " " + count(m.Window) + " tokens"
+		line += " " + inwords.Count(m.Window) + " tokens"
 	}
 	return strings.TrimRight(line, " ")
 }
@@ -194,13 +195,13 @@ func (a modelCommands) useCommand() *cobra.Command {
 				return err
 			}
 			if lacks != nil {
-				a.warn(strings.Join(append([]string{lacks.Error()}, classify(lacks).Next...), "; "))
+				a.tty.Warn(strings.Join(append([]string{lacks.Error()}, classify(lacks).Next...), "; "))
 			}
-			if info.Price == nil && !a.set.quiet {
-				a.warn("the price of " + info.Name + " is not known, so what it costs is not counted")
+			if info.Price == nil && !a.set.Quiet {
+				a.tty.Warn("the price of " + info.Name + " is not known, so what it costs is not counted")
 			}
 			if v := a.cfg.Env(host.Variable("model")); v != "" && v != info.Name {
-				a.warn(host.Variable("model") + "=" + v + " comes before the configuration")
+				a.tty.Warn(host.Variable("model") + "=" + v + " comes before the configuration")
 			}
 			if a.programs() {
 				return a.out.value(map[string]string{"model": info.Name, "config": a.config().Path})
@@ -232,7 +233,7 @@ func (a modelCommands) updateCommand() *cobra.Command {
 			if a.programs() {
 				return a.out.value(p)
 			}
-			a.out.line(fmt.Sprintf("prices of %s, of %s: %s", plural(p.Models, "model"), p.Date, p.Path))
+			a.out.line(fmt.Sprintf("prices of %s, of %s: %s", inwords.Plural(p.Models, "model"), p.Date, p.Path))
 			return nil
 		},
 	}
@@ -377,7 +378,7 @@ func (t *modelTurn) line(info *host.ModelInfo) string {
 	if t.Cost != nil && *t.Cost > 0 {
 		cost = dollars(*t.Cost)
 	}
-	return fmt.Sprintf("  %-5s %-6s %s in, %s out, %s  %s", t.What, brief(t.took), count(t.In), count(t.Out), cost, t.Said)
+	return fmt.Sprintf("  %-5s %-6s %s in, %s out, %s  %s", t.What, inwords.Brief(t.took), inwords.Count(t.In), inwords.Count(t.Out), cost, t.Said)
 }
 
 // failTest says why a model did not answer.

@@ -64,7 +64,7 @@ func (a runCommand) typed(flag, value string) string {
 			set = true
 			add(flag, value, word)
 		default:
-			add(quote(word))
+			add(host.Quote(word))
 		}
 	}
 	if !set {

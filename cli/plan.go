@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -52,15 +53,15 @@ func (a runCommand) printPlan(p *host.Plan) {
 	}
 	line("workflows", strings.Join(p.Workflows, ", "))
 	if p.Width > 0 {
-		line("width", fmt.Sprintf("%s at work at once", plural(p.Width, "step")))
+		line("width", fmt.Sprintf("%s at work at once", inwords.Plural(p.Width, "step")))
 	}
 	if p.Budget != nil {
 		line("budget", budgetText(p.Budget))
 	}
 	if p.AtMost != nil {
-		text := plural(int(*p.AtMost), "agent") + ", and those that they begin themselves"
+		text := inwords.Plural(int(*p.AtMost), "agent") + ", and those that they begin themselves"
 		if p.Why != "" {
-			text = plural(int(*p.AtMost), "agent") + ": " + p.Why
+			text = inwords.Plural(int(*p.AtMost), "agent") + ": " + p.Why
 		}
 		line("at most", text)
 	} else {
@@ -78,7 +79,7 @@ func budgetText(b *host.PlanBudget) string {
 	var out []string
 	add := func(n int64, what string) {
 		if n > 0 {
-			out = append(out, plural(int(n), what))
+			out = append(out, inwords.Plural(int(n), what))
 		}
 	}
 	if b.Cost > 0 {
@@ -89,7 +90,7 @@ func budgetText(b *host.PlanBudget) string {
 	add(b.Calls, "call")
 	add(b.Agents, "agent")
 	if d, err := time.ParseDuration(b.Time); err == nil && d > 0 {
-		out = append(out, duration(d))
+		out = append(out, inwords.Duration(d))
 	}
 	return strings.Join(out, ", ")
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/definition"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
@@ -63,12 +63,12 @@ func (l *leave) rules() ([]permit.Rule, error) {
 // here returns the host, and warns once of mistakes in the settings of the project.
 func (a *app) here() (*host.Host, error) {
 	problems, err := a.host().Problems()
-	if err != nil || !a.settled || a.set.quiet || a.completing() || a.warned {
+	if err != nil || !a.settled || a.set.Quiet || a.completing() || a.warned {
 		return a.host(), err
 	}
 	a.warned = true
 	for _, x := range problems {
-		a.warn(where(x.File, x) + ": " + x.Text + "; nothing of this file is used until it is mended")
+		a.tty.Warn(where(x.File, x) + ": " + x.Text + "; nothing of this file is used until it is mended")
 	}
 	return a.host(), nil
 }
@@ -195,17 +195,14 @@ func (a *app) printItems(kind string, items []host.Item, problems recipe.Problem
 }
 
 func (a *app) printTable(items []host.Item) {
-	width := 0 // any
-	if fd, ok := isTerminal(a.opt.Stdout); ok {
-		width, _, _ = term.GetSize(fd)
-	}
+	width := a.tty.Width()
 	needs, untrusted, drafts := false, false, false
 	name, source := 4, 8
 	for i := range items {
 		name, source = max(name, ansi.StringWidth(transcript.Line(items[i].Name))), max(source, len(items[i].Source))
 		needs = needs || items[i].NeedsModel
 	}
-	pal := palette(a.term.outColor)
+	pal := a.tty.Out
 	column := func(text string) string {
 		if !needs {
 			return ""
@@ -222,11 +219,11 @@ func (a *app) printTable(items []host.Item) {
 		shown := state
 		switch state {
 		case "usable":
-			shown = pal.green(state)
+			shown = pal.Green(state)
 		case "not trusted", "changed", "draft", "not runnable":
-			shown = pal.yellow(state)
+			shown = pal.Yellow(state)
 		case "invalid":
-			shown = pal.red(state)
+			shown = pal.Red(state)
 		}
 		untrusted, drafts = untrusted || state == "not trusted" || state == "changed", drafts || state == "draft"
 		label := transcript.Line(e.Name)
@@ -237,7 +234,7 @@ func (a *app) printTable(items []host.Item) {
 		}
 		a.out.line(strings.TrimRight(line, " "))
 		for _, detail := range a.details(e) {
-			a.out.line("  " + pal.dim(transcript.Line(detail)))
+			a.out.line("  " + pal.Dim(transcript.Line(detail)))
 		}
 	}
 	if untrusted {
@@ -268,16 +265,16 @@ func (a *app) details(e *host.Item) []string {
 		out = append(out, "overrides "+strings.Join(e.Overrides, ", "))
 	}
 	for i, problem := range e.Problems {
-		if n := len(e.Problems) - i; i > 0 && !a.set.verbose {
+		if n := len(e.Problems) - i; i > 0 && !a.set.Verbose {
 			out = append(out, fmt.Sprintf("and %d more; `%s` shows them", n, a.hint("lint")))
 			break
 		}
 		out = append(out, problem)
 	}
-	if a.set.verbose {
+	if a.set.Verbose {
 		out = append(out, e.Warnings...)
 	} else if n := len(e.Warnings); n > 0 {
-		out = append(out, fmt.Sprintf("%s (-v shows them)", plural(n, "warning")))
+		out = append(out, fmt.Sprintf("%s (-v shows them)", inwords.Plural(n, "warning")))
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -24,7 +25,7 @@ func (a *app) pick(name string) (*workflow.Workflow, error) {
 		if hasDocuments(".") && !a.atHome() {
 			docs = "."
 		}
-		question := quote(name)
+		question := host.Quote(name)
 		if !strings.ContainsAny(name, "\"$`\\!") {
 			question = `"` + name + `"`
 		}
@@ -92,7 +93,7 @@ func invalid(bad *host.RecipeError) *Error {
 	}
 	return &Error{
 		Exit: ExitUsage, Code: "invalid", Err: bad,
-		Message: fmt.Sprintf("%s cannot be used, %s; nothing ran", bad.File, plural(n, "mistake")) + b.String(),
+		Message: fmt.Sprintf("%s cannot be used, %s; nothing ran", bad.File, inwords.Plural(n, "mistake")) + b.String(),
 	}
 }
 
@@ -104,9 +105,9 @@ func (a *app) trustRecipe(d *host.Decision, why error) error {
 		Next: []string{"look at it and decide: " + a.hint("trust", d.Name)},
 	}
 	if d.File != "" {
-		refused.Next = append(refused.Next, "or run the file by its path, which agrees to it this once: "+a.hint("run", quote(shownPath(d.File))))
+		refused.Next = append(refused.Next, "or run the file by its path, which agrees to it this once: "+a.hint("run", host.Quote(shownPath(d.File))))
 	}
-	if !a.asks() || d.Digest == "" {
+	if !a.tty.Asks() || d.Digest == "" {
 		return refused
 	}
 	items, err := a.agree([]host.Decision{*d})

@@ -42,7 +42,7 @@ recipe of your own with the text of another: workflows new NAME --from OTHER.`,
 			} else if flow, err := graphOf(w, nil); err == nil {
 				a.out.line("\n" + strings.TrimRight(draw.Text(flow.Shape(), nil), "\n"))
 			}
-			if a.set.verbose && i.Text != "" {
+			if a.set.Verbose && i.Text != "" {
 				a.out.line("\n" + strings.TrimRight(transcript.Clean(i.Text), "\n"))
 			}
 			return nil

@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // resolving are the flags of `runs resolve`.
@@ -101,7 +103,7 @@ type unknownJSON struct {
 	key      string
 }
 
-func (a runsCommands) resolve(ctx context.Context, ref, task string, given *runlog.Answer, r *running, ans answers) error {
+func (a runsCommands) resolve(ctx context.Context, ref, task string, given *runlog.Answer, r *running, ans tui.Answers) error {
 	_, info, err := a.find(ctx, ref)
 	if err != nil {
 		return err
@@ -185,13 +187,13 @@ func (a runsCommands) printUnknown(info runlog.Info, open []unknownJSON) error {
 	for _, u := range open {
 		a.out.line(fmt.Sprintf("%s  %s  %s", u.Task, u.Effect, u.Question))
 	}
-	a.err.line("  It happened   " + a.hint("runs", "resolve", info.ID, quote(open[0].Task), "--happened"))
+	a.err.line("  It happened   " + a.hint("runs", "resolve", info.ID, host.Quote(open[0].Task), "--happened"))
 	shape := "JSON"
 	if open[0].Text {
 		shape = "TEXT"
 	}
-	a.err.line("  Its result    " + a.hint("runs", "resolve", info.ID, quote(open[0].Task), "--happened", "--result", shape))
-	a.err.line("  It did not    " + a.hint("runs", "resolve", info.ID, quote(open[0].Task), "--again"))
+	a.err.line("  Its result    " + a.hint("runs", "resolve", info.ID, host.Quote(open[0].Task), "--happened", "--result", shape))
+	a.err.line("  It did not    " + a.hint("runs", "resolve", info.ID, host.Quote(open[0].Task), "--again"))
 	return nil
 }
 

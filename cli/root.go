@@ -15,7 +15,6 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/suggest"
@@ -95,10 +94,7 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	width := 0 // of lines, 0 for as they are
-	if fd, ok := isTerminal(a.opt.Stdout); ok {
-		width, _, _ = term.GetSize(fd)
-	}
+	width := a.tty.Width()
 	root.SetHelpTemplate(strings.Replace(helpTemplate, "WIDTH", strconv.Itoa(width), 1))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -149,19 +145,19 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 func (a *app) globals(f *pflag.FlagSet) {
 	s := &a.set
 	f.StringVarP(&s.output, "output", "o", "text", "text, json or jsonl")
-	f.StringVar(&s.color, "color", "auto", "auto, always or never")
-	f.BoolVar(&s.noColor, "no-color", false, "send no escape sequences")
-	f.BoolVar(&s.plain, "plain", false, "no spinners and no decoration")
-	f.BoolVarP(&s.quiet, "quiet", "q", false, "no progress")
-	f.BoolVarP(&s.verbose, "verbose", "v", false, "more progress: tools and turns of the model")
+	f.StringVar(&s.Color, "color", "auto", "auto, always or never")
+	f.BoolVar(&s.NoColor, "no-color", false, "send no escape sequences")
+	f.BoolVar(&s.Plain, "plain", false, "no spinners and no decoration")
+	f.BoolVarP(&s.Quiet, "quiet", "q", false, "no progress")
+	f.BoolVarP(&s.Verbose, "verbose", "v", false, "more progress: tools and turns of the model")
 	f.StringVar(&s.dataDir, "data-dir", "", "where runs are kept; also SUPERSTEP_DATA_DIR (default: superstep in the user's data folder)")
 	f.StringVar(&s.store, "store", "", "the store of runs: memory, file:DIR, sqlite:PATH, postgres://… or redis://…; also SUPERSTEP_STORE "+
 		"(default: a file in the data folder)")
 	f.StringVar(&s.keyFile, "store-key-file", "", "a `file` with the key that encrypts the runs, and former keys to decrypt them; also "+
 		"SUPERSTEP_STORE_KEY for the key itself (default: not encrypted)")
 	f.BoolVar(&s.volatile, "allow-volatile", false, "accept a Redis that keeps nothing when it stops")
-	f.BoolVar(&s.noBell, "no-bell", false, "do not ring when a question waits for you")
-	f.BoolVar(&s.noInput, "no-input", false, "never read standard input")
+	f.BoolVar(&s.NoBell, "no-bell", false, "do not ring when a question waits for you")
+	f.BoolVar(&s.NoInput, "no-input", false, "never read standard input")
 	f.BoolVar(&s.offline, "offline", false, "open no connection but to this machine")
 	f.StringVar(&s.config, "config", s.config, "the user's configuration, a `file`; also SUPERSTEP_CONFIG")
 }
@@ -216,7 +212,7 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 		}
 	})
 	if err == nil {
-		err = oneOf("--color", a.set.color, "auto", "always", "never")
+		err = oneOf("--color", a.set.Color, "auto", "always", "never")
 	}
 	if e := oneOf("--output", a.set.output, "text", "json", "jsonl"); e != nil {
 		a.set.output = "text"
@@ -394,13 +390,13 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 0:
 		return a.unknownCommand(cmd, args)
-	case a.set.verbose: // which other programs call their version
+	case a.set.Verbose: // which other programs call their version
 		return a.version()
 	case a.programs():
 		return usage("name a command; `" + a.cfg.Name + " --help` lists them")
 	}
 	text := a.greeting(cmd.Context(), a.allRuns())
-	if a.term.outTTY && a.term.inTTY {
+	if a.tty.OutTTY && a.tty.InTTY {
 		a.out.line(text)
 		return nil
 	}
@@ -508,7 +504,7 @@ func assignment(in *workflow.Input) string {
 	value := map[string]string{"integer": "3", "number": "0.5", "boolean": "true", "array": `'["one","two"]'`, "object": `'{"key":"value"}'`}[in.Type]
 	switch {
 	case len(in.Enum) > 0:
-		value = quote(valueText(in.Enum[0]))
+		value = host.Quote(valueText(in.Enum[0]))
 	case value == "":
 		value = `"…"`
 	}
@@ -538,7 +534,7 @@ func (a *app) versionCommand() *cobra.Command {
 
 func (a *app) version() error {
 	if a.programs() {
-		return a.out.json(map[string]string{"version": a.opt.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}, a.set.output == "json")
+		return a.out.value(map[string]string{"version": a.opt.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 	}
 	a.out.line(fmt.Sprintf("%s %s (%s %s/%s)", a.cfg.Name, a.opt.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/tui"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -61,7 +62,7 @@ func (r *running) add(f *pflag.FlagSet) {
 }
 
 // check finds the mistakes in the flags. It runs before anything else does.
-func (r *running) check(a *app) (answers, error) {
+func (r *running) check(a *app) (tui.Answers, error) {
 	if r.onAsk != "" {
 		if err := oneOf("--on-ask", r.onAsk, "deny", "wait", "fail"); err != nil {
 			return nil, err
@@ -92,9 +93,9 @@ func (r *running) check(a *app) (answers, error) {
 		return nil, err
 	}
 	r.leave.onAsk = r.onAsk
-	r.leave.headless = r.onAsk == "deny" || r.onAsk != "wait" && !a.asks()
+	r.leave.headless = r.onAsk == "deny" || r.onAsk != "wait" && !a.tty.Asks()
 	a.set.leave, a.set.turn, a.set.width = r.leave, r.turn, r.width
-	return parseAnswers(r.answers)
+	return tui.ParseAnswers("--answer", r.answers)
 }
 
 func (r *running) engine() *host.EngineOptions {
@@ -211,7 +212,7 @@ func (a *app) known() string {
 	return "There are: " + strings.Join(names, ", ")
 }
 
-func (a runCommand) runWorkflow(ctx context.Context, name string, g *gathered, r *running, ans answers) error {
+func (a runCommand) runWorkflow(ctx context.Context, name string, g *gathered, r *running, ans tui.Answers) error {
 	w, err := a.choose(name)
 	if err != nil {
 		return err
@@ -219,7 +220,7 @@ func (a runCommand) runWorkflow(ctx context.Context, name string, g *gathered, r
 	return a.lacksModel(w, a.runChosen(ctx, w, g, r, ans))
 }
 
-func (a runCommand) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, r *running, ans answers) error {
+func (a runCommand) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, r *running, ans tui.Answers) error {
 	name := w.Name
 	inputs, err := a.inputs(w, g)
 	if err == nil {
@@ -244,7 +245,7 @@ func (a runCommand) runChosen(ctx context.Context, w *workflow.Workflow, g *gath
 		}
 		return err
 	}
-	if err := answering(a).ahead(w, inputs, ans); err != nil {
+	if err := a.ahead(w, inputs, ans); err != nil {
 		return err
 	}
 	engine, err := a.engine(ctx, name, r.engine())

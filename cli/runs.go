@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // runsCommands are the commands that list, show, continue and end runs.
@@ -241,13 +242,13 @@ func (a runsCommands) printList(ctx context.Context, infos []runlog.Info) error 
 		}
 		why, err := a.reason(ctx, &i)
 		if err != nil {
-			a.warn(err.Error()) // the other runs are listed all the same
+			a.tty.Warn(err.Error()) // the other runs are listed all the same
 		}
 		var im *host.Origin
 		if key, ok := seal.Sealed(i); ok {
 			i.Workflow, i.Title = "(encrypted)", "with key "+key
 		} else if im, err = a.origin(ctx, i.ID); err != nil {
-			a.warn(err.Error())
+			a.tty.Warn(err.Error())
 			if errors.As(err, new(*runlog.CorruptError)) {
 				i.Status = damaged
 			}
@@ -261,20 +262,16 @@ func (a runsCommands) printList(ctx context.Context, infos []runlog.Info) error 
 		a.err.line("no runs in " + a.storeName() + a.absent() + "; start one with `" + a.cfg.Name + " run`")
 		return nil
 	}
-	width := 0
-	if fd, ok := isTerminal(a.opt.Stdout); ok {
-		width, _, _ = term.GetSize(fd)
-	}
-	pal := palette(a.term.outColor)
+	pal := a.tty.Out
 	table := [][]string{{"ID", "STATUS     ", "STARTED ", "WORKFLOW", "TITLE"}}
 	for n, i := range list {
-		age := ago(time.Since(i.Created))
+		age := inwords.Ago(time.Since(i.Created))
 		if i.Created.Unix() <= 0 { // that is what is damaged
 			age = "-"
 		}
-		table = append(table, []string{i.ID, pal.status(string(i.Status)) + why(&list[n]), age, transcript.Line(i.Workflow), transcript.Line(i.Title)})
+		table = append(table, []string{i.ID, status(pal, i.Status) + why(&list[n]), age, transcript.Line(i.Workflow), transcript.Line(i.Title)})
 	}
-	a.out.table(table, 0, width)
+	a.out.table(table, 0, a.tty.Width())
 	return nil
 }
 
@@ -297,14 +294,15 @@ func why(r *infoJSON) string {
 }
 
 // status colours the word, which says the same without.
-func (p palette) status(s string) string {
-	switch runlog.Status(s) {
+func status(p tui.Palette, of runlog.Status) string {
+	s := string(of)
+	switch of {
 	case runlog.Completed:
-		return p.green(s)
+		return p.Green(s)
 	case runlog.Failed, runlog.Quarantined, damaged:
-		return p.red(s)
+		return p.Red(s)
 	case runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running, runlog.WaitingStorage, waiting:
-		return p.yellow(s)
+		return p.Yellow(s)
 	}
 	return s
 }
@@ -328,17 +326,17 @@ func (a runsCommands) watchCommand() *cobra.Command {
 func (a runsCommands) watch(ctx context.Context, e *superstep.Engine, info runlog.Info) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
-	s := a.session(0, false)
-	s.name(info.ID)
+	s, events := a.follow(0, false)
+	s.Begin(info.ID)
 	var broke error
 	for rec, err := range e.Follow(ctx, info.ID, 0) {
 		if err != nil {
 			broke = err
 			break
 		}
-		s.observe(rec, nil)
+		s.Observe(rec, nil)
 	}
-	s.close()
+	s.Close()
 	if errors.Is(context.Cause(ctx), errPipe) {
 		return nil
 	}
@@ -349,7 +347,7 @@ func (a runsCommands) watch(ctx context.Context, e *superstep.Engine, info runlo
 	if err != nil {
 		return err
 	}
-	return a.finish(s, a.ending(ctx, s, logged(&s.run, &now), false))
+	return a.finish(s, events, a.ending(ctx, s, logged(s.Run(), &now)))
 }
 
 // logged is the outcome of a run that somebody else ran, as its log has it.
@@ -402,7 +400,7 @@ func (a runsCommands) resumeCommand() *cobra.Command {
 		if info.Status == runlog.Partial {
 			return a.redo(cmd.Context(), info, &r, ans, &again)
 		}
-		if err := answering(a).checkAnswers(cmd.Context(), info, ans, false); err != nil {
+		if err := a.checkAnswers(cmd.Context(), info, ans); err != nil {
 			return err
 		}
 		return a.resume(cmd.Context(), info, &r, ans, &again)
@@ -422,7 +420,7 @@ func noModel(cmd *cobra.Command, a *app, keeps string) {
 	}
 }
 
-func (a runsCommands) resume(ctx context.Context, info runlog.Info, r *running, ans answers, again *superstep.ResumeOptions) error {
+func (a runsCommands) resume(ctx context.Context, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	name := info.Workflow
 	if info.Status.Ended() {
 		name = "" // nothing will run
@@ -438,11 +436,11 @@ func (a runsCommands) resume(ctx context.Context, info runlog.Info, r *running, 
 	if err != nil {
 		return err
 	}
-	if changed := keptRuns(a).changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.quiet {
+	if changed := a.changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.Quiet {
 		a.err.line(changed)
 	}
 	if name != "" {
-		if err := answering(a).askable(ctx, engine, info, ans); err != nil {
+		if err := a.askable(ctx, engine, info, ans); err != nil {
 			return err
 		}
 	}
@@ -484,12 +482,17 @@ deny, and at a gate approve and reject. An answer that does not fit is refused b
 		if err != nil {
 			return err
 		}
-		given, err := answering(a).addressed(cmd.Context(), info, args[1:])
+		read, err := a.read(cmd.Context(), info)
+		if err != nil {
+			return err
+		}
+		open := tui.Questions(read.Open())
+		given, err := a.tty.AnswersTo(&info, open, args[1:])
 		if err != nil {
 			return err
 		}
 		ans = append(ans, given...)
-		if err := answering(a).checkAnswers(cmd.Context(), info, ans, true); err != nil {
+		if err := ans.Check(&info, open, true); err != nil {
 			return err
 		}
 		return a.resume(cmd.Context(), info, &r, ans, &superstep.ResumeOptions{})

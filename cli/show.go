@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // read folds the stored log of a run.
@@ -82,7 +84,7 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origi
 	out := &runJSON{
 		infoJSON: infoOf(&info, reasonOf(r.Short), im),
 		Inputs:   r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: r.Used(),
-		Steps: r.Report(now), Denied: r.Denied, Refused: r.Refused, Questions: questions(r.Open()), Output: r.Output, stepLists: stepsOf(r),
+		Steps: r.Report(now), Denied: r.Denied, Refused: r.Refused, Questions: questions(tui.Questions(r.Open())), Output: r.Output, stepLists: stepsOf(r),
 	}
 	if r.Error != "" {
 		out.Error = &errorJSON{Code: r.Code, Message: r.Error}
@@ -92,13 +94,13 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origi
 
 // show prints a run for people.
 func (a runsCommands) show(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string) {
-	p := palette(a.term.outColor)
+	p := a.tty.Out
 	put := func(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
-	put("%s  %s  %s", p.bold("run "+info.ID), p.status(string(info.Status)), transcript.Line(info.Workflow))
+	put("%s  %s  %s", p.Bold("run "+info.ID), status(p, info.Status), transcript.Line(info.Workflow))
 	if r.Title != "" {
 		put("  %s", r.Title)
 	}
-	when := fmt.Sprintf("started %s, %s of execution", info.Created.Local().Format(time.DateTime), duration(r.Time.Elapsed(now)))
+	when := fmt.Sprintf("started %s, %s of execution", info.Created.Local().Format(time.DateTime), inwords.Duration(r.Time.Elapsed(now)))
 	if info.Owner != "" {
 		when += ", run by " + transcript.Line(info.Owner)
 	}
@@ -106,16 +108,16 @@ func (a runsCommands) show(info runlog.Info, r *transcript.Run, now time.Time, i
 	if folder != "" {
 		put("  files in %s", transcript.Line(shownPath(folder)))
 	}
-	if spent(r) != nil {
-		put("  %s tokens (%s in, %s out), %s", count(r.Usage.In+r.Usage.Out), count(r.Usage.In), count(r.Usage.Out), plural(len(r.Agents), "agent"))
+	if tokens := r.Usage.In + r.Usage.Out; tokens > 0 || len(r.Agents) > 0 {
+		put("  %s tokens (%s in, %s out), %s", inwords.Count(tokens), inwords.Count(r.Usage.In), inwords.Count(r.Usage.Out), inwords.Plural(len(r.Agents), "agent"))
 	}
 	if im != nil {
-		put("  %s %s, works in %s", p.yellow("imported"), im.Time.Local().Format(time.DateTime), transcript.Line(im.Dir))
+		put("  %s %s, works in %s", p.Yellow("imported"), im.Time.Local().Format(time.DateTime), transcript.Line(im.Dir))
 		if im.Records > 0 {
-			put("  its first %s come from the file: what they say has happened, the file claims", plural(int(im.Records), "record"))
+			put("  its first %s come from the file: what they say has happened, the file claims", inwords.Plural(int(im.Records), "record"))
 		}
 		if !im.Trusted {
-			put("  %s: before it continues, see what it would execute: %s", p.yellow("not trusted"), a.hint("runs", "trust", info.ID))
+			put("  %s: before it continues, see what it would execute: %s", p.Yellow("not trusted"), a.hint("runs", "trust", info.ID))
 		}
 	}
 	for _, s := range r.Steps {
@@ -124,30 +126,30 @@ func (a runsCommands) show(info runlog.Info, r *transcript.Run, now time.Time, i
 		}
 	}
 	for _, d := range r.Refused {
-		put("\n%s %s", p.yellow("denied by "+refuser(&d)+":"), d.String())
+		put("\n%s %s", p.Yellow("denied by "+refuser(&d)+":"), d.String())
 		if d.Reason != "" {
 			put("  %s", transcript.Line(d.Reason))
 		}
 	}
 	for _, d := range r.Denied {
-		put("\n%s %s", p.yellow("denied, since nobody was asked:"), d.String())
+		put("\n%s %s", p.Yellow("denied, since nobody was asked:"), d.String())
 		if d.Always != "" {
-			put("  allowed by --allow %s", quote(d.Always))
+			put("  allowed by --allow %s", host.Quote(d.Always))
 		}
 	}
-	for _, q := range r.Open() {
-		put("\n%s", strings.Join(described(addressed(r.Open(), q), q, p), "\n"))
+	for _, q := range tui.Questions(r.Open()) {
+		put("\n%s", strings.Join(q.Lines(p), "\n"))
 	}
 	if r.Reason != "" {
-		put("\n%s %s", p.yellow("paused:"), r.Reason)
+		put("\n%s %s", p.Yellow("paused:"), r.Reason)
 	}
 	if r.Error != "" {
-		put("\n%s %s", p.red("error:"), r.Error)
+		put("\n%s %s", p.Red("error:"), r.Error)
 	}
-	if text := a.term.result(r.Output); text != "" {
+	if text := a.tty.Result(r.Output); text != "" {
 		put("\n%s", text)
 	}
-	if !a.set.quiet {
+	if !a.set.Quiet {
 		a.nextShown(info, r)
 	}
 }
@@ -163,43 +165,43 @@ func refuser(d *transcript.Denial) string {
 	return d.By
 }
 
-func (a runsCommands) showTask(put func(string, ...any), p palette, t *transcript.Task, now time.Time) {
+func (a runsCommands) showTask(put func(string, ...any), p tui.Palette, t *transcript.Task, now time.Time) {
 	var facts []string
 	if t.Agent != "" && t.Agent != t.Node {
 		facts = append(facts, t.Agent)
 	}
 	if t.Tools > 0 {
-		facts = append(facts, plural(t.Tools, "tool"))
+		facts = append(facts, inwords.Plural(t.Tools, "tool"))
 	}
 	if t.Attempt > 1 {
 		facts = append(facts, fmt.Sprintf("attempt %d", t.Attempt))
 	}
-	facts = append(facts, brief(t.Time.Elapsed(now)))
+	facts = append(facts, inwords.Brief(t.Time.Elapsed(now)))
 	word := string(t.State)
 	switch t.State {
 	case transcript.Done:
-		word = p.green(word)
+		word = p.Green(word)
 	case transcript.Failed:
-		word = p.red(word)
+		word = p.Red(word)
 	default:
-		word = p.yellow(word)
+		word = p.Yellow(word)
 	}
 	if len(t.Bad) > 0 {
-		facts = append(facts, p.yellow("ran on error input: "+strings.Join(t.Bad, ", ")))
+		facts = append(facts, p.Yellow("ran on error input: "+strings.Join(t.Bad, ", ")))
 	}
-	put("  %d  %s%s  %s  %s", t.Step+1, word, strings.Repeat(" ", max(0, 7-len(t.State))), label(t), strings.Join(facts, " · "))
+	put("  %d  %s%s  %s  %s", t.Step+1, word, strings.Repeat(" ", max(0, 7-len(t.State))), t.Label(), strings.Join(facts, " · "))
 	if t.Why != "" {
 		put("       %s", transcript.Line(t.Why))
 	} else if t.Error != "" {
 		put("       %s", transcript.Line(t.Error))
 	}
-	if !a.set.verbose {
+	if !a.set.Verbose {
 		return
 	}
 	for _, part := range t.Parts {
 		switch part.Kind {
 		case transcript.ToolUse:
-			put("       %s %s %s (%s, %s)", part.Tool.Kind, part.Tool.Name, part.Tool.Arg, part.Tool.State, brief(part.Tool.Time.Elapsed(now)))
+			put("       %s %s %s (%s, %s)", part.Tool.Kind, part.Tool.Name, part.Tool.Arg, part.Tool.State, inwords.Brief(part.Tool.Time.Elapsed(now)))
 		case transcript.Reasoning:
 			put("       thought: %s", indent(part.Text))
 		default:
@@ -214,7 +216,7 @@ func indent(s string) string {
 
 // nextShown says what can be done with a run that was shown.
 func (a runsCommands) nextShown(info runlog.Info, r *transcript.Run) {
-	e := &ending{run: r, id: info.ID, open: r.Open(), status: info.Status, output: r.Output, shown: true}
+	e := &ending{run: r, id: info.ID, open: tui.Questions(r.Open()), status: info.Status, output: r.Output, shown: true}
 	if info.Status == runlog.Failed {
 		e.exit = exitOf(r.Code)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/transcript"
@@ -27,7 +28,7 @@ func (a *app) toolsCall() *cobra.Command {
 				raw = args[1]
 			}
 			if raw == "-" {
-				if a.set.noInput {
+				if a.set.NoInput {
 					return usage("tools call: standard input is not read with --no-input")
 				}
 				b, err := io.ReadAll(io.LimitReader(a.opt.Stdin, 16<<20))
@@ -132,10 +133,10 @@ func (a *app) report(reports []host.Report, what string) error {
 			return err
 		}
 	} else {
-		a.err.line(fmt.Sprintf("%s, %s, %s", plural(n, what), plural(wrong, "error"), plural(odd, "warning")))
+		a.err.line(fmt.Sprintf("%s, %s, %s", inwords.Plural(n, what), inwords.Plural(wrong, "error"), inwords.Plural(odd, "warning")))
 	}
 	if wrong > 0 {
-		return &Error{Exit: ExitFailed, Code: "invalid", Message: plural(wrong, "error"), shown: true}
+		return &Error{Exit: ExitFailed, Code: "invalid", Message: inwords.Plural(wrong, "error"), shown: true}
 	}
 	return nil
 }

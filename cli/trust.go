@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 func (a *app) trustCommand() *cobra.Command {
@@ -44,7 +46,7 @@ come from a project.`,
 			if err != nil {
 				return err
 			}
-			return a.printDecisions(items, a.set.verbose)
+			return a.printDecisions(items, a.set.Verbose)
 		},
 	}, &cobra.Command{
 		Use: "revoke [NAME...]", Short: "Take back what was agreed to, all of it if nothing is named",
@@ -70,7 +72,7 @@ func (a *app) printDecisions(items []host.Decision, whole bool) error {
 		return rows(a.out, append([]host.Decision{}, items...))
 	}
 	for i := range items {
-		for _, line := range a.item(&items[i], palette(a.term.outColor), whole) {
+		for _, line := range a.item(&items[i], a.tty.Out, whole) {
 			a.out.line(line)
 		}
 	}
@@ -81,13 +83,13 @@ func (a *app) printDecisions(items []host.Decision, whole bool) error {
 }
 
 // item is what a person sees of a decision, with the whole of what changed or how much that is.
-func (a *app) item(d *host.Decision, pal palette, whole bool) []string {
-	word := pal.yellow(string(d.State))
+func (a *app) item(d *host.Decision, pal tui.Palette, whole bool) []string {
+	word := pal.Yellow(string(d.State))
 	if d.State == host.Trusted {
-		word = pal.green(string(d.State))
+		word = pal.Green(string(d.State))
 	}
 	const indent = "        "
-	lines := []string{fmt.Sprintf("%-6s  %s  %s  %s", d.Kind, pal.bold(transcript.Line(d.Called())), word, pal.dim(transcript.Line(d.Path)))}
+	lines := []string{fmt.Sprintf("%-6s  %s  %s  %s", d.Kind, pal.Bold(transcript.Line(d.Called())), word, pal.Dim(transcript.Line(d.Path)))}
 	for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(d.Detail), "\n"), "\n") {
 		if l != "" {
 			lines = append(lines, indent+l)
@@ -104,11 +106,11 @@ func (a *app) item(d *host.Decision, pal palette, whole bool) []string {
 		for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(d.Diff), "\n"), "\n") {
 			switch {
 			case strings.HasPrefix(l, "+++ "), strings.HasPrefix(l, "--- "):
-				l = pal.bold(l)
+				l = pal.Bold(l)
 			case strings.HasPrefix(l, "+"):
-				l = pal.green(l)
+				l = pal.Green(l)
 			case strings.HasPrefix(l, "-"):
-				l = pal.red(l)
+				l = pal.Red(l)
 			}
 			lines = append(lines, indent+l)
 		}
@@ -142,7 +144,7 @@ func (a *app) recipeLines(d *host.Decision) []string {
 	}
 	lines = append([]string{""}, lines...)
 	if more > 0 {
-		lines = append(lines, fmt.Sprintf("… %s, %s", plural(more, "more line"), all))
+		lines = append(lines, fmt.Sprintf("… %s, %s", inwords.Plural(more, "more line"), all))
 	}
 	return lines
 }
@@ -189,7 +191,7 @@ func (a *app) decide(names []string, yes bool) error {
 	if err := h.Trust(items); err != nil {
 		return err
 	}
-	a.note("trusted: " + plural(len(items), "item"))
+	a.note("trusted: " + inwords.Plural(len(items), "item"))
 	for i := range items {
 		items[i].State, items[i].Diff, items[i].Text = host.Trusted, "", ""
 		a.note("  " + called(&items[i]))
@@ -224,42 +226,34 @@ func (a *app) note(text string) {
 // agree has a person look at items, and gives those that are agreed to.
 func (a *app) agree(items []host.Decision) ([]host.Decision, error) {
 	dir := a.host().Dir()
-	if a.programs() || a.set.noInput || !a.term.inTTY || !a.term.errTTY {
+	if !a.tty.Asks() {
 		if err := a.printDecisions(items, true); err != nil {
 			return nil, err
 		}
-		return nil, &Error{Exit: ExitPaused, Code: "untrusted", Message: fmt.Sprintf("%s of %s wait for a decision", plural(len(items), "item"), dir),
+		return nil, &Error{Exit: ExitPaused, Code: "untrusted", Message: fmt.Sprintf("%s of %s wait for a decision", inwords.Plural(len(items), "item"), dir),
 			Next: []string{"on a terminal: " + a.hint("trust"), "without being asked: " + a.hint("trust", "--yes")}}
 	}
 	a.err.line("In " + dir + ":\n")
 	for i := range items {
-		for _, line := range a.item(&items[i], palette(a.term.errColor), true) {
+		for _, line := range a.item(&items[i], a.tty.Err, true) {
 			a.err.line(line)
 		}
 	}
 	ctx := context.Background() // a signal ends the process
-	_ = a.in.fresh(ctx)
-	ask := func(format string, args ...any) string {
-		fmt.Fprintf(a.err, format, args...)
-		line, ok := a.in.line(ctx)
-		if !ok {
-			return ""
-		}
-		return strings.ToLower(strings.TrimSpace(line))
-	}
-	isYes := func(answer string) bool { return answer == "y" || answer == "yes" }
+	a.tty.Fresh(ctx)
 	var out []host.Decision
 	if len(items) == 1 {
-		if isYes(ask("\nUse 1 item? It runs with your rights. [y/N] ")) {
+		if a.tty.Confirm(ctx, "\nUse 1 item? It runs with your rights.") {
 			out = items
 		}
 	} else {
-		switch answer := ask("\nUse %s? What they start runs in the sandbox, under your rules. [a]ll, [N]one, [s]elect ", plural(len(items), "item")); {
-		case answer == "a" || answer == "all" || isYes(answer):
+		prompt := "\nUse " + inwords.Plural(len(items), "item") + "? What they start runs in the sandbox, under your rules. [a]ll, [N]one, [s]elect "
+		switch strings.ToLower(a.tty.Line(ctx, prompt)) {
+		case "a", "all", "y", "yes":
 			out = items
-		case answer == "s" || answer == "select":
+		case "s", "select":
 			for _, d := range items {
-				if isYes(ask("%s? [y/N] ", called(&d))) {
+				if a.tty.Confirm(ctx, called(&d)+"?") {
 					out = append(out, d)
 				}
 			}

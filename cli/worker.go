@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -47,7 +48,7 @@ func (a *app) elsewhere(ctx context.Context) string {
 	if err != nil || len(running) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s held by other processes, and free when their hold ends if those are dead", plural(len(running), "run"))
+	return fmt.Sprintf("; %s held by other processes, and free when their hold ends if those are dead", inwords.Plural(len(running), "run"))
 }
 
 func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) error {
@@ -80,7 +81,7 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 	}
 	o.Failed = func(id string, err error) {
 		if id == "" {
-			a.warn(err.Error())
+			a.tty.Warn(err.Error())
 			return
 		}
 		say("not taken up", id, err)
@@ -88,7 +89,7 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 	o.Skipped = func(id string, why error) { say("skipped", id, why) }
 	o.Taken = func(id string) { say("taken up", id, nil) }
 	if !once {
-		if !a.set.quiet && !a.programs() {
+		if !a.set.Quiet && !a.programs() {
 			a.err.line("serving " + a.storeName() + "; ^C stops at a safe point")
 		}
 		return e.Serve(ctx, o)
@@ -97,7 +98,7 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	if len(taken) == 0 && !a.programs() && !a.set.quiet {
+	if len(taken) == 0 && !a.programs() && !a.set.Quiet {
 		a.err.line("there is nothing to take up in " + a.storeName() + a.elsewhere(ctx))
 	}
 	for _, r := range taken {

@@ -38,13 +38,14 @@ var floors = []struct {
 	{"4", []string{"internal/catalog", "workflow/builtin/agent", "workflow/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},
-	{"7", []string{"cli"}}, // and other faces
+	{"7", []string{"cli", "tui"}}, // and other faces
 	{"8", []string{"cmd/superstep", "internal/crash", "internal/crash/...", "internal/golden"}},
 	{"examples", []string{"examples/..."}},
 }
 
 // siblings lists the packages that import others of their own floor.
 var siblings = map[string][]string{
+	"cli":                 {"tui"},
 	"graph/node":          {"agent"},
 	"internal/providers":  {"model", "model/anthropic", "model/cassette", "model/gemini", "internal/offline", "model/openai", "internal/prices"},
 	"runlog/stores":       {"runlog/file", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/sqlite", "runlog/storekit"},
@@ -121,7 +122,7 @@ var bans = []ban{
 		why:    "every turn of a model is in the log and in the budget of its run; ask for it with agent.Ask",
 	},
 	{
-		in: []string{"cli"},
+		in: []string{"cli", "tui"},
 		what: []string{
 			module + "/internal/catalog", module + "/internal/catalog/skill", module + "/internal/catalog/trust", module + "/internal/providers", module + "/internal/prices",
 			module + "/model/openai", module + "/model/anthropic", module + "/model/gemini",

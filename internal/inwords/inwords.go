@@ -4,6 +4,7 @@ package inwords
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -41,4 +42,48 @@ func Plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Count returns a number of tokens: 950, 8.4k, 12k, 1.2M.
+func Count(n int) string {
+	switch {
+	case n < 1000:
+		return strconv.Itoa(n)
+	case n < 1_000_000:
+		return scaled(n, 1000) + "k"
+	}
+	return scaled(n, 1_000_000) + "M"
+}
+
+func scaled(n, unit int) string {
+	if n >= 10*unit {
+		return strconv.Itoa(n / unit)
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n/(unit/10))/10), ".0")
+}
+
+// Ago returns an age: just now, 5m ago, 3h ago, 4d ago.
+func Ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return "just now"
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd ago", d/(24*time.Hour))
+}
+
+// Bytes returns a number of bytes: 950 B, 8.4 KB, 120 MB.
+func Bytes(n int64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB"}
+	f, u := float64(n), 0
+	for f >= 999.5 && u < len(units)-1 {
+		f, u = f/1000, u+1
+	}
+	if u == 0 || f >= 99.5 {
+		return fmt.Sprintf("%.0f %s", f, units[u])
+	}
+	return fmt.Sprintf("%.1f %s", f, units[u])
 }

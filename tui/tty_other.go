@@ -1,6 +1,6 @@
 //go:build !linux && !darwin && !windows
 
-package cli
+package tui
 
 import (
 	"errors"

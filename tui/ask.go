@@ -1,4 +1,4 @@
-package cli
+package tui
 
 import (
 	"context"
@@ -8,114 +8,29 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-// given is an answer from the command line.
-type given struct {
-	path  string // the task that asks, perhaps with : and the key of its question
-	value string
-	text  string // as it was given
-	used  bool
-}
-
-// meets says how well an answer is addressed to a question, 0 if it is not: by its key, by the
-// end of that, by the path of the task that asks, with brackets or without, or by the name of its node.
-func (g *given) meets(path, key string) int {
-	if best := g.addresses(path, key); best > 0 || spelled(path) == path {
-		return best
-	}
-	return g.addresses(spelled(path), key)
-}
-
-func (g *given) addresses(path, key string) int {
-	node, _, _ := strings.Cut(path, "[")
-	node, _, _ = strings.Cut(node, "#")
-	switch part, keyed := strings.CutPrefix(g.path, path+":"); {
-	case keyed && part == key:
-		return 4
-	case keyed && part != "" && strings.HasSuffix(key, "/"+part):
-		return 3
-	case g.path == path:
-		return 2
-	case g.path == node:
-		return 1
-	}
-	return 0
-}
-
-// address is how an answer names a question, when so many are open.
-func address(path, key string, alone bool) string {
-	if alone {
-		return spelled(path)
-	}
-	return spelled(path) + ":" + shortKey(key)
-}
-
-func shortKey(key string) string {
-	if agent.Permission(&runlog.Question{Key: key}) {
-		_, key, _ = strings.Cut(key, "/")
-	}
-	return key
-}
-
-// answers are those given ahead. Several for one path are for its questions in turn.
-type answers []*given
-
-func parseAnswers(flags []string) (answers, error) {
-	var out answers
-	for _, f := range flags {
-		g, err := parseAnswer("--answer", f)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, g)
-	}
-	return out, nil
-}
-
-func parseAnswer(where, s string) (*given, error) {
-	key := 0 // the key of a task is in brackets, and may hold anything but a bracket
-	if open := strings.IndexByte(s, '['); open >= 0 && !strings.Contains(s[:open], "=") {
-		key = max(0, strings.IndexByte(s, ']'))
-	}
-	path, value, ok := strings.Cut(s[key:], "=")
-	if !ok || s[:key]+path == "" {
-		return nil, usage(fmt.Sprintf("%s %s: use PATH=value or PATH:KEY=value, where PATH is the task that asks", where, quote(s)))
-	}
-	return &given{path: s[:key] + path, value: value, text: s}, nil
-}
-
-// take gives the next answer for a question, of those that are addressed best.
-func (a answers) take(path, key string) (found *given) {
-	best := 0
-	for _, g := range a {
-		if n := g.meets(path, key); n > best && !g.used {
-			found, best = g, n
-		}
-	}
-	return found
-}
-
-// byPolicy is who answers for --on-ask deny.
-const byPolicy = "policy"
+// ByPolicy is who answers for OnAsk deny.
+const ByPolicy = "policy"
 
 // asker decides about the questions of a run.
 type asker struct {
-	screen  *screen
-	session *session
-	answers answers
-	policy  string // --on-ask, "" for the default
-	refused bool   // a question was met with --on-ask fail
-	// give answers a question of the run while it executes.
-	give func(ctx context.Context, path string, a *runlog.Answer) error
+	screen  *Screen
+	session *Session
+	opt     AskOptions
+	refused bool // a question was met with OnAsk fail
 
+	ctx    context.Context // of the run
 	until  context.Context // questions are put to the person at the terminal until it ends
-	ahead  sync.WaitGroup  // answers on their way, and who puts questions
+	enough context.CancelFunc
+	ahead  sync.WaitGroup // answers on their way, and who puts questions
 	putter sync.Once
 
 	mu     sync.Mutex
@@ -147,7 +62,7 @@ func (k *asker) claim(q *runlog.Question) (c *claim, first bool) {
 	if c := k.claims[id]; c != nil {
 		return c, false
 	}
-	g := k.answers.take(q.Path, q.Key)
+	g := k.opt.Answers.take(q.Path, q.Key)
 	if g == nil {
 		return nil, false
 	}
@@ -163,7 +78,7 @@ func (c *claim) answered() *runlog.Answer { return &runlog.Answer{Value: c.answe
 
 // see gives the answers that were given ahead the moment they are asked for, and has the other questions put to the
 // person at the terminal. It is called with every record, after the session has it.
-func (k *asker) see(ctx context.Context, rec *runlog.Record) {
+func (k *asker) see(rec *runlog.Record) {
 	fresh := rec.Seq > k.session.after
 	switch {
 	case rec.Kind == runlog.KindAnswered:
@@ -185,11 +100,11 @@ func (k *asker) see(ctx context.Context, rec *runlog.Record) {
 			}
 			a := c.answered()
 			a.Key = q.Key
-			_ = k.give(ctx, q.Path, a) // if it cannot be given now, it is given when the run waits for it
+			_ = k.opt.Give(k.ctx, q.Path, a) // if it cannot be given now, it is given when the run waits for it
 		})
 	}
 	if k.interactive() {
-		k.demoAnswer(rec)
+		k.outwait(rec)
 		k.putter.Do(func() { k.ahead.Go(k.putAll) })
 		k.move(func() {})
 		k.recount()
@@ -197,7 +112,7 @@ func (k *asker) see(ctx context.Context, rec *runlog.Record) {
 }
 
 // interactive reports whether questions are put to a person at the terminal.
-func (k *asker) interactive() bool { return k.policy == "" && k.screen.asks() }
+func (k *asker) interactive() bool { return k.opt.OnAsk == "" && k.screen.Asks() }
 
 // move changes what mu protects, and tells who waits for a change.
 func (k *asker) move(how func()) {
@@ -285,9 +200,9 @@ func (k *asker) putOne(q *runlog.Question) {
 	if slices.ContainsFunc(k.session.questions(), func(o runlog.Question) bool { return identity(o.Path, o.Key) == id }) { // still
 		if a, ok := k.prompt(ctx, q); ok {
 			a.Key = q.Key
-			err := k.give(k.until, q.Path, a)
+			err := k.opt.Give(k.until, q.Path, a)
 			if err != nil && !errors.As(err, new(*journal.AnsweredError)) && k.until.Err() == nil {
-				k.screen.warn(fmt.Sprintf("the question of %s stays open: %v", transcript.Line(q.Path), err))
+				k.screen.Warn(fmt.Sprintf("the question of %s stays open: %v", transcript.Line(q.Path), err))
 			}
 		}
 	}
@@ -317,7 +232,25 @@ func (k *asker) settled(ctx context.Context, q *runlog.Question) {
 
 // unfit says that an answer given ahead leaves its question open.
 func (k *asker) unfit(c *claim) {
-	k.screen.warn(fmt.Sprintf("--answer %s: %v", quote(c.given.text), c.err))
+	k.screen.Warn(fmt.Sprintf("--answer %s: %v", host.Quote(c.given.text), c.err))
+}
+
+// outwait answers a question that no person answers in time.
+func (k *asker) outwait(rec *runlog.Record) {
+	var q runlog.Question
+	if k.screen.set.Patience == 0 || json.Unmarshal(rec.Data, &q) != nil || len(q.Options) == 0 {
+		return
+	}
+	k.ahead.Go(func() {
+		select {
+		case <-k.until.Done():
+			return
+		case <-time.After(k.screen.set.Patience):
+		}
+		if answer, err := fit(&q, q.Options[0]); err == nil { // a question that was answered meanwhile refuses it
+			_ = k.opt.Give(k.until, rec.Path, &runlog.Answer{Key: q.Key, Value: answer, By: "the demo"})
+		}
+	})
 }
 
 // answer is a superstep.Answering.
@@ -348,20 +281,20 @@ func (k *asker) answer(ctx context.Context, q runlog.Question) (*runlog.Answer, 
 	if len(q.Default) > 0 {
 		return &runlog.Answer{Value: q.Default, By: "default"}, true
 	}
-	switch k.policy {
+	switch k.opt.OnAsk {
 	case "deny":
-		return &runlog.Answer{Denied: true, By: byPolicy}, true
+		return &runlog.Answer{Denied: true, By: ByPolicy}, true
 	case "fail":
 		k.refused = true
 	}
 	return nil, false
 }
 
-// leftover says which answers nobody asked for.
-func (k *asker) leftover() {
-	for _, g := range k.answers {
-		if !g.used && k.session.run.Task(g.path) == nil {
-			k.screen.warn(fmt.Sprintf("--answer %s was not used: no task %s asked", quote(g.text), g.path))
+// Leftover warns of answers given ahead that nobody asked for.
+func (s *Session) Leftover() {
+	for _, g := range s.asker.opt.Answers {
+		if !g.used && s.run.Task(g.path) == nil {
+			s.screen.Warn(fmt.Sprintf("--answer %s was not used: no task %s asked", host.Quote(g.text), g.path))
 		}
 	}
 }

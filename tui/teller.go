@@ -1,4 +1,4 @@
-package cli
+package tui
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
@@ -23,8 +24,8 @@ func data[T any](rec *runlog.Record) (d T) {
 
 // A teller says what happens in a run, as far as all views say it.
 type teller struct {
-	s       *session
-	pal     palette
+	s       *Session
+	pal     Palette
 	verbose bool // with what tasks do
 	say     func(at time.Time, n *news)
 	failed  failure
@@ -81,7 +82,7 @@ func (v *teller) tell(rec *runlog.Record, r *transcript.Run, t *transcript.Task)
 			return
 		}
 		if i := len(t.Parts) - 1; i >= 0 && t.Parts[i].Kind == transcript.Note {
-			n = &news{"·", "note", label(t) + " " + transcript.Line(t.Parts[i].Text)}
+			n = &news{"·", "note", t.Label() + " " + transcript.Line(t.Parts[i].Text)}
 		}
 	case runlog.KindSettled:
 		if v.verbose {
@@ -97,7 +98,7 @@ func (v *teller) tell(rec *runlog.Record, r *transcript.Run, t *transcript.Task)
 func (v *teller) taskFailed(rec *runlog.Record, t *transcript.Task) *news {
 	d := data[runlog.TaskFailed](rec)
 	kind, name, _ := strings.Cut(what(t), " ")
-	n := &news{"!", kind, fmt.Sprintf("%s %s %s attempt=%d", name, v.pal.red("failed"), brief(t.Time.Elapsed(rec.Time)), d.Attempt)}
+	n := &news{"!", kind, fmt.Sprintf("%s %s %s attempt=%d", name, v.pal.Red("failed"), inwords.Brief(t.Time.Elapsed(rec.Time)), d.Attempt)}
 	if !d.Final {
 		n.text += " trying again"
 	}
@@ -123,15 +124,6 @@ func whyFailed(t *transcript.Task) string {
 	return strings.TrimPrefix(transcript.Line(t.Error), "agent "+t.Node+": ")
 }
 
-// label is a task as people call it.
-func label(t *transcript.Task) string {
-	if t.Key == "" {
-		return t.Path
-	}
-	_, visit, _ := strings.Cut(t.Path, "]")
-	return t.Node + "/" + t.Key + visit
-}
-
 // noted reports whether an event is a note for people.
 func noted(d *runlog.Event) bool {
 	var level struct{ Action string }
@@ -149,7 +141,11 @@ func partOf(rec *runlog.Record, r *transcript.Run, t *transcript.Task) *news {
 		if d.Error != "" || json.Unmarshal(d.Output, &resp) != nil { // of a failure the task says more
 			return nil
 		}
-		return &news{"·", turn(d.Key), label(t) + " tokens=" + count(resp.Usage.In+resp.Usage.Out)}
+		kind := "turn"
+		if transcript.Summary(d.Key) {
+			kind = "summary"
+		}
+		return &news{"·", kind, t.Label() + " tokens=" + inwords.Count(resp.Usage.In+resp.Usage.Out)}
 	}
 	n := len(t.Parts)
 	if n == 0 || t.Parts[n-1].Tool == nil || t.Parts[n-1].Tool.Key != d.Key {
@@ -161,7 +157,7 @@ func partOf(rec *runlog.Record, r *transcript.Run, t *transcript.Task) *news {
 		return nil // it had agents work, whose jobs were told of one by one
 	}
 	u := t.Parts[n-1].Tool
-	line := label(t) + " " + u.Name
+	line := t.Label() + " " + u.Name
 	if u.Arg != "" {
 		line += " " + strconv.Quote(u.Arg)
 	}
@@ -170,7 +166,7 @@ func partOf(rec *runlog.Record, r *transcript.Run, t *transcript.Task) *news {
 	} else {
 		line += " ok"
 	}
-	line += " " + brief(u.Time.Elapsed(rec.Time))
+	line += " " + inwords.Brief(u.Time.Elapsed(rec.Time))
 	if u.Kind == "job" && u.State == transcript.Failed {
 		line += ": " + transcript.Line(u.Result)
 	}

@@ -1,14 +1,10 @@
-package cli
+package tui
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -21,31 +17,13 @@ func TestCardShowsAllArguments(t *testing.T) {
 		"task":         {Tool: "task", Subject: "explorer", Args: json.RawMessage(`{"agent":"explorer","prompt":"AND THE TAIL"}`)},
 		"run_workflow": {Tool: "run_workflow", Subject: "publish", Args: json.RawMessage(`{"name":"publish","inputs":{"to":"AND THE TAIL"}}`)},
 	} {
-		lines, folded := card(&c, palette(false), 20)
+		lines, folded := card(&c, false, 20)
 		if text := strings.Join(lines, "\n"); folded > 0 || !strings.Contains(text, "AND THE TAIL") {
 			t.Errorf("%s: not all is shown:\n%s", name, text)
 		}
 	}
 	c := runlog.QuestionCall{Tool: "mcp__mail__send", Args: json.RawMessage("{\"to\":\"a\u202eb\"}")}
-	if lines, _ := card(&c, palette(false), 20); !strings.Contains(strings.Join(lines, "\n"), "characters that are not shown") {
+	if lines, _ := card(&c, false, 20); !strings.Contains(strings.Join(lines, "\n"), "characters that are not shown") {
 		t.Errorf("hidden characters are not told of:\n%s", strings.Join(lines, "\n"))
-	}
-}
-
-// Somebody who goes on with a run first is no failure of who has answered it.
-func TestAnsweredAndTaken(t *testing.T) {
-	var told bytes.Buffer
-	a := newApp(&host.Config{Name: "superstep", Env: func(string) string { return "" }}, &Options{Stderr: &told, Args: []string{}})
-	a.set.output = "text"
-	if err := (runsCommands{a}).answered("r1", fmt.Errorf("resuming: %w", &runlog.BusyError{ID: "r1", Owner: "host:7"})); err != nil {
-		t.Error(err)
-	}
-	if got := told.String(); !strings.HasPrefix(got, "the answer is recorded, and host:7 runs r1; watch it: superstep runs watch r1") {
-		t.Error(got)
-	}
-	for _, err := range []error{nil, context.Canceled, &runlog.BusyError{ID: "another"}} {
-		if got := (runsCommands{a}).answered("r1", err); got != err {
-			t.Error(got)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package tui
 
 import (
 	"bytes"
@@ -12,14 +12,15 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
 // prompting is one question as it is put to the person at the terminal.
 type prompting struct {
-	screen  *screen
-	session *session
+	screen  *Screen
+	session *Session
 	ctx     context.Context // when it ends, so does the prompt
 	q       *runlog.Question
 	live    *live // where what is typed is shown, nil if the terminal does that
@@ -33,7 +34,7 @@ type prompting struct {
 // prompt asks the person at the terminal while the run goes on.
 func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer, bool) {
 	a := k.screen
-	pal := palette(a.term.errColor)
+	pal := a.Err
 	p := &prompting{screen: a, session: k.session, ctx: ctx, q: q, asked: transcript.Clean(headed(q.Header, q.Text)), menu: menu(q)}
 	if v := k.session.live(); v != nil {
 		k.session.change(v, func() {
@@ -48,14 +49,14 @@ func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer,
 		k.session.suspend(true)
 		defer k.session.suspend(false)
 	}
-	p.who = pal.yellow("?") + " " + pal.bold(asks(q.Path, q))
+	p.who = pal.Yellow("?") + " " + pal.Bold(asks(q.Path, q))
 	if q.Call == nil {
 		p.say("\n" + p.who + " " + p.asked + "\n" + p.choices())
 	} else {
-		_, height := a.term.size()
+		_, height := a.size()
 		p.call(max(6, min(30, height-16)))
 	}
-	if !a.set.noBell && a.env("TERM") != "dumb" {
+	if !a.set.NoBell && a.env("TERM") != "dumb" {
 		_, _ = a.err.Write([]byte("\a"))
 	}
 	if !a.in.fresh(ctx) {
@@ -83,7 +84,7 @@ func (p *prompting) say(s string) {
 
 // call shows a permission request, with so many lines of a long change, or with all for 0.
 func (p *prompting) call(fold int) {
-	lines, folded := card(p.q.Call, palette(p.screen.term.errColor), fold)
+	lines, folded := card(p.q.Call, p.screen.Err, fold)
 	p.folded = max(p.folded, folded)
 	p.say("\n" + p.who + "\n" + strings.Join(lines, "\n") + "\n" + p.choices())
 }
@@ -278,7 +279,7 @@ func shown(question string) string {
 
 // form asks for the fields of a form, one after the other.
 func (p *prompting) form(f form) (json.RawMessage, bool) {
-	p.say("  " + plural(len(f), "field") + "; Ctrl-D leaves it open\n")
+	p.say("  " + inwords.Plural(len(f), "field") + "; Ctrl-D leaves it open\n")
 	for {
 		values := make([]json.RawMessage, len(f))
 		for i := range f {

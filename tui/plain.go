@@ -1,11 +1,13 @@
-package cli
+package tui
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -13,7 +15,7 @@ import (
 // plain is progress as lines that are only ever added to.
 type plain struct {
 	teller
-	out   *output
+	out   io.Writer
 	every time.Duration
 	begun map[string]bool // the steps whose start was said, by number and node
 	beat  *time.Timer
@@ -26,9 +28,9 @@ type plain struct {
 
 // newPlain makes the view. The goroutine behind it says every now and then that the
 // run is still running; it ends with close.
-func newPlain(a *screen, s *session) *plain {
-	v := plainLines(s, a.err, a.beat)
-	v.pal, v.verbose = palette(a.term.errColor), a.set.verbose
+func newPlain(a *Screen, s *Session) *plain {
+	v := plainLines(s, a.err, a.set.Heartbeat)
+	v.pal, v.verbose = a.Err, a.set.Verbose
 	go func() {
 		defer close(v.ended)
 		for {
@@ -46,7 +48,7 @@ func newPlain(a *screen, s *session) *plain {
 }
 
 // plainLines is the view without the goroutine.
-func plainLines(s *session, out *output, every time.Duration) *plain {
+func plainLines(s *Session, out io.Writer, every time.Duration) *plain {
 	v := &plain{out: out, every: every, begun: map[string]bool{}, beat: time.NewTimer(every), end: make(chan struct{}), ended: make(chan struct{})}
 	v.s, v.say = s, func(at time.Time, n *news) { v.line(at, n.kind+" "+n.text) }
 	return v
@@ -62,10 +64,7 @@ func (v *plain) suspend(on bool) {
 	v.held = nil
 }
 
-func (v *plain) notify(text string) bool {
-	v.write(transcript.Clean(text) + "\n")
-	return true
-}
+func (v *plain) notify(text string) { v.write(transcript.Clean(text) + "\n") }
 
 func (v *plain) close() {
 	close(v.end)
@@ -88,10 +87,10 @@ func (v *plain) still() {
 			names = append(names, fmt.Sprintf("+%d more", len(active)-i))
 			break
 		}
-		names = append(names, label(t))
+		names = append(names, t.Label())
 	}
 	now := v.s.now()
-	v.line(now, "still running "+duration(v.s.run.Time.Elapsed(now))+": "+strings.Join(names, ", "))
+	v.line(now, "still running "+inwords.Duration(v.s.run.Time.Elapsed(now))+": "+strings.Join(names, ", "))
 }
 
 // line writes one line. What is in it is clean.
@@ -109,10 +108,7 @@ func (v *plain) write(line string) {
 	_, _ = v.out.Write([]byte(line))
 }
 
-func (v *plain) see(rec *runlog.Record, r *transcript.Run, old bool) {
-	if old {
-		return
-	}
+func (v *plain) see(rec *runlog.Record, r *transcript.Run) {
 	task := r.Task(rec.Path)
 	v.due(rec, task)
 	switch rec.Kind {
@@ -174,11 +170,11 @@ func (v *plain) start(at time.Time, r *transcript.Run, t *transcript.Task) {
 func what(t *transcript.Task) string {
 	switch {
 	case t.Key == "":
-		return "step " + label(t)
+		return "step " + t.Label()
 	case len(t.Agents) > 0:
-		return "agent " + label(t)
+		return "agent " + t.Label()
 	}
-	return "task " + label(t)
+	return "task " + t.Label()
 }
 
 func (v *plain) taskDone(at time.Time, t *transcript.Task) {
@@ -187,14 +183,14 @@ func (v *plain) taskDone(at time.Time, t *transcript.Task) {
 	case transcript.Failed: // that was said
 		return
 	case transcript.Skipped:
-		v.line(at, line+v.pal.dim("skipped")+": "+transcript.Line(t.Why))
+		v.line(at, line+v.pal.Dim("skipped")+": "+transcript.Line(t.Why))
 		return
 	case transcript.Done:
-		line += v.pal.green("ok")
+		line += v.pal.Green("ok")
 	default:
-		line += v.pal.yellow(string(t.State))
+		line += v.pal.Yellow(string(t.State))
 	}
-	line += " " + brief(t.Time.Elapsed(at))
+	line += " " + inwords.Brief(t.Time.Elapsed(at))
 	if t.Tools > 0 {
 		line += fmt.Sprintf(" tools=%d", t.Tools)
 	}
@@ -228,15 +224,15 @@ func (v *plain) stepDone(rec *runlog.Record, r *transcript.Run) {
 		return
 	}
 	tasks := map[string]int{}
-	for _, t := range own(s) {
+	for _, t := range s.Own() {
 		if t.Key != "" {
 			tasks[t.Node]++
 		}
 	}
-	for _, t := range own(s) { // in order, once each
+	for _, t := range s.Own() { // in order, once each
 		if n := tasks[t.Node]; n > 0 {
 			delete(tasks, t.Node)
-			v.line(rec.Time, fmt.Sprintf("step %s %s %s tasks=%d", t.Node, v.pal.green("ok"), brief(s.Time.Elapsed(rec.Time)), n))
+			v.line(rec.Time, fmt.Sprintf("step %s %s %s tasks=%d", t.Node, v.pal.Green("ok"), inwords.Brief(s.Time.Elapsed(rec.Time)), n))
 		}
 	}
 }
@@ -248,7 +244,7 @@ func (v *plain) event(rec *runlog.Record, r *transcript.Run, t *transcript.Task)
 		v.start(rec.Time, r, t)
 	case d.Name == "progress" && t.Progress != nil && rec.Time.Sub(v.told) >= progressEvery:
 		v.told = rec.Time
-		v.line(rec.Time, "wait "+label(t)+" "+t.Progress.Text)
+		v.line(rec.Time, "wait "+t.Label()+" "+t.Progress.Text)
 	}
 }
 

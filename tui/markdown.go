@@ -1,4 +1,4 @@
-package cli
+package tui
 
 import (
 	"fmt"
@@ -19,12 +19,12 @@ import (
 // markdown renders a text for the terminal behind standard output: headings, emphasis, code, quotes and lists are styled, and
 // places such as src/x.go:12-20 of files below dir, which may be "", are links. Where no escape sequences may be sent, and
 // for programs, the text stays as it is.
-func (t *terminal) markdown(s, dir string) string {
+func (c *Screen) markdown(s, dir string) string {
 	s = transcript.Clean(s)
-	if !t.outTTY || !t.outColor || t.plain {
-		return t.wrap(s)
+	if !c.OutTTY || !bool(c.Out) || c.Plain {
+		return c.broken(s, c.OutTTY)
 	}
-	width, _ := t.size()
+	width, _ := c.size()
 	src := []byte(s)
 	p := &page{src: src, dir: dir}
 	return strings.Join(p.blocks(goldmark.New().Parser().Parse(text.NewReader(src)), width), "\n")
@@ -53,14 +53,14 @@ func (p *page) blocks(n ast.Node, width int) []string {
 }
 
 func (p *page) block(n ast.Node, width int) []string {
-	pal := palette(true)
+	pal := Palette(true)
 	switch n := n.(type) {
 	case *ast.Heading:
-		return wrapped(pal.bold(p.inline(n)), width)
+		return wrapped(pal.Bold(p.inline(n)), width)
 	case *ast.Paragraph, *ast.TextBlock:
 		return wrapped(p.inline(n), width)
 	case *ast.Blockquote:
-		return indented(p.blocks(n, width-2), pal.dim("│")+" ", pal.dim("│")+" ")
+		return indented(p.blocks(n, width-2), pal.Dim("│")+" ", pal.Dim("│")+" ")
 	case *ast.List:
 		return p.blocks(n, width)
 	case *ast.ListItem:
@@ -74,7 +74,7 @@ func (p *page) block(n ast.Node, width int) []string {
 		}
 		return indented(p.blocks(n, width-ansi.StringWidth(mark)), mark, strings.Repeat(" ", ansi.StringWidth(mark)))
 	case *ast.ThematicBreak:
-		return []string{pal.dim(strings.Repeat("─", min(width-1, 40)))}
+		return []string{pal.Dim(strings.Repeat("─", min(width-1, 40)))}
 	}
 	var out []string // code, and what is not for people to read
 	for i := range n.Lines().Len() {
@@ -86,7 +86,7 @@ func (p *page) block(n ast.Node, width int) []string {
 
 // inline is the text in a block, styled, with the line breaks of the source.
 func (p *page) inline(n ast.Node) string {
-	pal := palette(true)
+	pal := Palette(true)
 	var b strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
 		switch c := c.(type) {
@@ -130,7 +130,7 @@ func hyperlink(to, label string) string {
 	}
 	link := ansi.SetHyperlink(u.String()) + label + ansi.ResetHyperlink()
 	if ansi.Strip(label) != to {
-		link += palette(true).dim(" (" + to + ")")
+		link += Palette(true).Dim(" (" + to + ")")
 	}
 	return link
 }

@@ -44,6 +44,14 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Fd returns the descriptor of the stream, that of no file if it is none.
+func (o *output) Fd() uintptr {
+	if f, ok := o.w.(*os.File); ok {
+		return f.Fd()
+	}
+	return ^uintptr(0)
+}
+
 func (o *output) failed() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -134,19 +142,3 @@ func ignorePipe() func() {
 	signal.Notify(c, syscall.SIGPIPE)
 	return func() { signal.Stop(c) }
 }
-
-// A palette styles text, or does not.
-type palette bool
-
-func (p palette) sgr(code, s string) string {
-	if !p || s == "" {
-		return s
-	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
-}
-
-func (p palette) bold(s string) string   { return p.sgr("1", s) }
-func (p palette) dim(s string) string    { return p.sgr("2", s) }
-func (p palette) red(s string) string    { return p.sgr("31", s) }
-func (p palette) green(s string) string  { return p.sgr("32", s) }
-func (p palette) yellow(s string) string { return p.sgr("33", s) }

@@ -1,4 +1,4 @@
-package cli
+package tui
 
 import (
 	"encoding/json"
@@ -180,14 +180,14 @@ func because(rule, origin, reason string) string {
 
 // card is a permission request in words: what is to happen, in full, where, and why that is asked. Of a long change fold
 // lines are shown, all if fold is 0; folded is how many are not.
-func card(c *runlog.QuestionCall, pal palette, fold int) (lines []string, folded int) {
+func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded int) {
 	put := func(s string) { lines = append(lines, s) }
 	body := func(text string, style func(string) string) {
 		all := strings.Split(strings.TrimRight(transcript.Clean(text), "\n"), "\n")
 		for i, line := range all {
 			if fold > 0 && len(lines) >= fold && len(all)-i > 1 {
 				folded = len(all) - i
-				put(pal.dim(fmt.Sprintf("    … %d more lines", folded)))
+				put(pal.Dim(fmt.Sprintf("    … %d more lines", folded)))
 				return
 			}
 			put("    " + style(strings.ReplaceAll(line, "\t", "    ")))
@@ -196,22 +196,22 @@ func card(c *runlog.QuestionCall, pal palette, fold int) (lines []string, folded
 	plain := func(s string) string { return s }
 	switch {
 	case c.Fails != "":
-		put("    " + pal.yellow("as things are it will fail: ") + transcript.Line(c.Fails))
+		put("    " + pal.Yellow("as things are it will fail: ") + transcript.Line(c.Fails))
 	case c.Diff != "":
 		body(c.Diff, func(line string) string {
 			switch {
 			case strings.HasPrefix(line, "+"):
-				return pal.green(line)
+				return pal.Green(line)
 			case strings.HasPrefix(line, "-"):
-				return pal.red(line)
+				return pal.Red(line)
 			}
 			return line
 		})
 		if c.Larger > 0 {
-			put("    " + pal.yellow(fmt.Sprintf("and %d more lines, which are too long to be kept here", c.Larger)))
+			put("    " + pal.Yellow(fmt.Sprintf("and %d more lines, which are too long to be kept here", c.Larger)))
 		}
 		if hidden(c.Diff) {
-			put("    " + pal.yellow("it has characters that are not shown"))
+			put("    " + pal.Yellow("it has characters that are not shown"))
 		}
 	case c.Tool == "write_file" || c.Tool == "edit_file":
 		body(string(c.Args), plain)
@@ -219,7 +219,7 @@ func card(c *runlog.QuestionCall, pal palette, fold int) (lines []string, folded
 		text := inFull(c)
 		body(text, plain)
 		if c.Tool != "bash" && hidden(text) { // of a command the reason says so
-			put("    " + pal.yellow("it has characters that are not shown"))
+			put("    " + pal.Yellow("it has characters that are not shown"))
 		}
 	}
 	if c.Cwd != "" {
@@ -229,9 +229,9 @@ func card(c *runlog.QuestionCall, pal palette, fold int) (lines []string, folded
 		put("  its parts:")
 		for _, p := range c.Parts {
 			if p.Allowed {
-				put("    " + pal.green("✓") + " " + transcript.Line(p.Text) + pal.dim("  "+allowedBy(&p)))
+				put("    " + pal.Green("✓") + " " + transcript.Line(p.Text) + pal.Dim("  "+allowedBy(&p)))
 			} else {
-				put("    " + pal.yellow("?") + " " + transcript.Line(p.Text) + pal.dim("  "+because(p.Rule, p.Origin, p.Reason)))
+				put("    " + pal.Yellow("?") + " " + transcript.Line(p.Text) + pal.Dim("  "+because(p.Rule, p.Origin, p.Reason)))
 			}
 		}
 	}
@@ -277,24 +277,6 @@ func asks(path string, q *runlog.Question) string {
 		return who + " " + wants(q.Call)
 	}
 	return who + " asks:"
-}
-
-// described is an open question for who reads about a run: its first line, and a permission request in full.
-func described(addr string, q *transcript.Question, pal palette) []string {
-	if q.Call == nil {
-		text := headed(q.Header, transcript.Clean(q.Question))
-		offered := choices(q)
-		if offered != "" && strings.Contains(text, "\n") {
-			offered = "\n" + strings.TrimPrefix(offered, " ")
-		}
-		return strings.Split(addr+" asks: "+text+offered, "\n")
-	}
-	who := transcript.Line(q.Agent)
-	if who == "" || strings.Contains(addr, who) {
-		who = "it"
-	}
-	lines, _ := card(q.Call, pal, 0)
-	return append([]string{addr + ": " + who + " " + wants(q.Call) + choices(q)}, lines...)
 }
 
 // spelled is a path as it is written without brackets, which shells have other uses for. A key that would make it

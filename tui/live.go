@@ -1,13 +1,15 @@
-package cli
+package tui
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 )
@@ -23,7 +25,7 @@ const (
 // whenever and however the process ends.
 type live struct {
 	teller
-	out   *output
+	out   io.Writer
 	size  func() (width, height int)
 	quiet bool // somebody else writes
 
@@ -47,16 +49,16 @@ type live struct {
 }
 
 // newLive makes the view. The goroutine behind it draws; it ends with close.
-func newLive(a *screen, s *session) *live {
-	v := &live{out: a.err, size: a.term.size, in: -1, end: make(chan struct{}), ended: make(chan struct{})}
-	v.teller = teller{s: s, pal: palette(a.term.errColor), verbose: a.set.verbose, say: func(_ time.Time, n *news) {
+func newLive(a *Screen, s *Session) *live {
+	v := &live{out: a.err, size: a.size, in: -1, end: make(chan struct{}), ended: make(chan struct{})}
+	v.teller = teller{s: s, pal: a.Err, verbose: a.set.Verbose, say: func(_ time.Time, n *news) {
 		line := n.sign + " " + n.text
 		if n.sign == "·" {
-			line = v.pal.dim(line)
+			line = v.pal.Dim(line)
 		}
 		v.put(" " + line)
 	}}
-	if a.term.inTTY {
+	if a.InTTY {
 		v.in = a.in.fd
 	}
 	stops, unwatch := stopSignal()
@@ -124,12 +126,11 @@ func (v *live) release() {
 	v.in = -1
 }
 
-func (v *live) notify(text string) bool {
+func (v *live) notify(text string) {
 	width, _ := v.size()
 	for line := range strings.SplitSeq(ansi.Wrap(transcript.Clean(text), width-1, ""), "\n") {
 		v.put(line)
 	}
-	return true
 }
 
 // draw replaces the block on the screen, or takes it away.
@@ -201,7 +202,7 @@ func (v *live) block(width, height int) []string {
 	step := -1
 	for i, t := range active {
 		if i == room {
-			out = append(out, v.pal.dim(fmt.Sprintf("   +%d more", len(active)-i)))
+			out = append(out, v.pal.Dim(fmt.Sprintf("   +%d more", len(active)-i)))
 			break
 		}
 		if t.Step != step {
@@ -210,8 +211,8 @@ func (v *live) block(width, height int) []string {
 		}
 		out = append(out, v.row(t, now))
 	}
-	facts := append([]string{duration(r.Time.Elapsed(now))}, spent(r)...)
-	return append(out, v.pal.dim(" "+spinner(v.frame)+" "+strings.Join(facts, " · ")))
+	facts := append([]string{inwords.Duration(r.Time.Elapsed(now))}, spent(r)...)
+	return append(out, v.pal.Dim(" "+spinner(v.frame)+" "+strings.Join(facts, " · ")))
 }
 
 func spinner(frame int) string {
@@ -222,7 +223,7 @@ func spinner(frame int) string {
 // names are the nodes of a step, each once.
 func names(s *transcript.Step) string {
 	var out []string
-	for _, t := range own(s) {
+	for _, t := range s.Own() {
 		n := t.Node
 		if t.Key == "" {
 			n = t.Path
@@ -234,17 +235,12 @@ func names(s *transcript.Step) string {
 	return strings.Join(out, ", ")
 }
 
-// own are the tasks of a step without those inside of them.
-func own(s *transcript.Step) []*transcript.Task {
-	return slices.DeleteFunc(slices.Clone(s.Tasks), func(t *transcript.Task) bool { return strings.Contains(t.Path, "/") })
-}
-
 // header is the divider of a step under way.
 func (v *live) header(s *transcript.Step, width int) string {
 	if s == nil {
 		return ""
 	}
-	done, all, waiting := 0, len(own(s)), 0
+	done, all, waiting := 0, len(s.Own()), 0
 	for _, t := range s.Tasks {
 		if t.Ended() && !strings.Contains(t.Path, "/") {
 			done++
@@ -265,7 +261,7 @@ func (v *live) header(s *transcript.Step, width int) string {
 	if waiting > 0 {
 		text += fmt.Sprintf(" · %d needs you", waiting)
 	}
-	return v.pal.dim(rule(text, width))
+	return v.pal.Dim(rule(text, width))
 }
 
 // rule fills a divider up to a width that is pleasant to read.
@@ -279,63 +275,60 @@ func rule(text string, width int) string {
 func (v *live) row(t *transcript.Task, now time.Time) string {
 	glyph := spinner(v.frame)
 	if t.State == transcript.Waiting {
-		glyph = v.pal.yellow("?")
+		glyph = v.pal.Yellow("?")
 	}
-	parts := []string{" " + glyph + " " + v.pal.bold(label(t))}
+	parts := []string{" " + glyph + " " + v.pal.Bold(t.Label())}
 	if t.Agent != "" && t.Agent != t.Node {
 		parts = append(parts, t.Agent)
 	}
 	parts = append(parts, v.facts(t, now))
 	if t.Attempt > 1 {
-		parts = append(parts, v.pal.yellow(fmt.Sprintf("attempt %d", t.Attempt)))
+		parts = append(parts, v.pal.Yellow(fmt.Sprintf("attempt %d", t.Attempt)))
 	}
 	return strings.Join(append(parts, v.doing(t)), "  ")
 }
 
 // facts are how often a task has called tools, and how long it took.
 func (v *live) facts(t *transcript.Task, now time.Time) string {
-	facts := brief(t.Time.Elapsed(now))
+	facts := inwords.Brief(t.Time.Elapsed(now))
 	if t.Tools > 0 {
-		facts = plural(t.Tools, "tool") + " · " + facts
+		facts = inwords.Plural(t.Tools, "tool") + " · " + facts
 	}
-	return v.pal.dim(facts)
+	return v.pal.Dim(facts)
 }
 
 func (v *live) doing(t *transcript.Task) string {
 	if t.State == transcript.Waiting {
-		return v.pal.yellow("NEEDS YOU")
+		return v.pal.Yellow("NEEDS YOU")
 	}
 	if p := t.Progress; p != nil {
 		const cells = 20
 		done := min(cells, int(cells*p.Done/max(1, p.All)))
-		return strings.Repeat("█", done) + v.pal.dim(strings.Repeat("░", cells-done)) + " " + p.Text
+		return strings.Repeat("█", done) + v.pal.Dim(strings.Repeat("░", cells-done)) + " " + p.Text
 	}
 	if tool := t.Current(); tool != nil {
 		return strings.TrimRight(tool.Name+" "+tool.Arg, " ")
 	}
 	if text := strings.TrimSpace(t.Live()); text != "" {
-		return v.pal.dim(transcript.Line(text[strings.LastIndexByte(text, '\n')+1:]))
+		return v.pal.Dim(transcript.Line(text[strings.LastIndexByte(text, '\n')+1:]))
 	}
 	if t.Thinking {
-		return v.pal.dim("thinking")
+		return v.pal.Dim("thinking")
 	}
 	return ""
 }
 
-func (v *live) see(rec *runlog.Record, r *transcript.Run, old bool) {
-	if old {
-		return
-	}
+func (v *live) see(rec *runlog.Record, r *transcript.Run) {
 	task := r.Task(rec.Path)
 	v.due(rec, task)
 	switch rec.Kind {
 	case runlog.KindRunStarted, runlog.KindRunResumed:
-		line := v.pal.bold(r.Workflow) + " " + v.pal.dim("run "+v.s.id+confined(r))
+		line := v.pal.Bold(r.Workflow) + " " + v.pal.Dim("run "+v.s.id+confined(r))
 		if r.Title != "" {
 			line += " " + r.Title
 		}
 		if rec.Kind == runlog.KindRunResumed {
-			line += v.pal.dim(" (resumed)")
+			line += v.pal.Dim(" (resumed)")
 		}
 		v.put(line)
 	case runlog.KindStepCommitted:
@@ -364,20 +357,20 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 	if s == nil || rec.Path != "" {
 		return
 	}
-	mark, tasks := "✓", own(s)
+	mark, tasks := "✓", s.Own()
 	for _, t := range s.Tasks {
 		if t.State != transcript.Done && t.State != transcript.Skipped {
 			mark = "!"
 		}
 	}
 	width, _ := v.size()
-	v.put(v.pal.dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(s), mark, brief(s.Time.Elapsed(rec.Time))), width)))
+	v.put(v.pal.Dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(s), mark, inwords.Brief(s.Time.Elapsed(rec.Time))), width)))
 	if len(tasks) < 2 {
 		return
 	}
 	for i, t := range tasks {
 		if i == maxRows {
-			v.put(v.pal.dim(fmt.Sprintf("   +%d more", len(tasks)-i)))
+			v.put(v.pal.Dim(fmt.Sprintf("   +%d more", len(tasks)-i)))
 			return
 		}
 		v.put(v.doneRow(t, rec.Time))
@@ -385,16 +378,16 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 }
 
 func (v *live) doneRow(t *transcript.Task, at time.Time) string {
-	line := " " + v.pal.green("✓") + " " + label(t)
+	line := " " + v.pal.Green("✓") + " " + t.Label()
 	switch t.State {
 	case transcript.Done:
 	case transcript.Skipped:
-		line = " " + v.pal.dim("· "+label(t)+" skipped")
+		line = " " + v.pal.Dim("· "+t.Label()+" skipped")
 	default:
-		line = " " + v.pal.yellow("!") + " " + label(t) + " " + string(t.State)
+		line = " " + v.pal.Yellow("!") + " " + t.Label() + " " + string(t.State)
 	}
 	if len(t.Bad) > 0 {
-		line += v.pal.yellow(" (ran on error input: " + strings.Join(t.Bad, ", ") + ")")
+		line += v.pal.Yellow(" (ran on error input: " + strings.Join(t.Bad, ", ") + ")")
 	}
 	return line + "  " + v.facts(t, at)
 }
