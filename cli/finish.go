@@ -69,7 +69,7 @@ func questions(open []tui.Question) []questionJSON {
 // finish says how a run ended: the result on standard output, the rest on standard error.
 func (a runsCommands) finish(s *tui.Session, events *events, e *ending) error {
 	if a.programs() {
-		summary{a.app, e}.advise()
+		a.advise(e)
 	}
 	switch a.set.output {
 	case "jsonl":
@@ -88,7 +88,7 @@ func (a runsCommands) finish(s *tui.Session, events *events, e *ending) error {
 		}
 	}
 	if !a.programs() {
-		summary{a.app, e}.print(s)
+		a.summarize(s, e)
 	} else if e.err != nil && !e.err.shown {
 		_ = a.err.json(struct {
 			Error *errorJSON `json:"error"`
@@ -126,14 +126,8 @@ func completed(r *transcript.Run) []string {
 	return out
 }
 
-// summary is what is said last about a run.
-type summary struct {
-	*app
-	e *ending
-}
-
-func (a summary) print(s *tui.Session) {
-	e := a.e
+// summarize says last what there is to say about a run.
+func (a *app) summarize(s *tui.Session, e *ending) {
 	if e.err != nil && e.err.Code == "pipe" {
 		return
 	}
@@ -168,12 +162,11 @@ func (a summary) print(s *tui.Session) {
 	if a.set.Quiet && e.exit == ExitOK {
 		return
 	}
-	a.next()
+	a.nextSteps(e)
 }
 
-// next says what to type next.
-func (a summary) next() {
-	e := a.e
+// nextSteps says what to type next.
+func (a *app) nextSteps(e *ending) {
 	if !a.kept() {
 		return
 	}
@@ -187,7 +180,7 @@ func (a summary) next() {
 			line("Report", near(*o.Report))
 		}
 	}
-	a.answers()
+	a.answers(e)
 	switch from := e.again(); e.status {
 	case runlog.Partial:
 		if do := a.failedIn(context.Background(), e.id); do != nil {

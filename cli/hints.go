@@ -12,8 +12,7 @@ import (
 )
 
 // answers says how the open questions are answered, and what the fields of forms are.
-func (a summary) answers() {
-	e := a.e
+func (a *app) answers(e *ending) {
 	for _, q := range e.open {
 		title := "Fields"
 		for _, line := range q.Fields() {
@@ -89,8 +88,7 @@ func rejected(r *transcript.Run) string {
 }
 
 // advise puts what to do about a limit into the error, for programs, which are told nothing else.
-func (a summary) advise() {
-	e := a.e
+func (a *app) advise(e *ending) {
 	short := e.run.Short
 	if e.err == nil || short == nil || e.status != runlog.Paused || len(e.err.Next) > 0 || !a.kept() {
 		return

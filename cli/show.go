@@ -229,5 +229,5 @@ func (a runsCommands) nextShown(info runlog.Info, r *transcript.Run) {
 		return
 	}
 	a.err.line("")
-	summary{a.app, e}.next()
+	a.nextSteps(e)
 }
