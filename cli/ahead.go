@@ -14,7 +14,7 @@ import (
 )
 
 // ahead refuses answers that no step of a workflow can ask for, before anything runs.
-func (a *app) ahead(w *workflow.Workflow, inputs json.RawMessage, ans tui.Answers) error {
+func checkAhead(a *app, w *workflow.Workflow, inputs json.RawMessage, ans tui.Answers) error {
 	if len(ans) == 0 || w.Flow == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (a *app) ahead(w *workflow.Workflow, inputs json.RawMessage, ans tui.Answer
 }
 
 // askable refuses answers that no step of a run can ask for.
-func (a *app) askable(ctx context.Context, e *superstep.Engine, info runlog.Info, ans tui.Answers) error {
+func checkAskable(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info, ans tui.Answers) error {
 	if len(ans) == 0 {
 		return nil
 	}
@@ -57,11 +57,11 @@ func (a *app) askable(ctx context.Context, e *superstep.Engine, info runlog.Info
 }
 
 // checkAnswers refuses answers that could be meant for several open questions of a run, or do not fit.
-func (a *app) checkAnswers(ctx context.Context, info runlog.Info, ans tui.Answers) error {
+func checkAnswers(ctx context.Context, a *app, info runlog.Info, ans tui.Answers) error {
 	if len(ans) == 0 {
 		return nil
 	}
-	run, err := a.read(ctx, info)
+	run, err := readRun(ctx, a, info)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (a *app) checkAnswers(ctx context.Context, info runlog.Info, ans tui.Answer
 }
 
 // changedSince says so if the recipe of a run is another one by now, "" if it is not or nobody knows.
-func (a *app) changedSince(ctx context.Context, info *runlog.Info) string {
+func changedSince(ctx context.Context, a *app, info *runlog.Info) string {
 	file, changed := a.host().Edited(ctx, info)
 	if !changed {
 		return ""

@@ -25,7 +25,7 @@ type exporting struct {
 	unredacted bool
 }
 
-func (a storageCommands) exportCommand() *cobra.Command {
+func runsExport(a *app) *cobra.Command {
 	var f exporting
 	cmd := &cobra.Command{
 		Use: "export ID", Short: "Write a run as one file of JSON Lines, or as a folder for people", Args: oneRun, ValidArgsFunction: a.ids,
@@ -41,11 +41,11 @@ can be imported elsewhere and replayed there.`,
 			if f.file != "" && f.dir != "" {
 				return usage("runs export: --file or --dir, not both")
 			}
-			_, info, err := a.find(cmd.Context(), args[0])
+			_, info, err := findRun(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
-			return a.export(cmd.Context(), info, &f)
+			return exportRun(cmd.Context(), a, info, &f)
 		},
 	}
 	cmd.Flags().StringVar(&f.file, "file", "", "write the log into this `file` (default: standard output)")
@@ -55,14 +55,14 @@ can be imported elsewhere and replayed there.`,
 	return cmd
 }
 
-func (a storageCommands) export(ctx context.Context, info runlog.Info, f *exporting) error {
+func exportRun(ctx context.Context, a *app, info runlog.Info, f *exporting) error {
 	r := a.host().Redactor()
 	if f.dir != "" {
 		err := rundir.Write(ctx, a.store, info.ID, f.dir, &rundir.Options{Redactor: r, Plain: f.unredacted, Log: true})
 		if err != nil {
 			return err
 		}
-		return a.wrote(info, f.dir)
+		return printWrote(a, info, f.dir)
 	}
 	if f.unredacted {
 		r = nil
@@ -71,7 +71,7 @@ func (a storageCommands) export(ctx context.Context, info runlog.Info, f *export
 		return archive.Export(ctx, a.store, info.ID, a.out, r)
 	}
 	if there, err := os.Lstat(f.file); err == nil && !there.Mode().IsRegular() {
-		return a.exportInto(ctx, info, f.file, r)
+		return exportInto(ctx, a, info, f.file, r)
 	}
 	t, err := os.CreateTemp(filepath.Dir(f.file), ".export-*")
 	if err != nil {
@@ -84,11 +84,11 @@ func (a storageCommands) export(ctx context.Context, info runlog.Info, f *export
 	if err := os.Rename(t.Name(), f.file); err != nil {
 		return fmt.Errorf("writing the export: %w", err)
 	}
-	return a.wrote(info, f.file)
+	return printWrote(a, info, f.file)
 }
 
 // exportInto writes into what is there and is no plain file: a link, a pipe, a device.
-func (a storageCommands) exportInto(ctx context.Context, info runlog.Info, path string, r *redact.Redactor) error {
+func exportInto(ctx context.Context, a *app, info runlog.Info, path string, r *redact.Redactor) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return usage(fmt.Sprintf("cannot write %s: %v", path, reason(err)))
@@ -96,11 +96,11 @@ func (a storageCommands) exportInto(ctx context.Context, info runlog.Info, path 
 	if err := errors.Join(archive.Export(ctx, a.store, info.ID, f, r), f.Close()); err != nil {
 		return err
 	}
-	return a.wrote(info, path)
+	return printWrote(a, info, path)
 }
 
 // wrote says where an export is.
-func (a storageCommands) wrote(info runlog.Info, path string) error {
+func printWrote(a *app, info runlog.Info, path string) error {
 	if a.programs() {
 		return a.out.value(map[string]string{"run": info.ID, "wrote": absolute(path)})
 	}
@@ -123,7 +123,7 @@ func absolute(path string) string {
 	return path
 }
 
-func (a storageCommands) importCommand() *cobra.Command {
+func runsImport(a *app) *cobra.Command {
 	var as string
 	cmd := &cobra.Command{
 		Use: "import FILE", Short: "Make a run of a file that was exported",
@@ -169,7 +169,7 @@ it. What comes through a pipe is first copied into a temporary file.`,
 			case err != nil:
 				return err
 			}
-			im, err := a.origin(cmd.Context(), info.ID)
+			im, err := originOf(cmd.Context(), a, info.ID)
 			if err != nil {
 				return err
 			}
@@ -189,32 +189,29 @@ it. What comes through a pipe is first copied into a temporary file.`,
 	return cmd
 }
 
-// folders are those of runs, for people and other tools.
-type folders struct{ *app }
-
 // upToDate brings the folder of a run up to date that nobody runs, such as one whose process was killed, and returns it.
-func (a folders) upToDate(ctx context.Context, info *runlog.Info) string {
+func updateFolder(ctx context.Context, a *app, info *runlog.Info) string {
 	dir, opt := a.host().Folder(info.ID)
 	if _, sealed := seal.Sealed(*info); dir == "" || sealed {
 		return ""
 	}
 	if info.Status != runlog.Running {
 		if err := rundir.Write(ctx, a.store, info.ID, dir, opt); err != nil {
-			a.late(info.ID, err)
+			warnLate(a, info.ID, err)
 		}
 	}
 	return dir
 }
 
 // late says that the folder of a run is not up to date.
-func (a folders) late(id string, err error) {
+func warnLate(a *app, id string, err error) {
 	if err != nil {
 		a.tty.Warn(fmt.Sprintf("the folder of run %s is not up to date: %v", id, err))
 	}
 }
 
 // sweep removes the folder of a run that was removed.
-func (a folders) sweep(id string) {
+func sweepFolder(a *app, id string) {
 	if runlog.CheckID(id) != nil {
 		return
 	}

@@ -172,7 +172,7 @@ func (a *app) chosen() host.Settings {
 	}
 	rules, _ := a.set.leave.rules() // they were checked
 	return host.Settings{
-		DataDir: a.set.dataDir, Store: a.set.store, Origin: a.storeOrigin(), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline,
+		DataDir: a.set.dataDir, Store: a.set.store, Origin: storeOrigin(a), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline,
 		Model: a.set.model, UserModel: userModel, TurnTimeout: a.set.turn, Concurrency: a.set.width, Rules: rules,
 		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives,
 		Notice: a.told,
@@ -205,7 +205,7 @@ func (a *app) run(ctx context.Context) (code int) {
 			code = ExitFailed
 		}
 	}()
-	root := a.root()
+	root := newRoot(a)
 	root.SetArgs(a.opt.Args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -222,7 +222,7 @@ func (a *app) run(ctx context.Context) (code int) {
 func (a *app) engine(ctx context.Context, runs string, opt *host.EngineOptions) (*superstep.Engine, error) {
 	a.current = runs
 	if opt == nil || !opt.Look {
-		a.allRuns()
+		loadWorkflows(a)
 	}
 	e, err := a.host().Engine(ctx, opt)
 	if err != nil {
@@ -258,7 +258,7 @@ func (a *app) hint(words ...string) string {
 	if a.set.dataDir != "" && a.set.dataDir != a.cfg.Env("SUPERSTEP_DATA_DIR") {
 		s += " --data-dir " + host.Quote(a.set.dataDir)
 	}
-	if p, err := a.host().Place(); err == nil && a.set.store != "" && a.storeOrigin() == "--store" {
+	if p, err := a.host().Place(); err == nil && a.set.store != "" && storeOrigin(a) == "--store" {
 		s += " --store " + host.Quote(p.String())
 	}
 	if a.set.keyFile != "" && a.set.keyFile != a.cfg.Env("SUPERSTEP_STORE_KEY_FILE") {

@@ -34,7 +34,7 @@ const (
 	demoFast     = 0.04            // of the time that a person needs to follow
 )
 
-func (a *app) demoCommand() *cobra.Command {
+func demoCommand(a *app) *cobra.Command {
 	var fast, keep bool
 	cmd := &cobra.Command{
 		Use: "demo", Short: "See a run of five agents killed and resumed: no key, no network, half a minute", Args: a.none,
@@ -51,7 +51,7 @@ temporary folder that is removed at the end, and writes nowhere else.`,
 		if a.programs() {
 			return usage("demo shows a run to people; leave out -o " + a.set.output)
 		}
-		return a.demo(cmd.Context(), fast, keep)
+		return showDemo(cmd.Context(), a, fast, keep)
 	}
 	return cmd
 }
@@ -70,7 +70,7 @@ type demo struct {
 }
 
 // demo shows the run, kills it, resumes it, and leaves nothing behind.
-func (a *app) demo(ctx context.Context, fast, keep bool) error {
+func showDemo(ctx context.Context, a *app, fast, keep bool) error {
 	d := &demo{a: a, pace: 1, asks: a.tty.Asks() && !fast, pal: a.tty.Err}
 	if fast {
 		d.pace = demoFast

@@ -14,10 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-// distilCommand is `runs distil`.
-type distilCommand struct{ *app }
-
-func (a distilCommand) command() *cobra.Command {
+func runsDistil(a *app) *cobra.Command {
 	var d host.DistilOptions
 	cmd := &cobra.Command{
 		Use: "distil ID", Short: "Make a recipe of a run that went well, and prove it", Args: oneRun, ValidArgsFunction: a.ids,
@@ -39,12 +36,12 @@ a draft that says so.`,
 	cmd.Flags().BoolVar(&d.Dry, "dry-run", false, "print the recipe and write nothing")
 	cmd.Flags().BoolVar(&d.Replace, "force", false, "replace the recipe of that name that is there already")
 	acts(cmd, "name", "loose", "dry-run", "force")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.distil(cmd.Context(), args[0], &d) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return distilRun(cmd.Context(), a, args[0], &d) }
 	return cmd
 }
 
-func (a distilCommand) distil(ctx context.Context, ref string, opt *host.DistilOptions) error {
-	_, info, err := a.find(ctx, ref)
+func distilRun(ctx context.Context, a *app, ref string, opt *host.DistilOptions) error {
+	_, info, err := findRun(ctx, a, ref)
 	if err != nil {
 		return err
 	}
@@ -69,12 +66,12 @@ func (a distilCommand) distil(ctx context.Context, ref string, opt *host.DistilO
 	if a.programs() {
 		return a.out.value(made)
 	}
-	a.reportDistilled(made)
+	reportDistilled(a, made)
 	return nil
 }
 
 // reportDistilled tells people what came of it.
-func (a distilCommand) reportDistilled(d *host.Distilled) {
+func reportDistilled(a *app, d *host.Distilled) {
 	if d.Path == "" {
 		_, _ = a.out.Write([]byte(d.Text))
 	} else {

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
-func (a *app) workflowsNew() *cobra.Command {
+func workflowsNew(a *app) *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use: "new NAME", Short: "Write a recipe to begin with into the project", Args: a.named, ValidArgsFunction: cobra.NoFileCompletions,
@@ -20,16 +20,16 @@ func (a *app) workflowsNew() *cobra.Command {
 It is .superstep/workflows/NAME.yaml, with a first line by which editors complete and check it. A file that is
 there already is left as it is.`,
 		Example: examples(a.cfg.Name, "workflows new brief", "", "workflows new review --from code-review", "as another recipe is"),
-		RunE:    func(_ *cobra.Command, args []string) error { return a.newRecipe(args[0], from) },
+		RunE:    func(_ *cobra.Command, args []string) error { return newRecipe(a, args[0], from) },
 	}
 	cmd.Flags().StringVar(&from, "from", "", "begin with the text of this recipe")
 	acts(cmd, "from")
-	recipes := a.names(host.Workflows, func(i *host.Item) bool { return i.Recipe() != nil && i.State != "draft" })
-	_ = cmd.RegisterFlagCompletionFunc("from", recipes.words()) // it fails if there is no such flag
+	recipes := itemNames(a, host.Workflows, func(i *host.Item) bool { return i.Recipe() != nil && i.State != "draft" })
+	_ = cmd.RegisterFlagCompletionFunc("from", recipes.words(a)) // it fails if there is no such flag
 	return cmd
 }
 
-func (a *app) newRecipe(name, from string) error {
+func newRecipe(a *app, name, from string) error {
 	h, err := a.here()
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (a *app) newRecipe(name, from string) error {
 	return nil
 }
 
-func (a *app) workflowsSchema() *cobra.Command {
+func workflowsSchema(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "schema", Short: "Print the JSON Schema of recipes, for editors", Args: a.none,
 		Example: examples(a.cfg.Name, "workflows schema > .superstep/schema/workflow.json", ""),
@@ -60,7 +60,7 @@ func (a *app) workflowsSchema() *cobra.Command {
 	}
 }
 
-func (a *app) workflowsApprove() *cobra.Command {
+func workflowsApprove(a *app) *cobra.Command {
 	var replace bool
 	cmd := &cobra.Command{
 		Use: "approve NAME", Short: "Use a recipe that an agent has written", Args: a.named, ValidArgsFunction: a.draftNames,
@@ -93,7 +93,7 @@ it may do is bound by the rules of its run as any other.`,
 	return cmd
 }
 
-func (a *app) workflowsReject() *cobra.Command {
+func workflowsReject(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "reject NAME", Short: "Remove a recipe that an agent has written", Args: a.named, ValidArgsFunction: a.draftNames,
 		Example: examples(a.cfg.Name, "workflows reject weekly-brief", ""),
@@ -116,5 +116,5 @@ func (a *app) draftNames(cmd *cobra.Command, args []string, rest string) ([]stri
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.names(host.Workflows, func(i *host.Item) bool { return i.State == "draft" }).words()(cmd, args, rest)
+	return itemNames(a, host.Workflows, func(i *host.Item) bool { return i.State == "draft" }).words(a)(cmd, args, rest)
 }

@@ -140,7 +140,7 @@ type errorJSON struct {
 func (e *Error) json() *errorJSON { return &errorJSON{e.Code, e.Message, e.Next} }
 
 // remedies are what to type next about an error of a library, which does not know of commands.
-func (a *app) remedies(err error) []string {
+func remedies(a *app, err error) []string {
 	var (
 		busy   *runlog.BusyError
 		poison *runlog.QuarantinedError
@@ -152,9 +152,9 @@ func (a *app) remedies(err error) []string {
 	var draft *host.DraftError
 	switch {
 	case classify(err).Code == "no_model":
-		return a.modelWays()
+		return modelWays(a)
 	case errors.As(err, &imported):
-		return a.untrusted(imported.ID).Next
+		return untrustedRun(a, imported.ID).Next
 	case errors.As(err, &draft):
 		return []string{"look at it: " + a.hint("workflows", "show", draft.Name, "-v"), "use it: " + a.hint("workflows", "approve", draft.Name)}
 	case classify(err).Code == "untrusted":
@@ -181,7 +181,7 @@ func (a *app) remedies(err error) []string {
 // fail says what is wrong, as people or programs read it, and gives the exit code.
 func (a *app) fail(err error) int {
 	e := classify(err)
-	if next := a.remedies(err); len(e.Next) == 0 && next != nil {
+	if next := remedies(a, err); len(e.Next) == 0 && next != nil {
 		helpful := *e
 		helpful.Next = next
 		e = &helpful
@@ -196,12 +196,12 @@ func (a *app) fail(err error) int {
 		}
 		return e.Exit
 	}
-	a.complain(e)
+	complain(a, e)
 	return e.Exit
 }
 
 // complain writes an error as one block.
-func (a *app) complain(e *Error) {
+func complain(a *app, e *Error) {
 	p := a.tty.Err
 	msg := strings.TrimRight(transcript.Clean(e.Message), "\n")
 	msg = p.Red("error:") + " " + msg

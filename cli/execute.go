@@ -38,7 +38,7 @@ func (a *app) follow(after uint64, streamText bool) (*tui.Session, *events) {
 }
 
 // execute runs a run to its end and says how it ended.
-func (a runsCommands) execute(ctx context.Context, j *job) error {
+func executeRun(ctx context.Context, a *app, j *job) error {
 	s, events := a.follow(j.after, j.flags.streamText)
 	ctx, done := a.stoppable(ctx, func() {
 		s.Release() // a second signal ends the process
@@ -75,8 +75,8 @@ func (a runsCommands) execute(ctx context.Context, j *job) error {
 	if j.answers != nil && out.Status != runlog.Interrupted {
 		s.Leftover()
 	}
-	folders(a).late(run.ID(), out.Folder)
-	return a.finish(s, events, a.ending(ctx, s, &out))
+	warnLate(a, run.ID(), out.Folder)
+	return finishRun(a, s, events, endingOf(ctx, a, s, &out))
 }
 
 // A signalError is the cause of a context that a signal ended.
@@ -171,7 +171,7 @@ func (e *ending) lacks(short *runlog.BudgetError) {
 }
 
 // ending returns how a run ended with an outcome.
-func (a runsCommands) ending(ctx context.Context, s *tui.Session, out *superstep.Outcome) *ending {
+func endingOf(ctx context.Context, a *app, s *tui.Session, out *superstep.Outcome) *ending {
 	e := &ending{run: s.Run(), id: s.ID(), status: out.Status, output: out.Output, duration: s.Elapsed()}
 	e.run.End(runlog.Interrupted)
 	switch out.Status {
@@ -196,7 +196,7 @@ func (a runsCommands) ending(ctx context.Context, s *tui.Session, out *superstep
 		e.exit = ExitInterrupted
 		e.err = &Error{Exit: e.exit, Code: "cancelled", Message: fmt.Sprintf("run %s was cancelled", e.id), Err: out.Err}
 	default:
-		e.err = a.failure(out, e.id)
+		e.err = failureOf(a, out, e.id)
 		e.exit = e.err.Exit
 		if denied := withoutLeave(e.run, e.id); denied != nil && len(e.err.Next) == 0 && failedDenied(e.run) {
 			e.err.Next = denied.Next
@@ -237,7 +237,7 @@ func unchained(message string) string {
 }
 
 // failure is why a run failed or could not go on.
-func (a runsCommands) failure(out *superstep.Outcome, id string) *Error {
+func failureOf(a *app, out *superstep.Outcome, id string) *Error {
 	if out.Err == nil {
 		return &Error{Exit: ExitFailed, Code: "failed", Message: fmt.Sprintf("run %s ended as %s", id, out.Status)}
 	}

@@ -67,9 +67,9 @@ func questions(open []tui.Question) []questionJSON {
 }
 
 // finish says how a run ended: the result on standard output, the rest on standard error.
-func (a runsCommands) finish(s *tui.Session, events *events, e *ending) error {
+func finishRun(a *app, s *tui.Session, events *events, e *ending) error {
 	if a.programs() {
-		a.advise(e)
+		adviseLimit(a, e)
 	}
 	switch a.set.output {
 	case "jsonl":
@@ -88,7 +88,7 @@ func (a runsCommands) finish(s *tui.Session, events *events, e *ending) error {
 		}
 	}
 	if !a.programs() {
-		a.summarize(s, e)
+		summarize(a, s, e)
 	} else if e.err != nil && !e.err.shown {
 		_ = a.err.json(struct {
 			Error *errorJSON `json:"error"`
@@ -127,7 +127,7 @@ func completed(r *transcript.Run) []string {
 }
 
 // summarize says last what there is to say about a run.
-func (a *app) summarize(s *tui.Session, e *ending) {
+func summarize(a *app, s *tui.Session, e *ending) {
 	if e.err != nil && e.err.Code == "pipe" {
 		return
 	}
@@ -137,9 +137,9 @@ func (a *app) summarize(s *tui.Session, e *ending) {
 	if e.err != nil && !e.err.shown {
 		told := *e.err
 		if len(told.Next) == 0 && e.status != runlog.Quarantined {
-			told.Next = a.remedies(e.err)
+			told.Next = remedies(a, e.err)
 		}
-		a.complain(&told)
+		complain(a, &told)
 	}
 	for _, line := range lacking(e.run) {
 		a.err.line("  " + line)
@@ -162,11 +162,11 @@ func (a *app) summarize(s *tui.Session, e *ending) {
 	if a.set.Quiet && e.exit == ExitOK {
 		return
 	}
-	a.nextSteps(e)
+	nextSteps(a, e)
 }
 
 // nextSteps says what to type next.
-func (a *app) nextSteps(e *ending) {
+func nextSteps(a *app, e *ending) {
 	if !a.kept() {
 		return
 	}
@@ -180,10 +180,10 @@ func (a *app) nextSteps(e *ending) {
 			line("Report", near(*o.Report))
 		}
 	}
-	a.answers(e)
+	printAnswers(a, e)
 	switch from := e.again(); e.status {
 	case runlog.Partial:
-		if do := a.failedIn(context.Background(), e.id); do != nil {
+		if do := failedIn(context.Background(), a, e.id); do != nil {
 			line("Resume", a.hint(do...)+"   does again what failed, and what follows")
 		}
 	case runlog.Quarantined:

@@ -25,7 +25,7 @@ type forking struct {
 	noRun  bool
 }
 
-func (a *app) forkCommand() *cobra.Command {
+func runsFork(a *app) *cobra.Command {
 	var r running
 	var f forking
 	cmd := &cobra.Command{
@@ -63,27 +63,27 @@ func (a *app) forkCommand() *cobra.Command {
 			return err
 		}
 		if f.recipe != "" {
-			return a.forkTo(cmd.Context(), args[0], &f, &r, ans)
+			return forkToRecipe(cmd.Context(), a, args[0], &f, &r, ans)
 		}
-		return a.fork(cmd.Context(), args[0], &f, &r, ans)
+		return forkRun(cmd.Context(), a, args[0], &f, &r, ans)
 	}
 	return cmd
 }
 
-func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans tui.Answers) error {
-	e, info, err := historyCommands{a}.past(ctx, ref)
+func forkRun(ctx context.Context, a *app, ref string, f *forking, r *running, ans tui.Answers) error {
+	e, info, err := pastRun(ctx, a, ref)
 	if err == nil {
-		err = a.vouch(ctx, info)
+		err = vouchFor(ctx, a, info)
 	}
 	if err != nil {
 		return err
 	}
-	if err := a.askable(ctx, e, info, ans); err != nil {
+	if err := checkAskable(ctx, a, e, info, ans); err != nil {
 		return err
 	}
 	at, opt, err := a.host().ForkAt(ctx, e, &info, f.from, f.sets)
 	if err != nil {
-		return historyCommands{a}.noPoint(err, info.ID)
+		return explainPoint(a, err, info.ID)
 	}
 	fork, err := e.Fork(ctx, info.ID, at, opt)
 	if err != nil {
@@ -92,22 +92,22 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 		}
 		return err
 	}
-	return a.forked(ctx, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
+	return runFork(ctx, a, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
 }
 
 // forkTo makes a run of an edited recipe out of one of an older version, and runs it.
-func (a *app) forkTo(ctx context.Context, ref string, f *forking, r *running, ans tui.Answers) error {
-	_, info, err := a.find(ctx, ref)
+func forkToRecipe(ctx context.Context, a *app, ref string, f *forking, r *running, ans tui.Answers) error {
+	_, info, err := findRun(ctx, a, ref)
 	if err == nil {
-		err = a.vouch(ctx, info)
+		err = vouchFor(ctx, a, info)
 	}
 	if err != nil {
 		return err
 	}
-	if err := a.inherit(ctx, info.ID); err != nil {
+	if err := inheritSettings(ctx, a, info.ID); err != nil {
 		return err
 	}
-	w, err := a.choose(f.recipe)
+	w, err := chooseWorkflow(a, f.recipe)
 	if err != nil {
 		return err
 	}
@@ -119,11 +119,11 @@ func (a *app) forkTo(ctx context.Context, ref string, f *forking, r *running, an
 	if err != nil {
 		return err
 	}
-	return a.forked(ctx, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
+	return runFork(ctx, a, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
 }
 
 // inherit sets the model, and adds the rules, that a run began with to those of the flags.
-func (a *app) inherit(ctx context.Context, id string) error {
+func inheritSettings(ctx context.Context, a *app, id string) error {
 	was := a.host().Pinned(ctx, id).Setting
 	a.set.model = was.Model
 	l := &a.set.leave
@@ -146,13 +146,13 @@ func (a *app) inherit(ctx context.Context, id string) error {
 }
 
 // redo makes a fork of a partial run that does again what failed, and runs it.
-func (a *app) redo(ctx context.Context, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
-	e, info, err := historyCommands{a}.past(ctx, info.ID)
+func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
+	e, info, err := pastRun(ctx, a, info.ID)
 	if err == nil {
-		err = a.vouch(ctx, info)
+		err = vouchFor(ctx, a, info)
 	}
 	if err == nil {
-		err = a.askable(ctx, e, info, ans)
+		err = checkAskable(ctx, a, e, info, ans)
 	}
 	if err != nil {
 		return err
@@ -161,18 +161,18 @@ func (a *app) redo(ctx context.Context, info runlog.Info, r *running, ans tui.An
 	var none *superstep.PointError
 	if errors.As(err, &none) {
 		err = usage(err.Error())
-		if next := a.failedIn(ctx, info.ID); next != nil {
+		if next := failedIn(ctx, a, info.ID); next != nil {
 			err = usage(none.Error(), "do it again there: "+a.hint(next...))
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return a.forked(ctx, fork, false, r, ans, again)
+	return runFork(ctx, a, fork, false, r, ans, again)
 }
 
 // forked tells of a fork, and runs it.
-func (a *app) forked(ctx context.Context, fork *superstep.Fork, noRun bool, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
+func runFork(ctx context.Context, a *app, fork *superstep.Fork, noRun bool, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	for i := range fork.Repeats {
 		x := &fork.Repeats[i]
 		once := ""
@@ -200,11 +200,11 @@ func (a *app) forked(ctx context.Context, fork *superstep.Fork, noRun bool, r *r
 		a.out.line(fork.ID)
 		return nil
 	}
-	_, made, err := a.find(ctx, fork.ID)
+	_, made, err := findRun(ctx, a, fork.ID)
 	if err != nil {
 		return err
 	}
-	return runsCommands{a}.resume(ctx, made, r, ans, again)
+	return resumeRun(ctx, a, made, r, ans, again)
 }
 
 // someOf is a list of paths, cut where it is long.

@@ -19,9 +19,6 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-// storageCommands are the commands about the disk space that runs take, and about runs as files.
-type storageCommands struct{ *app }
-
 // days reads a duration that may be in days or weeks: 12h, 30d, 2w.
 func days(s string) (time.Duration, error) {
 	for unit, hours := range map[string]float64{"d": 24, "w": 7 * 24} {
@@ -49,7 +46,7 @@ type sizeJSON struct {
 	Bytes    int64         `json:"bytes"`
 }
 
-func (a storageCommands) duCommand() *cobra.Command {
+func runsDu(a *app) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "du", Short: "Show how much room runs take, the largest first", Args: a.none,
@@ -61,11 +58,11 @@ func (a storageCommands) duCommand() *cobra.Command {
 			return usage(fmt.Sprintf("--limit: want 0 or more, got %d", limit))
 		}
 		ctx := cmd.Context()
-		infos, err := a.list(ctx, nil)
+		infos, err := listRuns(ctx, a, nil)
 		if err != nil {
 			return err
 		}
-		sizes, err := a.sizes(ctx)
+		sizes, err := runSizes(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -79,20 +76,20 @@ func (a storageCommands) duCommand() *cobra.Command {
 		if limit > 0 {
 			rows = rows[:min(limit, all)]
 		}
-		return a.printSizes(rows, all, total)
+		return printSizes(a, rows, all, total)
 	}
 	return cmd
 }
 
-func (a storageCommands) sizes(ctx context.Context) (map[string]int64, error) {
+func runSizes(ctx context.Context, a *app) (map[string]int64, error) {
 	z, ok := runlog.As[runlog.Sizer](a.store)
 	if !ok {
-		return nil, &Error{Exit: ExitFailed, Code: "store", Message: fmt.Sprintf("store %s cannot tell how much room runs take", a.storeName())}
+		return nil, &Error{Exit: ExitFailed, Code: "store", Message: fmt.Sprintf("store %s cannot tell how much room runs take", storeName(a))}
 	}
 	return z.Sizes(ctx, nil)
 }
 
-func (a storageCommands) printSizes(list []sizeJSON, runs int, total int64) error {
+func printSizes(a *app, list []sizeJSON, runs int, total int64) error {
 	switch a.set.output {
 	case "json":
 		return a.out.json(map[string]any{"runs": list, "total_runs": runs, "total_bytes": total}, true)
@@ -109,7 +106,7 @@ func (a storageCommands) printSizes(list []sizeJSON, runs int, total int64) erro
 	return nil
 }
 
-func (a storageCommands) gcCommand() *cobra.Command {
+func runsGC(a *app) *cobra.Command {
 	var keep superstep.Retention
 	var within string
 	cmd := &cobra.Command{
@@ -142,12 +139,12 @@ from. Without a rule nothing is removed; the room of runs removed before is give
 		case keep.Newest == 0 && keep.Within == 0 && (keep.Workflow != "" || cmd.Flags().Changed("keep") || within != ""):
 			return usage("runs gc: say what to keep: --keep N or --keep-within DURATION; `" + a.cfg.Name + " runs rm` removes single runs")
 		}
-		return a.gc(cmd.Context(), keep)
+		return collectRuns(cmd.Context(), a, keep)
 	}
 	return cmd
 }
 
-func (a storageCommands) gc(ctx context.Context, keep superstep.Retention) error {
+func collectRuns(ctx context.Context, a *app, keep superstep.Retention) error {
 	e, err := a.looking(ctx)
 	if err != nil {
 		return err
@@ -164,12 +161,12 @@ func (a storageCommands) gc(ctx context.Context, keep superstep.Retention) error
 			return err
 		}
 		for _, i := range all {
-			if _, err := a.origin(ctx, i.ID); errors.As(err, new(*runlog.CorruptError)) {
+			if _, err := originOf(ctx, a, i.ID); errors.As(err, new(*runlog.CorruptError)) {
 				a.tty.Warn(err.Error())
 			}
 			if key, ok := seal.Sealed(i); ok {
 				return &Error{Exit: ExitUsage, Code: "encrypted", Message: fmt.Sprintf("run %s is encrypted with key %s: without it nobody knows what to keep",
-					i.ID, key), Next: a.remedies(&runlog.SealedError{})}
+					i.ID, key), Next: remedies(a, &runlog.SealedError{})}
 			}
 		}
 	}
@@ -187,7 +184,7 @@ func (a storageCommands) gc(ctx context.Context, keep superstep.Retention) error
 		out.Removed = append(out.Removed, i.ID)
 		out.Bytes += before[i.ID]
 		if !keep.Dry {
-			folders(a).sweep(i.ID)
+			sweepFolder(a, i.ID)
 		}
 	}
 	if r, ok := runlog.As[runlog.Reclaimer](a.store); ok && !keep.Dry {

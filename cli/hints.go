@@ -12,7 +12,7 @@ import (
 )
 
 // answers says how the open questions are answered, and what the fields of forms are.
-func (a *app) answers(e *ending) {
+func printAnswers(a *app, e *ending) {
 	for _, q := range e.open {
 		title := "Fields"
 		for _, line := range q.Fields() {
@@ -55,7 +55,7 @@ func (e *ending) again() (step string) {
 }
 
 // failedIn returns the words of the command that does again what failed in a partial run, nil if none can.
-func (a *app) failedIn(ctx context.Context, id string) []string {
+func failedIn(ctx context.Context, a *app, id string) []string {
 	e, err := superstep.New(a.store, nil)
 	if err != nil {
 		return nil
@@ -88,7 +88,7 @@ func rejected(r *transcript.Run) string {
 }
 
 // advise puts what to do about a limit into the error, for programs, which are told nothing else.
-func (a *app) advise(e *ending) {
+func adviseLimit(a *app, e *ending) {
 	short := e.run.Short
 	if e.err == nil || short == nil || e.status != runlog.Paused || len(e.err.Next) > 0 || !a.kept() {
 		return

@@ -21,7 +21,7 @@ import (
 )
 
 // origin returns the mark of a run, nil if it was not imported.
-func (a *app) origin(ctx context.Context, id string) (*host.Origin, error) {
+func originOf(ctx context.Context, a *app, id string) (*host.Origin, error) {
 	im, err := runlog.Origin(ctx, a.store, id)
 	if err != nil || im == nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (a *app) origin(ctx context.Context, id string) (*host.Origin, error) {
 }
 
 // untrusted is the error of a command that would continue an imported run.
-func (a *app) untrusted(id string) *Error {
+func untrustedRun(a *app, id string) *Error {
 	return &Error{
 		Exit: ExitDenied, Code: "untrusted", Err: &superstep.UntrustedError{ID: id}, Message: (&superstep.UntrustedError{ID: id}).Error(),
 		Next: []string{"see what it would execute, and decide: " + a.hint("runs", "trust", id),
@@ -40,19 +40,19 @@ func (a *app) untrusted(id string) *Error {
 
 // vouch returns an error unless a run may be continued: one that was imported is shown to the
 // user, who is asked whether to trust it.
-func (a *app) vouch(ctx context.Context, info runlog.Info) error {
-	o, err := a.origin(ctx, info.ID)
+func vouchFor(ctx context.Context, a *app, info runlog.Info) error {
+	o, err := originOf(ctx, a, info.ID)
 	if err != nil || o == nil || o.Trusted {
 		return err
 	}
 	if !a.tty.Asks() {
-		return a.untrusted(info.ID)
+		return untrustedRun(a, info.ID)
 	}
-	return a.askTrust(ctx, info, o)
+	return askTrust(ctx, a, info, o)
 }
 
 // askTrust shows what an imported run would execute, and asks whether to trust it.
-func (a *app) askTrust(ctx context.Context, info runlog.Info, o *host.Origin) error {
+func askTrust(ctx context.Context, a *app, info runlog.Info, o *host.Origin) error {
 	b, err := a.host().Claims(ctx, &info, o)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (a *app) askTrust(ctx context.Context, info runlog.Info, o *host.Origin) er
 	return a.host().TrustRun(o, true)
 }
 
-func (a *app) trustRunCommand() *cobra.Command {
+func runsTrust(a *app) *cobra.Command {
 	var yes, revoke bool
 	cmd := &cobra.Command{
 		Use: "trust ID", Short: "Show what an imported run would execute, and decide whether to trust it", Args: oneRun, ValidArgsFunction: a.ids,
@@ -88,23 +88,23 @@ other byte, and the same file in another folder, is shown to you again.`,
 			return usage("runs trust: --yes or --revoke, not both")
 		}
 		ctx := cmd.Context()
-		_, info, err := a.find(ctx, args[0])
+		_, info, err := findRun(ctx, a, args[0])
 		if err != nil {
 			return err
 		}
-		o, err := a.origin(ctx, info.ID)
+		o, err := originOf(ctx, a, info.ID)
 		if err != nil {
 			return err
 		}
 		if o == nil {
 			return usage(fmt.Sprintf("run %s was not imported: there is nothing to decide", info.ID))
 		}
-		return a.decideRun(ctx, info, o, yes, revoke)
+		return decideRun(ctx, a, info, o, yes, revoke)
 	}
 	return cmd
 }
 
-func (a *app) decideRun(ctx context.Context, info runlog.Info, o *host.Origin, yes, revoke bool) error {
+func decideRun(ctx context.Context, a *app, info runlog.Info, o *host.Origin, yes, revoke bool) error {
 	if revoke {
 		err := a.host().TrustRun(o, false)
 		if err == nil {
@@ -113,7 +113,7 @@ func (a *app) decideRun(ctx context.Context, info runlog.Info, o *host.Origin, y
 		return err
 	}
 	if !o.Trusted && !yes && a.tty.Asks() {
-		if err := a.askTrust(ctx, info, o); err != nil {
+		if err := askTrust(ctx, a, info, o); err != nil {
 			return err
 		}
 		a.note("run " + info.ID + " is trusted")
@@ -140,7 +140,7 @@ func (a *app) decideRun(ctx context.Context, info runlog.Info, o *host.Origin, y
 		}
 	}
 	if !b.Trusted {
-		e := a.untrusted(info.ID)
+		e := untrustedRun(a, info.ID)
 		e.Exit, e.shown = ExitPaused, a.programs() // who reads "trusted" there
 		return e
 	}

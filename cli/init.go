@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/host"
 )
 
-func (a *app) initCommand() *cobra.Command {
+func initCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "init", Short: "Write a first recipe into this folder", Args: a.none,
 		Long: `Write a first recipe into this folder
@@ -22,7 +22,7 @@ func (a *app) initCommand() *cobra.Command {
 It answers a question from the documents of the folder, also with the model offline, which needs no key and no network.
 A folder without documents gets one to quote. Nothing that is there already is changed.`,
 		Example: examples(a.cfg.Name, "init", ""),
-		RunE:    func(*cobra.Command, []string) error { return a.initialize() },
+		RunE:    func(*cobra.Command, []string) error { return initFolder(a) },
 	}
 }
 
@@ -70,7 +70,7 @@ A run survives a crash: it is taken up where it was, and nothing that was done i
 `
 
 // initialize writes what a folder needs to begin with.
-func (a *app) initialize() error {
+func initFolder(a *app) error {
 	here, err := filepath.Abs(".")
 	if err != nil {
 		return err

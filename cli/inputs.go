@@ -45,16 +45,16 @@ func (v *inputValue) Type() string       { return v.kind }
 func flagName(input string) string { return strings.ReplaceAll(input, "_", "-") }
 
 // completing reports whether a shell asks what a word may be.
-func (a *app) completing() bool {
+func completing(a *app) bool {
 	args := a.opt.Args
 	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
 }
 
 // prepare gives the command `run` a flag for each input of the workflow that the
 // arguments name, if they name one.
-func (a runCommand) prepare(root, run *cobra.Command) {
+func prepareRun(a *app, root, run *cobra.Command) {
 	args := a.opt.Args
-	if a.completing() {
+	if completing(a) {
 		args = args[1:]
 	} else if len(args) > 0 && args[0] == "help" {
 		args = args[1:]
@@ -64,21 +64,21 @@ func (a runCommand) prepare(root, run *cobra.Command) {
 		return
 	}
 	set := a.host().Workflows()
-	a.describeRun(run, set)
+	describeRun(a, run, set)
 	name := firstWord(rest, set, func(name string) *pflag.Flag {
 		if f := run.Flags().Lookup(name); f != nil {
 			return f
 		}
 		return root.PersistentFlags().Lookup(name)
 	})
-	if w := a.described(name, set); w != nil {
-		a.addInputFlags(run, root.PersistentFlags(), w)
+	if w := workflowMeant(a, name, set); w != nil {
+		addInputFlags(a, run, root.PersistentFlags(), w)
 	}
 	// What is wrong is said when the command runs.
 }
 
 // described is the workflow that a word names, also one that may not be used yet; nil for none.
-func (a runCommand) described(word string, set workflow.Set) *workflow.Workflow {
+func workflowMeant(a *app, word string, set workflow.Set) *workflow.Workflow {
 	if a.host().IsFile(word) {
 		if h, name, err := a.host().At(word); err == nil {
 			a.opened, word = h, name
@@ -124,8 +124,8 @@ func firstWord(args []string, set workflow.Set, lookup func(string) *pflag.Flag)
 	return ""
 }
 
-func (a runCommand) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {
-	name := a.called(w)
+func addInputFlags(a *app, run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {
+	name := nameToType(a, w)
 	run.Use = "run " + name + " [free text | key=value ...]"
 	run.Long = strings.TrimSpace(transcript.Clean(w.Description) + "\n\n" + strings.Join(inputLines(w.List()), "\n"))
 	pairs := []string{"run " + name + sample(w), ""}
@@ -149,7 +149,7 @@ func (a runCommand) addInputFlags(run *cobra.Command, global *pflag.FlagSet, w *
 }
 
 // called is how the user names a workflow: the file of a recipe, or its name.
-func (a runCommand) called(w *workflow.Workflow) string {
+func nameToType(a *app, w *workflow.Workflow) string {
 	if file := a.host().File(w.Name); file != "" {
 		return host.Quote(file)
 	}
@@ -186,7 +186,7 @@ func takesModel(w *workflow.Workflow) bool {
 
 // inputs makes the inputs of a run. What is given by word lies over what is in a file.
 // All faults are reported at once.
-func (a runCommand) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, error) {
+func gatherInputs(a *app, w *workflow.Workflow, g *gathered) (json.RawMessage, error) {
 	var problems []string
 	named := map[string][]string{}
 	for _, p := range g.pairs {
@@ -210,7 +210,7 @@ func (a runCommand) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, 
 			named[in[0]] = v.values
 		}
 	})
-	file, err := a.inputsFile(g.file)
+	file, err := readInputsFile(a, g.file)
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
@@ -218,7 +218,7 @@ func (a runCommand) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, 
 		named["model"] = []string{g.model}
 	}
 
-	words, err2 := a.piped(g.words)
+	words, err2 := withPiped(a, g.words)
 	if err2 != nil {
 		problems = append(problems, err2.Error())
 	}
@@ -240,7 +240,7 @@ func (a runCommand) inputs(w *workflow.Workflow, g *gathered) (json.RawMessage, 
 }
 
 // piped puts what standard input has into the place of the word "-".
-func (a runCommand) piped(words []string) ([]string, error) {
+func withPiped(a *app, words []string) ([]string, error) {
 	i := slices.Index(words, "-")
 	if end := slices.Index(words, "--"); i < 0 || end >= 0 && end < i {
 		return words, nil
@@ -263,7 +263,7 @@ func (a runCommand) piped(words []string) ([]string, error) {
 }
 
 // inputsFile reads a JSON object from a file, or from standard input for "-".
-func (a runCommand) inputsFile(name string) (map[string]json.RawMessage, error) {
+func readInputsFile(a *app, name string) (map[string]json.RawMessage, error) {
 	if name == "" {
 		return nil, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
-func (a *app) lintCommand() *cobra.Command {
+func lintCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	return &cobra.Command{
 		Use: "lint [PATH...]", Short: "Check recipes: every mistake at its place, and nothing runs",
@@ -22,7 +22,7 @@ A path is a recipe, or a folder with recipes. Without one they are those of the 
 the drafts of both; the project's configuration is checked with them. Besides the files themselves it looks at the
 agents, tools and workflows that they name. The exit code is 2 if there is a mistake.`,
 		Example: examples(n, "lint", "what there is here", "lint .superstep/workflows/hello.yaml", "", "lint recipes -o json", "every recipe of a folder"),
-		RunE:    func(_ *cobra.Command, args []string) error { return a.lint(args) },
+		RunE:    func(_ *cobra.Command, args []string) error { return lintRecipes(a, args) },
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
@@ -45,7 +45,7 @@ type problemJSON struct {
 	Text string `json:"text"`
 }
 
-func (a *app) lint(paths []string) error {
+func lintRecipes(a *app, paths []string) error {
 	a.warned = len(paths) == 0 // they are among what is listed
 	h, err := a.here()
 	if err != nil {

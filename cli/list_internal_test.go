@@ -44,7 +44,7 @@ func TestListReadsNoWholeLogs(t *testing.T) {
 		a.store, a.set.output = store, "text"
 		infos, err := store.Runs(t.Context(), nil)
 		if err == nil {
-			err = runsCommands{a}.printList(t.Context(), infos)
+			err = printList(t.Context(), a, infos)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -9,10 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// manual writes manual pages.
-type manual struct{ *app }
-
-func (a *app) manCommand() *cobra.Command {
+func manCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "Write manual pages for all commands into a folder",
 		Example: examples(a.cfg.Name, "man ~/.local/share/man/man1", "then: man "+a.cfg.Name+"-runs"),
@@ -21,20 +18,20 @@ func (a *app) manCommand() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // others may read manual pages
 				return fmt.Errorf("man: %w", err)
 			}
-			return manual{a}.pages(cmd.Root(), args[0])
+			return writePages(a, cmd.Root(), args[0])
 		},
 	}
 }
 
 // pages writes the page of a command and those of its subcommands.
-func (a manual) pages(c *cobra.Command, dir string) error {
+func writePages(a *app, c *cobra.Command, dir string) error {
 	name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(a.page(c)), 0o644); err != nil { //nolint:gosec // as above
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(manPage(a, c)), 0o644); err != nil { //nolint:gosec // as above
 		return fmt.Errorf("man: %w", err)
 	}
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() {
-			if err := a.pages(sub, dir); err != nil {
+			if err := writePages(a, sub, dir); err != nil {
 				return err
 			}
 		}
@@ -43,7 +40,7 @@ func (a manual) pages(c *cobra.Command, dir string) error {
 }
 
 // page is the page of a command, in the language of man(7).
-func (a manual) page(c *cobra.Command) string {
+func manPage(a *app, c *cobra.Command) string {
 	title := strings.ReplaceAll(c.CommandPath(), " ", "-")
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH %q 1 \"\" %q\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n%s\n", strings.ToUpper(title), a.cfg.Name+" "+a.opt.Version, roff(title),
@@ -58,7 +55,7 @@ func (a manual) page(c *cobra.Command) string {
 	if c.HasParent() {
 		section("OPTIONS", c.LocalFlags().FlagUsages())
 	} else {
-		section("OPTIONS", a.globalHelp())
+		section("OPTIONS", globalHelp(a))
 	}
 	var also []string
 	if c.HasParent() {

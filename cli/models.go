@@ -21,19 +21,16 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-// modelCommands are the commands that list, choose and try models.
-type modelCommands struct{ *app }
-
-func (a *app) modelsCommand() *cobra.Command {
+func modelsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	c := &cobra.Command{
 		Use: "models", Short: "Look at the models there are, and choose one", Hidden: a.cfg.NoModels,
 		Example: examples(n, "models list", "which model would be used, and why", "models use ollama/qwen3:8b", "from now on", "models test",
 			"does it answer, how fast, at what cost?"),
 	}
-	m := modelCommands{a}
-	c.AddCommand(m.listCommand(), m.useCommand(), m.testCommand(), m.updateCommand())
-	return a.lists(c)
+	m := a
+	c.AddCommand(modelsList(m), modelsUse(m), modelsTest(m), modelsUpdate(m))
+	return listFirst(a, c)
 }
 
 // models is the host as the commands about models see it, which have no --model: the rest is in the environment and the
@@ -47,7 +44,7 @@ func (a *app) models() (*host.Host, error) {
 	return a.host().With(s), nil
 }
 
-func (a modelCommands) listCommand() *cobra.Command {
+func modelsList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "list [PROVIDER]", Aliases: []string{"ls"}, Short: "Show the providers, what they lack, and which model would be used",
 		Example: examples(a.cfg.Name, "models list", "", "models list openai", "all of its models that are known, with prices", "models list -o json", ""),
@@ -62,14 +59,14 @@ func (a modelCommands) listCommand() *cobra.Command {
 				return err
 			}
 			if len(args) == 1 {
-				return a.showProvider(list, args[0])
+				return printProvider(a, list, args[0])
 			}
-			return a.showAll(list)
+			return printModels(a, list)
 		},
 	}
 }
 
-func (a modelCommands) showAll(list *host.ModelList) error {
+func printModels(a *app, list *host.ModelList) error {
 	switch {
 	case a.set.output == "json":
 		return a.out.json(list, true)
@@ -108,7 +105,7 @@ func (a modelCommands) showAll(list *host.ModelList) error {
 	return nil
 }
 
-func (a modelCommands) showProvider(list *host.ModelList, name string) error {
+func printProvider(a *app, list *host.ModelList, name string) error {
 	var names []string
 	for i := range list.Providers {
 		p := &list.Providers[i]
@@ -169,7 +166,7 @@ func dollars(micro int64) string {
 	return "$" + s
 }
 
-func (a modelCommands) useCommand() *cobra.Command {
+func modelsUse(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Use a model from now on, where nothing else names one",
 		Example: examples(a.cfg.Name, "models use openai/gpt-5.4-mini", "", "models use ollama/qwen3:8b", "", "models use offline",
@@ -191,7 +188,7 @@ func (a modelCommands) useCommand() *cobra.Command {
 			if info == nil {
 				return lacks
 			}
-			if err := a.setConfig([]string{"model", info.Name}); err != nil {
+			if err := setConfig(a, []string{"model", info.Name}); err != nil {
 				return err
 			}
 			if lacks != nil {
@@ -212,7 +209,7 @@ func (a modelCommands) useCommand() *cobra.Command {
 	}
 }
 
-func (a modelCommands) updateCommand() *cobra.Command {
+func modelsUpdate(a *app) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "update FILE", Short: "Take prices from a file, over those that are built in",
@@ -265,7 +262,7 @@ type modelTurn struct {
 // testOutput is the most tokens that a turn of a test may have: enough for a model to think a little.
 const testOutput = 2048
 
-func (a modelCommands) testCommand() *cobra.Command {
+func modelsTest(a *app) *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use: "test [NAME]", Short: "Ask a model for one short answer and one call of a tool",
@@ -282,7 +279,7 @@ func (a modelCommands) testCommand() *cobra.Command {
 			}
 			ctx, stop := context.WithTimeout(cmd.Context(), limit)
 			defer stop()
-			return a.try(ctx, opened, info)
+			return testModel(ctx, a, opened, info)
 		},
 	}
 	cmd.Flags().DurationVar(&limit, "within", time.Minute, "how long both turns may take together")
@@ -291,7 +288,7 @@ func (a modelCommands) testCommand() *cobra.Command {
 }
 
 // try asks for a text and for a call, and says how that went.
-func (a modelCommands) try(ctx context.Context, m model.Model, info *host.ModelInfo) error {
+func testModel(ctx context.Context, a *app, m model.Model, info *host.ModelInfo) error {
 	result := &modelTest{Model: info.Name, Turns: []modelTurn{}}
 	text := &model.Request{
 		System:   "You are tested. Answer as briefly as you can.",
@@ -314,7 +311,7 @@ func (a modelCommands) try(ctx context.Context, m model.Model, info *host.ModelI
 	}{{"text", text}, {"tool", tool}} {
 		turn, err := ask(ctx, m, t.what, t.req)
 		if err != nil {
-			return a.failTest(ctx, result, err)
+			return failTest(ctx, a, result, err)
 		}
 		result.Turns = append(result.Turns, *turn)
 		if !a.programs() {
@@ -382,7 +379,7 @@ func (t *modelTurn) line(info *host.ModelInfo) string {
 }
 
 // failTest says why a model did not answer.
-func (a modelCommands) failTest(ctx context.Context, result *modelTest, err error) error {
+func failTest(ctx context.Context, a *app, result *modelTest, err error) error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = &Error{Exit: ExitFailed, Code: "timeout", Message: result.Model + " was not done in time; give it longer with --within, or try a smaller model",
 			Err: err}

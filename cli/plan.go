@@ -14,7 +14,7 @@ import (
 )
 
 // plan says what a run would do, with the model of all agents if one was named.
-func (a runCommand) plan(w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
+func planRun(a *app, w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
 	p, err := a.host().Plan(w, &host.PlanOptions{Inputs: inputs, Model: model, Budget: r.budget()})
 	if err != nil {
 		return err
@@ -22,17 +22,17 @@ func (a runCommand) plan(w *workflow.Workflow, inputs json.RawMessage, r *runnin
 	if a.programs() {
 		return a.out.value(p)
 	}
-	a.printPlan(p)
+	printPlan(a, p)
 	return nil
 }
 
-func (a runCommand) printPlan(p *host.Plan) {
+func printPlan(a *app, p *host.Plan) {
 	head := transcript.Line(p.Workflow)
 	if p.File != "" {
 		head += "  " + transcript.Line(p.File)
 	}
 	a.out.line(head + "\n")
-	a.printSteps(p.Steps)
+	printSteps(a, p.Steps)
 	a.out.line("")
 	line := func(label, text string) {
 		if text != "" {

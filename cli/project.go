@@ -63,7 +63,7 @@ func (l *leave) rules() ([]permit.Rule, error) {
 // here returns the host, and warns once of mistakes in the settings of the project.
 func (a *app) here() (*host.Host, error) {
 	problems, err := a.host().Problems()
-	if err != nil || !a.settled || a.set.Quiet || a.completing() || a.warned {
+	if err != nil || !a.settled || a.set.Quiet || completing(a) || a.warned {
 		return a.host(), err
 	}
 	a.warned = true
@@ -77,7 +77,7 @@ func (a *app) here() (*host.Host, error) {
 func where(file string, x *recipe.Problem) string { return clean.Place(file, x.Pos.Line, x.Pos.Col) }
 
 // startProject starts what may be used of the project, and says what is not.
-func (a *app) startProject(ctx context.Context) (*host.Session, error) {
+func startProject(ctx context.Context, a *app) (*host.Session, error) {
 	a.starts = true
 	h, err := a.here()
 	if err != nil {
@@ -90,23 +90,23 @@ func (a *app) startProject(ctx context.Context) (*host.Session, error) {
 type itemFilter func() (wanted func(*host.Item) bool, words string, err error)
 
 // catalogCommand lists and shows what there is of a kind. If filter is nil, all of it is listed.
-func (a *app) catalogCommand(kind, short string, show func(context.Context, string) error, filter itemFilter) *cobra.Command {
+func catalogCommand(a *app, kind, short string, show func(context.Context, string) error, filter itemFilter) *cobra.Command {
 	n := a.cfg.Name
 	cmd := &cobra.Command{
 		Use: kind, Short: short,
 		Example: examples(n, kind+" list", "", kind+" show NAME", "", kind+" list -o json", ""),
 	}
-	cmd.AddCommand(a.listCommand(kind, filter), &cobra.Command{
-		Use: "show NAME", Short: "Show one of the " + kind, ValidArgsFunction: a.names(kind, nil).words(),
+	cmd.AddCommand(listCommand(a, kind, filter), &cobra.Command{
+		Use: "show NAME", Short: "Show one of the " + kind, ValidArgsFunction: itemNames(a, kind, nil).words(a),
 		Example: examples(n, kind+" show NAME", ""),
 		Args:    nargs(1, 1, fmt.Sprintf("%s show: name one; `%s %s list` shows those there are", kind, a.program(), kind)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return show(cmd.Context(), args[0]) },
 	})
-	return a.lists(cmd)
+	return listFirst(a, cmd)
 }
 
 // listCommand lists what there is of a kind.
-func (a *app) listCommand(kind string, filter itemFilter) *cobra.Command {
+func listCommand(a *app, kind string, filter itemFilter) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the " + kind + " there are, where they come from and what overrides what", Args: a.none,
 		Example: examples(a.cfg.Name, kind+" list", "", kind+" list -o json", ""),
@@ -126,14 +126,14 @@ func (a *app) listCommand(kind string, filter itemFilter) *cobra.Command {
 				return err
 			}
 			items = slices.DeleteFunc(items, func(i host.Item) bool { return !wanted(&i) })
-			return a.printItems(kind, items, problems, words)
+			return printItems(a, kind, items, problems, words)
 		},
 	}
 }
 
 // names completes the names of items of a kind, of some or, if nil, of all.
-func (a *app) names(kind string, some func(*host.Item) bool) completer {
-	return func(cmd *cobra.Command) ([]string, error) {
+func itemNames(a *app, kind string, some func(*host.Item) bool) completer {
+	return func(a *app, cmd *cobra.Command) ([]string, error) {
 		items, _, err := a.host().List(cmd.Context(), kind, false)
 		var out []string
 		for i := range items {
@@ -158,7 +158,7 @@ func problem(x *recipe.Problem) string {
 }
 
 // validateCommand checks the files of one kind: what cannot be used is an error, what is put up with a warning.
-func (a *app) validateCommand(kind string) *cobra.Command {
+func validateCommand(a *app, kind string) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate", Short: "Check the files of " + kind + ": exit code 1 if one cannot be used", Args: a.none,
 		Example: examples(a.cfg.Name, kind+" validate", "", kind+" validate -o json", ""),
@@ -171,20 +171,20 @@ func (a *app) validateCommand(kind string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.report([]host.Report{*r}, strings.TrimSuffix(kind, "s"))
+			return printReports(a, []host.Report{*r}, strings.TrimSuffix(kind, "s"))
 		},
 	}
 }
 
 // printItems writes a listing, and what is wrong besides. Filter says which of them were wanted, "" for all.
-func (a *app) printItems(kind string, items []host.Item, problems recipe.Problems, filter string) error {
+func printItems(a *app, kind string, items []host.Item, problems recipe.Problems, filter string) error {
 	if a.programs() {
 		return rows(a.out, append([]host.Item{}, items...))
 	}
 	if len(items) == 0 {
 		a.err.line("there are no " + kind + filter)
 	} else {
-		a.printTable(items)
+		printTable(a, items)
 	}
 	for _, x := range problems {
 		if !slices.ContainsFunc(items, func(i host.Item) bool { return slices.Contains(i.Problems, x.Text) }) {
@@ -194,7 +194,7 @@ func (a *app) printItems(kind string, items []host.Item, problems recipe.Problem
 	return nil
 }
 
-func (a *app) printTable(items []host.Item) {
+func printTable(a *app, items []host.Item) {
 	width := a.tty.Width()
 	needs, untrusted, drafts := false, false, false
 	name, source := 4, 8
@@ -233,7 +233,7 @@ func (a *app) printTable(items []host.Item) {
 			line = ansi.Truncate(line, width, "…")
 		}
 		a.out.line(strings.TrimRight(line, " "))
-		for _, detail := range a.details(e) {
+		for _, detail := range itemDetails(a, e) {
 			a.out.line("  " + pal.Dim(transcript.Line(detail)))
 		}
 	}
@@ -246,7 +246,7 @@ func (a *app) printTable(items []host.Item) {
 }
 
 // details are the lines below an item.
-func (a *app) details(e *host.Item) []string {
+func itemDetails(a *app, e *host.Item) []string {
 	var out []string
 	if e.Source != "built-in" && e.Path != "" {
 		where := e.Path
@@ -282,7 +282,7 @@ func (a *app) details(e *host.Item) []string {
 // capabilities are those that agents may have.
 const capabilities = "research, explore, synthesize, write, search, read-only, code-review, data-analysis"
 
-func (a *app) agentsCommand() *cobra.Command {
+func agentsCommand(a *app) *cobra.Command {
 	var capable []string
 	filter := func() (func(*host.Item) bool, string, error) {
 		var want []string
@@ -301,15 +301,15 @@ func (a *app) agentsCommand() *cobra.Command {
 		}
 		return has, " with " + strings.Join(capable, " and ") + "; `" + a.hint("agents", "list") + "` shows all", nil
 	}
-	show := func(_ context.Context, name string) error { return a.show(host.Agents, name) }
-	cmd := a.catalogCommand(host.Agents, "Look at the agents there are", show, filter)
+	show := func(_ context.Context, name string) error { return showItem(a, host.Agents, name) }
+	cmd := catalogCommand(a, host.Agents, "Look at the agents there are", show, filter)
 	cmd.Commands()[0].Flags().StringSliceVar(&capable, "capability", nil, "only those that have all of these: "+capabilities)
-	cmd.AddCommand(a.validateCommand(host.Agents))
+	cmd.AddCommand(validateCommand(a, host.Agents))
 	return cmd
 }
 
 // show writes all there is to know of an agent or a skill.
-func (a *app) show(kind, name string) error {
+func showItem(a *app, kind, name string) error {
 	h, err := a.here()
 	if err != nil {
 		return err
@@ -321,13 +321,13 @@ func (a *app) show(kind, name string) error {
 	if a.programs() {
 		return a.out.value(i)
 	}
-	a.header(i)
+	printHeader(a, i)
 	a.out.line("\n" + strings.TrimRight(transcript.Clean(cmp.Or(i.Prompt, i.Instructions)), "\n"))
 	return nil
 }
 
 // header writes the first lines about an item.
-func (a *app) header(i *host.Item) {
+func printHeader(a *app, i *host.Item) {
 	a.out.line(strings.TrimRight(transcript.Line(i.Name)+"\n"+transcript.Line(i.Description), "\n") + "\n")
 	put := func(what, text string) { a.out.line(fmt.Sprintf("%-8s %s", what, transcript.Line(text))) }
 	from := i.Source
@@ -352,16 +352,16 @@ func (a *app) header(i *host.Item) {
 	}
 }
 
-func (a *app) skillsCommand() *cobra.Command {
-	show := func(_ context.Context, name string) error { return a.show(host.Skills, name) }
-	cmd := a.catalogCommand(host.Skills, "Look at the skills there are, and validate them", show, nil)
-	cmd.AddCommand(a.skillsValidate())
+func skillsCommand(a *app) *cobra.Command {
+	show := func(_ context.Context, name string) error { return showItem(a, host.Skills, name) }
+	cmd := catalogCommand(a, host.Skills, "Look at the skills there are, and validate them", show, nil)
+	cmd.AddCommand(skillsValidate(a))
 	return cmd
 }
 
-func (a *app) toolsCommand() *cobra.Command {
-	cmd := a.catalogCommand(host.Tools, "Look at the tools there are", func(ctx context.Context, name string) error {
-		s, err := a.startProject(ctx)
+func toolsCommand(a *app) *cobra.Command {
+	cmd := catalogCommand(a, host.Tools, "Look at the tools there are", func(ctx context.Context, name string) error {
+		s, err := startProject(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -371,7 +371,7 @@ func (a *app) toolsCommand() *cobra.Command {
 			return err
 		}
 		for _, t := range found {
-			if err := a.showTool(t); err != nil {
+			if err := showTool(a, t); err != nil {
 				return err
 			}
 			if _, calls := s.Tools().Get(t.Name); !calls {
@@ -380,11 +380,11 @@ func (a *app) toolsCommand() *cobra.Command {
 		}
 		return nil
 	}, nil)
-	cmd.AddCommand(a.toolsCall(), a.validateCommand(host.Tools))
+	cmd.AddCommand(toolsCall(a), validateCommand(a, host.Tools))
 	return cmd
 }
 
-func (a *app) showTool(t *tool.Tool) error {
+func showTool(a *app, t *tool.Tool) error {
 	v := struct {
 		Name        string             `json:"name"`
 		Description string             `json:"description"`

@@ -13,7 +13,7 @@ import (
 )
 
 // pick gives the workflow of a name, or says why it cannot be used.
-func (a *app) pick(name string) (*workflow.Workflow, error) {
+func findWorkflow(a *app, name string) (*workflow.Workflow, error) {
 	w, err := a.host().Find(name)
 	var unknown *host.UnknownError
 	if !errors.As(err, &unknown) || unknown.Meant != "" {
@@ -22,7 +22,7 @@ func (a *app) pick(name string) (*workflow.Workflow, error) {
 	out := &Error{Exit: ExitUsage, Code: "unknown_workflow", Message: err.Error(), Err: err}
 	if _, none := a.host().Find("research"); none == nil && strings.ContainsAny(strings.TrimSpace(name), " \t\n") {
 		docs := "DIR"
-		if hasDocuments(".") && !a.atHome() {
+		if hasDocuments(".") && !atHome(a) {
 			docs = "."
 		}
 		question := host.Quote(name)
@@ -31,19 +31,19 @@ func (a *app) pick(name string) (*workflow.Workflow, error) {
 		}
 		out.Next = []string{"ask it of documents: " + a.hint("run", "research", question, "--docs", docs)}
 	} else {
-		out.Message += ". " + a.known()
+		out.Message += ". " + knownWorkflows(a)
 	}
 	return nil, out
 }
 
 // choose gives the workflow that is about to run, by its name or the path of a recipe, and asks about
 // one of the project that nobody has agreed to.
-func (a *app) choose(word string) (*workflow.Workflow, error) {
-	a.allRuns()
+func chooseWorkflow(a *app, word string) (*workflow.Workflow, error) {
+	loadWorkflows(a)
 	if a.host().IsFile(word) {
 		h, at, err := a.host().At(word)
 		if name := strings.TrimLeft(word, "/"); err != nil && name != word {
-			if _, known := a.pick(name); known == nil {
+			if _, known := findWorkflow(a, name); known == nil {
 				err = usage(fmt.Sprintf("there is no file %s; did you mean the workflow %q?", word, name), "run it: "+a.hint("run", name))
 			}
 		}
@@ -54,20 +54,20 @@ func (a *app) choose(word string) (*workflow.Workflow, error) {
 	}
 	last := ""
 	for {
-		w, err := a.pick(word)
+		w, err := findWorkflow(a, word)
 		d := a.host().Untrusted(err)
 		if d == nil || called(d) == last {
 			return w, err
 		}
 		last = called(d)
-		if err := a.trustRecipe(d, err); err != nil {
+		if err := trustRecipe(a, d, err); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // allRuns are the workflows there are. It warns of mistakes in the settings of the project that they are of.
-func (a *app) allRuns() workflow.Set {
+func loadWorkflows(a *app) workflow.Set {
 	h, _ := a.here() // what is wrong is told where a recipe is wanted
 	return h.Workflows()
 }
@@ -99,7 +99,7 @@ func invalid(bad *host.RecipeError) *Error {
 
 // trustRecipe asks once, on a terminal, whether a recipe of the project is to be used that nobody has
 // agreed to, which is why another cannot run or itself. The error is why it is not.
-func (a *app) trustRecipe(d *host.Decision, why error) error {
+func trustRecipe(a *app, d *host.Decision, why error) error {
 	refused := &Error{
 		Exit: ExitDenied, Code: "untrusted", Message: why.Error(), Err: why,
 		Next: []string{"look at it and decide: " + a.hint("trust", d.Name)},
@@ -110,7 +110,7 @@ func (a *app) trustRecipe(d *host.Decision, why error) error {
 	if !a.tty.Asks() || d.Digest == "" {
 		return refused
 	}
-	items, err := a.agree([]host.Decision{*d})
+	items, err := askDecisions(a, []host.Decision{*d})
 	if err != nil {
 		return err
 	}

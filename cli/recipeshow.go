@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-func (a *app) workflowsShow() *cobra.Command {
+func workflowsShow(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME|FILE", Short: "Show what a workflow is, takes and looks like", Args: a.named, ValidArgsFunction: a.workflowNames,
 		Long: `Show what a workflow is, takes and looks like
@@ -23,19 +23,19 @@ A recipe may also be named by its path, and a draft by its name. With -v its tex
 recipe of your own with the text of another: workflows new NAME --from OTHER.`,
 		Example: examples(a.cfg.Name, "workflows show research", "", "workflows show drafts/brief.yaml -v", "", "workflows show research -o json", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			a.allRuns()
+			loadWorkflows(a)
 			i, err := a.host().Show(host.Workflows, args[0])
 			if err != nil {
-				return a.unknown(err)
+				return asUsage(a, err)
 			}
 			if a.programs() {
 				return a.out.value(i)
 			}
-			a.header(i)
-			a.printInputs(i.Inputs)
+			printHeader(a, i)
+			printInputs(a, i.Inputs)
 			if len(i.Steps) > 0 {
 				a.out.line("\nSteps:")
-				a.printSteps(i.Steps)
+				printSteps(a, i.Steps)
 			}
 			if w, err := a.host().Draw(i); err != nil {
 				a.out.line("\nno graph: " + transcript.Line(err.Error()))
@@ -51,7 +51,7 @@ recipe of your own with the text of another: workflows new NAME --from OTHER.`,
 }
 
 // printInputs writes what a workflow takes.
-func (a *app) printInputs(inputs []workflow.Input) {
+func printInputs(a *app, inputs []workflow.Input) {
 	a.out.line("")
 	for _, l := range inputLines(inputs) {
 		a.out.line(l)
@@ -120,7 +120,7 @@ func valueText(v any) string {
 }
 
 // printSteps writes steps as a table, those within others indented.
-func (a *app) printSteps(steps []host.Step) {
+func printSteps(a *app, steps []host.Step) {
 	type row struct{ id, does, rest string }
 	var rows []row
 	var add func(steps []host.Step, depth int)

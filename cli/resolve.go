@@ -22,7 +22,7 @@ type resolving struct {
 	result          string
 }
 
-func (a runsCommands) resolveCommand() *cobra.Command {
+func runsResolve(a *app) *cobra.Command {
 	var r running
 	var f resolving
 	cmd := &cobra.Command{
@@ -39,9 +39,9 @@ func (a runsCommands) resolveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.result, "result", "", "with --happened: the `TEXT` that the tool returned; of other effects, their output as JSON")
 	acts(cmd, "again", "happened", "result")
 	r.add(cmd.Flags())
-	noModel(cmd, a.app, "run keeps the model that it began with")
+	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ans, err := r.check(a.app)
+		ans, err := r.check(a)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (a runsCommands) resolveCommand() *cobra.Command {
 		if len(args) > 1 {
 			task = args[1]
 		}
-		return a.resolve(cmd.Context(), args[0], task, given, &r, ans)
+		return resolveEffect(cmd.Context(), a, args[0], task, given, &r, ans)
 	}
 	return cmd
 }
@@ -103,12 +103,12 @@ type unknownJSON struct {
 	key      string
 }
 
-func (a runsCommands) resolve(ctx context.Context, ref, task string, given *runlog.Answer, r *running, ans tui.Answers) error {
-	_, info, err := a.find(ctx, ref)
+func resolveEffect(ctx context.Context, a *app, ref, task string, given *runlog.Answer, r *running, ans tui.Answers) error {
+	_, info, err := findRun(ctx, a, ref)
 	if err != nil {
 		return err
 	}
-	run, err := a.read(ctx, info)
+	run, err := readRun(ctx, a, info)
 	if err != nil {
 		return err
 	}
@@ -121,11 +121,11 @@ func (a runsCommands) resolve(ctx context.Context, ref, task string, given *runl
 	}
 	switch {
 	case given == nil:
-		return a.printUnknown(info, open)
+		return printUnknown(a, info, open)
 	case len(open) == 0 && task != "":
 		return usage(fmt.Sprintf("run %s has no effect of unknown outcome in %q; `%s` lists those there are", info.ID, task, a.hint("runs", "resolve", info.ID)))
 	case len(open) == 0:
-		return usage(fmt.Sprintf("run %s has no effect of unknown outcome; it is %s", info.ID, info.Status), a.findsOut(info)...)
+		return usage(fmt.Sprintf("run %s has no effect of unknown outcome; it is %s", info.ID, info.Status), findsOut(a, info)...)
 	case slices.ContainsFunc(open, func(u unknownJSON) bool { return u.Task != open[0].Task }):
 		var next []string
 		for _, u := range open {
@@ -141,7 +141,7 @@ func (a runsCommands) resolve(ctx context.Context, ref, task string, given *runl
 			return err
 		}
 	}
-	if err := a.vouch(ctx, info); err != nil {
+	if err := vouchFor(ctx, a, info); err != nil {
 		return err
 	}
 	e, err := a.engine(ctx, info.Workflow, r.engine())
@@ -154,14 +154,14 @@ func (a runsCommands) resolve(ctx context.Context, ref, task string, given *runl
 			return err
 		}
 	}
-	if _, info, err = a.find(ctx, info.ID); err != nil {
+	if _, info, err = findRun(ctx, a, info.ID); err != nil {
 		return err
 	}
-	return a.answered(info.ID, a.resume(ctx, info, r, ans, &superstep.ResumeOptions{}))
+	return answerRecorded(a, info.ID, resumeRun(ctx, a, info, r, ans, &superstep.ResumeOptions{}))
 }
 
 // answered is the error of going on with a run whose last answer is recorded. That somebody else was quicker is none.
-func (a runsCommands) answered(id string, err error) error {
+func answerRecorded(a *app, id string, err error) error {
 	busy, ok := errors.AsType[*runlog.BusyError](err)
 	if !ok || busy.ID != id {
 		return err
@@ -173,13 +173,13 @@ func (a runsCommands) answered(id string, err error) error {
 	return nil
 }
 
-func (a runsCommands) printUnknown(info runlog.Info, open []unknownJSON) error {
+func printUnknown(a *app, info runlog.Info, open []unknownJSON) error {
 	if a.programs() {
 		return a.out.value(open)
 	}
 	if len(open) == 0 {
 		a.err.line(fmt.Sprintf("run %s has no effect of unknown outcome", info.ID))
-		for _, next := range a.findsOut(info) {
+		for _, next := range findsOut(a, info) {
 			a.err.line("  " + next)
 		}
 		return nil
@@ -198,7 +198,7 @@ func (a runsCommands) printUnknown(info runlog.Info, open []unknownJSON) error {
 }
 
 // findsOut says how an interrupted run comes to ask.
-func (a runsCommands) findsOut(info runlog.Info) []string {
+func findsOut(a *app, info runlog.Info) []string {
 	if info.Status != runlog.Interrupted {
 		return nil
 	}

@@ -69,7 +69,7 @@ func group(root *cobra.Command) {
 
 // root builds the command. The flags of `run` depend on the workflow, which is why the
 // arguments are looked at before they are parsed.
-func (a *app) root() *cobra.Command {
+func newRoot(a *app) *cobra.Command {
 	name := a.cfg.Name
 	root := &cobra.Command{
 		Use:   name,
@@ -89,7 +89,7 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		SilenceUsage:  true,
 		RunE:          a.bare,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			a.forgive(cmd)
+			forgive(a, cmd)
 			return a.configure(cmd.Flags())
 		},
 	}
@@ -106,12 +106,12 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND | flags]", Short: "Help about a command, or the global flags",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && args[0] == "flags" {
-				a.out.line(a.globalHelp())
+				a.out.line(globalHelp(a))
 				return nil
 			}
 			c, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return a.unknownCommand(root, args)
+				return unknownCommand(a, root, args)
 			}
 			return c.Help()
 		}, Example: examples(name, "help run", "", "help flags", "flags of every command, and their variables")})
@@ -119,26 +119,26 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(a.flagError)
 	a.globals(root.PersistentFlags())
-	a.set.config = a.argument("--config") // which the flags of workflows depend on
+	a.set.config = argument(a, "--config") // which the flags of workflows depend on
 	version := root.Flags().Bool("version", false, "print the version")
 	bare := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if *version {
-			return a.version()
+			return printVersion(a)
 		}
 		return bare(cmd, args)
 	}
-	run := runCommand{a}.command()
-	root.AddCommand(a.initCommand(), a.lintCommand())
+	run := newRunCommand(a)
+	root.AddCommand(initCommand(a), lintCommand(a))
 	if a.opt.Demo {
-		root.AddCommand(a.demoCommand())
+		root.AddCommand(demoCommand(a))
 	}
-	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(),
-		a.trustCommand(), a.permissionsCommand(), a.sandboxCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(),
-		a.completionCommand(), a.manCommand())
+	root.AddCommand(run, runsCommand(a), workflowsCommand(a), agentsCommand(a), toolsCommand(a), skillsCommand(a), modelsCommand(a),
+		trustCommand(a), permissionsCommand(a), sandboxCommand(a), serveCommand(a), workerCommand(a), configCommand(a), versionCommand(a),
+		completionCommand(a), manCommand(a))
 	group(root)
-	runCommand{a}.prepare(root, run)
-	completion{a}.complete(root)
+	prepareRun(a, root, run)
+	addCompletion(a, root)
 	return root
 }
 
@@ -163,7 +163,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 }
 
 // argument returns the value of a flag before the flags are parsed.
-func (a *app) argument(flag string) string {
+func argument(a *app, flag string) string {
 	for i, arg := range a.opt.Args {
 		value, is := strings.CutPrefix(arg, flag+"=")
 		switch {
@@ -179,11 +179,11 @@ func (a *app) argument(flag string) string {
 }
 
 // globalHelp describes the flags of every command and the variables of the environment.
-func (a *app) globalHelp() string {
+func globalHelp(a *app) string {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	(&app{opt: a.opt, cfg: a.cfg}).globals(f)
 	var variables []string
-	a.configurable().VisitAll(func(f *pflag.Flag) { variables = append(variables, host.Variable(f.Name)) })
+	configurable(a).VisitAll(func(f *pflag.Flag) { variables = append(variables, host.Variable(f.Name)) })
 	return "Flags of every command\n\n" + strings.TrimRight(f.FlagUsages(), "\n") +
 		"\n\nA flag goes before its variable, a variable before the configuration (`" + a.cfg.Name + " config list`). The variables are:\n  " +
 		strings.Join(append(variables, "SUPERSTEP_CONFIG", "SUPERSTEP_STORE_KEY", "SUPERSTEP_CACHE_DIR", "SUPERSTEP_EMBEDDINGS"), "\n  ")
@@ -275,7 +275,7 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 		return usage(fmt.Sprintf("unknown flag -%s; `%s --help` lists the flags", name, cmd.CommandPath()))
 	}
 	if word := firstWord(a.opt.Args, nil, cmd.Flags().Lookup); !cmd.HasParent() && word != "" {
-		return a.unknownCommand(cmd, []string{word})
+		return unknownCommand(a, cmd, []string{word})
 	}
 	var known []string
 	add := func(f *pflag.Flag) {
@@ -312,7 +312,7 @@ func wanted(f *pflag.Flag, got string, err error) string {
 }
 
 // unknownCommand says which command was meant.
-func (a *app) unknownCommand(parent *cobra.Command, args []string) error {
+func unknownCommand(a *app, parent *cobra.Command, args []string) error {
 	word := args[0]
 	if parent.HasParent() {
 		word = args[len(args)-1]
@@ -324,7 +324,7 @@ func (a *app) unknownCommand(parent *cobra.Command, args []string) error {
 		}
 	}
 	hint := suggest.Hint(word, names)
-	if path := a.elsewhereCommand(parent, word); path != "" {
+	if path := elsewhereCommand(a, parent, word); path != "" {
 		hint = fmt.Sprintf("; did you mean `%s`?", path)
 	}
 	if !parent.HasParent() {
@@ -337,7 +337,7 @@ func (a *app) unknownCommand(parent *cobra.Command, args []string) error {
 
 // elsewhereCommand returns the command that a word means which is not the name of one here: what other tools call it, or
 // where else there is one of that name. "" for none.
-func (a *app) elsewhereCommand(parent *cobra.Command, word string) string {
+func elsewhereCommand(a *app, parent *cobra.Command, word string) string {
 	for _, c := range parent.Commands() {
 		if slices.Contains(c.SuggestFor, word) {
 			return c.CommandPath()
@@ -369,11 +369,11 @@ func commandNames(parent *cobra.Command) []string {
 }
 
 // lists makes a command without arguments the first of its subcommands, its list.
-func (a *app) lists(c *cobra.Command) *cobra.Command {
+func listFirst(a *app, c *cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return a.unknownCommand(cmd, args[:1])
+			return unknownCommand(a, cmd, args[:1])
 		}
 		list, _, err := cmd.Find([]string{"list"})
 		if err != nil {
@@ -389,13 +389,13 @@ func (a *app) lists(c *cobra.Command) *cobra.Command {
 func (a *app) bare(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 0:
-		return a.unknownCommand(cmd, args)
+		return unknownCommand(a, cmd, args)
 	case a.set.Verbose: // which other programs call their version
-		return a.version()
+		return printVersion(a)
 	case a.programs():
 		return usage("name a command; `" + a.cfg.Name + " --help` lists them")
 	}
-	text := a.greeting(cmd.Context(), a.allRuns())
+	text := greeting(cmd.Context(), a, loadWorkflows(a))
 	if a.tty.OutTTY && a.tty.InTTY {
 		a.out.line(text)
 		return nil
@@ -405,13 +405,13 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 }
 
 // greeting says what can be typed first. Each command works as it stands, in this folder and with the model there is.
-func (a *app) greeting(ctx context.Context, set workflow.Set) string {
+func greeting(ctx context.Context, a *app, set workflow.Set) string {
 	var pairs []string
 	if a.opt.Demo {
 		pairs = append(pairs, "demo", "See five agents killed and resumed: no key, no network, half a minute")
 	}
-	able, n := a.hasModel(ctx), 0
-	folder := !a.atHome()
+	able, n := hasModel(ctx, a), 0
+	folder := !atHome(a)
 	for _, w := range set {
 		needs := len(a.host().Judgements(w)) > 0
 		switch {
@@ -443,13 +443,13 @@ func (a *app) greeting(ctx context.Context, set workflow.Set) string {
 const firstQuestion = "What is this project, and how is it used?"
 
 // hasModel reports whether there is a language model.
-func (a *app) hasModel(ctx context.Context) bool {
+func hasModel(ctx context.Context, a *app) bool {
 	m, err := a.models()
 	return err != nil || m.HasModel(ctx)
 }
 
 // atHome reports whether the current folder is the user's home or the root of a disk, which are too large to search.
-func (a *app) atHome() bool {
+func atHome(a *app) bool {
 	here, err := os.Getwd()
 	if err != nil {
 		return true
@@ -524,15 +524,15 @@ func examples(name string, pairs ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: a.none,
 		Example: examples(a.cfg.Name, "version", "", "version -o json", ""),
-		RunE:    func(*cobra.Command, []string) error { return a.version() },
+		RunE:    func(*cobra.Command, []string) error { return printVersion(a) },
 	}
 }
 
-func (a *app) version() error {
+func printVersion(a *app) error {
 	if a.programs() {
 		return a.out.value(map[string]string{"version": a.opt.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 	}
@@ -540,7 +540,7 @@ func (a *app) version() error {
 	return nil
 }
 
-func (a *app) completionCommand() *cobra.Command {
+func completionCommand(a *app) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use: "completion SHELL", Short: "Print a script that completes commands, workflows and runs", ValidArgs: shells,

@@ -125,10 +125,7 @@ func raised(e *runlog.BudgetError) []string {
 	return nil
 }
 
-// runCommand is the command run: it finds the workflow, reads its inputs and starts it.
-type runCommand struct{ *app }
-
-func (a runCommand) command() *cobra.Command {
+func newRunCommand(a *app) *cobra.Command {
 	var r running
 	var g gathered
 	cmd := &cobra.Command{
@@ -161,9 +158,9 @@ func (a runCommand) command() *cobra.Command {
 	cmd.Flags().StringVar(&g.file, "inputs", "", "read inputs from a JSON `file`, - for standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usage("run: which workflow? " + a.known())
+			return usage("run: which workflow? " + knownWorkflows(a))
 		}
-		ans, err := r.check(a.app)
+		ans, err := r.check(a)
 		if err != nil {
 			return err
 		}
@@ -174,13 +171,13 @@ func (a runCommand) command() *cobra.Command {
 		if n := cmd.ArgsLenAtDash(); n >= 0 {
 			g.words = slices.Insert(slices.Clone(g.words), max(0, n-1), "--")
 		}
-		return a.runWorkflow(cmd.Context(), args[0], &g, &r, ans)
+		return runWorkflow(cmd.Context(), a, args[0], &g, &r, ans)
 	}
 	return cmd
 }
 
 // describeRun says in the help of `run` what there is to run.
-func (a runCommand) describeRun(run *cobra.Command, set workflow.Set) {
+func describeRun(a *app, run *cobra.Command, set workflow.Set) {
 	if len(set) == 0 {
 		return
 	}
@@ -200,7 +197,7 @@ func (a runCommand) describeRun(run *cobra.Command, set workflow.Set) {
 		"run "+set[0].Name+" --help", "its inputs")
 }
 
-func (a *app) known() string {
+func knownWorkflows(a *app) string {
 	set := a.host().Workflows()
 	if len(set) == 0 {
 		return "there are none"
@@ -212,22 +209,22 @@ func (a *app) known() string {
 	return "There are: " + strings.Join(names, ", ")
 }
 
-func (a runCommand) runWorkflow(ctx context.Context, name string, g *gathered, r *running, ans tui.Answers) error {
-	w, err := a.choose(name)
+func runWorkflow(ctx context.Context, a *app, name string, g *gathered, r *running, ans tui.Answers) error {
+	w, err := chooseWorkflow(a, name)
 	if err != nil {
 		return err
 	}
-	return a.lacksModel(w, a.runChosen(ctx, w, g, r, ans))
+	return explainLacking(a, w, runChosen(ctx, a, w, g, r, ans))
 }
 
-func (a runCommand) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, r *running, ans tui.Answers) error {
+func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *gathered, r *running, ans tui.Answers) error {
 	name := w.Name
-	inputs, err := a.inputs(w, g)
+	inputs, err := gatherInputs(a, w, g)
 	if err == nil {
 		err = a.host().Quotable(w, g.model)
 	}
 	if err == nil && r.plan {
-		return a.plan(w, inputs, r, g.model)
+		return planRun(a, w, inputs, r, g.model)
 	}
 	if err == nil {
 		a.current = name
@@ -239,20 +236,20 @@ func (a runCommand) runChosen(ctx context.Context, w *workflow.Workflow, g *gath
 	if err != nil {
 		if errors.As(err, new(*workflow.InputsError)) {
 			err = &Error{Exit: ExitUsage, Code: "inputs", Message: err.Error(), Err: err, Next: []string{
-				"such as: " + a.hint("run", a.called(w)) + sample(w),
-				"all inputs: " + a.hint("run", a.called(w), "--help"),
+				"such as: " + a.hint("run", nameToType(a, w)) + sample(w),
+				"all inputs: " + a.hint("run", nameToType(a, w), "--help"),
 			}}
 		}
 		return err
 	}
-	if err := a.ahead(w, inputs, ans); err != nil {
+	if err := checkAhead(a, w, inputs, ans); err != nil {
 		return err
 	}
 	engine, err := a.engine(ctx, name, r.engine())
 	if err != nil {
 		return err
 	}
-	return runsCommands(a).execute(ctx, &job{
+	return executeRun(ctx, a, &job{
 		engine: engine, flags: r, answers: ans,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
 			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})

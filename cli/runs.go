@@ -22,20 +22,16 @@ import (
 	"github.com/superstep-dev/superstep/tui"
 )
 
-// runsCommands are the commands that list, show, continue and end runs.
-type runsCommands struct{ *app }
-
-func (a *app) runsCommand() *cobra.Command {
+func runsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	runs := &cobra.Command{
 		Use: "runs", Short: "Look at runs, resume, answer, cancel, fork, compare, replay and remove them",
 		Example: examples(n, "runs list", "", "runs show @last", "", "runs resume 7f3a", "", `runs answer @last write=yes`, ""),
 	}
-	r, past, room := runsCommands{a}, historyCommands{a}, storageCommands{a}
-	runs.AddCommand(r.listCommand(), r.showCommand(), r.watchCommand(), r.resumeCommand(), r.answerCommand(), r.cancelCommand(), r.rmCommand(),
-		r.resolveCommand(), past.historyCommand(), a.forkCommand(), past.diffCommand(), past.replayCommand(), room.duCommand(), room.gcCommand(),
-		room.exportCommand(), room.importCommand(), a.trustRunCommand(), distilCommand{a}.command())
-	return a.lists(runs)
+	runs.AddCommand(runsList(a), runsShow(a), runsWatch(a), runsResume(a), runsAnswer(a), runsCancel(a), runsRemove(a),
+		runsResolve(a), runsHistory(a), runsFork(a), runsDiff(a), runsReplay(a), runsDu(a), runsGC(a),
+		runsExport(a), runsImport(a), runsTrust(a), runsDistil(a))
+	return listFirst(a, runs)
 }
 
 // ids completes the IDs of runs.
@@ -43,7 +39,7 @@ func (a *app) ids(cmd *cobra.Command, args []string, _ string) ([]string, cobra.
 	if err := a.configure(cmd.Flags()); err != nil || len(args) > 0 && cmd.Name() != "rm" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	infos, err := a.list(cmd.Context(), &runlog.Filter{Limit: 50})
+	infos, err := listRuns(cmd.Context(), a, &runlog.Filter{Limit: 50})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -54,7 +50,7 @@ func (a *app) ids(cmd *cobra.Command, args []string, _ string) ([]string, cobra.
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) list(ctx context.Context, f *runlog.Filter) ([]runlog.Info, error) {
+func listRuns(ctx context.Context, a *app, f *runlog.Filter) ([]runlog.Info, error) {
 	e, err := a.looking(ctx)
 	if err != nil {
 		return nil, err
@@ -98,7 +94,7 @@ func named(args []string) string {
 }
 
 // find gives the run that is meant. It never shows one as running that nobody runs.
-func (a *app) find(ctx context.Context, ref string) (*superstep.Engine, runlog.Info, error) {
+func findRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog.Info, error) {
 	e, err := a.looking(ctx)
 	if err != nil {
 		return nil, runlog.Info{}, err
@@ -107,7 +103,7 @@ func (a *app) find(ctx context.Context, ref string) (*superstep.Engine, runlog.I
 	switch {
 	case errors.As(err, new(*runlog.NotFoundError)):
 		err = &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: fmt.Sprintf("no run %q in %s; `%s` shows the runs there are", ref,
-			a.storeName(), a.hint("runs", "list"))}
+			storeName(a), a.hint("runs", "list"))}
 	case err != nil && !errors.As(err, new(*superstep.AmbiguousError)) && strings.HasPrefix(ref, "@"):
 		err = usage(err.Error())
 	}
@@ -139,7 +135,7 @@ const waiting runlog.Status = "waiting"
 const tail = 256
 
 // waits reports whether a run does nothing but wait for answers, as far as the end of its log shows.
-func (a runsCommands) waits(ctx context.Context, info *runlog.Info) (bool, error) {
+func waitsForAnswers(ctx context.Context, a *app, info *runlog.Info) (bool, error) {
 	run := &transcript.Run{}
 	for r, err := range runlog.Records(ctx, a.store, info.ID, max(info.Head, tail)-tail+1) {
 		if err != nil {
@@ -154,7 +150,7 @@ func (a runsCommands) waits(ctx context.Context, info *runlog.Info) (bool, error
 const damaged runlog.Status = "damaged"
 
 // reason says why a run is paused, from its last record.
-func (a runsCommands) reason(ctx context.Context, info *runlog.Info) (string, error) {
+func pauseReason(ctx context.Context, a *app, info *runlog.Info) (string, error) {
 	if info.Status != runlog.Paused {
 		return "", nil
 	}
@@ -176,7 +172,7 @@ func reasonOf(short *runlog.BudgetError) string {
 	return short.FailureCode()
 }
 
-func (a runsCommands) listCommand() *cobra.Command {
+func runsList(a *app) *cobra.Command {
 	var statuses []string
 	var limit int
 	cmd := &cobra.Command{
@@ -199,7 +195,7 @@ func (a runsCommands) listCommand() *cobra.Command {
 		if limit < 0 {
 			return usage(fmt.Sprintf("--limit: want 0 or more, got %d", limit))
 		}
-		infos, err := a.list(cmd.Context(), f)
+		infos, err := listRuns(cmd.Context(), a, f)
 		if err != nil {
 			return err
 		}
@@ -208,10 +204,10 @@ func (a runsCommands) listCommand() *cobra.Command {
 			infos = infos[:limit]
 		}
 		if len(infos) == 0 && len(f.Status) > 0 && !a.programs() {
-			a.err.line(fmt.Sprintf("no run in %s is %s; `%s` shows all", a.storeName(), strings.Join(statuses, " or "), a.hint("runs", "list")))
+			a.err.line(fmt.Sprintf("no run in %s is %s; `%s` shows all", storeName(a), strings.Join(statuses, " or "), a.hint("runs", "list")))
 			return nil
 		}
-		if err := a.printList(cmd.Context(), infos); err != nil || !more || a.programs() {
+		if err := printList(cmd.Context(), a, infos); err != nil || !more || a.programs() {
 			return err
 		}
 		a.err.line(fmt.Sprintf("older runs are not shown; `%s --limit 0` shows all", a.hint("runs", "list")))
@@ -232,22 +228,22 @@ func statusNames() []string {
 	return out
 }
 
-func (a runsCommands) printList(ctx context.Context, infos []runlog.Info) error {
+func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 	list := make([]infoJSON, 0, len(infos))
 	for _, i := range infos {
 		if i.Status == runlog.Running {
-			if waits, err := a.waits(ctx, &i); err == nil && waits { // what cannot be read runs, as far as is known
+			if waits, err := waitsForAnswers(ctx, a, &i); err == nil && waits { // what cannot be read runs, as far as is known
 				i.Status = waiting
 			}
 		}
-		why, err := a.reason(ctx, &i)
+		why, err := pauseReason(ctx, a, &i)
 		if err != nil {
 			a.tty.Warn(err.Error()) // the other runs are listed all the same
 		}
 		var im *host.Origin
 		if key, ok := seal.Sealed(i); ok {
 			i.Workflow, i.Title = "(encrypted)", "with key "+key
-		} else if im, err = a.origin(ctx, i.ID); err != nil {
+		} else if im, err = originOf(ctx, a, i.ID); err != nil {
 			a.tty.Warn(err.Error())
 			if errors.As(err, new(*runlog.CorruptError)) {
 				i.Status = damaged
@@ -259,7 +255,7 @@ func (a runsCommands) printList(ctx context.Context, infos []runlog.Info) error 
 		return rows(a.out, list)
 	}
 	if len(infos) == 0 {
-		a.err.line("no runs in " + a.storeName() + a.absent() + "; start one with `" + a.cfg.Name + " run`")
+		a.err.line("no runs in " + storeName(a) + absent(a) + "; start one with `" + a.cfg.Name + " run`")
 		return nil
 	}
 	pal := a.tty.Out
@@ -307,23 +303,23 @@ func status(p tui.Palette, of runlog.Status) string {
 	return s
 }
 
-func (a runsCommands) watchCommand() *cobra.Command {
+func runsWatch(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "watch [ID]", Aliases: []string{"logs"}, Short: "Show the log of a run, and follow it while another process runs it", Args: oneRunOrLast,
 		ValidArgsFunction: a.ids,
 		Example:           examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, info, err := a.find(cmd.Context(), named(args))
+			e, info, err := findRun(cmd.Context(), a, named(args))
 			if err != nil {
 				return err
 			}
-			return a.watch(cmd.Context(), e, info)
+			return watchRun(cmd.Context(), a, e, info)
 		},
 	}
 }
 
 // watch follows a run until nobody runs it. Its exit code is the run's.
-func (a runsCommands) watch(ctx context.Context, e *superstep.Engine, info runlog.Info) error {
+func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
 	s, events := a.follow(0, false)
@@ -347,7 +343,7 @@ func (a runsCommands) watch(ctx context.Context, e *superstep.Engine, info runlo
 	if err != nil {
 		return err
 	}
-	return a.finish(s, events, a.ending(ctx, s, logged(s.Run(), &now)))
+	return finishRun(a, s, events, endingOf(ctx, a, s, logged(s.Run(), &now)))
 }
 
 // logged is the outcome of a run that somebody else ran, as its log has it.
@@ -373,7 +369,7 @@ func logged(r *transcript.Run, info *runlog.Info) *superstep.Outcome {
 	return out
 }
 
-func (a runsCommands) resumeCommand() *cobra.Command {
+func runsResume(a *app) *cobra.Command {
 	var r running
 	var again superstep.ResumeOptions
 	cmd := &cobra.Command{
@@ -387,23 +383,23 @@ func (a runsCommands) resumeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&again.Quarantined, "quarantined", false, "go on with a run whose processes died one after another")
 	cmd.Flags().BoolVar(&again.AllowChange, "allow-graph-change", false, "go on with the workflow as it is today, if what the run does next is still there")
 	acts(cmd, "quarantined", "allow-graph-change")
-	noModel(cmd, a.app, "run keeps the model that it began with")
+	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ans, err := r.check(a.app)
+		ans, err := r.check(a)
 		if err != nil {
 			return err
 		}
-		_, info, err := a.find(cmd.Context(), args[0])
+		_, info, err := findRun(cmd.Context(), a, args[0])
 		if err != nil {
 			return err
 		}
 		if info.Status == runlog.Partial {
-			return a.redo(cmd.Context(), info, &r, ans, &again)
+			return redoRun(cmd.Context(), a, info, &r, ans, &again)
 		}
-		if err := a.checkAnswers(cmd.Context(), info, ans); err != nil {
+		if err := checkAnswers(cmd.Context(), a, info, ans); err != nil {
 			return err
 		}
-		return a.resume(cmd.Context(), info, &r, ans, &again)
+		return resumeRun(cmd.Context(), a, info, &r, ans, &again)
 	}
 	return cmd
 }
@@ -420,31 +416,31 @@ func noModel(cmd *cobra.Command, a *app, keeps string) {
 	}
 }
 
-func (a runsCommands) resume(ctx context.Context, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
+func resumeRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	name := info.Workflow
 	if info.Status.Ended() {
 		name = "" // nothing will run
-	} else if err := a.vouch(ctx, info); err != nil {
+	} else if err := vouchFor(ctx, a, info); err != nil {
 		return err
 	}
-	run, err := a.read(ctx, info)
+	run, err := readRun(ctx, a, info)
 	if err != nil {
 		return err
 	}
-	a.began(run)
+	useModelOf(a, run)
 	engine, err := a.engine(ctx, name, r.engine())
 	if err != nil {
 		return err
 	}
-	if changed := a.changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.Quiet {
+	if changed := changedSince(ctx, a, &info); changed != "" && name != "" && !a.programs() && !a.set.Quiet {
 		a.err.line(changed)
 	}
 	if name != "" {
-		if err := a.askable(ctx, engine, info, ans); err != nil {
+		if err := checkAskable(ctx, a, engine, info, ans); err != nil {
 			return err
 		}
 	}
-	return a.execute(ctx, &job{
+	return executeRun(ctx, a, &job{
 		engine: engine, flags: r, answers: ans, after: info.Head,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
 			o := *again
@@ -454,7 +450,7 @@ func (a runsCommands) resume(ctx context.Context, info runlog.Info, r *running, 
 	})
 }
 
-func (a runsCommands) answerCommand() *cobra.Command {
+func runsAnswer(a *app) *cobra.Command {
 	var r running
 	cmd := &cobra.Command{
 		Use: "answer ID [VALUE | PATH=value...]", Short: "Answer the questions of a paused run, and go on with it", ValidArgsFunction: a.ids,
@@ -472,17 +468,17 @@ deny, and at a gate approve and reject. An answer that does not fit is refused b
 		Args: nargs(1, math.MaxInt, "runs answer: name the run: ID, and the answer: VALUE or PATH=value"),
 	}
 	r.add(cmd.Flags())
-	noModel(cmd, a.app, "run keeps the model that it began with")
+	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ans, err := r.check(a.app)
+		ans, err := r.check(a)
 		if err != nil {
 			return err
 		}
-		_, info, err := a.find(cmd.Context(), args[0])
+		_, info, err := findRun(cmd.Context(), a, args[0])
 		if err != nil {
 			return err
 		}
-		read, err := a.read(cmd.Context(), info)
+		read, err := readRun(cmd.Context(), a, info)
 		if err != nil {
 			return err
 		}
@@ -495,39 +491,41 @@ deny, and at a gate approve and reject. An answer that does not fit is refused b
 		if err := ans.Check(&info, open, true); err != nil {
 			return err
 		}
-		return a.resume(cmd.Context(), info, &r, ans, &superstep.ResumeOptions{})
+		return resumeRun(cmd.Context(), a, info, &r, ans, &superstep.ResumeOptions{})
 	}
 	return cmd
 }
 
-func (a runsCommands) cancelCommand() *cobra.Command {
+func runsCancel(a *app) *cobra.Command {
 	var agent string
 	cmd := &cobra.Command{
 		Use: "cancel ID", SuggestFor: []string{"stop", "kill"}, Short: "Stop a run for good, or one of its sub-agents, whoever runs it", Args: oneRun,
 		ValidArgsFunction: a.ids,
 		Example:           examples(a.cfg.Name, "runs cancel @last", "", "runs cancel @last --agent 'work/task[1.1]/explorer'", ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, info, err := a.find(cmd.Context(), args[0])
+			e, info, err := findRun(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
 			if !cmd.Flags().Changed("agent") {
-				return a.cancel(cmd.Context(), e, info.ID, nil)
+				return cancelRun(cmd.Context(), a, e, info.ID, nil)
 			}
-			return a.cancel(cmd.Context(), e, info.ID, &agent)
+			return cancelRun(cmd.Context(), a, e, info.ID, &agent)
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "cancel this sub-agent only; the run goes on without it")
-	_ = cmd.RegisterFlagCompletionFunc("agent", a.agentIDs) // it fails if there is no such flag
+	_ = cmd.RegisterFlagCompletionFunc("agent", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return agentIDs(a, cmd, args)
+	}) // it fails if there is no such flag
 	return cmd
 }
 
 // agentIDs completes the sub-agents of a run that can be cancelled.
-func (a runsCommands) agentIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func agentIDs(a *app, cmd *cobra.Command, args []string) ([]string, cobra.ShellCompDirective) {
 	if err := a.configure(cmd.Flags()); err != nil || len(args) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	e, info, err := a.find(cmd.Context(), args[0])
+	e, info, err := findRun(cmd.Context(), a, args[0])
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -545,7 +543,7 @@ func (a runsCommands) agentIDs(cmd *cobra.Command, args []string, _ string) ([]s
 }
 
 // cancel cancels a run, or one of its sub-agents, and waits a little for its end.
-func (a runsCommands) cancel(ctx context.Context, e *superstep.Engine, id string, agent *string) error {
+func cancelRun(ctx context.Context, a *app, e *superstep.Engine, id string, agent *string) error {
 	out := map[string]any{"run": id}
 	what, field, later := "run "+id, "status", "; it will when its tasks let it"
 	stop := func() error { return e.Cancel(ctx, id) }
@@ -593,7 +591,7 @@ func (a runsCommands) cancel(ctx context.Context, e *superstep.Engine, id string
 	return nil
 }
 
-func (a runsCommands) rmCommand() *cobra.Command {
+func runsRemove(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "rm ID...", SuggestFor: []string{"remove", "delete", "del"}, Short: "Remove runs and their logs", ValidArgsFunction: a.ids,
 		Example: examples(a.cfg.Name, "runs rm 7f3a", "", "runs rm @last @-2", ""),
@@ -608,7 +606,7 @@ func (a runsCommands) rmCommand() *cobra.Command {
 			var ids []string // all are found before one is removed, since @last moves
 			var engine *superstep.Engine
 			for _, ref := range args {
-				e, info, err := a.find(ctx, ref)
+				e, info, err := findRun(ctx, a, ref)
 				if err != nil {
 					return err
 				}
@@ -621,7 +619,7 @@ func (a runsCommands) rmCommand() *cobra.Command {
 				if err := engine.Delete(ctx, id); err != nil {
 					return err
 				}
-				folders(a).sweep(id)
+				sweepFolder(a, id)
 				if !a.programs() {
 					a.err.line("removed run " + id)
 				}

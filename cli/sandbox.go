@@ -15,10 +15,10 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-func (a *app) sandboxCommand() *cobra.Command {
+func sandboxCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	var l leave
-	explain := func(*cobra.Command, []string) error { return a.explainSandbox(l) }
+	explain := func(*cobra.Command, []string) error { return explainSandbox(a, l) }
 	c := &cobra.Command{
 		Use: "sandbox", Short: "Show what bounds the commands of agents, or run one within these bounds", Args: a.none,
 		Example: examples(n, "sandbox explain", "", "sandbox run -- go test ./...", ""),
@@ -39,7 +39,7 @@ func (a *app) sandboxCommand() *cobra.Command {
 				}
 				return nil
 			},
-			RunE: func(cmd *cobra.Command, args []string) error { return a.runSandboxed(cmd.Context(), l, args) },
+			RunE: func(cmd *cobra.Command, args []string) error { return runSandboxed(cmd.Context(), a, l, args) },
 		},
 	)
 	l.add(c.PersistentFlags())
@@ -47,7 +47,7 @@ func (a *app) sandboxCommand() *cobra.Command {
 }
 
 // openSandbox opens the sandbox of the project of the current folder, with the rules of flags.
-func (a *app) openSandbox(l leave) (*sandbox.Sandbox, error) {
+func openSandbox(a *app, l leave) (*sandbox.Sandbox, error) {
 	if _, err := l.rules(); err != nil {
 		return nil, err
 	}
@@ -59,8 +59,8 @@ func (a *app) openSandbox(l leave) (*sandbox.Sandbox, error) {
 	return h.Sandbox()
 }
 
-func (a *app) explainSandbox(l leave) error {
-	s, err := a.openSandbox(l)
+func explainSandbox(a *app, l leave) error {
+	s, err := openSandbox(a, l)
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func (a *app) explainSandbox(l leave) error {
 	return err
 }
 
-func (a *app) runSandboxed(ctx context.Context, l leave, args []string) error {
-	s, err := a.openSandbox(l)
+func runSandboxed(ctx context.Context, a *app, l leave, args []string) error {
+	s, err := openSandbox(a, l)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-func (a *app) serveCommand() *cobra.Command {
+func serveCommand(a *app) *cobra.Command {
 	var overMCP bool
 	var addr string
 	var l leave
@@ -48,17 +48,17 @@ there to be asked, so a call happens only if a rule allows it; see "permissions 
 		}
 		l.headless = true
 		a.set.leave = l
-		return a.serve(cmd.Context(), addr)
+		return serveTools(cmd.Context(), a, addr)
 	}
 	return cmd
 }
 
-func (a *app) serve(ctx context.Context, addr string) error {
+func serveTools(ctx context.Context, a *app, addr string) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done := onSignal(func(why *signalError) { stop(why) })
 	defer done()
-	session, err := a.startProject(ctx)
+	session, err := startProject(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (a *app) serve(ctx context.Context, addr string) error {
 		}
 		return err
 	}
-	return a.serveHTTP(ctx, addr, session, opt)
+	return serveHTTP(ctx, a, addr, session, opt)
 }
 
 // gateOf refuses what no rule allows.
@@ -84,7 +84,7 @@ func gateOf(tools *tool.Set) func(context.Context, *tool.Tool, *tool.Call) error
 	}
 }
 
-func (a *app) serveHTTP(ctx context.Context, addr string, s *host.Session, opt *mcp.ServeOptions) error {
+func serveHTTP(ctx context.Context, a *app, addr string, s *host.Session, opt *mcp.ServeOptions) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {

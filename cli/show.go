@@ -17,7 +17,7 @@ import (
 )
 
 // read folds the stored log of a run.
-func (a *app) read(ctx context.Context, info runlog.Info) (*transcript.Run, error) {
+func readRun(ctx context.Context, a *app, info runlog.Info) (*transcript.Run, error) {
 	run := &transcript.Run{}
 	for rec, err := range runlog.Records(ctx, a.store, info.ID, 0) {
 		if err != nil {
@@ -29,7 +29,7 @@ func (a *app) read(ctx context.Context, info runlog.Info) (*transcript.Run, erro
 	return run, nil
 }
 
-func (a runsCommands) showCommand() *cobra.Command {
+func runsShow(a *app) *cobra.Command {
 	var at string
 	cmd := &cobra.Command{
 		Use: "show [ID]", Short: "Show a run's steps, output and open questions", Args: oneRunOrLast, ValidArgsFunction: a.ids,
@@ -37,27 +37,27 @@ func (a runsCommands) showCommand() *cobra.Command {
 			"runs show 7f3a --at 2", "its state after the second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("at") {
-				return historyCommands(a).showAt(cmd.Context(), named(args), at)
+				return showAt(cmd.Context(), a, named(args), at)
 			}
-			_, info, err := a.find(cmd.Context(), named(args))
+			_, info, err := findRun(cmd.Context(), a, named(args))
 			if err != nil {
 				return err
 			}
-			run, err := a.read(cmd.Context(), info)
+			run, err := readRun(cmd.Context(), a, info)
 			if err != nil {
 				return err
 			}
-			im, err := a.origin(cmd.Context(), info.ID)
+			im, err := originOf(cmd.Context(), a, info.ID)
 			if err != nil {
 				return err
 			}
 			now := time.Now()
 			if a.programs() {
 				out := showJSON(info, run, now, im)
-				out.Folder = folders(a).upToDate(cmd.Context(), &info)
+				out.Folder = updateFolder(cmd.Context(), a, &info)
 				return a.out.value(out)
 			}
-			a.show(info, run, now, im, folders(a).upToDate(cmd.Context(), &info))
+			showRun(a, info, run, now, im, updateFolder(cmd.Context(), a, &info))
 			return nil
 		},
 	}
@@ -93,7 +93,7 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origi
 }
 
 // show prints a run for people.
-func (a runsCommands) show(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string) {
+func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string) {
 	p := a.tty.Out
 	put := func(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
 	put("%s  %s  %s", p.Bold("run "+info.ID), status(p, info.Status), transcript.Line(info.Workflow))
@@ -122,7 +122,7 @@ func (a runsCommands) show(info runlog.Info, r *transcript.Run, now time.Time, i
 	}
 	for _, s := range r.Steps {
 		for _, t := range s.Tasks {
-			a.showTask(put, p, t, now)
+			showTask(a, put, p, t, now)
 		}
 	}
 	for _, d := range r.Refused {
@@ -150,7 +150,7 @@ func (a runsCommands) show(info runlog.Info, r *transcript.Run, now time.Time, i
 		put("\n%s", text)
 	}
 	if !a.set.Quiet {
-		a.nextShown(info, r)
+		nextShown(a, info, r)
 	}
 }
 
@@ -165,7 +165,7 @@ func refuser(d *transcript.Denial) string {
 	return d.By
 }
 
-func (a runsCommands) showTask(put func(string, ...any), p tui.Palette, t *transcript.Task, now time.Time) {
+func showTask(a *app, put func(string, ...any), p tui.Palette, t *transcript.Task, now time.Time) {
 	var facts []string
 	if t.Agent != "" && t.Agent != t.Node {
 		facts = append(facts, t.Agent)
@@ -215,7 +215,7 @@ func indent(s string) string {
 }
 
 // nextShown says what can be done with a run that was shown.
-func (a runsCommands) nextShown(info runlog.Info, r *transcript.Run) {
+func nextShown(a *app, info runlog.Info, r *transcript.Run) {
 	e := &ending{run: r, id: info.ID, open: tui.Questions(r.Open()), status: info.Status, output: r.Output, shown: true}
 	if info.Status == runlog.Failed {
 		e.exit = exitOf(r.Code)
@@ -229,5 +229,5 @@ func (a runsCommands) nextShown(info runlog.Info, r *transcript.Run) {
 		return
 	}
 	a.err.line("")
-	a.nextSteps(e)
+	nextSteps(a, e)
 }

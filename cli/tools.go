@@ -17,7 +17,7 @@ import (
 )
 
 // toolsCall calls a tool as an agent would, for those who write tools.
-func (a *app) toolsCall() *cobra.Command {
+func toolsCall(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "call NAME [ARGUMENTS]", Short: "Call a tool as an agent would, with arguments as JSON",
 		Example: examples(a.cfg.Name, `tools call read_file '{"path":"README.md"}'`, "", "tools call lint - < arguments.json", ""),
@@ -40,17 +40,17 @@ func (a *app) toolsCall() *cobra.Command {
 			if !json.Valid([]byte(raw)) {
 				return usage("tools call: the arguments are not JSON; give an object such as '{\"path\":\"README.md\"}'")
 			}
-			return a.callTool(cmd.Context(), args[0], json.RawMessage(raw))
+			return callTool(cmd.Context(), a, args[0], json.RawMessage(raw))
 		},
 	}
 }
 
-func (a *app) callTool(ctx context.Context, name string, args json.RawMessage) error {
+func callTool(ctx context.Context, a *app, name string, args json.RawMessage) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done := onSignal(func(why *signalError) { stop(why) })
 	defer done()
-	s, err := a.startProject(ctx)
+	s, err := startProject(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (a *app) callTool(ctx context.Context, name string, args json.RawMessage) e
 }
 
 // skillsValidate is the validator of skills.
-func (a *app) skillsValidate() *cobra.Command {
+func skillsValidate(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate [FOLDER...]", Short: "Check skills against the format: exit code 1 if there are errors",
 		Long: `Check skills against the format: exit code 1 if there are errors
@@ -89,7 +89,7 @@ such as skills and .claude/skills.`,
 			if err != nil {
 				return err
 			}
-			return a.report(reports, "skill")
+			return printReports(a, reports, "skill")
 		},
 	}
 }
@@ -107,7 +107,7 @@ type finding struct {
 }
 
 // report says what a validator found. Errors end with exit code 1.
-func (a *app) report(reports []host.Report, what string) error {
+func printReports(a *app, reports []host.Report, what string) error {
 	n, wrong, odd := 0, 0, 0
 	out := []reportJSON{}
 	for _, r := range reports {
@@ -142,7 +142,7 @@ func (a *app) report(reports []host.Report, what string) error {
 }
 
 // permissionsCommand shows and takes back what agents may do.
-func (a *app) permissionsCommand() *cobra.Command {
+func permissionsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	cmd := &cobra.Command{
 		Use: "permissions", Short: "Look at what agents may do here, and take back what was always allowed",
@@ -160,7 +160,7 @@ permissions.yaml in your folder of configurations:
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the rules that hold here, and where they come from", Args: a.none,
 		Example: examples(n, "permissions list", "", "permissions list -o json", ""),
-		RunE:    func(*cobra.Command, []string) error { return a.listRules() },
+		RunE:    func(*cobra.Command, []string) error { return listRules(a) },
 	}, &cobra.Command{
 		Use: "forget RULE", Short: "Take back a rule that was always allowed in this project",
 		Example: examples(n, `permissions forget "bash(go test *)"`, ""),
@@ -175,7 +175,7 @@ permissions.yaml in your folder of configurations:
 			return h.Forget(args[0])
 		},
 	})
-	return a.lists(cmd)
+	return listFirst(a, cmd)
 }
 
 type ruleJSON struct {
@@ -186,7 +186,7 @@ type ruleJSON struct {
 	Ignored  string        `json:"ignored,omitempty"`
 }
 
-func (a *app) listRules() error {
+func listRules(a *app) error {
 	h, err := a.here()
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/tui"
 )
 
-func (a *app) trustCommand() *cobra.Command {
+func trustCommand(a *app) *cobra.Command {
 	var yes bool
 	n := a.cfg.Name
 	cmd := &cobra.Command{
@@ -32,7 +32,7 @@ come from a project.`,
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "agree without being asked")
 	acts(cmd, "yes")
-	cmd.RunE = func(_ *cobra.Command, args []string) error { return a.decide(args, yes) }
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return decideItems(a, args, yes) }
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List what the project brings along and whether it is trusted", Args: a.none,
 		Example: examples(n, "trust list", "", "trust list -v", "with what changed, line by line", "trust list -o json", ""),
@@ -41,12 +41,12 @@ come from a project.`,
 			if err != nil {
 				return err
 			}
-			a.notRunnable(h)
+			notRunnable(a, h)
 			items, err := h.Decisions()
 			if err != nil {
 				return err
 			}
-			return a.printDecisions(items, a.set.Verbose)
+			return printDecisions(a, items, a.set.Verbose)
 		},
 	}, &cobra.Command{
 		Use: "revoke [NAME...]", Short: "Take back what was agreed to, all of it if nothing is named",
@@ -61,18 +61,18 @@ come from a project.`,
 				return err
 			}
 			a.note("taken back")
-			return a.decided(items)
+			return printDecided(a, items)
 		},
 	})
 	return cmd
 }
 
-func (a *app) printDecisions(items []host.Decision, whole bool) error {
+func printDecisions(a *app, items []host.Decision, whole bool) error {
 	if a.programs() {
 		return rows(a.out, append([]host.Decision{}, items...))
 	}
 	for i := range items {
-		for _, line := range a.item(&items[i], a.tty.Out, whole) {
+		for _, line := range decisionLines(a, &items[i], a.tty.Out, whole) {
 			a.out.line(line)
 		}
 	}
@@ -83,7 +83,7 @@ func (a *app) printDecisions(items []host.Decision, whole bool) error {
 }
 
 // item is what a person sees of a decision, with the whole of what changed or how much that is.
-func (a *app) item(d *host.Decision, pal tui.Palette, whole bool) []string {
+func decisionLines(a *app, d *host.Decision, pal tui.Palette, whole bool) []string {
 	word := pal.Yellow(string(d.State))
 	if d.State == host.Trusted {
 		word = pal.Green(string(d.State))
@@ -115,7 +115,7 @@ func (a *app) item(d *host.Decision, pal tui.Palette, whole bool) []string {
 			lines = append(lines, indent+l)
 		}
 	case whole && d.State != host.Trusted:
-		for _, l := range a.recipeLines(d) {
+		for _, l := range recipeLines(a, d) {
 			lines = append(lines, strings.TrimRight(indent+l, " "))
 		}
 	}
@@ -126,7 +126,7 @@ func (a *app) item(d *host.Decision, pal tui.Palette, whole bool) []string {
 const mostShown = 120
 
 // recipeLines are what a person reads of a recipe before agreeing to it: its text.
-func (a *app) recipeLines(d *host.Decision) []string {
+func recipeLines(a *app, d *host.Decision) []string {
 	if d.Kind != "workflow" {
 		return nil
 	}
@@ -155,19 +155,19 @@ func called(d *host.Decision) string {
 }
 
 // decide shows what is not trusted and asks about it.
-func (a *app) decide(names []string, yes bool) error {
+func decideItems(a *app, names []string, yes bool) error {
 	h, err := a.here()
 	if err != nil {
 		return err
 	}
 	if len(names) == 0 {
-		a.notRunnable(h)
+		notRunnable(a, h)
 	}
 	items, err := h.Decisions(names...)
 	if err != nil {
 		if len(names) == 1 && h.OwnServer(names[0]) {
 			a.note("the MCP server " + transcript.Line(names[0]) + " is your own, and the tools that it offered last are those that you agreed to")
-			return a.decided(nil)
+			return printDecided(a, nil)
 		}
 		return err
 	}
@@ -181,10 +181,10 @@ func (a *app) decide(names []string, yes bool) error {
 		if len(names) == 0 {
 			a.note("there is nothing to decide in " + h.Dir() + ": what the project brings along, if anything, is trusted")
 		}
-		return a.decided(nil)
+		return printDecided(a, nil)
 	}
 	if !yes {
-		if items, err = a.agree(items); err != nil {
+		if items, err = askDecisions(a, items); err != nil {
 			return err
 		}
 	}
@@ -196,19 +196,19 @@ func (a *app) decide(names []string, yes bool) error {
 		items[i].State, items[i].Diff, items[i].Text = host.Trusted, "", ""
 		a.note("  " + called(&items[i]))
 	}
-	return a.decided(items)
+	return printDecided(a, items)
 }
 
 // decided lists for programs the items of which the state was changed.
-func (a *app) decided(items []host.Decision) error {
+func printDecided(a *app, items []host.Decision) error {
 	if !a.programs() {
 		return nil
 	}
-	return a.printDecisions(items, false)
+	return printDecisions(a, items, false)
 }
 
 // notRunnable says which workflows of the project nobody can decide on, since they were written for another program.
-func (a *app) notRunnable(h *host.Host) {
+func notRunnable(a *app, h *host.Host) {
 	for _, i := range h.NotRunnable() {
 		if i.Source == "project" {
 			a.note(transcript.Line(fmt.Sprintf("not runnable: workflow %s (%s)%s", i.Name, i.Path, strings.TrimPrefix(i.Problems[0], i.Path))))
@@ -224,10 +224,10 @@ func (a *app) note(text string) {
 }
 
 // agree has a person look at items, and gives those that are agreed to.
-func (a *app) agree(items []host.Decision) ([]host.Decision, error) {
+func askDecisions(a *app, items []host.Decision) ([]host.Decision, error) {
 	dir := a.host().Dir()
 	if !a.tty.Asks() {
-		if err := a.printDecisions(items, true); err != nil {
+		if err := printDecisions(a, items, true); err != nil {
 			return nil, err
 		}
 		return nil, &Error{Exit: ExitPaused, Code: "untrusted", Message: fmt.Sprintf("%s of %s wait for a decision", inwords.Plural(len(items), "item"), dir),
@@ -235,7 +235,7 @@ func (a *app) agree(items []host.Decision) ([]host.Decision, error) {
 	}
 	a.err.line("In " + dir + ":\n")
 	for i := range items {
-		for _, line := range a.item(&items[i], a.tty.Err, true) {
+		for _, line := range decisionLines(a, &items[i], a.tty.Err, true) {
 			a.err.line(line)
 		}
 	}

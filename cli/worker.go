@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-func (a *app) workerCommand() *cobra.Command {
+func workerCommand(a *app) *cobra.Command {
 	var o superstep.RecoverOptions
 	var once bool
 	cmd := &cobra.Command{
@@ -37,13 +37,13 @@ ones a decision: a worker leaves them alone. A stopped worker leaves its runs to
 		case o.Every <= 0:
 			return usage(fmt.Sprintf("--every: want a positive duration such as 5s, got %s", o.Every))
 		}
-		return a.work(cmd.Context(), &o, once)
+		return workOn(cmd.Context(), a, &o, once)
 	}
 	return cmd
 }
 
 // elsewhere says how many runs are held by others.
-func (a *app) elsewhere(ctx context.Context) string {
+func heldElsewhere(ctx context.Context, a *app) string {
 	running, err := a.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Running}})
 	if err != nil || len(running) == 0 {
 		return ""
@@ -51,7 +51,7 @@ func (a *app) elsewhere(ctx context.Context) string {
 	return fmt.Sprintf("; %s held by other processes, and free when their hold ends if those are dead", inwords.Plural(len(running), "run"))
 }
 
-func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) error {
+func workOn(ctx context.Context, a *app, o *superstep.RecoverOptions, once bool) error {
 	a.lives = true
 	e, err := a.engine(ctx, "", nil)
 	if err != nil {
@@ -76,7 +76,7 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 		a.err.line(line)
 	}
 	o.Ended = func(id string, out superstep.Outcome) {
-		folders{a}.late(id, out.Folder)
+		warnLate(a, id, out.Folder)
 		say(string(out.Status), id, out.Err)
 	}
 	o.Failed = func(id string, err error) {
@@ -90,7 +90,7 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 	o.Taken = func(id string) { say("taken up", id, nil) }
 	if !once {
 		if !a.set.Quiet && !a.programs() {
-			a.err.line("serving " + a.storeName() + "; ^C stops at a safe point")
+			a.err.line("serving " + storeName(a) + "; ^C stops at a safe point")
 		}
 		return e.Serve(ctx, o)
 	}
@@ -99,7 +99,7 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 		return stopped(ctx, err)
 	}
 	if len(taken) == 0 && !a.programs() && !a.set.Quiet {
-		a.err.line("there is nothing to take up in " + a.storeName() + a.elsewhere(ctx))
+		a.err.line("there is nothing to take up in " + storeName(a) + heldElsewhere(ctx, a))
 	}
 	for _, r := range taken {
 		_, _ = r.Wait(context.Background()) // it ends with ctx
