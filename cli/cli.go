@@ -21,6 +21,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/demo"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/tui"
@@ -144,7 +145,7 @@ func newApp(cfg *host.Config, opt *Options) *app {
 		a.cfg.Environ = os.Environ()
 	}
 	if o.Demo {
-		a.cfg.Models = append(slices.Clone(a.cfg.Models), newDemoModel(a.cfg.Env))
+		a.cfg.Models = append(slices.Clone(a.cfg.Models), demo.NewModel(a.cfg.Env))
 	}
 	a.cfg.Settled = true // by the flags; see configure
 	a.out, a.err = &output{w: o.Stdout}, &output{w: o.Stderr}
@@ -239,7 +240,7 @@ func (a *app) looking(ctx context.Context) (*superstep.Engine, error) {
 
 // kept reports whether runs are still there once the command has ended.
 func (a *app) kept() bool {
-	return a.host().Kept() && a.cfg.Env(demoEnv) == ""
+	return a.host().Kept() && !demo.Running(a.cfg.Env)
 }
 
 // program is how this program is called.
@@ -279,8 +280,8 @@ func (a *app) programs() bool { return a.set.output != "text" }
 func (a *app) look() {
 	a.out.format, a.err.format = a.set.output, a.set.output
 	a.set.Programs, a.set.Heartbeat = a.programs(), a.opt.heartbeat
-	if a.cfg.Env(demoEnv) != "" {
-		a.set.Patience = demoPatience
+	if demo.Running(a.cfg.Env) {
+		a.set.Patience = demo.Patience
 	}
 	a.tty.Look(&a.set.Settings)
 }

@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"context"
@@ -14,34 +14,37 @@ import (
 	"github.com/superstep-dev/superstep/model/scripted"
 )
 
-// demoName is the name of the model of `demo`.
-const demoName = "demo"
+// Name is that of the model of the demo.
+const Name = "demo"
 
-// demoEnv tells a process that it is part of the demo: the share of the human time that it takes, and whether ("true") one turn
+// environ is the variable that tells a process that it is part of the demo: the share of the human time that it takes, and whether ("true") one turn
 // of the script does not end, so that the process is killed in the middle of it.
-const demoEnv = "SUPERSTEP_DEMO"
+const environ = "SUPERSTEP_DEMO"
 
-// demoHold bounds how long a turn is held if nothing kills the process.
-const demoHold = time.Minute
+// longest bounds how long a turn is held if nothing kills the process.
+const longest = time.Minute
 
-// demoTurns is the script: what an agent says and calls, by the first word of what it is asked.
-type demoTurns map[string][]struct {
+// turns is the script: what an agent says and calls, by the first word of what it is asked.
+type turns map[string][]struct {
 	Say   string
 	Calls []model.Call
 	Hold  bool
 }
 
-// demoModel says what is in its script, word by word. Unlike scripted.Model it finds its place in the script by the request
+// scriptedModel says what is in its script, word by word. Unlike scripted.Model it finds its place in the script by the request
 // alone, as a new process has to.
-type demoModel struct {
+type scriptedModel struct {
 	pace float64
 	hold bool
 }
 
-// newDemoModel returns the scripted model of `demo`. It calls nothing. Env has the pace that `demo` sets.
-func newDemoModel(env func(string) string) *demoModel {
-	m := &demoModel{pace: 1}
-	how, hold, _ := strings.Cut(env(demoEnv), " ")
+// Running reports whether this process is a part of the demo.
+func Running(env func(string) string) bool { return env(environ) != "" }
+
+// NewModel returns the scripted model of `demo`. It calls nothing. Env has the pace that `demo` sets.
+func NewModel(env func(string) string) model.Model {
+	m := &scriptedModel{pace: 1}
+	how, hold, _ := strings.Cut(env(environ), " ")
 	m.hold = hold == "true"
 	if pace, err := strconv.ParseFloat(how, 64); err == nil {
 		m.pace = pace
@@ -49,17 +52,17 @@ func newDemoModel(env func(string) string) *demoModel {
 	return m
 }
 
-// Name returns demoName.
-func (m *demoModel) Name() string { return demoName }
+// Name returns Name.
+func (m *scriptedModel) Name() string { return Name }
 
 // Generate streams the turn that follows those in the request, so that a resumed run gets the same.
-func (m *demoModel) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
+func (m *scriptedModel) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
 	turn, hold := m.next(req)
 	return func(yield func(model.Part, error) bool) {
 		for p, err := range (&scripted.Model{Turns: []scripted.Turn{turn}}).Generate(ctx, req) {
 			wait := m.spend(50 * time.Millisecond)
 			if p.Kind == model.ToolCall && hold && m.hold {
-				wait = demoHold
+				wait = longest
 			}
 			select {
 			case <-ctx.Done():
@@ -74,10 +77,12 @@ func (m *demoModel) Generate(ctx context.Context, req *model.Request) iter.Seq2[
 	}
 }
 
-func (m *demoModel) spend(d time.Duration) time.Duration { return time.Duration(float64(d) * m.pace) }
+func (m *scriptedModel) spend(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * m.pace)
+}
 
 // next returns the turn that answers a request, and whether it is the one that may be held.
-func (m *demoModel) next(req *model.Request) (turn scripted.Turn, hold bool) {
+func (m *scriptedModel) next(req *model.Request) (turn scripted.Turn, hold bool) {
 	said, asked := 0, ""
 	for _, msg := range slices.Backward(req.Messages) {
 		switch msg.Role {
@@ -88,8 +93,8 @@ func (m *demoModel) next(req *model.Request) (turn scripted.Turn, hold bool) {
 		}
 	}
 	who, _, _ := strings.Cut(asked, ":")
-	var script demoTurns
-	text, err := demoFiles.ReadFile("demo/turns.json")
+	var script turns
+	text, err := files.ReadFile("demo/turns.json")
 	if err == nil {
 		err = json.Unmarshal(text, &script)
 	}
