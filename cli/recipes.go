@@ -22,7 +22,7 @@ func findWorkflow(a *app, name string) (*workflow.Workflow, error) {
 	out := &Error{Exit: ExitUsage, Code: "unknown_workflow", Message: err.Error(), Err: err}
 	if _, none := a.host().Find("research"); none == nil && strings.ContainsAny(strings.TrimSpace(name), " \t\n") {
 		docs := "DIR"
-		if hasDocuments(".") && !atHome(a) {
+		if host.HasDocuments(".") && !atHome(a) {
 			docs = "."
 		}
 		question := host.Quote(name)

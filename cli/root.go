@@ -418,7 +418,7 @@ func greeting(ctx context.Context, a *app, set workflow.Set) string {
 		case n == 5 || needs && !able:
 			continue
 		case w.Name == "research":
-			if !folder || !hasDocuments(".") {
+			if !folder || !host.HasDocuments(".") {
 				continue
 			}
 			pairs = append(pairs, `run research "`+firstQuestion+`" --docs .`, w.Description)
