@@ -276,6 +276,15 @@ func byGo(exe string) bool {
 // programs reports whether the output is for programs.
 func (a *app) programs() bool { return a.set.output != "text" }
 
+// print writes a value for programs, or a text for people.
+func (a *app) print(v any, text string) error {
+	if a.programs() {
+		return a.out.value(v)
+	}
+	a.out.line(text)
+	return nil
+}
+
 // look finds out about the streams, once the flags are known.
 func (a *app) look() {
 	a.out.format, a.err.format = a.set.output, a.set.output

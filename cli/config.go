@@ -125,7 +125,7 @@ func listConfig(a *app, origin bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.here(); err != nil { // which warns of the project's settings
+	if _, err := a.here().Problems(); err != nil { // here warns of the project's settings
 		a.tty.Warn(err.Error())
 	}
 	if a.programs() {
@@ -212,9 +212,5 @@ func isSetting(a *app, name string) error {
 }
 
 func printValue(a *app, v string) error {
-	if a.programs() {
-		return a.out.value(v)
-	}
-	a.out.line(v)
-	return nil
+	return a.print(v, v)
 }

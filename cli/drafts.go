@@ -30,10 +30,7 @@ there already is left as it is.`,
 }
 
 func newRecipe(a *app, name, from string) error {
-	h, err := a.here()
-	if err != nil {
-		return err
-	}
+	h := a.here()
 	path, err := h.NewRecipe(name, from)
 	switch {
 	case errors.As(err, new(*host.ExistsError)):
@@ -70,10 +67,7 @@ Recipes by agents wait as drafts, which nothing runs by their names. Look at it 
 it may do is bound by the rules of its run as any other.`,
 		Example: examples(a.cfg.Name, "workflows approve weekly-brief", "", "workflows approve weekly-brief --overwrite", "instead of the one there is"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
+			h := a.here()
 			path, err := h.Approve(args[0], replace)
 			switch {
 			case errors.As(err, new(*host.ExistsError)):
@@ -98,10 +92,7 @@ func workflowsReject(a *app) *cobra.Command {
 		Use: "reject NAME", Short: "Remove a recipe that an agent has written", Args: a.named, ValidArgsFunction: a.draftNames,
 		Example: examples(a.cfg.Name, "workflows reject weekly-brief", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
+			h := a.here()
 			path, err := h.Reject(args[0])
 			if err != nil {
 				return err

@@ -200,11 +200,7 @@ func modelsUse(a *app) *cobra.Command {
 			if v := a.cfg.Env(host.Variable("model")); v != "" && v != info.Name {
 				a.tty.Warn(host.Variable("model") + "=" + v + " comes before the configuration")
 			}
-			if a.programs() {
-				return a.out.value(map[string]string{"model": info.Name, "config": a.config().Path})
-			}
-			a.out.line(info.Name)
-			return nil
+			return a.print(map[string]string{"model": info.Name, "config": a.config().Path}, info.Name)
 		},
 	}
 }
@@ -227,11 +223,7 @@ func modelsUpdate(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.programs() {
-				return a.out.value(p)
-			}
-			a.out.line(fmt.Sprintf("prices of %s, of %s: %s", inwords.Plural(p.Models, "model"), p.Date, p.Path))
-			return nil
+			return a.print(p, fmt.Sprintf("prices of %s, of %s: %s", inwords.Plural(p.Models, "model"), p.Date, p.Path))
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "take prices that are older than those that hold")

@@ -87,28 +87,39 @@ func rows[T any](o *output, all []T) error {
 	return nil
 }
 
-// table writes columns, the first line of which are their names. A column is at most so wide that those after it stay aligned;
-// 0 is for no limit. With a width of the terminal, lines are cut there.
+// table writes columns, and lines of one cell as they are. A column is at most so wide that those after it stay aligned; 0 is
+// for no limit. With a width of the terminal, lines are cut there.
 func (o *output) table(lines [][]string, most, width int) {
-	wide := make([]int, len(lines[0]))
+	for _, line := range aligned(lines, most) {
+		if width > 0 {
+			line = ansi.Truncate(line, width, "…")
+		}
+		_, _ = o.Write([]byte(line + "\n"))
+	}
+}
+
+// aligned are lines with cells below each other. Lines of one cell are as they are.
+func aligned(lines [][]string, most int) []string {
+	wide := map[int]int{}
 	for _, line := range lines {
 		for i, cell := range line {
-			if wide[i] = max(wide[i], ansi.StringWidth(cell)); most > 0 {
+			if len(line) > 1 {
+				wide[i] = max(wide[i], ansi.StringWidth(cell))
+			}
+			if most > 0 {
 				wide[i] = min(wide[i], most)
 			}
 		}
 	}
-	for _, line := range lines {
+	out := make([]string, len(lines))
+	for n, line := range lines {
 		var b strings.Builder
 		for i, cell := range line {
 			b.WriteString(cell + strings.Repeat(" ", max(0, wide[i]-ansi.StringWidth(cell))+2))
 		}
-		out := strings.TrimRight(b.String(), " ")
-		if width > 0 {
-			out = ansi.Truncate(out, width, "…")
-		}
-		_, _ = o.Write([]byte(out + "\n"))
+		out[n] = strings.TrimRight(b.String(), " ")
 	}
+	return out
 }
 
 // encode is JSON in which the characters that terminals act upon are escaped.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -61,16 +60,16 @@ func (l *leave) rules() ([]permit.Rule, error) {
 }
 
 // here returns the host, and warns once of mistakes in the settings of the project.
-func (a *app) here() (*host.Host, error) {
+func (a *app) here() *host.Host {
 	problems, err := a.host().Problems()
-	if err != nil || !a.settled || a.set.Quiet || completing(a) || a.warned {
-		return a.host(), err
+	if err != nil || !a.settled || a.set.Quiet || a.warned || completing(a) {
+		return a.host() // which says what is wrong where it is used
 	}
 	a.warned = true
 	for _, x := range problems {
 		a.tty.Warn(where(x.File, x) + ": " + x.Text + "; nothing of this file is used until it is mended")
 	}
-	return a.host(), nil
+	return a.host()
 }
 
 // where is the place of a problem: a file, file:line or file:line:col.
@@ -79,10 +78,7 @@ func where(file string, x *recipe.Problem) string { return clean.Place(file, x.P
 // startProject starts what may be used of the project, and says what is not.
 func startProject(ctx context.Context, a *app) (*host.Session, error) {
 	a.starts = true
-	h, err := a.here()
-	if err != nil {
-		return nil, err
-	}
+	h := a.here()
 	return h.Session(ctx)
 }
 
@@ -111,12 +107,9 @@ func listCommand(a *app, kind string, filter itemFilter) *cobra.Command {
 		Use: "list", Aliases: []string{"ls"}, Short: "List the " + kind + " there are, where they come from and what overrides what", Args: a.none,
 		Example: examples(a.cfg.Name, kind+" list", "", kind+" list -o json", ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
-			words, wanted := "", func(*host.Item) bool { return true }
+			h, words, wanted := a.here(), "", func(*host.Item) bool { return true }
 			if filter != nil {
+				var err error
 				if wanted, words, err = filter(); err != nil {
 					return err
 				}
@@ -163,10 +156,7 @@ func validateCommand(a *app, kind string) *cobra.Command {
 		Use: "validate", Short: "Check the files of " + kind + ": exit code 1 if one cannot be used", Args: a.none,
 		Example: examples(a.cfg.Name, kind+" validate", "", kind+" validate -o json", ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
+			h := a.here()
 			r, err := h.Validate(cmd.Context(), kind)
 			if err != nil {
 				return err
@@ -195,52 +185,38 @@ func printItems(a *app, kind string, items []host.Item, problems recipe.Problems
 }
 
 func printTable(a *app, items []host.Item) {
-	width := a.tty.Width()
-	needs, untrusted, drafts := false, false, false
-	name, source := 4, 8
-	for i := range items {
-		name, source = max(name, ansi.StringWidth(transcript.Line(items[i].Name))), max(source, len(items[i].Source))
-		needs = needs || items[i].NeedsModel
-	}
-	pal := a.tty.Out
-	column := func(text string) string {
-		if !needs {
-			return ""
-		}
-		return fmt.Sprintf("%-16s  ", text)
-	}
-	a.out.line(fmt.Sprintf("%-*s  %-*s  %-11s  %sDESCRIPTION", name, "NAME", source, "SOURCE", "STATE", column("NEEDS")))
+	needs := slices.ContainsFunc(items, func(i host.Item) bool { return i.NeedsModel })
+	table := [][]string{{"NAME", "SOURCE  ", "STATE      ", "NEEDS           ", "DESCRIPTION"}}
+	pal, states := a.tty.Out, map[string]bool{}
 	for i := range items {
 		e := &items[i]
 		state, need := string(e.State), ""
-		if e.NeedsModel {
+		if states[state] = true; e.NeedsModel {
 			need = "a language model"
 		}
-		shown := state
 		switch state {
 		case "usable":
-			shown = pal.Green(state)
+			state = pal.Green(state)
 		case "not trusted", "changed", "draft", "not runnable":
-			shown = pal.Yellow(state)
+			state = pal.Yellow(state)
 		case "invalid":
-			shown = pal.Red(state)
+			state = pal.Red(state)
 		}
-		untrusted, drafts = untrusted || state == "not trusted" || state == "changed", drafts || state == "draft"
-		label := transcript.Line(e.Name)
-		line := fmt.Sprintf("%s%s  %-*s  %s%s  %s%s", label, strings.Repeat(" ", name-ansi.StringWidth(label)), source, e.Source,
-			shown, strings.Repeat(" ", max(0, 11-len(state))), column(need), transcript.Line(e.Description))
-		if width > 0 {
-			line = ansi.Truncate(line, width, "…")
-		}
-		a.out.line(strings.TrimRight(line, " "))
+		table = append(table, []string{transcript.Line(e.Name), e.Source, state, need, transcript.Line(e.Description)})
 		for _, detail := range itemDetails(a, e) {
-			a.out.line("  " + pal.Dim(transcript.Line(detail)))
+			table = append(table, []string{"  " + pal.Dim(transcript.Line(detail))})
 		}
 	}
-	if untrusted {
+	for i, line := range table {
+		if len(line) > 1 && !needs {
+			table[i] = slices.Delete(line, 3, 4)
+		}
+	}
+	a.out.table(table, 0, a.tty.Width())
+	if states["not trusted"] || states["changed"] {
 		a.err.line("what is not trusted is not used; look at it and decide: " + a.hint("trust"))
 	}
-	if drafts {
+	if states["draft"] {
 		a.err.line("drafts wait for you: " + a.hint("workflows", "show", "NAME", "-v") + ", and then workflows approve NAME or workflows reject NAME")
 	}
 }
@@ -310,10 +286,7 @@ func agentsCommand(a *app) *cobra.Command {
 
 // show writes all there is to know of an agent or a skill.
 func showItem(a *app, kind, name string) error {
-	h, err := a.here()
-	if err != nil {
-		return err
-	}
+	h := a.here()
 	i, err := h.Show(kind, name)
 	if err != nil {
 		return err

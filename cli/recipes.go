@@ -68,8 +68,7 @@ func chooseWorkflow(a *app, word string) (*workflow.Workflow, error) {
 
 // allRuns are the workflows there are. It warns of mistakes in the settings of the project that they are of.
 func loadWorkflows(a *app) workflow.Set {
-	h, _ := a.here() // what is wrong is told where a recipe is wanted
-	return h.Workflows()
+	return a.here().Workflows()
 }
 
 // invalid shows everything that is wrong with a recipe, each at its place.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/graph/draw"
@@ -60,21 +59,14 @@ func printInputs(a *app, inputs []workflow.Input) {
 
 // inputLines are what a workflow takes, as a table.
 func inputLines(inputs []workflow.Input) []string {
-	lines := []string{"Inputs:"}
-	width := 12
-	for i := range inputs {
-		width = max(width, min(32, ansi.StringWidth(transcript.Line(inputs[i].Name))))
-	}
-	for i := range inputs {
-		in := &inputs[i]
-		name := transcript.Line(in.Name)
-		name += strings.Repeat(" ", max(0, width-ansi.StringWidth(name)))
-		lines = append(lines, strings.TrimRight(fmt.Sprintf("  %s  %-8s %s", name, typeWord(in.Type), transcript.Line(inputText(*in))), " "))
-	}
 	if len(inputs) == 0 {
-		lines = append(lines, "  none")
+		return []string{"Inputs:", "  none"}
 	}
-	return lines
+	table := [][]string{{"Inputs:"}}
+	for _, in := range inputs {
+		table = append(table, []string{fmt.Sprintf("  %-12s", transcript.Line(in.Name)), fmt.Sprintf("%-8s %s", typeWord(in.Type), transcript.Line(inputText(in)))})
+	}
+	return aligned(table, 34)
 }
 
 // typeWord is the type of an input as recipes and people call it.
@@ -121,28 +113,20 @@ func valueText(v any) string {
 
 // printSteps writes steps as a table, those within others indented.
 func printSteps(a *app, steps []host.Step) {
-	type row struct{ id, does, rest string }
-	var rows []row
-	var add func(steps []host.Step, depth int)
-	add = func(steps []host.Step, depth int) {
+	var table [][]string
+	var add func(steps []host.Step, indent string)
+	add = func(steps []host.Step, indent string) {
 		for _, s := range steps {
 			rest := s.Notes
 			if len(s.After) > 0 {
 				rest = append([]string{"after " + strings.Join(s.After, ", ")}, rest...)
 			}
-			rows = append(rows, row{
-				strings.Repeat("  ", depth) + transcript.Line(s.ID), transcript.Line(strings.TrimSpace(s.Kind + " " + s.Uses)),
-				transcript.Line(strings.Join(rest, "; ")),
+			table = append(table, []string{
+				indent + transcript.Line(s.ID), transcript.Line(strings.TrimSpace(s.Kind + " " + s.Uses)), transcript.Line(strings.Join(rest, "; ")),
 			})
-			add(s.Steps, depth+1)
+			add(s.Steps, indent+"  ")
 		}
 	}
-	add(steps, 1)
-	id, does := 0, 0
-	for _, r := range rows {
-		id, does = max(id, ansi.StringWidth(r.id)), max(does, ansi.StringWidth(r.does))
-	}
-	for _, r := range rows {
-		a.out.line(strings.TrimRight(fmt.Sprintf("%-*s  %-*s  %s", id, r.id, does, r.does, r.rest), " "))
-	}
+	add(steps, "  ")
+	a.out.table(table, 0, 0)
 }

@@ -533,11 +533,7 @@ func versionCommand(a *app) *cobra.Command {
 }
 
 func printVersion(a *app) error {
-	if a.programs() {
-		return a.out.value(map[string]string{"version": a.opt.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
-	}
-	a.out.line(fmt.Sprintf("%s %s (%s %s/%s)", a.cfg.Name, a.opt.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
-	return nil
+	return a.print(map[string]string{"version": a.opt.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}, fmt.Sprintf("%s %s (%s %s/%s)", a.cfg.Name, a.opt.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
 }
 
 func completionCommand(a *app) *cobra.Command {

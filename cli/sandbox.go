@@ -52,10 +52,7 @@ func openSandbox(a *app, l leave) (*sandbox.Sandbox, error) {
 		return nil, err
 	}
 	a.set.leave = l
-	h, err := a.here()
-	if err != nil {
-		return nil, err
-	}
+	h := a.here()
 	return h.Sandbox()
 }
 

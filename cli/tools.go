@@ -168,10 +168,7 @@ permissions.yaml in your folder of configurations:
 			if len(args) != 1 {
 				return usage("permissions forget: name one rule, as `permissions list` shows it")
 			}
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
+			h := a.here()
 			return h.Forget(args[0])
 		},
 	})
@@ -187,27 +184,23 @@ type ruleJSON struct {
 }
 
 func listRules(a *app) error {
-	h, err := a.here()
-	if err != nil {
-		return err
-	}
+	h := a.here()
 	rules, err := h.Rules()
 	if err != nil {
 		return err
 	}
-	list := make([]ruleJSON, len(rules))
+	list, table := make([]ruleJSON, len(rules)), make([][]string, len(rules))
 	for i, r := range rules {
 		list[i] = ruleJSON{r.Decision, r.String(), r.Layer, r.Source, r.Ignored}
+		source := transcript.Line(r.Source)
+		if r.Ignored != "" {
+			source += "  (ignored: " + transcript.Line(r.Ignored) + ")"
+		}
+		table[i] = []string{fmt.Sprintf("%-6s", r.Decision), fmt.Sprintf("%-32s", transcript.Line(r.String())), fmt.Sprintf("%-9s", r.Layer), source}
 	}
 	if a.programs() {
 		return rows(a.out, list)
 	}
-	for _, r := range list {
-		line := fmt.Sprintf("%-6s  %-32s  %-9s  %s", r.Decision, transcript.Line(r.Rule), r.Layer, transcript.Line(r.Source))
-		if r.Ignored != "" {
-			line += "  (ignored: " + transcript.Line(r.Ignored) + ")"
-		}
-		a.out.line(strings.TrimRight(line, " "))
-	}
+	a.out.table(table, 0, 0)
 	return nil
 }

@@ -37,10 +37,7 @@ come from a project.`,
 		Use: "list", Aliases: []string{"ls"}, Short: "List what the project brings along and whether it is trusted", Args: a.none,
 		Example: examples(n, "trust list", "", "trust list -v", "with what changed, line by line", "trust list -o json", ""),
 		RunE: func(*cobra.Command, []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
+			h := a.here()
 			notRunnable(a, h)
 			items, err := h.Decisions()
 			if err != nil {
@@ -52,10 +49,7 @@ come from a project.`,
 		Use: "revoke [NAME...]", Short: "Take back what was agreed to, all of it if nothing is named",
 		Example: examples(n, "trust revoke", "", "trust revoke lint", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
+			h := a.here()
 			items, err := h.Revoke(args...)
 			if err != nil {
 				return err
@@ -156,10 +150,7 @@ func called(d *host.Decision) string {
 
 // decide shows what is not trusted and asks about it.
 func decideItems(a *app, names []string, yes bool) error {
-	h, err := a.here()
-	if err != nil {
-		return err
-	}
+	h := a.here()
 	if len(names) == 0 {
 		notRunnable(a, h)
 	}

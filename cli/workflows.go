@@ -175,9 +175,5 @@ func printPicture(a *app, format string, shape graph.Shape, opt *draw.Options) e
 	default:
 		picture = draw.Text(shape, opt)
 	}
-	if a.programs() {
-		return a.out.value(map[string]string{"format": format, "picture": picture})
-	}
-	a.out.line(strings.TrimRight(picture, "\n"))
-	return nil
+	return a.print(map[string]string{"format": format, "picture": picture}, strings.TrimRight(picture, "\n"))
 }
