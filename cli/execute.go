@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/events"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
@@ -29,17 +30,17 @@ type job struct {
 var errPipe = errors.New("nobody reads the output any more")
 
 // follow shows a run as the flags say. The events are nil if none are wanted.
-func (a *app) follow(after uint64, streamText bool) (*tui.Session, *events) {
+func (a *app) follow(after uint64, streamText bool) (*tui.Session, *events.Stream) {
 	if a.set.output != "jsonl" {
 		return a.tty.Follow(after, nil), nil
 	}
-	v := &events{out: a.out, text: streamText}
-	return a.tty.Follow(after, v.see), v
+	stream := &events.Stream{Text: streamText, Write: func(e *events.Event) { _ = a.out.json(e, false) }} // it is made of what JSON has
+	return a.tty.Follow(after, stream.See), stream
 }
 
 // execute runs a run to its end and says how it ended.
 func executeRun(ctx context.Context, a *app, j *job) error {
-	s, events := a.follow(j.after, j.flags.streamText)
+	s, stream := a.follow(j.after, j.flags.streamText)
 	ctx, done := a.stoppable(ctx, func() {
 		s.Release() // a second signal ends the process
 		if !a.programs() {
@@ -76,7 +77,7 @@ func executeRun(ctx context.Context, a *app, j *job) error {
 		s.Leftover()
 	}
 	warnLate(a, run.ID(), out.Folder)
-	return finishRun(a, s, events, endingOf(ctx, a, s, &out))
+	return finishRun(a, s, stream, endingOf(ctx, a, s, &out))
 }
 
 // A signalError is the cause of a context that a signal ended.

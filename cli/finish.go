@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/events"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/tui"
@@ -67,13 +69,13 @@ func questions(open []tui.Question) []questionJSON {
 }
 
 // finish says how a run ended: the result on standard output, the rest on standard error.
-func finishRun(a *app, s *tui.Session, events *events, e *ending) error {
+func finishRun(a *app, s *tui.Session, stream *events.Stream, e *ending) error {
 	if a.programs() {
 		adviseLimit(a, e)
 	}
 	switch a.set.output {
 	case "jsonl":
-		events.finished(e)
+		stream.Put(&events.Event{Run: e.id, Type: "run.finished", Data: e.json()}, time.Now())
 	case "json":
 		if err := a.out.json(struct {
 			Run      string `json:"run"`

@@ -322,7 +322,7 @@ func runsWatch(a *app) *cobra.Command {
 func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
-	s, events := a.follow(0, false)
+	s, stream := a.follow(0, false)
 	s.Begin(info.ID)
 	var broke error
 	for rec, err := range e.Follow(ctx, info.ID, 0) {
@@ -343,7 +343,7 @@ func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info
 	if err != nil {
 		return err
 	}
-	return finishRun(a, s, events, endingOf(ctx, a, s, logged(s.Run(), &now)))
+	return finishRun(a, s, stream, endingOf(ctx, a, s, logged(s.Run(), &now)))
 }
 
 // logged is the outcome of a run that somebody else ran, as its log has it.

@@ -1,21 +1,21 @@
-package cli
+package events
 
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/tui"
+	"github.com/superstep-dev/superstep/transcript"
 )
 
 // shownRun is a run of which the records are made here, as the events have it.
 type shownRun struct {
 	t   *testing.T
-	s   *tui.Session
+	s   *Stream
+	run transcript.Run
 	out bytes.Buffer
 	seq uint64
 	at  time.Time
@@ -23,11 +23,11 @@ type shownRun struct {
 
 func newShownRun(t *testing.T) *shownRun {
 	x := &shownRun{t: t, at: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
-	v := &events{out: &output{w: &x.out}, text: true}
-	screen := tui.New(nil, nil, nil, os.Getenv)
-	screen.Look(&tui.Settings{Quiet: true})
-	x.s = screen.Follow(0, v.see)
-	x.s.Begin("r1")
+	x.s = &Stream{Text: true, Write: func(e *Event) {
+		if err := json.NewEncoder(&x.out).Encode(e); err != nil {
+			t.Error(err)
+		}
+	}}
 	x.add(runlog.KindRunStarted, "", `{"workflow":"w"}`)
 	return x
 }
@@ -45,7 +45,9 @@ func (x *shownRun) live(path, name, data string) {
 
 func (x *shownRun) put(seq uint64, kind runlog.Kind, path, data string) {
 	x.at = x.at.Add(time.Second)
-	x.s.Observe(runlog.Record{Seq: seq, Kind: kind, Path: path, Time: x.at, Data: json.RawMessage(data)}, nil)
+	rec := runlog.Record{Seq: seq, Kind: kind, Path: path, Time: x.at, Data: json.RawMessage(data)}
+	x.run.Apply(rec)
+	x.s.See("r1", &rec, &x.run)
 }
 
 // A foreach commits supersteps of its own, which are none of the run's.
@@ -86,33 +88,6 @@ func TestEventsOfInnerGraphs(t *testing.T) {
 	}
 }
 
-// What failed is told from what had no reason to run.
-func TestFailedIsNotSkipped(t *testing.T) {
-	t.Parallel()
-	x := newShownRun(t)
-	x.add(runlog.KindTaskDone, "cond", `{"node":"cond","step":0,"error":"boom","update":{"status":"failed"}}`)
-	x.add(runlog.KindTaskDone, "less", `{"node":"less","step":0,"error":"late","update":{"status":"degraded"}}`)
-	x.add(runlog.KindEvent, "skipme", `{"name":"not_run","data":{"why":"its condition is false"}}`)
-	x.add(runlog.KindTaskDone, "skipme", `{"node":"skipme","step":0}`)
-	x.add(runlog.KindRunFinished, "", `{"steps":1,"skipped":["cond","less"]}`)
-	for name, v := range map[string]any{
-		"the end":   (&ending{run: x.s.Run(), id: "r1", status: runlog.Partial}).json(),
-		"runs show": showJSON(runlog.Info{ID: "r1", Status: runlog.Partial}, x.s.Run(), x.at, nil),
-	} {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got struct{ Failed, Degraded, Skipped []string }
-		if err := json.Unmarshal(b, &got); err != nil {
-			t.Fatal(err)
-		}
-		if strings.Join(got.Failed, " ") != "cond" || strings.Join(got.Degraded, " ") != "less" || strings.Join(got.Skipped, " ") != "skipme" {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
 // Programs tell a summary of a conversation from a turn, and a job that failed from one that did not.
 func TestEventsOfEffects(t *testing.T) {
 	t.Parallel()
@@ -129,35 +104,5 @@ func TestEventsOfEffects(t *testing.T) {
 	}
 	if strings.Contains(got, "delta") || strings.Contains(got, `"turn.`) {
 		t.Errorf("the summary is shown as what the agent says:\n%s", got)
-	}
-}
-
-func TestUnchained(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"node plan: agent plan: no answer": "node plan: no answer",
-		"node plan: agent dig: no answer":  "node plan: agent dig: no answer",
-		"node plan":                        "node plan",
-		"agent plan: no answer":            "agent plan: no answer",
-	} {
-		if got := unchained(in); got != want {
-			t.Errorf("%q became %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestByGo(t *testing.T) {
-	t.Parallel()
-	for exe, want := range map[string]bool{
-		"/home/a/.cache/go-build/4f/4f00-d/review":     true,
-		"/tmp/go-build123/b001/exe/review":             true,
-		`C:/Temp/go-build123/b001/exe/review.exe`:      true,
-		"/tmp/go-build123/b001/cli.test":               false,
-		"/usr/local/bin/review":                        false,
-		"/home/a/src/github.com/b/c/examples/review/r": false,
-	} {
-		if byGo(exe) != want {
-			t.Errorf("%s: %t, want %t", exe, !want, want)
-		}
 	}
 }

@@ -1,4 +1,5 @@
-package cli
+// Package events translates the records of a run into the events that programs read, as in the output jsonl of the command.
+package events
 
 import (
 	"encoding/json"
@@ -9,24 +10,25 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-// event is one line of -o jsonl. Its fields are a promise: some may be added, none changes.
-type event struct {
+// An Event is one thing that happened in a run. Its fields are a promise: some may be added, none changes.
+type Event struct {
 	V     int    `json:"v"`
 	Seq   int    `json:"seq"` // from 1 and without gaps in each stream
 	TS    string `json:"ts"`
 	Run   string `json:"run"`
 	Type  string `json:"type"`
 	Step  string `json:"step,omitempty"`  // the node
-	Agent string `json:"agent,omitempty"` // the key of the task, else the agent at work in it
+	Agent string `json:"agent,omitempty"` // the key of the task, else the agent that executes in it
 	Task  string `json:"task,omitempty"`  // the identity of the task
 	Data  any    `json:"data,omitempty"`
 }
 
-// events is the view for programs.
-type events struct {
-	out  *output
-	text bool // with what models say while they say it
-	seq  int
+// A Stream numbers the events of a run.
+type Stream struct {
+	Write func(*Event) // called for each, in order
+	Text  bool         // with what models say while they say it
+
+	seq int
 }
 
 // data is that of a record, as far as it can be read.
@@ -37,35 +39,31 @@ func data[T any](rec *runlog.Record) (d T) {
 
 type fields map[string]any
 
-// see is a tui.Seeing.
-func (v *events) see(id string, rec *runlog.Record, t *transcript.Run) {
+// See writes the event that a record of a run is, if it is one. The transcript has the record.
+func (v *Stream) See(id string, rec *runlog.Record, t *transcript.Run) {
 	kind, data := v.translate(rec, t)
 	if kind == "" {
 		return
 	}
-	e := event{Run: id, Type: kind, Data: data}
+	e := Event{Run: id, Type: kind, Data: data}
 	if task := t.Task(rec.Path); task != nil {
 		e.Step, e.Agent, e.Task = task.Node, task.Key, task.Path
 		if e.Agent == "" {
 			e.Agent = task.Agent
 		}
 	}
-	v.write(&e, rec.Time)
+	v.Put(&e, rec.Time)
 }
 
-func (v *events) write(e *event, at time.Time) {
+// Put writes an event that is no record, such as the end of the stream.
+func (v *Stream) Put(e *Event, at time.Time) {
 	v.seq++
 	e.V, e.Seq, e.TS = 1, v.seq, at.UTC().Format(time.RFC3339Nano)
-	_ = v.out.json(e, false) // made of what JSON has
-}
-
-// finished writes the last event of the stream.
-func (v *events) finished(e *ending) {
-	v.write(&event{Run: e.id, Type: "run.finished", Data: e.json()}, time.Now())
+	v.Write(e)
 }
 
 // translate gives the type and the data of the event that a record is, "" if it is none.
-func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) {
+func (v *Stream) translate(rec *runlog.Record, t *transcript.Run) (string, any) {
 	task := t.Task(rec.Path)
 	switch rec.Kind {
 	case runlog.KindRunStarted:
@@ -118,13 +116,13 @@ func (v *events) translate(rec *runlog.Record, t *transcript.Run) (string, any) 
 	return "", nil // run.finished stands for the other ends of a run
 }
 
-func (v *events) translateEvent(rec *runlog.Record, task *transcript.Task) (string, any) {
+func (v *Stream) translateEvent(rec *runlog.Record, task *transcript.Task) (string, any) {
 	d := data[runlog.Event](rec)
 	switch {
 	case d.Name == "task.started" && rec.Seq == 0:
 		return "task.started", fields{"superstep": task.Step}
 	case rec.Seq == 0 && (d.Name == "text" || d.Name == "reasoning"):
-		if !v.text || task.Summing {
+		if !v.Text || task.Summing {
 			return "", nil
 		}
 		return d.Name + ".delta", d.Data
