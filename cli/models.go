@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
@@ -233,26 +230,11 @@ func modelsUpdate(a *app) *cobra.Command {
 
 // modelTest is how a model did.
 type modelTest struct {
-	Model string      `json:"model"`
-	OK    bool        `json:"ok"`
-	Turns []modelTurn `json:"turns"`
-	Error *errorJSON  `json:"error,omitempty"`
+	Model string           `json:"model"`
+	OK    bool             `json:"ok"`
+	Turns []host.ModelTurn `json:"turns"`
+	Error *errorJSON       `json:"error,omitempty"`
 }
-
-type modelTurn struct {
-	What    string `json:"what"` // text or tool
-	MS      int64  `json:"ms"`
-	FirstMS int64  `json:"first_ms"` // until the first part of the answer
-	In      int    `json:"tokens_in"`
-	Out     int    `json:"tokens_out"`
-	Cost    *int64 `json:"cost_micros,omitempty"` // in millionths of a US dollar, nil if the price is not known
-	Said    string `json:"said,omitempty"`
-
-	took time.Duration
-}
-
-// testOutput is the most tokens that a turn of a test may have: enough for a model to think a little.
-const testOutput = 2048
 
 func modelsTest(a *app) *cobra.Command {
 	var limit time.Duration
@@ -279,79 +261,26 @@ func modelsTest(a *app) *cobra.Command {
 	return cmd
 }
 
-// try asks for a text and for a call, and says how that went.
+// testModel asks for a text and for a call, and says how that went.
 func testModel(ctx context.Context, a *app, m model.Model, info *host.ModelInfo) error {
-	result := &modelTest{Model: info.Name, Turns: []modelTurn{}}
-	text := &model.Request{
-		System:   "You are tested. Answer as briefly as you can.",
-		Messages: []model.Message{model.UserText("Repeat the text between the tags, and nothing else.\n<text>ready now</text>")}, MaxTokens: testOutput,
-	}
-	tool := &model.Request{
-		System: text.System, Messages: []model.Message{model.UserText("Call the tool search.\nQuery: ready")}, MaxTokens: testOutput,
-		Tools: []model.ToolSpec{{
-			Name: "search", Description: "Searches documents for words.",
-			Input: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"query": {Type: "string", Description: "the words"}},
-				Required: []string{"query"}},
-		}},
-	}
+	result := &modelTest{Model: info.Name, Turns: []host.ModelTurn{}}
 	if !a.programs() {
 		a.out.line("model " + transcript.Line(info.Name))
 	}
-	for _, t := range []struct {
-		what string
-		req  *model.Request
-	}{{"text", text}, {"tool", tool}} {
-		turn, err := ask(ctx, m, t.what, t.req)
-		if err != nil {
-			return failTest(ctx, a, result, err)
-		}
-		result.Turns = append(result.Turns, *turn)
+	err := host.TestModel(ctx, m, func(t *host.ModelTurn) {
+		t.Said = shortened(t.Said)
+		result.Turns = append(result.Turns, *t)
 		if !a.programs() {
-			a.out.line(turn.line(info))
-		}
-	}
-	result.OK = true
-	if a.programs() {
-		return a.out.value(result)
-	}
-	return nil
-}
-
-// ask asks for one turn.
-func ask(ctx context.Context, m model.Model, what string, req *model.Request) (*modelTurn, error) {
-	turn := &modelTurn{What: what}
-	start := time.Now()
-	r, err := model.Collect(m.Generate(ctx, req), func(model.Part) {
-		if turn.FirstMS == 0 {
-			turn.FirstMS = max(1, time.Since(start).Milliseconds())
+			a.out.line(turnLine(t, info))
 		}
 	})
 	if err != nil {
-		return nil, err
+		return failTest(ctx, a, result, err)
 	}
-	turn.took = time.Since(start)
-	turn.MS, turn.In, turn.Out = max(1, turn.took.Milliseconds()), r.Usage.In, r.Usage.Out
-	if p, ok := m.(model.Priced); ok {
-		if price, known := p.Price(); known {
-			cost := price.Of(r.Usage)
-			turn.Cost = &cost
-		}
+	if result.OK = true; a.programs() {
+		return a.out.value(result)
 	}
-	turn.Said = shortened(transcript.Line(r.Message.Text()))
-	if what == "tool" {
-		calls := r.Message.Calls()
-		if len(calls) == 0 {
-			return nil, &Error{
-				Exit: ExitFailed, Code: "no_tools", Message: m.Name() + " answers, but calls no tools; workflows with tools need a model that does",
-			}
-		}
-		var args bytes.Buffer
-		if json.Compact(&args, calls[0].Args) != nil {
-			args.Write(calls[0].Args)
-		}
-		turn.Said = shortened(transcript.Line(calls[0].Name + args.String()))
-	}
-	return turn, nil
+	return nil
 }
 
 func shortened(s string) string {
@@ -361,13 +290,13 @@ func shortened(s string) string {
 	return s
 }
 
-// line is a turn for people.
-func (t *modelTurn) line(info *host.ModelInfo) string {
+// turnLine is a turn for people.
+func turnLine(t *host.ModelTurn, info *host.ModelInfo) string {
 	cost := costs(info.Price)
 	if t.Cost != nil && *t.Cost > 0 {
 		cost = dollars(*t.Cost)
 	}
-	return fmt.Sprintf("  %-5s %-6s %s in, %s out, %s  %s", t.What, inwords.Brief(t.took), inwords.Count(t.In), inwords.Count(t.Out), cost, t.Said)
+	return fmt.Sprintf("  %-5s %-6s %s in, %s out, %s  %s", t.What, inwords.Brief(t.Took), inwords.Count(t.In), inwords.Count(t.Out), cost, t.Said)
 }
 
 // failTest says why a model did not answer.
