@@ -61,7 +61,7 @@ func checkAnswers(ctx context.Context, a *app, info runlog.Info, ans tui.Answers
 	if len(ans) == 0 {
 		return nil
 	}
-	run, err := readRun(ctx, a, info)
+	run, err := a.host().Transcript(ctx, &info)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func runMeant(a *app, cmd *cobra.Command, ref string) *transcript.Run {
 	if err != nil {
 		return nil
 	}
-	run, err := readRun(cmd.Context(), a, info)
+	run, err := a.host().Transcript(cmd.Context(), &info)
 	if err != nil {
 		return nil
 	}

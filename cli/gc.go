@@ -161,7 +161,7 @@ func collectRuns(ctx context.Context, a *app, keep superstep.Retention) error {
 			return err
 		}
 		for _, i := range all {
-			if _, err := originOf(ctx, a, i.ID); errors.As(err, new(*runlog.CorruptError)) {
+			if _, err := a.host().OriginOf(ctx, i.ID); errors.As(err, new(*runlog.CorruptError)) {
 				a.tty.Warn(err.Error())
 			}
 			if key, ok := seal.Sealed(i); ok {
@@ -184,7 +184,7 @@ func collectRuns(ctx context.Context, a *app, keep superstep.Retention) error {
 		out.Removed = append(out.Removed, i.ID)
 		out.Bytes += before[i.ID]
 		if !keep.Dry {
-			sweepFolder(a, i.ID)
+			removeFolder(a, i.ID)
 		}
 	}
 	if r, ok := runlog.As[runlog.Reclaimer](a.store); ok && !keep.Dry {

@@ -3,10 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -20,15 +17,6 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-// origin returns the mark of a run, nil if it was not imported.
-func originOf(ctx context.Context, a *app, id string) (*host.Origin, error) {
-	im, err := runlog.Origin(ctx, a.store, id)
-	if err != nil || im == nil {
-		return nil, err
-	}
-	return a.host().Origin(im)
-}
-
 // untrusted is the error of a command that would continue an imported run.
 func untrustedRun(a *app, id string) *Error {
 	return &Error{
@@ -41,7 +29,7 @@ func untrustedRun(a *app, id string) *Error {
 // vouch returns an error unless a run may be continued: one that was imported is shown to the
 // user, who is asked whether to trust it.
 func vouchFor(ctx context.Context, a *app, info runlog.Info) error {
-	o, err := originOf(ctx, a, info.ID)
+	o, err := a.host().OriginOf(ctx, info.ID)
 	if err != nil || o == nil || o.Trusted {
 		return err
 	}
@@ -92,7 +80,7 @@ other byte, and the same file in another folder, is shown to you again.`,
 		if err != nil {
 			return err
 		}
-		o, err := originOf(ctx, a, info.ID)
+		o, err := a.host().OriginOf(ctx, info.ID)
 		if err != nil {
 			return err
 		}
@@ -221,26 +209,4 @@ func claimLines(b *host.Claims, all bool, more string) []string {
 	claims("answers, as the file claims (none of them permits anything here):", b.Answers)
 	claims("open questions:", b.Questions)
 	return out
-}
-
-// twice is a file that can be read twice: r itself, or a copy of what comes through a pipe.
-func twice(r io.Reader) (_ io.ReadSeeker, done func(), err error) {
-	if s, ok := r.(io.ReadSeeker); ok {
-		if _, err := s.Seek(0, io.SeekCurrent); err == nil {
-			return s, func() {}, nil
-		}
-	}
-	f, err := os.CreateTemp("", "import-*")
-	if err != nil {
-		return nil, nil, err
-	}
-	done = func() { _ = errors.Join(f.Close(), os.Remove(f.Name())) } // it is a copy
-	if _, err = io.Copy(f, r); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		done()
-		return nil, nil, err
-	}
-	return f, done, nil
 }

@@ -108,7 +108,7 @@ func resolveEffect(ctx context.Context, a *app, ref, task string, given *runlog.
 	if err != nil {
 		return err
 	}
-	run, err := readRun(ctx, a, info)
+	run, err := a.host().Transcript(ctx, &info)
 	if err != nil {
 		return err
 	}

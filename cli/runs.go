@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -17,7 +16,6 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/tui"
 )
@@ -110,68 +108,6 @@ func findRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog
 	return e, info, err
 }
 
-// infoJSON is a run in a listing.
-type infoJSON struct {
-	ID       string        `json:"id"`
-	Workflow string        `json:"workflow"`
-	Title    string        `json:"title,omitempty"`
-	Status   runlog.Status `json:"status"`
-	Created  time.Time     `json:"created"`
-	Updated  time.Time     `json:"updated"`
-	Owner    string        `json:"owner,omitempty"`
-	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "" for questions
-	Parent   string        `json:"parent,omitempty"` // of a fork
-	Imported *host.Origin  `json:"imported,omitempty"`
-}
-
-func infoOf(i *runlog.Info, why string, im *host.Origin) infoJSON {
-	return infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, why, i.Parent, im}
-}
-
-// waiting is how a run is listed that executes and does nothing but wait for answers.
-const waiting runlog.Status = "waiting"
-
-// tail is how many of a run's last records a listing reads.
-const tail = 256
-
-// waits reports whether a run does nothing but wait for answers, as far as the end of its log shows.
-func waitsForAnswers(ctx context.Context, a *app, info *runlog.Info) (bool, error) {
-	run := &transcript.Run{}
-	for r, err := range runlog.Records(ctx, a.store, info.ID, max(info.Head, tail)-tail+1) {
-		if err != nil {
-			return false, err
-		}
-		run.Apply(r)
-	}
-	return run.Waits(), nil
-}
-
-// damaged is how a run is listed whose log cannot be read from its beginning.
-const damaged runlog.Status = "damaged"
-
-// reason says why a run is paused, from its last record.
-func pauseReason(ctx context.Context, a *app, info *runlog.Info) (string, error) {
-	if info.Status != runlog.Paused {
-		return "", nil
-	}
-	recs, err := a.store.Read(ctx, info.ID, info.Head, 1)
-	if err != nil || len(recs) == 0 || recs[0].Kind != runlog.KindRunPaused {
-		return "", err
-	}
-	var d runlog.RunPaused
-	if err := json.Unmarshal(recs[0].Data, &d); err != nil {
-		return "", fmt.Errorf("run %s: its last record: %w", info.ID, err)
-	}
-	return reasonOf(d.Short), nil
-}
-
-func reasonOf(short *runlog.BudgetError) string {
-	if short == nil {
-		return ""
-	}
-	return short.FailureCode()
-}
-
 func runsList(a *app) *cobra.Command {
 	var statuses []string
 	var limit int
@@ -229,27 +165,12 @@ func statusNames() []string {
 }
 
 func printList(ctx context.Context, a *app, infos []runlog.Info) error {
-	list := make([]infoJSON, 0, len(infos))
-	for _, i := range infos {
-		if i.Status == runlog.Running {
-			if waits, err := waitsForAnswers(ctx, a, &i); err == nil && waits { // what cannot be read runs, as far as is known
-				i.Status = waiting
-			}
-		}
-		why, err := pauseReason(ctx, a, &i)
-		if err != nil {
-			a.tty.Warn(err.Error()) // the other runs are listed all the same
-		}
-		var im *host.Origin
-		if key, ok := seal.Sealed(i); ok {
-			i.Workflow, i.Title = "(encrypted)", "with key "+key
-		} else if im, err = originOf(ctx, a, i.ID); err != nil {
-			a.tty.Warn(err.Error())
-			if errors.As(err, new(*runlog.CorruptError)) {
-				i.Status = damaged
-			}
-		}
-		list = append(list, infoOf(&i, why, im))
+	list, problems, err := a.host().RunItems(ctx, infos)
+	if err != nil {
+		return err
+	}
+	for _, problem := range problems {
+		a.tty.Warn(problem.Error())
 	}
 	if a.programs() {
 		return rows(a.out, list)
@@ -272,9 +193,9 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 }
 
 // why is what the listing adds to the status: the reason of a pause, and that a run was imported.
-func why(r *infoJSON) string {
+func why(r *host.RunItem) string {
 	var words []string
-	if r.Status == waiting {
+	if r.Status == host.Waiting {
 		words = append(words, "needs you")
 	}
 	if r.Reason != "" {
@@ -295,9 +216,9 @@ func status(p tui.Palette, of runlog.Status) string {
 	switch of {
 	case runlog.Completed:
 		return p.Green(s)
-	case runlog.Failed, runlog.Quarantined, damaged:
+	case runlog.Failed, runlog.Quarantined, host.Damaged:
 		return p.Red(s)
-	case runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running, runlog.WaitingStorage, waiting:
+	case runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running, runlog.WaitingStorage, host.Waiting:
 		return p.Yellow(s)
 	}
 	return s
@@ -423,7 +344,7 @@ func resumeRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tu
 	} else if err := vouchFor(ctx, a, info); err != nil {
 		return err
 	}
-	run, err := readRun(ctx, a, info)
+	run, err := a.host().Transcript(ctx, &info)
 	if err != nil {
 		return err
 	}
@@ -478,7 +399,7 @@ deny, and at a gate approve and reject. An answer that does not fit is refused b
 		if err != nil {
 			return err
 		}
-		read, err := readRun(cmd.Context(), a, info)
+		read, err := a.host().Transcript(cmd.Context(), &info)
 		if err != nil {
 			return err
 		}
@@ -619,7 +540,7 @@ func runsRemove(a *app) *cobra.Command {
 				if err := engine.Delete(ctx, id); err != nil {
 					return err
 				}
-				sweepFolder(a, id)
+				removeFolder(a, id)
 				if !a.programs() {
 					a.err.line("removed run " + id)
 				}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -15,19 +14,6 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/tui"
 )
-
-// read folds the stored log of a run.
-func readRun(ctx context.Context, a *app, info runlog.Info) (*transcript.Run, error) {
-	run := &transcript.Run{}
-	for rec, err := range runlog.Records(ctx, a.store, info.ID, 0) {
-		if err != nil {
-			return run, err
-		}
-		run.Apply(rec)
-	}
-	run.End(info.Status)
-	return run, nil
-}
 
 func runsShow(a *app) *cobra.Command {
 	var at string
@@ -43,21 +29,21 @@ func runsShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			run, err := readRun(cmd.Context(), a, info)
+			run, err := a.host().Transcript(cmd.Context(), &info)
 			if err != nil {
 				return err
 			}
-			im, err := originOf(cmd.Context(), a, info.ID)
+			im, err := a.host().OriginOf(cmd.Context(), info.ID)
 			if err != nil {
 				return err
 			}
 			now := time.Now()
 			if a.programs() {
 				out := showJSON(info, run, now, im)
-				out.Folder = updateFolder(cmd.Context(), a, &info)
+				out.Folder = upToDate(cmd.Context(), a, &info)
 				return a.out.value(out)
 			}
-			showRun(a, info, run, now, im, updateFolder(cmd.Context(), a, &info))
+			showRun(a, info, run, now, im, upToDate(cmd.Context(), a, &info))
 			return nil
 		},
 	}
@@ -66,7 +52,7 @@ func runsShow(a *app) *cobra.Command {
 }
 
 type runJSON struct {
-	infoJSON
+	host.RunItem
 	Folder    string                  `json:"folder,omitempty"` // its files for people
 	Inputs    json.RawMessage         `json:"inputs,omitempty"`
 	Duration  int64                   `json:"duration_ms"`
@@ -82,8 +68,8 @@ type runJSON struct {
 
 func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin) *runJSON {
 	out := &runJSON{
-		infoJSON: infoOf(&info, reasonOf(r.Short), im),
-		Inputs:   r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: r.Used(),
+		RunItem: host.NewRunItem(&info, r.Short, im),
+		Inputs:  r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: r.Used(),
 		Steps: r.Report(now), Denied: r.Denied, Refused: r.Refused, Questions: questions(tui.Questions(r.Open())), Output: r.Output, stepLists: stepsOf(r),
 	}
 	if r.Error != "" {

@@ -1,10 +1,8 @@
-package cli
+package host
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -37,30 +35,28 @@ func TestListReadsNoWholeLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	listed := func() string {
+	listed := func() runlog.Status {
 		t.Helper()
-		var out bytes.Buffer
-		a := newApp(nil, &Options{Stdout: &out, Args: []string{}})
-		a.store, a.set.output = store, "text"
 		infos, err := store.Runs(t.Context(), nil)
-		if err == nil {
-			err = printList(t.Context(), a, infos)
-		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		return out.String()
+		items, problems := (&Host{}).runItems(t.Context(), store, infos)
+		if len(items) != 1 || len(problems) > 0 {
+			t.Fatal(items, problems)
+		}
+		return items[0].Status
 	}
 	add(runlog.KindRunStarted, "", `{"workflow":"w"}`)
 	for range 3000 {
 		add(runlog.KindEvent, "work", `{"name":"note","data":{"text":"on it"}}`)
 	}
-	if out := listed(); !strings.Contains(out, "running") {
-		t.Errorf("it works:\n%s", out)
+	if got := listed(); got != runlog.Running {
+		t.Errorf("it works: %s", got)
 	}
 	add(runlog.KindAsked, "work", `{"key":"q","question":"Sure?"}`)
-	if out := listed(); !strings.Contains(out, "waiting (needs you)") {
-		t.Errorf("it waits:\n%s", out)
+	if got := listed(); got != Waiting {
+		t.Errorf("it waits: %s", got)
 	}
 	if store.read > 2*(tail+4) { // and where they came from
 		t.Errorf("two listings read %d records", store.read)
