@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// ahead refuses answers that no step of a workflow can ask for, before anything runs.
+// checkAhead refuses answers that no step of a workflow can ask for, before anything runs.
 func checkAhead(a *app, w *workflow.Workflow, inputs json.RawMessage, ans tui.Answers) error {
 	if len(ans) == 0 || w.Flow == nil {
 		return nil
@@ -44,7 +44,7 @@ func checkAhead(a *app, w *workflow.Workflow, inputs json.RawMessage, ans tui.An
 	return nil
 }
 
-// askable refuses answers that no step of a run can ask for.
+// checkAskable refuses answers that no step of a run can ask for.
 func checkAskable(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info, ans tui.Answers) error {
 	if len(ans) == 0 {
 		return nil

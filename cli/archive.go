@@ -54,14 +54,6 @@ can be imported elsewhere and replayed there.`,
 	return cmd
 }
 
-// reason is why something could not be done with a file, without the file.
-func reason(err error) error {
-	if path, ok := errors.AsType[*os.PathError](err); ok {
-		return path.Err
-	}
-	return err
-}
-
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/tui"
@@ -15,7 +16,7 @@ import (
 // A completer gives the words that may come next, each perhaps with a tab and what it is.
 type completer func(a *app, cmd *cobra.Command) ([]string, error)
 
-// complete gives commands and flags the words that complete them, besides workflows and runs.
+// addCompletion gives commands and flags the words that complete them, besides workflows and runs.
 // Nothing is started for that.
 func addCompletion(a *app, root *cobra.Command) {
 	for path, c := range map[string]completer{
@@ -49,7 +50,7 @@ func addCompletion(a *app, root *cobra.Command) {
 	completeFlags(a, root)
 }
 
-// meant returns the run that a command line being completed names, nil if there is none.
+// runMeant returns the run that a command line being completed names, nil if there is none.
 func runMeant(a *app, cmd *cobra.Command, ref string) *transcript.Run {
 	if a.configure(cmd.Flags()) != nil {
 		return nil
@@ -104,7 +105,7 @@ func completeFlags(a *app, cmd *cobra.Command) {
 	agents := itemNames(a, host.Agents, func(i *host.Item) bool { return i.State == "usable" })
 	for name, c := range map[string]completer{"on-ask": onAskWords, "model": modelWords, "agent": agents} {
 		f := cmd.Flags().Lookup(name)
-		if f == nil || f.Hidden || name == "agent" && f.Annotations[inputFlag] == nil {
+		if f == nil || f.Hidden || name == "agent" && !arguments.IsInput(f) {
 			continue
 		}
 		_ = cmd.RegisterFlagCompletionFunc(name, c.words(a)) // it fails if there is one already

@@ -88,7 +88,7 @@ type settingJSON struct {
 	Origin string `json:"origin"`
 }
 
-// effective are all settings as they hold without flags.
+// effectiveSettings are all settings as they hold without flags.
 func effectiveSettings(a *app) ([]settingJSON, error) {
 	conf := a.config()
 	if conf.Err != nil {

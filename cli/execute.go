@@ -38,7 +38,7 @@ func (a *app) follow(after uint64, streamText bool) (*tui.Session, *events.Strea
 	return a.tty.Follow(after, stream.See), stream
 }
 
-// execute runs a run to its end and says how it ended.
+// executeRun runs a run to its end and says how it ended.
 func executeRun(ctx context.Context, a *app, j *job) error {
 	s, stream := a.follow(j.after, j.flags.streamText)
 	ctx, done := a.stoppable(ctx, func() {
@@ -171,7 +171,7 @@ func (e *ending) lacks(short *runlog.BudgetError) {
 	}
 }
 
-// ending returns how a run ended with an outcome.
+// endingOf returns how a run ended with an outcome.
 func endingOf(ctx context.Context, a *app, s *tui.Session, out *superstep.Outcome) *ending {
 	e := &ending{run: s.Run(), id: s.ID(), status: out.Status, output: out.Output, duration: s.Elapsed()}
 	e.run.End(runlog.Interrupted)
@@ -237,7 +237,7 @@ func unchained(message string) string {
 	return message
 }
 
-// failure is why a run failed or could not go on.
+// failureOf is why a run failed or could not go on.
 func failureOf(a *app, out *superstep.Outcome, id string) *Error {
 	if out.Err == nil {
 		return &Error{Exit: ExitFailed, Code: "failed", Message: fmt.Sprintf("run %s ended as %s", id, out.Status)}

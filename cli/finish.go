@@ -68,7 +68,7 @@ func questions(open []tui.Question) []questionJSON {
 	return out
 }
 
-// finish says how a run ended: the result on standard output, the rest on standard error.
+// finishRun says how a run ended: the result on standard output, the rest on standard error.
 func finishRun(a *app, s *tui.Session, stream *events.Stream, e *ending) error {
 	if a.programs() {
 		adviseLimit(a, e)

@@ -95,7 +95,7 @@ func forkRun(ctx context.Context, a *app, ref string, f *forking, r *running, an
 	return runFork(ctx, a, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
 }
 
-// forkTo makes a run of an edited recipe out of one of an older version, and runs it.
+// forkToRecipe makes a run of an edited recipe out of one of an older version, and runs it.
 func forkToRecipe(ctx context.Context, a *app, ref string, f *forking, r *running, ans tui.Answers) error {
 	_, info, err := findRun(ctx, a, ref)
 	if err == nil {
@@ -122,7 +122,7 @@ func forkToRecipe(ctx context.Context, a *app, ref string, f *forking, r *runnin
 	return runFork(ctx, a, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
 }
 
-// inherit sets the model, and adds the rules, that a run began with to those of the flags.
+// inheritSettings sets the model, and adds the rules, that a run began with to those of the flags.
 func inheritSettings(ctx context.Context, a *app, id string) error {
 	was := a.host().Pinned(ctx, id).Setting
 	a.set.model = was.Model
@@ -145,7 +145,7 @@ func inheritSettings(ctx context.Context, a *app, id string) error {
 	return err
 }
 
-// redo makes a fork of a partial run that does again what failed, and runs it.
+// redoRun makes a fork of a partial run that does again what failed, and runs it.
 func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	e, info, err := pastRun(ctx, a, info.ID)
 	if err == nil {
@@ -171,7 +171,7 @@ func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.
 	return runFork(ctx, a, fork, false, r, ans, again)
 }
 
-// forked tells of a fork, and runs it.
+// runFork tells of a fork, and runs it.
 func runFork(ctx context.Context, a *app, fork *superstep.Fork, noRun bool, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	for i := range fork.Repeats {
 		x := &fork.Repeats[i]

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-// answers says how the open questions are answered, and what the fields of forms are.
+// printAnswers says how the open questions are answered, and what the fields of forms are.
 func printAnswers(a *app, e *ending) {
 	for _, q := range e.open {
 		title := "Fields"
@@ -87,7 +87,7 @@ func rejected(r *transcript.Run) string {
 	return ""
 }
 
-// advise puts what to do about a limit into the error, for programs, which are told nothing else.
+// adviseLimit puts what to do about a limit into the error, for programs, which are told nothing else.
 func adviseLimit(a *app, e *ending) {
 	short := e.run.Short
 	if e.err == nil || short == nil || e.status != runlog.Paused || len(e.err.Next) > 0 || !a.kept() {

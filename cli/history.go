@@ -22,7 +22,7 @@ import (
 // atHelp says how a point of a run is named.
 const atHelp = "a superstep (0 is the beginning), seq:N for record N, or a step or task, which is right before it first ran"
 
-// past gives the run that is meant, and an engine that can read its states and runs nothing.
+// pastRun gives the run that is meant, and an engine that can read its states and runs nothing.
 func pastRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog.Info, error) {
 	_, info, err := findRun(ctx, a, ref)
 	if err != nil {
@@ -32,13 +32,13 @@ func pastRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog
 	return e, info, err
 }
 
-// at gives the point of a run that is meant.
+// pointOf gives the point of a run that is meant.
 func pointOf(ctx context.Context, a *app, e *superstep.Engine, id, ref string) (superstep.Moment, error) {
 	m, err := e.At(ctx, id, ref)
 	return m, explainPoint(a, err, id)
 }
 
-// noPoint says what to do about a point that a run does not have.
+// explainPoint says what to do about a point that a run does not have.
 func explainPoint(a *app, err error, id string) error {
 	if errors.As(err, new(*superstep.PointError)) {
 		return usage(err.Error(), "see the supersteps: "+a.hint("runs", "history", id))
@@ -309,7 +309,7 @@ func replayer(ctx context.Context, a *app) (*superstep.Engine, error) {
 	return a.engine(ctx, "", nil)
 }
 
-// began sets the model that a run began with.
+// useModelOf sets the model that a run began with.
 func useModelOf(a *app, run *transcript.Run) {
 	var began struct{ Model string }
 	if json.Unmarshal(run.Inputs, &began) == nil && began.Model != "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/transcript"
 )
 
-// untrusted is the error of a command that would continue an imported run.
+// untrustedRun is the error of a command that would continue an imported run.
 func untrustedRun(a *app, id string) *Error {
 	return &Error{
 		Exit: ExitDenied, Code: "untrusted", Err: &superstep.UntrustedError{ID: id}, Message: (&superstep.UntrustedError{ID: id}).Error(),
@@ -26,7 +26,7 @@ func untrustedRun(a *app, id string) *Error {
 	}
 }
 
-// vouch returns an error unless a run may be continued: one that was imported is shown to the
+// vouchFor returns an error unless a run may be continued: one that was imported is shown to the
 // user, who is asked whether to trust it.
 func vouchFor(ctx context.Context, a *app, info runlog.Info) error {
 	o, err := a.host().OriginOf(ctx, info.ID)

@@ -23,7 +23,7 @@ func manCommand(a *app) *cobra.Command {
 	}
 }
 
-// pages writes the page of a command and those of its subcommands.
+// writePages writes the page of a command and those of its subcommands.
 func writePages(a *app, c *cobra.Command, dir string) error {
 	name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(manPage(a, c)), 0o644); err != nil { //nolint:gosec // as above
@@ -39,7 +39,7 @@ func writePages(a *app, c *cobra.Command, dir string) error {
 	return nil
 }
 
-// page is the page of a command, in the language of man(7).
+// manPage is the page of a command, in the language of man(7).
 func manPage(a *app, c *cobra.Command) string {
 	title := strings.ReplaceAll(c.CommandPath(), " ", "-")
 	var b strings.Builder

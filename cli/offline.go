@@ -8,7 +8,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// lacksModel gives an error that there is no model, or none that will do, the ways out that work for the workflow.
+// explainLacking gives an error that there is no model, or none that will do, the ways out that work for the workflow.
 func explainLacking(a *app, w *workflow.Workflow, err error) error {
 	if err == nil {
 		return nil
@@ -49,7 +49,7 @@ func hasResearch(a *app) bool {
 	return err == nil
 }
 
-// typed is the command as it was typed, with another value of a flag.
+// typedAgain is the command as it was typed, with another value of a flag.
 func typedAgain(a *app, flag, value string) string {
 	out := []string{a.program()}
 	add := func(words ...string) { out = append(out, words...) }

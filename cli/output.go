@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"unicode"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/transcript"
 )
 
@@ -90,36 +90,12 @@ func rows[T any](o *output, all []T) error {
 // table writes columns, and lines of one cell as they are. A column is at most so wide that those after it stay aligned; 0 is
 // for no limit. With a width of the terminal, lines are cut there.
 func (o *output) table(lines [][]string, most, width int) {
-	for _, line := range aligned(lines, most) {
+	for _, line := range inwords.Align(lines, most) {
 		if width > 0 {
 			line = ansi.Truncate(line, width, "…")
 		}
 		_, _ = o.Write([]byte(line + "\n"))
 	}
-}
-
-// aligned are lines with cells below each other. Lines of one cell are as they are.
-func aligned(lines [][]string, most int) []string {
-	wide := map[int]int{}
-	for _, line := range lines {
-		for i, cell := range line {
-			if len(line) > 1 {
-				wide[i] = max(wide[i], ansi.StringWidth(cell))
-			}
-			if most > 0 {
-				wide[i] = min(wide[i], most)
-			}
-		}
-	}
-	out := make([]string, len(lines))
-	for n, line := range lines {
-		var b strings.Builder
-		for i, cell := range line {
-			b.WriteString(cell + strings.Repeat(" ", max(0, wide[i]-ansi.StringWidth(cell))+2))
-		}
-		out[n] = strings.TrimRight(b.String(), " ")
-	}
-	return out
 }
 
 // encode is JSON in which the characters that terminals act upon are escaped.

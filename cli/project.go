@@ -124,7 +124,7 @@ func listCommand(a *app, kind string, filter itemFilter) *cobra.Command {
 	}
 }
 
-// names completes the names of items of a kind, of some or, if nil, of all.
+// itemNames completes the names of items of a kind, of some or, if nil, of all.
 func itemNames(a *app, kind string, some func(*host.Item) bool) completer {
 	return func(a *app, cmd *cobra.Command) ([]string, error) {
 		items, _, err := a.host().List(cmd.Context(), kind, false)
@@ -221,7 +221,7 @@ func printTable(a *app, items []host.Item) {
 	}
 }
 
-// details are the lines below an item.
+// itemDetails are the lines below an item.
 func itemDetails(a *app, e *host.Item) []string {
 	var out []string
 	if e.Source != "built-in" && e.Path != "" {
@@ -284,7 +284,7 @@ func agentsCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// show writes all there is to know of an agent or a skill.
+// showItem writes all there is to know of an agent or a skill.
 func showItem(a *app, kind, name string) error {
 	h := a.here()
 	i, err := h.Show(kind, name)
@@ -299,7 +299,7 @@ func showItem(a *app, kind, name string) error {
 	return nil
 }
 
-// header writes the first lines about an item.
+// printHeader writes the first lines about an item.
 func printHeader(a *app, i *host.Item) {
 	a.out.line(strings.TrimRight(transcript.Line(i.Name)+"\n"+transcript.Line(i.Description), "\n") + "\n")
 	put := func(what, text string) { a.out.line(fmt.Sprintf("%-8s %s", what, transcript.Line(text))) }

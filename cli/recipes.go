@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// pick gives the workflow of a name, or says why it cannot be used.
+// findWorkflow gives the workflow of a name, or says why it cannot be used.
 func findWorkflow(a *app, name string) (*workflow.Workflow, error) {
 	w, err := a.host().Find(name)
 	var unknown *host.UnknownError
@@ -36,7 +36,7 @@ func findWorkflow(a *app, name string) (*workflow.Workflow, error) {
 	return nil, out
 }
 
-// choose gives the workflow that is about to run, by its name or the path of a recipe, and asks about
+// chooseWorkflow gives the workflow that is about to run, by its name or the path of a recipe, and asks about
 // one of the project that nobody has agreed to.
 func chooseWorkflow(a *app, word string) (*workflow.Workflow, error) {
 	loadWorkflows(a)
@@ -66,7 +66,7 @@ func chooseWorkflow(a *app, word string) (*workflow.Workflow, error) {
 	}
 }
 
-// allRuns are the workflows there are. It warns of mistakes in the settings of the project that they are of.
+// loadWorkflows are the workflows there are. It warns of mistakes in the settings of the project that they are of.
 func loadWorkflows(a *app) workflow.Set {
 	return a.here().Workflows()
 }

@@ -1,16 +1,14 @@
 package cli
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/graph/draw"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/transcript"
-	"github.com/superstep-dev/superstep/workflow"
 )
 
 func workflowsShow(a *app) *cobra.Command {
@@ -31,7 +29,7 @@ recipe of your own with the text of another: workflows new NAME --from OTHER.`,
 				return a.out.value(i)
 			}
 			printHeader(a, i)
-			printInputs(a, i.Inputs)
+			a.out.line("\n" + strings.Join(arguments.Lines(i.Inputs), "\n"))
 			if len(i.Steps) > 0 {
 				a.out.line("\nSteps:")
 				printSteps(a, i.Steps)
@@ -47,68 +45,6 @@ recipe of your own with the text of another: workflows new NAME --from OTHER.`,
 			return nil
 		},
 	}
-}
-
-// printInputs writes what a workflow takes.
-func printInputs(a *app, inputs []workflow.Input) {
-	a.out.line("")
-	for _, l := range inputLines(inputs) {
-		a.out.line(l)
-	}
-}
-
-// inputLines are what a workflow takes, as a table.
-func inputLines(inputs []workflow.Input) []string {
-	if len(inputs) == 0 {
-		return []string{"Inputs:", "  none"}
-	}
-	table := [][]string{{"Inputs:"}}
-	for _, in := range inputs {
-		table = append(table, []string{fmt.Sprintf("  %-12s", transcript.Line(in.Name)), fmt.Sprintf("%-8s %s", typeWord(in.Type), transcript.Line(inputText(in)))})
-	}
-	return aligned(table, 34)
-}
-
-// typeWord is the type of an input as recipes and people call it.
-func typeWord(kind string) string {
-	if kind == "array" {
-		return "list"
-	}
-	return kind
-}
-
-// inputText is what people are told of an input.
-func inputText(in workflow.Input) string {
-	text := in.Description
-	if len(in.Enum) > 0 {
-		var words []string
-		for _, v := range in.Enum {
-			words = append(words, valueText(v))
-		}
-		text += " (" + strings.Join(words, ", ") + ")"
-	}
-	switch {
-	case in.Required:
-		text += " (required)"
-	case len(in.Default) > 0:
-		var v any
-		if json.Unmarshal(in.Default, &v) == nil {
-			text += " (default " + valueText(v) + ")"
-		}
-	}
-	return strings.TrimSpace(text)
-}
-
-// valueText is a JSON value as it is typed: a text as it is.
-func valueText(v any) string {
-	if s, ok := v.(string); ok {
-		return s
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	return string(b)
 }
 
 // printSteps writes steps as a table, those within others indented.

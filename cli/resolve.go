@@ -160,7 +160,7 @@ func resolveEffect(ctx context.Context, a *app, ref, task string, given *runlog.
 	return answerRecorded(a, info.ID, resumeRun(ctx, a, info, r, ans, &superstep.ResumeOptions{}))
 }
 
-// answered is the error of going on with a run whose last answer is recorded. That somebody else was quicker is none.
+// answerRecorded is the error of going on with a run whose last answer is recorded. That somebody else was quicker is none.
 func answerRecorded(a *app, id string, err error) error {
 	busy, ok := errors.AsType[*runlog.BusyError](err)
 	if !ok || busy.ID != id {

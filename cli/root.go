@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -67,7 +68,7 @@ func group(root *cobra.Command) {
 	root.SetHelpCommandGroupID("self")
 }
 
-// root builds the command. The flags of `run` depend on the workflow, which is why the
+// newRoot builds the command. The flags of `run` depend on the workflow, which is why the
 // arguments are looked at before they are parsed.
 func newRoot(a *app) *cobra.Command {
 	name := a.cfg.Name
@@ -194,13 +195,13 @@ func globalHelp(a *app) string {
 func (a *app) configure(flags *pflag.FlagSet) error {
 	var err error
 	for _, s := range a.config().Settings {
-		if f := flags.Lookup(s.Name); f != nil && !f.Changed && f.Annotations[inputFlag] == nil && a.cfg.Env(host.Variable(s.Name)) == "" {
+		if f := flags.Lookup(s.Name); f != nil && !f.Changed && !arguments.IsInput(f) && a.cfg.Env(host.Variable(s.Name)) == "" {
 			err = errors.Join(err, f.Value.Set(s.Value)) // it was checked
 		}
 	}
 	known := host.SettingNames() // no other flag has a variable
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || err != nil || f.Annotations[inputFlag] != nil || !slices.Contains(known, f.Name) {
+		if f.Changed || err != nil || arguments.IsInput(f) || !slices.Contains(known, f.Name) {
 			return
 		}
 		v := a.cfg.Env(host.Variable(f.Name))
@@ -368,7 +369,7 @@ func commandNames(parent *cobra.Command) []string {
 	return names
 }
 
-// lists makes a command without arguments the first of its subcommands, its list.
+// listFirst makes a command without arguments the first of its subcommands, its list.
 func listFirst(a *app, c *cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -423,9 +424,9 @@ func greeting(ctx context.Context, a *app, set workflow.Set) string {
 			}
 			pairs = append(pairs, `run research "`+firstQuestion+`" --docs .`, w.Description)
 		case a.host().IsRecipe(w.Name) && !able:
-			pairs = append(pairs, "run "+w.Name+required(w)+" --model offline", w.Description)
+			pairs = append(pairs, "run "+w.Name+arguments.Required(w)+" --model offline", w.Description)
 		default:
-			pairs = append(pairs, "run "+w.Name+required(w), w.Description)
+			pairs = append(pairs, "run "+w.Name+arguments.Required(w), w.Description)
 		}
 		n++
 	}
@@ -457,58 +458,6 @@ func atHome(a *app) bool {
 	at, err := os.Stat(here)
 	home, missing := os.Stat(a.cfg.Env("HOME"))
 	return err != nil || filepath.Dir(here) == here || missing == nil && os.SameFile(at, home)
-}
-
-// sample shows how inputs of a workflow are given: those that are required, or else the first.
-func sample(w *workflow.Workflow) string {
-	if w.Name == "research" { // it needs something to search, of which there are several kinds
-		return ` "the question" --docs .`
-	}
-	if inputs := w.List(); len(inputs) > 0 {
-		return cmp.Or(required(w), " "+assignment(&inputs[0]))
-	}
-	return ""
-}
-
-// required shows how the inputs are given that have to be.
-func required(w *workflow.Workflow) string {
-	var b strings.Builder
-	inputs := w.List()
-	first := true
-	for i := range inputs {
-		in := &inputs[i]
-		switch {
-		case !in.Required:
-		case first && in.Type == "string" && len(in.Enum) == 0:
-			fmt.Fprintf(&b, " %q", "the "+in.Name)
-			first = false
-		default:
-			b.WriteString(" " + assignment(in))
-		}
-	}
-	return b.String()
-}
-
-// firstInput shows how the first input is given by its name, a required one if there is one; "" if a workflow takes none.
-func firstInput(w *workflow.Workflow) string {
-	inputs := w.List()
-	if len(inputs) == 0 {
-		return ""
-	}
-	i := max(0, slices.IndexFunc(inputs, func(in workflow.Input) bool { return in.Required }))
-	return assignment(&inputs[i])
-}
-
-// assignment shows how an input is given by its name, with a value that fits.
-func assignment(in *workflow.Input) string {
-	value := map[string]string{"integer": "3", "number": "0.5", "boolean": "true", "array": `'["one","two"]'`, "object": `'{"key":"value"}'`}[in.Type]
-	switch {
-	case len(in.Enum) > 0:
-		value = host.Quote(valueText(in.Enum[0]))
-	case value == "":
-		value = `"…"`
-	}
-	return in.Name + "=" + value
 }
 
 // examples lays out commands and what they do, given in turns.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
@@ -127,7 +128,7 @@ func raised(e *runlog.BudgetError) []string {
 
 func newRunCommand(a *app) *cobra.Command {
 	var r running
-	var g gathered
+	var g arguments.Given
 	cmd := &cobra.Command{
 		Use:   "run WORKFLOW|FILE [free text | key=value ...]",
 		Short: "Run a workflow",
@@ -154,8 +155,8 @@ func newRunCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or "+
 		"offline; also SUPERSTEP_MODEL")
 	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a snapshot after every so many supersteps too (default: when the log has grown enough)")
-	cmd.Flags().VarP((*list)(&g.pairs), "input", "i", "an input: key=value (may be repeated)")
-	cmd.Flags().StringVar(&g.file, "inputs", "", "read inputs from a JSON `file`, - for standard input")
+	cmd.Flags().VarP((*list)(&g.Pairs), "input", "i", "an input: key=value (may be repeated)")
+	cmd.Flags().StringVar(&g.File, "inputs", "", "read inputs from a JSON `file`, - for standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return usage("run: which workflow? " + knownWorkflows(a))
@@ -164,12 +165,14 @@ func newRunCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		g.words, g.flags = args[1:], cmd.Flags()
+		if g.Words, g.Flags = args[1:], cmd.Flags(); !a.set.NoInput {
+			g.Stdin = a.opt.Stdin
+		}
 		if cmd.Flags().Changed("model") || a.cfg.Env(host.Variable("model")) != "" {
-			g.model = a.set.model // else a project goes before the user's configuration
+			g.Model = a.set.model // else a project goes before the user's configuration
 		}
 		if n := cmd.ArgsLenAtDash(); n >= 0 {
-			g.words = slices.Insert(slices.Clone(g.words), max(0, n-1), "--")
+			g.Words = slices.Insert(slices.Clone(g.Words), max(0, n-1), "--")
 		}
 		return runWorkflow(cmd.Context(), a, args[0], &g, &r, ans)
 	}
@@ -192,7 +195,7 @@ func describeRun(a *app, run *cobra.Command, set workflow.Set) {
 	}
 	run.Long = b.String()
 	run.Example = examples(a.cfg.Name,
-		"run "+set[0].Name+sample(set[0]), "",
+		"run "+set[0].Name+arguments.Sample(set[0]), "",
 		"run "+set[0].Name+" key=value -o json", "",
 		"run "+set[0].Name+" --help", "its inputs")
 }
@@ -209,7 +212,7 @@ func knownWorkflows(a *app) string {
 	return "There are: " + strings.Join(names, ", ")
 }
 
-func runWorkflow(ctx context.Context, a *app, name string, g *gathered, r *running, ans tui.Answers) error {
+func runWorkflow(ctx context.Context, a *app, name string, g *arguments.Given, r *running, ans tui.Answers) error {
 	w, err := chooseWorkflow(a, name)
 	if err != nil {
 		return err
@@ -217,14 +220,14 @@ func runWorkflow(ctx context.Context, a *app, name string, g *gathered, r *runni
 	return explainLacking(a, w, runChosen(ctx, a, w, g, r, ans))
 }
 
-func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *gathered, r *running, ans tui.Answers) error {
+func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.Given, r *running, ans tui.Answers) error {
 	name := w.Name
-	inputs, err := gatherInputs(a, w, g)
+	inputs, err := g.Inputs(w)
 	if err == nil {
-		err = a.host().Quotable(w, g.model)
+		err = a.host().Quotable(w, g.Model)
 	}
 	if err == nil && r.plan {
-		return planRun(a, w, inputs, r, g.model)
+		return planRun(a, w, inputs, r, g.Model)
 	}
 	if err == nil {
 		a.current = name
@@ -236,7 +239,7 @@ func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *gathered, r
 	if err != nil {
 		if errors.As(err, new(*workflow.InputsError)) {
 			err = &Error{Exit: ExitUsage, Code: "inputs", Message: err.Error(), Err: err, Next: []string{
-				"such as: " + a.hint("run", nameToType(a, w)) + sample(w),
+				"such as: " + a.hint("run", nameToType(a, w)) + arguments.Sample(w),
 				"all inputs: " + a.hint("run", nameToType(a, w), "--help"),
 			}}
 		}

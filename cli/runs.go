@@ -91,7 +91,7 @@ func named(args []string) string {
 	return args[0]
 }
 
-// find gives the run that is meant. It never shows one as running that nobody runs.
+// findRun gives the run that is meant. It never shows one as running that nobody runs.
 func findRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog.Info, error) {
 	e, err := a.looking(ctx)
 	if err != nil {
@@ -239,7 +239,7 @@ func runsWatch(a *app) *cobra.Command {
 	}
 }
 
-// watch follows a run until nobody runs it. Its exit code is the run's.
+// watchRun follows a run until nobody runs it. Its exit code is the run's.
 func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
@@ -463,7 +463,7 @@ func agentIDs(a *app, cmd *cobra.Command, args []string) ([]string, cobra.ShellC
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// cancel cancels a run, or one of its sub-agents, and waits a little for its end.
+// cancelRun cancels a run, or one of its sub-agents, and waits a little for its end.
 func cancelRun(ctx context.Context, a *app, e *superstep.Engine, id string, agent *string) error {
 	out := map[string]any{"run": id}
 	what, field, later := "run "+id, "status", "; it will when its tasks let it"

@@ -78,7 +78,7 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origi
 	return out
 }
 
-// show prints a run for people.
+// showRun prints a run for people.
 func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string) {
 	p := a.tty.Out
 	put := func(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }

@@ -106,7 +106,7 @@ type finding struct {
 	Text  string `json:"text"`
 }
 
-// report says what a validator found. Errors end with exit code 1.
+// printReports says what a validator found. Errors end with exit code 1.
 func printReports(a *app, reports []host.Report, what string) error {
 	n, wrong, odd := 0, 0, 0
 	out := []reportJSON{}

@@ -76,7 +76,7 @@ func printDecisions(a *app, items []host.Decision, whole bool) error {
 	return nil
 }
 
-// item is what a person sees of a decision, with the whole of what changed or how much that is.
+// decisionLines is what a person sees of a decision, with the whole of what changed or how much that is.
 func decisionLines(a *app, d *host.Decision, pal tui.Palette, whole bool) []string {
 	word := pal.Yellow(string(d.State))
 	if d.State == host.Trusted {
@@ -148,7 +148,7 @@ func called(d *host.Decision) string {
 	return fmt.Sprintf("%s %s (%s)", d.Kind, transcript.Line(d.Called()), transcript.Line(d.Path))
 }
 
-// decide shows what is not trusted and asks about it.
+// decideItems shows what is not trusted and asks about it.
 func decideItems(a *app, names []string, yes bool) error {
 	h := a.here()
 	if len(names) == 0 {
@@ -190,7 +190,7 @@ func decideItems(a *app, names []string, yes bool) error {
 	return printDecided(a, items)
 }
 
-// decided lists for programs the items of which the state was changed.
+// printDecided lists for programs the items of which the state was changed.
 func printDecided(a *app, items []host.Decision) error {
 	if !a.programs() {
 		return nil
@@ -214,7 +214,7 @@ func (a *app) note(text string) {
 	}
 }
 
-// agree has a person look at items, and gives those that are agreed to.
+// askDecisions has a person look at items, and gives those that are agreed to.
 func askDecisions(a *app, items []host.Decision) ([]host.Decision, error) {
 	dir := a.host().Dir()
 	if !a.tty.Asks() {

@@ -42,7 +42,7 @@ ones a decision: a worker leaves them alone. A stopped worker leaves its runs to
 	return cmd
 }
 
-// elsewhere says how many runs are held by others.
+// heldElsewhere says how many runs are held by others.
 func heldElsewhere(ctx context.Context, a *app) string {
 	running, err := a.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Running}})
 	if err != nil || len(running) == 0 {

@@ -57,7 +57,7 @@ func workflowNamed(a *app, name string) (*workflow.Workflow, error) {
 	return w, asUsage(a, err)
 }
 
-// unknown makes a mistake of the command line of a workflow that there is not.
+// asUsage makes a mistake of the command line of a workflow that there is not.
 func asUsage(a *app, err error) error {
 	var unknown *workflow.UnknownError
 	if errors.As(err, &unknown) {
@@ -155,7 +155,7 @@ func drawnRun(a *app, cmd *cobra.Command, ref string, opt *draw.Options) (*workf
 	return w, started.Inputs, nil
 }
 
-// ofRun is the workflow of a run, as the run has pinned it.
+// workflowOfRun is the workflow of a run, as the run has pinned it.
 func workflowOfRun(a *app, started *runlog.RunStarted) (*workflow.Workflow, error) {
 	if started.Pinned != nil {
 		return a.host().Restore(started.Workflow, started.Pinned)

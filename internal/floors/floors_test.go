@@ -38,14 +38,14 @@ var floors = []struct {
 	{"4", []string{"internal/catalog", "workflow/builtin/agent", "workflow/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},
-	{"7", []string{"cli", "internal/demo", "tui"}}, // and other faces
+	{"7", []string{"cli", "internal/arguments", "internal/demo", "tui"}}, // and other faces
 	{"8", []string{"cmd/superstep", "internal/crash", "internal/crash/...", "internal/golden"}},
 	{"examples", []string{"examples/..."}},
 }
 
 // siblings lists the packages that import others of their own floor.
 var siblings = map[string][]string{
-	"cli":                 {"internal/demo", "tui"},
+	"cli":                 {"internal/arguments", "internal/demo", "tui"},
 	"internal/demo":       {"tui"},
 	"graph/node":          {"agent"},
 	"internal/providers":  {"model", "model/anthropic", "model/cassette", "model/gemini", "internal/offline", "model/openai", "internal/prices"},

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // Duration returns a length of time in whole seconds: 0s, 45s, 1m 1s, 2h 3m. What is more
@@ -86,4 +88,29 @@ func Bytes(n int64) string {
 		return fmt.Sprintf("%.0f %s", f, units[u])
 	}
 	return fmt.Sprintf("%.1f %s", f, units[u])
+}
+
+// Align returns lines with their cells below each other. A column is at most so wide that those after it stay aligned; 0 is for no
+// limit. Lines of one cell are as they are.
+func Align(lines [][]string, most int) []string {
+	wide := map[int]int{}
+	for _, line := range lines {
+		for i, cell := range line {
+			if len(line) > 1 {
+				wide[i] = max(wide[i], ansi.StringWidth(cell))
+			}
+			if most > 0 {
+				wide[i] = min(wide[i], most)
+			}
+		}
+	}
+	out := make([]string, len(lines))
+	for n, line := range lines {
+		var b strings.Builder
+		for i, cell := range line {
+			b.WriteString(cell + strings.Repeat(" ", max(0, wide[i]-ansi.StringWidth(cell))+2))
+		}
+		out[n] = strings.TrimRight(b.String(), " ")
+	}
+	return out
 }
