@@ -22,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/demo"
+	"github.com/superstep-dev/superstep/internal/signals"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/tui"
@@ -58,7 +59,7 @@ const (
 // Main runs the command over a host and returns its exit code. Standard output has results only.
 func Main(cfg *host.Config, opt *Options) int {
 	a := newApp(cfg, opt)
-	defer ignorePipe()()
+	defer signals.IgnorePipe()()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	code := a.run(ctx)
@@ -300,7 +301,7 @@ func (a *app) look() {
 func (a *app) stoppable(ctx context.Context, then func()) (_ context.Context, done func()) {
 	ctx, stop := context.WithCancelCause(ctx)
 	a.out.broken = func() { stop(errPipe) }
-	end := onSignal(func(why *signalError) {
+	end := signals.On(func(why *signals.Error) {
 		stop(why)
 		then()
 	})

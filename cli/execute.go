@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/events"
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/signals"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/tui"
@@ -80,71 +78,12 @@ func executeRun(ctx context.Context, a *app, j *job) error {
 	return finishRun(a, s, stream, endingOf(ctx, a, s, &out))
 }
 
-// A signalError is the cause of a context that a signal ended.
-type signalError struct{ sig os.Signal }
-
-func (e *signalError) Error() string {
-	switch e.sig {
-	case syscall.SIGTERM:
-		return "terminated"
-	case syscall.SIGHUP:
-		return "hung up"
-	}
-	return "interrupted"
-}
-
-func (e *signalError) exit() int {
-	switch e.sig {
-	case syscall.SIGTERM:
-		return ExitTerminated
-	case syscall.SIGHUP:
-		return ExitHungUp
-	}
-	return ExitInterrupted
-}
-
 // stopped is err, or what stopped the command if that is why.
 func stopped(ctx context.Context, err error) error {
-	if sig, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
-		return &Error{Exit: sig.exit(), Code: "interrupted", Message: sig.Error(), Err: err}
+	if sig, ok := errors.AsType[*signals.Error](context.Cause(ctx)); ok {
+		return &Error{Exit: sig.Exit(), Code: "interrupted", Message: sig.Error(), Err: err}
 	}
 	return err
-}
-
-// onSignal calls do for the first signal that wants the process to end. The second one
-// ends it, as if nobody had asked to be told: whatever a run is doing, its log is safe.
-// The signal of ^\ is one of them and leaves no dump. What onSignal returns ends that.
-func onSignal(do func(why *signalError)) func() {
-	c, quit := make(chan os.Signal, 1), make(chan os.Signal, 2)
-	signal.Notify(c, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
-	signal.Notify(quit, syscall.SIGQUIT)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
-		signal.Notify(c, syscall.SIGHUP)
-	}
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-end:
-		case sig := <-c:
-			signal.Stop(c)
-			if sig == syscall.SIGQUIT {
-				<-quit
-			}
-			do(&signalError{sig})
-			select {
-			case <-end:
-			case <-quit:
-				os.Exit(ExitInterrupted)
-			}
-		}
-	}()
-	return func() {
-		signal.Stop(c)
-		signal.Stop(quit)
-		close(end)
-		<-ended
-	}
 }
 
 // ending is how a run ended, for people and programs.
@@ -207,10 +146,10 @@ func endingOf(ctx context.Context, a *app, s *tui.Session, out *superstep.Outcom
 		e.err = classify(out.Err)
 		e.exit = max(e.exit, e.err.Exit)
 	}
-	switch sig, signalled := errors.AsType[*signalError](context.Cause(ctx)); {
+	switch sig, signalled := errors.AsType[*signals.Error](context.Cause(ctx)); {
 	case out.Status.Ended():
 	case signalled:
-		e.exit = sig.exit()
+		e.exit = sig.Exit()
 		e.err = &Error{Exit: e.exit, Code: "interrupted", Message: fmt.Sprintf("run %s was %s; it can be resumed", e.id, sig), Err: out.Err}
 	case errors.Is(context.Cause(ctx), errPipe):
 		e.exit = ExitPipe

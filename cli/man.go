@@ -3,10 +3,10 @@ package cli
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/internal/manual"
 )
 
 func manCommand(a *app) *cobra.Command {
@@ -18,66 +18,7 @@ func manCommand(a *app) *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // others may read manual pages
 				return fmt.Errorf("man: %w", err)
 			}
-			return writePages(a, cmd.Root(), args[0])
+			return manual.Write(cmd.Root(), args[0], a.cfg.Name+" "+a.opt.Version, globalHelp(a))
 		},
 	}
-}
-
-// writePages writes the page of a command and those of its subcommands.
-func writePages(a *app, c *cobra.Command, dir string) error {
-	name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(manPage(a, c)), 0o644); err != nil { //nolint:gosec // as above
-		return fmt.Errorf("man: %w", err)
-	}
-	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
-			if err := writePages(a, sub, dir); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// manPage is the page of a command, in the language of man(7).
-func manPage(a *app, c *cobra.Command) string {
-	title := strings.ReplaceAll(c.CommandPath(), " ", "-")
-	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %q 1 \"\" %q\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n%s\n", strings.ToUpper(title), a.cfg.Name+" "+a.opt.Version, roff(title),
-		roff(c.Short), roff(c.UseLine()))
-	section := func(heading, text string) {
-		if strings.TrimSpace(text) != "" {
-			fmt.Fprintf(&b, ".SH %s\n.nf\n%s\n.fi\n", heading, roff(strings.Trim(text, "\n")))
-		}
-	}
-	section("DESCRIPTION", c.Long)
-	section("EXAMPLES", c.Example)
-	if c.HasParent() {
-		section("OPTIONS", c.LocalFlags().FlagUsages())
-	} else {
-		section("OPTIONS", globalHelp(a))
-	}
-	var also []string
-	if c.HasParent() {
-		also = append(also, strings.ReplaceAll(c.Parent().CommandPath(), " ", "-")+"(1)")
-	}
-	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
-			also = append(also, strings.ReplaceAll(sub.CommandPath(), " ", "-")+"(1)")
-		}
-	}
-	section("SEE ALSO", strings.Join(also, "\n"))
-	return b.String()
-}
-
-// roff writes text such that nothing in it is a request.
-func roff(s string) string {
-	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
-	lines := strings.Split(s, "\n")
-	for i, l := range lines {
-		if strings.HasPrefix(l, ".") || strings.HasPrefix(l, "'") {
-			lines[i] = `\&` + l
-		}
-	}
-	return strings.Join(lines, "\n")
 }

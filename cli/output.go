@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -120,12 +118,4 @@ func encode(v any, indent bool) ([]byte, error) {
 		}
 	}
 	return safe, nil
-}
-
-// ignorePipe makes writes to a closed pipe fail instead of ending the process. What it
-// returns undoes that. Children are not affected, as they would be by signal.Ignore.
-func ignorePipe() func() {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGPIPE)
-	return func() { signal.Stop(c) }
 }

@@ -54,9 +54,7 @@ there to be asked, so a call happens only if a rule allows it; see "permissions 
 }
 
 func serveTools(ctx context.Context, a *app, addr string) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	done := onSignal(func(why *signalError) { stop(why) })
+	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
 	session, err := startProject(ctx, a)
 	if err != nil {

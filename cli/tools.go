@@ -46,9 +46,7 @@ func toolsCall(a *app) *cobra.Command {
 }
 
 func callTool(ctx context.Context, a *app, name string, args json.RawMessage) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	done := onSignal(func(why *signalError) { stop(why) })
+	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
 	s, err := startProject(ctx, a)
 	if err != nil {
