@@ -23,29 +23,9 @@ func addCompletion(a *app, root *cobra.Command) {
 		"tools call": toolWords, "tools show": toolWords, "trust": itemWords, "trust revoke": itemWords,
 		"permissions forget": ruleWords, "models use": modelWords, "models test": modelWords,
 	} {
-		if cmd, rest, err := root.Find(strings.Fields(path)); err == nil && len(rest) == 0 {
-			many := path == "trust" || path == "trust revoke"
-			words := c.words(a)
-			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, s string) ([]string, cobra.ShellCompDirective) {
-				if len(args) > 0 && !many {
-					return nil, cobra.ShellCompDirectiveNoFileComp
-				}
-				return words(cmd, args, s)
-			}
+		if cmd, _, err := root.Find(strings.Fields(path)); err == nil {
+			cmd.ValidArgsFunction = c.words(a, strings.HasPrefix(path, "trust"))
 		}
-	}
-	if cmd, rest, err := root.Find([]string{"runs", "answer"}); err == nil && len(rest) == 0 {
-		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, s string) ([]string, cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				return a.ids(cmd, args, s)
-			}
-			return answerWords(a, cmd, args[0]), cobra.ShellCompDirectiveNoFileComp
-		}
-	}
-	if cmd, rest, err := root.Find([]string{"runs", "fork"}); err == nil && len(rest) == 0 {
-		_ = cmd.RegisterFlagCompletionFunc("from", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return pointWords(a, cmd, named(args)), cobra.ShellCompDirectiveNoFileComp
-		})
 	}
 	completeFlags(a, root)
 }
@@ -108,15 +88,19 @@ func completeFlags(a *app, cmd *cobra.Command) {
 		if f == nil || f.Hidden || name == "agent" && !arguments.IsInput(f) {
 			continue
 		}
-		_ = cmd.RegisterFlagCompletionFunc(name, c.words(a)) // it fails if there is one already
+		_ = cmd.RegisterFlagCompletionFunc(name, c.words(a, true)) // it fails if there is one already
 	}
 	for _, sub := range cmd.Commands() {
 		completeFlags(a, sub)
 	}
 }
 
-func (c completer) words(a *app) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+// words completes the first argument, or all of them.
+func (c completer) words(a *app, all bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 && !all {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
 		words, err := c(a, cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError

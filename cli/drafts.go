@@ -25,7 +25,7 @@ there already is left as it is.`,
 	cmd.Flags().StringVar(&from, "from", "", "begin with the text of this recipe")
 	acts(cmd, "from")
 	recipes := itemNames(a, host.Workflows, func(i *host.Item) bool { return i.Recipe() != nil && i.State != "draft" })
-	_ = cmd.RegisterFlagCompletionFunc("from", recipes.words(a)) // it fails if there is no such flag
+	_ = cmd.RegisterFlagCompletionFunc("from", recipes.words(a, true)) // it fails if there is no such flag
 	return cmd
 }
 
@@ -104,8 +104,5 @@ func workflowsReject(a *app) *cobra.Command {
 }
 
 func (a *app) draftNames(cmd *cobra.Command, args []string, rest string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return itemNames(a, host.Workflows, func(i *host.Item) bool { return i.State == "draft" }).words(a)(cmd, args, rest)
+	return itemNames(a, host.Workflows, func(i *host.Item) bool { return i.State == "draft" }).words(a, false)(cmd, args, rest)
 }

@@ -2,19 +2,14 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
-	"time"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
-	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // untrustedRun is the error of a command that would continue an imported run.
@@ -45,7 +40,7 @@ func askTrust(ctx context.Context, a *app, info runlog.Info, o *host.Origin) err
 	if err != nil {
 		return err
 	}
-	for _, l := range claimLines(b, a.set.Verbose, a.hint("runs", "trust", info.ID, "-v")) {
+	for _, l := range tui.ClaimLines(b, a.set.Verbose, a.hint("runs", "trust", info.ID, "-v")) {
 		a.err.line(l)
 	}
 	a.tty.Fresh(ctx)
@@ -123,7 +118,7 @@ func decideRun(ctx context.Context, a *app, info runlog.Info, o *host.Origin, ye
 			return err
 		}
 	case !yes:
-		for _, l := range claimLines(b, a.set.Verbose, a.hint("runs", "trust", info.ID, "-v")) {
+		for _, l := range tui.ClaimLines(b, a.set.Verbose, a.hint("runs", "trust", info.ID, "-v")) {
 			a.out.line(l)
 		}
 	}
@@ -134,79 +129,4 @@ func decideRun(ctx context.Context, a *app, info runlog.Info, o *host.Origin, ye
 	}
 	a.note("run " + info.ID + " is trusted")
 	return nil
-}
-
-// claimLines are claims for people. Unless all is wanted, long parts are cut, and say so.
-func claimLines(b *host.Claims, all bool, more string) []string {
-	var out []string
-	put := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	list := func(label string, values []string) {
-		if len(values) > 0 {
-			put("  %-10s %s", label, transcript.Line(strings.Join(values, ", ")))
-		}
-	}
-	block := func(text string, most int) {
-		lines := strings.Split(strings.TrimRight(transcript.Clean(text), "\n"), "\n")
-		rest := len(lines) - most
-		if !all && rest > 0 {
-			lines = lines[:most]
-		}
-		for _, l := range lines {
-			if !all {
-				l = ansi.Truncate(l, 400, "… (cut: "+more+")")
-			}
-			put("    %s", l)
-		}
-		if !all && rest > 0 {
-			put("    … %s: %s", inwords.Plural(rest, "more line"), more)
-		}
-	}
-	put("run %s  %s  imported %s, sha256 %s", b.Run, transcript.Line(b.Workflow), b.Time.Local().Format(time.DateTime), strings.TrimPrefix(b.Digest, "sha256:"))
-	put("  works in   %s, under your rules and with your models", transcript.Line(b.Dir))
-	list("not used", b.Dropped)
-	limits := "none, as the file says"
-	if b.Budget != nil {
-		if raw, err := json.Marshal(b.Budget); err == nil {
-			limits = string(raw) + ", as the file says"
-		}
-	}
-	list("limits", []string{limits})
-	list("tools", b.Tools)
-	list("agents", b.Agents)
-	list("workflows", b.Calls)
-	list("made of", b.Parts)
-	for _, f := range b.Recipes {
-		put("\nrecipe %s:", transcript.Line(f.Name))
-		block(f.Text, mostShown)
-	}
-	if len(b.Inputs) > 0 && string(b.Inputs) != "{}" {
-		put("\ninputs:")
-		text, err := prettyJSON(b.Inputs)
-		if err != nil {
-			text = string(b.Inputs)
-		}
-		block(text, mostShown/3)
-	}
-	claims := func(head string, claims []host.Claim) {
-		if len(claims) == 0 {
-			return
-		}
-		var lines []string
-		for _, c := range claims {
-			l := transcript.Line(strings.TrimSpace(c.Task + ": " + c.What + " " + c.With))
-			if c.Outcome != "" {
-				l += " -> " + transcript.Line(c.Outcome)
-			}
-			if all && c.Result != "" {
-				l += ": " + transcript.Line(c.Result)
-			}
-			lines = append(lines, l)
-		}
-		put("\n%s", head)
-		block(strings.Join(lines, "\n"), mostShown/3)
-	}
-	claims("effects, as the file claims (their outcomes are used and not checked):", b.Effects)
-	claims("answers, as the file claims (none of them permits anything here):", b.Answers)
-	claims("open questions:", b.Questions)
-	return out
 }

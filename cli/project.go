@@ -93,7 +93,7 @@ func catalogCommand(a *app, kind, short string, show func(context.Context, strin
 		Example: examples(n, kind+" list", "", kind+" show NAME", "", kind+" list -o json", ""),
 	}
 	cmd.AddCommand(listCommand(a, kind, filter), &cobra.Command{
-		Use: "show NAME", Short: "Show one of the " + kind, ValidArgsFunction: itemNames(a, kind, nil).words(a),
+		Use: "show NAME", Short: "Show one of the " + kind, ValidArgsFunction: itemNames(a, kind, nil).words(a, true),
 		Example: examples(n, kind+" show NAME", ""),
 		Args:    nargs(1, 1, fmt.Sprintf("%s show: name one; `%s %s list` shows those there are", kind, a.program(), kind)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return show(cmd.Context(), args[0]) },
@@ -370,11 +370,11 @@ func showTool(a *app, t *tool.Tool) error {
 	}
 	a.out.line(t.Name + "\n" + transcript.Clean(t.Description) + "\n\neffect   " + string(v.Effect))
 	if t.Input != nil {
-		schema, err := prettyJSON(t.Input)
+		schema, err := encode(t.Input, true)
 		if err != nil {
 			return err
 		}
-		a.out.line("input    " + transcript.Clean(schema))
+		a.out.line("input    " + transcript.Clean(string(schema)))
 	}
 	a.out.line("")
 	return nil

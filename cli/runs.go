@@ -374,7 +374,13 @@ func resumeRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tu
 func runsAnswer(a *app) *cobra.Command {
 	var r running
 	cmd := &cobra.Command{
-		Use: "answer ID [VALUE | PATH=value...]", Short: "Answer the questions of a paused run, and go on with it", ValidArgsFunction: a.ids,
+		Use: "answer ID [VALUE | PATH=value...]", Short: "Answer the questions of a paused run, and go on with it",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, s string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return a.ids(cmd, args, s)
+			}
+			return answerWords(a, cmd, args[0]), cobra.ShellCompDirectiveNoFileComp
+		},
 		Long: `Answer the questions of a paused run, and go on with it
 
 If one question is open, its answer is enough. Without any, the questions are asked on the terminal.

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
@@ -76,71 +74,9 @@ func printDecisions(a *app, items []host.Decision, whole bool) error {
 	return nil
 }
 
-// decisionLines is what a person sees of a decision, with the whole of what changed or how much that is.
+// decisionLines are what a person sees of a decision.
 func decisionLines(a *app, d *host.Decision, pal tui.Palette, whole bool) []string {
-	word := pal.Yellow(string(d.State))
-	if d.State == host.Trusted {
-		word = pal.Green(string(d.State))
-	}
-	const indent = "        "
-	lines := []string{fmt.Sprintf("%-6s  %s  %s  %s", d.Kind, pal.Bold(transcript.Line(d.Called())), word, pal.Dim(transcript.Line(d.Path)))}
-	for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(d.Detail), "\n"), "\n") {
-		if l != "" {
-			lines = append(lines, indent+l)
-		}
-	}
-	switch {
-	case d.State == "changed" && !whole:
-		much := "changed"
-		if d.Added+d.Removed > 0 {
-			much = fmt.Sprintf("+%d -%d lines", d.Added, d.Removed)
-		}
-		return append(lines, indent+much+", -v shows them")
-	case d.State == "changed":
-		for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(d.Diff), "\n"), "\n") {
-			switch {
-			case strings.HasPrefix(l, "+++ "), strings.HasPrefix(l, "--- "):
-				l = pal.Bold(l)
-			case strings.HasPrefix(l, "+"):
-				l = pal.Green(l)
-			case strings.HasPrefix(l, "-"):
-				l = pal.Red(l)
-			}
-			lines = append(lines, indent+l)
-		}
-	case whole && d.State != host.Trusted:
-		for _, l := range recipeLines(a, d) {
-			lines = append(lines, strings.TrimRight(indent+l, " "))
-		}
-	}
-	return lines
-}
-
-// mostShown is how many lines of a recipe are shown before somebody agrees to it.
-const mostShown = 120
-
-// recipeLines are what a person reads of a recipe before agreeing to it: its text.
-func recipeLines(a *app, d *host.Decision) []string {
-	if d.Kind != "workflow" {
-		return nil
-	}
-	all := a.hint("workflows", "show", transcript.Line(d.Name), "-v")
-	if d.Text == "" {
-		return []string{"", "its text is too long to be shown here: " + all}
-	}
-	lines := strings.Split(strings.TrimRight(transcript.Clean(d.Text), "\n"), "\n")
-	more := len(lines) - mostShown
-	if more > 0 {
-		lines = lines[:mostShown]
-	}
-	for i, l := range lines {
-		lines[i] = ansi.Truncate(l, 400, "…")
-	}
-	lines = append([]string{""}, lines...)
-	if more > 0 {
-		lines = append(lines, fmt.Sprintf("… %s, %s", inwords.Plural(more, "more line"), all))
-	}
-	return lines
+	return pal.DecisionLines(d, whole, a.hint("workflows", "show", transcript.Line(d.Name), "-v"))
 }
 
 // called is a decision in a sentence.
@@ -255,10 +191,4 @@ func askDecisions(a *app, items []host.Decision) ([]host.Decision, error) {
 		return nil, &Error{Exit: ExitDenied, Code: "denied", Message: "not trusted", shown: true}
 	}
 	return out, nil
-}
-
-// prettyJSON is a value as indented JSON.
-func prettyJSON(v any) (string, error) {
-	b, err := json.MarshalIndent(v, "", "  ")
-	return string(b), err
 }

@@ -42,11 +42,8 @@ func (a *app) named(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) workflowNames(cmd *cobra.Command, args []string, rest string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	words, failed := itemNames(a, host.Workflows, nil).words(a)(cmd, args, rest)
-	if failed != cobra.ShellCompDirectiveError {
+	words, failed := itemNames(a, host.Workflows, nil).words(a, false)(cmd, args, rest)
+	if failed != cobra.ShellCompDirectiveError && len(args) == 0 {
 		failed = cobra.ShellCompDirectiveDefault // recipes are files too
 	}
 	return words, failed

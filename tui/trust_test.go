@@ -1,4 +1,4 @@
-package cli
+package tui
 
 import (
 	"strings"
@@ -11,10 +11,10 @@ import (
 func TestClaimsAreShown(t *testing.T) {
 	t.Parallel()
 	c := &host.Claims{Recipes: []host.KeptRecipe{{Name: "inner.yaml", Text: "id > pwned"}}, Effects: []host.Claim{{Task: "work", What: "do turn-0", Result: "write_file"}}}
-	if shown := strings.Join(claimLines(c, false, "more"), "\n"); !strings.Contains(shown, "id > pwned") {
+	if shown := strings.Join(ClaimLines(c, false, "more"), "\n"); !strings.Contains(shown, "id > pwned") {
 		t.Errorf("the recipe is not shown:\n%s", shown)
 	}
-	if shown := strings.Join(claimLines(c, true, "more"), "\n"); !strings.Contains(shown, "write_file") {
+	if shown := strings.Join(ClaimLines(c, true, "more"), "\n"); !strings.Contains(shown, "write_file") {
 		t.Errorf("the call is not shown:\n%s", shown)
 	}
 }
