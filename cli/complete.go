@@ -82,7 +82,7 @@ func pointWords(a *app, cmd *cobra.Command, ref string) []string {
 }
 
 func completeFlags(a *app, cmd *cobra.Command) {
-	agents := itemNames(a, host.Agents, func(i *host.Item) bool { return i.State == "usable" })
+	agents := itemNames(host.Agents, func(i *host.Item) bool { return i.State == "usable" })
 	for name, c := range map[string]completer{"on-ask": onAskWords, "model": modelWords, "agent": agents} {
 		f := cmd.Flags().Lookup(name)
 		if f == nil || f.Hidden || name == "agent" && !arguments.IsInput(f) {

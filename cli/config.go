@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep/host"
-	"github.com/superstep-dev/superstep/runlog"
 )
 
 // config is the user's configuration, which is read once.
@@ -81,43 +80,9 @@ func configCommand(a *app) *cobra.Command {
 	return listFirst(a, cmd)
 }
 
-// settingJSON is a setting and where it comes from.
-type settingJSON struct {
-	Key    string `json:"key"`
-	Value  string `json:"value"`
-	Origin string `json:"origin"`
-}
-
 // effectiveSettings are all settings as they hold without flags.
-func effectiveSettings(a *app) ([]settingJSON, error) {
-	conf := a.config()
-	if conf.Err != nil {
-		return nil, conf.Err
-	}
-	var out []settingJSON
-	configurable(a).VisitAll(func(f *pflag.Flag) {
-		s := settingJSON{f.Name, f.DefValue, "default"}
-		switch f.Name {
-		case "store":
-			s.Value = "sqlite:" + filepath.Join(a.host().DataDir(), a.cfg.Name+".db")
-		case "data-dir":
-			s.Value = a.host().DataDir()
-		}
-		if c := conf.Setting(f.Name); c != nil {
-			s.Value, s.Origin = c.Value, fmt.Sprintf("%s:%d", conf.Path, c.Line)
-		}
-		if v := a.cfg.Env(host.Variable(f.Name)); v != "" {
-			s.Value, s.Origin = v, host.Variable(f.Name)
-		}
-		if f.Name == "store" {
-			p, err := runlog.ParsePlace(s.Value)
-			if s.Value = p.String(); err != nil { // without the password
-				s.Value = "(unreadable)"
-			}
-		}
-		out = append(out, s)
-	})
-	return out, nil
+func effectiveSettings(a *app) ([]host.EffectiveSetting, error) {
+	return a.host().Effective(a.config(), func(name string) string { return configurable(a).Lookup(name).DefValue })
 }
 
 func listConfig(a *app, origin bool) error {

@@ -45,8 +45,7 @@ func distilRun(ctx context.Context, a *app, ref string, opt *host.DistilOptions)
 	if err != nil {
 		return err
 	}
-	h := a.here()
-	made, err := h.Distil(ctx, info.ID, *opt)
+	made, err := a.here().Distil(ctx, info.ID, *opt)
 	var of *host.Error
 	switch {
 	case err == nil:

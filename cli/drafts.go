@@ -24,14 +24,13 @@ there already is left as it is.`,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "begin with the text of this recipe")
 	acts(cmd, "from")
-	recipes := itemNames(a, host.Workflows, func(i *host.Item) bool { return i.Recipe() != nil && i.State != "draft" })
+	recipes := itemNames(host.Workflows, func(i *host.Item) bool { return i.Recipe() != nil && i.State != "draft" })
 	_ = cmd.RegisterFlagCompletionFunc("from", recipes.words(a, true)) // it fails if there is no such flag
 	return cmd
 }
 
 func newRecipe(a *app, name, from string) error {
-	h := a.here()
-	path, err := h.NewRecipe(name, from)
+	path, err := a.here().NewRecipe(name, from)
 	switch {
 	case errors.As(err, new(*host.ExistsError)):
 		return usage(err.Error(), "choose another name, or edit that file")
@@ -67,8 +66,7 @@ Recipes by agents wait as drafts, which nothing runs by their names. Look at it 
 it may do is bound by the rules of its run as any other.`,
 		Example: examples(a.cfg.Name, "workflows approve weekly-brief", "", "workflows approve weekly-brief --overwrite", "instead of the one there is"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			h := a.here()
-			path, err := h.Approve(args[0], replace)
+			path, err := a.here().Approve(args[0], replace)
 			switch {
 			case errors.As(err, new(*host.ExistsError)):
 				return usage(err.Error(), "replace it: "+a.hint("workflows", "approve", args[0], "--overwrite"))
@@ -92,8 +90,7 @@ func workflowsReject(a *app) *cobra.Command {
 		Use: "reject NAME", Short: "Remove a recipe that an agent has written", Args: a.named, ValidArgsFunction: a.draftNames,
 		Example: examples(a.cfg.Name, "workflows reject weekly-brief", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			h := a.here()
-			path, err := h.Reject(args[0])
+			path, err := a.here().Reject(args[0])
 			if err != nil {
 				return err
 			}
@@ -104,5 +101,5 @@ func workflowsReject(a *app) *cobra.Command {
 }
 
 func (a *app) draftNames(cmd *cobra.Command, args []string, rest string) ([]string, cobra.ShellCompDirective) {
-	return itemNames(a, host.Workflows, func(i *host.Item) bool { return i.State == "draft" }).words(a, false)(cmd, args, rest)
+	return itemNames(host.Workflows, func(i *host.Item) bool { return i.State == "draft" }).words(a, false)(cmd, args, rest)
 }

@@ -47,8 +47,7 @@ type problemJSON struct {
 
 func lintRecipes(a *app, paths []string) error {
 	a.warned = len(paths) == 0 // they are among what is listed
-	h := a.here()
-	reports, err := h.Lint(paths...)
+	reports, err := a.here().Lint(paths...)
 	if err != nil {
 		return err
 	}

@@ -78,8 +78,7 @@ func where(file string, x *recipe.Problem) string { return clean.Place(file, x.P
 // startProject starts what may be used of the project, and says what is not.
 func startProject(ctx context.Context, a *app) (*host.Session, error) {
 	a.starts = true
-	h := a.here()
-	return h.Session(ctx)
+	return a.here().Session(ctx)
 }
 
 // An itemFilter checks the flags of a list, and returns which items are wanted and that in words, behind the kind.
@@ -93,7 +92,7 @@ func catalogCommand(a *app, kind, short string, show func(context.Context, strin
 		Example: examples(n, kind+" list", "", kind+" show NAME", "", kind+" list -o json", ""),
 	}
 	cmd.AddCommand(listCommand(a, kind, filter), &cobra.Command{
-		Use: "show NAME", Short: "Show one of the " + kind, ValidArgsFunction: itemNames(a, kind, nil).words(a, true),
+		Use: "show NAME", Short: "Show one of the " + kind, ValidArgsFunction: itemNames(kind, nil).words(a, true),
 		Example: examples(n, kind+" show NAME", ""),
 		Args:    nargs(1, 1, fmt.Sprintf("%s show: name one; `%s %s list` shows those there are", kind, a.program(), kind)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return show(cmd.Context(), args[0]) },
@@ -125,7 +124,7 @@ func listCommand(a *app, kind string, filter itemFilter) *cobra.Command {
 }
 
 // itemNames completes the names of items of a kind, of some or, if nil, of all.
-func itemNames(a *app, kind string, some func(*host.Item) bool) completer {
+func itemNames(kind string, some func(*host.Item) bool) completer {
 	return func(a *app, cmd *cobra.Command) ([]string, error) {
 		items, _, err := a.host().List(cmd.Context(), kind, false)
 		var out []string
@@ -156,8 +155,7 @@ func validateCommand(a *app, kind string) *cobra.Command {
 		Use: "validate", Short: "Check the files of " + kind + ": exit code 1 if one cannot be used", Args: a.none,
 		Example: examples(a.cfg.Name, kind+" validate", "", kind+" validate -o json", ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h := a.here()
-			r, err := h.Validate(cmd.Context(), kind)
+			r, err := a.here().Validate(cmd.Context(), kind)
 			if err != nil {
 				return err
 			}
@@ -286,8 +284,7 @@ func agentsCommand(a *app) *cobra.Command {
 
 // showItem writes all there is to know of an agent or a skill.
 func showItem(a *app, kind, name string) error {
-	h := a.here()
-	i, err := h.Show(kind, name)
+	i, err := a.here().Show(kind, name)
 	if err != nil {
 		return err
 	}

@@ -52,8 +52,7 @@ func openSandbox(a *app, l leave) (*sandbox.Sandbox, error) {
 		return nil, err
 	}
 	a.set.leave = l
-	h := a.here()
-	return h.Sandbox()
+	return a.here().Sandbox()
 }
 
 func explainSandbox(a *app, l leave) error {

@@ -166,8 +166,7 @@ permissions.yaml in your folder of configurations:
 			if len(args) != 1 {
 				return usage("permissions forget: name one rule, as `permissions list` shows it")
 			}
-			h := a.here()
-			return h.Forget(args[0])
+			return a.here().Forget(args[0])
 		},
 	})
 	return listFirst(a, cmd)
@@ -182,8 +181,7 @@ type ruleJSON struct {
 }
 
 func listRules(a *app) error {
-	h := a.here()
-	rules, err := h.Rules()
+	rules, err := a.here().Rules()
 	if err != nil {
 		return err
 	}

@@ -47,8 +47,7 @@ come from a project.`,
 		Use: "revoke [NAME...]", Short: "Take back what was agreed to, all of it if nothing is named",
 		Example: examples(n, "trust revoke", "", "trust revoke lint", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			h := a.here()
-			items, err := h.Revoke(args...)
+			items, err := a.here().Revoke(args...)
 			if err != nil {
 				return err
 			}

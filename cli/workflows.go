@@ -42,7 +42,7 @@ func (a *app) named(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) workflowNames(cmd *cobra.Command, args []string, rest string) ([]string, cobra.ShellCompDirective) {
-	words, failed := itemNames(a, host.Workflows, nil).words(a, false)(cmd, args, rest)
+	words, failed := itemNames(host.Workflows, nil).words(a, false)(cmd, args, rest)
 	if failed != cobra.ShellCompDirectiveError && len(args) == 0 {
 		failed = cobra.ShellCompDirectiveDefault // recipes are files too
 	}
