@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -20,7 +21,7 @@ import (
 // forking are the flags of runs fork.
 type forking struct {
 	from   string
-	sets   list
+	sets   arguments.List
 	recipe string
 	noRun  bool
 }
@@ -73,15 +74,21 @@ func runsFork(a *app) *cobra.Command {
 	return cmd
 }
 
-func forkRun(ctx context.Context, a *app, ref string, f *forking, r *running, ans tui.Answers) error {
+// forkable returns a run that may be forked, with an engine that forks it.
+func forkable(ctx context.Context, a *app, ref string, ans tui.Answers) (*superstep.Engine, runlog.Info, error) {
 	e, info, err := pastRun(ctx, a, ref)
 	if err == nil {
 		err = vouchFor(ctx, a, info)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = checkAskable(ctx, a, e, info, ans)
 	}
-	if err := checkAskable(ctx, a, e, info, ans); err != nil {
+	return e, info, err
+}
+
+func forkRun(ctx context.Context, a *app, ref string, f *forking, r *running, ans tui.Answers) error {
+	e, info, err := forkable(ctx, a, ref, ans)
+	if err != nil {
 		return err
 	}
 	at, opt, err := a.host().ForkAt(ctx, e, &info, f.from, f.sets)
@@ -150,13 +157,7 @@ func inheritSettings(ctx context.Context, a *app, id string) error {
 
 // redoRun makes a fork of a partial run that does again what failed, and runs it.
 func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
-	e, info, err := pastRun(ctx, a, info.ID)
-	if err == nil {
-		err = vouchFor(ctx, a, info)
-	}
-	if err == nil {
-		err = checkAskable(ctx, a, e, info, ans)
-	}
+	e, info, err := forkable(ctx, a, info.ID, ans)
 	if err != nil {
 		return err
 	}

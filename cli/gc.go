@@ -6,36 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/transcript"
 )
-
-// days reads a duration that may be in days or weeks: 12h, 30d, 2w.
-func days(s string) (time.Duration, error) {
-	for unit, hours := range map[string]float64{"d": 24, "w": 7 * 24} {
-		if n, ok := strings.CutSuffix(s, unit); ok {
-			f, err := strconv.ParseFloat(n, 64)
-			if err != nil || !(f >= 0 && f < 36500) {
-				return 0, fmt.Errorf("want a duration such as 12h, 30d or 2w, got %q", s)
-			}
-			return time.Duration(f * hours * float64(time.Hour)), nil
-		}
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("want a duration such as 12h, 30d or 2w, got %q", s)
-	}
-	return d, nil
-}
 
 // sizeJSON is how much room a run takes.
 type sizeJSON struct {
@@ -129,7 +110,7 @@ from. Without a rule nothing is removed; the room of runs removed before is give
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if within != "" {
 			var err error
-			if keep.Within, err = days(within); err != nil {
+			if keep.Within, err = arguments.Days(within); err != nil {
 				return usage("--keep-within: " + err.Error())
 			}
 		}

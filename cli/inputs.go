@@ -13,13 +13,6 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// list is a flag that may be repeated. Unlike pflag's own it leaves commas alone.
-type list []string
-
-func (l *list) String() string     { return strings.Join(*l, " ") }
-func (l *list) Set(s string) error { *l = append(*l, s); return nil }
-func (l *list) Type() string       { return "strings" }
-
 // completing reports whether a shell asks what a word may be.
 func completing(a *app) bool {
 	args := a.opt.Args
@@ -41,7 +34,7 @@ func prepareRun(a *app, root, run *cobra.Command) {
 	}
 	set := a.host().Workflows()
 	describeRun(a, run, set)
-	name := firstWord(rest, set, func(name string) *pflag.Flag {
+	name := arguments.FirstWord(rest, set, func(name string) *pflag.Flag {
 		if f := run.Flags().Lookup(name); f != nil {
 			return f
 		}
@@ -66,38 +59,6 @@ func workflowMeant(a *app, word string, set workflow.Set) *workflow.Workflow {
 		return i.Sketch()
 	}
 	return nil
-}
-
-// firstWord finds the first argument that is not a flag or the value of one. An
-// unknown flag is taken to have a value, unless what follows is a workflow.
-func firstWord(args []string, set workflow.Set, lookup func(string) *pflag.Flag) string {
-	short := map[byte]bool{'o': true, 'i': true} // those that take values
-	for i := 0; i < len(args); i++ {
-		arg := args[i]
-		switch {
-		case arg == "--":
-			if i+1 < len(args) {
-				return args[i+1]
-			}
-			return ""
-		case !strings.HasPrefix(arg, "-") || arg == "-":
-			return arg
-		case strings.Contains(arg, "="):
-		case strings.HasPrefix(arg, "--"):
-			f := lookup(arg[2:])
-			next := ""
-			if i+1 < len(args) {
-				next = args[i+1]
-			}
-			_, err := set.Find(next)
-			if f != nil && f.NoOptDefVal == "" || f == nil && err != nil {
-				i++
-			}
-		case len(arg) == 2 && short[arg[1]]:
-			i++
-		}
-	}
-	return ""
 }
 
 func addInputFlags(a *app, run *cobra.Command, global *pflag.FlagSet, w *workflow.Workflow) {

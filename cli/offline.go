@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -28,7 +29,7 @@ func explainLacking(a *app, w *workflow.Workflow, err error) error {
 	out.Next = slices.DeleteFunc(out.Next, func(s string) bool { return strings.Contains(s, "--model "+host.Offline) })
 	switch {
 	case !needs:
-		out.Next = append(out.Next, "or try it now: "+typedAgain(a, "--model", host.Offline))
+		out.Next = append(out.Next, "or try it now: "+a.program()+" "+arguments.Retype(a.opt.Args, "--model", host.Offline))
 	case hasResearch(a):
 		out.Next = append(out.Next, "without one there is: "+a.hint("run", "research", "QUESTION", "--docs", "DIR"))
 	}
@@ -47,28 +48,4 @@ func modelWays(a *app) []string {
 func hasResearch(a *app) bool {
 	_, err := a.host().Workflows().Find("research")
 	return err == nil
-}
-
-// typedAgain is the command as it was typed, with another value of a flag.
-func typedAgain(a *app, flag, value string) string {
-	out := []string{a.program()}
-	add := func(words ...string) { out = append(out, words...) }
-	set := false
-	for i := 0; i < len(a.opt.Args); i++ {
-		word := a.opt.Args[i]
-		switch {
-		case word == flag && !set:
-			i++
-		case strings.HasPrefix(word, flag+"=") && !set:
-		case word == "--" && !set:
-			set = true
-			add(flag, value, word)
-		default:
-			add(host.Quote(word))
-		}
-	}
-	if !set {
-		add(flag, value)
-	}
-	return strings.Join(out, " ")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/definition"
 	"github.com/superstep-dev/superstep/internal/inwords"
@@ -24,8 +25,8 @@ import (
 
 // leave is what the flags say about what agents may do.
 type leave struct {
-	allow, ask   list
-	deny         list
+	allow, ask   arguments.List
+	deny         arguments.List
 	trustProject bool
 	headless     bool   // nobody can be asked
 	onAsk        string // as the flag says

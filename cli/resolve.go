@@ -16,15 +16,10 @@ import (
 	"github.com/superstep-dev/superstep/tui"
 )
 
-// resolving are the flags of `runs resolve`.
-type resolving struct {
-	again, happened bool
-	result          string
-}
-
 func runsResolve(a *app) *cobra.Command {
 	var r running
-	var f resolving
+	var again, happened bool
+	var result string
 	cmd := &cobra.Command{
 		Use: "resolve ID [TASK]", Short: "Say what became of an effect that must not happen twice and was cut off", ValidArgsFunction: a.ids,
 		Example: examples(a.cfg.Name,
@@ -34,9 +29,9 @@ func runsResolve(a *app) *cobra.Command {
 			"runs resolve 7f3a pay --again", "it did not happen: do it"),
 		Args: nargs(1, 2, "runs resolve: name the run, and the task if several wait: ID [TASK]"),
 	}
-	cmd.Flags().BoolVar(&f.again, "again", false, "it did not happen, or may happen twice: do it")
-	cmd.Flags().BoolVar(&f.happened, "happened", false, "it happened: do not do it again")
-	cmd.Flags().StringVar(&f.result, "result", "", "with --happened: the `TEXT` that the tool returned; of other effects, their output as JSON")
+	cmd.Flags().BoolVar(&again, "again", false, "it did not happen, or may happen twice: do it")
+	cmd.Flags().BoolVar(&happened, "happened", false, "it happened: do not do it again")
+	cmd.Flags().StringVar(&result, "result", "", "with --happened: the `TEXT` that the tool returned; of other effects, their output as JSON")
 	acts(cmd, "again", "happened", "result")
 	r.add(cmd.Flags())
 	noModel(cmd, a, "run keeps the model that it began with")
@@ -45,7 +40,11 @@ func runsResolve(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		given, err := f.answer(cmd.Flags().Changed("result"))
+		var output json.RawMessage // see outcome
+		if cmd.Flags().Changed("result") {
+			output = json.RawMessage(result)
+		}
+		given, err := resolution(again, happened, output)
 		if err != nil {
 			return err
 		}
@@ -58,29 +57,21 @@ func runsResolve(a *app) *cobra.Command {
 	return cmd
 }
 
-// answer is what the flags say, nil for nothing.
-func (f *resolving) answer(result bool) (*runlog.Answer, error) {
-	switch {
-	case f.again && f.happened:
-		return nil, usage("runs resolve: --again or --happened, not both")
-	case result && !f.happened:
-		return nil, usage("--result needs --happened")
-	case !f.again && !f.happened:
-		return nil, nil
-	}
+// resolution is the answer that the flags say, nil for nothing.
+func resolution(again, happened bool, output json.RawMessage) (*runlog.Answer, error) {
 	choice := runlog.UnknownAgain
-	if f.happened {
+	switch {
+	case again && happened:
+		return nil, usage("runs resolve: --again or --happened, not both")
+	case output != nil && !happened:
+		return nil, usage("--result needs --happened")
+	case !again && !happened:
+		return nil, nil
+	case happened:
 		choice = runlog.UnknownHappened
 	}
 	b, err := json.Marshal(choice)
-	if err != nil {
-		return nil, err
-	}
-	given := &runlog.Answer{Value: b, By: "person"}
-	if result {
-		given.Output = json.RawMessage(f.result) // see outcome
-	}
-	return given, nil
+	return &runlog.Answer{Value: b, By: "person", Output: output}, err
 }
 
 // outcome returns what an effect gave, as --result says.

@@ -275,7 +275,7 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	if unknown.GetSpecifiedShortnames() != "" {
 		return usage(fmt.Sprintf("unknown flag -%s; `%s --help` lists the flags", name, cmd.CommandPath()))
 	}
-	if word := firstWord(a.opt.Args, nil, cmd.Flags().Lookup); !cmd.HasParent() && word != "" {
+	if word := arguments.FirstWord(a.opt.Args, nil, cmd.Flags().Lookup); !cmd.HasParent() && word != "" {
 		return unknownCommand(a, cmd, []string{word})
 	}
 	var known []string

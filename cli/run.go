@@ -26,7 +26,7 @@ import (
 
 // running are the flags of the commands that execute a run.
 type running struct {
-	answers    list
+	answers    arguments.List
 	onAsk      string
 	timeout    time.Duration
 	turn       time.Duration
@@ -155,7 +155,7 @@ func newRunCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or "+
 		"offline; also SUPERSTEP_MODEL")
 	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a snapshot after every so many supersteps too (default: when the log has grown enough)")
-	cmd.Flags().VarP((*list)(&g.Pairs), "input", "i", "an input: key=value (may be repeated)")
+	cmd.Flags().VarP((*arguments.List)(&g.Pairs), "input", "i", "an input: key=value (may be repeated)")
 	cmd.Flags().StringVar(&g.File, "inputs", "", "read inputs from a JSON `file`, - for standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,13 +34,8 @@ func sandboxCommand(a *app) *cobra.Command {
 		&cobra.Command{
 			Use: "run -- COMMAND [ARG...]", Short: "Run a command as agents run theirs; the exit code is the command's",
 			Example: examples(n, "sandbox run -- go test ./...", "", "sandbox run --allow 'net(proxy.golang.org)' -- go mod download", ""),
-			Args: func(_ *cobra.Command, args []string) error {
-				if len(args) == 0 {
-					return usage("sandbox run: name a command, as in: " + n + " sandbox run -- go test ./...")
-				}
-				return nil
-			},
-			RunE: func(cmd *cobra.Command, args []string) error { return runSandboxed(cmd.Context(), a, l, args) },
+			Args:    nargs(1, math.MaxInt, "sandbox run: name a command, as in: "+n+" sandbox run -- go test ./..."),
+			RunE:    func(cmd *cobra.Command, args []string) error { return runSandboxed(cmd.Context(), a, l, args) },
 		},
 	)
 	l.add(c.PersistentFlags())

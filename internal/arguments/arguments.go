@@ -1,5 +1,5 @@
-// Package arguments reads the inputs of a workflow as a command line gives them: free text, key=value, flags and files. It also
-// says how they are given.
+// Package arguments reads what a command line gives, above all the inputs of a workflow: free text, key=value, flags and files.
+// It also says how they are given.
 package arguments
 
 import (
