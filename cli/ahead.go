@@ -45,7 +45,7 @@ func checkAhead(a *app, w *workflow.Workflow, inputs json.RawMessage, ans tui.An
 }
 
 // checkAskable refuses answers that no step of a run can ask for.
-func checkAskable(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info, ans tui.Answers) error {
+func checkAskable(ctx context.Context, e *superstep.Engine, info runlog.Info, ans tui.Answers) error {
 	if len(ans) == 0 {
 		return nil
 	}

@@ -63,17 +63,17 @@ func configCommand(a *app) *cobra.Command {
 		Example: examples(n, "config list --show-origin", "", "config set store sqlite:/var/runs.db", "", "config path", ""),
 	}
 	var origin bool
-	list := &cobra.Command{Use: "list", Short: "Show every setting and its value", Args: a.none, Example: examples(n, "config list --show-origin", ""),
+	list := &cobra.Command{Use: "list", Short: "Show every setting and its value", Args: none, Example: examples(n, "config list --show-origin", ""),
 		RunE: func(*cobra.Command, []string) error { return listConfig(a, origin) }}
 	list.Flags().BoolVar(&origin, "show-origin", false, "and where it comes from")
 	cmd.AddCommand(list,
-		&cobra.Command{Use: "path", Short: "Show where the configuration is", Args: a.none, Example: examples(n, "config path", ""),
+		&cobra.Command{Use: "path", Short: "Show where the configuration is", Args: none, Example: examples(n, "config path", ""),
 			RunE: func(*cobra.Command, []string) error { return printValue(a, a.config().Path) }},
 		&cobra.Command{Use: "get KEY", Short: "Show the value of a setting", Example: examples(n, "config get store", ""),
 			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return getConfig(a, args) }},
 		&cobra.Command{Use: "set KEY VALUE", Short: "Change a setting", Example: examples(n, "config set max-tokens 200000", ""),
 			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return setConfig(a, args) }},
-		&cobra.Command{Use: "edit", Short: "Open the configuration in $VISUAL or $EDITOR, and check it", Args: a.none, Example: examples(n, "config edit", ""),
+		&cobra.Command{Use: "edit", Short: "Open the configuration in $VISUAL or $EDITOR, and check it", Args: none, Example: examples(n, "config edit", ""),
 			RunE: func(cmd *cobra.Command, _ []string) error { return editConfig(cmd.Context(), a) }},
 		&cobra.Command{Use: "unset KEY", Short: "Go back to the default of a setting", Example: examples(n, "config unset store", ""),
 			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return unsetConfig(a, args) }})

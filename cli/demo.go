@@ -14,7 +14,7 @@ import (
 func demoCommand(a *app) *cobra.Command {
 	var fast, keep bool
 	cmd := &cobra.Command{
-		Use: "demo", Short: "See a run of five agents killed and resumed: no key, no network, half a minute", Args: a.none,
+		Use: "demo", Short: "See a run of five agents killed and resumed: no key, no network, half a minute", Args: none,
 		Long: `See a run of five agents killed and resumed: no key, no network, half a minute
 
 The models' turns are scripted. The rest is real: the engine, the run log, the tools, the questions, and the SIGKILL. It works in a

@@ -47,7 +47,7 @@ func newRecipe(a *app, name, from string) error {
 
 func workflowsSchema(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON Schema of recipes, for editors", Args: a.none,
+		Use: "schema", Short: "Print the JSON Schema of recipes, for editors", Args: none,
 		Example: examples(a.cfg.Name, "workflows schema > .superstep/schema/workflow.json", ""),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := a.out.Write(append([]byte(strings.TrimRight(string(recipe.Schema()), "\n")), '\n'))

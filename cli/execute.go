@@ -75,7 +75,7 @@ func executeRun(ctx context.Context, a *app, j *job) error {
 		s.Leftover()
 	}
 	warnLate(a, run.ID(), out.Folder)
-	return finishRun(a, s, stream, endingOf(ctx, a, s, &out))
+	return finishRun(a, s, stream, endingOf(ctx, s, &out))
 }
 
 // stopped is err, or what stopped the command if that is why.
@@ -111,7 +111,7 @@ func (e *ending) lacks(short *runlog.BudgetError) {
 }
 
 // endingOf returns how a run ended with an outcome.
-func endingOf(ctx context.Context, a *app, s *tui.Session, out *superstep.Outcome) *ending {
+func endingOf(ctx context.Context, s *tui.Session, out *superstep.Outcome) *ending {
 	e := &ending{run: s.Run(), id: s.ID(), status: out.Status, output: out.Output, duration: s.Elapsed()}
 	e.run.End(runlog.Interrupted)
 	switch out.Status {
@@ -136,7 +136,7 @@ func endingOf(ctx context.Context, a *app, s *tui.Session, out *superstep.Outcom
 		e.exit = ExitInterrupted
 		e.err = &Error{Exit: e.exit, Code: "cancelled", Message: fmt.Sprintf("run %s was cancelled", e.id), Err: out.Err}
 	default:
-		e.err = failureOf(a, out, e.id)
+		e.err = failureOf(out, e.id)
 		e.exit = e.err.Exit
 		if denied := withoutLeave(e.run, e.id); denied != nil && len(e.err.Next) == 0 && failedDenied(e.run) {
 			e.err.Next = denied.Next
@@ -177,7 +177,7 @@ func unchained(message string) string {
 }
 
 // failureOf is why a run failed or could not go on.
-func failureOf(a *app, out *superstep.Outcome, id string) *Error {
+func failureOf(out *superstep.Outcome, id string) *Error {
 	if out.Err == nil {
 		return &Error{Exit: ExitFailed, Code: "failed", Message: fmt.Sprintf("run %s ended as %s", id, out.Status)}
 	}

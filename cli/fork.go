@@ -81,7 +81,7 @@ func forkable(ctx context.Context, a *app, ref string, ans tui.Answers) (*supers
 		err = vouchFor(ctx, a, info)
 	}
 	if err == nil {
-		err = checkAskable(ctx, a, e, info, ans)
+		err = checkAskable(ctx, e, info, ans)
 	}
 	return e, info, err
 }
@@ -197,7 +197,8 @@ func runFork(ctx context.Context, a *app, fork *superstep.Fork, noRun bool, r *r
 			if len(fork.Kept) > 0 {
 				kept = ", kept: " + someOf(fork.Kept)
 			}
-			a.err.line(fmt.Sprintf("run %s forked from %s after %s%s, next: %s", fork.ID, fork.Parent, inwords.Plural(fork.Step, "superstep"), kept, orNothing(fork.Next)))
+			a.err.line(fmt.Sprintf("run %s forked from %s after %s%s, next: %s", fork.ID, fork.Parent, inwords.Plural(fork.Step, "superstep"), kept,
+				orNothing(fork.Next)))
 		}
 	}
 	if noRun {

@@ -30,7 +30,7 @@ type sizeJSON struct {
 func runsDu(a *app) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
-		Use: "du", Short: "Show how much room runs take, the largest first", Args: a.none,
+		Use: "du", Short: "Show how much room runs take, the largest first", Args: none,
 		Example: examples(a.cfg.Name, "runs du", "", "runs du --limit 0 -o jsonl", "all of them"),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many, 0 for all")
@@ -91,7 +91,7 @@ func runsGC(a *app) *cobra.Command {
 	var keep superstep.Retention
 	var within string
 	cmd := &cobra.Command{
-		Use: "gc", Short: "Remove old runs, and give their room back", Args: a.none,
+		Use: "gc", Short: "Remove old runs, and give their room back", Args: none,
 		Long: `Remove old runs, and give their room back
 
 A run is kept if any rule keeps it. Whatever the rules say, runs that are not over are kept

@@ -12,7 +12,7 @@ import (
 
 func initCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "init", Short: "Write a first recipe into this folder", Args: a.none,
+		Use: "init", Short: "Write a first recipe into this folder", Args: none,
 		Long: `Write a first recipe into this folder
 
 It answers a question from the documents of the folder, also with the model offline, which needs no key and no network.

@@ -104,7 +104,7 @@ func catalogCommand(a *app, kind, short string, show func(context.Context, strin
 // listCommand lists what there is of a kind.
 func listCommand(a *app, kind string, filter itemFilter) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the " + kind + " there are, where they come from and what overrides what", Args: a.none,
+		Use: "list", Aliases: []string{"ls"}, Short: "List the " + kind + " there are, where they come from and what overrides what", Args: none,
 		Example: examples(a.cfg.Name, kind+" list", "", kind+" list -o json", ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, words, wanted := a.here(), "", func(*host.Item) bool { return true }
@@ -153,7 +153,7 @@ func problem(x *recipe.Problem) string {
 // validateCommand checks the files of one kind: what cannot be used is an error, what is put up with a warning.
 func validateCommand(a *app, kind string) *cobra.Command {
 	return &cobra.Command{
-		Use: "validate", Short: "Check the files of " + kind + ": exit code 1 if one cannot be used", Args: a.none,
+		Use: "validate", Short: "Check the files of " + kind + ": exit code 1 if one cannot be used", Args: none,
 		Example: examples(a.cfg.Name, kind+" validate", "", kind+" validate -o json", ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := a.here().Validate(cmd.Context(), kind)

@@ -23,7 +23,7 @@ recipe of your own with the text of another: workflows new NAME --from OTHER.`,
 			loadWorkflows(a)
 			i, err := a.host().Show(host.Workflows, args[0])
 			if err != nil {
-				return asUsage(a, err)
+				return asUsage(err)
 			}
 			if a.programs() {
 				return a.out.value(i)

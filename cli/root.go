@@ -18,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -325,7 +326,7 @@ func unknownCommand(a *app, parent *cobra.Command, args []string) error {
 		}
 	}
 	hint := suggest.Hint(word, names)
-	if path := elsewhereCommand(a, parent, word); path != "" {
+	if path := elsewhereCommand(parent, word); path != "" {
 		hint = fmt.Sprintf("; did you mean `%s`?", path)
 	}
 	if !parent.HasParent() {
@@ -338,7 +339,7 @@ func unknownCommand(a *app, parent *cobra.Command, args []string) error {
 
 // elsewhereCommand returns the command that a word means which is not the name of one here: what other tools call it, or
 // where else there is one of that name. "" for none.
-func elsewhereCommand(a *app, parent *cobra.Command, word string) string {
+func elsewhereCommand(parent *cobra.Command, word string) string {
 	for _, c := range parent.Commands() {
 		if slices.Contains(c.SuggestFor, word) {
 			return c.CommandPath()
@@ -462,27 +463,24 @@ func atHome(a *app) bool {
 
 // examples lays out commands and what they do, given in turns.
 func examples(name string, pairs ...string) string {
-	width := 0
-	for i := 0; i < len(pairs); i += 2 {
-		width = max(width, len(pairs[i]))
-	}
-	var lines []string
+	var table [][]string
 	for i := 0; i+1 < len(pairs); i += 2 {
-		lines = append(lines, strings.TrimRight(fmt.Sprintf("  %s %-*s   %s", name, width, pairs[i], pairs[i+1]), " "))
+		table = append(table, []string{"  " + name + " " + pairs[i], " " + pairs[i+1]})
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(inwords.Align(table, 0), "\n")
 }
 
 func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: a.none,
+		Use: "version", Short: "Print the version", Args: none,
 		Example: examples(a.cfg.Name, "version", "", "version -o json", ""),
 		RunE:    func(*cobra.Command, []string) error { return printVersion(a) },
 	}
 }
 
 func printVersion(a *app) error {
-	return a.print(map[string]string{"version": a.opt.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}, fmt.Sprintf("%s %s (%s %s/%s)", a.cfg.Name, a.opt.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
+	v := map[string]string{"version": a.opt.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
+	return a.print(v, fmt.Sprintf("%s %s (%s %s/%s)", a.cfg.Name, a.opt.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
 }
 
 func completionCommand(a *app) *cobra.Command {
@@ -514,7 +512,7 @@ func completionCommand(a *app) *cobra.Command {
 }
 
 // none is for commands without arguments.
-func (a *app) none(cmd *cobra.Command, args []string) error {
+func none(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage(fmt.Sprintf("%s takes no arguments, got %q; see `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath()))
 	}

@@ -112,7 +112,7 @@ func runsList(a *app) *cobra.Command {
 	var statuses []string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, SuggestFor: []string{"ps", "status"}, Short: "List runs, the newest first", Args: a.none,
+		Use: "list", Aliases: []string{"ls"}, SuggestFor: []string{"ps", "status"}, Short: "List runs, the newest first", Args: none,
 		Example: examples(a.cfg.Name, "runs list", "", "runs list --status failed,paused --limit 5", "", "runs list -o json", ""),
 	}
 	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only these: "+strings.Join(statusNames(), ", "))
@@ -264,7 +264,7 @@ func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info
 	if err != nil {
 		return err
 	}
-	return finishRun(a, s, stream, endingOf(ctx, a, s, logged(s.Run(), &now)))
+	return finishRun(a, s, stream, endingOf(ctx, s, logged(s.Run(), &now)))
 }
 
 // logged is the outcome of a run that somebody else ran, as its log has it.
@@ -357,7 +357,7 @@ func resumeRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tu
 		a.err.line(changed)
 	}
 	if name != "" {
-		if err := checkAskable(ctx, a, engine, info, ans); err != nil {
+		if err := checkAskable(ctx, engine, info, ans); err != nil {
 			return err
 		}
 	}
@@ -410,7 +410,7 @@ deny, and at a gate approve and reject. An answer that does not fit is refused b
 			return err
 		}
 		open := tui.Questions(read.Open())
-		given, err := a.tty.AnswersTo(&info, open, args[1:])
+		given, err := a.tty.AnswersTo(&info, open, "runs answer:", args[1:])
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ func sandboxCommand(a *app) *cobra.Command {
 	var l leave
 	explain := func(*cobra.Command, []string) error { return explainSandbox(a, l) }
 	c := &cobra.Command{
-		Use: "sandbox", Short: "Show what bounds the commands of agents, or run one within these bounds", Args: a.none,
+		Use: "sandbox", Short: "Show what bounds the commands of agents, or run one within these bounds", Args: none,
 		Example: examples(n, "sandbox explain", "", "sandbox run -- go test ./...", ""),
 		RunE:    explain,
 	}

@@ -156,7 +156,7 @@ permissions.yaml in your folder of configurations:
 		Example: examples(n, "permissions list", "", `permissions forget "bash(go test *)"`, ""),
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the rules that hold here, and where they come from", Args: a.none,
+		Use: "list", Aliases: []string{"ls"}, Short: "List the rules that hold here, and where they come from", Args: none,
 		Example: examples(n, "permissions list", "", "permissions list -o json", ""),
 		RunE:    func(*cobra.Command, []string) error { return listRules(a) },
 	}, &cobra.Command{

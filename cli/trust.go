@@ -32,7 +32,7 @@ come from a project.`,
 	acts(cmd, "yes")
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return decideItems(a, args, yes) }
 	cmd.AddCommand(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List what the project brings along and whether it is trusted", Args: a.none,
+		Use: "list", Aliases: []string{"ls"}, Short: "List what the project brings along and whether it is trusted", Args: none,
 		Example: examples(n, "trust list", "", "trust list -v", "with what changed, line by line", "trust list -o json", ""),
 		RunE: func(*cobra.Command, []string) error {
 			h := a.here()

@@ -17,7 +17,7 @@ func workerCommand(a *app) *cobra.Command {
 	var o superstep.RecoverOptions
 	var once bool
 	cmd := &cobra.Command{
-		Use: "worker", Short: "Take up the runs that dead processes left, until stopped", Args: a.none,
+		Use: "worker", Short: "Take up the runs that dead processes left, until stopped", Args: none,
 		Long: `Take up the runs that dead processes left, until stopped
 
 A worker goes on with every run that was interrupted, however that happened, and with those

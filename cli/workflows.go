@@ -51,11 +51,11 @@ func (a *app) workflowNames(cmd *cobra.Command, args []string, rest string) ([]s
 
 func workflowNamed(a *app, name string) (*workflow.Workflow, error) {
 	w, err := findWorkflow(a, name)
-	return w, asUsage(a, err)
+	return w, asUsage(err)
 }
 
 // asUsage makes a mistake of the command line of a workflow that there is not.
-func asUsage(a *app, err error) error {
+func asUsage(err error) error {
 	var unknown *workflow.UnknownError
 	if errors.As(err, &unknown) {
 		return usage(err.Error())
@@ -105,7 +105,7 @@ func workflowsGraph(a *app) *cobra.Command {
 			if i, err = a.host().Look(args[0]); err == nil {
 				w, err = a.host().Draw(i)
 			}
-			err = asUsage(a, err)
+			err = asUsage(err)
 		} else {
 			w, inputs, err = drawnRun(a, cmd, run, opt)
 		}

@@ -20,14 +20,18 @@ import (
 type given struct {
 	path  string // the task that asks, perhaps with : and the key of its question
 	value string
+	where string // it was given, such as a flag
 	text  string // as it was given
 	used  bool
 }
 
+// String returns the answer as it was given, for errors.
+func (g *given) String() string { return g.where + " " + host.Quote(g.text) }
+
 // Answers are those given ahead. Several for one path are for its questions in turn.
 type Answers []*given
 
-// ParseAnswers reads answers such as PATH=value and PATH:KEY=value. An error begins with where they were given.
+// ParseAnswers reads answers such as PATH=value and PATH:KEY=value. Errors begin with where they were given, such as a flag.
 func ParseAnswers(where string, texts []string) (Answers, error) {
 	var out Answers
 	for _, text := range texts {
@@ -49,14 +53,14 @@ func parseAnswer(where, s string) (*given, error) {
 	if !ok || s[:key]+path == "" {
 		return nil, wrong(fmt.Sprintf("%s %s: use PATH=value or PATH:KEY=value, where PATH is the task that asks", where, host.Quote(s)))
 	}
-	return &given{path: s[:key] + path, value: value, text: s}, nil
+	return &given{path: s[:key] + path, value: value, where: where, text: s}, nil
 }
 
 // AnswersTo reads the answers to the open questions of a run as a person gives them: VALUE for the only one that is open, or
 // else PATH=value. Without any the questions are put on the terminal, if there is one: they are nil then.
-func (c *Screen) AnswersTo(info *runlog.Info, open []Question, texts []string) (Answers, error) {
+func (c *Screen) AnswersTo(info *runlog.Info, open []Question, where string, texts []string) (Answers, error) {
 	if len(texts) > 1 || len(texts) == 1 && strings.Contains(texts[0], "=") {
-		return ParseAnswers("runs answer:", texts)
+		return ParseAnswers(where, texts)
 	}
 	switch {
 	case len(open) == 0:
@@ -69,7 +73,7 @@ func (c *Screen) AnswersTo(info *runlog.Info, open []Question, texts []string) (
 	case len(open) > 1:
 		return nil, wrong(fmt.Sprintf("run %s has %d open questions; say which one is meant: PATH=%s", info.ID, len(open), texts[0]), headlines(open)...)
 	}
-	return Answers{{path: open[0].Path + ":" + open[0].Key, value: texts[0], text: texts[0]}}, nil
+	return Answers{{path: open[0].Path + ":" + open[0].Key, value: texts[0], where: where, text: texts[0]}}, nil
 }
 
 // wrong is the error of an answer that cannot be used.
@@ -126,7 +130,7 @@ func (a Answers) CheckSteps(workflow string, shape graph.Shape) error {
 	}
 	for _, g := range a {
 		if node := transcript.Top(g.path); !slices.Contains(nodes, node) {
-			return wrong(fmt.Sprintf("--answer %s: workflow %s has no step %q%s", host.Quote(g.text), workflow, node, suggest.Hint(node, nodes)))
+			return wrong(fmt.Sprintf("%s: workflow %s has no step %q%s", g, workflow, node, suggest.Hint(node, nodes)))
 		}
 	}
 	return nil
@@ -139,7 +143,7 @@ func (a Answers) CheckStep(step string, q *runlog.Question) error {
 			continue
 		}
 		if _, err := fit(q, g.value); err != nil {
-			return wrong(fmt.Sprintf("--answer %s: %v", host.Quote(g.text), err))
+			return wrong(fmt.Sprintf("%s: %v", g, err))
 		}
 	}
 	return nil

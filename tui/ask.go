@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
-	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/transcript"
@@ -232,7 +231,7 @@ func (k *asker) settled(ctx context.Context, q *runlog.Question) {
 
 // unfit says that an answer given ahead leaves its question open.
 func (k *asker) unfit(c *claim) {
-	k.screen.Warn(fmt.Sprintf("--answer %s: %v", host.Quote(c.given.text), c.err))
+	k.screen.Warn(fmt.Sprintf("%s: %v", c.given, c.err))
 }
 
 // outwait answers a question that no person answers in time.
@@ -294,7 +293,7 @@ func (k *asker) answer(ctx context.Context, q runlog.Question) (*runlog.Answer, 
 func (s *Session) Leftover() {
 	for _, g := range s.asker.opt.Answers {
 		if !g.used && s.run.Task(g.path) == nil {
-			s.screen.Warn(fmt.Sprintf("--answer %s was not used: no task %s asked", host.Quote(g.text), g.path))
+			s.screen.Warn(fmt.Sprintf("%s was not used: no task %s asked", g, g.path))
 		}
 	}
 }
