@@ -8,6 +8,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // mostDenied is how many calls that were turned down are named.
@@ -24,7 +25,7 @@ func withoutLeave(run *transcript.Run, id string) *Error {
 		}
 	}
 	for _, q := range run.Questions {
-		if q.Denied && q.By == byPolicy && agent.Permission(&runlog.Question{Key: q.Key, Kind: q.Kind}) {
+		if q.Denied && q.By == tui.ByPolicy && agent.Permission(&runlog.Question{Key: q.Key, Kind: q.Kind}) {
 			calls = append(calls, transcript.Line(q.Question))
 		}
 	}
