@@ -51,7 +51,7 @@ func checkAskable(ctx context.Context, e *superstep.Engine, info runlog.Info, an
 	}
 	flow, err := e.Reading(ctx, info.ID)
 	if err != nil {
-		return nil // who goes on with the run says so
+		return nil // who continues with the run says so
 	}
 	return ans.CheckSteps(info.Workflow, flow.Shape())
 }
@@ -68,7 +68,7 @@ func checkAnswers(ctx context.Context, a *app, info runlog.Info, ans tui.Answers
 	return ans.Check(&info, tui.Questions(run.Open()), false)
 }
 
-// changedSince says so if the recipe of a run is another one by now, "" if it is not or nobody knows.
+// changedSince returns a notice if the recipe of a run is another one by now, "" if it is not or nobody knows.
 func changedSince(ctx context.Context, a *app, info *runlog.Info) string {
 	file, changed := a.host().Edited(ctx, info)
 	if !changed {

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Somebody who goes on with a run first is no failure of who has answered it.
+// Somebody who continues with a run first is no failure of who has answered it.
 func TestAnsweredAndTaken(t *testing.T) {
 	var told bytes.Buffer
 	a := newApp(&host.Config{Name: "superstep", Env: func(string) string { return "" }}, &Options{Stderr: &told, Args: []string{}})

@@ -20,8 +20,8 @@ import (
 func runsExport(a *app) *cobra.Command {
 	f := host.ExportOptions{Out: a.out}
 	cmd := &cobra.Command{
-		Use: "export ID", Short: "Write a run as one file of JSON Lines, or as a folder for people", Args: oneRun, ValidArgsFunction: a.ids,
-		Long: `Write a run as one file of JSON Lines, or as a folder for people
+		Use: "export ID", Short: "Export a run as one JSON Lines file, or as a folder to read", Args: oneRun, ValidArgsFunction: a.ids,
+		Long: `Export a run as one JSON Lines file, or as a folder to read
 
 Credentials are taken out of what is written. With --unredacted the file is the log as it is, which
 can be imported elsewhere and replayed there.`,
@@ -65,8 +65,8 @@ func absolute(path string) string {
 func runsImport(a *app) *cobra.Command {
 	var as string
 	cmd := &cobra.Command{
-		Use: "import FILE", Short: "Make a run of a file that was exported",
-		Long: `Make a run of a file that was exported
+		Use: "import FILE", Short: "Import a run from an exported file",
+		Long: `Import a run from an exported file
 
 No rights come with the file. The run works in this folder, under your rules and with your models, and it is marked
 as imported. Before it is resumed, answered or forked you see what it would execute and decide whether to trust
@@ -126,7 +126,7 @@ func upToDate(ctx context.Context, a *app, info *runlog.Info) string {
 	return dir
 }
 
-// warnLate says that the folder of a run is not up to date.
+// warnLate records that the folder of a run is not up to date.
 func warnLate(a *app, id string, err error) {
 	if err != nil {
 		a.tty.Warn(fmt.Sprintf("the folder of run %s is not up to date: %v", id, err))

@@ -190,7 +190,7 @@ func (a *app) chosen() host.Settings {
 	}
 }
 
-// told says what a host has to say of a run that begins, or of a project that is started.
+// told prints what a host reports of a run that begins, or of a project that is started.
 func (a *app) told(text string) {
 	if !a.set.Quiet && (a.starts || a.current != "" && !a.programs()) {
 		a.tty.Notify(transcript.Line(text))

@@ -13,10 +13,10 @@ import (
 	"github.com/superstep-dev/superstep/tui"
 )
 
-// A completer gives the words that may come next, each perhaps with a tab and what it is.
+// A completer returns the words that may come next, each perhaps with a tab and what it is.
 type completer func(a *app, cmd *cobra.Command) ([]string, error)
 
-// addCompletion gives commands and flags the words that complete them, besides workflows and runs.
+// addCompletion adds to commands and flags the words that complete them, besides workflows and runs.
 // Nothing is started for that.
 func addCompletion(a *app, root *cobra.Command) {
 	for path, c := range map[string]completer{

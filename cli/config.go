@@ -51,7 +51,7 @@ func forgive(a *app, cmd *cobra.Command) {
 	if !cmd.HasParent() {
 		version, _ = cmd.Flags().GetBool("version")
 	}
-	if version || len(words) == 2 && slices.Contains([]string{"config path", "config edit", "config set", "config unset", "version", "help"}, words[1]) {
+	if version || len(words) == 2 && slices.Contains([]string{"config path", "config edit", "config set", "config unset", "doctor", "version", "help"}, words[1]) {
 		a.config().Err = nil
 	}
 }
@@ -67,7 +67,7 @@ func configCommand(a *app) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return listConfig(a, origin) }}
 	list.Flags().BoolVar(&origin, "show-origin", false, "and where it comes from")
 	cmd.AddCommand(list,
-		&cobra.Command{Use: "path", Short: "Show where the configuration is", Args: none, Example: examples(n, "config path", ""),
+		&cobra.Command{Use: "path", Short: "Show the path of the configuration file", Args: none, Example: examples(n, "config path", ""),
 			RunE: func(*cobra.Command, []string) error { return printValue(a, a.config().Path) }},
 		&cobra.Command{Use: "get KEY", Short: "Show the value of a setting", Example: examples(n, "config get store", ""),
 			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return getConfig(a, args) }},
@@ -75,7 +75,7 @@ func configCommand(a *app) *cobra.Command {
 			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return setConfig(a, args) }},
 		&cobra.Command{Use: "edit", Short: "Open the configuration in $VISUAL or $EDITOR, and check it", Args: none, Example: examples(n, "config edit", ""),
 			RunE: func(cmd *cobra.Command, _ []string) error { return editConfig(cmd.Context(), a) }},
-		&cobra.Command{Use: "unset KEY", Short: "Go back to the default of a setting", Example: examples(n, "config unset store", ""),
+		&cobra.Command{Use: "unset KEY", Short: "Reset a setting to its default", Example: examples(n, "config unset store", ""),
 			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return unsetConfig(a, args) }})
 	return listFirst(a, cmd)
 }

@@ -14,7 +14,7 @@ import (
 // mostDenied is how many calls that were turned down are named.
 const mostDenied = 3
 
-// withoutLeave says which calls of a run that ended were turned down without a person
+// withoutLeave returns which calls of a run that ended were turned down without a person
 // deciding on them, and how they would be allowed. It is nil if there are none.
 func withoutLeave(run *transcript.Run, id string) *Error {
 	var calls, rules []string

@@ -17,8 +17,8 @@ import (
 func runsDistil(a *app) *cobra.Command {
 	var d host.DistilOptions
 	cmd := &cobra.Command{
-		Use: "distil ID", Short: "Make a recipe of a run that went well, and prove it", Args: oneRun, ValidArgsFunction: a.ids,
-		Long: `Make a recipe of a run that went well, and prove it
+		Use: "distil ID", Short: "Create a recipe from a successful run, and prove it", Args: oneRun, ValidArgsFunction: a.ids,
+		Long: `Create a recipe from a successful run, and prove it
 
 What agents and tools did becomes steps; what failed, was done again or led nowhere is cut, and listed. Where a prompt
 has an earlier result in it word for word, that becomes a reference; what you said that comes again becomes an
@@ -66,7 +66,7 @@ func distilRun(ctx context.Context, a *app, ref string, opt *host.DistilOptions)
 	return nil
 }
 
-// reportDistilled tells people what came of it.
+// reportDistilled prints what came of it.
 func reportDistilled(a *app, d *host.Distilled) {
 	if d.Path == "" {
 		_, _ = a.out.Write([]byte(d.Text))

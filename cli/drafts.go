@@ -15,8 +15,8 @@ import (
 func workflowsNew(a *app) *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
-		Use: "new NAME", Short: "Write a recipe to begin with into the project", Args: a.named, ValidArgsFunction: cobra.NoFileCompletions,
-		Long: `Write a recipe to begin with into the project
+		Use: "new NAME", Short: "Create a starter recipe in the project", Args: a.named, ValidArgsFunction: cobra.NoFileCompletions,
+		Long: `Create a starter recipe in the project
 
 It is .superstep/workflows/NAME.yaml, with a first line by which editors complete and check it. A file that is
 there already is left as it is.`,
@@ -60,8 +60,8 @@ func workflowsSchema(a *app) *cobra.Command {
 func workflowsApprove(a *app) *cobra.Command {
 	var replace bool
 	cmd := &cobra.Command{
-		Use: "approve NAME", Short: "Use a recipe that an agent has written", Args: a.named, ValidArgsFunction: a.draftNames,
-		Long: `Use a recipe that an agent has written
+		Use: "approve NAME", Short: "Approve a recipe written by an agent", Args: a.named, ValidArgsFunction: a.draftNames,
+		Long: `Approve a recipe written by an agent
 
 Recipes by agents wait as drafts, which nothing runs by their names. Look at it first: workflows show NAME -v. What
 it may do is bound by the rules of its run as any other.`,
@@ -88,7 +88,7 @@ it may do is bound by the rules of its run as any other.`,
 
 func workflowsReject(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "reject NAME", Short: "Remove a recipe that an agent has written", Args: a.named, ValidArgsFunction: a.draftNames,
+		Use: "reject NAME", Short: "Remove a recipe written by an agent", Args: a.named, ValidArgsFunction: a.draftNames,
 		Example: examples(a.cfg.Name, "workflows reject weekly-brief", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := a.here().Reject(args[0])

@@ -33,7 +33,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // FailureCode is the word for the log of a run that fails with the error. It leads to
@@ -178,7 +178,7 @@ func remedies(a *app, err error) []string {
 	return nil
 }
 
-// fail says what is wrong, as people or programs read it, and gives the exit code.
+// fail returns what is wrong, as people or programs read it, and gives the exit code.
 func (a *app) fail(err error) int {
 	e := classify(err)
 	if next := remedies(a, err); len(e.Next) == 0 && next != nil {

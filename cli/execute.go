@@ -99,7 +99,7 @@ type ending struct {
 	shown    bool // the user is looking at the run already
 }
 
-// lacks makes it the ending of a run that needs a larger budget, if it does.
+// lacks turns it into the ending of a run that needs a larger budget, if it does.
 func (e *ending) lacks(short *runlog.BudgetError) {
 	if short != nil {
 		e.exit = ExitLimit

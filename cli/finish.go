@@ -68,7 +68,7 @@ func questions(open []tui.Question) []questionJSON {
 	return out
 }
 
-// finishRun says how a run ended: the result on standard output, the rest on standard error.
+// finishRun returns how a run ended: the result on standard output, the rest on standard error.
 func finishRun(a *app, s *tui.Session, stream *events.Stream, e *ending) error {
 	if a.programs() {
 		adviseLimit(a, e)
@@ -128,7 +128,7 @@ func completed(r *transcript.Run) []string {
 	return out
 }
 
-// summarize says last what there is to say about a run.
+// summarize prints the summary of a run.
 func summarize(a *app, s *tui.Session, e *ending) {
 	if e.err != nil && e.err.Code == "pipe" {
 		return
@@ -167,7 +167,7 @@ func summarize(a *app, s *tui.Session, e *ending) {
 	nextSteps(a, e)
 }
 
-// nextSteps says what to type next.
+// nextSteps prints what to type next.
 func nextSteps(a *app, e *ending) {
 	if !a.kept() {
 		return

@@ -30,7 +30,7 @@ func runsFork(a *app) *cobra.Command {
 	var r running
 	var f forking
 	cmd := &cobra.Command{
-		Use: "fork ID --from POINT", Short: "Make a new run that shares another up to a point, and run it", Args: oneRun, ValidArgsFunction: a.ids,
+		Use: "fork ID --from POINT", Short: "Create a run from a checkpoint of another, and run it", Args: oneRun, ValidArgsFunction: a.ids,
 		Long: "Make a new run that shares everything with another up to a point, and run it from there. The other run is not changed.\n" +
 			"A point is " + atHelp + ".\n" +
 			"Computed anew is the step, and what depends on it; nothing else is done again.\n" +
@@ -105,7 +105,7 @@ func forkRun(ctx context.Context, a *app, ref string, f *forking, r *running, an
 	return runFork(ctx, a, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
 }
 
-// forkToRecipe makes a run of an edited recipe out of one of an older version, and runs it.
+// forkToRecipe creates a run from an edited recipe out of one of an older version, and runs it.
 func forkToRecipe(ctx context.Context, a *app, ref string, f *forking, r *running, ans tui.Answers) error {
 	_, info, err := findRun(ctx, a, ref)
 	if err == nil {
@@ -155,7 +155,7 @@ func inheritSettings(ctx context.Context, a *app, id string) error {
 	return err
 }
 
-// redoRun makes a fork of a partial run that does again what failed, and runs it.
+// redoRun creates a fork of a partial run that does again what failed, and runs it.
 func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	e, info, err := forkable(ctx, a, info.ID, ans)
 	if err != nil {
@@ -175,7 +175,7 @@ func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.
 	return runFork(ctx, a, fork, false, r, ans, again)
 }
 
-// runFork tells of a fork, and runs it.
+// runFork announces a fork, and runs it.
 func runFork(ctx context.Context, a *app, fork *superstep.Fork, noRun bool, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	for i := range fork.Repeats {
 		x := &fork.Repeats[i]

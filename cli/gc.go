@@ -30,7 +30,7 @@ type sizeJSON struct {
 func runsDu(a *app) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
-		Use: "du", Short: "Show how much room runs take, the largest first", Args: none,
+		Use: "du", Short: "Show how much disk space runs use, largest first", Args: none,
 		Example: examples(a.cfg.Name, "runs du", "", "runs du --limit 0 -o jsonl", "all of them"),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many, 0 for all")
@@ -91,16 +91,16 @@ func runsGC(a *app) *cobra.Command {
 	var keep superstep.Retention
 	var within string
 	cmd := &cobra.Command{
-		Use: "gc", Short: "Remove old runs, and give their room back", Args: none,
-		Long: `Remove old runs, and give their room back
+		Use: "gc", Short: "Remove old runs, and free their disk space", Args: none,
+		Long: `Remove old runs, and free their disk space
 
-A run is kept if any rule keeps it. Whatever the rules say, runs that are not over are kept
-(running, paused, interrupted, quarantined ones), and every run that a kept one was forked
-from. Without a rule nothing is removed; the room of runs removed before is given back.`,
+A run is kept if any rule keeps it. Unfinished runs (running, paused, interrupted, quarantined) are
+always kept, and so is every run that a kept one was forked from. Without a rule nothing is removed,
+and the disk space of runs removed earlier is freed.`,
 		Example: examples(a.cfg.Name,
-			"runs gc --keep 100", "the 100 newest of each workflow, and whatever is not over",
+			"runs gc --keep 100", "the 100 newest of each workflow, and all unfinished ones",
 			"runs gc --keep-within 30d --dry-run", "what would be removed",
-			"runs gc", "give back the room of removed runs"),
+			"runs gc", "free the disk space of removed runs"),
 	}
 	cmd.Flags().IntVar(&keep.Newest, "keep", 0, "keep this many of the newest runs of each workflow")
 	cmd.Flags().StringVar(&within, "keep-within", "", "keep the runs of the last `duration`, such as 12h, 30d or 2w")

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// printAnswers says how the open questions are answered, and what the fields of forms are.
+// printAnswers prints how the open questions are answered, and what the fields of forms are.
 func printAnswers(a *app, e *ending) {
 	for _, q := range e.open {
 		title := "Fields"
@@ -31,7 +31,7 @@ func printAnswers(a *app, e *ending) {
 
 func pad(title string) string { return title + strings.Repeat(" ", max(0, 7-len(title))) }
 
-// lacking says which tasks of a run that ended in part failed, and which gave less than was wanted.
+// lacking returns which tasks of a run that ended in part failed, and which gave less than was wanted.
 func lacking(r *transcript.Run) []string {
 	if r.Status != runlog.Partial {
 		return nil

@@ -23,7 +23,7 @@ import (
 // atHelp says how a point of a run is named.
 const atHelp = "a superstep (0 is the beginning), seq:N for record N, or a step or task, which is right before it first ran"
 
-// pastRun gives the run that is meant, and an engine that can read its states and runs nothing.
+// pastRun returns the run that is meant, and an engine that can read its states and runs nothing.
 func pastRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog.Info, error) {
 	_, info, err := findRun(ctx, a, ref)
 	if err != nil {
@@ -33,13 +33,13 @@ func pastRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog
 	return e, info, err
 }
 
-// pointOf gives the point of a run that is meant.
+// pointOf returns the point of a run that is meant.
 func pointOf(ctx context.Context, a *app, e *superstep.Engine, id, ref string) (graph.Checkpoint[json.RawMessage], error) {
 	m, err := e.At(ctx, id, ref)
 	return m, explainPoint(a, err, id)
 }
 
-// explainPoint says what to do about a point that a run does not have.
+// explainPoint returns what to do about a point that a run does not have.
 func explainPoint(a *app, err error, id string) error {
 	if errors.As(err, new(*superstep.PointError)) {
 		return usage(err.Error(), "see the supersteps: "+a.hint("runs", "history", id))
@@ -65,7 +65,7 @@ func moment(m *graph.Checkpoint[json.RawMessage]) momentJSON {
 
 func runsHistory(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "history ID", Short: "List the supersteps of a run: what each computed, and what was next", Args: oneRun, ValidArgsFunction: a.ids,
+		Use: "history ID", Short: "List the supersteps of a run: what each computed, and what came next", Args: oneRun, ValidArgsFunction: a.ids,
 		Example: examples(a.cfg.Name, "runs history @last", "", "runs history 7f3a -o json", "", "runs show 7f3a --at 2", "the state after the second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, info, err := pastRun(cmd.Context(), a, args[0])
@@ -136,7 +136,7 @@ func orNothing(paths []string) string {
 
 func runsDiff(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "diff A[@POINT] B[@POINT] | RUN FILE", Short: "Compare two runs, the states of two points, or a run's recipe with a file",
+		Use: "diff A[@POINT] B[@POINT] | RUN FILE", Short: "Compare two runs, two checkpoints, or a run's recipe with a file",
 		Long: "Compare two runs, superstep by superstep; with a point behind both, compare two states, which may be of one run.\nA point is " + atHelp + ".",
 		Example: examples(a.cfg.Name, "runs diff 7f3a 91bc", "", "runs diff 7f3a@1 7f3a@3", "what two supersteps changed", "runs diff @-2@write @last@write", "",
 			"runs diff 7f3a 91bc -o json", ""),
@@ -276,7 +276,7 @@ func oneLine(a *app, v json.RawMessage) string {
 func runsReplay(a *app) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
-		Use: "replay ID", Short: "Execute a run again from its own record, and compare", Args: oneRun, ValidArgsFunction: a.ids,
+		Use: "replay ID", Short: "Replay a run from its log, and compare the results", Args: oneRun, ValidArgsFunction: a.ids,
 		Long: "Execute a run again from its own record, in memory, and compare what it writes byte for byte. No model and no tool is called,\n" +
 			"so no key, no server and no trust is needed.\n" +
 			"The exit code is 1 if something differs: the workflow has changed since, or does something that depends on more than its inputs and effects.",

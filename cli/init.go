@@ -12,8 +12,8 @@ import (
 
 func initCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "init", Short: "Write a first recipe into this folder", Args: none,
-		Long: `Write a first recipe into this folder
+		Use: "init", Short: "Create a first recipe in this folder", Args: none,
+		Long: `Create a first recipe in this folder
 
 It answers a question from the documents of the folder, also with the model offline, which needs no key and no network.
 A folder without documents gets one to quote. Nothing that is there already is changed.`,

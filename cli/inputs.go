@@ -19,7 +19,7 @@ func completing(a *app) bool {
 	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
 }
 
-// prepareRun gives the command `run` a flag for each input of the workflow that the
+// prepareRun adds to the command `run` a flag for each input of the workflow that the
 // arguments name, if they name one.
 func prepareRun(a *app, root, run *cobra.Command) {
 	args := a.opt.Args

@@ -15,8 +15,8 @@ import (
 func lintCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	return &cobra.Command{
-		Use: "lint [PATH...]", Short: "Check recipes: every mistake at its place, and nothing runs",
-		Long: `Check recipes: every mistake at its place, and nothing runs
+		Use: "lint [PATH...]", Short: "Check recipes without running them",
+		Long: `Check recipes without running them
 
 A path is a recipe, or a folder with recipes. Without one they are those of the project and your own, and
 the drafts of both; the project's configuration is checked with them. Besides the files themselves it looks at the

@@ -11,7 +11,7 @@ import (
 
 func manCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "man DIR", Short: "Write manual pages for all commands into a folder",
+		Use: "man DIR", Short: "Write man pages for all commands to a folder",
 		Example: examples(a.cfg.Name, "man ~/.local/share/man/man1", "then: man "+a.cfg.Name+"-runs"),
 		Args:    nargs(1, 1, "man: name the folder to write to"),
 		RunE: func(cmd *cobra.Command, args []string) error {

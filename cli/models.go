@@ -21,7 +21,7 @@ import (
 func modelsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	c := &cobra.Command{
-		Use: "models", Short: "Look at the models there are, and choose one", Hidden: a.cfg.NoModels,
+		Use: "models", Short: "List models, choose one, test one", Hidden: a.cfg.NoModels,
 		Example: examples(n, "models list", "which model would be used, and why", "models use ollama/qwen3:8b", "from now on", "models test",
 			"does it answer, how fast, at what cost?"),
 	}
@@ -43,7 +43,7 @@ func (a *app) models() (*host.Host, error) {
 
 func modelsList(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "list [PROVIDER]", Aliases: []string{"ls"}, Short: "Show the providers, what they lack, and which model would be used",
+		Use: "list [PROVIDER]", Aliases: []string{"ls"}, Short: "List providers, what each is missing, and the model that would be used",
 		Example: examples(a.cfg.Name, "models list", "", "models list openai", "all of its models that are known, with prices", "models list -o json", ""),
 		Args:    nargs(0, 1, "models list: name one provider, or none"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -165,7 +165,7 @@ func dollars(micro int64) string {
 
 func modelsUse(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Use a model from now on, where nothing else names one",
+		Use: "use NAME", Short: "Set the default model",
 		Example: examples(a.cfg.Name, "models use openai/gpt-5.4-mini", "", "models use ollama/qwen3:8b", "", "models use offline",
 			"the one that is built in", "config unset model", "choose anew for every run"),
 		Args: cobra.ArbitraryArgs,
@@ -205,7 +205,7 @@ func modelsUse(a *app) *cobra.Command {
 func modelsUpdate(a *app) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
-		Use: "update FILE", Short: "Take prices from a file, over those that are built in",
+		Use: "update FILE", Short: "Load model prices from a file, over the built-in ones",
 		Example: examples(a.cfg.Name, "models update prices.yaml", "", "models update old-prices.yaml --force", "although those that hold are newer"),
 		Args:    nargs(1, 1, "models update: name one file with prices"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -239,7 +239,7 @@ type modelTest struct {
 func modelsTest(a *app) *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
-		Use: "test [NAME]", Short: "Ask a model for one short answer and one call of a tool",
+		Use: "test [NAME]", Short: "Test a model: one short answer and one tool call",
 		Example: examples(a.cfg.Name, "models test", "the one that would be used", "models test openai/gpt-5.4-mini", "", "models test -o json", ""),
 		Args:    nargs(0, 1, "models test: name one model, or none for the one that would be used"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -299,7 +299,7 @@ func turnLine(t *host.ModelTurn, info *host.ModelInfo) string {
 	return fmt.Sprintf("  %-5s %-6s %s in, %s out, %s  %s", t.What, inwords.Brief(t.Took), inwords.Count(t.In), inwords.Count(t.Out), cost, t.Said)
 }
 
-// failTest says why a model did not answer.
+// failTest returns why a model did not answer.
 func failTest(ctx context.Context, a *app, result *modelTest, err error) error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = &Error{Exit: ExitFailed, Code: "timeout", Message: result.Model + " was not done in time; give it longer with --within, or try a smaller model",

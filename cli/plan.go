@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// planRun says what a run would do, with the model of all agents if one was named.
+// planRun returns what a run would do, with the model of all agents if one was named.
 func planRun(a *app, w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
 	p, err := a.host().Plan(w, &host.PlanOptions{Inputs: inputs, Model: model, Budget: r.budget()})
 	if err != nil {
@@ -53,7 +53,7 @@ func printPlan(a *app, p *host.Plan) {
 	}
 	line("workflows", strings.Join(p.Workflows, ", "))
 	if p.Width > 0 {
-		line("width", fmt.Sprintf("%s at work at once", inwords.Plural(p.Width, "step")))
+		line("width", fmt.Sprintf("up to %s at once", inwords.Plural(p.Width, "step")))
 	}
 	if p.Budget != nil {
 		line("budget", budgetText(p.Budget))

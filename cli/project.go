@@ -34,7 +34,7 @@ type leave struct {
 
 func (l *leave) add(f *pflag.FlagSet) {
 	f.Var(&l.allow, "allow", "let agents do this unasked: a rule such as 'bash(go test *)' (may be repeated)")
-	f.Var(&l.ask, "ask", "let agents do this when somebody agreed to it each time: a rule such as bash (may be repeated)")
+	f.Var(&l.ask, "ask", "require approval for each call that matches this rule, such as bash (may be repeated)")
 	f.Var(&l.deny, "deny", "never let agents do this: a rule such as 'read_file(**/.env)' (may be repeated)")
 	f.BoolVar(&l.trustProject, "trust-project", false, "use the agents, tools, MCP servers and skills of the project without having been asked "+
 		"about them, as in CI")

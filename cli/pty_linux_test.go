@@ -358,7 +358,7 @@ func TestTerminalGate(t *testing.T) {
 	}
 }
 
-// A question is put at once while others are at work, and what it waits for goes on with the answer.
+// A question is put at once while others run, and what it waits for continues with the answer.
 func TestTerminalAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// findWorkflow gives the workflow of a name, or says why it cannot be used.
+// findWorkflow returns the workflow of a name, or says why it cannot be used.
 func findWorkflow(a *app, name string) (*workflow.Workflow, error) {
 	w, err := a.host().Find(name)
 	var unknown *host.UnknownError
@@ -37,8 +37,8 @@ func findWorkflow(a *app, name string) (*workflow.Workflow, error) {
 	return nil, out
 }
 
-// chooseWorkflow gives the workflow that is about to run, by its name or the path of a recipe, and asks about
-// one of the project that nobody has agreed to.
+// chooseWorkflow returns the workflow that is about to run, by its name or the path of a recipe, and asks about
+// one of the project that nobody has trusted.
 func chooseWorkflow(a *app, word string) (*workflow.Workflow, error) {
 	loadWorkflows(a)
 	if a.host().IsFile(word) {
@@ -98,7 +98,7 @@ func invalid(bad *host.RecipeError) *Error {
 }
 
 // trustRecipe asks once, on a terminal, whether a recipe of the project is to be used that nobody has
-// agreed to, which is why another cannot run or itself. The error is why it is not.
+// trusted, which is why another cannot run or itself. The error is why it is not.
 func trustRecipe(a *app, d *host.Decision, why error) error {
 	refused := &Error{
 		Exit: ExitDenied, Code: "untrusted", Message: why.Error(), Err: why,

@@ -13,8 +13,8 @@ import (
 
 func workflowsShow(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME|FILE", Short: "Show what a workflow is, takes and looks like", Args: a.named, ValidArgsFunction: a.workflowNames,
-		Long: `Show what a workflow is, takes and looks like
+		Use: "show NAME|FILE", Short: "Show a workflow's description, inputs and graph", Args: a.named, ValidArgsFunction: a.workflowNames,
+		Long: `Show a workflow's description, inputs and graph
 
 A recipe may also be named by its path, and a draft by its name. With -v its text is shown too. To begin a
 recipe of your own with the text of another: workflows new NAME --from OTHER.`,

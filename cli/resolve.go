@@ -21,7 +21,7 @@ func runsResolve(a *app) *cobra.Command {
 	var again, happened bool
 	var result string
 	cmd := &cobra.Command{
-		Use: "resolve ID [TASK]", Short: "Say what became of an effect that must not happen twice and was cut off", ValidArgsFunction: a.ids,
+		Use: "resolve ID [TASK]", Short: "Resolve an effect whose outcome is unknown after a crash", ValidArgsFunction: a.ids,
 		Example: examples(a.cfg.Name,
 			"runs resolve @last", "what is unknown",
 			"runs resolve @last pay --happened", "its output is lost: the task is told so",
@@ -188,7 +188,7 @@ func printUnknown(a *app, info runlog.Info, open []unknownJSON) error {
 	return nil
 }
 
-// findsOut says how an interrupted run comes to ask.
+// findsOut returns how an interrupted run comes to ask.
 func findsOut(a *app, info runlog.Info) []string {
 	if info.Status != runlog.Interrupted {
 		return nil

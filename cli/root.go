@@ -53,7 +53,7 @@ var groups = []struct {
 	{"write", "Write recipes:", "init lint workflows"},
 	{"use", "Agents and models:", "agents tools skills models"},
 	{"allow", "Permissions:", "trust permissions sandbox"},
-	{"self", "This command:", "config completion help man version"},
+	{"self", "This command:", "config doctor completion help man version"},
 }
 
 // group puts the commands below their headings.
@@ -83,9 +83,9 @@ Exit codes: 0 completed, 1 failed, 2 wrong usage (nothing ran), 3 waiting for a 
 129 hung up, 130 interrupted or cancelled, 143 terminated (129, 130 and 143 leave a run that can be resumed, unless it
 was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		Example: examples(name,
-			"run --help", "what there is to run",
+			"run --help", "what you can run",
 			"runs list", "what ran here",
-			"runs resume @last", "go on with the newest run"),
+			"runs resume @last", "resume the newest run"),
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -136,7 +136,7 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		root.AddCommand(demoCommand(a))
 	}
 	root.AddCommand(run, runsCommand(a), workflowsCommand(a), agentsCommand(a), toolsCommand(a), skillsCommand(a), modelsCommand(a),
-		trustCommand(a), permissionsCommand(a), sandboxCommand(a), serveCommand(a), workerCommand(a), configCommand(a), versionCommand(a),
+		trustCommand(a), permissionsCommand(a), sandboxCommand(a), serveCommand(a), workerCommand(a), configCommand(a), doctorCommand(a), versionCommand(a),
 		completionCommand(a), manCommand(a))
 	group(root)
 	prepareRun(a, root, run)
@@ -261,7 +261,7 @@ func (a *app) early() {
 	_ = a.configure(f)
 }
 
-// flagError says which flag was meant.
+// flagError returns which flag was meant.
 func (a *app) flagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
@@ -292,7 +292,7 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	return usage(fmt.Sprintf("unknown flag --%s; `%s --help` lists the flags", name, cmd.CommandPath()))
 }
 
-// wanted says what a flag wants that was given something else.
+// wanted returns what a flag wants that was given something else.
 func wanted(f *pflag.Flag, got string, err error) string {
 	var want string
 	switch f.Value.Type() {
@@ -313,7 +313,7 @@ func wanted(f *pflag.Flag, got string, err error) string {
 	return fmt.Sprintf("want %s, got %q", want, got)
 }
 
-// unknownCommand says which command was meant.
+// unknownCommand returns which command was meant.
 func unknownCommand(a *app, parent *cobra.Command, args []string) error {
 	word := args[0]
 	if parent.HasParent() {
@@ -370,7 +370,7 @@ func commandNames(parent *cobra.Command) []string {
 	return names
 }
 
-// listFirst makes a command without arguments the first of its subcommands, its list.
+// listFirst creates a command without arguments the first of its subcommands, its list.
 func listFirst(a *app, c *cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -406,7 +406,7 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 	return &Error{Exit: ExitUsage, shown: true}
 }
 
-// greeting says what can be typed first. Each command works as it stands, in this folder and with the model there is.
+// greeting returns what can be typed first. Each command works as it stands, in this folder and with the model there is.
 func greeting(ctx context.Context, a *app, set workflow.Set) string {
 	var pairs []string
 	if a.opt.Demo {
@@ -486,7 +486,7 @@ func printVersion(a *app) error {
 func completionCommand(a *app) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
-		Use: "completion SHELL", Short: "Print a script that completes commands, workflows and runs", ValidArgs: shells,
+		Use: "completion SHELL", Short: "Print a shell completion script", ValidArgs: shells,
 		Example: "  " + a.cfg.Name + " completion bash > ~/.local/share/bash-completion/completions/" + a.cfg.Name + "\n" +
 			"  source <(" + a.cfg.Name + " completion zsh)\n" +
 			"  " + a.cfg.Name + " completion fish | source",

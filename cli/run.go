@@ -48,7 +48,7 @@ func (r *running) add(f *pflag.FlagSet) {
 	f.Var(&r.answers, "answer", "answer a question ahead: PATH=value, or PATH:KEY=value where a task asks several (may be repeated)")
 	f.StringVar(&r.onAsk, "on-ask", "", "what to do about a question with no answer and no default: wait, deny or fail (default: ask on a "+
 		"terminal; without one questions wait, and what agents need permission for is denied)")
-	f.DurationVar(&r.timeout, "timeout", 0, "pause after this long at work in all, such as 90s or 10m (default: never)")
+	f.DurationVar(&r.timeout, "timeout", 0, "pause after this much execution time, such as 90s or 10m (default: never)")
 	f.DurationVar(&r.turn, "turn-timeout", 0, "end a model's turn after this long, or after half of it without progress (default: 10m)")
 	f.IntVar(&r.width, "max-concurrency", 0, "run at most this many steps of a recipe at once, whatever it says (default: its own limit)")
 	f.Float64Var(&r.maxCost, "max-cost", 0, "pause before the run costs more US dollars than this in all, where models tell their price (0: no limit)")
@@ -179,7 +179,7 @@ func newRunCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// describeRun says in the help of `run` what there is to run.
+// describeRun lists in the help of `run` what there is to run.
 func describeRun(a *app, run *cobra.Command, set workflow.Set) {
 	if len(set) == 0 {
 		return

@@ -23,10 +23,10 @@ import (
 func runsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	runs := &cobra.Command{
-		Use: "runs", Short: "Look at runs, resume, answer, cancel, fork, compare, replay and remove them",
+		Use: "runs", Short: "List, show, resume, answer, cancel, fork, compare, replay and remove runs",
 		Example: examples(n, "runs list", "", "runs show @last", "", "runs resume 7f3a", "", `runs answer @last write=yes`, ""),
 	}
-	runs.AddCommand(runsList(a), runsShow(a), runsWatch(a), runsResume(a), runsAnswer(a), runsCancel(a), runsRemove(a),
+	runs.AddCommand(runsList(a), runsShow(a), runsWatch(a), runsResume(a), runsAnswer(a), runsPause(a), runsCancel(a), runsRemove(a),
 		runsResolve(a), runsHistory(a), runsFork(a), runsDiff(a), runsReplay(a), runsDu(a), runsGC(a),
 		runsExport(a), runsImport(a), runsTrust(a), runsDistil(a))
 	return listFirst(a, runs)
@@ -91,7 +91,7 @@ func named(args []string) string {
 	return args[0]
 }
 
-// findRun gives the run that is meant. It never shows one as running that nobody runs.
+// findRun returns the run that is meant. It never shows one as running that nobody runs.
 func findRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog.Info, error) {
 	e, err := a.looking(ctx)
 	if err != nil {
@@ -226,7 +226,7 @@ func status(p tui.Palette, of runlog.Status) string {
 
 func runsWatch(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "watch [ID]", Aliases: []string{"logs"}, Short: "Show the log of a run, and follow it while another process runs it", Args: oneRunOrLast,
+		Use: "watch [ID]", Aliases: []string{"logs"}, Short: "Show the log of a run, and follow it while the run executes", Args: oneRunOrLast,
 		ValidArgsFunction: a.ids,
 		Example:           examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -353,8 +353,10 @@ func resumeRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tu
 	if err != nil {
 		return err
 	}
-	if changed := changedSince(ctx, a, &info); changed != "" && name != "" && !a.programs() && !a.set.Quiet {
-		a.err.line(changed)
+	if name != "" && !a.programs() && !a.set.Quiet {
+		if changed := changedSince(ctx, a, &info); changed != "" {
+			a.err.line(changed)
+		}
 	}
 	if name != "" {
 		if err := checkAskable(ctx, engine, info, ans); err != nil {
@@ -374,14 +376,14 @@ func resumeRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tu
 func runsAnswer(a *app) *cobra.Command {
 	var r running
 	cmd := &cobra.Command{
-		Use: "answer ID [VALUE | PATH=value...]", Short: "Answer the questions of a paused run, and go on with it",
+		Use: "answer ID [VALUE | PATH=value...]", Short: "Answer the open questions of a run",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, s string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
 				return a.ids(cmd, args, s)
 			}
 			return answerWords(a, cmd, args[0]), cobra.ShellCompDirectiveNoFileComp
 		},
-		Long: `Answer the questions of a paused run, and go on with it
+		Long: `Answer the open questions of a run
 
 If one question is open, its answer is enough. Without any, the questions are asked on the terminal.
 PATH is the task that asks, or the node if one task of it does; gather/tests and gather[tests] are the same.
@@ -401,7 +403,7 @@ deny, and at a gate approve and reject. An answer that does not fit is refused b
 		if err != nil {
 			return err
 		}
-		_, info, err := findRun(cmd.Context(), a, args[0])
+		e, info, err := findRun(cmd.Context(), a, args[0])
 		if err != nil {
 			return err
 		}
@@ -418,15 +420,55 @@ deny, and at a gate approve and reject. An answer that does not fit is refused b
 		if err := ans.Check(&info, open, true); err != nil {
 			return err
 		}
+		if info.Status == runlog.Running && info.Owner != "" && len(ans) > 0 {
+			return answerElsewhere(cmd.Context(), a, e, info, open, ans)
+		}
 		return resumeRun(cmd.Context(), a, info, &r, ans, &superstep.ResumeOptions{})
 	}
 	return cmd
 }
 
+// answerElsewhere answers questions of a run that another process executes, which continues with the answers.
+func answerElsewhere(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info, open []tui.Question, ans tui.Answers) error {
+	if err := vouchFor(ctx, a, info); err != nil {
+		return err
+	}
+	err := ans.Each(open, func(path string, answer *runlog.Answer) error { return e.Answer(ctx, info.ID, path, answer) })
+	if err != nil {
+		return err
+	}
+	return answerRecorded(a, info.ID, &runlog.BusyError{ID: info.ID, Owner: info.Owner})
+}
+
+func runsPause(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "pause ID", Short: "Pause a run, in whatever process it executes", Args: oneRun, ValidArgsFunction: a.ids,
+		Long: `Pause a run, in whatever process it executes
+
+Nothing new starts, and the command waits until what is running has ended. The run stays paused, also for
+workers, until it is resumed.`,
+		Example: examples(a.cfg.Name, "runs pause @last", ""),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, info, err := findRun(cmd.Context(), a, args[0])
+			if err != nil {
+				return err
+			}
+			if err := e.Pause(cmd.Context(), info.ID, "command line"); err != nil {
+				return err
+			}
+			if a.programs() {
+				return a.out.value(map[string]any{"run": info.ID, "status": runlog.Paused})
+			}
+			a.err.line(fmt.Sprintf("run %s is paused; resume it: %s", info.ID, a.hint("runs", "resume", info.ID)))
+			return nil
+		},
+	}
+}
+
 func runsCancel(a *app) *cobra.Command {
 	var agent string
 	cmd := &cobra.Command{
-		Use: "cancel ID", SuggestFor: []string{"stop", "kill"}, Short: "Stop a run for good, or one of its sub-agents, whoever runs it", Args: oneRun,
+		Use: "cancel ID", SuggestFor: []string{"stop", "kill"}, Short: "Cancel a run, or one of its sub-agents, in whatever process it executes", Args: oneRun,
 		ValidArgsFunction: a.ids,
 		Example:           examples(a.cfg.Name, "runs cancel @last", "", "runs cancel @last --agent 'work/task[1.1]/explorer'", ""),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -21,7 +21,7 @@ func sandboxCommand(a *app) *cobra.Command {
 	var l leave
 	explain := func(*cobra.Command, []string) error { return explainSandbox(a, l) }
 	c := &cobra.Command{
-		Use: "sandbox", Short: "Show what bounds the commands of agents, or run one within these bounds", Args: none,
+		Use: "sandbox", Short: "Show the sandbox of agent commands, or run a command in it", Args: none,
 		Example: examples(n, "sandbox explain", "", "sandbox run -- go test ./...", ""),
 		RunE:    explain,
 	}
@@ -32,7 +32,7 @@ func sandboxCommand(a *app) *cobra.Command {
 			RunE:    explain,
 		},
 		&cobra.Command{
-			Use: "run -- COMMAND [ARG...]", Short: "Run a command as agents run theirs; the exit code is the command's",
+			Use: "run -- COMMAND [ARG...]", Short: "Run a command in the sandbox; the exit code is the command's",
 			Example: examples(n, "sandbox run -- go test ./...", "", "sandbox run --allow 'net(proxy.golang.org)' -- go mod download", ""),
 			Args:    nargs(1, math.MaxInt, "sandbox run: name a command, as in: "+n+" sandbox run -- go test ./..."),
 			RunE:    func(cmd *cobra.Command, args []string) error { return runSandboxed(cmd.Context(), a, l, args) },

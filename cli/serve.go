@@ -19,8 +19,8 @@ func serveCommand(a *app) *cobra.Command {
 	var l leave
 	n := a.cfg.Name
 	cmd := &cobra.Command{
-		Use: "serve --mcp", Short: "Serve the tools there are to other programs, as an MCP server", Args: none,
-		Long: `Serve the tools there are to other programs, as an MCP server
+		Use: "serve --mcp", Short: "Serve the tools to other programs, as an MCP server", Args: none,
+		Long: `Serve the tools to other programs, as an MCP server
 
 By default it speaks over standard input and output, for programs that start it. With --http it
 listens on this machine, and prints the address and the token that every request needs. Nobody is

@@ -201,7 +201,7 @@ func indent(s string) string {
 	return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n       ")
 }
 
-// nextShown says what can be done with a run that was shown.
+// nextShown prints what can be done with a run that was shown.
 func nextShown(a *app, info runlog.Info, r *transcript.Run) {
 	e := &ending{run: r, id: info.ID, open: tui.Questions(r.Open()), status: info.Status, output: r.Output, shown: true}
 	if info.Status == runlog.Failed {

@@ -22,7 +22,7 @@ func storeName(a *app) string {
 	return p.String()
 }
 
-// absent says, behind "no runs", that there is no store at all.
+// absent returns, for after "no runs", that there is no store at all.
 func absent(a *app) string {
 	if a.host().Absent() {
 		return ", which is not there yet"

@@ -19,7 +19,7 @@ import (
 // toolsCall calls a tool as an agent would, for those who write tools.
 func toolsCall(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "call NAME [ARGUMENTS]", Short: "Call a tool as an agent would, with arguments as JSON",
+		Use: "call NAME [ARGUMENTS]", Short: "Call a tool as an agent would, with JSON arguments",
 		Example: examples(a.cfg.Name, `tools call read_file '{"path":"README.md"}'`, "", "tools call lint - < arguments.json", ""),
 		Args:    nargs(1, 2, "tools call: name a tool, and give its arguments as a JSON object"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,8 +76,8 @@ func callTool(ctx context.Context, a *app, name string, args json.RawMessage) er
 // skillsValidate is the validator of skills.
 func skillsValidate(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "validate [FOLDER...]", Short: "Check skills against the format: exit code 1 if there are errors",
-		Long: `Check skills against the format: exit code 1 if there are errors
+		Use: "validate [FOLDER...]", Short: "Check skills against the format",
+		Long: `Check skills against the format
 
 A folder is a skill, with a file SKILL.md, or holds skills. Without one they are the folders of skills here,
 such as skills and .claude/skills.`,
@@ -104,7 +104,7 @@ type finding struct {
 	Text  string `json:"text"`
 }
 
-// printReports says what a validator found. Errors end with exit code 1.
+// printReports returns what a validator found. Errors end with exit code 1.
 func printReports(a *app, reports []host.Report, what string) error {
 	n, wrong, odd := 0, 0, 0
 	out := []reportJSON{}
@@ -143,8 +143,8 @@ func printReports(a *app, reports []host.Report, what string) error {
 func permissionsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	cmd := &cobra.Command{
-		Use: "permissions", Short: "Look at what agents may do here, and take back what was always allowed",
-		Long: `Look at what agents may do here, and take back what was always allowed
+		Use: "permissions", Short: "List permission rules, and remove those that were always allowed",
+		Long: `List permission rules, and remove those that were always allowed
 
 Rules are lines such as bash(go test *), edit_file(docs/**), web_fetch(domain:example.com) or
 mcp__github__*. What is denied beats what is asked, and that beats what is allowed. Your own are in
@@ -156,11 +156,11 @@ permissions.yaml in your folder of configurations:
 		Example: examples(n, "permissions list", "", `permissions forget "bash(go test *)"`, ""),
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the rules that hold here, and where they come from", Args: none,
+		Use: "list", Aliases: []string{"ls"}, Short: "List the rules that apply here, and where they come from", Args: none,
 		Example: examples(n, "permissions list", "", "permissions list -o json", ""),
 		RunE:    func(*cobra.Command, []string) error { return listRules(a) },
 	}, &cobra.Command{
-		Use: "forget RULE", Short: "Take back a rule that was always allowed in this project",
+		Use: "forget RULE", Short: "Remove a rule that was always allowed in this project",
 		Example: examples(n, `permissions forget "bash(go test *)"`, ""),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

@@ -18,21 +18,21 @@ func trustCommand(a *app) *cobra.Command {
 	var yes bool
 	n := a.cfg.Name
 	cmd := &cobra.Command{
-		Use: "trust [NAME...]", Short: "Look at what a project brings along, and decide whether to use it",
-		Long: `Look at what a project brings along, and decide whether to use it
+		Use: "trust [NAME...]", Short: "Review a project's files, and decide whether to trust them",
+		Long: `Review a project's files, and decide whether to trust them
 
-Nothing of a project is used before you agreed to it: no agent, no skill, no tool, no MCP server and no
-setting. What you agree to is bound to its content; when that changes you are asked again and shown
-what changed, also of the tools that an MCP server of yours offers. It is recorded in your own configuration, where no project can write it. Endpoints and keys of models never
-come from a project.`,
+Superstep uses nothing from a project until you trust it: no agent, skill, tool, MCP server or setting.
+Trust is bound to content: when an item changes, you are asked again and shown the difference. The same
+holds for the tools that your own MCP servers offer. Decisions are kept in your own configuration, where
+no project can write. Model endpoints and keys never come from a project.`,
 		Example: examples(n, "trust", "look, and be asked", "trust lint reviewer", "only these", "trust --yes", "all of it, unseen by this command",
 			"trust list", "", "trust list -v", "with what changed, line by line", "trust revoke lint", ""),
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "agree without being asked")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "trust everything without being asked")
 	acts(cmd, "yes")
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return decideItems(a, args, yes) }
 	cmd.AddCommand(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List what the project brings along and whether it is trusted", Args: none,
+		Use: "list", Aliases: []string{"ls"}, Short: "List the project's items and whether they are trusted", Args: none,
 		Example: examples(n, "trust list", "", "trust list -v", "with what changed, line by line", "trust list -o json", ""),
 		RunE: func(*cobra.Command, []string) error {
 			h := a.here()
@@ -44,7 +44,7 @@ come from a project.`,
 			return printDecisions(a, items, a.set.Verbose)
 		},
 	}, &cobra.Command{
-		Use: "revoke [NAME...]", Short: "Take back what was agreed to, all of it if nothing is named",
+		Use: "revoke [NAME...]", Short: "Revoke trust from the named items, or from all of them",
 		Example: examples(n, "trust revoke", "", "trust revoke lint", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
 			items, err := a.here().Revoke(args...)
@@ -92,20 +92,20 @@ func decideItems(a *app, names []string, yes bool) error {
 	items, err := h.Decisions(names...)
 	if err != nil {
 		if len(names) == 1 && h.OwnServer(names[0]) {
-			a.note("the MCP server " + transcript.Line(names[0]) + " is your own, and the tools that it offered last are those that you agreed to")
+			a.note("the MCP server " + transcript.Line(names[0]) + " is your own, and the tools that it offered last are those that you trusted")
 			return printDecided(a, nil)
 		}
 		return err
 	}
 	items = slices.DeleteFunc(items, func(d host.Decision) bool {
 		if d.State == host.Trusted && len(names) > 0 {
-			a.note(called(&d) + " is trusted, and as it was when you agreed to it")
+			a.note(called(&d) + " is trusted, and has not changed since")
 		}
 		return d.State == host.Trusted
 	})
 	if len(items) == 0 {
 		if len(names) == 0 {
-			a.note("there is nothing to decide in " + h.Dir() + ": what the project brings along, if anything, is trusted")
+			a.note("there is nothing to decide in " + h.Dir() + ": everything in the project, if anything, is trusted")
 		}
 		return printDecided(a, nil)
 	}
@@ -133,7 +133,7 @@ func printDecided(a *app, items []host.Decision) error {
 	return printDecisions(a, items, false)
 }
 
-// notRunnable says which workflows of the project nobody can decide on, since they were written for another program.
+// notRunnable prints which workflows of the project nobody can decide on, since they were written for another program.
 func notRunnable(a *app, h *host.Host) {
 	for _, i := range h.NotRunnable() {
 		if i.Source == "project" {
@@ -149,7 +149,7 @@ func (a *app) note(text string) {
 	}
 }
 
-// askDecisions has a person look at items, and gives those that are agreed to.
+// askDecisions has a person look at items, and gives those that are trusted.
 func askDecisions(a *app, items []host.Decision) ([]host.Decision, error) {
 	dir := a.host().Dir()
 	if !a.tty.Asks() {

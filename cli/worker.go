@@ -17,13 +17,13 @@ func workerCommand(a *app) *cobra.Command {
 	var o superstep.RecoverOptions
 	var once bool
 	cmd := &cobra.Command{
-		Use: "worker", Short: "Take up the runs that dead processes left, until stopped", Args: none,
-		Long: `Take up the runs that dead processes left, until stopped
+		Use: "worker", Short: "Resume runs whose process crashed, until stopped", Args: none,
+		Long: `Resume runs whose process crashed, until stopped
 
-A worker goes on with every run that was interrupted, however that happened, and with those
-that wait for storage. Several may serve one store. Paused runs need a person, quarantined
-ones a decision: a worker leaves them alone. A stopped worker leaves its runs to the others.`,
-		Example: examples(a.cfg.Name, "worker", "", "worker --once", "take up what there is, and end with it",
+A worker resumes every interrupted run, and every run that waits for storage. Several workers may
+serve one store. A worker does not touch paused runs, which need a person, and quarantined runs,
+which need a decision. When a worker stops, the others resume its runs.`,
+		Example: examples(a.cfg.Name, "worker", "", "worker --once", "resume what there is, and exit",
 			"worker --store postgres://superstep@db/superstep", "one of many"),
 	}
 	cmd.Flags().IntVar(&o.Runs, "max-runs", 32, "runs at once")
@@ -42,7 +42,7 @@ ones a decision: a worker leaves them alone. A stopped worker leaves its runs to
 	return cmd
 }
 
-// heldElsewhere says how many runs are held by others.
+// heldElsewhere returns how many runs are held by others.
 func heldElsewhere(ctx context.Context, a *app) string {
 	running, err := a.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Running}})
 	if err != nil || len(running) == 0 {
@@ -84,10 +84,10 @@ func workOn(ctx context.Context, a *app, o *superstep.RecoverOptions, once bool)
 			a.tty.Warn(err.Error())
 			return
 		}
-		say("not taken up", id, err)
+		say("not resumed", id, err)
 	}
 	o.Skipped = func(id string, why error) { say("skipped", id, why) }
-	o.Taken = func(id string) { say("taken up", id, nil) }
+	o.Taken = func(id string) { say("resumed", id, nil) }
 	if !once {
 		if !a.set.Quiet && !a.programs() {
 			a.err.line("serving " + storeName(a) + "; ^C stops at a safe point")
@@ -99,7 +99,7 @@ func workOn(ctx context.Context, a *app, o *superstep.RecoverOptions, once bool)
 		return stopped(ctx, err)
 	}
 	if len(taken) == 0 && !a.programs() && !a.set.Quiet {
-		a.err.line("there is nothing to take up in " + storeName(a) + heldElsewhere(ctx, a))
+		a.err.line("there is nothing to resume in " + storeName(a) + heldElsewhere(ctx, a))
 	}
 	for _, r := range taken {
 		_, _ = r.Wait(context.Background()) // it ends with ctx

@@ -25,7 +25,7 @@ func workflowsCommand(a *app) *cobra.Command {
 	subs = append(subs, workflowsNew(a), workflowsSchema(a), workflowsApprove(a), workflowsReject(a))
 	pairs = append(pairs, "workflows new brief", "", "workflows approve brief", "what an agent wrote")
 	c := &cobra.Command{
-		Use: "workflows", Short: "Look at the workflows there are, and write new ones",
+		Use: "workflows", Short: "List, show and create workflows",
 		Example: examples(n, pairs...),
 	}
 	c.AddCommand(subs...)
@@ -54,7 +54,7 @@ func workflowNamed(a *app, name string) (*workflow.Workflow, error) {
 	return w, asUsage(err)
 }
 
-// asUsage makes a mistake of the command line of a workflow that there is not.
+// asUsage creates a mistake of the command line of a workflow that there is not.
 func asUsage(err error) error {
 	var unknown *workflow.UnknownError
 	if errors.As(err, &unknown) {
@@ -124,7 +124,7 @@ func workflowsGraph(a *app) *cobra.Command {
 	return cmd
 }
 
-// drawnRun gives the workflow and the inputs of a run, and the states of its nodes to the picture.
+// drawnRun returns the workflow and the inputs of a run, and the states of its nodes to the picture.
 func drawnRun(a *app, cmd *cobra.Command, ref string, opt *draw.Options) (*workflow.Workflow, json.RawMessage, error) {
 	_, info, err := findRun(cmd.Context(), a, ref)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// builtins makes the tools that come with this program, as far as they can be used here.
+// builtins creates the tools that come with this program, as far as they can be used here.
 func (p *project) builtins(s *Session) ([]*tool.Tool, error) {
 	o := &builtin.Options{Root: s.root, Write: s.root != nil}
 	if s.root != nil && p.shell() {

@@ -231,7 +231,7 @@ func (c *Configuration) parse(b []byte) (settings []Setting, err error) {
 		}
 		settings = append(settings, Setting{f.Key, value, f.Line})
 	}
-	if len(problems) == 0 { // no line is passed over
+	if len(problems) == 0 { // no line is skipped
 		for _, n := range slices.Sorted(maps.Keys(rest)) {
 			wrong(n, 1, "want a line such as `store: sqlite:/var/runs.db`")
 		}
@@ -337,7 +337,7 @@ func checkSetting(name, value string) error {
 	return nil
 }
 
-// UnknownSetting says which setting was meant by a name that none has. What does not look like one is not repeated: there may be
+// UnknownSetting returns which setting was meant by a name that none has. What does not look like one is not repeated: there may be
 // a password in it.
 func UnknownSetting(name string) string {
 	if len(name) > 40 || strings.ContainsFunc(name, func(r rune) bool {

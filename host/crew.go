@@ -32,7 +32,7 @@ func (h *Host) projectOf(dir string, rules []string, onAsk string, models func(s
 	return h.projectAt(rootOf(dir, h.Home()), all, h.headless(cmp.Or(h.cfg.OnAsk, onAsk)), models)
 }
 
-// rules are those that the run began with, and those of who goes on with it.
+// rules are those that the run began with, and those of who continues with it.
 func (h *Host) rules(began []string) ([]permit.Rule, error) {
 	rules := slices.Clone(h.cfg.Rules)
 	for _, text := range began {
@@ -72,7 +72,7 @@ func texts(rules []permit.Rule) []string {
 // errReplay says that a replay does nothing.
 var errReplay = errors.New("a replay does nothing")
 
-// leads gives the workflow "agent" what it needs of a host.
+// leads returns the workflow "agent" what it needs of a host.
 type leads struct{ *Host }
 
 // project returns the project of a run, and its agent as it would be, which is not started.
@@ -133,7 +133,7 @@ func (h leads) crew(ctx context.Context, in *delegate.Inputs) (*delegate.Crew, e
 	}, nil
 }
 
-// steps gives recipes the agents and tools of the project that their runs work in.
+// steps returns recipes the agents and tools of the project that their runs work in.
 type steps struct{ *Host }
 
 // options are those that recipes are compiled with.

@@ -31,7 +31,7 @@ type Distilled struct {
 	Text  string          `json:"text"`
 }
 
-// Distil makes a recipe of a run and proves it against the recording. One that is proven is put where it is found by its name, and
+// Distil creates a recipe from a run and proves it against the recording. One that is proven is put where it is found by its name, and
 // the user trusts it; another, or one of an imported run, is a draft. Errors are those of distil.Distil, an *ExistsError, a
 // *RecipeError or an *Error.
 func (h *Host) Distil(ctx context.Context, id string, opt DistilOptions) (*Distilled, error) {
@@ -64,7 +64,7 @@ func (h *Host) Distil(ctx context.Context, id string, opt DistilOptions) (*Disti
 	return out, err
 }
 
-// undistilled makes a mistake of the user's of a run that cannot be made a recipe.
+// undistilled returns a user's error for a run that cannot be made a recipe.
 func undistilled(err error) error {
 	if errors.As(err, new(*distil.UnfitError)) {
 		return mistaken(err)

@@ -27,7 +27,7 @@ const (
 	modeline  = "# yaml-language-server: $schema="
 )
 
-// An ExistsError says that a file is there already, and was left as it is.
+// An ExistsError reports that a file is there already, and was left as it is.
 type ExistsError struct{ Path string }
 
 func (e *ExistsError) Error() string {
@@ -37,14 +37,14 @@ func (e *ExistsError) Error() string {
 // FailureCode is the word for runs that fail with the error.
 func (e *ExistsError) FailureCode() string { return "usage" }
 
-// A noProjectError says that there is no project to write into.
-type noProjectError struct{ Dir string } // one that holds what the user agreed to; "" for none
+// A noProjectError reports that there is no project to write into.
+type noProjectError struct{ Dir string } // one that holds what the user trusted; "" for none
 
 func (e *noProjectError) Error() string {
 	if e.Dir == "" {
 		return "there is no project here"
 	}
-	return e.Dir + " holds what you agreed to and can be no project; work in a folder below"
+	return e.Dir + " holds your trust decisions and cannot be a project; work in a folder below"
 }
 
 // FailureCode is the word for runs that fail with the error.

@@ -6,7 +6,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/providers"
 )
 
-// An Error says what is wrong with what a person has configured or asked for. What a face does about it, such as its exit
+// An Error describes what is wrong with what a person has configured or asked for. What a face does about it, such as its exit
 // code, follows from the code.
 type Error struct {
 	Code    string   // a stable word for programs: usage, no_model, store, data_dir or invalid
@@ -39,7 +39,7 @@ func mistaken(err error, next ...string) *Error {
 	return &Error{Code: "usage", Message: err.Error(), Next: next, Err: err}
 }
 
-// explain makes an Error of one of package providers.
+// explain creates an Error of one of package providers.
 func explain(err error) error {
 	var e *providers.Error
 	if !errors.As(err, &e) {

@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// A RecipeError says what is wrong with a recipe.
+// A RecipeError describes what is wrong with a recipe.
 type RecipeError struct {
 	File     string
 	Text     []byte
@@ -33,7 +33,7 @@ func (e *RecipeError) FailureCode() string { return "usage" }
 
 func invalid(e *catalog.RecipeFile) error { return &RecipeError{e.File, e.Text, e.Problems} }
 
-// recipeError makes a RecipeError of the error of a recipe that cannot be used.
+// recipeError returns a RecipeError for the error of a recipe that cannot be used.
 func recipeError(err error) error {
 	if bad, ok := errors.AsType[*catalog.InvalidError](err); ok {
 		return invalid(bad.Entry)
@@ -41,7 +41,7 @@ func recipeError(err error) error {
 	return err
 }
 
-// A DraftError says that a recipe is a draft, which waits for approval.
+// A DraftError reports that a recipe is a draft, which waits for approval.
 type DraftError struct{ Name string }
 
 func (e *DraftError) Error() string {
@@ -51,7 +51,7 @@ func (e *DraftError) Error() string {
 // FailureCode returns the word for runs that fail with the error.
 func (e *DraftError) FailureCode() string { return "usage" }
 
-// An UnknownError says that there is no workflow of a name.
+// An UnknownError reports that there is no workflow of a name.
 type UnknownError struct {
 	Name, Meant string // "" if none is called anything like it
 	err         error

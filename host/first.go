@@ -52,7 +52,7 @@ what, and what waits for what.
 Run the recipe with a question, and it is answered from the documents of this folder, each quote with its file and
 line. The model offline needs no key and no network: it finds sentences and quotes them, and writes none of its own.
 
-A run survives a crash: it is taken up where it was, and nothing that was done is done again.
+A run survives a crash: it resumes where it stopped, and no finished work is repeated.
 `
 
 // First is what a folder has to begin with.

@@ -51,7 +51,7 @@ func nodeOf(point string) string {
 	return point
 }
 
-// edits makes edits of the words FIELD=value and STEP=update.
+// edits reads edits from the words FIELD=value and STEP=update.
 func (h *Host) edits(ctx context.Context, e *superstep.Engine, info *runlog.Info, sets []string, again string) ([]graph.Edit, error) {
 	if len(sets) == 0 {
 		return nil, nil

@@ -27,7 +27,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// Config says where a host finds things and what its program brings. Nil means the defaults.
+// Config names where a host finds things and what its program brings. Nil means the defaults.
 type Config struct {
 	Name    string              // what the program is called; defaults to its file's name. The store is called so, too
 	Env     func(string) string // defaults to os.Getenv
@@ -179,7 +179,7 @@ func (h *Host) Refresh() {
 	h.own.mu.Unlock()
 }
 
-// Counts says how often the host, and those that share with it, did what takes time.
+// Counts returns how often the host, and those that share with it, did what takes time.
 func (h *Host) Counts() Counts {
 	c := Counts{Opened: h.all.opened.Load(), Compiled: h.all.compiled.Load(), Stores: h.all.stores.Load(), Walks: map[string]int{}}
 	h.all.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A workflow within an imported run goes on with the recipe that the file has pinned for it, wherever the file has that: it
+// A workflow within an imported run continues with the recipe that the file has pinned for it, wherever the file has that: it
 // is shown before anybody trusts the run, and so are the calls that a model asked for.
 func TestImportedShowsNestedRecipes(t *testing.T) {
 	t.Parallel()

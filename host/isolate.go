@@ -16,7 +16,7 @@ import (
 // unfit is what does not fit the name of a folder.
 var unfit = regexp.MustCompile(`[^a-zA-Z0-9_.-]+`)
 
-// isolate gives a sub-agent whose definition says "isolation: folder" an empty folder of its own in
+// isolate returns a sub-agent whose definition says "isolation: folder" an empty folder of its own in
 // that of the run, in place of the project's: its tools on files and its shell see nothing else.
 func (s *Session) isolate(run, id string, a *agent.Agent) (*agent.Agent, error) {
 	d, err := s.p.Agent(a.Name)

@@ -150,7 +150,7 @@ func (h *Host) resolve(name, fallback string) (resolved, note string, err error)
 	return resolved, note, explain(err)
 }
 
-// note says which model is used when none is named. It looks for servers on this machine if no
+// note returns which model is used when none is named. It looks for servers on this machine if no
 // other model is configured.
 func (h *Host) note() string {
 	if h.cfg.Model != "" {
@@ -243,7 +243,7 @@ type ModelPrice struct {
 	Written float64 `json:"written,omitempty"`
 }
 
-// ModelPrices says which prices hold.
+// ModelPrices names which prices hold.
 type ModelPrices struct {
 	Date    string   `json:"date"`
 	Models  int      `json:"models"`
@@ -321,7 +321,7 @@ func pricesInfo(t *prices.Table, path string) ModelPrices {
 	return out
 }
 
-// UpdatePrices makes the prices in a file the user's. Force takes those that are older than what holds.
+// UpdatePrices takes over the prices in a file as the user's. Force takes those that are older than what holds.
 func (h *Host) UpdatePrices(file string, force bool) (*ModelPrices, error) {
 	t, path, err := prices.Install(h.ConfigDir(), file, force)
 	var wrong *prices.Error

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// What tools and servers declare that they need shows before anybody agrees to it, and is agreed to again when it changes.
+// What tools and servers declare that they need shows before anybody agrees to it, and is trusted again when it changes.
 func TestShowsNeeds(t *testing.T) {
 	server := `{"mcpServers":{"s":{"command":"npx","args":["--yes","pkg","DATA","${HOME}/notes/a"],"env":{"TOKEN":"${TOKEN}"},"network":["api.example.com"],"read":["~/x"],"write":["/srv"]}}}`
 	w := newPlace(t, map[string]string{

@@ -28,10 +28,10 @@ func (p *project) pin(server string, now *mcp.Offer) (*mcp.Offer, error) {
 		}
 		agreed := unpin(s.OldContent)
 		if agreed == nil {
-			return nil, fmt.Errorf("they are others than were agreed to, and those were not kept")
+			return nil, fmt.Errorf("they differ from those that were trusted, which were not kept")
 		}
 		agreed.Digest = s.Old
-		return agreed, fmt.Errorf("they changed since they were agreed to:\n%s", agreed.Diff(now))
+		return agreed, fmt.Errorf("they changed since they were trusted:\n%s", agreed.Diff(now))
 	}
 	return now, p.trust.Trust(p.folder, []trust.Item{item})
 }

@@ -119,7 +119,7 @@ type PlanOptions struct {
 	Budget *runlog.Budget
 }
 
-// Plan says what a run of a workflow would do. It calls no model, starts nothing and records no run.
+// Plan returns what a run of a workflow would do. It calls no model, starts nothing and records no run.
 func (h *Host) Plan(w *workflow.Workflow, opt *PlanOptions) (*Plan, error) {
 	if opt == nil {
 		opt = &PlanOptions{}
@@ -415,7 +415,7 @@ func (h *Host) limit(out *Plan, w *workflow.Workflow, given *runlog.Budget) {
 	}
 }
 
-// price says what a run costs at most, where that can be known.
+// price computes what a run costs at most, where that can be known.
 func (h *Host) price(out *Plan) {
 	bound := func(dollars float64, why string) { out.Cost, out.CostWhy = &dollars, why }
 	budget := out.Budget

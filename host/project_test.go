@@ -125,7 +125,7 @@ func trustAll(t *testing.T, p *project) {
 
 const explorer = "---\nname: explorer\ndescription: Mine.\ntools: Read\n---\nYou are mine.\n"
 
-// What nobody agreed to is listed and not used; what is agreed to is; what changed is not, until
+// What nobody trusted is listed and not used; what is trusted is; what changed is not, until
 // somebody agrees again; and what is revoked is not.
 func TestTrust(t *testing.T) {
 	w := newPlace(t, map[string]string{".claude/agents/explorer.md": explorer})
@@ -167,7 +167,7 @@ func TestTrust(t *testing.T) {
 	if err := p.Revoke("explorer"); err != nil || find(p) != "built-in" {
 		t.Errorf("revoked: %v, %s", err, find(p))
 	}
-	// What is agreed to in one project says nothing about another with the same file.
+	// What is trusted in one project says nothing about another with the same file.
 	trustAll(t, p)
 	other := newPlace(t, map[string]string{".claude/agents/explorer.md": explorer + "And evil.\n"})
 	other.opt.Env = atHome(w.home)
@@ -197,7 +197,7 @@ func TestUntrustedError(t *testing.T) {
 	}
 }
 
-// A tool that nobody has agreed to is said to be there.
+// A tool that nobody has trusted is said to be there.
 func TestUnknownTool(t *testing.T) {
 	w := newPlace(t, map[string]string{".superstep/tools/count.tool.yaml": "description: Count\ncommand: [echo, hi]\n"})
 	unknown := func(name string) string {
@@ -223,7 +223,7 @@ func TestUnknownTool(t *testing.T) {
 	}
 }
 
-// What a project has hides nothing of the user's before somebody agreed to it.
+// What a project has hides nothing of the user's before somebody trusted it.
 func TestUntrustedHidesNothing(t *testing.T) {
 	w := newPlace(t, map[string]string{
 		"~/.claude/skills/s/SKILL.md": "---\nname: s\ndescription: Mine.\n---\nDo mine.\n",
@@ -629,7 +629,7 @@ func TestTaint(t *testing.T) {
 	}
 }
 
-// A server that shows other tools than those that were agreed to is not used until it is trusted again.
+// A server that shows other tools than those that were trusted is not used until it is trusted again.
 func TestPin(t *testing.T) {
 	node, modules := npm.Node(t), npm.Modules(t)
 	config := func(server string) string {

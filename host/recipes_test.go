@@ -41,7 +41,7 @@ func found(p *project) []string {
 	return out
 }
 
-// A recipe of the project is used once the user has agreed to it as it is, and nothing is used in its
+// A recipe of the project is used once the user has trusted it as it is, and nothing is used in its
 // place before.
 func TestRecipeTrust(t *testing.T) {
 	t.Parallel()

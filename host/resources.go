@@ -129,7 +129,7 @@ func (c *Resources) Model(name string) (model.Model, error) {
 // Headless reports whether no user can be asked, see agent.Agent.
 func (c *Resources) Headless() bool { return c.host.headless(c.host.cfg.OnAsk) }
 
-// Notice tells the user something beside the log of the run.
+// Notice shows the user something beside the log of the run.
 func (c *Resources) Notice(text string) { c.host.cfg.Notice(text) }
 
 // Agent is node.Agent for the agent of a name: one of the user's or the project's, or one that is built in. It is found when the

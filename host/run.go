@@ -34,7 +34,7 @@ func (h *Host) Engine(ctx context.Context, opt *EngineOptions) (*superstep.Engin
 	return superstep.New(store, o)
 }
 
-// sandbox says what bounds the commands that runs start, "" if that is not known.
+// sandbox returns what bounds the commands that runs start, "" if that is not known.
 func (h *Host) sandbox() string {
 	mode, err := h.sandboxMode()
 	if err != nil {

@@ -233,7 +233,7 @@ func cannotWrite(path string, err error) error {
 	return mistake(fmt.Sprintf("cannot write %s: %v", path, err))
 }
 
-// Import makes a run of what was exported. If as is "", it has the ID of the file. What comes through a pipe is first copied
+// Import creates a run from what was exported. If as is "", it has the ID of the file. What comes through a pipe is first copied
 // into a temporary file.
 func (h *Host) Import(ctx context.Context, r io.Reader, as string) (runlog.Info, error) {
 	store, err := h.Store(ctx, false)

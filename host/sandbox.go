@@ -109,7 +109,7 @@ func (p *project) sandboxed() sandboxSettings {
 	return p.settings.user.sandbox
 }
 
-// openSandbox makes the sandbox that the commands of this project start in, as its user wants it: nil if that is none. Close it.
+// openSandbox creates the sandbox that the commands of this project start in, as its user wants it: nil if that is none. Close it.
 func (p *project) openSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
 	set := p.sandboxed()
 	if set.mode == sandboxOff {
@@ -189,7 +189,7 @@ func confinement(s *sandbox.Sandbox, set sandboxSettings) permit.Confinement {
 	return permit.Confined
 }
 
-// sandboxMode says what bounds commands of the user, for people: "namespaces", "landlock (ABI 7)", "off" or "none" with the reason.
+// sandboxMode returns what bounds commands of the user, for people: "namespaces", "landlock (ABI 7)", "off" or "none" with the reason.
 func (h *Host) sandboxMode() (string, error) {
 	settings, err := readSettings("", h.ConfigDir())
 	if err != nil {

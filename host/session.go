@@ -208,7 +208,7 @@ func (s *Session) missing(name string) error {
 	return mistake(fmt.Sprintf("there is no tool %q%s", name, toolnames.Hint(name, s.tools.Names())))
 }
 
-// unknown says why there is no tool of a name.
+// unknown returns why there is no tool of a name.
 func (s *Session) unknown(name string) string {
 	err := s.missing(name)
 	if errors.As(err, new(*catalog.UntrustedError)) {
@@ -242,7 +242,7 @@ func (p *project) load(ctx context.Context, in *sandbox.Sandbox, use *usage) ([]
 	return script.LoadAll(ctx, found, p.scriptOptions(in))
 }
 
-// tellPassed tells what of the project is not used.
+// tellPassed reports what of the project is not used.
 func (p *project) tellPassed() {
 	var items []trust.Status
 	for _, s := range p.Items(trust.Config, trust.Tool, trust.MCP, trust.Agent, trust.Skill, trust.MCPTools) {
@@ -255,7 +255,7 @@ func (p *project) tellPassed() {
 	}
 }
 
-// summary says in a line what of a project is not used.
+// summary returns in a line what of a project is not used.
 func summary(items []trust.Status) string {
 	var names []string
 	changed := 0
@@ -419,7 +419,7 @@ func (s *Session) subAgents() []team.Info {
 	return out
 }
 
-// subAgent makes the agent of a name for somebody who delegates to it.
+// subAgent creates the agent of a name for somebody who delegates to it.
 func (s *Session) subAgent(name string) (*agent.Agent, error) {
 	d, err := s.p.Agent(name)
 	if err != nil {
@@ -431,7 +431,7 @@ func (s *Session) subAgent(name string) (*agent.Agent, error) {
 	return s.make(d, "")
 }
 
-// Agent makes the agent of a name, with its tools, and with sub-agents to give work to. The
+// Agent creates the agent of a name, with its tools, and with sub-agents to give work to. The
 // model is the one asked for, "" for that of the agent.
 func (s *Session) Agent(name, asked string) (*agent.Agent, error) {
 	if s.p == nil { // its log says which actions it has
@@ -444,7 +444,7 @@ func (s *Session) Agent(name, asked string) (*agent.Agent, error) {
 	return s.make(d, asked)
 }
 
-// make makes an agent.
+// make creates an agent.
 func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, error) {
 	p := s.p
 	name, err := p.modelOf(d, asked, s.model)
@@ -514,7 +514,7 @@ func (s *Session) toolsOf(d *definition.Definition) (*tool.Set, error) {
 	return s.tools.Select(names...)
 }
 
-// once gives a notice, unless the session has given it before: an agent is made each time that it is wanted.
+// once shows a notice, unless the session has given it before: an agent is made each time that it is wanted.
 func (s *Session) once(text string) {
 	s.mu.Lock()
 	said := s.said[text]

@@ -80,7 +80,7 @@ func readSettings(dir, config string) (*settings, error) {
 	return s, nil
 }
 
-// A settingsError says what is wrong with the user's own rules, so that nothing is done by them.
+// A settingsError describes what is wrong with the user's own rules, so that nothing is done by them.
 type settingsError struct{ Problems []catalog.Problem }
 
 func (e *settingsError) Error() string {

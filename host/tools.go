@@ -107,7 +107,7 @@ func (p *project) spill(run, name, text string) (string, error) {
 	return path, maybe.WriteFile(path, []byte(readable(p.h.Redactor().Text(text))), 0o600)
 }
 
-// readable gives a result lines that read_file can page through: JSON is indented, and a line
+// readable returns a result lines that read_file can page through: JSON is indented, and a line
 // of over 1,000 bytes is broken.
 func readable(text string) string {
 	const longest = 1000

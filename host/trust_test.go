@@ -120,8 +120,8 @@ func TestContentStaysInside(t *testing.T) {
 	}
 }
 
-// A server that shows other tools than were agreed to: what is the same works, the rest is there to
-// be looked at, and exactly what was looked at is agreed to. So it is for servers of projects and of
+// A server that shows other tools than were approved: what is the same works, the rest is there to
+// be looked at, and exactly what was looked at is approved. So it is for servers of projects and of
 // the user's own.
 func TestChangedTools(t *testing.T) {
 	self, err := os.Executable()

@@ -109,7 +109,7 @@ func (h *Host) addRecipes(b *book) {
 	}
 }
 
-// compiled makes a workflow of a recipe, at once or when it is first used.
+// compiled creates a workflow from a recipe, at once or when it is first used.
 func (h *Host) compiled(b *catalog.Bundle, lazy bool) (*workflow.Workflow, error) {
 	return compile.New(&compile.Bundle{Main: b.Main, Uses: b.Uses}, steps{h}.options(lazy))
 }

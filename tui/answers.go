@@ -123,6 +123,25 @@ func (a Answers) Check(info *runlog.Info, open []Question, all bool) error {
 	return nil
 }
 
+// Each calls give for each open question that has an answer, after Check.
+func (a Answers) Each(open []Question, give func(path string, answer *runlog.Answer) error) error {
+	for _, q := range open {
+		g := a.take(q.Path, q.Key)
+		if g == nil {
+			continue
+		}
+		value, err := fit(&q.Asked, g.value)
+		if err != nil {
+			return err
+		}
+		g.used = true
+		if err := give(q.Path, &runlog.Answer{Key: q.Key, Value: value, By: "flag"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CheckSteps returns an error if an answer is for a step that the graph of a workflow does not have.
 func (a Answers) CheckSteps(workflow string, shape graph.Shape) error {
 	var nodes []string
@@ -150,7 +169,7 @@ func (a Answers) CheckStep(step string, q *runlog.Question) error {
 	return nil
 }
 
-// take gives the next answer for a question, of those that are addressed best.
+// take returns the next answer for a question, of those that are addressed best.
 func (a Answers) take(path, key string) (found *given) {
 	best := 0
 	for _, g := range a {
@@ -191,7 +210,7 @@ func (a Answers) like(g *given) int {
 	return n
 }
 
-// meets says how well an answer is addressed to a question, 0 if it is not: by its key, by the
+// meets returns how well an answer is addressed to a question, 0 if it is not: by its key, by the
 // end of that, by the path of the task that asks, with brackets or without, or by the name of its node.
 func (g *given) meets(path, key string) int {
 	if best := g.addresses(path, key); best > 0 || spelled(path) == path {

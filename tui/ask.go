@@ -75,7 +75,7 @@ func (k *asker) claim(q *runlog.Question) (c *claim, first bool) {
 
 func (c *claim) answered() *runlog.Answer { return &runlog.Answer{Value: c.answer, By: "flag"} }
 
-// see gives the answers that were given ahead the moment they are asked for, and has the other questions put to the
+// see passes on the answers that were given ahead the moment they are asked for, and has the other questions put to the
 // person at the terminal. It is called with every record, after the session has it.
 func (k *asker) see(rec *runlog.Record) {
 	fresh := rec.Seq > k.session.after
@@ -170,7 +170,7 @@ func (k *asker) putAll() {
 	}
 }
 
-// count says which question it is that is put now of those that have come together, "" for a single one.
+// count returns which question it is that is put now of those that have come together, "" for a single one.
 func (k *asker) count() string {
 	open, _ := k.pending()
 	k.mu.Lock()
@@ -229,7 +229,7 @@ func (k *asker) settled(ctx context.Context, q *runlog.Question) {
 	}
 }
 
-// unfit says that an answer given ahead leaves its question open.
+// unfit records that an answer given ahead leaves its question open.
 func (k *asker) unfit(c *claim) {
 	k.screen.Warn(fmt.Sprintf("%s: %v", c.given, c.err))
 }
@@ -298,7 +298,7 @@ func (s *Session) Leftover() {
 	}
 }
 
-// fit makes the JSON of an answer as people write it, or says what is wanted.
+// fit returns the JSON of an answer as people write it, or says what is wanted.
 func fit(q *runlog.Question, s string) (json.RawMessage, error) {
 	s = decision(q, s)
 	text, err := json.Marshal(s)

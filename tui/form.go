@@ -107,7 +107,7 @@ func (f *formField) offered() string {
 	return strings.Join(out, ", ")
 }
 
-// about says what the field is, on one line.
+// about returns what the field is, on one line.
 func (f *formField) about() string {
 	s := f.kind()
 	switch {
@@ -168,7 +168,7 @@ func (f *formField) example() []byte {
 	return []byte(cmp.Or(of[f.Type], `"TEXT"`))
 }
 
-// wrong says in plain words what is wrong with an answer to a form, "" if it finds nothing.
+// wrong returns in plain words what is wrong with an answer to a form, "" if it finds nothing.
 func (f form) wrong(answer string) string {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(answer), &values); err != nil || values == nil {
@@ -218,7 +218,7 @@ func (f *formField) takes(v json.RawMessage) bool {
 	return strict.CheckJSON(s, string(v)) == nil
 }
 
-// read makes the value of a field of what a person typed: the number of one that is offered, or the
+// read returns the value of a field from what a person typed: the number of one that is offered, or the
 // value itself, which for texts is what was typed and for lists may be words with commas between.
 func (f *formField) read(line string) (json.RawMessage, error) {
 	if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(f.Enum) {

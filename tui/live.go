@@ -20,7 +20,7 @@ const (
 )
 
 // live is progress that is redrawn in place: finished steps stay where they are, and
-// below them is a line for each task at work. A frame is one write that leaves the
+// below them is a line for each running task. A frame is one write that leaves the
 // cursor at the start of the line below, visible, so that the terminal is in order
 // whenever and however the process ends.
 type live struct {
@@ -48,7 +48,7 @@ type live struct {
 	ended chan struct{}
 }
 
-// newLive makes the view. The goroutine behind it draws; it ends with close.
+// newLive creates the view. The goroutine behind it draws; it ends with close.
 func newLive(a *Screen, s *Session) *live {
 	v := &live{out: a.err, size: a.size, in: -1, end: make(chan struct{}), ended: make(chan struct{})}
 	v.teller = teller{s: s, pal: a.Err, verbose: a.set.Verbose, say: func(_ time.Time, n *news) {
@@ -175,7 +175,7 @@ func (v *live) draw(block bool) {
 	v.drawn, v.open = 0, false
 	if block {
 		for _, line := range v.block(width, height) {
-			b.WriteString(ansi.Truncate(line, width-1, "…") + "\n") // the last column is left alone: terminals differ in when they wrap
+			b.WriteString(ansi.Truncate(line, width-1, "…") + "\n") // the last column is left unchanged: terminals differ in when they wrap
 			v.drawn++
 		}
 		if v.prompt != "" {
@@ -271,7 +271,7 @@ func rule(text string, width int) string {
 	return text + strings.Repeat("─", max(0, width-ansi.StringWidth(text)))
 }
 
-// row is a task at work.
+// row is a running task.
 func (v *live) row(t *transcript.Task, now time.Time) string {
 	glyph := spinner(v.frame)
 	if t.State == transcript.Waiting {
@@ -340,7 +340,7 @@ func (v *live) see(rec *runlog.Record, r *transcript.Run) {
 	v.tell(rec, r, task)
 }
 
-// ask puts what a question says above the block with the next drawing. A line without an end goes on with the next.
+// ask puts what a question says above the block with the next drawing. A line without an end continues with the next.
 func (v *live) ask(s string) {
 	lines := strings.Split(v.part+s, "\n")
 	last := len(lines) - 1

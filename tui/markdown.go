@@ -119,7 +119,7 @@ func (p *page) inline(n ast.Node) string {
 	return b.String()
 }
 
-// hyperlink makes a link of a text. Where the text is not the address itself the address follows, so that nobody is led astray.
+// hyperlink creates a link from a text. Where the text is not the address itself the address follows, so that nobody is led astray.
 func hyperlink(to, label string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
@@ -152,7 +152,7 @@ func (p *page) span(n *ast.CodeSpan) string {
 	return p.inline(n)
 }
 
-// linked makes links of the places in a text whose files are there.
+// linked turns into links the places in a text whose files are there.
 func (p *page) linked(s string, place *regexp.Regexp) string {
 	if p.dir == "" {
 		return s

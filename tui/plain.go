@@ -26,7 +26,7 @@ type plain struct {
 	ended chan struct{}
 }
 
-// newPlain makes the view. The goroutine behind it says every now and then that the
+// newPlain creates the view. The goroutine behind it says every now and then that the
 // run is still running; it ends with close.
 func newPlain(a *Screen, s *Session) *plain {
 	v := plainLines(s, a.err, a.set.Heartbeat)
@@ -149,7 +149,7 @@ func lastQuestion(r *transcript.Run, path string) string {
 	return ""
 }
 
-// start says that a step starts, when it or the first of its tasks is heard of.
+// start records that a step starts, when it or the first of its tasks is heard of.
 func (v *plain) start(at time.Time, r *transcript.Run, t *transcript.Task) {
 	id := strconv.Itoa(t.Step) + " " + t.Node
 	if strings.Contains(t.Path, "/") || v.begun[id] {
@@ -216,7 +216,7 @@ func remarks(t *transcript.Task) string {
 	return text
 }
 
-// stepDone says that steps of several tasks are done; those of one said so already.
+// stepDone records that steps of several tasks are done; those of one said so already.
 func (v *plain) stepDone(rec *runlog.Record, r *transcript.Run) {
 	d := data[runlog.StepCommitted](rec)
 	s := r.Step(d.Step)

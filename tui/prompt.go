@@ -73,7 +73,7 @@ func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer,
 	return &runlog.Answer{Value: answer, By: "person"}, ok
 }
 
-// say shows a text. One without an end of line goes on with the next.
+// say shows a text. One without an end of line continues with the next.
 func (p *prompting) say(s string) {
 	if p.live == nil {
 		_, _ = p.screen.err.Write([]byte(s))
@@ -185,7 +185,7 @@ func (p *prompting) one() (json.RawMessage, bool) {
 	}
 }
 
-// choose makes an answer of what was typed: of the number of a choice, perhaps with the text that it wants. It is "" if
+// choose creates an answer from what was typed: of the number of a choice, perhaps with the text that it wants. It is "" if
 // none was given after all.
 func (p *prompting) choose(line string) (answer string, ok bool, err error) {
 	c := p.choice(line)

@@ -96,7 +96,7 @@ func isDefault(q *runlog.Question, option string) bool {
 	return len(q.Default) > 0 && transcript.Value(q.Default) == transcript.Clean(option)
 }
 
-// several makes the list of an answer that chooses several options: by number or in full, with commas between.
+// several returns the list of an answer that chooses several options: by number or in full, with commas between.
 func several(q *runlog.Question, answer string) (json.RawMessage, error) {
 	var list []string
 	parts := strings.Split(answer, ",")

@@ -22,7 +22,7 @@ func data[T any](rec *runlog.Record) (d T) {
 	return d
 }
 
-// A teller says what happens in a run, as far as all views say it.
+// A teller describes what happens in a run, as far as all views say it.
 type teller struct {
 	s       *Session
 	pal     Palette
@@ -38,7 +38,7 @@ type failure struct {
 	at        time.Time
 }
 
-// due says of a failure what is to be said before the next record.
+// due prints what is to be said of a failure before the next record.
 func (v *teller) due(rec *runlog.Record, t *transcript.Task) {
 	switch f := &v.failed; rec.Kind {
 	case runlog.KindTaskDone:
@@ -53,7 +53,7 @@ func (v *teller) due(rec *runlog.Record, t *transcript.Task) {
 	v.last()
 }
 
-// last says of a failure what no record came after.
+// last prints a failure that no record came after.
 func (v *teller) last() {
 	if f := v.failed; f.text != "" {
 		v.say(f.at, &f.news)
@@ -61,7 +61,7 @@ func (v *teller) last() {
 	v.failed = failure{}
 }
 
-// tell says what a record is about.
+// tell prints what a record is about.
 func (v *teller) tell(rec *runlog.Record, r *transcript.Run, t *transcript.Task) {
 	var n *news
 	switch rec.Kind {

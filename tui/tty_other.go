@@ -16,7 +16,7 @@ func keys(int) (restore func(), err error) { return nil, errors.ErrUnsupported }
 // foreground reports whether the terminal listens to this process.
 func foreground(int) bool { return true }
 
-// stopSignal gives a channel that receives nothing: there is no Ctrl-Z here.
+// stopSignal returns a channel that receives nothing: there is no Ctrl-Z here.
 func stopSignal() (stops <-chan os.Signal, end func()) { return nil, func() {} }
 
 func stopHere() {}

@@ -31,7 +31,7 @@ func foreground(fd int) bool {
 	return err != nil || group == unix.Getpgrp()
 }
 
-// stopSignal gives a channel that receives something when the process is to stop for a while, as with Ctrl-Z. Who has it
+// stopSignal returns a channel that receives something when the process is to stop for a while, as with Ctrl-Z. Who has it
 // calls stopHere then.
 func stopSignal() (stops <-chan os.Signal, end func()) {
 	c := make(chan os.Signal, 1)

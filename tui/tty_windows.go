@@ -25,7 +25,7 @@ func keys(fd int) (restore func(), err error) {
 // foreground reports whether the terminal listens to this process.
 func foreground(int) bool { return true }
 
-// stopSignal gives a channel that receives nothing: there is no Ctrl-Z here.
+// stopSignal returns a channel that receives nothing: there is no Ctrl-Z here.
 func stopSignal() (stops <-chan os.Signal, end func()) { return nil, func() {} }
 
 func stopHere() {}

@@ -67,7 +67,7 @@ type Given struct {
 	Stdin io.Reader      // nil if it must not be read
 }
 
-// names says whether a word gives an input of a name.
+// names reports whether a word gives an input of a name.
 func (g *Given) names(input string) bool {
 	for _, word := range g.Words {
 		if word == "--" {
@@ -80,13 +80,13 @@ func (g *Given) names(input string) bool {
 	return false
 }
 
-// takesModel says whether a workflow wants --model as its input of that name. A recipe that has such an
+// takesModel reports whether a workflow wants --model as its input of that name. A recipe that has such an
 // input means something of its own by it.
 func takesModel(w *workflow.Workflow) bool {
 	return w.Pin == nil && slices.ContainsFunc(w.List(), func(in workflow.Input) bool { return in.Name == "model" })
 }
 
-// Inputs makes the inputs of a run. What is given by word lies over what is in a file.
+// Inputs reads the inputs of a run. What is given by word lies over what is in a file.
 // All faults are reported at once.
 func (g *Given) Inputs(w *workflow.Workflow) (json.RawMessage, error) {
 	var problems []string

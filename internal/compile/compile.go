@@ -98,7 +98,7 @@ func modelOf(r *recipe.Recipe, s *recipe.Step) string {
 
 // A Crew is what the steps of a run work with, as it was started for it.
 type Crew struct {
-	// Agent makes the agent of a name, with a model, or its own for "". It is called from several goroutines.
+	// Agent creates the agent of a name, with a model, or its own for "". It is called from several goroutines.
 	Agent func(name, model string) (*agent.Agent, error)
 	Tools *tool.Set // for tool steps, whose Guard decides on calls; nil for none
 	// Unknown says why there is no tool of a name, and what to do about it. Defaults to saying that there is none.

@@ -132,7 +132,7 @@ func (d *demo) show(ctx context.Context) (err error) {
 	return d.proof(ctx, len(done))
 }
 
-// proof says what the run log has, after it has looked whether it has anything twice.
+// proof returns what the run log has, after it has looked whether it has anything twice.
 func (d *demo) proof(ctx context.Context, finished int) error {
 	counts, seen := map[string]int{}, map[[2]string]bool{}
 	for rec, err := range runlog.Records(ctx, d.store, d.id, 0) {
@@ -154,7 +154,7 @@ func (d *demo) proof(ctx context.Context, finished int) error {
 	return nil
 }
 
-// say says something to the person, above and below the commands.
+// say prints something for the person, above and below the commands.
 func (d *demo) say(text string) {
 	fmt.Fprintln(d.Stderr, d.Screen.Wrap(text))
 }

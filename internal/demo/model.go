@@ -31,7 +31,7 @@ type turns map[string][]struct {
 	Hold  bool
 }
 
-// scriptedModel says what is in its script, word by word. Unlike scripted.Model it finds its place in the script by the request
+// scriptedModel describes what is in its script, word by word. Unlike scripted.Model it finds its place in the script by the request
 // alone, as a new process has to.
 type scriptedModel struct {
 	pace float64

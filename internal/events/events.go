@@ -62,7 +62,7 @@ func (v *Stream) Put(e *Event, at time.Time) {
 	v.Write(e)
 }
 
-// translate gives the type and the data of the event that a record is, "" if it is none.
+// translate returns the type and the data of the event that a record is, "" if it is none.
 func (v *Stream) translate(rec *runlog.Record, t *transcript.Run) (string, any) {
 	task := t.Task(rec.Path)
 	switch rec.Kind {
