@@ -106,6 +106,9 @@ func (a *app) effective() ([]settingJSON, error) {
 		if c := conf.Setting(f.Name); c != nil {
 			s.Value, s.Origin = c.Value, fmt.Sprintf("%s:%d", conf.Path, c.Line)
 		}
+		if name, where := a.projectSetting(f.Name); name != "" {
+			s.Value, s.Origin = name, where
+		}
 		if v := a.cfg.Env(host.Variable(f.Name)); v != "" {
 			s.Value, s.Origin = v, host.Variable(f.Name)
 		}
@@ -118,6 +121,14 @@ func (a *app) effective() ([]settingJSON, error) {
 		out = append(out, s)
 	})
 	return out, nil
+}
+
+// projectSetting returns the value that a trusted project gives a setting, and where. Its model is the only one it can give.
+func (a *app) projectSetting(name string) (value, where string) {
+	if name != "model" {
+		return "", ""
+	}
+	return a.host().ProjectModel()
 }
 
 func (a *app) listConfig(origin bool) error {
