@@ -203,9 +203,17 @@ func (a runsCommands) showTask(put func(string, ...any), p palette, t *transcrip
 		case transcript.Reasoning:
 			put("       thought: %s", indent(part.Text))
 		default:
-			put("       %s", indent(part.Text))
+			put("       %s%s", a.speaker(t), indent(part.Text))
 		}
 	}
+}
+
+// speaker is who says a text, for those who hear it: with --plain it is named.
+func (a runsCommands) speaker(t *transcript.Task) string {
+	if !a.term.plain {
+		return ""
+	}
+	return "Agent " + label(t) + ": "
 }
 
 func indent(s string) string {
