@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -154,12 +155,13 @@ func TestConvention08Offline(t *testing.T) {
 	}
 	c := newCommanding(t)
 	file := filepath.Join(t.TempDir(), "trace")
-	traced := func(limit time.Duration, args ...string) string {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
+	traced := func(args ...string) string {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, strace, append([]string{"-f", "-qq", "-e", "trace=connect,sendto,sendmsg,sendmmsg,bind", "-o", file, filepath.Join(whole(t), "superstep")}, args...)...)
 		cmd.Dir, cmd.Env, cmd.WaitDelay = c.dir, c.env, time.Second
-		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // or what is traced would go on
 		out, err := cmd.CombinedOutput()
 		if strings.Contains(string(out), "ptrace") {
 			t.Skipf("strace may not trace here: %s", out)
@@ -173,7 +175,7 @@ func TestConvention08Offline(t *testing.T) {
 	server := modeltest.NewServer(t, playSteps, nil)
 	c.env = append(c.env, "OPENAI_API_KEY=sk-0123456789abcdef", "OPENAI_BASE_URL="+server.URL)
 	c.write(t, "it.yaml", "name: it\nsteps: [{id: a, subagent: explorer, prompt: x}]\n")
-	if trace := traced(time.Minute, "run", "it.yaml", "--model", "openai/x", "--offline"); len(far(trace)) > 0 || !strings.Contains(trace, "127.0.0.1") {
+	if trace := traced("run", "it.yaml", "--model", "openai/x", "--offline"); len(far(trace)) > 0 || !strings.Contains(trace, "127.0.0.1") {
 		t.Errorf("a model on this machine: %q\n%s", far(trace), trace)
 	}
 	c.env = append(c.env, "OPENAI_BASE_URL=http://192.0.2.1/v1") // an address that nobody has
@@ -185,11 +187,11 @@ func TestConvention08Offline(t *testing.T) {
 		if args[0] != "demo" {
 			args = append(args, "--offline")
 		}
-		if away := far(traced(time.Minute, args...)); len(away) > 0 {
+		if away := far(traced(args...)); len(away) > 0 {
 			t.Errorf("%v: %q", args, slices.Compact(away))
 		}
 	}
-	if trace := traced(3*time.Second, "models", "test", "openai/x"); len(far(trace)) == 0 {
+	if trace := traced("run", "it.yaml", "--model", "openai/x", "--timeout", "1s"); len(far(trace)) == 0 {
 		t.Errorf("without --offline nothing is seen, so that nothing can be found with it:\n%s", trace)
 	}
 }

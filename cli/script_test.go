@@ -18,8 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// The scripts are one test per exit code and per convention of the command line.
-// Besides the usual commands they have:
+// The scripts are sessions at the command line; those of its conventions are TestConventions. Besides the usual commands they have:
 //
 //	code N cmd...        run it and expect that exit code
 //	within D cmd...      as code 0, and no longer than that
