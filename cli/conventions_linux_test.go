@@ -158,7 +158,8 @@ func TestConvention08Offline(t *testing.T) {
 	traced := func(args ...string) string {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, strace, append([]string{"-f", "-qq", "-e", "trace=connect,sendto,sendmsg,sendmmsg,bind", "-o", file, filepath.Join(whole(t), "superstep")}, args...)...)
+		tracing := []string{"-f", "-qq", "-e", "trace=connect,sendto,sendmsg,sendmmsg,bind", "-o", file, filepath.Join(whole(t), "superstep")}
+		cmd := exec.CommandContext(ctx, strace, append(tracing, args...)...)
 		cmd.Dir, cmd.Env, cmd.WaitDelay = c.dir, c.env, time.Second
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // or what is traced would go on
@@ -281,7 +282,9 @@ func TestConvention39NotByColour(t *testing.T) {
 		}
 	}
 	words := []string{"completed", "failed", "paused", "partial"}
-	for _, args := range [][]string{{"runs", "list"}, {"runs", "show", "@-7"}, {"runs", "show", "@-5"}, {"workflows", "graph", "--run", "@-7"}, {"agents", "list"}, {"permissions", "list"}} {
+	for _, args := range [][]string{
+		{"runs", "list"}, {"runs", "show", "@-7"}, {"runs", "show", "@-5"}, {"workflows", "graph", "--run", "@-7"}, {"agents", "list"}, {"permissions", "list"},
+	} {
 		coloured, bare := run("always", args...), run("never", args...)
 		if ansi.Strip(coloured) != bare {
 			t.Errorf("%v with colours:\n%s\nand without:\n%s", args, coloured, bare)
@@ -314,14 +317,17 @@ func TestConvention39NotByColour(t *testing.T) {
 func TestConvention40Palette(t *testing.T) {
 	t.Parallel()
 	data := []string{"SUPERSTEP_DATA_DIR=" + t.TempDir()}
-	legible := map[string]bool{"": true, "0": true, "1": true, "2": true, "22": true, "39": true, "31": true, "32": true, "33": true, "34": true, "35": true, "36": true}
+	legible := strings.Fields("0 1 2 22 31 32 33 34 35 36 39")
 	seen := map[string]bool{}
-	for _, args := range [][]string{{"run", "gather"}, {"run", "fail"}, {"run", "partial"}, {"run", "slow", "ms=300", "tasks=12"}, {"runs", "list"}, {"runs", "show", "@-2"}, {"runs", "show", "@-4", "-v"}, {"agents", "list"}, {"--help"}} {
+	for _, args := range [][]string{
+		{"run", "gather"}, {"run", "fail"}, {"run", "partial"}, {"run", "slow", "ms=300", "tasks=12"}, {"runs", "list"}, {"runs", "show", "@-2"},
+		{"runs", "show", "@-4", "-v"}, {"agents", "list"}, {"--help"},
+	} {
 		c := open(t, 100, 30, data, args...)
 		c.exit()
 		for _, m := range regexp.MustCompile(`\x1b\[([0-9;:]*)m`).FindAllStringSubmatch(c.screen(), -1) {
 			for code := range strings.SplitSeq(m[1], ";") {
-				if seen[code] = true; !legible[code] {
+				if seen[code] = true; code != "" && !slices.Contains(legible, code) {
 					t.Errorf("%v: the code %q", args, code)
 				}
 			}

@@ -211,7 +211,10 @@ func TestConvention14Schema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, change := range [][2]string{{"", ""}, {"steps:", "stepz:"}, {"tool: glob", "tool: 7"}, {"subagent: explorer", "subagent: [explorer]"}, {"id: answer", "name: answer"}, {"output: |", "outputs: |"}} {
+	for _, change := range [][2]string{
+		{"", ""}, {"steps:", "stepz:"}, {"tool: glob", "tool: 7"}, {"subagent: explorer", "subagent: [explorer]"}, {"id: answer", "name: answer"},
+		{"output: |", "outputs: |"},
+	} {
 		text := strings.Replace(string(hello), change[0], change[1], 1)
 		c.write(t, "it.yaml", text)
 		want := ExitUsage

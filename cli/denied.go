@@ -59,14 +59,16 @@ func withoutLeave(run *transcript.Run, id string) *Error {
 	}
 }
 
-// deniedStep says which step failed because a rule or a person denied its call, or --on-ask its question. It is nil if there is none.
+// deniedStep returns the error of a run in which a step failed because a rule or a person denied its call, or --on-ask its question. It
+// returns nil if there is no such step.
 func deniedStep(run *transcript.Run, id string) *Error {
 	failed := func(path string) bool {
 		t := run.Task(path)
 		return t != nil && t.State == transcript.Failed
 	}
 	denied := func(path, what string, next ...string) *Error {
-		return &Error{Exit: ExitDenied, Code: "denied", Message: fmt.Sprintf("run %s completed in part, but step %s was denied: %s", id, path, what), Next: next}
+		text := fmt.Sprintf("run %s completed in part, but step %s was denied: %s", id, path, what)
+		return &Error{Exit: ExitDenied, Code: "denied", Message: text, Next: next}
 	}
 	for _, d := range run.Refused {
 		if d.Agent == "" && failed(d.Path) { // an agent finds another way, and fails for reasons of its own

@@ -208,7 +208,7 @@ func (a runsCommands) showTask(put func(string, ...any), p palette, t *transcrip
 	}
 }
 
-// speaker is who says a text, for those who hear it: with --plain it is named.
+// speaker returns the name that a text of a task begins with. It is for screen readers: without --plain it returns "".
 func (a runsCommands) speaker(t *transcript.Task) string {
 	if !a.term.plain {
 		return ""

@@ -189,21 +189,18 @@ func (t *Team) spawnAll(ctx context.Context, scope *journal.Scope, parent *seat,
 }
 
 // afford returns a [*runlog.BudgetError] if the budget of the run is too small for all agents of a fan-out, before the first of them asks
-// a model. Those that began before the run was resumed have been counted.
+// a model.
 func afford(scope *journal.Scope, tasks []*task) error {
 	need := int64(0)
 	for _, k := range tasks {
-		if k == nil || strings.TrimSpace(k.job.Prompt) == "" {
-			continue
-		}
-		if _, began := k.scope.Done("agent"); !began {
+		if k != nil && strings.TrimSpace(k.job.Prompt) != "" {
 			need++
 		}
 	}
 	if need < 2 { // one is refused when it begins
 		return nil
 	}
-	return scope.Affords("fan/agents", runlog.Amount{Agents: need})
+	return scope.AffordsWithin("fan/agents", runlog.Amount{Agents: need})
 }
 
 // gathering is some agents that work side by side.
