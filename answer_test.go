@@ -6,13 +6,14 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -92,7 +93,7 @@ func TestStopAtASafePoint(t *testing.T) {
 		}
 	}
 	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
-	// What is at work may end by itself, and then the run has.
+	// What is running may end by itself, and then the run has.
 	run := start(t, e, nil)
 	<-r.entered
 	close(release)
@@ -106,7 +107,7 @@ func TestStopAtASafePoint(t *testing.T) {
 	<-r.entered
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
-	if out := run.Stop(late); out.Status != runlog.Interrupted || !errors.Is(out.Err, pregel.ErrStopped) {
+	if out := run.Stop(late); out.Status != runlog.Interrupted || !errors.Is(out.Err, graph.ErrStopped) {
 		t.Fatalf("got %+v", out)
 	}
 	close(release)
@@ -222,6 +223,172 @@ func TestAnswerWhileAsked(t *testing.T) {
 			id <- run.ID()
 			if out, err := run.Wait(t.Context()); err != nil || out.Status != runlog.Completed || asked != 2 || went[0] != first {
 				t.Fatalf("%+v, %v, asked %d times, %q", out, err, asked, went)
+			}
+		})
+	}
+}
+
+// An answer reaches a run that another process executes, which continues at once; of many only the first counts.
+func TestAnswerARunOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	r := &rig{second: asksWhich}
+	store := runlog.NewMemory(nil)
+	asked := make(chan struct{})
+	here, there := engine(t, store, r.workflow(t)), engine(t, store, r.workflow(t))
+	run := start(t, here, &superstep.StartOptions{Answer: func(ctx context.Context, _ runlog.Question) (*runlog.Answer, bool) {
+		close(asked)
+		<-ctx.Done() // somebody is at the terminal and does not answer
+		return nil, false
+	}})
+	<-asked
+	if err := there.Answer(t.Context(), run.ID(), "second", &runlog.Answer{Key: "q", Value: json.RawMessage(`7`)}); !errors.As(err, new(*journal.UnfitError)) {
+		t.Errorf("an answer of another type: %v", err)
+	}
+	if err := there.Answer(t.Context(), run.ID(), "first", answered("x")); !errors.As(err, new(*journal.UnaskedError)) {
+		t.Errorf("an answer to no question: %v", err)
+	}
+	var all sync.WaitGroup
+	var won, late atomic.Int32
+	for i := range 8 {
+		all.Go(func() {
+			switch err := there.Answer(t.Context(), run.ID(), "second", answered(string(rune('a'+i)))); {
+			case err == nil:
+				won.Add(1)
+			case errors.As(err, new(*journal.AnsweredError)), errors.As(err, new(*runlog.EndedError)):
+				late.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	out, err := run.Wait(t.Context())
+	if err != nil || out.Status != runlog.Completed || len(out.Output) != len(`"a  b:1x"`) {
+		t.Fatalf("got %+v, %v", out, err)
+	}
+	all.Wait()
+	if won.Load() != 1 || late.Load() != 7 {
+		t.Errorf("%d answers won, %d came late", won.Load(), late.Load())
+	}
+	n := 0
+	for rec, err := range runlog.Records(t.Context(), store, run.ID(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Kind == runlog.KindAnswered {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("the log has %d answers", n)
+	}
+}
+
+// A process that stops before it reads an answer loses none: who posted it gives it to the run itself.
+func TestAnswerWhenTheProcessStops(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		r := &rig{second: asksWhich}
+		store := runlog.NewMemory(nil)
+		asked := make(chan struct{})
+		here, there := engine(t, store, r.workflow(t)), engine(t, store, r.workflow(t))
+		run := start(t, here, &superstep.StartOptions{Answer: func(ctx context.Context, _ runlog.Question) (*runlog.Answer, bool) {
+			close(asked)
+			<-ctx.Done()
+			return nil, false
+		}})
+		<-asked
+		go here.Close()
+		if err := there.Answer(t.Context(), run.ID(), "second", answered("x")); err != nil && !errors.As(err, new(*runlog.EndedError)) {
+			t.Fatal(err)
+		}
+		out, err := run.Wait(t.Context())
+		if err == nil && out.Status != runlog.Completed {
+			out, err = resume(t, there, run.ID(), nil).Wait(t.Context())
+		}
+		if err != nil || string(out.Output) != `"a  b:1x"` {
+			t.Fatalf("got %+v, %v", out, err)
+		}
+	}
+}
+
+// A run pauses for who asks, whoever executes it: what is running ends, nothing else starts, no worker resumes it, and an answer
+// does not either. Resumed it does not pause again, and its replay is equal.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	for _, held := range []string{"here", "elsewhere", "nowhere"} {
+		t.Run(held, func(t *testing.T) {
+			t.Parallel()
+			store, entered, release := runlog.NewMemory(nil), make(chan struct{}, 1), make(chan struct{})
+			free := sync.OnceFunc(func() { close(release) })
+			steps := func() *workflow.Workflow {
+				g := graph.New("job", func(s, u string) string { return s + u })
+				g.Add("first", func(ctx context.Context, _ string) (string, error) {
+					select {
+					case entered <- struct{}{}:
+					default:
+					}
+					select {
+					case <-release:
+						return "1", nil
+					case <-ctx.Done():
+						return "", ctx.Err()
+					}
+				})
+				g.Add("second", func(context.Context, string) (string, error) { return "2", nil })
+				g.Edge(graph.Start, "first")
+				g.Edge("first", "second")
+				g.Edge("second", graph.End)
+				flow, err := g.Compile()
+				if err != nil {
+					t.Fatal(err)
+				}
+				w, err := workflow.New("job", "A job.", flow, func(job) (string, error) { return "", nil }, func(s string) (string, error) { return s, nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				return w
+			}
+			e, other := engine(t, store, steps()), engine(t, store, steps())
+			run := start(t, e, nil)
+			<-entered
+			by := e
+			switch held {
+			case "elsewhere":
+				by = other
+			case "nowhere":
+				e.Close()
+				by = other
+			}
+			paused := make(chan error)
+			go func() { paused <- by.Pause(t.Context(), run.ID(), "test") }()
+			if held != "nowhere" {
+				select {
+				case err := <-paused:
+					t.Errorf("it paused while a task was running: %v", err)
+				case <-time.After(300 * time.Millisecond):
+				}
+				free()
+			}
+			if err := <-paused; err != nil {
+				t.Fatal(err)
+			}
+			if out, err := run.Wait(t.Context()); held != "nowhere" && (err != nil || out.Status != runlog.Paused) {
+				t.Fatalf("got %+v, %v", out, err)
+			}
+			if taken, err := other.Recover(t.Context(), nil); err != nil || len(taken) > 0 {
+				t.Fatalf("a worker took %d runs: %v", len(taken), err)
+			}
+			if err := by.Pause(t.Context(), run.ID(), "test"); err != nil {
+				t.Error("once more:", err)
+			}
+			free()
+			out, err := resume(t, other, run.ID(), nil).Wait(t.Context())
+			if err != nil || string(out.Output) != `"12"` {
+				t.Fatalf("resumed: %+v, %v", out, err)
+			}
+			replays(t, other, run.ID())
+			if err := by.Pause(t.Context(), run.ID(), "test"); !errors.As(err, new(*runlog.EndedError)) && held != "nowhere" {
+				t.Error("a finished run:", err)
 			}
 		})
 	}

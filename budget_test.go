@@ -153,7 +153,7 @@ func TestBudgetOfTimeBesideAGraph(t *testing.T) {
 	})
 }
 
-// A run whose time at work is over pauses in the middle of what it does. What it did in
+// A run whose execution time is over pauses in the middle of what it does. What it did in
 // earlier executions counts, the time in between does not.
 func TestBudgetOfTimePausesTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ type Change struct {
 	After  json.RawMessage `json:"after,omitempty"`  // absent if it is gone
 }
 
-// Diff gives the places where two JSON values differ, objects by field and in the order
+// Diff returns the places where two JSON values differ, objects by field and in the order
 // of their names, arrays by index. Numbers are compared as they are written.
 func Diff(before, after json.RawMessage) ([]Change, error) {
 	a, err := decode(before)

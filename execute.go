@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -32,12 +32,10 @@ type Run struct {
 }
 
 // Stop ends an execution so that it can be resumed: nothing starts any more, and what
-// is at work may come to its end until ctx ends, after which it is stopped. Stop
+// is running may finish until ctx ends, after which it is stopped. Stop
 // returns the outcome, Interrupted unless the run ended by itself.
 func (r *Run) Stop(ctx context.Context) Outcome {
-	if r.halt != nil { // it executes, or did
-		r.halting.Do(func() { close(r.halt) })
-	}
+	r.rest()
 	select {
 	case <-r.done:
 	case <-ctx.Done():
@@ -47,6 +45,13 @@ func (r *Run) Stop(ctx context.Context) Outcome {
 		<-r.done
 	}
 	return r.outcome
+}
+
+// rest lets nothing start any more.
+func (r *Run) rest() {
+	if r.halt != nil { // it executes, or did
+		r.halting.Do(func() { close(r.halt) })
+	}
 }
 
 // An Outcome is how an execution ended.
@@ -72,7 +77,7 @@ func (r *Run) Follow(ctx context.Context, from uint64) iter.Seq2[runlog.Record, 
 	return r.journal.Follow(ctx, from)
 }
 
-// Wait gives the outcome once there is one.
+// Wait returns the outcome once there is one.
 func (r *Run) Wait(ctx context.Context) (Outcome, error) {
 	select {
 	case <-r.done:
@@ -94,6 +99,7 @@ type launching struct {
 func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *Run {
 	ctx, stop := context.WithCancelCause(ctx)
 	r := &Run{id: j.ID(), engine: e, journal: j, stop: stop, halt: make(chan struct{}), done: make(chan struct{})}
+	j.OnPause(r.rest)
 	e.mu.Lock()
 	e.runs[r.id] = r
 	if e.closed {
@@ -237,7 +243,7 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 	}
 }
 
-// within runs a workflow until its time at work is over, if it has a limit. That is no
+// within runs a workflow until its execution time is over, if it has a limit. That is no
 // deadline of the context: who sees one coming would rather fail than wait.
 func (e *Engine) within(ctx context.Context, j *journal.Journal, w *workflow.Workflow, exec *workflow.Exec) (*workflow.Result, error) {
 	left, limited := j.Wall()
@@ -265,7 +271,7 @@ func runWorkflow(ctx context.Context, w *workflow.Workflow, exec *workflow.Exec)
 }
 
 // answerAll asks for the answers to all open questions, and returns how many have one now. When somebody else answers
-// meanwhile it asks for no more, so that the run goes on with that. Who was asked may have seen such an answer before came
+// meanwhile it asks for no more, so that the run continues with that. Who was asked may have seen such an answer before came
 // tells of it, so the log decides. An answer that is turned down leaves its question
 // open; refused is why.
 func answerAll(ctx context.Context, j *journal.Journal, answer Answering, came <-chan struct{}) (n int, refused, err error) {
@@ -374,7 +380,7 @@ func (o *Outcome) end(ctx context.Context, j *journal.Journal, kind runlog.Kind,
 	}
 }
 
-// park makes it the outcome of a run that waits for storage.
+// park turns it into the outcome of a run that waits for storage.
 func (o *Outcome) park(ctx context.Context, j *journal.Journal, full *runlog.StorageError) {
 	*o = Outcome{Status: runlog.WaitingStorage, Err: full}
 	if err := j.Write(context.WithoutCancel(ctx), o.Status, runlog.KindRunPaused, "", runlog.RunPaused{Reason: full.Error()}); err != nil {
@@ -383,7 +389,7 @@ func (o *Outcome) park(ctx context.Context, j *journal.Journal, full *runlog.Sto
 }
 
 // stopped is the outcome of an execution that did not come to its own end: somebody
-// asked for it to be cancelled, or it is to be taken up later. A cancellation that was
+// asked for it to be cancelled, or it is to be resumed later. A cancellation that was
 // asked for and has not been seen yet is carried out here.
 func stopped(ctx context.Context, j *journal.Journal, why error) (Outcome, bool) {
 	cause := context.Cause(ctx)
@@ -394,6 +400,12 @@ func stopped(ctx context.Context, j *journal.Journal, why error) (Outcome, bool)
 		return out, true
 	case cause != nil:
 		return Outcome{Status: runlog.Interrupted, Err: cause}, true
+	case errors.Is(why, pregel.ErrStopped) && j.Pausing() != nil:
+		out := Outcome{Status: runlog.Paused, Open: j.Open()}
+		paused := *j.Pausing()
+		paused.Waited = j.Waited()
+		out.end(ctx, j, runlog.KindRunPaused, &paused)
+		return out, true
 	case errors.Is(why, runlog.ErrFenced), errors.Is(why, pregel.ErrStopped), errors.Is(why, runlog.ErrUnknown), errors.Is(why, runlog.ErrStoreReset):
 		return Outcome{Status: runlog.Interrupted, Err: why}, true
 	}
@@ -467,20 +479,20 @@ func failure(err error) runlog.RunFailed {
 	return d
 }
 
-// A BoundError says that a run may start more agents than its budget has, so that it was not begun.
-type BoundError struct {
+// A boundError reports that a run may start more agents than its budget has, so that it was not begun.
+type boundError struct {
 	Workflow string
 	Agents   int
 	Limit    int64
 }
 
-func (e *BoundError) Error() string {
+func (e *boundError) Error() string {
 	return fmt.Sprintf("workflow %q may start %d agents, and the budget has %d; raise the limit of agents, or make its fans narrower", e.Workflow,
 		e.Agents, e.Limit)
 }
 
 // FailureCode is the code of runs that are not begun for it.
-func (e *BoundError) FailureCode() string { return CodeBudget }
+func (e *boundError) FailureCode() string { return CodeBudget }
 
 // bounded compares what a run may start, where that can be known, with its budget.
 func bounded(w *workflow.Workflow, inputs json.RawMessage, budget *runlog.Budget) error {
@@ -492,7 +504,7 @@ func bounded(w *workflow.Workflow, inputs json.RawMessage, budget *runlog.Budget
 		return fmt.Errorf("workflow %q: %w", w.Name, err)
 	}
 	if agents, known := flow.Shape().Agents(); known && int64(agents) > budget.Agents {
-		return &BoundError{w.Name, agents, budget.Agents}
+		return &boundError{w.Name, agents, budget.Agents}
 	}
 	return nil
 }

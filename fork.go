@@ -16,7 +16,7 @@ import (
 
 // ForkOptions are the settings of Fork. Nil means the defaults.
 type ForkOptions struct {
-	// Edits change the state that the fork goes on with, see graph.Flow.Fork.
+	// Edits change the state that the fork continues with, see graph.Flow.Fork.
 	Edits []graph.Edit
 	// Again are the paths of tasks to compute anew, with what depends on them. What the parent recorded for others
 	// is kept, after the given record as well; see graph.ForkPoint.
@@ -49,7 +49,7 @@ type Repeated struct {
 	Once bool   `json:"once,omitempty"` // it was declared to never happen twice
 }
 
-// Fork makes a new run that shares everything with another up to a record of it, which
+// Fork creates a new run that shares everything with another up to a record of it, which
 // may be running, or with Again what does not depend on these tasks. The new run executes nothing yet: Resume takes it up. Its log is its own and goes on
 // without the parent, which is never changed and may be deleted; lost with it is what
 // happened before the fork, of which the fork has the state alone. Effects without an
@@ -103,7 +103,7 @@ func (e *Engine) forkable(ctx context.Context, id string) (runlog.RunStarted, gr
 	return started, flow, err
 }
 
-// ForkFailed makes a new run of one that is Partial: it has the results of the parent, but for those of the tasks that
+// ForkFailed creates a new run of one that is Partial: it has the results of the parent, but for those of the tasks that
 // failed and of what depends on them. Resume executes it. A *PointError names another run if [Engine.Failed] does.
 func (e *Engine) ForkFailed(ctx context.Context, id string) (*Fork, error) {
 	in, tasks, err := e.Failed(ctx, id)
@@ -124,7 +124,7 @@ func (e *Engine) Failed(ctx context.Context, id string) (in string, tasks []stri
 		return "", nil, err
 	}
 	if info.Status != runlog.Partial {
-		return "", nil, noPoint("run %s is %s; only a partial run has tasks that failed and were passed over", id, info.Status)
+		return "", nil, noPoint("run %s is %s; only a partial run has tasks that failed and were skipped", id, info.Status)
 	}
 	var d runlog.RunFinished
 	for r, err := range runlog.Records(ctx, e.store, id, info.Head) {
@@ -175,7 +175,7 @@ func (e *Engine) missing(ctx context.Context, id string, tasks []string) ([]stri
 	return slices.DeleteFunc(slices.Clone(tasks), func(path string) bool { return within(done, path) }), nil
 }
 
-// ForkTo makes a new run of a workflow out of a run of another version of it. It takes over the results of the steps
+// ForkTo creates a new run of a workflow out of a run of another version of it. It takes over the results of the steps
 // that are the same in both, with all that they depend on, and the inputs that the workflow still has. Resume executes it.
 func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*Fork, error) {
 	leave, err := e.enter()
@@ -286,7 +286,7 @@ func (e *Engine) edits(started *runlog.RunStarted, given []graph.Edit) ([]graph.
 	return out, nil
 }
 
-// begin makes a run that has records and is executed by nobody.
+// begin creates a run that has records and is executed by nobody.
 func (e *Engine) begin(ctx context.Context, started *runlog.RunStarted, recs []runlog.Record) (id string, err error) {
 	j, err := e.create(ctx, &journal.Options{Create: &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent}})
 	if err != nil {

@@ -213,7 +213,7 @@ func TestHistory(t *testing.T) {
 	run := start(t, e, nil)
 	out := ends(t, run, runlog.Completed)
 	var steps []string
-	var last superstep.Moment
+	var last graph.Checkpoint[json.RawMessage]
 	for m, err := range e.History(t.Context(), run.ID()) {
 		if err != nil {
 			t.Fatal(err)

@@ -17,10 +17,10 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// A Moment is a run between two supersteps, its state as JSON.
-type Moment = graph.Checkpoint[json.RawMessage]
+// A moment is a run between two supersteps, its state as JSON.
+type moment = graph.Checkpoint[json.RawMessage]
 
-// reading gives how a run began, and the graph to read it with.
+// reading returns how a run began, and the graph to read it with.
 func (e *Engine) reading(ctx context.Context, id string) (runlog.RunStarted, graph.Reading, error) {
 	started, err := e.started(ctx, id)
 	if err != nil {
@@ -43,7 +43,7 @@ func (e *Engine) Reading(ctx context.Context, id string) (graph.Reading, error) 
 	return flow, err
 }
 
-// A PointError says that a run has no such point.
+// A PointError reports that a run has no such point.
 type PointError struct{ Why string }
 
 func (e *PointError) Error() string { return e.Why }
@@ -53,11 +53,11 @@ func noPoint(format string, args ...any) error { return &PointError{fmt.Sprintf(
 // History yields the moments of a run: its beginning, and one after each superstep. A fork
 // begins with the moment it was forked from. Nothing is executed. The engine must have
 // the run's workflow, and that one must say its graph (see workflow.Workflow.Flow).
-func (e *Engine) History(ctx context.Context, id string) iter.Seq2[Moment, error] {
-	return func(yield func(Moment, error) bool) {
+func (e *Engine) History(ctx context.Context, id string) iter.Seq2[moment, error] {
+	return func(yield func(moment, error) bool) {
 		_, flow, err := e.reading(ctx, id)
 		if err != nil {
-			yield(Moment{}, err)
+			yield(moment{}, err)
 			return
 		}
 		for m, err := range flow.Checkpoints(runlog.Records(ctx, e.store, id, 0)) {
@@ -71,27 +71,27 @@ func (e *Engine) History(ctx context.Context, id string) iter.Seq2[Moment, error
 	}
 }
 
-// At gives the moment of a run that people mean: "3" is after three supersteps and "0" the
+// At returns the moment of a run that people mean: "3" is after three supersteps and "0" the
 // beginning; "seq:120" is as of record 120; the name of a node, or the path of a task, is
 // right before it first computed; "" is the last.
 // A *PointError says that there is none.
-func (e *Engine) At(ctx context.Context, id, ref string) (Moment, error) {
+func (e *Engine) At(ctx context.Context, id, ref string) (moment, error) {
 	step, seq := -1, uint64(0)
 	number, isSeq := strings.CutPrefix(ref, "seq:")
 	n, err := strconv.ParseUint(number, 10, 31)
 	switch {
 	case isSeq && (err != nil || n == 0):
-		return Moment{}, noPoint("%q is no record: want seq: and a number from 1", ref)
+		return moment{}, noPoint("%q is no record: want seq: and a number from 1", ref)
 	case isSeq:
 		seq = n
 	case err == nil:
 		step = int(n)
 	}
-	var last Moment
+	var last moment
 	var names []string
 	for m, err := range e.History(ctx, id) {
 		if err != nil {
-			return Moment{}, err
+			return moment{}, err
 		}
 		if seq > 0 && m.Seq > seq {
 			break
@@ -113,13 +113,13 @@ func (e *Engine) At(ctx context.Context, id, ref string) (Moment, error) {
 	}
 	switch {
 	case last.Seq == 0 && seq == 0:
-		return Moment{}, noPoint("the graph of run %s has not begun", id)
+		return moment{}, noPoint("the graph of run %s has not begun", id)
 	case last.Seq == 0:
-		return Moment{}, noPoint("at record %d the graph of run %s had not begun", seq, id)
+		return moment{}, noPoint("at record %d the graph of run %s had not begun", seq, id)
 	case step >= 0:
-		return Moment{}, noPoint("run %s has no superstep %d; its last is %d", id, step, last.Step)
+		return moment{}, noPoint("run %s has no superstep %d; its last is %d", id, step, last.Step)
 	case seq == 0 && ref != "":
-		return Moment{}, noPoint("run %s has no step %q%s", id, ref, suggest.Hint(ref, names))
+		return moment{}, noPoint("run %s has no step %q%s", id, ref, suggest.Hint(ref, names))
 	}
 	return last, nil
 }
@@ -180,10 +180,10 @@ func (e *Engine) Diff(ctx context.Context, a, b string) (*RunDiff, error) {
 	return out, err
 }
 
-func last(ms []Moment) *Moment { return &ms[len(ms)-1] }
+func last(ms []moment) *moment { return &ms[len(ms)-1] }
 
-func (e *Engine) moments(ctx context.Context, id string) ([]Moment, error) {
-	var out []Moment
+func (e *Engine) moments(ctx context.Context, id string) ([]moment, error) {
+	var out []moment
 	for m, err := range e.History(ctx, id) {
 		if err != nil {
 			return nil, err
@@ -196,7 +196,7 @@ func (e *Engine) moments(ctx context.Context, id string) ([]Moment, error) {
 	return out, nil
 }
 
-func tasksOf(ms []Moment, step int) map[string]graph.Result {
+func tasksOf(ms []moment, step int) map[string]graph.Result {
 	out := map[string]graph.Result{}
 	for i := range ms {
 		if ms[i].Step == step {

@@ -16,22 +16,22 @@ type RecoverOptions struct {
 	Runs    int                                           // executed by the engine at once, before it takes up no more; defaults to 32
 	Every   time.Duration                                 // of Serve: between two looks; defaults to 5 s
 	Answer  Answering                                     // see StartOptions; defaults to leaving every question open
-	Observe func(id string, rec runlog.Record, err error) // see StartOptions, of every run that is taken up; defaults to nothing
-	Taken   func(id string)                               // called for each run that is taken up; defaults to nothing
+	Observe func(id string, rec runlog.Record, err error) // see StartOptions, of every run that is resumed; defaults to nothing
+	Taken   func(id string)                               // called for each run that is resumed; defaults to nothing
 	// called once for each run that this engine cannot execute: its workflow is unknown here, or is another version, or it was
 	// imported and is not trusted; defaults to nothing
 	Skipped func(id string, why error)
 	Ended   func(id string, out Outcome) // called once for each run when its execution ends; defaults to nothing
-	Failed  func(id string, err error)   // why a run could not be taken up, or, with "", runs could not be looked for; defaults to nothing
+	Failed  func(id string, err error)   // why a run could not be resumed, or, with "", runs could not be looked for; defaults to nothing
 }
 
 // Recover takes up the runs that nobody executes though they are not over: those that are
 // interrupted, since their process died or was stopped, and those that wait for storage. It leaves
 // alone runs of workflows that the engine does not have or has another version of, imported
 // runs that are not trusted, paused ones, which need a person, and quarantined ones. A run that could not go on, for want of
-// storage or for an error of the store, is left alone for a while, longer each time.
-// Several processes may recover the runs of one store at once: each run is taken up by one
-// of them. It returns the runs it has taken up, which execute until they end or ctx does.
+// storage or for an error of the store, is skipped for a while, longer each time.
+// Several processes may recover the runs of one store at once: each run is resumed by one
+// of them. It returns the runs it has resumed, which execute until they end or ctx does.
 func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, error) {
 	o := opt.settled()
 	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
@@ -47,7 +47,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 	var taken []*Run
 	for i := range left {
 		if err := ctx.Err(); err != nil {
-			return taken, nil // what was taken up ends with ctx, by itself
+			return taken, nil // what was resumed ends with ctx, by itself
 		}
 		if e.busy(o.Runs) {
 			break
@@ -69,7 +69,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 		case err == nil:
 			taken = append(taken, r)
 			o.Taken(info.ID)
-		case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*EndedError)), errors.As(err, new(*runlog.NotFoundError)),
+		case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.NotFoundError)),
 			errors.As(err, new(*runlog.QuarantinedError)):
 			// somebody else was first
 		case ctx.Err() != nil:
@@ -84,7 +84,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 	return taken, nil
 }
 
-// has says why a run cannot be executed here, nil if it can.
+// has returns why a run cannot be executed here, nil if it can.
 func (e *Engine) has(ctx context.Context, info *runlog.Info) error {
 	if info.Head == 0 {
 		return unbegun(info.ID)
@@ -106,7 +106,7 @@ func (e *Engine) has(ctx context.Context, info *runlog.Info) error {
 	return err
 }
 
-// later says when a run is looked at again that could not go on.
+// later is when a run that could not continue is looked at again.
 type later struct {
 	never bool // the engine is of no use to it
 	told  bool // that it is not trusted
@@ -117,7 +117,7 @@ type later struct {
 // maxPause is the longest that a run waits between two attempts to recover it.
 const maxPause = time.Hour
 
-// waits reports whether a run is to be left alone for now.
+// waits reports whether a run is to be left unchanged for now.
 func (e *Engine) waits(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -166,7 +166,7 @@ func (e *Engine) ended(ctx context.Context, id string, out *Outcome, o *RecoverO
 }
 
 // Serve recovers runs again and again until ctx ends, and then waits for those it has
-// taken up, which end with ctx too. It is what a worker does.
+// resumed, which end with ctx too. It is what a worker does.
 func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 	o := opt.settled()
 	var mine []*Run

@@ -32,8 +32,8 @@ func dead(t *testing.T, m *runlogtest.Mortal) (id string, r *rig) {
 	return run.ID(), r
 }
 
-// Runs that a dead process left are taken up by one of those that serve the store, and
-// nothing is done twice. Paused runs and those of other workflows are left alone.
+// Runs that a dead process left are resumed by one of those that serve the store, and
+// nothing is done twice. Paused runs and those of other workflows are left unchanged.
 func TestServe(t *testing.T) {
 	m := runlogtest.NewMortal()
 	var ids []string
@@ -104,7 +104,7 @@ func synctestServe(t *testing.T, store runlog.Store, ids []string, other *workfl
 	select {
 	case <-all:
 	case <-time.After(30 * time.Second):
-		t.Error("not all runs were taken up")
+		t.Error("not all runs were resumed")
 	}
 	stop()
 	wg.Wait()
@@ -146,7 +146,7 @@ func TestServeStops(t *testing.T) {
 	})
 }
 
-// A run whose processes die one after another is left alone, and others are not.
+// A run whose processes die one after another is left unchanged, and others are not.
 func TestQuarantine(t *testing.T) {
 	m := runlogtest.NewMortal()
 	m.Quarantine = true
@@ -262,7 +262,7 @@ func TestFullStore(t *testing.T) {
 				}
 				for _, again := range taken {
 					if out, _ := again.Wait(t.Context()); out.Status != status {
-						t.Fatalf("taken up too early it ended as %s", out.Status)
+						t.Fatalf("resumed too early it ended as %s", out.Status)
 					}
 				}
 				s.left.Store(-1)

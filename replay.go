@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -29,7 +29,7 @@ type ReplayOptions struct {
 // record. Records have the recorded times.
 //
 // What the world did to the run is taken from the record as it is: that it was started,
-// taken up, paused and cancelled, the answers to questions, where a process died or was
+// resumed, paused and cancelled, the answers to questions, where a process died or was
 // stopped, and the beginning of a fork. The rest the workflow has to write itself, from
 // the inputs on, with the same code: its own reading of files, clocks and chance outside
 // of effects is not recorded, and shows as a divergence if it differs. A run that has not

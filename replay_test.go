@@ -121,10 +121,10 @@ func TestReplayOfParts(t *testing.T) {
 	for range 20 {
 		w := &wide{}
 		e := engine(t, runlog.NewMemory(nil), w.workflow(t))
-		run := start(t, e, &superstep.StartOptions{Budget: &runlog.Budget{Wall: time.Hour, Turns: 100}}) // the log has the time at work
+		run := start(t, e, &superstep.StartOptions{Budget: &runlog.Budget{Wall: time.Hour, Turns: 100}}) // the log has the execution time
 		ends(t, run, runlog.Completed)
 		if _, carried, _ := strings.Cut(logOf(t, e, run.ID()), " carried "); !strings.Contains(carried, `"wall":`) {
-			t.Fatal("the log has no time at work")
+			t.Fatal("the log has no execution time")
 		}
 		did := w.done.Load()
 		report := replays(t, e, run.ID())
@@ -138,7 +138,7 @@ func TestReplayOfParts(t *testing.T) {
 }
 
 // A run that was interrupted, paused with one of two questions answered, failed, and was
-// taken up after each.
+// resumed after each.
 func TestReplayOfARunThatWasTakenUp(t *testing.T) {
 	t.Parallel()
 	w := &wide{}

@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/builtin/research"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/model"
@@ -23,10 +24,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/builtin/research"
 )
 
-// A run whose process died at any append, and that was taken up, is replayed: with the
+// A run whose process died at any append, and that was resumed, is replayed: with the
 // deaths.
 func TestReplayAfterAnyCrash(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestReplayAfterAnyCrash(t *testing.T) {
 				if did.Load() != 0 {
 					t.Fatalf("%s: the replay did %d effects", name, did.Load())
 				}
-				// Of a process that died after its last record nothing is left to take up.
+				// Of a process that died after its last record nothing is left to resume.
 				if report.Epochs != 2 && uint64(report.Records) != info(t, second, run.ID()).Head {
 					t.Errorf("%s, %d: %+v", name, n, report)
 				}

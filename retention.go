@@ -5,17 +5,18 @@ import (
 	"errors"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Retention says which runs to keep. A run that any of its rules keeps is kept.
+// Retention names which runs to keep. A run that any of its rules keeps is kept.
 //
 // Whatever the rules say, runs that are not over are kept: running, paused, interrupted
 // and quarantined ones, and those that wait for storage. So is every run that a kept one
 // was forked from, however far back.
 type Retention struct {
 	Newest   int           // keep this many of the newest of each workflow; 0 keeps none for that
-	Within   time.Duration // keep what was begun, taken up or ended this long ago or later; 0 keeps none for that
+	Within   time.Duration // keep what was begun, resumed or ended this long ago or later; 0 keeps none for that
 	Workflow string        // remove runs of this workflow only; "" for all
 	Dry      bool          // remove nothing, only say what would be
 }
@@ -49,7 +50,7 @@ func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.In
 		if !keep.Dry {
 			err := e.Delete(ctx, info.ID)
 			switch {
-			case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.NotFoundError)): // it was taken up meanwhile, or removed
+			case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.NotFoundError)): // it was resumed meanwhile, or removed
 				continue
 			case err != nil:
 				return removed, err
@@ -70,7 +71,7 @@ func (e *Engine) dropImports(ctx context.Context) error {
 		if info.Owner != "" || e.opt.Now().Sub(info.Updated) < time.Hour {
 			continue // it goes on, perhaps: between two epochs nobody holds it
 		}
-		if info.ID == runlog.RequestsID(info.Parent) { // a run that has not ended still reads them
+		if info.ID == unlisted.RequestsID(info.Parent) { // a run that has not ended still reads them
 			of, err := e.store.Runs(ctx, &runlog.Filter{ID: info.Parent})
 			if err != nil {
 				return err

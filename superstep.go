@@ -21,6 +21,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -35,7 +36,7 @@ type Options struct {
 	// Restore gives the workflow that a run has pinned, also where there is none of that name any
 	// more. Defaults to what the workflow of that name makes of it, see workflow.Workflow.
 	Restore     func(name string, pinned json.RawMessage) (*workflow.Workflow, error)
-	Parallelism int               // tasks of one run at work at once; defaults to 16
+	Parallelism int               // tasks of one run running at once; defaults to 16
 	Agents      int               // agents of one run that work at once, whatever began them; defaults to 5
 	MaxSteps    int               // supersteps of a run; defaults to the graph's own default
 	Timeout     time.Duration     // of one run, from its start or resumption; defaults to none
@@ -99,7 +100,7 @@ type Engine struct {
 	work   sync.WaitGroup // runs, and calls that may start one
 }
 
-// New makes an engine. It reports every mistake in its workflows at once. The store
+// New creates an engine. It reports every mistake in its workflows at once. The store
 // stays the caller's, to be closed after the engine.
 func New(store runlog.Store, opt *Options) (*Engine, error) {
 	e := &Engine{store: store, runs: map[string]*Run{}, later: map[string]later{}}
@@ -250,9 +251,6 @@ func title(w *workflow.Workflow, inputs json.RawMessage) string {
 	return ""
 }
 
-// An EndedError says that a run is over and cannot be resumed.
-type EndedError = runlog.EndedError
-
 // ResumeOptions are the settings of Resume. Nil means the defaults.
 type ResumeOptions struct {
 	Answer  Answering                  // defaults to leaving every question open
@@ -262,7 +260,7 @@ type ResumeOptions struct {
 	Budget *runlog.Budget
 	// Quarantined takes up a run that is quarantined. Defaults to *runlog.QuarantinedError.
 	Quarantined bool
-	// AllowChange goes on with the workflow's graph of today, if what the run does next is
+	// AllowChange continues with the workflow's graph of today, if what the run does next is
 	// still there, see graph.RunOptions. Defaults to a *graph.ChangedError.
 	AllowChange bool
 
@@ -272,7 +270,7 @@ type ResumeOptions struct {
 
 // Resume takes up a run that was interrupted, failed or paused, or that waits for storage. Nothing that is in
 // its log is done again. A finished run gives its recorded outcome at once; one that
-// another process is running gives *runlog.BusyError, a cancelled one *EndedError.
+// another process is running gives *runlog.BusyError, a cancelled one *runlog.EndedError.
 func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Run, error) {
 	leave, err := e.enter()
 	if err != nil {
@@ -315,7 +313,7 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 		if err := j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil); err != nil {
 			return nil, err
 		}
-		return nil, &EndedError{ID: j.ID(), Status: runlog.Cancelled}
+		return nil, &runlog.EndedError{ID: j.ID(), Status: runlog.Cancelled}
 	}
 	started, err := e.started(ctx, j.ID())
 	if err == nil {
@@ -378,10 +376,10 @@ func (e *Engine) find(ctx context.Context, id string) (runlog.Info, error) {
 	return infos[0], nil
 }
 
-// finished returns a run that ended before: nothing executes. The error is *EndedError if it was cancelled.
+// finished returns a run that ended before: nothing executes. The error is *runlog.EndedError if it was cancelled.
 func (e *Engine) finished(ctx context.Context, info runlog.Info) (*Run, error) {
 	if info.Status == runlog.Cancelled {
-		return nil, &EndedError{ID: info.ID, Status: info.Status}
+		return nil, &runlog.EndedError{ID: info.ID, Status: info.Status}
 	}
 	r := &Run{id: info.ID, engine: e, done: make(chan struct{})}
 	close(r.done)
@@ -414,7 +412,7 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 		return err
 	}
 	if info.Status.Ended() {
-		return &EndedError{ID: id, Status: info.Status}
+		return &runlog.EndedError{ID: id, Status: info.Status}
 	}
 	j, err := e.open(ctx, id, &journal.Options{Quarantined: true})
 	if _, busy := errors.AsType[*runlog.BusyError](err); busy {
@@ -428,22 +426,22 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 		return err
 	}
 	if now := j.Info(); now.Status.Ended() { // it ended while we looked
-		err = &EndedError{ID: id, Status: now.Status}
+		err = &runlog.EndedError{ID: id, Status: now.Status}
 	} else {
 		err = j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil)
 	}
 	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 }
 
-// An UnknownAgentError says that a run has no such sub-agent that could be cancelled.
-type UnknownAgentError struct {
+// An unknownAgentError reports that a run has no such sub-agent that could be cancelled.
+type unknownAgentError struct {
 	Run    string
 	Status runlog.Status
 	Agent  string
 	Known  []string // the IDs of those that run
 }
 
-func (e *UnknownAgentError) Error() string {
+func (e *unknownAgentError) Error() string {
 	if e.Status != runlog.Running {
 		return fmt.Sprintf("run %s is %s: only a sub-agent of a running run can be cancelled; those that had not ended are: %s", e.Run, e.Status,
 			cmp.Or(strings.Join(e.Known, ", "), "none"))
@@ -455,13 +453,60 @@ func (e *UnknownAgentError) Error() string {
 	return fmt.Sprintf("run %s runs no sub-agent %q%s Those that run are: %s", e.Run, e.Agent, hint, cmp.Or(strings.Join(e.Known, ", "), "none"))
 }
 
+// Pause has a run pause, whoever executes it, until it is resumed: nothing starts any more, and Pause returns when what is
+// running has ended. If nobody executes the run, no worker resumes it. By says who asks.
+func (e *Engine) Pause(ctx context.Context, id, by string) error {
+	leave, err := e.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	paused := runlog.RunPaused{By: cmp.Or(by, "engine")}
+	r := runlog.Record{Kind: unlisted.KindPause, Time: e.opt.Now().UTC()}
+	if r.Data, err = json.Marshal(paused); err != nil {
+		return err
+	}
+	for posted := false; ; posted = true {
+		info, err := e.find(ctx, id)
+		if err != nil {
+			return err
+		}
+		if info.Status.Ended() {
+			return &runlog.EndedError{ID: id, Status: info.Status}
+		}
+		if info.Status == runlog.Paused {
+			return nil
+		}
+		j, err := e.open(ctx, id, &journal.Options{})
+		if err == nil {
+			if now := j.Info(); !now.Status.Ended() && now.Status != runlog.Paused {
+				err = j.Write(ctx, runlog.Paused, runlog.KindRunPaused, "", paused)
+			}
+			return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+		}
+		if !errors.As(err, new(*runlog.BusyError)) {
+			return err
+		}
+		if !posted {
+			if err := unlisted.Request(ctx, e.store, id, r); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // Agents lists the sub-agents of a run: those that agents have had work.
 func (e *Engine) Agents(ctx context.Context, id string) ([]team.Member, error) {
 	return team.List(runlog.Records(ctx, e.store, id, 0))
 }
 
 // CancelAgent asks for one sub-agent of a running run to be cancelled, by its ID in Agents, whoever runs it. Its lead
-// gets the result "cancelled" soon after and goes on. The error is *UnknownAgentError if there is no such agent.
+// gets the result "cancelled" soon after and goes on. It returns an error if there is no such agent.
 func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -476,7 +521,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if err != nil {
 		return err
 	}
-	unknown := &UnknownAgentError{Run: id, Status: info.Status, Agent: agent}
+	unknown := &unknownAgentError{Run: id, Status: info.Status, Agent: agent}
 	for _, m := range members {
 		if m.State == team.Running {
 			unknown.Known = append(unknown.Known, m.ID)
@@ -485,7 +530,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if info.Status != runlog.Running || !slices.Contains(unknown.Known, agent) {
 		return unknown
 	}
-	if err := runlog.RequestCancelOf(ctx, e.store, id, agent, e.opt.Now()); err != nil {
+	if err := unlisted.Request(ctx, e.store, id, runlog.Record{Kind: unlisted.KindCancel, Path: agent, Time: e.opt.Now().UTC()}); err != nil {
 		return err
 	}
 	if r := e.executing(id); r != nil {
@@ -494,13 +539,12 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if info, err = e.find(ctx, id); err != nil || !info.Status.Ended() {
 		return err
 	}
-	return runlog.DropRequests(ctx, e.store, id) // it ended meanwhile
+	return unlisted.DropRequests(ctx, e.store, id) // it ended meanwhile
 }
 
-// Answer answers a question of a run that executes here, which goes on with it at
-// once, or of one that nobody executes, which goes on when it is resumed. A run that
-// another process executes gives *runlog.BusyError. Each question is answered once, by
-// an answer that fits it.
+// Answer answers a question of a run, whoever executes it: that process continues with the answer at once. A run that nobody
+// executes continues when it is resumed. Each question is answered once, by an answer that fits it: the errors are those of
+// [journal.Journal.Answer].
 func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -518,16 +562,64 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) 
 	if err := e.vouch(ctx, id); err != nil {
 		return err
 	}
-	j, err := e.open(ctx, id, &journal.Options{})
-	if err != nil {
-		return err
+	var from uint64
+	for {
+		j, err := e.open(ctx, id, &journal.Options{})
+		if errors.As(err, new(*runlog.BusyError)) {
+			if from == 0 {
+				posted := *a
+				posted.Request, a = fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()), &posted
+				if from, err = journal.Post(ctx, e.store, id, path, a, e.opt.Now()); err != nil || from == 0 {
+					return err
+				}
+			}
+			var done bool
+			if from, done, err = e.answered(ctx, id, path, a, from); done || err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		done := false
+		if now := j.Info(); now.Status.Ended() {
+			if from > 0 { // it may have ended with the answer
+				_, done, err = e.answered(ctx, id, path, a, from)
+			}
+			if !done && err == nil {
+				err = &runlog.EndedError{ID: id, Status: now.Status}
+			}
+		} else if err = e.trusts(id, j.Imported()); err == nil {
+			err = j.Answer(ctx, path, a)
+		}
+		return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 	}
-	if now := j.Info(); now.Status.Ended() {
-		err = &EndedError{ID: id, Status: now.Status}
-	} else if err = e.trusts(id, j.Imported()); err == nil {
-		err = j.Answer(ctx, path, a)
+}
+
+// answered reports whether the question that a answers has an answer in the records from a number on, and returns an
+// *AnsweredError if that is not a. It waits a moment for it, and returns the number to look from the next time.
+func (e *Engine) answered(ctx context.Context, id, path string, a *runlog.Answer, from uint64) (next uint64, done bool, err error) {
+	short, stop := context.WithTimeout(ctx, 250*time.Millisecond) // the process may end without a record
+	defer stop()
+	for r, err := range runlog.Follow(short, e.store, id, from) {
+		if err != nil {
+			if short.Err() != nil {
+				err = ctx.Err()
+			}
+			return from, false, err
+		}
+		from = r.Seq + 1
+		var got runlog.Answer
+		if r.Kind != runlog.KindAnswered || r.Path != path || json.Unmarshal(r.Data, &got) != nil || got.Key != a.Key {
+			continue
+		}
+		if got.Request != a.Request {
+			err = &journal.AnsweredError{Path: path, Key: a.Key}
+		}
+		return from, true, err
 	}
-	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+	return from, false, ctx.Err()
 }
 
 // Runs lists runs, the newest first. Nil means all of them.
@@ -540,10 +632,10 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	if err := e.store.Delete(ctx, id); err != nil {
 		return err
 	}
-	return runlog.DropRequests(ctx, e.store, id)
+	return unlisted.DropRequests(ctx, e.store, id)
 }
 
-// An AmbiguousError says that a reference fits several runs.
+// An AmbiguousError reports that a reference fits several runs.
 type AmbiguousError struct {
 	Ref     string
 	Matches []runlog.Info
@@ -562,7 +654,7 @@ func (e *AmbiguousError) Error() string {
 	return b.String()
 }
 
-// Find gives the run that people mean: its ID, a prefix of it that no other has,
+// Find returns the run that people mean: its ID, a prefix of it that no other has,
 // "@last" for the newest, "@-2" for the one before it, and so on.
 func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 	if back, ok := strings.CutPrefix(ref, "@"); ok {

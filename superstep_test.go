@@ -20,7 +20,6 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -190,7 +189,7 @@ func TestFails(t *testing.T) {
 	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
 	run := start(t, e, nil)
 	out := ends(t, run, runlog.Failed)
-	var tasks *pregel.TasksError
+	var tasks *graph.TasksError
 	if !errors.Is(out.Err, errBroken) || !errors.As(out.Err, &tasks) || tasks.Tasks[0].Path != "second" || superstep.FailureCode(out.Err) != superstep.CodeTask {
 		t.Errorf("%+v", out)
 	}
@@ -242,7 +241,7 @@ func TestQuestions(t *testing.T) {
 	r := &rig{second: ask}
 	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
 	run := start(t, e, nil)
-	for range 2 { // taken up without an answer, it pauses again and does not ask again
+	for range 2 { // resumed without an answer, it pauses again and does not ask again
 		out := ends(t, run, runlog.Paused)
 		if len(out.Open) != 1 || out.Open[0].Path != "second" || out.Open[0].Text != "Go on?" || out.Err != nil {
 			t.Fatalf("%+v", out)
@@ -287,7 +286,7 @@ func TestCancel(t *testing.T) {
 			t.Fatal(err)
 		}
 		ends(t, run, runlog.Cancelled)
-		var ended *superstep.EndedError
+		var ended *runlog.EndedError
 		if _, err := e.Resume(t.Context(), run.ID(), nil); !errors.As(err, &ended) || ended.Status != runlog.Cancelled {
 			t.Error(err)
 		}
@@ -633,7 +632,7 @@ func TestStartAfterClose(t *testing.T) {
 	}
 }
 
-// A worker goes on with the runs that dead processes left in a store that it shares with others.
+// A worker continues with the runs that crashed processes left in a store that it shares with others.
 func ExampleEngine_Serve() {
 	store := runlog.NewMemory(nil) // in earnest postgres.Open or redis.Open, of package runlog/stores
 	engine, err := superstep.New(store, &superstep.Options{Workflows: nil /* those it can run */})
@@ -645,7 +644,7 @@ func ExampleEngine_Serve() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	stop() // here at once; else ^C does it
 	err = engine.Serve(ctx, &superstep.RecoverOptions{
-		Taken:   func(id string) { fmt.Println("taken up:", id) },
+		Taken:   func(id string) { fmt.Println("resumed:", id) },
 		Ended:   func(id string, out superstep.Outcome) { fmt.Println(id, "is", out.Status) },
 		Skipped: func(id string, why error) { fmt.Println("not ours:", id, why) },
 		Failed:  func(id string, err error) { fmt.Println(id, err) },

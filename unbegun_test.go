@@ -60,7 +60,7 @@ func TestKilledAfterTheLastAnswer(t *testing.T) {
 	}
 	taken, err := engine(t, m, r.workflow(t)).Recover(t.Context(), nil)
 	if err != nil || len(taken) != 1 {
-		t.Fatalf("taken up are %v, %v", taken, err)
+		t.Fatalf("resumed are %v, %v", taken, err)
 	}
 	ends(t, taken[0], runlog.Completed)
 }

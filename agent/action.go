@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/pregel"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -31,7 +33,7 @@ type Action struct {
 	Scoped bool
 }
 
-// equip makes the set of all that the agent may call.
+// equip creates the set of all that the agent may call.
 func (r *run) equip() error {
 	r.all = r.Tools
 	if len(r.Actions) == 0 {
@@ -89,9 +91,9 @@ func (r *run) act(ctx context.Context, a *Action, place *journal.Scope, key stri
 	case res.Error:
 		return tool.Failed(res.Text), nil
 	}
-	res.Text = tool.Clean(res.Text)
+	res.Text = clean.Text(res.Text)
 	if a.Tool.Output != nil {
-		if err := tool.CheckJSON(a.Tool.Output, res.Text); err != nil {
+		if err := strict.CheckJSON(a.Tool.Output, res.Text); err != nil {
 			return tool.Failed(fmt.Sprintf("the result of %s is not what it promises: %v", a.Tool.Name, err)), nil
 		}
 	}

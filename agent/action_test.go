@@ -15,10 +15,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/modeltest"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
@@ -117,11 +118,10 @@ func TestActionOfTheRun(t *testing.T) {
 func TestActionsWrong(t *testing.T) {
 	m, _ := talk(t, modeltest.Sequence(modeltest.Text("ok")))
 	for want, a := range map[string]*agent.Agent{
-		"given twice":            {Tools: (&bench{}).tools(t), Actions: []*agent.Action{action("look", func(context.Context, *journal.Scope, *tool.Call) (tool.Result, error) { return tool.Result{}, nil })}},
-		"has no tool":            {Actions: []*agent.Action{nil}},
-		"no function":            {Actions: []*agent.Action{{Tool: &tool.Tool{Name: "a"}}}},
-		`there is no OnAsk "hm"`: {OnAsk: "hm"},
-		"speak once":             {Finish: "done", Limits: agent.Limits{Single: true}},
+		"given twice": {Tools: (&bench{}).tools(t), Actions: []*agent.Action{action("look", func(context.Context, *journal.Scope, *tool.Call) (tool.Result, error) { return tool.Result{}, nil })}},
+		"has no tool": {Actions: []*agent.Action{nil}},
+		"no function": {Actions: []*agent.Action{{Tool: &tool.Tool{Name: "a"}}}},
+		"speak once":  {Finish: "done", Limits: agent.Limits{Single: true}},
 	} {
 		a.Name, a.Model = "tester", m
 		if _, err := a.Run(t.Context(), nil, &agent.Work{}); err == nil || !strings.Contains(err.Error(), want) {
@@ -216,7 +216,7 @@ func TestToolsKnowTheirPlace(t *testing.T) {
 // A result that is too large is kept in a file, and the model is shown where.
 func TestSpill(t *testing.T) {
 	big := strings.Repeat("a line of text\n", 10_000) + "the end"
-	long := strings.Repeat("\n", tool.MaxLines+1)
+	long := strings.Repeat("\n", clean.MaxLines+1)
 	handle, _ := script(calls(call("big", ""), call("long", ""), call("act", "")), modeltest.Text("ok"))
 	m, _ := talk(t, handle)
 	dir := t.TempDir()

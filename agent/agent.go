@@ -40,8 +40,10 @@ type Agent struct {
 	Again  int // how often it is asked again for that at most; defaults to 2, and less than 0 is never
 	Limits Limits
 
-	Gate  tool.Gate // decides on calls before they happen; if nil, the Guard of Tools does
-	OnAsk OnAsk     // what becomes of a call that a person is to decide on; defaults to AskWait
+	Gate tool.Gate // decides on calls before they happen; if nil, the Guard of Tools does
+	// Headless means that no user can be asked: a call that the Gate asks about is denied, and the event "denied" says so.
+	// By default the run asks, and waits for the answer.
+	Headless bool
 	// Remember keeps a rule for runs to come, when a person says that something is always
 	// allowed. It may be called again after a crash. Nil does not offer that.
 	Remember func(rule string) error
@@ -74,7 +76,7 @@ type Quota struct {
 	Calls int
 }
 
-// Stop says why an agent ended.
+// Stop explains why an agent ended.
 type Stop string
 
 // Why an agent ended.
@@ -99,7 +101,7 @@ type Outcome struct {
 	Usage     model.Usage
 }
 
-// A LimitError says that an agent was out of turns before it had a result.
+// A LimitError reports that an agent was out of turns before it had a result.
 type LimitError struct {
 	Agent string
 	Turns int
@@ -124,7 +126,7 @@ type Work struct {
 	// State is handed to tools, see tool.Call. Nil outside of a workflow.
 	State func() (json.RawMessage, error)
 	// Stopped is closed when the run is to stop between two tasks: an agent that waits for a
-	// rate limit then ends with pregel.ErrStopped. Nil for never.
+	// rate limit then ends with graph.ErrStopped. Nil for never.
 	Stopped <-chan struct{}
 	Raw     bool // the results of tools are data for a program, see tool.Call
 }
@@ -174,31 +176,32 @@ func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcom
 	return &r.out, nil
 }
 
-// run is one agent at work.
+// run is one running agent.
 type run struct {
 	*Agent
-	scope  *journal.Scope
-	work   *Work
-	prefix string
-	turns  int
-	all    *tool.Set // Tools, and what Actions look like
-	acts   map[string]*Action
-	specs  []model.ToolSpec
-	quota  []int          // how much of Limits.Calls is used, by recorded calls too
-	unfit  map[string]int // in how many turns on end the arguments for a tool did not fit
-	again  int            // how often it was asked for something that fits its Schema
-	warned bool           // it was told to wrap up
-	window int            // tokens, 0 if nobody knows
-	used   int            // tokens of the window, about
-	out    Outcome
-	seen   []string // the tools whose results it was given
-	pinned *Started // what it is made of, in a replay
-	quiet  bool     // what the model says is not shown
-	caller string   // who calls tools
-	seat   sync.Mutex
-	leave  func() // gives back its place among the agents of the run; nil if it has none
-	idRoot string // what the IDs of messages begin with
-	added  int    // messages so far
+	scope   *journal.Scope
+	work    *Work
+	prefix  string
+	turns   int
+	all     *tool.Set // Tools, and what Actions look like
+	acts    map[string]*Action
+	specs   []model.ToolSpec
+	quota   []int           // how much of Limits.Calls is used, by recorded calls too
+	unasked map[string]bool // the calls of this turn that the Gate let happen without a question, by their keys
+	unfit   map[string]int  // in how many turns on end the arguments for a tool did not fit
+	again   int             // how often it was asked for something that fits its Schema
+	warned  bool            // it was told to wrap up
+	window  int             // tokens, 0 if nobody knows
+	used    int             // tokens of the window, about
+	out     Outcome
+	seen    []string      // the tools whose results it was given
+	pinned  *agentStarted // what it is made of, in a replay
+	quiet   bool          // what the model says is not shown
+	caller  string        // who calls tools
+	seat    sync.Mutex
+	leave   func() // gives back its place among the agents of the run; nil if it has none
+	idRoot  string // what the IDs of messages begin with
+	added   int    // messages so far
 }
 
 // maxPrompt is how many bytes a prompt may have, about 250,000 tokens. Every turn copies it
@@ -221,7 +224,7 @@ func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
 			guarded.Remember = g.Remember
 		}
 		if g.Headless {
-			guarded.OnAsk = AskDeny
+			guarded.Headless = true
 		}
 		r.Agent = &guarded
 	}
@@ -237,8 +240,6 @@ func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
 	case len(w.Prompt) > maxPrompt:
 		return nil, fmt.Errorf("agent %s: its prompt is %.1f MiB; a prompt may have %d MiB: name a file in it that the agent can read", a.Name,
 			float64(len(w.Prompt))/(1<<20), maxPrompt>>20)
-	case a.OnAsk != "" && a.OnAsk != AskWait && a.OnAsk != AskDeny:
-		return nil, fmt.Errorf("agent %s: there is no OnAsk %q; use wait or deny", a.Name, a.OnAsk)
 	case a.Limits.Single && a.Finish != "":
 		return nil, fmt.Errorf("agent %s: it is to speak once and to call the tool %s; that is not both possible", a.Name, a.Finish)
 	case a.Limits.Single:
@@ -442,7 +443,7 @@ func (r *run) said(resp *model.Response) (done bool, err error) {
 	return true, nil
 }
 
-// repeat says what may happen to a call of a tool that a crash has cut off.
+// repeat returns what may happen to a call of a tool that a crash has cut off.
 func (r *run) repeat(name string) journal.Repeat {
 	t, ok := r.all.Get(name)
 	switch {

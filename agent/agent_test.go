@@ -292,7 +292,7 @@ func TestModelError(t *testing.T) {
 	}
 }
 
-// An agent goes on with a conversation, and refuses one that no model would take.
+// An agent continues with a conversation, and refuses one that no model would take.
 func TestWorkMessages(t *testing.T) {
 	asks := model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.ToolCall, Call: &model.Call{ID: "1", Name: "look", Args: []byte(`{}`)}}}}
 	result := model.ToolResult(model.Call{ID: "1", Name: "look"}, "seen", false)

@@ -16,7 +16,7 @@ const (
 
 func turnKey(prefix string, turn int) string { return fmt.Sprintf("%sturn-%d", prefix, turn) }
 
-// hint tells the agent before a turn to wrap up, if a limit of the run is near and it was
+// hint returns the agent before a turn to wrap up, if a limit of the run is near and it was
 // not told before. A turn that was begun before is begun in the same way again, whatever
 // is left by now.
 func (r *run) hint(key string) string {
@@ -91,7 +91,7 @@ func price(m model.Model) (model.Price, bool) {
 	return model.Price{}, false
 }
 
-// unpriced makes a note that the limit on money does not hold for the agent.
+// unpriced creates a note that the limit on money does not hold for the agent.
 func (r *run) unpriced(ctx context.Context) error {
 	return r.scope.Emit(ctx, "note", note{r.unpricedText("agent " + r.Name)})
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool
 // FirstCall is the key of the effect that Call makes, below the key of the work.
 const FirstCall = "turn-0/call-0"
 
-// Call makes one call of a tool as the agent would: its Gate decides, a person may be asked, and
+// Call performs one call of a tool as the agent would: its Gate decides, a person may be asked, and
 // the call is an effect in the log, under the key of the work. It needs no model. The tool is told that the workflow calls it. The error is
 // a *DeniedError if the call may not happen, else one of the run, as those of Run; that the tool failed is a result.
 func (a *Agent) Call(ctx context.Context, scope *journal.Scope, w *Work, c model.Call) (tool.Result, error) {
@@ -126,9 +127,13 @@ func (a *Agent) Permit(ctx context.Context, scope *journal.Scope, w *Work, key s
 	if _, refuses := r.all.Refuses(c.Name, c.Args); refuses {
 		return out, nil // the call itself reports it
 	}
+	r.unasked = map[string]bool{}
 	no, approved, err := r.permit(ctx, key, c)
 	if err != nil {
 		return nil, err
+	}
+	if a.Gate == nil && r.unasked[key] {
+		out.Permitted = false // the guard of the tools, whose gate it was, looks at it again
 	}
 	if out.Approved = approved; no == nil {
 		return out, nil
@@ -142,7 +147,7 @@ func (r *run) beside(name string) bool {
 	return !ok || t.Effect == tool.Pure
 }
 
-// decide says of each call of a turn whether it may happen.
+// decide reports for each call of a turn whether it may happen.
 func (r *run) decide(ctx context.Context, turn int, calls []model.Call) ([]fate, error) {
 	fates := make([]fate, len(calls))
 	refused := make([]bool, len(calls))
@@ -166,6 +171,7 @@ func (r *run) decide(ctx context.Context, turn int, calls []model.Call) ([]fate,
 			r.unfit[name]++
 		}
 	}
+	r.unasked = map[string]bool{}
 	for i, c := range calls {
 		if fates[i].free {
 			continue
@@ -252,12 +258,24 @@ func (r *run) call(ctx context.Context, turn, i int, c model.Call, f *fate) (too
 func (r *run) use(ctx context.Context, key, name string, c *tool.Call) (tool.Result, error) {
 	t, known := r.all.Get(name)
 	if known && r.Gate != nil {
-		// A call that was allowed and then cut off by a crash may be forbidden by now.
-		if v := r.Gate.Check(t, c); v.Decision == tool.Deny {
+		// A call that was allowed and then cut off by a crash may be forbidden by now. One that nobody was asked about may need
+		// permission: a call before it may have put a link where its path was.
+		switch v := r.Gate.Check(t, c); {
+		case v.Decision == tool.Deny:
 			return denied(v.Reason), nil
+		case v.Decision != tool.Allow && r.unasked[key]:
+			return denied(cmp.Or(v.Reason, "it needs permission") + "; it did not when it was decided on, so call it again to have it asked about"), nil
 		}
 	}
 	c.Permitted = true // by permit
+	if reads := c.Reads; reads != nil && r.unasked[key] {
+		c.Reads = func(name, from string) func(string) tool.Verdict {
+			if name == "read_file" { // nobody was asked about the file that it names, which may be another by now
+				from = ""
+			}
+			return reads(name, from)
+		}
+	}
 	res := r.all.CallWhole(ctx, name, c)
 	if err := ctx.Err(); err != nil && res.Error {
 		return res, err // stopped, not failed; a success is one all the same

@@ -16,19 +16,19 @@ const (
 	oldHead   = 600 // bytes that are left of a result that is larger than oldResult
 )
 
-// Level is the data of the event "context": how much of the model's window a conversation
+// level is the data of the event "context": how much of the model's window a conversation
 // takes. It is live-only, unless something was done about it.
-type Level struct {
+type level struct {
 	Agent  string `json:"agent"`
 	Used   int    `json:"used"` // tokens, about
 	Window int    `json:"window,omitempty"`
-	Action string `json:"action,omitempty"` // Cleared or Compacted, "" for nothing
+	Action string `json:"action,omitempty"` // cleared or Compacted, "" for nothing
 }
 
 // What is done about a conversation that has grown long.
 const (
-	Cleared   = "cleared"   // old results of tools were cut down
-	Compacted = "compacted" // a summary took the place of all but the last messages
+	cleared   = "cleared"   // old results of tools were cut down
+	compacted = "compacted" // a summary took the place of all but the last messages
 )
 
 // measure takes over from a turn how long the conversation is.
@@ -37,7 +37,7 @@ func (r *run) measure(u model.Usage) {
 		r.used = u.In + u.Out
 	}
 	if r.window > 0 {
-		r.scope.Live("context", Level{Agent: r.Name, Used: r.used, Window: r.window})
+		r.scope.Live("context", level{Agent: r.Name, Used: r.used, Window: r.window})
 	}
 }
 
@@ -54,7 +54,7 @@ func (r *run) trim(ctx context.Context, n int) error {
 		return r.window > 0 && float64(r.used) >= at*float64(r.window)
 	}
 	if key := fmt.Sprintf("%sclear-%d", r.prefix, n); due(key, clearAt) && r.clear(keepLast) {
-		if err := r.mark(ctx, key, "context", Level{r.Name, r.used, r.window, Cleared}); err != nil {
+		if err := r.mark(ctx, key, "context", level{r.Name, r.used, r.window, cleared}); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (r *run) clear(keep int) bool {
 
 func large(p model.Part) bool { return p.Kind == model.Result && len(p.Text) > oldResult }
 
-const summaryPrompt = "Sum up the conversation so that its work can be gone on with by somebody who has not read it: " +
+const summaryPrompt = "Sum up the conversation so that its work can be continued with by somebody who has not read it: " +
 	"what is wanted, what was found and done, what was decided and why, what was tried in vain, and what is left. Give names, paths and " +
 	"numbers exactly. Say nothing else."
 
@@ -109,7 +109,7 @@ func (r *run) shrink(ctx context.Context, key string, refused bool) (bool, error
 	}
 	first, last := r.split()
 	if last == 0 && shorter { // a turn that was begun with less is begun with less again
-		return true, r.mark(ctx, key, "context", Level{r.Name, r.used, r.window, Cleared})
+		return true, r.mark(ctx, key, "context", level{r.Name, r.used, r.window, cleared})
 	} else if last == 0 {
 		return false, nil
 	}
@@ -143,10 +143,10 @@ func (r *run) shrink(ctx context.Context, key string, refused bool) (bool, error
 	for _, m := range kept {
 		r.add(m)
 	}
-	return true, r.mark(ctx, key+"/level", "context", Level{r.Name, r.used, r.window, Compacted})
+	return true, r.mark(ctx, key+"/level", "context", level{r.Name, r.used, r.window, compacted})
 }
 
-// split says which messages are to be summed up: those from first on and before last, 0 if there are too few, at
+// split returns which messages are to be summed up: those from first on and before last, 0 if there are too few, at
 // least half of all that is said if that can be. The end is never one that begins with
 // results: without the turn that they answer no model would take them.
 func (r *run) split() (first, last int) {

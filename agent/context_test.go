@@ -147,10 +147,10 @@ func TestContext(t *testing.T) {
 	}{
 		{name: "room enough", model: &small{window: 100_000, looks: 12}, result: 3000},
 		{name: "nobody knows", model: &small{looks: 12}, result: 3000},
-		{name: "old results are cut", model: &small{window: 10_000, looks: 12}, result: 3000, actions: []string{agent.Cleared}},
-		{name: "summed up", model: &small{window: 2000, looks: 12}, result: 800, actions: []string{agent.Compacted}},
-		{name: "both, of a limit of the agent", model: &small{window: 1 << 20, looks: 30}, window: 7000, result: 4000, actions: []string{agent.Cleared, agent.Compacted}},
-		{name: "refused by a model that said nothing", model: &small{holds: 2500, looks: 12}, result: 1500, actions: []string{agent.Compacted}},
+		{name: "old results are cut", model: &small{window: 10_000, looks: 12}, result: 3000, actions: []string{"cleared"}},
+		{name: "summed up", model: &small{window: 2000, looks: 12}, result: 800, actions: []string{"compacted"}},
+		{name: "both, of a limit of the agent", model: &small{window: 1 << 20, looks: 30}, window: 7000, result: 4000, actions: []string{"cleared", "compacted"}},
+		{name: "refused by a model that said nothing", model: &small{holds: 2500, looks: 12}, result: 1500, actions: []string{"compacted"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := &agent.Agent{Name: "tester", Prompt: "system", Model: tc.model, Tools: looker(t, tc.result), Limits: agent.Limits{Turns: 50, Window: tc.window}}
@@ -184,7 +184,7 @@ func TestContext(t *testing.T) {
 			seen := map[string]int{}
 			_, events := asked(t, store)
 			for _, e := range events {
-				var l agent.Level
+				var l level
 				data, is := strings.CutPrefix(e, "context ")
 				if !is || json.Unmarshal([]byte(data), &l) != nil || l.Agent != "tester" || l.Used <= 0 {
 					t.Fatalf("event %s", e)
@@ -196,7 +196,7 @@ func TestContext(t *testing.T) {
 			if diff := cmp.Diff(tc.actions, actions); diff != "" {
 				t.Error(diff, events)
 			}
-			if summaries != seen[agent.Compacted] {
+			if summaries != seen["compacted"] {
 				t.Errorf("%d summaries, events %v", summaries, seen)
 			}
 			// From the log, nothing is asked for again, and the outcome is the same; a window
@@ -285,12 +285,19 @@ func turns(done map[string]bool) int {
 	return n
 }
 
+// level is what an event "context" says.
+type level struct {
+	Agent        string
+	Used, Window int
+	Action       string
+}
+
 // What followers are shown of the level is no part of the log.
 func TestLevelIsLive(t *testing.T) {
 	m := &small{window: 100_000, looks: 2}
 	store := runlogtest.NewMortal()
 	j := openJournal(t, store, true)
-	var levels []agent.Level
+	var levels []level
 	following, done := make(chan struct{}), make(chan struct{})
 	if err := j.Scope("task").Emit(t.Context(), "first", 1); err != nil {
 		t.Fatal(err)
@@ -299,7 +306,7 @@ func TestLevelIsLive(t *testing.T) {
 		defer close(done)
 		for r, err := range j.Follow(context.Background(), 0) {
 			var e runlog.Event
-			var l agent.Level
+			var l level
 			if err != nil {
 				t.Error(err)
 				return

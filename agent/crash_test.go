@@ -274,7 +274,7 @@ func TestDeltas(t *testing.T) {
 				close(following)
 			}
 			var e runlog.Event
-			var d agent.Delta
+			var d struct{ Agent, Text string }
 			if r.Kind == runlog.KindEvent && r.Seq == 0 && json.Unmarshal(r.Data, &e) == nil && json.Unmarshal(e.Data, &d) == nil {
 				got = append(got, e.Name+" "+d.Agent+" "+d.Text)
 			}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // A Clock is how an agent knows of time: Clock{time.Now, time.After} outside of tests.
@@ -33,7 +33,7 @@ type turnError struct {
 	after time.Duration // of one that was limited: as the provider said, 0 if it did not
 }
 
-// A turnKind says how a turn failed. The message begins with it: of a recorded failure there is only the text.
+// A turnKind describes how a turn failed. The message begins with it: of a recorded failure there is only the text.
 type turnKind string
 
 const (
@@ -59,7 +59,7 @@ func (k turnKind) is(err error) bool {
 // mostUnreadable is how often the model is told in one turn that its answer cannot be used.
 const mostUnreadable = 2
 
-// complain tells the model for the kth time in the turn of the key that its answer cannot be used, or again what it
+// complain informs the model for the kth time in the turn of the key that its answer cannot be used, or again what it
 // was told, and reports whether it did. Without an error only what was told before is told.
 func (r *run) complain(ctx context.Context, turn string, k int, why error) (bool, error) {
 	key := fmt.Sprintf("%s/unreadable-%d", turn, k)
@@ -78,7 +78,7 @@ func (r *run) complain(ctx context.Context, turn string, k int, why error) (bool
 	return true, nil
 }
 
-// retell tells the model what it was told in the turn before, and returns how often it was.
+// retell returns the model what it was told in the turn before, and returns how often it was.
 func (r *run) retell(ctx context.Context, turn string) (told int, err error) {
 	for again := true; again && err == nil; told++ {
 		again, err = r.complain(ctx, turn, told+1, nil)
@@ -86,7 +86,7 @@ func (r *run) retell(ctx context.Context, turn string) (told int, err error) {
 	return told - 1, err
 }
 
-// classify tells the failures of a model apart that the agent knows what to do about.
+// classify sorts the failures of a model by what the agent can do about them.
 func (r *run) classify(err error) error {
 	var fail *model.Error
 	if !errors.As(err, &fail) {
@@ -127,7 +127,7 @@ func (r *run) rest(ctx context.Context, turn string) (int, error) {
 }
 
 // pause waits out a rate limit, and reports whether the turn is to be asked for again. For
-// how long is decided and recorded when the pause begins: a run that is taken up again
+// how long is decided and recorded when the pause begins: a run that is resumed
 // waits for what is left of it.
 func (r *run) pause(ctx context.Context, turn string, n int, err error) (again bool, _ error) {
 	if !limited.is(err) || n > mostPauses {

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
@@ -96,7 +96,7 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// A run that is taken up again waits for what is left, wherever it was cut off, and its
+// A run that is resumed waits for what is left, wherever it was cut off, and its
 // stop does not wait for anybody who waits.
 func TestRateLimitResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// Started is the input of an effect of kind "agent", which marks where an agent began. It pins what the agent is made
+// agentStarted is the input of an effect of kind "agent", which marks where an agent began. It pins what the agent is made
 // of, so that a replay needs no definition of it, no model and no tools. Older logs have the first three fields only.
-type Started struct {
+type agentStarted struct {
 	Agent  string `json:"agent"`
 	Model  string `json:"model"`
 	Prompt string `json:"prompt"`           // what the user says
@@ -35,11 +35,11 @@ type Started struct {
 const effectAction tool.Effect = "action"
 
 // made is what the run of an agent is made of.
-func (r *run) made() *Started {
+func (r *run) made() *agentStarted {
 	if r.pinned != nil {
 		return r.pinned
 	}
-	out := &Started{Agent: r.Name, Model: r.Model.Name(), Prompt: r.work.Prompt, Before: len(r.work.Messages)}
+	out := &agentStarted{Agent: r.Name, Model: r.Model.Name(), Prompt: r.work.Prompt, Before: len(r.work.Messages)}
 	_, priced := price(r.Model)
 	out.System, out.Turns, out.Single, out.Window = r.Prompt, r.turns, r.Limits.Single, r.window
 	out.Unpriced = !priced && r.scope.CountsMoney()
@@ -60,13 +60,13 @@ func (r *run) made() *Started {
 	return out
 }
 
-// recorded makes the agent what the record that is replayed says it was, and reports what is missing for that.
-func (a *Agent) recorded(scope *journal.Scope, key string) (*Agent, *Started, error) {
+// recorded turns the agent into what the record that is replayed says it was, and reports what is missing for that.
+func (a *Agent) recorded(scope *journal.Scope, key string) (*Agent, *agentStarted, error) {
 	was := scope.Recorded(key)
 	if was == nil {
 		return a, nil, nil
 	}
-	var s Started
+	var s agentStarted
 	if err := json.Unmarshal(was.Input, &s); err != nil || s.Turns == 0 {
 		if a.Model == nil || a.Model.Name() == "" {
 			return a, nil, fmt.Errorf("agent %s: the run is of an older version, which did not record what agents are made of; replay it with the "+

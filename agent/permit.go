@@ -8,19 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-)
-
-// OnAsk says what becomes of a call that a person is to decide on.
-type OnAsk string
-
-// What becomes of such a call.
-const (
-	AskWait OnAsk = "wait" // the run asks, and waits for the answer
-	AskDeny OnAsk = "deny" // nobody is there to ask: it is turned down, and the event "denied" says so
 )
 
 // The answers to the question whether a call may happen. "deny: " and a reason is one too,
@@ -97,6 +89,7 @@ func (r *run) permit(ctx context.Context, call string, c model.Call) (no *tool.R
 	var v tool.Verdict
 	if t, ok := r.all.Get(c.Name); ok && r.Gate != nil {
 		if v = r.Gate.Check(t, r.toolCall(c, "")); v.Decision == tool.Allow && !ruled {
+			r.allow(call)
 			return nil, "", nil
 		}
 	}
@@ -124,6 +117,13 @@ func (r *run) permit(ctx context.Context, call string, c model.Call) (no *tool.R
 	return r.askPermission(ctx, key, c, &rule)
 }
 
+// allow notes that the Gate let a call happen unasked, which is looked at again when it does.
+func (r *run) allow(call string) {
+	if r.unasked != nil { // else somebody else makes the call
+		r.unasked[call] = true
+	}
+}
+
 // rule is the Gate's verdict with what was granted in the run.
 func (r *run) rule(ctx context.Context, v *tool.Verdict, c model.Call) (ruling, error) {
 	rule := ruling{Decision: v.Decision, Rule: v.Rule, Origin: v.Origin, Reason: v.Reason, Subject: v.Subject, Always: v.Always}
@@ -142,7 +142,7 @@ func (r *run) rule(ctx context.Context, v *tool.Verdict, c model.Call) (ruling, 
 	switch {
 	case r.scope.Granted(what) || r.scope.Granted(exact) || r.covered(c):
 		rule.Decision, rule.Origin = tool.Allow, "run"
-	case r.OnAsk == AskDeny || r.scope == nil:
+	case r.Headless || r.scope == nil:
 		rule.Decision, rule.Nobody = tool.Deny, true
 	default:
 		for _, p := range v.Parts {
@@ -297,7 +297,7 @@ func (r *run) permission(key string, c model.Call, rule *ruling) (*runlog.Questi
 		map[string]any{"type": "object", "required": []string{"decision"},
 			"properties": map[string]any{"decision": map[string]any{"enum": options}, "reason": map[string]any{"type": "string"}}},
 	}})
-	line := fmt.Sprintf("May %s call %s? %s", r.Name, c.Name, oneLine(tool.Clean(call.Subject)))
+	line := fmt.Sprintf("May %s call %s? %s", r.Name, c.Name, oneLine(clean.Text(call.Subject)))
 	return &runlog.Question{
 		Key: permitPrefix + key, Kind: runlog.QuestionPermission, Agent: r.Name, Text: line, Options: options, Schema: schema, Call: call,
 	}, err

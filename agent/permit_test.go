@@ -91,7 +91,7 @@ func TestGate(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		gate     gate
-		onAsk    agent.OnAsk
+		headless bool
 		answers  []string // in the order of the questions; "" to leave one open
 		replies  []modeltest.Reply
 		results  []string
@@ -144,7 +144,7 @@ func TestGate(t *testing.T) {
 			results: []string{"put error=true denied: not there", "look error=false look saw b", "put error=true denied"}, ran: []string{"look b"},
 		},
 		{
-			name: "nobody there", gate: gate{"put": ask("put")}, onAsk: agent.AskDeny, replies: two, ran: []string{"look b"},
+			name: "nobody there", gate: gate{"put": ask("put")}, headless: true, replies: two, ran: []string{"look b"},
 			results: []string{"put error=true denied: this needs the permission of a person, and nobody is there to ask; go on without it, and say what you could not do", "look error=false look saw b", "put error=true denied: this needs the permission of a person, and nobody is there to ask; go on without it, and say what you could not do"},
 			events:  []string{`denied {"agent":"tester","tool":"put","subject":"/etc/x","rule":"put *","reason":"it writes","always":"put"}`, `denied {"agent":"tester","tool":"put"`},
 		},
@@ -166,7 +166,7 @@ func TestGate(t *testing.T) {
 			m, _ := talk(t, handle)
 			b := &bench{}
 			var rules []string
-			a := &agent.Agent{Name: "tester", Model: m, Tools: b.tools(t), Gate: tc.gate, OnAsk: tc.onAsk, Remember: func(rule string) error {
+			a := &agent.Agent{Name: "tester", Model: m, Tools: b.tools(t), Gate: tc.gate, Headless: tc.headless, Remember: func(rule string) error {
 				if rules = append(rules, rule); rule == "bad" {
 					return errors.New("read-only")
 				}
@@ -373,6 +373,47 @@ func TestApprovedChange(t *testing.T) {
 	}
 }
 
+// later is a gate that allows the first look at a call, and asks about every other: what the path leads to was changed.
+type later struct{ looks *int }
+
+func (g later) Check(t *tool.Tool, _ *tool.Call) tool.Verdict {
+	if t.Name != "read" {
+		return tool.Verdict{Decision: tool.Allow}
+	}
+	if *g.looks++; *g.looks == 1 {
+		return tool.Verdict{Decision: tool.Allow}
+	}
+	return tool.Verdict{Decision: tool.Ask, Reason: "it holds secrets"}
+}
+
+// All calls of a turn are decided on before the first is made. A command may put a link to a secret where the next call reads:
+// what was allowed unasked and would be asked about by then does not happen.
+func TestAllowedIsLookedAtAgain(t *testing.T) {
+	read := 0
+	plain := func(name string, run func()) *tool.Tool {
+		return &tool.Tool{Name: name, Input: &jsonschema.Schema{Type: "object"}, Run: func(context.Context, *tool.Call) (string, error) {
+			run()
+			return "done", nil
+		}}
+	}
+	tools, err := tool.NewSet(plain("link", func() {}), plain("read", func() { read++ }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle, _ := script(calls(call("link", "a"), call("read", "a")), modeltest.Text("ok"))
+	m, _ := talk(t, handle)
+	looks, asked := 0, 0
+	a := &agent.Agent{Name: "tester", Model: m, Tools: tools, Gate: later{&looks}}
+	if _, err := drive(t, runlogtest.NewMortal(), func(runlog.Question) string { asked++; return `"once"` }, func(j *journal.Journal) (*agent.Outcome, error) {
+		return a.Run(t.Context(), j.Scope("task"), &agent.Work{})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if read != 0 || looks != 2 || asked != 0 {
+		t.Errorf("read %d times, looked at %d times, asked %d times", read, looks, asked)
+	}
+}
+
 // A run that paused at a permission request before those were data is answered and resumed as ever.
 func TestPermissionInProse(t *testing.T) {
 	handle, _ := script(calls(call("put", "a")), modeltest.Text("ok"))
@@ -404,7 +445,7 @@ func TestPermissionInProse(t *testing.T) {
 	}
 }
 
-// A grant holds for all agents of the run, and when it is taken up by another process, with
+// A grant holds for all agents of the run, and when it is resumed by another process, with
 // a snapshot in between; not in other runs.
 func TestGrantsAreTheRuns(t *testing.T) {
 	handle, _ := script(calls(call("put", "a")), modeltest.Text("ok"))

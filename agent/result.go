@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/tool"
 )
 
-// An UnfitError says that what an agent gave does not fit its Schema, whatever it was told.
+// An UnfitError reports that what an agent gave does not fit its Schema, whatever it was told.
 type UnfitError struct {
 	Agent string
 	Tries int   // how often it was asked
@@ -25,13 +25,13 @@ func (e *UnfitError) Error() string {
 	return fmt.Sprintf("agent %s: what it gave is not what was asked for%s: %v; use a stronger model, or a simpler schema", e.Agent, times, e.Err)
 }
 
-// Unwrap gives what is wrong.
+// Unwrap returns what is wrong.
 func (e *UnfitError) Unwrap() error { return e.Err }
 
 // fits takes a result, or asks for another.
 func (r *run) fits(text string) (bool, error) {
 	text = unfenced(text)
-	err := tool.CheckJSON(r.Schema, text)
+	err := strict.CheckJSON(r.Schema, text)
 	if err == nil {
 		r.out.Args = json.RawMessage(text)
 		return true, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -18,13 +19,13 @@ const (
 
 // tooLarge reports whether a result is more than a conversation should hold.
 func tooLarge(t *tool.Tool, text string) bool {
-	return len(text) > tool.MaxBytes || !t.Whole && strings.Count(text, "\n") > tool.MaxLines
+	return len(text) > clean.MaxBytes || !t.Whole && strings.Count(text, "\n") > clean.MaxLines
 }
 
 // cut truncates a result, unless its tool gives it whole.
 func cut(t *tool.Tool, res tool.Result) tool.Result {
 	if !t.Whole {
-		res.Text, _ = tool.Truncate(res.Text)
+		res.Text, _ = clean.Truncate(res.Text)
 	}
 	return res
 }
@@ -38,7 +39,7 @@ func spilled(t *tool.Tool, res tool.Result, path string, err error) tool.Result 
 	head, tail := head(res.Text, previewHead), tail(res.Text, previewTail)
 	left := len(res.Text) - len(head) - len(tail)
 	res.Text = fmt.Sprintf("[%d bytes in %d lines, too much to show; all of it is in %s, read it there, a part at a time]\n%s\n[… %d bytes left out …]\n%s",
-		len(res.Text), strings.Count(res.Text, "\n")+1, tool.Clean(path), head, left, tail)
+		len(res.Text), strings.Count(res.Text, "\n")+1, clean.Text(path), head, left, tail)
 	return res
 }
 

@@ -32,7 +32,7 @@ func Tokens(records iter.Seq2[runlog.Record, error]) iter.Seq2[Token, error] {
 					if t.Kind = model.PartKind(e.Name); t.Kind != model.Text && t.Kind != model.Reasoning {
 						continue
 					}
-					var d Delta
+					var d delta
 					err = json.Unmarshal(e.Data, &d)
 					t.Agent, t.Text = d.Agent, d.Text
 				}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // Ask gets one turn from a model for a task that is no agent, such as a choice or a summary. Like the turns of
@@ -90,8 +90,8 @@ func summary(resp *model.Response) (model.Message, bool) {
 	return model.UserText("What came before, summed up:\n\n" + sum), sum != "" && resp.Stop != model.StopLength && resp.Stop != model.StopFilter
 }
 
-// Delta is a live-only event: a piece of what the model is saying.
-type Delta struct {
+// delta is a live-only event: a piece of what the model is saying.
+type delta struct {
 	Agent string `json:"agent"`
 	Text  string `json:"text"`
 }
@@ -132,7 +132,7 @@ func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint st
 			keyed.Messages = slices.Clone(req.Messages)
 			resp, err := model.Collect(r.Model.Generate(ctx, &keyed), func(p model.Part) {
 				if !r.quiet && (p.Kind == model.Text || p.Kind == model.Reasoning) {
-					r.scope.Live(string(p.Kind), Delta{r.Name, p.Text})
+					r.scope.Live(string(p.Kind), delta{r.Name, p.Text})
 				}
 			})
 			return resp, r.classify(err)

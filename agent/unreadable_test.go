@@ -17,7 +17,7 @@ func unreadable(code string) error {
 }
 
 // A model whose answer breaks the protocol is told so, twice at most, and what it was told is there
-// again when the agent is taken up.
+// again when the agent is resumed.
 func TestUnreadableAnswers(t *testing.T) {
 	store := runlog.NewMemory(nil)
 	run := func(m model.Model, id string, reopen bool) (*agent.Outcome, error) {
@@ -43,7 +43,7 @@ func TestUnreadableAnswers(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if out, err := run(m, "bad", true); err != nil || out.Text != "late" || len(m.Requests()[3].Messages) != 3 {
-		t.Errorf("taken up: %+v, %v, %d messages", out, err, len(m.Requests()[3].Messages))
+		t.Errorf("resumed: %+v, %v, %d messages", out, err, len(m.Requests()[3].Messages))
 	}
 	m = lines(unreadable(model.CodeTruncated))
 	if _, err := run(m, "broken", false); err == nil || len(m.Requests()) != 1 {

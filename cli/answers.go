@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // answering checks the answers that are given ahead.

@@ -21,8 +21,9 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // Options are what a command line has besides its host. Nil means the defaults.
@@ -277,4 +278,4 @@ func byGo(exe string) bool {
 	return !strings.HasSuffix(strings.TrimSuffix(exe, ".exe"), ".test") && strings.Contains(filepath.ToSlash(exe), "/go-build")
 }
 
-func quote(s string) string { return host.Quote(s) }
+func quote(s string) string { return clean.Shell(s) }

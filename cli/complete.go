@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/tool/permit"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // A completer gives the words that may come next, each perhaps with a tab and what it is.

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // demoFiles are the folder that the demo works in, and the turns of its model.

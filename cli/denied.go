@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // mostDenied is how many calls that were turned down are named.

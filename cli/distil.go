@@ -10,7 +10,7 @@ import (
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/distil"
-	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
 // distilCommand is `runs distil`.

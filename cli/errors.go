@@ -11,10 +11,10 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
-	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -32,7 +32,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // FailureCode is the word for the log of a run that fails with the error. It leads to
@@ -107,7 +107,7 @@ func classify(err error) *Error {
 		{"unknown_workflow", errors.As(err, new(*workflow.UnknownError))},
 		{"unknown_run", errors.As(err, new(*runlog.NotFoundError))},
 		{"ambiguous_run", errors.As(err, new(*superstep.AmbiguousError))},
-		{"ended", errors.As(err, new(*superstep.EndedError))},
+		{"ended", errors.As(err, new(*runlog.EndedError))},
 		{"busy", errors.As(err, new(*runlog.BusyError))},
 		{"damaged", errors.As(err, new(*runlog.CorruptError))},
 		{superstep.CodeChanged, errors.As(err, new(*graph.ChangedError))},
@@ -143,7 +143,7 @@ func (a *app) remedies(err error) []string {
 	var (
 		busy   *runlog.BusyError
 		poison *runlog.QuarantinedError
-		ended  *superstep.EndedError
+		ended  *runlog.EndedError
 		sealed *runlog.SealedError
 		plain  *seal.UnauthenticatedError
 	)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // A view shows what happens in a run while it happens. Its methods but close are

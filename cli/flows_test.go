@@ -12,13 +12,13 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/builtin/research"
 	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/builtin/research"
 )
 
 // values is the state and the update of all test workflows: what nodes have to say, by key.

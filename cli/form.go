@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/internal/suggest"
-	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
 // formField is one value of a form.
@@ -215,7 +215,7 @@ func (f *formField) takes(v json.RawMessage) bool {
 			s.Enum = append(s.Enum, x)
 		}
 	}
-	return tool.CheckJSON(s, string(v)) == nil
+	return strict.CheckJSON(s, string(v)) == nil
 }
 
 // read makes the value of a field of what a person typed: the number of one that is offered, or the

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // storageCommands are the commands about the disk space that runs take, and about runs as files.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // answers says how the open questions are answered, and what the fields of forms are.

@@ -13,9 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // atHelp says how a point of a run is named.
@@ -35,7 +36,7 @@ func (a historyCommands) past(ctx context.Context, ref string) (*superstep.Engin
 }
 
 // at gives the point of a run that is meant.
-func (a historyCommands) at(ctx context.Context, e *superstep.Engine, id, ref string) (superstep.Moment, error) {
+func (a historyCommands) at(ctx context.Context, e *superstep.Engine, id, ref string) (graph.Checkpoint[json.RawMessage], error) {
 	m, err := e.At(ctx, id, ref)
 	return m, a.noPoint(err, id)
 }
@@ -56,7 +57,7 @@ type momentJSON struct {
 	State json.RawMessage `json:"state,omitempty"`
 }
 
-func moment(m *superstep.Moment) momentJSON {
+func moment(m *graph.Checkpoint[json.RawMessage]) momentJSON {
 	out := momentJSON{Step: m.Step, Seq: m.Seq, Tasks: []string{}, Next: append([]string{}, m.Next...)}
 	for _, t := range m.Tasks {
 		out.Tasks = append(out.Tasks, t.Path)

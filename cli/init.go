@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 func (a *app) initCommand() *cobra.Command {
@@ -83,7 +84,7 @@ func (a *app) initialize() error {
 	w.expect(".superstep/workflows/"+name+".yaml", "the recipe")
 	w.expect(".superstep/schema/workflow.json", "by which editors complete and check recipes")
 	var there *host.ExistsError
-	if _, err := a.host().AddRecipe(here, []byte(host.Renamed(helloRecipe, "hello", name)), false); err != nil && !errors.As(err, &there) {
+	if _, err := a.host().AddRecipe(here, []byte(recipe.Renamed(helloRecipe, "hello", name)), false); err != nil && !errors.As(err, &there) {
 		return w.unwritable(err)
 	}
 	if err := w.document(); err != nil {

@@ -57,7 +57,7 @@ func leaving() (*workflow.Workflow, error) {
 		return nil, err
 	}
 	return simple("leave", "Asks for leave", node{Name: "work", Run: func(ctx context.Context, t *graph.Task, _ values) (values, error) {
-		a := &agent.Agent{Name: "tester", Model: eager(), Tools: tools, Gate: needsLeave{}, OnAsk: host.ResourcesOf(t).OnAsk(), Remember: func(string) error { return nil }}
+		a := &agent.Agent{Name: "tester", Model: eager(), Tools: tools, Gate: needsLeave{}, Headless: host.ResourcesOf(t).Headless(), Remember: func(string) error { return nil }}
 		out, err := a.Run(ctx, t.Scope(), &agent.Work{Prompt: "put"})
 		if err != nil {
 			return nil, err

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/transcript"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
+	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
 func (a *app) lintCommand() *cobra.Command {

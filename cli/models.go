@@ -16,8 +16,8 @@ import (
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // modelCommands are the commands that list, choose and try models.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // plain is progress as lines that are only ever added to.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/host"
-	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 )
 

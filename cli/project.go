@@ -16,11 +16,11 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/definition"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
-	"github.com/superstep-dev/superstep/transcript"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // leave is what the flags say about what agents may do.

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // kindOfQuestion is what a question is about, also in logs that do not have it.

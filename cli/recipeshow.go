@@ -10,7 +10,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph/draw"
 	"github.com/superstep-dev/superstep/host"
-	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 )
 

@@ -16,9 +16,9 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // runsCommands are the commands that list, show, continue and end runs.
@@ -438,8 +438,10 @@ func (a runsCommands) resume(ctx context.Context, info runlog.Info, r *running, 
 	if err != nil {
 		return err
 	}
-	if changed := keptRuns(a).changedSince(ctx, &info); changed != "" && name != "" && !a.programs() && !a.set.quiet {
-		a.err.line(changed)
+	if name != "" && !a.programs() && !a.set.quiet {
+		if changed := keptRuns(a).changedSince(ctx, &info); changed != "" {
+			a.err.line(changed)
+		}
 	}
 	if name != "" {
 		if err := answering(a).askable(ctx, engine, info, ans); err != nil {

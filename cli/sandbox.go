@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/tool/sandbox"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 func (a *app) sandboxCommand() *cobra.Command {
@@ -95,7 +95,7 @@ func (a *app) runSandboxed(ctx context.Context, l leave, args []string) error {
 	if err != nil {
 		dir = a.host().Dir()
 	}
-	c := s.Command(ctx, append(procgroup.Base(a.cfg.Environ), sandbox.GitSafe()...), path, args[1:]...)
+	c := s.Command(ctx, append(procgroup.Base(a.cfg.Environ), procgroup.GitSafe()...), path, args[1:]...)
 	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, os.Stdin, os.Stdout, os.Stderr
 	if err = c.Start(); err == nil {
 		err = c.Wait()

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/mcp"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 func (a *app) serveCommand() *cobra.Command {

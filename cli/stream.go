@@ -15,7 +15,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
 // output is a stream that remembers why it broke, and is silent from then on.

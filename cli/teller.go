@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // news is what a view says of a record: with a sign before it where lines are decorated, or else with the kind of thing it is about.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
-	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
 func (a *app) trustCommand() *cobra.Command {

@@ -20,7 +20,7 @@ import (
 type Question = runlog.Question
 
 // Ask returns the answer to a question. The context is that of the node. While there is no answer, Ask
-// returns an error that the node must return, wrapped or not: the run goes on with its other tasks and then
+// returns an error that the node must return, wrapped or not: the run continues with its other tasks and then
 // pauses, see [Paused]. With the answer the node is run again from its top; what must not be repeated until
 // then belongs in [Do].
 //
@@ -71,7 +71,7 @@ func Ask[T any](ctx context.Context, q Question, check ...func(T) error) (answer
 	}
 }
 
-// offer makes the schema of a question that has none, from its options or the type of its answer.
+// offer creates the schema of a question that has none, from its options or the type of its answer.
 func offer[T any](q *Question) error {
 	for o := range q.About {
 		if !slices.Contains(q.Options, o) {

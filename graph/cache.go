@@ -23,7 +23,7 @@ type cachedEntry struct {
 	until time.Time // zero for ever
 }
 
-// NewMemoryCache makes a [Cache] of this process, which keeps the entries that were used last: at most so many, at
+// NewMemoryCache creates a [Cache] of this process, which keeps the entries that were used last: at most so many, at
 // least one. It tells the time by now.
 func NewMemoryCache(most int, now func() time.Time) Cache {
 	return &memoryCache{now: now, most: max(most, 1), entries: map[string]*list.Element{}}

@@ -72,7 +72,7 @@ func (c *compiler[S, U]) checkNodes() {
 			c.report("node %q: there is no join %d; use graph.Any, All, Settled or Quorum(n)", n.Name, int(n.Join))
 		}
 		if n.Instead != nil && n.OnError != Skip {
-			c.report("node %q has an update Instead of its own and is not passed over; set OnError to graph.Skip", n.Name)
+			c.report("node %q has an update Instead of its own and is not skipped; set OnError to graph.Skip", n.Name)
 		}
 		if n.Most < 0 {
 			c.report("node %q: the most tasks of it are negative", n.Name)
@@ -89,7 +89,7 @@ func (c *compiler[S, U]) checkNodes() {
 	c.ends, c.leads, c.looseIn, c.fanned, c.choices = make([]bool, n), make([]bool, n), make([][]int, n), make([][]int, n), make([][][]int, n)
 }
 
-// find gives the index of a node, or -1 after reporting that there is none.
+// find returns the index of a node, or -1 after reporting that there is none.
 func (c *compiler[S, U]) find(name, where string) int {
 	if i, ok := c.index[name]; ok {
 		return i

@@ -13,7 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph/reduce"
 	"github.com/superstep-dev/superstep/internal/encodable"
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 // A CompileError lists everything that is wrong with a graph.
@@ -50,7 +50,7 @@ type Flow[S, U any] struct {
 	reduce  func(S, U) S
 	branch  func(S) S // gives a state that may be folded beside the original
 	check   func(S) error
-	skips   bool // some node may be passed over
+	skips   bool // some node may be skipped
 	steps   int  // the most supersteps of a run that does not say
 
 	varies, variesState bool // some updates, or some states, cannot be encoded
@@ -162,7 +162,7 @@ func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 	return f, nil
 }
 
-// addNode makes a node, and its vertex, runnable.
+// addNode creates a node, and its vertex, runnable.
 func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 	nd := c.g.nodes[i]
 	v := pregel.Vertex{Name: nd.Name, Targets: append(append([]int(nil), c.out[i]...), c.loose[i]...)}
@@ -224,7 +224,7 @@ func (f *Flow[S, U]) Digest() string { return f.digest }
 // Shape is what the graph looks like. The caller must not change it.
 func (f *Flow[S, U]) Shape() Shape { return f.shape }
 
-// A Schedule says when a node starts.
+// A Schedule is when a node starts.
 type Schedule struct {
 	Node  string
 	Early bool     // before its superstep, if what it reads is final by then
@@ -232,7 +232,7 @@ type Schedule struct {
 	Why   string   // why another is not early
 }
 
-// Schedule says of every node whether it may start before its superstep, and why not.
+// Schedule reports for every node whether it may start before its superstep, and why not.
 func (f *Flow[S, U]) Schedule() []Schedule {
 	out := make([]Schedule, len(f.nodes))
 	for i := range f.nodes {

@@ -6,26 +6,27 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
 // Paused is the error of a run that waits: for answers, or for a larger budget. To resume it, answer
 // its questions, see [Flow.Answer], and run it again.
 type Paused struct {
-	Run       string               // its ID
-	Questions []runlog.Question    // the open ones, ordered by path and key
-	Err       *pregel.WaitingError // the tasks that wait, and for what
+	Run       string            // its ID
+	Questions []runlog.Question // the open ones, ordered by path and key
+
+	err *pregel.WaitingError // the tasks that wait, and for what
 }
 
-func (e *Paused) Error() string { return e.Err.Error() }
+func (e *Paused) Error() string { return e.err.Error() }
 
-// Unwrap returns the *pregel.WaitingError.
-func (e *Paused) Unwrap() error { return e.Err }
+// Unwrap returns what says which tasks wait.
+func (e *Paused) Unwrap() error { return e.err }
 
 // durable runs the graph in a store, from opening the run to recording how it ended.
-func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final Final[S], err error) {
+func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final outcome[S], err error) {
 	final.State = state
 	if o.ID == "" || o.Journal != nil {
 		return final, errors.New("RunOptions with a Store need an ID, and no Journal")
@@ -37,7 +38,7 @@ func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final 
 	}
 	held, release := j.Hold(ctx)
 	o.Store, o.Journal = nil, j
-	final, err = f.Execute(held, state, &o)
+	final, err = f.execute(held, state, &o)
 	cause := context.Cause(held)
 	release()
 	ctx = context.WithoutCancel(ctx)
@@ -52,7 +53,7 @@ func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final 
 
 // finish records how a run has ended. Of one that was stopped, for which cause is not nil, nothing is recorded: it
 // can be resumed, unless it was cancelled.
-func finish[S any](ctx context.Context, j *journal.Journal, cause error, final *Final[S], err error) error {
+func finish[S any](ctx context.Context, j *journal.Journal, cause error, final *outcome[S], err error) error {
 	var paused *Paused
 	switch {
 	case j.Info().Status.Ended():
@@ -62,7 +63,7 @@ func finish[S any](ctx context.Context, j *journal.Journal, cause error, final *
 	case err != nil && cause != nil, errors.Is(err, pregel.ErrStopped), errors.Is(err, runlog.ErrFenced), errors.Is(err, runlog.ErrUnknown):
 		return nil
 	case errors.As(err, &paused):
-		return j.Write(ctx, runlog.Paused, runlog.KindRunPaused, "", runlog.RunPaused{Waiting: paused.Err.Paths, Waited: j.Waited()})
+		return j.Write(ctx, runlog.Paused, runlog.KindRunPaused, "", runlog.RunPaused{Waiting: paused.err.Paths, Waited: j.Waited()})
 	case err != nil:
 		return j.Write(ctx, runlog.Failed, runlog.KindRunFailed, "", runlog.RunFailed{Error: err.Error()})
 	}

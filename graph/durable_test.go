@@ -8,7 +8,6 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -102,7 +101,7 @@ func TestRunInAStoreStops(t *testing.T) {
 	}
 	stop := make(chan struct{})
 	close(stop)
-	if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Store: store, ID: "r", Stop: stop}); !errors.Is(err, pregel.ErrStopped) {
+	if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Store: store, ID: "r", Stop: stop}); !errors.Is(err, graph.ErrStopped) {
 		t.Errorf("got %v", err)
 	}
 	for _, opt := range []*graph.RunOptions{{Store: store}, {Store: store, ID: "x", Journal: open(t, runlog.NewMemory(nil), true)}} {

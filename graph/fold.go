@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -17,7 +17,7 @@ type fold[S, U any] struct {
 	flow    *Flow[S, U]
 	space   string // the path of the task that runs the graph, "" for a run's own
 	m       *pregel.Machine[S, U, message]
-	skipped []string // the paths of the tasks that were passed over
+	skipped []string // the paths of the tasks that were skipped
 	shape   *Shape   // of the graph that began the run, if it has been seen
 	places  map[place]int
 	// changed is the error for a run of another graph, or of another version of this one.
@@ -109,7 +109,7 @@ func (d *fold[S, U]) restore(r *runlog.Record) error {
 	return d.misfit(err)
 }
 
-// misfit is err, of a version of the graph that was to be gone on with all the same.
+// misfit is err, of a version of the graph that was to be continued with all the same.
 func (d *fold[S, U]) misfit(err error) error {
 	var changed *ChangedError
 	if err == nil || !errors.As(d.adopted, &changed) {
@@ -189,7 +189,7 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, m
 	return res, nil
 }
 
-// passedOver are the full paths of tasks that were passed over in the graph of a space;
+// passedOver are the full paths of tasks that were skipped in the graph of a space;
 // those of graphs inside of it are full already.
 func passedOver(paths []string, space string) []string {
 	var out []string

@@ -7,9 +7,10 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/superstep-dev/superstep/internal/carry"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -51,7 +52,7 @@ func (k *Forked) Partial() bool { return k.redo != nil }
 // Redoes reports whether the fork of a point with Again does again what the parent did under a path and a key.
 func (k *Forked) Redoes(path, key string) bool { return k.redo != nil && k.redo.drops(path, key) }
 
-// Fork makes the beginning of a new run. An effect without an outcome is not carried. Without Again the fork keeps, of
+// Fork creates the beginning of a new run. An effect without an outcome is not carried. Without Again the fork keeps, of
 // the superstep under way at the record, the results, and the settled effects and answers of tasks that had not ended.
 // Edits are folded into the state in their order, and nothing is kept that was computed without them. Who computes in
 // the superstep is not decided anew: to change what a branch chose, fork from before the node that it follows.
@@ -107,7 +108,7 @@ func (f *Flow[S, U]) Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint)
 	return out, f.fork(out, past, p, pending, carrier.Carried())
 }
 
-// Seed makes the beginning of a run that has the updates of some nodes from elsewhere. The run begins with the zero
+// Seed creates the beginning of a run that has the updates of some nodes from elsewhere. The run begins with the zero
 // state. An update is used if its node reads only what others with one have made, and leads to the same nodes whatever
 // it made; Kept says of which that is so, and Next names all other nodes.
 func (f *Flow[S, U]) Seed(updates map[string]json.RawMessage) (*Forked, error) {
@@ -158,8 +159,8 @@ func (f *Flow[S, U]) Seed(updates map[string]json.RawMessage) (*Forked, error) {
 	return out, nil
 }
 
-// fork makes the records of a fork.
-func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending []runlog.Record, carried *runlog.Carried) error {
+// fork creates the records of a fork.
+func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending []runlog.Record, carried *carry.Data) error {
 	snap := snapshot[S, U]{Graph: f.name, Digest: f.digest, Shape: &f.shape, Skipped: past.skipped, Machine: past.m.Snapshot()}
 	if out.redo == nil && len(p.Edits) > 0 {
 		snap.Machine.Early, pending, carried = nil, nil, nil // they did not see them
@@ -186,7 +187,7 @@ func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending [
 		return err
 	}
 	if carried != nil {
-		if err := out.add(runlog.KindCarried, carried); err != nil {
+		if err := out.add(carry.Kind, carried); err != nil {
 			return err
 		}
 	}

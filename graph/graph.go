@@ -27,7 +27,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph/reduce"
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 // Start and End are where every graph begins and ends. They are no nodes: an edge
@@ -43,18 +43,18 @@ type Func[S, U any] func(ctx context.Context, state S) (U, error)
 // TaskFunc is the full form of a node, with a handle on the task it is run for.
 type TaskFunc[S, U any] func(ctx context.Context, t *Task, state S) (U, error)
 
-// OnError says what a node's failure means once its attempts are used up, unless a
+// OnError describes what a node's failure means once its attempts are used up, unless a
 // Catch or a Settled join takes care of it.
 type OnError uint8
 
 // What a failure means.
 const (
 	Fail  OnError = iota // the run fails when the rest of the superstep has ended
-	Skip                 // the node is passed over: no update, its edges and routes count, and the run ends partial
-	Abort                // the run fails at once: what is at work is stopped
+	Skip                 // the node is skipped: no update, its edges and routes count, and the run ends partial
+	Abort                // the run fails at once: what is running is stopped
 )
 
-// Join says what wakes a node that several others lead to.
+// Join describes what wakes a node that several others lead to.
 type Join int
 
 // The joins of a node. See also [Quorum].
@@ -81,7 +81,7 @@ func (j Join) String() string {
 	return fmt.Sprintf("quorum %d", int(j))
 }
 
-// A Retry says how often and how soon a failed node is tried again. Nil means once.
+// A Retry describes how often and how soon a failed node is tried again. Nil means once.
 type Retry = pregel.Retry
 
 // A Node is a node with all its settings.
@@ -91,7 +91,7 @@ type Node[S, U any] struct {
 	Retry   *Retry
 	Timeout time.Duration // of one attempt, which has failed by then whatever it returns later; defaults to none
 	OnError OnError
-	// Instead makes, of a node that is passed over, the update that takes the place of the one
+	// Instead makes, of a node that is skipped, the update that takes the place of the one
 	// it failed to make, from the error of its last attempt. It is a pure function. Defaults to none.
 	Instead func(S, error) U
 	Join    Join
@@ -142,7 +142,7 @@ type Input[S any] struct {
 	From string
 }
 
-// Caching says how the work of a node may be spared.
+// Caching describes how the work of a node may be spared.
 type Caching[S any] struct {
 	Key func(S) any   // what the update depends on, encodes as JSON; defaults to the state
 	TTL time.Duration // how long an update is good; defaults to for ever
@@ -203,7 +203,7 @@ func NewTagged[S, U any](name string, tags *reduce.Tagged[S, U]) *Graph[S, U] {
 	return g
 }
 
-// Check makes an update a failed attempt of its task if the state it leads to does not
+// Check turns an update into a failed attempt of its task if the state it leads to does not
 // hold: the one the task was given, with the update folded in.
 func (g *Graph[S, U]) Check(holds func(S) error) { g.check = holds }
 
@@ -252,7 +252,7 @@ func (g *Graph[S, U]) BranchVisit(from string, choose func(s S, visit int) strin
 // Fan lets split send any number of messages to nodes out of to after from has run.
 // It sees the state with the update of from folded in, and must be a pure function.
 // Each Send to one node has a Key of its own. Sending nothing fails the node, unless End
-// is among the targets: the run then goes on with whatever else is active.
+// is among the targets: the run then continues with whatever else is active.
 func (g *Graph[S, U]) Fan(from string, split func(S) []Send, to ...string) {
 	g.routes = append(g.routes, route[S]{from: from, fan: split, to: to})
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 type state struct {
@@ -258,7 +257,7 @@ func TestLimits(t *testing.T) {
 	g.Add("a", visit("a"))
 	g.Edge(graph.Start, "a")
 	g.Branch("a", func(state) string { return "a" }, "a", graph.End)
-	var limit *pregel.StepLimitError
+	var limit *graph.StepLimitError
 	if _, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{MaxSteps: 5}); !errors.As(err, &limit) || limit.Limit != 5 || !strings.Contains(err.Error(), "stopped at 5 steps; frontier: a#5") {
 		t.Errorf("got %v", err)
 	}
@@ -266,7 +265,7 @@ func TestLimits(t *testing.T) {
 		<-ctx.Done()
 		return update{}, ctx.Err()
 	}}
-	var late *pregel.TimeoutError
+	var late *graph.TimeoutError
 	if _, err := compile(t, one(hang)).Run(t.Context(), state{}, &graph.RunOptions{Timeout: 20 * time.Millisecond}); !errors.As(err, &late) || late.What != "the run" {
 		t.Errorf("got %v", err)
 	}
@@ -278,7 +277,7 @@ func TestLimits(t *testing.T) {
 
 func TestPanicIsAFailure(t *testing.T) {
 	f := compile(t, one(graph.Node[state, update]{Name: "x", Run: func(context.Context, *graph.Task, state) (update, error) { panic("ouch") }}))
-	var p *pregel.PanicError
+	var p *graph.PanicError
 	if _, err := f.Run(t.Context(), state{}, nil); !errors.As(err, &p) || p.Value != "ouch" || !strings.Contains(err.Error(), "node x: panic: ouch") {
 		t.Fatalf("got %v", err)
 	}
@@ -312,7 +311,7 @@ func TestCancelIsNoFailure(t *testing.T) {
 	}
 }
 
-// What was passed over is told in path order, whichever was given up first.
+// What was skipped is told in path order, whichever was given up first.
 func TestSkippedIsInPathOrder(t *testing.T) {
 	g := graph.New("skips", reduce)
 	for _, n := range []string{"slow", "quick"} {

@@ -7,7 +7,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -18,7 +18,7 @@ type Checkpoint[S any] struct {
 	State   S        // after them
 	Tasks   []Result // what the last of them computed, in the order of the fold
 	Next    []string // the paths of the tasks of the superstep to come; none at the end
-	Skipped []string // the paths of all tasks that were passed over so far
+	Skipped []string // the paths of all tasks that were skipped so far
 }
 
 // A Result is what became of a task.
@@ -27,7 +27,7 @@ type Result struct {
 	Node   string          `json:"node"`
 	Key    string          `json:"key,omitempty"`
 	Update json.RawMessage `json:"update,omitempty"`
-	Error  string          `json:"error,omitempty"`  // of one that failed and was passed over
+	Error  string          `json:"error,omitempty"`  // of one that failed and was skipped
 	Caught bool            `json:"caught,omitempty"` // its failure was sent to a node that takes care of it
 	Fixed  string          `json:"fixed,omitempty"`  // the node whose update Fix amends
 	Fix    json.RawMessage `json:"fix,omitempty"`
@@ -66,7 +66,7 @@ func (f *Flow[S, U]) past() *fold[S, U] {
 func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[S], error] {
 	return func(yield func(Checkpoint[S], error) bool) {
 		past := f.past()
-		failures := map[string]runlog.TaskDone{} // of tasks that were passed over, by path
+		failures := map[string]runlog.TaskDone{} // of tasks that were skipped, by path
 		for r, err := range records {
 			if err != nil {
 				yield(Checkpoint[S]{}, err)
@@ -103,7 +103,7 @@ func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[
 }
 
 // known reports whether a record is a snapshot that says nothing new. One with a shape is
-// of the version of the graph that the run goes on with.
+// of the version of the graph that the run continues with.
 func (d *fold[S, U]) known(r *runlog.Record) bool {
 	if r.Kind != runlog.KindSnapshot || d.m == nil {
 		return false
@@ -180,7 +180,7 @@ func (f *Flow[S, U]) Checkpoints(records iter.Seq2[runlog.Record, error]) iter.S
 	}
 }
 
-// StateAt gives the state that a run had when a record of it was the last: as of the
+// StateAt returns the state that a run had when a record of it was the last: as of the
 // superstep that was committed by then. Records are those of the run, from the first on.
 func (f *Flow[S, U]) StateAt(records iter.Seq2[runlog.Record, error], seq uint64) (S, error) {
 	var last Checkpoint[S]

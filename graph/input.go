@@ -11,13 +11,13 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph/reduce"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A SchemaError says that nothing fit the input of a node.
+// A SchemaError reports that nothing fit the input of a node.
 type SchemaError struct {
 	Node     string
 	Producer string // the node that was run again, "" if there is none
@@ -203,7 +203,7 @@ func (x *execution[S, U]) cacheKey(n *node[S, U], task *Task, s S) (string, erro
 	return hex.EncodeToString(sum[:]), err
 }
 
-// A ConflictError says that two tasks of one superstep wrote a field that has no reducer.
+// A ConflictError reports that two tasks of one superstep wrote a field that has no reducer.
 type ConflictError struct {
 	Field string
 	Paths [2]string

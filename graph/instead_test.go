@@ -11,7 +11,6 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -36,8 +35,8 @@ func limping(t *testing.T, attempts *int, set func(*graph.Node[state, update])) 
 	return compile(t, g)
 }
 
-// A node that is passed over gives what stands in for its update, and the run ends partial; a run that
-// is taken up again knows both.
+// A node that is skipped gives what stands in for its update, and the run ends partial; a run that
+// is resumed knows both.
 func TestInstead(t *testing.T) {
 	const want = "a|a failed: it is broken|c"
 	attempts := 0
@@ -135,7 +134,7 @@ func TestInsteadIsChecked(t *testing.T) {
 	}
 }
 
-// What halts a run is not passed over, retried, or forgiven by the node that it is inside of.
+// What halts a run is not skipped, retried, or forgiven by the node that it is inside of.
 func TestHalt(t *testing.T) {
 	attempts := 0
 	flow := limping(t, &attempts, func(n *graph.Node[state, update]) {
@@ -152,7 +151,7 @@ func TestHalt(t *testing.T) {
 	for name, f := range map[string]*graph.Flow[state, update]{"itself": flow, "inside": compile(t, outer)} {
 		attempts = 0
 		_, err := f.Execute(t.Context(), state{}, nil)
-		var tasks *pregel.TasksError
+		var tasks *graph.TasksError
 		if !errors.As(err, &tasks) || !errors.Is(err, errBroken) || attempts != 1 {
 			t.Errorf("%s: %v after %d attempts", name, err, attempts)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -130,7 +129,7 @@ func TestAbortStopsSiblingsAtOnce(t *testing.T) {
 	})
 	edges(g, "@start a", "@start b", "a @end", "b @end")
 	_, err := compile(t, g).Run(t.Context(), state{}, nil)
-	var tasks *pregel.TasksError
+	var tasks *graph.TasksError
 	if !errors.As(err, &tasks) || tasks.Tasks[0].Path != "a" || !errors.Is(err, errBroken) || !stopped {
 		t.Fatalf("got %v", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -83,7 +83,7 @@ func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[
 	return m, x.journal.Append(ctx, "", first...)
 }
 
-// adopt writes down that the run goes on with this version of the graph, if another one
+// adopt writes down that the run continues with this version of the graph, if another one
 // began it. Pending are the results of the superstep under way, of which no snapshot knows.
 func (x *execution[S, U]) adopt(ctx context.Context, past *fold[S, U], pending []runlog.Record) error {
 	if past.adopted == nil {
@@ -117,12 +117,12 @@ func (x *execution[S, U]) snapshots(recs []runlog.Record, m *pregel.Machine[S, U
 	return append(recs, r), nil
 }
 
-// settleSkips takes note of the tasks that the last commit passed over.
+// settleSkips takes note of the tasks that the last commit skipped.
 func (x *execution[S, U]) settleSkips(m *pregel.Machine[S, U, message]) {
 	x.skipped = append(x.skipped, passedOver(m.Skipped(), x.opt.space)...)
 }
 
-// changed says how the graph differs from the one that the run began with.
+// changed returns how the graph differs from the one that the run began with.
 func (x *execution[S, U]) changed(ctx context.Context, name string) error {
 	if name != x.flow.name {
 		return &ChangedError{Graph: x.flow.name, Diff: []string{fmt.Sprintf("the run is of graph %q", name)}}
@@ -204,7 +204,7 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 	return nil
 }
 
-// lastAttempt is that of a task that is passed over, by the note of its result; nil for others.
+// lastAttempt is that of a task that is skipped, by the note of its result; nil for others.
 func lastAttempt[U any](note any) *runlog.TaskFailed {
 	switch n := note.(type) {
 	case *runlog.TaskFailed:

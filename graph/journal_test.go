@@ -15,8 +15,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/carry"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
@@ -31,7 +32,7 @@ type plan struct {
 	delays map[string]time.Duration
 	reads  map[string][]string   // of those that declare them
 	subs   map[string]bool       // run a graph of their own
-	fails  map[string]bool       // fail, and are passed over or met by a settled join
+	fails  map[string]bool       // fail, and are skipped or met by a settled join
 	kinds  map[string]graph.Join // of those in joins; All by default
 }
 
@@ -197,7 +198,7 @@ func (p *plan) flow(t interface{ Fatalf(string, ...any) }, ran func(string), del
 }
 
 // canonical is a log without what may differ between two runs of the same work: times,
-// epochs, snapshots, and the order of tasks that are at work at once.
+// epochs, snapshots, and the order of tasks that are running at once.
 func canonical(t interface{ Fatalf(string, ...any) }, store runlog.Store, id string) []string {
 	var recs []runlog.Record
 	for r, err := range runlog.Records(context.Background(), store, id, 0) {
@@ -205,7 +206,7 @@ func canonical(t interface{ Fatalf(string, ...any) }, store runlog.Store, id str
 			t.Fatalf("%v", err)
 		}
 		switch r.Kind {
-		case runlog.KindSnapshot, runlog.KindInner, runlog.KindCarried:
+		case runlog.KindSnapshot, runlog.KindInner, carry.Kind:
 		default:
 			recs = append(recs, r)
 		}
@@ -360,7 +361,7 @@ func TestFailureKeepsSiblings(t *testing.T) {
 	f := compile(t, g)
 	j := open(t, store, true)
 	got, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j})
-	var failed *pregel.TasksError
+	var failed *graph.TasksError
 	if !errors.As(err, &failed) || len(failed.Tasks) != 2 || err.Error() != "node bad: bad luck\nnode ugly: ugly luck" || len(got.Trail) != 0 {
 		t.Fatalf("got %v, %v", got, err)
 	}
@@ -488,7 +489,7 @@ func TestChangedGraphIsRefused(t *testing.T) {
 	}
 }
 
-// A run goes on with another version of its graph if that is wanted and what it does next
+// A run continues with another version of its graph if that is wanted and what it does next
 // is still there, and from then on the log is of that version.
 func TestAllowedChange(t *testing.T) {
 	build := func(fails bool, nodes ...string) *graph.Flow[state, update] {
@@ -514,7 +515,7 @@ func TestAllowedChange(t *testing.T) {
 		store := runlog.NewMemory(nil)
 		j := open(t, store, true)
 		_, err := first.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, SnapshotEvery: every})
-		var failed *pregel.TasksError
+		var failed *graph.TasksError
 		if !errors.As(err, &failed) {
 			t.Fatal(err)
 		}
@@ -650,7 +651,7 @@ func TestSnapshotsBoundTheLog(t *testing.T) {
 	}, "grow", graph.End)
 	f := compile(t, g)
 	j := open(t, store, true)
-	var limit *pregel.StepLimitError
+	var limit *graph.StepLimitError
 	if _, err := f.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, MaxSteps: 290}); !errors.As(err, &limit) {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -201,7 +200,7 @@ func TestLangGraphStepLimit(t *testing.T) {
 		ok           bool
 	}{{5, 5, true}, {6, 5, false}, {100, 0, true}, {101, 0, false}} {
 		got, err := compile(t, looping(c.steps)).Run(t.Context(), state{}, &graph.RunOptions{MaxSteps: c.limit})
-		var limit *pregel.StepLimitError
+		var limit *graph.StepLimitError
 		if c.ok != (err == nil) || !c.ok && !errors.As(err, &limit) || got.N != c.steps && c.ok {
 			t.Errorf("%+v: got %v, %v", c, got, err)
 		}

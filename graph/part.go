@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // Part runs a node as a part of a task, for nodes that are made of others. It has a place

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -108,7 +108,7 @@ func TestManyQuestionsAnsweredInAnyOrder(t *testing.T) {
 	}
 }
 
-// An answer reaches a run while the rest of it is still at work.
+// An answer reaches a run while the rest of it is still running.
 func TestAnswerWhileTheRunGoesOn(t *testing.T) {
 	j := open(t, runlog.NewMemory(nil), true)
 	answered := make(chan struct{})
@@ -163,7 +163,7 @@ func TestStopIsBetweenTasks(t *testing.T) {
 	edges(outer, "@start sub", "sub @end")
 	flow := compile(t, outer)
 	j := open(t, store, true)
-	if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, Stop: stop}); !errors.Is(err, pregel.ErrStopped) {
+	if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, Stop: stop}); !errors.Is(err, graph.ErrStopped) {
 		t.Fatalf("got %v", err)
 	}
 	if err := j.Close(t.Context()); err != nil {

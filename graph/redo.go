@@ -10,11 +10,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// redo says what of a log a fork does again.
+// redo describes what of a log a fork does again.
 type redo struct {
 	seq    uint64            // the record of the checkpoint that the fork begins with
 	step   int               // its superstep
@@ -156,7 +157,7 @@ func (d *redo) scan(r *runlog.Record) error {
 		if kind, name := part(s.Key); name != "" {
 			d.parts[r.Path+"/"+name] = kind
 		}
-	case runlog.KindCarried:
+	case carry.Kind:
 		return within(r, func(inner *runlog.Record) (bool, error) { return true, d.scan(inner) })
 	}
 	return nil
@@ -164,7 +165,7 @@ func (d *redo) scan(r *runlog.Record) error {
 
 // within shows the records that a KindCarried record has, and leaves out those that keep does not want.
 func within(r *runlog.Record, keep func(*runlog.Record) (bool, error)) error {
-	var c runlog.Carried
+	var c carry.Data
 	if err := json.Unmarshal(r.Data, &c); err != nil {
 		return err
 	}
@@ -183,12 +184,12 @@ func within(r *runlog.Record, keep func(*runlog.Record) (bool, error)) error {
 		}
 		return is
 	}
-	c.Inner = slices.DeleteFunc(c.Inner, func(in runlog.CarriedRecord) bool { return !wanted(in.Kind, in.Path, in.Data) })
+	c.Inner = slices.DeleteFunc(c.Inner, func(in carry.Record) bool { return !wanted(in.Kind, in.Path, in.Data) })
 	for i := range c.Scopes {
 		s := &c.Scopes[i]
 		s.Settled = slices.DeleteFunc(s.Settled, func(e runlog.Settled) bool { return !wanted(runlog.KindSettled, s.Path, e) })
 	}
-	c.Scopes = slices.DeleteFunc(c.Scopes, func(s runlog.CarriedScope) bool { return !wanted("", s.Path, nil) })
+	c.Scopes = slices.DeleteFunc(c.Scopes, func(s carry.Scope) bool { return !wanted("", s.Path, nil) })
 	if fails != nil {
 		return fails
 	}
@@ -335,9 +336,9 @@ func (d *redo) filtered(records iter.Seq2[runlog.Record, error]) iter.Seq2[runlo
 			}
 			keep := true
 			switch {
-			case r.Kind == runlog.KindCarried && begun:
+			case r.Kind == carry.Kind && begun:
 				keep = false // all that is in it was read
-			case r.Kind == runlog.KindCarried:
+			case r.Kind == carry.Kind:
 				err = within(&r, func(in *runlog.Record) (bool, error) { return d.keeps(in), nil })
 			default:
 				begun = begun || r.Kind == runlog.KindTaskDone

@@ -18,9 +18,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/internal/encodable"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -35,22 +35,22 @@ type RunOptions struct {
 	// Journal is for hosts that open runs themselves, as an engine does: it takes the place
 	// of Store and ID, and it is the host that records how the run ended.
 	Journal     *journal.Journal
-	Parallelism int // tasks of the graph at work at once, those of graphs inside of it not counted; defaults to 16
-	// supersteps before a *pregel.StepLimitError; defaults to what the graph says, or to 100 rounds: 100 for each node on a loop and 1 for any other, at least 100
+	Parallelism int // tasks of the graph running at once, those of graphs inside of it not counted; defaults to 16
+	// supersteps before a *StepLimitError; defaults to what the graph says, or to 100 rounds: 100 for each node on a loop and 1 for any other, at least 100
 	MaxSteps int
 	Timeout  time.Duration // of the whole run, from this call on; defaults to none
 	// Barrier makes every node wait for its superstep, even if what it reads is final.
 	// The state that a run ends with is the same.
 	Barrier bool
 	// Stop, once closed, lets nothing start any more: the run ends with
-	// pregel.ErrStopped when what is at work has ended. Defaults to never.
+	// ErrStopped when what is running has ended. Defaults to never.
 	Stop <-chan struct{}
 	// Cache is where nodes with a Caching find work that was done before. Defaults to none.
 	Cache Cache
 	// SnapshotEvery has a snapshot written after every so many supersteps, counted from the
 	// start of the run, and whenever the log has grown enough; defaults to the latter alone.
 	SnapshotEvery int
-	// AllowChange goes on with a run that was begun by another version of the graph, if what
+	// AllowChange continues with a run that was begun by another version of the graph, if what
 	// it does next is still there and its state still fits. Defaults to a *ChangedError.
 	AllowChange bool
 	// Admit is asked before the task of a path sends to tasks that begin so many agents in all. An error fails the
@@ -58,6 +58,9 @@ type RunOptions struct {
 	Admit func(path string, agents int) error
 	// Workflows finds what nodes run by name. Defaults to nothing.
 	Workflows func(name string) (Nested, error)
+	// Ended is called once before Run returns, also with an error, with the supersteps that the run took from its start and
+	// the paths of the tasks that failed and were skipped, in path order by step. Defaults to nothing.
+	Ended func(steps int, skipped []string)
 	// Host is what nodes find other things by, such as agents and tools that are known when the run starts; see Task.Host.
 	// Defaults to nothing.
 	Host any
@@ -76,26 +79,28 @@ type Nested interface {
 	RunNested(ctx context.Context, inputs json.RawMessage, opt *RunOptions) (json.RawMessage, error)
 }
 
-// A Final is what a run ended with.
-type Final[S any] struct {
+// An outcome is what a run ended with, see RunOptions.Ended. After an error it is as of the last superstep.
+type outcome[S any] struct {
 	State   S
-	Steps   int      // supersteps the run took, from its start
-	Skipped []string // the paths of the tasks that failed and were passed over, in path order by step
+	Steps   int
+	Skipped []string
 }
 
-// Run runs the graph from a state to its end. It fails with a *pregel.TasksError, a
-// *Paused while questions are open, a *pregel.StepLimitError, a
-// *pregel.TimeoutError, a *ChangedError if the run was begun with another version of the graph,
-// a *ConflictError, pregel.ErrStopped, the cause of ctx, or an error of the store. In all of these cases a run with a
+// Run runs the graph from a state to its end. It fails with a *TasksError, a
+// *Paused while questions are open, a *StepLimitError, a
+// *TimeoutError, a *ChangedError if the run was begun with another version of the graph,
+// a *ConflictError, ErrStopped, the cause of ctx, or an error of the store. In all of these cases a run with a
 // store can be resumed; after a *ConflictError only once the field has a reducer, or by a fork.
 func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, error) {
-	final, err := f.Execute(ctx, state, opt)
+	final, err := f.execute(ctx, state, opt)
+	if opt != nil && opt.Ended != nil {
+		opt.Ended(final.Steps, final.Skipped)
+	}
 	return final.State, err
 }
 
-// Execute is Run for those who want to know more of the end than the state. On an
-// error Final is as of the last superstep.
-func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (final Final[S], err error) {
+// execute is Run, and gives all of the end.
+func (f *Flow[S, U]) execute(ctx context.Context, state S, opt *RunOptions) (final outcome[S], err error) {
 	final.State = state
 	defer caught(&err) // a panic of the reducer, or of a route from Start; those of nodes fail their tasks
 	x := &execution[S, U]{flow: f}
@@ -104,7 +109,7 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (fin
 	}
 	o := &x.opt
 	if o.refused != nil {
-		return Final[S]{State: state}, o.refused
+		return outcome[S]{State: state}, o.refused
 	}
 	if o.Store != nil {
 		return f.durable(ctx, state, *o)
@@ -129,12 +134,12 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (fin
 		ro.Recorder, ro.Started, ro.Wake, ro.Ready = x, x.started, answered, x.ready
 	case f.skips:
 		m, err = x.begin(state)
-		ro.Recorder = x // to know what was passed over
+		ro.Recorder = x // to know what was skipped
 	default:
 		m, err = x.begin(state)
 	}
 	if err != nil {
-		return Final[S]{State: state}, err
+		return outcome[S]{State: state}, err
 	}
 	x.state, x.steps = m.State(), m.Step()
 	err = pregel.Run(ctx, m, x.inTurn(), ro)
@@ -143,12 +148,12 @@ func (f *Flow[S, U]) Execute(ctx context.Context, state S, opt *RunOptions) (fin
 	}
 	var waiting *pregel.WaitingError
 	if x.journal != nil && o.space == "" && errors.As(err, &waiting) {
-		err = &Paused{Run: x.journal.ID(), Questions: x.journal.Open(), Err: waiting}
+		err = &Paused{Run: x.journal.ID(), Questions: x.journal.Open(), err: waiting}
 	}
-	return Final[S]{State: x.state, Steps: x.steps, Skipped: x.skipped}, err
+	return outcome[S]{State: x.state, Steps: x.steps, Skipped: x.skipped}, err
 }
 
-// begin makes a machine at the start of a run.
+// begin creates a machine at the start of a run.
 func (x *execution[S, U]) begin(state S) (*pregel.Machine[S, U, message], error) {
 	f := x.flow
 	if f.branch != nil {
@@ -211,7 +216,7 @@ func (x *execution[S, U]) ready(t *pregel.Task[message]) bool {
 	return true
 }
 
-// task makes the handle of a task, nil if nobody will look at it.
+// task creates the handle of a task, nil if nobody will look at it.
 func (x *execution[S, U]) task(n *node[S, U], t *pregel.Task[message]) *Task {
 	if x.journal == nil && n.fn != nil && n.input == nil {
 		return nil
@@ -240,7 +245,7 @@ func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S
 	}
 }
 
-// missed says what comes of an attempt that has failed, once there is to be no other.
+// missed returns what comes of an attempt that has failed, once there is to be no other.
 // Until then it waits for the next.
 func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.Task[message], attempt int, s S, err error) (end pregel.Result[U, message],
 	over bool) {
@@ -397,7 +402,7 @@ func (f *Flow[S, U]) after(s S, u U) (S, error) {
 	return s, nil
 }
 
-// clean makes of an update what is recorded of it, if that is less than was said: the run
+// clean returns what is recorded of an update, if that is less than was said: the run
 // goes on as it would after a crash.
 func (x *execution[S, U]) clean(u *U) error {
 	if x.journal == nil || !x.journal.Cleans() {
@@ -483,7 +488,7 @@ func (n *Node[S, U]) isLate(err error) bool {
 	return false
 }
 
-// caught makes a panic an error. It is to be deferred.
+// caught turns a panic into an error. It is to be deferred.
 func caught(err *error) {
 	if v := recover(); v != nil { //nolint:revive // it is what is deferred
 		*err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
@@ -559,7 +564,7 @@ func (x *execution[S, U]) passOver(n *node[S, U], path string, visit int, s S, l
 	return r
 }
 
-// standIn is the Note of a task that was passed over and has an update all the same.
+// standIn is the Note of a task that was skipped and has an update all the same.
 type standIn[U any] struct {
 	last    *runlog.TaskFailed
 	update  U
@@ -651,7 +656,7 @@ func (r *compiledRoute[S]) choose(f choosable, from string, visit int, s S) ([]p
 	return out, nil
 }
 
-// directed makes a message of a Send.
+// directed creates a message from a Send.
 func directed(d *Send, from string, to int) (pregel.Send[message], error) {
 	send := pregel.Send[message]{To: to, Key: d.Key, Bare: d.Arg == nil}
 	if d.Arg != nil {
@@ -664,7 +669,7 @@ func directed(d *Send, from string, to int) (pregel.Send[message], error) {
 	return send, nil
 }
 
-// directed makes messages of what a task has sent itself. What is sent to the end goes nowhere.
+// directed returns messages for what a task has sent itself. What is sent to the end goes nowhere.
 func (n *node[S, U]) directed(sends []Send) ([]pregel.Send[message], error) {
 	out := make([]pregel.Send[message], 0, len(sends))
 	for i := range sends {
@@ -712,11 +717,11 @@ func sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// A ChangedError says that a run was begun with another version of its graph.
+// A ChangedError reports that a run was begun with another version of its graph.
 type ChangedError struct {
 	Graph string
 	Diff  []string // "+ node x", "- edge a → b"
-	Why   string   // why it cannot be gone on with all the same, "" if nobody has tried
+	Why   string   // why it cannot be continued with all the same, "" if nobody has tried
 }
 
 func (e *ChangedError) Error() string {

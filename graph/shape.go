@@ -36,7 +36,7 @@ type ShapeEdge struct {
 	Kind string `json:"kind,omitempty"` // "" for an edge, "branch", "fan", "send", "catch"
 }
 
-// diff says in words how another shape differs from this one.
+// diff describes in words how another shape differs from this one.
 func (s Shape) diff(now Shape) []string {
 	var out []string
 	compare := func(old, current []string, what string) {
@@ -141,7 +141,7 @@ type bound struct {
 	state  []uint8 // 1 while its sources are looked at, 2 once visits is known
 }
 
-// of gives the visits of a node, -1 if they cannot be known.
+// of returns the visits of a node, -1 if they cannot be known.
 func (b *bound) of(i int) int {
 	switch b.state[i] {
 	case 1:

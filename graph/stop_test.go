@@ -16,7 +16,6 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -30,7 +29,7 @@ func TestStopAtAnyInstant(t *testing.T) {
 	for range 150 {
 		stop := make(chan struct{})
 		time.AfterFunc(300*time.Microsecond, func() { close(stop) })
-		if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Stop: stop, MaxSteps: 1 << 30}); !errors.Is(err, pregel.ErrStopped) {
+		if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Stop: stop, MaxSteps: 1 << 30}); !errors.Is(err, graph.ErrStopped) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Microsecond)
@@ -58,7 +57,7 @@ func TestStopHoldsBackWhatIsQueued(t *testing.T) {
 	}
 	store := runlog.NewMemory(nil)
 	j := open(t, store, true)
-	if _, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Journal: j, Parallelism: 2, Stop: stop}); !errors.Is(err, pregel.ErrStopped) || ran.Load() > 3 {
+	if _, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Journal: j, Parallelism: 2, Stop: stop}); !errors.Is(err, graph.ErrStopped) || ran.Load() > 3 {
 		t.Fatalf("got %v; %d tasks ran", err, ran.Load())
 	}
 	if err := j.Close(t.Context()); err != nil {
@@ -81,7 +80,7 @@ func TestStopEndsRetries(t *testing.T) {
 		}})
 		edges(g, "@start n", "n @end")
 		begin := time.Now()
-		if _, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Stop: stop}); !errors.Is(err, pregel.ErrStopped) || n != 1 || time.Since(begin) > 0 {
+		if _, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{Stop: stop}); !errors.Is(err, graph.ErrStopped) || n != 1 || time.Since(begin) > 0 {
 			t.Errorf("got %v after %d attempts and %s", err, n, time.Since(begin))
 		}
 	})
@@ -99,7 +98,7 @@ func TestNothingStartsBeyondTheLimit(t *testing.T) {
 	}})
 	edges(g, "@start a", "@start slow", "a c", "c @end", "slow @end")
 	time.AfterFunc(20*time.Millisecond, func() { close(released) })
-	var limit *pregel.StepLimitError
+	var limit *graph.StepLimitError
 	if _, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{MaxSteps: 1}); !errors.As(err, &limit) || ran {
 		t.Errorf("got %v, ran %v", err, ran)
 	}
@@ -283,7 +282,7 @@ func TestPartsHaveTheirPlace(t *testing.T) {
 }
 
 func TestPanicsOutsideNodesAreErrors(t *testing.T) {
-	var p *pregel.PanicError
+	var p *graph.PanicError
 	g := graph.New("panics", func(state, update) state { panic("reducer") })
 	g.Add("a", visit("a"))
 	edges(g, "@start a", "a @end")
@@ -333,7 +332,7 @@ func TestLateIsLate(t *testing.T) {
 				if took := time.Since(begin); took != time.Duration(attempts)*200*time.Millisecond {
 					t.Errorf("it took %s", took)
 				}
-				var late *pregel.TimeoutError
+				var late *graph.TimeoutError
 				if !errors.As(err, &late) || late.Error() != c.want || c.end != nil && !errors.Is(err, c.end) {
 					t.Errorf("got %v", err)
 				}
@@ -357,7 +356,7 @@ func TestLatePanic(t *testing.T) {
 			panic("ouch")
 		}
 		_, err := compile(t, one(n)).Run(t.Context(), state{}, nil)
-		var p *pregel.PanicError
+		var p *graph.PanicError
 		if !errors.As(err, &p) || len(p.Stack) == 0 || !strings.Contains(err.Error(), "limit of 30ms, and ended with: panic: ouch") {
 			t.Errorf("got %v", err)
 		}
@@ -377,7 +376,7 @@ func TestRunOutOfTimeInItsLastTask(t *testing.T) {
 		j := open(t, store, true)
 		flow := compile(t, one(n))
 		got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, Timeout: 50 * time.Millisecond})
-		var late *pregel.TimeoutError
+		var late *graph.TimeoutError
 		if !errors.As(err, &late) || late.What != "the run" || got.N != 0 {
 			t.Errorf("got %v, %v", got, err)
 		}
@@ -388,4 +387,23 @@ func TestRunOutOfTimeInItsLastTask(t *testing.T) {
 			t.Errorf("got %v, %v after %d tasks", got, err, ran)
 		}
 	})
+}
+
+// Whoever runs a graph is told once how it ended, also if it failed.
+func TestEnded(t *testing.T) {
+	for want, limit := range map[string]int{"2 [] <nil>": 0, "1 [] stopped": 1} {
+		g := graph.New("g", reduce)
+		g.Add("a", func(context.Context, state) (update, error) { return update{}, nil })
+		g.Add("b", func(context.Context, state) (update, error) { return update{}, nil })
+		g.Edge(graph.Start, "a")
+		g.Edge("a", "b")
+		g.Edge("b", graph.End)
+		var told []string
+		_, err := compile(t, g).Run(t.Context(), state{}, &graph.RunOptions{MaxSteps: limit, Ended: func(steps int, skipped []string) {
+			told = append(told, fmt.Sprint(steps, skipped))
+		}})
+		if got := strings.Join(told, ", ") + " " + fmt.Sprint(err); !strings.HasPrefix(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
 }

@@ -12,7 +12,7 @@ type Update struct {
 	Path   string // of the task
 	Node   string
 	Step   int
-	Update json.RawMessage // nil for one that failed and was passed over or caught, unless something takes its place
+	Update json.RawMessage // nil for one that failed and was skipped or caught, unless something takes its place
 	Fixed  string          // the node whose work it amends, "" for none
 	Fix    json.RawMessage // that amendment, folded in before Update
 	Error  string          // of such a one
@@ -38,7 +38,7 @@ func Updates(records iter.Seq2[runlog.Record, error]) iter.Seq2[Update, error] {
 type TaskEvent struct {
 	Path  string
 	Phase string // started (live-only), failed (an attempt has), asks or done
-	Error string // of an attempt that failed, or a task that was passed over
+	Error string // of an attempt that failed, or a task that was skipped
 }
 
 // Tasks are the steps in the lives of tasks among the records of a run.

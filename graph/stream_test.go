@@ -85,8 +85,8 @@ func frames(t testing.TB, parallelism int, inOrder bool) []byte {
 	return out
 }
 
-// A hundred runs give one log: byte for byte where one task is at work at a time, and
-// up to the order of those that are at work at once otherwise.
+// A hundred runs give one log: byte for byte where one task is running at a time, and
+// up to the order of those that are running at once otherwise.
 func TestAHundredRunsGiveOneLog(t *testing.T) {
 	for _, parallelism := range []int{1, 8} {
 		want := frames(t, parallelism, parallelism > 1)

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 // Sub is a node that runs another graph. In makes the first state of that graph from
 // the state of this one, and out the update from its last. The inner graph has its own
-// place in the log, is taken up where it was, and may ask; it is run anew at each visit
+// place in the log, is resumed where it was, and may ask; it is run anew at each visit
 // of the node. The two need no type in common.
 func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, error), out func(S2) (U, error)) Node[S, U] {
 	n := Node[S, U]{Name: name, Kind: "sub"}
@@ -26,7 +26,7 @@ func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, erro
 		if err != nil {
 			return u, err
 		}
-		last, err := flow.Execute(ctx, first, t.Nested(""))
+		last, err := flow.execute(ctx, first, t.Nested(""))
 		if err != nil {
 			return u, fmt.Errorf("%s: %w", flow.name, err)
 		}
@@ -86,10 +86,10 @@ func (f *Flow[S, U]) Uses() []string {
 	return out
 }
 
-// PassOver takes note of what was passed over inside of the task, so that the run ends partial:
+// PassOver takes note of what was skipped inside of the task, so that the run ends partial:
 // the Skipped of a graph that it ran with the options of [Task.Nested], or "" for the task itself,
 // which has an update that is less than was wanted. It counts if the attempt succeeds, and without a
-// log only if some node of the graph may be passed over. It is to be called from one goroutine.
+// log only if some node of the graph may be skipped. It is to be called from one goroutine.
 func (t *Task) PassOver(paths ...string) {
 	for _, p := range paths {
 		switch own := pregel.Path(t.node, t.key, t.visit); {

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // A Task is a node's handle on the one run of it that is under way.
@@ -21,7 +21,7 @@ type Task struct {
 	inbox    []message
 	sends    []Send
 	feedback []string
-	inside   []string // what was passed over in graphs inside of it
+	inside   []string // what was skipped in graphs inside of it
 	uses     []string // the workflows that it may run
 	any      bool     // it may run others too
 	parts    names
@@ -30,7 +30,7 @@ type Task struct {
 	opt      *RunOptions
 }
 
-// again makes the task one of another attempt.
+// again prepares the task for another attempt.
 func (t *Task) again(attempt int) {
 	t.attempt, t.sends, t.inside = attempt, nil, nil
 	t.parts.clear()
@@ -142,7 +142,7 @@ func (t *Task) Failures() []Failure {
 	return out
 }
 
-// Feedback says, of a node that is run again because its work did not fit the Input of
+// Feedback returns, for a node that is run again because its work did not fit the Input of
 // another, what was wrong with each attempt so far. It is empty otherwise.
 func (t *Task) Feedback() []string { return t.feedback }
 
@@ -151,7 +151,7 @@ func (t *Task) Feedback() []string { return t.feedback }
 func (t *Task) Send(s Send) { t.sends = append(t.sends, s) }
 
 // Nested are the options to run a graph within the task: it is kept in the same log and
-// taken up with the task. The key tells the graphs of one task apart; "" will do for the
+// resumed with the task. The key tells the graphs of one task apart; "" will do for the
 // only one, which then has no parts beside it. The error of the inner run is to be
 // returned, wrapped or not.
 func (t *Task) Nested(key string) *RunOptions {
@@ -159,7 +159,7 @@ func (t *Task) Nested(key string) *RunOptions {
 	if key == "" && !t.parts.whole() {
 		o.refused = errors.New("it has parts, so that its graph needs a key in Nested")
 	}
-	o.MaxSteps, o.Timeout = 0, 0
+	o.MaxSteps, o.Timeout, o.Ended = 0, 0, nil
 	if o.space = t.scope.Path(); key != "" {
 		o.space += "/" + pregel.Path("~", key, 0)
 	}
@@ -182,7 +182,7 @@ func (t *Task) Workflow(name string) (Nested, error) {
 func (t *Task) Host() any { return t.opt.Host }
 
 // Stopped is closed once the run is to stop between two tasks: one that waits for
-// something long may end with pregel.ErrStopped then, and is run again when the run goes on.
+// something long may end with ErrStopped then, and is run again when the run goes on.
 func (t *Task) Stopped() <-chan struct{} { return t.opt.Stop }
 
 // Emit puts an event into the log. It is durable when Emit returns.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/docindex"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/tool/permit"
@@ -33,7 +34,7 @@ func (p *project) builtins(s *Session) ([]*tool.Tool, error) {
 		}
 	}
 	if s.root != nil {
-		tools = append(tools, builtin.SearchDocsIn(p.dir, s.openDocs, &builtin.SearchDocsOptions{Reads: s.reads}))
+		tools = append(tools, builtin.SearchDocs(p.dir, s.openDocs, s.reads))
 	}
 	if len(p.UsableSkills()) > 0 {
 		t, err := p.skillTool()
@@ -76,7 +77,7 @@ func (p *project) withResults(t *tool.Tool) *tool.Tool {
 		if rel, err := filepath.Rel(dir, in.Path); err != nil || !filepath.IsLocal(rel) {
 			return t.Run(ctx, c)
 		}
-		root, err := builtin.OpenRoot(dir)
+		root, err := builtin.OpenRoot(dir, nil)
 		if err != nil {
 			return "", err
 		}
@@ -123,11 +124,11 @@ func (s *Session) openDocs(ctx context.Context, large bool) (*builtin.Docs, erro
 	}
 	reads := s.reads("search_docs", "")
 	o := &builtin.DocsOptions{
-		CacheDir: s.p.h.CacheDir(), Progress: builtin.DocsProgress(s.p.dir, 3*time.Second, func(text string, _, _ int) { s.p.h.cfg.Notice(text) }),
+		CacheDir: s.p.h.CacheDir(), Progress: docindex.Progress(s.p.dir, 3*time.Second, func(text string, _, _ int) { s.p.h.cfg.Notice(text) }),
 		Excluded: func(file string) bool { return reads(file).Decision != tool.Allow },
 	}
 	if large {
-		o.Limits = builtin.LargeDocs()
+		o.Limits = docindex.LargeLimits()
 	}
 	index, err := builtin.OpenDocs(ctx, s.p.dir, o)
 	if err != nil {

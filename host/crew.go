@@ -11,12 +11,12 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/agent"
+	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/compile"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/workflow"
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 )
 
 // projectOf returns the project of a run in a folder, with the rules that it began with. Recipes may have models that agents
@@ -29,7 +29,7 @@ func (h *Host) projectOf(dir string, rules []string, onAsk string, models func(s
 	if h.cfg.Fresh {
 		h.Refresh()
 	}
-	return h.projectAt(rootOf(dir, h.Home()), all, h.onAsk(cmp.Or(h.cfg.OnAsk, onAsk)), models)
+	return h.projectAt(rootOf(dir, h.Home()), all, h.headless(cmp.Or(h.cfg.OnAsk, onAsk)), models)
 }
 
 // rules are those that the run began with, and those of who goes on with it.

@@ -9,14 +9,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/distil"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // What agents write waits in a folder of its own, where nothing finds it by name, until a person has
@@ -285,7 +284,7 @@ func (h *Host) NewRecipe(name, from string) (string, error) {
 		if err != nil {
 			return "", mistake("--from: " + err.Error())
 		}
-		text = Renamed(string(e.Text), e.Name, name)
+		text = recipe.Renamed(string(e.Text), e.Name, name)
 	}
 	return h.AddRecipe(h.Dir(), []byte(text), false)
 }
@@ -314,31 +313,6 @@ steps:
 
 output: "{{steps.write.output}}"
 `
-
-// Renamed returns the text of a recipe under another name, without its aliases.
-func Renamed(text, old, name string) string {
-	var b strings.Builder
-	skip := false
-	body := false
-	word := regexp.MustCompile(`(^|[^a-z0-9-])` + regexp.QuoteMeta(old) + `($|[^a-z0-9-])`)
-	for line := range strings.Lines(text) {
-		switch {
-		case skip && (strings.HasPrefix(line, " ") || strings.HasPrefix(line, "-")):
-			continue
-		case strings.HasPrefix(line, "aliases:"):
-			skip = true
-			continue
-		case strings.HasPrefix(line, "name:"):
-			line = "name: " + name + "\n"
-		case strings.HasPrefix(line, "#") && !body:
-			line = word.ReplaceAllString(line, "${1}"+name+"${2}")
-		}
-		skip = false
-		body = body || !strings.HasPrefix(line, "#")
-		b.WriteString(line)
-	}
-	return b.String()
-}
 
 // AddRecipe puts a recipe of the user's into the project of a folder, has them trust it, and returns its path. A file that is
 // there already is an *ExistsError, unless it is to be replaced and has the recipe's name.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -75,7 +76,7 @@ func (h *Host) edits(ctx context.Context, e *superstep.Engine, info *runlog.Info
 		case outputs && !step:
 			return nil, mistake(fmt.Sprintf("--set: workflow %s has no step %q%s", info.Workflow, key, suggest.Hint(key, nodes)))
 		case outputs && key == again:
-			return nil, mistake(fmt.Sprintf("--set %s: the fork does step %s again; go on from a step that follows it", Quote(s), key))
+			return nil, mistake(fmt.Sprintf("--set %s: the fork does step %s again; go on from a step that follows it", clean.Shell(s), key))
 		case step && !outputs && !json.Valid(raw):
 			return nil, mistake(fmt.Sprintf("--set: the update of %s is no JSON: %s", key, value))
 		}

@@ -6,15 +6,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/inside"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // An Origin is the mark of an imported run.
@@ -119,8 +120,14 @@ func (h *Host) Edited(ctx context.Context, info *runlog.Info) (file string, chan
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(p.Setting.Dir, path)
 	}
-	text, err := os.ReadFile(path)
-	return file, err == nil && string(text) != p.Files[0].Text // else it was moved, or typed elsewhere
+	return file, differs(path, p.Files[0].Text)
+}
+
+// differs reports whether a file holds another recipe than this text. The file of an imported run may name anything, such as a
+// device without an end.
+func differs(path, text string) bool {
+	now, err := inside.ReadFile(path, recipe.MaxBytes)
+	return err == nil && string(now) != text // else it was moved, or typed elsewhere
 }
 
 // Claims are what an imported run would execute, and what its file claims.
@@ -205,8 +212,8 @@ func (b *Claims) read(rec *runlog.Record) error {
 			return err
 		}
 		b.effect(rec, &d.Settled, d.Once)
-	case runlog.KindCarried:
-		var d runlog.Carried
+	case carry.Kind:
+		var d carry.Data
 		if err := json.Unmarshal(rec.Data, &d); err != nil {
 			return err
 		}

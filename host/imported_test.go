@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -27,16 +28,16 @@ func TestImportedShowsNestedRecipes(t *testing.T) {
 	}
 	nested := settled("inputs/1", pinned)
 	background := settled("start/1", json.RawMessage(`{"handle":"inner-1","inputs":`+string(pinned)+`}`))
-	carried, err := json.Marshal(runlog.Carried{Inner: []runlog.CarriedRecord{{Kind: nested.Kind, Path: nested.Path, Data: nested.Data}}})
+	carried, err := json.Marshal(carry.Data{Inner: []carry.Record{{Kind: nested.Kind, Path: nested.Path, Data: nested.Data}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	scopes, err := json.Marshal(runlog.Carried{Scopes: []runlog.CarriedScope{{Path: "work", Settled: []runlog.Settled{{Key: "inputs/1", Output: pinned}}}}})
+	scopes, err := json.Marshal(carry.Data{Scopes: []carry.Scope{{Path: "work", Settled: []runlog.Settled{{Key: "inputs/1", Output: pinned}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, rec := range map[string]runlog.Record{
-		"inputs": nested, "background": background, "carried": {Kind: runlog.KindCarried, Data: carried}, "carried scope": {Kind: runlog.KindCarried, Data: scopes},
+		"inputs": nested, "background": background, "carried": {Kind: carry.Kind, Data: carried}, "carried scope": {Kind: carry.Kind, Data: scopes},
 	} {
 		b := &Claims{at: map[string]int{}}
 		if err := b.read(&rec); err != nil {

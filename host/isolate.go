@@ -74,7 +74,7 @@ func (s *Session) rootOf(dir string) (*builtin.Root, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	root, err := builtin.OpenRootWith(dir, &builtin.RootOptions{Protected: s.policy.Protected})
+	root, err := builtin.OpenRoot(dir, &builtin.RootOptions{Protected: s.policy.Protected})
 	if err != nil {
 		return nil, err
 	}

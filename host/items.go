@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // The kinds of items there are.

@@ -12,9 +12,9 @@ import (
 	"github.com/superstep-dev/superstep/internal/definition"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/offline"
-	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/internal/recipe"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // Judgements returns why a workflow needs a language model, none if the model offline will do or if that is not known.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/catalog/skill"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // A Report is what is wrong with a file, or with the files of a folder.

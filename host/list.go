@@ -90,7 +90,7 @@ func (p *project) toolsHere() (tools []*tool.Tool, off map[string]string) {
 	}
 	s := &Session{p: p}
 	if p.dir != "" {
-		if root, err := builtin.OpenRoot(p.dir); err == nil {
+		if root, err := builtin.OpenRoot(p.dir, nil); err == nil {
 			s.root = root
 			defer root.Close()
 		}

@@ -36,22 +36,22 @@ func writing(t *testing.T, s *Session) *graph.Flow[string, string] {
 // TestNodesObeyRules: a node that calls a tool of a session obeys the rules of the user, as agents and recipes do.
 func TestNodesObeyRules(t *testing.T) {
 	for name, c := range map[string]struct {
-		rules  string
-		onAsk  agent.OnAsk
-		answer string // "" if nothing may be asked
-		want   string // in the error; "" if the file is written
+		rules    string
+		headless bool
+		answer   string // "" if nothing may be asked
+		want     string // in the error; "" if the file is written
 	}{
-		"denied":          {"deny: [write_file]\n", "", "", "denied"},
-		"allowed":         {"allow: [write_file]\n", "", "", ""},
-		"asked, once":     {"", "", `"once"`, ""},
-		"asked, always":   {"", "", `"always"`, ""},
-		"asked, denied":   {"", "", `"deny: not now"`, "not now"},
-		"nobody to ask":   {"", agent.AskDeny, "", "nobody is there to ask"},
-		"allowed, denied": {"allow: [write_file]\ndeny: [\"write_file(*)\"]\n", "", "", "denied"},
+		"denied":          {"deny: [write_file]\n", false, "", "denied"},
+		"allowed":         {"allow: [write_file]\n", false, "", ""},
+		"asked, once":     {"", false, `"once"`, ""},
+		"asked, always":   {"", false, `"always"`, ""},
+		"asked, denied":   {"", false, `"deny: not now"`, "not now"},
+		"nobody to ask":   {"", true, "", "nobody is there to ask"},
+		"allowed, denied": {"allow: [write_file]\ndeny: [\"write_file(*)\"]\n", false, "", "denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newPlace(t, map[string]string{"~/.config/superstep/permissions.yaml": c.rules})
-			w.opt.Headless = c.onAsk == agent.AskDeny
+			w.opt.Headless = c.headless
 			s, err := w.open(t).start(t.Context(), "", nil)
 			if err != nil {
 				t.Fatal(err)

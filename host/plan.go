@@ -10,13 +10,14 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/offline"
+	"github.com/superstep-dev/superstep/internal/recipe"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/transcript"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // A Plan is what a run would do, as far as that is known before it does anything.
@@ -66,7 +67,7 @@ func (n *PlanNeed) String() string {
 	case n.Decision == tool.Deny:
 		return s + " (denied: " + n.Reason + ")"
 	case n.Always != "":
-		return s + " (asks, and without a terminal is denied; --allow " + Quote(n.Always) + ")"
+		return s + " (asks, and without a terminal is denied; --allow " + clean.Shell(n.Always) + ")"
 	}
 	return s + " (asks, and without a terminal is denied)"
 }

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/superstep-dev/superstep/agent"
+	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/internal/clean"
@@ -14,7 +14,6 @@ import (
 	"github.com/superstep-dev/superstep/tool/mcp"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/workflow"
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 )
 
 // A project is what a folder and its user have for agents to work with, as one run sees it: definitions of agents, tools
@@ -29,20 +28,20 @@ type project struct {
 	trust     *trust.Store
 	workflows workflow.Set // that recipes may run besides each other
 
-	rules  []permit.Rule // of the run
-	onAsk  agent.OnAsk
-	models func(name string) (model.Model, error)
+	rules    []permit.Rule // of the run
+	headless bool
+	models   func(name string) (model.Model, error)
 }
 
 // project returns the project of the folder that the host works in, as the settings have it. It is read once.
 func (h *Host) project() (*project, error) { return h.projectIn(h.Dir()) }
 
 func (h *Host) projectIn(dir string) (*project, error) {
-	return h.projectAt(dir, h.cfg.Rules, h.onAsk(h.cfg.OnAsk), h.agentModel)
+	return h.projectAt(dir, h.cfg.Rules, h.headless(h.cfg.OnAsk), h.agentModel)
 }
 
 // projectAt returns the project of a folder for a run with these rules and models. The folder is read if it was not.
-func (h *Host) projectAt(dir string, rules []permit.Rule, onAsk agent.OnAsk, models func(string) (model.Model, error)) (*project, error) {
+func (h *Host) projectAt(dir string, rules []permit.Rule, headless bool, models func(string) (model.Model, error)) (*project, error) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
 	found := h.all.projects[dir]
@@ -55,7 +54,7 @@ func (h *Host) projectAt(dir string, rules []permit.Rule, onAsk agent.OnAsk, mod
 		h.all.projects[dir] = found
 	}
 	p := *found
-	p.h, p.rules, p.onAsk, p.models = h, rules, onAsk, models
+	p.h, p.rules, p.headless, p.models = h, rules, headless, models
 	if h.cfg.TrustProject {
 		p.trust = p.trust.TrustAll()
 		p.Catalog = p.Catalog.Trusting(p.trust)
@@ -108,15 +107,9 @@ func (h *Host) readProject(dir string) (*project, error) {
 	return p, err
 }
 
-// onAsk is what becomes of calls that a person is to decide on, by what was said with a run.
-func (h *Host) onAsk(said string) agent.OnAsk {
-	switch {
-	case said == "wait":
-		return agent.AskWait
-	case h.cfg.Headless || said == "deny" || said == "fail":
-		return agent.AskDeny
-	}
-	return ""
+// headless reports whether no user can be asked, by what was said with a run.
+func (h *Host) headless(said string) bool {
+	return said != "wait" && (h.cfg.Headless || said == "deny" || said == "fail")
 }
 
 // within reports whether a path lies in a folder, symbolic links resolved as far as they exist.

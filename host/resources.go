@@ -126,8 +126,8 @@ func (c *Resources) Model(name string) (model.Model, error) {
 	return c.host.model(cmp.Or(name, c.host.cfg.Model), shortWait)
 }
 
-// OnAsk says what becomes of calls that a person is to decide on.
-func (c *Resources) OnAsk() agent.OnAsk { return c.host.onAsk(c.host.cfg.OnAsk) }
+// Headless reports whether no user can be asked, see agent.Agent.
+func (c *Resources) Headless() bool { return c.host.headless(c.host.cfg.OnAsk) }
 
 // Notice tells the user something beside the log of the run.
 func (c *Resources) Notice(text string) { c.host.cfg.Notice(text) }

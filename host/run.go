@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/transcript"
+	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
 // EngineOptions are what is said of runs with a call. Nil means the defaults.

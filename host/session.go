@@ -82,7 +82,7 @@ func (p *project) start(ctx context.Context, model string, n *needs) (s *Session
 		s.policy = s.policy.Bounded(confinement(s.sandbox, set), set.auto)
 	}
 	if p.dir != "" {
-		if s.root, err = builtin.OpenRootWith(p.dir, &builtin.RootOptions{Protected: s.policy.Protected, Reads: s.reads, Writes: s.sandbox.Keep}); err != nil {
+		if s.root, err = builtin.OpenRoot(p.dir, &builtin.RootOptions{Protected: s.policy.Protected, Reads: s.reads, Writes: s.sandbox.Keep}); err != nil {
 			return s, err
 		}
 	}
@@ -98,7 +98,7 @@ func (p *project) start(ctx context.Context, model string, n *needs) (s *Session
 	if err != nil {
 		return s, err
 	}
-	s.tools = set.Guarded(tool.Guard{Gate: s.policy, Headless: p.onAsk == agent.AskDeny, Remember: p.remember})
+	s.tools = set.Guarded(tool.Guard{Gate: s.policy, Headless: p.headless, Remember: p.remember})
 	s.team, err = team.New(&team.Options{Agents: s.subAgent, List: s.subAgents, Isolate: s.isolate})
 	return s, err
 }
@@ -456,7 +456,7 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 		return nil, fmt.Errorf("agent %s: %w", d.Name, err)
 	}
 	a := &agent.Agent{
-		Name: d.Name, Model: m, OnAsk: p.onAsk, Clock: &agent.Clock{Now: time.Now, After: time.After}, Remember: p.remember,
+		Name: d.Name, Model: m, Headless: p.headless, Clock: &agent.Clock{Now: time.Now, After: time.After}, Remember: p.remember,
 		Limits: agent.Limits{Turns: cmp.Or(d.MaxTurns, defaultTurns), Single: d.Kind == definition.Simple},
 	}
 	if !p.h.Sealed() {

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
+	"github.com/superstep-dev/superstep/internal/inside"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
@@ -128,21 +128,12 @@ func exists(path string) bool {
 }
 
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
+	b, err := inside.ReadFile(path, maxSettings)
+	switch {
+	case errors.Is(err, inside.ErrNotRegular), errors.Is(err, inside.ErrFolder):
 		return nil, errors.New("is not a file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
-	if err == nil && len(b) > maxSettings {
-		err = errors.New("is over 1 MiB")
+	case errors.Is(err, inside.ErrTooLarge):
+		return nil, errors.New("is over 1 MiB")
 	}
 	return b, err
 }

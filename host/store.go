@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
@@ -154,7 +155,7 @@ func (h *Host) storeKeys() (string, error) {
 			return "", mistake(fmt.Sprintf("--store-key-file: %v", err))
 		}
 		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-			h.all.notices = append(h.all.notices, fmt.Sprintf("others on this machine may read the key in %s; run `chmod 600 %s`", file, Quote(file)))
+			h.all.notices = append(h.all.notices, fmt.Sprintf("others on this machine may read the key in %s; run `chmod 600 %s`", file, clean.Shell(file)))
 		}
 		text, from = string(b), file
 	}

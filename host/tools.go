@@ -14,6 +14,7 @@ import (
 	"github.com/google/renameio/v2/maybe"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/definition"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -83,7 +84,7 @@ func askUser() *agent.Action {
 			if err := json.Unmarshal(c.Args, &in); err != nil {
 				return tool.Result{}, err
 			}
-			answer, err := scope.Ask(ctx, &runlog.Question{Key: "ask", Kind: runlog.QuestionAsk, Agent: c.Agent, Text: tool.Clean(in.Question), Options: in.Options})
+			answer, err := scope.Ask(ctx, &runlog.Question{Key: "ask", Kind: runlog.QuestionAsk, Agent: c.Agent, Text: clean.Text(in.Question), Options: in.Options})
 			if err != nil {
 				return tool.Result{}, err
 			}

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"slices"
 
+	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
+	"github.com/superstep-dev/superstep/internal/builtin/research"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/compile"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/workflow"
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
-	"github.com/superstep-dev/superstep/workflow/builtin/research"
 )
 
 // book has the workflows there are.

@@ -19,7 +19,7 @@ type appending struct {
 	err    error
 }
 
-// New makes a record of this moment. Data is encoded as JSON, unless it is a
+// New creates a record of this moment. Data is encoded as JSON, unless it is a
 // json.RawMessage, which is taken as it is; it may be nil.
 func (j *Journal) New(kind runlog.Kind, path string, data any) (runlog.Record, error) {
 	r := runlog.Record{Kind: kind, Path: path, Time: j.opt.Now().UTC()}
@@ -37,7 +37,7 @@ func (j *Journal) New(kind runlog.Kind, path string, data any) (runlog.Record, e
 	return r, nil
 }
 
-// Append makes records durable, all or none, and shows them to followers. A status
+// Append stores records durably, all or none, and shows them to followers. A status
 // other than "" becomes the run's in listings. Appends of several goroutines that wait
 // for each other share one, but not each other's fate: one whose ctx has ended or whose
 // records cannot be stored fails alone.
@@ -92,7 +92,7 @@ func (j *Journal) commit(ctx context.Context, group []*appending) {
 // errPanicked is the outcome of appends in which something panicked.
 var errPanicked = fmt.Errorf("%w: something panicked in it; open the run again", runlog.ErrUnknown)
 
-// write makes the records of a group durable in one batch. Unless the error wraps
+// write stores the records of a group durably in one batch. Unless the error wraps
 // ErrUnknown, nothing of it is stored. The caller holds append.
 func (j *Journal) write(ctx context.Context, group ...*appending) error {
 	if j.lost != nil {

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -214,7 +215,7 @@ func commit(t interface {
 		r, _ := j.New(runlog.KindSnapshot, "", struct{}{})
 		recs = append(recs, r)
 		if c := j.Carry(task); c != nil {
-			if r, err = j.New(runlog.KindCarried, "", c); err != nil {
+			if r, err = j.New(carry.Kind, "", c); err != nil {
 				t.Fatal(err)
 			}
 			recs = append(recs, r)
@@ -348,7 +349,7 @@ func TestNothingSlipsPastASnapshot(t *testing.T) {
 	}
 }
 
-// The time at work adds up over executions, and what a budget says is found in the log.
+// The execution time adds up over executions, and what a budget says is found in the log.
 func TestBudgetOfTime(t *testing.T) {
 	now := time.Unix(1, 0)
 	clock := func() time.Time { return now }

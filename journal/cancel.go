@@ -2,8 +2,11 @@ package journal
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"sync"
 
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -13,6 +16,8 @@ type cancels struct {
 	read  uint64            // how much of the requests was read
 	asked map[string]bool   // paths
 	parts map[string]func() // by path
+	pause *runlog.RunPaused // what was asked for, nil for nothing
+	rest  func()            // see OnPause
 }
 
 // CancelPart cancels the part of the run that has the path, and reports whether it was under way. One that begins
@@ -60,14 +65,65 @@ func (s *Scope) cancellable(cancel func()) (stop func()) {
 	}
 }
 
-// requested reads what was requested since, for Hold. What cannot be read now is read later.
+// requested carries out what was requested since, for Hold. What cannot be read or carried out now is tried again later.
 func (j *Journal) requested(ctx context.Context) {
-	// Most runs have no requests, and an error of the store itself the next append meets too.
-	recs, _ := j.store.Read(ctx, runlog.RequestsID(j.id), j.cancels.read+1, 64)
-	for i := range recs {
-		if recs[i].Kind == runlog.KindCancel {
-			j.CancelPart(recs[i].Path)
+	for {
+		// Most runs have no requests, and an error of the store itself the next append meets too.
+		recs, _ := j.store.Read(ctx, unlisted.RequestsID(j.id), j.cancels.read+1, 64)
+		for i := range recs {
+			switch recs[i].Kind {
+			case unlisted.KindCancel:
+				j.CancelPart(recs[i].Path)
+			case unlisted.KindPause:
+				j.pause(&recs[i])
+			case unlisted.KindReply:
+				if !j.reply(ctx, &recs[i]) {
+					return
+				}
+			}
+			j.cancels.read = recs[i].Seq
 		}
-		j.cancels.read = recs[i].Seq
+		if len(recs) == 0 {
+			return
+		}
 	}
+}
+
+// pause asks the run to pause, unless it has done so already for that request.
+func (j *Journal) pause(r *runlog.Record) {
+	j.mu.Lock()
+	done := r.Seq <= j.pauses
+	j.mu.Unlock()
+	var d runlog.RunPaused
+	if done || len(r.Data) > 0 && json.Unmarshal(r.Data, &d) != nil {
+		return
+	}
+	d.Request = r.Seq
+	j.cancels.mu.Lock()
+	defer j.cancels.mu.Unlock()
+	if j.cancels.pause = &d; j.cancels.rest != nil {
+		j.cancels.rest()
+	}
+}
+
+// OnPause has f called, once or more, when somebody asks for the run to pause; see Pausing. Call it before Hold.
+func (j *Journal) OnPause(f func()) { j.cancels.rest = f }
+
+// Pausing returns the record of a pause that somebody asked for and that is not in the log yet, nil for none.
+func (j *Journal) Pausing() *runlog.RunPaused {
+	j.cancels.mu.Lock()
+	defer j.cancels.mu.Unlock()
+	return j.cancels.pause
+}
+
+// reply answers a question for another process, and reports whether the request is done with. One that was carried out before
+// a crash finds its question answered.
+func (j *Journal) reply(ctx context.Context, r *runlog.Record) bool {
+	var a runlog.Answer
+	if json.Unmarshal(r.Data, &a) != nil {
+		return true
+	}
+	err := j.Answer(ctx, r.Path, &a)
+	var unasked *UnaskedError
+	return err == nil || errors.As(err, new(*AnsweredError)) || errors.As(err, new(*UnfitError)) || errors.As(err, &unasked)
 }

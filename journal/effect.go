@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Repeat says what may happen to an effect whose outcome a crash has swallowed.
+// Repeat describes what may happen to an effect whose outcome a crash has swallowed.
 type Repeat uint8
 
 // What may happen to an effect of unknown outcome.
@@ -51,7 +51,7 @@ type Effect struct {
 	recorded *Recorded // in a replay
 }
 
-// A DivergedError says that a task, run again, does something else than the log has
+// A DivergedError reports that a task, run again, does something else than the log has
 // of it: the code or what it reads has changed since.
 type DivergedError struct{ Path, Key string }
 
@@ -60,7 +60,7 @@ func (e *DivergedError) Error() string {
 		"start a new run, or go back to the version that began it", e.Path, e.Key)
 }
 
-// Do makes an effect happen once as far as that can be had: a recorded outcome is
+// Do performs an effect at most once where possible: a recorded outcome is
 // given again, an intent without an outcome is repeated if the effect may be, and a
 // person is asked otherwise (*WaitError). A failure is recorded too, but the next Do
 // tries again. The outcome is durable when Do returns. An effect that the budget has
@@ -161,7 +161,7 @@ func (e *Effect) told(out json.RawMessage) (json.RawMessage, error) {
 	return out, e.fits(out)
 }
 
-// Done gives the output of an effect of the task that has succeeded by now, and whether it has.
+// Done returns the output of an effect of the task that has succeeded by now, and whether it has.
 func (s *Scope) Done(key string) (output json.RawMessage, done bool) {
 	if s == nil {
 		return nil, false

@@ -1,6 +1,6 @@
 package journal
 
-import "github.com/superstep-dev/superstep/runlog"
+import "github.com/superstep-dev/superstep/internal/carry"
 
 // Queued returns how many appends wait for the one that is under way.
 func (j *Journal) Queued() int {
@@ -10,7 +10,7 @@ func (j *Journal) Queued() int {
 }
 
 // Carry returns what would follow a snapshot that is written with the results of the tasks.
-func (j *Journal) Carry(tasks ...string) *runlog.Carried {
+func (j *Journal) Carry(tasks ...string) *carry.Data {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.carry(tasks)

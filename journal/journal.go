@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -53,7 +54,7 @@ type Journal struct {
 
 // Options are the settings of Open. Nil means the defaults.
 type Options struct {
-	Create *runlog.NewRun // make the run, see [runlog.Create] for one of status Importing; defaults to none: it must exist
+	Create *runlog.NewRun // make the run; one of status Importing is not listed until a batch gives it another status; defaults to none: it must exist
 	Reopen bool           // with Create: go on with the run if it exists already
 	// Quarantined takes the run even if it is quarantined, see AcquireOptions.
 	Quarantined bool
@@ -95,7 +96,7 @@ func Open(ctx context.Context, store runlog.Store, id string, opt *Options) (*Jo
 	}
 	var err error
 	if c := j.opt.Create; c != nil && c.Status == runlog.Importing {
-		j.log, j.info, err = runlog.Create(ctx, store, id, *c)
+		j.log, j.info, err = unlisted.Create(ctx, store, id, *c)
 	} else {
 		j.log, j.info, err = store.Acquire(ctx, id, &runlog.AcquireOptions{Create: c, Quarantined: j.opt.Quarantined})
 	}
@@ -177,18 +178,18 @@ func (j *Journal) Since(ctx context.Context, seq uint64) iter.Seq2[runlog.Record
 	}
 }
 
-// ErrUsed says that a graph is run in a place of the log that is taken: the run's own, or
+// errUsed says that a graph is run in a place of the log that is taken: the run's own, or
 // that of a task, which runs its inner graphs under one key each.
-var ErrUsed = errors.New("a graph was run there already")
+var errUsed = errors.New("a graph was run there already")
 
-// errEnded is ErrUsed for a run that is over.
-var errEnded = fmt.Errorf("%w to its end; open the journal again to be given that end", ErrUsed)
+// errEnded is errUsed for a run that is over.
+var errEnded = fmt.Errorf("%w to its end; open the journal again to be given that end", errUsed)
 
 // Begin lets a graph use the part of the log that belongs to the task of that path, ""
 // for the run itself, and gives what it needs of it to go on: of an inner graph the
 // records from its last KindInner on; those of the run are had from Since. Until End is
 // called no other graph may use it, and none after one has ended there, except that an
-// inner graph may be taken up again to give its end once more.
+// inner graph may be resumed to give its end once more.
 func (j *Journal) Begin(path string) ([]runlog.Record, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -201,14 +202,14 @@ func (j *Journal) Begin(path string) ([]runlog.Record, error) {
 		if !s.held {
 			return nil, fmt.Errorf("%s: %w", at, errEnded)
 		}
-		return nil, fmt.Errorf("%s: %w", at, ErrUsed)
+		return nil, fmt.Errorf("%s: %w", at, errUsed)
 	}
 	s.held = true
 	j.nested = j.nested || path != ""
 	return slices.Clone(s.recs), nil
 }
 
-// End says that a graph does not use its part of the log any more, and whether it was
+// End records that a graph does not use its part of the log any more, and whether it was
 // run to its end.
 func (j *Journal) End(path string, ended bool) {
 	j.mu.Lock()
@@ -219,7 +220,7 @@ func (j *Journal) End(path string, ended bool) {
 	j.mu.Unlock()
 }
 
-// Listen gives a channel that receives something after every answer to a question.
+// Listen returns a channel that receives something after every answer to a question.
 func (j *Journal) Listen() (answered <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	j.mu.Lock()
@@ -275,6 +276,9 @@ func (j *Journal) Cancelled(ctx context.Context) bool {
 	return err == nil && asked
 }
 
+// lookEvery is the shortest time between two looks for requests.
+const lookEvery = 100 * time.Millisecond
+
 // Hold keeps the run's lease until the context it returns has ended, which happens
 // when the parent ends or stop is called, and with the cause ErrCancelRequested or
 // ErrFenced when it must. Stop waits for the goroutine behind it.
@@ -285,10 +289,17 @@ func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) 
 		defer close(done)
 		t := time.NewTicker(j.opt.Renew)
 		defer t.Stop()
+		look := time.NewTimer(0) // for requests, which others made while nobody held the run
+		defer look.Stop()
 		for {
 			select {
 			case <-held.Done():
 				return
+			case <-look.C:
+				begun := time.Now()
+				j.requested(held)
+				look.Reset(min(max(100*time.Since(begun), lookEvery), j.opt.Renew)) // at most a hundredth of the time
+				continue
 			case <-t.C:
 			}
 			asked, err := j.log.Renew(held)
@@ -297,8 +308,6 @@ func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) 
 				cancel(err)
 			case err == nil && asked:
 				cancel(ErrCancelRequested)
-			case err == nil:
-				j.requested(held)
 			}
 			// Any other error is left to the next append: a lease is about speed, not safety.
 		}
@@ -306,7 +315,7 @@ func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) 
 	return held, func() { cancel(nil); <-done }
 }
 
-// Finish says that the run is over, with an output that encodes as JSON, nil for none. It is
+// Finish records that the run has ended, with an output that encodes as JSON, nil for none. It is
 // for programs that run a graph in a journal by themselves; an engine does it for its runs.
 // A run that is over already stays as it is.
 func (j *Journal) Finish(ctx context.Context, output any) error {
@@ -328,7 +337,7 @@ func (j *Journal) Close(ctx context.Context) error {
 	j.hub.close()
 	var err error
 	if j.cancels.read > 0 && j.Info().Status.Ended() {
-		err = runlog.DropRequests(ctx, j.store, j.id)
+		err = unlisted.DropRequests(ctx, j.store, j.id)
 	}
 	return errors.Join(err, j.log.Release(ctx))
 }

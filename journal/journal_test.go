@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/carry"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -335,7 +337,7 @@ func TestSnapshotCarriesWhatIsNotOver(t *testing.T) {
 		t.Fatalf("carried %+v", carried)
 	}
 	snapshot, _ := j.New(runlog.KindSnapshot, "", struct{}{})
-	after, _ := j.New(runlog.KindCarried, "", carried)
+	after, _ := j.New(carry.Kind, "", carried)
 	if err := j.Append(t.Context(), "", snapshot, after); err != nil {
 		t.Fatal(err)
 	}
@@ -578,7 +580,7 @@ func TestRequestsReachTheirPart(t *testing.T) {
 	}
 	j, end := hold()
 	for _, part := range []string{"a", "b"} {
-		if err := runlog.RequestCancelOf(t.Context(), store, "r", "work/"+part, time.Now()); err != nil {
+		if err := unlisted.Request(t.Context(), store, "r", runlog.Record{Kind: unlisted.KindCancel, Path: "work/" + part, Time: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		await(j, part)
@@ -590,7 +592,59 @@ func TestRequestsReachTheirPart(t *testing.T) {
 		t.Error(err)
 	}
 	end()
-	if _, err := store.Read(t.Context(), runlog.RequestsID("r"), 1, 1); !errors.As(err, new(*runlog.NotFoundError)) {
+	if _, err := store.Read(t.Context(), unlisted.RequestsID("r"), 1, 1); !errors.As(err, new(*runlog.NotFoundError)) {
 		t.Error(err)
+	}
+}
+
+// A reply that a holder did not get to, or that it carried out before it crashed, is carried out once by a later one.
+func TestReplyReachesALaterHolder(t *testing.T) {
+	t.Parallel()
+	store := runlog.NewMemory(nil)
+	ask := func() (answer json.RawMessage, err error) {
+		j, err := journal.Open(t.Context(), store, "r", &journal.Options{Create: &runlog.NewRun{Workflow: "w"}, Reopen: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered, deaf := j.Listen()
+		defer deaf()
+		_, stop := j.Hold(t.Context())
+		defer func() {
+			stop()
+			if err := j.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		for {
+			answer, err = j.Scope("work").Ask(t.Context(), &runlog.Question{Key: "q", Text: "Which?"})
+			if !journal.Waits(err) {
+				return answer, err
+			}
+			select {
+			case <-answered:
+			case <-time.After(200 * time.Millisecond): // there is no reply
+				return nil, err
+			}
+		}
+	}
+	if _, err := ask(); !journal.Waits(err) {
+		t.Fatal(err)
+	}
+	for _, value := range []string{`"a"`, `"b"`} {
+		from, err := journal.Post(t.Context(), store, "r", "work", &runlog.Answer{Key: "q", Value: json.RawMessage(value), Request: value}, time.Now())
+		if err != nil || from != 2 {
+			t.Fatal(from, err)
+		}
+	}
+	for range 2 {
+		if got, err := ask(); err != nil || string(got) != `"a"` {
+			t.Fatalf("got %s, %v", got, err)
+		}
+	}
+	if from, err := journal.Post(t.Context(), store, "r", "work", &runlog.Answer{Key: "q", Value: json.RawMessage(`"a"`), Request: `"a"`}, time.Now()); err != nil || from != 0 {
+		t.Errorf("the same once more: %d, %v", from, err)
+	}
+	if _, err := journal.Post(t.Context(), store, "r", "work", &runlog.Answer{Key: "q", Value: json.RawMessage(`"c"`)}, time.Now()); !errors.As(err, new(*journal.AnsweredError)) {
+		t.Errorf("another one: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -55,7 +56,7 @@ func (l *ledger) tick(r *runlog.Record) {
 // waited takes back what tick has counted of a wait.
 func (l *ledger) waited(d time.Duration) { l.wall -= min(d, l.wall) }
 
-// elapsed is how long the run has been at work by now.
+// elapsed is the execution time of the run so far.
 func (l *ledger) elapsed(epoch uint64, now time.Time) time.Duration {
 	if l.epoch != epoch || l.last == 0 {
 		return l.wall
@@ -83,7 +84,7 @@ func (l *ledger) limits(taken, need runlog.Amount) []runlog.BudgetError {
 	return slices.DeleteFunc(all[:], func(e runlog.BudgetError) bool { return e.Limit <= 0 })
 }
 
-// short says which limit an amount goes beyond, besides what is taken already.
+// short returns which limit an amount goes beyond, besides what is taken already.
 func (l *ledger) short(taken, need runlog.Amount, elapsed time.Duration) *runlog.BudgetError {
 	if l.limit.Wall > 0 && elapsed >= l.limit.Wall {
 		return &runlog.BudgetError{What: runlog.BudgetWall, Limit: int64(l.limit.Wall), Used: int64(elapsed)}
@@ -122,20 +123,20 @@ func (l *ledger) settle(m *memory, d *runlog.Settled) {
 	}
 }
 
-// carried is what must follow a snapshot, nil for nothing. Time at work is
+// carried is what must follow a snapshot, nil for nothing. Execution time is
 // left out where nobody limits it, so that logs of equal runs stay equal.
-func (l *ledger) carried() *runlog.CarriedLedger {
-	c := runlog.CarriedLedger{Budget: l.given, Spent: l.spent}
+func (l *ledger) carried() *carry.Ledger {
+	c := carry.Ledger{Budget: l.given, Spent: l.spent}
 	if l.limit.Wall > 0 {
 		c.Wall = l.wall
 	}
-	if c == (runlog.CarriedLedger{}) {
+	if c == (carry.Ledger{}) {
 		return nil
 	}
 	return &c
 }
 
-func (l *ledger) restore(c *runlog.CarriedLedger) {
+func (l *ledger) restore(c *carry.Ledger) {
 	if c == nil {
 		return
 	}
@@ -196,7 +197,7 @@ func (e *Effect) cost(out []byte, err error) *runlog.Amount {
 	return some(e.Cost)
 }
 
-// elapsed is how long the run has been at work. The caller holds mu.
+// elapsed is the execution time of the run. The caller holds mu.
 func (j *Journal) elapsed() time.Duration {
 	if j.ledger.limit.Wall <= 0 {
 		return 0
@@ -229,7 +230,7 @@ func (j *Journal) Waited() time.Duration {
 	return max(0, time.Duration(j.opt.Now().UnixNano()-j.ledger.idle).Truncate(time.Millisecond))
 }
 
-// lacks gives what the first effect of the scope, by its key, waits for, nil if what is
+// lacks returns what the first effect of the scope, by its key, waits for, nil if what is
 // left now would do for all of them. The caller holds mu.
 func (j *Journal) lacks(m *memory) *runlog.BudgetError {
 	for _, key := range slices.Sorted(maps.Keys(m.short)) {
@@ -276,7 +277,7 @@ func (m *memory) lack(key, path string, short *runlog.BudgetError) error {
 	return short
 }
 
-// Affords gives a *BudgetError if an amount goes beyond what is left of the budget and
+// Affords returns a *BudgetError if an amount goes beyond what is left of the budget and
 // not set aside for anything, and takes note that the task waits for it. It sets nothing
 // aside. The key names what the amount is for, within the task.
 func (s *Scope) Affords(key string, need runlog.Amount) error {
@@ -324,7 +325,7 @@ func (j *Journal) begunWithin(path string) bool {
 	return false
 }
 
-// Short gives what the first waiting task, in the order of their paths, lacks; nil if
+// Short returns what the first waiting task, in the order of their paths, lacks; nil if
 // none waits for a larger budget.
 func (j *Journal) Short() *runlog.BudgetError {
 	j.mu.Lock()
@@ -337,7 +338,7 @@ func (j *Journal) Short() *runlog.BudgetError {
 	return nil
 }
 
-// Wall says how much time at work is left, and whether there is a limit.
+// Wall returns how much execution time is left, and whether there is a limit.
 func (j *Journal) Wall() (left time.Duration, limited bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -345,7 +346,7 @@ func (j *Journal) Wall() (left time.Duration, limited bool) {
 	return max(0, limit-j.elapsed()), limit > 0
 }
 
-// Late is the error of a run whose time at work is over.
+// Late is the error of a run whose execution time is over.
 func (j *Journal) Late() *runlog.BudgetError {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -353,7 +354,7 @@ func (j *Journal) Late() *runlog.BudgetError {
 	return &runlog.BudgetError{What: runlog.BudgetWall, Limit: limit, Used: max(limit, int64(j.elapsed()))}
 }
 
-// Low says, for an agent, of which limit the soft share is used up; "" if of none.
+// Low returns, for an agent, the limit whose soft share is used up, "" for none.
 func (s *Scope) Low() string {
 	if s == nil {
 		return ""

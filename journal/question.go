@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -20,7 +22,7 @@ func (s *Scope) Listen() (answered <-chan struct{}, stop func()) {
 	return s.j.Listen()
 }
 
-// A WaitError says that a task cannot go on before a question is answered. A task
+// A WaitError reports that a task cannot go on before a question is answered. A task
 // that gets one returns it; it is run again from its top with the answer.
 type WaitError struct{ Question runlog.Question }
 
@@ -103,14 +105,14 @@ func with(input any) string {
 	return "\n\n" + strings.ToValidUTF8(text[:longest], "") + "…"
 }
 
-// A HappenedError says that an effect happened before a crash and that its outcome is lost.
+// A HappenedError reports that an effect happened before a crash and that its outcome is lost.
 type HappenedError struct{ Name string }
 
 func (e *HappenedError) Error() string {
 	return fmt.Sprintf("%s was done before an interruption; its output is lost, and it must not be done again", e.Name)
 }
 
-// Ask gives the answer to a question, or a *WaitError while there is none. The
+// Ask returns the answer to a question, or a *WaitError while there is none. The
 // question's Key names it within its task. A denied question gives ErrDenied.
 func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, error) {
 	if s == nil {
@@ -156,8 +158,13 @@ func (s *Scope) question(key string) (answer runlog.Answer, asked, answered bool
 func (j *Journal) Open() []runlog.Question {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	return j.open()
+}
+
+// open is Open. The caller holds what guards v.
+func (v *recovered) open() []runlog.Question {
 	var out []runlog.Question
-	for path, m := range j.scopes {
+	for path, m := range v.scopes {
 		for key, q := range m.asked {
 			if _, ok := m.answers[key]; !ok {
 				q.Path = path
@@ -171,28 +178,62 @@ func (j *Journal) Open() []runlog.Question {
 	return out
 }
 
-// An AnsweredError says that a question has its answer already.
+// An AnsweredError reports that a question has its answer already.
 type AnsweredError struct{ Path, Key string }
 
 func (e *AnsweredError) Error() string {
 	return fmt.Sprintf("%s: question %q is answered already", e.Path, e.Key)
 }
 
-// An UnfitError says that an answer does not fit its question, which stays open.
+// An UnfitError reports that an answer does not fit its question, which stays open.
 type UnfitError struct{ Path, Key, Why string }
 
 func (e *UnfitError) Error() string {
 	return fmt.Sprintf("%s: the answer to question %q %s", e.Path, e.Key, e.Why)
 }
 
+// An UnaskedError reports that a task has asked no such question.
+type UnaskedError struct {
+	Run, Path, Key string
+	Open           []runlog.Question // those that can be answered
+}
+
+func (e *UnaskedError) Error() string {
+	var open []string
+	for _, q := range e.Open {
+		open = append(open, fmt.Sprintf("%s %q", q.Path, q.Key))
+	}
+	return fmt.Sprintf("run %s: %s has no question %q; open are: %s", e.Run, e.Path, e.Key, cmp.Or(strings.Join(open, ", "), "none"))
+}
+
 // Answer closes an open question of the task of that path. The key may be "" for the only
-// one it has. Each question is answered once: the second answer gives *AnsweredError, and
-// one that does not fit *UnfitError.
+// one it has. Each question is answered once: the second answer gives *AnsweredError, one
+// that does not fit *UnfitError, and one without a question *UnaskedError.
 func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) error {
 	j.questions.Lock()
 	defer j.questions.Unlock()
 	j.mu.Lock()
-	m := j.of(path)
+	a, err := j.answerable(j.id, path, a)
+	j.mu.Unlock()
+	if err != nil || a == nil {
+		return err
+	}
+	// A paused run whose last question this is waits for nobody any more: whoever recovers runs
+	// continues it, should this process die now.
+	status := runlog.Status("")
+	j.mu.Lock()
+	if j.info.Status == runlog.Paused && !j.paused && len(j.open()) == 1 {
+		status = runlog.Running
+	}
+	j.mu.Unlock()
+	timed := *a
+	timed.Waited = cmp.Or(j.Waited(), a.Waited)
+	return j.Write(ctx, status, runlog.KindAnswered, path, &timed)
+}
+
+// answerable returns an answer with the key of its question, nil if the question has that very answer, or why it answers none.
+func (v *recovered) answerable(id, path string, a *runlog.Answer) (*runlog.Answer, error) {
+	m := v.of(path)
 	if a.Key == "" && len(m.asked) == 1 {
 		for key := range m.asked {
 			keyed := *a
@@ -200,32 +241,52 @@ func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) err
 		}
 	}
 	q, asked := m.asked[a.Key]
-	_, answered := m.answers[a.Key]
-	j.mu.Unlock()
 	if !asked {
-		var open []string
-		for _, q := range j.Open() {
-			open = append(open, fmt.Sprintf("%s %q", q.Path, q.Key))
-		}
-		return fmt.Errorf("run %s: %s has no question %q; open are: %s", j.id, path, a.Key, cmp.Or(strings.Join(open, ", "), "none"))
+		return nil, &UnaskedError{id, path, a.Key, v.open()}
 	}
-	if answered {
-		return &AnsweredError{path, a.Key}
+	if given, answered := m.answers[a.Key]; answered && a.Request != "" && given.Request == a.Request {
+		return nil, nil
+	} else if answered {
+		return nil, &AnsweredError{path, a.Key}
 	}
 	if !a.Denied {
 		if err := q.Fits(a.Value); err != nil {
-			return &UnfitError{path, a.Key, err.Error()}
+			return nil, &UnfitError{path, a.Key, err.Error()}
 		}
 	}
-	// A paused run whose last question this is waits for nobody any more: whoever recovers runs
-	// continues it, should this process die now.
-	status := runlog.Status("")
-	if j.Info().Status == runlog.Paused && len(j.Open()) == 1 {
-		status = runlog.Running
+	return a, nil
+}
+
+// Post asks whoever holds the run to answer a question, and sets the key of the answer if it has none. It returns the number of
+// the first record that may be the answer, 0 if the question has that answer already, and the errors of [Journal.Answer].
+func Post(ctx context.Context, store runlog.Store, id, path string, a *runlog.Answer, now time.Time) (from uint64, err error) {
+	infos, err := store.Runs(ctx, &runlog.Filter{ID: id})
+	if err != nil {
+		return 0, err
 	}
-	timed := *a
-	timed.Waited = cmp.Or(j.Waited(), a.Waited)
-	return j.Write(ctx, status, runlog.KindAnswered, path, &timed)
+	if len(infos) == 0 {
+		return 0, &runlog.NotFoundError{ID: id, Store: "the store"}
+	}
+	var v recovered
+	for r, err := range runlog.Records(ctx, store, id, infos[0].Snapshot) {
+		if err == nil {
+			err = v.note(&r)
+		}
+		if err != nil {
+			return 0, err
+		}
+		from = r.Seq + 1
+	}
+	keyed, err := v.answerable(id, path, a)
+	if err != nil || keyed == nil {
+		return 0, err
+	}
+	a.Key = keyed.Key
+	r := runlog.Record{Kind: unlisted.KindReply, Path: path, Time: now.UTC()}
+	if r.Data, err = json.Marshal(a); err != nil {
+		return 0, err
+	}
+	return from, unlisted.Request(ctx, store, id, r)
 }
 
 // Open lists the open questions of the scope, and of all within it, as [Journal.Open] does.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -22,6 +23,8 @@ type recovered struct {
 	size    int               // bytes of the last snapshot
 	ledger  ledger
 	granted map[string]bool // see Scope.Grant
+	pauses  uint64          // the number of the last request that paused the run
+	paused  bool            // by it
 
 	head     uint64           // when the journal was opened
 	imported *runlog.Imported // nil if the run was not made of a file
@@ -39,7 +42,7 @@ type space struct {
 	over  bool            // its task has a result: what is still being run leaves nothing
 }
 
-// in gives the space of a path of a task: that of the graph it belongs to.
+// in returns the space of a path of a task: that of the graph it belongs to.
 func (v *recovered) in(path string) *space {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 {
@@ -77,7 +80,7 @@ type intents struct {
 	hint string
 }
 
-// of gives the memory of a scope. The caller holds mu.
+// of returns the memory of a scope. The caller holds mu.
 func (v *recovered) of(path string) *memory {
 	m := v.scopes[path]
 	if m == nil {
@@ -112,7 +115,8 @@ func (v *recovered) note(r *runlog.Record) error {
 		v.ledger.give(d.Budget)
 	case *runlog.RunResumed:
 		v.ledger.give(d.Budget)
-	case *runlog.Carried:
+		v.paused = false
+	case *carry.Data:
 		v.restore(d)
 	case *runlog.TaskFailed:
 		m := v.of(r.Path)
@@ -138,6 +142,7 @@ func (v *recovered) note(r *runlog.Record) error {
 		v.ledger.waited(d.Waited)
 	case *runlog.RunPaused:
 		v.ledger.waited(d.Waited)
+		v.pauses, v.paused = max(v.pauses, d.Request), d.By != ""
 	}
 	switch r.Kind {
 	case runlog.KindSnapshot:
@@ -168,8 +173,8 @@ func payload(r *runlog.Record) (data any, err error) {
 		data = &runlog.RunStarted{}
 	case runlog.KindRunResumed:
 		data = &runlog.RunResumed{}
-	case runlog.KindCarried:
-		data = &runlog.Carried{}
+	case carry.Kind:
+		data = &carry.Data{}
 	case runlog.KindTaskFailed:
 		data = &runlog.TaskFailed{}
 	case runlog.KindIntended:
@@ -245,8 +250,8 @@ func within(path string, tasks map[string]bool) bool {
 
 // carry is what must follow a snapshot that is written with the results of the given
 // tasks, nil for nothing.
-func (v *recovered) carry(tasks []string) *runlog.Carried {
-	var c runlog.Carried
+func (v *recovered) carry(tasks []string) *carry.Data {
+	var c carry.Data
 	done := map[string]bool{}
 	for _, path := range v.space("").done {
 		done[path] = true
@@ -259,7 +264,7 @@ func (v *recovered) carry(tasks []string) *runlog.Carried {
 			continue
 		}
 		for _, r := range v.spaces[path].recs {
-			c.Inner = append(c.Inner, runlog.CarriedRecord{Kind: r.Kind, Path: r.Path, Data: r.Data})
+			c.Inner = append(c.Inner, carry.Record{Kind: r.Kind, Path: r.Path, Data: r.Data})
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(v.scopes)) {
@@ -270,15 +275,15 @@ func (v *recovered) carry(tasks []string) *runlog.Carried {
 		if len(m.settled)+len(m.intents)+len(m.asked)+m.attempts+m.given == 0 {
 			continue
 		}
-		s := runlog.CarriedScope{Path: path, Attempts: m.attempts, GivenUp: m.given, Settled: values(m.settled), Asked: values(m.asked), Answers: values(m.answers)}
+		s := carry.Scope{Path: path, Attempts: m.attempts, GivenUp: m.given, Settled: values(m.settled), Asked: values(m.asked), Answers: values(m.answers)}
 		for _, key := range slices.Sorted(maps.Keys(m.intents)) {
 			in := m.intents[key]
-			s.Intents = append(s.Intents, runlog.CarriedIntent{Key: key, N: in.n, Open: in.open, Hint: in.hint, Cost: some(m.held[key])})
+			s.Intents = append(s.Intents, carry.Intent{Key: key, N: in.n, Open: in.open, Hint: in.hint, Cost: some(m.held[key])})
 		}
 		c.Scopes = append(c.Scopes, s)
 	}
 	c.Ledger, c.Granted = v.ledger.carried(), slices.Sorted(maps.Keys(v.granted))
-	if c.Scopes == nil && c.Inner == nil && c.Ledger == nil && c.Granted == nil {
+	if c.Pauses = v.pauses; c.Scopes == nil && c.Inner == nil && c.Ledger == nil && c.Granted == nil && c.Pauses == 0 {
 		return nil
 	}
 	return &c
@@ -293,8 +298,9 @@ func values[T any](m map[string]T) []T {
 }
 
 // restore takes over what was carried past a snapshot.
-func (v *recovered) restore(c *runlog.Carried) {
+func (v *recovered) restore(c *carry.Data) {
 	v.ledger.restore(c.Ledger)
+	v.pauses = max(v.pauses, c.Pauses)
 	for _, what := range c.Granted {
 		put(&v.granted, what, true)
 	}

@@ -19,7 +19,7 @@ type ReplayOptions struct {
 	// counts as a divergence: what waits for something that will not come looks like what
 	// computes for long. Defaults to a minute.
 	Wait time.Duration
-	// Run runs the workflow in a journal. It is called once for each time that the run was taken up, and again after
+	// Run runs the workflow in a journal. It is called once for each time that the run was resumed, and again after
 	// an answer.
 	Run func(ctx context.Context, j *Journal) (Ending, error)
 }
@@ -31,11 +31,11 @@ type Ending struct {
 	Waiting  []string // the paths of the tasks that wait for answers
 }
 
-// A Report says how a replay compares with the record.
+// A Report describes how a replay compares with the record.
 type Report struct {
 	Records  int // how many were written again and are equal, byte for byte
 	Executed int // how many of them came from the workflow; the others are about executions, see Replay
-	Epochs   int // how often the run was taken up
+	Epochs   int // how often the run was resumed
 	Hash     runlog.FrameHash
 	Diverged *Divergence // the first difference, nil for none
 }
@@ -99,7 +99,7 @@ func (p *replay) run(ctx context.Context) error {
 		}
 		p.epochs++
 		if seam := p.seam(recs[from:to]); seam != nil {
-			p.script.diverge(seam.Path, "from here on the run goes on with another version of its graph")
+			p.script.diverge(seam.Path, "from here on the run continues with another version of its graph")
 			return nil
 		}
 		if err := p.epoch(ctx, to); err != nil || p.script.divergence() != nil {
@@ -142,13 +142,13 @@ func (p *replay) epoch(ctx context.Context, to int) (err error) {
 	defer cut(nil)
 	defer context.AfterFunc(outer, p.script.abandon)()
 	p.script.open(to, cut)
-	j, err := Open(ctx, p.store, p.id, opt)
+	j, err := Open(outer, p.store, p.id, opt) // ctx ends at once if the first record says that the run does
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, j.Close(context.WithoutCancel(ctx))) }()
 	for p.ahead(p.opt.Started.Parent != "" && p.epochs == 1, runlog.KindRunStarted, runlog.KindRunResumed, runlog.KindRunCancelled, runlog.KindAnswered) {
-		if err := p.inject(ctx, j); err != nil {
+		if err := p.inject(outer, j); err != nil {
 			return err
 		}
 	}
@@ -188,7 +188,7 @@ func (p *replay) inject(ctx context.Context, j *Journal) error {
 	return j.Append(ctx, "", runlog.Record{Kind: next.Kind, Path: next.Path, Time: next.Time, Data: next.Data})
 }
 
-// answers gives the recorded answers when it is their turn, and sees to it that the
+// answers returns the recorded answers when it is their turn, and sees to it that the
 // workflow does not take for ever, until stop is called.
 func (p *replay) answers(ctx context.Context, j *Journal) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})

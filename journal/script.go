@@ -126,7 +126,7 @@ func (s *script) answered(ctx context.Context) (int, *runlog.Record) {
 	}
 }
 
-// change tells everybody who waits. The caller holds mu.
+// change wakes everybody who waits. The caller holds mu.
 func (s *script) change() {
 	close(s.moved)
 	s.moved = make(chan struct{})
@@ -152,7 +152,12 @@ func (s *script) check() {
 		if cut := s.limits[r.Path]; cut != nil && (s.misses(r.Path) || json.Unmarshal(r.Data, &d) == nil && d.Late) {
 			cut()
 		}
-	case runlog.KindRunFailed, runlog.KindRunPaused:
+	case runlog.KindRunPaused:
+		var d runlog.RunPaused
+		if s.lost > 0 || json.Unmarshal(s.recs[s.cursor].Data, &d) == nil && d.By != "" {
+			s.stop(errCut)
+		}
+	case runlog.KindRunFailed:
 		if s.lost > 0 {
 			s.stop(errCut) // a limit, or somebody, stopped the run before they were done
 		}
@@ -182,7 +187,7 @@ func (s *script) abandon() {
 	s.change()
 }
 
-// find gives the place of the first record of a lane from the cursor on, -1 for none.
+// find returns the place of the first record of a lane from the cursor on, -1 for none.
 func (s *script) find(l lane) int {
 	for _, i := range s.lanes[l] {
 		if i >= s.cursor {
@@ -267,7 +272,7 @@ func (s *script) recorded(path, key string) *Recorded {
 	return out
 }
 
-// nearest gives the place of the first record of a lane from the cursor on, or else of its last one; -1 for none. Next
+// nearest returns the place of the first record of a lane from the cursor on, or else of its last one; -1 for none. Next
 // reports whether it is yet to come.
 func (s *script) nearest(l lane) (i int, next bool) {
 	if i = s.find(l); i >= 0 {
@@ -304,7 +309,7 @@ func (s *script) asked(path, key string) {
 	s.change()
 }
 
-// due gives the answer that is due, unless its task has yet to find that there is none:
+// due returns the answer that is due, unless its task has yet to find that there is none:
 // one that finds the answer at once would not do again what it did then.
 func (s *script) due(late bool) *runlog.Record {
 	s.mu.Lock()
@@ -359,7 +364,7 @@ func (s *script) snapshot(path string, _ bool) bool {
 	return r.Path == path && (r.Kind == runlog.KindSnapshot || r.Kind == runlog.KindInner)
 }
 
-// await gives the place of the next record of a lane, when it is its turn if that is
+// await returns the place of the next record of a lane, when it is its turn if that is
 // asked for. What the epoch has no record of never comes to pass in it: then await ends
 // with ctx, or with the epoch.
 func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {

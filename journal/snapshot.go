@@ -3,6 +3,7 @@ package journal
 import (
 	"slices"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -40,11 +41,11 @@ func (j *Journal) carryOn(group []*appending) error {
 	if err != nil {
 		return err
 	}
-	if len(rest) > 0 && rest[0].Kind == runlog.KindCarried {
+	if len(rest) > 0 && rest[0].Kind == carry.Kind {
 		rest = rest[1:]
 	}
 	if c != nil {
-		r, err := j.New(runlog.KindCarried, "", c)
+		r, err := j.New(carry.Kind, "", c)
 		if err != nil {
 			return err
 		}
@@ -59,13 +60,13 @@ func (j *Journal) carryOn(group []*appending) error {
 
 // carried is what must follow the last of some records, a snapshot. The first snapshot of
 // a log may carry what comes from another one: only who writes it knows that.
-func (j *Journal) carried(recs, rest []runlog.Record) (*runlog.Carried, error) {
+func (j *Journal) carried(recs, rest []runlog.Record) (*carry.Data, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ledger.tick(&runlog.Record{Epoch: j.info.Epoch, Time: recs[len(recs)-1].Time})
 	first, l := j.size == 0, j.ledger.carried()
-	if first && len(rest) > 0 && rest[0].Kind == runlog.KindCarried {
-		var c runlog.Carried
+	if first && len(rest) > 0 && rest[0].Kind == carry.Kind {
+		var c carry.Data
 		err := unmarshal(&rest[0], &c)
 		c.Ledger = l
 		return &c, err

@@ -56,7 +56,7 @@ type Sized interface {
 	Window() (tokens int, known bool)
 }
 
-// Role says who speaks.
+// Role names who speaks.
 type Role string
 
 // The roles of a conversation. The system prompt is not a message.
@@ -74,7 +74,7 @@ type Message struct {
 	Parts []Part `json:"parts"`
 }
 
-// PartKind says what a part is.
+// PartKind describes what a part is.
 type PartKind string
 
 // The kinds of parts. Usage and Stop occur in streams only, Result in messages only.
@@ -128,7 +128,7 @@ func (u Usage) Add(v Usage) Usage {
 	return Usage{u.In + v.In, u.Out + v.Out, u.Cached + v.Cached, u.Written + v.Written, u.Reasoning + v.Reasoning}
 }
 
-// StopCode says why a turn ended.
+// StopCode explains why a turn ended.
 type StopCode string
 
 // Why a turn ended.

@@ -11,7 +11,7 @@ import (
 // A Budget bounds what a run may use, with everything that works for it: agents, the
 // graphs that its tasks run, and their agents. A limit of zero or less is none.
 //
-// What an effect is going to cost is set aside before it begins, so that tasks at work
+// What an effect is going to cost is set aside before it begins, so that tasks running
 // side by side cannot use the same rest, and replaced by what it did cost when it is
 // over. An effect that may cost more than is left does not begin: its task waits with a
 // *BudgetError, nothing is lost, and the run goes on once it has a larger budget.
@@ -21,7 +21,7 @@ type Budget struct {
 	Turns  int64         `json:"turns,omitempty"`  // of models
 	Calls  int64         `json:"calls,omitempty"`  // of tools
 	Agents int64         `json:"agents,omitempty"` // that begin
-	Wall   time.Duration `json:"wall,omitempty"`   // at work, without pauses, since the run has a limit on it
+	Wall   time.Duration `json:"wall,omitempty"`   // execution time, without pauses, since the run has a limit on it
 	// Soft is the share of a limit at which agents are told to wrap up; defaults to 0.8,
 	// and 1 or more tells them nothing. The limit on agents is not told.
 	Soft float64 `json:"soft,omitempty"`
@@ -61,8 +61,8 @@ const (
 	BudgetWall   = "time"
 )
 
-// A BudgetError says that a task cannot go on within the budget of its run. The task
-// has not failed: it waits, and the run goes on with a larger budget.
+// A BudgetError reports that a task cannot go on within the budget of its run. The task
+// has not failed: it waits, and the run continues with a larger budget.
 type BudgetError struct {
 	Path  string `json:"path,omitempty"` // of the task, "" for the run as a whole
 	What  string `json:"what"`           // which limit
@@ -117,10 +117,3 @@ func (e *BudgetError) FailureCode() string { return "budget" }
 
 // Enough is a limit that lets the run go on for a while.
 func (e *BudgetError) Enough() int64 { return max(2*e.Limit, e.Used+2*e.Need) }
-
-// CarriedLedger is the budget of a run, as the log has it, and what was used by then.
-type CarriedLedger struct {
-	Budget Budget        `json:"budget,omitzero"`
-	Spent  Amount        `json:"spent,omitzero"`
-	Wall   time.Duration `json:"wall,omitempty"`
-}

@@ -29,7 +29,7 @@ const (
 
 var errDamaged = errors.New("the frame is damaged")
 
-// A VersionError says that a frame is intact but of a version this program does not know.
+// A VersionError reports that a frame is intact but of a version this program does not know.
 type VersionError struct {
 	Version byte // what the frame says
 	Known   byte // the newest this program reads
@@ -241,7 +241,7 @@ func (d *decoder) bytes(field string, least, most uint64) []byte {
 // internKind saves an allocation for the kinds there are.
 func internKind(b []byte) Kind {
 	for _, k := range [...]Kind{
-		KindTaskDone, KindStepCommitted, KindSettled, KindIntended, KindEvent, KindSnapshot, KindTaskFailed, KindAsked, KindAnswered, KindCarried,
+		KindTaskDone, KindStepCommitted, KindSettled, KindIntended, KindEvent, KindSnapshot, KindTaskFailed, KindAsked, KindAnswered,
 		KindInner, KindRunStarted, KindRunResumed, KindRunPaused, KindRunFailed, KindRunCancelled, KindRunFinished,
 	} {
 		if string(b) == string(k) {

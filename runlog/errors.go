@@ -18,7 +18,7 @@ var (
 	ErrStoreReset = errors.New("the store has lost what it had")
 )
 
-// A BusyError says that a live process holds the run.
+// A BusyError reports that a live process holds the run.
 type BusyError struct {
 	ID    string
 	Owner string
@@ -29,7 +29,7 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("run %s is being run by %s", e.ID, e.Owner)
 }
 
-// A NotFoundError says that the store has no such run.
+// A NotFoundError reports that the store has no such run.
 type NotFoundError struct {
 	ID    string
 	Store string // which store was searched, for people
@@ -39,7 +39,7 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("no run %q in %s", e.ID, e.Store)
 }
 
-// A CorruptError says that a stored record is damaged. Records before Seq are intact.
+// A CorruptError reports that a stored record is damaged. Records before Seq are intact.
 type CorruptError struct {
 	ID   string
 	Seq  uint64 // the first record that cannot be trusted
@@ -55,7 +55,7 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("the log of run %s is damaged at record %d (%s); %s", e.ID, e.Seq, e.Why, good)
 }
 
-// An EndedError says that a run is over: nothing is added to its log any more.
+// An EndedError reports that a run is over: nothing is added to its log any more.
 type EndedError struct {
 	ID     string
 	Status Status
@@ -65,7 +65,7 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("run %s is %s and takes no more; start a new one", e.ID, e.Status)
 }
 
-// A StorageError says that a store can take no more for now: the disk is full, or gives
+// A StorageError reports that a store can take no more for now: the disk is full, or gives
 // errors, or a server has not answered for as long as the store waits. Nothing of what was to be written is stored, and what was there before is safe.
 type StorageError struct {
 	Store string // which one, for people, without passwords
@@ -78,7 +78,7 @@ func (e *StorageError) Error() string {
 
 func (e *StorageError) Unwrap() error { return e.Err }
 
-// A QuarantinedError says that the processes that ran a run died one after another.
+// A QuarantinedError reports that the processes that ran a run died one after another.
 type QuarantinedError struct {
 	ID        string
 	Takeovers int

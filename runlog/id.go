@@ -5,7 +5,7 @@ import "fmt"
 // maxID is the number of bytes a run ID may have.
 const maxID = 64
 
-// CheckID says what is wrong with a run ID, if anything. IDs end up in file names,
+// CheckID returns what is wrong with a run ID, if anything. IDs end up in file names,
 // keys and addresses, so they are 1 to maxID of a-z, 0-9 and -.
 func CheckID(id string) error {
 	if id == "" {

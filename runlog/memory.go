@@ -253,7 +253,7 @@ type memoryLog struct {
 	released bool // guarded by m.mu
 }
 
-// own says whether the log still holds its run; m.mu is held.
+// own reports whether the log still holds its run; m.mu is held.
 func (l *memoryLog) own() error {
 	if l.released || l.r.info.Epoch != l.epoch {
 		return fmt.Errorf("run %s: %w", l.id, ErrFenced)

@@ -25,24 +25,26 @@ type RunStarted struct {
 	Imported *Imported       `json:"imported,omitempty"`       // of a run that was made of a file, and of its forks
 }
 
-// RunResumed says that a process took the run up again.
+// RunResumed reports that a process resumed the run.
 type RunResumed struct {
 	Owner   string  `json:"owner,omitempty"`
 	Sandbox string  `json:"sandbox,omitempty"` // see RunStarted
 	Budget  *Budget `json:"budget,omitempty"`  // in place of the one before; nil for no change
 }
 
-// RunPaused says that nothing moves until a question is answered, or until the run is
+// RunPaused reports that nothing moves until a question is answered, or until the run is
 // resumed with a larger budget.
 type RunPaused struct {
-	Waiting []string     `json:"waiting"`          // the paths of the waiting tasks
-	Reason  string       `json:"reason,omitempty"` // why, for people; "" for questions
-	Short   *BudgetError `json:"short,omitempty"`  // the limit it has met
+	Waiting []string     `json:"waiting"`           // the paths of the waiting tasks
+	Reason  string       `json:"reason,omitempty"`  // why, for people; "" for questions
+	Short   *BudgetError `json:"short,omitempty"`   // the limit it has met
+	By      string       `json:"by,omitempty"`      // who paused it, "" if nobody did
+	Request uint64       `json:"request,omitempty"` // the number of the request for that, 0 if nobody executed the run
 
 	Waited time.Duration `json:"waited,omitempty"` // as of Answer
 }
 
-// RunFailed says why a run stopped. It can be resumed.
+// RunFailed explains why a run stopped. It can be resumed.
 type RunFailed struct {
 	Error string   `json:"error"`
 	Code  string   `json:"code,omitempty"`  // a stable word for programs: "task", "limit", "denied", …
@@ -53,11 +55,11 @@ type RunFailed struct {
 type RunFinished struct {
 	Output  json.RawMessage `json:"output,omitempty"`
 	Steps   int             `json:"steps"`
-	Skipped []string        `json:"skipped,omitempty"` // the tasks that failed and were passed over: the run is partial
+	Skipped []string        `json:"skipped,omitempty"` // the tasks that failed and were skipped: the run is partial
 }
 
 // TaskDone is the result of a task: all that the superstep needs of it. It also
-// stands for a task that failed for good and was passed over, with Error set and
+// stands for a task that failed for good and was skipped, with Error set and
 // without an update.
 type TaskDone struct {
 	Node   string          `json:"node"`
@@ -70,7 +72,7 @@ type TaskDone struct {
 	Caught bool            `json:"caught,omitempty"` // the failure was sent to a node that takes care of it
 	Fixed  string          `json:"fixed,omitempty"`  // the node whose update Fix amends
 	Fix    json.RawMessage `json:"fix,omitempty"`
-	Inside []string        `json:"inside,omitempty"` // the paths of tasks that were passed over in graphs inside of it
+	Inside []string        `json:"inside,omitempty"` // the paths of tasks that were skipped in graphs inside of it
 }
 
 // Encode returns the encoding of the payload, which is that of encoding/json. It does
@@ -216,7 +218,7 @@ type StepCommitted struct {
 	Step int `json:"step"`
 }
 
-// Intended says that an effect is about to happen.
+// Intended reports that an effect is about to happen.
 type Intended struct {
 	Key   string          `json:"key"`
 	Kind  string          `json:"kind"`
@@ -302,6 +304,8 @@ type Answer struct {
 	Value  json.RawMessage `json:"answer,omitempty"`
 	Denied bool            `json:"denied,omitempty"` // nobody may or will answer
 	By     string          `json:"by,omitempty"`     // "default", "flag", "person", …
+	// Request is an ID that nothing else has, of an answer that reached the holder of the run as a request.
+	Request string `json:"request,omitempty"`
 	// of an effect that happened and whose outcome was lost: what it gave. If the question has Text, a string is the text, and other JSON is the text as it is
 	Output json.RawMessage `json:"output,omitempty"`
 	// Waited is for how long before it nothing was under way but the wait for an answer, see Idle of journal.Journal. It is
@@ -313,41 +317,4 @@ type Answer struct {
 type Event struct {
 	Name string          `json:"name"`
 	Data json.RawMessage `json:"data,omitempty"`
-}
-
-// Carried follows a snapshot: what scopes have done and asked that belong to no task of
-// the supersteps before it, so that it is found without reading those.
-type Carried struct {
-	Scopes []CarriedScope  `json:"scopes"`
-	Ledger *CarriedLedger  `json:"ledger,omitempty"`
-	Inner  []CarriedRecord `json:"inner,omitempty"` // of the graphs that tasks run, since the last snapshot of each
-
-	Granted []string `json:"granted,omitempty"` // see Grant of journal.Scope
-}
-
-// CarriedRecord is a record from before a snapshot.
-type CarriedRecord struct {
-	Kind Kind            `json:"kind"`
-	Path string          `json:"path,omitempty"`
-	Data json.RawMessage `json:"data,omitempty"`
-}
-
-// CarriedScope is what one scope has done and asked.
-type CarriedScope struct {
-	Path     string          `json:"path"`
-	Settled  []Settled       `json:"settled,omitempty"`
-	Intents  []CarriedIntent `json:"intents,omitempty"`
-	Asked    []Question      `json:"asked,omitempty"`
-	Answers  []Answer        `json:"answers,omitempty"`
-	Attempts int             `json:"attempts,omitempty"`
-	GivenUp  int             `json:"given_up,omitempty"`
-}
-
-// CarriedIntent is how often an effect was intended, and whether the last time has no outcome.
-type CarriedIntent struct {
-	Key  string  `json:"key"`
-	N    int     `json:"n"`
-	Open bool    `json:"open,omitempty"`
-	Hint string  `json:"hint,omitempty"`
-	Cost *Amount `json:"cost,omitempty"`
 }

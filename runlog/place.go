@@ -76,7 +76,7 @@ func parseAddress(kind, s string) (Place, error) {
 	return Place{Kind: kind, URL: u.String()}, nil
 }
 
-// noPlace says what is wrong with a name that is of no kind.
+// noPlace returns what is wrong with a name that is of no kind.
 func noPlace(s, kind string, found bool) error {
 	if key, _, ok := strings.Cut(s, "="); ok && key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz_ ") == "" {
 		return errors.New("a connection string of key=value pairs is not supported; want postgres://user:password@host:port/database")

@@ -40,7 +40,6 @@ const (
 	KindAsked         Kind = "question.asked"
 	KindAnswered      Kind = "question.answered"
 	KindEvent         Kind = "event"
-	KindCarried       Kind = "carried"
 	KindInner         Kind = "snapshot.inner" // a KindSnapshot of a graph that a task runs; Path is the task's
 )
 
@@ -64,7 +63,7 @@ const (
 	Paused         Status = "paused"
 	WaitingStorage Status = "waiting_storage" // paused, since the store could take no more
 	Completed      Status = "completed"
-	Partial        Status = "partial" // completed, but some tasks failed and were passed over
+	Partial        Status = "partial" // completed, but some tasks failed and were skipped
 	Failed         Status = "failed"
 	Cancelled      Status = "cancelled"
 	Interrupted    Status = "interrupted"
@@ -103,7 +102,7 @@ type Info struct {
 	Takeovers int    // from processes that died while they ran it, since a hold was last released
 }
 
-// NewRun says how a run is listed when Acquire makes it.
+// NewRun describes how a run is listed when Acquire makes it.
 type NewRun struct {
 	Workflow string
 	Title    string

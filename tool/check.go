@@ -2,7 +2,6 @@ package tool
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -15,7 +14,7 @@ import (
 // several goroutines.
 type checker struct{ resolved *jsonschema.Resolved }
 
-// newChecker makes a checker of a schema; of none, one that anything passes. The error says what the schema is, as "input" or "output".
+// newChecker creates a checker from a schema; of none, one that anything passes. The error says what the schema is, as "input" or "output".
 func newChecker(what string, s *jsonschema.Schema) (checker, error) {
 	if s == nil {
 		return checker{}, nil
@@ -30,20 +29,6 @@ func newChecker(what string, s *jsonschema.Schema) (checker, error) {
 		return checker{}, fmt.Errorf("has an invalid %s schema: %w", what, err)
 	}
 	return checker{r}, nil
-}
-
-// CheckJSON checks that a text is JSON that fits a schema as strictly as arguments are
-// checked, and gives an error that names every place, as a JSON pointer, where it does not.
-func CheckJSON(schema *jsonschema.Schema, text string) error {
-	c, err := newChecker("output", schema)
-	if err != nil {
-		return fmt.Errorf("the result %w", err)
-	}
-	list, err := c.wrong(text)
-	if err == nil && list != nil {
-		err = errors.New("it does not fit the schema:\n- " + strings.Join(list, "\n- "))
-	}
-	return err
 }
 
 // wrong lists where a text does not fit. The error says that it is no JSON.

@@ -19,7 +19,7 @@ type Options struct {
 	Adjust func(*jsonschema.Schema)
 }
 
-// New makes a tool of a function. The schema of its arguments is inferred from In, a
+// New creates a tool from a function. The schema of its arguments is inferred from In, a
 // struct: fields are named by their json tags, described by their jsonschema tags, and
 // optional if marked omitempty or omitzero. Arguments are never coerced: one that is
 // missing, unknown, given twice, spelled in another case or of another type is an error

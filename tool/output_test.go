@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -21,7 +23,7 @@ func schema(t *testing.T, s string) *jsonschema.Schema {
 }
 
 func TestOutput(t *testing.T) {
-	big := `{"n":1,"s":"` + strings.Repeat("x", 2*tool.MaxBytes) + `"}`
+	big := `{"n":1,"s":"` + strings.Repeat("x", 2*clean.MaxBytes) + `"}`
 	for _, tc := range []struct {
 		name, gives string
 		whole       bool
@@ -149,7 +151,7 @@ func FuzzCheckJSON(f *testing.F) {
 		if json.Unmarshal([]byte(s), &schema) != nil {
 			return
 		}
-		if err := tool.CheckJSON(&schema, text); err == nil && !json.Valid([]byte(text)) {
+		if err := strict.CheckJSON(&schema, text); err == nil && !json.Valid([]byte(text)) {
 			t.Errorf("%q fits", text)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/toolnames"
 )
@@ -26,7 +27,7 @@ type entry struct {
 	output checker
 }
 
-// NewSet makes a set of tools, or returns an error that names every mistake in them: a
+// NewSet creates a set of tools, or returns an error that names every mistake in them: a
 // bad or repeated name, a missing function, an invalid schema or effect.
 func NewSet(tools ...*Tool) (*Set, error) {
 	s := &Set{byName: make(map[string]entry, len(tools))}
@@ -150,7 +151,7 @@ func (s *Set) Select(names ...string) (*Set, error) {
 func (s *Set) Call(ctx context.Context, name string, c *Call) Result {
 	r := s.CallWhole(ctx, name, c)
 	if t, ok := s.Get(name); r.Error || !ok || !t.Whole {
-		r.Text, _ = Truncate(r.Text)
+		r.Text, _ = clean.Truncate(r.Text)
 	}
 	return r
 }
@@ -185,10 +186,10 @@ func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	if call.Raw {
 		return Result{Text: strings.ToValidUTF8(text, "\uFFFD")}
 	}
-	return Result{Text: Clean(text)}
+	return Result{Text: clean.Text(text)}
 }
 
-// Refuses says what [Set.Call] would answer to a call without doing it, if there is no tool
+// Refuses returns what [Set.Call] would answer to a call without doing it, if there is no tool
 // of that name or the arguments do not fit it.
 func (s *Set) Refuses(name string, args []byte) (why Result, refuses bool) {
 	e, ok := s.entry(name)
@@ -232,7 +233,7 @@ func run(ctx context.Context, t *Tool, c *Call) (text string, err error) {
 
 // Failed is the result of a call that failed for that reason, cleaned and truncated.
 func Failed(text string) Result {
-	text, _ = Truncate(Clean(text))
+	text, _ = clean.Truncate(clean.Text(text))
 	if text == "" {
 		text = "the tool failed without saying why"
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Effect says what calling a tool twice does, which decides what happens to a call
+// Effect describes what calling a tool twice does, which decides what happens to a call
 // that a crash left without an outcome.
 type Effect string
 
@@ -71,7 +71,7 @@ type Call struct {
 	// Raw asks for data, since the caller is a program and not a model: contents as they are, without numbers of lines,
 	// remarks or sentences about nothing found. What would be cut short is an error instead.
 	Raw bool
-	// Stopped is closed once the run is to stop after what is at work: who waits for something
+	// Stopped is closed once the run is to stop after what is running: who waits for something
 	// long may give up then. Nil for never.
 	Stopped <-chan struct{}
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -220,7 +221,7 @@ func TestCall(t *testing.T) {
 	if got := call(s, "tavily_search", ""); !strings.HasPrefix(got.Text, `no tool "tavily_search"; did you mean "web_search"? `) {
 		t.Error(got)
 	}
-	if r := call(s, "long", "{}"); strings.Count(r.Text, "\n") >= tool.MaxLines || !strings.Contains(r.Text, "truncated") {
+	if r := call(s, "long", "{}"); strings.Count(r.Text, "\n") >= clean.MaxLines || !strings.Contains(r.Text, "truncated") {
 		t.Errorf("not truncated: %d bytes", len(r.Text))
 	}
 	if r := s.Call(context.Background(), "keyed", &tool.Call{Key: "k1"}); r.Text != "k1" {
@@ -289,27 +290,27 @@ func TestWith(t *testing.T) {
 }
 
 func TestTruncate(t *testing.T) {
-	for _, same := range []string{"", "x", "x\n", strings.Repeat("x\n", tool.MaxLines), strings.Repeat("x", tool.MaxBytes)} {
-		if got, cut := tool.Truncate(same); cut || got != same {
+	for _, same := range []string{"", "x", "x\n", strings.Repeat("x\n", clean.MaxLines), strings.Repeat("x", clean.MaxBytes)} {
+		if got, cut := clean.Truncate(same); cut || got != same {
 			t.Errorf("cut a text of %d bytes", len(same))
 		}
 	}
-	got, cut := tool.Truncate(strings.Repeat("x\n", tool.MaxLines+1))
+	got, cut := clean.Truncate(strings.Repeat("x\n", clean.MaxLines+1))
 	if !cut || !strings.Contains(got, "2 of 2001 lines left out") {
 		t.Errorf("%v %q", cut, got[len(got)-200:])
 	}
-	if got, cut := tool.Truncate(strings.Repeat("x", tool.MaxBytes+1)); !cut || !strings.Contains(got, " of 50001 bytes left out; ") {
+	if got, cut := clean.Truncate(strings.Repeat("x", clean.MaxBytes+1)); !cut || !strings.Contains(got, " of 50001 bytes left out; ") {
 		t.Errorf("%v %q", cut, got[len(got)-200:])
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		unit := rapid.StringOfN(rapid.RuneFrom([]rune{'a', '\n', 'é', '世', '🙂', ' '}), 1, 40, -1).Draw(t, "unit")
 		s := strings.Repeat(unit, rapid.IntRange(0, 60000/len(unit)+3000).Draw(t, "times"))
-		got, cut := tool.Truncate(s)
+		got, cut := clean.Truncate(s)
 		lines := strings.Count(got, "\n")
 		if got != "" && !strings.HasSuffix(got, "\n") {
 			lines++
 		}
-		if len(got) > tool.MaxBytes || lines > tool.MaxLines {
+		if len(got) > clean.MaxBytes || lines > clean.MaxLines {
 			t.Fatalf("%d bytes, %d lines", len(got), lines)
 		}
 		if !utf8.ValidString(got) {
@@ -342,7 +343,7 @@ func TestClean(t *testing.T) {
 		"世界 é 🙂 \ufffd":                  "世界 é 🙂 \ufffd",
 		"\x1b[" + strings.Repeat("1", 9): "[111111111",
 	} {
-		if got := tool.Clean(in); got != want {
+		if got := clean.Text(in); got != want {
 			t.Errorf("%q: got %q want %q", in, got, want)
 		}
 	}
@@ -351,8 +352,8 @@ func TestClean(t *testing.T) {
 func FuzzClean(f *testing.F) {
 	f.Add("a\x1b[31mb\x1b]0;x\x07\xff\u202e")
 	f.Fuzz(func(t *testing.T, s string) {
-		got := tool.Clean(s)
-		if !utf8.ValidString(got) || tool.Clean(got) != got {
+		got := clean.Text(s)
+		if !utf8.ValidString(got) || clean.Text(got) != got {
 			t.Fatalf("%q", got)
 		}
 		for _, r := range got {

@@ -36,7 +36,7 @@ func NewMax[A cmp.Ordered](name string) *Aggregator[A] {
 	return &Aggregator[A]{Name: name, Fold: func(a, b A) A { return max(a, b) }}
 }
 
-// Add gives a value to the aggregator, from the vertex that is computing. It panics
+// Add passes a value to the aggregator, from the vertex that is computing. It panics
 // if the program does not list the aggregator.
 func (a *Aggregator[A]) Add(c Aggregating, x A) {
 	g := c.aggregating()

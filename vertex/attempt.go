@@ -4,8 +4,6 @@ import (
 	"context"
 	"runtime/debug"
 	"time"
-
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // undone is what a vertex was before the superstep computed it.
@@ -27,7 +25,7 @@ type mark struct {
 
 // attempts is Compute for a program whose vertices may fail: it tries as often as Retry has it,
 // and leaves of the attempts that failed nothing.
-func (c *Context[V, E, M]) attempts(v int32, value *V, in []M) pregel.Vote {
+func (c *Context[V, E, M]) attempts(v int32, value *V, in []M) Vote {
 	p, run := c.run.prog, c.ctx
 	old := *value
 	c.undo = append(c.undo, undone[V]{v, uint32(len(in)), old})
@@ -48,7 +46,7 @@ func (c *Context[V, E, M]) attempts(v int32, value *V, in []M) pregel.Vote {
 		pause, again := p.Retry.After(c.attempt, err, chance(v, c.run.step, c.attempt))
 		if !again {
 			c.err = err
-			return pregel.Halt
+			return Halt
 		}
 		c.tally.retries++
 		if f := c.run.crew.retrying; f != nil {
@@ -60,21 +58,21 @@ func (c *Context[V, E, M]) attempts(v int32, value *V, in []M) pregel.Vote {
 	}
 	c.stop.Store(true) // whoever looks must not find that the run goes on, with this vertex left out
 	c.interrupted = true
-	return pregel.Halt
+	return Halt
 }
 
-// try makes one attempt. One whose context has ended has failed, whatever it says.
-func (c *Context[V, E, M]) try(v int32, value *V, in []M) (vote pregel.Vote, err error) {
+// try creates one attempt. One whose context has ended has failed, whatever it says.
+func (c *Context[V, E, M]) try(v int32, value *V, in []M) (vote Vote, err error) {
 	run := c.ctx
 	c.again = in
 	if limit := c.run.prog.Timeout; limit > 0 {
-		ctx, stop := context.WithTimeoutCause(run, limit, &pregel.TimeoutError{What: "an attempt", After: limit})
+		ctx, stop := context.WithTimeoutCause(run, limit, &TimeoutError{What: "an attempt", After: limit})
 		defer stop()
 		c.ctx = ctx
 	}
 	defer func() {
 		if x := recover(); x != nil {
-			c.err = &pregel.PanicError{Value: x, Stack: debug.Stack()}
+			c.err = &PanicError{Value: x, Stack: debug.Stack()}
 		}
 		if c.ctx.Err() != nil {
 			c.err = context.Cause(c.ctx)
@@ -113,7 +111,7 @@ func (c *Context[V, E, M]) rewind() {
 	c.directed, c.said, c.tally = m.directed, m.said, m.tally
 }
 
-// rollback makes the run what it was before the superstep that did not come to its end.
+// rollback resets the run to what it was before the superstep that did not finish.
 func (r *Run[V, E, M]) rollback() {
 	for _, c := range r.crew.at {
 		for _, u := range c.undo {

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/vertex"
 )
 
@@ -23,14 +22,14 @@ var errBusy = errors.New("busy")
 func attempted(t *testing.T, p plainProgram, o plainOptions, does ...func(c *plainContext)) (*vertex.Run[int, none, int], time.Duration, error) {
 	t.Helper()
 	var n atomic.Int32
-	p.Compute = func(c *plainContext, v int32, value *int, _ []int) pregel.Vote {
+	p.Compute = func(c *plainContext, v int32, value *int, _ []int) vertex.Vote {
 		*value++
 		if v == 1 {
 			if i := int(n.Add(1)) - 1; i < len(does) {
 				does[i](c)
 			}
 		}
-		return pregel.Halt
+		return vertex.Halt
 	}
 	r, err := vertex.NewRun(build(t, chain(3), 3), &p, nil)
 	if err != nil {
@@ -46,9 +45,9 @@ func hang(c *plainContext) { <-c.Context().Done() }
 
 func TestRetry(t *testing.T) {
 	giveUp := func(c *plainContext) { hang(c); c.Fail(c.Context().Err()) }
-	steady := &pregel.Retry{Attempts: 3, Backoff: time.Second, Jitter: -1}
+	steady := &vertex.Retry{Attempts: 3, Backoff: time.Second, Jitter: -1}
 	for name, c := range map[string]struct {
-		retry   *pregel.Retry
+		retry   *vertex.Retry
 		timeout time.Duration
 		does    []func(*plainContext)
 		took    time.Duration
@@ -57,16 +56,16 @@ func TestRetry(t *testing.T) {
 		"failing twice of three":    {steady, 0, []func(*plainContext){fail, fail}, 3 * time.Second, ""},
 		"failing always":            {steady, 0, []func(*plainContext){fail, fail, fail}, 3 * time.Second, "vertex 1 in superstep 0, attempt 3: busy"},
 		"panicking":                 {steady, 0, []func(*plainContext){func(*plainContext) { panic("no") }}, time.Second, ""},
-		"not worth it":              {&pregel.Retry{If: func(err error) bool { return !errors.Is(err, errBusy) }}, 0, []func(*plainContext){fail}, 0, "vertex 1 in superstep 0: busy"},
-		"once":                      {&pregel.Retry{Attempts: 1}, 0, []func(*plainContext){fail}, 0, "vertex 1 in superstep 0: busy"},
+		"not worth it":              {&vertex.Retry{If: func(err error) bool { return !errors.Is(err, errBusy) }}, 0, []func(*plainContext){fail}, 0, "vertex 1 in superstep 0: busy"},
+		"once":                      {&vertex.Retry{Attempts: 1}, 0, []func(*plainContext){fail}, 0, "vertex 1 in superstep 0: busy"},
 		"a time limit, once":        {nil, time.Minute, []func(*plainContext){giveUp}, time.Minute, "vertex 1 in superstep 0: an attempt took longer than its limit of 1m0s"},
 		"a time limit, again":       {steady, time.Minute, []func(*plainContext){giveUp, hang}, 2*time.Minute + 3*time.Second, ""},
 		"late without a word":       {nil, time.Minute, []func(*plainContext){hang}, time.Minute, "vertex 1 in superstep 0: an attempt took longer than its limit of 1m0s"},
 		"in time":                   {nil, time.Minute, []func(*plainContext){func(*plainContext) { time.Sleep(time.Second) }}, time.Second, ""},
 		"in time, but failed":       {nil, time.Minute, []func(*plainContext){fail}, 0, "vertex 1 in superstep 0: busy"},
-		"a panic of the judgment":   {&pregel.Retry{If: func(error) bool { panic("no") }}, 0, []func(*plainContext){fail}, 0, "vertex 1 in superstep 0: panic: no"},
-		"the pauses grow":           {&pregel.Retry{Attempts: 9, Backoff: time.Second, Factor: 10, Max: 20 * time.Second, Jitter: -1}, 0, []func(*plainContext){fail, fail, fail, fail}, 51 * time.Second, ""},
-		"jitter is no other chance": {&pregel.Retry{Attempts: 2, Backoff: time.Second, Jitter: 1}, 0, []func(*plainContext){fail}, 935820478, ""},
+		"a panic of the judgment":   {&vertex.Retry{If: func(error) bool { panic("no") }}, 0, []func(*plainContext){fail}, 0, "vertex 1 in superstep 0: panic: no"},
+		"the pauses grow":           {&vertex.Retry{Attempts: 9, Backoff: time.Second, Factor: 10, Max: 20 * time.Second, Jitter: -1}, 0, []func(*plainContext){fail, fail, fail, fail}, 51 * time.Second, ""},
+		"jitter is no other chance": {&vertex.Retry{Attempts: 2, Backoff: time.Second, Jitter: 1}, 0, []func(*plainContext){fail}, 935820478, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r, took, err := attempted(t, plainProgram{Retry: c.retry, Timeout: c.timeout}, plainOptions{Parallelism: 2}, c.does...)
@@ -94,8 +93,8 @@ func TestFailedSuperstep(t *testing.T) {
 		var broken atomic.Bool
 		p := &plainProgram{
 			Combine: combine,
-			Retry:   &pregel.Retry{Attempts: 1},
-			Compute: func(c *plainContext, v int32, value *int, in []int) pregel.Vote {
+			Retry:   &vertex.Retry{Attempts: 1},
+			Compute: func(c *plainContext, v int32, value *int, in []int) vertex.Vote {
 				for _, m := range in {
 					*value += m
 				}
@@ -106,9 +105,9 @@ func TestFailedSuperstep(t *testing.T) {
 					c.Fail(errBusy)
 				}
 				if v == 0 {
-					return pregel.Complete
+					return vertex.Complete
 				}
-				return pregel.Halt
+				return vertex.Halt
 			},
 		}
 		g := build(t, chain(4), 4)
@@ -144,20 +143,20 @@ func TestCopy(t *testing.T) {
 	type visits = map[string]bool
 	tries := 0
 	p := &vertex.Program[visits, none, none]{
-		Retry: &pregel.Retry{Backoff: -1},
+		Retry: &vertex.Retry{Backoff: -1},
 		Copy: func(v visits) visits {
 			if v == nil {
 				return visits{}
 			}
 			return maps.Clone(v)
 		},
-		Compute: func(c *vertex.Context[visits, none, none], _ int32, value *visits, _ []none) pregel.Vote {
+		Compute: func(c *vertex.Context[visits, none, none], _ int32, value *visits, _ []none) vertex.Vote {
 			tries++
 			(*value)[fmt.Sprint("try ", tries)] = true
 			if tries%4 != 3 {
 				c.Fail(errBusy)
 			}
-			return pregel.Stay
+			return vertex.Stay
 		},
 	}
 	r, err := vertex.NewRun(build(t, chain(1), 1), p, nil)
@@ -183,7 +182,7 @@ func TestRetrying(t *testing.T) {
 		Trace: func(s vertex.Stats) { stats = append(stats, s) },
 	}
 	synctest.Test(t, func(t *testing.T) {
-		if _, _, err := attempted(t, plainProgram{Retry: &pregel.Retry{Jitter: -1}}, o, fail, fail); err != nil {
+		if _, _, err := attempted(t, plainProgram{Retry: &vertex.Retry{Jitter: -1}}, o, fail, fail); err != nil {
 			t.Error(err)
 		}
 	})
@@ -197,8 +196,8 @@ func TestRunTimeout(t *testing.T) {
 	for name, does := range map[string]func(*plainContext){"pausing": fail, "computing": hang} {
 		synctest.Test(t, func(t *testing.T) {
 			o := plainOptions{Timeout: 100 * time.Millisecond, Parallelism: 3}
-			r, took, err := attempted(t, plainProgram{Retry: &pregel.Retry{Backoff: time.Hour}}, o, does)
-			var limit *pregel.TimeoutError
+			r, took, err := attempted(t, plainProgram{Retry: &vertex.Retry{Backoff: time.Hour}}, o, does)
+			var limit *vertex.TimeoutError
 			if !errors.As(err, &limit) || err.Error() != "the run took longer than its limit of 100ms" || took != 100*time.Millisecond {
 				t.Errorf("%s: %v after %v", name, err, took)
 			}
@@ -208,17 +207,17 @@ func TestRunTimeout(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // the last superstep ends after it, without a Retry or Timeout of its own
-		r, err := vertex.NewRun(build(t, chain(3), 3), &plainProgram{Compute: func(_ *plainContext, v int32, value *int, _ []int) pregel.Vote {
+		r, err := vertex.NewRun(build(t, chain(3), 3), &plainProgram{Compute: func(_ *plainContext, v int32, value *int, _ []int) vertex.Vote {
 			if v == 0 {
 				time.Sleep(time.Second)
 			}
 			*value = 1
-			return pregel.Halt
+			return vertex.Halt
 		}}, nil)
 		if err == nil {
 			err = r.Run(t.Context(), &plainOptions{Timeout: 100 * time.Millisecond, Parallelism: 3})
 		}
-		var limit *pregel.TimeoutError
+		var limit *vertex.TimeoutError
 		if !errors.As(err, &limit) {
 			t.Errorf("deaf: %v", err)
 		}
@@ -226,12 +225,12 @@ func TestRunTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		r, err := vertex.NewRun(build(t, chain(3), 3), &plainProgram{
-			Retry: &pregel.Retry{Attempts: 1},
-			Compute: func(c *plainContext, _ int32, _ *int, _ []int) pregel.Vote {
+			Retry: &vertex.Retry{Attempts: 1},
+			Compute: func(c *plainContext, _ int32, _ *int, _ []int) vertex.Vote {
 				stop(errBusy)
 				<-c.Context().Done()
 				c.Fail(c.Context().Err())
-				return pregel.Halt
+				return vertex.Halt
 			},
 		}, nil)
 		if err == nil {
@@ -250,12 +249,12 @@ func TestRetriesSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failed [n]atomic.Bool
 		p := &plainProgram{
-			Retry: &pregel.Retry{Backoff: time.Second, Jitter: -1},
-			Compute: func(c *plainContext, v int32, _ *int, _ []int) pregel.Vote {
+			Retry: &vertex.Retry{Backoff: time.Second, Jitter: -1},
+			Compute: func(c *plainContext, v int32, _ *int, _ []int) vertex.Vote {
 				if !failed[v].Swap(true) {
 					c.Fail(errBusy)
 				}
-				return pregel.Halt
+				return vertex.Halt
 			},
 		}
 		start := time.Now()
@@ -270,7 +269,7 @@ func TestRetriesSideBySide(t *testing.T) {
 func BenchmarkAttempts(b *testing.B) {
 	const n = 100_000
 	g := build(b, rmat(n, 10*n, 42), n)
-	for name, retry := range map[string]*pregel.Retry{"never": nil, "may": {}} {
+	for name, retry := range map[string]*vertex.Retry{"never": nil, "may": {}} {
 		b.Run(name, func(b *testing.B) {
 			p := pageRank(n, 20)
 			p.Retry = retry

@@ -2,7 +2,7 @@ package vertex
 
 import "cmp"
 
-// A Combiner makes one message of two to the same vertex. It must not depend on anything else.
+// A Combiner combines two messages to the same vertex into one. It must not depend on anything else.
 type Combiner[M any] struct {
 	fold func(a, b M) M
 	// What fold makes from the left of the slots of these vertices. Being one loop, it is

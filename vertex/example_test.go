@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/vertex"
 )
 
@@ -23,7 +22,7 @@ func ExampleProgram_maximum() {
 		return
 	}
 	maximum := &vertex.Program[int, struct{}, int]{
-		Compute: func(c *vertex.Context[int, struct{}, int], _ int32, most *int, in []int) pregel.Vote {
+		Compute: func(c *vertex.Context[int, struct{}, int], _ int32, most *int, in []int) vertex.Vote {
 			changed := c.Step() == 0
 			if len(in) > 0 && in[0] > *most {
 				*most, changed = in[0], true
@@ -31,7 +30,7 @@ func ExampleProgram_maximum() {
 			if changed {
 				c.SendToNeighbors(*most)
 			}
-			return pregel.Halt
+			return vertex.Halt
 		},
 		Combine: vertex.CombineMax[int](),
 	}
@@ -62,7 +61,7 @@ func ExampleProgram_pageRank() {
 	n := float64(g.NumVertices())
 	moved := vertex.NewSum[float64]("moved")
 	rank := &vertex.Program[float64, struct{}, float64]{
-		Compute: func(c *vertex.Context[float64, struct{}, float64], _ int32, rank *float64, in []float64) pregel.Vote {
+		Compute: func(c *vertex.Context[float64, struct{}, float64], _ int32, rank *float64, in []float64) vertex.Vote {
 			next := 1 / n
 			if c.Step() > 0 {
 				next = 0.15 / n
@@ -73,7 +72,7 @@ func ExampleProgram_pageRank() {
 			moved.Add(c, math.Abs(next-*rank))
 			*rank = next
 			c.SendToNeighbors(next / float64(c.Degree()))
-			return pregel.Stay
+			return vertex.Stay
 		},
 		Combine:     vertex.CombineSum[float64](),
 		Aggregators: []vertex.AnyAggregator{moved},
@@ -125,11 +124,11 @@ func ExampleProgram_shortestPaths() {
 		return
 	}
 	paths := &vertex.Program[float64, float64, float64]{
-		Compute: func(c *vertex.Context[float64, float64, float64], _ int32, dist *float64, in []float64) pregel.Vote {
+		Compute: func(c *vertex.Context[float64, float64, float64], _ int32, dist *float64, in []float64) vertex.Vote {
 			if c.Step() == 0 {
 				*dist = 0 // only the entry computes in the first superstep
 			} else if in[0] >= *dist {
-				return pregel.Halt
+				return vertex.Halt
 			} else {
 				*dist = in[0]
 			}
@@ -137,7 +136,7 @@ func ExampleProgram_shortestPaths() {
 			for i, to := range c.Targets() {
 				c.Send(to, *dist+length[i])
 			}
-			return pregel.Halt
+			return vertex.Halt
 		},
 		Combine: vertex.CombineMin[float64](),
 	}
@@ -161,14 +160,14 @@ func ExampleProgram_retry() {
 		return 42, nil
 	}
 	p := &vertex.Program[int, struct{}, int]{
-		Compute: func(c *vertex.Context[int, struct{}, int], _ int32, answer *int, _ []int) pregel.Vote {
+		Compute: func(c *vertex.Context[int, struct{}, int], _ int32, answer *int, _ []int) vertex.Vote {
 			var err error
 			if *answer, err = ask(c.Context()); err != nil {
 				c.Fail(err)
 			}
-			return pregel.Halt
+			return vertex.Halt
 		},
-		Retry:   &pregel.Retry{Attempts: 5, Backoff: time.Millisecond},
+		Retry:   &vertex.Retry{Attempts: 5, Backoff: time.Millisecond},
 		Timeout: time.Minute,
 	}
 	var one vertex.EdgeList[struct{}]

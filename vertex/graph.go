@@ -126,8 +126,8 @@ func (l *EdgeList[E]) Add(from, to int32, value ...E) {
 	}
 }
 
-// Build makes a graph of n vertices. A vertex's edges keep the order of the list. The
-// list is not changed and not kept. The error is a *GraphError with everything that is wrong.
+// Build creates a graph of n vertices. A vertex's edges keep the order of the list. The
+// list is not changed and not kept. The error has everything that is wrong, one mistake on a line.
 func (l *EdgeList[E]) Build(n int) (*Graph[E], error) {
 	if err := l.check(n); err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (g *Graph[E]) sortEdges() {
 }
 
 func (l *EdgeList[E]) check(n int) error {
-	var bad GraphError
+	var bad graphError
 	if n < 0 || n > math.MaxInt32 {
 		bad.add("%d vertices: a graph has between 0 and %d", n, math.MaxInt32)
 		return &bad
@@ -221,13 +221,13 @@ func (l *EdgeList[E]) check(n int) error {
 	return bad.orNil()
 }
 
-// A GraphError is everything that is wrong with a graph, up to the first hundred mistakes.
-type GraphError struct {
+// A graphError is everything that is wrong with a graph, up to the first hundred mistakes.
+type graphError struct {
 	Mistakes []string
 	More     int // mistakes beyond those
 }
 
-func (e *GraphError) add(format string, args ...any) {
+func (e *graphError) add(format string, args ...any) {
 	if len(e.Mistakes) == 100 {
 		e.More++
 		return
@@ -235,14 +235,14 @@ func (e *GraphError) add(format string, args ...any) {
 	e.Mistakes = append(e.Mistakes, fmt.Sprintf(format, args...))
 }
 
-func (e *GraphError) orNil() error {
+func (e *graphError) orNil() error {
 	if len(e.Mistakes) == 0 {
 		return nil
 	}
 	return e
 }
 
-func (e *GraphError) Error() string {
+func (e *graphError) Error() string {
 	s := strings.Join(e.Mistakes, "\n")
 	if e.More > 0 {
 		s += fmt.Sprintf("\nand %d more mistakes", e.More)
@@ -299,9 +299,9 @@ func (b *NamedEdges[K, E]) Index(id K) (int32, bool) {
 // ID is the id of the vertex of that index.
 func (b *NamedEdges[K, E]) ID(v int32) K { return b.ids[v] }
 
-// Build makes the graph. The error is a *GraphError with everything that is wrong.
+// Build creates the graph. The error has everything that is wrong, one mistake on a line.
 func (b *NamedEdges[K, E]) Build() (*Graph[E], error) {
-	var bad GraphError
+	var bad graphError
 	for _, id := range b.twice {
 		bad.add("vertex %v is declared twice", id)
 	}

@@ -15,7 +15,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/vertex"
 )
 
@@ -56,7 +55,7 @@ func (w wild) hash(x ...int) uint64 {
 // fold depends on the order of its messages, so that a wrong order shows.
 func (w wild) fold(a, b float64) float64 { return a*0.7 + b }
 
-func (w wild) compute(c vertexAPI, v int32, value *float64, in []float64, add func(x float64)) pregel.Vote {
+func (w wild) compute(c vertexAPI, v int32, value *float64, in []float64, add func(x float64)) vertex.Vote {
 	for i, m := range in {
 		*value = *value*0.9 + m/float64(i+1)
 	}
@@ -82,13 +81,13 @@ func (w wild) compute(c vertexAPI, v int32, value *float64, in []float64, add fu
 	}
 	switch {
 	case w.quiet && h>>60 != 0:
-		return pregel.Stay
+		return vertex.Stay
 	case w.complete && h>>50&0xf == 0:
-		return pregel.Complete
+		return vertex.Complete
 	case h>>54&3 == 0:
-		return pregel.Stay
+		return vertex.Stay
 	}
-	return pregel.Halt
+	return vertex.Halt
 }
 
 func (w wild) change(c vertexAPI, what int, v, a, b int32, value float64) {
@@ -124,7 +123,7 @@ func (w wild) change(c vertexAPI, what int, v, a, b int32, value float64) {
 
 func (w wild) program(total *vertex.Aggregator[float64], most *vertex.Aggregator[int32]) *vertex.Program[float64, float64, float64] {
 	p := &vertex.Program[float64, float64, float64]{
-		Compute: func(c *vertex.Context[float64, float64, float64], v int32, value *float64, in []float64) pregel.Vote {
+		Compute: func(c *vertex.Context[float64, float64, float64], v int32, value *float64, in []float64) vertex.Vote {
 			if t, ok := total.Value(c); ok {
 				*value += t / 1000
 			}
@@ -135,7 +134,7 @@ func (w wild) program(total *vertex.Aggregator[float64], most *vertex.Aggregator
 		Conflict:    func(_ int32, have, add float64) float64 { return have*2 + add },
 	}
 	if w.flaky {
-		p.Retry = &pregel.Retry{Attempts: 3, Backoff: -1}
+		p.Retry = &vertex.Retry{Attempts: 3, Backoff: -1}
 		p.Compute = w.failing(p.Compute)
 	}
 	if w.combine {
@@ -156,12 +155,12 @@ func (w wild) failures(v int32, step int) int {
 	return 1 + int(h>>40&1)
 }
 
-type wildCompute = func(c *vertex.Context[float64, float64, float64], v int32, value *float64, in []float64) pregel.Vote
+type wildCompute = func(c *vertex.Context[float64, float64, float64], v int32, value *float64, in []float64) vertex.Vote
 
 func (w wild) failing(compute wildCompute) wildCompute {
 	var mu sync.Mutex
 	failed := map[[2]int]int{}
-	return func(c *vertex.Context[float64, float64, float64], v int32, value *float64, in []float64) pregel.Vote {
+	return func(c *vertex.Context[float64, float64, float64], v int32, value *float64, in []float64) vertex.Vote {
 		mu.Lock()
 		at := [2]int{int(v), c.Step()}
 		failed[at]++
@@ -179,7 +178,7 @@ func (w wild) failing(compute wildCompute) wildCompute {
 			panic("no")
 		}
 		c.Fail(errors.New("no"))
-		return pregel.Complete
+		return vertex.Complete
 	}
 }
 
@@ -285,9 +284,9 @@ func (m *model) superstep() {
 		vote := m.w.compute(m, v, &x, m.inbox[v], func(x float64) { m.given = append(m.given, modelSend{v, x}) })
 		m.values[v] = x
 		switch vote {
-		case pregel.Stay:
+		case vertex.Stay:
 			next[v] = true
-		case pregel.Complete:
+		case vertex.Complete:
 			m.done[v] = true
 		}
 	}
@@ -406,7 +405,7 @@ func (m *model) check(g *vertex.Graph[float64], steps, parallelism, every int, t
 			Checkpoint: func(s *snapshot) error { saved = s; return stopped }}
 		r.Tune(tune[0], tune[1], tune[2], tune[3], tune[4])
 		err := r.Run(context.Background(), o)
-		var limit *pregel.StepLimitError
+		var limit *vertex.StepLimitError
 		if err == nil || errors.As(err, &limit) {
 			break
 		}

@@ -11,11 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/superstep-dev/superstep/pregel"
 )
 
-// A Run is a vertex program at work on a graph. It is not safe for concurrent use.
+// A Run is a vertex program running on a graph. It is not safe for concurrent use.
 type Run[V, E, M any] struct {
 	g      *Graph[E]
 	prog   *Program[V, E, M]
@@ -24,7 +22,7 @@ type Run[V, E, M any] struct {
 	step   int
 	values []V
 	broken error
-	body   func(c *Context[V, E, M], v int32, value *V, in []M) pregel.Vote // Compute, or attempts of it
+	body   func(c *Context[V, E, M], v int32, value *V, in []M) Vote // Compute, or attempts of it
 
 	active, next   set      // who computes in this superstep, and in the next one
 	closed, gone   []uint64 // who never computes again; who of them does not exist
@@ -79,7 +77,7 @@ type crew[V, E, M any] struct {
 	crash    error // a panic outside of Compute
 }
 
-// NewRun makes a run in its first superstep. The values become the run's own;
+// NewRun creates a run in its first superstep. The values become the run's own;
 // nil stands for zero values. The entries are active, or every vertex if there are none.
 func NewRun[V, E, M any](g *Graph[E], prog *Program[V, E, M], values []V, entries ...int32) (*Run[V, E, M], error) {
 	if values == nil {
@@ -89,7 +87,7 @@ func NewRun[V, E, M any](g *Graph[E], prog *Program[V, E, M], values []V, entrie
 	if err != nil {
 		return nil, err
 	}
-	var bad GraphError
+	var bad graphError
 	for _, v := range entries {
 		if uint32(v) >= uint32(r.n) {
 			bad.add("entry %d is not a vertex, of %d", v, r.n)
@@ -107,7 +105,7 @@ func NewRun[V, E, M any](g *Graph[E], prog *Program[V, E, M], values []V, entrie
 
 func newRun[V, E, M any](g *Graph[E], prog *Program[V, E, M], values []V) (*Run[V, E, M], error) {
 	n := len(values)
-	var bad GraphError
+	var bad graphError
 	if g.n != n {
 		bad.add("%d values for %d vertices", n, g.n)
 	}
@@ -165,7 +163,7 @@ func (r *Run[V, E, M]) Aggregated() Aggregating {
 }
 
 // Run computes supersteps until no vertex is active, and returns nil then. It returns a
-// *pregel.StepLimitError or *pregel.TimeoutError at a limit, a *Error if a vertex failed or panicked, the error
+// *StepLimitError or *TimeoutError at a limit, a *Error if a vertex failed or panicked, the error
 // of a checkpoint, and the cause of ctx if that is done first. When it returns, no goroutine of its
 // making is left.
 //
@@ -189,7 +187,7 @@ func (r *Run[V, E, M]) Run(ctx context.Context, opt *Options[V, E, M]) error {
 	}
 	if o.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout, &pregel.TimeoutError{What: "the run", After: o.Timeout})
+		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout, &TimeoutError{What: "the run", After: o.Timeout})
 		defer cancel()
 	}
 	r.hire(ctx, &o)
@@ -324,7 +322,7 @@ func (r *Run[V, E, M]) mayGather(said *tally, requests int) bool {
 		said.saidEdges >= r.edgeN/r.tuning.gatherShare && r.compact()
 }
 
-// turn makes the next superstep the current one.
+// turn enters the next superstep.
 func (r *Run[V, E, M]) turn(gather bool, said int) {
 	r.active.reset(r.has)
 	if r.gather {
@@ -395,7 +393,7 @@ func (r *Run[V, E, M]) settle() {
 }
 
 func (r *Run[V, E, M]) stepLimit(limit int) error {
-	e := &pregel.StepLimitError{Limit: limit}
+	e := &StepLimitError{Limit: limit}
 	list, all := r.active.collect(nil, 10)
 	for _, v := range list {
 		e.Frontier = append(e.Frontier, r.g.Label(v))

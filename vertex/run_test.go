@@ -15,7 +15,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/vertex"
 )
 
@@ -140,29 +139,29 @@ func tryVertices[V, E, M any](l *vertex.EdgeList[E], n int, p *vertex.Program[V,
 
 func TestActivity(t *testing.T) {
 	var steps []string
-	wake := func(c *plainContext, v int32, _ *int, _ []int) pregel.Vote {
+	wake := func(c *plainContext, v int32, _ *int, _ []int) vertex.Vote {
 		steps = append(steps, fmt.Sprint(c.Step(), ":", v))
 		c.SendToNeighbors(1)
-		return pregel.Halt
+		return vertex.Halt
 	}
 	for name, c := range map[string]struct {
-		compute func(c *plainContext, v int32, value *int, in []int) pregel.Vote
+		compute func(c *plainContext, v int32, value *int, in []int) vertex.Vote
 		entries []int32
 		want    string
 	}{
 		"edges drive: only the entry is active": {wake, []int32{0}, "0:0 1:1 2:2"},
 		"messages drive: all are active":        {wake, nil, "0:0 0:1 0:2 1:1 1:2 2:2"},
-		"stay": {func(c *plainContext, v int32, _ *int, _ []int) pregel.Vote {
+		"stay": {func(c *plainContext, v int32, _ *int, _ []int) vertex.Vote {
 			steps = append(steps, fmt.Sprint(c.Step(), ":", v))
 			if c.Step() < 2 {
-				return pregel.Stay
+				return vertex.Stay
 			}
-			return pregel.Halt
+			return vertex.Halt
 		}, []int32{1}, "0:1 1:1 2:1"},
-		"completed vertices stay so": {func(c *plainContext, v int32, _ *int, _ []int) pregel.Vote {
+		"completed vertices stay so": {func(c *plainContext, v int32, _ *int, _ []int) vertex.Vote {
 			steps = append(steps, fmt.Sprint(c.Step(), ":", v))
 			c.Send((v+1)%3, 1)
-			return pregel.Complete
+			return vertex.Complete
 		}, []int32{0}, "0:0 1:1 2:2"},
 	} {
 		steps = nil
@@ -175,7 +174,7 @@ func TestActivity(t *testing.T) {
 
 func TestMessagesApart(t *testing.T) {
 	var got []int
-	p := &plainProgram{Compute: func(c *plainContext, v int32, _ *int, in []int) pregel.Vote {
+	p := &plainProgram{Compute: func(c *plainContext, v int32, _ *int, in []int) vertex.Vote {
 		switch {
 		case c.Step() == 0:
 			c.Send(2, int(v)*10)
@@ -183,7 +182,7 @@ func TestMessagesApart(t *testing.T) {
 		case v == 2:
 			got = slices.Clone(in)
 		}
-		return pregel.Halt
+		return vertex.Halt
 	}}
 	runVertices(t, build(t, chain(5), 5), p, nil, nil)
 	if want := []int{0, 1, 10, 11, 20, 21, 30, 31, 40, 41}; !slices.Equal(got, want) {
@@ -213,11 +212,11 @@ func TestErrors(t *testing.T) {
 		"no such sum": {func(c *plainContext, _ int32) { vertex.NewSum[int]("x").Add(c, 1) }, "vertex v30 in superstep 0: panic: vertex: aggregator \"x\" is not listed by the vertex program"},
 	} {
 		for _, parallelism := range []int{1, 2, 8} {
-			p := &plainProgram{Compute: func(ctx *plainContext, v int32, _ *int, _ []int) pregel.Vote {
+			p := &plainProgram{Compute: func(ctx *plainContext, v int32, _ *int, _ []int) vertex.Vote {
 				if v >= 30 && v%3 == 0 {
 					c.compute(ctx, v)
 				}
-				return pregel.Stay
+				return vertex.Stay
 			}}
 			r, err := vertex.NewRun(g, p, nil)
 			if err != nil {
@@ -242,9 +241,9 @@ func TestErrors(t *testing.T) {
 func TestCombinePanic(t *testing.T) {
 	for _, tune := range [][]int{{0, 100, 1, 0, 0}, {1 << 20, 1, 1, 1 << 20, 1 << 20}} {
 		p := &plainProgram{
-			Compute: func(c *plainContext, _ int32, _ *int, _ []int) pregel.Vote {
+			Compute: func(c *plainContext, _ int32, _ *int, _ []int) vertex.Vote {
 				c.SendToNeighbors(1)
-				return pregel.Halt
+				return vertex.Halt
 			},
 			Combine: vertex.CombineWith(func(int, int) int { panic("no") }),
 		}
@@ -255,7 +254,7 @@ func TestCombinePanic(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Tune(tune[0], tune[1], tune[2], tune[3], tune[4])
-		var panicked *pregel.PanicError
+		var panicked *vertex.PanicError
 		if err := r.Run(context.Background(), &plainOptions{Parallelism: 2}); !errors.As(err, &panicked) || panicked.Value != "no" {
 			t.Errorf("%v: %v", tune, err)
 		}
@@ -282,8 +281,7 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	many := &vertex.EdgeList[none]{From: make([]int32, 150), To: slices.Repeat([]int32{7}, 150)}
-	var bad *vertex.GraphError
-	if _, err = many.Build(1); !errors.As(err, &bad) || len(bad.Mistakes) != 100 || bad.More != 50 {
+	if _, err = many.Build(1); err == nil || strings.Count(err.Error(), "\n") != 100 || !strings.Contains(err.Error(), "50") {
 		t.Errorf("%v", err)
 	}
 	sum := vertex.NewSum[int]("s")
@@ -301,9 +299,9 @@ func TestUndirectedValues(t *testing.T) {
 	l.Add(1, 1, "loop")
 	g := build(t, l, 3)
 	var got string
-	p := &vertex.Program[none, string, none]{Compute: func(c *vertex.Context[none, string, none], v int32, _ *none, _ []none) pregel.Vote {
+	p := &vertex.Program[none, string, none]{Compute: func(c *vertex.Context[none, string, none], v int32, _ *none, _ []none) vertex.Vote {
 		got += fmt.Sprint(v, c.Targets(), c.EdgeValues(), " ")
-		return pregel.Halt
+		return vertex.Halt
 	}}
 	runVertices(t, g, p, nil, &vertex.Options[none, string, none]{Parallelism: 1})
 	if want := "0 [1 2] [b a] 1 [0 1] [b loop] 2 [0] [a] "; got != want || g.NumEdges() != 5 {
@@ -312,13 +310,13 @@ func TestUndirectedValues(t *testing.T) {
 }
 
 func TestStepLimit(t *testing.T) {
-	endless := &plainProgram{Compute: func(*plainContext, int32, *int, []int) pregel.Vote { return pregel.Stay }}
+	endless := &plainProgram{Compute: func(*plainContext, int32, *int, []int) vertex.Vote { return vertex.Stay }}
 	r, err := vertex.NewRun(build(t, chain(20), 20), endless, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, steps := range []int{5, 7} { // a limit that is raised lets the run go on
-		var limit *pregel.StepLimitError
+		var limit *vertex.StepLimitError
 		if err := r.Run(context.Background(), &plainOptions{MaxSteps: steps}); !errors.As(err, &limit) || limit.Limit != steps || len(limit.Frontier) != 11 || r.Step() != steps {
 			t.Errorf("at %d: %v", steps, err)
 		}
@@ -326,11 +324,11 @@ func TestStepLimit(t *testing.T) {
 }
 
 func TestInterval(t *testing.T) {
-	count := &plainProgram{Compute: func(c *plainContext, _ int32, _ *int, _ []int) pregel.Vote {
+	count := &plainProgram{Compute: func(c *plainContext, _ int32, _ *int, _ []int) vertex.Vote {
 		if c.Step() == 11 {
-			return pregel.Halt
+			return vertex.Halt
 		}
-		return pregel.Stay
+		return vertex.Stay
 	}}
 	for every, want := range map[int]string{5: "[5 10]", 0: "[]", 12: "[12]", 100: "[]"} {
 		at := []int{}
@@ -347,9 +345,9 @@ func TestInterval(t *testing.T) {
 func TestParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		p := &plainProgram{Compute: func(*plainContext, int32, *int, []int) pregel.Vote {
+		p := &plainProgram{Compute: func(*plainContext, int32, *int, []int) vertex.Vote {
 			time.Sleep(50 * time.Millisecond)
-			return pregel.Halt
+			return vertex.Halt
 		}}
 		runVertices(t, build(t, chain(4), 4), p, nil, &plainOptions{Parallelism: 4})
 		if d := time.Since(start); d >= 150*time.Millisecond {
@@ -363,9 +361,9 @@ func TestTimeout(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		slow := &plainProgram{Compute: func(*plainContext, int32, *int, []int) pregel.Vote {
+		slow := &plainProgram{Compute: func(*plainContext, int32, *int, []int) vertex.Vote {
 			time.Sleep(30 * time.Millisecond)
-			return pregel.Stay
+			return vertex.Stay
 		}}
 		r, err := vertex.NewRun(build(t, chain(1000), 1000), slow, nil)
 		if err != nil {
@@ -386,11 +384,11 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	why := errors.New("enough")
 	var computed atomic.Int32
-	p := &plainProgram{Compute: func(c *plainContext, _ int32, _ *int, _ []int) pregel.Vote {
+	p := &plainProgram{Compute: func(c *plainContext, _ int32, _ *int, _ []int) vertex.Vote {
 		if computed.Add(1); c.Step() == 9 {
-			return pregel.Halt
+			return vertex.Halt
 		}
-		return pregel.Stay
+		return vertex.Stay
 	}}
 	r, err := vertex.NewRun(build(t, chain(100), 100), p, nil)
 	if err != nil {
@@ -413,12 +411,12 @@ func TestTerminal(t *testing.T) {
 	sum.Sticky = true
 	least, most := vertex.NewMin[int32]("least"), vertex.NewMax[int32]("most")
 	p := &plainProgram{
-		Compute: func(c *plainContext, v int32, _ *int, _ []int) pregel.Vote {
+		Compute: func(c *plainContext, v int32, _ *int, _ []int) vertex.Vote {
 			sum.Add(c, 1)
 			least.Add(c, v)
 			most.Add(c, v)
 			c.SendToNeighbors(1)
-			return pregel.Stay
+			return vertex.Stay
 		},
 		Combine:     vertex.CombineMax[int](),
 		Aggregators: []vertex.AnyAggregator{sum, least, most},
@@ -435,7 +433,7 @@ func TestTerminal(t *testing.T) {
 
 func TestRestoreMistakes(t *testing.T) {
 	g := build(t, chain(3), 3)
-	p := &plainProgram{Compute: func(*plainContext, int32, *int, []int) pregel.Vote { return pregel.Halt }}
+	p := &plainProgram{Compute: func(*plainContext, int32, *int, []int) vertex.Vote { return vertex.Halt }}
 	if _, err := vertex.Restore(g, p, &vertex.Snapshot[int, none, int]{Values: make([]int, 3), Votes: make([]byte, 3), GraphVertices: 4, GraphEdges: 2}); err == nil {
 		t.Error("restored on another graph")
 	}
@@ -464,7 +462,7 @@ func BenchmarkIdle(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				var limit *pregel.StepLimitError
+				var limit *vertex.StepLimitError
 				if err := r.Run(context.Background(), &vertex.Options[float64, float64, float64]{MaxSteps: min(n, 200_000)}); err != nil && !errors.As(err, &limit) {
 					b.Fatal(err)
 				}

@@ -118,7 +118,7 @@ func (s *set) clearWord(l, w int, beside []uint64) {
 	}
 }
 
-// grow makes room for n vertices.
+// grow allocates for n vertices.
 func (s *set) grow(n int) {
 	if wordsFor(n) <= len(s.levels[0]) {
 		return

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // A Snapshot is all a run is between two supersteps. It encodes with encoding/json where V,
@@ -46,9 +44,9 @@ func (r *Run[V, E, M]) Snapshot() (*Snapshot[V, E, M], error) {
 		case hasBit(r.gone, v):
 			s.Votes[v] = votedNever
 		case hasBit(r.closed, v):
-			s.Votes[v] = byte(pregel.Complete)
+			s.Votes[v] = byte(Complete)
 		case r.active.has(v):
-			s.Votes[v] = byte(pregel.Stay) // a message makes a vertex active as much as its vote does
+			s.Votes[v] = byte(Stay) // a message makes a vertex active as much as its vote does
 		}
 	}
 	for w := r.active.nextWord(0); w >= 0; w = r.active.nextWord(w + 1) {
@@ -98,7 +96,7 @@ func (r *Run[V, E, M]) edgeList() *EdgeList[E] {
 	return l
 }
 
-// Restore makes the run a snapshot was taken of, from the graph that run was started
+// Restore recreates the run that a snapshot was taken of, from the graph that run was started
 // with. It goes on to the same result, bit by bit. The snapshot is not changed and not kept.
 func Restore[V, E, M any](g *Graph[E], prog *Program[V, E, M], s *Snapshot[V, E, M]) (*Run[V, E, M], error) {
 	n := len(s.Values)
@@ -124,9 +122,9 @@ func Restore[V, E, M any](g *Graph[E], prog *Program[V, E, M], s *Snapshot[V, E,
 	for v, vote := range s.Votes {
 		w, mask := v>>6, uint64(1)<<(uint(v)&63)
 		switch vote {
-		case byte(pregel.Stay):
+		case byte(Stay):
 			r.active.add(w, mask)
-		case byte(pregel.Complete):
+		case byte(Complete):
 			r.closed[w] |= mask
 			r.anyEnds = true
 		case votedNever:
@@ -180,7 +178,7 @@ func (s *Snapshot[V, E, M]) count(i int) int {
 }
 
 func (s *Snapshot[V, E, M]) check() error {
-	bad := GraphError{}
+	bad := graphError{}
 	n := len(s.Values)
 	if len(s.Votes) != n {
 		bad.add("the snapshot has %d votes for %d vertices", len(s.Votes), n)
@@ -191,7 +189,7 @@ func (s *Snapshot[V, E, M]) check() error {
 	}
 	messages := 0
 	for i, v := range s.To {
-		if messages += s.count(i); s.count(i) == 0 || uint32(v) >= uint32(n) || i > 0 && s.To[i-1] >= v || int(v) < len(s.Votes) && s.Votes[v] != byte(pregel.Stay) {
+		if messages += s.count(i); s.count(i) == 0 || uint32(v) >= uint32(n) || i > 0 && s.To[i-1] >= v || int(v) < len(s.Votes) && s.Votes[v] != byte(Stay) {
 			bad.add("inbox %d of the snapshot, of vertex %d, cannot be", i, v)
 		}
 	}

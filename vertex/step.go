@@ -5,8 +5,6 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // compute computes the active vertices. They are cut into chunks of neighbouring
@@ -126,7 +124,7 @@ func (w *crew[V, E, M]) guard(c *Context[V, E, M], f func(c *Context[V, E, M])) 
 		if v := recover(); v != nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.crash = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+			w.crash = &PanicError{Value: v, Stack: debug.Stack()}
 			w.full.Store(true)
 		}
 	}()
@@ -147,7 +145,7 @@ func (c *Context[V, E, M]) chunk(k int, do func(c *Context[V, E, M], chunk int))
 	w := c.run.crew
 	defer func() {
 		if v := recover(); v != nil {
-			c.err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+			c.err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 		if c.err != nil {
 			w.mu.Lock()
@@ -230,7 +228,7 @@ func (c *Context[V, E, M]) halted() bool {
 	return false
 }
 
-// take gives the messages to a vertex, which are then gone.
+// take returns the messages to a vertex, which are then gone.
 func (r *Run[V, E, M]) take(v int32) []M {
 	if r.has != nil {
 		if hasBit(r.has, v) {

@@ -76,7 +76,7 @@ func (r *Run[V, E, M]) requests() (changes []change[V, E], late []lateSend[M]) {
 	return changes, late
 }
 
-// change makes the changes.
+// change applies the changes.
 func (r *Run[V, E, M]) change(changes []change[V, E], stats *Stats) error {
 	if len(changes) == 0 {
 		return nil
@@ -193,7 +193,7 @@ func (r *Run[V, E, M]) addVertex(v int32, value V) bool {
 	return true
 }
 
-// grow makes room for n vertices; the new ones do not exist yet.
+// grow allocates for n vertices; the new ones do not exist yet.
 func (r *Run[V, E, M]) grow(n int) {
 	old := r.n
 	r.n = n
@@ -260,7 +260,7 @@ func (r *Run[V, E, M]) compact() bool {
 	return true
 }
 
-// rebuild makes a graph of the edges as they are.
+// rebuild creates a graph of the edges as they are.
 func (r *Run[V, E, M]) rebuild() {
 	g := &Graph[E]{n: r.n, label: r.g.label, labels: r.g.labels}
 	g.out.off = make([]uint32, r.n+1)

@@ -3,7 +3,7 @@
 // over millions of vertices in dense arrays. A [Program] is the definition, a [Graph] its
 // edges and a [Run] one computation, which can be saved and restored at a barrier.
 //
-// Package pregel is the engine for workflows, whose few tasks take their time and have identities.
+// Package graph is for workflows, whose few tasks take their time and have identities.
 package vertex
 
 import (
@@ -12,7 +12,27 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
+)
+
+// A Vote is what a vertex wants to be after it computed.
+type Vote = pregel.Vote
+
+// The votes of a vertex.
+const (
+	Halt     = pregel.Halt     // sleep until a message comes
+	Stay     = pregel.Stay     // compute in the next superstep too
+	Complete = pregel.Complete // never compute again; messages to it are dropped
+)
+
+// A Retry describes how often and how soon what failed is tried again. Nil means once.
+type Retry = pregel.Retry
+
+// The errors of a run, beside [Error].
+type (
+	StepLimitError = pregel.StepLimitError // it took as many supersteps as it may
+	TimeoutError   = pregel.TimeoutError   // the run or an attempt took longer than it may
+	PanicError     = pregel.PanicError     // a function of the program panicked
 )
 
 // A Program is what every vertex of a large graph computes, after the vertex
@@ -24,8 +44,8 @@ import (
 //
 // In a superstep every active vertex computes: it reads the messages sent to it in the
 // superstep before, changes its value, sends messages and votes. It is active in the
-// first superstep if it is an entry, after that if it voted [pregel.Stay] or a message came.
-// [pregel.Halt] puts it to sleep until a message comes, [pregel.Complete] for good; messages to a
+// first superstep if it is an entry, after that if it voted [Stay] or a message came.
+// [Halt] puts it to sleep until a message comes, [Complete] for good; messages to a
 // completed vertex are dropped. The run ends when no vertex is active.
 //
 // # Determinism
@@ -57,7 +77,7 @@ import (
 // A program with a Retry or a Timeout is one whose vertices may fail. An attempt fails by
 // [Context.Fail], by a panic, or by its context ending before it. Nothing of it stays: the
 // next one finds the value and the messages as they were, and what the failed one sent, gave to
-// aggregators and asked of the topology has never been. A superstep that does not come to its end, because
+// aggregators and asked of the topology has never been. A superstep that does not finish, because
 // a vertex has failed for good or the run was stopped, has never been either: [Run.Run] may
 // be called again and computes it anew, with its attempts counted anew. So a snapshot needs to hold
 // no attempts. This costs a second V and about a hundred nanoseconds for every vertex that
@@ -68,10 +88,10 @@ type Program[V, E, M any] struct {
 	// called from several goroutines at once, for different vertices.
 	//
 	// A panic in it ends the run with a *Error, unless it is tried again; one in Combine
-	// with a *pregel.PanicError. All other functions but Copy and Retry.If are called on the goroutine of
+	// with a *PanicError. All other functions but Copy and Retry.If are called on the goroutine of
 	// Run. A Compute that waits for something should give up by [Context.Fail] once
 	// [Context.Context] is done.
-	Compute func(c *Context[V, E, M], v int32, value *V, in []M) pregel.Vote
+	Compute func(c *Context[V, E, M], v int32, value *V, in []M) Vote
 	// Combine makes one message of two to the same vertex. Nil keeps messages apart.
 	Combine *Combiner[M]
 	// Aggregators are those the program may use.
@@ -84,7 +104,7 @@ type Program[V, E, M any] struct {
 	// Retry says how often and how soon a vertex that failed computes again. A vertex that pauses
 	// keeps its goroutine: a program whose vertices do so at the same time wants a Parallelism to match. Nil
 	// means that a vertex which fails ends the run.
-	Retry *pregel.Retry
+	Retry *Retry
 	// Timeout is of one attempt: the context of the vertex ends then, and the attempt has failed.
 	// It takes effect when Compute returns. Defaults to none.
 	Timeout time.Duration
@@ -98,7 +118,7 @@ func (p *Program[V, E, M]) mayFail() bool { return p.Retry != nil || p.Timeout >
 
 // Options are the settings of [Run.Run]. Nil means the defaults.
 type Options[V, E, M any] struct {
-	Parallelism int           // goroutines at work at once; defaults to GOMAXPROCS
+	Parallelism int           // goroutines running at once; defaults to GOMAXPROCS
 	MaxSteps    int           // supersteps before a *StepLimitError, counted from the first of the run; defaults to no limit
 	Timeout     time.Duration // before a *TimeoutError, from this call on; defaults to no limit
 	// CheckpointEvery calls Checkpoint after every so many supersteps: at 5, when 5, 10,
@@ -134,7 +154,7 @@ type Barrier struct {
 
 func (b *Barrier) aggregating() *aggregates { return b.agg }
 
-// A Error says which vertex ended a run. If several did in one superstep, it is the one of
+// A Error names which vertex ended a run. If several did in one superstep, it is the one of
 // the lowest index.
 type Error struct {
 	Vertex   int32
@@ -151,7 +171,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("vertex %s in superstep %d: %v", e.Label, e.Step, e.Err)
 }
 
-// Unwrap gives the cause, a *pregel.PanicError for a panic.
+// Unwrap returns the cause, a *PanicError for a panic.
 func (e *Error) Unwrap() error { return e.Err }
 
 // A Context is the engine as a computing vertex sees it. It belongs to one call
@@ -271,7 +291,7 @@ func (c *Context[V, E, M]) sayAgain(m M) {
 	}
 }
 
-// Fail says that the vertex has failed: it computes again if the program has a Retry that allows
+// Fail records that the vertex has failed: it computes again if the program has a Retry that allows
 // it, and otherwise the run ends with a *Error. The caller should return.
 func (c *Context[V, E, M]) Fail(err error) {
 	if c.err == nil {
@@ -293,16 +313,16 @@ func (c *Context[V, E, M]) compute(v int32, in []M) {
 	c.v, c.agg.vertex = v, v
 	r := c.run
 	switch r.body(c, v, &r.values[v], in) {
-	case pregel.Stay:
+	case Stay:
 		c.stays |= 1 << (uint(v) & 63)
-	case pregel.Complete:
+	case Complete:
 		c.ends |= 1 << (uint(v) & 63)
-	case pregel.Halt:
+	case Halt:
 	}
 	c.tally.computed++
 }
 
-// flush tells the run what the vertices of a word did.
+// flush informs the run what the vertices of a word did.
 func (c *Context[V, E, M]) flush(w int) {
 	if c.stays != 0 {
 		c.run.next.add(w, c.stays)

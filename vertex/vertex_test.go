@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/vertex"
 )
 
@@ -18,7 +17,7 @@ type none = struct{}
 func pageRank(n, steps int) *vertex.Program[float64, none, float64] {
 	base := 0.15 / float64(n)
 	return &vertex.Program[float64, none, float64]{
-		Compute: func(c *vertex.Context[float64, none, float64], _ int32, rank *float64, in []float64) pregel.Vote {
+		Compute: func(c *vertex.Context[float64, none, float64], _ int32, rank *float64, in []float64) vertex.Vote {
 			switch {
 			case c.Step() == 0:
 				*rank = 1 / float64(n)
@@ -28,10 +27,10 @@ func pageRank(n, steps int) *vertex.Program[float64, none, float64] {
 				*rank = base
 			}
 			if c.Step() == steps {
-				return pregel.Halt
+				return vertex.Halt
 			}
 			c.SendToNeighbors(*rank / float64(c.Degree()))
-			return pregel.Stay
+			return vertex.Stay
 		},
 		Combine: vertex.CombineSum[float64](),
 	}
@@ -40,17 +39,17 @@ func pageRank(n, steps int) *vertex.Program[float64, none, float64] {
 // components gives every vertex the lowest index it can reach along edges in both directions.
 func components() *vertex.Program[int32, none, int32] {
 	return &vertex.Program[int32, none, int32]{
-		Compute: func(c *vertex.Context[int32, none, int32], v int32, least *int32, in []int32) pregel.Vote {
+		Compute: func(c *vertex.Context[int32, none, int32], v int32, least *int32, in []int32) vertex.Vote {
 			switch {
 			case c.Step() == 0:
 				*least = v
 			case in[0] < *least:
 				*least = in[0]
 			default:
-				return pregel.Halt
+				return vertex.Halt
 			}
 			c.SendToNeighbors(*least)
-			return pregel.Halt
+			return vertex.Halt
 		},
 		Combine: vertex.CombineMin[int32](),
 	}
@@ -59,20 +58,20 @@ func components() *vertex.Program[int32, none, int32] {
 // shortest gives every vertex its distance from the entry.
 func shortest() *vertex.Program[float64, float64, float64] {
 	return &vertex.Program[float64, float64, float64]{
-		Compute: func(c *vertex.Context[float64, float64, float64], _ int32, dist *float64, in []float64) pregel.Vote {
+		Compute: func(c *vertex.Context[float64, float64, float64], _ int32, dist *float64, in []float64) vertex.Vote {
 			switch {
 			case c.Step() == 0:
 				*dist = 0
 			case in[0] < *dist:
 				*dist = in[0]
 			default:
-				return pregel.Halt
+				return vertex.Halt
 			}
 			length := c.EdgeValues()
 			for i, to := range c.Targets() {
 				c.Send(to, *dist+length[i])
 			}
-			return pregel.Halt
+			return vertex.Halt
 		},
 		Combine: vertex.CombineMin[float64](),
 	}
@@ -245,13 +244,13 @@ func BenchmarkSend(b *testing.B) {
 	g := build(b, l, n)
 	p := pageRank(n, 5)
 	said := p.Compute
-	p.Compute = func(c *vertex.Context[float64, none, float64], v int32, rank *float64, in []float64) pregel.Vote {
+	p.Compute = func(c *vertex.Context[float64, none, float64], v int32, rank *float64, in []float64) vertex.Vote {
 		if c.Step() < 5 {
 			*rank = 0.15/n + 0.85*append(in, 0)[0]
 			for _, to := range c.Targets() {
 				c.Send(to, *rank/float64(c.Degree()))
 			}
-			return pregel.Stay
+			return vertex.Stay
 		}
 		return said(c, v, rank, in)
 	}

@@ -14,7 +14,7 @@ import (
 var _ graph.Nested = (*Workflow)(nil)
 
 // RunNested runs the workflow, with inputs as Settle gives them, within a task of another,
-// which gives the options. The tasks that were passed over in it are no concern of the
+// which gives the options. The tasks that were skipped in it are no concern of the
 // outer run.
 func (w *Workflow) RunNested(ctx context.Context, inputs json.RawMessage, opt *graph.RunOptions) (json.RawMessage, error) {
 	res, err := w.Run(ctx, &Exec{Inputs: inputs, Journal: opt.Journal, Graph: *opt})
@@ -24,7 +24,7 @@ func (w *Workflow) RunNested(ctx context.Context, inputs json.RawMessage, opt *g
 	return res.Output, nil
 }
 
-// Nested gives the workflow of a name to nodes that run it.
+// Nested returns the workflow of a name to nodes that run it.
 func (s Set) Nested(name string) (graph.Nested, error) {
 	w, err := s.Find(name)
 	if err != nil || w.Pin == nil {

@@ -35,19 +35,19 @@ type Workflow struct {
 	Uses []string
 	// Prepare looks at the inputs of a run that is to begin, which fit the schema, and
 	// gives those that it begins with: a relative path made absolute, say, since the run
-	// may be taken up elsewhere. An error is why there can be no such run. It may be
+	// may be resumed elsewhere. An error is why there can be no such run. It may be
 	// called several times, also with what it gave, and never for a run that is taken
 	// up again. Nil leaves the inputs as they are.
 	Prepare func(inputs json.RawMessage) (json.RawMessage, error)
 	// Pin gives what a run of these inputs is made of, where that may change before the run
 	// has ended. The run keeps it and is executed by what Restore makes of it, now and
-	// whenever it is taken up again. Inputs are as Settle gives them. Nil pins nothing.
+	// whenever it is resumed. Inputs are as Settle gives them. Nil pins nothing.
 	Pin func(inputs json.RawMessage) (json.RawMessage, error)
 	// Restore gives the workflow that a run has pinned, whatever this one is by now. It goes with Pin.
 	Restore func(pinned json.RawMessage) (*Workflow, error)
 	// Budget is what a run may use where nobody says otherwise; nil for no limits.
 	Budget *runlog.Budget
-	// Run does the work, or goes on with it: the journal knows how far it is. The
+	// Run does the work, or continues with it: the journal knows how far it is. The
 	// inputs fit the schema. It is called once at a time per run.
 	Run func(ctx context.Context, e *Exec) (*Result, error)
 	// Edit makes the update of a node of what people say that it is to have given, for forks. Nil takes
@@ -69,7 +69,7 @@ type Past struct {
 	Done           []json.RawMessage // the updates of its tasks after that, by whom they may be
 }
 
-// An OpaqueError says that there is no looking into the runs of a workflow.
+// An OpaqueError reports that there is no looking into the runs of a workflow.
 type OpaqueError struct{ Name string }
 
 func (e *OpaqueError) Error() string {
@@ -87,26 +87,23 @@ type Exec struct {
 type Result struct {
 	Output  json.RawMessage
 	Steps   int
-	Skipped []string // the tasks that failed and were passed over
+	Skipped []string // the tasks that failed and were skipped
 }
 
-// New makes a workflow of a graph. In is a struct: its fields are the inputs, its
+// New creates a workflow from a graph. In is a struct: its fields are the inputs, its
 // json tags their names, its jsonschema tags their descriptions; a field without
 // omitempty is required. Begin makes the first state of them, and end makes the
 // output, which encodes as JSON, of the last state.
 func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], begin func(In) (S, error), end func(S) (Out, error)) (*Workflow, error) {
-	w, err := Func(name, description, func(ctx context.Context, in In, e *Exec) (Out, graph.Final[S], error) {
-		var out Out
+	w, err := Func(name, description, func(ctx context.Context, in In, e *Exec) (out Out, err error) {
 		state, err := begin(in)
 		if err != nil {
-			return out, graph.Final[S]{}, err
+			return out, err
 		}
-		final, err := flow.Execute(ctx, state, &e.Graph)
-		if err != nil {
-			return out, final, err
+		if state, err = flow.Run(ctx, state, &e.Graph); err != nil {
+			return out, err
 		}
-		out, err = end(final.State)
-		return out, final, err
+		return end(state)
 	})
 	if err != nil {
 		return nil, err
@@ -116,9 +113,9 @@ func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], be
 	return w, nil
 }
 
-// Func is New for a workflow that builds its graph from its inputs. Set Flow of what it
-// gives, if that is always one graph.
-func Func[In, S, Out any](name, description string, run func(ctx context.Context, in In, e *Exec) (Out, graph.Final[S], error)) (*Workflow, error) {
+// Func is New for a workflow that builds its graph from its inputs, and runs it with the options Graph of the Exec. Set Flow of
+// what it gives, if that is always one graph.
+func Func[In, Out any](name, description string, run func(ctx context.Context, in In, e *Exec) (Out, error)) (*Workflow, error) {
 	schema, err := jsonschema.For[In](nil)
 	if err != nil {
 		return nil, fmt.Errorf("workflow %q: its inputs: %w", name, err)
@@ -129,8 +126,9 @@ func Func[In, S, Out any](name, description string, run func(ctx context.Context
 		if err := json.Unmarshal(orEmpty(e.Inputs), &in); err != nil {
 			return nil, fmt.Errorf("workflow %q: its inputs: %w", name, err)
 		}
-		out, final, err := run(ctx, in, e)
-		res := &Result{Steps: final.Steps, Skipped: final.Skipped}
+		res, own := &Result{}, *e
+		own.Graph.Ended = func(steps int, skipped []string) { res.Steps, res.Skipped = steps, skipped }
+		out, err := run(ctx, in, &own)
 		if err != nil {
 			return res, err
 		}
@@ -176,7 +174,7 @@ type Input struct {
 	Enum        []any           `json:"enum,omitempty"` // the values that it can have, nil for any
 }
 
-// List gives the inputs in their order.
+// List returns the inputs in their order.
 func (w *Workflow) List() []Input {
 	if w.Inputs == nil {
 		return nil
@@ -206,7 +204,7 @@ func schemaType(s *jsonschema.Schema) string {
 	return "any"
 }
 
-// Parse makes inputs of words as a command line has them: "key=value" for an input of
+// Parse reads inputs from words as a command line has them: "key=value" for an input of
 // that name, anything else for the first required
 // input that is not given by name, or, if no input is required, for the only one that is a
 // text. A word that begins like "name=" is never text, so that a misspelt input is no question. After the word
@@ -323,7 +321,7 @@ func textInput(inputs []Input, given map[string][]string) string {
 	return texts[0]
 }
 
-// freeHint says how free text is given that no input is for.
+// freeHint returns how free text is given that no input is for.
 func freeHint(inputs []Input, given map[string][]string) string {
 	var open []string
 	required := false
@@ -356,7 +354,7 @@ func (w *Workflow) Check(inputs json.RawMessage) error {
 	return err
 }
 
-// Settle gives the inputs that a run is to begin with: those given, checked, and as
+// Settle returns the inputs that a run is to begin with: those given, checked, and as
 // Prepare makes them.
 func (w *Workflow) Settle(inputs json.RawMessage) (json.RawMessage, error) {
 	if err := w.check(inputs, nil); err != nil || w.Prepare == nil {
@@ -404,7 +402,7 @@ func described(in Input) string {
 // A Set is a list of workflows by name.
 type Set []*Workflow
 
-// Find gives the workflow of a name, or an error that suggests another.
+// Find returns the workflow of a name, or an error that suggests another.
 func (s Set) Find(name string) (*Workflow, error) {
 	var names []string
 	for _, w := range s {
@@ -422,7 +420,7 @@ func (s Set) Find(name string) (*Workflow, error) {
 	return nil, &UnknownError{name, suggest.Hint(name, names)}
 }
 
-// An UnknownError says that there is no workflow of a name.
+// An UnknownError reports that there is no workflow of a name.
 type UnknownError struct{ Name, hint string }
 
 func (e *UnknownError) Error() string {

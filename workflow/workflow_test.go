@@ -32,8 +32,8 @@ type inputs struct {
 
 func deploy(t testing.TB) *workflow.Workflow {
 	t.Helper()
-	w, err := workflow.Func("deploy", "Deploy it.", func(_ context.Context, in inputs, _ *workflow.Exec) (inputs, graph.Final[int], error) {
-		return in, graph.Final[int]{Steps: 1}, nil
+	w, err := workflow.Func("deploy", "Deploy it.", func(_ context.Context, in inputs, _ *workflow.Exec) (inputs, error) {
+		return in, nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -362,13 +362,13 @@ func TestNew(t *testing.T) {
 	if _, err := w.Run(t.Context(), &workflow.Exec{Inputs: json.RawMessage(`{"from":-1}`)}); !errors.Is(err, errNegative) {
 		t.Error(err)
 	}
-	if _, err := workflow.Func("bad", "", func(context.Context, chan int, *workflow.Exec) (int, graph.Final[int], error) {
-		return 0, graph.Final[int]{}, nil
+	if _, err := workflow.Func("bad", "", func(context.Context, chan int, *workflow.Exec) (int, error) {
+		return 0, nil
 	}); err == nil {
 		t.Error("inputs that are a channel were accepted")
 	}
-	w, err = workflow.Func("odd", "", func(context.Context, in, *workflow.Exec) (chan int, graph.Final[int], error) {
-		return nil, graph.Final[int]{}, nil
+	w, err = workflow.Func("odd", "", func(context.Context, in, *workflow.Exec) (chan int, error) {
+		return nil, nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -383,8 +383,8 @@ func ExampleWorkflow_Parse() {
 		Dish   string `json:"dish" jsonschema:"what to cook"`
 		Plates int    `json:"plates,omitempty"`
 	}
-	w, err := workflow.Func("cook", "Cook a dish.", func(_ context.Context, in order, _ *workflow.Exec) (string, graph.Final[int], error) {
-		return in.Dish, graph.Final[int]{}, nil
+	w, err := workflow.Func("cook", "Cook a dish.", func(_ context.Context, in order, _ *workflow.Exec) (string, error) {
+		return in.Dish, nil
 	})
 	if err != nil {
 		panic(err)

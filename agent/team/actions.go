@@ -168,7 +168,7 @@ func (r *Result) told() string {
 	return "failed: " + r.Error + "\nWhat it said last: " + r.Output
 }
 
-// confine gives an agent the tools to have others work that are its own, if it comes with
+// confine adds to an agent the tools to have others work that are its own, if it comes with
 // such and is not too deep for them, and takes away what is not for agents of a team.
 func (t *Team) confine(def *agent.Agent, s *seat) (*agent.Agent, error) {
 	a := *def

@@ -15,12 +15,12 @@ const (
 	jobPrefix    = "job/"
 )
 
-// Running is the state of an agent that is at work, or queued, or waits for an answer.
+// Running is the state of an agent that is running, or queued, or waits for an answer.
 const Running = "running"
 
 // A Member is an agent of a team in the log of a run.
 type Member struct {
-	ID    string // the path of its records; who cancels it names it by this, see [runlog.RequestCancelOf]
+	ID    string // the path of its records; who cancels it names it by this, see CancelAgent of superstep.Engine
 	Agent string
 	State string // Running, "ended" or "cancelled"
 }

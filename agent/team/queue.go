@@ -19,7 +19,7 @@ type queue struct {
 	waiting []*ticket
 }
 
-// A ticket is a place in a queue, or at work.
+// A ticket is a place in a queue, or among those that run.
 type ticket struct {
 	all   *queues
 	run   string
@@ -67,7 +67,7 @@ func (t *ticket) wait(ctx context.Context) error {
 	}
 }
 
-// leave gives the place back, once.
+// leave frees the place, once.
 func (t *ticket) leave() {
 	q := t.all
 	q.mu.Lock()
@@ -92,7 +92,7 @@ func (t *ticket) leave() {
 	}
 }
 
-// A seat is the place at work of one agent of the team. While it only waits for others it
+// A seat is the place of one running agent of the team. While it only waits for others it
 // lets them have it, so that a team of one can do work within work.
 type seat struct {
 	queues *queues

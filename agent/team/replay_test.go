@@ -19,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -88,7 +89,7 @@ func TestReplay(t *testing.T) {
 	resumed := 0
 	defer func() {
 		if resumed == 0 {
-			t.Error("nobody went on while others were at work")
+			t.Error("nobody went on while others were running")
 		}
 	}()
 	for round := range 8 {
@@ -148,7 +149,7 @@ func TestReplay(t *testing.T) {
 			Tool: &tool.Tool{Name: "note", Input: &jsonschema.Schema{Type: "object"}},
 			Run: func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error) {
 				answer, err := scope.Ask(ctx, &runlog.Question{Key: "q", Text: "why?"})
-				return tool.Result{Text: string(answer) + strings.Repeat("x", tool.MaxBytes)}, err
+				return tool.Result{Text: string(answer) + strings.Repeat("x", clean.MaxBytes)}, err
 			},
 		}
 		clock := &agent.Clock{Now: time.Now, After: time.After}
@@ -159,7 +160,7 @@ func TestReplay(t *testing.T) {
 			}
 			if name == "lead" {
 				a.Actions = append(tm.Actions(), note)
-				a.OnAsk = agent.AskDeny
+				a.Headless = true
 				a.Limits.Turns = 12
 				a.Spill = func(run, name, text string) (string, error) { return "/spill/" + name, nil }
 			}
@@ -212,7 +213,7 @@ func TestReplay(t *testing.T) {
 		opt := &superstep.StartOptions{Answer: func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
 			return answer(&q), true
 		}}
-		if round%2 == 1 { // people answer while others are at work
+		if round%2 == 1 { // people answer while others run
 			id := ""
 			opt.Observe = func(r runlog.Record, _ error) {
 				var q runlog.Question
@@ -238,8 +239,7 @@ func TestReplay(t *testing.T) {
 		ids <- run.ID()
 		<-cancelled
 		const stuck = "work/task_batch[1.1]/explorer[4]"
-		var unknown *superstep.UnknownAgentError
-		if err := other.CancelAgent(t.Context(), run.ID(), stuck+"x"); !errors.As(err, &unknown) || !slices.Contains(unknown.Known, stuck) || !strings.Contains(err.Error(), `did you mean "`+stuck) {
+		if err := other.CancelAgent(t.Context(), run.ID(), stuck+"x"); err == nil || !strings.Contains(err.Error(), `did you mean "`+stuck) {
 			t.Error(err)
 		}
 		if err := other.CancelAgent(t.Context(), run.ID(), stuck); err != nil {
@@ -253,7 +253,7 @@ func TestReplay(t *testing.T) {
 		if err != nil || !slices.Contains(members, team.Member{ID: stuck, Agent: "explorer", State: "cancelled"}) {
 			t.Errorf("agents %v: %v", members, err)
 		}
-		if err := other.CancelAgent(t.Context(), run.ID(), stuck); !errors.As(err, &unknown) || unknown.Status != runlog.Completed {
+		if err := other.CancelAgent(t.Context(), run.ID(), stuck); err == nil || !strings.Contains(err.Error(), "is completed") {
 			t.Error(err)
 		}
 		turns, acts := m.asked, did

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // task is one job on its way.
@@ -93,7 +93,7 @@ func (k *task) do(ctx, own context.Context) (Result, error) {
 	return r, err
 }
 
-// begin makes the task one that can be cancelled, by the context it returns, until leave is
+// begin registers the task as one that can be cancelled, by the context it returns, until leave is
 // called.
 func (k *task) begin(ctx context.Context) (own context.Context, leave func()) {
 	own, cancel := context.WithCancelCause(ctx)
@@ -102,7 +102,7 @@ func (k *task) begin(ctx context.Context) (own context.Context, leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		cancel(ErrClosed)
+		cancel(errClosed)
 	}
 	t.members[k] = cancel
 	return own, func() {
@@ -179,7 +179,7 @@ func (k *task) noteQueued(ctx context.Context) error {
 	return k.note(ctx, key, "note", k.job.Agent)
 }
 
-// What an agent that waits for an answer goes on with while others are at work.
+// What an agent that waits for an answer continues with while others run.
 const (
 	resumed   = "resumed"   // the answer
 	withdrawn = "withdrawn" // nothing: it was cancelled
@@ -306,7 +306,7 @@ func result(out *agent.Outcome, err error) Result {
 	return r
 }
 
-// define makes the agent that is to work.
+// define creates the agent that is to work.
 func (k *task) define() (*agent.Agent, error) {
 	t := k.team
 	def, err := t.opt.Agents(k.job.Agent)

@@ -2,7 +2,7 @@
 // them side by side, each with a conversation and a place in the log of its own.
 //
 // What an agent of a team does is as durable as what its lead does: a run that was killed
-// goes on with each of them in the middle of its conversation, and what one gave is not
+// continues with each of them in the middle of its conversation, and what one gave is not
 // asked for again. They share the budget of the run.
 package team
 
@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -35,7 +35,7 @@ type Options struct {
 	Agents func(name string) (*agent.Agent, error)
 	List   func() []Info // those there are, in the order in which a lead is told of them; must be given
 
-	Limit    int // agents at work at once, in each run; defaults to journal.DefaultAgents, and the run has a limit of its own
+	Limit    int // agents running at once, in each run; defaults to journal.DefaultAgents, and the run has a limit of its own
 	Depth    int // how deep agents may have agents work that have agents work; defaults to 5
 	BatchCap int // tasks of one call of task_batch; defaults to 20
 
@@ -44,7 +44,7 @@ type Options struct {
 	// Nil keeps it in the log alone.
 	Save func(ctx context.Context, run string, r Result) error
 	// Isolate makes of an agent one whose tools are confined to a folder of its own. It is
-	// called for every agent before it works, and again when a run is taken up; it may give
+	// called for every agent before it works, and again when a run is resumed; it may give
 	// the agent as it is. Nil isolates none.
 	Isolate func(run, id string, a *agent.Agent) (*agent.Agent, error)
 	Clock   *agent.Clock // for Result.Duration; nil leaves it 0
@@ -64,13 +64,13 @@ type Team struct {
 }
 
 var (
-	// ErrClosed says that the team takes no more work.
-	ErrClosed = fmt.Errorf("the team is closed: %w", pregel.ErrStopped)
+	// errClosed says that the team takes no more work.
+	errClosed = fmt.Errorf("the team is closed: %w", pregel.ErrStopped)
 	// errCancelled is why an agent ended that was cancelled, see [List]. Its result is a failure of these words.
 	errCancelled = errors.New("cancelled")
 )
 
-// New makes a team, or says what is wrong with the options.
+// New creates a team, or reports what is wrong with the options.
 func New(opt *Options) (*Team, error) {
 	if opt == nil || opt.Agents == nil || opt.List == nil {
 		return nil, errors.New("a team needs Agents and List: who is in it")
@@ -125,19 +125,19 @@ func (t *Team) Spawn(ctx context.Context, scope *journal.Scope, j Job) (Result, 
 
 // SpawnAll has agents work side by side. All run to their ends, whatever becomes of the
 // others; results are in the order of the jobs. If one asks a person, the others go on, and
-// it does too if the answer comes while they are at work. The error is as of Spawn: then
+// it does too if the answer comes while they are running. The error is as of Spawn: then
 // some results are missing, and a task that runs again gets them.
 func (t *Team) SpawnAll(ctx context.Context, scope *journal.Scope, jobs []Job) ([]Result, error) {
 	return t.spawnAll(ctx, scope, nil, jobs)
 }
 
 // Close takes no more work, and ends that which is under way without a trace: a run that is
-// taken up later goes on with it. It waits until all of it has ended.
+// resumed later continues with it. It waits until all of it has ended.
 func (t *Team) Close() {
 	t.mu.Lock()
 	t.closed = true
 	for _, cancel := range t.members {
-		cancel(ErrClosed)
+		cancel(errClosed)
 	}
 	t.mu.Unlock()
 	t.work.Wait()
@@ -149,7 +149,7 @@ func (t *Team) spawnAll(ctx context.Context, scope *journal.Scope, parent *seat,
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
-		return results, ErrClosed
+		return results, errClosed
 	}
 	t.work.Add(1)
 	t.mu.Unlock()
@@ -238,8 +238,8 @@ func (g *gathering) resume() bool {
 	return true
 }
 
-// finish does a task. If it waits for an answer that comes while others are at work, it
-// goes on with that. That it did is recorded, and so is that it was cancelled then: a replay
+// finish does a task. If it waits for an answer that comes while others run, it
+// continues with that. That it did is recorded, and so is that it was cancelled then: a replay
 // cannot tell by the clock.
 func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
 	own, leave := k.begin(ctx)
@@ -253,7 +253,7 @@ func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
 			g.end()
 			return r, err
 		}
-		var next string // what it goes on with
+		var next string // what it continues with
 		switch {
 		case k.recorded(q, resumed):
 			next = resumed
@@ -278,7 +278,7 @@ func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
 	}
 }
 
-// awaits waits for the answer to a question as long as others are at work, and says what
+// awaits waits for the answer to a question as long as others are running, and says what
 // came: the answer, that the agent was cancelled, or "".
 func (g *gathering) awaits(own context.Context, k *task, q *journal.WaitError, answered <-chan struct{}) string {
 	idle := g.stay()
@@ -295,7 +295,7 @@ func (g *gathering) awaits(own context.Context, k *task, q *journal.WaitError, a
 		}
 		if next != "" || own.Err() != nil {
 			if next != "" && !g.resume() && next == resumed {
-				return "" // the task that has them all work goes on with it
+				return "" // the task that has them all work continues with it
 			}
 			return next
 		}
@@ -314,7 +314,7 @@ func (g *gathering) end() {
 	g.mu.Unlock()
 }
 
-// unknown says why there is no such agent, and who there is.
+// unknown returns why there is no such agent, and who there is.
 func (t *Team) unknown(name string, err error) string {
 	var names []string
 	for _, i := range t.opt.List() {

@@ -18,11 +18,12 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/team"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/modeltest"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/openai"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -189,7 +190,7 @@ func openJournal(t testing.TB, store runlog.Store) *journal.Journal {
 }
 
 func TestTask(t *testing.T) {
-	long := strings.Repeat("word ", 2*tool.MaxBytes)
+	long := strings.Repeat("word ", 2*clean.MaxBytes)
 	for _, tc := range []struct {
 		name string
 		call model.Part
@@ -299,7 +300,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// No more agents are at work at once than may be, in all of the run, also where agents have
+// No more agents are running at once than may be, in all of the run, also where agents have
 // agents work; and with a limit of one, all of it comes to an end.
 func TestLimit(t *testing.T) {
 	for _, limit := range []int{1, 2, 5} {
@@ -440,7 +441,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("a job that has changed: %v", err)
 	}
 	c.Close()
-	if _, err := c.Spawn(t.Context(), j.Scope("work"), team.Job{Agent: "explorer", Prompt: "late"}); !errors.Is(err, team.ErrClosed) {
+	if _, err := c.Spawn(t.Context(), j.Scope("work"), team.Job{Agent: "explorer", Prompt: "late"}); !errors.Is(err, pregel.ErrStopped) {
 		t.Error(err)
 	}
 }
@@ -515,7 +516,7 @@ func TestCancelAndClose(t *testing.T) {
 	}
 }
 
-// While one waits for an answer the others go on, and it goes on with them when it comes.
+// While one waits for an answer the others go on, and it continues with them when it comes.
 func TestAnswerWhileOthersWork(t *testing.T) {
 	c := gather(t, nil, func(name, prompt string, turn int) modeltest.Reply {
 		switch {
@@ -534,9 +535,9 @@ func TestAnswerWhileOthersWork(t *testing.T) {
 			return
 		}
 		select {
-		case <-put: // the one that has asked went on while this one was at work
+		case <-put: // the one that has asked went on while this one was running
 		case <-time.After(10 * time.Second):
-			t.Error("the answer was not taken up")
+			t.Error("the answer was not used")
 		}
 	}
 	j := openJournal(t, runlog.NewMemory(nil))
@@ -559,7 +560,7 @@ func TestAnswerWhileOthersWork(t *testing.T) {
 	}
 }
 
-// An agent that waits for an answer can be cancelled while others are at work, and nobody
+// An agent that waits for an answer can be cancelled while others run, and nobody
 // is asked for it any more.
 func TestCancelWhileWaiting(t *testing.T) {
 	c := gather(t, nil, func(name, prompt string, turn int) modeltest.Reply {

@@ -202,7 +202,7 @@ func TestAgentWithoutLeave(t *testing.T) {
 	if code != cli.ExitDenied || !strings.Contains(out, "denied") || !strings.Contains(errs, "mcp__fs__list_directory") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
-	// With leave to wait the run asks, both at once, and goes on with the answers where it was.
+	// With leave to wait the run asks, both at once, and continues with the answers where it was.
 	code, out, errs = w.run("run", "agent", "Look at this project.", "--on-ask", "wait")
 	if code != cli.ExitPaused {
 		t.Fatalf("exit code %d\n%s%s", code, out, errs)
@@ -227,7 +227,7 @@ func TestAgentWithoutLeave(t *testing.T) {
 	}
 }
 
-// An agent that changed is another: a run goes on with it only if somebody says so.
+// An agent that changed is another: a run continues with it only if somebody says so.
 func TestAgentChanges(t *testing.T) {
 	w := newWorkshop(t)
 	if code, _, errs := w.run("trust", "--yes"); code != 0 {
@@ -319,14 +319,14 @@ func TestAgentModel(t *testing.T) {
 	if got := used(); got != "of-project" || listed() != got {
 		t.Errorf("with one that is: %s, listed %s", got, listed())
 	}
-	// What was agreed to and cannot be read any more is no reason to go on without it.
+	// What was trusted and cannot be read any more is no reason to go on without it.
 	plant(t, w.dir, map[string]string{".superstep/config.yaml": "modle: x\n"})
 	if code, _, errs := w.run("run", "agent", "Say it.", "--agent", "synthesizer"); code == 0 || !strings.Contains(errs, "config.yaml:1:1") {
 		t.Errorf("with settings that cannot be read: exit code %d\n%s", code, errs)
 	}
 }
 
-// What a run may not do it may not do whoever goes on with it; its history can be read and it can be
+// What a run may not do it may not do whoever continues with it; its history can be read and it can be
 // forked; and an agent that is out of turns has not done its work.
 func TestAgentRun(t *testing.T) {
 	w := newWorkshop(t)

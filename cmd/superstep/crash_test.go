@@ -280,7 +280,7 @@ func comparable(t *testing.T, jsonl []byte) string {
 	return last.Data.Status + "\n" + last.Data.Output.Text + string(last.Data.Output.Passages)
 }
 
-// process is the binary at work.
+// process is the binary running.
 type process struct {
 	cmd    *exec.Cmd
 	stdout bytes.Buffer

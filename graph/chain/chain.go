@@ -77,7 +77,7 @@ func (c *Chain[S, U]) then(what string, blocks []Block[S, U]) *Chain[S, U] {
 	return c.op(func(l *writer[S, U], b *block[S, U]) { l.blocks(b, what, blocks) })
 }
 
-// Then goes on with blocks, one after the other.
+// Then continues with blocks, one after the other.
 func (c *Chain[S, U]) Then(blocks ...Block[S, U]) *Chain[S, U] {
 	if len(blocks) == 0 {
 		return c.op(func(l *writer[S, U], b *block[S, U]) {
@@ -87,7 +87,7 @@ func (c *Chain[S, U]) Then(blocks ...Block[S, U]) *Chain[S, U] {
 	return c.then("Then", blocks)
 }
 
-// If goes on with what comes up to the Else if a condition holds, and otherwise with what
+// If continues with what comes up to the Else if a condition holds, and otherwise with what
 // comes between that and the EndIf. Without an Else it goes on after the EndIf. Either way
 // may be empty, but not both.
 func (c *Chain[S, U]) If(cond func(S) bool) *Chain[S, U] {
@@ -164,7 +164,7 @@ func (c *Chain[S, U]) Wait(name, question string, answered func(state S, answer 
 	return c.op(func(l *writer[S, U], b *block[S, U]) { l.node(b, "Wait", &n) })
 }
 
-// Catch makes a node take care of failures: of every node before it that no other Catch
+// Catch has a node take care of failures: of every node before it that no other Catch
 // takes care of, as far back as the way of the If, the body of the Loop, the branch of the
 // Parallel or the Seq goes that it is in. The chain goes on after it, whether there was a
 // failure or not. What fails within a Parallel is for a Catch in its branch, or a Settled

@@ -15,7 +15,6 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/chain"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -547,7 +546,7 @@ func TestLoopLimits(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
 		}
 	}
-	var limit *pregel.StepLimitError
+	var limit *graph.StepLimitError
 	if _, err := rounds(t, begin().Loop(never, body...).Then(end)); !errors.As(err, &limit) || limit.Limit != 202 {
 		t.Errorf("got %v", err)
 	}

@@ -160,7 +160,7 @@ func (l *writer[S, U]) lead(ends []end[S], to string) {
 	}
 }
 
-// decide makes a choice at some ends.
+// decide creates a choice at some ends.
 func (l *writer[S, U]) decide(ends []end[S], t *test[S]) {
 	for _, e := range ends {
 		if e.slot != nil {

@@ -42,7 +42,7 @@ const (
 	running = "running"
 	waiting = "waiting" // for an answer
 	done    = "done"
-	skipped = "skipped" // it failed and was passed over
+	skipped = "skipped" // it failed and was skipped
 	caught  = "caught"  // it failed, and another node takes care of that
 	failed  = "failed"
 )
@@ -78,12 +78,12 @@ func (s NodeStatus) String() string {
 	return b.String()
 }
 
-// line makes text that is fit for one line of a picture.
+// line returns text that is fit for one line of a picture.
 func line(s string) string {
 	return strings.Join(strings.Fields(clean.Text(s)), " ")
 }
 
-// count gives a number and what it counts.
+// count returns a number and what it counts.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

@@ -97,7 +97,7 @@ func (l *layout) straighten() {
 	}
 }
 
-// ends gives what is above and below in an edge.
+// ends returns what is above and below in an edge.
 func (l *layout) ends(i int) (above, below int) {
 	if l.turned[i] {
 		return l.arcs[i][1], l.arcs[i][0]

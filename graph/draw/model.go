@@ -203,7 +203,7 @@ var reserved = map[string]bool{
 	"propertyisenumerable": true, "__proto__": true,
 }
 
-// ident makes a path an identifier. Different paths may give the same one.
+// ident turns a path into an identifier. Different paths may give the same one.
 func ident(path string) string {
 	s := strings.Map(func(r rune) rune {
 		if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
@@ -217,7 +217,7 @@ func ident(path string) string {
 	return s
 }
 
-// id makes an identifier unique.
+// id returns an identifier that is unique.
 func (b *builder) id(base string) string {
 	id := base
 	for b.ids[id] > 0 {
@@ -231,7 +231,7 @@ func (b *builder) id(base string) string {
 // dashed is whether an edge is taken only sometimes.
 func (e *edge) dashed() bool { return e.kind == "branch" || e.kind == "catch" || e.kind == "send" }
 
-// ports gives the nodes that the edges of n go out from and in to, for formats in which
+// ports returns the nodes that the edges of n go out from and in to, for formats in which
 // nothing leads to a box: those of an open sub-graph are its end and its start.
 func (n *node) ports() (out, in *node) {
 	out, in = n, n

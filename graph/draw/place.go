@@ -159,7 +159,7 @@ func (l *layout) drawing() *drawing {
 	return d
 }
 
-// heights gives the top and bottom of each layer.
+// heights returns the top and bottom of each layer.
 func (l *layout) heights() (top, bottom []float64) {
 	top, bottom = make([]float64, len(l.layers)), make([]float64, len(l.layers))
 	y := 0.0
@@ -175,7 +175,7 @@ func (l *layout) heights() (top, bottom []float64) {
 	return top, bottom
 }
 
-// ports gives where edges leave and reach boxes, from their middles: by edge, the upper
+// ports returns where edges leave and reach boxes, from their middles: by edge, the upper
 // end and the lower one. Those of a box are side by side in the order of where they go.
 func (l *layout) ports() [][2]float64 {
 	type end struct {

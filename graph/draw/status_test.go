@@ -100,7 +100,7 @@ func TestStatus(t *testing.T) {
 			run.resumed
 			task.started a
 			task.done a`, map[string]string{"a": "✓ done, 1 failed attempt"}},
-		{"passed over", `
+		{"skipped", `
 			task.failed a {"attempt":1,"final":true}
 			task.done a {"error":"no such page"}`, map[string]string{"a": "⊘ skipped"}},
 		{"caught", `
@@ -108,7 +108,7 @@ func TestStatus(t *testing.T) {
 			task.done a {"error":"no such page","caught":true}
 			run.failed
 			run.resumed`, map[string]string{"a": "↷ caught"}},
-		{"one of many passed over", `
+		{"one of many skipped", `
 			task.done a[x] {"error":"no such page"}
 			task.done a[y]`, map[string]string{"a": "✓ done ×1 of 2"}},
 		{"waiting", `
@@ -134,7 +134,7 @@ func TestStatus(t *testing.T) {
 			task.done a/b
 			question.asked a#1/c/d {"key":"1"}
 			task.done a#1/b`, map[string]string{"a": "? waiting ×2", "a/b": "✓ done ×2", "a/c": "? waiting", "a/c/d": "? waiting"}},
-		{"nested and at work", `
+		{"nested and running", `
 			task.started a/b
 			question.asked a/c {"key":"1"}`, map[string]string{"a": "● running", "a/b": "● running", "a/c": "? waiting"}},
 		{"nested and failed", `

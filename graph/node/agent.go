@@ -63,7 +63,7 @@ type SubagentsOptions struct {
 
 // Subagents is a node that has jobs done side by side, by agents of a list. Merge makes
 // the update from the results, which are in the order of the jobs and named by their keys.
-// Each agent is taken up by itself where a crash has cut it off. Jobs must be a pure
+// Each agent is resumed by itself where a crash has cut it off. Jobs must be a pure
 // function: a job is known again by its key.
 func Subagents[S, U any](name string, agents []*agent.Agent, jobs func(S) ([]Job, error), merge func(S, []Result[*agent.Outcome]) (U, error),
 	opt *SubagentsOptions) graph.Node[S, U] {
@@ -175,7 +175,7 @@ func stopped(t *graph.Task) <-chan struct{} {
 	return t.Stopped()
 }
 
-// snapshot gives the state as tools are handed it: encoded when the first of them asks for
+// snapshot returns the state as tools are handed it: encoded when the first of them asks for
 // it, and a copy for each.
 func snapshot[S any](s S) func() (json.RawMessage, error) {
 	encoded := sync.OnceValues(func() (json.RawMessage, error) {
@@ -232,7 +232,7 @@ func converse(ctx context.Context, t *graph.Task, def *agent.Agent, first *agent
 	}
 }
 
-// unspent says that an effect is not in the log. It waits, so that asking leaves no trace there.
+// unspent reports that an effect is not in the log. It waits, so that asking leaves no trace there.
 type unspent struct{}
 
 func (unspent) Error() string { return "it is not recorded" }

@@ -17,7 +17,6 @@ import (
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
@@ -65,8 +64,8 @@ func TestMistakesAreReported(t *testing.T) {
 		"gather":       {node.Gather[state, update, int]("n", graph.Any, nil), []string{"its merge is nil"}},
 		"clear":        {node.Clear("n", conv, &node.ClearOptions{Keep: -1}), []string{"it is to keep -1 messages"}},
 		"monitor": {
-			node.Monitor("n", conv, node.MonitorOptions[state]{Keep: -1, Thresholds: []node.Threshold{{2, node.Warn}, {0.1, "panic"}, {0.2, node.Recreate}}}),
-			[]string{"its window is not given", "-1 messages", "its threshold 2 is not", `there is no action "panic"`, "to recreate it wants a Summary"},
+			node.Monitor("n", conv, node.MonitorOptions[state]{Keep: -1, Warn: 2, Recreate: 0.2}),
+			[]string{"its window is not given", "-1 messages", "2 is no part of its window", "it wants a Summary"},
 		},
 	} {
 		got := mistakes(tc.node)
@@ -103,7 +102,7 @@ func TestAgentHearsFeedback(t *testing.T) {
 }
 
 // A conversation that has come to nothing is not had again from the log, but anew; one
-// that a model broke off is gone on with.
+// that a model broke off is continued with.
 func TestAgentBeginsAnewAfterALimit(t *testing.T) {
 	set := tools(t, echo(t, "done", "pure", nil))
 	m := sequence(scripted.Say("hm"), scripted.Say("hm"), scripted.Call("done", `{"a":"x"}`))
@@ -123,7 +122,7 @@ func TestAgentBeginsAnewAfterALimit(t *testing.T) {
 }
 
 // Results come in the order of the jobs, however long each takes, and no more agents are
-// at work than may be.
+// running than may be.
 func TestSubagentsInOrderAndCapped(t *testing.T) {
 	var mu sync.Mutex
 	working, peak := 0, 0
@@ -231,7 +230,7 @@ func TestSubagentsFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := node.Subagents("work", list, func(state) ([]node.Job, error) { return tc.jobs, nil }, texts, nil)
 			_, err := oneWay(t, n).Run(t.Context(), state{}, nil)
-			var tasks *pregel.TasksError
+			var tasks *graph.TasksError
 			if !errors.As(err, &tasks) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v", err)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A Conversation says where in a state a conversation is.
+// A Conversation names where in a state a conversation is.
 type Conversation[S, U any] struct {
 	Messages func(S) []model.Message
 	Replace  func(S, []model.Message) (U, error) // the update after which it is another one
@@ -117,41 +117,35 @@ func Clear[S, U any](name string, conv Conversation[S, U], opt *ClearOptions) gr
 	return n
 }
 
-// Action is what is done about a conversation that has grown long.
-type Action string
-
-// The actions.
-const (
-	Warn      Action = "warn"      // an event, and nothing else
-	Summarize Action = "summarize" // a summary takes the place of all but the last messages
-	Recreate  Action = "recreate"  // a new conversation, which knows a summary of the old one
-)
-
-// A Threshold is a part of a model's window, 0 to 1, and what is done from there on.
-type Threshold struct {
-	At float64
-	Do Action
-}
-
 // MonitorOptions are the settings of Monitor.
 type MonitorOptions[S any] struct {
 	Window int // tokens that the model takes; must be given
 	// Used is how many tokens the conversation takes, such as the input of the last turn's
 	// model.Usage. Defaults to a quarter of its bytes.
 	Used func(S) int
-	// Thresholds in any order: what the highest says that has been reached is done. They
-	// default to Summarize at 0.45 and Recreate at 0.6, or to Warn at both without a Summary.
-	Thresholds []Threshold
-	Keep       int         // messages that Summarize leaves, and what these answer; defaults to 6
-	Summary    model.Model // what sums up
+	// Warn, Summarize and Recreate are parts of the window, 0 to 1. From the highest of them on that is reached,
+	// a Monitor emits an event and does nothing else; has a summary take the place of all but the last messages; or begins
+	// a new conversation, which has a summary of the old one. 0 is never. If all are 0, they are 0.45 to summarize and 0.6 to
+	// recreate with a Summary, else 0.45 to warn.
+	Warn, Summarize, Recreate float64
+
+	Keep    int         // messages that summarizing leaves, and what these answer; defaults to 6
+	Summary model.Model // what sums up
 }
 
-// Level is the data of the event "context", which a [Monitor] emits when it does something.
-type Level struct {
+// level is the data of the event "context", which a [Monitor] emits when it does something.
+type level struct {
 	Used   int    `json:"used"` // tokens
 	Window int    `json:"window"`
-	Action Action `json:"action"`
+	Action string `json:"action"`
 }
+
+// What a Monitor does.
+const (
+	warn      = "warn"
+	summarize = "summarize"
+	recreate  = "recreate"
+)
 
 // Monitor is a node that keeps a conversation within its model's window. When there is
 // nothing to do, or only to warn, its update is the zero U.
@@ -162,20 +156,21 @@ func Monitor[S, U any](name string, conv Conversation[S, U], opt MonitorOptions[
 	if opt.Keep == 0 {
 		opt.Keep = 6
 	}
-	if opt.Thresholds == nil && opt.Summary != nil {
-		opt.Thresholds = []Threshold{{0.45, Summarize}, {0.6, Recreate}}
-	} else if opt.Thresholds == nil {
-		opt.Thresholds = []Threshold{{0.45, Warn}, {0.6, Warn}}
+	switch none := opt.Warn == 0 && opt.Summarize == 0 && opt.Recreate == 0; {
+	case none && opt.Summary != nil:
+		opt.Summarize, opt.Recreate = 0.45, 0.6
+	case none:
+		opt.Warn = 0.45
 	}
 	n := graph.Node[S, U]{Name: name, Kind: "context", Err: errors.Join(conv.whole(), opt.wrong())}
 	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
-		l := Level{Used: opt.Used(s), Window: opt.Window}
+		l := level{Used: opt.Used(s), Window: opt.Window}
 		if l.Action = opt.action(l.Used); l.Action == "" {
 			return u, nil
 		}
-		if l.Action != Warn {
+		if l.Action != warn {
 			keep := opt.Keep
-			if l.Action == Recreate {
+			if l.Action == recreate {
 				keep = 0
 			}
 			short, err := shorten(ctx, t, conv.Messages(s), keep, opt.Summary)
@@ -199,24 +194,22 @@ func (o *MonitorOptions[S]) wrong() error {
 	if o.Keep < 0 {
 		errs = append(errs, fmt.Errorf("it is to keep %d messages", o.Keep))
 	}
-	for _, l := range o.Thresholds {
-		switch {
-		case l.At <= 0 || l.At > 1:
-			errs = append(errs, fmt.Errorf("its threshold %v is not above 0 and at most 1", l.At))
-		case l.Do != Warn && l.Do != Summarize && l.Do != Recreate:
-			errs = append(errs, fmt.Errorf("there is no action %q; use warn, summarize or recreate", l.Do))
-		case l.Do != Warn && o.Summary == nil:
-			errs = append(errs, fmt.Errorf("to %s it wants a Summary, the model that sums up", l.Do))
+	for _, at := range []float64{o.Warn, o.Summarize, o.Recreate} {
+		if at < 0 || at > 1 {
+			errs = append(errs, fmt.Errorf("%v is no part of its window; give one from 0 to 1", at))
 		}
+	}
+	if o.Summary == nil && (o.Summarize != 0 || o.Recreate != 0) {
+		errs = append(errs, errors.New("it wants a Summary, the model that sums up"))
 	}
 	return errors.Join(errs...)
 }
 
-func (o *MonitorOptions[S]) action(used int) (do Action) {
+func (o *MonitorOptions[S]) action(used int) (do string) {
 	highest := 0.0
-	for _, l := range o.Thresholds {
-		if float64(used) >= l.At*float64(o.Window) && l.At > highest {
-			highest, do = l.At, l.Do
+	for i, at := range []float64{o.Warn, o.Summarize, o.Recreate} {
+		if at > 0 && at >= highest && float64(used) >= at*float64(o.Window) {
+			highest, do = at, []string{warn, summarize, recreate}[i]
 		}
 	}
 	return do

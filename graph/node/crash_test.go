@@ -141,7 +141,7 @@ var crashing = map[string]func(t testing.TB, w *world) *graph.Flow[state, update
 			return scripted.Say("sum")
 		}
 		return oneWay(t,
-			node.Monitor("monitor", conversation(), node.MonitorOptions[state]{Window: 1, Keep: 1, Summary: m, Thresholds: []node.Threshold{{At: 0.1, Do: node.Summarize}}}),
+			node.Monitor("monitor", conversation(), node.MonitorOptions[state]{Window: 1, Keep: 1, Summary: m, Summarize: 0.1}),
 			node.Clear("clear", conversation(), &node.ClearOptions{Summary: m}))
 	},
 	"wait": func(t testing.TB, _ *world) *graph.Flow[state, update] {

@@ -22,8 +22,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // missing is the mistake of leaving out a function.
@@ -94,7 +94,7 @@ func each(n, width int, until func(error) bool, work func(i int) error) []error 
 	return errs
 }
 
-// safely makes an error of a panic.
+// safely creates an error from a panic.
 func safely(work func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

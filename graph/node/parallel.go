@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// Strategy says which branches of a [Parallel] node count.
+// Strategy names which branches of a [Parallel] node count.
 type Strategy uint8
 
 // The strategies of a Parallel node.
@@ -23,7 +23,7 @@ const (
 // ParallelOptions are the settings of Parallel. Nil means the defaults.
 type ParallelOptions struct {
 	Strategy Strategy
-	Width    int // branches at work at once, of All; defaults to all of them
+	Width    int // branches running at once, of All; defaults to all of them
 	// Settled makes a failure that counts a result instead of the failure of the node.
 	Settled bool
 }
@@ -135,7 +135,7 @@ func (p *parallel[S, U]) first(ctx context.Context, t *graph.Task, s S) ([]Resul
 // errLost says why a branch was cancelled.
 var errLost = errors.New("another branch has won")
 
-// compete gives the winner, when all others have ended too.
+// compete returns the winner, when all others have ended too.
 func (p *parallel[S, U]) compete(ctx context.Context, t *graph.Task, s S) (won Result[U], err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -15,7 +15,6 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -78,7 +77,7 @@ func TestToolsSeeTheState(t *testing.T) {
 }
 
 // A run that is told to stop does not wait for an agent that waits for a rate limit, and
-// goes on with it when it is taken up.
+// continues with it when it is resumed.
 func TestStopDuringRateLimit(t *testing.T) {
 	busy := true
 	m := &scripted.Model{ID: "test/m"}
@@ -97,7 +96,7 @@ func TestStopDuringRateLimit(t *testing.T) {
 	flow := oneWay(t, node.Agent("agent", a, topic, said))
 	store := runlogtest.NewMortal()
 	j := open(t, store)
-	if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, Stop: stop}); !errors.Is(err, pregel.ErrStopped) {
+	if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, Stop: stop}); !errors.Is(err, graph.ErrStopped) {
 		t.Fatal(err)
 	}
 	if err := j.Close(context.Background()); err != nil {

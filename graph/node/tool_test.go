@@ -12,8 +12,8 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
@@ -77,7 +77,7 @@ func TestToolTimeout(t *testing.T) {
 	}})
 	n := node.Tool("tool", set, "slow", node.Args[state]{}, add)
 	n.Timeout = time.Millisecond
-	var limit *pregel.TimeoutError
+	var limit *graph.TimeoutError
 	if _, err := oneWay(t, n).Run(t.Context(), state{}, nil); !errors.As(err, &limit) {
 		t.Errorf("got %v", err)
 	}
@@ -155,6 +155,16 @@ func (g *turning) Check(*tool.Tool, *tool.Call) tool.Verdict {
 	return tool.Verdict{Decision: g.Decision, Reason: "the rules of the test"}
 }
 
+// allowsOnce is a gate that allows the first look at a call, and asks about every other.
+type allowsOnce struct{ looks *int }
+
+func (g allowsOnce) Check(*tool.Tool, *tool.Call) tool.Verdict {
+	if *g.looks++; *g.looks == 1 {
+		return tool.Verdict{Decision: tool.Allow}
+	}
+	return tool.Verdict{Decision: tool.Ask, Reason: "its path leads elsewhere by now"}
+}
+
 // TestToolGuard: a node obeys the guard of its set. What was permitted is not asked about again after a crash, and is
 // refused if it has been denied since.
 func TestToolGuard(t *testing.T) {
@@ -193,7 +203,14 @@ func TestToolGuard(t *testing.T) {
 			}
 		})
 	}
-	set := tools(t, echo(t, "echo", tool.Pure, nil)).Guarded(tool.Guard{Gate: &turning{tool.Ask}})
+	// What was allowed unasked is looked at again right before it happens.
+	calls, looks := 0, 0
+	set := tools(t, echo(t, "echo", tool.Pure, func(*tool.Call) error { calls++; return nil })).Guarded(tool.Guard{Gate: allowsOnce{&looks}})
+	if _, err := oneWay(t, node.Tool("tool", set, "echo", node.Args[state]{Static: map[string]any{"a": "x"}}, add)).Run(t.Context(), state{}, nil); err == nil ||
+		!strings.Contains(err.Error(), "it needs permission") || calls != 0 || looks != 2 {
+		t.Errorf("%v after %d calls and %d looks", err, calls, looks)
+	}
+	set = tools(t, echo(t, "echo", tool.Pure, nil)).Guarded(tool.Guard{Gate: &turning{tool.Ask}})
 	var denied *agent.DeniedError
 	_, err := oneWay(t, node.Tool("tool", set, "echo", node.Args[state]{}, add)).Run(t.Context(), state{}, nil)
 	if !errors.As(err, &denied) || denied.Tool != "echo" || !errors.Is(err, journal.ErrDenied) {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 )
 
 // clockless is what is missing of a clock.
@@ -30,8 +30,8 @@ func sleep(ctx context.Context, t *graph.Task, c *agent.Clock, d time.Duration) 
 }
 
 // Wait is a node that waits for a while. When the wait is over is decided when it begins,
-// and recorded: a run that is taken up again waits for what is left of it. When the run is
-// told to stop, the wait is broken off, to be taken up with the run.
+// and recorded: a run that is resumed waits for what is left of it. When the run is
+// told to stop, the wait is broken off, to be resumed with the run.
 func Wait[S, U any](name string, clock agent.Clock, while func(S) (time.Duration, error), update func(S) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "wait"}
 	n.Err = errors.Join(clockless(&clock), missing("duration", while == nil), missing("update", update == nil))
@@ -59,7 +59,7 @@ func Wait[S, U any](name string, clock agent.Clock, while func(S) (time.Duration
 
 // Until is a node that waits for something to hold, and looks for it at once and then at
 // every interval. It waits for ever unless it has a Timeout, which counts from when the run
-// was last taken up. That it holds is recorded. An error of holds is a failure of the node.
+// was last resumed. That it holds is recorded. An error of holds is a failure of the node.
 func Until[S, U any](name string, clock agent.Clock, every time.Duration, holds func(context.Context, S) (bool, error),
 	update func(S) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "wait"}

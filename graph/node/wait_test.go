@@ -17,7 +17,6 @@ import (
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
@@ -43,7 +42,7 @@ func TestWaitSurvivesARestart(t *testing.T) {
 		stop := make(chan struct{})
 		time.AfterFunc(time.Hour, func() { close(stop) })
 		store.Revive()
-		if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, pregel.ErrStopped) {
+		if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, graph.ErrStopped) {
 			t.Fatal(err)
 		}
 		if now := time.Since(begin); now != 6*time.Hour {
@@ -70,7 +69,7 @@ func TestUntil(t *testing.T) {
 		store, stop := runlogtest.NewMortal(), make(chan struct{})
 		begin = time.Now()
 		time.AfterFunc(time.Minute, func() { close(stop) })
-		if _, err := oneWay(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, pregel.ErrStopped) || time.Since(begin) != time.Minute {
+		if _, err := oneWay(t, n).Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store), Stop: stop}); !errors.Is(err, graph.ErrStopped) || time.Since(begin) != time.Minute {
 			t.Errorf("stopped after %v: %v", time.Since(begin), err)
 		}
 		store.Revive()
@@ -80,7 +79,7 @@ func TestUntil(t *testing.T) {
 		}
 		never := node.Until("wait", clock(), time.Minute, func(context.Context, state) (bool, error) { return false, nil }, done)
 		never.Timeout = time.Hour
-		var limit *pregel.TimeoutError
+		var limit *graph.TimeoutError
 		if _, err := oneWay(t, never).Run(t.Context(), state{}, nil); !errors.As(err, &limit) {
 			t.Errorf("got %v", err)
 		}
@@ -150,16 +149,16 @@ func TestMonitor(t *testing.T) {
 		used    int
 		summary bool
 		want    []model.Message
-		action  node.Action
+		action  string
 	}{
 		{44, true, all, ""},
-		{45, true, []model.Message{sum, all[3]}, node.Summarize},
-		{59, true, []model.Message{sum, all[3]}, node.Summarize},
-		{60, true, []model.Message{sum}, node.Recreate},
-		{200, true, []model.Message{sum}, node.Recreate},
+		{45, true, []model.Message{sum, all[3]}, "summarize"},
+		{59, true, []model.Message{sum, all[3]}, "summarize"},
+		{60, true, []model.Message{sum}, "recreate"},
+		{200, true, []model.Message{sum}, "recreate"},
 		{44, false, all, ""},
-		{45, false, all, node.Warn},
-		{60, false, all, node.Warn},
+		{45, false, all, "warn"},
+		{60, false, all, "warn"},
 	} {
 		opt := node.MonitorOptions[state]{Window: 100, Used: func(state) int { return tc.used }, Keep: 1}
 		if tc.summary {
@@ -170,21 +169,25 @@ func TestMonitor(t *testing.T) {
 		if diff := cmp.Diff(tc.want, got.Talk); diff != "" || err != nil {
 			t.Errorf("%d: %s %v", tc.used, diff, err)
 		}
-		var level node.Level
+		type level struct {
+			Used, Window int
+			Action       string
+		}
+		var event level
 		for r, err := range runlog.Records(t.Context(), store, "run", 0) {
 			var e runlog.Event
 			if err == nil && r.Kind == runlog.KindEvent && json.Unmarshal(r.Data, &e) == nil && e.Name == "context" {
-				if err := json.Unmarshal(e.Data, &level); err != nil {
+				if err := json.Unmarshal(e.Data, &event); err != nil {
 					t.Error(err)
 				}
 			}
 		}
-		want := node.Level{}
+		want := level{}
 		if tc.action != "" {
-			want = node.Level{Used: tc.used, Window: 100, Action: tc.action}
+			want = level{tc.used, 100, tc.action}
 		}
-		if level != want {
-			t.Errorf("%d: event %+v, want %+v", tc.used, level, want)
+		if event != want {
+			t.Errorf("%d: event %+v, want %+v", tc.used, event, want)
 		}
 	}
 }

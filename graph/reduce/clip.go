@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Clipper makes a function that gives a state without spare capacity: in every slice
+// Clipper creates a function that gives a state without spare capacity: in every slice
 // that S holds by value (in its fields, exported or not, nested structs and arrays)
 // the capacity becomes the length, so that whoever appends to it copies it. Slices in
 // other slices, in maps and behind pointers and interfaces stay as they are.

@@ -22,10 +22,10 @@ import (
 	"slices"
 )
 
-// Replace gives the update.
+// Replace returns the update.
 func Replace[T any](_, b T) T { return b }
 
-// IfSet gives what b points to, or a if it is nil.
+// IfSet returns what b points to, or a if it is nil.
 func IfSet[T any](a T, b *T) T {
 	if b == nil {
 		return a
@@ -106,7 +106,7 @@ func MergeByIDFunc[S ~[]E, E any, K comparable](a, b S, id func(E) K, merge func
 	return a
 }
 
-// Merge gives a map of all entries; where both have a key, b wins. Its cost is that of
+// Merge returns a map of all entries; where both have a key, b wins. Its cost is that of
 // copying a.
 func Merge[M ~map[K]V, K comparable, V any](a, b M) M {
 	if len(b) == 0 {
@@ -134,10 +134,10 @@ func DeepMerge(a, b map[string]any) map[string]any {
 	return out
 }
 
-// Max gives the larger one.
+// Max returns the larger one.
 func Max[T cmp.Ordered](a, b T) T { return max(a, b) }
 
-// Min gives the smaller one.
+// Min returns the smaller one.
 func Min[T cmp.Ordered](a, b T) T { return min(a, b) }
 
 // Number is what can be summed up.

@@ -25,21 +25,21 @@ type defaulted struct {
 	text  bool
 }
 
-// A TagsError lists everything that is wrong with the fields and tags of a state and
+// A tagsError lists everything that is wrong with the fields and tags of a state and
 // its update.
-type TagsError struct {
+type tagsError struct {
 	State, Update string // their types
 	Problems      []string
 }
 
-func (e *TagsError) Error() string {
+func (e *tagsError) Error() string {
 	if len(e.Problems) == 1 {
 		return e.Problems[0]
 	}
 	return fmt.Sprintf("%s and %s have %d mistakes:\n  - %s", e.State, e.Update, len(e.Problems), strings.Join(e.Problems, "\n  - "))
 }
 
-// Tags makes a reducer for a state and an update that are structs. Every exported
+// Tags creates a reducer for a state and an update that are structs. Every exported
 // field of the update folds into the state's field of that name, in the way that
 // field's tag says:
 //
@@ -67,7 +67,7 @@ func (e *TagsError) Error() string {
 // A `default:"…"` tag gives what [Tagged.Initial] puts into the field: JSON, or for
 // a string the text itself.
 //
-// Tags reports every mistake at once, as a *TagsError.
+// Tags reports every mistake at once, one on a line.
 func Tags[S, U any]() (*Tagged[S, U], error) {
 	st, ut := reflect.TypeFor[S](), reflect.TypeFor[U]()
 	p := &parser{state: st, update: ut, stateName: nameOf(st, "S"), updateName: nameOf(ut, "U")}
@@ -77,7 +77,7 @@ func Tags[S, U any]() (*Tagged[S, U], error) {
 		p.problems = t.lossy(p.updateName)
 	}
 	if len(p.problems) > 0 {
-		return nil, &TagsError{State: p.stateName, Update: p.updateName, Problems: p.problems}
+		return nil, &tagsError{State: p.stateName, Update: p.updateName, Problems: p.problems}
 	}
 	return t, nil
 }
@@ -111,7 +111,7 @@ func (t *Tagged[S, U]) Writes(update U) uint64 {
 	return set
 }
 
-// Names gives the fields of a set that Writes made, in the order of the update's fields.
+// Names returns the fields of a set that Writes made, in the order of the update's fields.
 func (t *Tagged[S, U]) Names(set uint64) []string {
 	var names []string
 	for i, name := range t.singles {
@@ -122,7 +122,7 @@ func (t *Tagged[S, U]) Names(set uint64) []string {
 	return names
 }
 
-// Initial gives a state with the defaults of the tags, each time one that shares
+// Initial returns a state with the defaults of the tags, each time one that shares
 // nothing with the others. It fails only if the type of a field refuses a default that
 // it has accepted before.
 func (t *Tagged[S, U]) Initial() (S, error) {

@@ -2,7 +2,6 @@ package reduce_test
 
 import (
 	"encoding/json"
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -358,8 +357,7 @@ func TestTagMistakes(t *testing.T) {
 	}
 	_ = State{}.priv
 	_, err := reduce.Tags[State, Update]()
-	var te *reduce.TagsError
-	if !errors.As(err, &te) {
+	if err == nil {
 		t.Fatalf("error %v", err)
 	}
 	want := []string{
@@ -389,11 +387,8 @@ func TestTagMistakes(t *testing.T) {
 		`Update.Ns: 0 would mean that it is not written, and so get lost; make it a []int`,
 		`Update.Bools: false would mean that it is not written, and so get lost; make it a []bool`,
 	}
-	if !slices.Equal(te.Problems, want) {
-		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(te.Problems, "\n"), strings.Join(want, "\n"))
-	}
-	if !strings.HasPrefix(err.Error(), "State and Update have 25 mistakes:\n  - State.Log") {
-		t.Errorf("error %q", err)
+	if all := "State and Update have 25 mistakes:\n  - " + strings.Join(want, "\n  - "); err.Error() != all {
+		t.Errorf("got:\n%v\nwant:\n%s", err, all)
 	}
 
 	_, err = reduce.Tags[int, *Update]()

@@ -106,7 +106,7 @@ func (a *agents) add(b []byte, src definition.Source) {
 	}
 }
 
-// find gives the agent of a name among those that may be looked at, or a *NotFoundError. It takes a name in the form
+// find returns the agent of a name among those that may be looked at, or a *NotFoundError. It takes a name in the form
 // that it has in a file, such as "API Architect", too, and the names explore, task and code-review of other programs.
 func (a *agents) find(name string, may func(*definition.Definition) bool) (*definition.Definition, error) {
 	want := definition.Normal(name)
@@ -161,13 +161,13 @@ func otherNames(d *definition.Definition, list []*definition.Definition) []strin
 
 func everyone(*definition.Definition) bool { return true }
 
-// mayUse tells which agents may be used: all but those of the project that the user has not agreed to. A file that
+// mayUse returns which agents may be used: all but those of the project that the user has not trusted. A file that
 // switches an agent off only restricts, and is heeded.
 func (c *Catalog) mayUse(d *definition.Definition) bool {
 	return d.Disabled || c.agentState(d) == Usable
 }
 
-// Agent gives the agent of a name that may be used: one of the project that is not trusted does not hide another of that
+// Agent returns the agent of a name that may be used: one of the project that is not trusted does not hide another of that
 // name. If there is none but that, the error is an *UntrustedError.
 func (c *Catalog) Agent(name string) (*definition.Definition, error) {
 	d, err := c.agents().find(name, c.mayUse)
@@ -177,7 +177,7 @@ func (c *Catalog) Agent(name string) (*definition.Definition, error) {
 	return d, err
 }
 
-// Hidden is the agent of a name that the project has and that is not used, since nobody agreed to it as it is; nil for
+// Hidden is the agent of a name that the project has and that is not used, since nobody trusted it as it is; nil for
 // none.
 func (c *Catalog) Hidden(name string) *UntrustedError {
 	d, err := c.agents().find(name, everyone)

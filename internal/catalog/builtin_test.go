@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/superstep-dev/superstep/internal/catalog"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // The recipes that are built in: the most agents that one run begins, how the first lines of the file
@@ -400,7 +400,7 @@ func largest(t *testing.T, s *jsonschema.Schema, yes bool) any {
 // Lists that a foreach goes through are bounded by their schema; the documentation says what that comes to.
 func TestBuiltinNumbersInDocumentation(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "recipes.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "recipes.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/internal/compile"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // cook is the model of all agents. It answers with the largest value that is wanted.

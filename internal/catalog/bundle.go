@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // A Bundle is a recipe with all recipes that it uses, by itself and through others.
@@ -102,7 +102,7 @@ func (b *Bundle) digest() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// A circleError says that recipes run each other without an end.
+// A circleError reports that recipes run each other without an end.
 type circleError struct{ Chain []string } // the first is also the last
 
 func (e *circleError) Error() string {
@@ -112,7 +112,7 @@ func (e *circleError) Error() string {
 // FailureCode is the word for runs that fail with the error.
 func (e *circleError) FailureCode() string { return "usage" }
 
-// A UseError says that a recipe uses another that cannot be used.
+// A UseError reports that a recipe uses another that cannot be used.
 type UseError struct {
 	Recipe, File string // who uses it
 	Name         string // what it calls it
@@ -123,10 +123,10 @@ func (e *UseError) Error() string {
 	return fmt.Sprintf("recipe %s (%s) runs %q: %v", e.Recipe, e.File, e.Name, e.Err)
 }
 
-// Unwrap gives why it cannot be used.
+// Unwrap returns why it cannot be used.
 func (e *UseError) Unwrap() error { return e.Err }
 
-// An InvalidError says that the recipe of a name cannot be used.
+// An InvalidError reports that the recipe of a name cannot be used.
 type InvalidError struct{ Entry *RecipeFile }
 
 func (e *InvalidError) Error() string {
@@ -136,7 +136,7 @@ func (e *InvalidError) Error() string {
 // FailureCode is the word for runs that fail with the error.
 func (e *InvalidError) FailureCode() string { return "usage" }
 
-// An ambiguousError says that a name stands for several recipes.
+// An ambiguousError reports that a name stands for several recipes.
 type ambiguousError struct {
 	Name  string
 	Files []string

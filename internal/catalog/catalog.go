@@ -37,12 +37,12 @@ const (
 
 // Options say where to look. Nil finds what comes with this program.
 type Options struct {
-	// Dir is the folder of the project, absolute, "" for none. One that holds what the user agreed to is no project.
+	// Dir is the folder of the project, absolute, "" for none. One that holds what the user trusted is no project.
 	Dir        string
 	Home       string       // the user's home; "" for none
 	ConfigHome string       // the user's folder of configurations; defaults to .config in Home
 	StateDir   string       // the user's own folder, which is protected; "" for none
-	Trust      *trust.Store // what the user agreed to; defaults to nothing
+	Trust      *trust.Store // what the user trusted; defaults to nothing
 	Servers    *mcp.Options // how servers are configured; defaults to those of the project
 	// Settings are the project's settings as something to agree to; nil if there are none.
 	Settings *trust.Item
@@ -56,13 +56,13 @@ type Options struct {
 	bare    bool  // leave out the agents that come with this program
 }
 
-// A State says whether something may be used.
+// A State is whether something may be used.
 type State string
 
 // The states of an item.
 const (
 	Usable      State = "usable"       // built in, the user's own, or trusted
-	Untrusted   State = "not trusted"  // of the project, and nobody has agreed to it
+	Untrusted   State = "not trusted"  // of the project, and nobody has trusted it
 	Changed     State = "changed"      // it was trusted, and is another now
 	Invalid     State = "invalid"      // it has mistakes
 	Draft       State = "draft"        // a recipe that waits for approval
@@ -108,7 +108,7 @@ func (p Problem) String() string {
 	return p.Where() + ": " + p.Text
 }
 
-// A NotFoundError says that there is nothing of a kind by a name.
+// A NotFoundError reports that there is nothing of a kind by a name.
 type NotFoundError struct {
 	Kind  string // agent, skill or recipe
 	Name  string
@@ -154,7 +154,7 @@ type Catalog struct {
 	walks  map[string]int                // how often a folder was read
 }
 
-// Open looks at nothing yet. The error is about the options, or about the record of what the user agreed to.
+// Open looks at nothing yet. The error is about the options, or about the record of what the user trusted.
 func Open(opt *Options) (*Catalog, error) {
 	c := &Catalog{states: map[trust.Kind][]trust.Status{}, walks: map[string]int{}}
 	if opt != nil {
@@ -186,7 +186,7 @@ func Open(opt *Options) (*Catalog, error) {
 	return c, nil
 }
 
-// Trusting returns the catalog as it is under another record of what the user agreed to. Nothing is read again.
+// Trusting returns the catalog as it is under another record of what the user trusted. Nothing is read again.
 func (c *Catalog) Trusting(s *trust.Store) *Catalog {
 	t := &Catalog{
 		opt: c.opt, folder: c.folder, states: map[trust.Kind][]trust.Status{}, walks: map[string]int{},

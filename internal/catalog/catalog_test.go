@@ -148,6 +148,6 @@ func TestUnjudgeable(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := c.Agent("deep"); err == nil {
-		t.Error("an agent that nobody can have agreed to is used")
+		t.Error("an agent that nobody can have trusted is used")
 	}
 }

@@ -72,7 +72,7 @@ func (c *Catalog) files(paths ...string) []trust.File {
 }
 
 // single is the content of an item that is one file of a digest. If it is another by now, none is
-// kept: what is shown has to be what is agreed to.
+// kept: what is shown has to be what is trusted.
 func (c *Catalog) single(path, digest string) func() []trust.File {
 	return func() []trust.File {
 		f, ok := c.file(path)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 const (
@@ -78,7 +78,7 @@ func (l *recipes) readIn(c *Catalog, f *frontmatter.Folder, p place, draft bool)
 	}
 }
 
-// IsRecipeFile says whether a file is called as recipes are.
+// IsRecipeFile reports whether a file is called as recipes are.
 func IsRecipeFile(name string) bool {
 	ext := strings.ToLower(path.Ext(filepath.ToSlash(name)))
 	return ext == ".yaml" || ext == ".yml"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/internal/clean"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // A RecipeFile is a recipe as it was found. It is not changed after.
@@ -183,7 +183,7 @@ func (l *recipes) also(e *RecipeFile) []string {
 	return out
 }
 
-// find gives the recipe of a name or an alias. The error is a *NotFoundError, an *InvalidError or an
+// find returns the recipe of a name or an alias. The error is a *NotFoundError, an *InvalidError or an
 // *ambiguousError; with the second the entry is given too.
 func (l *recipes) find(name string) (*RecipeFile, error) {
 	if g, ok := l.names[name]; ok {
@@ -285,7 +285,7 @@ func (c *Catalog) recipeState(e *RecipeFile) State {
 	return c.state(e.Scope, trust.Workflow, e.Name, e.Path)
 }
 
-// Look gives the recipe of a name or an alias, whether it may be used or not, and how it is listed. A
+// Look returns the recipe of a name or an alias, whether it may be used or not, and how it is listed. A
 // file is also given with an *InvalidError. Drafts are not looked at; see Draft.
 func (c *Catalog) Look(name string) (*RecipeFile, Item, error) {
 	e, err := c.recipes().find(name)
@@ -295,7 +295,7 @@ func (c *Catalog) Look(name string) (*RecipeFile, Item, error) {
 	return e, c.recipeItem(e), err
 }
 
-// Draft gives the draft of a name, that of the project before that of the user.
+// Draft returns the draft of a name, that of the project before that of the user.
 func (c *Catalog) Draft(name string) (*RecipeFile, Item, error) {
 	var names []string
 	for _, e := range c.recipes().drafts {
@@ -307,8 +307,8 @@ func (c *Catalog) Draft(name string) (*RecipeFile, Item, error) {
 	return nil, Item{}, &NoDraftError{Name: name, Names: names}
 }
 
-// Recipe gives the recipe of a name or an alias that may be used. One of the project that the user has not
-// agreed to is refused with an *UntrustedError, and nothing else is used in its place.
+// Recipe returns the recipe of a name or an alias that may be used. One of the project that the user has not
+// trusted is refused with an *UntrustedError, and nothing else is used in its place.
 func (c *Catalog) Recipe(name string) (*RecipeFile, error) {
 	e, err := c.recipes().find(name)
 	if err != nil {
@@ -320,7 +320,7 @@ func (c *Catalog) Recipe(name string) (*RecipeFile, error) {
 	return e, nil
 }
 
-// Bundle gives the recipe of a name with all that it uses, each of which may be used.
+// Bundle returns the recipe of a name with all that it uses, each of which may be used.
 func (c *Catalog) Bundle(name string) (*Bundle, error) {
 	e, err := c.Recipe(name)
 	if err != nil {
@@ -329,7 +329,7 @@ func (c *Catalog) Bundle(name string) (*Bundle, error) {
 	return c.BundleOf(e.Recipe)
 }
 
-// BundleOf gives a recipe, wherever it is from, with all that it uses, which may be used.
+// BundleOf returns a recipe, wherever it is from, with all that it uses, which may be used.
 func (c *Catalog) BundleOf(r *recipe.Recipe) (*Bundle, error) {
 	return gather(r, func(name string) (*recipe.Recipe, error) {
 		if slices.Contains(c.opt.Workflows, name) {
@@ -343,7 +343,7 @@ func (c *Catalog) BundleOf(r *recipe.Recipe) (*Bundle, error) {
 	})
 }
 
-// Bundles gives all recipes that may be used, each with all that it uses, by name, and why the others
+// Bundles returns all recipes that may be used, each with all that it uses, by name, and why the others
 // are not, by name too.
 func (c *Catalog) Bundles() ([]*Bundle, map[string]error) {
 	var out []*Bundle
@@ -375,7 +375,7 @@ func (c *Catalog) Callees() map[string]*recipe.Callee {
 	return out
 }
 
-// A NoDraftError says that there is no draft of a name.
+// A NoDraftError reports that there is no draft of a name.
 type NoDraftError struct {
 	Name  string
 	Names []string // of those there are

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // text is a recipe of a name with some more lines, and a step that runs others.
@@ -133,7 +133,7 @@ func TestRecipePrecedence(t *testing.T) {
 			[]string{"a project/a.yaml also y same-alias", "b built-in/b.yaml", "c project/c.yaml same-alias"}},
 		{"an alias of what is overridden is gone", map[string]string{"project/a.yaml": text("a", ""), "builtin/a.yaml": text("a", "aliases: [x]\n"), "builtin/b.yaml": text("b", "aliases: [x]\n")}, nil,
 			[]string{"a project/a.yaml over built-in built-in/a.yaml", "b built-in/b.yaml also x"}},
-		{"what is no recipe, and drafts, are left alone", map[string]string{"project/notes.md": "x", "project/drafts/a.yaml": text("a", ""), "project/more/b.yaml": text("b", "")}, nil, nil},
+		{"what is no recipe, and drafts, are left unchanged", map[string]string{"project/notes.md": "x", "project/drafts/a.yaml": text("a", ""), "project/more/b.yaml": text("b", "")}, nil, nil},
 		{"a link that leads out", map[string]string{"secret/a.yaml": text("a", ""), "project/a.yaml": "-> ../../../secret/a.yaml"}, nil, []string{"a project/a.yaml INVALID unreadable"}},
 		{"a link inside", map[string]string{"project/lib/a.yaml": text("a", ""), "project/a.yaml": "-> lib/a.yaml"}, nil, []string{"a project/a.yaml"}},
 		{"too large", map[string]string{"project/a.yaml": text("a", "") + strings.Repeat("# x\n", recipe.MaxBytes/4)}, nil, []string{"a project/a.yaml INVALID too-large"}},

@@ -95,7 +95,7 @@ func (c *Catalog) Scripts() []script.Found {
 	return out
 }
 
-// Servers are the MCP servers that may be used: one of the project that nobody agreed to does not hide one of the
+// Servers are the MCP servers that may be used: one of the project that nobody trusted does not hide one of the
 // user's.
 func (c *Catalog) Servers() []*mcp.Server {
 	var out []*mcp.Server
@@ -118,7 +118,7 @@ func (c *Catalog) scriptState(f *script.Found) State {
 	return c.state(f.Scope.Name, trust.Tool, ScriptName(f), f.Path)
 }
 
-// serverState is that of a server: Changed also if it offers other tools than were agreed to. Those
+// serverState is that of a server: Changed also if it offers other tools than were trusted. Those
 // that are as they were work then all the same.
 func (c *Catalog) serverState(s *mcp.Server) State {
 	state := c.serverTrust(s)

@@ -10,10 +10,10 @@ import (
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/definition"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/script"
 	"github.com/superstep-dev/superstep/tool/mcp"
 	"github.com/superstep-dev/superstep/tool/sandbox"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // judged are the kinds of items that can be trusted, in the order in which they are listed.
@@ -21,7 +21,7 @@ var judged = []trust.Kind{trust.Config, trust.Tool, trust.MCP, trust.Agent, trus
 
 // Items are what of the project can be trusted, with what the user should see of each: all, or those of some kinds. The
 // lists of tools of MCP servers, also of the user's own, are among them where the last connection saw others than were
-// agreed to; to trust such an item agrees to the list that was seen and to no other.
+// trusted; to trust such an item agrees to the list that was seen and to no other.
 func (c *Catalog) Items(kinds ...trust.Kind) []trust.Status {
 	var out []trust.Status
 	for _, k := range judged {
@@ -44,8 +44,8 @@ func (c *Catalog) Trust(items []trust.Item) error {
 	return c.opt.Trust.Trust(c.folder, items)
 }
 
-// Revoke takes back what was agreed to, everything of the project if no names are given. The tools
-// that the user's own MCP servers offered stay those that were agreed to: without them whatever such
+// Revoke takes back what was trusted, everything of the project if no names are given. The tools
+// that the user's own MCP servers offered stay those that were trusted: without them whatever such
 // a server shows next would be.
 func (c *Catalog) Revoke(names ...string) error {
 	if c.folder == "" || c.opt.Trust == nil {
@@ -91,7 +91,7 @@ func (c *Catalog) forget() {
 	c.mu.Unlock()
 }
 
-// judge tells of each item of a kind whether it may be used. Of what cannot be judged nothing may be.
+// judge reports for each item of a kind whether it may be used. Of what cannot be judged nothing may be.
 func (c *Catalog) judge(kind trust.Kind) []trust.Status {
 	if c.folder == "" || c.opt.Trust == nil {
 		return nil
@@ -208,7 +208,7 @@ func (c *Catalog) SettingsState() State {
 func ListName(server string) string { return server + " tools" }
 
 // forgetLists has the tools of servers that are about to be trusted looked at anew, unless a list of
-// theirs is agreed to at the same time.
+// theirs is trusted at the same time.
 func (c *Catalog) forgetLists(items []trust.Item) error {
 	var lists, names []string
 	for _, i := range items {
@@ -240,7 +240,7 @@ func (c *Catalog) serverTrust(s *mcp.Server) State {
 	return c.state(s.Source.Scope, trust.MCP, s.Name, s.Source.Path)
 }
 
-// An UntrustedError says that something of the project is wanted that the user has not agreed to.
+// An UntrustedError reports that something of the project is wanted that the user has not trusted.
 type UntrustedError struct {
 	Kind, Name, Path string
 	State            State
@@ -297,7 +297,7 @@ func (c *Catalog) scriptDetail(f *script.Found) string {
 	return b.String()
 }
 
-// named tells what a command may read besides, since it names it.
+// named returns what a command may read besides, since it names it.
 func named(paths []string) []string {
 	var out []string
 	for _, name := range paths {

@@ -130,3 +130,13 @@ func Place(file string, line, col int) string {
 	}
 	return fmt.Sprintf("%s:%d:%d", file, line, col)
 }
+
+// Shell creates one word of a string for a POSIX shell.
+func Shell(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,=", r))
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

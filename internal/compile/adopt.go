@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
-// adopt makes the beginning of a run that has the results of the steps which are the same as in an older run.
+// adopt creates a run that starts with the results of the steps which are the same as in an older run.
 func (m *machine) adopt(inputs, now json.RawMessage, old *workflow.Past) (*graph.Forked, error) {
 	c, err := m.compare(inputs, now, old)
 	if err != nil {
@@ -65,7 +65,7 @@ func (m *machine) adopt(inputs, now json.RawMessage, old *workflow.Past) (*graph
 	return flow.Seed(results)
 }
 
-// comparison says which steps of a recipe are what they were.
+// comparison names which steps of a recipe are what they were.
 type comparison struct {
 	old, now      *Bundle
 	defsOld, defs map[string]string

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // results are those of the steps of a block that have ended: a list that older states share, since a
@@ -29,7 +29,7 @@ type update struct {
 	recipe.Result
 }
 
-// edited makes an update of what a person says that a step is to have given: its output, or a result as it
+// edited creates an update from what a person says that a step is to have given: its output, or a result as it
 // is recorded.
 func edited(step string, raw json.RawMessage) (json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -54,7 +54,7 @@ func (s results) find(id string) (*recipe.Result, bool) {
 	return nil, false
 }
 
-// MarshalJSON gives the results by the IDs of their steps.
+// MarshalJSON returns the results by the IDs of their steps.
 func (s results) MarshalJSON() ([]byte, error) {
 	steps := map[string]*recipe.Result{}
 	for e := s.last; e != nil; e = e.before {
@@ -130,7 +130,7 @@ func (p *play) sees(s results, around *surroundings) *recipe.Scope {
 // the tasks of all its graphs share.
 const many = 1 << 20
 
-// widen sets how many tasks of a graph may be at work at once; 0 is any number.
+// widen sets how many tasks of a graph may be running at once; 0 is any number.
 func (*play) widen(opt *graph.RunOptions, width int, j *journal.Journal) {
 	if width <= 0 {
 		width = many
@@ -139,8 +139,7 @@ func (*play) widen(opt *graph.RunOptions, width int, j *journal.Journal) {
 }
 
 // block runs the steps of a block and gives what they amount to.
-func (p *play) block(ctx context.Context, name string, b *recipe.Block, around *surroundings, opt *graph.RunOptions) (json.RawMessage,
-	graph.Final[results], error) {
+func (p *play) block(ctx context.Context, name string, b *recipe.Block, around *surroundings, opt *graph.RunOptions) (json.RawMessage, ending, error) {
 	final, err := p.execute(ctx, name, b, around, opt)
 	if err != nil {
 		return nil, final, err
@@ -150,12 +149,16 @@ func (p *play) block(ctx context.Context, name string, b *recipe.Block, around *
 }
 
 // execute runs the steps of a block.
-func (p *play) execute(ctx context.Context, name string, b *recipe.Block, around *surroundings, opt *graph.RunOptions) (graph.Final[results], error) {
+func (p *play) execute(ctx context.Context, name string, b *recipe.Block, around *surroundings, opt *graph.RunOptions) (ending, error) {
 	flow, err := p.flow(name, b, around)
 	if err != nil {
-		return graph.Final[results]{}, err
+		return ending{}, err
 	}
-	return flow.Execute(ctx, results{}, opt)
+	var out ending
+	own := *opt
+	own.Ended = func(steps int, skipped []string) { out.steps, out.Skipped = steps, skipped }
+	out.State, err = flow.Run(ctx, results{}, &own)
+	return out, err
 }
 
 // nested are the options to run a block within a task.
@@ -168,12 +171,13 @@ func (p *play) nested(t *graph.Task, width int) *graph.RunOptions {
 // ending is what the graph of a block has ended with, as it is recorded for another attempt of its step.
 type ending struct {
 	State   results  `json:"state"`
-	Skipped []string `json:"skipped,omitempty"` // see graph.Final
+	Skipped []string `json:"skipped,omitempty"` // see graph.RunOptions
+	steps   int      // of a block that was run now
 }
 
 // whole runs the one block of the step's own task. Another attempt does what failed and what depends on that; all
 // of it, if the one before was cut off.
-func (w *work) whole(ctx context.Context, p *play, name string, b *recipe.Block, around *surroundings, width int) (final graph.Final[results], err error) {
+func (w *work) whole(ctx context.Context, p *play, name string, b *recipe.Block, around *surroundings, width int) (final ending, err error) {
 	if r := w.step.Retry; r == nil || r.Attempts < 2 {
 		return p.execute(ctx, name, b, around, w.nested(w.task, width))
 	}
@@ -199,11 +203,9 @@ func (w *work) whole(ctx context.Context, p *play, name string, b *recipe.Block,
 		return again.execute(ctx, name, b, around, opt)
 	}
 	effect := &journal.Effect{Key: key, Kind: "branch", Name: w.step.ID, Inside: true}
-	end, err := journal.Do(ctx, scope, effect, func(ctx context.Context, _ string) (ending, error) {
-		final, err := again.execute(ctx, name, b, around, opt)
-		return ending{final.State, final.Skipped}, err
+	return journal.Do(ctx, scope, effect, func(ctx context.Context, _ string) (ending, error) {
+		return again.execute(ctx, name, b, around, opt)
 	})
-	return graph.Final[results]{State: end.State, Skipped: end.Skipped}, err
 }
 
 // keeps returns the results of the steps that need not be done again: they succeeded, and so did all that they depend on.
@@ -388,7 +390,7 @@ func (m *machine) look(r *recipe.Recipe) (graph.Reading, error) {
 	return (&play{machine: m, recipe: r}).flow(r.Name, &r.Block, nil)
 }
 
-// timeoutError says that an attempt took too long.
+// timeoutError reports that an attempt took too long.
 type timeoutError struct{ after time.Duration }
 
 const timeoutText = "it did not end within "

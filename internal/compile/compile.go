@@ -19,10 +19,10 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // A Bundle is a recipe with all recipes that it uses, and that those use.
@@ -31,7 +31,7 @@ type Bundle struct {
 	Uses []*recipe.Recipe
 }
 
-// find gives the recipe of a name that a step calls, nil if that is no recipe.
+// find returns the recipe of a name that a step calls, nil if that is no recipe.
 func (b *Bundle) find(name string) *recipe.Recipe {
 	for _, r := range b.all() {
 		if r.Name == name {
@@ -56,7 +56,7 @@ type Setting struct {
 	Rules []string `json:"rules,omitempty"`  // what agents may do, such as "deny read_file(secret/**)"
 	OnAsk string   `json:"on_ask,omitempty"` // what becomes of calls that need leave where nobody can be asked
 	// Parts are the digests of the agents and tools of the run, by what people call them. A run is
-	// not gone on with by others.
+	// not continued with by others.
 	Parts map[string]string `json:"parts,omitempty"`
 }
 
@@ -69,7 +69,7 @@ type Needs struct {
 // An AgentNeed is an agent of a step.
 type AgentNeed struct{ Name, Model string } // the model is the one that the recipe says, "" for the agent's own
 
-// Needs gives what the steps work with, each once, in the order of the steps.
+// Needs returns what the steps work with, each once, in the order of the steps.
 func (b *Bundle) Needs() Needs {
 	var n Needs
 	for _, r := range b.all() {
@@ -134,7 +134,7 @@ type file struct {
 	Text string `json:"text"`
 }
 
-// New makes a workflow of a recipe. The recipes have been checked: every workflow that a step calls
+// New creates a workflow from a recipe. The recipes have been checked: every workflow that a step calls
 // is in the bundle, or one that the host of the run has.
 func New(b *Bundle, opt *Options) (*workflow.Workflow, error) {
 	if b == nil || b.Main == nil {
@@ -147,7 +147,7 @@ func New(b *Bundle, opt *Options) (*workflow.Workflow, error) {
 	return build(b, &o, nil)
 }
 
-// Restore makes the workflow that a run has pinned.
+// Restore rebuilds the workflow pinned by a run.
 func Restore(raw json.RawMessage, opt *Options) (*workflow.Workflow, error) {
 	var p pinned
 	if err := json.Unmarshal(raw, &p); err != nil {
@@ -204,7 +204,7 @@ func (m *machine) files() []file {
 	return out
 }
 
-// build makes the workflow. Kept is the setting of a run that has begun, nil for one that has not.
+// build creates the workflow. Kept is the setting of a run that has begun, nil for one that has not.
 func build(b *Bundle, opt *Options, kept *Setting) (*workflow.Workflow, error) {
 	m := &machine{bundle: b, opt: opt, needs: b.Needs(), kept: kept, drawn: &drawn{}}
 	if !opt.Lazy {
@@ -292,7 +292,7 @@ type drawn struct {
 	shapes map[*recipe.Block]*graph.Shape // of the blocks of containers and of called recipes
 }
 
-// pin gives what a run that begins now is made of.
+// pin returns what a run that begins now is made of.
 func (m *machine) pin() (json.RawMessage, error) {
 	p := pinned{Setting: m.opt.Setting}
 	if m.kept != nil {
@@ -344,7 +344,7 @@ func (m *machine) run(ctx context.Context, e *workflow.Exec) (res *workflow.Resu
 	opt := e.Graph
 	p.widen(&opt, 0, e.Journal)
 	output, final, err := p.block(ctx, r.Name, &r.Block, nil, &opt)
-	res = &workflow.Result{Steps: final.Steps, Skipped: final.Skipped}
+	res = &workflow.Result{Steps: final.steps, Skipped: final.Skipped}
 	if err != nil {
 		return res, err
 	}

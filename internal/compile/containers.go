@@ -11,17 +11,17 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/pregel"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // amount is the result of a part of a step: of a branch or a round, as it is recorded when its container continues
 // with others, or of an agent or another workflow. It is one type, since a graph is compiled anew for each.
 type amount struct {
 	Output  json.RawMessage `json:"output,omitempty"`
-	Skipped []string        `json:"skipped,omitempty"` // see graph.Final
+	Skipped []string        `json:"skipped,omitempty"` // see graph.RunOptions
 	Holds   bool            `json:"holds,omitempty"`   // of a round: the condition of its loop
 }
 

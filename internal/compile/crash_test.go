@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // feast has every kind of step, and every container in another.
@@ -61,7 +61,7 @@ func replies(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
 	return &runlog.Answer{Value: json.RawMessage(`"me"`)}, true
 }
 
-// Wherever a process dies, the run that is taken up gives the same, and no turn of a model that is
+// Wherever a process dies, the run that is resumed gives the same, and no turn of a model that is
 // in the log is paid for again.
 func TestAnyCrashGivesOneResult(t *testing.T) {
 	k := feasting(t)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 const beside = `

@@ -13,12 +13,12 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // agent has an agent work.
@@ -162,7 +162,7 @@ func (w *work) declare(ctx context.Context, key string, t *tool.Tool) error {
 }
 
 // try is the key of the call of this attempt. What failed before is in the log, so that another attempt is
-// another call; but one whose outcome is not known is taken up again, as its effect demands.
+// another call; but one whose outcome is not known is resumed, as its effect demands.
 func (w *work) try() string {
 	key := func(n int) string {
 		if n == 1 {

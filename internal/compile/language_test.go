@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // A value step filters, picks, joins and merges without an agent.

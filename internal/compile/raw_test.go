@@ -29,7 +29,7 @@ func TestToolStepsPassData(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

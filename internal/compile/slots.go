@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/pregel"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/pregel"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// slots are the places for steps at work in a recipe, and in those that it is called by, the
+// slots are the places for running steps in a recipe, and in those that it is called by, the
 // innermost first.
 type slots []*semaphore.Weighted
 

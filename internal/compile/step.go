@@ -13,9 +13,9 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/recipe"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // The events that a step emits, in the log of its task.
@@ -41,7 +41,7 @@ type noteData struct {
 	Why string `json:"why"`
 }
 
-// work is a step at work: one attempt.
+// work is a running step: one attempt.
 type work struct {
 	*play
 	step   *recipe.Step
@@ -107,7 +107,7 @@ func (w *work) bad() []string {
 	return out
 }
 
-// skipped says why the step does not run, "" if it does, and whether what depends on it is skipped too.
+// skipped returns why the step does not run, "" if it does, and whether what depends on it is skipped too.
 func (w *work) skipped() (why string, skips bool, err error) {
 	for _, id := range w.step.DependsOn {
 		if r, ok := w.state.find(id); ok && r.Skips {
@@ -201,7 +201,7 @@ func (w *work) give(ctx context.Context) (g given, err error) {
 		return g, err
 	}
 	if s.Output != nil && s.Agent == nil {
-		if err := tool.CheckJSON(s.Output, string(orNull(g.output))); err != nil {
+		if err := strict.CheckJSON(s.Output, string(orNull(g.output))); err != nil {
 			return g, fmt.Errorf("its output does not fit: %w", err)
 		}
 	}
@@ -212,7 +212,7 @@ func (w *work) give(ctx context.Context) (g given, err error) {
 type job struct {
 	text string          // what a person may edit at a gate: of an agent and a question
 	data json.RawMessage // the same, of a tool and a workflow; nil for none
-	leaf bool            // it takes one of the places for steps at work
+	leaf bool            // it takes one of the places for running steps
 	run  func(ctx context.Context) (given, error)
 }
 
@@ -226,7 +226,7 @@ func (w *work) prepare() (*job, error) {
 		j.run = func(ctx context.Context) (given, error) { return w.agent(ctx, j.text) }
 		sees := *w.scope
 		if len(w.needs.Tools) > 0 { // what tool steps gave is as it was found
-			sees.Clean = tool.Clean
+			sees.Clean = clean.Text
 		}
 		j.text, err = s.Agent.Prompt.Render(&sees)
 		return j, about("prompt", err)
@@ -262,7 +262,7 @@ func (w *work) prepare() (*job, error) {
 	return j, nil
 }
 
-// about says of which key of a step an error is.
+// about names the key of a step that an error is about.
 func about(key string, err error) error {
 	if err == nil {
 		return nil
@@ -292,7 +292,7 @@ func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
 	if wanted == nil || err != nil {
 		return said, err
 	}
-	why := tool.CheckJSON(wanted, s)
+	why := strict.CheckJSON(wanted, s)
 	if why == nil {
 		return json.RawMessage(strings.TrimSpace(s)), nil
 	}
@@ -309,14 +309,14 @@ func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
 		forms = append(forms, list)
 	}
 	for _, form := range forms {
-		if tool.CheckJSON(wanted, string(form)) == nil {
+		if strict.CheckJSON(wanted, string(form)) == nil {
 			return form, nil
 		}
 	}
 	return nil, fmt.Errorf("its output does not fit: %w", why)
 }
 
-// remains takes the paths of what was passed over inside of a step.
+// remains takes the paths of what was skipped inside of a step.
 func (w *work) remains(g *given, paths []string) {
 	if len(paths) == 0 {
 		return

@@ -25,7 +25,7 @@ const (
 	maxNamed        = 256 << 20 // of one file that a command names
 )
 
-// A TooMuch says that a folder holds more than a digest covers.
+// A TooMuch reports that a folder holds more than a digest covers.
 type TooMuch struct{ Folder string }
 
 func (e *TooMuch) Error() string {
@@ -50,7 +50,7 @@ type Cover struct {
 	caches bool // python was told not to heed quiet
 }
 
-// New makes a cover of a project, whose folder is real. Sum digests the contents of a file.
+// New creates a cover from a project, whose folder is real. Sum digests the contents of a file.
 func New(root string, sum func(string, fs.FileInfo) (string, error)) *Cover {
 	return &Cover{root: root, sum: sum, Files: map[string]string{}, named: map[string]bool{}, done: map[string]bool{}}
 }
@@ -62,7 +62,7 @@ func (c *Cover) Write(h hash.Hash) {
 	}
 }
 
-// relative gives a path below the root.
+// relative returns a path below the root.
 func (c *Cover) relative(path string) (string, bool) {
 	rel, err := filepath.Rel(c.root, path)
 	if err != nil || !filepath.IsLocal(rel) {

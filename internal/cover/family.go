@@ -68,7 +68,7 @@ func extensions(family string) []string {
 	return out
 }
 
-// worksIn says whether a command runs what the folder holds where it works, and whether it looks
+// worksIn reports whether a command runs what the folder holds where it works, and whether it looks
 // for that in the folders above too.
 func worksIn(argv []string) (upwards, ok bool) {
 	words := argv
@@ -88,7 +88,7 @@ func worksIn(argv []string) (upwards, ok bool) {
 	return programWorksIn(words)
 }
 
-// fetches says whether a command runs a package by its name, from where packages come from or from
+// fetches reports whether a command runs a package by its name, from where packages come from or from
 // those that are installed: npx, uvx and the like.
 func fetches(argv []string) bool {
 	var words []string
@@ -168,7 +168,7 @@ func working(d fs.DirEntry, depth int) bool {
 	return err == nil && info.Mode()&0o111 != 0
 }
 
-// marker says whether a name is one by which such programs know a project, or are set up.
+// marker reports whether a name is one by which such programs know a project, or are set up.
 func marker(name string) bool {
 	name = strings.ToLower(name)
 	switch name {

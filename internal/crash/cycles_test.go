@@ -15,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Runs are started, pause, are taken up and end, again and again, on a store that stays
+// Runs are started, pause, are resumed and end, again and again, on a store that stays
 // open and on one that is opened each time. No goroutine and no file is left over. The
 // stores follow each other, since what is counted is that of the whole process.
 func TestCrashLeaks(t *testing.T) {

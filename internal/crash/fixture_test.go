@@ -177,7 +177,7 @@ func workerDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("superstep-crash-%d", os.Getpid()))
 }
 
-// A process is a worker at work.
+// A process is a worker running.
 type process struct {
 	cmd    *exec.Cmd
 	stderr strings.Builder

@@ -29,7 +29,7 @@ func TestCrashOfWorker(t *testing.T) {
 	each(t, func(t *testing.T, b *backend) { newKiller(t, b).kill(faults.N(1000), nil) })
 }
 
-// Servers are killed with SIGKILL and started again while workers are at work, of which
+// Servers are killed with SIGKILL and started again while workers are running, of which
 // half are killed at the same moment.
 func TestCrashOfServer(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func (k *killer) hear(w *witness, p *process) {
 }
 
 // kill breaks runs until so many workers were killed. If server is not nil it is called
-// while a worker is at work, and kills what that depends on.
+// while a worker is running, and kills what that depends on.
 func (k *killer) kill(kills int, server func()) {
 	begin := time.Now()
 	for k.kills < kills && !k.Failed() {

@@ -222,7 +222,7 @@ func (r *race) hang(p *racer, s syscall.Signal) {
 	}
 }
 
-// left is how many runs nobody has taken up yet.
+// left is how many runs nobody has resumed yet.
 func (r *race) left() int {
 	infos, err := r.store.Runs(context.Background(), &runlog.Filter{Status: []runlog.Status{runlog.Interrupted}})
 	if err != nil {

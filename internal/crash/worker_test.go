@@ -41,7 +41,7 @@ func workerMain() {
 	flags.Int64Var(&w.segment, "segment", 0, "how many `bytes` a file of a log has, in a store of files")
 	flags.BoolVar(&w.leave, "leave", false, "leave questions open")
 	flags.BoolVar(&w.early, "early", false, "answer open questions before the run is resumed")
-	flags.BoolVar(&w.quarantined, "quarantined", false, "take up the run even if it is quarantined")
+	flags.BoolVar(&w.quarantined, "quarantined", false, "resume the run even if it is quarantined")
 	flags.StringVar(&w.fork, "fork", "", "make a fork of the `ID` half way through, and nothing else")
 	_ = flags.Parse(os.Args[1:]) // which exits on an error
 	if err := w.work(context.Background()); err != nil {

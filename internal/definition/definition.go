@@ -101,12 +101,12 @@ type Warning struct {
 	Text      string
 }
 
-// Has says whether a definition has every one of those capabilities.
+// Has reports whether a definition has every one of those capabilities.
 func (d *Definition) Has(capabilities ...string) bool {
 	return !slices.ContainsFunc(capabilities, func(c string) bool { return !slices.Contains(d.Capabilities, c) })
 }
 
-// MayUse says whether a tool of that name is among those of the agent. Rules may still be in
+// MayUse reports whether a tool of that name is among those of the agent. Rules may still be in
 // its way.
 func (d *Definition) MayUse(tool string) bool {
 	if matches(d.Disallowed, tool) {
@@ -115,7 +115,7 @@ func (d *Definition) MayUse(tool string) bool {
 	return d.Tools == nil || matches(d.Tools, tool)
 }
 
-// MayStart says whether an agent of that name is among those that this one may start, if it may start
+// MayStart reports whether an agent of that name is among those that this one may start, if it may start
 // any. Rules may still be in its way.
 func (d *Definition) MayStart(agent string) bool {
 	listed := func(list []string) bool {
@@ -138,7 +138,7 @@ func OtherNames(name string) []string {
 	return nil
 }
 
-// matches says whether a name is one of a list, in which names may end in *.
+// matches reports whether a name is one of a list, in which names may end in *.
 func matches(list []string, name string) bool {
 	for _, p := range list {
 		if prefix, ok := strings.CutSuffix(p, "*"); p == name || ok && strings.HasPrefix(name, prefix) {

@@ -30,7 +30,7 @@ func (r *reader) warn(line, col int, format string, args ...any) {
 	r.warnings = append(r.warnings, Warning{line, col, fmt.Sprintf(format, args...)})
 }
 
-// refuse says that a file cannot be used, as what it asks for is not clear.
+// refuse records that a file cannot be used, as what it asks for is not clear.
 func (r *reader) refuse(line, col int, format string, args ...any) {
 	r.problems = append(r.problems, Warning{line, col, fmt.Sprintf(format, args...)})
 }
@@ -77,7 +77,7 @@ func Parse(b []byte, source Source, known []string) (*Definition, []Warning) {
 	return r.def, nil
 }
 
-// needsNone says whether a file may do without front matter. One that is there to be read by people
+// needsNone reports whether a file may do without front matter. One that is there to be read by people
 // may not.
 func (r *reader) needsNone() bool {
 	base := strings.ToLower(path.Base(filepath.ToSlash(r.def.Source.Path)))

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // Options are the settings of Distil. Nil means the defaults.
@@ -39,14 +39,14 @@ type Cut struct {
 	Why  string `json:"why"`
 }
 
-// A Reason says of a step why it is not proven word for word.
+// A Reason is why a step is not proven word for word.
 type Reason struct {
 	Step string `json:"step"`
 	Path string `json:"path"`
 	Why  string `json:"why"`
 }
 
-// A RewrittenError says which steps were asked with texts that somebody made of earlier results in
+// A RewrittenError names which steps were asked with texts that somebody made of earlier results in
 // own words. No template gives such a text.
 type RewrittenError struct{ Steps []Reason }
 
@@ -62,7 +62,7 @@ func (e *RewrittenError) Error() string {
 // FailureCode is the word for programs.
 func (e *RewrittenError) FailureCode() string { return "not_proven" }
 
-// A RedactedError says that a recipe would have to say what was taken out of the log as a secret.
+// A RedactedError reports that a recipe would have to say what was taken out of the log as a secret.
 type RedactedError struct{ Line int }
 
 func (e *RedactedError) Error() string {
@@ -76,7 +76,7 @@ func (e *RedactedError) FailureCode() string { return "redacted" }
 // mark is what stands in logs for what was taken out of them.
 var mark = regexp.MustCompile(`\[redacted(:[^\]\n]*)?\]`)
 
-// Distil makes a recipe of a run and proves it. Errors are *UnfitError, *RewrittenError,
+// Distil creates a recipe from a run and proves it. Errors are *UnfitError, *RewrittenError,
 // *RedactedError and *ProofError, or what is wrong with the text as recipe.Problems.
 func Distil(ctx context.Context, rec *Recording, opt *Options) (*Made, error) {
 	o := Options{}

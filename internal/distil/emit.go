@@ -191,7 +191,7 @@ func (w *writer) text(s, indent string) {
 	}
 }
 
-// blocky tells whether a text is the same when it is written as a block.
+// blocky reports whether a text is the same when it is written as a block.
 func blocky(s string) bool {
 	if len(s) < 60 && !strings.Contains(s, "\n") || strings.HasPrefix(s, " ") || strings.HasPrefix(s, "\n") || strings.HasSuffix(s, "\n\n") || s == "\n" {
 		return false

@@ -22,7 +22,7 @@ func saying(s string) *said {
 // run is how many words on end prove that one text was taken from another.
 const run = 6
 
-// evidence says what a text has from an output that it does not quote as a whole, "" for nothing. Known
+// evidence returns what a text has from an output that it does not quote as a whole, "" for nothing. Known
 // are the words that it has from elsewhere: what the user said, and what the output was asked with.
 func evidence(text, output *said, known ...*said) string {
 	heard := hearing(known)
@@ -39,7 +39,7 @@ func evidence(text, output *said, known ...*said) string {
 	return ""
 }
 
-// hearing tells whether a word is one of those that are known.
+// hearing reports whether a word is one of those that are known.
 func hearing(known []*said) func(*token) bool {
 	return func(t *token) bool {
 		for _, k := range known {
@@ -51,7 +51,7 @@ func hearing(known []*said) func(*token) bool {
 	}
 }
 
-// shares gives the words that a text has in common with an output and with nothing else that is known,
+// shares returns the words that a text has in common with an output and with nothing else that is known,
 // those of them that nobody says by chance, and how many words the text has that are not known.
 func (w *said) shares(output *said, heard func(*token) bool) (shared, names []string, own int) {
 	seen := map[string]bool{}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // A fold is work of one shape on each item of a list: a foreach.
@@ -226,7 +226,7 @@ func differ(texts []string) []string {
 func lastRune(s string) rune  { r, _ := utf8.DecodeLastRuneInString(s); return r }
 func firstRune(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
 
-// enumerated gives the part of a text that names items one after the other.
+// enumerated returns the part of a text that names items one after the other.
 func enumerated(text string, items []string) (string, bool) {
 	if len(items) < least || items[0] == "" {
 		return "", false

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // given takes the inputs of the run, and what people said in it.
@@ -73,7 +73,7 @@ func (p *plan) declared() error {
 	return nil
 }
 
-// offer makes an input that steps may refer to, under a name that is free.
+// offer creates an input that steps may refer to, under a name that is free.
 func (p *plan) offer(in *input) *input {
 	base := in.Name
 	for n := 2; slices.ContainsFunc(p.inputs, func(o *input) bool { return o.Name == in.Name }); n++ {
@@ -94,7 +94,7 @@ func (p *plan) offer(in *input) *input {
 	return in
 }
 
-// slots makes inputs of what the user said that comes again in prompts.
+// slots turns into inputs what the user said that comes again in prompts.
 func (p *plan) slots() {
 	var texts []string
 	for _, s := range p.steps {

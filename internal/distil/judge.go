@@ -59,7 +59,7 @@ func (p *plan) programmed(s *step, own string, text *said, known []*said) {
 	}
 }
 
-// loosen gives a step what there was, instead of what somebody made of it.
+// loosen restores what a step had before somebody edited it.
 func (p *plan) loosen(s *step, from []*step) {
 	if p.task == nil || s.unit.kind != agentUnit || s.rows != nil {
 		s.after = append(s.after, from...)
@@ -183,7 +183,7 @@ func (p *plan) idOf(s *step) string {
 	return "step"
 }
 
-// Slug makes a name of a text: small letters, digits and single hyphens, of at most so many
+// Slug creates a name from a text: small letters, digits and single hyphens, of at most so many
 // characters. It is empty if the text has none of these.
 func Slug(text string, most int) string {
 	var b strings.Builder

@@ -3,7 +3,7 @@ package distil
 import (
 	"encoding/json"
 
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // files are the recipes that a run has pinned, nil for a run of something else.

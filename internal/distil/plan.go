@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/workflow/recipe"
+	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
 // A step is a step of the recipe that is being made.
@@ -136,7 +136,7 @@ type plan struct {
 // maxUnits bounds the work that is looked at.
 const maxUnits = 2 * recipe.MaxSteps
 
-// draft makes a plan, with the folds that are given.
+// draft creates a plan, with the folds that are given.
 func draft(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 	p, err := begin(rec, opt, folds)
 	if err != nil {
@@ -160,11 +160,11 @@ func draft(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 	return p, p.proper()
 }
 
-// begin makes a plan of the steps there may be.
+// begin creates a plan of the steps there may be.
 func begin(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 	p := &plan{rec: rec, opt: opt, words: map[*unit]*said{}, told: map[*unit]*said{}}
 	if len(rec.units) > maxUnits {
-		return nil, unfit("over %d agents and tools were at work in it", maxUnits)
+		return nil, unfit("over %d agents and tools were running in it", maxUnits)
 	}
 	for _, u := range rec.units {
 		p.add(u, folds)
@@ -190,7 +190,7 @@ func begin(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 	return p, nil
 }
 
-// add makes a step of a unit, unless it failed or is a part of a fold.
+// add creates a step from a unit, unless it failed or is a part of a fold.
 func (p *plan) add(u *unit, folds []*fold) {
 	switch {
 	case u.failed != "":
@@ -243,12 +243,12 @@ func (p *plan) order() {
 	}
 }
 
-// repeated tells whether two units were asked the same.
+// repeated reports whether two units were asked the same.
 func repeated(a, b *unit) bool {
 	return a.kind == b.kind && a.name == b.name && a.prompt == b.prompt && string(a.args) == string(b.args)
 }
 
-// what says what a unit is.
+// what returns what a unit is.
 func what(u *unit) string {
 	switch u.kind {
 	case toolUnit:
@@ -276,7 +276,7 @@ func (p *plan) known(asked uint64, but *step) []*source {
 	return out
 }
 
-// write makes the templates of all steps.
+// write creates the templates of all steps.
 func (p *plan) write() {
 	for _, s := range p.steps {
 		if s.rows == nil {
@@ -343,7 +343,7 @@ func whole(v any, known []*source) *tmpl {
 	return nil
 }
 
-// conclude makes the output.
+// conclude creates the output.
 func (p *plan) conclude() error {
 	if p.prompt == "" {
 		p.want = orNull(p.rec.finished.Output)
@@ -375,7 +375,7 @@ func (p *plan) concluding() []*step {
 // mostWords is how many words an output may have of its own, such as a heading.
 const mostWords = 12
 
-// spoken tells whether an answer is what steps gave, with little else.
+// spoken reports whether an answer is what steps gave, with little else.
 func (p *plan) spoken(t *tmpl) bool {
 	rest := tokens(t.literal())
 	some := slices.ContainsFunc(t.sources(), func(s *source) bool { return s.step != nil })
@@ -449,7 +449,7 @@ func (p *plan) synthesize(text string, t *tmpl) {
 		"proven of that step is what it is given, not what it will say", count(len(fed), "result")))
 }
 
-// again tells whether the same was asked once more later on.
+// again reports whether the same was asked once more later on.
 func (p *plan) again(s *step) bool {
 	return s.rows == nil && slices.ContainsFunc(p.steps, func(o *step) bool {
 		return o != s && o.rows == nil && repeated(s.unit, o.unit) && s.unit.asked <= o.unit.asked && slices.Index(p.steps, s) < slices.Index(p.steps, o)

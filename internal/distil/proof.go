@@ -16,15 +16,15 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/compile"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
-// A ProofError says that a recipe, run against the recording, does something else than the run did.
+// A ProofError reports that a recipe, run against the recording, does something else than the run did.
 type ProofError struct {
 	What string // what was asked otherwise: "agent researcher"; "the output"
 	Got  string // what the recipe asks or gives
@@ -131,7 +131,7 @@ func canonical(raw json.RawMessage) string {
 	return "{}"
 }
 
-// ask gives what was recorded for what is asked, once.
+// ask returns what was recorded for what is asked, once.
 func (q *proof) ask(what, text string) (*recorded, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

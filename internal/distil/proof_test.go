@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 // recordedRun is a log of a chat in which one agent found something and another wrote of it.

@@ -8,11 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/agent"
+	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
 )
 
 // maxRead bounds what is kept of a log, in bytes.
@@ -76,7 +75,7 @@ type unit struct {
 	failed  string
 }
 
-// An UnfitError says why no recipe can be made of a run.
+// An UnfitError explains why no recipe can be made of a run.
 type UnfitError struct{ Why string }
 
 func (e *UnfitError) Error() string { return "no recipe can be made of this run: " + e.Why }
@@ -402,7 +401,7 @@ func (r *Recording) readGraph() error {
 
 // worked is what an agent of a task did.
 func (r *Recording) worked(e *effect) (*unit, error) {
-	var s agent.Started
+	var s struct{ Agent, Prompt string } // of what the record says, see made.go of package agent
 	if err := json.Unmarshal(orNull(e.Input), &s); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.path, err)
 	}

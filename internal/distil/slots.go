@@ -90,7 +90,7 @@ func special(w string) string {
 // leadsTo are the words that lead up to what something is about.
 var leadsTo = []string{"about", "on", "of", "for", "in", "into", "regarding", "with", "topic", "is"}
 
-// phrase tells whether n words of a prompt may be what it is about.
+// phrase reports whether n words of a prompt may be what it is about.
 func phrase(prompt string, words []token, i, n int) bool {
 	first, last := &words[i], &words[i+n-1]
 	switch {
@@ -104,7 +104,7 @@ func phrase(prompt string, words []token, i, n int) bool {
 	return first.names || i > 0 && (first.text[0] >= 'A' && first.text[0] <= 'Z' || slices.Contains(leadsTo, strings.ToLower(words[i-1].text)))
 }
 
-// sentence tells whether something ends within a text.
+// sentence reports whether something ends within a text.
 func sentence(s string) bool {
 	return strings.ContainsAny(s, "!?;,\n\"") || strings.Contains(s, ". ") || strings.Contains(s, ": ")
 }

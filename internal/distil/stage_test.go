@@ -15,14 +15,14 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
+	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/internal/compile"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	delegate "github.com/superstep-dev/superstep/workflow/builtin/agent"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

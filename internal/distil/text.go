@@ -31,7 +31,7 @@ func (s *source) ref() string {
 	return s.item + s.sub
 }
 
-// same tells whether two sources are references to the same.
+// same reports whether two sources are references to the same.
 func (s *source) same(o *source) bool {
 	return s.step == o.step && s.sub == o.sub && s.input == o.input && s.item == o.item
 }
@@ -142,13 +142,13 @@ func build(text string, sources []*source) *tmpl {
 	return t
 }
 
-// expressible tells whether a reference may follow a literal text.
+// expressible reports whether a reference may follow a literal text.
 func expressible(lit string) bool {
 	n := len(lit) - len(strings.TrimRight(lit, "{"))
 	return n%2 == 0 && !strings.HasSuffix(lit, `\`)
 }
 
-// fits tells whether a text that was found is meant, and no part of another word.
+// fits reports whether a text that was found is meant, and no part of another word.
 func fits(text string, s span) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:s.from])
 	after, _ := utf8.DecodeRuneInString(text[s.to:])
@@ -225,7 +225,7 @@ func keysOf(m map[string]any) []string {
 	return keys
 }
 
-// refName tells whether a field can be named in a reference.
+// refName reports whether a field can be named in a reference.
 func refName(s string) bool {
 	return s != "" && len(s) < 100 && strings.IndexFunc(s, func(r rune) bool {
 		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')

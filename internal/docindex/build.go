@@ -159,7 +159,7 @@ func (b *builder) rebuild(ctx context.Context, found []file) ([]*sqlite.Conn, er
 	})
 }
 
-// publish makes a new cache file: prepare fills it, change works on the database it
+// publish creates a new cache file: prepare fills it, change works on the database it
 // then is. The file appears under its name whole and durable, or not at all.
 func (b *builder) publish(prepare func(*os.File) error, change func(*sqlite.Conn) error) (conns []*sqlite.Conn, err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(b.cache), "build-*.tmp") // mode 0600
@@ -412,7 +412,7 @@ func seal(f *os.File) error {
 	return f.Sync()
 }
 
-// intact says whether the cache file exists and is as it was published.
+// intact reports whether the cache file exists and is as it was published.
 func intact(name string) bool {
 	f, err := os.Open(name)
 	if err != nil {

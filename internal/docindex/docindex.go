@@ -58,6 +58,18 @@ func DefaultLimits() *Limits { return &Limits{50_000, 1 << 30, 2 * time.Minute} 
 // LargeLimits are those of an index that a user has allowed to be large.
 func LargeLimits() *Limits { return &Limits{2_000_000, 64 << 30, 2 * time.Hour} }
 
+// Progress returns an Options.Progress that reports how large the index of a folder gets and how many of its files
+// are read, not more often than every so often. Of an index that is ready sooner it reports nothing.
+func Progress(dir string, every time.Duration, report func(text string, read, all int)) func(read, all int, bytes int64) {
+	last := time.Now()
+	return func(read, all int, bytes int64) {
+		if time.Since(last) >= every {
+			last = time.Now()
+			report(fmt.Sprintf("%d of %d files, %d MB: indexing %s, the first time only", read, all, bytes/1e6, dir), read, all)
+		}
+	}
+}
+
 // A LimitError reports that the index of a folder would exceed its limits.
 type LimitError struct {
 	Dir   string
@@ -70,7 +82,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the index of %s would exceed the limit of %s: %d files with %d MB were found so far", e.Dir, e.Limit, e.Files, e.Bytes/1e6)
 }
 
-// Stats says what an index holds and what opening it took.
+// Stats describes what an index holds and what opening it took.
 type Stats struct {
 	Files    int            // files indexed
 	Passages int            // rows of the index: passages, and groups of them in code
@@ -174,7 +186,7 @@ func places(dir, cacheDir string) (abs, cache string, err error) {
 // Dir is the folder searched, absolute and without symbolic links.
 func (ix *Index) Dir() string { return ix.dir }
 
-// Stats says what the index holds and what opening it took.
+// Stats returns what the index holds and what opening it took.
 func (ix *Index) Stats() Stats { return ix.stats }
 
 // Excluded are the files, at most 10,000, that Options.Excluded left out, by path.

@@ -30,7 +30,7 @@ const (
 	longLine  = 1 << 20 // bytes of a line that are indexed
 )
 
-// kindOf says what a file is from its name: notText for a name that is none of those
+// kindOf returns what a file is from its name: notText for a name that is none of those
 // indexed. A file without an extension may be text; looksBinary decides.
 func kindOf(name string) kind {
 	base := strings.TrimSuffix(path.Base(name), ".gz")
@@ -261,7 +261,7 @@ func shown(text []byte) string {
 	return strings.TrimRight(string(best), " \t")
 }
 
-// unseen says whether r is a character that could deceive a reader or drive a
+// unseen reports whether r is a character that could deceive a reader or drive a
 // terminal: control characters but tab, and those that change the direction of text.
 func unseen(r rune) bool {
 	switch {

@@ -129,7 +129,7 @@ func (t *tokenizer) cut(w []byte) []piece {
 	return out
 }
 
-// hump says whether a part of an identifier starts at w[i]: fooBar, HTTPServer.
+// hump reports whether a part of an identifier starts at w[i]: fooBar, HTTPServer.
 func hump(w []byte, i int) bool {
 	if c := w[i]; c < 'A' || c > 'Z' {
 		return false
@@ -141,7 +141,7 @@ func hump(w []byte, i int) bool {
 	return p >= 'A' && p <= 'Z' && i+1 < len(w) && w[i+1] >= 'a' && w[i+1] <= 'z'
 }
 
-// numeral says whether w is a long number or hexadecimal constant, of which tables of
+// numeral reports whether w is a long number or hexadecimal constant, of which tables of
 // data are full and which nobody searches for.
 func numeral(w []byte) bool {
 	if len(w) < 6 || w[0] < '0' || w[0] > '9' {

@@ -19,11 +19,11 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/compile"
+	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/recipe"
 )
 
 const recipesPage = "docs/recipes.md"
@@ -36,7 +36,7 @@ type snippet struct {
 	lint string // for one that is wrong on purpose, the block behind it: what is said of it
 }
 
-var yamlFence = regexp.MustCompile("(?ms)^```yaml( lint)?\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?")
+var yamlFence = regexp.MustCompile("(?ms)^```yaml(?: file=\\S+)?( lint)?\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?")
 
 // snippets finds the blocks of YAML. One that is wrong on purpose begins with "```yaml lint".
 func snippets(page, text string) (found []snippet) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-const securityPage = "docs/security.md"
+const threatsPage = "docs/threats.md"
 
 // A proof is a test that the table of threats names, as DIR.TestName or DIR.TestName/case.
 var proof = regexp.MustCompile("`([a-z/]+)\\.((?:Test|Fuzz)[A-Z]\\w*)(?:/([^`]+))?`")
@@ -50,7 +50,7 @@ func exists(dir, name, part string) bool {
 // Each threat names tests that exist, or says that there is nothing to test.
 func TestThreats(t *testing.T) {
 	t.Parallel()
-	_, table, ok := strings.Cut(pageOf(t, securityPage), "\n## Threats\n")
+	_, table, ok := strings.Cut(pageOf(t, threatsPage), "\n## Threats\n")
 	if !ok {
 		t.Fatal("there is no such section")
 	}

@@ -28,7 +28,7 @@ func N(full int) int {
 	return max(full/10, 1)
 }
 
-// Rand gives the test's own source of chance and its seed, which is the same each time
+// Rand returns the test's own source of chance and its seed, which is the same each time
 // unless SUPERSTEP_FAULTS_SEED names another one. A test prints the seed when it fails.
 func Rand(tb testing.TB) (*rand.Rand, uint64) {
 	tb.Helper()

@@ -30,12 +30,12 @@ var floors = []struct {
 		"runlog", "runlog/stores", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "runlog/archive", "runlog/runlogtest",
 		"model", "internal/providers", "model/openai", "model/anthropic", "model/gemini", "internal/offline", "model/cassette", "internal/prices", "model/scripted", "model/internal/wire",
 		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "internal/script",
-		"internal/catalog/skill", "internal/catalog/trust",
+		"internal/carry", "internal/catalog/skill", "internal/catalog/trust", "internal/unlisted",
 	}},
-	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "pregel", "pregel/pregeltest", "transcript", "internal/rundir", "vertex"}},
+	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "internal/transcript", "internal/rundir", "vertex"}},
 	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team"}},
-	{"3", []string{"workflow", "workflow/recipe", "internal/compile"}},
-	{"4", []string{"internal/catalog", "workflow/builtin/agent", "workflow/builtin/research"}},
+	{"3", []string{"workflow", "internal/recipe", "internal/compile"}},
+	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},
 	{"7", []string{"cli"}}, // and other faces
@@ -48,7 +48,10 @@ var siblings = map[string][]string{
 	"graph/node":          {"agent"},
 	"internal/providers":  {"model", "model/anthropic", "model/cassette", "model/gemini", "internal/offline", "model/openai", "internal/prices"},
 	"runlog/stores":       {"runlog/file", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/sqlite", "runlog/storekit"},
-	"runlog/archive":      {"runlog/redact"},
+	"internal/carry":      {"runlog"},
+	"internal/unlisted":   {"runlog"},
+	"runlog/archive":      {"internal/unlisted", "runlog/redact"},
+	"runlog/redact":       {"internal/carry"},
 	"runlog/storekit":     {"runlog/redact", "runlog/seal"},
 	"runlog/file":         {"runlog/seal", "runlog/storekit"},
 	"runlog/sqlite":       {"runlog/seal", "runlog/storekit"},
@@ -57,14 +60,14 @@ var siblings = map[string][]string{
 	"tool/builtin":        {"tool/sandbox"},
 	"tool/mcp":            {"tool/sandbox"},
 	"tool/permit":         {"tool/sandbox"},
-	"internal/compile":    {"workflow", "workflow/recipe"},
+	"internal/compile":    {"workflow", "internal/recipe"},
 	"internal/offline":    {"model"},
 	"internal/prices":     {"model"},
-	"internal/rundir":     {"transcript"},
+	"internal/rundir":     {"internal/transcript"},
 	"internal/definition": {"agent"},
 	"internal/script":     {"tool", "tool/sandbox"},
-	"runlog/runlogtest":   {"runlog/seal", "runlog/storekit"},
-	"vertex":              {"pregel"},
+	"runlog/runlogtest":   {"internal/unlisted", "runlog/seal", "runlog/storekit"},
+	"vertex":              {"internal/pregel"},
 }
 
 // suites says of a suite that lies elsewhere whose family it is of.
@@ -95,7 +98,7 @@ type ban struct {
 
 var bans = []ban{
 	{
-		in: []string{"pregel", "vertex", "graph", "graph/chain", "graph/draw", "graph/node", "transcript"},
+		in: []string{"internal/pregel", "vertex", "graph", "graph/chain", "graph/draw", "graph/node", "internal/transcript"},
 		what: []string{
 			"net/...", "os/exec",
 			"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc", "time.Tick", "time.NewTimer", "time.NewTicker",
@@ -110,12 +113,12 @@ var bans = []ban{
 		why: "what decides takes the time, chance and input as arguments, so that a replay decides the same",
 	},
 	{
-		in:   []string{"pregel/machine.go", "pregel/path.go", "pregel/snapshot.go"},
+		in:   []string{"internal/pregel/machine.go", "internal/pregel/path.go", "internal/pregel/snapshot.go"},
 		what: []string{"context", "time", "sync", "sync/...", "os", "io", "go statement", "channel"},
 		why:  "the machine is pure; what waits, and what runs beside it, belongs into a driver",
 	},
 	{
-		in:     []string{"agent", "agent/team", "graph", "graph/node", "workflow", "workflow/builtin/agent", "workflow/builtin/research", "workflow/recipe", "internal/compile", "internal/distil", "internal/catalog", "."},
+		in:     []string{"agent", "agent/team", "graph", "graph/node", "workflow", "internal/builtin/agent", "internal/builtin/research", "internal/recipe", "internal/compile", "internal/distil", "internal/catalog", "."},
 		what:   []string{module + "/model.Collect"},
 		except: map[string]string{"agent/turn.go: " + module + "/model.Collect": "the one place"},
 		why:    "every turn of a model is in the log and in the budget of its run; ask for it with agent.Ask",
@@ -133,7 +136,9 @@ var bans = []ban{
 
 // state lists the package variables that the rule of TestNoPackageState would
 // refuse and that are fine, with the reason: "dir.name" to why.
-var state = map[string]string{}
+var state = map[string]string{
+	"graph.ErrStopped": "the sentinel error of internal/pregel, under the name that programs use",
+}
 
 func TestFloors(t *testing.T) {
 	t.Parallel()
@@ -189,7 +194,7 @@ func TestRulesBite(t *testing.T) {
 		src  string
 		want string // of the one problem there is
 	}{
-		{"upwards", "pregel/a.go", `package pregel; import _ "` + module + `/graph"`, "pregel (floor 1) imports graph (floor 2)"},
+		{"upwards", "internal/pregel/a.go", `package pregel; import _ "` + module + `/graph"`, "internal/pregel (floor 1) imports graph (floor 2)"},
 		{"sideways", "graph/a.go", `package graph; import _ "` + module + `/agent"`, "graph (floor 2) imports agent (floor 2)"},
 		{"parent to child", "runlog/a.go", `package runlog; import _ "` + module + `/runlog/sqlite"`, "runlog (floor 0) imports runlog/sqlite (floor 0)"},
 		{"sibling", "runlog/seal/a.go", `package seal; import _ "` + module + `/runlog/redact"`, "runlog/seal (floor 0) imports runlog/redact (floor 0)"},
@@ -197,9 +202,9 @@ func TestRulesBite(t *testing.T) {
 		{"concrete store", "workflow/a.go", `package workflow; import _ "` + module + `/runlog/sqlite"`, "workflow names runlog/sqlite"},
 		{"suite in production", "agent/a.go", `package agent; import _ "` + module + `/internal/modeltest"`, "agent imports the test suite internal/modeltest"},
 		{"suite of another family", "tool/a_test.go", `package tool; import _ "` + module + `/internal/modeltest"`, "tool (floor 0) imports internal/modeltest (floor 1)"},
-		{"clock", "transcript/a.go", `package transcript; import clock "time"; var _ = clock.Now()`, "uses time.Now"},
+		{"clock", "internal/transcript/a.go", `package transcript; import clock "time"; var _ = clock.Now()`, "uses time.Now"},
 		{"network", "graph/a.go", `package graph; import _ "net/http"`, "uses net/http"},
-		{"goroutine", "pregel/machine.go", `package pregel; func f() { go f() }`, "uses go statement"},
+		{"goroutine", "internal/pregel/machine.go", `package pregel; func f() { go f() }`, "uses go statement"},
 		{"turn beside the budget", "graph/node/a.go", `package node; import "` + module + `/model"; var _, _ = model.Collect(nil, nil)`, "uses " + module + "/model.Collect"},
 		{"catalog in a face", "cli/a.go", `package cli; import _ "` + module + `/internal/catalog"`, "uses " + module + "/internal/catalog"},
 		{"init", "tool/a.go", `package tool; func init() {}`, "func init"},
@@ -212,7 +217,7 @@ func TestRulesBite(t *testing.T) {
 		{"listed sibling", "runlog/sqlite/a.go", `package sqlite; import _ "` + module + `/runlog/storekit"`, ""},
 		{"child to parent", "tool/builtin/a.go", `package builtin; import _ "` + module + `/tool"`, ""},
 		{"suite in tests", "runlog/sqlite/a_test.go", `package sqlite; import _ "` + module + `/runlog/runlogtest"`, ""},
-		{"outside tests", "pregel/a_test.go", `package pregel_test; import _ "` + module + `/graph"`, ""},
+		{"outside tests", "internal/pregel/a_test.go", `package pregel_test; import _ "` + module + `/graph"`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -80,7 +80,7 @@ type Entry struct {
 	Err  error       // why it cannot be looked at, such as a link that leads out of the folder
 }
 
-// A Walk says what to visit.
+// A Walk describes what to visit.
 type Walk struct {
 	Entries int // at most that many are looked at
 	Depth   int // of folders
@@ -88,7 +88,7 @@ type Walk struct {
 	Enter func(dir string, names []string) bool
 }
 
-// Entries gives what is below a folder that is not itself a folder, in the order of the paths.
+// Entries returns what is below a folder that is not itself a folder, in the order of the paths.
 // A folder that is reached twice is listed once. Names and links make no difference to the order,
 // so it is the same every time. Cut says that a limit was reached; then some are missing.
 func (f *Folder) Entries(dir string, w *Walk) (list []Entry, cut bool) {

@@ -23,7 +23,7 @@ const (
 	maxFields = 1000     // of the header itself
 )
 
-// A Code says what is wrong with a file.
+// A Code describes what is wrong with a file.
 type Code string
 
 // What can be wrong with a file.
@@ -115,7 +115,7 @@ func (v *Value) Field(key string) *Value {
 	return nil
 }
 
-// Field gives a field of the header, nil if there is none of that name.
+// Field returns a field of the header, nil if there is none of that name.
 func (d *Document) Field(key string) *Field {
 	for i := range d.Fields {
 		if d.Fields[i].Key == key {
@@ -192,7 +192,7 @@ func parts(text string) (header, body string, line int, err error) {
 
 func fence(line string) bool { return strings.TrimRight(line, " \t\r") == "---" }
 
-// Unfenced gives the text of a file as a body, for those kinds of files that need no front matter.
+// Unfenced returns the text of a file as a body, for those kinds of files that need no front matter.
 // It has no field. Its error is an *Error.
 func Unfenced(b []byte, clean func(string) string) (*Document, error) {
 	text, err := text(b, MaxFile)

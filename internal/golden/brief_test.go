@@ -192,7 +192,7 @@ func parse(brief string, verbatim func(*passage) int) (quoted []*passage, denies
 	return quoted, denies
 }
 
-// whole is how many lines around a place in a file a sentence in quotation marks may take up.
+// whole is how many lines around a place in a file a sentence in quotation marks may span.
 const whole = 10
 
 // altered returns the lines of a passage that do not stand at the best of the places it is cited with.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/builtin/research"
 	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
@@ -21,7 +22,6 @@ import (
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/workflow"
-	"github.com/superstep-dev/superstep/workflow/builtin/research"
 )
 
 func write(t *testing.T, dir, name, text string) {
@@ -62,7 +62,7 @@ func (x *indexes) tool(t *testing.T, dir string) (*tool.Set, error) {
 				return nil, err
 			}
 			t.Cleanup(func() { docs.Close() })
-			return tool.NewSet(builtin.SearchDocs(docs, &builtin.SearchDocsOptions{Reads: reads}))
+			return tool.NewSet(builtin.SearchDocs(docs.Dir(), func(context.Context, bool) (*builtin.Docs, error) { return docs, nil }, reads))
 		})
 	}
 	open := x.open[dir]

@@ -19,6 +19,7 @@ var (
 	ErrFolder     = errors.New("it is a folder")
 	ErrNotRegular = errors.New("it is not a regular file")
 	ErrTooLarge   = errors.New("it is too large")
+	ErrMoved      = errors.New("it was exchanged for a link while it was opened; try again")
 )
 
 // Reason is an error without the path, which the caller knows better.
@@ -120,6 +121,56 @@ func (r *Root) Resolve(name string) (string, error) {
 // Regular opens a regular file below a root, which has no symbolic link that leads out. It does not wait for the other end of a FIFO.
 func Regular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return regular(filepath.FromSlash(name), root.Stat, root.OpenFile)
+}
+
+// Exact is Regular for a path that names no link, as Resolve returns it: what is opened is what has that path, also if a link
+// takes the place of a part of it meanwhile.
+func (r *Root) Exact(name string) (f *os.File, info fs.FileInfo, err error) {
+	for range 3 { // an editor exchanges a file for its next version
+		if f, info, err = r.exact(name); !errors.Is(err, ErrMoved) {
+			break
+		}
+	}
+	return f, info, err
+}
+
+func (r *Root) exact(name string) (*os.File, fs.FileInfo, error) {
+	dir, base := path.Split(path.Clean(name))
+	at := r.Root
+	for part := range strings.SplitSeq(strings.TrimSuffix(dir, "/"), "/") {
+		if part == "" {
+			continue
+		}
+		next, err := at.OpenRoot(part)
+		if err == nil {
+			defer next.Close()
+			var info fs.FileInfo
+			if info, err = next.Stat("."); err == nil {
+				err = still(at, part, info)
+			}
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		at = next
+	}
+	f, info, err := Regular(at, base)
+	if err == nil {
+		if err = still(at, base, info); err != nil {
+			f.Close()
+			return nil, nil, err
+		}
+	}
+	return f, info, err
+}
+
+// still returns an error unless what is opened has a name in a folder itself, and not a link of that name.
+func still(dir *os.Root, name string, opened fs.FileInfo) error {
+	info, err := dir.Lstat(name)
+	if err == nil && !os.SameFile(info, opened) {
+		err = ErrMoved
+	}
+	return err
 }
 
 func regular(name string, stat func(string) (fs.FileInfo, error), open func(string, int, fs.FileMode) (*os.File, error)) (*os.File, fs.FileInfo, error) {

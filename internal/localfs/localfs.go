@@ -40,7 +40,7 @@ func refuse(path, name, setting string) error {
 		"local disk or set %s", name, path, setting)
 }
 
-// MakeDir makes a directory, and those above it that are missing. It returns the directories that
+// MakeDir creates a directory, and those above it that are missing. It returns the directories that
 // have the new names in them: they are durable once each of these is synced, see [SyncDir].
 func MakeDir(dir string) (unsynced []string, err error) {
 	for at := dir; at != filepath.Dir(at); at = filepath.Dir(at) {

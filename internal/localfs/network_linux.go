@@ -85,7 +85,7 @@ func fuseType(mountinfo, path string) (name string) {
 	return name
 }
 
-// remoteFuse tells which programs behind FUSE reach over a network.
+// remoteFuse returns which programs behind FUSE reach over a network.
 func remoteFuse(name string) string {
 	for _, remote := range []string{"sshfs", "s3fs", "rclone", "gcsfuse", "goofys", "glusterfs", "ceph", "davfs", "juicefs", "nfs", "smb",
 		"curlftpfs", "mount-s3", "blobfuse", "seaweedfs", "afp"} {

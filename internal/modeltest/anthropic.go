@@ -133,7 +133,7 @@ func (in *anthropicRequest) check() error {
 	return nil
 }
 
-// marks tells of everything that can be cached whether it is marked.
+// marks reports for everything that can be cached whether it is marked.
 func (in *anthropicRequest) marks() []bool {
 	var marks []bool
 	for _, b := range in.System {

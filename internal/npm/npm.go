@@ -89,7 +89,7 @@ func Package(tb testing.TB, spec, integrity string) string {
 	return filepath.Join(dir, "package")
 }
 
-// once makes a folder of the cache if it is not there yet, whoever else is at it.
+// once creates a folder of the cache if it is not there yet, whoever else is at it.
 func once(tb testing.TB, name string, make func(dir string) error) string {
 	tb.Helper()
 	program(tb, "npm")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/internal/offline"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
@@ -59,7 +60,7 @@ func newDesk(t *testing.T, files map[string]string) *desk {
 			t.Fatal(err)
 		}
 	}
-	root, err := builtin.OpenRoot(d.dir)
+	root, err := builtin.OpenRoot(d.dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -457,7 +458,7 @@ func TestAgentSchema(t *testing.T) {
 			if !strings.HasPrefix(string(out.Args), c.want) {
 				t.Errorf("%s, want %s", out.Args, c.want)
 			}
-			if err := tool.CheckJSON(s, string(out.Args)); err != nil {
+			if err := strict.CheckJSON(s, string(out.Args)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -583,7 +584,7 @@ func FuzzAgent(f *testing.F) {
 		resp, err := model.Collect(offline.New().Generate(t.Context(), req), nil)
 		switch {
 		case err == nil:
-			if err := tool.CheckJSON(&s, resp.Message.Text()); err != nil {
+			if err := strict.CheckJSON(&s, resp.Message.Text()); err != nil {
 				t.Errorf("%s does not fit %s: %v", resp.Message.Text(), text, err)
 			}
 		case !errors.As(err, &fail):

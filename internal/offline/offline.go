@@ -31,7 +31,7 @@ func (offline) Name() string { return Name }
 // Price is nothing.
 func (offline) Price() (model.Price, bool) { return model.Price{}, true }
 
-// A CannotError says that an answer was asked for that takes more than quoting.
+// A CannotError reports that an answer was asked for that takes more than quoting.
 type CannotError struct {
 	At  string // the place in the answer, as "findings/severity"; "" for the whole of it
 	Why string // such as "is a number, which takes judgement"
@@ -45,7 +45,7 @@ func (e *CannotError) Error() string {
 	return fmt.Sprintf("the model offline only quotes documents: %s %s; this needs a language model, see superstep models list", at, e.Why)
 }
 
-// Unwrap makes it an error as all models return them.
+// Unwrap returns the error as all models return it.
 func (e *CannotError) Unwrap() error { return failure(e.Why) }
 
 func failure(why string) *model.Error {

@@ -64,7 +64,7 @@ func quotable(s *jsonschema.Schema, at string) error {
 	return several
 }
 
-// fill makes an answer that fits a schema of so many passages, or more where it wants more items.
+// fill creates an answer that fits a schema of so many passages, or more where it wants more items.
 func fill(s *jsonschema.Schema, all []passage, most int) (string, error) {
 	v, err := value(s, "", all, most)
 	if err != nil {

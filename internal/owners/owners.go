@@ -16,7 +16,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Owners tells which holders of runs are alive. Each store that holds runs keeps an
+// Owners names which holders of runs are alive. Each store that holds runs keeps an
 // exclusive lock on a file of its own in Dir, and the operating system drops the
 // lock when the process ends, however it ends. So a file that can be locked, or is
 // not there, belongs to nobody. Names are random and never used twice, which is
@@ -31,7 +31,7 @@ type Owners struct {
 	name string // what runs.holder says of this store, "" before Join
 }
 
-// Join makes sure that this store has its file, and returns its name.
+// Join ensures that this store has its file, and returns its name.
 func (o *Owners) Join() (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,7 +137,7 @@ func (o *Owners) Name() string {
 	return o.name
 }
 
-// A Claim says who holds a run, and until when unless the lease is renewed, in Unix nanoseconds.
+// A Claim names who holds a run, and until when unless the lease is renewed, in Unix nanoseconds.
 type Claim struct {
 	Holder string // "" for nobody
 	Until  int64
@@ -174,7 +174,7 @@ func (v *Liveness) Held(c Claim) bool {
 	return c.Holder != "" && v.now < c.Until && v.Alive(c.Holder)
 }
 
-// A Doubt says that a lease has ended though its holder's lock is still there: the holder hangs,
+// A Doubt reports that a lease has ended though its holder's lock is still there: the holder hangs,
 // or the clock has jumped.
 type Doubt struct{ claim Claim }
 

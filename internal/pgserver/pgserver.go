@@ -127,7 +127,7 @@ func open(settings map[string]string) (*Server, error) {
 	return s, nil
 }
 
-// prepare makes a server's folder and finds it a port.
+// prepare creates a server's folder and finds it a port.
 func prepare() (*Server, error) {
 	s := &Server{bin: binaries()}
 	if s.bin == "" {

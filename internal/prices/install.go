@@ -17,7 +17,7 @@ const (
 	fileJSON = "prices.json"
 )
 
-// An OlderError says that a table is older than the one that is there.
+// An OlderError reports that a table is older than the one that is there.
 type OlderError struct {
 	Date, Installed string
 	Path            string // of the installed one, "" if it is the embedded one
@@ -31,7 +31,7 @@ func (e *OlderError) Error() string {
 	return fmt.Sprintf("the table is of %s and older than %s, which is of %s", e.Date, where, e.Installed)
 }
 
-// Load gives the user's table in a folder laid over the embedded one, and the path of the
+// Load returns the user's table in a folder laid over the embedded one, and the path of the
 // user's, "" if there is none. When the user's cannot be read, the embedded one is returned
 // with the error.
 func Load(dir string) (*Table, string, error) {

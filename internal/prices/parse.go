@@ -39,7 +39,7 @@ type Problem struct {
 	Text      string
 }
 
-// Error gives a line for each of the first mistakes: file:line:col: text.
+// Error returns a line for each of the first mistakes: file:line:col: text.
 func (e *Error) Error() string {
 	var b strings.Builder
 	for i, p := range e.Problems {
@@ -161,7 +161,7 @@ func (r *reader) taken(line, col int, name string) {
 	r.seen[key] = line
 }
 
-// plain tells of a name whether it has nothing but what names of models have.
+// plain reports for a name whether it has nothing but what names of models have.
 func plain(s string) bool {
 	return len(s) <= maxName && !strings.ContainsFunc(s, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.:/@+", c))

@@ -41,7 +41,7 @@ type Table struct {
 	index   map[string]int // by name and alias, in lower case
 }
 
-// Embedded gives the table of this release. It is parsed anew by every call.
+// Embedded returns the table of this release. It is parsed anew by every call.
 func Embedded() *Table {
 	t, err := Parse("prices.yaml", embedded)
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *Table) reindex() {
 	}
 }
 
-// Find gives the model of a name "provider/model", whatever its case. A name that the table
+// Find returns the model of a name "provider/model", whatever its case. A name that the table
 // does not have stands for the longest one that the table has and that it goes on from with a
 // dash and a date, or with "-latest". Other endings are other models: gpt-5-pro is not gpt-5.
 func (t *Table) Find(name string) (Model, bool) {
@@ -146,11 +146,11 @@ func (t *Table) Find(name string) (Model, bool) {
 var date = regexp.MustCompile(`^(?:20\d\d-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])|(?:0[1-9]|1[0-2])-20\d\d|2[0-9](?:0[1-9]|` +
 	`1[0-2])|(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01]))$`)
 
-// dated tells of the end of a name whether it only says which edition of a model is meant:
+// dated reports for the end of a name whether it only says which edition of a model is meant:
 // 2025-08-07, 20250807, 08-2025, 2508, 0807, 08-07 or latest.
 func dated(end string) bool { return end == "latest" || date.MatchString(end) }
 
-// Newest gives the newest model of a provider, among those that have a word between the dashes
+// Newest returns the newest model of a provider, among those that have a word between the dashes
 // of their names, such as "sonnet": the one with the highest version in its name, and of those
 // with the same the one that was released last.
 func (t *Table) Newest(provider, word string) (Model, bool) {
@@ -197,7 +197,7 @@ func (t *Table) Names(provider string) []string {
 	return out
 }
 
-// String says how large the table is and of when.
+// String returns how large the table is and of when.
 func (t *Table) String() string {
 	return fmt.Sprintf("prices of %d models, as of %s", len(t.Models()), t.Date())
 }

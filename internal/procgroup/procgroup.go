@@ -155,3 +155,9 @@ func (t *Tail) Text(most int) string {
 	}
 	return "…" + string(b)
 }
+
+// GitSafe are variables by which Git executes nothing of a folder that only looks like a repository: one without a .git,
+// which every tool that writes files could make.
+func GitSafe() []string {
+	return []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.bareRepository", "GIT_CONFIG_VALUE_0=explicit"}
+}

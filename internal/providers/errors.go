@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// An Error says why there is no model of a name. It never holds a key.
+// An Error explains why there is no model of a name. It never holds a key.
 type Error struct {
 	Name    string   // of the model
 	Model   string   // its whole name, if only a key or the like is missing
@@ -23,7 +23,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // unknown is the error for a name that is none.
@@ -107,7 +107,7 @@ func (p *Providers) Configured() []string {
 	return out
 }
 
-// configured tells whether somebody set a provider up: a key, an address or an entry.
+// configured reports whether somebody set a provider up: a key, an address or an entry.
 func (p *Providers) configured(e *endpoint) bool {
 	if p.ready(e) != nil {
 		return false
@@ -117,7 +117,7 @@ func (p *Providers) configured(e *endpoint) bool {
 	return keyed != "" || moved != "" || e.own || e.local
 }
 
-// by says what configures a provider.
+// by returns what configures a provider.
 func (p *Providers) by(e *endpoint) string {
 	_, moved := p.base(e)
 	_, keyed := p.key(e)
@@ -150,7 +150,7 @@ func (p *Providers) incomplete(e *endpoint) *Error {
 	return &Error{Name: e.name, Message: "which model of " + e.name + "?", Hints: []string{hint}}
 }
 
-// checkURL tells what is wrong with an address, without the parts of it that may be secret.
+// checkURL returns what is wrong with an address, without the parts of it that may be secret.
 func checkURL(base string) error {
 	u, err := url.Parse(base)
 	switch {

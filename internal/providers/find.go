@@ -44,7 +44,7 @@ const (
 	maxListed  = 200     // models of it
 )
 
-// Choose gives the model to use when none is named: of the layers of [Options], else of the first
+// Choose returns the model to use when none is named: of the layers of [Options], else of the first
 // provider whose key is there, else of the first server on this machine that answers with a
 // model, else "offline". It looks for servers at most once, only on this machine, and for
 // 300 ms at most. It always gives a model that may exist; that it opens is not promised.
@@ -148,7 +148,7 @@ type Known struct {
 	Note     string // of the table
 }
 
-// List gives all providers, those that need a key first. It opens connections to this machine
+// List returns all providers, those that need a key first. It opens connections to this machine
 // only, in parallel, for 300 ms at most; what providers on the network have is what the table
 // knows. A Choose that comes after it does not look for servers again.
 func (p *Providers) List(ctx context.Context) []Found {
@@ -211,7 +211,7 @@ func (p *Providers) models(e *endpoint, names []string) []Known {
 	return out
 }
 
-// Known says what the table has on a model: its price and how much it holds. One that it does
+// Known returns what the table has on a model: its price and how much it holds. One that it does
 // not have only has its name.
 func (p *Providers) Known(name string) Known {
 	k := Known{Name: name}

@@ -16,7 +16,7 @@ var (
 	point      = regexp.MustCompile(`(\d)\.(\d)`)
 )
 
-// Resolve gives the model that a name of an agent's definition stands for, as "provider/model".
+// Resolve returns the model that a name of an agent's definition stands for, as "provider/model".
 // It knows provider/model, the words sonnet, opus and haiku, names of models without a
 // provider such as claude-sonnet-4-5, gpt-5 and gemini-2.5-pro, names as Copilot shows them ("GPT-4.1
 // (copilot)"), a provider alone, and offline. "", "inherit" and "default" are the fallback.
@@ -97,7 +97,7 @@ func (p *Providers) family(slug string) (*endpoint, string) {
 	return nil, ""
 }
 
-// settle gives a model of a provider if that is configured, or who stands in for it.
+// settle returns a model of a provider if that is configured, or who stands in for it.
 func (p *Providers) settle(asked string, e *endpoint, model, fallback string) (string, string, error) {
 	lacks := p.ready(e)
 	if lacks == nil {

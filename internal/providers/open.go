@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/model/openai"
 )
 
-// open makes the model that a connection is for. It sends nothing.
+// open creates the model that a connection is for. It sends nothing.
 func (c *connection) open() (model.Model, error) {
 	switch c.protocol {
 	case nameAnthropic:

@@ -54,7 +54,7 @@ type Providers struct {
 	chosen *Choice // once somebody has asked
 }
 
-// New gives the providers of the options. It opens no connection.
+// New returns the providers of the options. It opens no connection.
 func New(o *Options) *Providers {
 	p := &Providers{}
 	if o != nil {
@@ -83,7 +83,7 @@ func New(o *Options) *Providers {
 // Prices is the table that prices come from.
 func (p *Providers) Prices() *prices.Table { return p.table() }
 
-// Open gives the model of a name, or of an alias as [Providers.Resolve] knows them; with "" the
+// Open returns the model of a name, or of an alias as [Providers.Resolve] knows them; with "" the
 // one that [Providers.Choose] gives. It sends nothing, but for the search of Choose. Its errors are of
 // type [*Error].
 func (p *Providers) Open(name string) (model.Model, error) {
@@ -120,7 +120,7 @@ func (p *Providers) Open(name string) (model.Model, error) {
 	return m, nil
 }
 
-// find gives the provider of a name and the provider's own name of the model, nil if there is
+// find returns the provider of a name and the provider's own name of the model, nil if there is
 // none.
 func (p *Providers) find(name string) (*endpoint, string) {
 	provider, rest, ok := strings.Cut(strings.TrimSpace(name), "/")
@@ -157,7 +157,7 @@ type connection struct {
 	wait, turn                time.Duration
 }
 
-// connection says how a model is reached. Its errors are of type [*Error].
+// connection returns how a model is reached. Its errors are of type [*Error].
 func (p *Providers) connection(e *endpoint, name string) (*connection, error) {
 	full := e.name + "/" + name
 	if name == "" {
@@ -213,7 +213,7 @@ func (p *Providers) base(e *endpoint) (base, from string) {
 	return e.base, ""
 }
 
-// addressFrom says where the address of a provider can be corrected.
+// addressFrom returns where the address of a provider can be corrected.
 func (p *Providers) addressFrom(e *endpoint) string {
 	if _, from := p.base(e); from != "" {
 		return from
@@ -247,7 +247,7 @@ func (p *Providers) headers(e *endpoint) (h http.Header, missing string) {
 	return h, ""
 }
 
-// ready says what a provider lacks, nil for nothing. Whether a server answers is not looked at.
+// ready returns what a provider lacks, nil for nothing. Whether a server answers is not looked at.
 func (p *Providers) ready(e *endpoint) *Error {
 	base, _ := p.base(e)
 	here := loopback(base)
@@ -261,7 +261,7 @@ func (p *Providers) ready(e *endpoint) *Error {
 	return nil
 }
 
-// remote tells of a model of a local server whether that server asks another one for it, as
+// remote reports for a model of a local server whether that server asks another one for it, as
 // Ollama does for names with the tag cloud.
 func remote(e *endpoint, name string) bool {
 	return e.local && (strings.HasSuffix(name, ":cloud") || strings.HasSuffix(name, "-cloud"))

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // note writes the line of a record into the log for people.
@@ -37,7 +37,7 @@ func say(r *runlog.Record) string {
 	case runlog.KindRunStarted:
 		return fmt.Sprintf("the run of %s starts: %s", d.Workflow, d.Title)
 	case runlog.KindRunResumed:
-		return "the run is taken up"
+		return "the run is resumed"
 	case runlog.KindRunPaused:
 		return "the run pauses: " + cmp.Or(d.Reason, strings.Join(d.Waiting, ", ")+" waits")
 	case runlog.KindRunFailed:

@@ -82,7 +82,7 @@ func emptied(dir string) (empty bool, err error) {
 	}
 	defer root.Close()
 	if err := ours(root); err != nil {
-		return false, fmt.Errorf("%s is left alone: %w", dir, err)
+		return false, fmt.Errorf("%s is left unchanged: %w", dir, err)
 	}
 	for _, sub := range []string{"agents", "reports", "logs"} {
 		if err := sweep(root, sub); err != nil {
@@ -96,7 +96,7 @@ func emptied(dir string) (empty bool, err error) {
 	return len(left) == 0, err
 }
 
-// ours says why a directory is not one of a run.
+// ours returns why a directory is not one of a run.
 func ours(root *os.Root) error {
 	info, err := root.Lstat(runName)
 	if err != nil {

@@ -156,7 +156,7 @@ func TestRemove(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := rundir.Remove(dir); err == nil || !strings.Contains(err.Error(), "left alone") {
+		if err := rundir.Remove(dir); err == nil || !strings.Contains(err.Error(), "left unchanged") {
 			t.Errorf("with a run.json that is %s: %v", what, err)
 		}
 	}
@@ -199,7 +199,7 @@ func TestRemoveFollowsNothing(t *testing.T) {
 	if err := os.Symlink(filepath.Join(other, "run.json"), filepath.Join(dir, "run.json")); err != nil {
 		t.Fatal(err)
 	}
-	if err := rundir.Remove(dir); err == nil || !strings.Contains(err.Error(), "left alone") {
+	if err := rundir.Remove(dir); err == nil || !strings.Contains(err.Error(), "left unchanged") {
 		t.Errorf("a run.json that is a link: %v", err)
 	}
 }

@@ -23,10 +23,10 @@ import (
 
 	"github.com/google/renameio/v2/maybe"
 
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/archive"
 	"github.com/superstep-dev/superstep/runlog/redact"
-	"github.com/superstep-dev/superstep/transcript"
 )
 
 // Options are the settings of Write. Nil means the defaults.
@@ -218,7 +218,7 @@ func (d *directory) export(ctx context.Context, store runlog.Store, id string, o
 	return os.Rename(tmp.Name(), filepath.Join(d.root, "logs", "run.jsonl"))
 }
 
-// FileName makes a safe file name of a label: what is not a letter or digit of ASCII, or one
+// FileName creates a safe file name of a label: what is not a letter or digit of ASCII, or one
 // of . - _, becomes a _. It is not empty, hidden, too long, or a name that some system
 // keeps for itself.
 func FileName(label string) string {
@@ -252,7 +252,7 @@ func FileName(label string) string {
 	return name
 }
 
-// names gives each file a name of its own, on systems that do not tell case apart too.
+// names assigns each file a name of its own, on systems that do not tell case apart too.
 type names map[string]bool
 
 func (n *names) next(label string) string {

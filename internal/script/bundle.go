@@ -231,7 +231,7 @@ func (g *guard) openings() []opening {
 	return out[:min(len(out), 20)]
 }
 
-// ours says which of our modules an import means, "" if none.
+// ours returns which of our modules an import means, "" if none.
 func ours(path string) string {
 	switch path {
 	case "@superstep/plugin", "@superstep/plugin/tool", "@atomic/plugin", "@bastani/atomic", "@bastani/atomic/plugin", "@opencode-ai/plugin",
@@ -276,7 +276,7 @@ func (g *guard) plugin() api.Plugin {
 // FIFO. They are looked at before it does.
 func telling() []string { return []string{"package.json", "tsconfig.json", "jsconfig.json"} }
 
-// folder says what is wrong with the files that describe a folder.
+// folder returns what is wrong with the files that describe a folder.
 func (g *guard) folder(dir string) error {
 	for _, name := range telling() {
 		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && !info.Mode().IsRegular() {

@@ -10,7 +10,7 @@ import (
 // program: it takes more than 40,000 levels of any kind, and time that grows with their square.
 const maxDensity = 40_000
 
-// tooDense says if a file could be nested deeper than the bundler stands, "" if not. It counts all
+// tooDense returns an error text if a file could be nested deeper than the bundler stands, "" if not. It counts all
 // that can open a level, in strings and comments too, so that no way of hiding it helps.
 func tooDense(text string) string {
 	n := 0
@@ -43,7 +43,7 @@ func letter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '$' || c >= 0x80
 }
 
-// opens says whether a word can stand before what it opens without any sign between.
+// opens reports whether a word can stand before what it opens without any sign between.
 func opens(word string) bool {
 	switch word {
 	case "if", "else", "do", "new", "typeof", "void", "delete", "await", "yield", "class", "switch", "for", "while", "with",

@@ -111,7 +111,7 @@ func read(root, dir, name string, scope Scope) (_ *Found, problems []Problem) {
 	return f, problems
 }
 
-// kindOf tells of the name of a file what tool it is, "" if none, and its name without ending.
+// kindOf returns which kind of tool a file name stands for, "" if none, and its name without ending.
 func kindOf(name string) (kind Kind, base string) {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
 		return "", ""

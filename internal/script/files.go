@@ -41,7 +41,7 @@ func (s Scope) realRoot(dir string) (string, error) {
 	return filepath.EvalSymlinks(root)
 }
 
-// notExecutable says why a file cannot be run, "" if it can as far as can be seen.
+// notExecutable returns why a file cannot be run, "" if it can as far as can be seen.
 func notExecutable(path string) string {
 	info, err := os.Stat(path)
 	switch {

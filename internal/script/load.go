@@ -21,7 +21,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// load makes the tools of what was found, which for a module runs it to learn what it holds. Call
+// load creates the tools from what was found, which for a module runs it to learn what it holds. Call
 // it only for what the user trusts. The error, if any, joins values of type Problem; the tools
 // beside it can be used all the same.
 //
@@ -45,7 +45,7 @@ func Check(f Found, opts *Options) []Problem {
 	return asProblems(f.Path, err)
 }
 
-// prepare makes the tool of a command, or a module that is ready to tell of its tools.
+// prepare creates the tool of a command, or a module that is ready to list its tools.
 func prepare(f Found, o *Options) (*tool.Tool, *module, error) {
 	if f.root == "" {
 		return nil, nil, Problem{File: f.Path, Text: "was not found by Discover"}
@@ -243,7 +243,7 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 }
 
 // declared reads what a tool needs. It must be among what was found in the text of the module, which is what people
-// agreed to: what is computed would show only when it runs.
+// trusted: what is computed would show only when it runs.
 func (m *module) declared(d described) (env []string, needs sandbox.Needs, err error) {
 	if err := json.Unmarshal(orNull(d.Env), &env); err != nil {
 		return nil, needs, errors.New(`env is not a list of names of variables, such as ["GITHUB_TOKEN"]`)
@@ -300,7 +300,7 @@ func tookTooLong(timeout time.Duration) error {
 	return fmt.Errorf("it took longer than %v and was ended; give it less to do, or a longer timeout in its definition", timeout)
 }
 
-// omitted says how much of an output was not kept.
+// omitted returns how much of an output was not kept.
 func omitted(n int64) string {
 	if n <= 0 {
 		return ""

@@ -20,7 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// A manifest says how an executable is a tool.
+// A manifest describes how an executable is a tool.
 type manifest struct {
 	name        string
 	description string

@@ -37,7 +37,7 @@ const (
 	Command Kind = "command" // an executable with a manifest
 )
 
-// A Scope says whose a folder of tools is.
+// A Scope names whose a folder of tools is.
 type Scope struct {
 	// Name for people, such as "project" or "user".
 	Name string

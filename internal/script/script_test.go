@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/npm"
 	"github.com/superstep-dev/superstep/internal/script"
 	"github.com/superstep-dev/superstep/tool"
@@ -220,7 +221,7 @@ func TestModules(t *testing.T) {
 					}
 					return
 				}
-				if got.Error || got.Text != tool.Clean(c.want) {
+				if got.Error || got.Text != clean.Text(c.want) {
 					t.Errorf("got %v %q, want %q", got.Error, got.Text, c.want)
 				}
 			})

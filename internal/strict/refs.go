@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -34,82 +36,144 @@ var keywords = sync.OnceValue(func() (out []keyword) {
 	return out
 })
 
-// A part is a schema within another: the keyword that holds it, and where it is, as a JSON pointer.
-type part struct{ keyword, at string }
+// A part is a schema within another: the keyword that holds it, and the name that it has there, "" for none.
+type part struct{ keyword, name string }
 
 // parts are the schemas right within one.
 func parts(s *jsonschema.Schema) iter.Seq2[part, *jsonschema.Schema] {
 	return func(yield func(part, *jsonschema.Schema) bool) {
 		v := reflect.ValueOf(s).Elem()
 		for _, k := range keywords() {
-			here := map[string]*jsonschema.Schema{}
 			switch held := v.FieldByIndex(k.field).Interface().(type) {
 			case *jsonschema.Schema:
-				here["/"+k.name] = held
-			case []*jsonschema.Schema:
-				for i, p := range held {
-					here[fmt.Sprintf("/%s/%d", k.name, i)] = p
-				}
-			case map[string]*jsonschema.Schema:
-				for name, p := range held {
-					here[pointer("/"+k.name, name)] = p
-				}
-			}
-			for _, at := range slices.Sorted(maps.Keys(here)) {
-				if p := here[at]; p != nil && !yield(part{k.name, at}, p) {
+				if held != nil && !yield(part{keyword: k.name}, held) {
 					return
 				}
+			case []*jsonschema.Schema:
+				for _, inner := range held {
+					if inner != nil && !yield(part{keyword: k.name}, inner) {
+						return
+					}
+				}
+			case map[string]*jsonschema.Schema:
+				for _, name := range slices.Sorted(maps.Keys(held)) {
+					if inner := held[name]; inner != nil && !yield(part{k.name, name}, inner) {
+						return
+					}
+				}
 			}
 		}
 	}
 }
 
-const mostSchemas = 10_000 // in a document, and for one value
-
-// index returns the schemas of a document by their JSON pointers, and whether these are all.
-func index(root *jsonschema.Schema) (all map[string]*jsonschema.Schema, whole bool) {
-	all = map[string]*jsonschema.Schema{}
-	var walk func(at string, s *jsonschema.Schema) bool
-	walk = func(at string, s *jsonschema.Schema) bool {
-		if len(all) == mostSchemas {
-			return false
-		}
-		all[at] = s
-		for p, inner := range parts(s) {
-			if !walk(at+p.at, inner) {
-				return false
-			}
-		}
-		return true
-	}
-	return all, walk("", root)
+// forSame are the keywords of schemas that apply to the same value.
+func forSame() []string {
+	return []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"}
 }
 
-// named returns the schema of a document that a reference names, nil if there is none.
-func named(all map[string]*jsonschema.Schema, ref string) *jsonschema.Schema {
-	at, ok := strings.CutPrefix(ref, "#")
-	if !ok {
+const (
+	mostSchemas  = 10_000   // in a document, and for one value
+	mostNested   = 200      // for one value, since a value is nested, too, and a stack is not endless
+	mostPointers = 16 << 20 // bytes of the pointers to all schemas of a document, which the library keeps
+)
+
+// named returns the schema of a document that a reference names, nil if there is none. It reads the reference as the library
+// does, in which %2F is a slash: what is looked at here must be what applies there.
+func named(s *jsonschema.Schema, ref string) *jsonschema.Schema {
+	u, err := url.Parse(ref)
+	if err != nil || !strings.HasPrefix(ref, "#") || u.Fragment != "" && u.Fragment[0] != '/' {
 		return nil
 	}
-	return all[at]
+	words := strings.Split(u.Fragment, "/")[1:]
+	for i := range words {
+		words[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(words[i])
+	}
+	for len(words) > 0 && s != nil {
+		s, words = within(s, words)
+	}
+	return s
+}
+
+// within returns the schema right within another that the first words of a pointer name, and the words that are left.
+func within(s *jsonschema.Schema, words []string) (*jsonschema.Schema, []string) {
+	v := reflect.ValueOf(s).Elem()
+	for _, k := range keywords() {
+		if k.name != words[0] {
+			continue
+		}
+		switch held := v.FieldByIndex(k.field).Interface().(type) {
+		case *jsonschema.Schema:
+			if held != nil {
+				return held, words[1:]
+			}
+		case []*jsonschema.Schema:
+			if len(words) < 2 {
+				continue
+			}
+			if i, err := strconv.Atoi(words[1]); err == nil && i >= 0 && i < len(held) && strconv.Itoa(i) == words[1] {
+				return held[i], words[2:]
+			}
+		case map[string]*jsonschema.Schema:
+			if len(words) >= 2 && held[words[1]] != nil {
+				return held[words[1]], words[2:]
+			}
+		}
+	}
+	return nil, nil
 }
 
 // loops finds out whether checking a value against a schema comes to an end. What applies to the same value must not refer
 // back to itself, and must not be more than can be looked at.
 type loops struct {
-	all  map[string]*jsonschema.Schema
+	root *jsonschema.Schema
+	left int                        // schemas that may be looked at
+	size int                        // of the pointers to those that were
+	refs bool                       // there are references
+	base bool                       // a schema within changes what they mean
 	cost map[*jsonschema.Schema]int // of those that are known; 0 while one is being looked at
+	tall map[*jsonschema.Schema]int // how many of these apply because of the one before
+
+	defaults []*jsonschema.Schema // that have one, which is checked when the schema is read
 }
 
 // Terminates reports whether checking a value against a schema, which may be a stranger's, comes to an end: nil if so.
 func Terminates(root *jsonschema.Schema) error {
-	all, whole := index(root)
-	if !whole {
+	l := &loops{root: root, left: mostSchemas, cost: map[*jsonschema.Schema]int{}, tall: map[*jsonschema.Schema]int{}}
+	if err := l.walk(root, 0); err != nil {
+		return err
+	}
+	if l.refs && l.base {
+		return errors.New("a schema within it has an $id, which changes what $ref means; leave that $id out")
+	}
+	for _, s := range l.defaults {
+		v, err := Decode(s.Default)
+		switch {
+		case err != nil:
+			return fmt.Errorf("its default: %w", err)
+		case l.refs && !affordable(root, s, v):
+			return errors.New("its default could fit in too many ways to be checked")
+		}
+	}
+	return nil
+}
+
+// walk looks at a schema, to which there is a pointer of so many bytes, and at all within it.
+func (l *loops) walk(s *jsonschema.Schema, pointer int) error {
+	if l.left--; l.left < 0 {
 		return fmt.Errorf("it has more than %d parts", mostSchemas)
 	}
-	l := &loops{all: all, cost: map[*jsonschema.Schema]int{}}
-	for _, at := range slices.Sorted(maps.Keys(all)) {
-		if _, err := l.look(all[at]); err != nil {
+	if l.size += pointer; l.size > mostPointers {
+		return errors.New("its names are too long for what it holds; shorten them")
+	}
+	l.refs, l.base = l.refs || s.Ref != "", l.base || s.ID != "" && s != l.root
+	if len(s.Default) > 0 {
+		l.defaults = append(l.defaults, s)
+	}
+	if _, err := l.look(s); err != nil {
+		return err
+	}
+	for p, inner := range parts(s) {
+		if err := l.walk(inner, pointer+len(p.keyword)+len(p.name)+2); err != nil {
 			return err
 		}
 	}
@@ -127,8 +191,7 @@ func (l *loops) look(s *jsonschema.Schema) (int, error) {
 	l.cost[s] = 0
 	var same []*jsonschema.Schema
 	for p, inner := range parts(s) {
-		switch p.keyword {
-		case "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies":
+		if slices.Contains(forSame(), p.keyword) {
 			same = append(same, inner)
 		}
 	}
@@ -136,13 +199,13 @@ func (l *loops) look(s *jsonschema.Schema) (int, error) {
 		return 0, errors.New("$dynamicRef is not supported; use $ref")
 	}
 	if s.Ref != "" {
-		to := named(l.all, s.Ref)
+		to := named(l.root, s.Ref)
 		if to == nil {
 			return 0, fmt.Errorf("reference %q leads nowhere in it; use one as #/$defs/NAME", s.Ref)
 		}
 		same = append(same, to)
 	}
-	n := 1
+	n, tall := 1, 1
 	for _, p := range same {
 		m, err := l.look(p)
 		if err != nil {
@@ -151,7 +214,10 @@ func (l *loops) look(s *jsonschema.Schema) (int, error) {
 		if n += m; n > mostSchemas {
 			return 0, fmt.Errorf("more than %d parts of it apply to one value", mostSchemas)
 		}
+		tall = max(tall, l.tall[p]+1)
 	}
-	l.cost[s] = n
+	if l.cost[s], l.tall[s] = n, tall; tall > mostNested {
+		return 0, fmt.Errorf("more than %d parts of it apply to one value, each because of the one before", mostNested)
+	}
 	return n, nil
 }

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -119,7 +120,7 @@ func (r SchemaReader) schema(in any, at string, depth int, bare bool) error {
 		delete(s, "default")
 	}
 	for _, key := range slices.Sorted(maps.Keys(s)) {
-		value, here := s[key], pointer(at, key)
+		value, here := s[key], below(at, key)
 		for _, k := range keywords() { // the library reads them in any case
 			if k.name != key && strings.EqualFold(k.name, key) {
 				return wrongAt(here, "%s is spelled in another case than %q", clean.Quote(key), k.name)
@@ -136,14 +137,14 @@ func (r SchemaReader) schema(in any, at string, depth int, bare bool) error {
 		case reflect.TypeFor[*jsonschema.Schema](), reflect.TypeFor[[]*jsonschema.Schema]():
 			parts = append(parts, inner{here, value})
 			for i, item := range list {
-				parts = append(parts, inner{fmt.Sprintf("%s/%d", here, i), item})
+				parts = append(parts, inner{below(here, strconv.Itoa(i)), item})
 			}
 		case reflect.TypeFor[map[string]*jsonschema.Schema]():
 			for _, name := range slices.Sorted(maps.Keys(byName)) {
 				if clean.Text(name) != name {
-					return wrongAt(pointer(here, name), "the name holds characters that cannot be shown")
+					return wrongAt(below(here, name), "the name holds characters that cannot be shown")
 				}
-				parts = append(parts, inner{pointer(here, name), byName[name]})
+				parts = append(parts, inner{below(here, name), byName[name]})
 			}
 		default:
 			if err := r.value(s, key, here); err != nil {
@@ -247,7 +248,7 @@ func harmless(in any, at string) error {
 		}
 	case map[string]any:
 		for k, e := range in {
-			if err := cmp.Or(harmless(k, at), harmless(e, pointer(at, k))); err != nil {
+			if err := cmp.Or(harmless(k, at), harmless(e, below(at, k))); err != nil {
 				return err
 			}
 		}

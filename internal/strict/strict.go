@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -32,12 +31,11 @@ const (
 
 // Faults lists where a decoded value does not fit a schema, each as a JSON pointer and what is wrong there.
 func Faults(schema *jsonschema.Resolved, v any) []string {
-	root := schema.Schema()
-	f := faults{work: new(int), all: sync.OnceValue(func() map[string]*jsonschema.Schema {
-		all, _ := index(root)
-		return all
-	})}
-	f.value("", v, root)
+	f := faults{root: schema.Schema(), work: new(int)}
+	f.value("", v, f.root)
+	if len(f.list) == 0 && !Affordable(f.root, v) {
+		f.add("", "could fit its schema in too many ways to be checked")
+	}
 	if len(f.list) == 0 {
 		if err := schema.Validate(plain(v)); err != nil {
 			f.add(plainly(err))
@@ -169,7 +167,7 @@ func decodeValue(d *json.Decoder, at string, depth int) (any, error) {
 		}
 		list := []any{}
 		for d.More() {
-			v, err := decodeValue(d, fmt.Sprintf("%s/%d", at, len(list)), depth+1)
+			v, err := decodeValue(d, below(at, strconv.Itoa(len(list))), depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -192,7 +190,7 @@ func decodeObject(d *json.Decoder, at string, depth int) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s: a key must be a string", at)
 		}
-		here := pointer(at, key)
+		here := below(at, key)
 		if _, twice := object[key]; twice {
 			return nil, fmt.Errorf("%s: given twice", here)
 		}
@@ -253,6 +251,15 @@ func number(n json.Number, at string) (any, error) {
 	return n, nil
 }
 
+// below is the pointer to what is in something, as far as a message needs it. Names may be as long as a file, and each of a million
+// items has a pointer.
+func below(at, key string) string {
+	if len(at)+len(key) > 1000 {
+		return at
+	}
+	return pointer(at, key)
+}
+
 func pointer(at, key string) string {
 	return at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
@@ -278,9 +285,9 @@ func TypeName(v any) string {
 // message per place; the schema itself has the last word.
 type faults struct {
 	list []string
-	all  func() map[string]*jsonschema.Schema // by the references to them
-	deep int                                  // schemas within schemas, for the same value
-	work *int                                 // schemas looked at, so that none made to take for ever does
+	root *jsonschema.Schema // what references are looked up in
+	deep int                // schemas within schemas, for the same value
+	work *int               // schemas looked at, so that none made to take for ever does
 }
 
 func (f *faults) add(at, format string, args ...any) {
@@ -301,12 +308,12 @@ func (f *faults) short() []string {
 func (f *faults) object(at string, v map[string]any, s *jsonschema.Schema) {
 	for _, key := range s.Required {
 		if _, ok := v[key]; !ok {
-			f.add(pointer(at, key), "missing; it is required")
+			f.add(below(at, key), "missing; it is required")
 		}
 	}
 	known := slices.Sorted(maps.Keys(s.Properties))
 	for _, key := range slices.Sorted(maps.Keys(v)) {
-		here := pointer(at, key)
+		here := below(at, key)
 		if p := s.Properties[key]; p != nil {
 			f.value(here, v[key], p)
 			continue
@@ -333,7 +340,7 @@ func (f *faults) unknown(at, key string, known []string) {
 	}
 }
 
-// isFalse says whether s is the schema nothing fits: false, or {"not": {}}.
+// isFalse reports whether s is the schema nothing fits: false, or {"not": {}}.
 func isFalse(s *jsonschema.Schema) bool {
 	return s != nil && s.Not != nil && reflect.ValueOf(*s.Not).IsZero()
 }
@@ -345,7 +352,7 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 	}
 	if s.Ref != "" {
 		f.deep++
-		f.value(at, v, named(f.all(), s.Ref))
+		f.value(at, v, named(f.root, s.Ref))
 		f.deep--
 	}
 	f.combined(at, v, s)
@@ -386,7 +393,7 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 	case []any:
 		if s.Items != nil && len(s.PrefixItems) == 0 {
 			for i, e := range v {
-				f.value(fmt.Sprintf("%s/%d", at, i), e, s.Items)
+				f.value(below(at, strconv.Itoa(i)), e, s.Items)
 			}
 		}
 		f.bounds(at, "items", float64(len(v)), ptr(s.MinItems), ptr(s.MaxItems))
@@ -402,8 +409,10 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 		if s.ExclusiveMaximum != nil && n >= *s.ExclusiveMaximum {
 			f.add(at, "is %v, want less than %v", n, *s.ExclusiveMaximum)
 		}
-		if s.MultipleOf != nil && math.Mod(n, *s.MultipleOf) != 0 {
-			f.add(at, "is %v, want a multiple of %v", n, *s.MultipleOf)
+		if s.MultipleOf != nil {
+			if _, rest := math.Modf(n / *s.MultipleOf); rest != 0 { // as the library has it: 0.15 is a multiple of 0.01
+				f.add(at, "is %v, want a multiple of %v", n, *s.MultipleOf)
+			}
 		}
 	}
 }
@@ -418,7 +427,7 @@ func (f *faults) combined(at string, v any, s *jsonschema.Schema) {
 	for _, parts := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
 		var nearest []string
 		for _, part := range parts {
-			one := faults{all: f.all, deep: f.deep + 1, work: f.work}
+			one := faults{root: f.root, deep: f.deep + 1, work: f.work}
 			if one.value(at, v, part); len(one.list) == 0 {
 				nearest = nil
 				break

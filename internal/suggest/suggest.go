@@ -12,7 +12,7 @@ import (
 // longest is the length of the longest word that is compared, so that nonsense costs nothing.
 const longest = 256
 
-// Closest gives the candidate that is most like a word, "" if none is like it: two
+// Closest returns the candidate that is most like a word, "" if none is like it: two
 // letters, or a third of them, may be mistyped, but not all. Case does not matter. Of
 // several that are equally like it, the first wins.
 func Closest(word string, candidates []string) string {
@@ -41,7 +41,7 @@ func Hint(word string, candidates []string) string {
 	return ""
 }
 
-// related gives the first candidate that has a part in common with a word, "" if there is none: a part of four letters
+// related returns the first candidate that has a part in common with a word, "" if there is none: a part of four letters
 // and more that begins with the other, such as those of code-review and reviewer.
 func related(word string, candidates []string) string {
 	const least = 4

@@ -19,6 +19,9 @@ func Builtin() []string {
 	}
 }
 
+// ServiceAnswer is the line in the output of web_search that introduces the service's own answer.
+const ServiceAnswer = "The service's own answer, which is no source:"
+
 // Valid reports whether a tool can have a name: 1 to 64 letters, digits, _ and -, as services of models want it.
 func Valid(name string) bool {
 	for _, c := range []byte(name) {

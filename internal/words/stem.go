@@ -63,12 +63,12 @@ func (s *stemmer) hasVowel(n int) bool {
 	return false
 }
 
-// doubled says whether the first n letters end in a doubled consonant.
+// doubled reports whether the first n letters end in a doubled consonant.
 func (s *stemmer) doubled(n int) bool {
 	return n >= 2 && s.b[n-1] == s.b[n-2] && s.consonant(n-1)
 }
 
-// cvc says whether the first n letters end consonant, vowel, consonant, where the last
+// cvc reports whether the first n letters end consonant, vowel, consonant, where the last
 // is not w, x or y.
 func (s *stemmer) cvc(n int) bool {
 	if n < 3 || !s.consonant(n-1) || s.consonant(n-2) || !s.consonant(n-3) {

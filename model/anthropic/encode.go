@@ -338,7 +338,7 @@ func callID(id string) string {
 	return "call_" + hex.EncodeToString(sum[:12])
 }
 
-// encodeTool makes sure that the schema is of an object: the server refuses all others.
+// encodeTool ensures that the schema is of an object: the server refuses all others.
 func encodeTool(spec *model.ToolSpec) (tool, error) {
 	input, err := wire.ObjectSchema(spec.Input)
 	if err != nil {

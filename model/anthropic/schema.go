@@ -20,7 +20,7 @@ type answer struct {
 	tool   string // the name of the tool; "" for the format
 }
 
-// called says whether the answer comes as the input of a tool.
+// called reports whether the answer comes as the input of a tool.
 func (a *answer) called() bool { return a != nil && a.tool != "" }
 
 // shape asks for an answer that fits the request's schema.

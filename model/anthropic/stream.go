@@ -140,14 +140,14 @@ func (t *turn) whole(e *event, out *wire.Out) error {
 	return wire.ErrDone
 }
 
-// open returns the block that an event goes on with.
+// open returns the block that an event continues with.
 func (t *turn) open(index int) (*said, error) {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		if b := t.blocks[i]; b.index == index && !b.closed {
 			return b, nil
 		}
 	}
-	return nil, wire.Malformed(fmt.Sprintf("the stream goes on with content block %d, which has not begun", index))
+	return nil, wire.Malformed(fmt.Sprintf("the stream continues with content block %d, which has not begun", index))
 }
 
 func (t *turn) start(e *event, out *wire.Out) error {

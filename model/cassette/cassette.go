@@ -147,15 +147,15 @@ func splitName(name string) (provider, rest string) {
 	return provider, rest
 }
 
-// A FormatError says what in a cassette cannot be read.
-type FormatError struct {
+// A formatError describes what in a cassette cannot be read.
+type formatError struct {
 	Name string // of the file, "" when it has none
 	Line int    // from 1
 	Err  error
 }
 
 // Error names the place and what is wrong there.
-func (e *FormatError) Error() string {
+func (e *formatError) Error() string {
 	name := e.Name
 	if name == "" {
 		name = "cassette"
@@ -164,4 +164,4 @@ func (e *FormatError) Error() string {
 }
 
 // Unwrap returns the cause.
-func (e *FormatError) Unwrap() error { return e.Err }
+func (e *formatError) Unwrap() error { return e.Err }

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -213,8 +213,7 @@ func TestUnknown(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := model.Collect(p.Generate(t.Context(), base(c.edit)), nil)
 			var e *model.Error
-			var unknown *cassette.UnknownRequestError
-			if !errors.As(err, &e) || e.Provider != "test" || e.Model != "script" || e.Temporary || !errors.As(err, &unknown) || unknown.Nearest != 2 || len(unknown.Differences) != 1 {
+			if !errors.As(err, &e) || e.Provider != "test" || e.Model != "script" || e.Temporary {
 				t.Fatalf("got %#v", err)
 			}
 			if !strings.Contains(err.Error(), "the nearest is that of turn 2 of 3: "+c.want) {
@@ -276,7 +275,7 @@ func TestSecrets(t *testing.T) {
 	if err != nil || played.Message.Text() != "It is [secret], ok" || string(played.Message.Calls()[0].Args) != `{"k":"\n[secret]","n":1}` {
 		t.Fatalf("played %+v, %v", played, err)
 	}
-	// The conversation that goes on with what was played is the recorded one.
+	// The conversation that continues with what was played is the recorded one.
 	third := *first
 	third.Messages = append(third.Messages, played.Message, model.ToolResult(played.Message.Calls()[0], "Bearer "+secret, false))
 	if got := text(t, p, &third); got != "p/m: the key [secret] is bad" {
@@ -422,14 +421,10 @@ func TestFormat(t *testing.T) {
 		{strings.Replace(tape, `{"kind":"stop","stop":"end"}`, `{"kind":"text"}`, 1), "x.jsonl:3: the turn is none: the stream ended before the model was done"},
 		{strings.Replace(tape, `{"kind":"stop","stop":"end"}`, `{"kind":"call","call":{"id":"1","name":"f","raw":"{"}}`, 1), "x.jsonl:3: the turn is none: the arguments"},
 	} {
-		_, err := cassette.Load(fstest.MapFS{"x.jsonl": {Data: []byte(c.tape)}}, "x.jsonl", nil)
-		var e *cassette.FormatError
-		if !errors.As(err, &e) || !strings.HasPrefix(err.Error(), c.want) {
+		_, err := cassette.Open(strings.NewReader(c.tape), &cassette.Options{Name: "x.jsonl"})
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
-	}
-	if _, err := cassette.Load(fstest.MapFS{}, "x.jsonl", nil); err == nil {
-		t.Error("a file that is not there gave no error")
 	}
 }
 
@@ -452,8 +447,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := cassette.Open(bytes.NewReader(data), nil)
 		if err != nil {
-			var e *cassette.FormatError
-			if !errors.As(err, &e) || e.Line < 1 {
+			if !regexp.MustCompile(`^cassette:[1-9]`).MatchString(err.Error()) {
 				t.Errorf("got %v", err)
 			}
 			return

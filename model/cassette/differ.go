@@ -9,9 +9,9 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// An UnknownRequestError says that a request was not recorded, and what it may have been meant
+// An unknownRequestError reports that a request was not recorded, and what it may have been meant
 // to be.
-type UnknownRequestError struct {
+type unknownRequestError struct {
 	Digest   string // of the request
 	Turns    int    // that are recorded, of all requests
 	Recorded int    // how many turns of this very request are recorded; all of them have been said
@@ -21,8 +21,8 @@ type UnknownRequestError struct {
 	Differences []string // between that request and this one, in words
 }
 
-// Error says what to compare.
-func (e *UnknownRequestError) Error() string {
+// Error returns what to compare.
+func (e *unknownRequestError) Error() string {
 	const remedy = "; record the cassette again if that is meant"
 	switch {
 	case e.Recorded == 1:
@@ -78,7 +78,7 @@ func number(f *float64) string {
 	return fmt.Sprint(*f)
 }
 
-// differences says in words what is new in asked against recorded. It is never empty for
+// differences describes in words what is new in asked against recorded. It is never empty for
 // requests that differ.
 func differences(asked, recorded *request, piece func(id string) *piece) []string {
 	var out []string

@@ -1,12 +1,10 @@
 package cassette
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"slices"
 	"sync"
@@ -52,7 +50,7 @@ var (
 	_ model.Sized  = (*Player)(nil)
 )
 
-// Open reads a cassette, all of it. What is wrong with it is a [*FormatError].
+// Open reads a cassette, all of it. An error names the line that is wrong.
 func Open(r io.Reader, o *Options) (*Player, error) {
 	var opts Options
 	if o != nil {
@@ -63,7 +61,7 @@ func Open(r io.Reader, o *Options) (*Player, error) {
 	}
 	t, n, err := read(r)
 	if err != nil {
-		return nil, &FormatError{Name: opts.Name, Line: n, Err: err}
+		return nil, &formatError{Name: opts.Name, Line: n, Err: err}
 	}
 	p := &Player{
 		name: t.header.Model, header: t.header, redact: opts.Redact, sleep: opts.Sleep,
@@ -74,21 +72,6 @@ func Open(r io.Reader, o *Options) (*Player, error) {
 		p.byDigest[turn.Digest] = append(p.byDigest[turn.Digest], i)
 	}
 	return p, nil
-}
-
-// Load reads a cassette that is a file of fsys.
-func Load(fsys fs.FS, name string, o *Options) (*Player, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	var opts Options
-	if o != nil {
-		opts = *o
-	}
-	opts.Name = cmp.Or(opts.Name, name)
-	return Open(f, &opts)
 }
 
 // Name is that of the recorded model.
@@ -120,7 +103,7 @@ func (p *Player) Unused() int {
 }
 
 // Generate streams the recorded turn, as [model.Model] says. The error of a request that was not
-// recorded wraps an [*UnknownRequestError].
+// recorded names the nearest one.
 func (p *Player) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
 	var ranged atomic.Bool
 	return func(yield func(model.Part, error) bool) {
@@ -220,9 +203,9 @@ func (f *failure) decode() *model.Error {
 }
 
 // unknown finds the recorded request that is most like the one that was not recorded.
-func (p *Player) unknown(asked *request, pieces []piece) *UnknownRequestError {
+func (p *Player) unknown(asked *request, pieces []piece) *unknownRequestError {
 	digest := asked.digest()
-	e := &UnknownRequestError{Digest: digest, Recorded: len(p.byDigest[digest]), Turns: len(p.tape.turns)}
+	e := &unknownRequestError{Digest: digest, Recorded: len(p.byDigest[digest]), Turns: len(p.tape.turns)}
 	if e.Recorded > 0 {
 		return e
 	}

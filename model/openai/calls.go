@@ -91,7 +91,7 @@ func (c *calls) find(d *callDelta) *call {
 	return nil
 }
 
-// startsAnother says whether a delta that seems to go on with a call begins a new one.
+// startsAnother reports whether a delta that seems to go on with a call begins a new one.
 // Only a delta with a name can.
 func (c *calls) startsAnother(got *call, d *callDelta) bool {
 	switch {

@@ -43,7 +43,7 @@ const (
 	strictProperties = 100
 )
 
-// qualifies says whether a schema is one the server can enforce: of an object, with
+// qualifies reports whether a schema is one the server can enforce: of an object, with
 // every property required and no others, and without keywords that are not known to be
 // supported. A server that is told to be strict refuses all others.
 func qualifies(root any) bool {
@@ -96,7 +96,7 @@ func strictly(schema any, depth int, count *int) bool {
 	return typed && (!isObject(s) || closed(s))
 }
 
-// closed says whether an object has all of its properties and no others.
+// closed reports whether an object has all of its properties and no others.
 func closed(s map[string]any) bool {
 	if open, ok := s["additionalProperties"].(bool); !ok || open {
 		return false

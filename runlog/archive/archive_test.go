@@ -21,6 +21,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/archive"
 	"github.com/superstep-dev/superstep/runlog/redact"
@@ -343,7 +344,7 @@ func TestInterruptedRun(t *testing.T) {
 		same(t, home, got.ID, there, got.ID)
 		other := engine(t, there)
 		if taken, err := other.Recover(t.Context(), nil); err != nil || len(taken) > 0 {
-			t.Fatalf("died at %d: %d runs were taken up, error %v", n, len(taken), err)
+			t.Fatalf("died at %d: %d runs were resumed, error %v", n, len(taken), err)
 		}
 		if r, err = other.Resume(t.Context(), got.ID, &superstep.ResumeOptions{Answer: yes}); err != nil {
 			t.Fatalf("died at %d: %v", n, err)
@@ -388,7 +389,7 @@ func kinds(n int) []runlog.Record {
 	all := []runlog.Kind{
 		runlog.KindRunStarted, runlog.KindRunResumed, runlog.KindRunPaused, runlog.KindRunFailed, runlog.KindRunCancelled, runlog.KindRunFinished,
 		runlog.KindTaskDone, runlog.KindTaskFailed, runlog.KindStepCommitted, runlog.KindSnapshot, runlog.KindIntended, runlog.KindSettled,
-		runlog.KindAsked, runlog.KindAnswered, runlog.KindEvent, runlog.KindCarried, runlog.KindInner, "of.the.future",
+		runlog.KindAsked, runlog.KindAnswered, runlog.KindEvent, carry.Kind, runlog.KindInner, "of.the.future",
 	}
 	data := []string{
 		"", "{}", `{"a": 1 , "a":2}`, "{\n\t\"pretty\": true\r\n}", ` {"space":1} `, `{"html":"<>&\u003c` + "\u2028" + `","n":1e400,"big":12345678901234567890}`,
@@ -685,7 +686,7 @@ func TestExportOfARunningRun(t *testing.T) {
 	}
 }
 
-// While it is imported, a run is nothing that anybody would take up.
+// While it is imported, a run is nothing that anybody would resume.
 func TestUnderWay(t *testing.T) {
 	t.Parallel()
 	home, there := runlog.NewMemory(nil), runlog.NewMemory(nil)
@@ -870,7 +871,7 @@ func TestUntrusted(t *testing.T) {
 	}}
 	for range 3 {
 		if taken, err := other.Recover(t.Context(), opt); err != nil || len(taken) > 0 {
-			t.Errorf("%d were taken up, error %v", len(taken), err)
+			t.Errorf("%d were resumed, error %v", len(taken), err)
 		}
 	}
 	if now := info(t, there, f.ID); skipped != 1 || now.Takeovers != 0 || now.Epoch != 1 {
@@ -879,7 +880,7 @@ func TestUntrusted(t *testing.T) {
 	trusted = true
 	taken, err := other.Recover(t.Context(), opt)
 	if err != nil || len(taken) != 1 {
-		t.Fatalf("%d were taken up, error %v", len(taken), err)
+		t.Fatalf("%d were resumed, error %v", len(taken), err)
 	}
 	wait(t, taken[0], runlog.Completed)
 	if report, err := nobody.Replay(t.Context(), f.ID, nil); err != nil || report.Diverged != nil {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -31,7 +32,7 @@ const (
 	batchBytes   = 1 << 20
 )
 
-// A FormatError says that a file is not what Export writes.
+// A FormatError reports that a file is not what Export writes.
 type FormatError struct {
 	Line int
 	Why  string
@@ -46,7 +47,7 @@ type ImportOptions struct {
 	Now func() time.Time // stamps the mark; the default is time.Now
 }
 
-// Import makes a run of what Export has written: with the same records at their times, the
+// Import creates a run from what Export has written: with the same records at their times, the
 // same status and the same title. It is a run that nobody holds. One that was running,
 // interrupted, quarantined or waiting for storage is paused: an import is executed when
 // somebody resumes it, and no worker takes it up before. What one process wrote is in an
@@ -150,10 +151,10 @@ type importing struct {
 	bytes  int
 }
 
-// create makes the run, in place of what an import that died has left.
+// create creates the run, in place of what an import that died has left.
 func (w *importing) create(ctx context.Context, run runlog.NewRun) error {
 	var err error
-	if w.log, _, err = runlog.Create(ctx, w.store, w.id, run); errors.Is(err, runlog.ErrExists) {
+	if w.log, _, err = unlisted.Create(ctx, w.store, w.id, run); errors.Is(err, runlog.ErrExists) {
 		return fmt.Errorf("%w; import it under another ID", err)
 	}
 	w.epochs = 1
@@ -359,7 +360,7 @@ func (in *lines) header() (*header, error) {
 	return h, nil
 }
 
-// next gives the next record, or end if the last line comes, and is right.
+// next returns the next record, or end if the last line comes, and is right.
 func (in *lines) next() (r *runlog.Record, end bool, err error) {
 	b, err := in.read(maxLine)
 	if errors.Is(err, io.EOF) {

@@ -47,7 +47,7 @@ func (realDisk) syncDir(dir string) error { return localfs.SyncDir(dir) }
 
 func (f realFile) sync() error { return dataSync(f.File) }
 
-// write makes a file of that content under a name nobody looks at, and makes it durable.
+// write creates a file with that content under a name nobody looks at, and makes it durable.
 func write(d disk, path string, content []byte) (err error) {
 	f, err := d.open(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {

@@ -177,7 +177,7 @@ func (e *edit) mend(data []byte, durable int64) error {
 	return nil
 }
 
-// commit makes a new state durable, with a lease that ends then.
+// commit stores a new state durably, with a lease that ends then.
 func (e *edit) commit(st *state, until int64) error {
 	if err := e.append(e.h.appendMark(nil, e.size, e.size, st)); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/file"
 )
 
-// A run is kept in a directory and taken up again by whoever opens it next.
+// A run is kept in a directory and resumed by whoever opens it next.
 func Example() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

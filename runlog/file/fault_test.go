@@ -20,7 +20,7 @@ import (
 )
 
 // A story is something that happens to a store: a few runs that grow by batches, get new
-// statuses, are put away, cancelled, released and taken up again. It keeps what was
+// statuses, are put away, cancelled, released and resumed. It keeps what was
 // acknowledged.
 type story struct {
 	s    *Store
@@ -140,7 +140,7 @@ func (y *story) check(s *Store, settled bool) error {
 		}
 		b := batch(2)
 		if err := l.Append(ctx, b); err != nil || b.Records[1].Seq != info.Head+2 {
-			return fmt.Errorf("%s goes on with %d, error %w", id, b.Records[1].Seq, err)
+			return fmt.Errorf("%s continues with %d, error %w", id, b.Records[1].Seq, err)
 		}
 		if err := l.Release(ctx); err != nil {
 			return err
@@ -505,7 +505,7 @@ func TestCutAtEveryByte(t *testing.T) {
 				if size%16 == 0 {
 					appendTo(t, l, 2)
 					if recs := readAll(t, other, "a"); len(recs) != head+2 {
-						t.Fatalf("cut at %d: it goes on with %d records", size, len(recs))
+						t.Fatalf("cut at %d: it continues with %d records", size, len(recs))
 					}
 				}
 			}

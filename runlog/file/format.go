@@ -123,7 +123,7 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// A versionError says that a newer program wrote a log.
+// A versionError reports that a newer program wrote a log.
 type versionError struct{ version uint32 }
 
 func (e *versionError) Error() string {
@@ -253,7 +253,7 @@ func (h *header) decodeMark(b []byte, at int64) (st state, since int64, n int, e
 	}
 	since = int64(binary.LittleEndian.Uint64(b[20:]))
 	d := decoder{b: b[markFixed : size-4]}
-	st.decode(&d) // what a later version adds behind is passed over
+	st.decode(&d) // what a later version adds behind is skipped
 	if d.bad || since < 0 || since > at {
 		return st, 0, 0, errors.New("a mark cannot be read")
 	}

@@ -132,7 +132,7 @@ type spot struct {
 	at    int64
 }
 
-// fresh is how long a file must have been left alone before its time tells its contents.
+// fresh is how long a file must have been left unchanged before its time tells its contents.
 const fresh = 100 * time.Millisecond
 
 func (c *cache) run(id string, info fs.FileInfo) *glance {

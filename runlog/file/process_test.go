@@ -282,7 +282,7 @@ func TestKilledAtFailpoints(t *testing.T) {
 			}
 			appendTo(t, l, 2)
 			if n := uint64(len(readAll(t, s, "r"))); n != c.head+2 {
-				t.Errorf("it goes on with %d", n)
+				t.Errorf("it continues with %d", n)
 			}
 		})
 	}

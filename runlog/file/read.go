@@ -196,7 +196,7 @@ func (r *reading) frames(h *header, data []byte, at int64, seq uint64, path stri
 
 func (r *reading) frame(h *header, frame []byte, at int64, seq uint64, path string) error {
 	if seq <= r.chain.Seq {
-		return nil // passed over
+		return nil // skipped
 	}
 	if err := r.ctx.Err(); err != nil {
 		return err

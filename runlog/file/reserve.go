@@ -47,7 +47,7 @@ func (r *reserve) fill() (err error) {
 	return errors.Join(err, f.Close())
 }
 
-// spend gives the room back to the system. It reports whether there was any.
+// spend returns the room back to the system. It reports whether there was any.
 func (r *reserve) spend() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *reserve) spend() bool {
 	}
 	err = f.Truncate(0)
 	if err == nil {
-		err = f.sync() // some file systems give room back only then
+		err = f.sync() // some file systems free disk space only then
 	}
 	return errors.Join(err, f.Close()) == nil
 }

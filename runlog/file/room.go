@@ -121,7 +121,7 @@ func folderSize(dir string) (size int64, err error) {
 // packLeast is how long a log must be to be worth compressing once its run is over.
 const packLeast = 16 << 10
 
-// Reclaim implements [runlog.Reclaimer]. It removes what deletions and dead processes
+// Reclaim implements [runlog.Reclaimer]. It removes what deletions and crashed processes
 // left behind, and compresses the logs of runs that are over.
 func (s *store) Reclaim(ctx context.Context) (freed int64, err error) {
 	if err := s.alive(ctx); err != nil {
@@ -222,7 +222,7 @@ func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 	return max(before-after, 0), err
 }
 
-// isDebris tells what a process left unfinished that died while it put a log away, given
+// isDebris returns what a process left unfinished that died while it put a log away, given
 // the first record of the present log.
 func isDebris(name string, base uint64) bool {
 	if strings.HasSuffix(name, ".tmp") {

@@ -108,7 +108,7 @@ func (s *store) acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 	return l, nil
 }
 
-// create makes a run, in a folder of another name first.
+// create creates a run, in a folder of another name first.
 func (s *store) create(ctx context.Context, id string, run *runlog.NewRun, holder string) (*log, error) {
 	exists := func() error { return fmt.Errorf("run %s: %w", id, runlog.ErrExists) }
 	if s.there(ctx, id) {
@@ -169,7 +169,7 @@ func (s *store) create(ctx context.Context, id string, run *runlog.NewRun, holde
 // comes next.
 const newPrefix = "new-"
 
-// furnish makes the folder of a run with its files.
+// furnish creates the folder of a run with its files.
 func (s *store) furnish(r *reel, b []byte, st *state, until int64) error {
 	if err := os.Mkdir(r.dir, 0o700); err != nil {
 		return err

@@ -83,7 +83,7 @@ func (h *header) scan(data []byte) (sc scan) {
 	return sc
 }
 
-// damage tells whether what a scan could not use is damage, or what a crash may leave
+// damage decides whether what a scan could not use is damage, or what a crash may leave
 // behind: part of the last write, which nobody was told had succeeded. It is damage if a
 // later write is there, since each begins only when the one before it is durable, or if
 // it was acknowledged, as far as durable says.

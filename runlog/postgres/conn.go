@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A dialer makes connections to one store.
+// A dialer opens connections to one store.
 type dialer struct {
 	name   string // of the store, for people
 	schema string
@@ -84,7 +84,7 @@ func masked(config *pgconn.Config, schema string) string {
 // quoted is a name as SQL takes it.
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// A roleError says that a server is there but takes no writes.
+// A roleError reports that a server is there but takes no writes.
 type roleError struct{ why string }
 
 func (e *roleError) Error() string { return e.why }
@@ -172,7 +172,7 @@ func (d *dialer) dial(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// first makes the first connection, and the tables.
+// first opens the first connection, and creates the tables.
 func (d *dialer) first(ctx context.Context) (*conn, error) {
 	c, err := d.dial(ctx)
 	if err != nil {
@@ -188,7 +188,7 @@ func (d *dialer) first(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// connect makes another connection.
+// connect opens another connection.
 func (d *dialer) connect(ctx context.Context) (*conn, error) {
 	c, err := d.dial(ctx)
 	if err != nil {
@@ -293,7 +293,7 @@ func (c *conn) fence(ctx context.Context) error {
 	return err
 }
 
-// A warnedError says that a commit may not be where it has to be.
+// A warnedError reports that a commit may not be where it has to be.
 type warnedError struct{ warning string }
 
 func (e *warnedError) Error() string { return "the server warned: " + e.warning }

@@ -64,7 +64,7 @@ func (d *dialer) migrateLocked(ctx context.Context, c *conn, names []string) err
 	return c.query(ctx, "UPDATE meta SET value = $1 WHERE name = 'version'", nil, []byte(strconv.Itoa(len(names))))
 }
 
-// create makes the schema and the table that says what is in it. Fences counts commits
+// create creates the schema and the table that describes it. Fences counts commits
 // that were made for the sake of those before them.
 func (d *dialer) create(ctx context.Context, c *conn) error {
 	there := false

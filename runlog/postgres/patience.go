@@ -60,7 +60,7 @@ func judge(err error) verdict {
 	return final
 }
 
-// A lostError says that there is no connection, or none any more.
+// A lostError reports that there is no connection, or none any more.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return e.err.Error() }

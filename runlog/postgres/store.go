@@ -149,7 +149,7 @@ func newStore(dsn string, opt *Options) (*store, error) {
 	return s, nil
 }
 
-// Notes says what the server's settings, as they were when the store was opened, do not
+// Notes returns what the server's settings, as they were when the store was opened, do not
 // promise: one sentence each, for people. There are none for a server with a synchronous
 // standby and the usual settings.
 func (s *store) Notes() []string { return s.notes }

@@ -138,7 +138,7 @@ func (w *writer) serve(o *op) {
 	})
 }
 
-// write makes a group durable, or finds out why it cannot be.
+// write stores a group durably, or finds out why it cannot be.
 func (w *writer) write(g *group) {
 	for len(g.ops) > 0 {
 		w.after(g, w.try(g))
@@ -415,7 +415,7 @@ func (w *writer) expire(g *group, v verdict, err error) {
 	g.ops = rest
 }
 
-// finish tells the callers of the ops that are meant how it went.
+// finish reports the outcome to the callers of the ops that are meant.
 func (g *group) finish(meant func(*op) bool, err error) {
 	rest := g.ops[:0:0]
 	for _, o := range g.ops {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -49,7 +50,7 @@ type vertex struct {
 func identities(kind runlog.Kind, data json.RawMessage) (all []string) {
 	var n names
 	switch kind {
-	case runlog.KindRunStarted, runlog.KindTaskDone, runlog.KindTaskFailed, runlog.KindSnapshot, runlog.KindInner, runlog.KindCarried,
+	case runlog.KindRunStarted, runlog.KindTaskDone, runlog.KindTaskFailed, runlog.KindSnapshot, runlog.KindInner, carry.Kind,
 		runlog.KindIntended, runlog.KindSettled, runlog.KindAsked, runlog.KindAnswered:
 		_ = json.Unmarshal(data, &n) // as far as it says
 	default:
@@ -117,7 +118,7 @@ func (r *Redactor) record(kind runlog.Kind, data json.RawMessage) (json.RawMessa
 			return nil, fmt.Errorf("a %s record has a secret in what things are found by: %s; give it another name or key", kind, clean)
 		}
 	}
-	if kind == runlog.KindCarried {
+	if kind == carry.Kind {
 		return r.carried(data, clean)
 	}
 	return swap(clean, data, kept(kind)), nil
@@ -125,7 +126,7 @@ func (r *Redactor) record(kind runlog.Kind, data json.RawMessage) (json.RawMessa
 
 // carried does the same for the records that another carries.
 func (r *Redactor) carried(data, clean json.RawMessage) (json.RawMessage, error) {
-	var c struct{ Inner []runlog.CarriedRecord }
+	var c struct{ Inner []carry.Record }
 	if json.Unmarshal(data, &c) != nil || len(c.Inner) == 0 {
 		return clean, nil
 	}
@@ -139,7 +140,7 @@ func (r *Redactor) carried(data, clean json.RawMessage) (json.RawMessage, error)
 	return swap(clean, inner, "inner"), err
 }
 
-// swap gives an object the value that a field has in another one, if both have it.
+// swap sets the field of an object to the value that it has in another one, if both have it.
 func swap(object, other json.RawMessage, field string) json.RawMessage {
 	if field == "" {
 		return object

@@ -9,6 +9,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -132,7 +133,7 @@ func TestIdentities(t *testing.T) {
 			`{"graph":"g","machine":{"frontier":[{"vertex":"v","inbox":[{"from":"X"}]}]}}`,
 		},
 		runlog.KindInner: {`{"graph":"g","machine":{"frontier":[{"vertex":"X"}]}}`},
-		runlog.KindCarried: {
+		carry.Kind: {
 			`{"scopes":[{"path":"X"}]}`, `{"scopes":[{"path":"p","settled":[{"key":"X"}]}]}`, `{"scopes":[{"path":"p","intents":[{"key":"X"}]}]}`,
 			`{"scopes":[{"path":"p","asked":[{"key":"X"}]}]}`, `{"scopes":[{"path":"p","answers":[{"key":"X"}]}]}`,
 			`{"scopes":[],"inner":[{"kind":"task.done","path":"X"}]}`, `{"scopes":[],"inner":[{"kind":"task.done","path":"p","data":{"node":"X"}}]}`,
@@ -150,7 +151,7 @@ func TestIdentities(t *testing.T) {
 	for kind, all := range map[runlog.Kind][][2]string{
 		runlog.KindRunStarted: {{`{"title":"X", "workflow" : "X" ,"inputs":{"workflow":"X"}}`, `{"title":"R", "workflow" : "X" ,"inputs":{"workflow":"R"}}`}},
 		runlog.KindSnapshot:   {{`{"graph":"a X","digest":"d","machine":{"state":{"graph":"X","key":"X"}}}`, `{"graph":"a X","digest":"d","machine":{"state":{"graph":"R","key":"R"}}}`}},
-		runlog.KindCarried: {
+		carry.Kind: {
 			{
 				`{"scopes":[{"path":"p","settled":[{"key":"k","output":"X"}]}],"inner":[{"kind":"snapshot.inner","path":"p","data":{"graph":"X","machine":{"state":"X"}}},{"kind":"step.committed"}],"ledger":"X"}`,
 				`{"scopes":[{"path":"p","settled":[{"key":"k","output":"R"}]}],"inner":[{"kind":"snapshot.inner","path":"p","data":{"graph":"X","machine":{"state":"R"}}},{"kind":"step.committed"}],"ledger":"R"}`,

@@ -45,7 +45,7 @@ type Redactor struct {
 type needle struct {
 	text string
 	with string // what takes its place
-	word bool   // it looks like the name of a field, and is left alone where one stands
+	word bool   // it looks like the name of a field, and is left unchanged where one stands
 	rule rule   // of a shape, nil for a value
 }
 
@@ -229,7 +229,7 @@ type mode struct {
 	shapes bool // for shapes
 }
 
-// find gives the first match from a place on.
+// find returns the first match from a place on.
 func (r *Redactor) find(s []byte, from int, m mode) (match, bool) {
 	if len(s)-from < 3 {
 		return match{}, false
@@ -248,7 +248,7 @@ func (r *Redactor) find(s []byte, from int, m mode) (match, bool) {
 	return match{}, false
 }
 
-// at tells whether a match begins, or has its anchor, at i.
+// at reports whether a match begins, or has its anchor, at i.
 func (r *Redactor) at(s []byte, i int, w uint32, m mode) (match, bool) {
 	for k := range r.needles[w] {
 		n := &r.needles[w][k]

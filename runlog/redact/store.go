@@ -55,7 +55,7 @@ type redactedLog struct {
 	id string
 }
 
-// Clean implements runlog.Cleaner.
+// Clean returns what would be stored of JSON: the journal asks, so that what goes on is what a crash would bring back.
 func (l *redactedLog) Clean(data json.RawMessage) json.RawMessage { return l.r.JSON(data) }
 
 // Append implements runlog.Log.

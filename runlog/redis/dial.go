@@ -30,7 +30,7 @@ type client struct {
 	failed atomic.Int64 // when a connection was lost, in Unix nanoseconds: those that were idle by then are not used again
 }
 
-// dial makes a client that calls greet for each new connection, and returns the store's name
+// dial creates a client that calls greet for each new connection, and returns the store's name
 // without its password. It connects to nothing yet.
 func dial(url string, greet func(context.Context, redigo.Conn) error) (*client, string, error) {
 	u, err := neturl.Parse(url)
@@ -222,7 +222,7 @@ func (c *client) transaction(ctx context.Context, commands ...[]any) ([]any, err
 	}))
 }
 
-// A dialError says that there is no connection, so that nothing was sent.
+// A dialError reports that there is no connection, so that nothing was sent.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }

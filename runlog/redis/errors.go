@@ -95,7 +95,7 @@ func (s *store) full(said string) error {
 	return &runlog.StorageError{Store: s.name, Err: err}
 }
 
-// A resetError says that the store is not what this process knows.
+// A resetError reports that the store is not what this process knows.
 type resetError struct {
 	store, what, remedy string
 }
@@ -106,7 +106,7 @@ func (e *resetError) Error() string {
 
 func (e *resetError) Unwrap() error { return runlog.ErrStoreReset }
 
-// resetBy makes of a script's answer why the store was reset.
+// resetBy returns why the store was reset, from the answer of a script.
 func (s *store) resetBy(r []any) *resetError {
 	e := &resetError{store: s.name, remedy: "restore it, or open it anew to go on with what there is"}
 	switch verdict := text(r, 0); verdict {

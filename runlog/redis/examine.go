@@ -69,7 +69,7 @@ func askServer(ctx context.Context, c *client) (v server, err error) {
 // errLoading is an error of this side, taken for a server that is starting.
 var errLoading = errors.New("the server is reading its data")
 
-// refused tells whether the server answered that it does not do that for this user.
+// refused reports whether the server answered that it does not do that for this user.
 func refused(err error) bool {
 	reply := redigo.Error("")
 	if !errors.As(err, &reply) || faultOf(err) != faultOther {
@@ -88,7 +88,7 @@ func parseInfo(text string) map[string]string {
 	return info
 }
 
-// judge says what can be lost with the server, or why it cannot be used.
+// judge returns what can be lost with the server, or why it cannot be used.
 func (v *server) judge(opt *Options) (notes []string, err error) {
 	if role := v.info["role"]; role == "slave" || role == "replica" {
 		return nil, fmt.Errorf("the server is a replica of %s:%s; a store needs the primary, so use its address", v.info["master_host"], v.info["master_port"])
@@ -130,7 +130,7 @@ func (v *server) judge(opt *Options) (notes []string, err error) {
 	return notes, nil
 }
 
-// persistence says what a crash of the server can lose, and what makes it volatile, if anything.
+// persistence returns what a crash of the server can lose, and what makes it volatile, if anything.
 func (v *server) persistence() (note, volatile string) {
 	if v.config == nil || v.info == nil {
 		return "", "the server does not tell how it keeps its data"

@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/redis"
 )
 
-// A run is kept in Redis and taken up again by whoever opens it next.
+// A run is kept in Redis and resumed by whoever opens it next.
 func Example() { //nolint:testableexamples // it needs a server; TestExample runs it with one
 	url := "redis://localhost:6379/0"
 	if err := session(os.Stdout, url, &runlog.NewRun{Workflow: "brief"}, "search"); err != nil {

@@ -29,7 +29,7 @@ type tail struct {
 	ver uint64
 }
 
-// reset says that the server has an earlier state of the run than the one this hold knows.
+// reset reports that the server has an earlier state of the run than the one this hold knows.
 func (l *log) reset(r []any) error {
 	return &resetError{store: l.s.name, what: fmt.Sprintf("of run %s it no longer has %s, which was acknowledged", l.ID, text(r, 1)),
 		remedy: "acquire the run anew to go on with what there is"}

@@ -49,7 +49,7 @@ func (m *marker) read() (r remembered, err error) {
 	return r, nil
 }
 
-// due tells whether it is time to write, and takes it that the caller does.
+// due reports whether it is time to write, and takes it that the caller does.
 func (m *marker) due(now time.Time) bool {
 	if m == nil {
 		return false

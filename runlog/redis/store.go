@@ -239,7 +239,7 @@ func (s *store) enter(ctx context.Context, server string, opt *Options) error {
 	return s.marker.write(s.remember(), opt.Accept)
 }
 
-// Notes says what can be lost with this server, and other things its user should know, one
+// Notes returns what can be lost with this server, and other things its user should know, one
 // sentence each. It is empty if nothing acknowledged can be lost short of losing the server's disk.
 func (s *store) Notes() []string { return append([]string(nil), s.notes...) }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -271,9 +272,9 @@ var holdCases = []testCase{
 		l := f.create("r")
 		f.append(l, &runlog.Batch{Records: records(1)})
 		for i, part := range []string{"work/a", "work/b"} {
-			f.ok(runlog.RequestCancelOf(f.Context(), other, "r", part, start))
-			got := f.read(runlog.RequestsID("r"), uint64(i)+1, 9)
-			if len(got) != 1 || got[0].Kind != runlog.KindCancel || got[0].Path != part {
+			f.ok(unlisted.Request(f.Context(), other, "r", runlog.Record{Kind: unlisted.KindCancel, Path: part, Time: start}))
+			got := f.read(unlisted.RequestsID("r"), uint64(i)+1, 9)
+			if len(got) != 1 || got[0].Kind != unlisted.KindCancel || got[0].Path != part {
 				f.Fatalf("the holder reads %+v, not the request for %s", got, part)
 			}
 		}
@@ -281,11 +282,11 @@ var holdCases = []testCase{
 		f.ok(l.Release(f.Context()))
 		l, _ = f.acquire("r")
 		f.append(l, &runlog.Batch{Status: runlog.Completed})
-		if got := f.read(runlog.RequestsID("r"), 1, 9); len(got) != 2 {
+		if got := f.read(unlisted.RequestsID("r"), 1, 9); len(got) != 2 {
 			f.Fatalf("a later holder reads %+v", got)
 		}
-		f.ok(runlog.DropRequests(f.Context(), f.store, "r"))
-		_, err := f.store.Read(f.Context(), runlog.RequestsID("r"), 1, 1)
+		f.ok(unlisted.DropRequests(f.Context(), f.store, "r"))
+		_, err := f.store.Read(f.Context(), unlisted.RequestsID("r"), 1, 1)
 		as[*runlog.NotFoundError](f, err)
 	}},
 	{"ended", "a run that has ended takes no more records and keeps its status, in the same hold and in a later one; the batch that ends it may have records",

@@ -58,7 +58,7 @@ func (m *Mortal) Die() {
 	m.dead = true
 }
 
-// Dead tells whether the process has died and was not followed by another.
+// Dead reports whether the process has died and was not followed by another.
 func (m *Mortal) Dead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,7 +104,7 @@ type mortalLog struct {
 	life int64
 }
 
-// dead tells whether the process that holds the log is. The store's lock is held.
+// dead reports whether the process that holds the log is. The store's lock is held.
 func (l *mortalLog) dead() bool { return l.m.dead || l.life != l.m.past.Load() }
 
 func (l *mortalLog) Append(ctx context.Context, b *runlog.Batch) error {

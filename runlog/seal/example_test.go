@@ -14,12 +14,12 @@ import (
 func Example() {
 	ctx := context.Background()
 	disk := runlog.NewMemory(nil) // or any other store
-	key, err := seal.ParseKey("6368616e676520746869732070617373776f726420746f206120736563726574")
+	keys, err := seal.ParseKeys("6368616e676520746869732070617373776f726420746f206120736563726574")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	store, err := seal.New(disk, key)
+	store, err := seal.New(disk, keys...)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -24,7 +24,7 @@ type Key struct {
 	name   [4]byte
 }
 
-// NewKey makes a key of the system's randomness.
+// NewKey creates a key of the system's randomness.
 func NewKey() Key {
 	var b [keySize]byte
 	_, _ = rand.Read(b[:]) // never fails, by its documentation
@@ -35,9 +35,9 @@ func NewKey() Key {
 	return k
 }
 
-// ParseKey reads a key of 32 bytes as 64 hexadecimal digits, or as base64 in any of its
+// parseKey reads a key of 32 bytes as 64 hexadecimal digits, or as base64 in any of its
 // spellings. Space around it does not count. The error never contains what was given.
-func ParseKey(s string) (Key, error) {
+func parseKey(s string) (Key, error) {
 	s = strings.TrimSpace(s)
 	if len(s) == hex.EncodedLen(keySize) {
 		if b, err := hex.DecodeString(s); err == nil {
@@ -52,11 +52,11 @@ func ParseKey(s string) (Key, error) {
 		keySize, 2*keySize, keySize)
 }
 
-// ParseKeys parses keys with commas or space between them, each as [ParseKey] does. There may
-// be none. The error names the number of the key, and never contains it.
+// ParseKeys parses keys with commas or space between them, each of 32 bytes as 64 hexadecimal digits, or as base64 in any of its
+// spellings. There may be none. The error names the number of the key, and never contains it.
 func ParseKeys(s string) (keys []Key, err error) {
 	for i, word := range strings.FieldsFunc(s, func(c rune) bool { return c == ',' || unicode.IsSpace(c) }) {
-		k, err := ParseKey(word)
+		k, err := parseKey(word)
 		if err != nil {
 			return nil, fmt.Errorf("key %d: %w", i+1, err)
 		}
@@ -76,7 +76,7 @@ func newKey(b []byte) (Key, error) {
 	return k, err
 }
 
-// Encode is the key as ParseKey reads it. It is the secret itself.
+// Encode is the key as ParseKeys reads it. It is the secret itself.
 func (k Key) Encode() string { return hex.EncodeToString(k.secret[:]) }
 
 // ID is the name of the key, which may be shown.
@@ -91,7 +91,7 @@ func (k Key) GoString() string { return k.String() }
 // MarshalText is String, for logs.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// derive makes a key of this one for a purpose and a run.
+// derive creates a key of this one for a purpose and a run.
 func (k Key) derive(purpose, run string, size int) ([]byte, error) {
 	return hkdf.Key(sha256.New, k.secret[:], nil, "superstep seal 1\x00"+purpose+"\x00"+run, size)
 }

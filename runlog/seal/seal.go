@@ -27,7 +27,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// An UnauthenticatedError says that something in the store was not sealed with any of its
+// An UnauthenticatedError reports that something in the store was not sealed with any of its
 // keys, or not for the place where it is. It wraps a *runlog.CorruptError, since nothing
 // from there on can be trusted.
 type UnauthenticatedError struct {
@@ -78,7 +78,7 @@ func New(store runlog.Store, keys ...Key) (runlog.Store, error) {
 	s := &sealed{store: store, keys: map[[4]byte]Key{}, titles: map[[4]byte]cipher.AEAD{}, first: keys[0]}
 	for i, k := range keys {
 		if k == (Key{}) {
-			return nil, fmt.Errorf("key %d is empty; make one with NewKey or ParseKey", i+1)
+			return nil, fmt.Errorf("key %d is empty; make one with NewKey or ParseKeys", i+1)
 		}
 		if other, twice := s.keys[k.name]; twice && other != k {
 			return nil, fmt.Errorf("two keys have the name %s; make another", k.ID())
@@ -173,7 +173,7 @@ func place(dst []byte, id string, r *runlog.Record) []byte {
 
 func titlePlace(id string) []byte { return []byte("superstep title 1\x00" + id) }
 
-// sealTitle gives what a store is told of a new run.
+// sealTitle returns what a store is told of a new run.
 func (s *sealed) sealTitle(id string, run *runlog.NewRun) *runlog.NewRun {
 	plain := binary.AppendUvarint(nil, uint64(len(run.Workflow)))
 	plain = append(append(plain, run.Workflow...), run.Title...)
@@ -220,7 +220,7 @@ func (s *sealed) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, err
 	return infos, err
 }
 
-// Sealed tells from how a run is listed whether it is sealed with a key that is not there:
+// Sealed reports, from how a run is listed, whether it is sealed with a key that is not there:
 // by a store that was opened without any, or with others. KeyID is the name of that key, ""
 // if the listing was damaged. A run that opens is listed as it was made, and gives false.
 func Sealed(info runlog.Info) (keyID string, ok bool) {
@@ -391,7 +391,7 @@ func (l *sealedLog) Append(ctx context.Context, b *runlog.Batch) error {
 	return nil
 }
 
-// seal makes the sealed form of a record. The caller holds mu.
+// seal returns the sealed form of a record. The caller holds mu.
 func (l *sealedLog) seal(out *runlog.Record, r runlog.Record, seq uint64) error {
 	if len(r.Path) > runlog.MaxPath {
 		return fmt.Errorf("run %s: record %d (%s) has a path of %d bytes, at most %d are allowed", l.id, seq, r.Kind, len(r.Path), runlog.MaxPath)

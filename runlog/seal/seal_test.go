@@ -490,22 +490,22 @@ func TestFailedAppends(t *testing.T) {
 	}
 }
 
-func TestParseKey(t *testing.T) {
+func TestParseKeys(t *testing.T) {
 	t.Parallel()
 	key := seal.NewKey()
 	hex := key.Encode()
 	std := "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="
 	for _, s := range []string{hex, strings.ToUpper(hex), " " + hex + "\n", std, strings.TrimRight(std, "="), "-_urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s"} {
-		if _, err := seal.ParseKey(s); err != nil {
+		if _, err := seal.ParseKeys(s); err != nil {
 			t.Errorf("%q: %v", s, err)
 		}
 	}
-	if again, err := seal.ParseKey(hex); err != nil || again != key {
+	if again, err := seal.ParseKeys(hex); err != nil || len(again) != 1 || again[0] != key {
 		t.Errorf("%v became %v, error %v", key, again, err)
 	}
-	for _, s := range []string{"", "secret", hex[2:], hex + "ab", std[4:], strings.Repeat("0", 64), strings.Repeat("zz", 32)} {
-		_, err := seal.ParseKey(s)
-		if err == nil || s != "" && strings.Contains(err.Error(), s) {
+	for _, s := range []string{"secret", hex[2:], hex + "ab", std[4:], strings.Repeat("0", 64), strings.Repeat("zz", 32)} {
+		_, err := seal.ParseKeys(s)
+		if err == nil || strings.Contains(err.Error(), s) {
 			t.Errorf("%q: %v", s, err)
 		}
 	}

@@ -45,7 +45,7 @@ func manyAtOnce(ctx context.Context, s *Store, runs int) error {
 }
 
 // A process that writes many runs is killed at every point of a write, and at any moment,
-// and another one goes on with all of them.
+// and another one continues with all of them.
 func TestKilledWriters(t *testing.T) {
 	const runs = 10
 	rnd, _ := faults.Rand(t)

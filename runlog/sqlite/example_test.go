@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/sqlite"
 )
 
-// A run is kept in a file and taken up again by whoever opens it next.
+// A run is kept in a file and resumed by whoever opens it next.
 func Example() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -166,7 +166,7 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	faults.Report(t, "disk full", "sqlite", n, start, "%d appends refused, %d runs parked and taken up, 0 acknowledged records lost", refused, parked)
+	faults.Report(t, "disk full", "sqlite", n, start, "%d appends refused, %d runs parked and resumed, 0 acknowledged records lost", refused, parked)
 }
 
 // With no files left to be opened, what is refused says so and is no loss.

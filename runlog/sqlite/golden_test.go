@@ -58,7 +58,7 @@ func checkGolden(t *testing.T, s *Store) {
 	}
 }
 
-// What older supersteps wrote is read and gone on with, for ever.
+// What older supersteps wrote is read and continued with, for ever.
 func TestOldSchemas(t *testing.T) {
 	for schema := 1; schema <= 2; schema++ {
 		t.Run(fmt.Sprint(schema), func(t *testing.T) {

@@ -58,7 +58,7 @@ type appending struct {
 	ends   []int         // where each of them ends
 }
 
-// encode makes the frames of the batch. Callers do it before their turn, so that it does not
+// encode encodes the frames of the batch. Callers do it before their turn, so that it does not
 // cost time in the transaction.
 func (a *appending) encode() error {
 	a.then = a.l.tail
@@ -95,7 +95,7 @@ func (a *appending) done() {
 	}
 }
 
-// check gives ErrFenced unless the log has the run. What was found out counts until the
+// check returns ErrFenced unless the log has the run. What was found out counts until the
 // file changes under the writer.
 func (w *writer) check(l *log) error {
 	if w.epochs[l.no] == l.epoch {

@@ -95,7 +95,7 @@ func checkNew(path string) error {
 	return nil
 }
 
-// there makes sure that the store's file is the one that was opened.
+// there ensures that the store's file is the one that was opened.
 func (s *store) there() error {
 	now, err := os.Stat(s.path)
 	switch {
@@ -143,7 +143,7 @@ func migrate(ctx context.Context, c *conn, path string) error {
 		return err
 	}
 	if version == 0 {
-		// So that Reclaim can give room back bit by bit. It has to be said before there is
+		// So that Reclaim can free disk space bit by bit. It has to be said before there is
 		// a page; where it was not, Reclaim makes up for it.
 		if err := c.exec("PRAGMA auto_vacuum=INCREMENTAL", nil); err != nil {
 			return err

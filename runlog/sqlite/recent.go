@@ -47,8 +47,8 @@ func headSum(head []byte) uint32 {
 	return crc32.Checksum(head[:16], crc32.MakeTable(crc32.Castagnoli))
 }
 
-// eachBatch gives the batches of a row, and says whether all of the row could be read.
-// Behind a damaged head it goes on with the next one that is not.
+// eachBatch returns the batches of a row, and says whether all of the row could be read.
+// Behind a damaged head it continues with the next one that is not.
 func eachBatch(row []byte, fn func(b part)) (whole bool) {
 	whole = true
 	for at := 0; at < len(row); {
@@ -72,7 +72,7 @@ func eachBatch(row []byte, fn func(b part)) (whole bool) {
 	return whole
 }
 
-// crowded says whether so many runs append at a time that they share rows.
+// crowded reports whether so many runs append at a time that they share rows.
 func (w *writer) crowded() bool { return max(w.runs, w.before) >= crowd }
 
 // share puts a batch into a row of the table recent.
@@ -135,7 +135,7 @@ func (w *writer) gather() error {
 	return err
 }
 
-// follows says whether nothing is between two batches of a run: it may be in records.
+// follows reports whether nothing is between two batches of a run: it may be in records.
 func follows(a, b *part) bool { return b.last-a.last == uint64(countFrames(b.frames)) }
 
 // allBatches reads the table recent, and puts rows that are damaged aside.
@@ -223,7 +223,7 @@ func (x *index) read(c *conn, lo, hi int64) error {
 	})
 }
 
-// places gives those of a run's batches that end with records from up to to, in order.
+// places returns those of a run's batches that end with records from up to to, in order.
 func (v view) places(no int64, from, to uint64) []place {
 	v.mu.Lock()
 	all := v.runs[no]
@@ -236,7 +236,7 @@ func (v view) places(no int64, from, to uint64) []place {
 	return all[i:k]
 }
 
-// shared says whether batches of the run are in the table recent.
+// shared reports whether batches of the run are in the table recent.
 func (v view) shared(no int64) bool { return len(v.places(no, 0, maxSeq)) > 0 }
 
 // head is the last record of a run, given that of the table records.

@@ -30,7 +30,7 @@ type reserve struct {
 	err    error // why it is not there, as of then
 }
 
-// keep makes the file if it is missing and there is room. What a store has begun it continues
+// keep creates the file if it is missing and there is space. What a store has begun it continues
 // without the file, so no error is reported; see room.
 func (r *reserve) keep() {
 	if r.there || time.Since(r.looked) < r.pause {
@@ -73,7 +73,7 @@ func (r *reserve) spend() bool {
 	return err == nil
 }
 
-// spare says what of a group that failed is to be tried again, which is nothing if it was
+// spare returns what of a group that failed is to be tried again, which is nothing if it was
 // already: on a full disk what parks runs or deletes them, in the room of the reserve and of
 // the write-ahead log. The others are told.
 func (w *writer) spare(group []*op, err error, again bool) (urgent []*op) {
@@ -92,7 +92,7 @@ func (w *writer) spare(group []*op, err error, again bool) (urgent []*op) {
 	return urgent
 }
 
-// shortage makes a *StorageError of an error that says that the system has run out of something.
+// shortage creates a *StorageError from an error that says that the system has run out of something.
 func (s *store) shortage(err error) error {
 	for _, short := range []error{syscall.ENOSPC, syscall.EIO, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, short) {
@@ -235,7 +235,7 @@ func (w *writer) vacuum(ctx context.Context) error {
 	return retryBusy(ctx, func() error { return w.c.exec("VACUUM", nil) })
 }
 
-// shrink gives some free pages back, and says how many are left.
+// shrink frees some pages, and reports how many are left.
 func (w *writer) shrink(ctx context.Context, pages int) (left int64, err error) {
 	was, err := w.c.integer("PRAGMA freelist_count", nil)
 	if err != nil || was == 0 {

@@ -65,7 +65,7 @@ func (v view) findRow(id string) (found *row, err error) {
 	return found, err
 }
 
-// confirm makes sure that a run's row is where the index of IDs says: records do not say
+// confirm ensures that a run's row is where the index of IDs says: records do not say
 // whose they are, so damage to the index could pass off one run's as another's.
 func (c *conn) confirm(no int64, id string) error {
 	n, err := c.integer("SELECT count(*) FROM runs WHERE no = ?1 AND +id = ?2", func(st *zsqlite.Stmt) {
@@ -201,7 +201,7 @@ func (a *acquiring) apply(w *writer) error {
 	})
 }
 
-// took makes the log of a run that is taken with the next epoch.
+// took creates the log of a run that is acquired with the next epoch.
 func (a *acquiring) took(w *writer, r *row, hash runlog.FrameHash, now time.Time) {
 	a.info = r.info
 	a.info.Epoch++
@@ -212,7 +212,7 @@ func (a *acquiring) took(w *writer, r *row, hash runlog.FrameHash, now time.Time
 	w.epochs[r.no] = a.info.Epoch
 }
 
-// insert makes the run.
+// insert creates the run.
 func (a *acquiring) insert(w *writer, now time.Time) error {
 	status := cmp.Or(a.opt.Create.Status, runlog.Running)
 	err := w.c.exec(`INSERT INTO runs (id, workflow, title, status, created, updated, parent, epoch, owner, holder, lease_until)

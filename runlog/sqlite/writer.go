@@ -108,7 +108,7 @@ func (w *writer) panicked() {
 	}
 }
 
-// finish tells the op's caller how it went.
+// finish reports the outcome to the op's caller.
 func (o *op) finish(err error) {
 	o.finished = true
 	o.done <- err
@@ -271,7 +271,7 @@ func (w *writer) begin(ctx context.Context) error {
 	return err
 }
 
-// connect makes sure that there is a connection.
+// connect ensures that there is a connection.
 func (w *writer) connect() error {
 	if w.c != nil {
 		return nil

@@ -13,13 +13,13 @@ import (
 func ExampleProtect() {
 	ctx := context.Background()
 	raw := runlog.NewMemory(nil) // the store of your own
-	key, err := seal.ParseKey("6368616e676520746869732070617373776f726420746f206120736563726574")
+	keys, err := seal.ParseKeys("6368616e676520746869732070617373776f726420746f206120736563726574")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	store, err := storekit.Protect(raw, &storekit.Protection{
-		Keys:    []seal.Key{key},
+		Keys:    keys,
 		Environ: []string{"SHOP_TOKEN=tok-9917-a1"}, // nil for the environment of the process
 	})
 	if err != nil {

@@ -75,7 +75,7 @@ func (h *Hold) Alone(ctx context.Context, write func() error) (err error) {
 	return err
 }
 
-// End makes Usable return an error that wraps runlog.ErrFenced.
+// End has Usable return an error that wraps runlog.ErrFenced.
 func (h *Hold) End() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +118,7 @@ func (t *Tail) Encode(dst []byte, ends []int, id string, epoch uint64, b *runlog
 	return frames, ends, nil
 }
 
-// Number gives the records of a batch that was stored behind the tail their numbers.
+// Number numbers the records of a batch that was stored behind the tail.
 func (t *Tail) Number(b *runlog.Batch, epoch uint64) {
 	for i := range b.Records {
 		b.Records[i].Seq, b.Records[i].Epoch = t.Seq+uint64(i)+1, epoch

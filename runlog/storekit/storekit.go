@@ -15,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/seal"
 )
 
-// Protection says how the records and titles of runs are protected in a store. The zero
+// Protection describes how the records and titles of runs are protected in a store. The zero
 // value redacts the secrets of the process's environment and does not encrypt.
 type Protection struct {
 	// Raw turns redaction off: records are stored as they are, with the secrets in them.

@@ -29,7 +29,7 @@ func special() []netip.Prefix {
 	return out
 }
 
-// public says whether an address is one of the public internet. Of IPv6 only what is handed out there
+// public reports whether an address is one of the public internet. Of IPv6 only what is handed out there
 // counts (2000::/3), so that mapped, translated and local addresses do not.
 func public(a netip.Addr) bool {
 	a = a.WithZone("")
@@ -64,7 +64,7 @@ func hostOf(u *url.URL) (string, error) {
 	return host, nil
 }
 
-// checkURL says whether an address may be asked for, by itself, and writes its host as it is compared.
+// checkURL reports whether an address may be asked for, by itself, and writes its host as it is compared.
 func (w *fetcher) checkURL(u *url.URL) (host string, err error) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -114,7 +114,7 @@ func portOf(u *url.URL) (int, error) {
 	return int(port), nil
 }
 
-// private says whether the user lets a host be reached wherever it is.
+// private reports whether the user lets a host be reached wherever it is.
 func (w *fetcher) private(host string, port int) bool {
 	return slices.Contains(w.opt.Private, net.JoinHostPort(host, strconv.Itoa(port)))
 }

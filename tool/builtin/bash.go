@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
@@ -93,7 +94,7 @@ func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
 		}})
 }
 
-// ShellKind says what the commands of bash are run by: "bash", "sh", or "" if there is neither. A gate that reads
+// ShellKind returns what the commands of bash are run by: "bash", "sh", or "" if there is neither. A gate that reads
 // commands has to know, since the two read some of them differently.
 func ShellKind(opts *BashOptions) string {
 	var o BashOptions
@@ -109,7 +110,7 @@ func ShellKind(opts *BashOptions) string {
 	return "bash"
 }
 
-// bounds tells the model what a command may do.
+// bounds returns the model what a command may do.
 func (b *shell) bounds() string {
 	if b.sandbox.Mode() == sandbox.None {
 		return ""
@@ -141,7 +142,7 @@ func shellEnv(o BashOptions) []string {
 	}
 	// Nobody is there to page through a text or to answer.
 	env = append(env, "TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "DEBIAN_FRONTEND=noninteractive")
-	env = append(env, sandbox.GitSafe()...)
+	env = append(env, procgroup.GitSafe()...)
 	return append(env, o.Extra...)
 }
 
@@ -254,19 +255,19 @@ func (h *headTail) rest() []byte { return h.tail[max(0, len(h.tail)-bashKept/2):
 func (h *headTail) String() string {
 	tail := h.rest()
 	lost := h.total - int64(len(h.head)) - int64(len(tail))
-	whole := tool.Clean(string(h.head) + string(tail))
+	whole := clean.Text(string(h.head) + string(tail))
 	if lost > 0 {
-		return shortened(tool.Clean(string(h.head)), tool.Clean(string(tail)), lost)
+		return shortened(clean.Text(string(h.head)), clean.Text(string(tail)), lost)
 	}
-	if cut, is := tool.Truncate(whole); !is {
+	if cut, is := clean.Truncate(whole); !is {
 		return cut
 	}
 	return shortened(whole, whole, 0)
 }
 
 const (
-	shownBytes = tool.MaxBytes - 1000 // room for a notice and a status
-	shownLines = tool.MaxLines - 10
+	shownBytes = clean.MaxBytes - 1000 // room for a notice and a status
+	shownLines = clean.MaxLines - 10
 )
 
 // shortened puts the start of one text and the end of another together, with a line between that says

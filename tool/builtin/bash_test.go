@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 )
 
 func bashTool(t testing.TB, dir string, opts *builtin.BashOptions) *tool.Set {
 	t.Helper()
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,13 +71,13 @@ func TestBash(t *testing.T) {
 		}
 	}
 	r := use(t, s, "bash", args{"command": "for i in $(seq 1 200000); do echo line $i; done"})
-	if r.Error || len(r.Text) > tool.MaxBytes || !strings.HasPrefix(r.Text, "line 1\n") || !strings.HasSuffix(r.Text, "line 200000\n") || !strings.Contains(r.Text, "bytes in the middle are left out") || strings.Contains(r.Text, "[truncated") {
+	if r.Error || len(r.Text) > clean.MaxBytes || !strings.HasPrefix(r.Text, "line 1\n") || !strings.HasSuffix(r.Text, "line 200000\n") || !strings.Contains(r.Text, "bytes in the middle are left out") || strings.Contains(r.Text, "[truncated") {
 		t.Errorf("%d bytes: %.100q … %q", len(r.Text), r.Text, r.Text[len(r.Text)-100:])
 	}
-	if r := use(t, s, "bash", args{"command": "yes é | head -c 300000"}); r.Error || len(r.Text) > tool.MaxBytes || strings.Contains(r.Text, "\ufffd") {
+	if r := use(t, s, "bash", args{"command": "yes é | head -c 300000"}); r.Error || len(r.Text) > clean.MaxBytes || strings.Contains(r.Text, "\ufffd") {
 		t.Errorf("%d bytes, %d lines", len(r.Text), strings.Count(r.Text, "\n"))
 	}
-	if r := use(t, s, "bash", args{"command": "head -c 3000000 /dev/zero | tr '\\0' x"}); r.Error || len(r.Text) > tool.MaxBytes {
+	if r := use(t, s, "bash", args{"command": "head -c 3000000 /dev/zero | tr '\\0' x"}); r.Error || len(r.Text) > clean.MaxBytes {
 		t.Errorf("%d bytes", len(r.Text))
 	}
 	if r := use(t, s, "bash", args{"command": "x", "timeout": 601}); !r.Error {
@@ -115,7 +116,7 @@ func TestBashFaults(t *testing.T) {
 			r := use(t, s, "bash", a)
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
-			if took > tc.within || !strings.Contains(r.Text, tc.want) || len(r.Text) > tool.MaxBytes {
+			if took > tc.within || !strings.Contains(r.Text, tc.want) || len(r.Text) > clean.MaxBytes {
 				t.Errorf("after %v: %.200q", took, r.Text)
 			}
 			if grown := int64(after.HeapInuse) - int64(before.HeapInuse); grown > 64<<20 {
@@ -130,7 +131,7 @@ func TestBashFaults(t *testing.T) {
 }
 
 func TestBashCancelled(t *testing.T) {
-	root, err := builtin.OpenRoot(t.TempDir())
+	root, err := builtin.OpenRoot(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func link(t testing.TB, target, name string) {
 // fileTools is the set of tools over dir.
 func fileTools(t testing.TB, dir string) *tool.Set {
 	t.Helper()
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,6 +258,62 @@ func TestWriteRace(t *testing.T) {
 	t.Logf("%d of 300 writes succeeded", wrote)
 }
 
+// A link that changes between what is decided on and what is read shows nothing that may not be read.
+func TestReadRace(t *testing.T) {
+	dir, _ := tree(t, map[string]string{"key": "the key\n", "open/f": "harmless\n", "closed/f": "the key\n"})
+	root, err := builtin.OpenRoot(dir, &builtin.RootOptions{Reads: func(string, string) func(string) tool.Verdict {
+		return func(file string) tool.Verdict {
+			if file == "key" || strings.HasPrefix(file, "closed") {
+				return tool.Verdict{Decision: tool.Deny, Reason: "a key"}
+			}
+			return tool.Verdict{Decision: tool.Allow}
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	s, err := tool.NewSet(builtin.ReadFile(root), builtin.Grep(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		put := func(name, target string) {
+			_ = os.Symlink(target, filepath.Join(dir, "new"))
+			_ = os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, name))
+		}
+		for !stop.Load() {
+			put("x", "open/f")
+			put("d", "open")
+			put("x", "key")
+			put("d", "closed")
+		}
+	})
+	read := 0
+	for range 3000 {
+		for _, r := range []tool.Result{
+			use(t, s, "read_file", args{"path": "x"}), use(t, s, "read_file", args{"path": "d/f"}), use(t, s, "grep", args{"pattern": "key", "path": "x"}),
+		} {
+			if strings.Contains(r.Text, "the key") {
+				stop.Store(true)
+				wg.Wait()
+				t.Fatal(r.Text)
+			}
+			if strings.Contains(r.Text, "harmless") {
+				read++
+			}
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	t.Logf("%d of 6000 reads succeeded", read)
+	if read == 0 {
+		t.Error("nothing was read")
+	}
+}
+
 func TestFIFO(t *testing.T) {
 	dir, _ := tree(t, nil)
 	if err := mkfifo(filepath.Join(dir, "pipe")); err != nil {
@@ -278,7 +334,7 @@ func TestCancelled(t *testing.T) {
 		files[fmt.Sprintf("f%d.txt", i)] = strings.Repeat("text\n", 1000)
 	}
 	dir, _ := tree(t, files)
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,28 +17,15 @@ const docsMost = 20 // hits at most
 // index. Its output is, per passage, a line "## path:start-end" with the heading or symbol after two spaces, lines of a
 // number, a tab and text, "(also in …)" if there are copies, and a blank line. The text of a line is verbatim in that line
 // of the file, so it can be cited and checked. If words of the query occur nowhere, the first line names them.
-func SearchDocs(index *docindex.Index, opts *SearchDocsOptions) *tool.Tool {
-	return SearchDocsIn(index.Dir(), func(context.Context, bool) (*Docs, error) { return index, nil }, opts)
-}
-
-// SearchDocsOptions are the settings of SearchDocs. Nil means the defaults.
-type SearchDocsOptions struct {
-	// Reads decides in which files calls may find something that no gate has decided on; see RootOptions. Defaults to
-	// nil: in all.
-	Reads func(name, from string) func(file string) tool.Verdict
-}
-
-// SearchDocsIn is SearchDocs over a folder whose index is opened when it is searched. Open is
-// called for every search, from several goroutines; large is whether the call asks for an index beyond the usual limits.
-func SearchDocsIn(dir string, open func(ctx context.Context, large bool) (*Docs, error), opts *SearchDocsOptions) *tool.Tool {
+//
+// Open returns the index of the folder dir. It is called for every search, from several goroutines; large is whether the call
+// asks for an index beyond the usual limits. Reads decides in which files calls may find something that no gate has decided
+// on; see RootOptions. If nil, in all.
+func SearchDocs(dir string, open func(ctx context.Context, large bool) (*Docs, error), reads func(name, from string) func(file string) tool.Verdict) *tool.Tool {
 	type args struct {
 		Query string `json:"query" jsonschema:"what to look for, in plain words; put a phrase that must occur as it is in double quotes"`
 		Limit int    `json:"limit,omitempty" jsonschema:"how many places to return, at most 20; defaults to 8"`
 		Large bool   `json:"large,omitempty" jsonschema:"index the folder even if it is beyond the usual limits, which needs permission; set it only after a search was refused for that"`
-	}
-	var o SearchDocsOptions
-	if opts != nil {
-		o = *opts
 	}
 	folder := filepath.Base(dir)
 	description := fmt.Sprintf("Search the documents and source code in the folder %q. The output is the places that fit best, each a line "+
@@ -61,7 +48,7 @@ func SearchDocsIn(dir string, open func(ctx context.Context, large bool) (*Docs,
 			if err != nil {
 				return "", err
 			}
-			s := newSight(c, o.Reads, "search_docs", ".")
+			s := newSight(c, reads, "search_docs", ".")
 			for _, name := range index.Excluded() {
 				s.sees(name)
 			}

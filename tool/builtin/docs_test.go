@@ -26,7 +26,7 @@ func TestSearchDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ix.Close()
-	w := builtin.SearchDocs(ix, nil)
+	w := builtin.SearchDocs(ix.Dir(), func(context.Context, bool) (*builtin.Docs, error) { return ix, nil }, nil)
 	if !strings.Contains(w.Description, `"root"`) {
 		t.Error(w.Description)
 	}
@@ -68,7 +68,7 @@ func Example() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -89,10 +89,10 @@ func Example() {
 func TestLargeDocs(t *testing.T) {
 	dir, _ := tree(t, map[string]string{"a.md": "zebra\n", "b.md": "zebra\n"})
 	cache := t.TempDir()
-	s, err := tool.NewSet(builtin.SearchDocsIn(dir, func(ctx context.Context, large bool) (*builtin.Docs, error) {
+	s, err := tool.NewSet(builtin.SearchDocs(dir, func(ctx context.Context, large bool) (*builtin.Docs, error) {
 		o := &builtin.DocsOptions{CacheDir: cache, Limits: &docindex.Limits{Files: 1, Bytes: 1000, Time: time.Minute}}
 		if large {
-			o.Limits = builtin.LargeDocs()
+			o.Limits = docindex.LargeLimits()
 		}
 		ix, err := builtin.OpenDocs(ctx, dir, o)
 		if ix != nil {
@@ -117,7 +117,7 @@ func TestLargeDocs(t *testing.T) {
 func TestDocsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		progress := builtin.DocsProgress("/docs", time.Second, func(text string, _, _ int) { told = append(told, text) })
+		progress := docindex.Progress("/docs", time.Second, func(text string, _, _ int) { told = append(told, text) })
 		for n := range 10 {
 			progress(n, 10, int64(n)*1e6)
 			<-time.After(time.Second)

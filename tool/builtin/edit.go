@@ -72,7 +72,7 @@ func useful(edits []edit) error {
 // creates reports whether edits make a new file.
 func creates(edits []edit) bool { return len(edits) == 1 && edits[0].Old == "" }
 
-// revise makes edits of the content of a file. There are no hunks if they have been made before.
+// revise applies edits to the content of a file. There are no hunks if they have been made before.
 func (r *Root) revise(name, before string, exists bool, edits []edit) (after string, hunks []hunk, err error) {
 	switch {
 	case creates(edits) && exists && before != edits[0].New && before != "":
@@ -123,12 +123,12 @@ func (r *Root) edit(ctx context.Context, name string, edits []edit, approved str
 	return summary(name, hunks), nil
 }
 
-// read gives the content of the file, "" if there is none.
+// read returns the content of the file, "" if there is none.
 func (p *place) read() (string, error) {
 	if p.mode == 0 {
 		return "", nil
 	}
-	f, info, err := inside.Regular(p.dir, p.base)
+	f, info, err := (&inside.Root{Root: p.dir}).Exact(p.base)
 	if err != nil {
 		return "", p.root.explain(p.name, err)
 	}
@@ -152,7 +152,7 @@ type hunk struct {
 	old, new string
 }
 
-// apply makes the edits one after the other.
+// apply applies the edits one after the other.
 func apply(content string, edits []edit) (string, []hunk, error) {
 	var hunks []hunk
 	for i, e := range edits {
@@ -176,7 +176,7 @@ func apply(content string, edits []edit) (string, []hunk, error) {
 	return content, hunks, nil
 }
 
-// crlf says whether most lines of a text end in CR LF.
+// crlf reports whether most lines of a text end in CR LF.
 func crlf(s string) bool {
 	n := strings.Count(s, "\r\n")
 	return n > 0 && 2*n >= strings.Count(s, "\n")
@@ -223,7 +223,7 @@ func original(content string, at int) int {
 	return i
 }
 
-// applied says whether the edits have been made: taking them back in reverse and making them again
+// applied reports whether the edits have been made: taking them back in reverse and making them again
 // gives the same text.
 func applied(content string, edits []edit) bool {
 	back := content
@@ -251,7 +251,7 @@ func nearly(content, old string) string {
 	return ""
 }
 
-// summary tells what changed.
+// summary returns what changed.
 func summary(name string, hunks []hunk) string {
 	var out strings.Builder
 	minus, plus := 0, 0

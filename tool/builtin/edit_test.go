@@ -23,7 +23,7 @@ func edits(pairs ...string) []map[string]string {
 
 func editTools(t testing.TB, dir string, opts *builtin.RootOptions) *tool.Set {
 	t.Helper()
-	root, err := builtin.OpenRootWith(dir, opts)
+	root, err := builtin.OpenRoot(dir, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"golang.org/x/net/html/charset"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -223,7 +224,7 @@ func answer(u *url.URL, resp *response, offset int, raw bool) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("fetch %s: %w", u, err)
 	}
-	text = tool.Clean(text)
+	text = clean.Text(text)
 	if offset > len(text) {
 		return "", fmt.Errorf("offset %d: the text has %d bytes", offset, len(text))
 	}
@@ -246,7 +247,7 @@ func pageEnd(s string) int {
 	lines := 0
 	for i := range end {
 		if s[i] == '\n' {
-			if lines++; lines == tool.MaxLines-20 {
+			if lines++; lines == clean.MaxLines-20 {
 				return i + 1
 			}
 		}
@@ -307,7 +308,7 @@ func markdown(u *url.URL, page string) (text string, err error) {
 	return c.ConvertString(page, converter.WithDomain(u.Scheme+"://"+u.Host))
 }
 
-// smallTables says whether the tables of a page stay small when every row gets as many cells as the
+// smallTables reports whether the tables of a page stay small when every row gets as many cells as the
 // longest, and every cell is repeated as far as it spans.
 func smallTables(page string) bool {
 	lower := strings.ToLower(page)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 )
@@ -156,7 +157,7 @@ func TestWebFetch(t *testing.T) {
 		if !found {
 			break
 		}
-		if len(r.Text) > tool.MaxBytes {
+		if len(r.Text) > clean.MaxBytes {
 			t.Fatalf("a part of %d bytes", len(r.Text))
 		}
 		fmt.Sscanf(more, "%d", &offset)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -16,14 +17,15 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 )
 
 const (
-	readLines = 1900                 // read at once unless asked for fewer
-	textBytes = tool.MaxBytes - 1000 // of output before its own last line
-	lineBytes = 2000                 // of a line; the rest is cut
-	listed    = 1000                 // entries of a folder, and files a pattern matches
+	readLines = 1900                  // read at once unless asked for fewer
+	textBytes = clean.MaxBytes - 1000 // of output before its own last line
+	lineBytes = 2000                  // of a line; the rest is cut
+	listed    = 1000                  // entries of a folder, and files a pattern matches
 )
 
 // made returns the tool of a constructor whose schema is fixed, so that it cannot fail.
@@ -47,22 +49,19 @@ func ReadFile(root *Root) *tool.Tool {
 			if in.Offset < 0 || in.Limit < 0 {
 				return "", fmt.Errorf("offset %d and limit %d: must not be negative", in.Offset, in.Limit)
 			}
-			if err := root.mayRead(c, in.Path); err != nil {
+			f, info, err := root.openFor(c, in.Path)
+			if err != nil {
 				return "", err
 			}
+			defer f.Close()
 			if c.Raw {
-				return root.readRaw(in.Path, in.Offset, in.Limit)
+				return root.readRaw(f, info, in.Path, in.Offset, in.Limit)
 			}
-			return root.read(ctx, in.Path, max(in.Offset, 1), min(cmp.Or(in.Limit, readLines), readLines))
+			return root.read(ctx, f, info, in.Path, max(in.Offset, 1), min(cmp.Or(in.Limit, readLines), readLines))
 		}, &tool.Options{Effect: tool.Pure}))
 }
 
-func (r *Root) read(ctx context.Context, name string, first, limit int) (string, error) {
-	f, info, err := r.open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
+func (r *Root) read(ctx context.Context, f *os.File, info fs.FileInfo, name string, first, limit int) (string, error) {
 	if binary, err := isBinary(f); err != nil {
 		return "", r.explain(name, err)
 	} else if binary {
@@ -109,12 +108,7 @@ func (r *Root) read(ctx context.Context, name string, first, limit int) (string,
 const rawBytes = 1 << 20
 
 // readRaw returns the bytes of a text file, or of the lines from first on, limit at most; 0 is from the start, or to the end.
-func (r *Root) readRaw(name string, first, limit int) (string, error) {
-	f, info, err := r.open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
+func (r *Root) readRaw(f *os.File, info fs.FileInfo, name string, first, limit int) (string, error) {
 	all, err := io.ReadAll(io.LimitReader(f, rawBytes+1))
 	switch {
 	case err != nil:
@@ -203,7 +197,7 @@ func Ls(root *Root) *tool.Tool {
 // shown is a name as a list has it: quoted if it holds what a list must not, so that no
 // two names look the same and each is on a line of its own.
 func shown(name string) string {
-	if strings.ContainsAny(name, "\n\t") || tool.Clean(name) != name {
+	if strings.ContainsAny(name, "\n\t") || clean.Text(name) != name {
 		return strconv.QuoteToASCII(name)
 	}
 	return name

@@ -27,7 +27,7 @@ const (
 	grepText    = 300      // bytes of a line shown
 )
 
-// skipped says whether a folder is left out of walks unless it is where they start.
+// skipped reports whether a folder is left out of walks unless it is where they start.
 func skipped(name string) bool { return name == ".git" || name == "node_modules" }
 
 // walk calls f with every file below dir, in order of folders, as a path relative to the
@@ -181,6 +181,7 @@ func Grep(root *Root) *tool.Tool {
 			}
 			g.max = cmp.Or(in.Max, grepMatches)
 			s := root.sight(c, "grep", cmp.Or(in.Path, "."))
+			g.sight = s
 			files, err := root.grepFiles(ctx, in.Path, in.Include, s)
 			if err != nil {
 				return "", err
@@ -225,8 +226,9 @@ func (r *Root) grepFiles(ctx context.Context, dir, include string, s *sight) ([]
 }
 
 type grep struct {
-	re  *regexp.Regexp
-	max int
+	re    *regexp.Regexp
+	max   int
+	sight *sight
 }
 
 func newGrep(pattern string, literal, ignoreCase bool) (*grep, error) {
@@ -312,7 +314,16 @@ const moreMatches = "[there are more matches"
 
 // file searches one file. One that cannot be read holds nothing, as one that is binary.
 func (g *grep) file(ctx context.Context, root *Root, name string) (out found) {
-	f, info, err := root.open(name)
+	rel, err := root.resolve(name)
+	if err != nil {
+		return found{err: err}
+	}
+	if rel != name { // a link, perhaps since a moment ago
+		if err := g.sight.check(name, rel); err != nil {
+			return found{err: err}
+		}
+	}
+	f, info, err := root.root.Exact(rel)
 	if err != nil {
 		return found{err: err}
 	}

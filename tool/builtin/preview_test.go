@@ -75,7 +75,7 @@ func TestPreview(t *testing.T) {
 				}
 			}
 			put(tc.before)
-			root, err := builtin.OpenRoot(dir)
+			root, err := builtin.OpenRoot(dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

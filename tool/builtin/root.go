@@ -49,11 +49,8 @@ type RootOptions struct {
 	Reads func(name, from string) func(file string) tool.Verdict
 }
 
-// OpenRoot opens a folder in which nothing is protected. Close it when no tool made from it is used any more.
-func OpenRoot(dir string) (*Root, error) { return OpenRootWith(dir, nil) }
-
-// OpenRootWith is OpenRoot with limits.
-func OpenRootWith(dir string, opts *RootOptions) (*Root, error) {
+// OpenRoot opens a folder. Close it when no tool made from it is used any more.
+func OpenRoot(dir string, opts *RootOptions) (*Root, error) {
 	var o RootOptions
 	if opts != nil {
 		o = *opts
@@ -138,19 +135,6 @@ func (r *Root) missing(name string) error {
 		}
 	}
 	return fmt.Errorf("path %s in %s: %w; %s", name, r.Dir(), fs.ErrNotExist, hint)
-}
-
-// open opens a regular file for reading. It does not wait for the other end of a FIFO.
-func (r *Root) open(name string) (*os.File, fs.FileInfo, error) {
-	rel, err := r.resolve(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	f, info, err := inside.Regular(r.root.Root, rel)
-	if err != nil {
-		return nil, nil, r.explain(name, err)
-	}
-	return f, info, nil
 }
 
 // sub returns the folder of that path inside the root and its entries, sorted.

@@ -2,6 +2,8 @@ package builtin
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -62,18 +64,25 @@ func (s *sight) judge(names ...string) (worst tool.Verdict, about string) {
 	return worst, about
 }
 
-// mayRead returns an error if a call may not read a file, by the name it is given or by where links lead. What is wrong with
-// the name itself is for whoever opens it.
-func (r *Root) mayRead(c *tool.Call, name string) error {
+// openFor opens a regular file that a call may read, by the name it is given and by where links lead: what is opened is what
+// was decided on.
+func (r *Root) openFor(c *tool.Call, name string) (*os.File, fs.FileInfo, error) {
 	local, err := r.local(name)
 	if err != nil {
-		return nil
+		return nil, nil, err
 	}
 	rel, err := r.resolve(name)
 	if err != nil {
-		return nil
+		return nil, nil, err
 	}
-	return r.sight(c, "read_file", name).check(local, rel)
+	if err := r.sight(c, "read_file", name).check(local, rel); err != nil {
+		return nil, nil, err
+	}
+	f, info, err := r.root.Exact(rel)
+	if err != nil {
+		return nil, nil, r.explain(name, err)
+	}
+	return f, info, nil
 }
 
 // check returns an error if a file may not be read.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// syncDir makes the names in a folder durable.
+// syncDir syncs the names in a folder.
 func syncDir(root *os.Root, dir string) error {
 	d, err := root.Open(filepath.FromSlash(dir))
 	if err != nil {

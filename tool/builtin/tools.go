@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -23,7 +24,7 @@ type Options struct {
 	Search Searcher
 }
 
-// Tools gives the built-in tools: think and todo, and those the options ask for. Which of them may be used
+// Tools returns the built-in tools: think and todo, and those the options ask for. Which of them may be used
 // unasked is up to a gate.
 func Tools(opts *Options) ([]*tool.Tool, error) {
 	var o Options
@@ -58,7 +59,7 @@ func Tools(opts *Options) ([]*tool.Tool, error) {
 		}
 	}
 	if o.Docs != nil {
-		out = append(out, SearchDocs(o.Docs, nil))
+		out = append(out, SearchDocs(o.Docs.Dir(), func(context.Context, bool) (*Docs, error) { return o.Docs, nil }, nil))
 	}
 	if o.Fetch != nil {
 		add(webFetch(o.Fetch))

@@ -37,7 +37,7 @@ func TestTodo(t *testing.T) {
 
 func TestTools(t *testing.T) {
 	dir, _ := tree(t, nil)
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

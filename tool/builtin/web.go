@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -28,9 +29,6 @@ const (
 	webPages   = 40_000  // bytes of the text of all pages of a search
 	webKept    = 64      // searches that are kept
 )
-
-// ServiceAnswer is the line in the output of web_search that introduces the service's own answer.
-const ServiceAnswer = "The service's own answer, which is no source:"
 
 // A Searcher asks one search service. A new service needs nothing but this.
 type Searcher interface {
@@ -160,7 +158,7 @@ func (k *searches) of(run string, q SearchQuery) *search {
 func formatFound(q SearchQuery, found SearchFound) string {
 	var out strings.Builder
 	if found.Answer != "" {
-		fmt.Fprintf(&out, ServiceAnswer+"%s\n\n", block(found.Answer, webContent))
+		fmt.Fprintf(&out, toolnames.ServiceAnswer+"%s\n\n", block(found.Answer, webContent))
 	}
 	list := found.Results[:min(len(found.Results), q.Max)]
 	if len(list) == 0 {

@@ -140,7 +140,7 @@ func (r *Root) place(name string, mkdirs bool) (*place, error) {
 	return p, nil
 }
 
-// replace gives the file new content. A rename replaces a link rather than following it.
+// replace writes new content to the file. A rename replaces a link rather than following it.
 func (p *place) replace(content string) error {
 	if err := replace(p.dir, p.base, content, p.mode); err != nil {
 		return p.root.explain(p.name, fmt.Errorf("write: %w", err))
@@ -153,7 +153,7 @@ func (p *place) replace(content string) error {
 	return nil
 }
 
-// mkdirs makes the missing folders of a path and returns them.
+// mkdirs creates the missing folders of a path and returns them.
 func (r *Root) mkdirs(dir string) ([]string, error) {
 	var missing []string
 	for d := dir; d != "."; d = path.Dir(d) {

@@ -18,8 +18,8 @@ import (
 
 // Where servers come from.
 const (
-	Project = "project"
-	User    = "user"
+	scopeProject = "project"
+	scopeUser    = "user"
 )
 
 // The ways to speak to a server.
@@ -31,7 +31,7 @@ const (
 
 // A Source is where something was configured.
 type Source struct {
-	Scope string // Project or User
+	Scope string // scopeProject or User
 	Path  string // of the file
 	Line  int
 }
@@ -67,8 +67,8 @@ type Server struct {
 	CallTimeout      time.Duration // the same
 }
 
-// A Config is what one file says.
-type Config struct {
+// A config is what one file says.
+type config struct {
 	Servers  []*Server // in the order of the file
 	Warnings []string
 }
@@ -108,8 +108,8 @@ func dialectOf(path string) dialect {
 // ~/.claude.json (mcpServers), .vscode/mcp.json (servers), opencode.json (mcp), and for all others
 // Superstep's own, JSON or YAML (servers). An error joins one *ConfigError for each mistake, up to
 // 20; the servers without a mistake are returned beside it.
-func parse(data []byte, path, scope string) (*Config, error) {
-	c := &reader{path: path, scope: scope, dialect: dialectOf(path), out: new(Config)}
+func parse(data []byte, path, scope string) (*config, error) {
+	c := &reader{path: path, scope: scope, dialect: dialectOf(path), out: new(config)}
 	if len(data) > maxConfig && !c.huge {
 		return c.out, &ConfigError{File: path, Text: "over 1 MiB"}
 	}
@@ -135,7 +135,7 @@ func parse(data []byte, path, scope string) (*Config, error) {
 type reader struct {
 	path, scope string
 	dialect
-	out    *Config
+	out    *config
 	faults []error
 }
 
@@ -212,6 +212,12 @@ func (c *reader) server(f field) *Server {
 		c.fault(f.Line, f.Col, "server name %s: use 1 to 64 letters, digits, _ and -", clean.Quote(f.Key))
 		return nil
 	}
+	// Its tools are called mcp__SERVER__TOOL: a rule for the tools of a server of the user must not be one for this.
+	if c.scope != scopeUser && strings.Contains(f.Key+"_", "__") {
+		c.fault(f.Line, f.Col, "server name %s: a project's has no __ in it and no _ at its end, which tell the name of a server from that of its tool; "+
+			"write - there", clean.Quote(f.Key))
+		return nil
+	}
 	if !c.is(f.Value, frontmatter.Map, "server "+clean.Quote(f.Key)+" must be an object") {
 		return nil
 	}
@@ -245,7 +251,7 @@ func (c *reader) server(f field) *Server {
 			c.timeout(s, k)
 		case "trust_annotations":
 			s.TrustAnnotations = c.truth(k)
-			if s.TrustAnnotations && (c.scope != User || !c.own) {
+			if s.TrustAnnotations && (c.scope != scopeUser || !c.own) {
 				s.TrustAnnotations = false
 				c.warn(k.Line, k.Col, `"trust_annotations" counts only in the user's own configuration of Superstep and is ignored`)
 			}
@@ -346,7 +352,7 @@ func (c *reader) needs(s *Server, k field) {
 func (c *reader) sandbox(s *Server, k field) {
 	switch k.Value.Text {
 	case "off", "false":
-		if c.scope != User || !c.own {
+		if c.scope != scopeUser || !c.own {
 			c.fault(k.Line, k.Col, "server %q: the sandbox can be turned off only in your own configuration of Superstep (superstep/mcp.yaml below "+
 				"~/.config), not here; declare what it needs: network, read, write", s.Name)
 		}

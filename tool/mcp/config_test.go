@@ -79,6 +79,8 @@ func TestParseMistakes(t *testing.T) {
 		{".mcp.json", `{"mcpServers":{"a":{"command":"x"},"a":{"command":"evil"}}}`, `.mcp.json:1:36: "a" is there twice, first at 1:16`},
 		{".mcp.json", in(`{"command":"x","command":"evil"}`), `2:22: "command" is there twice, first at 2:8`},
 		{".mcp.json", in(`{"command":"x","comm\u0061nd":"evil"}`), `is there twice`},
+		{".mcp.json", `{"mcpServers":{"github__x":{"command":"x"}}}`, `.mcp.json:1:16: server name "github__x": a project's has no __ in it`},
+		{".mcp.json", `{"mcpServers":{"github_":{"command":"x"}}}`, `.mcp.json:1:16: server name "github_": a project's has no __ in it and no _ at its end`},
 		{".mcp.json", in(`{"Command":"x"}`), `needs a command or a url`},
 		{".mcp.json", "{", "1:2: the file ends where a value is expected"},
 		{".mcp.json", `{"mcpServers":{}} x`, "1:19: more after the end"},
@@ -177,7 +179,7 @@ func TestFind(t *testing.T) {
 		if s.Name != "shared" {
 			continue
 		}
-		if s.Command != "own" || len(s.Overrides) != 3 || s.Overrides[1].Scope != mcp.User {
+		if s.Command != "own" || len(s.Overrides) != 3 || s.Overrides[1].Scope != "user" {
 			t.Errorf("shared is %+v", s)
 		}
 		if !strings.Contains(s.Review(), "instead of that of user ("+filepath.Join(home, ".config", "superstep", "mcp.yaml")+":3)") {
@@ -212,7 +214,7 @@ func TestDigest(t *testing.T) {
 	base := func() *mcp.Server {
 		return &mcp.Server{
 			Name: "a", Transport: mcp.Stdio, Command: "node", Args: []string{"./server.js", "--config=opts.json", "--key", "${KEY}"},
-			Env: mcp.Values{"NODE_OPTIONS": "--require ./lib/hook.js"}, Source: mcp.Source{Scope: mcp.Project},
+			Env: mcp.Values{"NODE_OPTIONS": "--require ./lib/hook.js"}, Source: mcp.Source{Scope: "project"},
 		}
 	}
 	digest := func(s *mcp.Server) string {
@@ -282,7 +284,7 @@ func TestNothingShowsSecrets(t *testing.T) {
 	t.Parallel()
 	s := mcp.Server{
 		Name: "a", Transport: mcp.Stdio, Command: "x y", Args: []string{"--key=${KEY:-none}", "a\x1b[2Jb", "\u202eevil"}, Env: mcp.Values{"TOKEN": "canary", "OTHER": "${env:OTHER}"},
-		Headers: mcp.Values{"Authorization": "canary ${THIRD}"}, Source: mcp.Source{Scope: mcp.User, Path: "p", Line: 3},
+		Headers: mcp.Values{"Authorization": "canary ${THIRD}"}, Source: mcp.Source{Scope: "user", Path: "p", Line: 3},
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -302,7 +304,7 @@ func TestNothingShowsSecrets(t *testing.T) {
 	if got := strings.Join(s.Variables(), " "); got != "KEY OTHER THIRD" {
 		t.Error(got)
 	}
-	s.Source.Scope = mcp.Project // whose values are in the project, for all to see
+	s.Source.Scope = "project" // whose values are in the project, for all to see
 	for _, want := range []string{"env TOKEN=… (a literal value)", "env OTHER=${env:OTHER}", "header Authorization: … (a literal value)", "reads the variables KEY, OTHER, THIRD", "from project (p:3)"} {
 		if !strings.Contains(s.Review(), want) {
 			t.Errorf("no %q in %s", want, s.Review())

@@ -42,11 +42,11 @@ type state struct {
 	secrets  []string
 	stale    bool   // the list changed and was not read yet
 	offered  *offer // what the server says now
-	agreed   *offer // what was agreed to
+	agreed   *offer // what was approved
 	failures int    // ends since a call succeeded
 }
 
-// maxFailures is how often a server may end in a row before it is left alone.
+// maxFailures is how often a server may end in a row before it is not started again.
 const maxFailures = 5
 
 // connect starts a server or reaches it, and reads its tools. It asks Options.Trust first. The
@@ -74,7 +74,7 @@ func (c *conn) first(ctx context.Context) error {
 	return c.connect(ctx)
 }
 
-// connect makes a session and reads its tools. The caller has the token.
+// connect creates a session and reads its tools. The caller has the token.
 func (c *conn) connect(ctx context.Context) error {
 	ctx, cancel := c.within(ctx, phaseInit)
 	defer cancel()
@@ -185,7 +185,7 @@ func (c *conn) watch() {
 	}
 }
 
-// live gives a session that works and whose tools are known, after a new start if need be and
+// live returns a session that works and whose tools are known, after a new start if need be and
 // allowed.
 func (c *conn) live(ctx context.Context, restart bool) (*session, error) {
 	select {
@@ -212,7 +212,7 @@ func (c *conn) live(ctx context.Context, restart bool) (*session, error) {
 	}
 	n := c.change(func(now *state) { now.s, now.failures = nil, now.failures+1 }).failures
 	if n > maxFailures {
-		return nil, &Error{Server: c.server.Name, Phase: phaseStart, What: fmt.Sprintf("ended %d times in a row and is left alone", maxFailures),
+		return nil, &Error{Server: c.server.Name, Phase: phaseStart, What: fmt.Sprintf("ended %d times in a row and is not started again", maxFailures),
 			Fix: "run its command by hand to see why: " + c.server.CommandLine()}
 	}
 	if n > 1 {
@@ -298,7 +298,7 @@ var errLost = errors.New("the connection ended before an answer")
 
 var errIdle = errors.New("no more progress")
 
-// once makes one call in one session.
+// once creates one call in one session.
 func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string, args json.RawMessage) (string, error) {
 	limited, cancel := c.within(context.WithValue(ctx, attemptKey{}, sent), phaseCall)
 	defer cancel()
@@ -372,8 +372,8 @@ func (c *conn) Close() {
 
 // Tools are the tools of the server that may be used, sorted by name; see Group.Tools.
 //
-// One that changed since it was agreed to is there by its name, without what the server says of it
-// now, and fails until it is agreed to again, so that whoever counts on it learns why.
+// One that changed since it was approved is there by its name, without what the server says of it
+// now, and fails until it is approved again, so that whoever counts on it learns why.
 func (c *conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	if _, err := c.live(ctx, true); err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/mcp"
 )
@@ -28,7 +29,7 @@ func server(t *testing.T, mode string) *mcp.Server {
 		t.Fatal(err)
 	}
 	return &mcp.Server{
-		Name: "bad", Source: mcp.Source{Scope: mcp.User, Path: "test"}, Transport: mcp.Stdio, Command: self,
+		Name: "bad", Source: mcp.Source{Scope: "user", Path: "test"}, Transport: mcp.Stdio, Command: self,
 		Env: mcp.Values{"MCP_TEST_SERVER": cmp.Or(mode, "good"), "STATE": filepath.Join(t.TempDir(), "state"), "SECRET": "${SECRET:-hunter2hunter2}"},
 	}
 }
@@ -152,16 +153,16 @@ func TestStartFailures(t *testing.T) {
 		{mcp.Server{Name: "x", Transport: mcp.HTTP, URL: "http://127.0.0.1:1/mcp"}, "initialize", "cannot be reached"},
 		{mcp.Server{Name: "x", Transport: mcp.SSE, URL: "http://127.0.0.1:1/mcp"}, "initialize", "cannot be reached"},
 	} {
-		c.server.Source.Scope = mcp.User
+		c.server.Source.Scope = "user"
 		_, err := mcp.Connect(t.Context(), &c.server, o)
 		var e *mcp.Error
 		if !errors.As(err, &e) || e.Phase != c.phase || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %s and %q", c.server, err, c.phase, c.want)
 		}
 	}
-	// A project's server does not run before somebody agreed, and what was agreed to is the digest.
+	// A project's server does not run before somebody agreed, and what was approved is the digest.
 	s := server(t, "")
-	s.Source.Scope = mcp.Project
+	s.Source.Scope = "project"
 	s.Env["STATE"] = "${STATE}"
 	if _, err := mcp.Connect(t.Context(), s, o); err == nil || !strings.Contains(err.Error(), "superstep trust") {
 		t.Errorf("an untrusted server: %v", err)
@@ -264,7 +265,7 @@ func TestReconnect(t *testing.T) {
 		for range 8 {
 			last = call(t, s, "mcp__bad__do", `{}`)
 		}
-		if !strings.Contains(last.Text, "left alone") {
+		if !strings.Contains(last.Text, "not started again") {
 			t.Errorf("still starting after %v: %s", time.Since(begin), last.Text)
 		}
 	})
@@ -346,7 +347,7 @@ func TestPin(t *testing.T) {
 			trusted[now.Digest] = true
 			return now, nil
 		}
-		return nil, errors.New("not agreed to")
+		return nil, errors.New("not approved")
 	}
 	c := connect(t, server(t, "change"), o)
 	s := set(t, c)
@@ -392,7 +393,7 @@ func TestPin(t *testing.T) {
 		t.Errorf("asked %d times, last about %v", n, lists[n-1])
 	}
 	if r := call(t, s, "mcp__bad__do", `{"to":"x"}`); r.Error {
-		t.Errorf("agreed to again: %s", r.Text)
+		t.Errorf("approved again: %s", r.Text)
 	}
 	if c.Changes() != "" {
 		t.Errorf("changes after agreement: %s", c.Changes())
@@ -425,7 +426,7 @@ func TestPinRefusesFirstList(t *testing.T) {
 	}
 }
 
-// A list that changed before the server was connected: what is as it was agreed to works, the rest
+// A list that changed before the server was connected: what is as it was trusted works, the rest
 // is refused until somebody agrees to it.
 func TestPinOfFirstList(t *testing.T) {
 	t.Parallel()
@@ -480,7 +481,7 @@ func TestPinOfFirstList(t *testing.T) {
 	done = true
 	mu.Unlock()
 	if r := call(t, s, "mcp__bad__do", `{"to":"x"}`); r.Error {
-		t.Errorf("agreed to: %s", r.Text)
+		t.Errorf("approved: %s", r.Text)
 	}
 }
 
@@ -497,7 +498,7 @@ func TestNoPin(t *testing.T) {
 	eventually(t, s, "mcp__bad__do", false)
 }
 
-// A file that the command names is part of what was agreed to, also when the server starts again.
+// A file that the command names is part of what was approved, also when the server starts again.
 func TestTrustIsAskedAtEveryStart(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t)
@@ -511,7 +512,7 @@ func TestTrustIsAskedAtEveryStart(t *testing.T) {
 	}
 	write("")
 	s := server(t, "crash-call")
-	s.Source.Scope, s.Command, s.Args = mcp.Project, "sh", []string{"./server.sh"}
+	s.Source.Scope, s.Command, s.Args = "project", "sh", []string{"./server.sh"}
 	agreed, err := s.Digest(o)
 	if err != nil {
 		t.Fatal(err)
@@ -546,7 +547,7 @@ func TestToolsAreCleaned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all := def.Name + def.Description + string(b); all != tool.Clean(all) || strings.Contains(string(b), `\u001b`) {
+		if all := def.Name + def.Description + string(b); all != clean.Text(all) || strings.Contains(string(b), `\u001b`) {
 			t.Errorf("not clean: %q", all)
 		}
 		if len(def.Description) > 9000 {
@@ -724,7 +725,7 @@ func TestServerThatStopsReading(t *testing.T) {
 	}
 }
 
-// Instructions are agreed to as tools are.
+// Instructions are approved as tools are.
 func TestInstructionsDoNotChangeUnseen(t *testing.T) {
 	t.Parallel()
 	o, warned := options(t)

@@ -40,7 +40,7 @@ func TestDigestCoversWhatIsLoaded(t *testing.T) {
 				write(t, filepath.Join(project, f), "one")
 			}
 			s := c.server
-			s.Name, s.Transport, s.Source = "a", mcp.Stdio, mcp.Source{Scope: mcp.Project, Path: filepath.Join(project, ".vscode", "mcp.json")}
+			s.Name, s.Transport, s.Source = "a", mcp.Stdio, mcp.Source{Scope: "project", Path: filepath.Join(project, ".vscode", "mcp.json")}
 			o := &mcp.Options{Project: project}
 			before, err := s.Digest(o)
 			if err != nil {
@@ -66,7 +66,7 @@ func TestDigestIsBounded(t *testing.T) {
 		write(t, filepath.Join(project, "node_modules", "x", fmt.Sprintf("%d.js", i)), "")
 	}
 	o := &mcp.Options{Project: project}
-	s := mcp.Server{Name: "a", Transport: mcp.Stdio, Command: "npm", Args: []string{"run", "x"}, Source: mcp.Source{Scope: mcp.Project, Path: filepath.Join(project, ".mcp.json")}}
+	s := mcp.Server{Name: "a", Transport: mcp.Stdio, Command: "npm", Args: []string{"run", "x"}, Source: mcp.Source{Scope: "project", Path: filepath.Join(project, ".mcp.json")}}
 	if d, err := s.Digest(o); err == nil || d != "" || !strings.Contains(err.Error(), "more than trust can cover") {
 		t.Errorf("%q %v", d, err)
 	}
@@ -78,7 +78,7 @@ func TestDigestIsBounded(t *testing.T) {
 	if _, err := s.Digest(o); err != nil {
 		t.Error(err)
 	}
-	s.Dir, s.Source.Scope = "", mcp.User
+	s.Dir, s.Source.Scope = "", "user"
 	if _, err := s.Digest(o); err != nil {
 		t.Error(err)
 	}
@@ -88,7 +88,7 @@ func TestDigestIsBounded(t *testing.T) {
 func TestReviewMasks(t *testing.T) {
 	t.Parallel()
 	const literal = "… (a literal value)"
-	s := &mcp.Server{Name: "a", Transport: mcp.Stdio, Command: "x", Source: mcp.Source{Scope: mcp.Project}}
+	s := &mcp.Server{Name: "a", Transport: mcp.Stdio, Command: "x", Source: mcp.Source{Scope: "project"}}
 	for _, c := range []struct{ kind, name, value, want string }{
 		{"env", "API_KEY", "canary", literal},
 		{"env", "db_password", "canary", literal},

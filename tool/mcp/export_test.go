@@ -10,9 +10,9 @@ var (
 )
 
 // Parse is parse for the configuration of a project.
-func Parse(data []byte, path string) (*Config, error) { return parse(data, path, Project) }
+func Parse(data []byte, path string) (*config, error) { return parse(data, path, scopeProject) }
 
-// Changes is the difference between what was agreed to and what the server offers now, as Diff gives
+// Changes is the difference between what was approved and what the server offers now, as Diff gives
 // it; "" if there is none.
 func (c *conn) Changes() string {
 	c.mu.Lock()

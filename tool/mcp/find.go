@@ -46,7 +46,7 @@ func Find(o *Options) *Found {
 		}
 		out.Warnings = append(out.Warnings, c.Warnings...)
 		for _, s := range c.Servers {
-			if s.Source.Scope == User && !slices.ContainsFunc(out.Own, func(o *Server) bool { return o.Name == s.Name }) {
+			if s.Source.Scope == scopeUser && !slices.ContainsFunc(out.Own, func(o *Server) bool { return o.Name == s.Name }) {
 				out.Own = append(out.Own, s)
 			}
 			if first := byName[s.Name]; first != nil {
@@ -80,7 +80,7 @@ func (o *Options) places() []configFile {
 	if o.Project != "" {
 		for _, p := range []string{".superstep/mcp.yaml", ".superstep/mcp.yml", ".superstep/mcp.json", ".mcp.json", ".vscode/mcp.json",
 			"opencode.json", "opencode.jsonc"} {
-			places = append(places, configFile{filepath.Join(o.Project, filepath.FromSlash(p)), Project})
+			places = append(places, configFile{filepath.Join(o.Project, filepath.FromSlash(p)), scopeProject})
 		}
 	}
 	home, _ := o.Env("HOME")
@@ -93,11 +93,11 @@ func (o *Options) places() []configFile {
 	}
 	if filepath.IsAbs(config) {
 		for _, p := range []string{"mcp.yaml", "mcp.yml", "mcp.json"} {
-			places = append(places, configFile{filepath.Join(config, "superstep", p), User})
+			places = append(places, configFile{filepath.Join(config, "superstep", p), scopeUser})
 		}
 	}
 	if filepath.IsAbs(home) {
-		places = append(places, configFile{filepath.Join(home, ".claude.json"), User})
+		places = append(places, configFile{filepath.Join(home, ".claude.json"), scopeUser})
 	}
 	return places
 }

@@ -48,7 +48,7 @@ func ConnectAll(ctx context.Context, servers []*Server, opts *Options) *Group {
 }
 
 // Instructions yields the names of the servers that say how to use them and what they say, cleaned and bounded, in the order
-// of the servers. It is agreed to with the tools, so that it does not change unseen.
+// of the servers. It is approved with the tools, so that it does not change unseen.
 func (g *Group) Instructions() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for _, c := range g.conns {

@@ -33,7 +33,7 @@ type Handler struct {
 	slots chan struct{}
 }
 
-// NewHandler makes a handler with a token of its own. Calls end with their request. The server that
+// NewHandler creates a handler with a token of its own. Calls end with their request. The server that
 // it is put into should have limits for reading headers and for being idle.
 func NewHandler(tools *tool.Set, opts *ServeOptions) (*Handler, error) {
 	o := opts.defaults()

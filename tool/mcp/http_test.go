@@ -73,7 +73,7 @@ func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, q r
 
 func remote(url, transport string) *mcp.Server {
 	return &mcp.Server{
-		Name: "net", Source: mcp.Source{Scope: mcp.User}, Transport: transport, URL: url + "/mcp?key=${KEY:-querysecret99}",
+		Name: "net", Source: mcp.Source{Scope: "user"}, Transport: transport, URL: url + "/mcp?key=${KEY:-querysecret99}",
 		Headers: mcp.Values{"Authorization": "Bearer ${TOKEN:-canary-token-1}"},
 	}
 }

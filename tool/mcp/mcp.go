@@ -1,13 +1,13 @@
 // Package mcp connects to servers of the Model Context Protocol, and serves tools as one.
 //
-// It has three steps, since a project's folder may name servers that nobody has agreed to yet.
+// It has three steps, since a project's folder may name servers that nobody has approved yet.
 // [Find] reads configurations and starts nothing. [ConnectAll] starts servers, after
-// Options.Trust has agreed to the digest of all that would run, and takes their tools, after
-// Options.Pin has agreed to what they say of themselves. [Group.Tools] are tools like all others.
+// Options.Trust has approved the digest of all that would run, and takes their tools, after
+// Options.Pin has approved what they say of themselves. [Group.Tools] are tools like all others.
 //
 // What a server says is untrusted: messages are bounded and read strictly, text is cleaned of
 // what drives terminals, references to other documents are refused, and a list of tools that
-// changes is agreed to again before what changed can be used.
+// changes is approved again before what changed can be used.
 //
 // Sampling and elicitation are not offered: a server can neither use the model nor ask the user.
 package mcp
@@ -36,7 +36,7 @@ const (
 
 // Options of Find and ConnectAll. Nil means the defaults.
 type Options struct {
-	// Project is the folder that project configurations come from, that servers are started in,
+	// scopeProject is the folder that project configurations come from, that servers are started in,
 	// and that they are told of as their root. Defaults to none.
 	Project string
 	// Environ is the environment of the process, "NAME=value", as os.Environ gives it. Servers see
@@ -56,9 +56,9 @@ type Options struct {
 	// Pin is asked about what a server says of itself when it was connected, whenever that changed,
 	// and when a tool that was refused is called. It answers from what is recorded, at once, and is
 	// called from one goroutine at a time for each server. An error refuses what is new; what was
-	// agreed to instead, if it is known, says which tools can be used all the same: those that are
+	// approved instead, if it is known, says which tools can be used all the same: those that are
 	// as they were. Without it the first list of a connection is refused as a whole, and of a later
-	// one what this connection agreed to before counts. Nil agrees to the first list of a connection
+	// one what this connection approved before counts. Nil agrees to the first list of a connection
 	// and to no other.
 	Pin func(server string, now *Offer) (agreed *Offer, err error)
 	// Warn is told, from any goroutine, what people should know: tools left out, text that was
@@ -90,7 +90,7 @@ func (o *Options) defaults() *Options {
 	}
 	if d.Trust == nil {
 		d.Trust = func(s *Server, _ string) error {
-			if s.Source.Scope != User {
+			if s.Source.Scope != scopeUser {
 				return fmt.Errorf("comes from %s, which is not trusted; review: superstep trust", s.Source.Path)
 			}
 			return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// An offer is what a server says of itself at one time, or what was agreed to of that.
+// An offer is what a server says of itself at one time, or what was approved of that.
 type offer struct {
 	Offer
 	list   []offered         // in the order of the list
@@ -21,7 +21,7 @@ type offer struct {
 
 func (o *offer) has(s Summary) bool { return o != nil && o.byName[s.Name] == s.Digest }
 
-// knows says whether a tool of that name was agreed to, in whatever form.
+// knows reports whether a tool of that name was approved, in whatever form.
 func (o *offer) knows(name string) bool {
 	if o == nil {
 		return false
@@ -30,10 +30,10 @@ func (o *offer) knows(name string) bool {
 	return ok
 }
 
-// refused is the description of a tool that changed since it was agreed to.
-const refused = "Cannot be used: the server changed it, and nobody has agreed to that yet."
+// refused is the description of a tool that changed since it was approved.
+const refused = "Cannot be used: the server changed it, and nobody has approved that yet."
 
-// agreement is what was agreed to of a server, as far as others recorded it.
+// agreement is what was approved of a server, as far as others recorded it.
 func agreement(o *Offer) *offer {
 	out := &offer{Offer: *o, byName: map[string]string{}}
 	for _, t := range o.Tools {
@@ -138,7 +138,7 @@ func (c *conn) read(raw []*sdk.Tool, out *offer) error {
 // review is what to do about tools that changed.
 func (c *conn) review() string { return "review: superstep trust " + c.server.Name }
 
-// pin asks for agreement to what a server offers now, and gives what is agreed to: now, what is
+// pin asks for agreement to what a server offers now, and gives what is approved: now, what is
 // recorded instead, or before, which may be nil.
 func (c *conn) pin(now, before *offer) (*offer, error) {
 	agreed, err := c.o.Pin(c.server.Name, &now.Offer)
@@ -151,9 +151,9 @@ func (c *conn) pin(now, before *offer) (*offer, error) {
 	return before, err
 }
 
-// adopt takes what a server offers now, and asks for agreement to what is new. What was agreed to
+// adopt takes what a server offers now, and asks for agreement to what is new. What was approved
 // before stays usable as long as it is the same; a first list that is refused is an error if nobody
-// knows what was agreed to. The caller has the token.
+// knows what was approved. The caller has the token.
 func (c *conn) adopt(now *offer, first bool) error {
 	was := c.snapshot()
 	before, old := was.agreed, was.offered
@@ -189,7 +189,7 @@ func (c *conn) adopt(now *offer, first bool) error {
 	return nil
 }
 
-// usable says why a tool cannot be called, asking again if it was refused.
+// usable returns why a tool cannot be called, asking again if it was refused.
 func (c *conn) usable(name string) error {
 	offers, agrees := c.standing(name)
 	if offers && !agrees && c.o.Pin != nil {

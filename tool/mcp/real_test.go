@@ -23,7 +23,7 @@ func published(t *testing.T, name string, args ...string) *mcp.Server {
 	t.Helper()
 	node := npm.Node(t)
 	main := filepath.Join(npm.Modules(t), "@modelcontextprotocol", "server-"+name, "dist", "index.js")
-	return &mcp.Server{Name: name, Source: mcp.Source{Scope: mcp.User}, Transport: mcp.Stdio, Command: node, Args: append([]string{main}, args...)}
+	return &mcp.Server{Name: name, Source: mcp.Source{Scope: "user"}, Transport: mcp.Stdio, Command: node, Args: append([]string{main}, args...)}
 }
 
 func TestEverything(t *testing.T) {
@@ -186,7 +186,7 @@ func TestEverythingByHTTP(t *testing.T) {
 	port := freePort(t)
 	stop := listening(t, "streamableHttp", port)
 	o, _ := options(t)
-	s := &mcp.Server{Name: "everything", Source: mcp.Source{Scope: mcp.User}, Transport: mcp.HTTP, URL: fmt.Sprintf("http://127.0.0.1:%d/mcp", port)}
+	s := &mcp.Server{Name: "everything", Source: mcp.Source{Scope: "user"}, Transport: mcp.HTTP, URL: fmt.Sprintf("http://127.0.0.1:%d/mcp", port)}
 	tools := set(t, connect(t, s, o))
 	everything(t, tools, "")
 	// The server starts again: the session is gone, and a new one is made.
@@ -202,7 +202,7 @@ func TestEverythingBySSE(t *testing.T) {
 	port := freePort(t)
 	listening(t, "sse", port)
 	o, _ := options(t)
-	s := &mcp.Server{Name: "everything", Source: mcp.Source{Scope: mcp.User}, Transport: mcp.SSE, URL: fmt.Sprintf("http://127.0.0.1:%d/sse", port)}
+	s := &mcp.Server{Name: "everything", Source: mcp.Source{Scope: "user"}, Transport: mcp.SSE, URL: fmt.Sprintf("http://127.0.0.1:%d/sse", port)}
 	everything(t, set(t, connect(t, s, o)), "")
 	s.Transport = mcp.HTTP // the wrong type for it
 	_, err := mcp.Connect(t.Context(), s, o)

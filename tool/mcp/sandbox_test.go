@@ -343,7 +343,7 @@ func TestConfinedNpx(t *testing.T) {
 	confined(t, func(t *testing.T, o *mcp.Options, _ *warnings, _ string) {
 		registry, fetched := newRegistry(t)
 		for i := range 2 {
-			s := &mcp.Server{Name: "fetched", Source: mcp.Source{Scope: mcp.User, Path: "/p/mcp.yaml"}, Transport: mcp.Stdio, Command: "npx", Args: []string{"--yes", "tiny-server@1.0.0"}}
+			s := &mcp.Server{Name: "fetched", Source: mcp.Source{Scope: "user", Path: "/p/mcp.yaml"}, Transport: mcp.Stdio, Command: "npx", Args: []string{"--yes", "tiny-server@1.0.0"}}
 			s.Env = mcp.Values{"npm_config_registry": registry.URL + "/"}
 			if i == 1 {
 				registry.Close()

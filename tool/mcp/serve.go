@@ -154,7 +154,7 @@ func serveCall(ctx context.Context, tools *tool.Set, t *tool.Tool, gate func(con
 	args json.RawMessage) *sdk.CallToolResult {
 	c := &tool.Call{ID: rand.Text(), Key: rand.Text(), Args: args}
 	if err := permitted(ctx, gate, t, c); err != nil {
-		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: tool.Clean("refused: " + err.Error())}}}
+		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: clean.Text("refused: " + err.Error())}}}
 	}
 	r := tools.Call(ctx, t.Name, c)
 	out := &sdk.CallToolResult{IsError: r.Error, Content: []sdk.Content{&sdk.TextContent{Text: r.Text}}}

@@ -29,7 +29,7 @@ func builtins(t *testing.T) *tool.Set {
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\ntwo\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	root, err := builtin.OpenRoot(dir)
+	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func builtins(t *testing.T) *tool.Set {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { docs.Close() })
-	s, err := tool.NewSet(builtin.ReadFile(root), builtin.WriteFile(root), builtin.Ls(root), builtin.Glob(root), builtin.Grep(root), builtin.Think(), builtin.SearchDocs(docs, nil))
+	s, err := tool.NewSet(builtin.ReadFile(root), builtin.WriteFile(root), builtin.Ls(root), builtin.Glob(root), builtin.Grep(root), builtin.Think(), builtin.SearchDocs(docs.Dir(), func(context.Context, bool) (*builtin.Docs, error) { return docs, nil }, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestHandlerRoundTrip(t *testing.T) {
 	h, server := handler(t, tools, &mcp.ServeOptions{Gate: allow})
 	o, _ := options(t)
 	o.Environ = append(o.Environ, "TOKEN="+h.Token())
-	s := &mcp.Server{Name: "own", Source: mcp.Source{Scope: mcp.User}, Transport: mcp.HTTP, URL: server.URL, Headers: mcp.Values{"Authorization": "Bearer ${TOKEN}"}, TrustAnnotations: true}
+	s := &mcp.Server{Name: "own", Source: mcp.Source{Scope: "user"}, Transport: mcp.HTTP, URL: server.URL, Headers: mcp.Values{"Authorization": "Bearer ${TOKEN}"}, TrustAnnotations: true}
 	got := set(t, connect(t, s, o))
 	for _, own := range tools.Tools() {
 		if there, ok := got.Get("mcp__own__" + own.Name); !ok || own.Effect == tool.Pure != (there.Effect == tool.Pure) {

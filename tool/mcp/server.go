@@ -34,7 +34,7 @@ func (v Values) GoString() string { return v.String() }
 // LogValue is the names.
 func (v Values) LogValue() slog.Value { return slog.StringValue(v.String()) }
 
-// MarshalJSON gives the names.
+// MarshalJSON returns the names.
 func (v Values) MarshalJSON() ([]byte, error) { return json.Marshal(slices.Sorted(maps.Keys(v))) }
 
 const workspace = "workspaceFolder"
@@ -121,7 +121,7 @@ func (s *Server) Review() string {
 	if names := s.Variables(); len(names) > 0 {
 		fmt.Fprintf(&b, "  reads the variables %s\n", strings.Join(names, ", "))
 	}
-	if s.Source.Scope == Project && s.Transport == Stdio {
+	if s.Source.Scope == scopeProject && s.Transport == Stdio {
 		fmt.Fprintf(&b, "  %s\n", s.Covers(&Options{Project: s.home(), Env: func(string) (string, bool) { return "", false }}))
 	}
 	return b.String()
@@ -144,7 +144,7 @@ var only = regexp.MustCompile(`^(?:Bearer )?\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*\
 // shown is a value for people.
 func (s *Server) shown(value string, plain bool) string {
 	switch {
-	case s.Source.Scope != Project:
+	case s.Source.Scope != scopeProject:
 		return "…"
 	case only.MatchString(value):
 		return strings.Trim(word(value), `"`)
@@ -161,7 +161,7 @@ var (
 	opaque = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
 )
 
-// secret says whether a value of env is one by its name or its shape. A path is none.
+// secret reports whether a value of env is one by its name or its shape. A path is none.
 func secret(name, value string) bool {
 	if secretName.MatchString(name) || secretShape.MatchString(value) {
 		return true
@@ -228,7 +228,7 @@ func (s *Server) Covers(o *Options) string {
 	return fmt.Sprintf("covers %s (%s)%s", strings.Join(parts, ", "), files, elsewhere)
 }
 
-// An unsetError says which variables a server needs that have no value.
+// An unsetError names which variables a server needs that have no value.
 type unsetError []string
 
 func (e unsetError) Error() string { return "needs the variables " + strings.Join(e, ", ") }
@@ -360,7 +360,7 @@ func (s *Server) cover(d *Options) (*cover.Cover, []digestedFile, error) {
 	}
 	err = errors.Join(errs...)
 	if much, ok := errors.AsType[*cover.TooMuch](err); ok {
-		if s.Source.Scope == User {
+		if s.Source.Scope == scopeUser {
 			return nil, files, nil // which is the user's to start, whatever the project holds
 		}
 		return nil, nil, much // once is enough
@@ -454,7 +454,7 @@ func sumFile(real, project, path string) (digestedFile, bool, error) {
 	return out, err == nil, err
 }
 
-// private says whether a host is this machine or one of its neighbours, as far as its name tells.
+// private reports whether a host is this machine or one of its neighbours, as far as its name tells.
 func private(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".local") || strings.HasSuffix(host, ".internal") ||
 		!strings.Contains(host, ".") && !strings.Contains(host, ":") {

@@ -259,7 +259,7 @@ func (s *session) alive() bool {
 	}
 }
 
-// fail makes an *Error of what went wrong, with what is known of why.
+// fail creates an *Error from what went wrong, with what is known of why.
 func (c *conn) fail(s *session, phase string, err error) *Error {
 	out := &Error{Server: c.server.Name, Phase: phase}
 	var done *Error
@@ -309,7 +309,7 @@ func (c *conn) fail(s *session, phase string, err error) *Error {
 	return out
 }
 
-// missing tells what the sandbox may have refused a server that failed, or that died at its start, "" if nothing.
+// missing returns what the sandbox may have refused a server that failed, or that died at its start, "" if nothing.
 func (c *conn) missing(s *session, said string, died bool) string {
 	if s == nil || s.proc == nil {
 		return ""

@@ -44,7 +44,7 @@ func newLines(in io.Reader, out io.Writer, stop func()) *lines {
 	return l
 }
 
-// Connect makes lines a transport of the SDK, of one connection.
+// Connect turns lines into a transport of the SDK, of one connection.
 func (l *lines) Connect(context.Context) (sdk.Connection, error) { return l, nil }
 
 // SessionID is "": there is one session.
@@ -161,7 +161,7 @@ func start(s *Server, d *Options) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	bounds, env, err := d.Sandbox.Reader().Declaring(s.Source.Path+"\x00"+s.Name, s.Source.Scope == User, s.Needs,
+	bounds, env, err := d.Sandbox.Reader().Declaring(s.Source.Path+"\x00"+s.Name, s.Source.Scope == scopeUser, s.Needs,
 		append(append([]string{command}, s.Args...), dir), env)
 	if err != nil {
 		return nil, &wireError{what: "what it declares cannot be granted: " + err.Error(), fix: "correct it in " + s.Source.Path}

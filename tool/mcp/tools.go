@@ -164,7 +164,7 @@ func difference(a, b string) (string, string) {
 
 var unnamed = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// toolNames gives each tool of a server a name that models can call and that no other tool has:
+// toolNames assigns each tool of a server a name that models can call and that no other tool has:
 // mcp__server__tool. Where that is too long, has other characters or could be that of another, a
 // part of a digest of the real name stands at its end. A name does not depend on the other tools
 // of the server, unless two would have the same.
@@ -209,7 +209,7 @@ func effect(a *sdk.ToolAnnotations, trusted bool) tool.Effect {
 	return tool.Once
 }
 
-// define makes a tool of what a server says of it, without Run, and says what was cleaned.
+// define creates a tool from what a server says of it, without Run, and says what was cleaned.
 func define(name string, t *sdk.Tool, trusted bool) (*tool.Tool, []string, error) {
 	var notes []string
 	text := t.Description

@@ -91,14 +91,14 @@ func sameDepth(pattern, name string) bool {
 	})
 }
 
-// settled says that what may spread over several words begins only after the literal start of a pattern
+// settled reports whether what may spread over several words begins only after the literal start of a pattern
 // that ends in a star.
 func settled(pattern, word string) bool {
 	at := strings.IndexRune(word, spread)
 	return at < 0 || glob(pattern, word[:at])
 }
 
-// could says whether the words match for some values of the computed parts.
+// could reports whether the words match for some values of the computed parts.
 func (c commandPattern) could(words []string) bool {
 	if !slices.ContainsFunc(words, func(w string) bool { return !plain(w) }) {
 		return false // fits has decided
@@ -161,7 +161,7 @@ func (c commandPattern) step(t int, w string, next []bool) {
 	}
 }
 
-// meet says whether a glob and a word with computed parts have a text in common. Long ones count as if
+// meet reports whether a glob and a word with computed parts have a text in common. Long ones count as if
 // they had.
 func meet(pattern, w string) bool {
 	if len(pattern)*len(w) > 1<<16 {

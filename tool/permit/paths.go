@@ -216,7 +216,7 @@ func compilePath(text, home string) (matcher, error) {
 	return pathPattern{exact: newPathGlob(s), fold: newPathGlob(strings.ToLower(s)), abs: path.IsAbs(s) || filepath.IsAbs(filepath.FromSlash(s))}, nil
 }
 
-// escape makes a text match only itself.
+// escape returns a pattern that matches only the text.
 func escape(s string) string {
 	return strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "{", `\{`, "}", `\}`).Replace(s)
 }

@@ -124,7 +124,7 @@ type compiled struct {
 	weight int // how specific it is
 }
 
-// New makes a policy, or returns an error that names every rule that is wrong.
+// New creates a policy, or returns an error that names every rule that is wrong.
 func New(opts *Options) (*Policy, error) {
 	var o Options
 	if opts != nil {
@@ -141,7 +141,7 @@ func New(opts *Options) (*Policy, error) {
 	p := &Policy{opt: o}
 	var errs []error
 	var err error
-	if p.guards, err = guards(slices.Concat(AlwaysProtected(), o.Protected)); err != nil {
+	if p.guards, err = guards(slices.Concat(alwaysProtected(), o.Protected)); err != nil {
 		errs = append(errs, err)
 	}
 	for layer := range o.Rules {
@@ -284,7 +284,7 @@ func (p *Policy) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 	return p.headless(v)
 }
 
-// Grants says whether a rule, as a person's answer, would allow a call. It lifts neither what is denied
+// Grants reports whether a rule, as a person's answer, would allow a call. It lifts neither what is denied
 // nor what has to be asked about each time. It implements tool.Granter.
 func (p *Policy) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
 	r, err := Parse(tool.Allow, rule, "")
@@ -333,7 +333,7 @@ func (p *Policy) decide(f *facts) tool.Verdict {
 	return tool.Verdict{Decision: tool.Ask, Origin: string(BuiltIn), Reason: "no rule allows it"}
 }
 
-// bare says whether a rule without a pattern allows the tool whatever is done with it.
+// bare reports whether a rule without a pattern allows the tool whatever is done with it.
 func (p *Policy) bare(f *facts) bool {
 	if f.malformed || f.firm {
 		return false
@@ -439,14 +439,14 @@ func (p *Policy) unit(f *facts, u *unit) finding {
 	return finding{decision: tool.Ask, unit: u}
 }
 
-// excepted says whether a rule for all else leaves a unit to another rule.
+// excepted reports whether a rule for all else leaves a unit to another rule.
 func (p *Policy) excepted(f *facts, u *unit, r *compiled) bool {
 	return slices.ContainsFunc(p.rules, func(o *compiled) bool {
 		return o.group == r.group && !o.Otherwise && o.Ignored == "" && u.match(f, o) == yes
 	})
 }
 
-// lifted says whether a person has answered what a rule asks.
+// lifted reports whether a person has answered what a rule asks.
 func (p *Policy) lifted(f *facts, u *unit, ask *compiled) bool {
 	if ask.Layer == BuiltIn {
 		return false

@@ -34,9 +34,9 @@ const (
 	ofPrompts = "instructions that agents read when they start"
 )
 
-// AlwaysProtected returns what every policy protects: what programs other than Superstep load, and Superstep's own
+// alwaysProtected returns what every policy protects: what programs other than Superstep load, and Superstep's own
 // folder. What else Superstep reads is known to those who read it: see Options.Protected.
-func AlwaysProtected() []Protected {
+func alwaysProtected() []Protected {
 	var out []Protected
 	add := func(why string, ask bool, names ...string) {
 		for _, name := range names {

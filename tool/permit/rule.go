@@ -20,7 +20,7 @@ const (
 	mostStars   = 16   // in a pattern, so that matching stays cheap
 )
 
-// A Rule says what is to become of the calls it matches. Make one with Parse.
+// A Rule describes what is to become of the calls it matches. Make one with Parse.
 type Rule struct {
 	Decision tool.Decision
 	Tool     string // a name, or a glob over names: * and ?
@@ -134,7 +134,7 @@ func nameRune(c rune) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-*?", c)
 }
 
-// compile makes a rule ready for matching, where the tools are known by name.
+// compile prepares a rule for matching, where the tools are known by name.
 func (r Rule) compile(o *Options) (matcher, error) {
 	if _, err := ParseDecision(string(r.Decision)); err != nil {
 		return nil, fmt.Errorf("%s: %w", r, err)

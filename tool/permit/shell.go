@@ -91,7 +91,7 @@ type analysis struct {
 	sets     bool // it sets variables
 }
 
-// hard says that a command can do what cannot be seen in it.
+// hard records that a command can do what cannot be seen in it.
 func (a *analysis) hard(why string) {
 	if a.why == "" {
 		a.why = why

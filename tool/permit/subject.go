@@ -102,7 +102,7 @@ type matcher interface {
 	match(u *unit, strict bool) answer
 }
 
-// match says whether a rule is about a unit.
+// match reports whether a rule is about a unit.
 func (u *unit) match(f *facts, r *compiled) answer {
 	strict := r.Decision == tool.Allow
 	if u.around && (strict || r.Pattern == "") || u.named && r.Pattern == "" || u.linked && strict && r.Layer == BuiltIn {
@@ -141,7 +141,7 @@ func (u *unit) match(f *facts, r *compiled) answer {
 	return r.match.match(u, strict)
 }
 
-// binds says whether a rule that denies or asks for one tool also binds another that does the same:
+// binds reports whether a rule that denies or asks for one tool also binds another that does the same:
 // files that must not be edited must not be replaced.
 func binds(rule, name string) bool {
 	return rule == "edit_file" && name == "write_file" || rule == "write_file" && name == "edit_file"
@@ -220,7 +220,7 @@ func is(object map[string]any, key string) bool {
 	return given && (yes || !truth)
 }
 
-// cannot makes a call one that is asked about.
+// cannot has a call asked about.
 func (f *facts) cannot(why string) {
 	f.why = why
 	f.units = append(f.units, unit{unknown: true})

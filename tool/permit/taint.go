@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// untrusted says whether what a tool gives is written by strangers: pages and search results
+// untrusted reports whether what a tool gives is written by strangers: pages and search results
 // of the web, answers of MCP servers, the reports of other agents, who may have read such, and the
 // file that an imported run was made of.
 func untrusted(name string) bool {
@@ -62,14 +62,14 @@ func (g taint) Reads(name, from string, answers []string) func(file string) tool
 	return func(string) tool.Verdict { return tool.Verdict{Decision: tool.Deny, Reason: "no rule is about files"} }
 }
 
-// Grants says whether a rule would allow a call, which it never does where the gate itself asks. It
+// Grants reports whether a rule would allow a call, which it never does where the gate itself asks. It
 // implements tool.Granter.
 func (g taint) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
 	inner, ok := g.inner.(tool.Granter)
 	return ok && t != nil && c != nil && inner.Grants(rule, t, c) && g.asks(t, c) == ""
 }
 
-// asks says why a call is asked about, "" if it is not.
+// asks returns why a call is asked about, "" if it is not.
 func (g taint) asks(t *tool.Tool, c *tool.Call) string {
 	p, _ := g.inner.(*Policy)
 	what := p.sends(t, c)
@@ -87,7 +87,7 @@ func (g taint) asks(t *tool.Tool, c *tool.Call) string {
 // longPath is how many bytes of an address's path are taken for more than a name.
 const longPath = 200
 
-// sends says how a call can carry something out, "" if it cannot.
+// sends returns how a call can carry something out, "" if it cannot.
 func (p *Policy) sends(t *tool.Tool, c *tool.Call) string {
 	object, err := decode(c.Args)
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *Policy) sends(t *tool.Tool, c *tool.Call) string {
 	return ""
 }
 
-// sendsCommand says how a command can carry something out: it cannot if it has no network.
+// sendsCommand returns how a command can carry something out: it cannot if it has no network.
 func (p *Policy) sendsCommand(object map[string]any) string {
 	if p != nil && p.opt.Sandbox == Confined && len(p.Network()) == 0 && !is(object, "unsandboxed") {
 		return ""

@@ -47,7 +47,7 @@ func unsupported() []uint32 {
 	}
 }
 
-// change makes a change where files may be written. What it is made to is opened before it is looked at, so that whatever the command
+// change performs a change where files may be written. What it is made to is opened before it is looked at, so that whatever the command
 // does to the path, its memory or its descriptors meanwhile has no effect.
 func (g *gate) change(n *notification, valid func() bool) error {
 	c, ok := g.changes[uint32(n.nr)] //nolint:gosec // a number

@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -415,7 +416,7 @@ func (w *world) attempt(t *testing.T, s *sandbox.Sandbox, c bypass, e *ears, goC
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
-	cmd := s.Command(ctx, append(env, sandbox.GitSafe()...), "/bin/bash", "-c", prelude+c.script)
+	cmd := s.Command(ctx, append(env, procgroup.GitSafe()...), "/bin/bash", "-c", prelude+c.script)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = w.root+"/work", files[0], files[1]
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -235,7 +235,7 @@ func (s *Sandbox) aside(name string) (string, error) {
 	return "", errors.New("there are too many of its kind")
 }
 
-// restore makes a symbolic link again that a command has taken away.
+// restore recreates a symbolic link that a command has taken away.
 func (s *Sandbox) restore(name, to string) error {
 	if _, err := os.Lstat(name); err == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A gate makes calls of commands for them that Landlock does not bound. It knows ports and no addresses: whoever listens on the port of
+// A gate performs calls of commands for them that Landlock does not bound. It knows ports and no addresses: whoever listens on the port of
 // the proxy elsewhere would be reached. And it knows nothing of modes, owners and times of files. The kernel stops at
 // such a call and asks; arguments are copied before they are looked at, so that the command cannot change
 // them any more.

@@ -288,7 +288,7 @@ func (t *tree) bind(source, target string, folder bool) {
 	k.before(must, "mount "+target, unix.SYS_MOVE_MOUNT, lastResult, k.text(""), atCwd, k.text(t.root+target), unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// again makes a mount of what is at a path already.
+// again creates a mount from what is at a path already.
 func (t *tree) again(name string) {
 	t.mount(must, "mount "+name, t.root+name, t.root+name, "", unix.MS_BIND|unix.MS_REC, "")
 }

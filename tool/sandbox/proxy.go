@@ -66,7 +66,7 @@ type proxy struct {
 	refused []string
 }
 
-// newProxy makes a proxy. Addr is where commands find it.
+// newProxy creates a proxy. Addr is where commands find it.
 func newProxy(hosts []string, addr string) *proxy {
 	p := &proxy{hosts: hosts, password: rand.Text(), addr: addr}
 	p.ctx, p.cancel = context.WithCancel(context.Background())

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -22,7 +23,7 @@ func run(t testing.TB, s *sandbox.Sandbox, dir, script string) (string, *sandbox
 		t.Fatal(err)
 	}
 	defer r.Close()
-	c := s.Command(t.Context(), append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, sandbox.GitSafe()...), "/bin/bash", "-c", script)
+	c := s.Command(t.Context(), append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, procgroup.GitSafe()...), "/bin/bash", "-c", script)
 	c.Dir, c.Stdout, c.Stderr = dir, w, w
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

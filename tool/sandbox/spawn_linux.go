@@ -140,7 +140,7 @@ func (h *copies) close() {
 	h.fds = nil
 }
 
-// start makes the process and returns once it runs path, or has failed to. Files become its descriptors from 0
+// start creates the process and returns once it runs path, or has failed to. Files become its descriptors from 0
 // on.
 func (c *child) start(dir, path string, args, env []string, files []*os.File) (pid int, err error) {
 	report, theirs, err := os.Pipe()

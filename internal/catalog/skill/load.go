@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// A NotFoundError says that there is no skill of that name.
+// A NotFoundError reports that there is no skill of that name.
 type NotFoundError struct {
 	Name  string
 	Known []string // those there are
@@ -26,8 +26,8 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("there is no skill %s%s", clean.Quote(e.Name), suggest.Hint(e.Name, e.Known))
 }
 
-// A ChangedError says that the files of a skill are no longer those that were found, so that what
-// the user has agreed to is not what is there.
+// A ChangedError reports that the files of a skill are no longer those that were found, so that what
+// the user has trusted is not what is there.
 type ChangedError struct {
 	Name string
 	Path string // of the file that differs, relative to the folder; "" if it may be any
@@ -46,7 +46,7 @@ func (e *ChangedError) Error() string {
 // A Set is skills by name.
 type Set []*Skill
 
-// Find gives the skill of that name, or a *NotFoundError.
+// Find returns the skill of that name, or a *NotFoundError.
 func (l Set) Find(name string) (*Skill, error) {
 	e := &NotFoundError{Name: name}
 	for _, s := range l {

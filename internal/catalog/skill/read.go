@@ -218,7 +218,7 @@ func (r *reader) description(doc *frontmatter.Document) {
 	}
 }
 
-// archive says whether a file packs other files, which nobody sees who looks through the folder.
+// archive reports whether a file packs other files, which nobody sees who looks through the folder.
 func archive(name string) bool {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".jar", ".whl", ".skill":

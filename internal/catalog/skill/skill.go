@@ -72,7 +72,7 @@ var namePattern = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 // reserved names mean something else to the command line.
 var reserved = []string{"help", "version"}
 
-// CheckName says why a name is none for a skill, or nil.
+// CheckName returns why a name is none for a skill, or nil.
 func CheckName(name string) error {
 	switch {
 	case name == "":

@@ -22,7 +22,7 @@ type Report struct {
 	Warnings []Finding
 }
 
-// OK says whether there is no error.
+// OK reports whether there is no error.
 func (r *Report) OK() bool { return len(r.Errors) == 0 }
 
 const (

@@ -109,7 +109,7 @@ type change struct {
 	added, removed int    // lines
 }
 
-// compare tells how contents became others.
+// compare returns how contents became others.
 func compare(before, after []File) change {
 	old, now := map[string]File{}, map[string]File{}
 	var names []string

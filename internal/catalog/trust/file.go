@@ -25,7 +25,7 @@ const (
 type memory struct {
 	Version  int                `json:"version"`
 	Projects map[string][]entry `json:"projects"`
-	Seen     map[string][]entry `json:"seen,omitempty"` // and not agreed to
+	Seen     map[string][]entry `json:"seen,omitempty"` // and not trusted
 }
 
 type entry struct {
@@ -34,7 +34,7 @@ type entry struct {
 	Kept string    `json:"content,omitempty"` // the digest of the content that is kept, if any
 }
 
-// A FileError says that the memory cannot be used, so that nothing is trusted.
+// A FileError reports that the memory cannot be used, so that nothing is trusted.
 type FileError struct {
 	Path string
 	Err  error // what is wrong and how to mend it

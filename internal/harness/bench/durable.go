@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -59,7 +59,7 @@ func writing(n int, text string, grow bool, visit func(step int)) (*noteFlow, er
 	return g.Compile()
 }
 
-// folder makes an empty directory for a store, and what removes it.
+// folder creates an empty directory for a store, and what removes it.
 func (s *suite) folder() (dir string, remove func(), err error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return "", nil, err
@@ -270,7 +270,7 @@ func (s *suite) bareCommits(p *place, name string, rows, batch int, text string)
 	}}
 }
 
-// bareStore makes a place that is written to without the engine, and gives what removes it.
+// bareStore creates a place that is written to without the engine, and gives what removes it.
 func (s *suite) bareStore(p *place) (b *plain, remove func(), err error) {
 	dir, rm, err := s.folder()
 	if err != nil {
@@ -354,7 +354,7 @@ func (s *suite) listing(p *place) {
 	}
 }
 
-// listed makes a run that has ended.
+// listed creates a run that has ended.
 func listed(ctx context.Context, store runlog.Store, id string) error {
 	l, _, err := store.Acquire(ctx, id, &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "bench", Title: "one of many"}})
 	if err != nil {

@@ -35,7 +35,7 @@ type fitted struct {
 	ok       bool
 }
 
-// fits gives the series of records, in the order in which they come.
+// fits returns the series of records, in the order in which they come.
 func fits(recs []*record) []*fitted {
 	var out []*fitted
 	by := map[string]*fitted{}

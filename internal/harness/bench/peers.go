@@ -17,7 +17,7 @@ import (
 )
 
 // readRecords reads files of records, one JSON object to a line. Lines that are none, such
-// as what a program has logged, are passed over.
+// as what a program has logged, are skipped.
 func readRecords(names []string) (results, error) {
 	var all results
 	for _, name := range names {
@@ -148,7 +148,7 @@ func rank(peer string) int {
 	return 1
 }
 
-// rowOf gives the row that a record belongs to.
+// rowOf returns the row that a record belongs to.
 func rowOf(r *record) (name, unit string, order int) {
 	for i, p := range rows() {
 		if p.wl != r.WL {

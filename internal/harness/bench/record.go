@@ -154,7 +154,7 @@ func median(v []float64) float64 {
 	}
 }
 
-// percentile gives the value below which that share of the values lies. It sorts them.
+// percentile returns the value below which that share of the values lies. It sorts them.
 func percentile(v []float64, share float64) float64 {
 	if len(v) == 0 {
 		return 0

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -133,7 +132,7 @@ func say(scope *journal.Scope, tokens, rate int) {
 		if beat != nil {
 			<-beat
 		}
-		scope.Live("text", agent.Delta{Agent: "writer", Text: " token"})
+		scope.Live("text", map[string]string{"agent": "writer", "text": " token"})
 	}
 }
 

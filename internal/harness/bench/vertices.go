@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/superstep-dev/superstep/pregel"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/vertex"
 )
 
@@ -110,7 +110,7 @@ func (s *suite) w7() {
 	}
 }
 
-// weigh tells how many bytes of memory a graph and a run of PageRank on it take.
+// weigh returns how many bytes of memory a graph and a run of PageRank on it take.
 func weigh(ctx context.Context, l *vertex.EdgeList[none], n int) (g *vertex.Graph[none], edges, vertices float64, err error) {
 	empty := heapBytes()
 	if g, err = l.Build(n); err != nil {
@@ -263,7 +263,7 @@ func (c *compressed) parts(do func(lo, hi int)) {
 	wg.Wait()
 }
 
-// unionFind gives every vertex the lowest index of its component.
+// unionFind assigns each vertex the lowest index of its component.
 func unionFind(l *vertex.EdgeList[none], n int) []int32 {
 	root := make([]int32, n)
 	for v := range root {

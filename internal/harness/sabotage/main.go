@@ -87,7 +87,7 @@ type mutant struct {
 // A test is arguments of go test.
 type test string
 
-// apply gives the file without the safeguard.
+// apply returns the file without the safeguard.
 func (m *mutant) apply(root string) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.file)))
 	if err != nil {

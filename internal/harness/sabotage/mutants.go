@@ -81,7 +81,7 @@ func engineMutants() []mutant {
 		{"tasks: attempts that failed are counted across crashes", "graph/journal.go",
 			"	return x.journal.Write(ctx, \"\", runlog.KindTaskFailed, path, d)", "	return nil", tests},
 		{"snapshots: what is not in them is carried along", "journal/snapshot.go",
-			"	if c != nil {\n		r, err := j.New(runlog.KindCarried", "	if c != nil && a == nil {\n		r, err := j.New(runlog.KindCarried", kills},
+			"	if c != nil {\n		r, err := j.New(carry.Kind", "	if c != nil && a == nil {\n		r, err := j.New(carry.Kind", kills},
 		{"takeovers: they are counted", "runlog/runlog.go",
 			"	return i.Takeovers + 1, nil", "	return i.Takeovers, nil", []test{ofJournal, ofSqlite}},
 		{"takeovers: there is an end to them", "runlog/runlog.go",

@@ -55,7 +55,7 @@ func Results(msg model.Message) ([]model.Part, error) {
 	return parts, nil
 }
 
-// CheckTools says what is wrong with the tools of a request and its choice of one.
+// CheckTools returns what is wrong with the tools of a request and its choice of one.
 func CheckTools(req *model.Request) error {
 	known := req.Choice == "" || req.Choice == "required"
 	for _, spec := range req.Tools {

@@ -38,7 +38,7 @@ type BadCall string
 
 func (e BadCall) Error() string { return string(e) }
 
-// A cutCallError says that a turn ended among its tool calls.
+// A cutCallError reports that a turn ended among its tool calls.
 type cutCallError string
 
 func (e cutCallError) Error() string { return string(e) }
@@ -55,7 +55,7 @@ func (c *Client) fault(code, text string) *model.Error {
 	return c.newError(&Problem{Code: code, Text: text})
 }
 
-// explain says why an attempt failed: by its contexts if they ended, or by err.
+// explain returns why an attempt failed: by its contexts if they ended, or by err.
 func (c *Client) explain(ctx, caller context.Context, err error, x *exchange) *model.Error {
 	var known *model.Error
 	switch {

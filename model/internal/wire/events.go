@@ -171,5 +171,5 @@ func (b *Balance) Feed(s []byte) {
 	}
 }
 
-// Closed says whether an object or a list was opened, and all of them are closed.
+// Closed reports whether an object or a list was opened, and all of them are closed.
 func (b *Balance) Closed() bool { return b.began && b.depth <= 0 && !b.text }

@@ -27,7 +27,7 @@ const (
 	maxBackoff   = 8 * time.Second
 )
 
-// A Config says whom to ask and within which limits. Model, Provider and BaseURL are
+// A Config is whom to ask and within which limits. Model, Provider and BaseURL are
 // required; the zero values of the others mean what is written with them.
 type Config struct {
 	Model    string // the server's name for the model

@@ -1,0 +1,233 @@
+// Package agent is the built-in workflow "agent": one agent works towards what a person
+// asks for, with its tools, its sub-agents and the workflows it may run.
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/recipe"
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// Name is what users call the workflow by.
+const Name = "agent"
+
+// Lead is the agent that works when none is named.
+const Lead = "general-purpose"
+
+// Options are what the workflow is built from.
+type Options struct {
+	// Prepare says whether there can be a run of these inputs, and completes them: it finds
+	// the agent and its model. It starts nothing. It is required.
+	Prepare func(in *Inputs) error
+	// Open gives the agent of a run that begins or goes on, with everything it needs started.
+	// It is required.
+	Open func(ctx context.Context, in *Inputs) (*Crew, error)
+	// Workflows are those that the agent may run by name; none by default.
+	Workflows []*workflow.Workflow
+	// SaveDraft keeps the text of a recipe under its name until a person approves it, and says
+	// where it is, for people. It may be called again with the same after a crash. Nil does not
+	// let agents write recipes.
+	SaveDraft func(ctx context.Context, name string, text []byte) (where string, err error)
+	// Dir is what a relative folder is relative to; defaults to the process's own.
+	Dir string
+}
+
+// Inputs are the inputs of the workflow.
+type Inputs struct {
+	Prompt string `json:"prompt" jsonschema:"what to do"`
+	Agent  string `json:"agent,omitempty" jsonschema:"who does it, by name; defaults to general-purpose"`
+	Model  string `json:"model,omitempty" jsonschema:"the model to use, as provider/name; defaults to that of the agent, or the one that is configured"`
+	Dir    string `json:"dir,omitempty" jsonschema:"a folder of the project to work in; defaults to this one"`
+	// Rules are what agents may do in this run, whoever continues with it.
+	Rules []string `json:"rules,omitempty" jsonschema:"what agents may do in this run, such as deny read_file(secret/**)"`
+	OnAsk string   `json:"on_ask,omitempty" jsonschema:"what becomes of calls that need leave where nobody can be asked: wait or deny"`
+	// Definition is what the agent is made of, so that a run is not resumed with another.
+	Definition map[string]string `json:"definition,omitempty" jsonschema:"set by the run itself"`
+}
+
+// An Output is what the workflow ends with.
+type Output struct {
+	Text  string `json:"text"` // what the agent said last
+	Agent string `json:"agent"`
+	Model string `json:"model"`
+}
+
+// A Crew is an agent, and what was started for it.
+type Crew struct {
+	Agent      *agent.Agent
+	Definition map[string]string // what the agent is made of now; a run continues with what it began with
+	// Check says what is wrong with a recipe that its text does not show, such as agents that
+	// there are not. Nil checks nothing more.
+	Check func(r *recipe.Recipe) recipe.Problems
+	// SaveDraft goes before that of the options, where drafts belong to the project that the
+	// crew is of. Nil leaves it to those.
+	SaveDraft func(ctx context.Context, name string, text []byte) (where string, err error)
+	Close     func() error // ends what was started; nil for nothing
+}
+
+// state is the state of the workflow's graph.
+type state struct {
+	Inputs
+	Text string `json:"text,omitempty"`
+}
+
+// New creates the workflow.
+func New(opt *Options) (*workflow.Workflow, error) {
+	if opt == nil || opt.Prepare == nil || opt.Open == nil {
+		return nil, errors.New("workflow agent: it needs a way to get agents")
+	}
+	d := &delegate{opt: opt}
+	w, err := workflow.Func(Name, "Have an agent do something, with its tools and sub-agents", d.run)
+	if err != nil {
+		return nil, err
+	}
+	w.NeedsModel = true
+	for _, other := range opt.Workflows {
+		w.Uses = append(w.Uses, other.Name)
+	}
+	w.Prepare = func(raw json.RawMessage) (json.RawMessage, error) {
+		var in Inputs
+		if err := json.Unmarshal(raw, &in); err != nil {
+			return nil, fmt.Errorf("workflow agent: its inputs: %w", err)
+		}
+		if err := d.prepare(&in); err != nil {
+			return nil, err
+		}
+		return json.Marshal(in)
+	}
+	w.Flow = func(raw json.RawMessage) (graph.Reading, error) {
+		var in Inputs
+		if len(raw) > 0 {
+			if err := json.Unmarshal(raw, &in); err != nil {
+				return nil, fmt.Errorf("workflow agent: its inputs: %w", err)
+			}
+		}
+		return d.flow(&in, nil)
+	}
+	return w, nil
+}
+
+type delegate struct{ opt *Options }
+
+func (d *delegate) prepare(in *Inputs) error {
+	if strings.TrimSpace(in.Prompt) == "" {
+		return &workflow.InputsError{Workflow: Name, Problems: []string{"prompt: is empty; say what to do"}}
+	}
+	in.Agent = cmp.Or(in.Agent, Lead)
+	if !filepath.IsAbs(in.Dir) {
+		dir, err := filepath.Abs(filepath.Join(d.opt.Dir, in.Dir))
+		if err != nil {
+			return err
+		}
+		in.Dir = dir
+	}
+	return d.opt.Prepare(in)
+}
+
+func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Output, err error) {
+	im := e.Journal.Imported()
+	if im != nil { // rights are those of whoever imported it
+		in.Dir = im.Dir
+	}
+	err = e.Journal.Afresh(func() error {
+		if im != nil {
+			in.Model, in.Rules, in.OnAsk = "", nil, ""
+		}
+		if filepath.IsAbs(in.Dir) && in.Agent != "" {
+			return nil
+		}
+		return d.prepare(&in) // for hosts that began the run without Settle
+	})
+	if err != nil {
+		return out, err
+	}
+	crew, err := d.opt.Open(ctx, &in)
+	if err != nil {
+		return out, err
+	}
+	if crew.Close != nil {
+		defer func() { err = errors.Join(err, crew.Close()) }()
+	}
+	if err := e.Unchanged(Name, in.Definition, crew.Definition); err != nil {
+		return out, err
+	}
+	if in.Model == "" && crew.Agent.Model != nil {
+		in.Model = crew.Agent.Model.Name()
+	}
+	flow, err := d.flow(&in, crew)
+	if err != nil {
+		return out, err
+	}
+	final, err := flow.Run(ctx, state{Inputs: in}, &e.Graph)
+	return Output{Text: final.Text, Agent: in.Agent, Model: in.Model}, err
+}
+
+// flow is the graph of a run: one node, the agent; a nil crew gives a graph to look at.
+func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[state, string], error) {
+	version, err := journal.Hash(in.Definition)
+	if err != nil {
+		return nil, err
+	}
+	g := graph.New(Name, func(s state, text string) state { s.Text = text; return s })
+	n := graph.Node[state, string]{Name: "work", Kind: "agent", Agents: 1, Version: version}
+	n.UsesAny = len(d.opt.Workflows) > 0
+	n.Run = func(ctx context.Context, t *graph.Task, s state) (string, error) {
+		if crew == nil {
+			return "", errors.New("this graph is for looking at only")
+		}
+		return d.work(ctx, t, crew, &s)
+	}
+	g.AddNode(n)
+	g.Edge(graph.Start, n.Name)
+	g.Edge(n.Name, graph.End)
+	return g.Compile()
+}
+
+// work has the agent work, with workflows in the background, and gives what it says last.
+func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state) (string, error) {
+	k, err := d.sit(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	defer k.close()
+	lead := *crew.Agent
+	lead.Actions = append(lead.Actions[:len(lead.Actions):len(lead.Actions)], k.actions(crew)...)
+	w := &agent.Work{
+		Prompt:  s.Prompt,
+		State:   func() (json.RawMessage, error) { return json.Marshal(s) },
+		Stopped: t.Stopped(),
+	}
+	out, err := k.converse(&lead, w)
+	text, err := said(lead.Name, out, err)
+	if err != nil {
+		return "", err
+	}
+	rest, err := k.rest()
+	if err != nil || len(rest) == 0 {
+		return text, err
+	}
+	return k.handOver(&lead, w, text, rest)
+}
+
+// said is what an agent ended with, or why that is nothing.
+func said(name string, out *agent.Outcome, err error) (string, error) {
+	switch {
+	case err != nil:
+		return "", err
+	case out.Stop == agent.StopLimit:
+		return "", &agent.LimitError{Agent: name, Turns: out.Turns}
+	case out.Stop == agent.StopCut:
+		return "", fmt.Errorf("agent %s: the provider cut its last answer off; ask for less, or use another model", name)
+	}
+	return out.Text, nil
+}

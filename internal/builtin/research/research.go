@@ -1,0 +1,234 @@
+// Package research is the built-in workflow "research": it answers a question from a
+// folder of documents, or from the web, with a brief in which every citation has been
+// checked against its source.
+//
+//	planner → explorer → researcher (one task per direction) → coverage ⟲ → synthesizer
+//
+// The planner turns the question into one or two broad queries, the explorer maps what
+// the sources say into two to four directions, a researcher per direction collects
+// passages, and the coverage check sends those out again that found too little while
+// there is a search budget left. The synthesizer weighs what was found and writes.
+//
+// With a language model the nodes are agents, and the brief is prose over quotes that have been
+// looked up in their sources. Without one (the model is "offline") they search by
+// themselves, and the brief is the passages that answer best, or says that none does.
+package research
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/docindex"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// Name is what users call the workflow by.
+const Name = "research"
+
+// Options are what the workflow is built from.
+type Options struct {
+	// Model returns the model of a name, and the one to use for "". It is required.
+	Model func(name string) (model.Model, error)
+	// Note returns what is shown at the start of a run that leaves the choice of the model to Model,
+	// such as why it is the one it is. If nil, or if it returns "", nothing is.
+	Note func() string
+	// SearchWeb searches the web. Nil if it cannot be searched.
+	SearchWeb *tool.Tool
+	// Dir is what relative paths are relative to; defaults to the process's own.
+	Dir string
+	// CacheDir is where indexes of documents are kept; defaults to the user's cache folder.
+	CacheDir string
+	// Embed returns a vector for each text, by which passages are ordered anew. Nil if there is no such model.
+	Embed func(ctx context.Context, texts []string) ([][]float32, error)
+	// Policy returns the rules on reading: they hold from the folder of documents and, where that lies in the policy's root,
+	// from there. Files that may be read only after a person was asked are no documents. Defaults to those of permit.New.
+	Policy func() (*permit.Policy, error)
+}
+
+// Inputs are the inputs of the workflow.
+type Inputs struct {
+	Question    string `json:"question" jsonschema:"what to find out"`
+	Docs        string `json:"docs,omitempty" jsonschema:"the folder of documents to search; needed unless TAVILY_API_KEY lets it search the web"`
+	Model       string `json:"model,omitempty" jsonschema:"the model to use, as provider/name, or offline"`
+	MaxSearches int    `json:"max_searches,omitempty" jsonschema:"the search budget; defaults to 6"`
+	Report      string `json:"report,omitempty" jsonschema:"the file to write the brief to, or the folder for a brief-ID.md; by default it is kept with the run"`
+}
+
+// An Output is what the workflow ends with.
+type Output struct {
+	Text       string       `json:"text"`           // the brief, in Markdown
+	Docs       string       `json:"docs,omitempty"` // the folder of documents, by its absolute path
+	Answered   bool         `json:"answered"`       // whether the sources answer the question
+	Passages   []Passage    `json:"passages"`       // that the brief quotes, the answer first; one if it is not answered: the nearest
+	Report     string       `json:"report"`         // the file it was written to; "" if it is only in the folder of the run
+	Model      string       `json:"model"`
+	Searches   int          `json:"searches"`
+	Missing    []string     `json:"missing,omitempty"` // words of the question that no document has
+	Dropped    int          `json:"dropped,omitempty"` // quotes that were not in their source
+	Directions []OutputPart `json:"directions"`
+}
+
+// An OutputPart is a direction, and how many files and pages speak of it.
+type OutputPart struct {
+	Topic   string `json:"topic"`
+	Sources int    `json:"sources"`
+}
+
+// A DocsError reports that there is nothing to search, or that it cannot be.
+type DocsError struct{ Why string }
+
+func (e *DocsError) Error() string { return e.Why }
+
+// FailureCode is the code of runs that fail with the error.
+func (e *DocsError) FailureCode() string { return "inputs" }
+
+// New creates the workflow.
+func New(opt *Options) (*workflow.Workflow, error) {
+	if opt == nil || opt.Model == nil {
+		return nil, errors.New("workflow research: it needs a way to get models")
+	}
+	w, err := workflow.Func(Name, "Answer a question from documents or the web, with checked citations",
+		func(ctx context.Context, in Inputs, e *workflow.Exec) (Output, error) {
+			r := &researcher{opt: opt}
+			defer r.close()
+			flow, err := r.flow()
+			if err != nil {
+				return Output{}, err
+			}
+			var begin state
+			if e.Journal.Info().Snapshot == 0 { // else the run continues with the state it has
+				if err := inside(e.Journal.Imported(), in.Docs, in.Report); err != nil {
+					return Output{}, err
+				}
+				// Hosts may have begun the run without Prepare.
+				if err := e.Journal.Afresh(func() error { return r.prepare(ctx, &in) }); err != nil {
+					return Output{}, err
+				}
+				begin = state{Question: in.Question, Max: in.MaxSearches, Docs: in.Docs, Model: in.Model, Report: in.Report}
+			}
+			final, err := flow.Run(ctx, begin, &e.Graph)
+			return final.output(), err
+		})
+	if err != nil {
+		return nil, err
+	}
+	w.Flow = func(json.RawMessage) (graph.Reading, error) { return (&researcher{opt: opt}).flow() }
+	w.Prepare = func(raw json.RawMessage) (json.RawMessage, error) {
+		var in Inputs
+		if err := json.Unmarshal(raw, &in); err != nil {
+			return nil, fmt.Errorf("workflow research: its inputs: %w", err)
+		}
+		if err := (&researcher{opt: opt}).prepare(context.Background(), &in); err != nil {
+			return nil, err
+		}
+		return json.Marshal(in)
+	}
+	return w, nil
+}
+
+// prepare finds out whether there can be a run, and puts into its inputs what depends on
+// where and when it begins. It may be called again with what it made.
+func (r *researcher) prepare(ctx context.Context, in *Inputs) error {
+	var problems []string
+	if strings.TrimSpace(in.Question) == "" {
+		problems = append(problems, "question: is empty; say what to find out")
+	}
+	if in.MaxSearches == 0 {
+		in.MaxSearches = 6
+	}
+	if in.MaxSearches < 2 {
+		problems = append(problems, fmt.Sprintf("max_searches: want at least 2 (one to explore, one to look into it), got %d", in.MaxSearches))
+	}
+	if in.Report == "-" {
+		problems = append(problems, "report: - is no file, and the brief is written to standard output as it is; name a file or a folder, or leave --report out")
+	}
+	if problems != nil {
+		return &workflow.InputsError{Workflow: Name, Problems: problems}
+	}
+	if in.Docs != "" {
+		in.Docs = r.abs(in.Docs)
+		if info, err := os.Stat(in.Docs); err != nil {
+			return &DocsError{fmt.Sprintf("the documents cannot be read: %v; give a folder with --docs", err)}
+		} else if !info.IsDir() {
+			return &DocsError{fmt.Sprintf("%s is a file; give the folder that it is in with --docs", in.Docs)}
+		}
+		if reads, err := r.reads(&state{Docs: in.Docs}); err != nil {
+			return err
+		} else if may := reads("search_docs", ""); !docindex.Has(ctx, in.Docs, func(file string) bool { return may(file).Decision != tool.Allow }) {
+			return noDocs(in.Docs)
+		}
+	} else if r.opt.SearchWeb == nil {
+		return &DocsError{"there is nothing to search; give a folder with --docs, or set TAVILY_API_KEY to search the web"}
+	} else if web, err := r.web(nil); web == nil {
+		return cmp.Or[error](err, &DocsError{"there is nothing to search: the rules do not allow web_search unasked; give a folder with --docs, or " + allowWeb})
+	}
+	if in.Report != "" {
+		report := r.abs(in.Report)
+		info, err := os.Stat(report)
+		if os.IsPathSeparator(in.Report[len(in.Report)-1]) || err == nil && info.IsDir() {
+			report = strings.TrimSuffix(report, string(filepath.Separator)) + string(filepath.Separator) // a folder
+		}
+		if err := writable(filepath.Dir(report)); err != nil {
+			return &workflow.InputsError{Workflow: Name, Problems: []string{fmt.Sprintf("report: %v; choose another place with --report", err)}}
+		}
+		in.Report = report
+	}
+	m, err := r.opt.Model(in.Model)
+	if err != nil {
+		return err
+	}
+	in.Model = m.Name()
+	return nil
+}
+
+// file is where a run writes its report: in a folder each has a file of its own, so that
+// a fork leaves that of its parent alone.
+func (s *state) file(run string) string {
+	if s.Report != "" && os.IsPathSeparator(s.Report[len(s.Report)-1]) {
+		return filepath.Join(s.Report, "brief-"+run+".md")
+	}
+	return s.Report
+}
+
+func (r *researcher) abs(name string) string {
+	if !filepath.IsAbs(name) && r.opt.Dir != "" {
+		name = filepath.Join(r.opt.Dir, name)
+	}
+	if abs, err := filepath.Abs(name); err == nil {
+		return abs
+	}
+	return name
+}
+
+func (s *state) output() Output {
+	out := Output{
+		Text: s.Brief, Docs: s.Docs, Answered: s.Answered, Passages: append([]Passage{}, s.Quoted...), Report: s.Report, Model: s.Model,
+		Searches: s.Searches, Missing: s.Missing, Dropped: s.Dropped, Directions: []OutputPart{},
+	}
+	for _, d := range s.Directions {
+		out.Directions = append(out.Directions, OutputPart{d.Topic, len(s.sources(d.Key))})
+	}
+	return out
+}
+
+// A progress is the live event "progress": how far something long is.
+type progress struct {
+	Text string `json:"text"`
+	Done int    `json:"done"`
+	All  int    `json:"all"`
+}
+
+// A note is the event "note", for users.
+type note struct {
+	Text string `json:"text"`
+}

@@ -1,0 +1,210 @@
+// Package recipe is the language of recipes: workflows of agents written as YAML, which a
+// person understands at a glance and a program checks to the column before anything runs.
+//
+//	r, problems := recipe.Parse("brief.yaml", text)
+//
+// A recipe executes no code. Its steps give work to agents, call tools, run other workflows and ask
+// people; templates put texts together, and conditions are bounded expressions without effects.
+// The package is pure: it reads no files, and the same text gives the same recipe. Package
+// compile runs what it has read.
+package recipe
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// version is the version of the language that this package reads.
+const version = 1
+
+// The limits of a recipe.
+const (
+	MaxBytes    = 1 << 20 // of the file
+	maxDepth    = 64      // of lists and maps in each other
+	MaxSteps    = 1000    // those within others counted
+	maxRounds   = 1000    // of a loop
+	maxAttempts = 100     // of a retry
+
+	DefaultConcurrency = 16 // steps running at once
+	defaultTries       = 2  // how often an agent is asked again for what fits a schema
+)
+
+// A Pos is a place in the file, counted from 1. The column counts characters.
+type Pos struct{ Line, Col int }
+
+// A Recipe is a workflow. It is a value: Parse makes it, and nobody changes it after.
+type Recipe struct {
+	Name        string
+	Description string
+	Aliases     []string
+	Inputs      []Input
+	Model       string // of agents that do not name one, "" for none
+	Concurrency int    // steps running at once, in all containers together
+	Budget      *Budget
+	Block       // its steps and its output
+
+	File   string // as people know it
+	Source []byte // the text it was read from
+}
+
+// A Budget bounds a whole run. Zero is no limit.
+type Budget struct {
+	Tokens int64
+	Cost   float64 // US dollars
+	Turns  int64
+	Calls  int64
+	Agents int64
+	Time   time.Duration
+}
+
+// An Input is what a run is given, or a field of a form.
+type Input struct {
+	Name        string
+	Description string
+	Type        string // string, integer, number, boolean, list or object
+	Required    bool
+	Default     json.RawMessage // nil for none
+	Enum        []json.RawMessage
+	Pos         Pos
+}
+
+// A Block is steps that depend on each other and on nothing beside them, and what they amount to.
+type Block struct {
+	Steps  []*Step // in the order of the file
+	Output *Value  // nil for the last step's output; of a parallel, for all of them by id
+}
+
+// A Step is one step. Exactly one of Agent to Loop is set.
+type Step struct {
+	ID        string
+	Pos       Pos
+	DependsOn []string // as written or, if nothing is, the steps beside it that it refers to, in the order of the file
+	// Reads are all steps whose results it can see and uses: those it depends on, and the
+	// ancestors of its block that its templates and conditions, and those of steps inside of it, refer to.
+	// In the order of the file. It never names steps of an enclosing block: those are the container's.
+	Reads []string
+
+	When    *Condition
+	Gate    *Gate
+	Output  *jsonschema.Schema // what its output must fit, nil for anything
+	Tries   int                // how often an agent is asked again for that
+	Retry   *Retry
+	Timeout time.Duration // of one attempt, 0 for none
+	// OnError is what its failure means: "continue" makes the text of the error its output, and the run ends
+	// partial; "skip" also skips what depends on it; with "fail" the run fails.
+	OnError string
+
+	Agent    *Agent
+	Tool     *Tool
+	Workflow *Call
+	Ask      *Ask
+	Value    *Condition // an expression that gives the output
+	Parallel *Parallel
+	Foreach  *Foreach
+	Loop     *Loop
+}
+
+// Kind is what the step is: agent, tool, workflow, ask, value, parallel, foreach or loop.
+func (s *Step) Kind() string {
+	switch {
+	case s.Agent != nil:
+		return "agent"
+	case s.Tool != nil:
+		return "tool"
+	case s.Workflow != nil:
+		return "workflow"
+	case s.Ask != nil:
+		return "ask"
+	case s.Value != nil:
+		return "value"
+	case s.Parallel != nil:
+		return "parallel"
+	case s.Foreach != nil:
+		return "foreach"
+	}
+	return "loop"
+}
+
+// Body is the block inside of a container, nil for other steps.
+func (s *Step) Body() *Block {
+	switch {
+	case s.Parallel != nil:
+		return &s.Parallel.Block
+	case s.Foreach != nil:
+		return &s.Foreach.Block
+	case s.Loop != nil:
+		return &s.Loop.Block
+	}
+	return nil
+}
+
+// A Retry describes how often and how soon a failed step is tried again.
+type Retry struct {
+	Attempts int           // in all
+	Delay    time.Duration // before the second; defaults to none
+	Backoff  float64       // what the delay grows by; defaults to 1
+	MaxDelay time.Duration // 0 for no bound
+}
+
+// A Gate stops before a step until a person lets it go on.
+type Gate struct {
+	Message *Template // nil for none
+}
+
+// An Agent is an agent's work.
+type Agent struct {
+	Name   string // of the sub-agent
+	Pos    Pos    // of that name
+	Prompt *Template
+	Model  string // "" for that of the recipe
+	Turns  int    // of the model at most, 0 for the agent's own limit
+}
+
+// A Tool is the call of a tool.
+type Tool struct {
+	Name    string
+	Pos     Pos
+	Args    *Value // a map; nil for no arguments
+	Effects string // "once", "idempotent", or "" for what the tool declares
+}
+
+// A Call is the run of another workflow.
+type Call struct {
+	Name   string
+	Pos    Pos
+	Inputs *Value // a map; nil for none
+}
+
+// An Ask is a question to a person.
+type Ask struct {
+	Header   string // "" for none
+	Question *Template
+	Options  []string
+	About    map[string]string // describes options, by option
+	Several  bool              // the answer is a list of the options
+	Form     []Input           // nil for one answer
+	Default  json.RawMessage   // nil for none
+}
+
+// A Parallel is steps side by side, as one step.
+type Parallel struct {
+	Width int // steps running at once, 0 for no bound of its own
+	Block
+}
+
+// A Foreach runs its steps for each item of a list, each on its own way through them.
+type Foreach struct {
+	In    *Value // a list
+	As    string
+	Width int // items running at once, 0 for no bound of its own
+	Block
+}
+
+// A Loop runs its steps until a condition holds.
+type Loop struct {
+	Max   int
+	Until *Condition // nil for Max rounds
+	Block
+}

@@ -1,0 +1,121 @@
+package transcript
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// maxGap bounds how far ahead of what it knows a fold believes the number of a superstep.
+const maxGap = 1024
+
+// Apply takes the next record, stored or live-only. Stored records come in order; one
+// that was applied before is skipped, and so is what it does not understand.
+func (r *Run) Apply(rec runlog.Record) {
+	if rec.Seq != 0 {
+		if rec.Seq <= r.Seq {
+			return
+		}
+		r.Seq = rec.Seq
+	}
+	if r.Status == "" && rec.Kind != runlog.KindRunStarted { // a graph that is run without an engine has no record of that
+		r.Started = rec.Time
+		r.proceed(rec.Time)
+	}
+	switch rec.Kind {
+	case runlog.KindRunStarted, runlog.KindRunResumed, runlog.KindRunPaused,
+		runlog.KindRunFailed, runlog.KindRunCancelled, runlog.KindRunFinished:
+		r.applyRun(&rec)
+	case runlog.KindTaskDone, runlog.KindTaskFailed, runlog.KindStepCommitted:
+		r.applyTask(&rec)
+	case runlog.KindIntended, runlog.KindSettled:
+		r.applyEffect(&rec)
+	case runlog.KindAsked, runlog.KindAnswered:
+		r.applyQuestion(&rec)
+	case runlog.KindEvent:
+		r.applyEvent(&rec)
+	}
+	if rec.Time.After(r.last) {
+		r.last = rec.Time
+	}
+	t := r.paths[rec.Path]
+	if t != nil {
+		r.count(t)
+	}
+	if r.asking > 0 || r.held > 0 || r.waited {
+		r.clocks(t, rec.Time)
+	}
+}
+
+func decode[T any](rec *runlog.Record) (T, bool) {
+	var d T
+	return d, json.Unmarshal(rec.Data, &d) == nil
+}
+
+func (r *Run) applyRun(rec *runlog.Record) {
+	switch rec.Kind {
+	case runlog.KindRunStarted:
+		d, _ := decode[runlog.RunStarted](rec)
+		r.Workflow, r.Title, r.Inputs = Line(d.Workflow), Line(d.Title), d.Inputs
+		r.Started, r.Sandbox = rec.Time, Line(d.Sandbox)
+		r.proceed(rec.Time)
+	case runlog.KindRunResumed:
+		r.halt(runlog.Interrupted, r.last) // if its log does not say how it ended
+		d, _ := decode[runlog.RunResumed](rec)
+		r.Failed, r.Degraded = nil, nil
+		r.Error, r.Code, r.Reason, r.Short, r.Sandbox = "", "", "", nil, Line(d.Sandbox)
+		r.proceed(rec.Time)
+	case runlog.KindRunPaused:
+		d, _ := decode[runlog.RunPaused](rec)
+		r.Reason, r.Short = Clean(d.Reason), d.Short
+		r.halt(runlog.Paused, rec.Time)
+	case runlog.KindRunCancelled:
+		r.halt(runlog.Cancelled, rec.Time)
+	case runlog.KindRunFailed:
+		d, _ := decode[runlog.RunFailed](rec)
+		r.Error, r.Code, r.Failed = Clean(d.Error), Line(d.Code), lines(d.Tasks)
+		r.halt(runlog.Failed, rec.Time)
+	case runlog.KindRunFinished:
+		d, _ := decode[runlog.RunFinished](rec)
+		r.Output = d.Output
+		for _, path := range lines(d.Skipped) {
+			if t := r.paths[path]; t != nil && t.State == Partly {
+				r.Degraded = append(r.Degraded, path)
+			} else {
+				r.Failed = append(r.Failed, path)
+			}
+		}
+		status := runlog.Completed
+		if len(d.Skipped) > 0 {
+			status = runlog.Partial
+		}
+		r.halt(status, rec.Time)
+	}
+}
+
+// proceed starts the clocks of a run.
+func (r *Run) proceed(at time.Time) {
+	r.Status, r.Ended, r.began = runlog.Running, time.Time{}, at
+	r.Time.start(at)
+	if s := r.Step(r.step); s != nil && !s.Done {
+		s.Time.start(at)
+	}
+}
+
+// halt stops the clocks of a run.
+func (r *Run) halt(status runlog.Status, at time.Time) {
+	if r.Status == runlog.Running {
+		r.Status, r.Ended = status, at
+	}
+	r.Time.stop(at)
+	for _, s := range r.Steps {
+		s.Time.stop(at)
+	}
+	for _, t := range r.Tasks {
+		if t.State == Running || t.State == Waiting && r.Status.Ended() {
+			t.end(Stopped, at)
+			r.count(t)
+		}
+	}
+}

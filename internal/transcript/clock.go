@@ -1,0 +1,141 @@
+package transcript
+
+import (
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A Span adds up the time that something was running.
+type Span struct {
+	spent time.Duration
+	since time.Time // zero while it is not running
+}
+
+// Elapsed is the execution time until now. Now is used only while the span is open.
+func (s Span) Elapsed(now time.Time) time.Duration {
+	if s.since.IsZero() {
+		return s.spent
+	}
+	return s.spent + max(0, now.Sub(s.since))
+}
+
+func (s *Span) start(at time.Time) {
+	if s.since.IsZero() {
+		s.since = at
+	}
+}
+
+func (s *Span) stop(at time.Time) {
+	s.spent, s.since = s.Elapsed(at), time.Time{}
+}
+
+// A load counts the tasks of a run, of a superstep or at and below a path: those that have not ended, and of them
+// those that wait for people and those that do something else than wait for the tasks in them.
+type load struct{ active, waits, works int }
+
+func (l *load) add(d load) {
+	l.active, l.waits, l.works = l.active+d.active, l.waits+d.waits, l.works+d.works
+}
+
+func (l load) minus(d load) load {
+	return load{l.active - d.active, l.waits - d.waits, l.works - d.works}
+}
+
+// idle reports whether it does nothing but wait for people.
+func (l *load) idle() bool { return l.waits > 0 && l.works == 0 }
+
+// count brings the loads up to date after a change of a task.
+func (r *Run) count(t *Task) {
+	for ; t != nil; t = r.above(t.Path) { // whether one waits for the tasks in it depends on them
+		var is load
+		if !t.Ended() {
+			is.active = 1
+		} else if t.held {
+			t.held = false
+			r.held--
+		}
+		switch below := r.at(t.Path).active - t.load.active; {
+		case t.State == Waiting:
+			is.waits = 1
+		case t.State == Running && (t.Thinking || below == 0):
+			is.works = 1
+		}
+		if is == t.load {
+			continue
+		}
+		d := is.minus(t.load)
+		t.load = is
+		r.load.add(d)
+		r.Steps[t.Step].load.add(d)
+		for path := t.Path; ; path = parent(path) {
+			if r.at(path).add(d); parent(path) == "" {
+				break
+			}
+		}
+	}
+}
+
+// at returns the load at and below a path.
+func (r *Run) at(path string) *load {
+	l := r.loads[path]
+	if l == nil {
+		if r.loads == nil {
+			r.loads = map[string]*load{}
+		}
+		l = &load{}
+		r.loads[path] = l
+	}
+	return l
+}
+
+func parent(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
+
+// above is the next task that a path is in, nil for none.
+func (r *Run) above(path string) *Task {
+	for path = parent(path); path != ""; path = parent(path) {
+		if t := r.paths[path]; t != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// clocks stops the clocks of what waits for people alone, and starts them again once it does not. Only those that the
+// task is in can have changed.
+func (r *Run) clocks(t *Task, at time.Time) {
+	if r.Status != runlog.Running {
+		return
+	}
+	set := func(span *Span, idle bool) {
+		if idle {
+			span.stop(at)
+		} else {
+			span.start(at)
+		}
+	}
+	r.waited = r.load.idle()
+	if set(&r.Time, r.waited); r.waited {
+		r.idle = at
+	}
+	for _, s := range r.Steps[min(r.step, len(r.Steps)):] { // those before are done
+		if !s.Done {
+			set(&s.Time, s.load.idle())
+		}
+	}
+	for ; t != nil; t = r.above(t.Path) {
+		switch idle := t.State == Running && r.at(t.Path).idle(); {
+		case idle && !t.held:
+			t.held = true
+			r.held++
+			t.Time.stop(at)
+		case !idle && t.held:
+			t.held = false
+			r.held--
+			if t.State == Running {
+				t.Time.start(at)
+			}
+		}
+	}
+}

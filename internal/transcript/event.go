@@ -1,0 +1,91 @@
+package transcript
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+func (r *Run) applyEvent(rec *runlog.Record) {
+	d, ok := decode[runlog.Event](rec)
+	if !ok || rec.Path == "" {
+		return
+	}
+	switch {
+	case strings.HasPrefix(d.Name, "task.") && rec.Seq == 0 && r.asks(rec.Path): // it began again, and waits on
+	case d.Name == "task.started":
+		var task struct{ Step int }
+		if json.Unmarshal(d.Data, &task) != nil {
+			return
+		}
+		fresh := r.paths[rec.Path] == nil
+		t := r.work(rec.Path, task.Step, rec.Time)
+		if fresh {
+			t.Time = Span{since: rec.Time}
+		}
+	case d.Name == "note":
+		var note struct{ Text string }
+		if json.Unmarshal(d.Data, &note) != nil || note.Text == "" {
+			return
+		}
+		t := r.work(rec.Path, -1, rec.Time)
+		t.Parts = append(t.Parts, Part{Kind: Note, Text: Clean(note.Text)})
+	case d.Name == "progress" && rec.Seq == 0:
+		var p Progress
+		if t := r.paths[rec.Path]; t != nil && json.Unmarshal(d.Data, &p) == nil {
+			p.Text = Line(p.Text)
+			if t.Progress = &p; p.Done >= p.All {
+				t.Progress = nil
+			}
+		}
+	case d.Name == "denied" && rec.Seq != 0:
+		var no struct{ Agent, Tool, Subject, Reason, Always string }
+		if json.Unmarshal(d.Data, &no) != nil || no.Tool == "" {
+			return
+		}
+		denial := Denial{rec.Path, Line(no.Agent), Line(no.Tool), Clean(no.Subject), Clean(no.Reason), Line(no.Always), ""}
+		r.Denied = append(r.Denied, denial)
+		t := r.work(rec.Path, -1, rec.Time)
+		t.Parts = append(t.Parts, Part{Kind: Note, Text: "denied " + denial.String() + " (nobody to ask)"})
+	case d.Name == "context" && rec.Seq != 0:
+		var level struct{ Action string }
+		if json.Unmarshal(d.Data, &level) != nil {
+			return
+		}
+		if text := map[string]string{"compacted": "the conversation so far was summed up",
+			"cleared": "old results of tools were cut down"}[level.Action]; text != "" {
+			t := r.work(rec.Path, -1, rec.Time)
+			t.Parts = append(t.Parts, Part{Kind: Note, Text: text})
+		}
+	case d.Name == "error_input" && rec.Seq != 0:
+		var in struct{ Steps []string }
+		if json.Unmarshal(d.Data, &in) == nil {
+			r.work(rec.Path, -1, rec.Time).Bad = lines(in.Steps)
+		}
+	case (d.Name == "not_run" || d.Name == "degraded") && rec.Seq != 0:
+		var note struct{ Why string }
+		if json.Unmarshal(d.Data, &note) != nil {
+			return
+		}
+		t := r.work(rec.Path, -1, rec.Time)
+		if t.Why, t.fate = Clean(note.Why), Skipped; d.Name == "degraded" {
+			t.fate = Partly
+		}
+	case rec.Seq != 0: // what follows is live-only
+	case d.Name == "task.queued": // for a place; that is no execution time
+		r.work(rec.Path, -1, rec.Time).Time = Span{}
+	case d.Name == "task.works":
+		r.work(rec.Path, -1, rec.Time).Time = Span{since: rec.Time}
+	case d.Name == "text", d.Name == "reasoning":
+		var delta struct{ Agent, Text string }
+		if json.Unmarshal(d.Data, &delta) != nil {
+			return
+		}
+		t := r.work(rec.Path, -1, rec.Time)
+		t.Thinking = true
+		if d.Name == "text" && !t.Summing {
+			t.live = append(t.live, delta.Text...)
+		}
+	}
+}

@@ -1,0 +1,281 @@
+// Package transcript reads a run log for people: what runs, for how long, what it
+// says and uses, and what it wants to know.
+//
+// A [Run] is a fold. It does no I/O and looks at no clock; where the time matters, the
+// caller says what time it is. All of its text is [Clean].
+package transcript
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A Run is what its log says so far. The zero value is a run of which nothing is
+// known. Apply changes it; it is not safe for use by several goroutines at once.
+type Run struct {
+	Sandbox   string // what bounds the commands of its last execution; "" if it is not known
+	Workflow  string
+	Title     string
+	Inputs    json.RawMessage
+	Status    runlog.Status
+	Started   time.Time
+	Ended     time.Time // when it last ended, failed, paused or was stopped; zero while it runs
+	Time      Span      // of execution: without pauses, and without what it only waits for people
+	Usage     model.Usage
+	Agents    []*Agent    // in the order in which they began
+	Steps     []*Step     // by number
+	Tasks     []*Task     // in the order they were first heard of
+	Questions []*Question // in the order they were asked
+	Failed    []string    // the paths of tasks that failed, of a run that has ended
+	Degraded  []string    // the paths of tasks that gave less than was wanted, of a run that completed in part
+	Skipped   []string    // the paths of tasks that had no reason to run
+	Denied    []Denial    // calls that were turned down since nobody was there to ask
+	Refused   []Denial    // calls that a rule or a person turned down
+	Output    json.RawMessage
+	Error     string              // of a failed run
+	Code      string              // of a failed run
+	Reason    string              // of a run that is paused for another reason than a question
+	Short     *runlog.BudgetError // of a run that is paused for want of budget
+	Seq       uint64              // of the last stored record
+
+	step  int       // the superstep that is not committed yet
+	last  time.Time // of the last record
+	began time.Time // of that superstep
+	paths map[string]*Task
+
+	asking int                        // how many questions are open
+	held   int                        // how many tasks have their clock stopped since people are waited for
+	waited bool                       // the run does nothing else
+	load   load                       // of all tasks
+	loads  map[string]*load           // by path
+	idle   time.Time                  // since when that of the run is
+	sends  map[string]map[string]bool // for the next superstep: node → keys
+}
+
+// A Denial is a call of an agent that was turned down.
+type Denial struct {
+	Path    string `json:"task"`
+	Agent   string `json:"agent"`
+	Tool    string `json:"tool"`
+	Subject string `json:"subject,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Always  string `json:"always,omitempty"` // a rule that would have allowed it, "" for none
+	By      string `json:"by,omitempty"`     // who turned it down, "" for a rule, or if nobody was there to ask
+}
+
+// String names the call: the tool, and what was to be done with it.
+func (d Denial) String() string {
+	if s := Line(d.Subject); s == d.Tool || strings.HasPrefix(s, d.Tool+" {") {
+		return s // of tools that are not known better it begins with their name
+	}
+	return strings.TrimRight(d.Tool+" "+Line(d.Subject), " ")
+}
+
+// A Step is a superstep.
+type Step struct {
+	Number int
+	Done   bool
+	Time   Span
+	Tasks  []*Task
+	// Planned says how many tasks of a node were sent for, where they have keys.
+	Planned map[string]int
+
+	load load
+}
+
+// State describes how a task or a tool is doing.
+type State string
+
+// The states of a task. A tool is only ever running, done, failed or stopped.
+const (
+	Running State = "running"
+	Done    State = "done"
+	Failed  State = "failed"
+	Skipped State = "skipped"  // there was no reason to run it, see Task.Why
+	Partly  State = "degraded" // it has less to give than was wanted, see Task.Why
+	Waiting State = "waiting"  // for an answer
+	Stopped State = "stopped"  // the run ended or was cut off under it
+)
+
+// A Task is the work of one node.
+type Task struct {
+	Path     string
+	Node     string
+	Key      string // of the send it runs for, "" for none
+	Step     int
+	State    State
+	Attempt  int // from 1
+	Error    string
+	Why      string   // of one that is Skipped or Partly
+	Bad      []string // the steps that failed or were degraded and on whose results it runs
+	Agent    string   // the agent running in it, "" if there was none
+	Agents   []*Agent // that worked in it, in the order in which they began
+	Thinking bool     // a model is answering
+	Summing  bool     // that turn sums the conversation up, and is nothing that the agent says
+	Usage    model.Usage
+	Tools    int // calls that have ended
+	Parts    []Part
+	Time     Span
+	Progress *Progress // of something long that it is at, nil for nothing
+
+	load   load  // its own, as it is counted
+	held   bool  // its clock is stopped since what is in it waits for people
+	fate   State // what it says that it will end as, "" for Done
+	open   []*Tool
+	inputs map[string]json.RawMessage // of the running tools, by key; they outlast a pause
+	live   []byte                     // of the turn under way
+}
+
+// A Progress is how far something long is, of which a live event "progress" tells.
+type Progress struct {
+	Text      string // what is done, and how much of it
+	Done, All int64  // in units of its own
+}
+
+// A Part is something a task said or did.
+type Part struct {
+	Kind  PartKind
+	Text  string // of a text, a reasoning or a note
+	Tool  *Tool  // of a tool
+	Agent string
+}
+
+// PartKind describes what a part is.
+type PartKind string
+
+// The kinds of parts.
+const (
+	Text      PartKind = "text"
+	Reasoning PartKind = "reasoning"
+	ToolUse   PartKind = "tool"
+	Note      PartKind = "note" // an event of that name or a denial, for people
+)
+
+// A Tool is one call of a tool, or another effect.
+type Tool struct {
+	Key    string
+	Kind   string // of the effect
+	Name   string
+	Arg    string          // the argument that matters most, on one line
+	Input  json.RawMessage // all arguments
+	State  State
+	Result string
+	Time   Span
+	Ended  time.Time // zero while it runs
+}
+
+// An Agent is one use of an agent in a task.
+type Agent struct {
+	Task   *Task
+	Use    string // which agent of the task, if it runs several
+	Name   string
+	Model  string
+	Prompt string // of the user
+	Said   string // last
+	Turns  int    // without those that summed the conversation up
+	Usage  model.Usage
+	Calls  []*Tool // of tools, that have ended
+	Began  time.Time
+	Ended  time.Time // when it was last heard of
+}
+
+// A Question is something a task wants to know.
+type Question struct {
+	Path     string               `json:"path"`
+	Key      string               `json:"key"`
+	Kind     runlog.QuestionKind  `json:"kind,omitempty"`   // "" in older logs
+	Agent    string               `json:"agent,omitempty"`  // who asks, "" for the step
+	Header   string               `json:"header,omitempty"` // "" for none
+	Question string               `json:"question"`
+	Call     *runlog.QuestionCall `json:"call,omitempty"` // of a permission request, nil for others
+	Options  []string             `json:"options,omitempty"`
+	About    map[string]string    `json:"about,omitempty"`   // of options, by option
+	Text     bool                 `json:"-"`                 // of an unknown outcome: see runlog.Question
+	Default  string               `json:"default,omitempty"` // as people write it, "" for none
+	Answer   string               `json:"answer,omitempty"`  // as people write it
+	Answered bool                 `json:"answered,omitempty"`
+	Denied   bool                 `json:"denied,omitempty"`
+	By       string               `json:"by,omitempty"`
+
+	Asked runlog.Question `json:"-"` // as it was asked, whose text is not clean
+}
+
+// Live is what the model has said so far in the turn under way.
+func (t *Task) Live() string { return Clean(string(t.live)) }
+
+// Current is the running tool, nil if there is none.
+func (t *Task) Current() *Tool {
+	if len(t.open) == 0 {
+		return nil
+	}
+	return t.open[len(t.open)-1]
+}
+
+// Last is what the task said last, including the turn under way.
+func (t *Task) Last() string {
+	if len(t.live) > 0 {
+		return t.Live()
+	}
+	for i := len(t.Parts) - 1; i >= 0; i-- {
+		if t.Parts[i].Kind == Text {
+			return t.Parts[i].Text
+		}
+	}
+	return ""
+}
+
+// Ended reports whether the task is over.
+func (t *Task) Ended() bool { return t.State != Running && t.State != Waiting }
+
+// Open lists the questions nobody has answered.
+func (r *Run) Open() []*Question {
+	var out []*Question
+	for _, q := range r.Questions {
+		if !q.Answered {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// Waits reports whether a run that executes does nothing but wait for answers.
+func (r *Run) Waits() bool {
+	return r.Status == runlog.Running && r.asking > 0 && r.Time.since.IsZero()
+}
+
+// Active lists the tasks that are running or waiting, in the order they were first heard of.
+func (r *Run) Active() []*Task {
+	var out []*Task
+	for _, t := range r.Tasks {
+		if !t.Ended() {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Step is the superstep of that number, nil if there is none.
+func (r *Run) Step(n int) *Step {
+	if n < 0 || n >= len(r.Steps) {
+		return nil
+	}
+	return r.Steps[n]
+}
+
+// Task is the task of that path, nil if there is none.
+func (r *Run) Task(path string) *Task { return r.paths[path] }
+
+// End sets how a run has ended whose log does not say so: it was interrupted, or it is of a graph that was run without an
+// engine. A run that is quarantined was interrupted. It changes nothing if the status is Running.
+func (r *Run) End(status runlog.Status) {
+	if status == runlog.Quarantined {
+		status = runlog.Interrupted
+	}
+	if r.Status == runlog.Running && status != runlog.Running {
+		r.halt(status, r.last)
+	}
+}
