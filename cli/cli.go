@@ -22,8 +22,11 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/demo"
+	"github.com/superstep-dev/superstep/internal/signals"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // Options are what a command line has besides its host. Nil means the defaults.
@@ -57,7 +60,7 @@ const (
 // Main runs the command over a host and returns its exit code. Standard output has results only.
 func Main(cfg *host.Config, opt *Options) int {
 	a := newApp(cfg, opt)
-	defer ignorePipe()()
+	defer signals.IgnorePipe()()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	code := a.run(ctx)
@@ -76,7 +79,10 @@ type app struct {
 	as     string     // these settings
 	wrong  error      // why there is no host
 
-	screen
+	set settings
+	tty *tui.Screen
+	out *output // results
+	err *output // everything else
 
 	settled bool // the flags are known
 	warned  bool // of mistakes in the project's settings
@@ -93,19 +99,13 @@ type app struct {
 
 // settings are the global flags.
 type settings struct {
+	tui.Settings
 	output   string
-	color    string
-	noColor  bool
-	plain    bool
-	quiet    bool
-	verbose  bool
 	config   string
 	dataDir  string
 	store    string
 	keyFile  string
 	volatile bool
-	noInput  bool
-	noBell   bool
 	offline  bool
 	model    string
 	leave    leave         // of the commands that execute a run
@@ -147,14 +147,11 @@ func newApp(cfg *host.Config, opt *Options) *app {
 		a.cfg.Environ = os.Environ()
 	}
 	if o.Demo {
-		a.cfg.Models = append(slices.Clone(a.cfg.Models), newDemoModel(a.cfg.Env))
+		a.cfg.Models = append(slices.Clone(a.cfg.Models), demo.NewModel(a.cfg.Env))
 	}
 	a.cfg.Settled = true // by the flags; see configure
-	if o.heartbeat <= 0 {
-		o.heartbeat = 30 * time.Second
-	}
-	a.in, a.out, a.err = &input{r: o.Stdin, fd: -1}, &output{w: o.Stdout}, &output{w: o.Stderr}
-	a.env, a.beat = a.cfg.Env, o.heartbeat
+	a.out, a.err = &output{w: o.Stdout}, &output{w: o.Stderr}
+	a.tty = tui.New(o.Stdin, a.out, a.err, a.cfg.Env)
 	a.opened, a.wrong = host.Open(context.Background(), &a.cfg)
 	return a
 }
@@ -178,7 +175,7 @@ func (a *app) chosen() host.Settings {
 	}
 	rules, _ := a.set.leave.rules() // they were checked
 	return host.Settings{
-		DataDir: a.set.dataDir, Store: a.set.store, Origin: a.storeOrigin(), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline,
+		DataDir: a.set.dataDir, Store: a.set.store, Origin: storeOrigin(a), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline,
 		Model: a.set.model, UserModel: userModel, TurnTimeout: a.set.turn, Concurrency: a.set.width, Rules: rules,
 		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives,
 		Notice: a.told,
@@ -186,8 +183,8 @@ func (a *app) chosen() host.Settings {
 			a.told(text + "; look at them and decide: " + a.hint("trust"))
 		},
 		Warn: func(text string) {
-			if !a.set.quiet {
-				a.warn(text)
+			if !a.set.Quiet {
+				a.tty.Warn(text)
 			}
 		},
 	}
@@ -195,8 +192,8 @@ func (a *app) chosen() host.Settings {
 
 // told says what a host has to say of a run that begins, or of a project that is started.
 func (a *app) told(text string) {
-	if !a.set.quiet && (a.starts || a.current != "" && !a.programs()) {
-		a.notify(transcript.Line(text))
+	if !a.set.Quiet && (a.starts || a.current != "" && !a.programs()) {
+		a.tty.Notify(transcript.Line(text))
 	}
 }
 
@@ -211,7 +208,7 @@ func (a *app) run(ctx context.Context) (code int) {
 			code = ExitFailed
 		}
 	}()
-	root := a.root()
+	root := newRoot(a)
 	root.SetArgs(a.opt.Args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -228,7 +225,7 @@ func (a *app) run(ctx context.Context) (code int) {
 func (a *app) engine(ctx context.Context, runs string, opt *host.EngineOptions) (*superstep.Engine, error) {
 	a.current = runs
 	if opt == nil || !opt.Look {
-		a.allRuns()
+		loadWorkflows(a)
 	}
 	e, err := a.host().Engine(ctx, opt)
 	if err != nil {
@@ -245,7 +242,7 @@ func (a *app) looking(ctx context.Context) (*superstep.Engine, error) {
 
 // kept reports whether runs are still there once the command has ended.
 func (a *app) kept() bool {
-	return a.host().Kept() && a.cfg.Env(demoEnv) == ""
+	return a.host().Kept() && !demo.Running(a.cfg.Env)
 }
 
 // program is how this program is called.
@@ -262,13 +259,13 @@ func (a *app) program() string {
 func (a *app) hint(words ...string) string {
 	s := a.program() + " " + strings.Join(words, " ")
 	if a.set.dataDir != "" && a.set.dataDir != a.cfg.Env("SUPERSTEP_DATA_DIR") {
-		s += " --data-dir " + quote(a.set.dataDir)
+		s += " --data-dir " + clean.Shell(a.set.dataDir)
 	}
-	if p, err := a.host().Place(); err == nil && a.set.store != "" && a.storeOrigin() == "--store" {
-		s += " --store " + quote(p.String())
+	if p, err := a.host().Place(); err == nil && a.set.store != "" && storeOrigin(a) == "--store" {
+		s += " --store " + clean.Shell(p.String())
 	}
 	if a.set.keyFile != "" && a.set.keyFile != a.cfg.Env("SUPERSTEP_STORE_KEY_FILE") {
-		s += " --store-key-file " + quote(a.set.keyFile)
+		s += " --store-key-file " + clean.Shell(a.set.keyFile)
 	}
 	return s
 }
@@ -278,4 +275,39 @@ func byGo(exe string) bool {
 	return !strings.HasSuffix(strings.TrimSuffix(exe, ".exe"), ".test") && strings.Contains(filepath.ToSlash(exe), "/go-build")
 }
 
-func quote(s string) string { return clean.Shell(s) }
+// programs reports whether the output is for programs.
+func (a *app) programs() bool { return a.set.output != "text" }
+
+// print writes a value for programs, or a text for people.
+func (a *app) print(v any, text string) error {
+	if a.programs() {
+		return a.out.value(v)
+	}
+	a.out.line(text)
+	return nil
+}
+
+// look finds out about the streams, once the flags are known.
+func (a *app) look() {
+	a.out.format, a.err.format = a.set.output, a.set.output
+	a.set.Programs, a.set.Heartbeat = a.programs(), a.opt.heartbeat
+	if demo.Running(a.cfg.Env) {
+		a.set.Patience = demo.Patience
+	}
+	a.tty.Look(&a.set.Settings)
+}
+
+// stoppable returns a context that the first signal ends, for which it calls then, or that nobody reads the output any
+// more, until done is called.
+func (a *app) stoppable(ctx context.Context, then func()) (_ context.Context, done func()) {
+	ctx, stop := context.WithCancelCause(ctx)
+	a.out.broken = func() { stop(errPipe) }
+	end := signals.On(func(why *signals.Error) {
+		stop(why)
+		then()
+	})
+	return ctx, func() {
+		end()
+		stop(nil)
+	}
+}

@@ -7,60 +7,39 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // A completer gives the words that may come next, each perhaps with a tab and what it is.
-type completer func(cmd *cobra.Command) ([]string, error)
+type completer func(a *app, cmd *cobra.Command) ([]string, error)
 
-// completion knows the words that complete commands.
-type completion struct{ *app }
-
-// complete gives commands and flags the words that complete them, besides workflows and runs.
+// addCompletion gives commands and flags the words that complete them, besides workflows and runs.
 // Nothing is started for that.
-func (a completion) complete(root *cobra.Command) {
+func addCompletion(a *app, root *cobra.Command) {
 	for path, c := range map[string]completer{
-		"tools call": a.toolWords, "tools show": a.toolWords, "trust": a.itemWords, "trust revoke": a.itemWords,
-		"permissions forget": a.ruleWords, "models use": a.modelWords, "models test": a.modelWords,
+		"tools call": toolWords, "tools show": toolWords, "trust": itemWords, "trust revoke": itemWords,
+		"permissions forget": ruleWords, "models use": modelWords, "models test": modelWords,
 	} {
-		if cmd, rest, err := root.Find(strings.Fields(path)); err == nil && len(rest) == 0 {
-			many := path == "trust" || path == "trust revoke"
-			words := c.words()
-			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, s string) ([]string, cobra.ShellCompDirective) {
-				if len(args) > 0 && !many {
-					return nil, cobra.ShellCompDirectiveNoFileComp
-				}
-				return words(cmd, args, s)
-			}
+		if cmd, _, err := root.Find(strings.Fields(path)); err == nil {
+			cmd.ValidArgsFunction = c.words(a, strings.HasPrefix(path, "trust"))
 		}
 	}
-	if cmd, rest, err := root.Find([]string{"runs", "answer"}); err == nil && len(rest) == 0 {
-		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, s string) ([]string, cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				return a.ids(cmd, args, s)
-			}
-			return a.answerWords(cmd, args[0]), cobra.ShellCompDirectiveNoFileComp
-		}
-	}
-	if cmd, rest, err := root.Find([]string{"runs", "fork"}); err == nil && len(rest) == 0 {
-		_ = cmd.RegisterFlagCompletionFunc("from", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return a.pointWords(cmd, named(args)), cobra.ShellCompDirectiveNoFileComp
-		})
-	}
-	a.completeFlags(root)
+	completeFlags(a, root)
 }
 
-// meant returns the run that a command line being completed names, nil if there is none.
-func (a completion) meant(cmd *cobra.Command, ref string) *transcript.Run {
+// runMeant returns the run that a command line being completed names, nil if there is none.
+func runMeant(a *app, cmd *cobra.Command, ref string) *transcript.Run {
 	if a.configure(cmd.Flags()) != nil {
 		return nil
 	}
-	_, info, err := a.find(cmd.Context(), ref)
+	_, info, err := findRun(cmd.Context(), a, ref)
 	if err != nil {
 		return nil
 	}
-	run, err := a.read(cmd.Context(), info)
+	run, err := a.host().Transcript(cmd.Context(), &info)
 	if err != nil {
 		return nil
 	}
@@ -68,57 +47,61 @@ func (a completion) meant(cmd *cobra.Command, ref string) *transcript.Run {
 }
 
 // answerWords are the answers to the open questions of a run.
-func (a completion) answerWords(cmd *cobra.Command, ref string) []string {
-	run := a.meant(cmd, ref)
+func answerWords(a *app, cmd *cobra.Command, ref string) []string {
+	run := runMeant(a, cmd, ref)
 	if run == nil {
 		return nil
 	}
-	open := run.Open()
+	open := tui.Questions(run.Open())
 	var out []string
 	for _, q := range open {
 		for _, o := range q.Options {
-			out = append(out, word(addressed(open, q)+"="+o, q.Question))
+			out = append(out, word(q.Address+"="+o, q.Question.Question))
 		}
 		if len(q.Options) == 0 {
-			out = append(out, word(addressed(open, q)+"=", q.Question))
+			out = append(out, word(q.Address+"=", q.Question.Question))
 		}
 	}
 	return out
 }
 
 // pointWords are the steps of a run that a fork may begin at.
-func (a completion) pointWords(cmd *cobra.Command, ref string) []string {
-	run := a.meant(cmd, ref)
+func pointWords(a *app, cmd *cobra.Command, ref string) []string {
+	run := runMeant(a, cmd, ref)
 	if run == nil {
 		return nil
 	}
 	var out []string
 	for _, t := range run.Tasks {
-		if w := word(topNode(t.Path), string(t.State)); !slices.Contains(out, w) &&
-			!slices.ContainsFunc(out, func(have string) bool { return strings.HasPrefix(have, topNode(t.Path)+"\t") }) {
+		if w := word(transcript.Top(t.Path), string(t.State)); !slices.Contains(out, w) &&
+			!slices.ContainsFunc(out, func(have string) bool { return strings.HasPrefix(have, transcript.Top(t.Path)+"\t") }) {
 			out = append(out, w)
 		}
 	}
 	return out
 }
 
-func (a completion) completeFlags(cmd *cobra.Command) {
-	agents := a.names(host.Agents, func(i *host.Item) bool { return i.State == "usable" })
-	for name, c := range map[string]completer{"on-ask": onAskWords, "model": a.modelWords, "agent": agents} {
+func completeFlags(a *app, cmd *cobra.Command) {
+	agents := itemNames(host.Agents, func(i *host.Item) bool { return i.State == "usable" })
+	for name, c := range map[string]completer{"on-ask": onAskWords, "model": modelWords, "agent": agents} {
 		f := cmd.Flags().Lookup(name)
-		if f == nil || f.Hidden || name == "agent" && f.Annotations[inputFlag] == nil {
+		if f == nil || f.Hidden || name == "agent" && !arguments.IsInput(f) {
 			continue
 		}
-		_ = cmd.RegisterFlagCompletionFunc(name, c.words()) // it fails if there is one already
+		_ = cmd.RegisterFlagCompletionFunc(name, c.words(a, true)) // it fails if there is one already
 	}
 	for _, sub := range cmd.Commands() {
-		a.completeFlags(sub)
+		completeFlags(a, sub)
 	}
 }
 
-func (c completer) words() func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		words, err := c(cmd)
+// words completes the first argument, or all of them.
+func (c completer) words(a *app, all bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 && !all {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		words, err := c(a, cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -133,13 +116,13 @@ func word(name, what string) string {
 	return transcript.Line(name) + "\t" + transcript.Line(what)
 }
 
-func onAskWords(*cobra.Command) ([]string, error) {
+func onAskWords(*app, *cobra.Command) ([]string, error) {
 	return []string{
 		word("wait", "pause the run until somebody answers"), word("deny", "answer no"), word("fail", "end with an error"),
 	}, nil
 }
 
-func (a completion) toolWords(cmd *cobra.Command) ([]string, error) {
+func toolWords(a *app, cmd *cobra.Command) ([]string, error) {
 	items, _, err := a.host().List(cmd.Context(), host.Tools, false)
 	agents := []string{"task", "task_batch", "ask_user", "run_workflow", "collect_workflow", "save_workflow"} // which only they have
 	var out []string
@@ -157,7 +140,7 @@ func (a completion) toolWords(cmd *cobra.Command) ([]string, error) {
 	return out, err
 }
 
-func (a completion) itemWords(cmd *cobra.Command) ([]string, error) {
+func itemWords(a *app, cmd *cobra.Command) ([]string, error) {
 	items, err := a.host().Decisions()
 	var out []string
 	for _, d := range items {
@@ -168,7 +151,7 @@ func (a completion) itemWords(cmd *cobra.Command) ([]string, error) {
 	return out, err
 }
 
-func (a completion) ruleWords(*cobra.Command) ([]string, error) {
+func ruleWords(a *app, _ *cobra.Command) ([]string, error) {
 	rules, err := a.host().Rules()
 	var out []string
 	for _, r := range rules {
@@ -179,7 +162,7 @@ func (a completion) ruleWords(*cobra.Command) ([]string, error) {
 	return out, err
 }
 
-func (a completion) modelWords(cmd *cobra.Command) ([]string, error) {
+func modelWords(a *app, cmd *cobra.Command) ([]string, error) {
 	m, err := a.models()
 	if err != nil {
 		return nil, err

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep/host"
-	"github.com/superstep-dev/superstep/runlog"
 )
 
 // config is the user's configuration, which is read once.
@@ -27,7 +26,7 @@ func (a *app) config() *host.Configuration {
 
 // configurable are the flags that a configuration may set: those of every command, and of
 // those that execute runs.
-func (a *app) configurable() *pflag.FlagSet {
+func configurable(a *app) *pflag.FlagSet {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	b := &app{opt: a.opt, cfg: a.cfg}
 	b.globals(f)
@@ -43,7 +42,7 @@ func (a *app) configurable() *pflag.FlagSet {
 
 // forgive lets a command work in spite of mistakes in the configuration that needs no
 // configuration, or is there to mend it.
-func (a *app) forgive(cmd *cobra.Command) {
+func forgive(a *app, cmd *cobra.Command) {
 	if a.config().Err == nil {
 		return
 	}
@@ -57,90 +56,45 @@ func (a *app) forgive(cmd *cobra.Command) {
 	}
 }
 
-func (a *app) configCommand() *cobra.Command {
+func configCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	cmd := &cobra.Command{
 		Use: "config", Short: "Show and change the user's configuration",
 		Example: examples(n, "config list --show-origin", "", "config set store sqlite:/var/runs.db", "", "config path", ""),
 	}
 	var origin bool
-	list := &cobra.Command{Use: "list", Short: "Show every setting and its value", Args: a.none, Example: examples(n, "config list --show-origin", ""),
-		RunE: func(*cobra.Command, []string) error { return a.listConfig(origin) }}
+	list := &cobra.Command{Use: "list", Short: "Show every setting and its value", Args: none, Example: examples(n, "config list --show-origin", ""),
+		RunE: func(*cobra.Command, []string) error { return listConfig(a, origin) }}
 	list.Flags().BoolVar(&origin, "show-origin", false, "and where it comes from")
 	cmd.AddCommand(list,
-		&cobra.Command{Use: "path", Short: "Show where the configuration is", Args: a.none, Example: examples(n, "config path", ""),
-			RunE: func(*cobra.Command, []string) error { return a.printValue(a.config().Path) }},
+		&cobra.Command{Use: "path", Short: "Show where the configuration is", Args: none, Example: examples(n, "config path", ""),
+			RunE: func(*cobra.Command, []string) error { return printValue(a, a.config().Path) }},
 		&cobra.Command{Use: "get KEY", Short: "Show the value of a setting", Example: examples(n, "config get store", ""),
-			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return a.getConfig(args) }},
+			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return getConfig(a, args) }},
 		&cobra.Command{Use: "set KEY VALUE", Short: "Change a setting", Example: examples(n, "config set max-tokens 200000", ""),
-			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return a.setConfig(args) }},
-		&cobra.Command{Use: "edit", Short: "Open the configuration in $VISUAL or $EDITOR, and check it", Args: a.none, Example: examples(n, "config edit", ""),
-			RunE: func(cmd *cobra.Command, _ []string) error { return a.editConfig(cmd.Context()) }},
+			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return setConfig(a, args) }},
+		&cobra.Command{Use: "edit", Short: "Open the configuration in $VISUAL or $EDITOR, and check it", Args: none, Example: examples(n, "config edit", ""),
+			RunE: func(cmd *cobra.Command, _ []string) error { return editConfig(cmd.Context(), a) }},
 		&cobra.Command{Use: "unset KEY", Short: "Go back to the default of a setting", Example: examples(n, "config unset store", ""),
-			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return a.unsetConfig(args) }})
-	return a.lists(cmd)
+			Args: cobra.ArbitraryArgs, ValidArgsFunction: a.settingWords, RunE: func(_ *cobra.Command, args []string) error { return unsetConfig(a, args) }})
+	return listFirst(a, cmd)
 }
 
-// settingJSON is a setting and where it comes from.
-type settingJSON struct {
-	Key    string `json:"key"`
-	Value  string `json:"value"`
-	Origin string `json:"origin"`
+// effectiveSettings are all settings as they hold without flags.
+func effectiveSettings(a *app) ([]host.EffectiveSetting, error) {
+	return a.host().Effective(a.config(), func(name string) string { return configurable(a).Lookup(name).DefValue })
 }
 
-// effective are all settings as they hold without flags.
-func (a *app) effective() ([]settingJSON, error) {
-	conf := a.config()
-	if conf.Err != nil {
-		return nil, conf.Err
-	}
-	var out []settingJSON
-	a.configurable().VisitAll(func(f *pflag.Flag) {
-		s := settingJSON{f.Name, f.DefValue, "default"}
-		switch f.Name {
-		case "store":
-			s.Value = "sqlite:" + filepath.Join(a.host().DataDir(), a.cfg.Name+".db")
-		case "data-dir":
-			s.Value = a.host().DataDir()
-		}
-		if c := conf.Setting(f.Name); c != nil {
-			s.Value, s.Origin = c.Value, fmt.Sprintf("%s:%d", conf.Path, c.Line)
-		}
-		if name, where := a.projectSetting(f.Name); name != "" {
-			s.Value, s.Origin = name, where
-		}
-		if v := a.cfg.Env(host.Variable(f.Name)); v != "" {
-			s.Value, s.Origin = v, host.Variable(f.Name)
-		}
-		if f.Name == "store" {
-			p, err := runlog.ParsePlace(s.Value)
-			if s.Value = p.String(); err != nil { // without the password
-				s.Value = "(unreadable)"
-			}
-		}
-		out = append(out, s)
-	})
-	return out, nil
-}
-
-// projectSetting returns the value that a trusted project gives a setting, and where. Its model is the only one it can give.
-func (a *app) projectSetting(name string) (value, where string) {
-	if name != "model" {
-		return "", ""
-	}
-	return a.host().ProjectModel()
-}
-
-func (a *app) listConfig(origin bool) error {
-	all, err := a.effective()
+func listConfig(a *app, origin bool) error {
+	all, err := effectiveSettings(a)
 	if err != nil {
 		return err
 	}
-	if _, err := a.here(); err != nil { // which warns of the project's settings
-		a.warn(err.Error())
+	if _, err := a.here().Problems(); err != nil { // here warns of the project's settings
+		a.tty.Warn(err.Error())
 	}
 	if a.programs() {
-		return a.out.json(all, a.set.output == "json")
+		return a.out.value(all)
 	}
 	for _, s := range all {
 		line := s.Key + ": " + s.Value
@@ -152,24 +106,24 @@ func (a *app) listConfig(origin bool) error {
 	return nil
 }
 
-func (a *app) getConfig(args []string) error {
+func getConfig(a *app, args []string) error {
 	if len(args) != 1 {
 		return usage("config get: name one setting")
 	}
-	all, err := a.effective()
+	all, err := effectiveSettings(a)
 	if err != nil {
 		return err
 	}
 	for _, s := range all {
 		if s.Key == args[0] {
-			return a.printValue(s.Value)
+			return printValue(a, s.Value)
 		}
 	}
 	return usage(host.UnknownSetting(args[0]))
 }
 
 // editConfig opens the configuration in the user's editor and reports the mistakes that are in it afterwards.
-func (a *app) editConfig(ctx context.Context) error {
+func editConfig(ctx context.Context, a *app) error {
 	path := a.config().Path
 	editor := strings.Fields(cmp.Or(a.cfg.Env("VISUAL"), a.cfg.Env("EDITOR")))
 	if len(editor) == 0 {
@@ -190,42 +144,38 @@ func (a *app) editConfig(ctx context.Context) error {
 func (a *app) settingWords(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var out []string
 	if len(args) == 0 {
-		a.configurable().VisitAll(func(f *pflag.Flag) { out = append(out, word(f.Name, f.Usage)) })
+		configurable(a).VisitAll(func(f *pflag.Flag) { out = append(out, word(f.Name, f.Usage)) })
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) setConfig(args []string) error {
+func setConfig(a *app, args []string) error {
 	if len(args) != 2 {
 		return usage("config set: name the setting and its value: KEY VALUE")
 	}
-	if err := a.isSetting(args[0]); err != nil {
+	if err := isSetting(a, args[0]); err != nil {
 		return err
 	}
 	return a.config().Set(args[0], args[1])
 }
 
-func (a *app) unsetConfig(args []string) error {
+func unsetConfig(a *app, args []string) error {
 	if len(args) != 1 {
 		return usage("config unset: name one setting")
 	}
-	if err := a.isSetting(args[0]); err != nil {
+	if err := isSetting(a, args[0]); err != nil {
 		return err
 	}
 	return a.config().Unset(args[0])
 }
 
-func (a *app) isSetting(name string) error {
+func isSetting(a *app, name string) error {
 	if slices.Contains(host.SettingNames(), name) {
 		return nil
 	}
 	return usage(fmt.Sprintf("%s; `%s config list` shows them", host.UnknownSetting(name), a.cfg.Name))
 }
 
-func (a *app) printValue(v string) error {
-	if a.programs() {
-		return a.out.json(v, a.set.output == "json")
-	}
-	a.out.line(v)
-	return nil
+func printValue(a *app, v string) error {
+	return a.print(v, v)
 }

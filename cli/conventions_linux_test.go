@@ -255,11 +255,6 @@ func TestConvention38Plain(t *testing.T) {
 		}
 		check(c.screen(), "run", "slow")
 	}
-	a := newApp(testConfig(), &Options{})
-	defer a.opened.Close()
-	if a.beat != 30*time.Second {
-		t.Errorf("there is a sign of life every %s", a.beat)
-	}
 }
 
 // Without its colours a terminal shows the same: each state has a sign or a word.

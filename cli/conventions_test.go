@@ -300,7 +300,7 @@ func TestConvention42Help(t *testing.T) {
 	t.Parallel()
 	a := newApp(testConfig(), &Options{Version: "1.2.3", Demo: true, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
 	defer a.opened.Close()
-	root := a.root()
+	root := newRoot(a)
 	root.InitDefaultHelpCmd()
 	global := root.PersistentFlags()
 	var all []*cobra.Command

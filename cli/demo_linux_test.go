@@ -49,7 +49,7 @@ func TestDemoOnTerminal(t *testing.T) {
 		c.until("Answer 1-2")
 		c.typed("\x03")
 		c.until("interrupted")
-		if state, err := unix.IoctlGetTermios(int(c.master.Fd()), getTermios); err != nil || state.Lflag&unix.ECHO == 0 {
+		if state, err := unix.IoctlGetTermios(int(c.master.Fd()), unix.TCGETS); err != nil || state.Lflag&unix.ECHO == 0 {
 			t.Errorf("the terminal shows no keys any more: %v", err)
 		}
 		if code := c.exit(); code != ExitInterrupted {

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/sqlite"
 )
@@ -207,29 +206,5 @@ func demoRefuses(t *testing.T, d *demoing) {
 	d.env = append(d.env, "TMPDIR=/dev/null/tmp", "TMP=/dev/null/tmp")
 	if code, out := d.run(t, "demo", "--fast"); code != ExitFailed || !strings.Contains(out, "set TMPDIR to one that can be written") {
 		t.Errorf("exit code %d\n%s", code, out)
-	}
-}
-
-// The model of the demo is for its recipe, and says so.
-func TestDemoModel(t *testing.T) {
-	t.Parallel()
-	m := newDemoModel(func(string) string { return "0 false" })
-	if m.Name() != demoName {
-		t.Fatal(m.Name())
-	}
-	ask := func(msgs ...model.Message) (*model.Response, error) {
-		return model.Collect(m.Generate(t.Context(), &model.Request{Messages: msgs}), nil)
-	}
-	if _, err := ask(model.UserText("Tell me a joke: please")); err == nil || !strings.Contains(err.Error(), "name another with --model") {
-		t.Error(err)
-	}
-	asked := model.UserText("Report: write postmortem.md for customers from these findings.")
-	r, err := ask(asked)
-	if err != nil || r.Message.Text() == "" || !strings.Contains(string(r.Message.Calls()[0].Args), "for customers") {
-		t.Fatalf("%+v %v", r, err)
-	}
-	again, err := ask(asked) // a new process has asked nothing yet
-	if err != nil || string(again.Message.Calls()[0].Args) != string(r.Message.Calls()[0].Args) {
-		t.Errorf("%+v %v", again, err)
 	}
 }

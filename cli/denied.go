@@ -8,6 +8,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // mostDenied is how many calls that were turned down are named.
@@ -24,7 +25,7 @@ func withoutLeave(run *transcript.Run, id string) *Error {
 		}
 	}
 	for _, q := range run.Questions {
-		if q.Denied && q.By == byPolicy && agent.Permission(&runlog.Question{Key: q.Key, Kind: q.Kind}) {
+		if q.Denied && q.By == tui.ByPolicy && agent.Permission(&runlog.Question{Key: q.Key, Kind: q.Kind}) {
 			calls = append(calls, transcript.Line(q.Question))
 		}
 	}
@@ -76,7 +77,7 @@ func deniedStep(run *transcript.Run, id string) *Error {
 		}
 	}
 	for _, q := range run.Questions {
-		if q.Denied && q.By == byPolicy && failed(q.Path) {
+		if q.Denied && q.By == tui.ByPolicy && failed(q.Path) {
 			return denied(q.Path, shortened(transcript.Line(q.Question)), "answer ahead: --answer "+q.Path+"=VALUE",
 				"be asked: on a terminal without --on-ask deny, or anywhere with --on-ask wait")
 		}

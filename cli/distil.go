@@ -10,13 +10,11 @@ import (
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/distil"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
-// distilCommand is `runs distil`.
-type distilCommand struct{ *app }
-
-func (a distilCommand) command() *cobra.Command {
+func runsDistil(a *app) *cobra.Command {
 	var d host.DistilOptions
 	cmd := &cobra.Command{
 		Use: "distil ID", Short: "Make a recipe of a run that went well, and prove it", Args: oneRun, ValidArgsFunction: a.ids,
@@ -38,20 +36,16 @@ a draft that says so.`,
 	cmd.Flags().BoolVar(&d.Dry, "dry-run", false, "print the recipe and write nothing")
 	cmd.Flags().BoolVar(&d.Replace, "force", false, "replace the recipe of that name that is there already")
 	acts(cmd, "name", "loose", "dry-run", "force")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.distil(cmd.Context(), args[0], &d) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return distilRun(cmd.Context(), a, args[0], &d) }
 	return cmd
 }
 
-func (a distilCommand) distil(ctx context.Context, ref string, opt *host.DistilOptions) error {
-	_, info, err := a.find(ctx, ref)
+func distilRun(ctx context.Context, a *app, ref string, opt *host.DistilOptions) error {
+	_, info, err := findRun(ctx, a, ref)
 	if err != nil {
 		return err
 	}
-	h, err := a.here()
-	if err != nil {
-		return err
-	}
-	made, err := h.Distil(ctx, info.ID, *opt)
+	made, err := a.here().Distil(ctx, info.ID, *opt)
 	var of *host.Error
 	switch {
 	case err == nil:
@@ -68,18 +62,18 @@ func (a distilCommand) distil(ctx context.Context, ref string, opt *host.DistilO
 	if a.programs() {
 		return a.out.value(made)
 	}
-	a.reportDistilled(made)
+	reportDistilled(a, made)
 	return nil
 }
 
 // reportDistilled tells people what came of it.
-func (a distilCommand) reportDistilled(d *host.Distilled) {
+func reportDistilled(a *app, d *host.Distilled) {
 	if d.Path == "" {
 		_, _ = a.out.Write([]byte(d.Text))
 	} else {
 		a.out.line(shownPath(d.Path))
 	}
-	if a.set.quiet {
+	if a.set.Quiet {
 		return
 	}
 	proven := "proven against the recording"
@@ -88,7 +82,7 @@ func (a distilCommand) reportDistilled(d *host.Distilled) {
 	} else if d.Draft {
 		proven = "a draft, not proven word for word"
 	}
-	a.err.line(fmt.Sprintf("%s of run %s, %s", plural(d.Steps, "step"), d.Run, proven))
+	a.err.line(fmt.Sprintf("%s of run %s, %s", inwords.Plural(d.Steps, "step"), d.Run, proven))
 	for _, r := range d.Loose {
 		a.err.line("  not proven: " + transcript.Line("step "+r.Step+": "+r.Why))
 	}

@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
-func (a *app) workflowsNew() *cobra.Command {
+func workflowsNew(a *app) *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use: "new NAME", Short: "Write a recipe to begin with into the project", Args: a.named, ValidArgsFunction: cobra.NoFileCompletions,
@@ -20,21 +21,17 @@ func (a *app) workflowsNew() *cobra.Command {
 It is .superstep/workflows/NAME.yaml, with a first line by which editors complete and check it. A file that is
 there already is left as it is.`,
 		Example: examples(a.cfg.Name, "workflows new brief", "", "workflows new review --from code-review", "as another recipe is"),
-		RunE:    func(_ *cobra.Command, args []string) error { return a.newRecipe(args[0], from) },
+		RunE:    func(_ *cobra.Command, args []string) error { return newRecipe(a, args[0], from) },
 	}
 	cmd.Flags().StringVar(&from, "from", "", "begin with the text of this recipe")
 	acts(cmd, "from")
-	recipes := a.names(host.Workflows, func(i *host.Item) bool { return i.Recipe() != nil && i.State != "draft" })
-	_ = cmd.RegisterFlagCompletionFunc("from", recipes.words()) // it fails if there is no such flag
+	recipes := itemNames(host.Workflows, func(i *host.Item) bool { return i.Recipe() != nil && i.State != "draft" })
+	_ = cmd.RegisterFlagCompletionFunc("from", recipes.words(a, true)) // it fails if there is no such flag
 	return cmd
 }
 
-func (a *app) newRecipe(name, from string) error {
-	h, err := a.here()
-	if err != nil {
-		return err
-	}
-	path, err := h.NewRecipe(name, from)
+func newRecipe(a *app, name, from string) error {
+	path, err := a.here().NewRecipe(name, from)
 	switch {
 	case errors.As(err, new(*host.ExistsError)):
 		return usage(err.Error(), "choose another name, or edit that file")
@@ -44,14 +41,14 @@ func (a *app) newRecipe(name, from string) error {
 		return a.out.value(map[string]string{"name": name, "path": path})
 	}
 	a.out.line(shownPath(path))
-	a.err.line("  Edit it, then   " + a.hint("lint", quote(shownPath(path))))
+	a.err.line("  Edit it, then   " + a.hint("lint", clean.Shell(shownPath(path))))
 	a.err.line("  What it does    " + a.hint("workflows", "show", name))
 	return nil
 }
 
-func (a *app) workflowsSchema() *cobra.Command {
+func workflowsSchema(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON Schema of recipes, for editors", Args: a.none,
+		Use: "schema", Short: "Print the JSON Schema of recipes, for editors", Args: none,
 		Example: examples(a.cfg.Name, "workflows schema > .superstep/schema/workflow.json", ""),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := a.out.Write(append([]byte(strings.TrimRight(string(recipe.Schema()), "\n")), '\n'))
@@ -60,7 +57,7 @@ func (a *app) workflowsSchema() *cobra.Command {
 	}
 }
 
-func (a *app) workflowsApprove() *cobra.Command {
+func workflowsApprove(a *app) *cobra.Command {
 	var replace bool
 	cmd := &cobra.Command{
 		Use: "approve NAME", Short: "Use a recipe that an agent has written", Args: a.named, ValidArgsFunction: a.draftNames,
@@ -70,11 +67,7 @@ Recipes by agents wait as drafts, which nothing runs by their names. Look at it 
 it may do is bound by the rules of its run as any other.`,
 		Example: examples(a.cfg.Name, "workflows approve weekly-brief", "", "workflows approve weekly-brief --overwrite", "instead of the one there is"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
-			path, err := h.Approve(args[0], replace)
+			path, err := a.here().Approve(args[0], replace)
 			switch {
 			case errors.As(err, new(*host.ExistsError)):
 				return usage(err.Error(), "replace it: "+a.hint("workflows", "approve", args[0], "--overwrite"))
@@ -93,16 +86,12 @@ it may do is bound by the rules of its run as any other.`,
 	return cmd
 }
 
-func (a *app) workflowsReject() *cobra.Command {
+func workflowsReject(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "reject NAME", Short: "Remove a recipe that an agent has written", Args: a.named, ValidArgsFunction: a.draftNames,
 		Example: examples(a.cfg.Name, "workflows reject weekly-brief", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
-			path, err := h.Reject(args[0])
+			path, err := a.here().Reject(args[0])
 			if err != nil {
 				return err
 			}
@@ -113,8 +102,5 @@ func (a *app) workflowsReject() *cobra.Command {
 }
 
 func (a *app) draftNames(cmd *cobra.Command, args []string, rest string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return a.names(host.Workflows, func(i *host.Item) bool { return i.State == "draft" }).words()(cmd, args, rest)
+	return itemNames(host.Workflows, func(i *host.Item) bool { return i.State == "draft" }).words(a, false)(cmd, args, rest)
 }

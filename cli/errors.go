@@ -11,6 +11,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -32,7 +33,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns the cause.
+// Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // FailureCode is the word for the log of a run that fails with the error. It leads to
@@ -139,7 +140,7 @@ type errorJSON struct {
 func (e *Error) json() *errorJSON { return &errorJSON{e.Code, e.Message, e.Next} }
 
 // remedies are what to type next about an error of a library, which does not know of commands.
-func (a *app) remedies(err error) []string {
+func remedies(a *app, err error) []string {
 	var (
 		busy   *runlog.BusyError
 		poison *runlog.QuarantinedError
@@ -151,9 +152,9 @@ func (a *app) remedies(err error) []string {
 	var draft *host.DraftError
 	switch {
 	case classify(err).Code == "no_model":
-		return a.modelWays()
+		return modelWays(a)
 	case errors.As(err, &imported):
-		return a.untrusted(imported.ID).Next
+		return untrustedRun(a, imported.ID).Next
 	case errors.As(err, &draft):
 		return []string{"look at it: " + a.hint("workflows", "show", draft.Name, "-v"), "use it: " + a.hint("workflows", "approve", draft.Name)}
 	case classify(err).Code == "untrusted":
@@ -161,7 +162,7 @@ func (a *app) remedies(err error) []string {
 	case errors.As(err, &busy):
 		next := []string{"watch it: " + a.hint("runs", "watch", busy.ID)}
 		if left := time.Until(busy.Until); left > 0 {
-			next = append(next, fmt.Sprintf("if that process is dead, its hold ends in %s, and then: %s", duration(left), a.hint("runs", "resume", busy.ID)))
+			next = append(next, fmt.Sprintf("if that process is dead, its hold ends in %s, and then: %s", inwords.Duration(left), a.hint("runs", "resume", busy.ID)))
 		}
 		return append(next, "stop it for good: "+a.hint("runs", "cancel", busy.ID))
 	case errors.As(err, &poison):
@@ -180,7 +181,7 @@ func (a *app) remedies(err error) []string {
 // fail says what is wrong, as people or programs read it, and gives the exit code.
 func (a *app) fail(err error) int {
 	e := classify(err)
-	if next := a.remedies(err); len(e.Next) == 0 && next != nil {
+	if next := remedies(a, err); len(e.Next) == 0 && next != nil {
 		helpful := *e
 		helpful.Next = next
 		e = &helpful
@@ -190,27 +191,24 @@ func (a *app) fail(err error) int {
 			Error *errorJSON `json:"error"`
 		}{e.json()}
 		_ = a.err.json(v, false) // cannot fail: it is made of strings
-		if a.set.output == "json" && !a.term.outTTY && !a.out.used {
+		if a.set.output == "json" && !a.tty.OutTTY && !a.out.used {
 			_ = a.out.json(v, false) // a reader of standard output finds JSON there whatever happens
 		}
 		return e.Exit
 	}
-	a.complain(e)
+	complain(a, e)
 	return e.Exit
 }
 
 // complain writes an error as one block.
-func (a *app) complain(e *Error) {
-	p := palette(a.term.errColor)
+func complain(a *app, e *Error) {
+	p := a.tty.Err
 	msg := strings.TrimRight(transcript.Clean(e.Message), "\n")
-	msg = p.red("error:") + " " + msg
-	if a.term.errTTY {
-		msg = a.term.broken(msg)
-	}
+	msg = p.Red("error:") + " " + msg
 	var b strings.Builder
-	b.WriteString(msg + "\n")
+	b.WriteString(a.tty.Wrap(msg) + "\n")
 	bullet := "•"
-	if a.term.plain {
+	if a.tty.Plain {
 		bullet = "-"
 	}
 	for _, n := range e.Next {

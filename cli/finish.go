@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,8 +11,11 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/events"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // questionJSON is an open question.
@@ -51,11 +52,7 @@ func (e *ending) json() finishedJSON {
 		Usage: e.run.Used(), Questions: questions(e.open),
 	}
 	for i := range f.Questions {
-		q := &f.Questions[i]
-		q.Schema = q.Asked.Schema
-		if form := formOf(q.Schema); form != nil {
-			q.Example = form.with(q.Asked.Default).example()
-		}
+		f.Questions[i].Schema, f.Questions[i].Example = e.open[i].Asked.Schema, e.open[i].Example()
 	}
 	if e.err != nil {
 		f.Error = e.err.json()
@@ -63,26 +60,22 @@ func (e *ending) json() finishedJSON {
 	return f
 }
 
-func questions(open []*transcript.Question) []questionJSON {
+func questions(open []tui.Question) []questionJSON {
 	var out []questionJSON
 	for _, q := range open {
-		out = append(out, questionJSON{Question: q})
+		out = append(out, questionJSON{Question: q.Question})
 	}
 	return out
 }
 
-// finish says how a run ended: the result on standard output, the rest on standard error.
-func (a runsCommands) finish(s *session, e *ending) error {
+// finishRun says how a run ended: the result on standard output, the rest on standard error.
+func finishRun(a *app, s *tui.Session, stream *events.Stream, e *ending) error {
 	if a.programs() {
-		summary{a.app, e}.advise()
+		adviseLimit(a, e)
 	}
 	switch a.set.output {
 	case "jsonl":
-		for _, v := range s.views {
-			if ev, ok := v.(*events); ok {
-				ev.finished(e)
-			}
-		}
+		stream.Put(&events.Event{Run: e.id, Type: "run.finished", Data: e.json()}, time.Now())
 	case "json":
 		if err := a.out.json(struct {
 			Run      string `json:"run"`
@@ -92,12 +85,12 @@ func (a runsCommands) finish(s *session, e *ending) error {
 			return err
 		}
 	default:
-		if text := a.term.result(e.output); text != "" {
+		if text := a.tty.Result(e.output); text != "" {
 			fmt.Fprintln(a.out, text)
 		}
 	}
 	if !a.programs() {
-		summary{a.app, e}.print()
+		summarize(a, s, e)
 	} else if e.err != nil && !e.err.shown {
 		_ = a.err.json(struct {
 			Error *errorJSON `json:"error"`
@@ -107,29 +100,6 @@ func (a runsCommands) finish(s *session, e *ending) error {
 		return nil
 	}
 	return &Error{Exit: e.exit, Code: "run", Message: string(e.status), shown: true}
-}
-
-// result is an output as people read it: a text, the text of an object that has one, else JSON. Of an object with a
-// text and a folder of documents, places in that folder are links.
-func (t *terminal) result(output json.RawMessage) string {
-	if len(output) == 0 || string(output) == "null" {
-		return ""
-	}
-	var o struct{ Text, Answer, Docs string }
-	if json.Unmarshal(output, &o.Text) != nil {
-		_ = json.Unmarshal(output, &o) // what is no such object is shown as it is
-	}
-	if said := strings.TrimRight(cmp.Or(o.Text, o.Answer), "\n"); said != "" {
-		return t.markdown(said, o.Docs)
-	}
-	var b bytes.Buffer
-	switch {
-	case output[0] == '"': // an empty text
-		return ""
-	case json.Indent(&b, output, "", "  ") != nil:
-		b.Write(output)
-	}
-	return t.wrap(transcript.Clean(b.String()))
 }
 
 // mostCompleted bounds how many steps completed lists.
@@ -146,7 +116,7 @@ func completed(r *transcript.Run) []string {
 		if n := len(t.Parts); said == "" && n > 0 && t.Parts[n-1].Tool != nil {
 			said = t.Parts[n-1].Tool.Result
 		}
-		line := label(t)
+		line := t.Label()
 		if said = transcript.Line(said); said != "" {
 			line += ": " + ansi.Truncate(said, 100, "…")
 		}
@@ -158,30 +128,20 @@ func completed(r *transcript.Run) []string {
 	return out
 }
 
-// summary is what is said last about a run.
-type summary struct {
-	*app
-	e *ending
-}
-
-func (a summary) print() {
-	e := a.e
+// summarize says last what there is to say about a run.
+func summarize(a *app, s *tui.Session, e *ending) {
 	if e.err != nil && e.err.Code == "pipe" {
 		return
 	}
-	if !a.set.quiet {
-		last := finalLine(e, time.Now())
-		if a.term.live {
-			last = closing(palette(a.term.errColor), e)
-		}
-		fmt.Fprintln(a.err, last)
+	if !a.set.Quiet {
+		fmt.Fprintln(a.err, s.LastLine(e.status, e.exit, e.duration))
 	}
 	if e.err != nil && !e.err.shown {
 		told := *e.err
 		if len(told.Next) == 0 && e.status != runlog.Quarantined {
-			told.Next = a.remedies(e.err)
+			told.Next = remedies(a, e.err)
 		}
-		a.complain(&told)
+		complain(a, &told)
 	}
 	for _, line := range lacking(e.run) {
 		a.err.line("  " + line)
@@ -193,79 +153,22 @@ func (a summary) print() {
 		}
 	}
 	for _, q := range e.open {
-		if q.Call == nil {
-			a.err.line("  " + addressed(e.open, q) + " asks: " + transcript.Line(headed(q.Header, q.Question)) + choices(q))
-			continue
+		lines := []string{q.Headline()}
+		if q.Call != nil {
+			lines = q.Lines(a.tty.Err)
 		}
-		for _, line := range described(addressed(e.open, q), q, palette(a.term.errColor)) {
+		for _, line := range lines {
 			a.err.line("  " + line)
 		}
 	}
-	if a.set.quiet && e.exit == ExitOK {
+	if a.set.Quiet && e.exit == ExitOK {
 		return
 	}
-	a.next()
+	nextSteps(a, e)
 }
 
-func choices(q *transcript.Question) string {
-	if len(q.Options) == 0 {
-		return ""
-	}
-	return " [" + strings.Join(q.Options, ", ") + "]"
-}
-
-// closing is the completion line on a terminal.
-func closing(p palette, e *ending) string {
-	sign, how := p.yellow("■"), "stopped after"
-	switch e.status {
-	case runlog.Completed:
-		sign, how = p.green("⣿"), "completed in"
-	case runlog.Partial:
-		sign, how = p.yellow("⣿"), "completed in part in"
-	case runlog.WaitingStorage:
-		sign, how = p.yellow("?"), "waits for storage after"
-	case runlog.Paused:
-		sign, how = p.yellow("?"), "paused after"
-	case runlog.Failed:
-		sign, how = p.red("✗"), "failed after"
-	case runlog.Cancelled:
-		sign, how = p.red("■"), "cancelled after"
-	}
-	return sign + " Workflow " + how + " " + strings.Join(append([]string{duration(e.duration)}, spent(e.run)...), " · ")
-}
-
-// spent are the tokens and agents of a run, nil if it has none.
-func spent(r *transcript.Run) []string {
-	tokens := r.Usage.In + r.Usage.Out
-	if tokens == 0 && len(r.Agents) == 0 {
-		return nil
-	}
-	return []string{"↓ " + count(tokens) + " tokens", plural(len(r.Agents), "agent")}
-}
-
-// finalLine is the last line of plain progress.
-func finalLine(e *ending, now time.Time) string {
-	word := string(e.status)
-	if e.status == runlog.Completed {
-		word = "finished"
-	}
-	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", now.Format(time.TimeOnly), e.id, word, duration(e.duration),
-		count(e.run.Usage.In+e.run.Usage.Out), len(e.run.Agents))
-	denied := 0
-	for _, q := range e.run.Questions {
-		if q.Denied {
-			denied++
-		}
-	}
-	if denied > 0 {
-		line += fmt.Sprintf(" denied=%d", denied)
-	}
-	return fmt.Sprintf("%s exit=%d", line, e.exit)
-}
-
-// next says what to type next.
-func (a summary) next() {
-	e := a.e
+// nextSteps says what to type next.
+func nextSteps(a *app, e *ending) {
 	if !a.kept() {
 		return
 	}
@@ -279,10 +182,10 @@ func (a summary) next() {
 			line("Report", near(*o.Report))
 		}
 	}
-	a.answers()
+	printAnswers(a, e)
 	switch from := e.again(); e.status {
 	case runlog.Partial:
-		if do := a.failedIn(context.Background(), e.id); do != nil {
+		if do := failedIn(context.Background(), a, e.id); do != nil {
 			line("Resume", a.hint(do...)+"   does again what failed, and what follows")
 		}
 	case runlog.Quarantined:
@@ -292,7 +195,7 @@ func (a summary) next() {
 		case e.status == runlog.Interrupted && e.run.Seq == 0:
 			line("Remove", a.hint("runs", "rm", e.id))
 		case e.status == runlog.Failed && from != "":
-			line("Again", a.hint("runs", "fork", e.id, "--from", quote(from))+"   asks again")
+			line("Again", a.hint("runs", "fork", e.id, "--from", clean.Shell(from))+"   asks again")
 		case e.exit != ExitUsage:
 			line("Resume", a.hint("runs", "resume", e.id))
 		}

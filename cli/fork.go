@@ -10,20 +10,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/arguments"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/tui"
 )
 
 // forking are the flags of runs fork.
 type forking struct {
 	from   string
-	sets   list
+	sets   arguments.List
 	recipe string
 	noRun  bool
 }
 
-func (a *app) forkCommand() *cobra.Command {
+func runsFork(a *app) *cobra.Command {
 	var r running
 	var f forking
 	cmd := &cobra.Command{
@@ -48,6 +51,9 @@ func (a *app) forkCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.noRun, "no-run", false, "make the run and do not start it")
 	r.add(cmd.Flags())
 	cmd.Flags().StringVar(&f.recipe, "recipe", "", "run this `FILE` (or recipe) instead, with the results of the steps that are as they were")
+	_ = cmd.RegisterFlagCompletionFunc("from", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return pointWords(a, cmd, named(args)), cobra.ShellCompDirectiveNoFileComp
+	}) // it fails if there is no such flag
 	noModel(cmd, a, "fork keeps the model that the run began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -61,27 +67,33 @@ func (a *app) forkCommand() *cobra.Command {
 			return err
 		}
 		if f.recipe != "" {
-			return a.forkTo(cmd.Context(), args[0], &f, &r, ans)
+			return forkToRecipe(cmd.Context(), a, args[0], &f, &r, ans)
 		}
-		return a.fork(cmd.Context(), args[0], &f, &r, ans)
+		return forkRun(cmd.Context(), a, args[0], &f, &r, ans)
 	}
 	return cmd
 }
 
-func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans answers) error {
-	e, info, err := historyCommands{a}.past(ctx, ref)
+// forkable returns a run that may be forked, with an engine that forks it.
+func forkable(ctx context.Context, a *app, ref string, ans tui.Answers) (*superstep.Engine, runlog.Info, error) {
+	e, info, err := pastRun(ctx, a, ref)
 	if err == nil {
-		err = a.vouch(ctx, info)
+		err = vouchFor(ctx, a, info)
 	}
+	if err == nil {
+		err = checkAskable(ctx, e, info, ans)
+	}
+	return e, info, err
+}
+
+func forkRun(ctx context.Context, a *app, ref string, f *forking, r *running, ans tui.Answers) error {
+	e, info, err := forkable(ctx, a, ref, ans)
 	if err != nil {
-		return err
-	}
-	if err := (answering{a}).askable(ctx, e, info, ans); err != nil {
 		return err
 	}
 	at, opt, err := a.host().ForkAt(ctx, e, &info, f.from, f.sets)
 	if err != nil {
-		return historyCommands{a}.noPoint(err, info.ID)
+		return explainPoint(a, err, info.ID)
 	}
 	fork, err := e.Fork(ctx, info.ID, at, opt)
 	if err != nil {
@@ -90,22 +102,22 @@ func (a *app) fork(ctx context.Context, ref string, f *forking, r *running, ans 
 		}
 		return err
 	}
-	return a.forked(ctx, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
+	return runFork(ctx, a, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
 }
 
-// forkTo makes a run of an edited recipe out of one of an older version, and runs it.
-func (a *app) forkTo(ctx context.Context, ref string, f *forking, r *running, ans answers) error {
-	_, info, err := a.find(ctx, ref)
+// forkToRecipe makes a run of an edited recipe out of one of an older version, and runs it.
+func forkToRecipe(ctx context.Context, a *app, ref string, f *forking, r *running, ans tui.Answers) error {
+	_, info, err := findRun(ctx, a, ref)
 	if err == nil {
-		err = a.vouch(ctx, info)
+		err = vouchFor(ctx, a, info)
 	}
 	if err != nil {
 		return err
 	}
-	if err := a.inherit(ctx, info.ID); err != nil {
+	if err := inheritSettings(ctx, a, info.ID); err != nil {
 		return err
 	}
-	w, err := a.choose(f.recipe)
+	w, err := chooseWorkflow(a, f.recipe)
 	if err != nil {
 		return err
 	}
@@ -117,11 +129,11 @@ func (a *app) forkTo(ctx context.Context, ref string, f *forking, r *running, an
 	if err != nil {
 		return err
 	}
-	return a.forked(ctx, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
+	return runFork(ctx, a, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
 }
 
-// inherit sets the model, and adds the rules, that a run began with to those of the flags.
-func (a *app) inherit(ctx context.Context, id string) error {
+// inheritSettings sets the model, and adds the rules, that a run began with to those of the flags.
+func inheritSettings(ctx context.Context, a *app, id string) error {
 	was := a.host().Pinned(ctx, id).Setting
 	a.set.model = was.Model
 	l := &a.set.leave
@@ -143,15 +155,9 @@ func (a *app) inherit(ctx context.Context, id string) error {
 	return err
 }
 
-// redo makes a fork of a partial run that does again what failed, and runs it.
-func (a *app) redo(ctx context.Context, info runlog.Info, r *running, ans answers, again *superstep.ResumeOptions) error {
-	e, info, err := historyCommands{a}.past(ctx, info.ID)
-	if err == nil {
-		err = a.vouch(ctx, info)
-	}
-	if err == nil {
-		err = answering{a}.askable(ctx, e, info, ans)
-	}
+// redoRun makes a fork of a partial run that does again what failed, and runs it.
+func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
+	e, info, err := forkable(ctx, a, info.ID, ans)
 	if err != nil {
 		return err
 	}
@@ -159,30 +165,30 @@ func (a *app) redo(ctx context.Context, info runlog.Info, r *running, ans answer
 	var none *superstep.PointError
 	if errors.As(err, &none) {
 		err = usage(err.Error())
-		if next := a.failedIn(ctx, info.ID); next != nil {
+		if next := failedIn(ctx, a, info.ID); next != nil {
 			err = usage(none.Error(), "do it again there: "+a.hint(next...))
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return a.forked(ctx, fork, false, r, ans, again)
+	return runFork(ctx, a, fork, false, r, ans, again)
 }
 
-// forked tells of a fork, and runs it.
-func (a *app) forked(ctx context.Context, fork *superstep.Fork, noRun bool, r *running, ans answers, again *superstep.ResumeOptions) error {
+// runFork tells of a fork, and runs it.
+func runFork(ctx context.Context, a *app, fork *superstep.Fork, noRun bool, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	for i := range fork.Repeats {
 		x := &fork.Repeats[i]
 		once := ""
 		if x.Once {
 			once = ", which was declared to never happen twice"
 		}
-		a.warn(fmt.Sprintf("in run %s the task %s has done %q (%s)%s; the fork may do it again", fork.Parent, x.Path, x.Name, x.Kind, once))
+		a.tty.Warn(fmt.Sprintf("in run %s the task %s has done %q (%s)%s; the fork may do it again", fork.Parent, x.Path, x.Name, x.Kind, once))
 	}
 	if noRun && a.programs() {
-		return a.out.json(fork, a.set.output == "json")
+		return a.out.value(fork)
 	}
-	if !a.programs() && !a.set.quiet {
+	if !a.programs() && !a.set.Quiet {
 		if fork.Workflow != "" {
 			a.err.line(fmt.Sprintf("run %s of %s takes over from %s: %s; runs anew: %s", fork.ID, fork.Workflow, fork.Parent, orNothing(fork.Kept),
 				orNothing(fork.Next)))
@@ -191,18 +197,19 @@ func (a *app) forked(ctx context.Context, fork *superstep.Fork, noRun bool, r *r
 			if len(fork.Kept) > 0 {
 				kept = ", kept: " + someOf(fork.Kept)
 			}
-			a.err.line(fmt.Sprintf("run %s forked from %s after %s%s, next: %s", fork.ID, fork.Parent, plural(fork.Step, "superstep"), kept, orNothing(fork.Next)))
+			a.err.line(fmt.Sprintf("run %s forked from %s after %s%s, next: %s", fork.ID, fork.Parent, inwords.Plural(fork.Step, "superstep"), kept,
+				orNothing(fork.Next)))
 		}
 	}
 	if noRun {
 		a.out.line(fork.ID)
 		return nil
 	}
-	_, made, err := a.find(ctx, fork.ID)
+	_, made, err := findRun(ctx, a, fork.ID)
 	if err != nil {
 		return err
 	}
-	return runsCommands{a}.resume(ctx, made, r, ans, again)
+	return resumeRun(ctx, a, made, r, ans, again)
 }
 
 // someOf is a list of paths, cut where it is long.

@@ -6,60 +6,30 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// answers says how the open questions are answered, and what the fields of forms are.
-func (a summary) answers() {
-	e := a.e
-	if len(e.open) == 0 {
-		return
-	}
+// printAnswers says how the open questions are answered, and what the fields of forms are.
+func printAnswers(a *app, e *ending) {
 	for _, q := range e.open {
 		title := "Fields"
-		for _, line := range formOf(q.Asked.Schema).with(q.Asked.Default).lines() {
-			a.err.line("  " + pad(title) + " " + addressed(e.open, q) + ": " + line)
+		for _, line := range q.Fields() {
+			a.err.line("  " + pad(title) + " " + q.Address + ": " + line)
 			title = ""
 		}
 	}
 	for _, q := range e.open {
 		title := "Answer"
-		for _, value := range answersTo(q) {
-			a.err.line("  " + pad(title) + " " + a.hint("runs", "answer", e.id, quote(addressed(e.open, q)+"="+value)))
+		for _, value := range q.Answers() {
+			a.err.line("  " + pad(title) + " " + a.hint("runs", "answer", e.id, clean.Shell(q.Address+"="+value)))
 			title = ""
 		}
 	}
 }
 
 func pad(title string) string { return title + strings.Repeat(" ", max(0, 7-len(title))) }
-
-// answersTo are answers to a question as they may be given: one such as it is wanted, or where a text may
-// follow a word all there are.
-func answersTo(q *transcript.Question) []string {
-	asked := &q.Asked
-	if len(asked.Options) == 0 {
-		if f := formOf(asked.Schema); f != nil {
-			return []string{f.with(asked.Default).example()}
-		}
-		if kind := typeOf(asked.Schema); kind != "" && kind != "string" {
-			return []string{string((&formField{Type: kind, Default: asked.Default}).example())}
-		}
-	}
-	switch {
-	case len(q.Options) == 0, agent.Permission(asked): // nobody is to allow a call by copying a line
-		return []string{"VALUE"}
-	case !gated(asked):
-		return q.Options[:1]
-	}
-	var out []string
-	for i, o := range asked.Options {
-		all := spellings(asked, o)
-		out = append(out, all[min(i, len(all)-1)]) // the first without a reason, the others with one
-	}
-	return out
-}
 
 // lacking says which tasks of a run that ended in part failed, and which gave less than was wanted.
 func lacking(r *transcript.Run) []string {
@@ -81,11 +51,11 @@ func (e *ending) again() (step string) {
 	if e.status != runlog.Failed {
 		return ""
 	}
-	return topNode(rejected(e.run))
+	return transcript.Top(rejected(e.run))
 }
 
 // failedIn returns the words of the command that does again what failed in a partial run, nil if none can.
-func (a *app) failedIn(ctx context.Context, id string) []string {
+func failedIn(ctx context.Context, a *app, id string) []string {
 	e, err := superstep.New(a.store, nil)
 	if err != nil {
 		return nil
@@ -98,7 +68,7 @@ func (a *app) failedIn(ctx context.Context, id string) []string {
 	if _, _, err := e.Failed(ctx, in); err == nil { // with all else that failed there
 		return []string{"runs", "resume", in}
 	}
-	return []string{"runs", "fork", in, "--from", quote(topNode(tasks[0]))}
+	return []string{"runs", "fork", in, "--from", clean.Shell(transcript.Top(tasks[0]))}
 }
 
 // rejected is the task that a person did not let go on, for which the run failed; "" for none.
@@ -117,9 +87,8 @@ func rejected(r *transcript.Run) string {
 	return ""
 }
 
-// advise puts what to do about a limit into the error, for programs, which are told nothing else.
-func (a summary) advise() {
-	e := a.e
+// adviseLimit puts what to do about a limit into the error, for programs, which are told nothing else.
+func adviseLimit(a *app, e *ending) {
 	short := e.run.Short
 	if e.err == nil || short == nil || e.status != runlog.Paused || len(e.err.Next) > 0 || !a.kept() {
 		return

@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -22,12 +23,9 @@ import (
 // atHelp says how a point of a run is named.
 const atHelp = "a superstep (0 is the beginning), seq:N for record N, or a step or task, which is right before it first ran"
 
-// historyCommands are the commands about what a run was like.
-type historyCommands struct{ *app }
-
-// past gives the run that is meant, and an engine that can read its states and runs nothing.
-func (a historyCommands) past(ctx context.Context, ref string) (*superstep.Engine, runlog.Info, error) {
-	_, info, err := a.find(ctx, ref)
+// pastRun gives the run that is meant, and an engine that can read its states and runs nothing.
+func pastRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog.Info, error) {
+	_, info, err := findRun(ctx, a, ref)
 	if err != nil {
 		return nil, info, err
 	}
@@ -35,14 +33,14 @@ func (a historyCommands) past(ctx context.Context, ref string) (*superstep.Engin
 	return e, info, err
 }
 
-// at gives the point of a run that is meant.
-func (a historyCommands) at(ctx context.Context, e *superstep.Engine, id, ref string) (graph.Checkpoint[json.RawMessage], error) {
+// pointOf gives the point of a run that is meant.
+func pointOf(ctx context.Context, a *app, e *superstep.Engine, id, ref string) (graph.Checkpoint[json.RawMessage], error) {
 	m, err := e.At(ctx, id, ref)
-	return m, a.noPoint(err, id)
+	return m, explainPoint(a, err, id)
 }
 
-// noPoint says what to do about a point that a run does not have.
-func (a historyCommands) noPoint(err error, id string) error {
+// explainPoint says what to do about a point that a run does not have.
+func explainPoint(a *app, err error, id string) error {
 	if errors.As(err, new(*superstep.PointError)) {
 		return usage(err.Error(), "see the supersteps: "+a.hint("runs", "history", id))
 	}
@@ -65,12 +63,12 @@ func moment(m *graph.Checkpoint[json.RawMessage]) momentJSON {
 	return out
 }
 
-func (a historyCommands) historyCommand() *cobra.Command {
+func runsHistory(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "history ID", Short: "List the supersteps of a run: what each computed, and what was next", Args: oneRun, ValidArgsFunction: a.ids,
 		Example: examples(a.cfg.Name, "runs history @last", "", "runs history 7f3a -o json", "", "runs show 7f3a --at 2", "the state after the second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, info, err := a.past(cmd.Context(), args[0])
+			e, info, err := pastRun(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
@@ -81,12 +79,12 @@ func (a historyCommands) historyCommand() *cobra.Command {
 				}
 				moments = append(moments, moment(&m))
 			}
-			return a.printHistory(moments)
+			return printHistory(a, moments)
 		},
 	}
 }
 
-func (a historyCommands) printHistory(moments []momentJSON) error {
+func printHistory(a *app, moments []momentJSON) error {
 	if a.programs() {
 		return rows(a.out, moments)
 	}
@@ -104,12 +102,12 @@ func (a historyCommands) printHistory(moments []momentJSON) error {
 }
 
 // showAt prints the state of a run at a point of it.
-func (a historyCommands) showAt(ctx context.Context, ref, at string) error {
-	e, info, err := a.past(ctx, ref)
+func showAt(ctx context.Context, a *app, ref, at string) error {
+	e, info, err := pastRun(ctx, a, ref)
 	if err != nil {
 		return err
 	}
-	m, err := a.at(ctx, e, info.ID, at)
+	m, err := pointOf(ctx, a, e, info.ID, at)
 	if err != nil {
 		return err
 	}
@@ -118,8 +116,8 @@ func (a historyCommands) showAt(ctx context.Context, ref, at string) error {
 		out.State = m.State
 		return a.out.value(out)
 	}
-	if !a.set.quiet {
-		a.err.line(fmt.Sprintf("run %s after %s (record %d), next: %s", info.ID, plural(m.Step, "superstep"), m.Seq, orNothing(m.Next)))
+	if !a.set.Quiet {
+		a.err.line(fmt.Sprintf("run %s after %s (record %d), next: %s", info.ID, inwords.Plural(m.Step, "superstep"), m.Seq, orNothing(m.Next)))
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, m.State, "", "  "); err != nil {
@@ -136,7 +134,7 @@ func orNothing(paths []string) string {
 	return strings.Join(paths, ", ")
 }
 
-func (a historyCommands) diffCommand() *cobra.Command {
+func runsDiff(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "diff A[@POINT] B[@POINT] | RUN FILE", Short: "Compare two runs, the states of two points, or a run's recipe with a file",
 		Long: "Compare two runs, superstep by superstep; with a point behind both, compare two states, which may be of one run.\nA point is " + atHelp + ".",
@@ -155,31 +153,31 @@ func (a historyCommands) diffCommand() *cobra.Command {
 			if pointA != pointB {
 				return usage("runs diff: give a point behind both runs, or behind neither", "such as: "+a.hint("runs", "diff", "7f3a@1", "7f3a@3"))
 			}
-			e, one, err := a.past(cmd.Context(), refA)
+			e, one, err := pastRun(cmd.Context(), a, refA)
 			if err != nil {
 				return err
 			}
 			if !pointA && a.host().IsFile(refB) {
-				return a.diffRecipe(cmd.Context(), &one, refB)
+				return diffRecipe(cmd.Context(), a, &one, refB)
 			}
-			_, two, err := a.find(cmd.Context(), refB)
+			_, two, err := findRun(cmd.Context(), a, refB)
 			if err != nil {
 				return err
 			}
 			if pointA {
-				return a.diffStates(cmd.Context(), e, [2]string{one.ID, two.ID}, [2]string{atA, atB})
+				return diffStates(cmd.Context(), a, e, [2]string{one.ID, two.ID}, [2]string{atA, atB})
 			}
 			d, err := e.Diff(cmd.Context(), one.ID, two.ID)
 			if err != nil {
 				return err
 			}
-			return a.printRunDiff(d)
+			return printRunDiff(a, d)
 		},
 	}
 }
 
 // diffRecipe shows how a file differs from the recipe that a run began with.
-func (a historyCommands) diffRecipe(ctx context.Context, info *runlog.Info, file string) error {
+func diffRecipe(ctx context.Context, a *app, info *runlog.Info, file string) error {
 	files := a.host().Pinned(ctx, info.ID).Files
 	if len(files) == 0 {
 		return usage(fmt.Sprintf("runs diff: run %s is no run of a recipe", info.ID))
@@ -208,10 +206,10 @@ func cutPoint(s string) (ref, point string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-func (a historyCommands) diffStates(ctx context.Context, e *superstep.Engine, ids, at [2]string) error {
+func diffStates(ctx context.Context, a *app, e *superstep.Engine, ids, at [2]string) error {
 	var states [2]json.RawMessage
 	for i := range ids {
-		m, err := a.at(ctx, e, ids[i], at[i])
+		m, err := pointOf(ctx, a, e, ids[i], at[i])
 		if err != nil {
 			return err
 		}
@@ -227,11 +225,11 @@ func (a historyCommands) diffStates(ctx context.Context, e *superstep.Engine, id
 	if len(changes) == 0 {
 		a.err.line("the states are the same")
 	}
-	a.printChanges("", changes)
+	printChanges(a, "", changes)
 	return nil
 }
 
-func (a historyCommands) printRunDiff(d *superstep.RunDiff) error {
+func printRunDiff(a *app, d *superstep.RunDiff) error {
 	if a.programs() {
 		return a.out.value(d)
 	}
@@ -239,43 +237,43 @@ func (a historyCommands) printRunDiff(d *superstep.RunDiff) error {
 		t := &d.Tasks[i]
 		how := map[string]string{superstep.Changed: "~", superstep.OnlyA: "-", superstep.OnlyB: "+"}[t.How]
 		a.out.line(fmt.Sprintf("%s %d %s", how, t.Step, t.Path))
-		a.printChanges("    ", t.Changes)
+		printChanges(a, "    ", t.Changes)
 	}
 	if len(d.State) > 0 {
 		a.out.line("the last state")
-		a.printChanges("    ", d.State)
+		printChanges(a, "    ", d.State)
 	}
-	if !a.set.quiet {
-		a.err.line(fmt.Sprintf("%s the same, %d not", plural(d.Same, "task"), len(d.Tasks)))
+	if !a.set.Quiet {
+		a.err.line(fmt.Sprintf("%s the same, %d not", inwords.Plural(d.Same, "task"), len(d.Tasks)))
 	}
 	return nil
 }
 
-func (a historyCommands) printChanges(indent string, changes []superstep.Change) {
+func printChanges(a *app, indent string, changes []superstep.Change) {
 	for _, c := range changes {
 		path := c.Path
 		if path == "" {
 			path = "/"
 		}
 		if c.Before != nil {
-			a.out.line(indent + "- " + path + " " + a.oneLine(c.Before))
+			a.out.line(indent + "- " + path + " " + oneLine(a, c.Before))
 		}
 		if c.After != nil {
-			a.out.line(indent + "+ " + path + " " + a.oneLine(c.After))
+			a.out.line(indent + "+ " + path + " " + oneLine(a, c.After))
 		}
 	}
 }
 
 // oneLine is a value as it is written, cut unless all of it is wanted.
-func (a historyCommands) oneLine(v json.RawMessage) string {
+func oneLine(a *app, v json.RawMessage) string {
 	s := transcript.Line(string(v))
-	if r := []rune(s); len(r) > 120 && !a.set.verbose {
+	if r := []rune(s); len(r) > 120 && !a.set.Verbose {
 		return string(r[:119]) + "…"
 	}
 	return s
 }
 
-func (a historyCommands) replayCommand() *cobra.Command {
+func runsReplay(a *app) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use: "replay ID", Short: "Execute a run again from its own record, and compare", Args: oneRun, ValidArgsFunction: a.ids,
@@ -289,11 +287,11 @@ func (a historyCommands) replayCommand() *cobra.Command {
 		if wait <= 0 {
 			return usage(fmt.Sprintf("--wait: want a positive duration such as 90s, got %s", wait))
 		}
-		_, info, err := a.find(cmd.Context(), args[0])
+		_, info, err := findRun(cmd.Context(), a, args[0])
 		if err != nil {
 			return err
 		}
-		e, err := a.replayer(cmd.Context())
+		e, err := replayer(cmd.Context(), a)
 		if err != nil {
 			return err
 		}
@@ -301,19 +299,19 @@ func (a historyCommands) replayCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printReplay(info.ID, report)
+		return printReplay(a, info.ID, report)
 	}
 	return cmd
 }
 
 // replayer returns an engine that replays runs. It needs no model, no key and nothing of the project.
-func (a historyCommands) replayer(ctx context.Context) (*superstep.Engine, error) {
+func replayer(ctx context.Context, a *app) (*superstep.Engine, error) {
 	a.replays = true
 	return a.engine(ctx, "", nil)
 }
 
-// began sets the model that a run began with.
-func (a *app) began(run *transcript.Run) {
+// useModelOf sets the model that a run began with.
+func useModelOf(a *app, run *transcript.Run) {
 	var began struct{ Model string }
 	if json.Unmarshal(run.Inputs, &began) == nil && began.Model != "" {
 		a.set.model = began.Model
@@ -327,7 +325,7 @@ type recordJSON struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-func (a historyCommands) printReplay(id string, r *journal.Report) error {
+func printReplay(a *app, id string, r *journal.Report) error {
 	var diverged map[string]any
 	var next []string
 	if d := r.Diverged; d != nil {
@@ -335,7 +333,7 @@ func (a historyCommands) printReplay(id string, r *journal.Report) error {
 		for side, rec := range map[string]*runlog.Record{"recorded": d.Recorded, "replayed": d.Replayed} {
 			if rec != nil {
 				diverged[side] = recordJSON{rec.Seq, rec.Kind, rec.Path, rec.Data}
-				next = append(next, fmt.Sprintf("%s: %s %s %s", side, rec.Kind, rec.Path, a.oneLine(rec.Data)))
+				next = append(next, fmt.Sprintf("%s: %s %s %s", side, rec.Kind, rec.Path, oneLine(a, rec.Data)))
 			}
 		}
 		slices.Sort(next)
@@ -351,7 +349,7 @@ func (a historyCommands) printReplay(id string, r *journal.Report) error {
 		return &Error{Exit: ExitFailed, Code: "diverged", Message: r.Diverged.Error(), shown: true}
 	}
 	if diverged == nil {
-		a.out.line(fmt.Sprintf("run %s replayed: %s, every byte equal, no model called", id, plural(r.Records, "record")))
+		a.out.line(fmt.Sprintf("run %s replayed: %s, every byte equal, no model called", id, inwords.Plural(r.Records, "record")))
 		return nil
 	}
 	return &Error{Exit: ExitFailed, Code: "diverged", Message: fmt.Sprintf("the replay of run %s differs at %s", id, r.Diverged.Error()), Next: next}

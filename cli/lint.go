@@ -6,11 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/tui"
 )
 
-func (a *app) lintCommand() *cobra.Command {
+func lintCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	return &cobra.Command{
 		Use: "lint [PATH...]", Short: "Check recipes: every mistake at its place, and nothing runs",
@@ -20,7 +22,7 @@ A path is a recipe, or a folder with recipes. Without one they are those of the 
 the drafts of both; the project's configuration is checked with them. Besides the files themselves it looks at the
 agents, tools and workflows that they name. The exit code is 2 if there is a mistake.`,
 		Example: examples(n, "lint", "what there is here", "lint .superstep/workflows/hello.yaml", "", "lint recipes -o json", "every recipe of a folder"),
-		RunE:    func(_ *cobra.Command, args []string) error { return a.lint(args) },
+		RunE:    func(_ *cobra.Command, args []string) error { return lintRecipes(a, args) },
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
@@ -43,13 +45,9 @@ type problemJSON struct {
 	Text string `json:"text"`
 }
 
-func (a *app) lint(paths []string) error {
+func lintRecipes(a *app, paths []string) error {
 	a.warned = len(paths) == 0 // they are among what is listed
-	h, err := a.here()
-	if err != nil {
-		return err
-	}
-	reports, err := h.Lint(paths...)
+	reports, err := a.here().Lint(paths...)
 	if err != nil {
 		return err
 	}
@@ -66,7 +64,7 @@ func (a *app) lint(paths []string) error {
 		}
 		for _, x := range r.Problems {
 			if !a.programs() {
-				fmt.Fprint(a.out, found(l.Path, x, r.Text, palette(a.term.outColor)))
+				fmt.Fprint(a.out, found(l.Path, x, r.Text, a.tty.Out))
 			}
 			p := problemJSON{x.Code, x.Pos.Line, x.Pos.Col, x.End, transcript.Line(x.Text)}
 			if x.Warning {
@@ -81,25 +79,25 @@ func (a *app) lint(paths []string) error {
 	if a.programs() {
 		err = rows(a.out, out)
 	} else {
-		a.err.line(fmt.Sprintf("%s, %s, %s", plural(recipes, "recipe"), plural(wrong, "error"), plural(odd, "warning")))
+		a.err.line(fmt.Sprintf("%s, %s, %s", inwords.Plural(recipes, "recipe"), inwords.Plural(wrong, "error"), inwords.Plural(odd, "warning")))
 	}
 	if err == nil && wrong > 0 {
-		return &Error{Exit: ExitUsage, Code: "invalid", Message: plural(wrong, "error"), shown: true}
+		return &Error{Exit: ExitUsage, Code: "invalid", Message: inwords.Plural(wrong, "error"), shown: true}
 	}
 	return err
 }
 
 // found is a problem with the line that it is in, and a caret.
-func found(path string, x *recipe.Problem, text []byte, pal palette) string {
-	word := pal.red("error")
+func found(path string, x *recipe.Problem, text []byte, pal tui.Palette) string {
+	word := pal.Red("error")
 	if x.Warning {
-		word = pal.yellow("warning")
+		word = pal.Yellow("warning")
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s %s\n", where(path, x), word, transcript.Line(x.Text))
 	if excerpt := x.Excerpt(text); len(text) > 0 && excerpt != "" {
 		line, caret, _ := strings.Cut(strings.TrimRight(excerpt, "\n"), "\n")
-		fmt.Fprintf(&b, "  %s\n  %s\n", transcript.Clean(line), pal.bold(transcript.Clean(caret)))
+		fmt.Fprintf(&b, "  %s\n  %s\n", transcript.Clean(line), pal.Bold(transcript.Clean(caret)))
 	}
 	return b.String()
 }

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,28 +9,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
 )
 
-// modelCommands are the commands that list, choose and try models.
-type modelCommands struct{ *app }
-
-func (a *app) modelsCommand() *cobra.Command {
+func modelsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	c := &cobra.Command{
 		Use: "models", Short: "Look at the models there are, and choose one", Hidden: a.cfg.NoModels,
 		Example: examples(n, "models list", "which model would be used, and why", "models use ollama/qwen3:8b", "from now on", "models test",
 			"does it answer, how fast, at what cost?"),
 	}
-	m := modelCommands{a}
-	c.AddCommand(m.listCommand(), m.useCommand(), m.testCommand(), m.updateCommand())
-	return a.lists(c)
+	m := a
+	c.AddCommand(modelsList(m), modelsUse(m), modelsTest(m), modelsUpdate(m))
+	return listFirst(a, c)
 }
 
 // models is the host as the commands about models see it, which have no --model: the rest is in the environment and the
@@ -46,7 +41,7 @@ func (a *app) models() (*host.Host, error) {
 	return a.host().With(s), nil
 }
 
-func (a modelCommands) listCommand() *cobra.Command {
+func modelsList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "list [PROVIDER]", Aliases: []string{"ls"}, Short: "Show the providers, what they lack, and which model would be used",
 		Example: examples(a.cfg.Name, "models list", "", "models list openai", "all of its models that are known, with prices", "models list -o json", ""),
@@ -61,14 +56,14 @@ func (a modelCommands) listCommand() *cobra.Command {
 				return err
 			}
 			if len(args) == 1 {
-				return a.showProvider(list, args[0])
+				return printProvider(a, list, args[0])
 			}
-			return a.showAll(list)
+			return printModels(a, list)
 		},
 	}
 }
 
-func (a modelCommands) showAll(list *host.ModelList) error {
+func printModels(a *app, list *host.ModelList) error {
 	switch {
 	case a.set.output == "json":
 		return a.out.json(list, true)
@@ -102,12 +97,12 @@ func (a modelCommands) showAll(list *host.ModelList) error {
 	}
 	a.out.line("\n" + priced(&list.Prices))
 	if list.Prices.Warning != "" {
-		a.warn(list.Prices.Warning)
+		a.tty.Warn(list.Prices.Warning)
 	}
 	return nil
 }
 
-func (a modelCommands) showProvider(list *host.ModelList, name string) error {
+func printProvider(a *app, list *host.ModelList, name string) error {
 	var names []string
 	for i := range list.Providers {
 		p := &list.Providers[i]
@@ -135,7 +130,7 @@ func (a modelCommands) showProvider(list *host.ModelList, name string) error {
 func describe(m *host.ModelInfo) string {
 	line := fmt.Sprintf("%-44s %-22s", transcript.Line(m.Name), costs(m.Price))
 	if m.Window > 0 {
-		line += " " + count(m.Window) + " tokens"
+		line += " " + inwords.Count(m.Window) + " tokens"
 	}
 	return strings.TrimRight(line, " ")
 }
@@ -168,7 +163,7 @@ func dollars(micro int64) string {
 	return "$" + s
 }
 
-func (a modelCommands) useCommand() *cobra.Command {
+func modelsUse(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Use a model from now on, where nothing else names one",
 		Example: examples(a.cfg.Name, "models use openai/gpt-5.4-mini", "", "models use ollama/qwen3:8b", "", "models use offline",
@@ -190,28 +185,24 @@ func (a modelCommands) useCommand() *cobra.Command {
 			if info == nil {
 				return lacks
 			}
-			if err := a.setConfig([]string{"model", info.Name}); err != nil {
+			if err := setConfig(a, []string{"model", info.Name}); err != nil {
 				return err
 			}
 			if lacks != nil {
-				a.warn(strings.Join(append([]string{lacks.Error()}, classify(lacks).Next...), "; "))
+				a.tty.Warn(strings.Join(append([]string{lacks.Error()}, classify(lacks).Next...), "; "))
 			}
-			if info.Price == nil && !a.set.quiet {
-				a.warn("the price of " + info.Name + " is not known, so what it costs is not counted")
+			if info.Price == nil && !a.set.Quiet {
+				a.tty.Warn("the price of " + info.Name + " is not known, so what it costs is not counted")
 			}
 			if v := a.cfg.Env(host.Variable("model")); v != "" && v != info.Name {
-				a.warn(host.Variable("model") + "=" + v + " comes before the configuration")
+				a.tty.Warn(host.Variable("model") + "=" + v + " comes before the configuration")
 			}
-			if a.programs() {
-				return a.out.value(map[string]string{"model": info.Name, "config": a.config().Path})
-			}
-			a.out.line(info.Name)
-			return nil
+			return a.print(map[string]string{"model": info.Name, "config": a.config().Path}, info.Name)
 		},
 	}
 }
 
-func (a modelCommands) updateCommand() *cobra.Command {
+func modelsUpdate(a *app) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "update FILE", Short: "Take prices from a file, over those that are built in",
@@ -229,11 +220,7 @@ func (a modelCommands) updateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.programs() {
-				return a.out.value(p)
-			}
-			a.out.line(fmt.Sprintf("prices of %s, of %s: %s", plural(p.Models, "model"), p.Date, p.Path))
-			return nil
+			return a.print(p, fmt.Sprintf("prices of %s, of %s: %s", inwords.Plural(p.Models, "model"), p.Date, p.Path))
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "take prices that are older than those that hold")
@@ -243,28 +230,13 @@ func (a modelCommands) updateCommand() *cobra.Command {
 
 // modelTest is how a model did.
 type modelTest struct {
-	Model string      `json:"model"`
-	OK    bool        `json:"ok"`
-	Turns []modelTurn `json:"turns"`
-	Error *errorJSON  `json:"error,omitempty"`
+	Model string           `json:"model"`
+	OK    bool             `json:"ok"`
+	Turns []host.ModelTurn `json:"turns"`
+	Error *errorJSON       `json:"error,omitempty"`
 }
 
-type modelTurn struct {
-	What    string `json:"what"` // text or tool
-	MS      int64  `json:"ms"`
-	FirstMS int64  `json:"first_ms"` // until the first part of the answer
-	In      int    `json:"tokens_in"`
-	Out     int    `json:"tokens_out"`
-	Cost    *int64 `json:"cost_micros,omitempty"` // in millionths of a US dollar, nil if the price is not known
-	Said    string `json:"said,omitempty"`
-
-	took time.Duration
-}
-
-// testOutput is the most tokens that a turn of a test may have: enough for a model to think a little.
-const testOutput = 2048
-
-func (a modelCommands) testCommand() *cobra.Command {
+func modelsTest(a *app) *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use: "test [NAME]", Short: "Ask a model for one short answer and one call of a tool",
@@ -281,7 +253,7 @@ func (a modelCommands) testCommand() *cobra.Command {
 			}
 			ctx, stop := context.WithTimeout(cmd.Context(), limit)
 			defer stop()
-			return a.try(ctx, opened, info)
+			return testModel(ctx, a, opened, info)
 		},
 	}
 	cmd.Flags().DurationVar(&limit, "within", time.Minute, "how long both turns may take together")
@@ -289,79 +261,26 @@ func (a modelCommands) testCommand() *cobra.Command {
 	return cmd
 }
 
-// try asks for a text and for a call, and says how that went.
-func (a modelCommands) try(ctx context.Context, m model.Model, info *host.ModelInfo) error {
-	result := &modelTest{Model: info.Name, Turns: []modelTurn{}}
-	text := &model.Request{
-		System:   "You are tested. Answer as briefly as you can.",
-		Messages: []model.Message{model.UserText("Repeat the text between the tags, and nothing else.\n<text>ready now</text>")}, MaxTokens: testOutput,
-	}
-	tool := &model.Request{
-		System: text.System, Messages: []model.Message{model.UserText("Call the tool search.\nQuery: ready")}, MaxTokens: testOutput,
-		Tools: []model.ToolSpec{{
-			Name: "search", Description: "Searches documents for words.",
-			Input: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"query": {Type: "string", Description: "the words"}},
-				Required: []string{"query"}},
-		}},
-	}
+// testModel asks for a text and for a call, and says how that went.
+func testModel(ctx context.Context, a *app, m model.Model, info *host.ModelInfo) error {
+	result := &modelTest{Model: info.Name, Turns: []host.ModelTurn{}}
 	if !a.programs() {
 		a.out.line("model " + transcript.Line(info.Name))
 	}
-	for _, t := range []struct {
-		what string
-		req  *model.Request
-	}{{"text", text}, {"tool", tool}} {
-		turn, err := ask(ctx, m, t.what, t.req)
-		if err != nil {
-			return a.failTest(ctx, result, err)
-		}
-		result.Turns = append(result.Turns, *turn)
+	err := host.TestModel(ctx, m, func(t *host.ModelTurn) {
+		t.Said = shortened(t.Said)
+		result.Turns = append(result.Turns, *t)
 		if !a.programs() {
-			a.out.line(turn.line(info))
-		}
-	}
-	result.OK = true
-	if a.programs() {
-		return a.out.value(result)
-	}
-	return nil
-}
-
-// ask asks for one turn.
-func ask(ctx context.Context, m model.Model, what string, req *model.Request) (*modelTurn, error) {
-	turn := &modelTurn{What: what}
-	start := time.Now()
-	r, err := model.Collect(m.Generate(ctx, req), func(model.Part) {
-		if turn.FirstMS == 0 {
-			turn.FirstMS = max(1, time.Since(start).Milliseconds())
+			a.out.line(turnLine(t, info))
 		}
 	})
 	if err != nil {
-		return nil, err
+		return failTest(ctx, a, result, err)
 	}
-	turn.took = time.Since(start)
-	turn.MS, turn.In, turn.Out = max(1, turn.took.Milliseconds()), r.Usage.In, r.Usage.Out
-	if p, ok := m.(model.Priced); ok {
-		if price, known := p.Price(); known {
-			cost := price.Of(r.Usage)
-			turn.Cost = &cost
-		}
+	if result.OK = true; a.programs() {
+		return a.out.value(result)
 	}
-	turn.Said = shortened(transcript.Line(r.Message.Text()))
-	if what == "tool" {
-		calls := r.Message.Calls()
-		if len(calls) == 0 {
-			return nil, &Error{
-				Exit: ExitFailed, Code: "no_tools", Message: m.Name() + " answers, but calls no tools; workflows with tools need a model that does",
-			}
-		}
-		var args bytes.Buffer
-		if json.Compact(&args, calls[0].Args) != nil {
-			args.Write(calls[0].Args)
-		}
-		turn.Said = shortened(transcript.Line(calls[0].Name + args.String()))
-	}
-	return turn, nil
+	return nil
 }
 
 func shortened(s string) string {
@@ -371,17 +290,17 @@ func shortened(s string) string {
 	return s
 }
 
-// line is a turn for people.
-func (t *modelTurn) line(info *host.ModelInfo) string {
+// turnLine is a turn for people.
+func turnLine(t *host.ModelTurn, info *host.ModelInfo) string {
 	cost := costs(info.Price)
 	if t.Cost != nil && *t.Cost > 0 {
 		cost = dollars(*t.Cost)
 	}
-	return fmt.Sprintf("  %-5s %-6s %s in, %s out, %s  %s", t.What, brief(t.took), count(t.In), count(t.Out), cost, t.Said)
+	return fmt.Sprintf("  %-5s %-6s %s in, %s out, %s  %s", t.What, inwords.Brief(t.Took), inwords.Count(t.In), inwords.Count(t.Out), cost, t.Said)
 }
 
 // failTest says why a model did not answer.
-func (a modelCommands) failTest(ctx context.Context, result *modelTest, err error) error {
+func failTest(ctx context.Context, a *app, result *modelTest, err error) error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = &Error{Exit: ExitFailed, Code: "timeout", Message: result.Model + " was not done in time; give it longer with --within, or try a smaller model",
 			Err: err}

@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// lacksModel gives an error that there is no model, or none that will do, the ways out that work for the workflow.
-func (a runCommand) lacksModel(w *workflow.Workflow, err error) error {
+// explainLacking gives an error that there is no model, or none that will do, the ways out that work for the workflow.
+func explainLacking(a *app, w *workflow.Workflow, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -19,7 +20,7 @@ func (a runCommand) lacksModel(w *workflow.Workflow, err error) error {
 	}
 	out := *none
 	if out.Next = slices.Clone(none.Next); len(out.Next) == 0 {
-		out.Next = a.modelWays()
+		out.Next = modelWays(a)
 	}
 	needs := len(a.host().Judgements(w)) > 0
 	if !needs && !a.host().IsRecipe(w.Name) {
@@ -28,15 +29,15 @@ func (a runCommand) lacksModel(w *workflow.Workflow, err error) error {
 	out.Next = slices.DeleteFunc(out.Next, func(s string) bool { return strings.Contains(s, "--model "+host.Offline) })
 	switch {
 	case !needs:
-		out.Next = append(out.Next, "or try it now: "+a.typed("--model", host.Offline))
-	case a.hasResearch():
+		out.Next = append(out.Next, "or try it now: "+a.program()+" "+arguments.Retype(a.opt.Args, "--model", host.Offline))
+	case hasResearch(a):
 		out.Next = append(out.Next, "without one there is: "+a.hint("run", "research", "QUESTION", "--docs", "DIR"))
 	}
 	return &out
 }
 
 // modelWays are the ways to have a language model.
-func (a *app) modelWays() []string {
+func modelWays(a *app) []string {
 	return []string{
 		"set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY",
 		"start Ollama, LM Studio or llama.cpp on this machine",
@@ -44,31 +45,7 @@ func (a *app) modelWays() []string {
 	}
 }
 
-func (a runCommand) hasResearch() bool {
+func hasResearch(a *app) bool {
 	_, err := a.host().Workflows().Find("research")
 	return err == nil
-}
-
-// typed is the command as it was typed, with another value of a flag.
-func (a runCommand) typed(flag, value string) string {
-	out := []string{a.program()}
-	add := func(words ...string) { out = append(out, words...) }
-	set := false
-	for i := 0; i < len(a.opt.Args); i++ {
-		word := a.opt.Args[i]
-		switch {
-		case word == flag && !set:
-			i++
-		case strings.HasPrefix(word, flag+"=") && !set:
-		case word == "--" && !set:
-			set = true
-			add(flag, value, word)
-		default:
-			add(quote(word))
-		}
-	}
-	if !set {
-		add(flag, value)
-	}
-	return strings.Join(out, " ")
 }

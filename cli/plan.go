@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// plan says what a run would do, with the model of all agents if one was named.
-func (a runCommand) plan(w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
+// planRun says what a run would do, with the model of all agents if one was named.
+func planRun(a *app, w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
 	p, err := a.host().Plan(w, &host.PlanOptions{Inputs: inputs, Model: model, Budget: r.budget()})
 	if err != nil {
 		return err
@@ -21,17 +22,17 @@ func (a runCommand) plan(w *workflow.Workflow, inputs json.RawMessage, r *runnin
 	if a.programs() {
 		return a.out.value(p)
 	}
-	a.printPlan(p)
+	printPlan(a, p)
 	return nil
 }
 
-func (a runCommand) printPlan(p *host.Plan) {
+func printPlan(a *app, p *host.Plan) {
 	head := transcript.Line(p.Workflow)
 	if p.File != "" {
 		head += "  " + transcript.Line(p.File)
 	}
 	a.out.line(head + "\n")
-	a.printSteps(p.Steps)
+	printSteps(a, p.Steps)
 	a.out.line("")
 	line := func(label, text string) {
 		if text != "" {
@@ -52,15 +53,15 @@ func (a runCommand) printPlan(p *host.Plan) {
 	}
 	line("workflows", strings.Join(p.Workflows, ", "))
 	if p.Width > 0 {
-		line("width", fmt.Sprintf("%s at work at once", plural(p.Width, "step")))
+		line("width", fmt.Sprintf("%s at work at once", inwords.Plural(p.Width, "step")))
 	}
 	if p.Budget != nil {
 		line("budget", budgetText(p.Budget))
 	}
 	if p.AtMost != nil {
-		text := plural(int(*p.AtMost), "agent") + ", and those that they begin themselves"
+		text := inwords.Plural(int(*p.AtMost), "agent") + ", and those that they begin themselves"
 		if p.Why != "" {
-			text = plural(int(*p.AtMost), "agent") + ": " + p.Why
+			text = inwords.Plural(int(*p.AtMost), "agent") + ": " + p.Why
 		}
 		line("at most", text)
 	} else {
@@ -78,7 +79,7 @@ func budgetText(b *host.PlanBudget) string {
 	var out []string
 	add := func(n int64, what string) {
 		if n > 0 {
-			out = append(out, plural(int(n), what))
+			out = append(out, inwords.Plural(int(n), what))
 		}
 	}
 	if b.Cost > 0 {
@@ -89,7 +90,7 @@ func budgetText(b *host.PlanBudget) string {
 	add(b.Calls, "call")
 	add(b.Agents, "agent")
 	if d, err := time.ParseDuration(b.Time); err == nil && d > 0 {
-		out = append(out, duration(d))
+		out = append(out, inwords.Duration(d))
 	}
 	return strings.Join(out, ", ")
 }

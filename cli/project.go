@@ -7,15 +7,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/definition"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -25,8 +25,8 @@ import (
 
 // leave is what the flags say about what agents may do.
 type leave struct {
-	allow, ask   list
-	deny         list
+	allow, ask   arguments.List
+	deny         arguments.List
 	trustProject bool
 	headless     bool   // nobody can be asked
 	onAsk        string // as the flag says
@@ -61,62 +61,55 @@ func (l *leave) rules() ([]permit.Rule, error) {
 }
 
 // here returns the host, and warns once of mistakes in the settings of the project.
-func (a *app) here() (*host.Host, error) {
+func (a *app) here() *host.Host {
 	problems, err := a.host().Problems()
-	if err != nil || !a.settled || a.set.quiet || a.completing() || a.warned {
-		return a.host(), err
+	if err != nil || !a.settled || a.set.Quiet || a.warned || completing(a) {
+		return a.host() // which says what is wrong where it is used
 	}
 	a.warned = true
 	for _, x := range problems {
-		a.warn(where(x.File, x) + ": " + x.Text + "; nothing of this file is used until it is mended")
+		a.tty.Warn(where(x.File, x) + ": " + x.Text + "; nothing of this file is used until it is mended")
 	}
-	return a.host(), nil
+	return a.host()
 }
 
 // where is the place of a problem: a file, file:line or file:line:col.
 func where(file string, x *recipe.Problem) string { return clean.Place(file, x.Pos.Line, x.Pos.Col) }
 
 // startProject starts what may be used of the project, and says what is not.
-func (a *app) startProject(ctx context.Context) (*host.Session, error) {
+func startProject(ctx context.Context, a *app) (*host.Session, error) {
 	a.starts = true
-	h, err := a.here()
-	if err != nil {
-		return nil, err
-	}
-	return h.Session(ctx)
+	return a.here().Session(ctx)
 }
 
 // An itemFilter checks the flags of a list, and returns which items are wanted and that in words, behind the kind.
 type itemFilter func() (wanted func(*host.Item) bool, words string, err error)
 
 // catalogCommand lists and shows what there is of a kind. If filter is nil, all of it is listed.
-func (a *app) catalogCommand(kind, short string, show func(context.Context, string) error, filter itemFilter) *cobra.Command {
+func catalogCommand(a *app, kind, short string, show func(context.Context, string) error, filter itemFilter) *cobra.Command {
 	n := a.cfg.Name
 	cmd := &cobra.Command{
 		Use: kind, Short: short,
 		Example: examples(n, kind+" list", "", kind+" show NAME", "", kind+" list -o json", ""),
 	}
-	cmd.AddCommand(a.listCommand(kind, filter), &cobra.Command{
-		Use: "show NAME", Short: "Show one of the " + kind, ValidArgsFunction: a.names(kind, nil).words(),
+	cmd.AddCommand(listCommand(a, kind, filter), &cobra.Command{
+		Use: "show NAME", Short: "Show one of the " + kind, ValidArgsFunction: itemNames(kind, nil).words(a, true),
 		Example: examples(n, kind+" show NAME", ""),
 		Args:    nargs(1, 1, fmt.Sprintf("%s show: name one; `%s %s list` shows those there are", kind, a.program(), kind)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return show(cmd.Context(), args[0]) },
 	})
-	return a.lists(cmd)
+	return listFirst(a, cmd)
 }
 
 // listCommand lists what there is of a kind.
-func (a *app) listCommand(kind string, filter itemFilter) *cobra.Command {
+func listCommand(a *app, kind string, filter itemFilter) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the " + kind + " there are, where they come from and what overrides what", Args: a.none,
+		Use: "list", Aliases: []string{"ls"}, Short: "List the " + kind + " there are, where they come from and what overrides what", Args: none,
 		Example: examples(a.cfg.Name, kind+" list", "", kind+" list -o json", ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
-			words, wanted := "", func(*host.Item) bool { return true }
+			h, words, wanted := a.here(), "", func(*host.Item) bool { return true }
 			if filter != nil {
+				var err error
 				if wanted, words, err = filter(); err != nil {
 					return err
 				}
@@ -126,14 +119,14 @@ func (a *app) listCommand(kind string, filter itemFilter) *cobra.Command {
 				return err
 			}
 			items = slices.DeleteFunc(items, func(i host.Item) bool { return !wanted(&i) })
-			return a.printItems(kind, items, problems, words)
+			return printItems(a, kind, items, problems, words)
 		},
 	}
 }
 
-// names completes the names of items of a kind, of some or, if nil, of all.
-func (a *app) names(kind string, some func(*host.Item) bool) completer {
-	return func(cmd *cobra.Command) ([]string, error) {
+// itemNames completes the names of items of a kind, of some or, if nil, of all.
+func itemNames(kind string, some func(*host.Item) bool) completer {
+	return func(a *app, cmd *cobra.Command) ([]string, error) {
 		items, _, err := a.host().List(cmd.Context(), kind, false)
 		var out []string
 		for i := range items {
@@ -158,33 +151,29 @@ func problem(x *recipe.Problem) string {
 }
 
 // validateCommand checks the files of one kind: what cannot be used is an error, what is put up with a warning.
-func (a *app) validateCommand(kind string) *cobra.Command {
+func validateCommand(a *app, kind string) *cobra.Command {
 	return &cobra.Command{
-		Use: "validate", Short: "Check the files of " + kind + ": exit code 1 if one cannot be used", Args: a.none,
+		Use: "validate", Short: "Check the files of " + kind + ": exit code 1 if one cannot be used", Args: none,
 		Example: examples(a.cfg.Name, kind+" validate", "", kind+" validate -o json", ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := a.here()
+			r, err := a.here().Validate(cmd.Context(), kind)
 			if err != nil {
 				return err
 			}
-			r, err := h.Validate(cmd.Context(), kind)
-			if err != nil {
-				return err
-			}
-			return a.report([]host.Report{*r}, strings.TrimSuffix(kind, "s"))
+			return printReports(a, []host.Report{*r}, strings.TrimSuffix(kind, "s"))
 		},
 	}
 }
 
 // printItems writes a listing, and what is wrong besides. Filter says which of them were wanted, "" for all.
-func (a *app) printItems(kind string, items []host.Item, problems recipe.Problems, filter string) error {
+func printItems(a *app, kind string, items []host.Item, problems recipe.Problems, filter string) error {
 	if a.programs() {
 		return rows(a.out, append([]host.Item{}, items...))
 	}
 	if len(items) == 0 {
 		a.err.line("there are no " + kind + filter)
 	} else {
-		a.printTable(items)
+		printTable(a, items)
 	}
 	for _, x := range problems {
 		if !slices.ContainsFunc(items, func(i host.Item) bool { return slices.Contains(i.Problems, x.Text) }) {
@@ -194,62 +183,45 @@ func (a *app) printItems(kind string, items []host.Item, problems recipe.Problem
 	return nil
 }
 
-func (a *app) printTable(items []host.Item) {
-	width := 0 // any
-	if fd, ok := isTerminal(a.opt.Stdout); ok {
-		width, _, _ = term.GetSize(fd)
-	}
-	needs, untrusted, drafts := false, false, false
-	name, source := 4, 8
-	for i := range items {
-		name, source = max(name, ansi.StringWidth(transcript.Line(items[i].Name))), max(source, len(items[i].Source))
-		needs = needs || items[i].NeedsModel
-	}
-	pal := palette(a.term.outColor)
-	column := func(text string) string {
-		if !needs {
-			return ""
-		}
-		return fmt.Sprintf("%-16s  ", text)
-	}
-	a.out.line(fmt.Sprintf("%-*s  %-*s  %-11s  %sDESCRIPTION", name, "NAME", source, "SOURCE", "STATE", column("NEEDS")))
+func printTable(a *app, items []host.Item) {
+	needs := slices.ContainsFunc(items, func(i host.Item) bool { return i.NeedsModel })
+	table := [][]string{{"NAME", "SOURCE  ", "STATE      ", "NEEDS           ", "DESCRIPTION"}}
+	pal, states := a.tty.Out, map[string]bool{}
 	for i := range items {
 		e := &items[i]
 		state, need := string(e.State), ""
-		if e.NeedsModel {
+		if states[state] = true; e.NeedsModel {
 			need = "a language model"
 		}
-		shown := state
 		switch state {
 		case "usable":
-			shown = pal.green(state)
+			state = pal.Green(state)
 		case "not trusted", "changed", "draft", "not runnable":
-			shown = pal.yellow(state)
+			state = pal.Yellow(state)
 		case "invalid":
-			shown = pal.red(state)
+			state = pal.Red(state)
 		}
-		untrusted, drafts = untrusted || state == "not trusted" || state == "changed", drafts || state == "draft"
-		label := transcript.Line(e.Name)
-		line := fmt.Sprintf("%s%s  %-*s  %s%s  %s%s", label, strings.Repeat(" ", name-ansi.StringWidth(label)), source, e.Source,
-			shown, strings.Repeat(" ", max(0, 11-len(state))), column(need), transcript.Line(e.Description))
-		if width > 0 {
-			line = ansi.Truncate(line, width, "…")
-		}
-		a.out.line(strings.TrimRight(line, " "))
-		for _, detail := range a.details(e) {
-			a.out.line("  " + pal.dim(transcript.Line(detail)))
+		table = append(table, []string{transcript.Line(e.Name), e.Source, state, need, transcript.Line(e.Description)})
+		for _, detail := range itemDetails(a, e) {
+			table = append(table, []string{"  " + pal.Dim(transcript.Line(detail))})
 		}
 	}
-	if untrusted {
+	for i, line := range table {
+		if len(line) > 1 && !needs {
+			table[i] = slices.Delete(line, 3, 4)
+		}
+	}
+	a.out.table(table, 0, a.tty.Width())
+	if states["not trusted"] || states["changed"] {
 		a.err.line("what is not trusted is not used; look at it and decide: " + a.hint("trust"))
 	}
-	if drafts {
+	if states["draft"] {
 		a.err.line("drafts wait for you: " + a.hint("workflows", "show", "NAME", "-v") + ", and then workflows approve NAME or workflows reject NAME")
 	}
 }
 
-// details are the lines below an item.
-func (a *app) details(e *host.Item) []string {
+// itemDetails are the lines below an item.
+func itemDetails(a *app, e *host.Item) []string {
 	var out []string
 	if e.Source != "built-in" && e.Path != "" {
 		where := e.Path
@@ -268,16 +240,16 @@ func (a *app) details(e *host.Item) []string {
 		out = append(out, "overrides "+strings.Join(e.Overrides, ", "))
 	}
 	for i, problem := range e.Problems {
-		if n := len(e.Problems) - i; i > 0 && !a.set.verbose {
+		if n := len(e.Problems) - i; i > 0 && !a.set.Verbose {
 			out = append(out, fmt.Sprintf("and %d more; `%s` shows them", n, a.hint("lint")))
 			break
 		}
 		out = append(out, problem)
 	}
-	if a.set.verbose {
+	if a.set.Verbose {
 		out = append(out, e.Warnings...)
 	} else if n := len(e.Warnings); n > 0 {
-		out = append(out, fmt.Sprintf("%s (-v shows them)", plural(n, "warning")))
+		out = append(out, fmt.Sprintf("%s (-v shows them)", inwords.Plural(n, "warning")))
 	}
 	return out
 }
@@ -285,7 +257,7 @@ func (a *app) details(e *host.Item) []string {
 // capabilities are those that agents may have.
 const capabilities = "research, explore, synthesize, write, search, read-only, code-review, data-analysis"
 
-func (a *app) agentsCommand() *cobra.Command {
+func agentsCommand(a *app) *cobra.Command {
 	var capable []string
 	filter := func() (func(*host.Item) bool, string, error) {
 		var want []string
@@ -304,33 +276,29 @@ func (a *app) agentsCommand() *cobra.Command {
 		}
 		return has, " with " + strings.Join(capable, " and ") + "; `" + a.hint("agents", "list") + "` shows all", nil
 	}
-	show := func(_ context.Context, name string) error { return a.show(host.Agents, name) }
-	cmd := a.catalogCommand(host.Agents, "Look at the agents there are", show, filter)
+	show := func(_ context.Context, name string) error { return showItem(a, host.Agents, name) }
+	cmd := catalogCommand(a, host.Agents, "Look at the agents there are", show, filter)
 	cmd.Commands()[0].Flags().StringSliceVar(&capable, "capability", nil, "only those that have all of these: "+capabilities)
-	cmd.AddCommand(a.validateCommand(host.Agents))
+	cmd.AddCommand(validateCommand(a, host.Agents))
 	return cmd
 }
 
-// show writes all there is to know of an agent or a skill.
-func (a *app) show(kind, name string) error {
-	h, err := a.here()
-	if err != nil {
-		return err
-	}
-	i, err := h.Show(kind, name)
+// showItem writes all there is to know of an agent or a skill.
+func showItem(a *app, kind, name string) error {
+	i, err := a.here().Show(kind, name)
 	if err != nil {
 		return err
 	}
 	if a.programs() {
 		return a.out.value(i)
 	}
-	a.header(i)
+	printHeader(a, i)
 	a.out.line("\n" + strings.TrimRight(transcript.Clean(cmp.Or(i.Prompt, i.Instructions)), "\n"))
 	return nil
 }
 
-// header writes the first lines about an item.
-func (a *app) header(i *host.Item) {
+// printHeader writes the first lines about an item.
+func printHeader(a *app, i *host.Item) {
 	a.out.line(strings.TrimRight(transcript.Line(i.Name)+"\n"+transcript.Line(i.Description), "\n") + "\n")
 	put := func(what, text string) { a.out.line(fmt.Sprintf("%-8s %s", what, transcript.Line(text))) }
 	from := i.Source
@@ -355,16 +323,16 @@ func (a *app) header(i *host.Item) {
 	}
 }
 
-func (a *app) skillsCommand() *cobra.Command {
-	show := func(_ context.Context, name string) error { return a.show(host.Skills, name) }
-	cmd := a.catalogCommand(host.Skills, "Look at the skills there are, and validate them", show, nil)
-	cmd.AddCommand(a.skillsValidate())
+func skillsCommand(a *app) *cobra.Command {
+	show := func(_ context.Context, name string) error { return showItem(a, host.Skills, name) }
+	cmd := catalogCommand(a, host.Skills, "Look at the skills there are, and validate them", show, nil)
+	cmd.AddCommand(skillsValidate(a))
 	return cmd
 }
 
-func (a *app) toolsCommand() *cobra.Command {
-	cmd := a.catalogCommand(host.Tools, "Look at the tools there are", func(ctx context.Context, name string) error {
-		s, err := a.startProject(ctx)
+func toolsCommand(a *app) *cobra.Command {
+	cmd := catalogCommand(a, host.Tools, "Look at the tools there are", func(ctx context.Context, name string) error {
+		s, err := startProject(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -374,7 +342,7 @@ func (a *app) toolsCommand() *cobra.Command {
 			return err
 		}
 		for _, t := range found {
-			if err := a.showTool(t); err != nil {
+			if err := showTool(a, t); err != nil {
 				return err
 			}
 			if _, calls := s.Tools().Get(t.Name); !calls {
@@ -383,11 +351,11 @@ func (a *app) toolsCommand() *cobra.Command {
 		}
 		return nil
 	}, nil)
-	cmd.AddCommand(a.toolsCall(), a.validateCommand(host.Tools))
+	cmd.AddCommand(toolsCall(a), validateCommand(a, host.Tools))
 	return cmd
 }
 
-func (a *app) showTool(t *tool.Tool) error {
+func showTool(a *app, t *tool.Tool) error {
 	v := struct {
 		Name        string             `json:"name"`
 		Description string             `json:"description"`
@@ -400,11 +368,11 @@ func (a *app) showTool(t *tool.Tool) error {
 	}
 	a.out.line(t.Name + "\n" + transcript.Clean(t.Description) + "\n\neffect   " + string(v.Effect))
 	if t.Input != nil {
-		schema, err := prettyJSON(t.Input)
+		schema, err := encode(t.Input, true)
 		if err != nil {
 			return err
 		}
-		a.out.line("input    " + transcript.Clean(schema))
+		a.out.line("input    " + transcript.Clean(string(schema)))
 	}
 	a.out.line("")
 	return nil

@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// pick gives the workflow of a name, or says why it cannot be used.
-func (a *app) pick(name string) (*workflow.Workflow, error) {
+// findWorkflow gives the workflow of a name, or says why it cannot be used.
+func findWorkflow(a *app, name string) (*workflow.Workflow, error) {
 	w, err := a.host().Find(name)
 	var unknown *host.UnknownError
 	if !errors.As(err, &unknown) || unknown.Meant != "" {
@@ -21,28 +23,28 @@ func (a *app) pick(name string) (*workflow.Workflow, error) {
 	out := &Error{Exit: ExitUsage, Code: "unknown_workflow", Message: err.Error(), Err: err}
 	if _, none := a.host().Find("research"); none == nil && strings.ContainsAny(strings.TrimSpace(name), " \t\n") {
 		docs := "DIR"
-		if hasDocuments(".") && !a.atHome() {
+		if host.HasDocuments(".") && !atHome(a) {
 			docs = "."
 		}
-		question := quote(name)
+		question := clean.Shell(name)
 		if !strings.ContainsAny(name, "\"$`\\!") {
 			question = `"` + name + `"`
 		}
 		out.Next = []string{"ask it of documents: " + a.hint("run", "research", question, "--docs", docs)}
 	} else {
-		out.Message += ". " + a.known()
+		out.Message += ". " + knownWorkflows(a)
 	}
 	return nil, out
 }
 
-// choose gives the workflow that is about to run, by its name or the path of a recipe, and asks about
+// chooseWorkflow gives the workflow that is about to run, by its name or the path of a recipe, and asks about
 // one of the project that nobody has agreed to.
-func (a *app) choose(word string) (*workflow.Workflow, error) {
-	a.allRuns()
+func chooseWorkflow(a *app, word string) (*workflow.Workflow, error) {
+	loadWorkflows(a)
 	if a.host().IsFile(word) {
 		h, at, err := a.host().At(word)
 		if name := strings.TrimLeft(word, "/"); err != nil && name != word {
-			if _, known := a.pick(name); known == nil {
+			if _, known := findWorkflow(a, name); known == nil {
 				err = usage(fmt.Sprintf("there is no file %s; did you mean the workflow %q?", word, name), "run it: "+a.hint("run", name))
 			}
 		}
@@ -53,22 +55,21 @@ func (a *app) choose(word string) (*workflow.Workflow, error) {
 	}
 	last := ""
 	for {
-		w, err := a.pick(word)
+		w, err := findWorkflow(a, word)
 		d := a.host().Untrusted(err)
 		if d == nil || called(d) == last {
 			return w, err
 		}
 		last = called(d)
-		if err := a.trustRecipe(d, err); err != nil {
+		if err := trustRecipe(a, d, err); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// allRuns are the workflows there are. It warns of mistakes in the settings of the project that they are of.
-func (a *app) allRuns() workflow.Set {
-	h, _ := a.here() // what is wrong is told where a recipe is wanted
-	return h.Workflows()
+// loadWorkflows are the workflows there are. It warns of mistakes in the settings of the project that they are of.
+func loadWorkflows(a *app) workflow.Set {
+	return a.here().Workflows()
 }
 
 // invalid shows everything that is wrong with a recipe, each at its place.
@@ -92,24 +93,24 @@ func invalid(bad *host.RecipeError) *Error {
 	}
 	return &Error{
 		Exit: ExitUsage, Code: "invalid", Err: bad,
-		Message: fmt.Sprintf("%s cannot be used, %s; nothing ran", bad.File, plural(n, "mistake")) + b.String(),
+		Message: fmt.Sprintf("%s cannot be used, %s; nothing ran", bad.File, inwords.Plural(n, "mistake")) + b.String(),
 	}
 }
 
 // trustRecipe asks once, on a terminal, whether a recipe of the project is to be used that nobody has
 // agreed to, which is why another cannot run or itself. The error is why it is not.
-func (a *app) trustRecipe(d *host.Decision, why error) error {
+func trustRecipe(a *app, d *host.Decision, why error) error {
 	refused := &Error{
 		Exit: ExitDenied, Code: "untrusted", Message: why.Error(), Err: why,
 		Next: []string{"look at it and decide: " + a.hint("trust", d.Name)},
 	}
 	if d.File != "" {
-		refused.Next = append(refused.Next, "or run the file by its path, which agrees to it this once: "+a.hint("run", quote(shownPath(d.File))))
+		refused.Next = append(refused.Next, "or run the file by its path, which agrees to it this once: "+a.hint("run", clean.Shell(shownPath(d.File))))
 	}
-	if !a.asks() || d.Digest == "" {
+	if !a.tty.Asks() || d.Digest == "" {
 		return refused
 	}
-	items, err := a.agree([]host.Decision{*d})
+	items, err := askDecisions(a, []host.Decision{*d})
 	if err != nil {
 		return err
 	}

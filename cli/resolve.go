@@ -10,19 +10,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tui"
 )
 
-// resolving are the flags of `runs resolve`.
-type resolving struct {
-	again, happened bool
-	result          string
-}
-
-func (a runsCommands) resolveCommand() *cobra.Command {
+func runsResolve(a *app) *cobra.Command {
 	var r running
-	var f resolving
+	var again, happened bool
+	var result string
 	cmd := &cobra.Command{
 		Use: "resolve ID [TASK]", Short: "Say what became of an effect that must not happen twice and was cut off", ValidArgsFunction: a.ids,
 		Example: examples(a.cfg.Name,
@@ -32,18 +29,22 @@ func (a runsCommands) resolveCommand() *cobra.Command {
 			"runs resolve 7f3a pay --again", "it did not happen: do it"),
 		Args: nargs(1, 2, "runs resolve: name the run, and the task if several wait: ID [TASK]"),
 	}
-	cmd.Flags().BoolVar(&f.again, "again", false, "it did not happen, or may happen twice: do it")
-	cmd.Flags().BoolVar(&f.happened, "happened", false, "it happened: do not do it again")
-	cmd.Flags().StringVar(&f.result, "result", "", "with --happened: the `TEXT` that the tool returned; of other effects, their output as JSON")
+	cmd.Flags().BoolVar(&again, "again", false, "it did not happen, or may happen twice: do it")
+	cmd.Flags().BoolVar(&happened, "happened", false, "it happened: do not do it again")
+	cmd.Flags().StringVar(&result, "result", "", "with --happened: the `TEXT` that the tool returned; of other effects, their output as JSON")
 	acts(cmd, "again", "happened", "result")
 	r.add(cmd.Flags())
-	noModel(cmd, a.app, "run keeps the model that it began with")
+	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ans, err := r.check(a.app)
+		ans, err := r.check(a)
 		if err != nil {
 			return err
 		}
-		given, err := f.answer(cmd.Flags().Changed("result"))
+		var output json.RawMessage // see outcome
+		if cmd.Flags().Changed("result") {
+			output = json.RawMessage(result)
+		}
+		given, err := resolution(again, happened, output)
 		if err != nil {
 			return err
 		}
@@ -51,34 +52,26 @@ func (a runsCommands) resolveCommand() *cobra.Command {
 		if len(args) > 1 {
 			task = args[1]
 		}
-		return a.resolve(cmd.Context(), args[0], task, given, &r, ans)
+		return resolveEffect(cmd.Context(), a, args[0], task, given, &r, ans)
 	}
 	return cmd
 }
 
-// answer is what the flags say, nil for nothing.
-func (f *resolving) answer(result bool) (*runlog.Answer, error) {
-	switch {
-	case f.again && f.happened:
-		return nil, usage("runs resolve: --again or --happened, not both")
-	case result && !f.happened:
-		return nil, usage("--result needs --happened")
-	case !f.again && !f.happened:
-		return nil, nil
-	}
+// resolution is the answer that the flags say, nil for nothing.
+func resolution(again, happened bool, output json.RawMessage) (*runlog.Answer, error) {
 	choice := runlog.UnknownAgain
-	if f.happened {
+	switch {
+	case again && happened:
+		return nil, usage("runs resolve: --again or --happened, not both")
+	case output != nil && !happened:
+		return nil, usage("--result needs --happened")
+	case !again && !happened:
+		return nil, nil
+	case happened:
 		choice = runlog.UnknownHappened
 	}
 	b, err := json.Marshal(choice)
-	if err != nil {
-		return nil, err
-	}
-	given := &runlog.Answer{Value: b, By: "person"}
-	if result {
-		given.Output = json.RawMessage(f.result) // see outcome
-	}
-	return given, nil
+	return &runlog.Answer{Value: b, By: "person", Output: output}, err
 }
 
 // outcome returns what an effect gave, as --result says.
@@ -101,12 +94,12 @@ type unknownJSON struct {
 	key      string
 }
 
-func (a runsCommands) resolve(ctx context.Context, ref, task string, given *runlog.Answer, r *running, ans answers) error {
-	_, info, err := a.find(ctx, ref)
+func resolveEffect(ctx context.Context, a *app, ref, task string, given *runlog.Answer, r *running, ans tui.Answers) error {
+	_, info, err := findRun(ctx, a, ref)
 	if err != nil {
 		return err
 	}
-	run, err := a.read(ctx, info)
+	run, err := a.host().Transcript(ctx, &info)
 	if err != nil {
 		return err
 	}
@@ -119,11 +112,11 @@ func (a runsCommands) resolve(ctx context.Context, ref, task string, given *runl
 	}
 	switch {
 	case given == nil:
-		return a.printUnknown(info, open)
+		return printUnknown(a, info, open)
 	case len(open) == 0 && task != "":
 		return usage(fmt.Sprintf("run %s has no effect of unknown outcome in %q; `%s` lists those there are", info.ID, task, a.hint("runs", "resolve", info.ID)))
 	case len(open) == 0:
-		return usage(fmt.Sprintf("run %s has no effect of unknown outcome; it is %s", info.ID, info.Status), a.findsOut(info)...)
+		return usage(fmt.Sprintf("run %s has no effect of unknown outcome; it is %s", info.ID, info.Status), findsOut(a, info)...)
 	case slices.ContainsFunc(open, func(u unknownJSON) bool { return u.Task != open[0].Task }):
 		var next []string
 		for _, u := range open {
@@ -139,7 +132,7 @@ func (a runsCommands) resolve(ctx context.Context, ref, task string, given *runl
 			return err
 		}
 	}
-	if err := a.vouch(ctx, info); err != nil {
+	if err := vouchFor(ctx, a, info); err != nil {
 		return err
 	}
 	e, err := a.engine(ctx, info.Workflow, r.engine())
@@ -152,14 +145,14 @@ func (a runsCommands) resolve(ctx context.Context, ref, task string, given *runl
 			return err
 		}
 	}
-	if _, info, err = a.find(ctx, info.ID); err != nil {
+	if _, info, err = findRun(ctx, a, info.ID); err != nil {
 		return err
 	}
-	return a.answered(info.ID, a.resume(ctx, info, r, ans, &superstep.ResumeOptions{}))
+	return answerRecorded(a, info.ID, resumeRun(ctx, a, info, r, ans, &superstep.ResumeOptions{}))
 }
 
-// answered is the error of going on with a run whose last answer is recorded. That somebody else was quicker is none.
-func (a runsCommands) answered(id string, err error) error {
+// answerRecorded is the error of going on with a run whose last answer is recorded. That somebody else was quicker is none.
+func answerRecorded(a *app, id string, err error) error {
 	busy, ok := errors.AsType[*runlog.BusyError](err)
 	if !ok || busy.ID != id {
 		return err
@@ -171,13 +164,13 @@ func (a runsCommands) answered(id string, err error) error {
 	return nil
 }
 
-func (a runsCommands) printUnknown(info runlog.Info, open []unknownJSON) error {
+func printUnknown(a *app, info runlog.Info, open []unknownJSON) error {
 	if a.programs() {
 		return a.out.value(open)
 	}
 	if len(open) == 0 {
 		a.err.line(fmt.Sprintf("run %s has no effect of unknown outcome", info.ID))
-		for _, next := range a.findsOut(info) {
+		for _, next := range findsOut(a, info) {
 			a.err.line("  " + next)
 		}
 		return nil
@@ -185,18 +178,18 @@ func (a runsCommands) printUnknown(info runlog.Info, open []unknownJSON) error {
 	for _, u := range open {
 		a.out.line(fmt.Sprintf("%s  %s  %s", u.Task, u.Effect, u.Question))
 	}
-	a.err.line("  It happened   " + a.hint("runs", "resolve", info.ID, quote(open[0].Task), "--happened"))
+	a.err.line("  It happened   " + a.hint("runs", "resolve", info.ID, clean.Shell(open[0].Task), "--happened"))
 	shape := "JSON"
 	if open[0].Text {
 		shape = "TEXT"
 	}
-	a.err.line("  Its result    " + a.hint("runs", "resolve", info.ID, quote(open[0].Task), "--happened", "--result", shape))
-	a.err.line("  It did not    " + a.hint("runs", "resolve", info.ID, quote(open[0].Task), "--again"))
+	a.err.line("  Its result    " + a.hint("runs", "resolve", info.ID, clean.Shell(open[0].Task), "--happened", "--result", shape))
+	a.err.line("  It did not    " + a.hint("runs", "resolve", info.ID, clean.Shell(open[0].Task), "--again"))
 	return nil
 }
 
 // findsOut says how an interrupted run comes to ask.
-func (a runsCommands) findsOut(info runlog.Info) []string {
+func findsOut(a *app, info runlog.Info) []string {
 	if info.Status != runlog.Interrupted {
 		return nil
 	}

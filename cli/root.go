@@ -16,9 +16,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -69,9 +70,9 @@ func group(root *cobra.Command) {
 	root.SetHelpCommandGroupID("self")
 }
 
-// root builds the command. The flags of `run` depend on the workflow, which is why the
+// newRoot builds the command. The flags of `run` depend on the workflow, which is why the
 // arguments are looked at before they are parsed.
-func (a *app) root() *cobra.Command {
+func newRoot(a *app) *cobra.Command {
 	name := a.cfg.Name
 	root := &cobra.Command{
 		Use:   name,
@@ -91,15 +92,12 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		SilenceUsage:  true,
 		RunE:          a.bare,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			a.forgive(cmd)
+			forgive(a, cmd)
 			return a.configure(cmd.Flags())
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	width := 0 // of lines, 0 for as they are
-	if fd, ok := isTerminal(a.opt.Stdout); ok {
-		width, _, _ = term.GetSize(fd)
-	}
+	width := a.tty.Width()
 	root.SetHelpTemplate(strings.Replace(helpTemplate, "WIDTH", strconv.Itoa(width), 1))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -111,12 +109,12 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND | flags]", Short: "Help about a command, or the global flags",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && args[0] == "flags" {
-				a.out.line(a.globalHelp())
+				a.out.line(globalHelp(a))
 				return nil
 			}
 			c, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return a.unknownCommand(root, args)
+				return unknownCommand(a, root, args)
 			}
 			return c.Help()
 		}, Example: examples(name, "help run", "", "help flags", "flags of every command, and their variables")})
@@ -124,51 +122,51 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(a.flagError)
 	a.globals(root.PersistentFlags())
-	a.set.config = a.argument("--config") // which the flags of workflows depend on
+	a.set.config = argument(a, "--config") // which the flags of workflows depend on
 	version := root.Flags().Bool("version", false, "print the version")
 	bare := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if *version {
-			return a.version()
+			return printVersion(a)
 		}
 		return bare(cmd, args)
 	}
-	run := runCommand{a}.command()
-	root.AddCommand(a.initCommand(), a.lintCommand())
+	run := newRunCommand(a)
+	root.AddCommand(initCommand(a), lintCommand(a))
 	if a.opt.Demo {
-		root.AddCommand(a.demoCommand())
+		root.AddCommand(demoCommand(a))
 	}
-	root.AddCommand(run, a.runsCommand(), a.workflowsCommand(), a.agentsCommand(), a.toolsCommand(), a.skillsCommand(), a.modelsCommand(),
-		a.trustCommand(), a.permissionsCommand(), a.sandboxCommand(), a.serveCommand(), a.workerCommand(), a.configCommand(), a.versionCommand(),
-		a.completionCommand(), a.manCommand())
+	root.AddCommand(run, runsCommand(a), workflowsCommand(a), agentsCommand(a), toolsCommand(a), skillsCommand(a), modelsCommand(a),
+		trustCommand(a), permissionsCommand(a), sandboxCommand(a), serveCommand(a), workerCommand(a), configCommand(a), versionCommand(a),
+		completionCommand(a), manCommand(a))
 	group(root)
-	runCommand{a}.prepare(root, run)
-	completion{a}.complete(root)
+	prepareRun(a, root, run)
+	addCompletion(a, root)
 	return root
 }
 
 func (a *app) globals(f *pflag.FlagSet) {
 	s := &a.set
 	f.StringVarP(&s.output, "output", "o", "text", "text, json or jsonl")
-	f.StringVar(&s.color, "color", "auto", "auto, always or never")
-	f.BoolVar(&s.noColor, "no-color", false, "send no escape sequences")
-	f.BoolVar(&s.plain, "plain", false, "no spinners and no decoration")
-	f.BoolVarP(&s.quiet, "quiet", "q", false, "no progress")
-	f.BoolVarP(&s.verbose, "verbose", "v", false, "more progress: tools and turns of the model")
+	f.StringVar(&s.Color, "color", "auto", "auto, always or never")
+	f.BoolVar(&s.NoColor, "no-color", false, "send no escape sequences")
+	f.BoolVar(&s.Plain, "plain", false, "no spinners and no decoration")
+	f.BoolVarP(&s.Quiet, "quiet", "q", false, "no progress")
+	f.BoolVarP(&s.Verbose, "verbose", "v", false, "more progress: tools and turns of the model")
 	f.StringVar(&s.dataDir, "data-dir", "", "where runs are kept; also SUPERSTEP_DATA_DIR (default: superstep in the user's data folder)")
 	f.StringVar(&s.store, "store", "", "the store of runs: memory, file:DIR, sqlite:PATH, postgres://… or redis://…; also SUPERSTEP_STORE "+
 		"(default: a file in the data folder)")
 	f.StringVar(&s.keyFile, "store-key-file", "", "a `file` with the key that encrypts the runs, and former keys to decrypt them; also "+
 		"SUPERSTEP_STORE_KEY for the key itself (default: not encrypted)")
 	f.BoolVar(&s.volatile, "allow-volatile", false, "accept a Redis that keeps nothing when it stops")
-	f.BoolVar(&s.noBell, "no-bell", false, "do not ring when a question waits for you")
-	f.BoolVar(&s.noInput, "no-input", false, "never read standard input")
+	f.BoolVar(&s.NoBell, "no-bell", false, "do not ring when a question waits for you")
+	f.BoolVar(&s.NoInput, "no-input", false, "never read standard input")
 	f.BoolVar(&s.offline, "offline", false, "open no connection but to this machine")
 	f.StringVar(&s.config, "config", s.config, "the user's configuration, a `file`; also SUPERSTEP_CONFIG")
 }
 
 // argument returns the value of a flag before the flags are parsed.
-func (a *app) argument(flag string) string {
+func argument(a *app, flag string) string {
 	for i, arg := range a.opt.Args {
 		value, is := strings.CutPrefix(arg, flag+"=")
 		switch {
@@ -184,11 +182,11 @@ func (a *app) argument(flag string) string {
 }
 
 // globalHelp describes the flags of every command and the variables of the environment.
-func (a *app) globalHelp() string {
+func globalHelp(a *app) string {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	(&app{opt: a.opt, cfg: a.cfg}).globals(f)
 	var variables []string
-	a.configurable().VisitAll(func(f *pflag.Flag) { variables = append(variables, host.Variable(f.Name)) })
+	configurable(a).VisitAll(func(f *pflag.Flag) { variables = append(variables, host.Variable(f.Name)) })
 	return "Flags of every command\n\n" + strings.TrimRight(f.FlagUsages(), "\n") +
 		"\n\nA flag goes before its variable, a variable before the configuration (`" + a.cfg.Name + " config list`). The variables are:\n  " +
 		strings.Join(append(variables, "SUPERSTEP_CONFIG", "SUPERSTEP_STORE_KEY", "SUPERSTEP_CACHE_DIR", "SUPERSTEP_EMBEDDINGS"), "\n  ")
@@ -199,13 +197,13 @@ func (a *app) globalHelp() string {
 func (a *app) configure(flags *pflag.FlagSet) error {
 	var err error
 	for _, s := range a.config().Settings {
-		if f := flags.Lookup(s.Name); f != nil && !f.Changed && f.Annotations[inputFlag] == nil && a.cfg.Env(host.Variable(s.Name)) == "" {
+		if f := flags.Lookup(s.Name); f != nil && !f.Changed && !arguments.IsInput(f) && a.cfg.Env(host.Variable(s.Name)) == "" {
 			err = errors.Join(err, f.Value.Set(s.Value)) // it was checked
 		}
 	}
 	known := host.SettingNames() // no other flag has a variable
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || err != nil || f.Annotations[inputFlag] != nil || !slices.Contains(known, f.Name) {
+		if f.Changed || err != nil || arguments.IsInput(f) || !slices.Contains(known, f.Name) {
 			return
 		}
 		v := a.cfg.Env(host.Variable(f.Name))
@@ -217,7 +215,7 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 		}
 	})
 	if err == nil {
-		err = oneOf("--color", a.set.color, "auto", "always", "never")
+		err = oneOf("--color", a.set.Color, "auto", "always", "never")
 	}
 	if e := oneOf("--output", a.set.output, "text", "json", "jsonl"); e != nil {
 		a.set.output = "text"
@@ -279,8 +277,8 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	if unknown.GetSpecifiedShortnames() != "" {
 		return usage(fmt.Sprintf("unknown flag -%s; `%s --help` lists the flags", name, cmd.CommandPath()))
 	}
-	if word := firstWord(a.opt.Args, nil, cmd.Flags().Lookup); !cmd.HasParent() && word != "" {
-		return a.unknownCommand(cmd, []string{word})
+	if word := arguments.FirstWord(a.opt.Args, nil, cmd.Flags().Lookup); !cmd.HasParent() && word != "" {
+		return unknownCommand(a, cmd, []string{word})
 	}
 	var known []string
 	add := func(f *pflag.Flag) {
@@ -317,7 +315,7 @@ func wanted(f *pflag.Flag, got string, err error) string {
 }
 
 // unknownCommand says which command was meant.
-func (a *app) unknownCommand(parent *cobra.Command, args []string) error {
+func unknownCommand(a *app, parent *cobra.Command, args []string) error {
 	word := args[0]
 	if parent.HasParent() {
 		word = args[len(args)-1]
@@ -329,7 +327,7 @@ func (a *app) unknownCommand(parent *cobra.Command, args []string) error {
 		}
 	}
 	hint := suggest.Hint(word, names)
-	if path := a.elsewhereCommand(parent, word); path != "" {
+	if path := elsewhereCommand(parent, word); path != "" {
 		hint = fmt.Sprintf("; did you mean `%s`?", path)
 	}
 	if !parent.HasParent() {
@@ -342,7 +340,7 @@ func (a *app) unknownCommand(parent *cobra.Command, args []string) error {
 
 // elsewhereCommand returns the command that a word means which is not the name of one here: what other tools call it, or
 // where else there is one of that name. "" for none.
-func (a *app) elsewhereCommand(parent *cobra.Command, word string) string {
+func elsewhereCommand(parent *cobra.Command, word string) string {
 	for _, c := range parent.Commands() {
 		if slices.Contains(c.SuggestFor, word) {
 			return c.CommandPath()
@@ -373,12 +371,12 @@ func commandNames(parent *cobra.Command) []string {
 	return names
 }
 
-// lists makes a command without arguments the first of its subcommands, its list.
-func (a *app) lists(c *cobra.Command) *cobra.Command {
+// listFirst makes a command without arguments the first of its subcommands, its list.
+func listFirst(a *app, c *cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return a.unknownCommand(cmd, args[:1])
+			return unknownCommand(a, cmd, args[:1])
 		}
 		list, _, err := cmd.Find([]string{"list"})
 		if err != nil {
@@ -394,14 +392,14 @@ func (a *app) lists(c *cobra.Command) *cobra.Command {
 func (a *app) bare(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 0:
-		return a.unknownCommand(cmd, args)
-	case a.set.verbose: // which other programs call their version
-		return a.version()
+		return unknownCommand(a, cmd, args)
+	case a.set.Verbose: // which other programs call their version
+		return printVersion(a)
 	case a.programs():
 		return usage("name a command; `" + a.cfg.Name + " --help` lists them")
 	}
-	text := a.greeting(cmd.Context(), a.allRuns())
-	if a.term.outTTY && a.term.inTTY {
+	text := greeting(cmd.Context(), a, loadWorkflows(a))
+	if a.tty.OutTTY && a.tty.InTTY {
 		a.out.line(text)
 		return nil
 	}
@@ -413,29 +411,29 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 const greetingWait = 80 * time.Millisecond
 
 // greeting says what can be typed first. Each command works as it stands, in this folder and with the model there is.
-func (a *app) greeting(ctx context.Context, set workflow.Set) string {
+func greeting(ctx context.Context, a *app, set workflow.Set) string {
 	var pairs []string
 	if a.opt.Demo {
 		pairs = append(pairs, "demo", "See five agents killed and resumed: no key, no network, half a minute")
 	}
 	probing, cancel := context.WithTimeout(ctx, greetingWait)
-	able, n := a.hasModel(probing), 0
+	able, n := hasModel(probing, a), 0
 	cancel()
-	folder := !a.atHome()
+	folder := !atHome(a)
 	for _, w := range set {
 		needs := len(a.host().Judgements(w)) > 0
 		switch {
 		case n == 5 || needs && !able:
 			continue
 		case w.Name == "research":
-			if !folder || !hasDocuments(".") {
+			if !folder || !host.HasDocuments(".") {
 				continue
 			}
 			pairs = append(pairs, `run research "`+firstQuestion+`" --docs .`, w.Description)
 		case a.host().IsRecipe(w.Name) && !able:
-			pairs = append(pairs, "run "+w.Name+required(w)+" --model offline", w.Description)
+			pairs = append(pairs, "run "+w.Name+arguments.Required(w)+" --model offline", w.Description)
 		default:
-			pairs = append(pairs, "run "+w.Name+required(w), w.Description)
+			pairs = append(pairs, "run "+w.Name+arguments.Required(w), w.Description)
 		}
 		n++
 	}
@@ -453,13 +451,13 @@ func (a *app) greeting(ctx context.Context, set workflow.Set) string {
 const firstQuestion = "What is this project, and how is it used?"
 
 // hasModel reports whether there is a language model.
-func (a *app) hasModel(ctx context.Context) bool {
+func hasModel(ctx context.Context, a *app) bool {
 	m, err := a.models()
 	return err != nil || m.HasModel(ctx)
 }
 
 // atHome reports whether the current folder is the user's home or the root of a disk, which are too large to search.
-func (a *app) atHome() bool {
+func atHome(a *app) bool {
 	here, err := os.Getwd()
 	if err != nil {
 		return true
@@ -469,88 +467,29 @@ func (a *app) atHome() bool {
 	return err != nil || filepath.Dir(here) == here || missing == nil && os.SameFile(at, home)
 }
 
-// sample shows how inputs of a workflow are given: those that are required, or else the first.
-func sample(w *workflow.Workflow) string {
-	if w.Name == "research" { // it needs something to search, of which there are several kinds
-		return ` "the question" --docs .`
-	}
-	if inputs := w.List(); len(inputs) > 0 {
-		return cmp.Or(required(w), " "+assignment(&inputs[0]))
-	}
-	return ""
-}
-
-// required shows how the inputs are given that have to be.
-func required(w *workflow.Workflow) string {
-	var b strings.Builder
-	inputs := w.List()
-	first := true
-	for i := range inputs {
-		in := &inputs[i]
-		switch {
-		case !in.Required:
-		case first && in.Type == "string" && len(in.Enum) == 0:
-			fmt.Fprintf(&b, " %q", "the "+in.Name)
-			first = false
-		default:
-			b.WriteString(" " + assignment(in))
-		}
-	}
-	return b.String()
-}
-
-// firstInput shows how the first input is given by its name, a required one if there is one; "" if a workflow takes none.
-func firstInput(w *workflow.Workflow) string {
-	inputs := w.List()
-	if len(inputs) == 0 {
-		return ""
-	}
-	i := max(0, slices.IndexFunc(inputs, func(in workflow.Input) bool { return in.Required }))
-	return assignment(&inputs[i])
-}
-
-// assignment shows how an input is given by its name, with a value that fits.
-func assignment(in *workflow.Input) string {
-	value := map[string]string{"integer": "3", "number": "0.5", "boolean": "true", "array": `'["one","two"]'`, "object": `'{"key":"value"}'`}[in.Type]
-	switch {
-	case len(in.Enum) > 0:
-		value = quote(valueText(in.Enum[0]))
-	case value == "":
-		value = `"…"`
-	}
-	return in.Name + "=" + value
-}
-
 // examples lays out commands and what they do, given in turns.
 func examples(name string, pairs ...string) string {
-	width := 0
-	for i := 0; i < len(pairs); i += 2 {
-		width = max(width, len(pairs[i]))
-	}
-	var lines []string
+	var table [][]string
 	for i := 0; i+1 < len(pairs); i += 2 {
-		lines = append(lines, strings.TrimRight(fmt.Sprintf("  %s %-*s   %s", name, width, pairs[i], pairs[i+1]), " "))
+		table = append(table, []string{"  " + name + " " + pairs[i], " " + pairs[i+1]})
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(inwords.Align(table, 0), "\n")
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: a.none,
+		Use: "version", Short: "Print the version", Args: none,
 		Example: examples(a.cfg.Name, "version", "", "version -o json", ""),
-		RunE:    func(*cobra.Command, []string) error { return a.version() },
+		RunE:    func(*cobra.Command, []string) error { return printVersion(a) },
 	}
 }
 
-func (a *app) version() error {
-	if a.programs() {
-		return a.out.json(map[string]string{"version": a.opt.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}, a.set.output == "json")
-	}
-	a.out.line(fmt.Sprintf("%s %s (%s %s/%s)", a.cfg.Name, a.opt.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
-	return nil
+func printVersion(a *app) error {
+	v := map[string]string{"version": a.opt.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
+	return a.print(v, fmt.Sprintf("%s %s (%s %s/%s)", a.cfg.Name, a.opt.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
 }
 
-func (a *app) completionCommand() *cobra.Command {
+func completionCommand(a *app) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use: "completion SHELL", Short: "Print a script that completes commands, workflows and runs", ValidArgs: shells,
@@ -579,7 +518,7 @@ func (a *app) completionCommand() *cobra.Command {
 }
 
 // none is for commands without arguments.
-func (a *app) none(cmd *cobra.Command, args []string) error {
+func none(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage(fmt.Sprintf("%s takes no arguments, got %q; see `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath()))
 	}

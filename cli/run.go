@@ -16,15 +16,17 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tui"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
 // running are the flags of the commands that execute a run.
 type running struct {
-	answers    list
+	answers    arguments.List
 	onAsk      string
 	timeout    time.Duration
 	turn       time.Duration
@@ -61,7 +63,7 @@ func (r *running) add(f *pflag.FlagSet) {
 }
 
 // check finds the mistakes in the flags. It runs before anything else does.
-func (r *running) check(a *app) (answers, error) {
+func (r *running) check(a *app) (tui.Answers, error) {
 	if r.onAsk != "" {
 		if err := oneOf("--on-ask", r.onAsk, "deny", "wait", "fail"); err != nil {
 			return nil, err
@@ -92,9 +94,9 @@ func (r *running) check(a *app) (answers, error) {
 		return nil, err
 	}
 	r.leave.onAsk = r.onAsk
-	r.leave.headless = r.onAsk == "deny" || r.onAsk != "wait" && !a.asks()
+	r.leave.headless = r.onAsk == "deny" || r.onAsk != "wait" && !a.tty.Asks()
 	a.set.leave, a.set.turn, a.set.width = r.leave, r.turn, r.width
-	return parseAnswers(r.answers)
+	return tui.ParseAnswers("--answer", r.answers)
 }
 
 func (r *running) engine() *host.EngineOptions {
@@ -124,12 +126,9 @@ func raised(e *runlog.BudgetError) []string {
 	return nil
 }
 
-// runCommand is the command run: it finds the workflow, reads its inputs and starts it.
-type runCommand struct{ *app }
-
-func (a runCommand) command() *cobra.Command {
+func newRunCommand(a *app) *cobra.Command {
 	var r running
-	var g gathered
+	var g arguments.Given
 	cmd := &cobra.Command{
 		Use:   "run WORKFLOW|FILE [free text | key=value ...]",
 		Short: "Run a workflow",
@@ -156,30 +155,32 @@ func (a runCommand) command() *cobra.Command {
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or "+
 		"offline; also SUPERSTEP_MODEL")
 	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a snapshot after every so many supersteps too (default: when the log has grown enough)")
-	cmd.Flags().VarP((*list)(&g.pairs), "input", "i", "an input: key=value (may be repeated)")
-	cmd.Flags().StringVar(&g.file, "inputs", "", "read inputs from a JSON `file`, - for standard input")
+	cmd.Flags().VarP((*arguments.List)(&g.Pairs), "input", "i", "an input: key=value (may be repeated)")
+	cmd.Flags().StringVar(&g.File, "inputs", "", "read inputs from a JSON `file`, - for standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usage("run: which workflow? " + a.known())
+			return usage("run: which workflow? " + knownWorkflows(a))
 		}
-		ans, err := r.check(a.app)
+		ans, err := r.check(a)
 		if err != nil {
 			return err
 		}
-		g.words, g.flags = args[1:], cmd.Flags()
+		if g.Words, g.Flags = args[1:], cmd.Flags(); !a.set.NoInput {
+			g.Stdin = a.opt.Stdin
+		}
 		if cmd.Flags().Changed("model") || a.cfg.Env(host.Variable("model")) != "" {
-			g.model = a.set.model // else a project goes before the user's configuration
+			g.Model = a.set.model // else a project goes before the user's configuration
 		}
 		if n := cmd.ArgsLenAtDash(); n >= 0 {
-			g.words = slices.Insert(slices.Clone(g.words), max(0, n-1), "--")
+			g.Words = slices.Insert(slices.Clone(g.Words), max(0, n-1), "--")
 		}
-		return a.runWorkflow(cmd.Context(), args[0], &g, &r, ans)
+		return runWorkflow(cmd.Context(), a, args[0], &g, &r, ans)
 	}
 	return cmd
 }
 
 // describeRun says in the help of `run` what there is to run.
-func (a runCommand) describeRun(run *cobra.Command, set workflow.Set) {
+func describeRun(a *app, run *cobra.Command, set workflow.Set) {
 	if len(set) == 0 {
 		return
 	}
@@ -194,12 +195,12 @@ func (a runCommand) describeRun(run *cobra.Command, set workflow.Set) {
 	}
 	run.Long = b.String()
 	run.Example = examples(a.cfg.Name,
-		"run "+set[0].Name+sample(set[0]), "",
+		"run "+set[0].Name+arguments.Sample(set[0]), "",
 		"run "+set[0].Name+" key=value -o json", "",
 		"run "+set[0].Name+" --help", "its inputs")
 }
 
-func (a *app) known() string {
+func knownWorkflows(a *app) string {
 	set := a.host().Workflows()
 	if len(set) == 0 {
 		return "there are none"
@@ -211,22 +212,22 @@ func (a *app) known() string {
 	return "There are: " + strings.Join(names, ", ")
 }
 
-func (a runCommand) runWorkflow(ctx context.Context, name string, g *gathered, r *running, ans answers) error {
-	w, err := a.choose(name)
+func runWorkflow(ctx context.Context, a *app, name string, g *arguments.Given, r *running, ans tui.Answers) error {
+	w, err := chooseWorkflow(a, name)
 	if err != nil {
 		return err
 	}
-	return a.lacksModel(w, a.runChosen(ctx, w, g, r, ans))
+	return explainLacking(a, w, runChosen(ctx, a, w, g, r, ans))
 }
 
-func (a runCommand) runChosen(ctx context.Context, w *workflow.Workflow, g *gathered, r *running, ans answers) error {
+func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.Given, r *running, ans tui.Answers) error {
 	name := w.Name
-	inputs, err := a.inputs(w, g)
+	inputs, err := g.Inputs(w)
 	if err == nil {
-		err = a.host().Quotable(w, g.model)
+		err = a.host().Quotable(w, g.Model)
 	}
 	if err == nil && r.plan {
-		return a.plan(w, inputs, r, g.model)
+		return planRun(a, w, inputs, r, g.Model)
 	}
 	if err == nil {
 		a.current = name
@@ -238,20 +239,20 @@ func (a runCommand) runChosen(ctx context.Context, w *workflow.Workflow, g *gath
 	if err != nil {
 		if errors.As(err, new(*workflow.InputsError)) {
 			err = &Error{Exit: ExitUsage, Code: "inputs", Message: err.Error(), Err: err, Next: []string{
-				"such as: " + a.hint("run", a.called(w)) + sample(w),
-				"all inputs: " + a.hint("run", a.called(w), "--help"),
+				"such as: " + a.hint("run", nameToType(a, w)) + arguments.Sample(w),
+				"all inputs: " + a.hint("run", nameToType(a, w), "--help"),
 			}}
 		}
 		return err
 	}
-	if err := answering(a).ahead(w, inputs, ans); err != nil {
+	if err := checkAhead(a, w, inputs, ans); err != nil {
 		return err
 	}
 	engine, err := a.engine(ctx, name, r.engine())
 	if err != nil {
 		return err
 	}
-	return runsCommands(a).execute(ctx, &job{
+	return executeRun(ctx, a, &job{
 		engine: engine, flags: r, answers: ans,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
 			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})

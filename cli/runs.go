@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -11,30 +10,26 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/seal"
+	"github.com/superstep-dev/superstep/tui"
 )
 
-// runsCommands are the commands that list, show, continue and end runs.
-type runsCommands struct{ *app }
-
-func (a *app) runsCommand() *cobra.Command {
+func runsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	runs := &cobra.Command{
 		Use: "runs", Short: "Look at runs, resume, answer, cancel, fork, compare, replay and remove them",
 		Example: examples(n, "runs list", "", "runs show @last", "", "runs resume 7f3a", "", `runs answer @last write=yes`, ""),
 	}
-	r, past, room := runsCommands{a}, historyCommands{a}, storageCommands{a}
-	runs.AddCommand(r.listCommand(), r.showCommand(), r.watchCommand(), r.resumeCommand(), r.answerCommand(), r.cancelCommand(), r.rmCommand(),
-		r.resolveCommand(), past.historyCommand(), a.forkCommand(), past.diffCommand(), past.replayCommand(), room.duCommand(), room.gcCommand(),
-		room.exportCommand(), room.importCommand(), a.trustRunCommand(), distilCommand{a}.command())
-	return a.lists(runs)
+	runs.AddCommand(runsList(a), runsShow(a), runsWatch(a), runsResume(a), runsAnswer(a), runsCancel(a), runsRemove(a),
+		runsResolve(a), runsHistory(a), runsFork(a), runsDiff(a), runsReplay(a), runsDu(a), runsGC(a),
+		runsExport(a), runsImport(a), runsTrust(a), runsDistil(a))
+	return listFirst(a, runs)
 }
 
 // ids completes the IDs of runs.
@@ -42,7 +37,7 @@ func (a *app) ids(cmd *cobra.Command, args []string, _ string) ([]string, cobra.
 	if err := a.configure(cmd.Flags()); err != nil || len(args) > 0 && cmd.Name() != "rm" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	infos, err := a.list(cmd.Context(), &runlog.Filter{Limit: 50})
+	infos, err := listRuns(cmd.Context(), a, &runlog.Filter{Limit: 50})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -53,7 +48,7 @@ func (a *app) ids(cmd *cobra.Command, args []string, _ string) ([]string, cobra.
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) list(ctx context.Context, f *runlog.Filter) ([]runlog.Info, error) {
+func listRuns(ctx context.Context, a *app, f *runlog.Filter) ([]runlog.Info, error) {
 	e, err := a.looking(ctx)
 	if err != nil {
 		return nil, err
@@ -96,8 +91,8 @@ func named(args []string) string {
 	return args[0]
 }
 
-// find gives the run that is meant. It never shows one as running that nobody runs.
-func (a *app) find(ctx context.Context, ref string) (*superstep.Engine, runlog.Info, error) {
+// findRun gives the run that is meant. It never shows one as running that nobody runs.
+func findRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog.Info, error) {
 	e, err := a.looking(ctx)
 	if err != nil {
 		return nil, runlog.Info{}, err
@@ -106,80 +101,18 @@ func (a *app) find(ctx context.Context, ref string) (*superstep.Engine, runlog.I
 	switch {
 	case errors.As(err, new(*runlog.NotFoundError)):
 		err = &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: fmt.Sprintf("no run %q in %s; `%s` shows the runs there are", ref,
-			a.storeName(), a.hint("runs", "list"))}
+			storeName(a), a.hint("runs", "list"))}
 	case err != nil && !errors.As(err, new(*superstep.AmbiguousError)) && strings.HasPrefix(ref, "@"):
 		err = usage(err.Error())
 	}
 	return e, info, err
 }
 
-// infoJSON is a run in a listing.
-type infoJSON struct {
-	ID       string        `json:"id"`
-	Workflow string        `json:"workflow"`
-	Title    string        `json:"title,omitempty"`
-	Status   runlog.Status `json:"status"`
-	Created  time.Time     `json:"created"`
-	Updated  time.Time     `json:"updated"`
-	Owner    string        `json:"owner,omitempty"`
-	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "" for questions
-	Parent   string        `json:"parent,omitempty"` // of a fork
-	Imported *host.Origin  `json:"imported,omitempty"`
-}
-
-func infoOf(i *runlog.Info, why string, im *host.Origin) infoJSON {
-	return infoJSON{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, why, i.Parent, im}
-}
-
-// waiting is how a run is listed that executes and does nothing but wait for answers.
-const waiting runlog.Status = "waiting"
-
-// tail is how many of a run's last records a listing reads.
-const tail = 256
-
-// waits reports whether a run does nothing but wait for answers, as far as the end of its log shows.
-func (a runsCommands) waits(ctx context.Context, info *runlog.Info) (bool, error) {
-	run := &transcript.Run{}
-	for r, err := range runlog.Records(ctx, a.store, info.ID, max(info.Head, tail)-tail+1) {
-		if err != nil {
-			return false, err
-		}
-		run.Apply(r)
-	}
-	return run.Waits(), nil
-}
-
-// damaged is how a run is listed whose log cannot be read from its beginning.
-const damaged runlog.Status = "damaged"
-
-// reason says why a run is paused, from its last record.
-func (a runsCommands) reason(ctx context.Context, info *runlog.Info) (string, error) {
-	if info.Status != runlog.Paused {
-		return "", nil
-	}
-	recs, err := a.store.Read(ctx, info.ID, info.Head, 1)
-	if err != nil || len(recs) == 0 || recs[0].Kind != runlog.KindRunPaused {
-		return "", err
-	}
-	var d runlog.RunPaused
-	if err := json.Unmarshal(recs[0].Data, &d); err != nil {
-		return "", fmt.Errorf("run %s: its last record: %w", info.ID, err)
-	}
-	return reasonOf(d.Short), nil
-}
-
-func reasonOf(short *runlog.BudgetError) string {
-	if short == nil {
-		return ""
-	}
-	return short.FailureCode()
-}
-
-func (a runsCommands) listCommand() *cobra.Command {
+func runsList(a *app) *cobra.Command {
 	var statuses []string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, SuggestFor: []string{"ps", "status"}, Short: "List runs, the newest first", Args: a.none,
+		Use: "list", Aliases: []string{"ls"}, SuggestFor: []string{"ps", "status"}, Short: "List runs, the newest first", Args: none,
 		Example: examples(a.cfg.Name, "runs list", "", "runs list --status failed,paused --limit 5", "", "runs list -o json", ""),
 	}
 	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only these: "+strings.Join(statusNames(), ", "))
@@ -198,7 +131,7 @@ func (a runsCommands) listCommand() *cobra.Command {
 		if limit < 0 {
 			return usage(fmt.Sprintf("--limit: want 0 or more, got %d", limit))
 		}
-		infos, err := a.list(cmd.Context(), f)
+		infos, err := listRuns(cmd.Context(), a, f)
 		if err != nil {
 			return err
 		}
@@ -207,10 +140,10 @@ func (a runsCommands) listCommand() *cobra.Command {
 			infos = infos[:limit]
 		}
 		if len(infos) == 0 && len(f.Status) > 0 && !a.programs() {
-			a.err.line(fmt.Sprintf("no run in %s is %s; `%s` shows all", a.storeName(), strings.Join(statuses, " or "), a.hint("runs", "list")))
+			a.err.line(fmt.Sprintf("no run in %s is %s; `%s` shows all", storeName(a), strings.Join(statuses, " or "), a.hint("runs", "list")))
 			return nil
 		}
-		if err := a.printList(cmd.Context(), infos); err != nil || !more || a.programs() {
+		if err := printList(cmd.Context(), a, infos); err != nil || !more || a.programs() {
 			return err
 		}
 		a.err.line(fmt.Sprintf("older runs are not shown; `%s --limit 0` shows all", a.hint("runs", "list")))
@@ -231,57 +164,38 @@ func statusNames() []string {
 	return out
 }
 
-func (a runsCommands) printList(ctx context.Context, infos []runlog.Info) error {
-	list := make([]infoJSON, 0, len(infos))
-	for _, i := range infos {
-		if i.Status == runlog.Running {
-			if waits, err := a.waits(ctx, &i); err == nil && waits { // what cannot be read runs, as far as is known
-				i.Status = waiting
-			}
-		}
-		why, err := a.reason(ctx, &i)
-		if err != nil {
-			a.warn(err.Error()) // the other runs are listed all the same
-		}
-		var im *host.Origin
-		if key, ok := seal.Sealed(i); ok {
-			i.Workflow, i.Title = "(encrypted)", "with key "+key
-		} else if im, err = a.origin(ctx, i.ID); err != nil {
-			a.warn(err.Error())
-			if errors.As(err, new(*runlog.CorruptError)) {
-				i.Status = damaged
-			}
-		}
-		list = append(list, infoOf(&i, why, im))
+func printList(ctx context.Context, a *app, infos []runlog.Info) error {
+	list, problems, err := a.host().RunItems(ctx, infos)
+	if err != nil {
+		return err
+	}
+	for _, problem := range problems {
+		a.tty.Warn(problem.Error())
 	}
 	if a.programs() {
 		return rows(a.out, list)
 	}
 	if len(infos) == 0 {
-		a.err.line("no runs in " + a.storeName() + a.absent() + "; start one with `" + a.cfg.Name + " run`")
+		a.err.line("no runs in " + storeName(a) + absent(a) + "; start one with `" + a.cfg.Name + " run`")
 		return nil
 	}
-	width := 0
-	if fd, ok := isTerminal(a.opt.Stdout); ok {
-		width, _, _ = term.GetSize(fd)
-	}
-	pal := palette(a.term.outColor)
+	pal := a.tty.Out
 	table := [][]string{{"ID", "STATUS     ", "STARTED ", "WORKFLOW", "TITLE"}}
 	for n, i := range list {
-		age := ago(time.Since(i.Created))
+		age := inwords.Ago(time.Since(i.Created))
 		if i.Created.Unix() <= 0 { // that is what is damaged
 			age = "-"
 		}
-		table = append(table, []string{i.ID, pal.status(string(i.Status)) + why(&list[n]), age, transcript.Line(i.Workflow), transcript.Line(i.Title)})
+		table = append(table, []string{i.ID, status(pal, i.Status) + why(&list[n]), age, transcript.Line(i.Workflow), transcript.Line(i.Title)})
 	}
-	a.out.table(table, 0, width)
+	a.out.table(table, 0, a.tty.Width())
 	return nil
 }
 
 // why is what the listing adds to the status: the reason of a pause, and that a run was imported.
-func why(r *infoJSON) string {
+func why(r *host.RunItem) string {
 	var words []string
-	if r.Status == waiting {
+	if r.Status == host.Waiting {
 		words = append(words, "needs you")
 	}
 	if r.Reason != "" {
@@ -297,48 +211,49 @@ func why(r *infoJSON) string {
 }
 
 // status colours the word, which says the same without.
-func (p palette) status(s string) string {
-	switch runlog.Status(s) {
+func status(p tui.Palette, of runlog.Status) string {
+	s := string(of)
+	switch of {
 	case runlog.Completed:
-		return p.green(s)
-	case runlog.Failed, runlog.Quarantined, damaged:
-		return p.red(s)
-	case runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running, runlog.WaitingStorage, waiting:
-		return p.yellow(s)
+		return p.Green(s)
+	case runlog.Failed, runlog.Quarantined, host.Damaged:
+		return p.Red(s)
+	case runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running, runlog.WaitingStorage, host.Waiting:
+		return p.Yellow(s)
 	}
 	return s
 }
 
-func (a runsCommands) watchCommand() *cobra.Command {
+func runsWatch(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "watch [ID]", Aliases: []string{"logs"}, Short: "Show the log of a run, and follow it while another process runs it", Args: oneRunOrLast,
 		ValidArgsFunction: a.ids,
 		Example:           examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, info, err := a.find(cmd.Context(), named(args))
+			e, info, err := findRun(cmd.Context(), a, named(args))
 			if err != nil {
 				return err
 			}
-			return a.watch(cmd.Context(), e, info)
+			return watchRun(cmd.Context(), a, e, info)
 		},
 	}
 }
 
-// watch follows a run until nobody runs it. Its exit code is the run's.
-func (a runsCommands) watch(ctx context.Context, e *superstep.Engine, info runlog.Info) error {
+// watchRun follows a run until nobody runs it. Its exit code is the run's.
+func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
-	s := a.session(0, false)
-	s.name(info.ID)
+	s, stream := a.follow(0, false)
+	s.Begin(info.ID)
 	var broke error
 	for rec, err := range e.Follow(ctx, info.ID, 0) {
 		if err != nil {
 			broke = err
 			break
 		}
-		s.observe(rec, nil)
+		s.Observe(rec, nil)
 	}
-	s.close()
+	s.Close()
 	if errors.Is(context.Cause(ctx), errPipe) {
 		return nil
 	}
@@ -349,7 +264,7 @@ func (a runsCommands) watch(ctx context.Context, e *superstep.Engine, info runlo
 	if err != nil {
 		return err
 	}
-	return a.finish(s, a.ending(ctx, s, logged(&s.run, &now), false))
+	return finishRun(a, s, stream, endingOf(ctx, s, logged(s.Run(), &now)))
 }
 
 // logged is the outcome of a run that somebody else ran, as its log has it.
@@ -375,7 +290,7 @@ func logged(r *transcript.Run, info *runlog.Info) *superstep.Outcome {
 	return out
 }
 
-func (a runsCommands) resumeCommand() *cobra.Command {
+func runsResume(a *app) *cobra.Command {
 	var r running
 	var again superstep.ResumeOptions
 	cmd := &cobra.Command{
@@ -389,23 +304,23 @@ func (a runsCommands) resumeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&again.Quarantined, "quarantined", false, "go on with a run whose processes died one after another")
 	cmd.Flags().BoolVar(&again.AllowChange, "allow-graph-change", false, "go on with the workflow as it is today, if what the run does next is still there")
 	acts(cmd, "quarantined", "allow-graph-change")
-	noModel(cmd, a.app, "run keeps the model that it began with")
+	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ans, err := r.check(a.app)
+		ans, err := r.check(a)
 		if err != nil {
 			return err
 		}
-		_, info, err := a.find(cmd.Context(), args[0])
+		_, info, err := findRun(cmd.Context(), a, args[0])
 		if err != nil {
 			return err
 		}
 		if info.Status == runlog.Partial {
-			return a.redo(cmd.Context(), info, &r, ans, &again)
+			return redoRun(cmd.Context(), a, info, &r, ans, &again)
 		}
-		if err := answering(a).checkAnswers(cmd.Context(), info, ans, false); err != nil {
+		if err := checkAnswers(cmd.Context(), a, info, ans); err != nil {
 			return err
 		}
-		return a.resume(cmd.Context(), info, &r, ans, &again)
+		return resumeRun(cmd.Context(), a, info, &r, ans, &again)
 	}
 	return cmd
 }
@@ -422,33 +337,31 @@ func noModel(cmd *cobra.Command, a *app, keeps string) {
 	}
 }
 
-func (a runsCommands) resume(ctx context.Context, info runlog.Info, r *running, ans answers, again *superstep.ResumeOptions) error {
+func resumeRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	name := info.Workflow
 	if info.Status.Ended() {
 		name = "" // nothing will run
-	} else if err := a.vouch(ctx, info); err != nil {
+	} else if err := vouchFor(ctx, a, info); err != nil {
 		return err
 	}
-	run, err := a.read(ctx, info)
+	run, err := a.host().Transcript(ctx, &info)
 	if err != nil {
 		return err
 	}
-	a.began(run)
+	useModelOf(a, run)
 	engine, err := a.engine(ctx, name, r.engine())
 	if err != nil {
 		return err
 	}
-	if name != "" && !a.programs() && !a.set.quiet {
-		if changed := keptRuns(a).changedSince(ctx, &info); changed != "" {
-			a.err.line(changed)
-		}
+	if changed := changedSince(ctx, a, &info); changed != "" && name != "" && !a.programs() && !a.set.Quiet {
+		a.err.line(changed)
 	}
 	if name != "" {
-		if err := answering(a).askable(ctx, engine, info, ans); err != nil {
+		if err := checkAskable(ctx, engine, info, ans); err != nil {
 			return err
 		}
 	}
-	return a.execute(ctx, &job{
+	return executeRun(ctx, a, &job{
 		engine: engine, flags: r, answers: ans, after: info.Head,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
 			o := *again
@@ -458,10 +371,16 @@ func (a runsCommands) resume(ctx context.Context, info runlog.Info, r *running, 
 	})
 }
 
-func (a runsCommands) answerCommand() *cobra.Command {
+func runsAnswer(a *app) *cobra.Command {
 	var r running
 	cmd := &cobra.Command{
-		Use: "answer ID [VALUE | PATH=value...]", Short: "Answer the questions of a paused run, and go on with it", ValidArgsFunction: a.ids,
+		Use: "answer ID [VALUE | PATH=value...]", Short: "Answer the questions of a paused run, and go on with it",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, s string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return a.ids(cmd, args, s)
+			}
+			return answerWords(a, cmd, args[0]), cobra.ShellCompDirectiveNoFileComp
+		},
 		Long: `Answer the questions of a paused run, and go on with it
 
 If one question is open, its answer is enough. Without any, the questions are asked on the terminal.
@@ -476,57 +395,64 @@ deny, and at a gate approve and reject. An answer that does not fit is refused b
 		Args: nargs(1, math.MaxInt, "runs answer: name the run: ID, and the answer: VALUE or PATH=value"),
 	}
 	r.add(cmd.Flags())
-	noModel(cmd, a.app, "run keeps the model that it began with")
+	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ans, err := r.check(a.app)
+		ans, err := r.check(a)
 		if err != nil {
 			return err
 		}
-		_, info, err := a.find(cmd.Context(), args[0])
+		_, info, err := findRun(cmd.Context(), a, args[0])
 		if err != nil {
 			return err
 		}
-		given, err := answering(a).addressed(cmd.Context(), info, args[1:])
+		read, err := a.host().Transcript(cmd.Context(), &info)
+		if err != nil {
+			return err
+		}
+		open := tui.Questions(read.Open())
+		given, err := a.tty.AnswersTo(&info, open, "runs answer:", args[1:])
 		if err != nil {
 			return err
 		}
 		ans = append(ans, given...)
-		if err := answering(a).checkAnswers(cmd.Context(), info, ans, true); err != nil {
+		if err := ans.Check(&info, open, true); err != nil {
 			return err
 		}
-		return a.resume(cmd.Context(), info, &r, ans, &superstep.ResumeOptions{})
+		return resumeRun(cmd.Context(), a, info, &r, ans, &superstep.ResumeOptions{})
 	}
 	return cmd
 }
 
-func (a runsCommands) cancelCommand() *cobra.Command {
+func runsCancel(a *app) *cobra.Command {
 	var agent string
 	cmd := &cobra.Command{
 		Use: "cancel ID", SuggestFor: []string{"stop", "kill"}, Short: "Stop a run for good, or one of its sub-agents, whoever runs it", Args: oneRun,
 		ValidArgsFunction: a.ids,
 		Example:           examples(a.cfg.Name, "runs cancel @last", "", "runs cancel @last --agent 'work/task[1.1]/explorer'", ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, info, err := a.find(cmd.Context(), args[0])
+			e, info, err := findRun(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
 			if !cmd.Flags().Changed("agent") {
-				return a.cancel(cmd.Context(), e, info.ID, nil)
+				return cancelRun(cmd.Context(), a, e, info.ID, nil)
 			}
-			return a.cancel(cmd.Context(), e, info.ID, &agent)
+			return cancelRun(cmd.Context(), a, e, info.ID, &agent)
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "cancel this sub-agent only; the run goes on without it")
-	_ = cmd.RegisterFlagCompletionFunc("agent", a.agentIDs) // it fails if there is no such flag
+	_ = cmd.RegisterFlagCompletionFunc("agent", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return agentIDs(a, cmd, args)
+	}) // it fails if there is no such flag
 	return cmd
 }
 
 // agentIDs completes the sub-agents of a run that can be cancelled.
-func (a runsCommands) agentIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func agentIDs(a *app, cmd *cobra.Command, args []string) ([]string, cobra.ShellCompDirective) {
 	if err := a.configure(cmd.Flags()); err != nil || len(args) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	e, info, err := a.find(cmd.Context(), args[0])
+	e, info, err := findRun(cmd.Context(), a, args[0])
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -543,8 +469,8 @@ func (a runsCommands) agentIDs(cmd *cobra.Command, args []string, _ string) ([]s
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// cancel cancels a run, or one of its sub-agents, and waits a little for its end.
-func (a runsCommands) cancel(ctx context.Context, e *superstep.Engine, id string, agent *string) error {
+// cancelRun cancels a run, or one of its sub-agents, and waits a little for its end.
+func cancelRun(ctx context.Context, a *app, e *superstep.Engine, id string, agent *string) error {
 	out := map[string]any{"run": id}
 	what, field, later := "run "+id, "status", "; it will when its tasks let it"
 	stop := func() error { return e.Cancel(ctx, id) }
@@ -592,7 +518,7 @@ func (a runsCommands) cancel(ctx context.Context, e *superstep.Engine, id string
 	return nil
 }
 
-func (a runsCommands) rmCommand() *cobra.Command {
+func runsRemove(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "rm ID...", SuggestFor: []string{"remove", "delete", "del"}, Short: "Remove runs and their logs", ValidArgsFunction: a.ids,
 		Example: examples(a.cfg.Name, "runs rm 7f3a", "", "runs rm @last @-2", ""),
@@ -607,7 +533,7 @@ func (a runsCommands) rmCommand() *cobra.Command {
 			var ids []string // all are found before one is removed, since @last moves
 			var engine *superstep.Engine
 			for _, ref := range args {
-				e, info, err := a.find(ctx, ref)
+				e, info, err := findRun(ctx, a, ref)
 				if err != nil {
 					return err
 				}
@@ -620,7 +546,7 @@ func (a runsCommands) rmCommand() *cobra.Command {
 				if err := engine.Delete(ctx, id); err != nil {
 					return err
 				}
-				folders(a).sweep(id)
+				removeFolder(a, id)
 				if !a.programs() {
 					a.err.line("removed run " + id)
 				}

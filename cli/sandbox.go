@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,12 +16,12 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-func (a *app) sandboxCommand() *cobra.Command {
+func sandboxCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	var l leave
-	explain := func(*cobra.Command, []string) error { return a.explainSandbox(l) }
+	explain := func(*cobra.Command, []string) error { return explainSandbox(a, l) }
 	c := &cobra.Command{
-		Use: "sandbox", Short: "Show what bounds the commands of agents, or run one within these bounds", Args: a.none,
+		Use: "sandbox", Short: "Show what bounds the commands of agents, or run one within these bounds", Args: none,
 		Example: examples(n, "sandbox explain", "", "sandbox run -- go test ./...", ""),
 		RunE:    explain,
 	}
@@ -33,13 +34,8 @@ func (a *app) sandboxCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "run -- COMMAND [ARG...]", Short: "Run a command as agents run theirs; the exit code is the command's",
 			Example: examples(n, "sandbox run -- go test ./...", "", "sandbox run --allow 'net(proxy.golang.org)' -- go mod download", ""),
-			Args: func(_ *cobra.Command, args []string) error {
-				if len(args) == 0 {
-					return usage("sandbox run: name a command, as in: " + n + " sandbox run -- go test ./...")
-				}
-				return nil
-			},
-			RunE: func(cmd *cobra.Command, args []string) error { return a.runSandboxed(cmd.Context(), l, args) },
+			Args:    nargs(1, math.MaxInt, "sandbox run: name a command, as in: "+n+" sandbox run -- go test ./..."),
+			RunE:    func(cmd *cobra.Command, args []string) error { return runSandboxed(cmd.Context(), a, l, args) },
 		},
 	)
 	l.add(c.PersistentFlags())
@@ -47,20 +43,16 @@ func (a *app) sandboxCommand() *cobra.Command {
 }
 
 // openSandbox opens the sandbox of the project of the current folder, with the rules of flags.
-func (a *app) openSandbox(l leave) (*sandbox.Sandbox, error) {
+func openSandbox(a *app, l leave) (*sandbox.Sandbox, error) {
 	if _, err := l.rules(); err != nil {
 		return nil, err
 	}
 	a.set.leave = l
-	h, err := a.here()
-	if err != nil {
-		return nil, err
-	}
-	return h.Sandbox()
+	return a.here().Sandbox()
 }
 
-func (a *app) explainSandbox(l leave) error {
-	s, err := a.openSandbox(l)
+func explainSandbox(a *app, l leave) error {
+	s, err := openSandbox(a, l)
 	if err != nil {
 		return err
 	}
@@ -72,8 +64,8 @@ func (a *app) explainSandbox(l leave) error {
 	return err
 }
 
-func (a *app) runSandboxed(ctx context.Context, l leave, args []string) error {
-	s, err := a.openSandbox(l)
+func runSandboxed(ctx context.Context, a *app, l leave, args []string) error {
+	s, err := openSandbox(a, l)
 	if err != nil {
 		return err
 	}

@@ -5,24 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/mcp"
 )
 
-func (a *app) serveCommand() *cobra.Command {
+func serveCommand(a *app) *cobra.Command {
 	var overMCP bool
 	var addr string
 	var l leave
 	n := a.cfg.Name
 	cmd := &cobra.Command{
-		Use: "serve --mcp", Short: "Serve the tools there are to other programs, as an MCP server", Args: a.none,
+		Use: "serve --mcp", Short: "Serve the tools there are to other programs, as an MCP server", Args: none,
 		Long: `Serve the tools there are to other programs, as an MCP server
 
 By default it speaks over standard input and output, for programs that start it. With --http it
@@ -48,17 +45,15 @@ there to be asked, so a call happens only if a rule allows it; see "permissions 
 		}
 		l.headless = true
 		a.set.leave = l
-		return a.serve(cmd.Context(), addr)
+		return serveTools(cmd.Context(), a, addr)
 	}
 	return cmd
 }
 
-func (a *app) serve(ctx context.Context, addr string) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	done := onSignal(func(why *signalError) { stop(why) })
+func serveTools(ctx context.Context, a *app, addr string) error {
+	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
-	session, err := a.startProject(ctx)
+	session, err := startProject(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -71,7 +66,7 @@ func (a *app) serve(ctx context.Context, addr string) error {
 		}
 		return err
 	}
-	return a.serveHTTP(ctx, addr, session, opt)
+	return serveHTTP(ctx, a, addr, session.Tools(), opt)
 }
 
 // gateOf refuses what no rule allows.
@@ -84,43 +79,19 @@ func gateOf(tools *tool.Set) func(context.Context, *tool.Tool, *tool.Call) error
 	}
 }
 
-func (a *app) serveHTTP(ctx context.Context, addr string, s *host.Session, opt *mcp.ServeOptions) error {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
+func serveHTTP(ctx context.Context, a *app, addr string, tools *tool.Set, opt *mcp.ServeOptions) error {
+	err := mcp.ListenAndServe(ctx, addr, tools, opt, func(url, token string) error {
+		if a.programs() {
+			return a.out.json(map[string]string{"url": url, "token": token}, false)
+		}
+		a.out.line(url + "\nAuthorization: Bearer " + transcript.Line(token))
+		return nil
+	})
+	if listen, failed := errors.AsType[*net.OpError](err); failed && listen.Op == "listen" {
 		return &Error{Exit: ExitFailed, Code: "listen", Err: err, Message: fmt.Sprintf("cannot listen on %s: %v", addr, err),
 			Next: []string{"let the system choose a free port: --http 127.0.0.1:0"}}
 	}
-	opt.Hosts = []string{l.Addr().String()}
-	if host, _, _ := net.SplitHostPort(addr); host == "localhost" {
-		_, port, _ := net.SplitHostPort(l.Addr().String()) // it is one that was listened on
-		opt.Hosts = append(opt.Hosts, net.JoinHostPort(host, port))
-	}
-	h, err := mcp.NewHandler(s.Tools(), opt)
 	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
-	if a.programs() {
-		if err := a.out.json(map[string]string{"url": "http://" + l.Addr().String(), "token": h.Token()}, false); err != nil {
-			return err
-		}
-	} else {
-		a.out.line("http://" + l.Addr().String() + "\nAuthorization: Bearer " + transcript.Line(h.Token()))
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := server.Shutdown(soon); err != nil {
-		_ = server.Close() // those that are left are cut off
-	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return stopped(ctx, context.Cause(ctx))

@@ -27,7 +27,7 @@ func TestServeLocalhost(t *testing.T) {
 	t.Chdir(root)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- a.serve(ctx, "localhost:0") }()
+	go func() { ended <- serveTools(ctx, a, "localhost:0") }()
 	var at struct{ URL, Token string }
 	if err := json.NewDecoder(out).Decode(&at); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestServePortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	err = newApp(nil, nil).serveHTTP(t.Context(), l.Addr().String(), nil, nil)
+	err = serveHTTP(t.Context(), newApp(nil, nil), l.Addr().String(), nil, nil)
 	var e *Error
 	if !errors.As(err, &e) || !strings.Contains(e.Message, l.Addr().String()) || !strings.Contains(strings.Join(e.Next, ""), "--http 127.0.0.1:0") {
 		t.Errorf("%v", err)

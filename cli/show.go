@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,24 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tui"
 )
 
-// read folds the stored log of a run.
-func (a *app) read(ctx context.Context, info runlog.Info) (*transcript.Run, error) {
-	run := &transcript.Run{}
-	for rec, err := range runlog.Records(ctx, a.store, info.ID, 0) {
-		if err != nil {
-			return run, err
-		}
-		run.Apply(rec)
-	}
-	run.End(info.Status)
-	return run, nil
-}
-
-func (a runsCommands) showCommand() *cobra.Command {
+func runsShow(a *app) *cobra.Command {
 	var at string
 	cmd := &cobra.Command{
 		Use: "show [ID]", Short: "Show a run's steps, output and open questions", Args: oneRunOrLast, ValidArgsFunction: a.ids,
@@ -35,27 +24,27 @@ func (a runsCommands) showCommand() *cobra.Command {
 			"runs show 7f3a --at 2", "its state after the second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("at") {
-				return historyCommands(a).showAt(cmd.Context(), named(args), at)
+				return showAt(cmd.Context(), a, named(args), at)
 			}
-			_, info, err := a.find(cmd.Context(), named(args))
+			_, info, err := findRun(cmd.Context(), a, named(args))
 			if err != nil {
 				return err
 			}
-			run, err := a.read(cmd.Context(), info)
+			run, err := a.host().Transcript(cmd.Context(), &info)
 			if err != nil {
 				return err
 			}
-			im, err := a.origin(cmd.Context(), info.ID)
+			im, err := a.host().OriginOf(cmd.Context(), info.ID)
 			if err != nil {
 				return err
 			}
 			now := time.Now()
 			if a.programs() {
 				out := showJSON(info, run, now, im)
-				out.Folder = folders(a).upToDate(cmd.Context(), &info)
+				out.Folder = upToDate(cmd.Context(), a, &info)
 				return a.out.value(out)
 			}
-			a.show(info, run, now, im, folders(a).upToDate(cmd.Context(), &info))
+			showRun(a, info, run, now, im, upToDate(cmd.Context(), a, &info))
 			return nil
 		},
 	}
@@ -64,7 +53,7 @@ func (a runsCommands) showCommand() *cobra.Command {
 }
 
 type runJSON struct {
-	infoJSON
+	host.RunItem
 	Folder    string                  `json:"folder,omitempty"` // its files for people
 	Inputs    json.RawMessage         `json:"inputs,omitempty"`
 	Duration  int64                   `json:"duration_ms"`
@@ -80,9 +69,9 @@ type runJSON struct {
 
 func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin) *runJSON {
 	out := &runJSON{
-		infoJSON: infoOf(&info, reasonOf(r.Short), im),
-		Inputs:   r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: r.Used(),
-		Steps: r.Report(now), Denied: r.Denied, Refused: r.Refused, Questions: questions(r.Open()), Output: r.Output, stepLists: stepsOf(r),
+		RunItem: host.NewRunItem(&info, r.Short, im),
+		Inputs:  r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: r.Used(),
+		Steps: r.Report(now), Denied: r.Denied, Refused: r.Refused, Questions: questions(tui.Questions(r.Open())), Output: r.Output, stepLists: stepsOf(r),
 	}
 	if r.Error != "" {
 		out.Error = &errorJSON{Code: r.Code, Message: r.Error}
@@ -90,15 +79,15 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origi
 	return out
 }
 
-// show prints a run for people.
-func (a runsCommands) show(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string) {
-	p := palette(a.term.outColor)
+// showRun prints a run for people.
+func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string) {
+	p := a.tty.Out
 	put := func(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
-	put("%s  %s  %s", p.bold("run "+info.ID), p.status(string(info.Status)), transcript.Line(info.Workflow))
+	put("%s  %s  %s", p.Bold("run "+info.ID), status(p, info.Status), transcript.Line(info.Workflow))
 	if r.Title != "" {
 		put("  %s", r.Title)
 	}
-	when := fmt.Sprintf("started %s, %s of execution", info.Created.Local().Format(time.DateTime), duration(r.Time.Elapsed(now)))
+	when := fmt.Sprintf("started %s, %s of execution", info.Created.Local().Format(time.DateTime), inwords.Duration(r.Time.Elapsed(now)))
 	if info.Owner != "" {
 		when += ", run by " + transcript.Line(info.Owner)
 	}
@@ -106,49 +95,49 @@ func (a runsCommands) show(info runlog.Info, r *transcript.Run, now time.Time, i
 	if folder != "" {
 		put("  files in %s", transcript.Line(shownPath(folder)))
 	}
-	if spent(r) != nil {
-		put("  %s tokens (%s in, %s out), %s", count(r.Usage.In+r.Usage.Out), count(r.Usage.In), count(r.Usage.Out), plural(len(r.Agents), "agent"))
+	if tokens := r.Usage.In + r.Usage.Out; tokens > 0 || len(r.Agents) > 0 {
+		put("  %s tokens (%s in, %s out), %s", inwords.Count(tokens), inwords.Count(r.Usage.In), inwords.Count(r.Usage.Out), inwords.Plural(len(r.Agents), "agent"))
 	}
 	if im != nil {
-		put("  %s %s, works in %s", p.yellow("imported"), im.Time.Local().Format(time.DateTime), transcript.Line(im.Dir))
+		put("  %s %s, works in %s", p.Yellow("imported"), im.Time.Local().Format(time.DateTime), transcript.Line(im.Dir))
 		if im.Records > 0 {
-			put("  its first %s come from the file: what they say has happened, the file claims", plural(int(im.Records), "record"))
+			put("  its first %s come from the file: what they say has happened, the file claims", inwords.Plural(int(im.Records), "record"))
 		}
 		if !im.Trusted {
-			put("  %s: before it continues, see what it would execute: %s", p.yellow("not trusted"), a.hint("runs", "trust", info.ID))
+			put("  %s: before it continues, see what it would execute: %s", p.Yellow("not trusted"), a.hint("runs", "trust", info.ID))
 		}
 	}
 	for _, s := range r.Steps {
 		for _, t := range s.Tasks {
-			a.showTask(put, p, t, now)
+			showTask(a, put, p, t, now)
 		}
 	}
 	for _, d := range r.Refused {
-		put("\n%s %s", p.yellow("denied by "+refuser(&d)+":"), d.String())
+		put("\n%s %s", p.Yellow("denied by "+refuser(&d)+":"), d.String())
 		if d.Reason != "" {
 			put("  %s", transcript.Line(d.Reason))
 		}
 	}
 	for _, d := range r.Denied {
-		put("\n%s %s", p.yellow("denied, since nobody was asked:"), d.String())
+		put("\n%s %s", p.Yellow("denied, since nobody was asked:"), d.String())
 		if d.Always != "" {
-			put("  allowed by --allow %s", quote(d.Always))
+			put("  allowed by --allow %s", clean.Shell(d.Always))
 		}
 	}
-	for _, q := range r.Open() {
-		put("\n%s", strings.Join(described(addressed(r.Open(), q), q, p), "\n"))
+	for _, q := range tui.Questions(r.Open()) {
+		put("\n%s", strings.Join(q.Lines(p), "\n"))
 	}
 	if r.Reason != "" {
-		put("\n%s %s", p.yellow("paused:"), r.Reason)
+		put("\n%s %s", p.Yellow("paused:"), r.Reason)
 	}
 	if r.Error != "" {
-		put("\n%s %s", p.red("error:"), r.Error)
+		put("\n%s %s", p.Red("error:"), r.Error)
 	}
-	if text := a.term.result(r.Output); text != "" {
+	if text := a.tty.Result(r.Output); text != "" {
 		put("\n%s", text)
 	}
-	if !a.set.quiet {
-		a.nextShown(info, r)
+	if !a.set.Quiet {
+		nextShown(a, info, r)
 	}
 }
 
@@ -163,57 +152,57 @@ func refuser(d *transcript.Denial) string {
 	return d.By
 }
 
-func (a runsCommands) showTask(put func(string, ...any), p palette, t *transcript.Task, now time.Time) {
+func showTask(a *app, put func(string, ...any), p tui.Palette, t *transcript.Task, now time.Time) {
 	var facts []string
 	if t.Agent != "" && t.Agent != t.Node {
 		facts = append(facts, t.Agent)
 	}
 	if t.Tools > 0 {
-		facts = append(facts, plural(t.Tools, "tool"))
+		facts = append(facts, inwords.Plural(t.Tools, "tool"))
 	}
 	if t.Attempt > 1 {
 		facts = append(facts, fmt.Sprintf("attempt %d", t.Attempt))
 	}
-	facts = append(facts, brief(t.Time.Elapsed(now)))
+	facts = append(facts, inwords.Brief(t.Time.Elapsed(now)))
 	word := string(t.State)
 	switch t.State {
 	case transcript.Done:
-		word = p.green(word)
+		word = p.Green(word)
 	case transcript.Failed:
-		word = p.red(word)
+		word = p.Red(word)
 	default:
-		word = p.yellow(word)
+		word = p.Yellow(word)
 	}
 	if len(t.Bad) > 0 {
-		facts = append(facts, p.yellow("ran on error input: "+strings.Join(t.Bad, ", ")))
+		facts = append(facts, p.Yellow("ran on error input: "+strings.Join(t.Bad, ", ")))
 	}
-	put("  %d  %s%s  %s  %s", t.Step+1, word, strings.Repeat(" ", max(0, 7-len(t.State))), label(t), strings.Join(facts, " · "))
+	put("  %d  %s%s  %s  %s", t.Step+1, word, strings.Repeat(" ", max(0, 7-len(t.State))), t.Label(), strings.Join(facts, " · "))
 	if t.Why != "" {
 		put("       %s", transcript.Line(t.Why))
 	} else if t.Error != "" {
 		put("       %s", transcript.Line(t.Error))
 	}
-	if !a.set.verbose {
+	if !a.set.Verbose {
 		return
 	}
 	for _, part := range t.Parts {
 		switch part.Kind {
 		case transcript.ToolUse:
-			put("       %s %s %s (%s, %s)", part.Tool.Kind, part.Tool.Name, part.Tool.Arg, part.Tool.State, brief(part.Tool.Time.Elapsed(now)))
+			put("       %s %s %s (%s, %s)", part.Tool.Kind, part.Tool.Name, part.Tool.Arg, part.Tool.State, inwords.Brief(part.Tool.Time.Elapsed(now)))
 		case transcript.Reasoning:
 			put("       thought: %s", indent(part.Text))
 		default:
-			put("       %s%s", a.speaker(t), indent(part.Text))
+			put("       %s%s", speaker(a, t), indent(part.Text))
 		}
 	}
 }
 
 // speaker returns the name that a text of a task begins with. It is for screen readers: without --plain it returns "".
-func (a runsCommands) speaker(t *transcript.Task) string {
-	if !a.term.plain {
+func speaker(a *app, t *transcript.Task) string {
+	if !a.tty.Plain {
 		return ""
 	}
-	return "Agent " + label(t) + ": "
+	return "Agent " + t.Label() + ": "
 }
 
 func indent(s string) string {
@@ -221,8 +210,8 @@ func indent(s string) string {
 }
 
 // nextShown says what can be done with a run that was shown.
-func (a runsCommands) nextShown(info runlog.Info, r *transcript.Run) {
-	e := &ending{run: r, id: info.ID, open: r.Open(), status: info.Status, output: r.Output, shown: true}
+func nextShown(a *app, info runlog.Info, r *transcript.Run) {
+	e := &ending{run: r, id: info.ID, open: tui.Questions(r.Open()), status: info.Status, output: r.Output, shown: true}
 	if info.Status == runlog.Failed {
 		e.exit = exitOf(r.Code)
 	}
@@ -235,5 +224,5 @@ func (a runsCommands) nextShown(info runlog.Info, r *transcript.Run) {
 		return
 	}
 	a.err.line("")
-	summary{a.app, e}.next()
+	nextSteps(a, e)
 }

@@ -3,7 +3,7 @@ package cli
 import "fmt"
 
 // storeOrigin is where the name of the store comes from.
-func (a *app) storeOrigin() string {
+func storeOrigin(a *app) string {
 	if a.cfg.Env("SUPERSTEP_STORE") == a.set.store {
 		return "SUPERSTEP_STORE"
 	}
@@ -14,7 +14,7 @@ func (a *app) storeOrigin() string {
 }
 
 // storeName is the store for people.
-func (a *app) storeName() string {
+func storeName(a *app) string {
 	p, err := a.host().Place()
 	if err != nil {
 		return "memory"
@@ -23,7 +23,7 @@ func (a *app) storeName() string {
 }
 
 // absent says, behind "no runs", that there is no store at all.
-func (a *app) absent() string {
+func absent(a *app) string {
 	if a.host().Absent() {
 		return ", which is not there yet"
 	}

@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
 // toolsCall calls a tool as an agent would, for those who write tools.
-func (a *app) toolsCall() *cobra.Command {
+func toolsCall(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "call NAME [ARGUMENTS]", Short: "Call a tool as an agent would, with arguments as JSON",
 		Example: examples(a.cfg.Name, `tools call read_file '{"path":"README.md"}'`, "", "tools call lint - < arguments.json", ""),
@@ -27,7 +28,7 @@ func (a *app) toolsCall() *cobra.Command {
 				raw = args[1]
 			}
 			if raw == "-" {
-				if a.set.noInput {
+				if a.set.NoInput {
 					return usage("tools call: standard input is not read with --no-input")
 				}
 				b, err := io.ReadAll(io.LimitReader(a.opt.Stdin, 16<<20))
@@ -39,17 +40,15 @@ func (a *app) toolsCall() *cobra.Command {
 			if !json.Valid([]byte(raw)) {
 				return usage("tools call: the arguments are not JSON; give an object such as '{\"path\":\"README.md\"}'")
 			}
-			return a.callTool(cmd.Context(), args[0], json.RawMessage(raw))
+			return callTool(cmd.Context(), a, args[0], json.RawMessage(raw))
 		},
 	}
 }
 
-func (a *app) callTool(ctx context.Context, name string, args json.RawMessage) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	done := onSignal(func(why *signalError) { stop(why) })
+func callTool(ctx context.Context, a *app, name string, args json.RawMessage) error {
+	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
-	s, err := a.startProject(ctx)
+	s, err := startProject(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ func (a *app) callTool(ctx context.Context, name string, args json.RawMessage) e
 }
 
 // skillsValidate is the validator of skills.
-func (a *app) skillsValidate() *cobra.Command {
+func skillsValidate(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate [FOLDER...]", Short: "Check skills against the format: exit code 1 if there are errors",
 		Long: `Check skills against the format: exit code 1 if there are errors
@@ -88,7 +87,7 @@ such as skills and .claude/skills.`,
 			if err != nil {
 				return err
 			}
-			return a.report(reports, "skill")
+			return printReports(a, reports, "skill")
 		},
 	}
 }
@@ -105,8 +104,8 @@ type finding struct {
 	Text  string `json:"text"`
 }
 
-// report says what a validator found. Errors end with exit code 1.
-func (a *app) report(reports []host.Report, what string) error {
+// printReports says what a validator found. Errors end with exit code 1.
+func printReports(a *app, reports []host.Report, what string) error {
 	n, wrong, odd := 0, 0, 0
 	out := []reportJSON{}
 	for _, r := range reports {
@@ -132,16 +131,16 @@ func (a *app) report(reports []host.Report, what string) error {
 			return err
 		}
 	} else {
-		a.err.line(fmt.Sprintf("%s, %s, %s", plural(n, what), plural(wrong, "error"), plural(odd, "warning")))
+		a.err.line(fmt.Sprintf("%s, %s, %s", inwords.Plural(n, what), inwords.Plural(wrong, "error"), inwords.Plural(odd, "warning")))
 	}
 	if wrong > 0 {
-		return &Error{Exit: ExitFailed, Code: "invalid", Message: plural(wrong, "error"), shown: true}
+		return &Error{Exit: ExitFailed, Code: "invalid", Message: inwords.Plural(wrong, "error"), shown: true}
 	}
 	return nil
 }
 
 // permissionsCommand shows and takes back what agents may do.
-func (a *app) permissionsCommand() *cobra.Command {
+func permissionsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	cmd := &cobra.Command{
 		Use: "permissions", Short: "Look at what agents may do here, and take back what was always allowed",
@@ -157,9 +156,9 @@ permissions.yaml in your folder of configurations:
 		Example: examples(n, "permissions list", "", `permissions forget "bash(go test *)"`, ""),
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the rules that hold here, and where they come from", Args: a.none,
+		Use: "list", Aliases: []string{"ls"}, Short: "List the rules that hold here, and where they come from", Args: none,
 		Example: examples(n, "permissions list", "", "permissions list -o json", ""),
-		RunE:    func(*cobra.Command, []string) error { return a.listRules() },
+		RunE:    func(*cobra.Command, []string) error { return listRules(a) },
 	}, &cobra.Command{
 		Use: "forget RULE", Short: "Take back a rule that was always allowed in this project",
 		Example: examples(n, `permissions forget "bash(go test *)"`, ""),
@@ -167,14 +166,10 @@ permissions.yaml in your folder of configurations:
 			if len(args) != 1 {
 				return usage("permissions forget: name one rule, as `permissions list` shows it")
 			}
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
-			return h.Forget(args[0])
+			return a.here().Forget(args[0])
 		},
 	})
-	return a.lists(cmd)
+	return listFirst(a, cmd)
 }
 
 type ruleJSON struct {
@@ -185,28 +180,23 @@ type ruleJSON struct {
 	Ignored  string        `json:"ignored,omitempty"`
 }
 
-func (a *app) listRules() error {
-	h, err := a.here()
+func listRules(a *app) error {
+	rules, err := a.here().Rules()
 	if err != nil {
 		return err
 	}
-	rules, err := h.Rules()
-	if err != nil {
-		return err
-	}
-	list := make([]ruleJSON, len(rules))
+	list, table := make([]ruleJSON, len(rules)), make([][]string, len(rules))
 	for i, r := range rules {
 		list[i] = ruleJSON{r.Decision, r.String(), r.Layer, r.Source, r.Ignored}
+		source := transcript.Line(r.Source)
+		if r.Ignored != "" {
+			source += "  (ignored: " + transcript.Line(r.Ignored) + ")"
+		}
+		table[i] = []string{fmt.Sprintf("%-6s", r.Decision), fmt.Sprintf("%-32s", transcript.Line(r.String())), fmt.Sprintf("%-9s", r.Layer), source}
 	}
 	if a.programs() {
 		return rows(a.out, list)
 	}
-	for _, r := range list {
-		line := fmt.Sprintf("%-6s  %-32s  %-9s  %s", r.Decision, transcript.Line(r.Rule), r.Layer, transcript.Line(r.Source))
-		if r.Ignored != "" {
-			line += "  (ignored: " + transcript.Line(r.Ignored) + ")"
-		}
-		a.out.line(strings.TrimRight(line, " "))
-	}
+	a.out.table(table, 0, 0)
 	return nil
 }

@@ -2,19 +2,19 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/tui"
 )
 
-func (a *app) trustCommand() *cobra.Command {
+func trustCommand(a *app) *cobra.Command {
 	var yes bool
 	n := a.cfg.Name
 	cmd := &cobra.Command{
@@ -30,47 +30,40 @@ come from a project.`,
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "agree without being asked")
 	acts(cmd, "yes")
-	cmd.RunE = func(_ *cobra.Command, args []string) error { return a.decide(args, yes) }
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return decideItems(a, args, yes) }
 	cmd.AddCommand(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List what the project brings along and whether it is trusted", Args: a.none,
+		Use: "list", Aliases: []string{"ls"}, Short: "List what the project brings along and whether it is trusted", Args: none,
 		Example: examples(n, "trust list", "", "trust list -v", "with what changed, line by line", "trust list -o json", ""),
 		RunE: func(*cobra.Command, []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
-			a.notRunnable(h)
+			h := a.here()
+			notRunnable(a, h)
 			items, err := h.Decisions()
 			if err != nil {
 				return err
 			}
-			return a.printDecisions(items, a.set.verbose)
+			return printDecisions(a, items, a.set.Verbose)
 		},
 	}, &cobra.Command{
 		Use: "revoke [NAME...]", Short: "Take back what was agreed to, all of it if nothing is named",
 		Example: examples(n, "trust revoke", "", "trust revoke lint", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			h, err := a.here()
-			if err != nil {
-				return err
-			}
-			items, err := h.Revoke(args...)
+			items, err := a.here().Revoke(args...)
 			if err != nil {
 				return err
 			}
 			a.note("taken back")
-			return a.decided(items)
+			return printDecided(a, items)
 		},
 	})
 	return cmd
 }
 
-func (a *app) printDecisions(items []host.Decision, whole bool) error {
+func printDecisions(a *app, items []host.Decision, whole bool) error {
 	if a.programs() {
 		return rows(a.out, append([]host.Decision{}, items...))
 	}
 	for i := range items {
-		for _, line := range a.item(&items[i], palette(a.term.outColor), whole) {
+		for _, line := range decisionLines(a, &items[i], a.tty.Out, whole) {
 			a.out.line(line)
 		}
 	}
@@ -80,71 +73,9 @@ func (a *app) printDecisions(items []host.Decision, whole bool) error {
 	return nil
 }
 
-// item is what a person sees of a decision, with the whole of what changed or how much that is.
-func (a *app) item(d *host.Decision, pal palette, whole bool) []string {
-	word := pal.yellow(string(d.State))
-	if d.State == host.Trusted {
-		word = pal.green(string(d.State))
-	}
-	const indent = "        "
-	lines := []string{fmt.Sprintf("%-6s  %s  %s  %s", d.Kind, pal.bold(transcript.Line(d.Called())), word, pal.dim(transcript.Line(d.Path)))}
-	for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(d.Detail), "\n"), "\n") {
-		if l != "" {
-			lines = append(lines, indent+l)
-		}
-	}
-	switch {
-	case d.State == "changed" && !whole:
-		much := "changed"
-		if d.Added+d.Removed > 0 {
-			much = fmt.Sprintf("+%d -%d lines", d.Added, d.Removed)
-		}
-		return append(lines, indent+much+", -v shows them")
-	case d.State == "changed":
-		for l := range strings.SplitSeq(strings.TrimRight(transcript.Clean(d.Diff), "\n"), "\n") {
-			switch {
-			case strings.HasPrefix(l, "+++ "), strings.HasPrefix(l, "--- "):
-				l = pal.bold(l)
-			case strings.HasPrefix(l, "+"):
-				l = pal.green(l)
-			case strings.HasPrefix(l, "-"):
-				l = pal.red(l)
-			}
-			lines = append(lines, indent+l)
-		}
-	case whole && d.State != host.Trusted:
-		for _, l := range a.recipeLines(d) {
-			lines = append(lines, strings.TrimRight(indent+l, " "))
-		}
-	}
-	return lines
-}
-
-// mostShown is how many lines of a recipe are shown before somebody agrees to it.
-const mostShown = 120
-
-// recipeLines are what a person reads of a recipe before agreeing to it: its text.
-func (a *app) recipeLines(d *host.Decision) []string {
-	if d.Kind != "workflow" {
-		return nil
-	}
-	all := a.hint("workflows", "show", transcript.Line(d.Name), "-v")
-	if d.Text == "" {
-		return []string{"", "its text is too long to be shown here: " + all}
-	}
-	lines := strings.Split(strings.TrimRight(transcript.Clean(d.Text), "\n"), "\n")
-	more := len(lines) - mostShown
-	if more > 0 {
-		lines = lines[:mostShown]
-	}
-	for i, l := range lines {
-		lines[i] = ansi.Truncate(l, 400, "…")
-	}
-	lines = append([]string{""}, lines...)
-	if more > 0 {
-		lines = append(lines, fmt.Sprintf("… %s, %s", plural(more, "more line"), all))
-	}
-	return lines
+// decisionLines are what a person sees of a decision.
+func decisionLines(a *app, d *host.Decision, pal tui.Palette, whole bool) []string {
+	return pal.DecisionLines(d, whole, a.hint("workflows", "show", transcript.Line(d.Name), "-v"))
 }
 
 // called is a decision in a sentence.
@@ -152,20 +83,17 @@ func called(d *host.Decision) string {
 	return fmt.Sprintf("%s %s (%s)", d.Kind, transcript.Line(d.Called()), transcript.Line(d.Path))
 }
 
-// decide shows what is not trusted and asks about it.
-func (a *app) decide(names []string, yes bool) error {
-	h, err := a.here()
-	if err != nil {
-		return err
-	}
+// decideItems shows what is not trusted and asks about it.
+func decideItems(a *app, names []string, yes bool) error {
+	h := a.here()
 	if len(names) == 0 {
-		a.notRunnable(h)
+		notRunnable(a, h)
 	}
 	items, err := h.Decisions(names...)
 	if err != nil {
 		if len(names) == 1 && h.OwnServer(names[0]) {
 			a.note("the MCP server " + transcript.Line(names[0]) + " is your own, and the tools that it offered last are those that you agreed to")
-			return a.decided(nil)
+			return printDecided(a, nil)
 		}
 		return err
 	}
@@ -179,34 +107,34 @@ func (a *app) decide(names []string, yes bool) error {
 		if len(names) == 0 {
 			a.note("there is nothing to decide in " + h.Dir() + ": what the project brings along, if anything, is trusted")
 		}
-		return a.decided(nil)
+		return printDecided(a, nil)
 	}
 	if !yes {
-		if items, err = a.agree(items); err != nil {
+		if items, err = askDecisions(a, items); err != nil {
 			return err
 		}
 	}
 	if err := h.Trust(items); err != nil {
 		return err
 	}
-	a.note("trusted: " + plural(len(items), "item"))
+	a.note("trusted: " + inwords.Plural(len(items), "item"))
 	for i := range items {
 		items[i].State, items[i].Diff, items[i].Text = host.Trusted, "", ""
 		a.note("  " + called(&items[i]))
 	}
-	return a.decided(items)
+	return printDecided(a, items)
 }
 
-// decided lists for programs the items of which the state was changed.
-func (a *app) decided(items []host.Decision) error {
+// printDecided lists for programs the items of which the state was changed.
+func printDecided(a *app, items []host.Decision) error {
 	if !a.programs() {
 		return nil
 	}
-	return a.printDecisions(items, false)
+	return printDecisions(a, items, false)
 }
 
 // notRunnable says which workflows of the project nobody can decide on, since they were written for another program.
-func (a *app) notRunnable(h *host.Host) {
+func notRunnable(a *app, h *host.Host) {
 	for _, i := range h.NotRunnable() {
 		if i.Source == "project" {
 			a.note(transcript.Line(fmt.Sprintf("not runnable: workflow %s (%s)%s", i.Name, i.Path, strings.TrimPrefix(i.Problems[0], i.Path))))
@@ -221,45 +149,37 @@ func (a *app) note(text string) {
 	}
 }
 
-// agree has a person look at items, and gives those that are agreed to.
-func (a *app) agree(items []host.Decision) ([]host.Decision, error) {
+// askDecisions has a person look at items, and gives those that are agreed to.
+func askDecisions(a *app, items []host.Decision) ([]host.Decision, error) {
 	dir := a.host().Dir()
-	if a.programs() || a.set.noInput || !a.term.inTTY || !a.term.errTTY {
-		if err := a.printDecisions(items, true); err != nil {
+	if !a.tty.Asks() {
+		if err := printDecisions(a, items, true); err != nil {
 			return nil, err
 		}
-		return nil, &Error{Exit: ExitPaused, Code: "untrusted", Message: fmt.Sprintf("%s of %s wait for a decision", plural(len(items), "item"), dir),
+		return nil, &Error{Exit: ExitPaused, Code: "untrusted", Message: fmt.Sprintf("%s of %s wait for a decision", inwords.Plural(len(items), "item"), dir),
 			Next: []string{"on a terminal: " + a.hint("trust"), "without being asked: " + a.hint("trust", "--yes")}}
 	}
 	a.err.line("In " + dir + ":\n")
 	for i := range items {
-		for _, line := range a.item(&items[i], palette(a.term.errColor), true) {
+		for _, line := range decisionLines(a, &items[i], a.tty.Err, true) {
 			a.err.line(line)
 		}
 	}
 	ctx := context.Background() // a signal ends the process
-	_ = a.in.fresh(ctx)
-	ask := func(format string, args ...any) string {
-		fmt.Fprintf(a.err, format, args...)
-		line, ok := a.in.line(ctx)
-		if !ok {
-			return ""
-		}
-		return strings.ToLower(strings.TrimSpace(line))
-	}
-	isYes := func(answer string) bool { return answer == "y" || answer == "yes" }
+	a.tty.Fresh(ctx)
 	var out []host.Decision
 	if len(items) == 1 {
-		if isYes(ask("\nUse 1 item? It runs with your rights. [y/N] ")) {
+		if a.tty.Confirm(ctx, "\nUse 1 item? It runs with your rights.") {
 			out = items
 		}
 	} else {
-		switch answer := ask("\nUse %s? What they start runs in the sandbox, under your rules. [a]ll, [N]one, [s]elect ", plural(len(items), "item")); {
-		case answer == "a" || answer == "all" || isYes(answer):
+		prompt := "\nUse " + inwords.Plural(len(items), "item") + "? What they start runs in the sandbox, under your rules. [a]ll, [N]one, [s]elect "
+		switch strings.ToLower(a.tty.Line(ctx, prompt)) {
+		case "a", "all", "y", "yes":
 			out = items
-		case answer == "s" || answer == "select":
+		case "s", "select":
 			for _, d := range items {
-				if isYes(ask("%s? [y/N] ", called(&d))) {
+				if a.tty.Confirm(ctx, called(&d)+"?") {
 					out = append(out, d)
 				}
 			}
@@ -270,10 +190,4 @@ func (a *app) agree(items []host.Decision) ([]host.Decision, error) {
 		return nil, &Error{Exit: ExitDenied, Code: "denied", Message: "not trusted", shown: true}
 	}
 	return out, nil
-}
-
-// prettyJSON is a value as indented JSON.
-func prettyJSON(v any) (string, error) {
-	b, err := json.MarshalIndent(v, "", "  ")
-	return string(b), err
 }

@@ -8,15 +8,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-func (a *app) workerCommand() *cobra.Command {
+func workerCommand(a *app) *cobra.Command {
 	var o superstep.RecoverOptions
 	var once bool
 	cmd := &cobra.Command{
-		Use: "worker", Short: "Take up the runs that dead processes left, until stopped", Args: a.none,
+		Use: "worker", Short: "Take up the runs that dead processes left, until stopped", Args: none,
 		Long: `Take up the runs that dead processes left, until stopped
 
 A worker goes on with every run that was interrupted, however that happened, and with those
@@ -36,21 +37,21 @@ ones a decision: a worker leaves them alone. A stopped worker leaves its runs to
 		case o.Every <= 0:
 			return usage(fmt.Sprintf("--every: want a positive duration such as 5s, got %s", o.Every))
 		}
-		return a.work(cmd.Context(), &o, once)
+		return workOn(cmd.Context(), a, &o, once)
 	}
 	return cmd
 }
 
-// elsewhere says how many runs are held by others.
-func (a *app) elsewhere(ctx context.Context) string {
+// heldElsewhere says how many runs are held by others.
+func heldElsewhere(ctx context.Context, a *app) string {
 	running, err := a.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Running}})
 	if err != nil || len(running) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s held by other processes, and free when their hold ends if those are dead", plural(len(running), "run"))
+	return fmt.Sprintf("; %s held by other processes, and free when their hold ends if those are dead", inwords.Plural(len(running), "run"))
 }
 
-func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) error {
+func workOn(ctx context.Context, a *app, o *superstep.RecoverOptions, once bool) error {
 	a.lives = true
 	e, err := a.engine(ctx, "", nil)
 	if err != nil {
@@ -75,12 +76,12 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 		a.err.line(line)
 	}
 	o.Ended = func(id string, out superstep.Outcome) {
-		folders{a}.late(id, out.Folder)
+		warnLate(a, id, out.Folder)
 		say(string(out.Status), id, out.Err)
 	}
 	o.Failed = func(id string, err error) {
 		if id == "" {
-			a.warn(err.Error())
+			a.tty.Warn(err.Error())
 			return
 		}
 		say("not taken up", id, err)
@@ -88,8 +89,8 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 	o.Skipped = func(id string, why error) { say("skipped", id, why) }
 	o.Taken = func(id string) { say("taken up", id, nil) }
 	if !once {
-		if !a.set.quiet && !a.programs() {
-			a.err.line("serving " + a.storeName() + "; ^C stops at a safe point")
+		if !a.set.Quiet && !a.programs() {
+			a.err.line("serving " + storeName(a) + "; ^C stops at a safe point")
 		}
 		return e.Serve(ctx, o)
 	}
@@ -97,8 +98,8 @@ func (a *app) work(ctx context.Context, o *superstep.RecoverOptions, once bool) 
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	if len(taken) == 0 && !a.programs() && !a.set.quiet {
-		a.err.line("there is nothing to take up in " + a.storeName() + a.elsewhere(ctx))
+	if len(taken) == 0 && !a.programs() && !a.set.Quiet {
+		a.err.line("there is nothing to take up in " + storeName(a) + heldElsewhere(ctx, a))
 	}
 	for _, r := range taken {
 		_, _ = r.Wait(context.Background()) // it ends with ctx

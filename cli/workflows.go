@@ -15,21 +15,21 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-func (a *app) workflowsCommand() *cobra.Command {
+func workflowsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
-	list := a.listCommand(host.Workflows, nil)
+	list := listCommand(a, host.Workflows, nil)
 	list.Long = list.Short + "\n\nRecipes that cannot be used are listed with what is wrong with them, and drafts by agents with the rest."
-	subs := []*cobra.Command{list, a.workflowsShow(), a.workflowsGraph()}
+	subs := []*cobra.Command{list, workflowsShow(a), workflowsGraph(a)}
 	pairs := []string{"workflows list", "", "workflows show research", "", "workflows graph research --format svg > research.svg", "",
 		"workflows graph --run @last", "with the states of its nodes"}
-	subs = append(subs, a.workflowsNew(), a.workflowsSchema(), a.workflowsApprove(), a.workflowsReject())
+	subs = append(subs, workflowsNew(a), workflowsSchema(a), workflowsApprove(a), workflowsReject(a))
 	pairs = append(pairs, "workflows new brief", "", "workflows approve brief", "what an agent wrote")
 	c := &cobra.Command{
 		Use: "workflows", Short: "Look at the workflows there are, and write new ones",
 		Example: examples(n, pairs...),
 	}
 	c.AddCommand(subs...)
-	return a.lists(c)
+	return listFirst(a, c)
 }
 
 // named is for commands about one workflow.
@@ -42,23 +42,20 @@ func (a *app) named(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) workflowNames(cmd *cobra.Command, args []string, rest string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	words, failed := a.names(host.Workflows, nil).words()(cmd, args, rest)
-	if failed != cobra.ShellCompDirectiveError {
+	words, failed := itemNames(host.Workflows, nil).words(a, false)(cmd, args, rest)
+	if failed != cobra.ShellCompDirectiveError && len(args) == 0 {
 		failed = cobra.ShellCompDirectiveDefault // recipes are files too
 	}
 	return words, failed
 }
 
-func (a *app) workflow(name string) (*workflow.Workflow, error) {
-	w, err := a.pick(name)
-	return w, a.unknown(err)
+func workflowNamed(a *app, name string) (*workflow.Workflow, error) {
+	w, err := findWorkflow(a, name)
+	return w, asUsage(err)
 }
 
-// unknown makes a mistake of the command line of a workflow that there is not.
-func (a *app) unknown(err error) error {
+// asUsage makes a mistake of the command line of a workflow that there is not.
+func asUsage(err error) error {
 	var unknown *workflow.UnknownError
 	if errors.As(err, &unknown) {
 		return usage(err.Error())
@@ -73,7 +70,7 @@ func graphOf(w *workflow.Workflow, inputs json.RawMessage) (graph.Reading, error
 	return w.Flow(inputs)
 }
 
-func (a *app) workflowsGraph() *cobra.Command {
+func workflowsGraph(a *app) *cobra.Command {
 	var format, run, direction string
 	var closed bool
 	cmd := &cobra.Command{
@@ -103,14 +100,14 @@ func (a *app) workflowsGraph() *cobra.Command {
 		var inputs json.RawMessage
 		var err error
 		if run == "" {
-			a.allRuns()
+			loadWorkflows(a)
 			var i *host.Item
 			if i, err = a.host().Look(args[0]); err == nil {
 				w, err = a.host().Draw(i)
 			}
-			err = a.unknown(err)
+			err = asUsage(err)
 		} else {
-			w, inputs, err = a.drawnRun(cmd, run, opt)
+			w, inputs, err = drawnRun(a, cmd, run, opt)
 		}
 		if err != nil {
 			return err
@@ -122,14 +119,14 @@ func (a *app) workflowsGraph() *cobra.Command {
 		if opt.Title == "" {
 			opt.Title = w.Name
 		}
-		return a.draw(format, flow.Shape(), opt)
+		return printPicture(a, format, flow.Shape(), opt)
 	}
 	return cmd
 }
 
 // drawnRun gives the workflow and the inputs of a run, and the states of its nodes to the picture.
-func (a *app) drawnRun(cmd *cobra.Command, ref string, opt *draw.Options) (*workflow.Workflow, json.RawMessage, error) {
-	_, info, err := a.find(cmd.Context(), ref)
+func drawnRun(a *app, cmd *cobra.Command, ref string, opt *draw.Options) (*workflow.Workflow, json.RawMessage, error) {
+	_, info, err := findRun(cmd.Context(), a, ref)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -146,7 +143,7 @@ func (a *app) drawnRun(cmd *cobra.Command, ref string, opt *draw.Options) (*work
 		}
 		seen.Apply(&r)
 	}
-	w, err := a.ofRun(&started)
+	w, err := workflowOfRun(a, &started)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -155,15 +152,15 @@ func (a *app) drawnRun(cmd *cobra.Command, ref string, opt *draw.Options) (*work
 	return w, started.Inputs, nil
 }
 
-// ofRun is the workflow of a run, as the run has pinned it.
-func (a *app) ofRun(started *runlog.RunStarted) (*workflow.Workflow, error) {
+// workflowOfRun is the workflow of a run, as the run has pinned it.
+func workflowOfRun(a *app, started *runlog.RunStarted) (*workflow.Workflow, error) {
 	if started.Pinned != nil {
 		return a.host().Restore(started.Workflow, started.Pinned)
 	}
-	return a.workflow(started.Workflow)
+	return workflowNamed(a, started.Workflow)
 }
 
-func (a *app) draw(format string, shape graph.Shape, opt *draw.Options) error {
+func printPicture(a *app, format string, shape graph.Shape, opt *draw.Options) error {
 	var picture string
 	switch format {
 	case "mermaid":
@@ -175,9 +172,5 @@ func (a *app) draw(format string, shape graph.Shape, opt *draw.Options) error {
 	default:
 		picture = draw.Text(shape, opt)
 	}
-	if a.programs() {
-		return a.out.value(map[string]string{"format": format, "picture": picture})
-	}
-	a.out.line(strings.TrimRight(picture, "\n"))
-	return nil
+	return a.print(map[string]string{"format": format, "picture": picture}, strings.TrimRight(picture, "\n"))
 }

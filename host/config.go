@@ -57,6 +57,49 @@ type Setting struct {
 	Line        int
 }
 
+// An EffectiveSetting is a setting as it holds without flags, and where it comes from.
+type EffectiveSetting struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Origin string `json:"origin"`
+}
+
+// Effective returns all settings as they hold without flags. A store is named without its password.
+func (h *Host) Effective(c *Configuration, def func(name string) string) ([]EffectiveSetting, error) {
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	var out []EffectiveSetting
+	for _, name := range SettingNames() {
+		s := EffectiveSetting{name, def(name), "default"}
+		switch name {
+		case "store":
+			s.Value = "sqlite:" + filepath.Join(h.DataDir(), h.cfg.Name+".db")
+		case "data-dir":
+			s.Value = h.DataDir()
+		}
+		if set := c.Setting(name); set != nil {
+			s.Value, s.Origin = set.Value, fmt.Sprintf("%s:%d", c.Path, set.Line)
+		}
+		if name == "model" {
+			if model, where := h.projectModel(); model != "" {
+				s.Value, s.Origin = model, where
+			}
+		}
+		if v := h.cfg.Env(Variable(name)); v != "" {
+			s.Value, s.Origin = v, Variable(name)
+		}
+		if name == "store" {
+			p, err := runlog.ParsePlace(s.Value)
+			if s.Value = p.String(); err != nil {
+				s.Value = "(unreadable)"
+			}
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
 // Setting returns that of a name, nil if the file has none.
 func (c *Configuration) Setting(name string) *Setting {
 	for i := range c.Settings {

@@ -28,12 +28,6 @@ type Origin struct {
 	item    trust.Item
 }
 
-// Origin returns the mark of an imported run, with whether the user trusts it.
-func (h *Host) Origin(im *runlog.Imported) (*Origin, error) {
-	trusted, err := h.trustsRun(im)
-	return &Origin{im.Time, im.Dir, im.Digest, im.Records, trusted, runItem(im)}, err
-}
-
 // runItem is what is trusted of an imported run: the content of the file, in one folder.
 func runItem(im *runlog.Imported) trust.Item {
 	sum := sha256.Sum256([]byte(im.Digest + "\n" + im.Dir))

@@ -132,9 +132,9 @@ func (p *project) problems() []catalog.Problem {
 	return slices.Concat(p.settings.problems, p.Problems())
 }
 
-// ProjectModel returns the model that the configuration of the project names, and where, as path:line. It returns "" if there is
+// projectModel returns the model that the configuration of the project names, and where, as path:line. It returns "" if there is
 // none, or if the user does not trust it.
-func (h *Host) ProjectModel() (name, where string) {
+func (h *Host) projectModel() (name, where string) {
 	p, err := h.project()
 	if err != nil || p.projectModel() == "" {
 		return "", ""

@@ -24,7 +24,7 @@ var floors = []struct {
 	name     string
 	packages []string
 }{
-	{"-2", []string{"internal/clean", "internal/cover", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/inside", "internal/inwords", "internal/localfs", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/suggest", "internal/words", "internal/wordvec"}},
+	{"-2", []string{"internal/clean", "internal/cover", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/inside", "internal/inwords", "internal/localfs", "internal/manual", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/signals", "internal/suggest", "internal/words", "internal/wordvec"}},
 	{"-1", []string{"internal/docindex", "internal/frontmatter", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
 		"runlog", "runlog/stores", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "runlog/archive", "runlog/runlogtest",
@@ -32,19 +32,21 @@ var floors = []struct {
 		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "internal/script",
 		"internal/carry", "internal/catalog/skill", "internal/catalog/trust", "internal/unlisted",
 	}},
-	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "internal/transcript", "internal/rundir", "vertex"}},
+	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "internal/transcript", "internal/events", "internal/rundir", "vertex"}},
 	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team"}},
 	{"3", []string{"workflow", "internal/recipe", "internal/compile"}},
 	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},
-	{"7", []string{"cli"}}, // and other faces
+	{"7", []string{"cli", "internal/arguments", "internal/demo", "tui"}}, // and other faces
 	{"8", []string{"cmd/superstep", "internal/crash", "internal/crash/...", "internal/golden"}},
 	{"examples", []string{"examples/..."}},
 }
 
 // siblings lists the packages that import others of their own floor.
 var siblings = map[string][]string{
+	"cli":                 {"internal/arguments", "internal/demo", "tui"},
+	"internal/demo":       {"tui"},
 	"graph/node":          {"agent"},
 	"internal/providers":  {"model", "model/anthropic", "model/cassette", "model/gemini", "internal/offline", "model/openai", "internal/prices"},
 	"runlog/stores":       {"runlog/file", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/sqlite", "runlog/storekit"},
@@ -63,6 +65,7 @@ var siblings = map[string][]string{
 	"internal/compile":    {"workflow", "internal/recipe"},
 	"internal/offline":    {"model"},
 	"internal/prices":     {"model"},
+	"internal/events":     {"internal/transcript"},
 	"internal/rundir":     {"internal/transcript"},
 	"internal/definition": {"agent"},
 	"internal/script":     {"tool", "tool/sandbox"},
@@ -124,7 +127,7 @@ var bans = []ban{
 		why:    "every turn of a model is in the log and in the budget of its run; ask for it with agent.Ask",
 	},
 	{
-		in: []string{"cli"},
+		in: []string{"cli", "tui"},
 		what: []string{
 			module + "/internal/catalog", module + "/internal/catalog/skill", module + "/internal/catalog/trust", module + "/internal/providers", module + "/internal/prices",
 			module + "/model/openai", module + "/model/anthropic", module + "/model/gemini",

@@ -4,7 +4,10 @@ package inwords
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // Duration returns a length of time in whole seconds: 0s, 45s, 1m 1s, 2h 3m. What is more
@@ -41,4 +44,73 @@ func Plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Count returns a number of tokens: 950, 8.4k, 12k, 1.2M.
+func Count(n int) string {
+	switch {
+	case n < 1000:
+		return strconv.Itoa(n)
+	case n < 1_000_000:
+		return scaled(n, 1000) + "k"
+	}
+	return scaled(n, 1_000_000) + "M"
+}
+
+func scaled(n, unit int) string {
+	if n >= 10*unit {
+		return strconv.Itoa(n / unit)
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n/(unit/10))/10), ".0")
+}
+
+// Ago returns an age: just now, 5m ago, 3h ago, 4d ago.
+func Ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return "just now"
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd ago", d/(24*time.Hour))
+}
+
+// Bytes returns a number of bytes: 950 B, 8.4 KB, 120 MB.
+func Bytes(n int64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB"}
+	f, u := float64(n), 0
+	for f >= 999.5 && u < len(units)-1 {
+		f, u = f/1000, u+1
+	}
+	if u == 0 || f >= 99.5 {
+		return fmt.Sprintf("%.0f %s", f, units[u])
+	}
+	return fmt.Sprintf("%.1f %s", f, units[u])
+}
+
+// Align returns lines with their cells below each other. A column is at most so wide that those after it stay aligned; 0 is for no
+// limit. Lines of one cell are as they are.
+func Align(lines [][]string, most int) []string {
+	wide := map[int]int{}
+	for _, line := range lines {
+		for i, cell := range line {
+			if len(line) > 1 {
+				wide[i] = max(wide[i], ansi.StringWidth(cell))
+			}
+			if most > 0 {
+				wide[i] = min(wide[i], most)
+			}
+		}
+	}
+	out := make([]string, len(lines))
+	for n, line := range lines {
+		var b strings.Builder
+		for i, cell := range line {
+			b.WriteString(cell + strings.Repeat(" ", max(0, wide[i]-ansi.StringWidth(cell))+2))
+		}
+		out[n] = strings.TrimRight(b.String(), " ")
+	}
+	return out
 }

@@ -7,6 +7,7 @@ package transcript
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -202,6 +203,28 @@ type Question struct {
 	By       string               `json:"by,omitempty"`
 
 	Asked runlog.Question `json:"-"` // as it was asked, whose text is not clean
+}
+
+// Label returns the task as people call it, such as gather/tests for gather[tests].
+func (t *Task) Label() string {
+	if t.Key == "" {
+		return t.Path
+	}
+	_, visit, _ := strings.Cut(t.Path, "]")
+	return t.Node + "/" + t.Key + visit
+}
+
+// Top returns the node of the run's graph that a path lies in.
+func Top(path string) string {
+	if i := strings.IndexAny(path, "[#/:"); i >= 0 {
+		return path[:i]
+	}
+	return path
+}
+
+// Own returns the tasks of the step without those inside of them.
+func (s *Step) Own() []*Task {
+	return slices.DeleteFunc(slices.Clone(s.Tasks), func(t *Task) bool { return strings.Contains(t.Path, "/") })
 }
 
 // Live is what the model has said so far in the turn under way.

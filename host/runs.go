@@ -1,0 +1,262 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/superstep-dev/superstep/internal/rundir"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/archive"
+	"github.com/superstep-dev/superstep/runlog/seal"
+)
+
+// These are how runs are listed besides the statuses that a store knows.
+const (
+	Waiting runlog.Status = "waiting" // it executes and does nothing but wait for answers
+	Damaged runlog.Status = "damaged" // its log cannot be read from its beginning
+)
+
+// A RunItem is a run in a listing.
+type RunItem struct {
+	ID       string        `json:"id"`
+	Workflow string        `json:"workflow"`
+	Title    string        `json:"title,omitempty"`
+	Status   runlog.Status `json:"status"`
+	Created  time.Time     `json:"created"`
+	Updated  time.Time     `json:"updated"`
+	Owner    string        `json:"owner,omitempty"`
+	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "" for questions
+	Parent   string        `json:"parent,omitempty"` // of a fork
+	Imported *Origin       `json:"imported,omitempty"`
+}
+
+// NewRunItem returns a run for a listing, which lacks the budget that is short, if it is non-nil, and was imported if it has an
+// origin.
+func NewRunItem(i *runlog.Info, short *runlog.BudgetError, o *Origin) RunItem {
+	item := RunItem{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, "", i.Parent, o}
+	if short != nil {
+		item.Reason = short.FailureCode()
+	}
+	return item
+}
+
+// RunItems returns runs as faces list them. It reads the ends of the logs, and no more. Problems are of runs that are listed all
+// the same.
+func (h *Host) RunItems(ctx context.Context, infos []runlog.Info) (items []RunItem, problems []error, err error) {
+	store, err := h.Store(ctx, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	items, problems = h.runItems(ctx, store, infos)
+	return items, problems, nil
+}
+
+func (h *Host) runItems(ctx context.Context, store runlog.Store, infos []runlog.Info) (items []RunItem, problems []error) {
+	items = make([]RunItem, 0, len(infos))
+	for _, i := range infos {
+		if i.Status == runlog.Running {
+			if waits, err := waits(ctx, store, &i); err == nil && waits { // what cannot be read runs, as far as is known
+				i.Status = Waiting
+			}
+		}
+		short, err := shortOf(ctx, store, &i)
+		if err != nil {
+			problems = append(problems, err)
+		}
+		var o *Origin
+		if key, ok := seal.Sealed(i); ok {
+			i.Workflow, i.Title = "(encrypted)", "with key "+key
+		} else if o, err = h.originOf(ctx, store, i.ID); err != nil {
+			problems = append(problems, err)
+			if errors.As(err, new(*runlog.CorruptError)) {
+				i.Status = Damaged
+			}
+		}
+		items = append(items, NewRunItem(&i, short, o))
+	}
+	return items, problems
+}
+
+// tail is how many of a run's last records a listing reads.
+const tail = 256
+
+// waits reports whether a run does nothing but wait for answers, as far as the end of its log shows.
+func waits(ctx context.Context, store runlog.Store, info *runlog.Info) (bool, error) {
+	run := &transcript.Run{}
+	for r, err := range runlog.Records(ctx, store, info.ID, max(info.Head, tail)-tail+1) {
+		if err != nil {
+			return false, err
+		}
+		run.Apply(r)
+	}
+	return run.Waits(), nil
+}
+
+// shortOf returns the budget for which a run is paused, from its last record.
+func shortOf(ctx context.Context, store runlog.Store, info *runlog.Info) (*runlog.BudgetError, error) {
+	if info.Status != runlog.Paused {
+		return nil, nil
+	}
+	recs, err := store.Read(ctx, info.ID, info.Head, 1)
+	if err != nil || len(recs) == 0 || recs[0].Kind != runlog.KindRunPaused {
+		return nil, err
+	}
+	var d runlog.RunPaused
+	if err := json.Unmarshal(recs[0].Data, &d); err != nil {
+		return nil, fmt.Errorf("run %s: its last record: %w", info.ID, err)
+	}
+	return d.Short, nil
+}
+
+// OriginOf returns the mark of a run, nil if it was not imported.
+func (h *Host) OriginOf(ctx context.Context, id string) (*Origin, error) {
+	store, err := h.Store(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	return h.originOf(ctx, store, id)
+}
+
+func (h *Host) originOf(ctx context.Context, store runlog.Store, id string) (*Origin, error) {
+	im, err := runlog.Origin(ctx, store, id)
+	if err != nil || im == nil {
+		return nil, err
+	}
+	trusted, err := h.trustsRun(im)
+	return &Origin{im.Time, im.Dir, im.Digest, im.Records, trusted, runItem(im)}, err
+}
+
+// Transcript folds the log of a run. With an error it returns what it has read.
+func (h *Host) Transcript(ctx context.Context, info *runlog.Info) (*transcript.Run, error) {
+	run := &transcript.Run{}
+	store, err := h.Store(ctx, true)
+	if err != nil {
+		return run, err
+	}
+	for rec, err := range runlog.Records(ctx, store, info.ID, 0) {
+		if err != nil {
+			return run, err
+		}
+		run.Apply(rec)
+	}
+	run.End(info.Status)
+	return run, nil
+}
+
+// UpdateFolder brings the folder of a run up to date that nobody runs, such as one whose process was killed, and returns it, ""
+// if the run has none.
+func (h *Host) UpdateFolder(ctx context.Context, info *runlog.Info) (dir string, err error) {
+	dir, opt := h.Folder(info.ID)
+	if _, sealed := seal.Sealed(*info); dir == "" || sealed {
+		return "", nil
+	}
+	if info.Status != runlog.Running {
+		store, err := h.Store(ctx, true)
+		if err != nil {
+			return dir, err
+		}
+		return dir, rundir.Write(ctx, store, info.ID, dir, opt)
+	}
+	return dir, nil
+}
+
+// RemoveFolder removes the folder of a run that was removed.
+func (h *Host) RemoveFolder(id string) error {
+	if runlog.CheckID(id) != nil {
+		return nil
+	}
+	dir := h.RunDir(id)
+	err := errors.Join(os.RemoveAll(filepath.Join(dir, "results")), os.RemoveAll(filepath.Join(dir, "work"))) // what agents had there
+	if gone := rundir.Remove(dir); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
+}
+
+// ExportOptions say where a run is written, and how.
+type ExportOptions struct {
+	File       string    // as JSON Lines
+	Dir        string    // as a folder for people
+	Out        io.Writer // as JSON Lines, where neither a file nor a folder is named
+	Unredacted bool      // take nothing out
+}
+
+// Export writes a run. A file appears when it is whole.
+func (h *Host) Export(ctx context.Context, id string, opt *ExportOptions) error {
+	store, err := h.Store(ctx, true)
+	if err != nil {
+		return err
+	}
+	r := h.Redactor()
+	if opt.Dir != "" {
+		return rundir.Write(ctx, store, id, opt.Dir, &rundir.Options{Redactor: r, Plain: opt.Unredacted, Log: true})
+	}
+	if opt.Unredacted {
+		r = nil
+	}
+	if opt.File == "" {
+		return archive.Export(ctx, store, id, opt.Out, r)
+	}
+	if there, err := os.Lstat(opt.File); err == nil && !there.Mode().IsRegular() { // a link, a pipe, a device
+		f, err := os.OpenFile(opt.File, os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			return cannotWrite(opt.File, err)
+		}
+		return errors.Join(archive.Export(ctx, store, id, f, r), f.Close())
+	}
+	t, err := os.CreateTemp(filepath.Dir(opt.File), ".export-*")
+	if err != nil {
+		return cannotWrite(opt.File, err)
+	}
+	defer func() { _ = os.Remove(t.Name()) }() // it is gone if all went well
+	if err := errors.Join(archive.Export(ctx, store, id, t, r), t.Sync(), t.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(t.Name(), opt.File); err != nil {
+		return fmt.Errorf("writing the export: %w", err)
+	}
+	return nil
+}
+
+func cannotWrite(path string, err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return mistake(fmt.Sprintf("cannot write %s: %v", path, err))
+}
+
+// Import makes a run of what was exported. If as is "", it has the ID of the file. What comes through a pipe is first copied
+// into a temporary file.
+func (h *Host) Import(ctx context.Context, r io.Reader, as string) (runlog.Info, error) {
+	store, err := h.Store(ctx, false)
+	if err != nil {
+		return runlog.Info{}, err
+	}
+	file, ok := r.(io.ReadSeeker) // it is read twice
+	if ok {
+		_, err = file.Seek(0, io.SeekCurrent)
+	}
+	if !ok || err != nil {
+		t, err := os.CreateTemp("", "import-*")
+		if err != nil {
+			return runlog.Info{}, err
+		}
+		defer func() { _ = errors.Join(t.Close(), os.Remove(t.Name())) }() // it is a copy
+		if _, err = io.Copy(t, r); err == nil {
+			_, err = t.Seek(0, io.SeekStart)
+		}
+		if err != nil {
+			return runlog.Info{}, mistake(fmt.Sprintf("cannot read the file: %v", err))
+		}
+		file = t
+	}
+	return archive.Import(ctx, store, file, &archive.ImportOptions{ID: as, Dir: h.Dir()})
+}

@@ -1,0 +1,318 @@
+package tui
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// given is an answer that was given ahead.
+type given struct {
+	path  string // the task that asks, perhaps with : and the key of its question
+	value string
+	where string // it was given, such as a flag
+	text  string // as it was given
+	used  bool
+}
+
+// String returns the answer as it was given, for errors.
+func (g *given) String() string { return g.where + " " + clean.Shell(g.text) }
+
+// Answers are those given ahead. Several for one path are for its questions in turn.
+type Answers []*given
+
+// ParseAnswers reads answers such as PATH=value and PATH:KEY=value. Errors begin with where they were given, such as a flag.
+func ParseAnswers(where string, texts []string) (Answers, error) {
+	var out Answers
+	for _, text := range texts {
+		g, err := parseAnswer(where, text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+func parseAnswer(where, s string) (*given, error) {
+	key := 0 // the key of a task is in brackets, and may hold anything but a bracket
+	if open := strings.IndexByte(s, '['); open >= 0 && !strings.Contains(s[:open], "=") {
+		key = max(0, strings.IndexByte(s, ']'))
+	}
+	path, value, ok := strings.Cut(s[key:], "=")
+	if !ok || s[:key]+path == "" {
+		return nil, wrong(fmt.Sprintf("%s %s: use PATH=value or PATH:KEY=value, where PATH is the task that asks", where, clean.Shell(s)))
+	}
+	return &given{path: s[:key] + path, value: value, where: where, text: s}, nil
+}
+
+// AnswersTo reads the answers to the open questions of a run as a person gives them: VALUE for the only one that is open, or
+// else PATH=value. Without any the questions are put on the terminal, if there is one: they are nil then.
+func (c *Screen) AnswersTo(info *runlog.Info, open []Question, where string, texts []string) (Answers, error) {
+	if len(texts) > 1 || len(texts) == 1 && strings.Contains(texts[0], "=") {
+		return ParseAnswers(where, texts)
+	}
+	switch {
+	case len(open) == 0:
+		return nil, noneOpen(info)
+	case len(texts) == 0 && c.Asks():
+		return nil, nil
+	case len(texts) == 0:
+		return nil, wrong(fmt.Sprintf("run %s has %s, and there is no terminal to ask on; give the answer", info.ID,
+			inwords.Plural(len(open), "open question")), headlines(open)...)
+	case len(open) > 1:
+		return nil, wrong(fmt.Sprintf("run %s has %d open questions; say which one is meant: PATH=%s", info.ID, len(open), texts[0]), headlines(open)...)
+	}
+	return Answers{{path: open[0].Path + ":" + open[0].Key, value: texts[0], where: where, text: texts[0]}}, nil
+}
+
+// wrong is the error of an answer that cannot be used.
+func wrong(message string, next ...string) error {
+	return &host.Error{Code: "usage", Message: message, Next: next}
+}
+
+func noneOpen(info *runlog.Info) error {
+	return wrong(fmt.Sprintf("run %s has no open question; it is %s", info.ID, info.Status))
+}
+
+// Check returns an error if an answer fits no open question of a run, or could be meant for several, and binds the others to
+// the question that each is for. Unless all of them are to be for questions that are open, some may be for later ones.
+func (a Answers) Check(info *runlog.Info, open []Question, all bool) error {
+	if len(a) > 0 && len(open) == 0 && all {
+		return noneOpen(info)
+	}
+	for _, g := range a {
+		met, others := a.meant(g, open)
+		switch {
+		case len(met) == 0 && others == 0 && all:
+			return wrong(fmt.Sprintf("run %s has no open question of %q", info.ID, g.path), headlines(open)...)
+		case len(met) > a.like(g):
+			return wrong(fmt.Sprintf("%s asks %s; say which one is meant, or answer each in this order", g.path,
+				inwords.Plural(len(met), "question")), headlines(met)...)
+		}
+	}
+	found := map[*given]string{}
+	for _, q := range open {
+		g := a.take(q.Path, q.Key)
+		if g == nil {
+			continue
+		}
+		if _, err := fit(&q.Asked, g.value); err != nil {
+			if formOf(q.Asked.Schema) == nil && !strings.Contains(err.Error(), ", got ") {
+				err = fmt.Errorf("%w, got %s", err, strconv.Quote(g.value))
+			}
+			return wrong(fmt.Sprintf("%s: %v", q.Path, err))
+		}
+		g.used = true // for now, so that the next question does not get it too
+		found[g] = q.Path + ":" + q.Key
+	}
+	for g, path := range found {
+		g.used, g.path = false, path
+	}
+	return nil
+}
+
+// CheckSteps returns an error if an answer is for a step that the graph of a workflow does not have.
+func (a Answers) CheckSteps(workflow string, shape graph.Shape) error {
+	var nodes []string
+	for _, n := range shape.Nodes {
+		nodes = append(nodes, n.Name)
+	}
+	for _, g := range a {
+		if node := transcript.Top(g.path); !slices.Contains(nodes, node) {
+			return wrong(fmt.Sprintf("%s: workflow %s has no step %q%s", g, workflow, node, suggest.Hint(node, nodes)))
+		}
+	}
+	return nil
+}
+
+// CheckStep returns an error if an answer for a step does not fit what the step asks.
+func (a Answers) CheckStep(step string, q *runlog.Question) error {
+	for _, g := range a {
+		if g.path != step {
+			continue
+		}
+		if _, err := fit(q, g.value); err != nil {
+			return wrong(fmt.Sprintf("%s: %v", g, err))
+		}
+	}
+	return nil
+}
+
+// take gives the next answer for a question, of those that are addressed best.
+func (a Answers) take(path, key string) (found *given) {
+	best := 0
+	for _, g := range a {
+		if n := g.meets(path, key); n > best && !g.used {
+			found, best = g, n
+		}
+	}
+	return found
+}
+
+// meant are the questions that an answer can be for, without the others that it would be for if
+// none were addressed to them better.
+func (a Answers) meant(g *given, open []Question) (met []Question, others int) {
+	best := 1
+	for _, q := range open {
+		best = max(best, g.meets(q.Path, q.Key))
+	}
+	for _, q := range open {
+		switch {
+		case g.meets(q.Path, q.Key) != best:
+		case slices.ContainsFunc(a, func(other *given) bool { return other.meets(q.Path, q.Key) > best }):
+			others++
+		default:
+			met = append(met, q)
+		}
+	}
+	return met, others
+}
+
+// like counts the answers that are addressed as one is.
+func (a Answers) like(g *given) int {
+	n := 0
+	for _, other := range a {
+		if other.path == g.path {
+			n++
+		}
+	}
+	return n
+}
+
+// meets says how well an answer is addressed to a question, 0 if it is not: by its key, by the
+// end of that, by the path of the task that asks, with brackets or without, or by the name of its node.
+func (g *given) meets(path, key string) int {
+	if best := g.addresses(path, key); best > 0 || spelled(path) == path {
+		return best
+	}
+	return g.addresses(spelled(path), key)
+}
+
+func (g *given) addresses(path, key string) int {
+	node, _, _ := strings.Cut(path, "[")
+	node, _, _ = strings.Cut(node, "#")
+	switch part, keyed := strings.CutPrefix(g.path, path+":"); {
+	case keyed && part == key:
+		return 4
+	case keyed && part != "" && strings.HasSuffix(key, "/"+part):
+		return 3
+	case g.path == path:
+		return 2
+	case g.path == node:
+		return 1
+	}
+	return 0
+}
+
+// A Question is an open question of a run as people read and answer it.
+type Question struct {
+	*transcript.Question
+	Address string // how an answer names it
+}
+
+// Questions returns the open questions of a run, in the order in which they were asked.
+func Questions(open []*transcript.Question) []Question {
+	paths := map[string]int{}
+	for _, q := range open {
+		paths[q.Path]++
+	}
+	var out []Question
+	for _, q := range open {
+		address := spelled(q.Path)
+		if paths[q.Path] > 1 {
+			key := q.Key
+			if agent.Permission(&runlog.Question{Key: key}) {
+				_, key, _ = strings.Cut(key, "/")
+			}
+			address += ":" + key
+		}
+		out = append(out, Question{q, address})
+	}
+	return out
+}
+
+// options are those that the question offers, behind its text.
+func (q *Question) options() string {
+	if len(q.Options) == 0 {
+		return ""
+	}
+	return " [" + strings.Join(q.Options, ", ") + "]"
+}
+
+// Headline returns who asks what on one line, with the options.
+func (q *Question) Headline() string {
+	return transcript.Line(q.Address + " asks: " + headed(q.Header, q.Question.Question) + q.options())
+}
+
+func headlines(open []Question) []string {
+	var out []string
+	for i := range open {
+		out = append(out, open[i].Headline())
+	}
+	return out
+}
+
+// Lines returns all of the question: a permission request with what is to happen, in full.
+func (q *Question) Lines(pal Palette) []string {
+	if q.Call == nil {
+		text, offered := headed(q.Header, transcript.Clean(q.Question.Question)), q.options()
+		if offered != "" && strings.Contains(text, "\n") {
+			offered = "\n" + strings.TrimPrefix(offered, " ")
+		}
+		return strings.Split(q.Address+" asks: "+text+offered, "\n")
+	}
+	who := transcript.Line(q.Agent)
+	if who == "" || strings.Contains(q.Address, who) {
+		who = "it"
+	}
+	lines, _ := card(q.Call, pal, 0)
+	return append([]string{q.Address + ": " + who + " " + wants(q.Call) + q.options()}, lines...)
+}
+
+// Fields returns a line for each field of the form that the question is, nil if it is none.
+func (q *Question) Fields() []string { return formOf(q.Asked.Schema).with(q.Asked.Default).lines() }
+
+// Example returns an answer to the form that the question is, "" if it is none.
+func (q *Question) Example() string {
+	if f := formOf(q.Asked.Schema); f != nil {
+		return f.with(q.Asked.Default).example()
+	}
+	return ""
+}
+
+// Answers returns answers as they may be given: one such as it is wanted, or where a text may follow a word all there are.
+func (q *Question) Answers() []string {
+	asked := &q.Asked
+	if len(asked.Options) == 0 {
+		if form := q.Example(); form != "" {
+			return []string{form}
+		}
+		if kind := typeOf(asked.Schema); kind != "" && kind != "string" {
+			return []string{string((&formField{Type: kind, Default: json.RawMessage(asked.Default)}).example())}
+		}
+	}
+	switch {
+	case len(q.Options) == 0, agent.Permission(asked): // nobody is to allow a call by copying a line
+		return []string{"VALUE"}
+	case !gated(asked):
+		return q.Options[:1]
+	}
+	var out []string
+	for i, o := range asked.Options {
+		all := spellings(asked, o)
+		out = append(out, all[min(i, len(all)-1)]) // the first without a reason, the others with one
+	}
+	return out
+}

@@ -1,0 +1,425 @@
+package tui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// ByPolicy is who answers for OnAsk deny.
+const ByPolicy = "policy"
+
+// asker decides about the questions of a run.
+type asker struct {
+	screen  *Screen
+	session *Session
+	opt     AskOptions
+	refused bool // a question was met with OnAsk fail
+
+	ctx    context.Context // of the run
+	until  context.Context // questions are put to the person at the terminal until it ends
+	enough context.CancelFunc
+	ahead  sync.WaitGroup // answers on their way, and who puts questions
+	putter sync.Once
+
+	mu     sync.Mutex
+	claims map[string]*claim // by the identity of the question, as are the next
+	put    map[string]bool   // those that are answered, and those that were left open at the terminal
+	nth    int               // which of the questions it is that have come since there was none
+	now    string            // the question that is on the screen, "" for none
+	drop   func()            // takes it off
+	moved  chan struct{}     // closed and made anew with every change
+}
+
+// identity of a question within its run.
+func identity(path, key string) string { return path + "\x00" + key }
+
+// claim is an answer given ahead that belongs to a question.
+type claim struct {
+	given  *given
+	answer json.RawMessage
+	err    error         // it does not fit
+	done   chan struct{} // closed once it was given, or turned down
+}
+
+// claim finds the answer that was given ahead for a question, nil for none. First is true once for each:
+// who gets it is to give the answer, and to close done. A question that is asked again has its answer.
+func (k *asker) claim(q *runlog.Question) (c *claim, first bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	id := identity(q.Path, q.Key)
+	if c := k.claims[id]; c != nil {
+		return c, false
+	}
+	g := k.opt.Answers.take(q.Path, q.Key)
+	if g == nil {
+		return nil, false
+	}
+	c = &claim{given: g, done: make(chan struct{})}
+	if c.answer, c.err = fit(q, g.value); c.err == nil {
+		g.used = true
+	}
+	k.claims[id] = c
+	return c, true
+}
+
+func (c *claim) answered() *runlog.Answer { return &runlog.Answer{Value: c.answer, By: "flag"} }
+
+// see gives the answers that were given ahead the moment they are asked for, and has the other questions put to the
+// person at the terminal. It is called with every record, after the session has it.
+func (k *asker) see(rec *runlog.Record) {
+	fresh := rec.Seq > k.session.after
+	switch {
+	case rec.Kind == runlog.KindAnswered:
+		k.answeredElsewhere(rec)
+		return
+	case !fresh || rec.Kind != runlog.KindAsked && rec.Kind != runlog.KindRunResumed:
+		return
+	}
+	for _, q := range k.session.questions() {
+		c, first := k.claim(&q)
+		if c == nil || !first {
+			continue
+		}
+		k.ahead.Go(func() {
+			defer close(c.done)
+			if c.err != nil {
+				k.unfit(c)
+				return
+			}
+			a := c.answered()
+			a.Key = q.Key
+			_ = k.opt.Give(k.ctx, q.Path, a) // if it cannot be given now, it is given when the run waits for it
+		})
+	}
+	if k.interactive() {
+		k.outwait(rec)
+		k.putter.Do(func() { k.ahead.Go(k.putAll) })
+		k.move(func() {})
+		k.recount()
+	}
+}
+
+// interactive reports whether questions are put to a person at the terminal.
+func (k *asker) interactive() bool { return k.opt.OnAsk == "" && k.screen.Asks() }
+
+// move changes what mu protects, and tells who waits for a change.
+func (k *asker) move(how func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	how()
+	close(k.moved)
+	k.moved = make(chan struct{})
+}
+
+// answeredElsewhere takes a question off the screen that has its answer.
+func (k *asker) answeredElsewhere(rec *runlog.Record) {
+	var d runlog.Answer
+	if json.Unmarshal(rec.Data, &d) != nil {
+		return
+	}
+	id := identity(rec.Path, d.Key)
+	k.move(func() {
+		if k.put[id] = true; k.now == id {
+			k.drop()
+		}
+	})
+}
+
+// pending are the open questions that are to be put, in the order in which they were asked. What changes closes moved.
+func (k *asker) pending() (open []runlog.Question, moved <-chan struct{}) {
+	all := k.session.questions()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, q := range all {
+		id := identity(q.Path, q.Key)
+		if c := k.claims[id]; !k.put[id] && (c == nil || c.err != nil) {
+			open = append(open, q)
+		}
+	}
+	return open, k.moved
+}
+
+// putAll puts one question after the other while the run goes on.
+func (k *asker) putAll() {
+	for {
+		open, moved := k.pending()
+		if len(open) == 0 {
+			k.move(func() { k.nth = 0 })
+			select {
+			case <-k.until.Done():
+				return
+			case <-moved:
+			}
+			continue
+		}
+		if k.until.Err() != nil {
+			return
+		}
+		k.putOne(&open[0])
+	}
+}
+
+// count says which question it is that is put now of those that have come together, "" for a single one.
+func (k *asker) count() string {
+	open, _ := k.pending()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if of := k.nth - 1 + max(1, len(open)); of > 1 {
+		return fmt.Sprintf("%d of %d · ", k.nth, of)
+	}
+	return ""
+}
+
+// recount shows the count anew where that is possible.
+func (k *asker) recount() {
+	if v := k.session.live(); v != nil {
+		n := k.count()
+		k.session.change(v, func() { v.count = n })
+	}
+}
+
+// putOne puts a question until it is answered, here or elsewhere, or left open.
+func (k *asker) putOne(q *runlog.Question) {
+	ctx, drop := context.WithCancel(k.until)
+	defer drop()
+	id := identity(q.Path, q.Key)
+	k.move(func() { k.now, k.drop, k.nth = id, drop, k.nth+1 })
+	k.recount()
+	if slices.ContainsFunc(k.session.questions(), func(o runlog.Question) bool { return identity(o.Path, o.Key) == id }) { // still
+		if a, ok := k.prompt(ctx, q); ok {
+			a.Key = q.Key
+			err := k.opt.Give(k.until, q.Path, a)
+			if err != nil && !errors.As(err, new(*journal.AnsweredError)) && k.until.Err() == nil {
+				k.screen.Warn(fmt.Sprintf("the question of %s stays open: %v", transcript.Line(q.Path), err))
+			}
+		}
+	}
+	k.move(func() { k.put[id], k.now = true, "" })
+}
+
+// settled waits until a question was answered or left open at the terminal.
+func (k *asker) settled(ctx context.Context, q *runlog.Question) {
+	id := identity(q.Path, q.Key)
+	for {
+		_, moved := k.pending()
+		k.mu.Lock()
+		done := k.put[id]
+		k.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.until.Done():
+			return
+		case <-moved:
+		}
+	}
+}
+
+// unfit says that an answer given ahead leaves its question open.
+func (k *asker) unfit(c *claim) {
+	k.screen.Warn(fmt.Sprintf("%s: %v", c.given, c.err))
+}
+
+// outwait answers a question that no person answers in time.
+func (k *asker) outwait(rec *runlog.Record) {
+	var q runlog.Question
+	if k.screen.set.Patience == 0 || json.Unmarshal(rec.Data, &q) != nil || len(q.Options) == 0 {
+		return
+	}
+	k.ahead.Go(func() {
+		select {
+		case <-k.until.Done():
+			return
+		case <-time.After(k.screen.set.Patience):
+		}
+		if answer, err := fit(&q, q.Options[0]); err == nil { // a question that was answered meanwhile refuses it
+			_ = k.opt.Give(k.until, rec.Path, &runlog.Answer{Key: q.Key, Value: answer, By: "the demo"})
+		}
+	})
+}
+
+// answer is a superstep.Answering.
+func (k *asker) answer(ctx context.Context, q runlog.Question) (*runlog.Answer, bool) {
+	if ctx.Err() != nil {
+		return nil, false
+	}
+	if c, first := k.claim(&q); c != nil {
+		if first {
+			close(c.done)
+			if c.err != nil {
+				k.unfit(c)
+			}
+		}
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			return nil, false
+		}
+		if c.err == nil || !k.interactive() {
+			return c.answered(), c.err == nil
+		}
+	}
+	if k.interactive() { // it is on the screen, or will be: what is answered there reaches the run by itself
+		k.settled(ctx, &q)
+		return nil, false
+	}
+	if len(q.Default) > 0 {
+		return &runlog.Answer{Value: q.Default, By: "default"}, true
+	}
+	switch k.opt.OnAsk {
+	case "deny":
+		return &runlog.Answer{Denied: true, By: ByPolicy}, true
+	case "fail":
+		k.refused = true
+	}
+	return nil, false
+}
+
+// Leftover warns of answers given ahead that nobody asked for.
+func (s *Session) Leftover() {
+	for _, g := range s.asker.opt.Answers {
+		if !g.used && s.run.Task(g.path) == nil {
+			s.screen.Warn(fmt.Sprintf("%s was not used: no task %s asked", g, g.path))
+		}
+	}
+}
+
+// fit makes the JSON of an answer as people write it, or says what is wanted.
+func fit(q *runlog.Question, s string) (json.RawMessage, error) {
+	s = decision(q, s)
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(q.Options, s) {
+		if word, open := opening(q, s); open {
+			return nil, fmt.Errorf("want the text in place of the dots: %s: NEW TEXT", word)
+		}
+	}
+	if q.Several() {
+		return several(q, s)
+	}
+	kind := typeOf(q.Schema)
+	typed := kind != "" && kind != "string"
+	if !typed {
+		if err = q.Fits(text); err == nil {
+			return text, nil
+		}
+	}
+	if len(q.Schema) > 0 && json.Valid([]byte(s)) {
+		if err = q.Fits(json.RawMessage(s)); err == nil {
+			return json.RawMessage(s), nil
+		}
+	}
+	switch f := formOf(q.Schema); {
+	case agent.Permission(q):
+		return nil, fmt.Errorf("want one of %s, or deny: why", strings.Join(q.Options, ", "))
+	case len(q.Options) > 0:
+		return nil, fmt.Errorf("want one of %s", strings.Join(offered(q), ", "))
+	case f != nil:
+		if why := f.wrong(s); why != "" {
+			return nil, errors.New(why)
+		}
+	case typed && !(&formField{Type: kind}).takes(json.RawMessage(s)):
+		return nil, fmt.Errorf("want %s, got %s", kindOf(kind), got(text))
+	}
+	return nil, fmt.Errorf("%s does not fit what the question wants", got(text))
+}
+
+// typeOf returns the type that a schema wants, "" if it wants none or one of several.
+func typeOf(schema json.RawMessage) string {
+	var s struct{ Type string }
+	_ = json.Unmarshal(schema, &s)
+	return s.Type
+}
+
+// offered are the answers that a question names, as they are to be written.
+func offered(q *runlog.Question) []string {
+	var out []string
+	for _, o := range q.Options {
+		out = append(out, spellings(q, o)...)
+	}
+	var schema struct{ Enum []any }
+	_ = json.Unmarshal(q.Schema, &schema)
+	if len(q.Schema) > 0 && len(schema.Enum) == 0 && !gated(q) {
+		out = append(out, "or another answer that fits")
+	}
+	return out
+}
+
+// spellings are how an option is answered: with the text that has to follow it, or without a reason and with one.
+func spellings(q *runlog.Question, option string) []string {
+	word, open := opening(q, option)
+	switch {
+	case open:
+		return []string{word + ": NEW TEXT"}
+	case reasoned(q, option):
+		return []string{option, option + ": WHY"}
+	}
+	return []string{option}
+}
+
+// gated reports whether an answer to the question may have a text after it.
+func gated(q *runlog.Question) bool {
+	return slices.ContainsFunc(q.Options, func(o string) bool {
+		_, open := opening(q, o)
+		return open || reasoned(q, o)
+	})
+}
+
+// opening is the word of an option that a text has to follow, such as "edit: …".
+func opening(q *runlog.Question, option string) (word string, open bool) {
+	word, open = strings.CutSuffix(option, ": …")
+	return word, open && (accepts(q, word+": x") || accepts(q, word+": {}"))
+}
+
+// reasoned reports whether a reason may follow an option, but not just any text may be answered.
+func reasoned(q *runlog.Question, option string) bool {
+	return len(q.Schema) > 0 && !agent.Permission(q) && accepts(q, option+": x") && !accepts(q, "x")
+}
+
+func accepts(q *runlog.Question, s string) bool {
+	text, err := json.Marshal(s)
+	return err == nil && q.Fits(text) == nil
+}
+
+// decision is an answer about a call or at a gate as people write it: in any case, and with yes and no.
+func decision(q *runlog.Question, s string) string {
+	yes, no, all := agent.AnswerOnce, agent.AnswerDeny, false
+	switch kindOfQuestion(q) {
+	case runlog.QuestionPermission:
+		all = true
+	case runlog.QuestionGate:
+		yes, no = "approve", "reject"
+	default:
+		return s
+	}
+	word, why, more := strings.Cut(s, ":")
+	switch word = strings.ToLower(strings.TrimSpace(word)); {
+	case more && (word == no || word == "n" || word == "no"):
+		return no + ":" + why
+	case more:
+		return s
+	case word == "y" || word == "yes":
+		return yes
+	case word == "n" || word == "no":
+		return no
+	case all || word == yes || word == no:
+		return word
+	}
+	return s
+}

@@ -1,0 +1,266 @@
+package tui
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/internal/strict"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/transcript"
+)
+
+// formField is one value of a form.
+type formField struct {
+	Name        string
+	Type        string // of JSON Schema, "" for any
+	Description string
+	Default     json.RawMessage
+	Enum        []json.RawMessage
+	Required    bool
+}
+
+// form is what a question wants to know, in the order in which it is asked.
+type form []formField
+
+// formOf reads the form of a question from its schema, in the order of its text. It is nil if the
+// question wants one value that is no object.
+func formOf(schema json.RawMessage) form {
+	var s struct {
+		Type       any
+		Properties json.RawMessage
+		Required   []string
+	}
+	if json.Unmarshal(schema, &s) != nil || s.Type != "object" || len(s.Properties) == 0 {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(s.Properties))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil
+	}
+	var out form
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil
+		}
+		var p struct {
+			Type        any
+			Description string
+			Default     json.RawMessage
+			Enum        []json.RawMessage
+		}
+		if dec.Decode(&p) != nil {
+			return nil
+		}
+		kind, _ := p.Type.(string)
+		key, _ := name.(string)
+		out = append(out, formField{Name: key, Type: kind, Description: p.Description, Default: p.Default, Enum: p.Enum, Required: slices.Contains(s.Required, key)})
+	}
+	return out
+}
+
+// with takes defaults from the default of the whole form.
+func (f form) with(def json.RawMessage) form {
+	var values map[string]json.RawMessage
+	if json.Unmarshal(def, &values) != nil {
+		return f
+	}
+	out := slices.Clone(f)
+	for i := range out {
+		if v, ok := values[out[i].Name]; ok {
+			out[i].Default = v
+		}
+	}
+	return out
+}
+
+// kind is what a value of the field is, in words.
+func (f *formField) kind() string {
+	if len(f.Enum) > 0 {
+		return "one of " + f.offered()
+	}
+	return kindOf(f.Type)
+}
+
+// kindOf is a type of JSON Schema in words.
+func kindOf(t string) string {
+	return cmp.Or(map[string]string{
+		"integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list", "object": "a JSON object", "null": "null",
+		"string": "a text",
+	}[t], "a value")
+}
+
+func (f *formField) offered() string {
+	var out []string
+	for _, v := range f.Enum {
+		out = append(out, transcript.Line(transcript.Value(v)))
+	}
+	return strings.Join(out, ", ")
+}
+
+// about says what the field is, on one line.
+func (f *formField) about() string {
+	s := f.kind()
+	switch {
+	case len(f.Default) > 0:
+		s += " (default " + transcript.Line(transcript.Value(f.Default)) + ")"
+	case f.Required:
+		s += " (required)"
+	}
+	if f.Description != "" {
+		s += ": " + transcript.Line(f.Description)
+	}
+	return s
+}
+
+// lines describe the fields, one each.
+func (f form) lines() []string {
+	width := 0
+	for i := range f {
+		width = max(width, len(transcript.Line(f[i].Name)))
+	}
+	var out []string
+	for i := range f {
+		out = append(out, fmt.Sprintf("%-*s  %s", width, transcript.Line(f[i].Name), f[i].about()))
+	}
+	return out
+}
+
+// example is an answer such as it is wanted.
+func (f form) example() string {
+	values := make([]json.RawMessage, len(f))
+	for i := range f {
+		values[i] = f[i].example()
+	}
+	return f.object(values)
+}
+
+// object is the answer with these values of the fields; nil leaves one out.
+func (f form) object(values []json.RawMessage) string {
+	var out []string
+	for i, v := range values {
+		if v != nil {
+			name, _ := json.Marshal(f[i].Name) // a string encodes
+			out = append(out, string(name)+":"+string(v))
+		}
+	}
+	return "{" + strings.Join(out, ",") + "}"
+}
+
+func (f *formField) example() []byte {
+	var b bytes.Buffer
+	switch {
+	case len(f.Default) > 0 && json.Compact(&b, f.Default) == nil:
+		return b.Bytes()
+	case len(f.Enum) > 0 && json.Compact(&b, f.Enum[0]) == nil:
+		return b.Bytes()
+	}
+	of := map[string]string{"integer": "1", "number": "1", "boolean": "true", "array": "[]", "object": "{}", "null": "null"}
+	return []byte(cmp.Or(of[f.Type], `"TEXT"`))
+}
+
+// wrong says in plain words what is wrong with an answer to a form, "" if it finds nothing.
+func (f form) wrong(answer string) string {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(answer), &values); err != nil || values == nil {
+		return fmt.Sprintf("want a JSON object such as %s, got %s", f.example(), got(json.RawMessage(answer)))
+	}
+	var out, names []string
+	for i := range f {
+		x := &f[i]
+		names = append(names, x.Name)
+		v, ok := values[x.Name]
+		delete(values, x.Name)
+		switch {
+		case !ok && x.Required:
+			out = append(out, x.Name+" is missing")
+		case ok && !x.takes(v):
+			out = append(out, fmt.Sprintf("%s: want %s, got %s", x.Name, x.kind(), got(v)))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		out = append(out, fmt.Sprintf("there is no field %q%s", name, strings.Replace(suggest.Hint(name, names), "; ", ", ", 1)))
+	}
+	return strings.Join(out, "; ")
+}
+
+// got is a value as an error shows it.
+func got(v json.RawMessage) string {
+	s := string(v)
+	if len(s) < 60 && json.Valid(v) && !strings.HasPrefix(s, `"`) {
+		return transcript.Line(s)
+	}
+	_ = json.Unmarshal(v, &s) // of what is no text, its JSON
+	if r := []rune(s); len(r) > 60 {
+		s = string(r[:60]) + "…"
+	}
+	return strconv.Quote(transcript.Line(s))
+}
+
+// takes reports whether a value is of the field's type, and one that is offered.
+func (f *formField) takes(v json.RawMessage) bool {
+	s := &jsonschema.Schema{Type: f.Type}
+	for _, e := range f.Enum {
+		var x any
+		if json.Unmarshal(e, &x) == nil {
+			s.Enum = append(s.Enum, x)
+		}
+	}
+	return strict.CheckJSON(s, string(v)) == nil
+}
+
+// read makes the value of a field of what a person typed: the number of one that is offered, or the
+// value itself, which for texts is what was typed and for lists may be words with commas between.
+func (f *formField) read(line string) (json.RawMessage, error) {
+	if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(f.Enum) {
+		if v := json.RawMessage(line); !f.takes(v) {
+			return f.Enum[n-1], nil
+		}
+	}
+	word, err := json.Marshal(line)
+	if err != nil {
+		return nil, err
+	}
+	tries := []json.RawMessage{json.RawMessage(line), word}
+	switch f.Type {
+	case "string", "":
+		slices.Reverse(tries)
+	case "boolean":
+		switch strings.ToLower(line) {
+		case "y", "yes", "true":
+			tries = []json.RawMessage{json.RawMessage("true")}
+		case "n", "no", "false":
+			tries = []json.RawMessage{json.RawMessage("false")}
+		}
+	case "array":
+		var words []string
+		for w := range strings.SplitSeq(line, ",") {
+			words = append(words, strings.TrimSpace(w))
+		}
+		list, err := json.Marshal(words)
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(line, "[") {
+			tries = append(tries, list)
+		}
+	}
+	for _, v := range tries {
+		if f.takes(v) {
+			return v, nil
+		}
+	}
+	if f.Type == "array" || f.Type == "object" {
+		return nil, errors.New("want " + f.kind() + " as JSON, got " + got(word))
+	}
+	return nil, errors.New("want " + f.kind() + ", got " + got(word))
+}

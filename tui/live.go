@@ -1,0 +1,393 @@
+package tui
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+const (
+	frameTime = 100 * time.Millisecond // between two drawings
+	maxRows   = 8                      // of tasks
+)
+
+// live is progress that is redrawn in place: finished steps stay where they are, and
+// below them is a line for each task at work. A frame is one write that leaves the
+// cursor at the start of the line below, visible, so that the terminal is in order
+// whenever and however the process ends.
+type live struct {
+	teller
+	out   io.Writer
+	size  func() (width, height int)
+	quiet bool // somebody else writes
+
+	in      int    // the terminal that keys come from, -1 for none
+	restore func() // has it pass on and show keys as before, nil while it does
+
+	said   []string // lines of a question, to be written once above the rest, however long they are
+	part   string   // of the next of them
+	asking bool     // a question is on the screen: what is in above waits, so that it stays there
+	prompt string   // what the question waits for, below the block; "" for nothing
+	count  string   // before it: which question it is of several
+	typed  string   // and what was typed so far
+
+	above []string // lines to be written once, above the block
+	drawn int      // the lines of the block on the screen
+	at    [2]int   // the size of the terminal when it was drawn
+	open  bool     // the last of them is the prompt, and the cursor at its end
+	frame int
+	end   chan struct{}
+	ended chan struct{}
+}
+
+// newLive makes the view. The goroutine behind it draws; it ends with close.
+func newLive(a *Screen, s *Session) *live {
+	v := &live{out: a.err, size: a.size, in: -1, end: make(chan struct{}), ended: make(chan struct{})}
+	v.teller = teller{s: s, pal: a.Err, verbose: a.set.Verbose, say: func(_ time.Time, n *news) {
+		line := n.sign + " " + n.text
+		if n.sign == "·" {
+			line = v.pal.Dim(line)
+		}
+		v.put(" " + line)
+	}}
+	if a.InTTY {
+		v.in = a.in.fd
+	}
+	stops, unwatch := stopSignal()
+	go func() {
+		defer close(v.ended)
+		defer unwatch()
+		t := time.NewTicker(frameTime)
+		defer t.Stop()
+		for {
+			select {
+			case <-v.end:
+				return
+			case <-stops: // Ctrl-Z
+				s.mu.Lock()
+				v.draw(false)
+				v.give()
+				stopHere()
+				s.mu.Unlock()
+			case <-t.C:
+				s.mu.Lock()
+				v.draw(true)
+				s.mu.Unlock()
+			}
+		}
+	}()
+	return v
+}
+
+func (v *live) suspend(on bool) {
+	v.draw(false) // nothing, while it is quiet
+	v.quiet = on
+}
+
+func (v *live) close() {
+	close(v.end)
+	<-v.ended
+	v.s.mu.Lock()
+	defer v.s.mu.Unlock()
+	v.quiet = false
+	v.last()
+	v.draw(false)
+	v.give()
+}
+
+// take has the terminal show no keys while the view is drawn, and reports whether it does not.
+func (v *live) take() bool {
+	if v.restore == nil && v.in >= 0 {
+		v.restore, _ = keys(v.in) // where that is not possible they are shown
+	}
+	return v.restore != nil
+}
+
+// give has the terminal show keys as before. What was typed meanwhile was for nobody.
+func (v *live) give() {
+	if v.restore != nil {
+		_ = flushInput(v.in)
+		v.restore()
+		v.restore = nil
+	}
+}
+
+// release is give for good.
+func (v *live) release() {
+	v.give()
+	v.in = -1
+}
+
+func (v *live) notify(text string) {
+	width, _ := v.size()
+	for line := range strings.SplitSeq(ansi.Wrap(transcript.Clean(text), width-1, ""), "\n") {
+		v.put(line)
+	}
+}
+
+// draw replaces the block on the screen, or takes it away.
+func (v *live) draw(block bool) {
+	if v.quiet {
+		return
+	}
+	width, height := v.size()
+	var b strings.Builder
+	switch now := [2]int{width, height}; {
+	case v.in >= 0 && !foreground(v.in): // what is on the screen is another's
+		v.drawn, v.open, v.restore, block = 0, false, nil, false // the shell has set the terminal as it wants it
+	case now != v.at: // where the lines of the block are by now nobody knows; it is drawn below once the size is settled
+		if v.open {
+			b.WriteString("\n")
+		}
+		block = block && v.drawn == 0
+		v.at, v.drawn, v.open = now, 0, false
+	case block:
+		v.take()
+	}
+	if up := v.drawn; up > 0 {
+		if v.open {
+			up--
+		}
+		b.WriteString("\r")
+		if up > 0 {
+			fmt.Fprintf(&b, "\x1b[%dA", up)
+		}
+		b.WriteString("\x1b[J")
+	}
+	for _, line := range v.said {
+		b.WriteString(line + "\n")
+	}
+	v.said = nil
+	if !v.asking {
+		for _, line := range v.above {
+			b.WriteString(ansi.Truncate(line, width, "…") + "\n")
+		}
+		v.above = nil
+	}
+	v.drawn, v.open = 0, false
+	if block {
+		for _, line := range v.block(width, height) {
+			b.WriteString(ansi.Truncate(line, width-1, "…") + "\n") // the last column is left alone: terminals differ in when they wrap
+			v.drawn++
+		}
+		if v.prompt != "" {
+			line := v.count + v.prompt + transcript.Line(v.typed)
+			if over := ansi.StringWidth(line) - (width - 1); over > 0 { // where one types stays in sight
+				line = ansi.TruncateLeft(line, over+1, "…")
+			}
+			v.drawn, v.open = v.drawn+1, true
+			b.WriteString(line)
+		}
+	}
+	v.frame++
+	if b.Len() > 0 {
+		_, _ = v.out.Write([]byte(b.String()))
+	}
+}
+
+// block is what changes: the steps under way, their tasks, and the totals.
+func (v *live) block(width, height int) []string {
+	r, now := &v.s.run, v.s.now()
+	active := r.Active()
+	room := max(1, min(maxRows, height-5))
+	var out []string
+	step := -1
+	for i, t := range active {
+		if i == room {
+			out = append(out, v.pal.Dim(fmt.Sprintf("   +%d more", len(active)-i)))
+			break
+		}
+		if t.Step != step {
+			step = t.Step
+			out = append(out, v.header(r.Step(step), width))
+		}
+		out = append(out, v.row(t, now))
+	}
+	facts := append([]string{inwords.Duration(r.Time.Elapsed(now))}, spent(r)...)
+	return append(out, v.pal.Dim(" "+spinner(v.frame)+" "+strings.Join(facts, " · ")))
+}
+
+func spinner(frame int) string {
+	frames := [...]string{"⣷", "⣯", "⣟", "⡿", "⢿", "⣻", "⣽", "⣾"}
+	return frames[frame%len(frames)]
+}
+
+// names are the nodes of a step, each once.
+func names(s *transcript.Step) string {
+	var out []string
+	for _, t := range s.Own() {
+		n := t.Node
+		if t.Key == "" {
+			n = t.Path
+		}
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// header is the divider of a step under way.
+func (v *live) header(s *transcript.Step, width int) string {
+	if s == nil {
+		return ""
+	}
+	done, all, waiting := 0, len(s.Own()), 0
+	for _, t := range s.Tasks {
+		if t.Ended() && !strings.Contains(t.Path, "/") {
+			done++
+		}
+		if t.State == transcript.Waiting {
+			waiting++
+		}
+	}
+	planned := 0
+	for _, n := range s.Planned {
+		planned += n
+	}
+	all = max(all, planned)
+	text := "── Step: " + names(s) + " (running)"
+	if all > 1 {
+		text += fmt.Sprintf(" ── %d/%d done", done, all)
+	}
+	if waiting > 0 {
+		text += fmt.Sprintf(" · %d needs you", waiting)
+	}
+	return v.pal.Dim(rule(text, width))
+}
+
+// rule fills a divider up to a width that is pleasant to read.
+func rule(text string, width int) string {
+	width = min(width-1, 80)
+	text = ansi.Truncate(text+" ", width, "… ")
+	return text + strings.Repeat("─", max(0, width-ansi.StringWidth(text)))
+}
+
+// row is a task at work.
+func (v *live) row(t *transcript.Task, now time.Time) string {
+	glyph := spinner(v.frame)
+	if t.State == transcript.Waiting {
+		glyph = v.pal.Yellow("?")
+	}
+	parts := []string{" " + glyph + " " + v.pal.Bold(t.Label())}
+	if t.Agent != "" && t.Agent != t.Node {
+		parts = append(parts, t.Agent)
+	}
+	parts = append(parts, v.facts(t, now))
+	if t.Attempt > 1 {
+		parts = append(parts, v.pal.Yellow(fmt.Sprintf("attempt %d", t.Attempt)))
+	}
+	return strings.Join(append(parts, v.doing(t)), "  ")
+}
+
+// facts are how often a task has called tools, and how long it took.
+func (v *live) facts(t *transcript.Task, now time.Time) string {
+	facts := inwords.Brief(t.Time.Elapsed(now))
+	if t.Tools > 0 {
+		facts = inwords.Plural(t.Tools, "tool") + " · " + facts
+	}
+	return v.pal.Dim(facts)
+}
+
+func (v *live) doing(t *transcript.Task) string {
+	if t.State == transcript.Waiting {
+		return v.pal.Yellow("NEEDS YOU")
+	}
+	if p := t.Progress; p != nil {
+		const cells = 20
+		done := min(cells, int(cells*p.Done/max(1, p.All)))
+		return strings.Repeat("█", done) + v.pal.Dim(strings.Repeat("░", cells-done)) + " " + p.Text
+	}
+	if tool := t.Current(); tool != nil {
+		return strings.TrimRight(tool.Name+" "+tool.Arg, " ")
+	}
+	if text := strings.TrimSpace(t.Live()); text != "" {
+		return v.pal.Dim(transcript.Line(text[strings.LastIndexByte(text, '\n')+1:]))
+	}
+	if t.Thinking {
+		return v.pal.Dim("thinking")
+	}
+	return ""
+}
+
+func (v *live) see(rec *runlog.Record, r *transcript.Run) {
+	task := r.Task(rec.Path)
+	v.due(rec, task)
+	switch rec.Kind {
+	case runlog.KindRunStarted, runlog.KindRunResumed:
+		line := v.pal.Bold(r.Workflow) + " " + v.pal.Dim("run "+v.s.id+confined(r))
+		if r.Title != "" {
+			line += " " + r.Title
+		}
+		if rec.Kind == runlog.KindRunResumed {
+			line += v.pal.Dim(" (resumed)")
+		}
+		v.put(line)
+	case runlog.KindStepCommitted:
+		v.stepDone(rec, r)
+	}
+	if rec.Kind == runlog.KindAnswered && data[runlog.Answer](rec).By == "person" {
+		return // who typed it knows
+	}
+	v.tell(rec, r, task)
+}
+
+// ask puts what a question says above the block with the next drawing. A line without an end goes on with the next.
+func (v *live) ask(s string) {
+	lines := strings.Split(v.part+s, "\n")
+	last := len(lines) - 1
+	v.said, v.part = append(v.said, lines[:last]...), lines[last]
+}
+
+// put puts a line above the block with the next drawing.
+func (v *live) put(line string) { v.above = append(v.above, line) }
+
+// stepDone leaves the divider of a step behind, and a line for each task if there were several.
+func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
+	d := data[runlog.StepCommitted](rec)
+	s := r.Step(d.Step)
+	if s == nil || rec.Path != "" {
+		return
+	}
+	mark, tasks := "✓", s.Own()
+	for _, t := range s.Tasks {
+		if t.State != transcript.Done && t.State != transcript.Skipped {
+			mark = "!"
+		}
+	}
+	width, _ := v.size()
+	v.put(v.pal.Dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(s), mark, inwords.Brief(s.Time.Elapsed(rec.Time))), width)))
+	if len(tasks) < 2 {
+		return
+	}
+	for i, t := range tasks {
+		if i == maxRows {
+			v.put(v.pal.Dim(fmt.Sprintf("   +%d more", len(tasks)-i)))
+			return
+		}
+		v.put(v.doneRow(t, rec.Time))
+	}
+}
+
+func (v *live) doneRow(t *transcript.Task, at time.Time) string {
+	line := " " + v.pal.Green("✓") + " " + t.Label()
+	switch t.State {
+	case transcript.Done:
+	case transcript.Skipped:
+		line = " " + v.pal.Dim("· "+t.Label()+" skipped")
+	default:
+		line = " " + v.pal.Yellow("!") + " " + t.Label() + " " + string(t.State)
+	}
+	if len(t.Bad) > 0 {
+		line += v.pal.Yellow(" (ran on error input: " + strings.Join(t.Bad, ", ") + ")")
+	}
+	return line + "  " + v.facts(t, at)
+}

@@ -1,0 +1,339 @@
+package tui
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// prompting is one question as it is put to the person at the terminal.
+type prompting struct {
+	screen  *Screen
+	session *Session
+	ctx     context.Context // when it ends, so does the prompt
+	q       *runlog.Question
+	live    *live // where what is typed is shown, nil if the terminal does that
+	who     string
+	asked   string // what, cleaned
+	menu    []choice
+	folded  int           // lines that are not shown
+	count   func() string // which question of how many it is, "" for the only one
+}
+
+// prompt asks the person at the terminal while the run goes on.
+func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer, bool) {
+	a := k.screen
+	pal := a.Err
+	p := &prompting{screen: a, session: k.session, ctx: ctx, q: q, asked: transcript.Clean(headed(q.Header, q.Text)), menu: menu(q)}
+	if v := k.session.live(); v != nil {
+		k.session.change(v, func() {
+			if v.draw(true); v.take() {
+				p.live, v.asking = v, true
+			}
+		})
+	}
+	if p.live != nil {
+		defer k.session.change(p.live, func() { p.live.asking = false })
+	} else {
+		k.session.suspend(true)
+		defer k.session.suspend(false)
+	}
+	p.who = pal.Yellow("?") + " " + pal.Bold(asks(q.Path, q))
+	if q.Call == nil {
+		p.say("\n" + p.who + " " + p.asked + "\n" + p.choices())
+	} else {
+		_, height := a.size()
+		p.call(max(6, min(30, height-16)))
+	}
+	if !a.set.NoBell && a.env("TERM") != "dumb" {
+		_, _ = a.err.Write([]byte("\a"))
+	}
+	if !a.in.fresh(ctx) {
+		return nil, false
+	}
+	p.count = k.count
+	var answer json.RawMessage
+	var ok bool
+	if f := formOf(q.Schema); f != nil && len(q.Options) == 0 {
+		answer, ok = p.form(f.with(q.Default))
+	} else {
+		answer, ok = p.one()
+	}
+	return &runlog.Answer{Value: answer, By: "person"}, ok
+}
+
+// say shows a text. One without an end of line goes on with the next.
+func (p *prompting) say(s string) {
+	if p.live == nil {
+		_, _ = p.screen.err.Write([]byte(s))
+		return
+	}
+	p.session.change(p.live, func() { p.live.ask(s) })
+}
+
+// call shows a permission request, with so many lines of a long change, or with all for 0.
+func (p *prompting) call(fold int) {
+	lines, folded := card(p.q.Call, p.screen.Err, fold)
+	p.folded = max(p.folded, folded)
+	p.say("\n" + p.who + "\n" + strings.Join(lines, "\n") + "\n" + p.choices())
+}
+
+// choices are what may be answered, in lines.
+func (p *prompting) choices() string {
+	var b strings.Builder
+	width := 0
+	for _, c := range p.menu {
+		width = max(width, ansi.StringWidth(c.name))
+	}
+	for _, c := range p.menu {
+		b.WriteString(strings.TrimRight(fmt.Sprintf("  %d. %-*s  %s", c.key, width, c.name, c.note), " ") + "\n")
+	}
+	return b.String()
+}
+
+// line asks for a line. It is not ok at the end of the input, or of the run.
+func (p *prompting) line(label string) (line string, ok bool) {
+	if p.live == nil {
+		if label != "" {
+			p.say(p.count() + label)
+		}
+		if line, ok = p.screen.in.line(p.ctx); !ok {
+			p.say("\n")
+		}
+		return line, ok
+	}
+	if label == "" {
+		label = "  "
+	}
+	line, ok = p.screen.in.keyed(p.ctx, func(typed string) {
+		p.session.change(p.live, func() { p.live.prompt, p.live.typed = label, typed })
+	})
+	p.session.change(p.live, func() {
+		p.live.prompt, p.live.typed = "", ""
+		p.live.ask(p.live.count + label + transcript.Line(line) + "\n")
+	})
+	return line, ok
+}
+
+// one asks for one value.
+func (p *prompting) one() (json.RawMessage, bool) {
+	q := p.q
+	wanted := ""
+	if n := len(p.menu); n > 0 {
+		wanted = fmt.Sprintf(" %d-%d", p.menu[0].key, p.menu[n-1].key)
+		if q.Several() {
+			wanted += ", several with commas"
+		}
+	}
+	label := "Answer" + wanted
+	if len(q.Default) > 0 {
+		label += ", Enter for " + transcript.Line(transcript.Value(q.Default))
+	}
+	if p.folded > 0 {
+		label += ", v to see all"
+	}
+	label += ", Ctrl-D to leave it open: "
+	for {
+		line, ok := p.line(label)
+		if !ok {
+			return nil, false
+		}
+		line = strings.TrimSpace(line)
+		if line == "" {
+			if len(q.Default) > 0 {
+				return q.Default, true
+			}
+			continue
+		}
+		if line == "v" && p.folded > 0 {
+			p.call(0)
+			continue
+		}
+		line, ok, err := p.choose(line)
+		switch {
+		case !ok:
+			return nil, false
+		case line == "" && err == nil: // another choice
+			continue
+		}
+		var v json.RawMessage
+		if err == nil {
+			v, err = fit(q, line)
+		}
+		if err == nil {
+			return v, true
+		}
+		again, _, _ := strings.Cut(p.asked, "\n") // which one it still is
+		if q.Call != nil {
+			again = ""
+		}
+		if wanted != "" && len(q.Schema) > 0 {
+			err = errors.New("answer" + wanted + "; " + err.Error())
+		}
+		p.say("  " + transcript.Clean(err.Error()) + "\n" + strings.TrimRight(p.who+" "+again, " ") + "\n")
+	}
+}
+
+// choose makes an answer of what was typed: of the number of a choice, perhaps with the text that it wants. It is "" if
+// none was given after all.
+func (p *prompting) choose(line string) (answer string, ok bool, err error) {
+	c := p.choice(line)
+	switch {
+	case c == nil:
+		return line, true, nil
+	case c.answer == "":
+		return "", true, fmt.Errorf("%d (%s) is %s", c.key, c.name, c.note)
+	}
+	if word, open := opening(p.q, c.answer); open {
+		text, ok := p.instead()
+		if !ok || text == "" {
+			return "", ok, nil
+		}
+		return word + ": " + text, true, nil
+	}
+	if !c.why {
+		return c.answer, true, nil
+	}
+	why, ok := p.line("Why: ")
+	if why = strings.TrimSpace(why); why == "" {
+		return c.answer, ok, nil
+	}
+	return c.answer + ": " + why, ok, nil
+}
+
+// choice is the one that was typed, by its number or as a word that a text has to follow; nil for anything else.
+func (p *prompting) choice(line string) *choice {
+	n, err := strconv.Atoi(line)
+	for i := range p.menu {
+		c := &p.menu[i]
+		word, open := opening(p.q, c.answer)
+		if err == nil && c.key == n && !slices.Contains(p.q.Options, line) || open && (line == c.answer || line == word || line == word+":") {
+			return c
+		}
+	}
+	return nil
+}
+
+// instead asks what to go on with instead of what the question shows, "" for what there is.
+func (p *prompting) instead() (string, bool) {
+	now := shown(p.asked)
+	if now != "" {
+		p.say("Now:\n  " + strings.ReplaceAll(now, "\n", "\n  ") + "\n")
+	}
+	object := func(s string) bool {
+		var o map[string]any
+		return json.Unmarshal([]byte(s), &o) == nil && o != nil
+	}
+	for {
+		var lines []string
+		label := "Go on with instead, an empty line ends it: "
+		for {
+			line, ok := p.line(label)
+			if !ok && len(lines) == 0 {
+				return "", false
+			}
+			if !ok || strings.TrimSpace(line) == "" {
+				break
+			}
+			lines, label = append(lines, line), ""
+		}
+		text := strings.Join(lines, "\n")
+		if text == "" || !object(now) {
+			return text, true
+		}
+		var b bytes.Buffer
+		if object(text) && json.Compact(&b, []byte(text)) == nil {
+			return b.String(), true
+		}
+		p.say("  want a JSON object as the one there is\n")
+	}
+}
+
+// shown is what a question shows at its end, set in by two columns; "" for nothing.
+func shown(question string) string {
+	lines := strings.Split(strings.TrimRight(question, "\n"), "\n")
+	i := len(lines)
+	for i > 0 && (strings.HasPrefix(lines[i-1], "  ") || i < len(lines) && lines[i-1] == "" && i > 1 && strings.HasPrefix(lines[i-2], "  ")) {
+		i--
+	}
+	if i == 0 || i == len(lines) { // the first line asks
+		return ""
+	}
+	var out []string
+	for _, l := range lines[i:] {
+		out = append(out, strings.TrimPrefix(l, "  "))
+	}
+	return strings.Join(out, "\n")
+}
+
+// form asks for the fields of a form, one after the other.
+func (p *prompting) form(f form) (json.RawMessage, bool) {
+	p.say("  " + inwords.Plural(len(f), "field") + "; Ctrl-D leaves it open\n")
+	for {
+		values := make([]json.RawMessage, len(f))
+		for i := range f {
+			var ok bool
+			if values[i], ok = p.field(&f[i]); !ok {
+				return nil, false
+			}
+		}
+		answer, err := fit(p.q, f.object(values))
+		if err == nil {
+			return answer, true
+		}
+		p.say("  " + transcript.Clean(err.Error()) + "\n")
+	}
+}
+
+// field asks for one field, again until it fits; nil for one that is left out.
+func (p *prompting) field(f *formField) (json.RawMessage, bool) {
+	name := transcript.Line(f.Name)
+	if f.Description != "" {
+		p.say("  " + transcript.Line(f.Description) + "\n")
+	}
+	label := name + " (" + kindOf(f.Type)
+	if n := len(f.Enum); n > 0 {
+		for i, v := range f.Enum {
+			p.say(fmt.Sprintf("  %d. %s\n", i+1, transcript.Line(transcript.Value(v))))
+		}
+		label = fmt.Sprintf("%s (1-%d", name, n)
+	}
+	switch {
+	case len(f.Default) > 0:
+		label += ", Enter for " + transcript.Line(transcript.Value(f.Default))
+	case !f.Required:
+		label += ", Enter for none"
+	}
+	for {
+		line, ok := p.line(label + "): ")
+		if !ok {
+			return nil, false
+		}
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "" && len(f.Default) > 0:
+			return f.Default, true
+		case line == "" && !f.Required:
+			return nil, true
+		case line == "":
+			p.say("  " + name + " is required\n")
+			continue
+		}
+		v, err := f.read(line)
+		if err == nil {
+			return v, true
+		}
+		p.say("  " + name + ": " + transcript.Clean(err.Error()) + "\n")
+	}
+}

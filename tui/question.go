@@ -1,0 +1,304 @@
+package tui
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// kindOfQuestion is what a question is about, also in logs that do not have it.
+func kindOfQuestion(q *runlog.Question) runlog.QuestionKind {
+	switch _, unknown := q.Unknown(); {
+	case q.Kind != "":
+		return q.Kind
+	case agent.Permission(q):
+		return runlog.QuestionPermission
+	case unknown:
+		return runlog.QuestionUnknown
+	case (q.Key == "gate" || strings.HasPrefix(q.Key, "gate-") || strings.HasPrefix(q.Key, "gate/")) && gated(q):
+		return runlog.QuestionGate
+	}
+	return runlog.QuestionAsk
+}
+
+// A choice is an answer that is offered at the terminal.
+type choice struct {
+	key    int    // what to type for it; the same for each kind of question, whatever else is offered
+	answer string // "" if it cannot be chosen
+	name   string
+	note   string // what comes of it, or why it cannot be chosen
+	why    bool   // a reason is asked for
+}
+
+// menu are the choices of a question. That of refusing is always 4, with a reason 5.
+func menu(q *runlog.Question) []choice {
+	var out []choice
+	switch kindOfQuestion(q) {
+	case runlog.QuestionPermission:
+		like, kept := "", ""
+		if q.Call != nil {
+			like, kept = "exactly this call again, by all agents of this run", "not available: "+noAlways(q.Call)
+			if rule := transcript.Line(q.Call.Always); rule != "" {
+				like = "and every " + rule + " by all agents of this run, without asking"
+				kept = "not available: rules are not saved here"
+				if slices.Contains(q.Options, agent.AnswerAlways) {
+					kept = "and every " + rule + " in this project from now on, without asking; saved"
+				}
+			}
+		}
+		out = []choice{
+			{key: 1, answer: agent.AnswerOnce, name: "once", note: "only this call"},
+			{key: 2, answer: agent.AnswerRun, name: "this run", note: like},
+			{key: 3, answer: agent.AnswerAlways, name: "always", note: kept},
+			{key: 4, answer: agent.AnswerDeny, name: "deny"},
+			{key: 5, answer: agent.AnswerDeny, name: "deny and say why", why: true},
+		}
+		if !slices.Contains(q.Options, agent.AnswerAlways) {
+			out[2].answer = ""
+			if q.Call == nil {
+				out[2].note = "not available"
+			}
+		}
+	case runlog.QuestionGate:
+		edit := choice{key: 2, name: "edit", note: "not available: there is nothing to edit"}
+		if slices.Contains(q.Options, "edit: …") {
+			edit.answer, edit.note = "edit: …", "go on with another text"
+		}
+		out = []choice{
+			{key: 1, answer: "approve", name: "approve"}, edit, {key: 4, answer: "reject", name: "reject"},
+			{key: 5, answer: "reject", name: "reject and say why", why: true},
+		}
+	default:
+		for i, o := range q.Options {
+			c := choice{key: i + 1, answer: o, name: transcript.Line(o)}
+			c.note = transcript.Line(q.About[o])
+			if isDefault(q, o) {
+				c.note = strings.TrimLeft(c.note+" (default)", " ")
+			}
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// isDefault reports whether an option is the default of a question, or one of several.
+func isDefault(q *runlog.Question, option string) bool {
+	var all []string
+	if q.Several() && json.Unmarshal(q.Default, &all) == nil {
+		return slices.Contains(all, option)
+	}
+	return len(q.Default) > 0 && transcript.Value(q.Default) == transcript.Clean(option)
+}
+
+// several makes the list of an answer that chooses several options: by number or in full, with commas between.
+func several(q *runlog.Question, answer string) (json.RawMessage, error) {
+	var list []string
+	parts := strings.Split(answer, ",")
+	switch {
+	case json.Unmarshal([]byte(answer), &list) == nil:
+		parts = nil
+	case slices.Contains(q.Options, answer):
+		parts = []string{answer}
+	}
+	for _, part := range parts {
+		part = strings.TrimSpace(part)
+		n, err := strconv.Atoi(part)
+		if err == nil && n >= 1 && n <= len(q.Options) && !slices.Contains(q.Options, part) {
+			part = q.Options[n-1]
+		}
+		list = append(list, part)
+	}
+	v, err := json.Marshal(list)
+	if err != nil {
+		return nil, err
+	}
+	if q.Fits(v) != nil {
+		return nil, fmt.Errorf("want one or more of %s, with commas between, each once; got %s", strings.Join(q.Options, ", "),
+			strconv.Quote(transcript.Line(answer)))
+	}
+	return v, nil
+}
+
+// headed is the text of a question after its header.
+func headed(header, question string) string {
+	if header == "" {
+		return question
+	}
+	return header + ": " + question
+}
+
+// noAlways is why no rule can allow a call and its like.
+func noAlways(c *runlog.QuestionCall) string {
+	if len(c.Parts) > 1 {
+		return "no one rule allows every part of this"
+	}
+	return "this is asked about each time"
+}
+
+// wants is what somebody wants to do, as the rest of a sentence.
+func wants(c *runlog.QuestionCall) string {
+	subject := transcript.Line(c.Subject)
+	switch {
+	case c.Tool == "bash":
+		return "wants to run a command"
+	case c.Tool == "write_file" && c.New:
+		return "wants to make the file " + subject
+	case c.Tool == "write_file":
+		return "wants to replace the file " + subject
+	case c.Tool == "edit_file":
+		return "wants to edit " + subject
+	case c.Tool == "web_fetch":
+		return "wants to fetch " + subject
+	}
+	return "wants to call " + transcript.Line(c.Tool)
+}
+
+// because is why a call is asked about, as a sentence.
+func because(rule, origin, reason string) string {
+	if rule == "" {
+		return transcript.Line(reason)
+	}
+	from := map[string]string{
+		"user": "your configuration", "project": "the configuration of the project", "agent": "the definition of the agent",
+		"run": "the flags or answers of this run",
+	}[origin]
+	s := "the rule " + transcript.Line(rule)
+	if from != "" {
+		s += " (from " + from + ")"
+	}
+	if reason = transcript.Line(reason); reason == "" || strings.HasPrefix(reason, "ask by the rule ") {
+		return s + " asks about it"
+	}
+	return s + ": " + reason
+}
+
+// card is a permission request in words: what is to happen, in full, where, and why that is asked. Of a long change fold
+// lines are shown, all if fold is 0; folded is how many are not.
+func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded int) {
+	put := func(s string) { lines = append(lines, s) }
+	body := func(text string, style func(string) string) {
+		all := strings.Split(strings.TrimRight(transcript.Clean(text), "\n"), "\n")
+		for i, line := range all {
+			if fold > 0 && len(lines) >= fold && len(all)-i > 1 {
+				folded = len(all) - i
+				put(pal.Dim(fmt.Sprintf("    … %d more lines", folded)))
+				return
+			}
+			put("    " + style(strings.ReplaceAll(line, "\t", "    ")))
+		}
+	}
+	plain := func(s string) string { return s }
+	switch {
+	case c.Fails != "":
+		put("    " + pal.Yellow("as things are it will fail: ") + transcript.Line(c.Fails))
+	case c.Diff != "":
+		body(c.Diff, func(line string) string {
+			switch {
+			case strings.HasPrefix(line, "+"):
+				return pal.Green(line)
+			case strings.HasPrefix(line, "-"):
+				return pal.Red(line)
+			}
+			return line
+		})
+		if c.Larger > 0 {
+			put("    " + pal.Yellow(fmt.Sprintf("and %d more lines, which are too long to be kept here", c.Larger)))
+		}
+		if hidden(c.Diff) {
+			put("    " + pal.Yellow("it has characters that are not shown"))
+		}
+	case c.Tool == "write_file" || c.Tool == "edit_file":
+		body(string(c.Args), plain)
+	default:
+		text := inFull(c)
+		body(text, plain)
+		if c.Tool != "bash" && hidden(text) { // of a command the reason says so
+			put("    " + pal.Yellow("it has characters that are not shown"))
+		}
+	}
+	if c.Cwd != "" {
+		put("  in " + transcript.Line(c.Cwd))
+	}
+	if len(c.Parts) > 0 {
+		put("  its parts:")
+		for _, p := range c.Parts {
+			if p.Allowed {
+				put("    " + pal.Green("✓") + " " + transcript.Line(p.Text) + pal.Dim("  "+allowedBy(&p)))
+			} else {
+				put("    " + pal.Yellow("?") + " " + transcript.Line(p.Text) + pal.Dim("  "+because(p.Rule, p.Origin, p.Reason)))
+			}
+		}
+	}
+	if why := because(c.Rule, c.Origin, c.Reason); why != "" {
+		put("  asked because: " + why)
+	}
+	return lines, folded
+}
+
+// inFull is a call as it is shown: what it is about where that is all there is to see, or else the arguments, none of which may
+// be left out.
+func inFull(c *runlog.QuestionCall) string {
+	switch c.Tool {
+	case "bash", "web_fetch", "read_file", "ls", "glob", "grep", "search_docs":
+		return c.Subject
+	}
+	if len(c.Args) == 0 {
+		return c.Subject
+	}
+	return string(c.Args)
+}
+
+func allowedBy(p *runlog.QuestionPart) string {
+	if p.Rule == "" {
+		return "allowed by default"
+	}
+	return "allowed by the rule " + transcript.Line(p.Rule)
+}
+
+// hidden reports whether a text has characters that the terminal is not sent. Ends of lines are not meant.
+func hidden(s string) bool {
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	return transcript.Clean(s) != s
+}
+
+// asks is who asks what, for the first line of a question.
+func asks(path string, q *runlog.Question) string {
+	who := transcript.Line(spelled(path))
+	if name := transcript.Line(q.Agent); name != "" && !strings.Contains(who, name) {
+		who += " (" + name + ")"
+	}
+	if q.Call != nil {
+		return who + " " + wants(q.Call)
+	}
+	return who + " asks:"
+}
+
+// spelled is a path as it is written without brackets, which shells have other uses for. A key that would make it
+// ambiguous keeps them.
+func spelled(path string) string {
+	var b strings.Builder
+	for path != "" {
+		open := strings.IndexByte(path, '[')
+		if open < 0 {
+			break
+		}
+		end := strings.IndexByte(path[open:], ']')
+		if end < 0 {
+			break
+		}
+		key := path[open+1 : open+end]
+		if key == "" || strings.ContainsAny(key, "/:=#[") {
+			b.WriteString(path[:open+end+1])
+		} else {
+			b.WriteString(path[:open] + "/" + key)
+		}
+		path = path[open+end+1:]
+	}
+	return b.String() + path
+}

@@ -1,0 +1,240 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A view shows what happens in a run while it happens. Its methods but close are
+// called with the session's lock held.
+type view interface {
+	see(rec *runlog.Record, t *transcript.Run) // called for every new record once the transcript has it
+	notify(text string)                        // shows something that is no record
+	suspend(on bool)                           // somebody else writes to the terminal, or does no longer
+	close()                                    // ends the goroutines of the view
+}
+
+// Seeing is called for every new record of a run once the transcript has it. It must not keep either.
+type Seeing func(id string, rec *runlog.Record, run *transcript.Run)
+
+// A Session is one run as it is followed.
+type Session struct {
+	screen *Screen
+	id     string
+	after  uint64        // records up to this one are old: they are no news
+	named  chan struct{} // closed once id is set
+	now    func() time.Time
+	other  Seeing // nil for none
+	asker  *asker // nil for a run that is only watched
+
+	mu   sync.Mutex
+	run  transcript.Run
+	err  error // why following broke off
+	view view  // nil for none
+	done bool  // nothing is asked any more
+}
+
+// Follow returns a session that shows a run. Records up to after are old and are not shown. If other is non-nil, it is called
+// with those that are, one at a time.
+func (c *Screen) Follow(after uint64, other Seeing) *Session {
+	s := &Session{screen: c, after: after, named: make(chan struct{}), now: time.Now, other: other}
+	switch {
+	case c.set.Quiet:
+	case c.Live && !(c.set.Programs && c.OutTTY):
+		s.view = newLive(c, s)
+	case !c.set.Programs:
+		s.view = newPlain(c, s)
+	}
+	c.shown.Store(s)
+	return s
+}
+
+// Begin sets the ID of the run. Records wait for it.
+func (s *Session) Begin(id string) {
+	s.id = id
+	close(s.named)
+}
+
+// ID returns that of the run, once it has begun.
+func (s *Session) ID() string { return s.id }
+
+// Run returns the transcript of the run. It changes with every record.
+func (s *Session) Run() *transcript.Run { return &s.run }
+
+// Err returns why following broke off, nil if it did not.
+func (s *Session) Err() error { return s.err }
+
+// Elapsed returns how long the run has executed.
+func (s *Session) Elapsed() time.Duration { return s.run.Time.Elapsed(s.now()) }
+
+// Observe takes the next record of the run. It waits for Begin.
+func (s *Session) Observe(rec runlog.Record, err error) {
+	<-s.named
+	if asks := s.observe(&rec, err); asks {
+		s.asker.see(&rec)
+	}
+}
+
+// observe reports whether the record may ask something.
+func (s *Session) observe(rec *runlog.Record, err error) (asks bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.err = err
+		return false
+	}
+	s.run.Apply(*rec)
+	if rec.Seq == 0 || rec.Seq > s.after {
+		if s.other != nil {
+			s.other(s.id, rec, &s.run)
+		}
+		if s.view != nil {
+			s.view.see(rec, &s.run)
+		}
+	}
+	return s.asker != nil && !s.done
+}
+
+// questions are those that are open, in the order in which they were asked.
+func (s *Session) questions() []runlog.Question {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []runlog.Question
+	for _, q := range s.run.Open() {
+		out = append(out, q.Asked)
+	}
+	return out
+}
+
+// live is the view that is redrawn in place, nil if there is none.
+func (s *Session) live() *live {
+	v, _ := s.view.(*live)
+	return v
+}
+
+// change changes the live view and draws it.
+func (s *Session) change(v *live, how func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	how()
+	v.draw(true)
+}
+
+func (s *Session) suspend(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.view != nil {
+		s.view.suspend(on)
+	}
+}
+
+// notify shows something that is no record, and reports whether there is a view for it.
+func (s *Session) notify(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.view != nil {
+		s.view.notify(text)
+	}
+	return s.view != nil
+}
+
+// Release has the terminal show keys as before, for good: the next signal may end the process.
+func (s *Session) Release() {
+	if v := s.live(); v != nil {
+		s.change(v, v.release)
+	}
+}
+
+// Close ends the questions and the view. Records may be observed after it, and are not shown.
+func (s *Session) Close() {
+	if s.asker != nil {
+		s.mu.Lock()
+		s.done = true
+		s.mu.Unlock()
+		s.asker.enough()
+		s.asker.ahead.Wait()
+	}
+	s.screen.shown.CompareAndSwap(s, nil)
+	if s.view != nil {
+		s.view.close()
+	}
+}
+
+// LastLine returns how the run ended after it took so long, as the last line of its progress.
+func (s *Session) LastLine(status runlog.Status, exit int, took time.Duration) string {
+	if s.screen.Live {
+		return closing(s.screen.Err, status, took, &s.run)
+	}
+	word := string(status)
+	if status == runlog.Completed {
+		word = "finished"
+	}
+	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", s.now().Format(time.TimeOnly), s.id, word, inwords.Duration(took),
+		inwords.Count(s.run.Usage.In+s.run.Usage.Out), len(s.run.Agents))
+	denied := len(slices.DeleteFunc(slices.Clone(s.run.Questions), func(q *transcript.Question) bool { return !q.Denied }))
+	if denied > 0 {
+		line += fmt.Sprintf(" denied=%d", denied)
+	}
+	return fmt.Sprintf("%s exit=%d", line, exit)
+}
+
+// closing is the completion line on a terminal.
+func closing(p Palette, status runlog.Status, took time.Duration, r *transcript.Run) string {
+	sign, how := p.Yellow("■"), "stopped after"
+	switch status {
+	case runlog.Completed:
+		sign, how = p.Green("⣿"), "completed in"
+	case runlog.Partial:
+		sign, how = p.Yellow("⣿"), "completed in part in"
+	case runlog.WaitingStorage:
+		sign, how = p.Yellow("?"), "waits for storage after"
+	case runlog.Paused:
+		sign, how = p.Yellow("?"), "paused after"
+	case runlog.Failed:
+		sign, how = p.Red("✗"), "failed after"
+	case runlog.Cancelled:
+		sign, how = p.Red("■"), "cancelled after"
+	}
+	return sign + " Workflow " + how + " " + strings.Join(append([]string{inwords.Duration(took)}, spent(r)...), " · ")
+}
+
+// spent are the tokens and agents of a run, nil if it has none.
+func spent(r *transcript.Run) []string {
+	tokens := r.Usage.In + r.Usage.Out
+	if tokens == 0 && len(r.Agents) == 0 {
+		return nil
+	}
+	return []string{"↓ " + inwords.Count(tokens) + " tokens", inwords.Plural(len(r.Agents), "agent")}
+}
+
+// AskOptions say who answers the questions of a run.
+type AskOptions struct {
+	Answers Answers // those given ahead
+	// OnAsk is what to do about a question that nobody and no default answers: wait, deny or fail. "" asks on a terminal.
+	OnAsk string
+	// Give answers a question of the run while it executes.
+	Give func(ctx context.Context, path string, a *runlog.Answer) error
+}
+
+// Ask has the questions of the run answered until ctx ends or the session is closed. It is called before Begin, and once.
+func (s *Session) Ask(ctx context.Context, opt *AskOptions) {
+	k := &asker{screen: s.screen, session: s, opt: *opt, ctx: ctx, claims: map[string]*claim{}, put: map[string]bool{}, moved: make(chan struct{})}
+	k.until, k.enough = context.WithCancel(ctx)
+	s.asker = k
+}
+
+// Answer is a superstep.Answering, after Ask.
+func (s *Session) Answer(ctx context.Context, q runlog.Question) (*runlog.Answer, bool) {
+	return s.asker.answer(ctx, q)
+}
+
+// Refused reports whether a question was met with OnAsk fail.
+func (s *Session) Refused() bool { return s.asker != nil && s.asker.refused }

@@ -1,0 +1,22 @@
+//go:build !linux && !darwin && !windows
+
+package tui
+
+import (
+	"errors"
+	"os"
+)
+
+// flushInput cannot throw anything away here: what was typed early and ended by Enter is dropped by its time.
+func flushInput(int) error { return errors.ErrUnsupported }
+
+// keys is not possible here: questions are answered by lines.
+func keys(int) (restore func(), err error) { return nil, errors.ErrUnsupported }
+
+// foreground reports whether the terminal listens to this process.
+func foreground(int) bool { return true }
+
+// stopSignal gives a channel that receives nothing: there is no Ctrl-Z here.
+func stopSignal() (stops <-chan os.Signal, end func()) { return nil, func() {} }
+
+func stopHere() {}
