@@ -75,6 +75,9 @@ it. What comes through a pipe is first copied into a temporary file.`,
 		Args:    nargs(1, 1, "runs import: name one file, - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := a.opt.Stdin
+			if args[0] == "-" && a.set.NoInput {
+				return usage("runs import: standard input is not read with --no-input; name a file")
+			}
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
 				if err != nil {

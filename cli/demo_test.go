@@ -17,14 +17,10 @@ import (
 	"github.com/superstep-dev/superstep/runlog/sqlite"
 )
 
-// buildDemo builds the command with its models and recipes, which the demo starts too.
+// buildDemo returns the command with its models and recipes, which the demo starts too.
 func buildDemo(t *testing.T) (binary string) {
 	t.Helper()
-	binary = filepath.Join(t.TempDir(), "superstep")
-	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/superstep").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
+	return filepath.Join(whole(t), "superstep")
 }
 
 // demoing is a folder to show the demo in.

@@ -15,7 +15,7 @@ import (
 const mostDenied = 3
 
 // withoutLeave returns which calls of a run that ended were turned down without a person
-// deciding on them, and how they would be allowed. It is nil if there are none.
+// deciding on them, and how they would be allowed, or else which step was denied what it needed. It is nil if there are none.
 func withoutLeave(run *transcript.Run, id string) *Error {
 	var calls, rules []string
 	for _, d := range run.Denied {
@@ -30,7 +30,7 @@ func withoutLeave(run *transcript.Run, id string) *Error {
 		}
 	}
 	if len(calls) == 0 {
-		return nil
+		return deniedStep(run, id)
 	}
 	named := make([]string, 0, mostDenied+1)
 	for _, c := range calls[:min(len(calls), mostDenied)] {
@@ -58,6 +58,31 @@ func withoutLeave(run *transcript.Run, id string) *Error {
 			was(len(calls), "call"), strings.Join(named, "; ")),
 		Next: []string{let, "be asked: on a terminal without --on-ask deny, or anywhere with --on-ask wait"},
 	}
+}
+
+// deniedStep returns the error of a run in which a step failed because a rule or a person denied its call, or --on-ask its question. It
+// returns nil if there is no such step.
+func deniedStep(run *transcript.Run, id string) *Error {
+	failed := func(path string) bool {
+		t := run.Task(path)
+		return t != nil && t.State == transcript.Failed
+	}
+	denied := func(path, what string, next ...string) *Error {
+		text := fmt.Sprintf("run %s completed in part, but step %s was denied: %s", id, path, what)
+		return &Error{Exit: ExitDenied, Code: "denied", Message: text, Next: next}
+	}
+	for _, d := range run.Refused {
+		if d.Agent == "" && failed(d.Path) { // an agent finds another way, and fails for reasons of its own
+			return denied(d.Path, shortened(d.String()))
+		}
+	}
+	for _, q := range run.Questions {
+		if q.Denied && q.By == tui.ByPolicy && failed(q.Path) {
+			return denied(q.Path, shortened(transcript.Line(q.Question)), "answer ahead: --answer "+q.Path+"=VALUE",
+				"be asked: on a terminal without --on-ask deny, or anywhere with --on-ask wait")
+		}
+	}
+	return nil
 }
 
 // failedDenied reports whether a task failed that had a call turned down.

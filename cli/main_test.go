@@ -16,7 +16,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(leaks{m}, map[string]func(){"superstep": func() { os.Exit(Main(testConfig(), testOptions())) }})
+	command := func() { os.Exit(Main(testConfig(), testOptions())) }
+	testscript.Main(leaks{m}, map[string]func(){"superstep": command, "flows": command}) // flows is what it is called beside the whole command
 }
 
 // leaks finds goroutines that the tests leave behind.

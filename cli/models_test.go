@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -19,19 +21,32 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// whole builds the command with all providers, which the library does not name, in a folder.
+// whole returns the folder of the command with all providers, which the library does not name.
 func whole(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// built builds the command once for all tests, in the folder of the commands of scripts, with which it is removed.
+var built = sync.OnceValues(func() (string, error) {
+	tested, err := exec.LookPath("superstep")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(filepath.Dir(tested), "whole")
 	name := filepath.Join(dir, "superstep")
 	if runtime.GOOS == "windows" {
 		name += ".exe"
 	}
 	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", name, "../cmd/superstep").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	return dir
-}
+	return dir, nil
+})
 
 // playTested answers as a model does that is tested, by its name.
 func playTested(req *modeltest.ParsedRequest) modeltest.Reply {

@@ -272,7 +272,7 @@ func TestTerminalPermission(t *testing.T) {
 
 // What was typed before a question was on the screen answers nothing, not even with Enter; nor does what was typed at
 // one question answer the next. It is the same where lines are read one by one.
-func TestTerminalTypedAhead(t *testing.T) {
+func TestConvention27TypedAhead(t *testing.T) {
 	t.Parallel()
 	for _, env := range []string{"LIVE=1", "ACCESSIBLE=1"} {
 		c := open(t, 100, 30, []string{env}, "run", "leave")
@@ -469,19 +469,11 @@ func TestTerminalPromptCancelled(t *testing.T) {
 
 func TestTerminalPlain(t *testing.T) {
 	t.Parallel()
-	for _, env := range []string{"ACCESSIBLE=1", "TERM=dumb"} {
-		c := open(t, 80, 24, []string{env}, "run", "slow", "ms=50", "tasks=3")
-		if code := c.exit(); code != 0 {
-			t.Errorf("%s: exit code %d", env, code)
-		}
-		if env != "ACCESSIBLE=1" && strings.Contains(c.screen(), "\x1b") {
-			t.Errorf("%s: escape sequences: %q", env, c.screen())
-		}
-		if i := strings.IndexFunc(c.screen(), func(r rune) bool { return r >= 0x2500 && r < 0x2600 || r >= 0x2800 && r < 0x2900 }); i >= 0 {
-			t.Errorf("%s: decoration: %q", env, c.screen()[i:])
-		}
+	c := open(t, 80, 24, []string{"TERM=dumb"}, "run", "slow", "ms=50", "tasks=3")
+	if code := c.exit(); code != 0 || strings.Contains(c.screen(), "\x1b") || decorated(c.screen()) != "" {
+		t.Errorf("exit code %d, and on a dumb terminal: %q", code, c.screen())
 	}
-	c := open(t, 80, 24, []string{"NO_COLOR=1"}, "run", "slow", "ms=200", "tasks=3")
+	c = open(t, 80, 24, []string{"NO_COLOR=1"}, "run", "slow", "ms=200", "tasks=3")
 	if code := c.exit(); code != 0 || !strings.Contains(c.screen(), "\x1b[J") || regexp.MustCompile(`\x1b\[[0-9;]*m`).MatchString(c.screen()) {
 		t.Errorf("NO_COLOR has the view without colors: exit code %d\n%q", code, c.screen())
 	}

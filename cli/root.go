@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
@@ -406,13 +407,18 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 	return &Error{Exit: ExitUsage, shown: true}
 }
 
+// greetingWait is how long the greeting waits for a server of models to answer. All of it is to be there within 200 ms.
+const greetingWait = 80 * time.Millisecond
+
 // greeting returns what can be typed first. Each command works as it stands, in this folder and with the model there is.
 func greeting(ctx context.Context, a *app, set workflow.Set) string {
 	var pairs []string
 	if a.opt.Demo {
 		pairs = append(pairs, "demo", "See five agents killed and resumed: no key, no network, half a minute")
 	}
-	able, n := hasModel(ctx, a), 0
+	probing, cancel := context.WithTimeout(ctx, greetingWait)
+	able, n := hasModel(probing, a), 0
+	cancel()
 	folder := !atHome(a)
 	for _, w := range set {
 		needs := len(a.host().Judgements(w)) > 0

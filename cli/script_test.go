@@ -18,8 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// The scripts are one test per exit code and per convention of the command line.
-// Besides the usual commands they have:
+// The scripts are sessions at the command line; those of its conventions are TestConventions. Besides the usual commands they have:
 //
 //	code N cmd...        run it and expect that exit code
 //	within D cmd...      as code 0, and no longer than that
@@ -38,16 +37,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
-		Condition: func(cond string) (bool, error) {
-			if cond != "sandbox" {
-				return false, fmt.Errorf("unknown condition %q", cond)
-			}
-			s, err := sandbox.New(nil) // where tests run for everybody it has to be there
-			if err != nil {
-				return false, err
-			}
-			return os.Getenv("CI") != "" || s.Mode() != sandbox.None, s.Close()
-		},
+		Condition:           scriptCondition,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("SUPERSTEP_DATA_DIR", e.WorkDir+"/data")
 			e.Setenv("HOME", e.WorkDir+"/home")
@@ -55,46 +45,61 @@ func TestScripts(t *testing.T) {
 			e.Setenv("TERM", "xterm-256color")
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": func(ts *testscript.TestScript, _ bool, args []string) {
-				want, err := strconv.Atoi(args[0])
-				ts.Check(err)
-				expect(ts, want, args[1:])
-			},
-			"within": func(ts *testscript.TestScript, _ bool, args []string) {
-				limit, err := time.ParseDuration(args[0])
-				ts.Check(err)
-				best := time.Hour
-				for range 5 { // the machine may be busy with something else
-					start := time.Now()
-					expect(ts, 0, args[1:])
-					best = min(best, time.Since(start))
-				}
-				if best > limit {
-					ts.Fatalf("took %s, longer than %s", best, limit)
-				}
-			},
-			"isjson": func(ts *testscript.TestScript, _ bool, _ []string) {
-				var v any
-				if err := json.Unmarshal([]byte(ts.ReadFile("stdout")), &v); err != nil {
-					ts.Fatalf("stdout is not JSON: %v\n%s", err, ts.ReadFile("stdout"))
-				}
-			},
-			"isjsonl": isJSONLines,
-			"noesc": func(ts *testscript.TestScript, neg bool, _ []string) {
-				all := ts.ReadFile("stdout") + ts.ReadFile("stderr")
-				if found := strings.ContainsRune(all, '\x1b'); found != neg {
-					ts.Fatalf("ESC found: %t\n%q", found, all)
-				}
-				if strings.ContainsAny(all, "\u009b\u202e\x00\a") {
-					ts.Fatalf("a control character came through: %q", all)
-				}
-			},
-			"normal": func(ts *testscript.TestScript, _ bool, args []string) {
-				ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(normalise(ts.ReadFile(args[0]))), 0o600))
-			},
-		},
+		Cmds: scriptCommands(),
 	})
+}
+
+func scriptCondition(cond string) (bool, error) {
+	if cond != "sandbox" {
+		return false, fmt.Errorf("unknown condition %q", cond)
+	}
+	s, err := sandbox.New(nil) // where tests run for everybody it has to be there
+	if err != nil {
+		return false, err
+	}
+	return os.Getenv("CI") != "" || s.Mode() != sandbox.None, s.Close()
+}
+
+func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"code": func(ts *testscript.TestScript, _ bool, args []string) {
+			want, err := strconv.Atoi(args[0])
+			ts.Check(err)
+			expect(ts, want, args[1:])
+		},
+		"within": func(ts *testscript.TestScript, _ bool, args []string) {
+			limit, err := time.ParseDuration(args[0])
+			ts.Check(err)
+			best := time.Hour
+			for range 5 { // the machine may be busy with something else
+				start := time.Now()
+				expect(ts, 0, args[1:])
+				best = min(best, time.Since(start))
+			}
+			if best > limit {
+				ts.Fatalf("took %s, longer than %s", best, limit)
+			}
+		},
+		"isjson": func(ts *testscript.TestScript, _ bool, _ []string) {
+			var v any
+			if err := json.Unmarshal([]byte(ts.ReadFile("stdout")), &v); err != nil {
+				ts.Fatalf("stdout is not JSON: %v\n%s", err, ts.ReadFile("stdout"))
+			}
+		},
+		"isjsonl": isJSONLines,
+		"noesc": func(ts *testscript.TestScript, neg bool, _ []string) {
+			all := ts.ReadFile("stdout") + ts.ReadFile("stderr")
+			if found := strings.ContainsRune(all, '\x1b'); found != neg {
+				ts.Fatalf("ESC found: %t\n%q", found, all)
+			}
+			if strings.ContainsAny(all, "\u009b\u202e\x00\a") {
+				ts.Fatalf("a control character came through: %q", all)
+			}
+		},
+		"normal": func(ts *testscript.TestScript, _ bool, args []string) {
+			ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(normalise(ts.ReadFile(args[0]))), 0o600))
+		},
+	}
 }
 
 func expect(ts *testscript.TestScript, want int, args []string) {

@@ -192,9 +192,17 @@ func showTask(a *app, put func(string, ...any), p tui.Palette, t *transcript.Tas
 		case transcript.Reasoning:
 			put("       thought: %s", indent(part.Text))
 		default:
-			put("       %s", indent(part.Text))
+			put("       %s%s", speaker(a, t), indent(part.Text))
 		}
 	}
+}
+
+// speaker returns the name that a text of a task begins with. It is for screen readers: without --plain it returns "".
+func speaker(a *app, t *transcript.Task) string {
+	if !a.tty.Plain {
+		return ""
+	}
+	return "Agent " + t.Label() + ": "
 }
 
 func indent(s string) string {

@@ -81,6 +81,11 @@ func (h *Host) Effective(c *Configuration, def func(name string) string) ([]Effe
 		if set := c.Setting(name); set != nil {
 			s.Value, s.Origin = set.Value, fmt.Sprintf("%s:%d", c.Path, set.Line)
 		}
+		if name == "model" {
+			if model, where := h.projectModel(); model != "" {
+				s.Value, s.Origin = model, where
+			}
+		}
 		if v := h.cfg.Env(Variable(name)); v != "" {
 			s.Value, s.Origin = v, Variable(name)
 		}

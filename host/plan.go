@@ -181,19 +181,13 @@ func (h *Host) planRecipe(out *Plan, b *catalog.Bundle, inputs json.RawMessage, 
 }
 
 // modelOf is the model that an agent of a step would have: the one given with the run, the step's, the
-// recipe's, its own, or the one that is configured. It is "" if there is none.
+// recipe's, its own, the project's, or the one that is configured. It is "" if there is none.
 func (h *Host) modelOf(r *recipe.Recipe, s *recipe.Step, given string) string {
 	p := h.read().project
-	asked := cmp.Or(given, s.Agent.Model, r.Model)
-	if found, err := p.prepare(s.Agent.Name, asked); err == nil {
+	if found, err := p.prepare(s.Agent.Name, cmp.Or(given, s.Agent.Model, r.Model)); err == nil {
 		return found.model
 	}
-	if asked == "" { // it cannot be opened, but perhaps it is named
-		if d, _, err := p.Definition(s.Agent.Name); err == nil {
-			asked = d.Model
-		}
-	}
-	return cmp.Or(asked, h.cfg.Model)
+	return h.asked(r, s, given) // it cannot be opened, but perhaps it is named
 }
 
 // inputValues are the inputs of a run by name, with the defaults of those that are not given.

@@ -9,6 +9,7 @@ import (
 	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool/mcp"
 	"github.com/superstep-dev/superstep/tool/permit"
@@ -129,6 +130,17 @@ func (p *project) mcpOptions() *mcp.Options {
 // problems are what cannot be used and what is odd, in the order in which it was found.
 func (p *project) problems() []catalog.Problem {
 	return slices.Concat(p.settings.problems, p.Problems())
+}
+
+// projectModel returns the model that the configuration of the project names, and where, as path:line. It returns "" if there is
+// none, or if the user does not trust it.
+func (h *Host) projectModel() (name, where string) {
+	p, err := h.project()
+	if err != nil || p.projectModel() == "" {
+		return "", ""
+	}
+	c := p.settings.project
+	return c.model, clean.Place(c.path, c.modelLine, 0)
 }
 
 // projectModel is the model that the project names, if the user trusts it; "" for none.

@@ -46,6 +46,8 @@ type file struct {
 	digest string
 	model  string
 	rules  []permit.Rule
+
+	modelLine int // where the model is
 	// unprotect are patterns of paths that agents may write although they are protected; the user's only.
 	unprotect []string
 	sandbox   sandboxSettings // the user's only
@@ -165,7 +167,7 @@ func (r *reader) project(fields []frontmatter.Field) {
 	for _, f := range fields {
 		switch {
 		case f.Key == "model" && f.Value.Kind == frontmatter.Text:
-			r.f.model = f.Value.Text
+			r.f.model, r.f.modelLine = f.Value.Text, f.Line
 		case f.Key == "model":
 			r.wrong(f.Value.Line, f.Value.Col, "model: want a name such as openai/gpt-5.4-mini")
 		case f.Key == "permissions" && f.Value.Kind == frontmatter.Map:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/carry"
@@ -293,6 +294,35 @@ func (s *Scope) Affords(key string, need runlog.Amount) error {
 		return nil
 	}
 	return j.course.afresh(func() error { return m.lack(key, s.path, short) })
+}
+
+// AffordsWithin is [Scope.Affords] for what the tasks within the scope are about to cost together. Once one of them has begun, it returns
+// nil: that was afforded before the run was resumed.
+func (s *Scope) AffordsWithin(key string, need runlog.Amount) error {
+	if s != nil && s.j.begunWithin(s.path) {
+		return nil
+	}
+	return s.Affords(key, need)
+}
+
+// begunWithin reports whether a task within that of a path has left a record that still counts.
+func (j *Journal) begunWithin(path string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ledger.limit == (runlog.Budget{}) {
+		return false // everything is afforded
+	}
+	for p, m := range j.scopes {
+		if strings.HasPrefix(p, path+"/") && len(m.intents)+len(m.settled)+len(m.asked)+m.attempts > 0 {
+			return true
+		}
+	}
+	for p, s := range j.spaces {
+		if strings.HasPrefix(p, path+"/") && len(s.recs)+len(s.done) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Short returns what the first waiting task, in the order of their paths, lacks; nil if

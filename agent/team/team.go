@@ -154,7 +154,6 @@ func (t *Team) spawnAll(ctx context.Context, scope *journal.Scope, parent *seat,
 	t.work.Add(1)
 	t.mu.Unlock()
 	defer t.work.Done()
-	parent.rise()
 	g := &gathering{}
 	tasks := make([]*task, 0, len(jobs))
 	seen := map[string]bool{}
@@ -172,6 +171,10 @@ func (t *Team) spawnAll(ctx context.Context, scope *journal.Scope, parent *seat,
 		tasks = append(tasks, k)
 		g.busy++
 	}
+	if err := afford(scope, tasks); err != nil {
+		return results, err
+	}
+	parent.rise()
 	var all sync.WaitGroup
 	for i, k := range tasks {
 		if k == nil {
@@ -183,6 +186,21 @@ func (t *Team) spawnAll(ctx context.Context, scope *journal.Scope, parent *seat,
 	all.Wait()
 	err := errors.Join(errs...)
 	return results, errors.Join(err, parent.back(ctx, err != nil))
+}
+
+// afford returns a [*runlog.BudgetError] if the budget of the run is too small for all agents of a fan-out, before the first of them asks
+// a model.
+func afford(scope *journal.Scope, tasks []*task) error {
+	need := int64(0)
+	for _, k := range tasks {
+		if k != nil && strings.TrimSpace(k.job.Prompt) != "" {
+			need++
+		}
+	}
+	if need < 2 { // one is refused when it begins
+		return nil
+	}
+	return scope.AffordsWithin("fan/agents", runlog.Amount{Agents: need})
 }
 
 // gathering is some agents that work side by side.

@@ -634,8 +634,8 @@ func TestBudget(t *testing.T) {
 	j := open(2)
 	_, err := c.SpawnAll(t.Context(), j.Scope("work"), jobs)
 	var short *runlog.BudgetError
-	if !errors.As(err, &short) || short.What != runlog.BudgetAgents {
-		t.Fatal(err)
+	if !errors.As(err, &short) || short.What != runlog.BudgetAgents || len(c.server.Requests()) != 0 {
+		t.Fatalf("%v, after %d requests", err, len(c.server.Requests()))
 	}
 	if err := j.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -644,6 +644,9 @@ func TestBudget(t *testing.T) {
 	got, err := c.SpawnAll(t.Context(), j.Scope("work"), jobs)
 	if err != nil || !got[0].Success || !got[1].Success || !got[2].Success || len(c.server.Requests()) != 3 {
 		t.Fatal(got, err)
+	}
+	if _, err := c.SpawnAll(t.Context(), j.Scope("work"), jobs); err != nil {
+		t.Error("those that began are counted again:", err)
 	}
 	_ = j.Close(t.Context())
 }

@@ -74,7 +74,7 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 		return given{output: json.RawMessage("[]")}, nil
 	}
 	if n := agents(w.bundle, &f.Block, 0); n > 0 {
-		if err := w.task.Scope().Affords("fan/agents", runlog.Amount{Agents: int64(n * len(items))}); err != nil {
+		if err := w.task.Scope().AffordsWithin("fan/agents", runlog.Amount{Agents: int64(n * len(items))}); err != nil {
 			return g, err
 		}
 	}
