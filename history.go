@@ -17,9 +17,6 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// A moment is a run between two supersteps, its state as JSON.
-type moment = graph.Checkpoint[json.RawMessage]
-
 // reading returns how a run began, and the graph to read it with.
 func (e *Engine) reading(ctx context.Context, id string) (runlog.RunStarted, graph.Reading, error) {
 	started, err := e.started(ctx, id)
@@ -50,14 +47,14 @@ func (e *PointError) Error() string { return e.Why }
 
 func noPoint(format string, args ...any) error { return &PointError{fmt.Sprintf(format, args...)} }
 
-// History yields the moments of a run: its beginning, and one after each superstep. A fork
-// begins with the moment it was forked from. Nothing is executed. The engine must have
+// History yields the checkpoints of a run: its beginning, and one after each superstep. A fork
+// begins with the checkpoint it was forked from. Nothing is executed. The engine must have
 // the run's workflow, and that one must say its graph (see workflow.Workflow.Flow).
-func (e *Engine) History(ctx context.Context, id string) iter.Seq2[moment, error] {
-	return func(yield func(moment, error) bool) {
+func (e *Engine) History(ctx context.Context, id string) iter.Seq2[graph.Checkpoint[json.RawMessage], error] {
+	return func(yield func(graph.Checkpoint[json.RawMessage], error) bool) {
 		_, flow, err := e.reading(ctx, id)
 		if err != nil {
-			yield(moment{}, err)
+			yield(graph.Checkpoint[json.RawMessage]{}, err)
 			return
 		}
 		for m, err := range flow.Checkpoints(runlog.Records(ctx, e.store, id, 0)) {
@@ -71,27 +68,27 @@ func (e *Engine) History(ctx context.Context, id string) iter.Seq2[moment, error
 	}
 }
 
-// At returns the moment of a run that people mean: "3" is after three supersteps and "0" the
+// At returns the checkpoint of a run that people mean: "3" is after three supersteps and "0" the
 // beginning; "seq:120" is as of record 120; the name of a node, or the path of a task, is
 // right before it first computed; "" is the last.
 // A *PointError says that there is none.
-func (e *Engine) At(ctx context.Context, id, ref string) (moment, error) {
+func (e *Engine) At(ctx context.Context, id, ref string) (graph.Checkpoint[json.RawMessage], error) {
 	step, seq := -1, uint64(0)
 	number, isSeq := strings.CutPrefix(ref, "seq:")
 	n, err := strconv.ParseUint(number, 10, 31)
 	switch {
 	case isSeq && (err != nil || n == 0):
-		return moment{}, noPoint("%q is no record: want seq: and a number from 1", ref)
+		return graph.Checkpoint[json.RawMessage]{}, noPoint("%q is no record: want seq: and a number from 1", ref)
 	case isSeq:
 		seq = n
 	case err == nil:
 		step = int(n)
 	}
-	var last moment
+	var last graph.Checkpoint[json.RawMessage]
 	var names []string
 	for m, err := range e.History(ctx, id) {
 		if err != nil {
-			return moment{}, err
+			return graph.Checkpoint[json.RawMessage]{}, err
 		}
 		if seq > 0 && m.Seq > seq {
 			break
@@ -113,13 +110,13 @@ func (e *Engine) At(ctx context.Context, id, ref string) (moment, error) {
 	}
 	switch {
 	case last.Seq == 0 && seq == 0:
-		return moment{}, noPoint("the graph of run %s has not begun", id)
+		return graph.Checkpoint[json.RawMessage]{}, noPoint("the graph of run %s has not begun", id)
 	case last.Seq == 0:
-		return moment{}, noPoint("at record %d the graph of run %s had not begun", seq, id)
+		return graph.Checkpoint[json.RawMessage]{}, noPoint("at record %d the graph of run %s had not begun", seq, id)
 	case step >= 0:
-		return moment{}, noPoint("run %s has no superstep %d; its last is %d", id, step, last.Step)
+		return graph.Checkpoint[json.RawMessage]{}, noPoint("run %s has no superstep %d; its last is %d", id, step, last.Step)
 	case seq == 0 && ref != "":
-		return moment{}, noPoint("run %s has no step %q%s", id, ref, suggest.Hint(ref, names))
+		return graph.Checkpoint[json.RawMessage]{}, noPoint("run %s has no step %q%s", id, ref, suggest.Hint(ref, names))
 	}
 	return last, nil
 }
@@ -180,10 +177,12 @@ func (e *Engine) Diff(ctx context.Context, a, b string) (*RunDiff, error) {
 	return out, err
 }
 
-func last(ms []moment) *moment { return &ms[len(ms)-1] }
+func last(ms []graph.Checkpoint[json.RawMessage]) *graph.Checkpoint[json.RawMessage] {
+	return &ms[len(ms)-1]
+}
 
-func (e *Engine) moments(ctx context.Context, id string) ([]moment, error) {
-	var out []moment
+func (e *Engine) moments(ctx context.Context, id string) ([]graph.Checkpoint[json.RawMessage], error) {
+	var out []graph.Checkpoint[json.RawMessage]
 	for m, err := range e.History(ctx, id) {
 		if err != nil {
 			return nil, err
@@ -196,7 +195,7 @@ func (e *Engine) moments(ctx context.Context, id string) ([]moment, error) {
 	return out, nil
 }
 
-func tasksOf(ms []moment, step int) map[string]graph.Result {
+func tasksOf(ms []graph.Checkpoint[json.RawMessage], step int) map[string]graph.Result {
 	out := map[string]graph.Result{}
 	for i := range ms {
 		if ms[i].Step == step {

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -319,7 +318,7 @@ func (q *Question) Answers() []string {
 			return []string{form}
 		}
 		if kind := typeOf(asked.Schema); kind != "" && kind != "string" {
-			return []string{string((&formField{Type: kind, Default: json.RawMessage(asked.Default)}).example())}
+			return []string{string((&formField{Type: kind, Default: asked.Default}).example())}
 		}
 	}
 	switch {

@@ -28,11 +28,13 @@ const (
 // A Retry describes how often and how soon what failed is tried again. Nil means once.
 type Retry = pregel.Retry
 
-// The errors of a run, beside [Error].
 type (
-	StepLimitError = pregel.StepLimitError // it took as many supersteps as it may
-	TimeoutError   = pregel.TimeoutError   // the run or an attempt took longer than it may
-	PanicError     = pregel.PanicError     // a function of the program panicked
+	// StepLimitError reports that a run took as many supersteps as it may.
+	StepLimitError = pregel.StepLimitError
+	// TimeoutError reports that a run or an attempt took longer than it may.
+	TimeoutError = pregel.TimeoutError
+	// PanicError reports that a function of the program panicked.
+	PanicError = pregel.PanicError
 )
 
 // A Program is what every vertex of a large graph computes, after the vertex

@@ -15,9 +15,13 @@ import (
 // List is a flag that may be repeated. Unlike pflag's own it leaves commas alone.
 type List []string
 
-func (l *List) String() string     { return strings.Join(*l, " ") }
+func (l *List) String() string { return strings.Join(*l, " ") }
+
+// Set implements [pflag.Value].
 func (l *List) Set(s string) error { *l = append(*l, s); return nil }
-func (l *List) Type() string       { return "strings" }
+
+// Type implements [pflag.Value].
+func (l *List) Type() string { return "strings" }
 
 // FirstWord finds the first argument that is not a flag or the value of one. An
 // unknown flag is taken to have a value, unless what follows is a workflow.

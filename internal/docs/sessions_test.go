@@ -225,6 +225,7 @@ var differs = []struct {
 	{regexp.MustCompile(`sandbox=\w+`), "sandbox=SOME"},
 	{regexp.MustCompile(`process \d+`), "process PID"},
 	{regexp.MustCompile(`[ \t]+\n`), "\n"},
+	{regexp.MustCompile(`(\S)   +`), "$1  "}, // columns are as wide as what is in them
 }
 
 // normal takes out what differs from run to run.

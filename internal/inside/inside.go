@@ -136,14 +136,19 @@ func (r *Root) Exact(name string) (f *os.File, info fs.FileInfo, err error) {
 
 func (r *Root) exact(name string) (*os.File, fs.FileInfo, error) {
 	dir, base := path.Split(path.Clean(name))
-	at := r.Root
+	at, opened := r.Root, []*os.Root(nil)
+	defer func() {
+		for _, dir := range opened {
+			dir.Close()
+		}
+	}()
 	for part := range strings.SplitSeq(strings.TrimSuffix(dir, "/"), "/") {
 		if part == "" {
 			continue
 		}
 		next, err := at.OpenRoot(part)
 		if err == nil {
-			defer next.Close()
+			opened = append(opened, next)
 			var info fs.FileInfo
 			if info, err = next.Stat("."); err == nil {
 				err = still(at, part, info)

@@ -33,7 +33,9 @@ func ListenAndServe(ctx context.Context, addr string, tools *tool.Set, opts *Ser
 	go func() { ended <- server.Serve(l) }()
 	if err := ready("http://"+l.Addr().String(), h.Token()); err != nil {
 		err = errors.Join(err, server.Close())
-		<-ended
+		if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
 		return err
 	}
 	select {
