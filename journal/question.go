@@ -278,6 +278,11 @@ func Post(ctx context.Context, store runlog.Store, id, path string, a *runlog.An
 		from = r.Seq + 1
 	}
 	keyed, err := v.answerable(id, path, a)
+	if errors.As(err, new(*UnaskedError)) { // or it was, in a run that has ended since
+		if now, lerr := store.Runs(ctx, &runlog.Filter{ID: id}); lerr == nil && len(now) > 0 && now[0].Status.Ended() {
+			err = &runlog.EndedError{ID: id, Status: now[0].Status}
+		}
+	}
 	if err != nil || keyed == nil {
 		return 0, err
 	}
