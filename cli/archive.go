@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/archive"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/archive"
 )
 
 func runsExport(a *app) *cobra.Command {

@@ -25,8 +25,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/demo"
 	"github.com/superstep-dev/superstep/internal/signals"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/tui"
 )
 
 // Options are what a command line has besides its host. Nil means the defaults.

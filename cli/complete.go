@@ -9,8 +9,8 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/tool/permit"
-	"github.com/superstep-dev/superstep/tui"
 )
 
 // A completer returns the words that may come next, each perhaps with a tab and what it is.

@@ -14,8 +14,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/events"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/tui"
 )
 
 // questionJSON is an open question.

@@ -12,10 +12,10 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
-	"github.com/superstep-dev/superstep/tui"
 )
 
 // forking are the flags of runs fork.

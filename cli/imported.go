@@ -8,8 +8,8 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/tui"
 )
 
 // untrustedRun is the error of a command that would continue an imported run.

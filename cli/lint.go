@@ -9,7 +9,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/transcript"
-	"github.com/superstep-dev/superstep/tui"
+	"github.com/superstep-dev/superstep/internal/tui"
 )
 
 func lintCommand(a *app) *cobra.Command {

@@ -12,8 +12,8 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/tui"
 )
 
 func runsResolve(a *app) *cobra.Command {

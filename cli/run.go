@@ -18,9 +18,9 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/tui"
 	"github.com/superstep-dev/superstep/workflow"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/tui"
 )
 
 func runsCommand(a *app) *cobra.Command {

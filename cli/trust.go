@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
-	"github.com/superstep-dev/superstep/tui"
+	"github.com/superstep-dev/superstep/internal/tui"
 )
 
 func trustCommand(a *app) *cobra.Command {

@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/archive"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/archive"
 	"github.com/superstep-dev/superstep/runlog/seal"
 )
 

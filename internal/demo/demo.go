@@ -22,8 +22,8 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/tui"
 )
 
 // files are the folder that the demo works in, and the turns of its model.

@@ -27,7 +27,7 @@ var floors = []struct {
 	{"-2", []string{"internal/clean", "internal/cover", "internal/docs", "internal/encodable", "internal/faults", "internal/floors", "internal/inside", "internal/inwords", "internal/localfs", "internal/manual", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/signals", "internal/suggest", "internal/words", "internal/wordvec"}},
 	{"-1", []string{"internal/docindex", "internal/frontmatter", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
-		"runlog", "runlog/stores", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "runlog/archive", "runlog/runlogtest",
+		"runlog", "runlog/stores", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "internal/archive", "runlog/runlogtest",
 		"model", "internal/providers", "model/openai", "model/anthropic", "model/gemini", "internal/offline", "model/cassette", "internal/prices", "model/scripted", "model/internal/wire",
 		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "internal/script",
 		"internal/carry", "internal/catalog/skill", "internal/catalog/trust", "internal/unlisted",
@@ -38,21 +38,21 @@ var floors = []struct {
 	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},
-	{"7", []string{"cli", "internal/arguments", "internal/demo", "tui"}}, // and other faces
+	{"7", []string{"cli", "internal/arguments", "internal/demo", "internal/tui"}}, // and other faces
 	{"8", []string{"cmd/superstep", "internal/crash", "internal/crash/...", "internal/golden"}},
 	{"examples", []string{"examples/..."}},
 }
 
 // siblings lists the packages that import others of their own floor.
 var siblings = map[string][]string{
-	"cli":                 {"internal/arguments", "internal/demo", "tui"},
-	"internal/demo":       {"tui"},
+	"cli":                 {"internal/arguments", "internal/demo", "internal/tui"},
+	"internal/demo":       {"internal/tui"},
 	"graph/node":          {"agent"},
 	"internal/providers":  {"model", "model/anthropic", "model/cassette", "model/gemini", "internal/offline", "model/openai", "internal/prices"},
 	"runlog/stores":       {"runlog/file", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/sqlite", "runlog/storekit"},
 	"internal/carry":      {"runlog"},
 	"internal/unlisted":   {"runlog"},
-	"runlog/archive":      {"internal/unlisted", "runlog/redact"},
+	"internal/archive":    {"internal/unlisted", "runlog", "runlog/redact"},
 	"runlog/redact":       {"internal/carry"},
 	"runlog/storekit":     {"runlog/redact", "runlog/seal"},
 	"runlog/file":         {"runlog/seal", "runlog/storekit"},
@@ -127,7 +127,7 @@ var bans = []ban{
 		why:    "every turn of a model is in the log and in the budget of its run; ask for it with agent.Ask",
 	},
 	{
-		in: []string{"cli", "tui"},
+		in: []string{"cli", "internal/tui"},
 		what: []string{
 			module + "/internal/catalog", module + "/internal/catalog/skill", module + "/internal/catalog/trust", module + "/internal/providers", module + "/internal/prices",
 			module + "/model/openai", module + "/model/anthropic", module + "/model/gemini",

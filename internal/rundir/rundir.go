@@ -23,9 +23,9 @@ import (
 
 	"github.com/google/renameio/v2/maybe"
 
+	"github.com/superstep-dev/superstep/internal/archive"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/archive"
 	"github.com/superstep-dev/superstep/runlog/redact"
 )
 

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/superstep-dev/superstep/internal/archive"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/archive"
 	filestore "github.com/superstep-dev/superstep/runlog/file"
 	"github.com/superstep-dev/superstep/runlog/sqlite"
 )

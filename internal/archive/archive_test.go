@@ -21,9 +21,9 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/archive"
 	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/archive"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/runlog/seal"

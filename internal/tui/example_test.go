@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/tui"
 )
 
 // A program shows a run by handing its records to a session. An engine does that with Observe and Answer.

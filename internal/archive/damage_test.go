@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/archive"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/archive"
 	filestore "github.com/superstep-dev/superstep/runlog/file"
 )
 

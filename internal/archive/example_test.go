@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/archive"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/runlog/archive"
 )
 
 // A run is carried from one store to another.
