@@ -63,7 +63,7 @@ func engineMutants() []mutant {
 		{"effects: the budget is reserved before they begin", "journal/effect.go",
 			"	release, err := j.reserve(s.path, e)\n", "	release, err := func() {}, error(nil)\n", tests},
 		{"questions: each is answered once", "journal/question.go",
-			"	if answered {\n		return &AnsweredError{path, a.Key}", "	if answered && a == nil {\n		return &AnsweredError{path, a.Key}", tests},
+			"	} else if answered {\n		return nil, &AnsweredError{path, a.Key}", "	} else if answered && a == nil {\n		return nil, &AnsweredError{path, a.Key}", tests},
 		{"questions: each is asked once", "journal/question.go",
 			"	if !asked {\n		if err := j.Write(ctx, \"\", runlog.KindAsked", "	if !asked || q != nil {\n		if err := j.Write(ctx, \"\", runlog.KindAsked", tests},
 		{"questions: an answer has to fit", "journal/question.go",
