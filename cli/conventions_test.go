@@ -339,6 +339,9 @@ func TestConvention42Help(t *testing.T) {
 		if c != root && c.Short == "" {
 			t.Errorf("%s has no description", path)
 		}
+		if len(c.Short) > 66 {
+			t.Errorf("%s: %q has %d letters; in a list of 80 columns there is room for 66", path, c.Short, len(c.Short))
+		}
 		global.VisitAll(func(f *pflag.Flag) {
 			if own := c.LocalNonPersistentFlags().Lookup(f.Name); c != root && own == nil && strings.Contains(text, "--"+f.Name+" ") && strings.Contains(text, f.Usage) {
 				t.Errorf("%s describes the global flag --%s", path, f.Name)

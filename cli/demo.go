@@ -14,8 +14,8 @@ import (
 func demoCommand(a *app) *cobra.Command {
 	var fast, keep bool
 	cmd := &cobra.Command{
-		Use: "demo", Short: "See a run of five agents killed and resumed: no key, no network, half a minute", Args: none,
-		Long: `See a run of five agents killed and resumed: no key, no network, half a minute
+		Use: "demo", Short: "See five agents killed and resumed, in half a minute", Args: none,
+		Long: `See five agents killed and resumed, in half a minute
 
 The models' turns are scripted. The rest is real: the engine, the run log, the tools, the questions, and the SIGKILL. It works in a
 temporary folder that is removed at the end, and writes nowhere else.`,

@@ -65,7 +65,7 @@ func moment(m *graph.Checkpoint[json.RawMessage]) momentJSON {
 
 func runsHistory(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "history ID", Short: "List the supersteps of a run: what each computed, and what came next", Args: oneRun, ValidArgsFunction: a.ids,
+		Use: "history ID", Short: "List a run's supersteps: what each computed, and what came next", Args: oneRun, ValidArgsFunction: a.ids,
 		Example: examples(a.cfg.Name, "runs history @last", "", "runs history 7f3a -o json", "", "runs show 7f3a --at 2", "the state after the second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, info, err := pastRun(cmd.Context(), a, args[0])

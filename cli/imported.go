@@ -54,8 +54,8 @@ func askTrust(ctx context.Context, a *app, info runlog.Info, o *host.Origin) err
 func runsTrust(a *app) *cobra.Command {
 	var yes, revoke bool
 	cmd := &cobra.Command{
-		Use: "trust ID", Short: "Show what an imported run would execute, and decide whether to trust it", Args: oneRun, ValidArgsFunction: a.ids,
-		Long: `Show what an imported run would execute, and decide whether to trust it
+		Use: "trust ID", Short: "Show what an imported run would execute, and decide on trust", Args: oneRun, ValidArgsFunction: a.ids,
+		Long: `Show what an imported run would execute, and decide on trust
 
 An imported run is not resumed, answered or forked before you trust it. It works in the folder in which you imported
 it, under your rules and with your models. What you trust is the content of the file, in that folder: a file with one

@@ -43,7 +43,7 @@ func (a *app) models() (*host.Host, error) {
 
 func modelsList(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "list [PROVIDER]", Aliases: []string{"ls"}, Short: "List providers, what each is missing, and the model that would be used",
+		Use: "list [PROVIDER]", Aliases: []string{"ls"}, Short: "List providers, what each lacks, and the model that would be used",
 		Example: examples(a.cfg.Name, "models list", "", "models list openai", "all of its models that are known, with prices", "models list -o json", ""),
 		Args:    nargs(0, 1, "models list: name one provider, or none"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -104,7 +104,7 @@ func catalogCommand(a *app, kind, short string, show func(context.Context, strin
 // listCommand lists what there is of a kind.
 func listCommand(a *app, kind string, filter itemFilter) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the " + kind + " there are, where they come from and what overrides what", Args: none,
+		Use: "list", Aliases: []string{"ls"}, Short: "List " + kind + ", with their sources and what they override", Args: none,
 		Example: examples(a.cfg.Name, kind+" list", "", kind+" list -o json", ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, words, wanted := a.here(), "", func(*host.Item) bool { return true }
@@ -277,7 +277,7 @@ func agentsCommand(a *app) *cobra.Command {
 		return has, " with " + strings.Join(capable, " and ") + "; `" + a.hint("agents", "list") + "` shows all", nil
 	}
 	show := func(_ context.Context, name string) error { return showItem(a, host.Agents, name) }
-	cmd := catalogCommand(a, host.Agents, "Look at the agents there are", show, filter)
+	cmd := catalogCommand(a, host.Agents, "List and show agents", show, filter)
 	cmd.Commands()[0].Flags().StringSliceVar(&capable, "capability", nil, "only those that have all of these: "+capabilities)
 	cmd.AddCommand(validateCommand(a, host.Agents))
 	return cmd
@@ -325,13 +325,13 @@ func printHeader(a *app, i *host.Item) {
 
 func skillsCommand(a *app) *cobra.Command {
 	show := func(_ context.Context, name string) error { return showItem(a, host.Skills, name) }
-	cmd := catalogCommand(a, host.Skills, "Look at the skills there are, and validate them", show, nil)
+	cmd := catalogCommand(a, host.Skills, "List, show and validate skills", show, nil)
 	cmd.AddCommand(skillsValidate(a))
 	return cmd
 }
 
 func toolsCommand(a *app) *cobra.Command {
-	cmd := catalogCommand(a, host.Tools, "Look at the tools there are", func(ctx context.Context, name string) error {
+	cmd := catalogCommand(a, host.Tools, "List, show and call tools", func(ctx context.Context, name string) error {
 		s, err := startProject(ctx, a)
 		if err != nil {
 			return err

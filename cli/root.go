@@ -414,7 +414,7 @@ const greetingWait = 80 * time.Millisecond
 func greeting(ctx context.Context, a *app, set workflow.Set) string {
 	var pairs []string
 	if a.opt.Demo {
-		pairs = append(pairs, "demo", "See five agents killed and resumed: no key, no network, half a minute")
+		pairs = append(pairs, "demo", "See five agents killed and resumed, in half a minute")
 	}
 	probing, cancel := context.WithTimeout(ctx, greetingWait)
 	able, n := hasModel(probing, a), 0
@@ -445,7 +445,7 @@ func greeting(ctx context.Context, a *app, set workflow.Set) string {
 		pairs = append(pairs, "models list", "which language models there are, and what each lacks")
 	}
 	pairs = append(pairs, "runs list", "what ran here", "--help", "everything else")
-	return fmt.Sprintf("%s %s runs workflows that survive a crash. Type one of these first:\n\n%s", a.cfg.Name, a.opt.Version, examples(a.cfg.Name, pairs...))
+	return fmt.Sprintf("%s %s runs workflows that survive a crash. Try one of these:\n\n%s", a.cfg.Name, a.opt.Version, examples(a.cfg.Name, pairs...))
 }
 
 const firstQuestion = "What is this project, and how is it used?"

@@ -23,7 +23,7 @@ import (
 func runsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	runs := &cobra.Command{
-		Use: "runs", Short: "List, show, resume, answer, cancel, fork, compare, replay and remove runs",
+		Use: "runs", Short: "List, show, resume, answer, cancel, fork, replay and remove runs",
 		Example: examples(n, "runs list", "", "runs show @last", "", "runs resume 7f3a", "", `runs answer @last write=yes`, ""),
 	}
 	runs.AddCommand(runsList(a), runsShow(a), runsWatch(a), runsResume(a), runsAnswer(a), runsPause(a), runsCancel(a), runsRemove(a),
@@ -442,8 +442,8 @@ func answerElsewhere(ctx context.Context, a *app, e *superstep.Engine, info runl
 
 func runsPause(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "pause ID", Short: "Pause a run, in whatever process it executes", Args: oneRun, ValidArgsFunction: a.ids,
-		Long: `Pause a run, in whatever process it executes
+		Use: "pause ID", Short: "Pause a run, in any process", Args: oneRun, ValidArgsFunction: a.ids,
+		Long: `Pause a run, in any process
 
 Nothing new starts, and the command waits until what is running has ended. The run stays paused, also for
 workers, until it is resumed.`,
@@ -468,7 +468,7 @@ workers, until it is resumed.`,
 func runsCancel(a *app) *cobra.Command {
 	var agent string
 	cmd := &cobra.Command{
-		Use: "cancel ID", SuggestFor: []string{"stop", "kill"}, Short: "Cancel a run, or one of its sub-agents, in whatever process it executes", Args: oneRun,
+		Use: "cancel ID", SuggestFor: []string{"stop", "kill"}, Short: "Cancel a run or one of its sub-agents, in any process", Args: oneRun,
 		ValidArgsFunction: a.ids,
 		Example:           examples(a.cfg.Name, "runs cancel @last", "", "runs cancel @last --agent 'work/task[1.1]/explorer'", ""),
 		RunE: func(cmd *cobra.Command, args []string) error {

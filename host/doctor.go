@@ -127,7 +127,7 @@ func (h *Host) checkModels(ctx context.Context) (found, fix string, err error) {
 		return "", h.cfg.Name + " models list", err
 	}
 	if list.Use.Model == Offline {
-		fix = "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or start Ollama"
+		fix = "set a key, such as OPENAI_API_KEY, or start Ollama"
 	}
 	return list.Use.Model + " (" + list.Use.Why + ")", fix, nil
 }
