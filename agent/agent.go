@@ -111,7 +111,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("agent %s has no result after %d turns; give it more turns, or a stronger model", e.Agent, e.Turns)
 }
 
-// FailureCode is the word for runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *LimitError) FailureCode() string { return "limit" }
 
 // Work is what an agent is to do.

@@ -36,7 +36,7 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// FailureCode is the word for the log of a run that fails with the error. It leads to
+// FailureCode returns the code in the log of a run that fails with the error. It leads to
 // the same exit code.
 func (e *Error) FailureCode() string {
 	if e.Code != "" && exitOf(e.Code) == e.Exit {

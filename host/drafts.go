@@ -34,7 +34,7 @@ func (e *ExistsError) Error() string {
 	return fmt.Sprintf("%s is there already, and was left as it is", e.Path)
 }
 
-// FailureCode is the word for runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *ExistsError) FailureCode() string { return "usage" }
 
 // A noProjectError reports that there is no project to write into.
@@ -47,7 +47,7 @@ func (e *noProjectError) Error() string {
 	return e.Dir + " holds your trust decisions and cannot be a project; work in a folder below"
 }
 
-// FailureCode is the word for runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *noProjectError) FailureCode() string { return "usage" }
 
 // home is the folder in which recipes of a scope are written, and the path of theirs within it.

@@ -93,7 +93,7 @@ func (e *settingsError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// FailureCode is the word for runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *settingsError) FailureCode() string { return "usage" }
 
 // read reads a file. One with a mistake counts as none.

@@ -218,8 +218,8 @@ func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) err
 	if err != nil || a == nil {
 		return err
 	}
-	// A paused run whose last question this is waits for nobody any more: whoever recovers runs
-	// continues it, should this process die now.
+	// With the last open question answered, a paused run is running again: if this process dies now,
+	// a worker resumes it.
 	status := runlog.Status("")
 	j.mu.Lock()
 	if j.info.Status == runlog.Paused && !j.paused && len(j.open()) == 1 {

@@ -109,7 +109,7 @@ func (e *circleError) Error() string {
 	return "recipes run each other in a circle: " + strings.Join(e.Chain, " → ")
 }
 
-// FailureCode is the word for runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *circleError) FailureCode() string { return "usage" }
 
 // A UseError reports that a recipe uses another that cannot be used.
@@ -133,7 +133,7 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("the recipe %s cannot be used: %v", e.Entry.Name, e.Entry.Problems)
 }
 
-// FailureCode is the word for runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *InvalidError) FailureCode() string { return "usage" }
 
 // An ambiguousError reports that a name stands for several recipes.
@@ -150,5 +150,5 @@ func (e *ambiguousError) Error() string {
 	return fmt.Sprintf("several files have a recipe %q: %s; rename or remove one of them", e.Name, strings.Join(e.Files, ", "))
 }
 
-// FailureCode is the word for runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *ambiguousError) FailureCode() string { return "usage" }

@@ -127,7 +127,7 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("there is no %s %s%s", e.Kind, clean.Quote(e.Name), suggest.Hint(e.Name, e.Known))
 }
 
-// FailureCode is the word for runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *NotFoundError) FailureCode() string {
 	if e.Kind == "recipe" {
 		return "unknown_workflow"

@@ -119,7 +119,7 @@ func covering(dir, place string) string {
 	return rel
 }
 
-// behindLinks adds what symbolic links at, above and below a place lead to: it is read as what is in the place.
+// behindLinks adds the targets of symbolic links at, above and below a place, which are read as part of it.
 func (c *Catalog) behindLinks(place string, seen map[string]bool, add func(path string)) {
 	path := filepath.Clean(filepath.FromSlash(place))
 	real := trust.Resolved(path)

@@ -388,5 +388,5 @@ func (e *NoDraftError) Error() string {
 	return fmt.Sprintf("there is no draft %q; these wait for approval: %s", e.Name, strings.Join(e.Names, ", "))
 }
 
-// FailureCode is the word for runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *NoDraftError) FailureCode() string { return "unknown_workflow" }

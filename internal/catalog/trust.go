@@ -254,7 +254,7 @@ func (e *UntrustedError) Error() string {
 	return fmt.Sprintf("%s %s (%s) %s", e.Kind, e.Name, e.Path, why)
 }
 
-// FailureCode is the word for runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *UntrustedError) FailureCode() string { return "untrusted" }
 
 // rel is a path in the project as it is recorded and shown.

@@ -59,7 +59,7 @@ func (e *RewrittenError) Error() string {
 	return b.String()
 }
 
-// FailureCode is the word for programs.
+// FailureCode returns the code for programs.
 func (e *RewrittenError) FailureCode() string { return "not_proven" }
 
 // A RedactedError reports that a recipe would have to say what was taken out of the log as a secret.
@@ -70,7 +70,7 @@ func (e *RedactedError) Error() string {
 		"the run did; take a run without secrets in its prompts", e.Line)
 }
 
-// FailureCode is the word for programs.
+// FailureCode returns the code for programs.
 func (e *RedactedError) FailureCode() string { return "redacted" }
 
 // mark is what stands in logs for what was taken out of them.

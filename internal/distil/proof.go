@@ -44,7 +44,7 @@ func (e *ProofError) Error() string {
 		around(e.Want, e.At), around(e.Got, e.At))
 }
 
-// FailureCode is the word for programs.
+// FailureCode returns the code for programs.
 func (e *ProofError) FailureCode() string { return "not_proven" }
 
 // around is the part of a text that differs, on a line.

@@ -80,7 +80,7 @@ type UnfitError struct{ Why string }
 
 func (e *UnfitError) Error() string { return "no recipe can be made of this run: " + e.Why }
 
-// FailureCode is the word for programs.
+// FailureCode returns the code for programs.
 func (e *UnfitError) FailureCode() string { return "usage" }
 
 func unfit(format string, args ...any) error { return &UnfitError{fmt.Sprintf(format, args...)} }

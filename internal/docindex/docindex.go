@@ -32,8 +32,8 @@ type Options struct {
 	// CacheDir is where index files are kept, made with mode 0700 if it is missing.
 	// Defaults to superstep/docindex in the user's cache folder.
 	CacheDir string
-	// Progress, if set, is told from the goroutine that called Open how many files of those to be
-	// read, and bytes of them, have been read so far.
+	// Progress, if set, is called by Open, on the goroutine of its caller, with how many of all files
+	// and how many bytes it has read so far.
 	Progress func(read, all int, bytes int64)
 	// Excluded, if set, reports whether a file must not be in the index. It is named from the folder, with
 	// slashes. What an older cache file holds of such a file is removed from disk.

@@ -123,7 +123,7 @@ func (p *reading) unknown(m *fieldMap, k, v *yaml.Node) {
 
 const commaHint = "; within { } a text that has a comma must be in quotes"
 
-// cutOff reports for the value of a key whether there is none, within { }: the key is then probably the rest of a text.
+// cutOff reports whether a key within { } has no value. The key is then probably the rest of a text.
 func cutOff(n, v *yaml.Node) bool {
 	return v.Kind == yaml.ScalarNode && v.Value == "" && v.Style == 0 && n.Style&yaml.FlowStyle != 0
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/superstep-dev/superstep/internal/cover"
 )
 
-// Sums remembers the digests of files, so that those that are as they were are not read again. A
-// file counts as that if its number, size, mode and both of its times are the same, and it had been
-// at rest for a while when it was read. Elsewhere than on Linux all is read each time.
+// Sums caches the digests of files: an unchanged file is not read again. A file is unchanged if its
+// number, size, mode and both of its times are the same, and nobody had written it for a while when
+// it was read. On systems other than Linux every file is read each time.
 type sums struct {
 	mu    sync.Mutex
 	known map[string]known

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// The kinds of requests to the holder of a run. They are no records of the run itself: what comes of a request is.
+// The kinds of requests to the holder of a run. They are not records of the run, which has only what comes of a request.
 const (
 	// KindCancel asks for the part of the run that Path names to be cancelled. What is not running then is not cancelled.
 	KindCancel runlog.Kind = "cancel.requested"
