@@ -120,6 +120,12 @@ func (s *suite) follow(j *journal.Journal, h *heard, timed bool, wg *sync.WaitGr
 	<-there
 }
 
+// A token is encoded as an agent's are.
+type token struct {
+	Agent string `json:"agent"`
+	Text  string `json:"text"`
+}
+
 // say streams tokens as an agent does.
 func say(scope *journal.Scope, tokens, rate int) {
 	var beat <-chan time.Time
@@ -132,7 +138,7 @@ func say(scope *journal.Scope, tokens, rate int) {
 		if beat != nil {
 			<-beat
 		}
-		scope.Live("text", map[string]string{"agent": "writer", "text": " token"})
+		scope.Live("text", token{"writer", " token"})
 	}
 }
 
