@@ -393,3 +393,48 @@ func TestPause(t *testing.T) {
 		})
 	}
 }
+
+// A run that waits for a person at a terminal pauses too. Its question can be answered then, and it stays paused until it is resumed.
+func TestPauseWhileAsked(t *testing.T) {
+	t.Parallel()
+	r := &rig{second: asksWhich}
+	store, asked := runlog.NewMemory(nil), make(chan struct{}, 8)
+	here, there := engine(t, store, r.workflow(t)), engine(t, store, r.workflow(t))
+	run := start(t, here, &superstep.StartOptions{Answer: func(ctx context.Context, _ runlog.Question) (*runlog.Answer, bool) {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return nil, false
+	}})
+	<-asked
+	if err := there.Pause(t.Context(), run.ID(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run.Wait(t.Context()); err != nil || out.Status != runlog.Paused || len(out.Open) != 1 {
+		t.Fatalf("got %+v, %v", out, err)
+	}
+	if err := there.Answer(t.Context(), run.ID(), "second", answered("x")); err != nil {
+		t.Fatal(err)
+	}
+	if taken, err := there.Recover(t.Context(), nil); err != nil || len(taken) > 0 || info(t, there, run.ID()).Status != runlog.Paused {
+		t.Fatalf("answered, the run is %s, and a worker took %d: %v", info(t, there, run.ID()).Status, len(taken), err)
+	}
+	out, err := resume(t, there, run.ID(), nil).Wait(t.Context())
+	if err != nil || string(out.Output) != `"a  b:1x"` {
+		t.Fatalf("resumed: %+v, %v", out, err)
+	}
+	replays(t, there, run.ID())
+}
+
+// There is nothing to pause in a run that has failed.
+func TestPauseAFailedRun(t *testing.T) {
+	t.Parallel()
+	r := &rig{second: func(context.Context, *graph.Task) (string, error) { return "", errors.New("no") }}
+	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
+	run := start(t, e, nil)
+	if out, err := run.Wait(t.Context()); err != nil || out.Status != runlog.Failed {
+		t.Fatalf("got %+v, %v", out, err)
+	}
+	if err := e.Pause(t.Context(), run.ID(), "test"); err == nil || info(t, e, run.ID()).Status != runlog.Failed {
+		t.Errorf("%v; the run is %s", err, info(t, e, run.ID()).Status)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/rundir"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -102,6 +103,11 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 	j.OnPause(r.rest)
 	e.mu.Lock()
 	e.runs[r.id] = r
+	if len(e.runs) == 1 {
+		var listening context.Context
+		listening, e.deaf = context.WithCancel(context.WithoutCancel(ctx))
+		e.work.Go(func() { e.listen(listening) })
+	}
 	if e.closed {
 		stop(ErrClosed)
 	}
@@ -115,7 +121,9 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		release()
 		stop(nil)
 		e.mu.Lock()
-		delete(e.runs, r.id)
+		if delete(e.runs, r.id); len(e.runs) == 0 {
+			e.deaf()
+		}
 		e.mu.Unlock()
 		if err := j.Close(context.WithoutCancel(ctx)); err != nil && r.outcome.Err == nil && !errors.Is(err, runlog.ErrFenced) {
 			r.outcome.Err = err
@@ -126,6 +134,32 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		}
 	})
 	return r
+}
+
+// listenEvery is the shortest time between two looks for requests of other processes.
+const listenEvery = 100 * time.Millisecond
+
+// listen has the runs that execute here look for requests as soon as there are any, until ctx ends. It asks the store once for
+// all of them, and takes at most a hundredth of the time.
+func (e *Engine) listen(ctx context.Context) {
+	heads := map[string]uint64{} // by run
+	for took := time.Duration(0); ; {
+		select {
+		case <-time.After(max(listenEvery, 100*took)):
+		case <-ctx.Done():
+			return
+		}
+		begun := time.Now()
+		infos, _ := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Importing}}) // an error is met by the next append
+		took = time.Since(begun)
+		for i := range infos {
+			run, head := infos[i].Parent, infos[i].Head
+			if r := e.executing(run); r != nil && head > heads[run] && infos[i].ID == unlisted.RequestsID(run) {
+				heads[run] = head
+				r.journal.Look(ctx)
+			}
+		}
+	}
 }
 
 // files keeps the folder of a run up to date until what it returns is called, which brings it up to date a last time.
@@ -217,6 +251,10 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 			return out
 		case !waits:
 			return record(ctx, j, res, err)
+		}
+		j.Look(ctx)
+		if j.Pausing() != nil {
+			return pause(ctx, j, res, err, wait.Paths)
 		}
 		select {
 		case <-late: // an answer came when nothing was left to hear it
@@ -400,7 +438,7 @@ func stopped(ctx context.Context, j *journal.Journal, why error) (Outcome, bool)
 		return out, true
 	case cause != nil:
 		return Outcome{Status: runlog.Interrupted, Err: cause}, true
-	case errors.Is(why, pregel.ErrStopped) && j.Pausing() != nil:
+	case j.Pausing() != nil && (errors.Is(why, pregel.ErrStopped) || journal.Waits(why)):
 		out := Outcome{Status: runlog.Paused, Open: j.Open()}
 		paused := *j.Pausing()
 		paused.Waited = j.Waited()

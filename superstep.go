@@ -94,8 +94,9 @@ type Engine struct {
 	opt   Options
 
 	mu     sync.Mutex
-	runs   map[string]*Run  // those that are executing here
-	later  map[string]later // those that Recover leaves alone for a while
+	runs   map[string]*Run    // those that are executing here
+	deaf   context.CancelFunc // ends listen, which runs while anything executes
+	later  map[string]later   // those that Recover leaves alone for a while
 	closed bool
 	work   sync.WaitGroup // runs, and calls that may start one
 }
@@ -477,6 +478,9 @@ func (e *Engine) Pause(ctx context.Context, id, by string) error {
 		if info.Status == runlog.Paused {
 			return nil
 		}
+		if info.Status == runlog.Failed {
+			return fmt.Errorf("run %s has failed: there is nothing to pause", id)
+		}
 		j, err := e.open(ctx, id, &journal.Options{})
 		if err == nil {
 			if now := j.Info(); !now.Status.Ended() && now.Status != runlog.Paused {
@@ -490,6 +494,9 @@ func (e *Engine) Pause(ctx context.Context, id, by string) error {
 		if !posted {
 			if err := unlisted.Request(ctx, e.store, id, r); err != nil {
 				return err
+			}
+			if here := e.executing(id); here != nil {
+				here.journal.Look(ctx)
 			}
 		}
 		select {

@@ -179,7 +179,7 @@ func newRunCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// describeRun lists in the help of `run` what there is to run.
+// describeRun lists the workflows in the help of `run`.
 func describeRun(a *app, run *cobra.Command, set workflow.Set) {
 	if len(set) == 0 {
 		return

@@ -23,7 +23,7 @@ func workerCommand(a *app) *cobra.Command {
 A worker resumes every interrupted run, and every run that waits for storage. Several workers may
 serve one store. A worker does not touch paused runs, which need a person, and quarantined runs,
 which need a decision. When a worker stops, the others resume its runs.`,
-		Example: examples(a.cfg.Name, "worker", "", "worker --once", "resume what there is, and exit",
+		Example: examples(a.cfg.Name, "worker", "", "worker --once", "resume interrupted runs, and exit",
 			"worker --store postgres://superstep@db/superstep", "one of many"),
 	}
 	cmd.Flags().IntVar(&o.Runs, "max-runs", 32, "runs at once")

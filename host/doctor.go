@@ -20,9 +20,6 @@ type Check struct {
 	Fix   string `json:"fix,omitempty"`
 }
 
-// Agents of other makers that Doctor looks for on PATH.
-var knownAgents = [...]string{"opencode", "codex", "gemini", "qwen", "copilot", "goose"}
-
 // Doctor checks the configuration, the data folder, the store, the project, the models, the sandbox and the agents on PATH. It
 // contacts the store and servers of models on this machine, changes nothing, and returns a fix for everything that is not ok.
 func (h *Host) Doctor(ctx context.Context, conf *Configuration) []Check {
@@ -65,7 +62,7 @@ func (h *Host) Doctor(ctx context.Context, conf *Configuration) []Check {
 	found, fix, err = h.checkSandbox()
 	add("sandbox", found, err, fix)
 	var agents []string
-	for _, name := range knownAgents {
+	for _, name := range []string{"opencode", "codex", "gemini", "qwen", "copilot", "goose"} {
 		if path, err := exec.LookPath(name); err == nil {
 			agents = append(agents, path)
 		}

@@ -12,8 +12,9 @@ import (
 
 // cancels are the parts of a run that can be cancelled, and those that shall be.
 type cancels struct {
-	mu    sync.Mutex
-	read  uint64            // how much of the requests was read
+	look  sync.Mutex        // one Look at a time
+	read  uint64            // how much of the requests was read; guarded by look
+	mu    sync.Mutex        // guards the rest
 	asked map[string]bool   // paths
 	parts map[string]func() // by path
 	pause *runlog.RunPaused // what was asked for, nil for nothing
@@ -65,8 +66,11 @@ func (s *Scope) cancellable(cancel func()) (stop func()) {
 	}
 }
 
-// requested carries out what was requested since, for Hold. What cannot be read or carried out now is tried again later.
-func (j *Journal) requested(ctx context.Context) {
+// Look carries out what other processes requested since the last time. Hold looks with each renewal; who knows of a request
+// looks at once. What cannot be read or carried out now is tried again later.
+func (j *Journal) Look(ctx context.Context) {
+	j.cancels.look.Lock()
+	defer j.cancels.look.Unlock()
 	for {
 		// Most runs have no requests, and an error of the store itself the next append meets too.
 		recs, _ := j.store.Read(ctx, unlisted.RequestsID(j.id), j.cancels.read+1, 64)
@@ -100,10 +104,11 @@ func (j *Journal) pause(r *runlog.Record) {
 	}
 	d.Request = r.Seq
 	j.cancels.mu.Lock()
-	defer j.cancels.mu.Unlock()
 	if j.cancels.pause = &d; j.cancels.rest != nil {
 		j.cancels.rest()
 	}
+	j.cancels.mu.Unlock()
+	j.tell() // nobody waits for an answer any longer
 }
 
 // OnPause has f called, once or more, when somebody asks for the run to pause; see Pausing. Call it before Hold.
@@ -124,6 +129,5 @@ func (j *Journal) reply(ctx context.Context, r *runlog.Record) bool {
 		return true
 	}
 	err := j.Answer(ctx, r.Path, &a)
-	var unasked *UnaskedError
-	return err == nil || errors.As(err, new(*AnsweredError)) || errors.As(err, new(*UnfitError)) || errors.As(err, &unasked)
+	return err == nil || errors.As(err, new(*AnsweredError)) || errors.As(err, new(*UnfitError)) || errors.As(err, new(*UnaskedError))
 }

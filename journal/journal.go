@@ -276,9 +276,6 @@ func (j *Journal) Cancelled(ctx context.Context) bool {
 	return err == nil && asked
 }
 
-// lookEvery is the shortest time between two looks for requests.
-const lookEvery = 100 * time.Millisecond
-
 // Hold keeps the run's lease until the context it returns has ended, which happens
 // when the parent ends or stop is called, and with the cause ErrCancelRequested or
 // ErrFenced when it must. Stop waits for the goroutine behind it.
@@ -289,17 +286,10 @@ func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) 
 		defer close(done)
 		t := time.NewTicker(j.opt.Renew)
 		defer t.Stop()
-		look := time.NewTimer(0) // for requests, which others made while nobody held the run
-		defer look.Stop()
 		for {
 			select {
 			case <-held.Done():
 				return
-			case <-look.C:
-				begun := time.Now()
-				j.requested(held)
-				look.Reset(min(max(100*time.Since(begun), lookEvery), j.opt.Renew)) // at most a hundredth of the time
-				continue
 			case <-t.C:
 			}
 			asked, err := j.log.Renew(held)
@@ -308,6 +298,8 @@ func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) 
 				cancel(err)
 			case err == nil && asked:
 				cancel(ErrCancelRequested)
+			case err == nil:
+				j.Look(held)
 			}
 			// Any other error is left to the next append: a lease is about speed, not safety.
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// listing returns what there is to run.
+// listing returns the workflows that can be run.
 func listing(set workflow.Set) string {
 	var b strings.Builder
 	b.WriteString("The workflows:\n")
