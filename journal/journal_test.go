@@ -602,7 +602,7 @@ func TestReplyReachesALaterHolder(t *testing.T) {
 	t.Parallel()
 	store := runlog.NewMemory(nil)
 	ask := func() (answer json.RawMessage, err error) {
-		j, err := journal.Open(t.Context(), store, "r", &journal.Options{Create: &runlog.NewRun{Workflow: "w"}, Reopen: true})
+		j, err := journal.Open(t.Context(), store, "r", &journal.Options{Create: &runlog.NewRun{Workflow: "w"}, Reopen: true, Renew: time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
