@@ -102,8 +102,8 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 	r := &Run{id: j.ID(), engine: e, journal: j, stop: stop, halt: make(chan struct{}), done: make(chan struct{})}
 	j.OnPause(r.rest)
 	e.mu.Lock()
-	e.runs[r.id] = r
-	if len(e.runs) == 1 {
+	e.runs[r.id] = r // perhaps in the place of one that another process has fenced off, and that is about to end
+	if e.active++; e.active == 1 {
 		var listening context.Context
 		listening, e.deaf = context.WithCancel(context.WithoutCancel(ctx))
 		e.work.Go(func() { e.listen(listening) })
@@ -121,7 +121,10 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		release()
 		stop(nil)
 		e.mu.Lock()
-		if delete(e.runs, r.id); len(e.runs) == 0 {
+		if e.runs[r.id] == r {
+			delete(e.runs, r.id)
+		}
+		if e.active--; e.active == 0 {
 			e.deaf()
 		}
 		e.mu.Unlock()

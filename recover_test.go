@@ -2,6 +2,7 @@ package superstep_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -472,5 +473,53 @@ func TestReplayEndsAtTheSeam(t *testing.T) {
 	rep, _ := old.Replay(t.Context(), run.ID(), nil)
 	if rep.Diverged.Why == "" || rep.Records < 4 {
 		t.Errorf("the version that began it diverges at %+v after %d records", rep.Diverged, rep.Records)
+	}
+}
+
+// An engine that takes up a run it was fenced off from executes it twice for a while: the old execution ends on its own, takes
+// nothing of the new one with it, and Close waits for both.
+func TestResumeOfARunThatWasFencedOffHere(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	store := runlog.NewMemory(&runlog.MemoryOptions{Now: now})
+	begun, old := make(chan struct{}, 2), make(chan struct{})
+	var times atomic.Int64
+	e, err := superstep.New(store, &superstep.Options{Now: now, Workflows: []*workflow.Workflow{zflow(t, func(ctx context.Context, _ *graph.Task, _ int) (int, error) {
+		begun <- struct{}{}
+		if times.Add(1) == 1 {
+			<-old // as one that hears of nothing
+			return 1, nil
+		}
+		<-ctx.Done()
+		return 0, ctx.Err()
+	})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := e.Start(t.Context(), "z", json.RawMessage("{}"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	ahead.Store(int64(time.Hour))
+	second, err := e.Resume(t.Context(), first.ID(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	close(old)
+	if out, err := first.Wait(t.Context()); err != nil || !errors.Is(out.Err, runlog.ErrFenced) {
+		t.Errorf("the old execution: %+v, %v", out, err)
+	}
+	closed := make(chan struct{})
+	go func() { e.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("Close still waits: it has forgotten the new one, or what listens for the old one")
+	}
+	if out, err := second.Wait(t.Context()); err != nil || out.Status != runlog.Interrupted {
+		t.Errorf("the new execution: %+v, %v", out, err)
 	}
 }

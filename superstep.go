@@ -95,7 +95,8 @@ type Engine struct {
 
 	mu     sync.Mutex
 	runs   map[string]*Run    // those that are executing here
-	deaf   context.CancelFunc // ends listen, which runs while anything executes
+	active int                // how many execute, with those that were fenced off and have not ended yet
+	deaf   context.CancelFunc // ends listen, which runs while any is active
 	later  map[string]later   // those that Recover leaves alone for a while
 	closed bool
 	work   sync.WaitGroup // runs, and calls that may start one
