@@ -114,3 +114,44 @@ func Align(lines [][]string, most int) []string {
 	}
 	return out
 }
+
+// Wrap breaks the lines of a text that are wider than width between words. What two spaces set off as the last column of a line
+// continues in that column. If the column begins beyond half of the width, it goes below the line, and so it does in the other
+// lines that have it there. If width is 0, the text is returned as it is.
+func Wrap(text string, width int) string {
+	if width <= 0 {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	below := map[int]bool{} // columns
+	for _, line := range lines {
+		if _, column := lastColumn(line); column > width/2 && ansi.StringWidth(line) > width {
+			below[column] = true
+		}
+	}
+	var out []string
+	for _, line := range lines {
+		at, column := lastColumn(line)
+		head, rest := line[:at], line[at:]
+		if below[column] {
+			out = append(out, strings.TrimRight(head, " "))
+			column = len(line) - len(strings.TrimLeft(line, " ")) + 4
+			head = strings.Repeat(" ", column)
+		} else if ansi.StringWidth(line) <= width {
+			out = append(out, line)
+			continue
+		}
+		out = append(out, head+strings.ReplaceAll(ansi.Wordwrap(rest, max(10, width-column), ""), "\n", "\n"+strings.Repeat(" ", column)))
+	}
+	return strings.Join(out, "\n")
+}
+
+// lastColumn returns where the last column of a line begins, in bytes and in cells.
+func lastColumn(line string) (at, column int) {
+	text := strings.TrimRight(line, " ")
+	at = len(text) - len(strings.TrimLeft(text, " "))
+	if n := strings.LastIndex(text, "  "); n >= at {
+		at = n + 2
+	}
+	return at, ansi.StringWidth(line[:at])
+}

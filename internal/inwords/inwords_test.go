@@ -25,3 +25,21 @@ func TestInWords(t *testing.T) {
 		}
 	}
 }
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"a b": "a b",
+		"one two three four five six seven eight":                  "one two three four five six\nseven eight",
+		"  name  one two three four five six":                      "  name  one two three four\n        five six",
+		"  a command that is long       what it does for you":      "  a command that is long\n      what it does for you",
+		"  1. once  only\n  2. this run  and each one of its like": "  1. once  only\n  2. this run  and each one of\n               its like",
+	} {
+		if got := inwords.Wrap(in, 30); got != want {
+			t.Errorf("%q is\n%s\nwant\n%s", in, got, want)
+		}
+		if got := inwords.Wrap(in, 0); got != in {
+			t.Errorf("%q without a width is %q", in, got)
+		}
+	}
+}
