@@ -31,7 +31,7 @@ The exit code is 1 if a check failed; warnings do not count.`,
 				}
 			} else {
 				for _, c := range checks {
-					a.out.line(fmt.Sprintf("%-8s %-14s %s", c.State, c.Name, transcript.Line(c.Found)))
+					a.out.line(inwords.Wrap(fmt.Sprintf("%-8s %-14s %s", c.State, c.Name, transcript.Line(c.Found)), a.tty.Width()))
 					if c.Fix != "" {
 						a.out.line("         fix: " + transcript.Line(c.Fix))
 					}

@@ -149,7 +149,7 @@ func summarize(a *app, s *tui.Session, e *ending) {
 	if done := completed(e.run); len(e.open) > 0 && len(done) > 0 {
 		a.err.line("  Completed steps so far:")
 		for _, line := range done {
-			a.err.line("    " + line)
+			a.err.line(a.tty.Wrap("    " + line))
 		}
 	}
 	for _, q := range e.open {

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/transcript"
-	"github.com/superstep-dev/superstep/internal/tui"
 )
 
 func lintCommand(a *app) *cobra.Command {
@@ -64,7 +64,7 @@ func lintRecipes(a *app, paths []string) error {
 		}
 		for _, x := range r.Problems {
 			if !a.programs() {
-				fmt.Fprint(a.out, found(l.Path, x, r.Text, a.tty.Out))
+				fmt.Fprint(a.out, found(a, l.Path, x, r.Text))
 			}
 			p := problemJSON{x.Code, x.Pos.Line, x.Pos.Col, x.End, transcript.Line(x.Text)}
 			if x.Warning {
@@ -88,16 +88,24 @@ func lintRecipes(a *app, paths []string) error {
 }
 
 // found is a problem with the line that it is in, and a caret.
-func found(path string, x *recipe.Problem, text []byte, pal tui.Palette) string {
+func found(a *app, path string, x *recipe.Problem, text []byte) string {
+	pal := a.tty.Out
 	word := pal.Red("error")
 	if x.Warning {
 		word = pal.Yellow("warning")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s %s\n", where(path, x), word, transcript.Line(x.Text))
+	b.WriteString(inwords.Wrap(fmt.Sprintf("%s: %s %s", where(path, x), word, transcript.Line(x.Text)), a.tty.Width()) + "\n")
 	if excerpt := x.Excerpt(text); len(text) > 0 && excerpt != "" {
 		line, caret, _ := strings.Cut(strings.TrimRight(excerpt, "\n"), "\n")
-		fmt.Fprintf(&b, "  %s\n  %s\n", transcript.Clean(line), pal.Bold(transcript.Clean(caret)))
+		line, caret = transcript.Clean(line), transcript.Clean(caret)
+		if room := a.tty.Width() - 2; room > 0 {
+			if hidden := len(caret) - room; hidden > 0 {
+				line, caret = ansi.TruncateLeft(line, hidden+1, "…"), caret[hidden:]
+			}
+			line = ansi.Truncate(line, room, "…")
+		}
+		fmt.Fprintf(&b, "  %s\n  %s\n", line, pal.Bold(caret))
 	}
 	return b.String()
 }

@@ -36,7 +36,7 @@ func printPlan(a *app, p *host.Plan) {
 	a.out.line("")
 	line := func(label, text string) {
 		if text != "" {
-			a.out.line(fmt.Sprintf("%-10s %s", label, transcript.Line(text)))
+			a.out.line(inwords.Wrap(fmt.Sprintf("%-10s %s", label, transcript.Line(text)), a.tty.Width()))
 		}
 	}
 	var agents []string

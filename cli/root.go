@@ -101,9 +101,7 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 	root.SetHelpTemplate(strings.Replace(helpTemplate, "WIDTH", strconv.Itoa(width), 1))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		if width > 0 {
-			cmd.Long = ansi.Wordwrap(cmp.Or(cmd.Long, cmd.Short), width, "")
-		}
+		cmd.Long, cmd.Example = inwords.Wrap(joined(cmp.Or(cmd.Long, cmd.Short), width), width), inwords.Wrap(cmd.Example, width)
 		help(cmd, args)
 	})
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND | flags]", Short: "Help about a command, or the global flags",
@@ -143,6 +141,20 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 	prepareRun(a, root, run)
 	addCompletion(a, root)
 	return root
+}
+
+// joined makes each paragraph of a help text one line if one of its lines is wider than the terminal.
+func joined(text string, width int) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		lines := strings.Split(p, "\n")
+		wide := func(line string) bool { return width > 0 && ansi.StringWidth(line) > width }
+		table := func(line string) bool { return strings.HasPrefix(line, " ") }
+		if slices.ContainsFunc(lines, wide) && !slices.ContainsFunc(lines, table) {
+			paragraphs[i] = strings.Join(lines, " ")
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
 }
 
 func (a *app) globals(f *pflag.FlagSet) {
@@ -187,8 +199,8 @@ func globalHelp(a *app) string {
 	(&app{opt: a.opt, cfg: a.cfg}).globals(f)
 	var variables []string
 	configurable(a).VisitAll(func(f *pflag.Flag) { variables = append(variables, host.Variable(f.Name)) })
-	return "Flags of every command\n\n" + strings.TrimRight(f.FlagUsages(), "\n") +
-		"\n\nA flag goes before its variable, a variable before the configuration (`" + a.cfg.Name + " config list`). The variables are:\n  " +
+	return "Flags of every command\n\n" + strings.TrimRight(f.FlagUsagesWrapped(a.tty.Width()), "\n") +
+		"\n\n" + inwords.Wrap("A flag goes before its variable, a variable before the configuration (`"+a.cfg.Name+" config list`). The variables are:", a.tty.Width()) + "\n  " +
 		strings.Join(append(variables, "SUPERSTEP_CONFIG", "SUPERSTEP_STORE_KEY", "SUPERSTEP_CACHE_DIR", "SUPERSTEP_EMBEDDINGS"), "\n  ")
 }
 
@@ -400,7 +412,7 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 	}
 	text := greeting(cmd.Context(), a, loadWorkflows(a))
 	if a.tty.OutTTY && a.tty.InTTY {
-		a.out.line(text)
+		a.out.line(inwords.Wrap(text, a.tty.Width()))
 		return nil
 	}
 	a.err.line(text + "\n\nCommands: " + strings.Join(commandNames(cmd), ", ") + "; `" + a.cfg.Name + " COMMAND --help` describes one")
@@ -439,12 +451,12 @@ func greeting(ctx context.Context, a *app, set workflow.Set) string {
 	}
 	items, _, err := a.host().List(ctx, host.Workflows, false)
 	if err == nil && folder && !slices.ContainsFunc(items, func(i host.Item) bool { return i.Source == "project" }) {
-		pairs = append(pairs, "init", "write a first recipe into this folder")
+		pairs = append(pairs, "init", "Write a first recipe into this folder")
 	}
 	if !able {
-		pairs = append(pairs, "models list", "which language models there are, and what each lacks")
+		pairs = append(pairs, "models list", "List the language models, and what each lacks")
 	}
-	pairs = append(pairs, "runs list", "what ran here", "--help", "everything else")
+	pairs = append(pairs, "runs list", "List what ran here", "--help", "Show all commands")
 	return fmt.Sprintf("%s %s runs workflows that survive a crash. Try one of these:\n\n%s", a.cfg.Name, a.opt.Version, examples(a.cfg.Name, pairs...))
 }
 
