@@ -168,7 +168,7 @@ func (v *live) draw(block bool) {
 	v.said = nil
 	if !v.asking {
 		for _, line := range v.above {
-			b.WriteString(ansi.Truncate(line, width, "…") + "\n")
+			b.WriteString(inwords.Wrap(ansi.Truncate(line, 3*width, "…"), width) + "\n")
 		}
 		v.above = nil
 	}
@@ -330,7 +330,8 @@ func (v *live) see(rec *runlog.Record, r *transcript.Run) {
 		if rec.Kind == runlog.KindRunResumed {
 			line += v.pal.Dim(" (resumed)")
 		}
-		v.put(line)
+		width, _ := v.size()
+		v.put(ansi.Truncate(line, width, "…"))
 	case runlog.KindStepCommitted:
 		v.stepDone(rec, r)
 	}
@@ -364,7 +365,11 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 		}
 	}
 	width, _ := v.size()
-	v.put(v.pal.Dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(s), mark, inwords.Brief(s.Time.Elapsed(rec.Time))), width)))
+	took := s.Time.Elapsed(rec.Time)
+	if len(tasks) == 1 { // the step may have waited for another one
+		took = tasks[0].Time.Elapsed(rec.Time)
+	}
+	v.put(v.pal.Dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(s), mark, inwords.Brief(took)), width)))
 	if len(tasks) < 2 {
 		return
 	}

@@ -99,7 +99,8 @@ func (p *prompting) choices() string {
 	for _, c := range p.menu {
 		b.WriteString(strings.TrimRight(fmt.Sprintf("  %d. %-*s  %s", c.key, width, c.name, c.note), " ") + "\n")
 	}
-	return b.String()
+	width, _ = p.screen.size()
+	return inwords.Wrap(b.String(), width)
 }
 
 // line asks for a line. It is not ok at the end of the input, or of the run.
@@ -126,12 +127,25 @@ func (p *prompting) line(label string) (line string, ok bool) {
 	return line, ok
 }
 
+// numbers lists the numbers of choices: 1, 2, 4 or 5.
+func numbers(menu []choice) string {
+	var out []string
+	for _, c := range menu {
+		out = append(out, strconv.Itoa(c.key))
+	}
+	last := len(out) - 1
+	return strings.Join(out[:last], ", ") + " or " + out[last]
+}
+
 // one asks for one value.
 func (p *prompting) one() (json.RawMessage, bool) {
 	q := p.q
 	wanted := ""
 	if n := len(p.menu); n > 0 {
 		wanted = fmt.Sprintf(" %d-%d", p.menu[0].key, p.menu[n-1].key)
+		if p.menu[n-1].key != n { // a gate has no third choice
+			wanted = " " + numbers(p.menu)
+		}
 		if q.Several() {
 			wanted += ", several with commas"
 		}
