@@ -35,8 +35,8 @@ func TestBudgetToTheLast(t *testing.T) {
 	}{
 		runlog.BudgetTokens: {runlog.Budget{Tokens: 3}, runlog.Amount{Tokens: 1, Calls: 5}, "task: 3 of the run's budget of 3 tokens used, and the next step may take 1 more; resume the run with a larger budget"},
 		runlog.BudgetMoney:  {runlog.Budget{Money: 30_000}, runlog.Amount{Money: 10_000}, "task: $0.0300 of the run's budget of $0.0300 used, and the next step may take $0.0100 more; resume the run with a larger budget"},
-		runlog.BudgetTurns:  {runlog.Budget{Turns: 3}, runlog.Amount{Turns: 1, Tokens: 9}, "task: 3 of the run's budget of 3 turns of models used, and the next step may take 1 more; resume the run with a larger budget"},
-		runlog.BudgetCalls:  {runlog.Budget{Calls: 3}, runlog.Amount{Calls: 1}, "task: 3 of the run's budget of 3 calls of tools used, and the next step may take 1 more; resume the run with a larger budget"},
+		runlog.BudgetTurns:  {runlog.Budget{Turns: 3}, runlog.Amount{Turns: 1, Tokens: 9}, "task: 3 of the run's budget of 3 model turns used, and the next step may take 1 more; resume the run with a larger budget"},
+		runlog.BudgetCalls:  {runlog.Budget{Calls: 3}, runlog.Amount{Calls: 1}, "task: 3 of the run's budget of 3 tool calls used, and the next step may take 1 more; resume the run with a larger budget"},
 		runlog.BudgetAgents: {runlog.Budget{Agents: 3}, runlog.Amount{Agents: 1}, "task: 3 of the run's budget of 3 agents used, and the next step may take 1 more; resume the run with a larger budget"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -401,7 +401,7 @@ func TestLow(t *testing.T) {
 		{runlog.Budget{Tokens: 100, Soft: 0.5}, runlog.Amount{Tokens: 50}, "50 of 100 tokens"},
 		{runlog.Budget{Tokens: 100, Soft: 1}, runlog.Amount{Tokens: 100}, ""},
 		{runlog.Budget{Agents: 1}, runlog.Amount{Agents: 1}, ""},
-		{runlog.Budget{Turns: 10, Tokens: 1000}, runlog.Amount{Turns: 9, Tokens: 1}, "9 of 10 turns of models"},
+		{runlog.Budget{Turns: 10, Tokens: 1000}, runlog.Amount{Turns: 9, Tokens: 1}, "9 of 10 model turns"},
 		{runlog.Budget{}, runlog.Amount{Tokens: 1 << 40}, ""},
 	} {
 		j := openJournal(t, runlog.NewMemory(nil), &journal.Options{Create: &runlog.NewRun{}, Budget: &tc.limit})

@@ -99,9 +99,9 @@ func (e *BudgetError) unit() string {
 	case BudgetMoney, BudgetWall:
 		return e.show(e.Limit)
 	case BudgetTurns:
-		return e.show(e.Limit) + " turns of models"
+		return e.show(e.Limit) + " model turns"
 	case BudgetCalls:
-		return e.show(e.Limit) + " calls of tools"
+		return e.show(e.Limit) + " tool calls"
 	}
 	return e.show(e.Limit) + " " + e.What
 }
