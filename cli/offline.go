@@ -38,6 +38,9 @@ func explainLacking(a *app, w *workflow.Workflow, err error) error {
 
 // modelWays are the ways to have a language model.
 func modelWays(a *app) []string {
+	if a.set.offline {
+		return []string{"start Ollama, LM Studio or llama.cpp on this machine", "without --offline: set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY"}
+	}
 	return []string{
 		"set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY",
 		"start Ollama, LM Studio or llama.cpp on this machine",

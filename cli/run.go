@@ -159,7 +159,7 @@ func newRunCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&g.File, "inputs", "", "read inputs from a JSON `file`, - for standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usage("run: which workflow? " + knownWorkflows(a))
+			return usage("run: which workflow? "+knownWorkflows(a), "what each does: "+a.hint("run", "--help"))
 		}
 		ans, err := r.check(a)
 		if err != nil {

@@ -71,7 +71,7 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origi
 	out := &runJSON{
 		RunItem: host.NewRunItem(&info, r.Short, im),
 		Inputs:  r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: r.Used(),
-		Steps: r.Report(now), Denied: r.Denied, Refused: r.Refused, Questions: questions(tui.Questions(r.Open())), Output: r.Output, stepLists: stepsOf(r),
+		Steps: r.Report(now), Denied: r.Denied, Refused: r.Refused, Questions: questions(openQuestions(&info, r)), Output: r.Output, stepLists: stepsOf(r),
 	}
 	if r.Error != "" {
 		out.Error = &errorJSON{Code: r.Code, Message: r.Error}
@@ -124,7 +124,7 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 			put("  allowed by --allow %s", clean.Shell(d.Always))
 		}
 	}
-	for _, q := range tui.Questions(r.Open()) {
+	for _, q := range openQuestions(&info, r) {
 		put("\n%s", strings.Join(q.Lines(p), "\n"))
 	}
 	if r.Reason != "" {
@@ -139,6 +139,14 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 	if !a.set.Quiet {
 		nextShown(a, info, r)
 	}
+}
+
+// openQuestions are those that still take an answer.
+func openQuestions(info *runlog.Info, r *transcript.Run) []tui.Question {
+	if info.Status == runlog.Cancelled {
+		return nil
+	}
+	return tui.Questions(r.Open())
 }
 
 // refuser is who or what turned a call down.

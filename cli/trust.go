@@ -186,7 +186,7 @@ func askDecisions(a *app, items []host.Decision) ([]host.Decision, error) {
 		}
 	}
 	if len(out) == 0 {
-		a.err.line("nothing was changed")
+		a.err.line("nothing was changed; to decide later: " + a.hint("trust"))
 		return nil, &Error{Exit: ExitDenied, Code: "denied", Message: "not trusted", shown: true}
 	}
 	return out, nil

@@ -45,7 +45,11 @@ func (h *Host) Doctor(ctx context.Context, conf *Configuration) []Check {
 		}
 		add(name, found, err, fix)
 	}
-	must("configuration", conf.Path, conf.Err, h.cfg.Name+" config edit")
+	at := conf.Path
+	if _, missing := os.Stat(at); missing != nil && conf.Err == nil {
+		at += ", not there: the defaults apply"
+	}
+	must("configuration", at, conf.Err, h.cfg.Name+" config edit")
 	var err error
 	if _, missing := os.Stat(h.DataDir()); missing == nil { // else the first run creates it
 		err = writable(h.DataDir())

@@ -44,15 +44,18 @@ output: |
 
 const helloDocument = `# Hello
 
-This project is a place to try recipes in. A recipe is a workflow of agents in one YAML file: it says who does
-what, and what waits for what.
+This project is a place to try recipes in. A recipe is a workflow of
+agents in one YAML file: it says who does what, and what waits for what.
 
 ## How it is used
 
-Run the recipe with a question, and it is answered from the documents of this folder, each quote with its file and
-line. The model offline needs no key and no network: it finds sentences and quotes them, and writes none of its own.
+Run the recipe with a question, and it is answered from the documents of
+this folder, each quote with its file and line. The model offline needs no
+key and no network: it finds sentences and quotes them, and writes none of
+its own.
 
-A run survives a crash: it resumes where it stopped, and no finished work is repeated.
+A run survives a crash: it resumes where it stopped, and no finished work
+is repeated.
 `
 
 // First is what a folder has to begin with.

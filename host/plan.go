@@ -97,7 +97,9 @@ func (h *Host) need(s *recipe.Step, inputs map[string]any) *PlanNeed {
 	if n.Open {
 		n.Decision = tool.Ask
 	} else {
-		n.Subject = transcript.Line(v.Subject)
+		if n.Subject = transcript.Line(v.Subject); n.Subject == n.Tool {
+			n.Subject = ""
+		}
 	}
 	return n
 }

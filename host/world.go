@@ -2,7 +2,9 @@ package host
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -32,6 +34,7 @@ func (p *project) world() *recipe.World {
 		AgentsFrom: "the folders .superstep/agents, .claude/agents, .opencode/agents and .github/agents, your own, and those built in",
 		ToolsFrom:  "the folder .superstep/tools, your own, MCP servers, and those built in",
 		Workflows:  map[string]*recipe.Callee{},
+		ToolsBad:   map[string]string{},
 		ToolInputs: map[string]*jsonschema.Schema{},
 	}
 	tools, off := p.toolsHere()
@@ -48,6 +51,12 @@ func (p *project) world() *recipe.World {
 		}
 	}
 	w.Tools = append(w.Tools, p.ToolNames()...)
+	for _, x := range p.ToolProblems() {
+		if file := filepath.Base(x.File); x.File != "" && !x.Warning {
+			name, _, _ := strings.Cut(file, ".")
+			w.ToolsBad[name] = file + ": " + x.Text
+		}
+	}
 	for _, flow := range p.workflows {
 		w.Workflows[flow.Name] = &recipe.Callee{Name: flow.Name, Inputs: inputsOf(flow)}
 	}

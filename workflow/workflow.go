@@ -277,11 +277,15 @@ func (w *Workflow) Parse(words []string, named map[string][]string, base map[str
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		hint := suggest.Hint(key, names)
-		if hint == "" && len(names) > 0 {
+		switch {
+		case hint != "":
+		case len(names) == 0:
+			hint = "; it takes no inputs"
+		default:
 			hint = "; known: " + strings.Join(names, ", ")
 		}
 		problem := fmt.Sprintf("unknown input %q%s", key, hint)
-		if slips[key] {
+		if slips[key] && len(names) > 0 {
 			problem += " (for text with an equals sign, put -- before it)"
 		}
 		problems = append(problems, problem)

@@ -38,6 +38,9 @@ func (c *toolCheck) tool(t *Tool) {
 		problem := c.wordAt(t.Pos, t.Name, codeToolOff, text)
 		problem.Warning = true
 		c.report(problem)
+	case c.world.Tools != nil && !c.world.hasTool(t.Name) && c.world.ToolsBad[t.Name] != "":
+		c.over(t.Pos, t.Name, codeUnknownTool, "tool `%s` cannot be used: %s", name(t.Name), c.world.ToolsBad[t.Name])
+		return
 	case c.world.Tools != nil && !c.world.hasTool(t.Name):
 		c.missing(t.Pos, codeUnknownTool, "tool", t.Name, c.world.tools(), c.world.ToolsFrom)
 		return

@@ -20,6 +20,7 @@ type World struct {
 	Tools      []string // a name that ends with * stands for all that begin so
 	ToolsFrom  string
 	ToolsOff   map[string]string             // tools that are there and turned off: why, and how to turn them on
+	ToolsBad   map[string]string             // tools whose file has a mistake: which
 	ToolInputs map[string]*jsonschema.Schema // of the arguments of tools, where it is known without starting anything
 	Workflows  map[string]*Callee            // by name and alias
 }
