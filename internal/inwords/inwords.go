@@ -115,7 +115,7 @@ func Align(lines [][]string, most int) []string {
 	return out
 }
 
-// Wrap breaks the lines of a text that are wider than width between words. What two spaces set off as the last column of a line
+// Wrap breaks the lines of a text that are wider than width at spaces. What two spaces set off as the last column of a line
 // continues in that column. If the column begins beyond half of the width, it goes below the line, and so it does in the other
 // lines that have it there. If width is 0, the text is returned as it is.
 func Wrap(text string, width int) string {
@@ -141,7 +141,19 @@ func Wrap(text string, width int) string {
 			out = append(out, line)
 			continue
 		}
-		out = append(out, head+strings.ReplaceAll(ansi.Wordwrap(rest, max(10, width-column), ""), "\n", "\n"+strings.Repeat(" ", column)))
+		wide := column
+		for i, word := range strings.Split(rest, " ") {
+			n := ansi.StringWidth(word)
+			switch {
+			case i == 0:
+			case wide+1+n > width:
+				out, head, wide = append(out, head), strings.Repeat(" ", column), column
+			default:
+				head, wide = head+" ", wide+1
+			}
+			head, wide = head+word, wide+n
+		}
+		out = append(out, head)
 	}
 	return strings.Join(out, "\n")
 }

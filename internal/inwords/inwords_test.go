@@ -31,6 +31,7 @@ func TestWrap(t *testing.T) {
 	for in, want := range map[string]string{
 		"a b": "a b",
 		"one two three four five six seven eight":                  "one two three four five six\nseven eight",
+		"one two three four five six --seven":                      "one two three four five six\n--seven",
 		"  name  one two three four five six":                      "  name  one two three four\n        five six",
 		"  a command that is long       what it does for you":      "  a command that is long\n      what it does for you",
 		"  1. once  only\n  2. this run  and each one of its like": "  1. once  only\n  2. this run  and each one of\n               its like",

@@ -23,6 +23,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
@@ -154,7 +155,13 @@ func (c *Screen) size() (width, height int) {
 }
 
 // Wrap breaks the lines of a text between words where standard error is a terminal.
-func (c *Screen) Wrap(s string) string { return c.broken(s, c.errTTY) }
+func (c *Screen) Wrap(s string) string {
+	if !c.errTTY {
+		return s
+	}
+	width, _ := c.size()
+	return inwords.Wrap(s, width)
+}
 
 func (c *Screen) broken(s string, tty bool) string {
 	if !tty {
