@@ -185,13 +185,13 @@ func printItems(a *app, kind string, items []host.Item, problems recipe.Problems
 
 func printTable(a *app, items []host.Item) {
 	needs := slices.ContainsFunc(items, func(i host.Item) bool { return i.NeedsModel })
-	table := [][]string{{"NAME", "SOURCE  ", "STATE      ", "NEEDS           ", "DESCRIPTION"}}
+	table := [][]string{{"NAME", "SOURCE  ", "STATE      ", "NEEDS  ", "DESCRIPTION"}}
 	pal, states := a.tty.Out, map[string]bool{}
 	for i := range items {
 		e := &items[i]
 		state, need := string(e.State), ""
 		if states[state] = true; e.NeedsModel {
-			need = "a language model"
+			need = "a model"
 		}
 		switch state {
 		case "usable":

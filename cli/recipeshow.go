@@ -8,6 +8,7 @@ import (
 	"github.com/superstep-dev/superstep/graph/draw"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
@@ -64,5 +65,7 @@ func printSteps(a *app, steps []host.Step) {
 		}
 	}
 	add(steps, "  ")
-	a.out.table(table, 0, 0)
+	for _, line := range inwords.Align(table, 0) {
+		_, _ = a.out.Write([]byte(inwords.Wrap(line, a.tty.Width()) + "\n"))
+	}
 }

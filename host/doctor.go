@@ -3,11 +3,11 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
@@ -115,7 +115,7 @@ func (h *Host) checkProject() (found, fix string, err error) {
 		}
 	}
 	if open > 0 {
-		return fmt.Sprintf("%s: %d items are not trusted and not used", h.Dir(), open), h.cfg.Name + " trust", nil
+		return h.Dir() + ": not trusted and not used: " + inwords.Plural(open, "item"), h.cfg.Name + " trust", nil
 	}
 	return h.Dir(), "", nil
 }
