@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/docindex"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -104,7 +105,7 @@ func (r *researcher) open(ctx context.Context, t *graph.Task, s *state) (*builti
 		}
 		r.docs = docs
 		if n := docs.Stats(); n.Read > 0 {
-			say(fmt.Sprintf("the index has %d files, %d MB%s", n.Files, n.Bytes/1e6, leftOut(n.Left)))
+			say(fmt.Sprintf("the index has %s, %s%s", inwords.Plural(n.Files, "file"), inwords.Bytes(n.Bytes), leftOut(n.Left)))
 		}
 	}
 	if r.docs.Stats().Files == 0 {
