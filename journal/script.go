@@ -457,7 +457,9 @@ func (s *script) match(recs []runlog.Record) error {
 		if !same {
 			return s.differ(r.Path, fmt.Sprintf("its %s is not what is recorded", r.Kind), r)
 		}
-		r.Time, hash = due.Time, next
+		if r.Time, hash = due.Time, next; timed(r.Kind) {
+			r.Data = due.Data
+		}
 	}
 	s.hash = hash
 	return nil

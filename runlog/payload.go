@@ -23,6 +23,7 @@ type RunStarted struct {
 	Budget   *Budget         `json:"budget,omitempty"`         // nil for no limit
 	Every    int             `json:"snapshot_every,omitempty"` // supersteps; 0 for snapshots by growth alone
 	Imported *Imported       `json:"imported,omitempty"`       // of a run that was made of a file, and of its forks
+	Timed    bool            `json:"timed,omitempty"`          // records say how long things took; one that does not took less than a millisecond
 }
 
 // RunResumed reports that a process resumed the run.
@@ -30,6 +31,7 @@ type RunResumed struct {
 	Owner   string  `json:"owner,omitempty"`
 	Sandbox string  `json:"sandbox,omitempty"` // see RunStarted
 	Budget  *Budget `json:"budget,omitempty"`  // in place of the one before; nil for no change
+	Timed   bool    `json:"timed,omitempty"`   // see RunStarted
 }
 
 // RunPaused reports that nothing moves until a question is answered, or until the run is
