@@ -88,7 +88,12 @@ func (r *Run) trim() {
 		t := r.ended[0]
 		r.ended = r.ended[1:]
 		r.kept -= t.bytes()
-		t.Dropped, t.Parts = t.Dropped+len(t.Parts), nil
+		t.Dropped, t.Parts, t.inputs = t.Dropped+len(t.Parts), nil, nil
+		for _, a := range t.Agents {
+			for i, c := range a.Calls {
+				a.Calls[i] = &Tool{Key: c.Key, Kind: c.Kind, Name: c.Name, State: c.State, Time: c.Time, Ended: c.Ended}
+			}
+		}
 		r.touch(t)
 	}
 }
