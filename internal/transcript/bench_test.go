@@ -130,4 +130,5 @@ func TestWindow(t *testing.T) {
 	}
 	runtime.KeepAlive(whole)
 	runtime.KeepAlive(some)
+	runtime.KeepAlive(recs)
 }
