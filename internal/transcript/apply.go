@@ -90,9 +90,7 @@ func (r *Run) trim() {
 		r.kept -= t.bytes()
 		t.Dropped, t.Parts, t.inputs = t.Dropped+len(t.Parts), nil, nil
 		for _, a := range t.Agents {
-			for i, c := range a.Calls {
-				a.Calls[i] = &Tool{Key: c.Key, Kind: c.Kind, Name: c.Name, State: c.State, Time: c.Time, Ended: c.Ended}
-			}
+			a.Calls = nil
 		}
 		r.touch(t)
 	}

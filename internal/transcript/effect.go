@@ -307,7 +307,7 @@ func (r *Run) settleTool(t *Task, d *runlog.Settled, at time.Time) *Tool {
 		u.State = Failed
 	}
 	if a := t.agentOf(d.Key); a != nil && d.Kind == "tool" {
-		a.Ended, a.Calls = at, append(a.Calls, u)
+		a.Ended, a.Called, a.Calls = at, a.Called+1, append(a.Calls, u)
 	}
 	if _, _, shown := callOf(d.Key); !shown || d.Kind != "tool" {
 		r.add(t, u.Key, Part{Kind: ToolUse, Tool: u})

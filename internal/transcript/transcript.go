@@ -236,7 +236,8 @@ type Agent struct {
 	Window int         // of the model, in tokens; 0 if it is not known
 	Last   model.Usage // of its last turn
 	Priced bool        // the model tells its price
-	Calls  []*Tool     // of tools, that have ended
+	Called int         // calls of tools that have ended
+	Calls  []*Tool     // those, unless they were dropped; see Run.Window
 	Began  time.Time
 	Ended  time.Time // when it was last heard of
 }

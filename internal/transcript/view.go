@@ -237,7 +237,7 @@ func (t *Task) view() *TaskView {
 	}
 	for _, a := range t.Agents {
 		v.Agents = append(v.Agents, AgentView{
-			Name: a.Name, Title: a.Title(), Prompt: a.Prompt, Model: a.Model, Turns: a.Turns, Calls: len(a.Calls), Usage: a.Usage,
+			Name: a.Name, Title: a.Title(), Prompt: a.Prompt, Model: a.Model, Turns: a.Turns, Calls: a.Called, Usage: a.Usage,
 			Cost: cost(a.Spent, !a.Priced && a.Spent.Tokens > 0), Used: a.Used, Window: a.Window,
 		})
 	}
