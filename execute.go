@@ -440,6 +440,7 @@ func stopped(ctx context.Context, j *journal.Journal, why error) (Outcome, bool)
 		out.end(ctx, j, runlog.KindRunCancelled, nil)
 		return out, true
 	case cause != nil:
+		interrupted(ctx, j, cause)
 		return Outcome{Status: runlog.Interrupted, Err: cause}, true
 	case j.Pausing() != nil && (errors.Is(why, pregel.ErrStopped) || journal.Waits(why)):
 		out := Outcome{Status: runlog.Paused, Open: j.Open()}
@@ -456,6 +457,16 @@ func stopped(ctx context.Context, j *journal.Journal, why error) (Outcome, bool)
 		return out, true
 	}
 	return Outcome{}, false
+}
+
+// interrupted records why the execution of a run ends before the run does, if that can be recorded.
+func interrupted(ctx context.Context, j *journal.Journal, cause error) {
+	data, err := json.Marshal(struct {
+		Cause string `json:"cause"`
+	}{cause.Error()})
+	if err == nil && !errors.Is(cause, runlog.ErrFenced) {
+		_ = j.Write(context.WithoutCancel(ctx), "", runlog.KindEvent, "", runlog.Event{Name: "interrupted", Data: data})
+	}
 }
 
 // record writes the end of an execution into the log, if it is one.

@@ -202,7 +202,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 			return nil, e.undo(ctx, j, err)
 		}
 	}
-	started := runlog.RunStarted{Workflow: w.Name, Inputs: inputs, Pinned: pinned, Engine: Version, Sandbox: e.opt.Sandbox(), Title: o.Title,
+	started := runlog.RunStarted{Workflow: w.Name, Inputs: inputs, Pinned: pinned, Engine: Version, Sandbox: e.opt.Sandbox(), Title: o.Title, Timed: true,
 		Budget: o.Budget, Every: o.SnapshotEvery}
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
 		return nil, e.undo(ctx, j, err)
@@ -328,7 +328,7 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 	if err != nil {
 		return nil, err
 	}
-	resumed := runlog.RunResumed{Sandbox: e.opt.Sandbox()}
+	resumed := runlog.RunResumed{Sandbox: e.opt.Sandbox(), Timed: true}
 	if opt.Budget != nil {
 		b := j.Budget()
 		resumed.Budget = &b

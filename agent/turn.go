@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -90,6 +91,35 @@ func summary(resp *model.Response) (model.Message, bool) {
 	return model.UserText("What came before, summed up:\n\n" + sum), sum != "" && resp.Stop != model.StopLength && resp.Stop != model.StopFilter
 }
 
+// A cutError is the failure of a turn of which there was something already.
+type cutError struct {
+	error
+	part model.Response
+}
+
+func (e *cutError) Unwrap() error { return e.error }
+
+// Partial returns what there was of the turn, as the output of its effect would have it.
+func (e *cutError) Partial() json.RawMessage {
+	b, _ := json.Marshal(e.part)
+	return b
+}
+
+// addPart adds a piece of a turn to what is shown of the turn if it fails.
+func addPart(to *model.Response, p model.Part) {
+	last := len(to.Message.Parts) - 1
+	switch {
+	case p.Kind == model.UsagePart && p.Usage != nil:
+		to.Usage = to.Usage.Add(*p.Usage)
+	case p.Kind != model.Text && p.Kind != model.Reasoning:
+	case last >= 0 && to.Message.Parts[last].Kind == p.Kind:
+		to.Message.Parts[last].Text += p.Text
+	default:
+		to.Message.Role = model.Assistant
+		to.Message.Parts = append(to.Message.Parts, model.Part{Kind: p.Kind, Text: p.Text})
+	}
+}
+
 // delta is a live-only event: a piece of what the model is saying.
 type delta struct {
 	Agent string `json:"agent"`
@@ -130,11 +160,15 @@ func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint st
 			keyed := *req
 			keyed.Key = key
 			keyed.Messages = slices.Clone(req.Messages)
+			var part model.Response
 			resp, err := model.Collect(r.Model.Generate(ctx, &keyed), func(p model.Part) {
-				if !r.quiet && (p.Kind == model.Text || p.Kind == model.Reasoning) {
+				if addPart(&part, p); !r.quiet && (p.Kind == model.Text || p.Kind == model.Reasoning) {
 					r.scope.Live(string(p.Kind), delta{r.Name, p.Text})
 				}
 			})
+			if err != nil && (len(part.Message.Parts) > 0 || part.Usage != (model.Usage{})) {
+				err = &cutError{err, part}
+			}
 			return resp, r.classify(err)
 		})
 		if err == nil || ctx.Err() != nil {

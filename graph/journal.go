@@ -223,6 +223,7 @@ func (x *execution[S, U]) snapshotDue(step int) bool {
 
 func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, message]) (json.RawMessage, error) {
 	d := runlog.TaskDone{Node: x.flow.nodes[t.Vertex].Name, Key: t.Key, Step: t.Step}
+	d.Took, d.Queued = x.journal.Scope(x.path(t)).Took()
 	if stand, ok := r.Note.(*standIn[U]); ok {
 		d.Update, d.Error = stand.encoded, stand.last.Error
 	} else if r.Outcome == pregel.Done {
@@ -253,7 +254,9 @@ type taskStarted struct {
 }
 
 func (x *execution[S, U]) started(t *pregel.Task[message]) {
-	x.journal.Scope(x.path(t)).Live(startedEvent, taskStarted{x.flow.nodes[t.Vertex].Name, t.Key, t.Step})
+	scope := x.journal.Scope(x.path(t))
+	scope.Begin()
+	scope.Live(startedEvent, taskStarted{x.flow.nodes[t.Vertex].Name, t.Key, t.Step})
 }
 
 // failed records an attempt that failed.

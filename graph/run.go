@@ -264,7 +264,12 @@ func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.T
 	var unfit *SchemaError
 	halt := Halts(err)
 	again = again && !halt && !errors.As(err, &unfit) // whose attempts are used up
-	record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again, Late: n.isLate(err)}
+	scope := x.journal.Scope(x.path(t))
+	took, _ := scope.Took()
+	record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again, Late: n.isLate(err), Took: took}
+	if again {
+		record.Next = pause.Milliseconds()
+	}
 	if !again && !halt && (n.caught || len(n.settled) > 0 || n.OnError == Skip) {
 		r := x.passOver(n, x.path(t), t.Visit, s, record, err)
 		if r.Outcome == pregel.Failed {
@@ -290,6 +295,7 @@ func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.T
 	if !sleep(ctx, x.opt.Stop, pause) {
 		return ended(pregel.Aborted, err)
 	}
+	scope.Begin()
 	return end, false
 }
 

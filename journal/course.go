@@ -110,12 +110,16 @@ func (s *Scope) Failed(attempt int) *runlog.TaskFailed { return s.course().faile
 type ReplayedError struct {
 	Text    string
 	refused bool
+	partial json.RawMessage
 }
 
 func (e *ReplayedError) Error() string { return e.Text }
 
 // Refused reports whether the effect has cost nothing.
 func (e *ReplayedError) Refused() bool { return e.refused }
+
+// Partial returns what there was of the output.
+func (e *ReplayedError) Partial() json.RawMessage { return e.partial }
 
 // Recorded is what a record has of an effect, but for what has come of it.
 type Recorded struct {

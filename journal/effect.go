@@ -111,14 +111,22 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 		j.Live(runlog.KindIntended, s.path, runlog.Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input})
 	}
 	j.fail("effect.before")
+	begun := j.opt.Now()
 	out, err := j.course.perform(ctx, s, e)
+	took := max(0, j.opt.Now().Sub(begun)).Milliseconds()
 	j.fail("effect.after")
 	if err != nil && (ctx.Err() != nil || e.Repeat == RepeatFreely && Waits(err)) {
 		return nil, err // stopped, or waiting for an answer, and not failed
 	}
-	outcome := runlog.Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input, Output: out, Hint: e.Hint, Spent: e.cost(out, err)}
+	outcome := runlog.Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input, Output: out, Hint: e.Hint, Spent: e.cost(out, err), Took: took}
 	if err != nil {
 		outcome.Output, outcome.Error = nil, err.Error()
+		if part, ok := errors.AsType[interface {
+			error
+			Partial() json.RawMessage
+		}](err); ok {
+			outcome.Partial = part.Partial()
+		}
 	}
 	// What has happened is recorded even if the run is being stopped meanwhile.
 	if werr := j.Write(context.WithoutCancel(ctx), "", runlog.KindSettled, s.path, outcome); werr != nil {

@@ -47,6 +47,7 @@ type Journal struct {
 	queue []*appending // what waits for its append
 	recovered
 	listen map[chan struct{}]bool
+	begun  map[string]timing // of tasks that execute, by path
 	seats  seats
 
 	cancels cancels

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -160,4 +161,45 @@ func newEvent(name string, data any) (json.RawMessage, error) {
 	out := make([]byte, 0, len(quoted)+len(b)+len(`{"name":,"data":}`))
 	out = append(append(out, `{"name":`...), quoted...)
 	return append(append(append(out, `,"data":`...), b...), '}'), nil
+}
+
+// A timing is when the execution of a task began, and how long it waited for a place before that.
+type timing struct {
+	at     time.Time
+	queued time.Duration
+}
+
+// Begin notes that the scope's task begins to execute. Called again, it notes that the task had to wait until now.
+func (s *Scope) Begin() {
+	if s == nil {
+		return
+	}
+	now := s.j.opt.Now()
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	if s.j.begun == nil {
+		s.j.begun = map[string]timing{}
+	}
+	t := timing{at: now}
+	if was, again := s.j.begun[s.path]; again {
+		t.queued = now.Sub(was.at)
+	}
+	s.j.begun[s.path] = t
+}
+
+// Took returns for how long the scope's task has executed since Begin, and how long it waited before, in milliseconds. An
+// attempt that follows begins now.
+func (s *Scope) Took() (took, queued int64) {
+	if s == nil {
+		return 0, 0
+	}
+	now := s.j.opt.Now()
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	t, ok := s.j.begun[s.path]
+	if !ok {
+		return 0, 0
+	}
+	delete(s.j.begun, s.path)
+	return max(0, now.Sub(t.at)).Milliseconds(), t.queued.Milliseconds()
 }

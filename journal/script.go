@@ -152,6 +152,10 @@ func (s *script) check() {
 		if cut := s.limits[r.Path]; cut != nil && (s.misses(r.Path) || json.Unmarshal(r.Data, &d) == nil && d.Late) {
 			cut()
 		}
+	case runlog.KindEvent:
+		if s.lost > 0 && s.recs[s.cursor].Path == "" { // EventInterrupted
+			s.stop(errCut)
+		}
 	case runlog.KindRunPaused:
 		var d runlog.RunPaused
 		if s.lost > 0 || json.Unmarshal(s.recs[s.cursor].Data, &d) == nil && d.By != "" {
@@ -214,7 +218,7 @@ func (s *script) perform(ctx context.Context, of *Scope, e *Effect) (json.RawMes
 	}
 	var was runlog.Settled
 	if err = json.Unmarshal(s.recs[i].Data, &was); err == nil && was.Error != "" {
-		err = &ReplayedError{was.Error, was.Spent == nil}
+		err = &ReplayedError{was.Error, was.Spent == nil, was.Partial}
 	}
 	return was.Output, err
 }
@@ -453,7 +457,9 @@ func (s *script) match(recs []runlog.Record) error {
 		if !same {
 			return s.differ(r.Path, fmt.Sprintf("its %s is not what is recorded", r.Kind), r)
 		}
-		r.Time, hash = due.Time, next
+		if r.Time, hash = due.Time, next; timed(r.Kind) {
+			r.Data = due.Data
+		}
 	}
 	s.hash = hash
 	return nil

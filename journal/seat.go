@@ -43,8 +43,10 @@ func (s *Scope) sit(ctx context.Context, stopped <-chan struct{}) (rise func(), 
 	turn := make(chan struct{})
 	q.waiting = append(q.waiting, turn)
 	q.mu.Unlock()
+	s.Live("agent.queued", nil)
 	select {
 	case <-turn:
+		s.Live("agent.works", nil)
 		return rise, true, nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)

@@ -23,6 +23,7 @@ type RunStarted struct {
 	Budget   *Budget         `json:"budget,omitempty"`         // nil for no limit
 	Every    int             `json:"snapshot_every,omitempty"` // supersteps; 0 for snapshots by growth alone
 	Imported *Imported       `json:"imported,omitempty"`       // of a run that was made of a file, and of its forks
+	Timed    bool            `json:"timed,omitempty"`          // records say how long things took; one that does not took less than a millisecond
 }
 
 // RunResumed reports that a process resumed the run.
@@ -30,6 +31,7 @@ type RunResumed struct {
 	Owner   string  `json:"owner,omitempty"`
 	Sandbox string  `json:"sandbox,omitempty"` // see RunStarted
 	Budget  *Budget `json:"budget,omitempty"`  // in place of the one before; nil for no change
+	Timed   bool    `json:"timed,omitempty"`   // see RunStarted
 }
 
 // RunPaused reports that nothing moves until a question is answered, or until the run is
@@ -72,7 +74,9 @@ type TaskDone struct {
 	Caught bool            `json:"caught,omitempty"` // the failure was sent to a node that takes care of it
 	Fixed  string          `json:"fixed,omitempty"`  // the node whose update Fix amends
 	Fix    json.RawMessage `json:"fix,omitempty"`
-	Inside []string        `json:"inside,omitempty"` // the paths of tasks that were skipped in graphs inside of it
+	Inside []string        `json:"inside,omitempty"`    // the paths of tasks that were skipped in graphs inside of it
+	Took   int64           `json:"took_ms,omitempty"`   // of its last execution, without Queued; 0 if it is not known
+	Queued int64           `json:"queued_ms,omitempty"` // how long that waited for a place
 }
 
 // Encode returns the encoding of the payload, which is that of encoding/json. It does
@@ -105,6 +109,9 @@ func (d *TaskDone) Parse(data []byte) error {
 	if p.has(`,"update":`) {
 		d.Update = p.value()
 	}
+	if p.has(`,"took_ms":`) {
+		d.Took = int64(p.num())
+	}
 	if p.has("}") && len(p.b) == 0 && !p.bad {
 		return nil
 	}
@@ -117,7 +124,7 @@ func (d *TaskDone) Parse(data []byte) error {
 		*d = TaskDone{}
 		return json.Unmarshal(data, d)
 	}
-	rest.Node, rest.Key, rest.Step, rest.Update = d.Node, d.Key, d.Step, d.Update
+	rest.Node, rest.Key, rest.Step, rest.Update, rest.Took = d.Node, d.Key, d.Step, d.Update, max(d.Took, rest.Took)
 	*d = rest
 	return nil
 }
@@ -209,8 +216,10 @@ type TaskFailed struct {
 	Step    int    `json:"step"`
 	Attempt int    `json:"attempt"` // from 1
 	Error   string `json:"error"`
-	Final   bool   `json:"final,omitempty"` // there is no further attempt
-	Late    bool   `json:"late,omitempty"`  // it ran out of time
+	Final   bool   `json:"final,omitempty"`   // there is no further attempt
+	Late    bool   `json:"late,omitempty"`    // it ran out of time
+	Took    int64  `json:"took_ms,omitempty"` // as in TaskDone
+	Next    int64  `json:"next_ms,omitempty"` // until the next attempt, 0 if it begins at once or there is none
 }
 
 // StepCommitted closes a superstep: the results of its tasks, in path order, are the state.
@@ -241,6 +250,9 @@ type Settled struct {
 	Error  string          `json:"error,omitempty"`
 	Hint   string          `json:"hint,omitempty"`
 	Spent  *Amount         `json:"spent,omitempty"` // what it did cost
+	// Partial is what there was of the output when the effect failed: of a turn of a model, the text and the usage so far.
+	Partial json.RawMessage `json:"partial,omitempty"`
+	Took    int64           `json:"took_ms,omitempty"` // 0 if it is not known
 }
 
 // A Question is what KindAsked records. Its address is the path of its record and Key.

@@ -19,6 +19,7 @@ func (r *Run) Apply(rec runlog.Record) {
 		}
 		r.Seq = rec.Seq
 	}
+	r.Rev++
 	if r.Status == "" && rec.Kind != runlog.KindRunStarted { // a graph that is run without an engine has no record of that
 		r.Started = rec.Time
 		r.proceed(rec.Time)
@@ -35,6 +36,8 @@ func (r *Run) Apply(rec runlog.Record) {
 		r.applyQuestion(&rec)
 	case runlog.KindEvent:
 		r.applyEvent(&rec)
+	case runlog.KindSnapshot:
+		r.applyShape(&rec)
 	}
 	if rec.Time.After(r.last) {
 		r.last = rec.Time
@@ -45,6 +48,51 @@ func (r *Run) Apply(rec runlog.Record) {
 	}
 	if r.asking > 0 || r.held > 0 || r.waited {
 		r.clocks(t, rec.Time)
+	}
+	r.touch(t)
+	r.trim()
+}
+
+// settleStep sets the time of the superstep that is not committed yet, by what the run has taken so far.
+func (r *Run) settleStep(own time.Duration) {
+	if s := r.Step(r.step); s != nil && r.timed {
+		s.Time = Span{spent: max(0, own-r.before)}
+	}
+}
+
+// touch notes that a task has changed, and so has everything that it is in.
+func (r *Run) touch(t *Task) {
+	for ; t != nil && t.Rev != r.Rev; t = t.Parent {
+		t.Rev = r.Rev
+	}
+}
+
+// applyShape takes the nodes of the run's graph from the first snapshot, which has them.
+func (r *Run) applyShape(rec *runlog.Record) {
+	if rec.Path != "" || r.Nodes != nil {
+		return
+	}
+	d, _ := decode[struct {
+		Shape struct {
+			Nodes []struct{ Name string }
+		}
+	}](rec)
+	for _, n := range d.Shape.Nodes {
+		r.Nodes = append(r.Nodes, Line(n.Name))
+	}
+}
+
+// trim drops the parts of tasks that ended long ago, see Window.
+func (r *Run) trim() {
+	for r.Window > 0 && r.kept > r.Window && len(r.ended) > 1 {
+		t := r.ended[0]
+		r.ended = r.ended[1:]
+		r.kept -= t.bytes()
+		t.Dropped, t.Parts, t.inputs = t.Dropped+len(t.Parts), nil, nil
+		for _, a := range t.Agents {
+			a.Calls = nil
+		}
+		r.touch(t)
 	}
 }
 
@@ -58,17 +106,26 @@ func (r *Run) applyRun(rec *runlog.Record) {
 	case runlog.KindRunStarted:
 		d, _ := decode[runlog.RunStarted](rec)
 		r.Workflow, r.Title, r.Inputs = Line(d.Workflow), Line(d.Title), d.Inputs
-		r.Started, r.Sandbox = rec.Time, Line(d.Sandbox)
+		r.Started, r.Sandbox, r.Parent, r.At = rec.Time, Line(d.Sandbox), Line(d.Parent), d.At
+		r.timed = d.Timed
+		if d.Budget != nil {
+			r.Budget = *d.Budget
+		}
 		r.proceed(rec.Time)
 	case runlog.KindRunResumed:
 		r.halt(runlog.Interrupted, r.last) // if its log does not say how it ended
 		d, _ := decode[runlog.RunResumed](rec)
-		r.Failed, r.Degraded = nil, nil
+		r.Failed, r.Degraded, r.By = nil, nil, ""
+		r.timed = d.Timed
+		if d.Budget != nil {
+			r.Budget = *d.Budget
+		}
 		r.Error, r.Code, r.Reason, r.Short, r.Sandbox = "", "", "", nil, Line(d.Sandbox)
 		r.proceed(rec.Time)
 	case runlog.KindRunPaused:
 		d, _ := decode[runlog.RunPaused](rec)
-		r.Reason, r.Short = Clean(d.Reason), d.Short
+		r.Reason, r.Short, r.By = Clean(d.Reason), d.Short, Line(d.By)
+		r.own.spent -= d.Waited
 		r.halt(runlog.Paused, rec.Time)
 	case runlog.KindRunCancelled:
 		r.halt(runlog.Cancelled, rec.Time)
@@ -98,6 +155,7 @@ func (r *Run) applyRun(rec *runlog.Record) {
 func (r *Run) proceed(at time.Time) {
 	r.Status, r.Ended, r.began = runlog.Running, time.Time{}, at
 	r.Time.start(at)
+	r.own.start(at)
 	if s := r.Step(r.step); s != nil && !s.Done {
 		s.Time.start(at)
 	}
@@ -109,13 +167,19 @@ func (r *Run) halt(status runlog.Status, at time.Time) {
 		r.Status, r.Ended = status, at
 	}
 	r.Time.stop(at)
+	r.aside = nil
 	for _, s := range r.Steps {
 		s.Time.stop(at)
+	}
+	if r.own.stop(at); r.timed {
+		r.Time = r.own
+		r.settleStep(r.own.spent)
 	}
 	for _, t := range r.Tasks {
 		if t.State == Running || t.State == Waiting && r.Status.Ended() {
 			t.end(Stopped, at)
 			r.count(t)
+			r.touch(t)
 		}
 	}
 }

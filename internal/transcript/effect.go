@@ -3,6 +3,7 @@ package transcript
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,10 +19,17 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			return
 		}
 		t := r.begins(rec)
+		if d.Cost != nil {
+			if r.aside == nil {
+				r.aside = map[string]runlog.Amount{}
+			}
+			r.aside[rec.Path+"\x00"+d.Key] = *d.Cost
+		}
 		switch {
 		case d.Kind == "agent" || bookkeeping(d.Kind):
 		case d.Kind == "model":
-			t.Thinking, t.live, t.Summing = true, nil, Summary(d.Key)
+			t.Thinking, t.Summing = true, Summary(d.Key)
+			t.hush()
 		default:
 			if t.inputs == nil {
 				t.inputs = map[string]json.RawMessage{}
@@ -29,8 +37,12 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			t.inputs[d.Key] = d.Input
 			u := &Tool{Key: d.Key, Kind: Line(d.Kind), Name: Line(d.Name), Arg: mainArg(d.Input), Input: d.Input, State: Running}
 			u.Time.start(rec.Time)
-			t.close(d.Key)
+			u.stored = rec.Seq != 0
+			if was := t.close(d.Key); was != nil { // it is done again, after a crash
+				t.remove(was)
+			}
 			t.open = append(t.open, u)
+			r.show(t, u)
 		}
 		return
 	}
@@ -38,12 +50,20 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 	if !ok {
 		return
 	}
+	delete(r.aside, rec.Path+"\x00"+d.Key)
 	if d.Kind == "agent" { // recorded when it begins
-		r.settleAgent(r.begins(rec), &d, rec.Time)
+		t := r.begins(rec)
+		r.settleAgent(t, &d, rec.Time)
+		r.spend(t, &d)
 		return
 	}
 	t := r.work(rec.Path, -1, rec.Time)
+	r.spend(t, &d)
 	switch {
+	case d.Kind == "timer": // a rate limit is waited out
+		if json.Unmarshal(d.Output, &t.RetryAt) == nil {
+			r.Retries++
+		}
 	case d.Kind == "gate":
 		var rule struct {
 			Decision, Subject, Reason string
@@ -56,8 +76,54 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 	case d.Kind == "model":
 		r.settleTurn(t, &d, rec.Time)
 	default:
-		r.endPart(rec, &d, t.settleTool(&d, rec.Time))
+		r.endPart(rec, &d, r.settleTool(t, &d, rec.Time))
 	}
+}
+
+// spend adds what an effect did cost.
+func (r *Run) spend(t *Task, d *runlog.Settled) {
+	if d.Spent == nil {
+		return
+	}
+	r.Spent, t.Spent = r.Spent.Add(*d.Spent), t.Spent.Add(*d.Spent)
+	a := t.agentOf(d.Key)
+	if a != nil {
+		a.Spent = a.Spent.Add(*d.Spent)
+	}
+	if d.Kind == "model" && d.Spent.Money == 0 && d.Spent.Tokens > 0 && (a == nil || !a.Priced) {
+		r.Unpriced, t.Unpriced = true, true
+	}
+}
+
+// show puts a call among the parts when it begins: those of one turn in the order in which the model made them, so that it
+// does not matter which is heard of first. Other effects are shown when they are done.
+func (r *Run) show(t *Task, u *Tool) {
+	turn, call, ok := callOf(u.Key)
+	if !ok {
+		return
+	}
+	r.add(t, u.Key, Part{Kind: ToolUse, Tool: u})
+	for i := len(t.Parts) - 1; i > 0; i-- {
+		before := t.Parts[i-1].Tool
+		if before == nil {
+			return
+		}
+		if was, n, ok := callOf(before.Key); !ok || was != turn || n < call {
+			return
+		}
+		t.Parts[i-1], t.Parts[i] = t.Parts[i], t.Parts[i-1]
+		t.Parts[i].Rev = r.Rev
+	}
+}
+
+// callOf takes the key of a call of an agent apart.
+func callOf(key string) (turn string, call int, ok bool) {
+	turn, n, ok := strings.Cut(key, "/call-")
+	if !ok {
+		return "", 0, false
+	}
+	call, err := strconv.Atoi(n)
+	return turn, call, err == nil
 }
 
 // bookkeeping reports whether an effect is for the log alone.
@@ -96,7 +162,9 @@ func (r *Run) endPart(rec *runlog.Record, d *runlog.Settled, u *Tool) {
 	if t.end(u.State, rec.Time); u.State == Failed {
 		t.Error = u.Result
 	}
+	u.Child = t
 	r.count(t)
+	r.touch(t)
 }
 
 func (r *Run) settleAgent(t *Task, d *runlog.Settled, at time.Time) {
@@ -105,9 +173,16 @@ func (r *Run) settleAgent(t *Task, d *runlog.Settled, at time.Time) {
 	if d.Error != "" || t.use(use) != nil {
 		return
 	}
-	var started struct{ Model, Prompt string }
+	var started struct {
+		Model, Prompt string
+		Window        int
+		Priced        bool
+	}
 	_ = json.Unmarshal(d.Input, &started) // as far as it says
-	a := &Agent{Task: t, Use: use, Name: t.Agent, Model: Line(started.Model), Prompt: Clean(started.Prompt), Began: at, Ended: at}
+	a := &Agent{
+		Task: t, Use: use, Name: t.Agent, Model: Line(started.Model), Prompt: Clean(started.Prompt), Window: started.Window, Priced: started.Priced,
+		Began: at, Ended: at,
+	}
 	t.Agents, r.Agents = append(t.Agents, a), append(r.Agents, a)
 }
 
@@ -132,17 +207,26 @@ func (t *Task) agentOf(key string) *Agent {
 
 // settleTurn replaces what was heard of a turn by what is recorded of it.
 func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
-	t.Thinking, t.live, t.Summing = false, nil, false
+	t.Thinking, t.Summing = false, false
+	t.hush()
 	var resp model.Response
-	if d.Error != "" || json.Unmarshal(d.Output, &resp) != nil {
+	if d.Error != "" {
+		if json.Unmarshal(d.Partial, &resp) == nil && !Summary(d.Key) {
+			r.say(t, d.Key, &resp.Message, true)
+		}
+		r.add(t, "", Part{Kind: Failure, Text: Clean(d.Error)})
+	} else if json.Unmarshal(d.Output, &resp) != nil {
 		return
 	}
 	t.Usage, r.Usage = t.Usage.Add(resp.Usage), r.Usage.Add(resp.Usage)
 	a := t.agentOf(d.Key)
 	if a != nil {
 		a.Usage, a.Ended = a.Usage.Add(resp.Usage), at
+		if a.Last = resp.Usage; a.Last.In > 0 {
+			a.Used = a.Last.In + a.Last.Out
+		}
 	}
-	if Summary(d.Key) {
+	if Summary(d.Key) || d.Error != "" {
 		return
 	}
 	if a != nil {
@@ -151,15 +235,18 @@ func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
 			a.Said = Clean(text)
 		}
 	}
-	for _, p := range resp.Message.Parts {
-		if p.Text == "" {
-			continue
-		}
-		switch p.Kind {
-		case model.Text:
-			t.Parts = append(t.Parts, Part{Kind: Text, Text: Clean(p.Text), Agent: t.Agent})
-		case model.Reasoning:
-			t.Parts = append(t.Parts, Part{Kind: Reasoning, Text: Clean(p.Text), Agent: t.Agent})
+	r.say(t, d.Key, &resp.Message, false)
+}
+
+// say adds what a model said.
+func (r *Run) say(t *Task, key string, m *model.Message, cut bool) {
+	for _, p := range m.Parts {
+		switch {
+		case p.Text == "":
+		case p.Kind == model.Text:
+			r.add(t, key, Part{Kind: Text, Text: Clean(p.Text), Cut: cut})
+		case p.Kind == model.Reasoning:
+			r.add(t, key, Part{Kind: Reasoning, Text: Clean(p.Text), Cut: cut})
 		}
 	}
 }
@@ -175,9 +262,10 @@ func (t *Task) close(key string) *Tool {
 	return nil
 }
 
-func (t *Task) settleTool(d *runlog.Settled, at time.Time) *Tool {
+func (r *Run) settleTool(t *Task, d *runlog.Settled, at time.Time) *Tool {
 	u := t.close(d.Key)
-	if u == nil {
+	fresh := u == nil
+	if fresh {
 		u = &Tool{Key: d.Key, Kind: Line(d.Kind), Name: Line(d.Name), Input: d.Input}
 		if u.Input == nil { // it began before a pause
 			u.Input = t.inputs[d.Key]
@@ -189,11 +277,16 @@ func (t *Task) settleTool(d *runlog.Settled, at time.Time) *Tool {
 	if d.Error != "" {
 		u.State = Failed
 	}
-	u.Time.stop(at)
+	if u.Time.stop(at); r.timed {
+		u.Time = Span{spent: time.Duration(d.Took) * time.Millisecond}
+	}
 	var failed bool
 	switch {
 	case d.Kind == "tool":
 		t.Tools++
+		if t.plan(u); fresh {
+			r.show(t, u)
+		}
 		var res tool.Result
 		if d.Error == "" && json.Unmarshal(d.Output, &res) == nil {
 			u.Result, failed = Clean(res.Text), res.Error
@@ -214,8 +307,24 @@ func (t *Task) settleTool(d *runlog.Settled, at time.Time) *Tool {
 		u.State = Failed
 	}
 	if a := t.agentOf(d.Key); a != nil && d.Kind == "tool" {
-		a.Ended, a.Calls = at, append(a.Calls, u)
+		a.Ended, a.Called, a.Calls = at, a.Called+1, append(a.Calls, u)
 	}
-	t.Parts = append(t.Parts, Part{Kind: ToolUse, Tool: u, Agent: t.Agent})
+	if _, _, shown := callOf(d.Key); !shown || d.Kind != "tool" {
+		r.add(t, u.Key, Part{Kind: ToolUse, Tool: u})
+	}
+	r.changedPart(t, func(p *Part) bool { return p.Tool == u })
 	return u
+}
+
+// plan takes the agent's plan from a call of the tool todo.
+func (t *Task) plan(u *Tool) {
+	var list struct{ Todos []Todo }
+	if u.Name != "todo" || json.Unmarshal(u.Input, &list) != nil {
+		return
+	}
+	for i := range list.Todos {
+		d := &list.Todos[i]
+		d.ID, d.Content, d.Status, d.BlockedBy = Line(d.ID), Line(d.Content), Line(d.Status), lines(d.BlockedBy)
+	}
+	t.Todos = list.Todos
 }

@@ -9,7 +9,15 @@ import (
 
 func (r *Run) applyEvent(rec *runlog.Record) {
 	d, ok := decode[runlog.Event](rec)
-	if !ok || rec.Path == "" {
+	if !ok {
+		return
+	}
+	if rec.Path == "" { // of the run
+		var why struct{ Cause string }
+		if d.Name == "interrupted" && rec.Seq != 0 && json.Unmarshal(d.Data, &why) == nil {
+			r.By = Line(why.Cause)
+			r.halt(runlog.Interrupted, rec.Time)
+		}
 		return
 	}
 	switch {
@@ -30,7 +38,7 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 			return
 		}
 		t := r.work(rec.Path, -1, rec.Time)
-		t.Parts = append(t.Parts, Part{Kind: Note, Text: Clean(note.Text)})
+		r.add(t, "", Part{Kind: Note, Text: Clean(note.Text)})
 	case d.Name == "progress" && rec.Seq == 0:
 		var p Progress
 		if t := r.paths[rec.Path]; t != nil && json.Unmarshal(d.Data, &p) == nil {
@@ -47,7 +55,7 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		denial := Denial{rec.Path, Line(no.Agent), Line(no.Tool), Clean(no.Subject), Clean(no.Reason), Line(no.Always), ""}
 		r.Denied = append(r.Denied, denial)
 		t := r.work(rec.Path, -1, rec.Time)
-		t.Parts = append(t.Parts, Part{Kind: Note, Text: "denied " + denial.String() + " (nobody to ask)"})
+		r.add(t, "", Part{Kind: Note, Text: "denied " + denial.String() + " (nobody to ask)"})
 	case d.Name == "context" && rec.Seq != 0:
 		var level struct{ Action string }
 		if json.Unmarshal(d.Data, &level) != nil {
@@ -56,7 +64,7 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		if text := map[string]string{"compacted": "the conversation so far was summed up",
 			"cleared": "old results of tools were cut down"}[level.Action]; text != "" {
 			t := r.work(rec.Path, -1, rec.Time)
-			t.Parts = append(t.Parts, Part{Kind: Note, Text: text})
+			r.add(t, "", Part{Kind: Compacted, Text: text})
 		}
 	case d.Name == "error_input" && rec.Seq != 0:
 		var in struct{ Steps []string }
@@ -74,9 +82,14 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		}
 	case rec.Seq != 0: // what follows is live-only
 	case d.Name == "task.queued": // for a place; that is no execution time
-		r.work(rec.Path, -1, rec.Time).Time = Span{}
-	case d.Name == "task.works":
-		r.work(rec.Path, -1, rec.Time).Time = Span{since: rec.Time}
+		t := r.work(rec.Path, -1, rec.Time)
+		t.Time, t.Queued = Span{spent: t.stored}, true
+	case d.Name == "agent.queued": // it may have worked before
+		t := r.work(rec.Path, -1, rec.Time)
+		t.Time.stop(rec.Time)
+		t.Queued = true
+	case d.Name == "task.works", d.Name == "agent.works":
+		r.work(rec.Path, -1, rec.Time)
 	case d.Name == "text", d.Name == "reasoning":
 		var delta struct{ Agent, Text string }
 		if json.Unmarshal(d.Data, &delta) != nil {
@@ -85,7 +98,7 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		t := r.work(rec.Path, -1, rec.Time)
 		t.Thinking = true
 		if d.Name == "text" && !t.Summing {
-			t.live = append(t.live, delta.Text...)
+			t.hear(delta.Text)
 		}
 	}
 }

@@ -24,21 +24,27 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 			}
 			about[Line(o)] = Line(text)
 		}
-		r.Questions = append(r.Questions, &Question{
+		q := &Question{
 			Path: t.Path, Key: Line(d.Key), Kind: d.Kind, Agent: Line(d.Agent), Call: cleanCall(d.Call), Header: Line(d.Header),
 			Question: Clean(d.Text), Options: lines(d.Options), About: about, Text: d.TextOutput, Default: Value(d.Default),
 			Asked: d,
-		})
+		}
+		r.Questions = append(r.Questions, q)
+		r.add(t, "", Part{Kind: Ask, Question: q, Agent: q.Agent})
 		return
 	}
 	d, ok := decode[runlog.Answer](rec)
 	if !ok {
 		return
 	}
+	if r.own.spent -= d.Waited; r.timed && r.Status == runlog.Running {
+		r.Time = r.own
+	}
 	path, key := Line(rec.Path), Line(d.Key)
 	for _, q := range r.Questions {
 		if q.Path == path && q.Key == key && !q.Answered {
 			r.asking--
+			r.changedPart(r.paths[rec.Path], func(p *Part) bool { return p.Question == q })
 			q.Answered, q.Denied, q.Answer, q.By = true, d.Denied, Value(d.Value), Line(d.By)
 			if word, why, _ := strings.Cut(q.Answer, ":"); q.Call != nil && (q.Denied || word == "deny") {
 				r.Refused = append(r.Refused, Denial{Path: q.Path, Agent: q.Agent, Tool: q.Call.Tool, Subject: q.Call.Subject, Reason: strings.TrimSpace(why), By: q.By})
@@ -74,4 +80,22 @@ func cleanCall(c *runlog.QuestionCall) *runlog.QuestionCall {
 		p.Text, p.Rule, p.Origin, p.Reason = Clean(p.Text), Line(p.Rule), Line(p.Origin), Line(p.Reason)
 	}
 	return &out
+}
+
+// changedPart notes that a part of a task has changed.
+func (r *Run) changedPart(t *Task, is func(*Part) bool) {
+	for i := len(t.all()) - 1; i >= 0; i-- {
+		if is(&t.Parts[i]) {
+			t.Parts[i].Rev = r.Rev
+			return
+		}
+	}
+}
+
+// all are the parts of a task, none if there is no task.
+func (t *Task) all() []Part {
+	if t == nil {
+		return nil
+	}
+	return t.Parts
 }

@@ -3,6 +3,7 @@ package transcript
 import (
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -39,11 +40,38 @@ func (r *Run) task(path string, step int, at time.Time) *Task {
 		r.Time.spent += now.Sub(r.idle)
 		r.idle = now
 	}
+	r.adopt(t)
 	r.paths[path] = t
 	r.Tasks = append(r.Tasks, t)
 	s := r.grow(step, at)
 	s.Tasks = append(s.Tasks, t)
 	return t
+}
+
+// adopt puts a new task below the one that it is in, and below it those that are in it.
+func (r *Run) adopt(t *Task) {
+	t.Order = r.order[t.Path]
+	if t.Parent = r.above(t.Path); t.Parent != nil {
+		t.Parent.Children = append(t.Parent.Children, t)
+		t.Depth = t.Parent.Depth + 1
+	}
+	if r.loads[t.Path] == nil { // nothing is in it
+		return
+	}
+	for _, in := range r.Tasks {
+		if !strings.HasPrefix(in.Path, t.Path+"/") {
+			continue
+		}
+		in.Depth++
+		if in.Parent != t.Parent {
+			continue
+		}
+		if p := in.Parent; p != nil {
+			p.Children = slices.DeleteFunc(p.Children, func(x *Task) bool { return x == in })
+		}
+		in.Parent = t
+		t.Children = append(t.Children, in)
+	}
 }
 
 // place moves a task and what is in it to its superstep, once a record says which that is.
@@ -59,6 +87,7 @@ func (r *Run) place(t *Task, step int, at time.Time) {
 			to.load.add(moved.load)
 			from.load = from.load.minus(moved.load)
 			moved.Step = step
+			r.touch(moved)
 			to.Tasks = append(to.Tasks, moved)
 		}
 	}
@@ -90,6 +119,7 @@ func (r *Run) work(path string, step int, at time.Time) *Task {
 		t.State = Running
 		t.Time.start(at)
 	}
+	t.Queued, t.RetryAt = false, time.Time{}
 	return t
 }
 
@@ -104,13 +134,70 @@ func (r *Run) begins(rec *runlog.Record) *Task {
 }
 
 func (t *Task) end(s State, at time.Time) {
-	t.State, t.Thinking, t.Summing, t.live, t.Progress = s, false, false, nil, nil
+	t.State, t.Thinking, t.Summing, t.Progress = s, false, false, nil
+	t.Queued, t.RetryAt = false, time.Time{}
+	t.hush()
 	t.Time.stop(at)
+	t.abort(at)
+}
+
+// abort ends the calls under way. Of one whose beginning is not in the log nothing is left.
+func (t *Task) abort(at time.Time) {
 	for _, o := range t.open {
 		o.State = Stopped
 		o.Time.stop(at)
+		if !o.stored {
+			t.remove(o)
+		}
 	}
 	t.open = nil
+}
+
+// remove takes a call off the parts.
+func (t *Task) remove(u *Tool) {
+	t.Parts = slices.DeleteFunc(t.Parts, func(p Part) bool {
+		if p.Tool == u {
+			t.ids[u.Key]--
+		}
+		return p.Tool == u
+	})
+}
+
+// took sets the execution time to what the log says once an execution or an attempt is over.
+func (r *Run) took(t *Task, ms int64) {
+	if r.timed {
+		t.stored += time.Duration(ms) * time.Millisecond
+		t.Time = Span{spent: t.stored}
+	}
+}
+
+// bytes is the size of the parts.
+func (t *Task) bytes() int {
+	n := 0
+	for i := range t.Parts {
+		if n += len(t.Parts[i].Text); t.Parts[i].Tool != nil {
+			n += len(t.Parts[i].Tool.Result) + len(t.Parts[i].Tool.Input)
+		}
+	}
+	return n
+}
+
+// add appends a part whose ID is made of the key of an effect or, if that is "", of the number of the record.
+func (r *Run) add(t *Task, key string, p Part) {
+	if key == "" {
+		key = fmt.Sprintf("record-%d", r.Seq)
+	}
+	if t.ids == nil {
+		t.ids = map[string]int{}
+	}
+	if t.ids[key]++; t.ids[key] > 1 { // it was done again
+		key = fmt.Sprintf("%s~%d", key, t.ids[key])
+	}
+	p.ID, p.Rev = key, r.Rev
+	if p.Agent == "" {
+		p.Agent = t.Agent
+	}
+	t.Parts = append(t.Parts, p)
 }
 
 func (r *Run) applyTask(rec *runlog.Record) {
@@ -136,9 +223,9 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		default:
 			t.end(Done, rec.Time)
 		}
-		if !strings.Contains(rec.Path, "/") {
-			r.plan(d.Sends)
-		}
+		r.took(t, d.Took)
+		r.ended, r.kept = append(r.ended, t), r.kept+t.bytes()
+		r.plan(rec.Path, d.Sends)
 	case runlog.KindTaskFailed:
 		d, _ := decode[runlog.TaskFailed](rec)
 		t := r.work(rec.Path, d.Step, rec.Time)
@@ -146,11 +233,19 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		t.Attempt = max(1, d.Attempt)
 		if d.Final {
 			t.end(Failed, rec.Time)
+			r.took(t, d.Took)
 			return
 		}
+		r.Retries++
+		r.add(t, "", Part{Kind: Retry, Text: fmt.Sprintf("attempt %d failed: %s", t.Attempt, t.Error)})
 		t.Attempt++
 		t.fate, t.Why = "", ""
-		t.Thinking, t.Summing, t.live, t.open, t.Progress = false, false, nil, nil, nil
+		t.Thinking, t.Summing, t.Progress = false, false, nil
+		t.hush()
+		t.abort(rec.Time)
+		if r.took(t, d.Took); d.Next > 0 {
+			t.RetryAt = rec.Time.Add(time.Duration(d.Next) * time.Millisecond)
+		}
 	case runlog.KindStepCommitted:
 		d, ok := decode[runlog.StepCommitted](rec)
 		if rec.Path != "" { // of a graph within a task
@@ -163,14 +258,32 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		s.Done = true
 		slices.SortStableFunc(s.Tasks, func(a, b *Task) int { return strings.Compare(a.Path, b.Path) }) // as they were folded
 		s.Time.stop(rec.Time)
-		r.step, r.began = d.Step+1, rec.Time
+		own := r.own.Elapsed(rec.Time)
+		if d.Step == r.step {
+			r.settleStep(own)
+		}
+		r.step, r.began, r.before = d.Step+1, rec.Time, own
 	}
 }
 
-// plan notes the sends that have keys, which are as many tasks of the next superstep.
-func (r *Run) plan(sends []runlog.TaskSend) {
-	for _, s := range sends {
+// plan notes the sends that have keys, which are as many tasks of the next superstep of the graph that the sender is in.
+func (r *Run) plan(from string, sends []runlog.TaskSend) {
+	inside := from[:strings.LastIndexByte(from, '/')+1]
+	for i, s := range sends {
 		if s.Key == "" {
+			continue
+		}
+		if r.order == nil {
+			r.order = map[string]int{}
+		}
+		path := inside + s.To + "[" + s.Key + "]" // of its first visit, if the key needs no escapes
+		if _, known := r.order[path]; !known {
+			r.order[path] = i + 1
+			if t := r.paths[path]; t != nil {
+				t.Order = i + 1
+			}
+		}
+		if inside != "" {
 			continue
 		}
 		if r.sends == nil {

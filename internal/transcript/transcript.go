@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -42,12 +43,25 @@ type Run struct {
 	Reason    string              // of a run that is paused for another reason than a question
 	Short     *runlog.BudgetError // of a run that is paused for want of budget
 	Seq       uint64              // of the last stored record
+	Rev       uint64              // counts the records that were applied, live-only ones too
+	Parent    string              // of a fork: the run that it goes on from,
+	At        uint64              // and the record of it that was the last
+	Budget    runlog.Budget       // its limits
+	Spent     runlog.Amount       // of its budget; Spent.Money is its cost so far
+	Unpriced  bool                // the cost is more than that: a model tells no price
+	Retries   int                 // attempts that failed and were not the last
+	By        string              // who paused or interrupted it, "" if nobody did
+	Nodes     []string            // of its graph, in declared order; nil if its log does not say
+	Window    int                 // the most bytes of parts that ended tasks keep, the newest first; 0 for all
 
 	step  int       // the superstep that is not committed yet
 	last  time.Time // of the last record
 	began time.Time // of that superstep
 	paths map[string]*Task
 
+	timed  bool                       // records say how long things took
+	own    Span                       // Time, by such records alone
+	before time.Duration              // of it, when the superstep began that is not committed yet
 	asking int                        // how many questions are open
 	held   int                        // how many tasks have their clock stopped since people are waited for
 	waited bool                       // the run does nothing else
@@ -55,6 +69,10 @@ type Run struct {
 	loads  map[string]*load           // by path
 	idle   time.Time                  // since when that of the run is
 	sends  map[string]map[string]bool // for the next superstep: node → keys
+	aside  map[string]runlog.Amount   // what is set aside, by path and key of the effect
+	order  map[string]int             // of the keyed tasks that were sent for, by path
+	ended  []*Task                    // in the order in which they ended
+	kept   int                        // bytes of their parts
 }
 
 // A Denial is a call of an agent that was turned down.
@@ -109,7 +127,14 @@ type Task struct {
 	Key      string // of the send it runs for, "" for none
 	Step     int
 	State    State
-	Attempt  int // from 1
+	Parent   *Task     // the nearest task that it is in, nil for one of the run's own graph
+	Children []*Task   // in the order they were first heard of
+	Depth    int       // how many tasks it is in
+	Order    int       // among the tasks that were sent for with it, in the order of the sends
+	Rev      uint64    // Run.Rev of the last record that changed it, or what is in it
+	Queued   bool      // it waits for a place; live-only
+	RetryAt  time.Time // when it tries again, zero unless it waits for that
+	Attempt  int       // from 1
 	Error    string
 	Why      string   // of one that is Skipped or Partly
 	Bad      []string // the steps that failed or were degraded and on whose results it runs
@@ -118,17 +143,33 @@ type Task struct {
 	Thinking bool     // a model is answering
 	Summing  bool     // that turn sums the conversation up, and is nothing that the agent says
 	Usage    model.Usage
-	Tools    int // calls that have ended
+	Spent    runlog.Amount // its own; Spent.Money is the cost
+	Unpriced bool          // the cost is more than that
+	Tools    int           // calls that have ended
 	Parts    []Part
+	Dropped  int    // parts that are not kept any more, see Run.Window
+	Todos    []Todo // the plan of its agent, as of its last call of the tool todo
 	Time     Span
 	Progress *Progress // of something long that it is at, nil for nothing
 
-	load   load  // its own, as it is counted
-	held   bool  // its clock is stopped since what is in it waits for people
-	fate   State // what it says that it will end as, "" for Done
-	open   []*Tool
-	inputs map[string]json.RawMessage // of the running tools, by key; they outlast a pause
-	live   []byte                     // of the turn under way
+	load    load  // its own, as it is counted
+	held    bool  // its clock is stopped since what is in it waits for people
+	fate    State // what it says that it will end as, "" for Done
+	open    []*Tool
+	inputs  map[string]json.RawMessage // of the running tools, by key; they outlast a pause
+	live    []byte                     // of the turn under way
+	shown   []byte                     // live, clean
+	version int                        // of shown: it only grew since this changed
+	ids     map[string]int             // how many parts there were of what an ID is made of
+	stored  time.Duration              // of execution, by records that end an execution or an attempt
+}
+
+// A Todo is an item of an agent's plan.
+type Todo struct {
+	ID        string   `json:"id,omitempty"`
+	Content   string   `json:"content"`
+	Status    string   `json:"status,omitempty"` // pending, in_progress, completed or error
+	BlockedBy []string `json:"blockedBy,omitempty"`
 }
 
 // A Progress is how far something long is, of which a live event "progress" tells.
@@ -139,10 +180,14 @@ type Progress struct {
 
 // A Part is something a task said or did.
 type Part struct {
-	Kind  PartKind
-	Text  string // of a text, a reasoning or a note
-	Tool  *Tool  // of a tool
-	Agent string
+	ID       string // within its task: the same whoever folds the log, and whenever
+	Rev      uint64
+	Kind     PartKind
+	Text     string    // of all but tools and questions
+	Cut      bool      // of a turn that failed: it is not all that the model would have said
+	Tool     *Tool     // of a tool
+	Question *Question // of a question
+	Agent    string
 }
 
 // PartKind describes what a part is.
@@ -153,7 +198,11 @@ const (
 	Text      PartKind = "text"
 	Reasoning PartKind = "reasoning"
 	ToolUse   PartKind = "tool"
-	Note      PartKind = "note" // an event of that name or a denial, for people
+	Note      PartKind = "note"     // an event of that name or a denial, for people
+	Ask       PartKind = "question" // of any kind, also a permission request
+	Retry     PartKind = "retry"    // an attempt failed, and another follows
+	Failure   PartKind = "error"    // of a turn, or of the task
+	Compacted PartKind = "compaction"
 )
 
 // A Tool is one call of a tool, or another effect.
@@ -167,6 +216,9 @@ type Tool struct {
 	Result string
 	Time   Span
 	Ended  time.Time // zero while it runs
+	Child  *Task     // in which a call of another agent works, nil for none
+
+	stored bool // its beginning is in the log
 }
 
 // An Agent is one use of an agent in a task.
@@ -179,7 +231,13 @@ type Agent struct {
 	Said   string // last
 	Turns  int    // without those that summed the conversation up
 	Usage  model.Usage
-	Calls  []*Tool // of tools, that have ended
+	Spent  runlog.Amount
+	Used   int         // tokens of the model's window, as of its last turn
+	Window int         // of the model, in tokens; 0 if it is not known
+	Last   model.Usage // of its last turn
+	Priced bool        // the model tells its price
+	Called int         // calls of tools that have ended
+	Calls  []*Tool     // those, unless they were dropped; see Run.Window
 	Began  time.Time
 	Ended  time.Time // when it was last heard of
 }
@@ -228,7 +286,55 @@ func (s *Step) Own() []*Task {
 }
 
 // Live is what the model has said so far in the turn under way.
-func (t *Task) Live() string { return Clean(string(t.live)) }
+func (t *Task) Live() string { return string(t.shown) }
+
+// LiveTail is the end of Live, of at most n bytes.
+func (t *Task) LiveTail(n int) string {
+	from := max(0, len(t.shown)-n)
+	for from < len(t.shown) && !utf8.RuneStart(t.shown[from]) {
+		from++
+	}
+	return string(t.shown[from:])
+}
+
+// hear adds a delta to what is said in the turn under way.
+func (t *Task) hear(delta string) {
+	whole := len(t.live) == len(t.shown) // what was said was clean
+	t.live = append(t.live, delta...)
+	if whole && Clean(delta) == delta {
+		t.shown = append(t.shown, delta...)
+	} else {
+		t.shown, t.version = []byte(Clean(string(t.live))), t.version+1
+	}
+}
+
+// hush forgets what was said in the turn under way.
+func (t *Task) hush() {
+	if len(t.live) > 0 {
+		t.version++
+	}
+	t.live, t.shown = nil, nil
+}
+
+// Held is what is set aside for what is under way.
+func (r *Run) Held() runlog.Amount {
+	var sum runlog.Amount
+	for _, a := range r.aside {
+		sum = sum.Add(a)
+	}
+	return sum
+}
+
+// Pending are the nodes of the run's graph that no task has been heard of, in declared order.
+func (r *Run) Pending() []string {
+	begun := map[string]bool{}
+	for _, t := range r.Tasks {
+		if t.Parent == nil {
+			begun[t.Node] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(r.Nodes), func(n string) bool { return begun[n] })
+}
 
 // Current is the running tool, nil if there is none.
 func (t *Task) Current() *Tool {
@@ -240,7 +346,7 @@ func (t *Task) Current() *Tool {
 
 // Last is what the task said last, including the turn under way.
 func (t *Task) Last() string {
-	if len(t.live) > 0 {
+	if len(t.shown) > 0 {
 		return t.Live()
 	}
 	for i := len(t.Parts) - 1; i >= 0; i-- {

@@ -480,7 +480,7 @@ func TestSummaryIsNotSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.add(runlog.KindEvent, path, runlog.Event{Name: "context", Data: level})
-	if parts := l.fold().Task(path).Parts; len(parts) != 2 || parts[1].Kind != transcript.Note || !strings.Contains(parts[1].Text, "summed up") {
+	if parts := l.fold().Task(path).Parts; len(parts) != 2 || parts[1].Kind != transcript.Compacted || !strings.Contains(parts[1].Text, "summed up") {
 		t.Errorf("%+v", parts)
 	}
 }

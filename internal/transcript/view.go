@@ -1,0 +1,379 @@
+package transcript
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// WireVersion is the version of the form in which a run is shown to programs that do not fold records.
+const WireVersion = 2
+
+// A Change is one line of that form. A snapshot, which says what Type, V, Seq and Rev are, is followed by as many puts as it
+// has; a put gives one thing as it is now, in place of what there was; a drop removes a part; a tail is what a model goes on to say.
+type Change struct {
+	Type string `json:"type"` // snapshot, put, drop or tail
+	V    int    `json:"v,omitempty"`
+	Seq  uint64 `json:"seq,omitempty"` // of the last stored record in it
+	Rev  uint64 `json:"rev"`
+	Puts int    `json:"puts,omitempty"`
+
+	Run      *RunView  `json:"run,omitempty"`
+	Task     *TaskView `json:"task,omitempty"`
+	Part     *PartView `json:"part,omitempty"`
+	Question *Question `json:"question,omitempty"`
+
+	Path string `json:"path,omitempty"` // of a tail or a drop: the task
+	ID   string `json:"id,omitempty"`   // of a drop: the part
+	At   int    `json:"at,omitempty"`   // of a tail: how much of the turn came before, in UTF-16 code units, as JavaScript counts
+	Text string `json:"text,omitempty"`
+}
+
+// A Clock is a length of execution time that may still grow.
+type Clock struct {
+	Spent int64      `json:"spent_ms"`
+	Since *time.Time `json:"since,omitempty"` // nil while it does not grow
+}
+
+func (s Span) clock() Clock {
+	c := Clock{Spent: s.spent.Milliseconds()}
+	if !s.since.IsZero() {
+		c.Since = &s.since
+	}
+	return c
+}
+
+// A RunView is a run without its tasks.
+type RunView struct {
+	Workflow string              `json:"workflow"`
+	Title    string              `json:"title,omitempty"`
+	Status   runlog.Status       `json:"status"`
+	Started  time.Time           `json:"started"`
+	Ended    *time.Time          `json:"ended,omitempty"`
+	Time     Clock               `json:"time"`
+	Usage    model.Usage         `json:"usage"`
+	Agents   int                 `json:"agents"`
+	Cost     *Cost               `json:"cost,omitempty"` // nil if it is not known
+	Budget   *runlog.Budget      `json:"budget,omitempty"`
+	Spent    runlog.Amount       `json:"spent"`
+	Held     runlog.Amount       `json:"held"` // set aside for what is under way
+	Retries  int                 `json:"retries,omitempty"`
+	Parent   string              `json:"parent,omitempty"`
+	At       uint64              `json:"at,omitempty"`
+	Steps    []StepView          `json:"steps"`
+	Pending  []string            `json:"pending,omitempty"`
+	Failed   []string            `json:"failed,omitempty"`
+	Degraded []string            `json:"degraded,omitempty"`
+	Skipped  []string            `json:"skipped,omitempty"`
+	Denied   []Denial            `json:"denied,omitempty"`
+	Output   json.RawMessage     `json:"output,omitempty"`
+	Error    string              `json:"error,omitempty"`
+	Code     string              `json:"code,omitempty"`
+	By       string              `json:"by,omitempty"`
+	Waits    *Wait               `json:"waits,omitempty"` // nil while it moves
+	Short    *runlog.BudgetError `json:"short,omitempty"`
+}
+
+// A Cost is what models cost, in millionths of a US dollar.
+type Cost struct {
+	Micros int64 `json:"micros"`
+	More   bool  `json:"more,omitempty"` // a model that tells no price is not counted
+}
+
+// A StepView is a superstep.
+type StepView struct {
+	Number  int            `json:"number"`
+	Done    bool           `json:"done,omitempty"`
+	Time    Clock          `json:"time"`
+	Tasks   []string       `json:"tasks"` // as declared
+	Planned map[string]int `json:"planned,omitempty"`
+}
+
+// A TaskView is a task without its parts.
+type TaskView struct {
+	Path     string        `json:"path"`
+	Label    string        `json:"label"`
+	Node     string        `json:"node"`
+	Key      string        `json:"key,omitempty"`
+	Step     int           `json:"step"`
+	State    State         `json:"state"`
+	Parent   string        `json:"parent,omitempty"`
+	Depth    int           `json:"depth,omitempty"`
+	Order    int           `json:"order,omitempty"`
+	Queued   bool          `json:"queued,omitempty"`
+	RetryAt  *time.Time    `json:"retry_at,omitempty"`
+	Attempt  int           `json:"attempt"`
+	Error    string        `json:"error,omitempty"`
+	Why      string        `json:"why,omitempty"`
+	Bad      []string      `json:"on_error_input,omitempty"`
+	Agents   []AgentView   `json:"agents,omitempty"`
+	Thinking bool          `json:"thinking,omitempty"`
+	Doing    string        `json:"doing,omitempty"` // the tool that is running, with its argument
+	Usage    model.Usage   `json:"usage"`
+	Cost     *Cost         `json:"cost,omitempty"`
+	Tools    int           `json:"tools,omitempty"`
+	Dropped  int           `json:"dropped,omitempty"`
+	Todos    []Todo        `json:"todos,omitempty"`
+	Time     Clock         `json:"time"`
+	Progress *ProgressView `json:"progress,omitempty"`
+}
+
+// A ProgressView is a Progress.
+type ProgressView struct {
+	Text string `json:"text,omitempty"`
+	Done int64  `json:"done"`
+	All  int64  `json:"all"`
+}
+
+// An AgentView is an agent.
+type AgentView struct {
+	Name   string      `json:"name"`
+	Title  string      `json:"title,omitempty"`
+	Prompt string      `json:"prompt,omitempty"`
+	Model  string      `json:"model,omitempty"`
+	Turns  int         `json:"turns"`
+	Calls  int         `json:"calls"`
+	Usage  model.Usage `json:"usage"`
+	Cost   *Cost       `json:"cost,omitempty"`
+	Used   int         `json:"context_used,omitempty"`
+	Window int         `json:"context_window,omitempty"`
+}
+
+// A PartView is a part.
+type PartView struct {
+	Task   string          `json:"task"`
+	ID     string          `json:"id"`
+	Kind   PartKind        `json:"kind"`
+	Text   string          `json:"text,omitempty"`
+	Cut    bool            `json:"cut,omitempty"`
+	Agent  string          `json:"agent,omitempty"`
+	Tool   string          `json:"tool,omitempty"`
+	Key    string          `json:"key,omitempty"` // of the effect, or of the question
+	Arg    string          `json:"arg,omitempty"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	State  State           `json:"state,omitempty"`
+	Result string          `json:"result,omitempty"`
+	Time   *Clock          `json:"time,omitempty"`
+	Child  string          `json:"child,omitempty"` // the task of the agent that a call has had work
+}
+
+// Title is the first line of what the agent is to do, of at most 60 letters.
+func (a *Agent) Title() string {
+	line := []rune(Line(firstLine(a.Prompt)))
+	if len(line) > 60 {
+		return string(line[:59]) + "…"
+	}
+	return string(line)
+}
+
+func firstLine(s string) string {
+	for line := range strings.SplitSeq(s, "\n") {
+		if strings.TrimSpace(line) != "" {
+			return line
+		}
+	}
+	return ""
+}
+
+func cost(spent runlog.Amount, unpriced bool) *Cost {
+	if unpriced && spent.Money == 0 {
+		return nil
+	}
+	return &Cost{spent.Money, unpriced}
+}
+
+// Cost is what the run has cost so far, nil if that is not known.
+func (r *Run) Cost() *Cost { return cost(r.Spent, r.Unpriced) }
+
+func optional(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func (r *Run) view() *RunView {
+	v := &RunView{
+		Workflow: r.Workflow, Title: r.Title, Status: r.Status, Started: r.Started, Ended: optional(r.Ended), Time: r.Time.clock(), Usage: r.Usage,
+		Agents: len(r.Agents), Cost: r.Cost(), Spent: r.Spent, Held: r.Held(), Retries: r.Retries, Parent: r.Parent, At: r.At, Steps: []StepView{},
+		Pending: r.Pending(), Failed: r.Failed, Degraded: r.Degraded, Skipped: r.Skipped, Denied: r.Denied, Output: r.Output, Error: r.Error, Code: r.Code,
+		By: r.By, Waits: r.Wait(), Short: r.Short,
+	}
+	if r.Budget != (runlog.Budget{}) {
+		v.Budget = &r.Budget
+	}
+	for _, s := range r.Steps {
+		step := StepView{Number: s.Number, Done: s.Done, Time: s.Time.clock(), Tasks: []string{}, Planned: s.Planned}
+		tasks := slices.SortedFunc(slices.Values(s.Tasks), r.compare)
+		for _, t := range tasks {
+			step.Tasks = append(step.Tasks, t.Path)
+		}
+		v.Steps = append(v.Steps, step)
+	}
+	return v
+}
+
+func (t *Task) view() *TaskView {
+	v := &TaskView{
+		Path: t.Path, Label: t.Label(), Node: t.Node, Key: t.Key, Step: t.Step, State: t.State, Depth: t.Depth, Order: t.Order, Queued: t.Queued,
+		RetryAt: optional(t.RetryAt), Attempt: t.Attempt, Error: t.Error, Why: t.Why, Bad: t.Bad, Thinking: t.Thinking, Usage: t.Usage,
+		Cost: cost(t.Spent, t.Unpriced), Tools: t.Tools, Dropped: t.Dropped, Todos: t.Todos, Time: t.Time.clock(),
+	}
+	if t.Parent != nil {
+		v.Parent = t.Parent.Path
+	}
+	if u := t.Current(); u != nil {
+		v.Doing = u.Name + " " + u.Arg
+	}
+	if p := t.Progress; p != nil {
+		v.Progress = &ProgressView{p.Text, p.Done, p.All}
+	}
+	for _, a := range t.Agents {
+		v.Agents = append(v.Agents, AgentView{
+			Name: a.Name, Title: a.Title(), Prompt: a.Prompt, Model: a.Model, Turns: a.Turns, Calls: a.Called, Usage: a.Usage,
+			Cost: cost(a.Spent, !a.Priced && a.Spent.Tokens > 0), Used: a.Used, Window: a.Window,
+		})
+	}
+	return v
+}
+
+func (t *Task) partView(p *Part) *PartView {
+	v := &PartView{Task: t.Path, ID: p.ID, Kind: p.Kind, Text: p.Text, Cut: p.Cut, Agent: p.Agent}
+	if q := p.Question; q != nil {
+		v.Key = q.Key
+	}
+	if u := p.Tool; u != nil {
+		c := u.Time.clock()
+		v.Key, v.Tool, v.Arg, v.Input, v.State, v.Result, v.Time = u.Key, u.Name, u.Arg, u.Input, u.State, u.Result, &c
+		if u.Child != nil {
+			v.Child = u.Child.Path
+		}
+	}
+	return v
+}
+
+// A Feed turns a fold into changes for one reader. The zero value begins with a snapshot.
+type Feed struct {
+	rev   uint64
+	begun bool
+	said  map[string]said                // of the turns under way, by path
+	parts map[string]map[string]struct{} // that were given, by path and ID
+}
+
+// said is what a reader was given of the turn under way of a task: so many bytes of a version of it.
+type said struct{ version, bytes int }
+
+// Next returns what has changed since the last call, nothing if nothing has.
+func (f *Feed) Next(r *Run) []Change {
+	if f.begun && f.rev == r.Rev {
+		return nil
+	}
+	if !f.begun {
+		f.said, f.parts = map[string]said{}, map[string]map[string]struct{}{}
+	}
+	out := []Change{{Type: "put", Run: r.view()}}
+	for _, t := range r.Tasks {
+		if f.begun && t.Rev <= f.rev {
+			continue
+		}
+		out = append(out, Change{Type: "put", Task: t.view()})
+		out = f.partsOf(t, out)
+		out = f.tail(t, out)
+	}
+	for _, q := range r.Questions {
+		if t := r.paths[q.Path]; t == nil || !f.begun || t.Rev > f.rev {
+			out = append(out, Change{Type: "put", Question: q})
+		}
+	}
+	for i := range out {
+		out[i].Seq, out[i].Rev = r.Seq, r.Rev
+	}
+	if !f.begun {
+		out = slices.Insert(out, 0, Change{Type: "snapshot", V: WireVersion, Seq: r.Seq, Rev: r.Rev, Puts: len(out)})
+	}
+	f.begun, f.rev = true, r.Rev
+	return out
+}
+
+func (f *Feed) partsOf(t *Task, out []Change) []Change {
+	given, here := f.parts[t.Path], make(map[string]struct{}, len(t.Parts))
+	for i := range t.Parts {
+		p := &t.Parts[i]
+		here[p.ID] = struct{}{}
+		if _, was := given[p.ID]; !was || p.Rev > f.rev {
+			out = append(out, Change{Type: "put", Part: t.partView(p)})
+		}
+		delete(given, p.ID)
+	}
+	for _, id := range slices.Sorted(maps.Keys(given)) {
+		out = append(out, Change{Type: "drop", Path: t.Path, ID: id})
+	}
+	f.parts[t.Path] = here
+	return out
+}
+
+// tail adds what was said since the last call: from its start, At 0, if that is another turn or reads otherwise by now.
+func (f *Feed) tail(t *Task, out []Change) []Change {
+	was, is := f.said[t.Path], said{t.version, len(t.shown)}
+	if was == is {
+		return out
+	}
+	if was.version != is.version {
+		was.bytes = 0
+	}
+	f.said[t.Path] = is
+	return append(out, Change{Type: "tail", Path: t.Path, At: len(utf16.Encode([]rune(string(t.shown[:was.bytes])))), Text: string(t.shown[was.bytes:])})
+}
+
+// A Wait is why nothing of a run moves.
+type Wait struct {
+	What  string     `json:"what"`            // person, message, budget, rate_limit, storage, operator or worker
+	Until *time.Time `json:"until,omitempty"` // of a rate limit
+}
+
+// Wait returns why nothing of the run moves, nil if something does or the run is over.
+func (r *Run) Wait() *Wait {
+	switch {
+	case r.Status.Ended() || r.Status == runlog.Failed || r.Status == "":
+		return nil
+	case r.Status == runlog.WaitingStorage:
+		return &Wait{What: "storage"}
+	case r.Status == runlog.Interrupted:
+		return &Wait{What: "worker"}
+	case r.Short != nil:
+		return &Wait{What: "budget"}
+	case r.Status == runlog.Paused && r.asking == 0:
+		return &Wait{What: "operator"}
+	case r.Status == runlog.Paused || r.Waits():
+		return &Wait{What: "person"}
+	}
+	var until time.Time
+	for _, t := range r.Tasks {
+		if t.Ended() || t.Children != nil {
+			continue
+		}
+		if t.RetryAt.IsZero() {
+			return nil
+		}
+		if until.IsZero() || t.RetryAt.Before(until) {
+			until = t.RetryAt
+		}
+	}
+	if until.IsZero() {
+		return nil
+	}
+	return &Wait{What: "rate_limit", Until: &until}
+}
+
+// compare orders tasks as declared: by superstep, then by the order of nodes and of sends, then by path.
+func (r *Run) compare(a, b *Task) int {
+	node := func(t *Task) int { return slices.Index(r.Nodes, Top(t.Path)) }
+	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(node(a), node(b)), cmp.Compare(a.Order, b.Order), cmp.Compare(a.Path, b.Path))
+}
