@@ -242,7 +242,7 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 	return out, err
 }
 
-// given are the inputs of a run that a workflow has as well and that are not the defaults of the run's own.
+// given returns the inputs of a run that a workflow has as well and that are not the defaults of the run's own.
 func given(before, w *workflow.Workflow, inputs json.RawMessage) json.RawMessage {
 	values := map[string]json.RawMessage{}
 	if json.Unmarshal(inputs, &values) != nil {
@@ -265,7 +265,7 @@ func given(before, w *workflow.Workflow, inputs json.RawMessage) json.RawMessage
 	return b
 }
 
-// edits are those that the workflow of a run makes of what is given.
+// edits returns those that the workflow of a run makes of what is given.
 func (e *Engine) edits(started *runlog.RunStarted, given []graph.Edit) ([]graph.Edit, error) {
 	if len(given) == 0 {
 		return nil, nil

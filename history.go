@@ -34,7 +34,7 @@ func (e *Engine) reading(ctx context.Context, id string) (runlog.RunStarted, gra
 	return started, flow, err
 }
 
-// Reading is the graph of a run, to read its log with.
+// Reading returns the graph of a run, to read its log with.
 func (e *Engine) Reading(ctx context.Context, id string) (graph.Reading, error) {
 	_, flow, err := e.reading(ctx, id)
 	return flow, err

@@ -88,7 +88,7 @@ func (e *Engine) dropImports(ctx context.Context) error {
 	return nil
 }
 
-// prunable are those of all runs, the newest first, that a retention does not keep.
+// prunable returns those of all runs, the newest first, that a retention does not keep.
 func prunable(infos []runlog.Info, keep Retention, now time.Time) []runlog.Info {
 	byID := make(map[string]*runlog.Info, len(infos))
 	newer := map[string]int{} // runs of a workflow that have been seen

@@ -156,7 +156,7 @@ func newApp(cfg *host.Config, opt *Options) *app {
 	return a
 }
 
-// host is the program's, with the settings as they are now.
+// host returns the program's, with the settings as they are now.
 func (a *app) host() *host.Host {
 	s := a.chosen()
 	as := fmt.Sprintf("%q %q %q %q %t %t %q %q %s %d %q %t %t %q %t %t", s.DataDir, s.Store, s.Origin, s.KeyFile, s.Volatile, s.Offline, s.Model, s.UserModel,
@@ -167,7 +167,7 @@ func (a *app) host() *host.Host {
 	return a.opened
 }
 
-// chosen is what the flags, the variables and the configuration say.
+// chosen returns what the flags, the variables and the configuration say.
 func (a *app) chosen() host.Settings {
 	userModel := ""
 	if m := a.config().Setting("model"); m != nil {
@@ -245,7 +245,7 @@ func (a *app) kept() bool {
 	return a.host().Kept() && !demo.Running(a.cfg.Env)
 }
 
-// program is how this program is called.
+// program returns how this program is called.
 func (a *app) program() string {
 	if exe, err := os.Executable(); err == nil {
 		if build, ok := debug.ReadBuildInfo(); ok && byGo(exe) && build.Path != "command-line-arguments" {
@@ -255,7 +255,7 @@ func (a *app) program() string {
 	return a.cfg.Name
 }
 
-// hint is a command to type next, with the flags that it takes to mean the same place.
+// hint returns a command to type next, with the flags that it takes to mean the same place.
 func (a *app) hint(words ...string) string {
 	s := a.program() + " " + strings.Join(words, " ")
 	if a.set.dataDir != "" && a.set.dataDir != a.cfg.Env("SUPERSTEP_DATA_DIR") {

@@ -46,7 +46,7 @@ func runMeant(a *app, cmd *cobra.Command, ref string) *transcript.Run {
 	return run
 }
 
-// answerWords are the answers to the open questions of a run.
+// answerWords returns the answers to the open questions of a run.
 func answerWords(a *app, cmd *cobra.Command, ref string) []string {
 	run := runMeant(a, cmd, ref)
 	if run == nil {
@@ -65,7 +65,7 @@ func answerWords(a *app, cmd *cobra.Command, ref string) []string {
 	return out
 }
 
-// pointWords are the steps of a run that a fork may begin at.
+// pointWords returns the steps of a run that a fork may begin at.
 func pointWords(a *app, cmd *cobra.Command, ref string) []string {
 	run := runMeant(a, cmd, ref)
 	if run == nil {
@@ -109,7 +109,7 @@ func (c completer) words(a *app, all bool) cobra.CompletionFunc {
 	}
 }
 
-// word is one with what it is in a sentence, without what a shell or a terminal would take for
+// word returns one with what it is in a sentence, without what a shell or a terminal would take for
 // something else.
 func word(name, what string) string {
 	what, _, _ = strings.Cut(what, ". ")

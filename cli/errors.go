@@ -55,7 +55,7 @@ func (e *Error) FailureCode() string {
 	return superstep.CodeTask
 }
 
-// exitOf is the exit code of a stable word, whoever says it: an error, or the log of a
+// exitOf returns the exit code of a stable word, whoever says it: an error, or the log of a
 // run that failed.
 func exitOf(code string) int {
 	switch code {
@@ -139,7 +139,7 @@ type errorJSON struct {
 
 func (e *Error) json() *errorJSON { return &errorJSON{e.Code, e.Message, e.Next} }
 
-// remedies are what to type next about an error of a library, which does not know of commands.
+// remedies returns what to type next about an error of a library, which does not know of commands.
 func remedies(a *app, err error) []string {
 	var (
 		busy   *runlog.BusyError

@@ -166,7 +166,7 @@ func was(n int, what string) string {
 	return inwords.Plural(n, what) + " were"
 }
 
-// unchained is the error of a run without the agent that has the name of its node.
+// unchained returns the error of a run without the agent that has the name of its node.
 func unchained(message string) string {
 	if rest, is := strings.CutPrefix(message, "node "); is {
 		if node, why, is := strings.Cut(rest, ": "); is {
@@ -176,7 +176,7 @@ func unchained(message string) string {
 	return message
 }
 
-// failureOf is why a run failed or could not go on.
+// failureOf returns why a run failed or could not go on.
 func failureOf(out *superstep.Outcome, id string) *Error {
 	if out.Err == nil {
 		return &Error{Exit: ExitFailed, Code: "failed", Message: fmt.Sprintf("run %s ended as %s", id, out.Status)}

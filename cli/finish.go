@@ -105,7 +105,7 @@ func finishRun(a *app, s *tui.Session, stream *events.Stream, e *ending) error {
 // mostCompleted bounds how many steps completed lists.
 const mostCompleted = 10
 
-// completed are the steps of a run that are done, each with the beginning of what it gave.
+// completed returns the steps of a run that are done, each with the beginning of what it gave.
 func completed(r *transcript.Run) []string {
 	var out []string
 	for _, t := range r.Tasks {
@@ -215,7 +215,7 @@ func nextSteps(a *app, e *ending) {
 	}
 }
 
-// near is a path relative to here if it is below.
+// near returns a path relative to here if it is below.
 func near(path string) string {
 	wd, err := os.Getwd()
 	if err != nil || !filepath.IsAbs(path) {

@@ -212,7 +212,7 @@ func runFork(ctx context.Context, a *app, fork *superstep.Fork, noRun bool, r *r
 	return resumeRun(ctx, a, made, r, ans, again)
 }
 
-// someOf is a list of paths, cut where it is long.
+// someOf returns a list of paths, cut where it is long.
 func someOf(paths []string) string {
 	const most = 12
 	if n := len(paths) - most; n > 0 {

@@ -46,7 +46,7 @@ func lacking(r *transcript.Run) []string {
 	return out
 }
 
-// again is the step from which a fork of the run asks once more at a gate, "" for none.
+// again returns the step from which a fork of the run asks once more at a gate, "" for none.
 func (e *ending) again() (step string) {
 	if e.status != runlog.Failed {
 		return ""
@@ -71,7 +71,7 @@ func failedIn(ctx context.Context, a *app, id string) []string {
 	return []string{"runs", "fork", in, "--from", clean.Shell(transcript.Top(tasks[0]))}
 }
 
-// rejected is the task that a person did not let go on, for which the run failed; "" for none.
+// rejected returns the task that a person did not let go on, for which the run failed; "" for none.
 func rejected(r *transcript.Run) string {
 	for i := len(r.Questions) - 1; i >= 0; i-- {
 		q := r.Questions[i]

@@ -264,7 +264,7 @@ func printChanges(a *app, indent string, changes []superstep.Change) {
 	}
 }
 
-// oneLine is a value as it is written, cut unless all of it is wanted.
+// oneLine returns a value as it is written, cut unless all of it is wanted.
 func oneLine(a *app, v json.RawMessage) string {
 	s := transcript.Line(string(v))
 	if r := []rune(s); len(r) > 120 && !a.set.Verbose {

@@ -46,7 +46,7 @@ func prepareRun(a *app, root, run *cobra.Command) {
 	// What is wrong is said when the command runs.
 }
 
-// workflowMeant is the workflow that a word names, also one that may not be used yet; nil for none.
+// workflowMeant returns the workflow that a word names, also one that may not be used yet; nil for none.
 func workflowMeant(a *app, word string, set workflow.Set) *workflow.Workflow {
 	if a.host().IsFile(word) {
 		if h, name, err := a.host().At(word); err == nil {
@@ -75,7 +75,7 @@ func addInputFlags(a *app, run *cobra.Command, global *pflag.FlagSet, w *workflo
 	}, w)
 }
 
-// nameToType is how the user names a workflow: the file of a recipe, or its name.
+// nameToType returns how the user names a workflow: the file of a recipe, or its name.
 func nameToType(a *app, w *workflow.Workflow) string {
 	if file := a.host().File(w.Name); file != "" {
 		return clean.Shell(file)

@@ -87,7 +87,7 @@ func lintRecipes(a *app, paths []string) error {
 	return err
 }
 
-// found is a problem with the line that it is in, and a caret.
+// found returns a problem with the line that it is in, and a caret.
 func found(path string, x *recipe.Problem, text []byte, pal tui.Palette) string {
 	word := pal.Red("error")
 	if x.Warning {

@@ -30,7 +30,7 @@ func modelsCommand(a *app) *cobra.Command {
 	return listFirst(a, c)
 }
 
-// models is the host as the commands about models see it, which have no --model: the rest is in the environment and the
+// models returns the host as the commands about models see it, which have no --model: the rest is in the environment and the
 // configuration.
 func (a *app) models() (*host.Host, error) {
 	if a.cfg.NoModels {
@@ -126,7 +126,7 @@ func printProvider(a *app, list *host.ModelList, name string) error {
 	return usage(fmt.Sprintf("there is no provider %q%s", name, suggest.Hint(name, names)))
 }
 
-// describe is a model on one line.
+// describe returns a model on one line.
 func describe(m *host.ModelInfo) string {
 	line := fmt.Sprintf("%-44s %-22s", transcript.Line(m.Name), costs(m.Price))
 	if m.Window > 0 {
@@ -135,7 +135,7 @@ func describe(m *host.ModelInfo) string {
 	return strings.TrimRight(line, " ")
 }
 
-// costs is a price as people read it.
+// costs returns a price as people read it.
 func costs(p *host.ModelPrice) string {
 	switch {
 	case p == nil:
@@ -154,7 +154,7 @@ func priced(p *host.ModelPrices) string {
 	return fmt.Sprintf("prices for a million tokens, of %s (%s); check them with the provider", p.Date, from)
 }
 
-// dollars is an amount of millionths of a US dollar.
+// dollars returns an amount of millionths of a US dollar.
 func dollars(micro int64) string {
 	s := fmt.Sprintf("%.6f", float64(micro)/1e6)
 	for strings.HasSuffix(s, "0") && len(s)-strings.IndexByte(s, '.') > 3 {
@@ -290,7 +290,7 @@ func shortened(s string) string {
 	return s
 }
 
-// turnLine is a turn for people.
+// turnLine returns a turn for people.
 func turnLine(t *host.ModelTurn, info *host.ModelInfo) string {
 	cost := costs(info.Price)
 	if t.Cost != nil && *t.Cost > 0 {

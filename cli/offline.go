@@ -36,7 +36,7 @@ func explainLacking(a *app, w *workflow.Workflow, err error) error {
 	return &out
 }
 
-// modelWays are the ways to have a language model.
+// modelWays returns the ways to have a language model.
 func modelWays(a *app) []string {
 	return []string{
 		"set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY",

@@ -73,7 +73,7 @@ func (a *app) here() *host.Host {
 	return a.host()
 }
 
-// where is the place of a problem: a file, file:line or file:line:col.
+// where returns the place of a problem: a file, file:line or file:line:col.
 func where(file string, x *recipe.Problem) string { return clean.Place(file, x.Pos.Line, x.Pos.Col) }
 
 // startProject starts what may be used of the project, and says what is not.
@@ -138,7 +138,7 @@ func itemNames(kind string, some func(*host.Item) bool) completer {
 	}
 }
 
-// problem is a line about something that is wrong or odd.
+// problem returns a line about something that is wrong or odd.
 func problem(x *recipe.Problem) string {
 	word := "error: "
 	if x.Warning {
@@ -220,7 +220,7 @@ func printTable(a *app, items []host.Item) {
 	}
 }
 
-// itemDetails are the lines below an item.
+// itemDetails returns the lines below an item.
 func itemDetails(a *app, e *host.Item) []string {
 	var out []string
 	if e.Source != "built-in" && e.Path != "" {

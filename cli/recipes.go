@@ -67,7 +67,7 @@ func chooseWorkflow(a *app, word string) (*workflow.Workflow, error) {
 	}
 }
 
-// loadWorkflows are the workflows there are. It warns of mistakes in the settings of the project that they are of.
+// loadWorkflows returns the workflows there are. It warns of mistakes in the settings of the project that they are of.
 func loadWorkflows(a *app) workflow.Set {
 	return a.here().Workflows()
 }
@@ -117,7 +117,7 @@ func trustRecipe(a *app, d *host.Decision, why error) error {
 	return a.host().Trust(items)
 }
 
-// shownPath is a path as it is typed here: relative to this folder if it lies below.
+// shownPath returns a path as it is typed here: relative to this folder if it lies below.
 func shownPath(path string) string {
 	here, err := os.Getwd()
 	if err == nil {

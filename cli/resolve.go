@@ -57,7 +57,7 @@ func runsResolve(a *app) *cobra.Command {
 	return cmd
 }
 
-// resolution is the answer that the flags say, nil for nothing.
+// resolution returns the answer that the flags say, nil for nothing.
 func resolution(again, happened bool, output json.RawMessage) (*runlog.Answer, error) {
 	choice := runlog.UnknownAgain
 	switch {
@@ -151,7 +151,7 @@ func resolveEffect(ctx context.Context, a *app, ref, task string, given *runlog.
 	return answerRecorded(a, info.ID, resumeRun(ctx, a, info, r, ans, &superstep.ResumeOptions{}))
 }
 
-// answerRecorded is the error of going on with a run whose last answer is recorded. That somebody else was quicker is none.
+// answerRecorded returns the error of going on with a run whose last answer is recorded. That somebody else was quicker is none.
 func answerRecorded(a *app, id string, err error) error {
 	busy, ok := errors.AsType[*runlog.BusyError](err)
 	if !ok || busy.ID != id {

@@ -152,7 +152,7 @@ func runsList(a *app) *cobra.Command {
 	return cmd
 }
 
-// statusNames are the statuses of runs as listings show them.
+// statusNames returns the statuses of runs as listings show them.
 func statusNames() []string {
 	var out []string
 	for _, s := range []runlog.Status{
@@ -192,7 +192,7 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 	return nil
 }
 
-// why is what the listing adds to the status: the reason of a pause, and that a run was imported.
+// why returns what the listing adds to the status: the reason of a pause, and that a run was imported.
 func why(r *host.RunItem) string {
 	var words []string
 	if r.Status == host.Waiting {
@@ -267,7 +267,7 @@ func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info
 	return finishRun(a, s, stream, endingOf(ctx, s, logged(s.Run(), &now)))
 }
 
-// logged is the outcome of a run that somebody else ran, as its log has it.
+// logged returns the outcome of a run that somebody else ran, as its log has it.
 func logged(r *transcript.Run, info *runlog.Info) *superstep.Outcome {
 	failed := &Error{Exit: ExitFailed, Code: string(info.Status)}
 	out := &superstep.Outcome{Status: info.Status, Output: r.Output, Short: r.Short}

@@ -141,7 +141,7 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 	}
 }
 
-// refuser is who or what turned a call down.
+// refuser returns who or what turned a call down.
 func refuser(d *transcript.Denial) string {
 	switch d.By {
 	case "":

@@ -2,7 +2,7 @@ package cli
 
 import "fmt"
 
-// storeOrigin is where the name of the store comes from.
+// storeOrigin returns where the name of the store comes from.
 func storeOrigin(a *app) string {
 	if a.cfg.Env("SUPERSTEP_STORE") == a.set.store {
 		return "SUPERSTEP_STORE"
@@ -13,7 +13,7 @@ func storeOrigin(a *app) string {
 	return "--store"
 }
 
-// storeName is the store for people.
+// storeName returns the store for people.
 func storeName(a *app) string {
 	p, err := a.host().Place()
 	if err != nil {

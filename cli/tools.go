@@ -73,7 +73,7 @@ func callTool(ctx context.Context, a *app, name string, args json.RawMessage) er
 	return nil
 }
 
-// skillsValidate is the validator of skills.
+// skillsValidate returns the validator of skills.
 func skillsValidate(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate [FOLDER...]", Short: "Check skills against the format",

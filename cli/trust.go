@@ -73,12 +73,12 @@ func printDecisions(a *app, items []host.Decision, whole bool) error {
 	return nil
 }
 
-// decisionLines are what a person sees of a decision.
+// decisionLines returns what a person sees of a decision.
 func decisionLines(a *app, d *host.Decision, pal tui.Palette, whole bool) []string {
 	return pal.DecisionLines(d, whole, a.hint("workflows", "show", transcript.Line(d.Name), "-v"))
 }
 
-// called is a decision in a sentence.
+// called returns a decision in a sentence.
 func called(d *host.Decision) string {
 	return fmt.Sprintf("%s %s (%s)", d.Kind, transcript.Line(d.Called()), transcript.Line(d.Path))
 }

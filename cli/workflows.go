@@ -152,7 +152,7 @@ func drawnRun(a *app, cmd *cobra.Command, ref string, opt *draw.Options) (*workf
 	return w, started.Inputs, nil
 }
 
-// workflowOfRun is the workflow of a run, as the run has pinned it.
+// workflowOfRun returns the workflow of a run, as the run has pinned it.
 func workflowOfRun(a *app, started *runlog.RunStarted) (*workflow.Workflow, error) {
 	if started.Pinned != nil {
 		return a.host().Restore(started.Workflow, started.Pinned)

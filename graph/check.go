@@ -354,7 +354,7 @@ func mark(from []int, seen []bool, next func(int) [2][]int) {
 	}
 }
 
-// looped is how many nodes are on loops, or on a way from one to another.
+// looped returns how many nodes are on loops, or on a way from one to another.
 func (c *compiler[S, U]) looped() int {
 	n := len(c.g.nodes)
 	next, back := make([][]int, n), make([][]int, n)
@@ -530,7 +530,7 @@ func (c *compiler[S, U]) checkInput(i int) {
 	}
 }
 
-// distinct are the nodes among some that may be repeated, and may be Start, in order.
+// distinct returns the nodes among some that may be repeated, and may be Start, in order.
 func distinct(nodes []int) []int {
 	out := slices.DeleteFunc(slices.Clone(nodes), func(i int) bool { return i < 0 })
 	slices.Sort(out)

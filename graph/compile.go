@@ -215,13 +215,13 @@ func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 	f.shape.Nodes = append(f.shape.Nodes, s)
 }
 
-// Name is the graph's.
+// Name returns the graph's.
 func (f *Flow[S, U]) Name() string { return f.name }
 
 // Digest changes whenever the shape of the graph does.
 func (f *Flow[S, U]) Digest() string { return f.digest }
 
-// Shape is what the graph looks like. The caller must not change it.
+// Shape returns what the graph looks like. The caller must not change it.
 func (f *Flow[S, U]) Shape() Shape { return f.shape }
 
 // A Schedule is when a node starts.

@@ -32,7 +32,7 @@ type place struct {
 	key    string
 }
 
-// path is that of a task of the graph, which the task of that space runs.
+// path returns that of a task of the graph, which the task of that space runs.
 func (f *Flow[S, U]) path(space string, t *pregel.Task[message]) string {
 	path := pregel.Path(f.nodes[t.Vertex].Name, t.Key, t.Visit)
 	if space != "" {
@@ -148,7 +148,7 @@ func (d *fold[S, U]) redo(r *runlog.Record) error {
 	return d.m.Recover(index, res)
 }
 
-// result is what a record says of a task.
+// result returns what a record says of a task.
 func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, message], error) {
 	res := pregel.Result[U, message]{Outcome: pregel.Done}
 	misfit := func(err error) error {
@@ -189,7 +189,7 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, m
 	return res, nil
 }
 
-// passedOver are the full paths of tasks that were skipped in the graph of a space;
+// passedOver returns the full paths of tasks that were skipped in the graph of a space;
 // those of graphs inside of it are full already.
 func passedOver(paths []string, space string) []string {
 	var out []string

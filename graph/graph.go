@@ -64,7 +64,7 @@ const (
 	Settled Join = -2 // as All, and those that failed for good count too, instead of failing the run: see [Task.Failures]
 )
 
-// Quorum is the join of a node that n of those that lead to it wake, each counted once,
+// Quorum returns the join of a node that n of those that lead to it wake, each counted once,
 // over however many supersteps. What comes after is dropped until all have come, or until one of
 // them comes again: with all that comes in that superstep the next round begins.
 func Quorum(n int) Join { return Join(n) }

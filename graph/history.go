@@ -46,7 +46,7 @@ type Reading interface {
 	Seed(updates map[string]json.RawMessage) (*Forked, error)
 }
 
-// past is a fold over the log of a whole run, which may be of another version of the graph.
+// past returns a fold over the log of a whole run, which may be of another version of the graph.
 func (f *Flow[S, U]) past() *fold[S, U] {
 	return &fold[S, U]{flow: f, changed: func(name string, shape *Shape) error {
 		switch {
@@ -125,7 +125,7 @@ func (d *fold[S, U]) other(err error) bool {
 	return true
 }
 
-// results are those of the superstep that is about to be committed.
+// results returns those of the superstep that is about to be committed.
 func (d *fold[S, U]) results(failures map[string]runlog.TaskDone) ([]Result, error) {
 	if d.m == nil {
 		return nil, nil

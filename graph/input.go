@@ -123,7 +123,7 @@ type cachedWork struct {
 	Sends  []runlog.TaskSend `json:"sends,omitempty"`
 }
 
-// cached is the update of a node, from the cache if it has been made before, or else the
+// cached returns the update of a node, from the cache if it has been made before, or else the
 // key to keep it under once it counts. What the cache had is recorded, for a replay. A
 // cache that does not work is one that has nothing.
 func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task, s S) (u U, kept string, err error) {
@@ -246,7 +246,7 @@ func (f *Flow[S, U]) conflict(tags *reduce.Tagged[S, U], tasks []pregel.Task[mes
 	return &ConflictError{Field: tags.Names(set)[0], Paths: [2]string{path(first), path(second)}, Step: tasks[second].Step}
 }
 
-// writes is what a task writes, its amendment of another node's work included.
+// writes returns what a task writes, its amendment of another node's work included.
 func writes[S, U any](tags *reduce.Tagged[S, U], r *pregel.Result[U, message]) uint64 {
 	set := tags.Writes(r.Update)
 	if r.Fix != nil {

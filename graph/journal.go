@@ -23,7 +23,7 @@ type snapshot[S, U any] struct {
 	Machine pregel.Snapshot[S, U, message] `json:"machine"`
 }
 
-// records are those of the log that the run goes on from.
+// records returns those of the log that the run goes on from.
 func (x *execution[S, U]) records(ctx context.Context) (iter.Seq2[runlog.Record, error], error) {
 	inner, err := x.journal.Begin(x.opt.space)
 	if err != nil {
@@ -204,7 +204,7 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 	return nil
 }
 
-// lastAttempt is that of a task that is skipped, by the note of its result; nil for others.
+// lastAttempt returns that of a task that is skipped, by the note of its result; nil for others.
 func lastAttempt[U any](note any) *runlog.TaskFailed {
 	switch n := note.(type) {
 	case *runlog.TaskFailed:
@@ -287,7 +287,7 @@ func (x *execution[S, U]) inTurn() pregel.Exec[S, U, message] {
 	}
 }
 
-// pause is the pause before a task's next attempt, and whether there is one. A replay
+// pause returns the pause before a task's next attempt, and whether there is one. A replay
 // makes no pauses, and cannot judge a failure whose text is all that is known.
 func (x *execution[S, U]) pause(n *node[S, U], path string, attempt int, err error) (pause time.Duration, again bool) {
 	full, again := n.pause(attempt, err)

@@ -49,7 +49,7 @@ func (n *Node[S, U]) parts(ctx context.Context, t *Task, state S) (u U, err erro
 	}
 }
 
-// part is one attempt.
+// part returns one attempt.
 func (n *Node[S, U]) part(ctx context.Context, t *Task, state S) (u U, err error) {
 	if n.Timeout > 0 {
 		parent := ctx

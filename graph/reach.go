@@ -133,7 +133,7 @@ func (c *compiler[S, U]) dominate() {
 	}
 }
 
-// common is the last node that every way to a and to b comes through.
+// common returns the last node that every way to a and to b comes through.
 func (c *compiler[S, U]) common(a, b int) int {
 	for a != b {
 		if c.order[a] < c.order[b] {
@@ -145,7 +145,7 @@ func (c *compiler[S, U]) common(a, b int) int {
 	return a
 }
 
-// inevitable are the nodes, and in the last place Start, after which another node runs
+// inevitable returns the nodes, and in the last place Start, after which another node runs
 // whatever is chosen, provided that loops end.
 func (c *compiler[S, U]) inevitable(node int) []bool {
 	n := len(c.g.nodes)

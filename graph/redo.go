@@ -253,7 +253,7 @@ func (s *Shape) leads(from, to string) bool {
 	return seen[to]
 }
 
-// nodeOf is the name of the node of a task.
+// nodeOf returns the name of the node of a task.
 func nodeOf(task string) string {
 	if i := strings.IndexAny(task, "[#"); i >= 0 {
 		return task[:i]
@@ -300,7 +300,7 @@ func (d *redo) later(path string) bool {
 	return i >= 0 && d.rounds[path[:i]] > 0 && roundOf(path[i+1:]) > d.rounds[path[:i]]
 }
 
-// roundOf is the number that the name of a part begins with, 0 if it does not.
+// roundOf returns the number that the name of a part begins with, 0 if it does not.
 func roundOf(name string) int {
 	digits, _, _ := strings.Cut(name, "-")
 	n, err := strconv.Atoi(digits)
@@ -325,7 +325,7 @@ func (d *redo) drops(path, key string) bool {
 	return false
 }
 
-// filtered are the records that a fork has.
+// filtered returns the records that a fork has.
 func (d *redo) filtered(records iter.Seq2[runlog.Record, error]) iter.Seq2[runlog.Record, error] {
 	return func(yield func(runlog.Record, error) bool) {
 		begun := false

@@ -391,7 +391,7 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, visit int, s S, r *p
 	return nil
 }
 
-// after is the state with an update, which has to hold.
+// after returns the state with an update, which has to hold.
 func (f *Flow[S, U]) after(s S, u U) (S, error) {
 	s = f.reduce(s, u)
 	if f.check != nil {
@@ -448,7 +448,7 @@ func unencodable(what string, v any, err error) error {
 	return fmt.Errorf("%s cannot be encoded: %w", what, err)
 }
 
-// encoded is an update as JSON, which fits a schema unless that is nil.
+// encoded returns an update as JSON, which fits a schema unless that is nil.
 func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 	b, err := json.Marshal(u)
 	if err != nil {
@@ -467,7 +467,7 @@ func (n *Node[S, U]) timeout(err error) error {
 	return &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout, Err: err}
 }
 
-// late is what an attempt has ended with: at its deadline it has failed, whatever the node makes of
+// late returns what an attempt has ended with: at its deadline it has failed, whatever the node makes of
 // that, unless it has paused by then.
 func (n *Node[S, U]) late(err error, late bool) error {
 	if !late || journal.Waits(err) {
@@ -523,7 +523,7 @@ func (x *execution[S, U]) admit(path string, sends []pregel.Send[message]) error
 	return nil
 }
 
-// passOver is the result of a node whose attempts are used up and whose failure is
+// passOver returns the result of a node whose attempts are used up and whose failure is
 // taken care of, or who may be skipped. Its last attempt is recorded together with
 // that, so that a crash leaves both or neither.
 func (x *execution[S, U]) passOver(n *node[S, U], path string, visit int, s S, last *runlog.TaskFailed, err error) pregel.Result[U, message] {
@@ -571,7 +571,7 @@ type standIn[U any] struct {
 	encoded json.RawMessage
 }
 
-// instead is what takes the place of the update of a node that failed, nil for nothing, and the state
+// instead returns what takes the place of the update of a node that failed, nil for nothing, and the state
 // with it. It is checked as any update of the node.
 func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, why error) (stand *standIn[U], after S, err error) {
 	if n.Instead == nil {
@@ -595,7 +595,7 @@ func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, w
 	return stand, after, err
 }
 
-// next is who runs after a node: over its edges, then over its routes in the order they were added.
+// next returns who runs after a node: over its edges, then over its routes in the order they were added.
 func (n *node[S, U]) next(f *Flow[S, U], visit int, after S) ([]pregel.Send[message], error) {
 	if len(n.routes) == 0 {
 		return n.sends, nil
@@ -693,7 +693,7 @@ func (r *compiledRoute[S]) stray(to string) error {
 	return fmt.Errorf("the %s from %s chose %q, which is not among its targets%s", r.kind(), r.from, to, suggest.Hint(to, r.to))
 }
 
-// pause is how long to wait before the next attempt, if there is one.
+// pause returns how long to wait before the next attempt, if there is one.
 func (n *Node[S, U]) pause(attempt int, err error) (time.Duration, bool) {
 	return n.Retry.After(attempt, err, rand.Float64())
 }

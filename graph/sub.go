@@ -9,7 +9,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
-// Sub is a node that runs another graph. In makes the first state of that graph from
+// Sub returns a node that runs another graph. In makes the first state of that graph from
 // the state of this one, and out the update from its last. The inner graph has its own
 // place in the log, is resumed where it was, and may ask; it is run anew at each visit
 // of the node. The two need no type in common.
@@ -36,7 +36,7 @@ func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, erro
 	return n
 }
 
-// Call is a node that runs a workflow the host has under a name, within the same run.
+// Call returns a node that runs a workflow the host has under a name, within the same run.
 // In makes its inputs, which encode as a JSON object, and out the update from its output.
 func Call[S, U any](name, workflow string, in func(S) (any, error), out func(json.RawMessage) (U, error)) Node[S, U] {
 	if workflow == "" || in == nil || out == nil {
@@ -70,7 +70,7 @@ func Call[S, U any](name, workflow string, in func(S) (any, error), out func(jso
 	}
 }
 
-// Uses are the workflows that the graph runs by name, itself or in a graph inside of
+// Uses returns the workflows that the graph runs by name, itself or in a graph inside of
 // it, in the order of its nodes.
 func (f *Flow[S, U]) Uses() []string {
 	var out []string

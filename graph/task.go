@@ -78,16 +78,16 @@ func (n *names) clear() {
 	n.mu.Unlock()
 }
 
-// Node is the name of the node.
+// Node returns the name of the node.
 func (t *Task) Node() string { return t.node }
 
-// Key is the key of the Send it runs for, "" for none.
+// Key returns the key of the Send it runs for, "" for none.
 func (t *Task) Key() string { return t.key }
 
-// Visit is how often the node (of this key) has run before in this run of the graph.
+// Visit returns how often the node (of this key) has run before in this run of the graph.
 func (t *Task) Visit() int { return t.visit }
 
-// Attempt is which attempt this is, from 1.
+// Attempt returns which attempt this is, from 1.
 func (t *Task) Attempt() int { return t.attempt }
 
 // Arg decodes the argument of the Send it runs for; the last of them, if several came.
@@ -110,7 +110,7 @@ type Message struct {
 	Arg  json.RawMessage
 }
 
-// Messages are all it was sent, in the order of the senders' paths.
+// Messages returns all it was sent, in the order of the senders' paths.
 func (t *Task) Messages() []Message {
 	var out []Message
 	for _, m := range t.inbox {
@@ -129,7 +129,7 @@ type Failure struct {
 	Attempts int    `json:"attempts"`
 }
 
-// Failures are those it is there to take care of, or that its Settled join has met, in
+// Failures returns those it is there to take care of, or that its Settled join has met, in
 // path order.
 func (t *Task) Failures() []Failure {
 	var out []Failure
@@ -150,7 +150,7 @@ func (t *Task) Feedback() []string { return t.feedback }
 // node that its Sends name.
 func (t *Task) Send(s Send) { t.sends = append(t.sends, s) }
 
-// Nested are the options to run a graph within the task: it is kept in the same log and
+// Nested returns the options to run a graph within the task: it is kept in the same log and
 // resumed with the task. The key tells the graphs of one task apart; "" will do for the
 // only one, which then has no parts beside it. The error of the inner run is to be
 // returned, wrapped or not.

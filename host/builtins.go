@@ -62,7 +62,7 @@ func (p *project) shell() bool {
 	return slices.ContainsFunc(rules, func(r permit.Rule) bool { return r.Tool == "bash" && r.Decision != tool.Deny })
 }
 
-// withResults is a tool on files that also reads the results that were too large for the
+// withResults returns a tool on files that also reads the results that were too large for the
 // conversations of the run that it is called in.
 func (p *project) withResults(t *tool.Tool) *tool.Tool {
 	wide := *t

@@ -252,7 +252,7 @@ func (c *Configuration) parse(b []byte) (settings []Setting, err error) {
 	return nil, mistake(strings.Join(lines, "\n"))
 }
 
-// rest are the lines with text that begin no setting, such as the second one of a value.
+// rest returns the lines with text that begin no setting, such as the second one of a value.
 func rest(b []byte, root *frontmatter.Value, refused []*frontmatter.Error) map[int]bool {
 	rest := map[int]bool{}
 	n := 0
@@ -273,7 +273,7 @@ func rest(b []byte, root *frontmatter.Value, refused []*frontmatter.Error) map[i
 	return rest
 }
 
-// plainValue is the value of a setting on one line, a number or truth value as it is written. More is set if it has another line.
+// plainValue returns the value of a setting on one line, a number or truth value as it is written. More is set if it has another line.
 func plainValue(f frontmatter.Field, more bool) (string, error) {
 	switch v := f.Value; {
 	case v.Kind == frontmatter.Null:

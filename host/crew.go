@@ -32,7 +32,7 @@ func (h *Host) projectOf(dir string, rules []string, onAsk string, models func(s
 	return h.projectAt(rootOf(dir, h.Home()), all, h.headless(cmp.Or(h.cfg.OnAsk, onAsk)), models)
 }
 
-// rules are those that the run began with, and those of who continues with it.
+// rules returns those that the run began with, and those of who continues with it.
 func (h *Host) rules(began []string) ([]permit.Rule, error) {
 	rules := slices.Clone(h.cfg.Rules)
 	for _, text := range began {
@@ -136,7 +136,7 @@ func (h leads) crew(ctx context.Context, in *delegate.Inputs) (*delegate.Crew, e
 // steps returns recipes the agents and tools of the project that their runs work in.
 type steps struct{ *Host }
 
-// options are those that recipes are compiled with.
+// options returns those that recipes are compiled with.
 func (h steps) options(lazy bool) *compile.Options {
 	setting := compile.Setting{Dir: h.Dir(), OnAsk: h.cfg.OnAsk}
 	if h.cfg.Model != h.cfg.UserModel { // which goes before what recipes and agents say only where it is said with the run

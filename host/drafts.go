@@ -50,7 +50,7 @@ func (e *noProjectError) Error() string {
 // FailureCode returns the code of runs that fail with the error.
 func (e *noProjectError) FailureCode() string { return "usage" }
 
-// home is the folder in which recipes of a scope are written, and the path of theirs within it.
+// home returns the folder in which recipes of a scope are written, and the path of theirs within it.
 func (p *project) home(scope string) (root *os.Root, in string, err error) {
 	base, in := p.folder, ".superstep"
 	if scope == catalog.User {
@@ -127,7 +127,7 @@ func (p *project) saveDraft(name, text, origin string) (string, error) {
 	return filepath.Join(root.Name(), filepath.FromSlash(at)), err
 }
 
-// bare is the text of a recipe without the lines that this package puts before it.
+// bare returns the text of a recipe without the lines that this package puts before it.
 func bare(text string) string {
 	for {
 		line, rest, _ := strings.Cut(text, "\n")

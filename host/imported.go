@@ -28,7 +28,7 @@ type Origin struct {
 	item    trust.Item
 }
 
-// runItem is what is trusted of an imported run: the content of the file, in one folder.
+// runItem returns what is trusted of an imported run: the content of the file, in one folder.
 func runItem(im *runlog.Imported) trust.Item {
 	sum := sha256.Sum256([]byte(im.Digest + "\n" + im.Dir))
 	digest := hex.EncodeToString(sum[:])

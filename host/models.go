@@ -48,7 +48,7 @@ func (h *Host) load() *loaded {
 	return l
 }
 
-// providers are those of the settings. Wait is the longest that a model waits by itself, 0 for the default.
+// providers returns those of the settings. Wait is the longest that a model waits by itself, 0 for the default.
 func (h *Host) providers(wait time.Duration) (*providers.Providers, error) {
 	l := h.load()
 	if l.err != nil {

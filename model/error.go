@@ -127,7 +127,7 @@ func (e *Error) connectRemedy() string {
 	}
 }
 
-// FailureCode is the stable word under which a run that fails with the error is logged,
+// FailureCode returns the stable word under which a run that fails with the error is logged,
 // "" for no special one.
 func (e *Error) FailureCode() string {
 	if e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden {

@@ -13,7 +13,7 @@ type Price struct {
 	Written float64 // for tokens of the input that the provider put into its cache; 0 charges them like the others
 }
 
-// Of is what a usage costs, in millionths of a US dollar, rounded up.
+// Of returns what a usage costs, in millionths of a US dollar, rounded up.
 func (p Price) Of(u Usage) int64 {
 	cached, written := cmp.Or(p.Cached, p.In), cmp.Or(p.Written, p.In)
 	plain := u.In - u.Cached - u.Written

@@ -27,7 +27,7 @@ type Budget struct {
 	Soft float64 `json:"soft,omitempty"`
 }
 
-// Over is the budget with the changes of another: what is not zero there takes the
+// Over returns the budget with the changes of another: what is not zero there takes the
 // place of what is here, and what is less than zero there is without a limit.
 func (b Budget) Over(base Budget) Budget {
 	return Budget{
@@ -93,7 +93,7 @@ func (e *BudgetError) show(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// unit is the limit with its unit.
+// unit returns the limit with its unit.
 func (e *BudgetError) unit() string {
 	switch e.What {
 	case BudgetMoney, BudgetWall:
@@ -112,8 +112,8 @@ func (e *BudgetError) Share() string { return e.show(e.Used) + " of " + e.unit()
 // Waits reports that the task is not over.
 func (e *BudgetError) Waits() bool { return true }
 
-// FailureCode is the stable word for programs.
+// FailureCode returns the stable word for programs.
 func (e *BudgetError) FailureCode() string { return "budget" }
 
-// Enough is a limit that lets the run go on for a while.
+// Enough returns a limit that lets the run go on for a while.
 func (e *BudgetError) Enough() int64 { return max(2*e.Limit, e.Used+2*e.Need) }

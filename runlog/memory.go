@@ -75,7 +75,7 @@ func (r *memoryRun) wake() {
 	r.grown = make(chan struct{})
 }
 
-// listed is the run as listings show it.
+// listed returns the run as listings show it.
 func (r *memoryRun) listed(now time.Time) Info {
 	info := r.info
 	info.Show(r.held(now), info.Owner != "")

@@ -94,7 +94,7 @@ func noPlace(s, kind string, found bool) error {
 	return errors.New(text + places)
 }
 
-// String is the place as ParsePlace reads it, with the password masked.
+// String returns the place as ParsePlace reads it, with the password masked.
 func (p Place) String() string {
 	if p.Kind == "memory" {
 		return p.Kind

@@ -221,7 +221,7 @@ func (i *Info) Show(held, died bool) {
 	}
 }
 
-// TakeOver is what an acquisition of a run that nobody holds makes of its count of
+// TakeOver returns what an acquisition of a run that nobody holds makes of its count of
 // takeovers, or a *QuarantinedError. The Info is as stored; died says that its last holder
 // has not released it. It is for stores.
 func (i *Info) TakeOver(died bool, opt *AcquireOptions) (takeovers int, err error) {

@@ -231,7 +231,7 @@ func run(ctx context.Context, t *Tool, c *Call) (text string, err error) {
 	return t.Run(ctx, c)
 }
 
-// Failed is the result of a call that failed for that reason, cleaned and truncated.
+// Failed returns the result of a call that failed for that reason, cleaned and truncated.
 func Failed(text string) Result {
 	text, _ = clean.Truncate(clean.Text(text))
 	if text == "" {

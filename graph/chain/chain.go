@@ -61,7 +61,7 @@ func Start[S, U any](g *graph.Graph[S, U], blocks ...Block[S, U]) *Chain[S, U] {
 	return c.then("Start", blocks)
 }
 
-// Seq is a chain to be used as a block of another: a branch of a Parallel, the body of a
+// Seq returns a chain to be used as a block of another: a branch of a Parallel, the body of a
 // Loop, or a part with a Catch of its own. It has no Start and no End.
 func Seq[S, U any](blocks ...Block[S, U]) *Chain[S, U] {
 	return (&Chain[S, U]{seq: true}).then("Seq", blocks)
@@ -148,7 +148,7 @@ func (c *Chain[S, U]) Fan(join graph.Join, split func(S) []graph.Send, worker No
 	return c.op(func(l *writer[S, U], b *block[S, U]) { l.fan(b, join, split, &worker.Node) })
 }
 
-// Wait is a node that asks a person, and makes an update of the answer. Its question has
+// Wait returns a node that asks a person, and makes an update of the answer. Its question has
 // the key "answer". See [graph.Ask] for other answers than text.
 func (c *Chain[S, U]) Wait(name, question string, answered func(state S, answer string) (U, error)) *Chain[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "ask"}
@@ -193,7 +193,7 @@ func (c *Chain[S, U]) End() *graph.Graph[S, U] {
 // Compile is End, and then Compile of the graph.
 func (c *Chain[S, U]) Compile() (*graph.Flow[S, U], error) { return c.End().Compile() }
 
-// problems is what is wrong with the chain.
+// problems returns what is wrong with the chain.
 func (c *Chain[S, U]) problems() []string {
 	if !c.ended {
 		return []string{"a chain has no End; what it says is not in the graph"}

@@ -221,7 +221,7 @@ func (l *writer[S, U]) begin(b *block[S, U], cond func(S) bool) {
 	b.ends, b.begins = []end[S]{{slot: t.yes}}, len(b.loose)
 }
 
-// innermost is the last open If, nil after reporting that there is none.
+// innermost returns the last open If, nil after reporting that there is none.
 func (l *writer[S, U]) innermost(b *block[S, U], what string) *choice[S] {
 	at := b.place(what)
 	if len(b.ifs) == 0 {
@@ -331,7 +331,7 @@ func (l *writer[S, U]) fan(b *block[S, U], join graph.Join, split func(S) []grap
 	b.after = "the " + at
 }
 
-// fork are the same ends for one more branch.
+// fork returns the same ends for one more branch.
 func fork[S any](ends []end[S]) []end[S] {
 	out := slices.Clone(ends)
 	for i, e := range ends {
@@ -360,7 +360,7 @@ func (l *writer[S, U]) catch(b *block[S, U], n *graph.Node[S, U]) {
 
 func (s *slot[S]) empty() bool { return s.to == "" && s.test == nil && s.all == nil }
 
-// width is how many nodes choices lead to at most.
+// width returns how many nodes choices lead to at most.
 func (s *slot[S]) width() int {
 	if s.test != nil {
 		return max(s.test.yes.width(), s.test.no.width())
@@ -398,7 +398,7 @@ func (s *slot[S]) choose(state S, visit, k int) string {
 	return s.to
 }
 
-// targets are what the kth node may be, in order.
+// targets returns what the kth node may be, in order.
 func (s *slot[S]) targets(k int, to []string) []string {
 	s, k = s.one(k)
 	if s.test != nil {

@@ -57,7 +57,7 @@ type NodeStatus struct {
 	Failures int    // attempts that failed
 }
 
-// String is the status in words, after a glyph: "● running ×3, 1 done, 2 failed attempts". Only tasks are counted by ×.
+// String returns the status in words, after a glyph: "● running ×3, 1 done, 2 failed attempts". Only tasks are counted by ×.
 func (s NodeStatus) String() string {
 	var b strings.Builder
 	if glyph, known := glyphs[s.State]; known {

@@ -88,7 +88,7 @@ func (s *svg) curve(p *plan, i int, l *labels) string {
 	return b.String()
 }
 
-// inset is how far inside the box of a node its outline is at x, for the side that the
+// inset returns how far inside the box of a node its outline is at x, for the side that the
 // layout calls lower (1) or upper (-1).
 func (s *svg) inset(p *plan, at int, x, side float64) float64 {
 	b := p.boxes[at]

@@ -27,7 +27,7 @@ type node struct {
 	inner  *diagram // of a sub-graph that is drawn open
 }
 
-// lines is what stands in a node.
+// lines returns what stands in a node.
 func (n *node) lines() []string {
 	out := []string{n.name}
 	for _, s := range []string{n.notes, n.status} {
@@ -228,7 +228,7 @@ func (b *builder) id(base string) string {
 	return id
 }
 
-// dashed is whether an edge is taken only sometimes.
+// dashed reports whether an edge is taken only sometimes.
 func (e *edge) dashed() bool { return e.kind == "branch" || e.kind == "catch" || e.kind == "send" }
 
 // ports returns the nodes that the edges of n go out from and in to, for formats in which

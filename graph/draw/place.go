@@ -44,7 +44,7 @@ func (l *layout) place() {
 	}
 }
 
-// wish is where a box would stand if it were alone, and how much that matters: edges that
+// wish returns where a box would stand if it were alone, and how much that matters: edges that
 // pass several layers are to be straight.
 func (l *layout) wish(v int, lists [2][]int) (x, weight float64) {
 	var sum, all float64
@@ -66,7 +66,7 @@ func (l *layout) wish(v int, lists [2][]int) (x, weight float64) {
 	return sum / all, all
 }
 
-// apart is how far the centres of neighbours in a layer must be from each other.
+// apart returns how far the centres of neighbours in a layer must be from each other.
 func (l *layout) apart(a, b int) float64 {
 	gap := besides
 	switch {

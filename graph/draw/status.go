@@ -151,12 +151,12 @@ func (p *Progress) task(path string) *task {
 	return t
 }
 
-// parent is the path of the task that a task lies within, "" for none.
+// parent returns the path of the task that a task lies within, "" for none.
 func parent(path string) string {
 	return path[:max(0, strings.LastIndexByte(path, '/'))]
 }
 
-// nodePath is the path of the node that a task is of: without keys and visits, and
+// nodePath returns the path of the node that a task is of: without keys and visits, and
 // without the keys that tell apart several graphs within one task.
 func nodePath(task string) string {
 	var names []string
@@ -171,7 +171,7 @@ func nodePath(task string) string {
 	return strings.Join(names, "/")
 }
 
-// Status is the states of the nodes so far, by path. The caller owns it.
+// Status returns the states of the nodes so far, by path. The caller owns it.
 //
 // Of several tasks of a node the one that most needs to be looked at speaks for it:
 // failed, then waiting, running, done, caught, skipped. A sub-graph in which nothing
@@ -217,7 +217,7 @@ func (p *Progress) Status() map[string]NodeStatus {
 // urgency orders the states by which speaks for a node that has tasks in several.
 var urgency = map[string]int{pending: 0, skipped: 1, caught: 2, done: 3, running: 4, waiting: 5, failed: 6}
 
-// insides is what matters to a task of those within it: that one runs, else waits, else failed.
+// insides returns what matters to a task of those within it: that one runs, else waits, else failed.
 func insides(a, b string) string {
 	for _, s := range [...]string{running, waiting, failed} {
 		if a == s || b == s {

@@ -143,7 +143,7 @@ func (n *node) rows() []row {
 	return out
 }
 
-// box is how large a node is drawn.
+// box returns how large a node is drawn.
 func (n *node) box() box {
 	var w, h float64
 	for _, r := range n.rows() {

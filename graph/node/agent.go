@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// Agent is a node that lets an agent work. When it is run again after a crash, the agent
+// Agent returns a node that lets an agent work. When it is run again after a crash, the agent
 // goes on in the middle of its conversation; after a *agent.LimitError or *agent.UnfitError it begins anew.
 // When it is run again for a better input of another node, the agent is told what was
 // wrong with what it gave. Update may not change the outcome.
@@ -61,7 +61,7 @@ type SubagentsOptions struct {
 	Settled bool // a failure is a result; defaults to the failure of the node, once all that had begun has ended
 }
 
-// Subagents is a node that has jobs done side by side, by agents of a list. Merge makes
+// Subagents returns a node that has jobs done side by side, by agents of a list. Merge makes
 // the update from the results, which are in the order of the jobs and named by their keys.
 // Each agent is resumed by itself where a crash has cut it off. Jobs must be a pure
 // function: a job is known again by its key.
@@ -164,7 +164,7 @@ func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state fu
 	return r, err
 }
 
-// fatal is whether an error is of the run and not of the work.
+// fatal reports whether an error is of the run and not of the work.
 func fatal(err error) bool { return agent.OfRun(err) }
 
 // stopped is closed when the run is to stop; never, if nobody looks at the task.
@@ -191,7 +191,7 @@ func snapshot[S any](s S) func() (json.RawMessage, error) {
 	}
 }
 
-// text is what an error says.
+// text returns what an error says.
 func text(err error) string {
 	switch {
 	case err == nil:

@@ -21,7 +21,7 @@ type Conversation[S, U any] struct {
 	Add func(S, []model.Message) (U, error)
 }
 
-// Chat is a node that lets an agent go on with a conversation, which it leaves as it was at the end: with what it
+// Chat returns a node that lets an agent go on with a conversation, which it leaves as it was at the end: with what it
 // was asked, said, called and was told, and within the window of its model. Prompt is what the user says next; if
 // nil, nothing, and the conversation must end with a message that awaits an answer. When the run is resumed after
 // a crash, the agent goes on in the middle, as that of [Agent].
@@ -63,7 +63,7 @@ func Remove(ids ...string) []model.Message {
 // the update is added.
 func RemoveAll() []model.Message { return []model.Message{{Role: removed}} }
 
-// Messages is a reducer for conversations: each message of an update takes the place of that with its ID, or else
+// Messages returns a reducer for conversations: each message of an update takes the place of that with its ID, or else
 // goes to the end, and those of [Remove] and [RemoveAll] take messages out. An ID that is not there is nothing to remove.
 func Messages(conversation, update []model.Message) []model.Message {
 	out := slices.Clone(conversation)
@@ -97,7 +97,7 @@ type ClearOptions struct {
 	Summary model.Model // what sums the others up, in a message of their own; nil for no summary
 }
 
-// Clear is a node that drops a conversation, or all but its end.
+// Clear returns a node that drops a conversation, or all but its end.
 func Clear[S, U any](name string, conv Conversation[S, U], opt *ClearOptions) graph.Node[S, U] {
 	var o ClearOptions
 	if opt != nil {
@@ -147,7 +147,7 @@ const (
 	recreate  = "recreate"
 )
 
-// Monitor is a node that keeps a conversation within its model's window. When there is
+// Monitor returns a node that keeps a conversation within its model's window. When there is
 // nothing to do, or only to warn, its update is the zero U.
 func Monitor[S, U any](name string, conv Conversation[S, U], opt MonitorOptions[S]) graph.Node[S, U] {
 	if opt.Used == nil {
@@ -215,7 +215,7 @@ func (o *MonitorOptions[S]) action(used int) (do string) {
 	return do
 }
 
-// estimate is about how many tokens messages take: a quarter of their bytes, which is the
+// estimate returns about how many tokens messages take: a quarter of their bytes, which is the
 // rule of thumb for English text.
 func estimate(messages []model.Message) int {
 	bytes := 0

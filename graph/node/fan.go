@@ -47,7 +47,7 @@ func Map[S, E any](to string, items func(S) []E, key func(E) string) func(S) []g
 	}
 }
 
-// Gather is a node that merges what it was sent, each decoded into an E. The results are
+// Gather returns a node that merges what it was sent, each decoded into an E. The results are
 // in the order of the senders' paths and named by the senders; with a Settled join the
 // failures of those that failed come after them.
 //

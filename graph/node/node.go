@@ -34,7 +34,7 @@ func missing(what string, is bool) error {
 	return fmt.Errorf("its %s is nil", what)
 }
 
-// decoded is the JSON of a state, as it is read by paths.
+// decoded returns the JSON of a state, as it is read by paths.
 func decoded(state any) (any, error) {
 	b, err := json.Marshal(state)
 	if err != nil {
@@ -104,7 +104,7 @@ func safely(work func() error) (err error) {
 	return work()
 }
 
-// verdict is the error of work done side by side: what has failed, in its order, or else
+// verdict returns the error of work done side by side: what has failed, in its order, or else
 // what some of it waits for.
 func verdict(errs []error) error {
 	var failed, waiting []error

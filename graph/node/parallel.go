@@ -28,7 +28,7 @@ type ParallelOptions struct {
 	Settled bool
 }
 
-// Parallel is a node that runs others side by side, on the state it was given, and merges
+// Parallel returns a node that runs others side by side, on the state it was given, and merges
 // their updates into one. What a branch gave is recorded when it ends, so that only those
 // that had not ended are run again after a crash. With Race and Any those that have not won
 // are cancelled, and which one has won is recorded.
@@ -72,7 +72,7 @@ type parallel[S, U any] struct {
 	branches []graph.Node[S, U]
 }
 
-// shape is that of the branches as a graph, which finds what is wrong with them.
+// shape returns that of the branches as a graph, which finds what is wrong with them.
 func (p *parallel[S, U]) shape(name string) (*graph.Shape, error) {
 	g := graph.New(name, func(s S, _ U) S { return s })
 	for i := range p.branches {

@@ -8,7 +8,7 @@ type Result[T any] struct {
 	Error string `json:"error,omitempty"` // why it failed; "" if it did not
 }
 
-// Values are those of the results that did not fail.
+// Values returns those of the results that did not fail.
 func Values[T any](results []Result[T]) []T {
 	out := make([]T, 0, len(results))
 	for _, r := range results {

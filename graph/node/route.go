@@ -20,7 +20,7 @@ import (
 // has to be an effect of the task.
 type Chooser[S any] func(ctx context.Context, t *graph.Task, s S, targets []string) (string, error)
 
-// Router is a node that chooses where to go on, out of targets, and sends there. The
+// Router returns a node that chooses where to go on, out of targets, and sends there. The
 // fallback is where to go when the chooser chooses nothing; "" makes that a failure.
 // Update may note the choice. A choice that is not among the targets is a failure.
 //
@@ -60,7 +60,7 @@ func Router[S, U any](name string, choose Chooser[S], update func(S, string) (U,
 // choices is how often a model is asked for a choice before the fallback is taken.
 const choices = 3
 
-// ByModel is a chooser that has a model choose: it must call a tool whose one argument is
+// ByModel returns a chooser that has a model choose: it must call a tool whose one argument is
 // one of the targets. Every turn is recorded. A model that does not choose one of them is
 // told so; at the third time nothing is chosen.
 func ByModel[S any](m model.Model, system string, prompt func(S) (string, error)) Chooser[S] {

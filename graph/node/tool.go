@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// Func is a node that calls a function of the caller's once: its result is recorded. The
+// Func returns a node that calls a function of the caller's once: its result is recorded. The
 // effect says what a second call would do, which decides what happens after a crash;
 // "" means tool.Once; see [Tool]. The key is the same whenever the call is repeated. In and Out encode as JSON.
 func Func[S, U, In, Out any](name string, effect tool.Effect, args func(S) (In, error), call func(ctx context.Context, key string, in In) (Out, error),
@@ -93,7 +93,7 @@ func (a *Args[S]) of(state S) (json.RawMessage, error) {
 	return b, nil
 }
 
-// Tool is a node that calls a tool of a set by its name. Update gets all that the tool returned. A
+// Tool returns a node that calls a tool of a set by its name. Update gets all that the tool returned. A
 // failure of the tool is one of the node. The Guard of the set decides on the call: where it asks, the run pauses for
 // the user's answer, and a denial fails the node with an *agent.DeniedError. What happens to a call that a crash has cut off
 // follows from the tool's Effect, as it does for agents: one that must not be repeated is

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// clockless is what is missing of a clock.
+// clockless returns what is missing of a clock.
 func clockless(c *agent.Clock) error {
 	return errors.Join(missing("clock's Now", c.Now == nil), missing("clock's After", c.After == nil))
 }
@@ -29,7 +29,7 @@ func sleep(ctx context.Context, t *graph.Task, c *agent.Clock, d time.Duration) 
 	}
 }
 
-// Wait is a node that waits for a while. When the wait is over is decided when it begins,
+// Wait returns a node that waits for a while. When the wait is over is decided when it begins,
 // and recorded: a run that is resumed waits for what is left of it. When the run is
 // told to stop, the wait is broken off, to be resumed with the run.
 func Wait[S, U any](name string, clock agent.Clock, while func(S) (time.Duration, error), update func(S) (U, error)) graph.Node[S, U] {
@@ -57,7 +57,7 @@ func Wait[S, U any](name string, clock agent.Clock, while func(S) (time.Duration
 	return n
 }
 
-// Until is a node that waits for something to hold, and looks for it at once and then at
+// Until returns a node that waits for something to hold, and looks for it at once and then at
 // every interval. It waits for ever unless it has a Timeout, which counts from when the run
 // was last resumed. That it holds is recorded. An error of holds is a failure of the node.
 func Until[S, U any](name string, clock agent.Clock, every time.Duration, holds func(context.Context, S) (bool, error),

@@ -197,7 +197,7 @@ func patch(old, e reflect.Value) {
 	}
 }
 
-// key is the id of an element, nil for a nil pointer.
+// key returns the id of an element, nil for a nil pointer.
 func (f *field) key(e reflect.Value) any {
 	if e.Kind() == reflect.Pointer {
 		if e.IsNil() {

@@ -150,8 +150,8 @@ type Number interface {
 // Sum adds the two. An integer that overflows wraps around, as in Go.
 func Sum[T Number](a, b T) T { return a + b }
 
-// Or is whether one of them is true.
+// Or reports whether one of them is true.
 func Or[T ~bool](a, b T) T { return a || b }
 
-// And is whether both are true.
+// And reports whether both are true.
 func And[T ~bool](a, b T) T { return a && b }

@@ -91,7 +91,7 @@ func (t *Tagged[S, U]) Reduce(state S, update U) S {
 	return state
 }
 
-// Writes is which fields without a tag an update writes, as a set of bits; 0 is none. Two
+// Writes returns which fields without a tag an update writes, as a set of bits; 0 is none. Two
 // updates of one superstep with a bit in common contradict each other: [Tagged.Names]
 // says about what.
 func (t *Tagged[S, U]) Writes(update U) uint64 {
@@ -233,7 +233,7 @@ func (p *parser) parse() {
 	}
 }
 
-// tagNames are the tags, for suggestions.
+// tagNames returns the tags, for suggestions.
 func tagNames() []string {
 	return []string{"append", "union", "merge", "merge=ID", "patch=ID", "deep-merge", "max", "min", "sum", "or", "and", "keep-first", "replace", "ifset"}
 }
@@ -306,7 +306,7 @@ func hint(tag string) string {
 
 func isNumber(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Float64 }
 
-// isPlain is whether values of a type can always be compared, interfaces left out:
+// isPlain reports whether values of a type can always be compared, interfaces left out:
 // their values may be of types that cannot.
 func isPlain(t reflect.Type) bool {
 	switch t.Kind() {

@@ -137,7 +137,7 @@ func (a *agents) find(name string, may func(*definition.Definition) bool) (*defi
 	return nil, e
 }
 
-// first are the agents that go before others of their name, among those that may be looked at.
+// first returns the agents that go before others of their name, among those that may be looked at.
 func (a *agents) first(may func(*definition.Definition) bool) []*definition.Definition {
 	var out []*definition.Definition
 	for _, d := range a.all {
@@ -149,7 +149,7 @@ func (a *agents) first(may func(*definition.Definition) bool) []*definition.Defi
 	return out
 }
 
-// otherNames are the names besides its own that an agent of a list is found by.
+// otherNames returns the names besides its own that an agent of a list is found by.
 func otherNames(d *definition.Definition, list []*definition.Definition) []string {
 	if d.Disabled {
 		return nil
@@ -177,7 +177,7 @@ func (c *Catalog) Agent(name string) (*definition.Definition, error) {
 	return d, err
 }
 
-// Hidden is the agent of a name that the project has and that is not used, since nobody trusted it as it is; nil for
+// Hidden returns the agent of a name that the project has and that is not used, since nobody trusted it as it is; nil for
 // none.
 func (c *Catalog) Hidden(name string) *UntrustedError {
 	d, err := c.agents().find(name, everyone)
@@ -187,7 +187,7 @@ func (c *Catalog) Hidden(name string) *UntrustedError {
 	return &UntrustedError{Kind: "agent", Name: d.Name, Path: c.rel(d.Source.Path), State: c.agentState(d)}
 }
 
-// UsableAgents are the agents that may be used, by name.
+// UsableAgents returns the agents that may be used, by name.
 func (c *Catalog) UsableAgents() []*definition.Definition {
 	return slices.DeleteFunc(c.agents().first(c.mayUse), func(d *definition.Definition) bool { return d.Disabled })
 }
@@ -218,7 +218,7 @@ func (c *Catalog) agentItem(d *definition.Definition) Item {
 	return i
 }
 
-// Definition is the agent of a name as its file has it, trusted or not, and how it is listed.
+// Definition returns the agent of a name as its file has it, trusted or not, and how it is listed.
 func (c *Catalog) Definition(name string) (*definition.Definition, Item, error) {
 	d, err := c.agents().find(name, everyone)
 	if err != nil {

@@ -74,7 +74,7 @@ func (g *gathering) visit(r *recipe.Recipe) {
 	g.state[r.Name] = done
 }
 
-// called is the recipe of a name that a step calls. Within a bundle its main recipe has its name,
+// called returns the recipe of a name that a step calls. Within a bundle its main recipe has its name,
 // wherever it lies.
 func (g *gathering) called(name string) (*recipe.Recipe, error) {
 	if name == g.b.Main.Name {

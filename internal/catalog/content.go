@@ -21,7 +21,7 @@ const (
 	longestDigest = 8 << 20 // of longer files the beginning, and when they changed
 )
 
-// file is a file of the project as it is kept to be compared: with its text, if it is text and
+// file returns a file of the project as it is kept to be compared: with its text, if it is text and
 // not too long. It is false for what is no file, or does not lie in the project.
 func (c *Catalog) file(path string) (trust.File, bool) {
 	real, err := filepath.EvalSymlinks(path)
@@ -71,7 +71,7 @@ func (c *Catalog) files(paths ...string) []trust.File {
 	return out
 }
 
-// single is the content of an item that is one file of a digest. If it is another by now, none is
+// single returns the content of an item that is one file of a digest. If it is another by now, none is
 // kept: what is shown has to be what is trusted.
 func (c *Catalog) single(path, digest string) func() []trust.File {
 	return func() []trust.File {
@@ -83,7 +83,7 @@ func (c *Catalog) single(path, digest string) func() []trust.File {
 	}
 }
 
-// scriptFiles are those that the digest of a script covers, itself first.
+// scriptFiles returns those that the digest of a script covers, itself first.
 func (c *Catalog) scriptFiles(f *script.Found) []trust.File {
 	paths := []string{f.Path}
 	for _, name := range f.Files {
@@ -92,7 +92,7 @@ func (c *Catalog) scriptFiles(f *script.Found) []trust.File {
 	return c.files(paths...)
 }
 
-// serverFiles are what people are told of a server, and the files of the project that its command
+// serverFiles returns what people are told of a server, and the files of the project that its command
 // names.
 func (c *Catalog) serverFiles(s *mcp.Server) []trust.File {
 	dir := c.folder

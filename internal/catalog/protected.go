@@ -41,7 +41,7 @@ func (c *Catalog) Places() (project, user []string) {
 	return project, user
 }
 
-// Protected is what no tool may write here besides permit.AlwaysProtected. It is made of the table by which
+// Protected returns what no tool may write here besides permit.AlwaysProtected. It is made of the table by which
 // things are found, so that what is read is protected.
 func (c *Catalog) Protected() []permit.Protected { return slices.Clone(c.guarded()) }
 
@@ -102,7 +102,7 @@ func within(dir, path string) bool {
 	return dir != "" && err == nil && filepath.IsLocal(rel)
 }
 
-// covering is what is protected for a place in a folder. A hidden folder, or a file, is as a whole and at any depth,
+// covering returns what is protected for a place in a folder. A hidden folder, or a file, is as a whole and at any depth,
 // since any folder may be opened as a project.
 func covering(dir, place string) string {
 	rel, below := strings.CutPrefix(place, strings.TrimSuffix(filepath.ToSlash(dir), "/")+"/")

@@ -39,7 +39,7 @@ func (l *recipes) read(c *Catalog, p place) {
 	}
 }
 
-// known is how people know a file.
+// known returns how people know a file.
 func (c *Catalog) known(path string) string {
 	return strings.ReplaceAll(clean.Text(c.Shown(path)), "\n", " ")
 }
@@ -160,7 +160,7 @@ func LoadRecipe(file, shown string) (*RecipeFile, error) {
 	return e, nil
 }
 
-// recipeDigest is that of a recipe with this text; see RecipeFile.
+// recipeDigest returns that of a recipe with this text; see RecipeFile.
 func recipeDigest(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:])

@@ -137,7 +137,7 @@ func (l *recipes) alias() {
 	}
 }
 
-// rank is how near the scope of an entry is: what is nearer goes before the rest.
+// rank returns how near the scope of an entry is: what is nearer goes before the rest.
 func (l *recipes) rank(e *RecipeFile) int {
 	return slices.IndexFunc(l.entries, func(o *RecipeFile) bool { return o.Scope == e.Scope })
 }
@@ -150,7 +150,7 @@ func namesOf(entries []*RecipeFile) []string {
 	return out
 }
 
-// effective are the files that go before others of their name, by name: those that are found,
+// effective returns the files that go before others of their name, by name: those that are found,
 // those that cannot be used, and all of several that none goes before.
 func (l *recipes) effective() []*RecipeFile {
 	var out []*RecipeFile
@@ -169,7 +169,7 @@ func (l *recipes) effective() []*RecipeFile {
 	return out
 }
 
-// also are the names besides its own that an entry is found by.
+// also returns the names besides its own that an entry is found by.
 func (l *recipes) also(e *RecipeFile) []string {
 	var out []string
 	if e.Recipe == nil {
@@ -214,7 +214,7 @@ func files(entries []*RecipeFile) []string {
 	return out
 }
 
-// known are the names that something is found by.
+// known returns the names that something is found by.
 func (l *recipes) known() []string {
 	var out []string
 	for _, e := range l.effective() {
@@ -225,7 +225,7 @@ func (l *recipes) known() []string {
 	return out
 }
 
-// RecipeFolders are those of the Problems that are about folders of recipes and not about one recipe.
+// RecipeFolders returns those of the Problems that are about folders of recipes and not about one recipe.
 func (c *Catalog) RecipeFolders() []Problem { return recipeProblems(c.recipes().problems) }
 
 func recipeProblems(list recipe.Problems) []Problem {
@@ -244,7 +244,7 @@ func (c *Catalog) Workflows() []Item { return c.recipeItems(c.recipes().effectiv
 // found by name.
 func (c *Catalog) Drafts() []Item { return c.recipeItems(c.recipes().drafts) }
 
-// Recipes are the files of Workflows and Drafts, those that others go before too.
+// Recipes returns the files of Workflows and Drafts, those that others go before too.
 func (c *Catalog) Recipes() []*RecipeFile {
 	return slices.Concat(c.recipes().entries, c.recipes().drafts)
 }
@@ -360,7 +360,7 @@ func (c *Catalog) Bundles() ([]*Bundle, map[string]error) {
 	return out, failed
 }
 
-// Callees are the recipes that can be run by a name or an alias, to check others against.
+// Callees returns the recipes that can be run by a name or an alias, to check others against.
 func (c *Catalog) Callees() map[string]*recipe.Callee {
 	out := map[string]*recipe.Callee{}
 	for _, e := range c.recipes().effective() {

@@ -19,7 +19,7 @@ import (
 // judged are the kinds of items that can be trusted, in the order in which they are listed.
 var judged = []trust.Kind{trust.Config, trust.Tool, trust.MCP, trust.Agent, trust.Skill, trust.Workflow, trust.MCPTools}
 
-// Items are what of the project can be trusted, with what the user should see of each: all, or those of some kinds. The
+// Items returns what of the project can be trusted, with what the user should see of each: all, or those of some kinds. The
 // lists of tools of MCP servers, also of the user's own, are among them where the last connection saw others than were
 // trusted; to trust such an item agrees to the list that was seen and to no other.
 func (c *Catalog) Items(kinds ...trust.Kind) []trust.Status {
@@ -62,7 +62,7 @@ func (c *Catalog) Revoke(names ...string) error {
 	return err
 }
 
-// revocable are the names of all that is of the project.
+// revocable returns the names of all that is of the project.
 func (c *Catalog) revocable() ([]string, error) {
 	own := map[string]bool{}
 	for _, s := range c.servers().list {
@@ -196,7 +196,7 @@ func (c *Catalog) TrustRecipe(r *recipe.Recipe, file string, text []byte) error 
 	return c.opt.Trust.Trust(c.folder, []trust.Item{item})
 }
 
-// SettingsState is that of the project's settings.
+// SettingsState returns that of the project's settings.
 func (c *Catalog) SettingsState() State {
 	if s := c.opt.Settings; s != nil {
 		return c.state(Project, trust.Config, s.Name, s.Path)
@@ -204,7 +204,7 @@ func (c *Catalog) SettingsState() State {
 	return Untrusted
 }
 
-// ListName is what the list of the tools of a server is recorded as.
+// ListName returns what the list of the tools of a server is recorded as.
 func ListName(server string) string { return server + " tools" }
 
 // forgetLists has the tools of servers that are about to be trusted looked at anew, unless a list of
@@ -257,7 +257,7 @@ func (e *UntrustedError) Error() string {
 // FailureCode returns the code of runs that fail with the error.
 func (e *UntrustedError) FailureCode() string { return "untrusted" }
 
-// rel is a path in the project as it is recorded and shown.
+// rel returns a path in the project as it is recorded and shown.
 func (c *Catalog) rel(path string) string {
 	if rel, err := filepath.Rel(c.folder, path); err == nil {
 		path = filepath.ToSlash(rel)
@@ -306,7 +306,7 @@ func named(paths []string) []string {
 	return out
 }
 
-// review is all of a server that somebody who is asked to trust it should see.
+// review returns all of a server that somebody who is asked to trust it should see.
 func (c *Catalog) review(s *mcp.Server) string {
 	text := s.Review()
 	for _, line := range named(s.Reads(c.opt.Servers, c.opt.Home)) {
@@ -329,7 +329,7 @@ func agentDetail(d *definition.Definition) string {
 	return d.Description + " (" + tools + ")"
 }
 
-// recipeDetail is what people see of a recipe before they agree to it.
+// recipeDetail returns what people see of a recipe before they agree to it.
 func recipeDetail(r *recipe.Recipe) string {
 	var b strings.Builder
 	if r.Description != "" {
@@ -364,7 +364,7 @@ func stepLine(s *recipe.Step) string {
 	return clean.Text(line)
 }
 
-// state is that of an item of a scope: the one decision on what may be used.
+// state returns that of an item of a scope: the one decision on what may be used.
 func (c *Catalog) state(scope string, kind trust.Kind, name, path string) State {
 	if scope != Project {
 		return Usable

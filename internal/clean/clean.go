@@ -58,7 +58,7 @@ func firstUnclean(s string) int {
 	return len(s)
 }
 
-// escape is the length of the escape sequence that s starts with. One without an end is
+// escape returns the length of the escape sequence that s starts with. One without an end is
 // only its first character, so that it cannot hide the rest of the text.
 func escape(s string) int {
 	if len(s) < 2 {

@@ -111,7 +111,7 @@ type play struct {
 	kept   map[*recipe.Step]*update // what another attempt of a block need not do again
 }
 
-// sees is what a step sees whose state is s.
+// sees returns what a step sees whose state is s.
 func (p *play) sees(s results, around *surroundings) *recipe.Scope {
 	sc := &recipe.Scope{Inputs: p.inputs, Step: s.find}
 	if around != nil {
@@ -161,7 +161,7 @@ func (p *play) execute(ctx context.Context, name string, b *recipe.Block, around
 	return out, err
 }
 
-// nested are the options to run a block within a task.
+// nested returns the options to run a block within a task.
 func (p *play) nested(t *graph.Task, width int) *graph.RunOptions {
 	opt := t.Nested("")
 	p.widen(opt, width, opt.Journal)
@@ -236,7 +236,7 @@ func (e *ending) keeps(b *recipe.Block) map[*recipe.Step]*update {
 	return out
 }
 
-// output is what a block amounts to: its output, or that of its last step.
+// output returns what a block amounts to: its output, or that of its last step.
 func (p *play) output(b *recipe.Block, s results, around *surroundings) (json.RawMessage, error) {
 	if b.Output == nil {
 		r, ok := s.find(b.Steps[len(b.Steps)-1].ID)
@@ -259,7 +259,7 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// flow is the graph of a block.
+// flow returns the graph of a block.
 func (p *play) flow(name string, b *recipe.Block, around *surroundings) (*graph.Flow[results, update], error) {
 	g := graph.New(name, fold)
 	leads := map[string]bool{}
@@ -283,7 +283,7 @@ func (p *play) flow(name string, b *recipe.Block, around *surroundings) (*graph.
 	return g.Compile()
 }
 
-// node is the node of a step.
+// node returns the node of a step.
 func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, update] {
 	n := graph.Node[results, update]{
 		Name: s.ID, Kind: s.Kind(), Reads: reads(s), Join: graph.Any,
@@ -330,7 +330,7 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 	return n
 }
 
-// reads are the steps whose results a step is given; none is not nil, which would be all.
+// reads returns the steps whose results a step is given; none is not nil, which would be all.
 func reads(s *recipe.Step) []string { return append([]string{}, s.Reads...) }
 
 // draw compiles the recipe, once: it makes the shapes of all blocks that are inside of others, the innermost first.
@@ -382,7 +382,7 @@ func (m *machine) drawBlock(r *recipe.Recipe, b *recipe.Block, depth int) error 
 	return nil
 }
 
-// look is the graph of a recipe to read logs with.
+// look returns the graph of a recipe to read logs with.
 func (m *machine) look(r *recipe.Recipe) (graph.Reading, error) {
 	if err := m.draw(); err != nil {
 		return nil, err

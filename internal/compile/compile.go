@@ -195,7 +195,7 @@ func (m *machine) restore(raw json.RawMessage) (*workflow.Workflow, error) {
 	return same.workflow(), nil
 }
 
-// files are the recipes as a run keeps them.
+// files returns the recipes as a run keeps them.
 func (m *machine) files() []file {
 	var out []file
 	for _, r := range m.bundle.all() {
@@ -215,7 +215,7 @@ func build(b *Bundle, opt *Options, kept *Setting) (*workflow.Workflow, error) {
 	return m.workflow(), nil
 }
 
-// workflow is what hosts are given.
+// workflow returns what hosts are given.
 func (m *machine) workflow() *workflow.Workflow {
 	r := m.bundle.Main
 	w := &workflow.Workflow{
@@ -306,7 +306,7 @@ func (m *machine) pin() (json.RawMessage, error) {
 	return json.Marshal(p)
 }
 
-// hostCalls are the workflows that are no recipes.
+// hostCalls returns the workflows that are no recipes.
 func (m *machine) hostCalls() []string {
 	var out []string
 	for _, r := range m.bundle.all() {

@@ -48,7 +48,7 @@ func (w *work) parallel(ctx context.Context) (g given, err error) {
 	return g, err
 }
 
-// fails is an error of a block inside of a step. Where a step in it is to fail the run, it does.
+// fails returns an error of a block inside of a step. Where a step in it is to fail the run, it does.
 func (w *work) fails(ctx context.Context, err error) error {
 	var tasks *pregel.TasksError
 	if errors.As(err, &tasks) && ctx.Err() == nil && !journal.Waits(err) {
@@ -114,7 +114,7 @@ func (w *work) inside(b *recipe.Block, around *surroundings) graph.TaskFunc[resu
 	}
 }
 
-// items are what a foreach goes through.
+// items returns what a foreach goes through.
 func (w *work) items() ([]any, error) {
 	v, err := w.step.Foreach.In.Resolve(w.scope)
 	if err != nil {
@@ -205,7 +205,7 @@ func (w *work) round(ctx context.Context, n int, attempt *int, around *surroundi
 	return r, r.Holds, err
 }
 
-// agents are how many agents a block has work at least, if nothing in it fails or is skipped.
+// agents returns how many agents a block has work at least, if nothing in it fails or is skipped.
 func agents(b *Bundle, block *recipe.Block, depth int) int {
 	n := 0
 	if depth > maxNesting {

@@ -62,7 +62,7 @@ func (w *work) agent(ctx context.Context, prompt string) (g given, err error) {
 // schemas of objects.
 const wrapper = "result"
 
-// answering is the schema of what an agent is to answer.
+// answering returns the schema of what an agent is to answer.
 func answering(s *jsonschema.Schema) (_ *jsonschema.Schema, wrapped bool) {
 	if s.Type == "object" || s.Type == "" && len(s.Types) == 0 && len(s.Properties) > 0 {
 		return s, false
@@ -161,7 +161,7 @@ func (w *work) declare(ctx context.Context, key string, t *tool.Tool) error {
 	return err
 }
 
-// try is the key of the call of this attempt. What failed before is in the log, so that another attempt is
+// try returns the key of the call of this attempt. What failed before is in the log, so that another attempt is
 // another call; but one whose outcome is not known is resumed, as its effect demands.
 func (w *work) try() string {
 	key := func(n int) string {
@@ -191,7 +191,7 @@ type kitKey struct {
 	effect tool.Effect
 }
 
-// tool is a set of a tool alone, whose result is not cut and which is at least as careful as it is said to be.
+// tool returns a set of a tool alone, whose result is not cut and which is at least as careful as it is said to be.
 func (k *kit) tool(all *tool.Set, name string, effect tool.Effect) (*tool.Set, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,7 +216,7 @@ func (k *kit) tool(all *tool.Set, name string, effect tool.Effect) (*tool.Set, e
 	return set, nil
 }
 
-// stricter is the more careful of two effects; a recipe does not make light of what a tool says of itself.
+// stricter returns the more careful of two effects; a recipe does not make light of what a tool says of itself.
 func stricter(declared, said tool.Effect) tool.Effect {
 	rank := map[tool.Effect]int{tool.Pure: 1, tool.Idempotent: 2, tool.Once: 3}
 	if declared == "" {
@@ -349,7 +349,7 @@ func (w *work) pass(ctx context.Context, j *job) error {
 	}
 }
 
-// gate is the question of a gate: what is about to happen, in full, and the answers as a form. Wrong is
+// gate returns the question of a gate: what is about to happen, in full, and the answers as a form. Wrong is
 // why the last answer could not be used.
 func (w *work) gate(j *job, wrong string) (*runlog.Question, error) {
 	s := w.step

@@ -88,7 +88,7 @@ func (w *work) do(ctx context.Context) (update, error) {
 	return u, nil
 }
 
-// verdict is an error as the graph is to take it: one of the run is none of the step.
+// verdict returns an error as the graph is to take it: one of the run is none of the step.
 func (w *work) verdict(ctx context.Context, err error) error {
 	if journal.Waits(err) || ctx.Err() != nil || !agent.OfRun(err) {
 		return err
@@ -96,7 +96,7 @@ func (w *work) verdict(ctx context.Context, err error) error {
 	return graph.Halt(err)
 }
 
-// bad are the steps that it reads and that have failed or were degraded.
+// bad returns the steps that it reads and that have failed or were degraded.
 func (w *work) bad() []string {
 	var out []string
 	for _, id := range w.step.Reads {
@@ -150,7 +150,7 @@ func (w *work) nothing() bool {
 // maxError bounds the text of an error that becomes an output.
 const maxError = 8 << 10
 
-// failed is the result of a step whose attempts are used up.
+// failed returns the result of a step whose attempts are used up.
 func (w *work) failed(err error) update {
 	text := clean.Text(err.Error())
 	if len(text) > maxError {
@@ -270,7 +270,7 @@ func about(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// object is a map with its values put in.
+// object returns a map with its values put in.
 func object(v *recipe.Value, sc *recipe.Scope) (json.RawMessage, error) {
 	if v == nil {
 		return json.RawMessage("{}"), nil
@@ -282,10 +282,10 @@ func object(v *recipe.Value, sc *recipe.Scope) (json.RawMessage, error) {
 	return json.Marshal(x)
 }
 
-// seen is the state that tools are handed.
+// seen returns the state that tools are handed.
 func (w *work) seen() (json.RawMessage, error) { return json.Marshal(w.state) }
 
-// data is what a tool gave as an output that fits a schema: the value that it is in JSON, or else the text itself, or
+// data returns what a tool gave as an output that fits a schema: the value that it is in JSON, or else the text itself, or
 // its lines where a list is wanted. Nil wants a text.
 func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
 	said, err := json.Marshal(s)
@@ -334,7 +334,7 @@ func (w *work) remains(g *given, paths []string) {
 	g.degraded, g.failed = "inside of it failed: "+strings.Join(names, ", ")+rest, true
 }
 
-// part is the name of a part of the step, and the attempt that it is of: the first one from an attempt on in which all
+// part returns the name of a part of the step, and the attempt that it is of: the first one from an attempt on in which all
 // of it worked, or else this one.
 func (w *work) part(kind, name string, from int) (string, int) {
 	for n := max(from, 1); ; n++ {

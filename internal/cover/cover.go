@@ -154,7 +154,7 @@ func (c *Cover) fetched(dir string, argv []string) error {
 	return nil
 }
 
-// candidates are the texts in a word that may name a file: all of it, what comes after "=" or after
+// candidates returns the texts in a word that may name a file: all of it, what comes after "=" or after
 // the letter of an option, and the words of a text for a shell.
 func candidates(word string) []string {
 	out := []string{word}
@@ -170,7 +170,7 @@ func candidates(word string) []string {
 	return out
 }
 
-// place is where a text leads to from a folder, real, if that is inside of the project.
+// place returns where a text leads to from a folder, real, if that is inside of the project.
 func (c *Cover) place(dir, text string) (path, real string, ok bool) {
 	text = strings.TrimPrefix(text, "file://")
 	if text == "" || len(text) > 4096 || strings.ContainsRune(text, 0) {
@@ -332,7 +332,7 @@ func (c *Cover) tree(dir, how string, take func(d fs.DirEntry, depth int) bool) 
 	return err
 }
 
-// Shown is a folder as people read it.
+// Shown returns a folder as people read it.
 func Shown(rel string) string {
 	if rel == "." {
 		return "./"
@@ -459,7 +459,7 @@ func (c *Cover) add(path string) error {
 	return nil
 }
 
-// Contents is the digest of a file.
+// Contents returns the digest of a file.
 func Contents(path string, info fs.FileInfo) (_ string, err error) {
 	f, err := os.Open(path)
 	if err != nil {

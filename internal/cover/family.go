@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Program is what a word calls a program, without folder, ending and version.
+// Program returns what a word calls a program, without folder, ending and version.
 func Program(word string) string {
 	name := strings.ToLower(filepath.Base(filepath.FromSlash(word)))
 	name = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, ".exe"), ".cmd"), ".bat")
@@ -17,7 +17,7 @@ func Program(word string) string {
 	return strings.TrimSuffix(name, "-")
 }
 
-// Families are those of the interpreters.
+// Families returns those of the interpreters.
 func Families() map[string]string {
 	return map[string]string{
 		"python": "py", "pythonw": "py", "pypy": "py", "node": "js", "nodejs": "js", "bun": "js", "deno": "js", "tsx": "js", "ts-node": "js",
@@ -39,7 +39,7 @@ func code() map[string][]string {
 	}
 }
 
-// familyOf is that of a file by its ending: none for data, every for what can be anything.
+// familyOf returns that of a file by its ending: none for data, every for what can be anything.
 func familyOf(ext string) string {
 	ext = strings.ToLower(ext)
 	for _, family := range []string{"py", "rb", "pl", "php", "lua", "sh"} {
@@ -56,7 +56,7 @@ func familyOf(ext string) string {
 	return "every"
 }
 
-// extensions are the endings of code of a family.
+// extensions returns the endings of code of a family.
 func extensions(family string) []string {
 	if family != "every" {
 		return code()[family]

@@ -148,7 +148,7 @@ func matches(list []string, name string) bool {
 	return false
 }
 
-// agentName is a name of agents in a list, which may end in *.
+// agentName returns a name of agents in a list, which may end in *.
 func agentName(s string) string {
 	if p, ok := strings.CutSuffix(strings.TrimSpace(s), "*"); ok {
 		if strings.HasSuffix(p, "-") {

@@ -87,7 +87,7 @@ func (r *reader) needsNone() bool {
 // NameOfFile returns the name of the agent that a file has if it does not say one itself.
 func NameOfFile(file string) string { return Normal(stem(file)) }
 
-// stem is the name of a file without what is at its end.
+// stem returns the name of a file without what is at its end.
 func stem(file string) string {
 	base := path.Base(filepath.ToSlash(file))
 	for _, end := range []string{".md", ".agent"} {
@@ -134,7 +134,7 @@ func (r *reader) name() {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// canon is a key without the differences between programs: maxTurns, max_turns, max-turns.
+// canon returns a key without the differences between programs: maxTurns, max_turns, max-turns.
 func canon(key string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key))
 }
@@ -450,7 +450,7 @@ func (r *reader) finish() {
 	}
 }
 
-// at is the line of a field, or 1.
+// at returns the line of a field, or 1.
 func (r *reader) at(key string) int {
 	if f := r.doc.Field(key); f != nil {
 		return f.Line

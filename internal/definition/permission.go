@@ -108,7 +108,7 @@ func (r *reader) toolMap(f *frontmatter.Field) {
 	}
 }
 
-// editors are the tools of a name in a map of opencode, where edit is everything that writes.
+// editors returns the tools of a name in a map of opencode, where edit is everything that writes.
 func (r *reader) editors(name string, line, col int) []string {
 	if strings.EqualFold(name, "edit") || strings.EqualFold(name, "patch") {
 		return []string{"edit_file", "write_file"}
@@ -265,7 +265,7 @@ func (r *reader) permission(f *frontmatter.Field) {
 	}
 }
 
-// last is the line of a map of patterns that is about everything, or the line itself.
+// last returns the line of a map of patterns that is about everything, or the line itself.
 func last(t *frontmatter.Field) *frontmatter.Field {
 	for i := range t.Value.Fields {
 		if t.Value.Fields[i].Key == "*" {
@@ -456,7 +456,7 @@ func (r *reader) bound(rule string, s *permitting, lifted bool) {
 	}
 }
 
-// overruled is an earlier, stricter pattern that covers what a later one allows.
+// overruled returns an earlier, stricter pattern that covers what a later one allows.
 func overruled(before []patternAction, pattern string) string {
 	for _, b := range before {
 		if ok, err := path.Match(b.pattern, pattern); err == nil && ok && b.action != allow {

@@ -221,7 +221,7 @@ func (d *demo) child(ctx context.Context, kill bool, line, answers string) error
 	return nil
 }
 
-// environment is that of the commands: nothing of the user's configuration, and all that they write is below the folder.
+// environment returns that of the commands: nothing of the user's configuration, and all that they write is below the folder.
 func (d *demo) environment(hold bool) []string {
 	env := slices.DeleteFunc(slices.Clone(d.Host.Environ), func(v string) bool { return strings.HasPrefix(v, "SUPERSTEP_") })
 	for _, name := range strings.Fields("HOME USERPROFILE XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME") {

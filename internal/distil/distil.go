@@ -109,7 +109,7 @@ func Distil(ctx context.Context, rec *Recording, opt *Options) (*Made, error) {
 	return made, err
 }
 
-// choices are the sets of folds that are tried, the largest first.
+// choices returns the sets of folds that are tried, the largest first.
 func choices(folds []*fold) [][]*fold {
 	var out [][]*fold
 	if len(folds) > 1 {

@@ -13,7 +13,7 @@ import (
 // modeline tells editors which schema the file fits.
 const modeline = "# yaml-language-server: $schema=../schema/workflow.json\n"
 
-// yaml is the text of the recipe.
+// yaml returns the text of the recipe.
 func (p *plan) yaml() string {
 	w := &writer{}
 	w.WriteString(modeline)
@@ -48,10 +48,10 @@ func (p *plan) yaml() string {
 	return w.String()
 }
 
-// comment is a text as a comment on one line.
+// comment returns a text as a comment on one line.
 func comment(s string) string { return line(clean.Text(s), 400) }
 
-// size is how many steps there are, with those inside of others.
+// size returns how many steps there are, with those inside of others.
 func (p *plan) size() int {
 	n := 0
 	for _, s := range p.steps {
@@ -210,7 +210,7 @@ var bare = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 // words that YAML reads as something else.
 var reserved = []string{"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
-// quote is a text on one line.
+// quote returns a text on one line.
 func quote(s string) string {
 	if bare.MatchString(s) && !slices.Contains(reserved, strings.ToLower(s)) {
 		return s

@@ -72,7 +72,7 @@ func (w *said) shares(output *said, heard func(*token) bool) (shared, names []st
 	return shared, names, len(seen)
 }
 
-// common is the first run of words that both have, unless somebody else said all of them.
+// common returns the first run of words that both have, unless somebody else said all of them.
 func common(a, b []token, heard func(*token) bool) string {
 	at := map[string][]int{}
 	for i := range b {

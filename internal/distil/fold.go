@@ -62,7 +62,7 @@ func findFolds(p *plan) []*fold {
 	return out
 }
 
-// listOf is the list that an output is, also one that an agent wrote as a text.
+// listOf returns the list that an output is, also one that an agent wrote as a text.
 func listOf(value json.RawMessage) ([]any, bool) {
 	v := decoded(value)
 	if s, ok := v.(string); ok {
@@ -74,7 +74,7 @@ func listOf(value json.RawMessage) ([]any, bool) {
 	return list, ok
 }
 
-// sources are what an item is in the texts of its steps.
+// sources returns what an item is in the texts of its steps.
 func (f *fold) sources(i int) []*source {
 	out := outputs(compact(f.list[i]), 0, func(sub string) *source { return &source{item: "item", sub: sub} })
 	for _, s := range out {
@@ -186,7 +186,7 @@ func (p *plan) listed(used map[*unit]bool) []*fold {
 	return out
 }
 
-// differ is what texts differ in, nil if that is more than one place, or nothing.
+// differ returns what texts differ in, nil if that is more than one place, or nothing.
 func differ(texts []string) []string {
 	first := texts[0]
 	head, tail := len(first), len(first)
@@ -309,7 +309,7 @@ func (p *plan) unfoldOne(f *fold) error {
 	return nil
 }
 
-// shapeOf is a value without what its templates say.
+// shapeOf returns a value without what its templates say.
 func shapeOf(v any) string {
 	var strip func(v any) any
 	strip = func(v any) any {

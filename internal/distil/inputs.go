@@ -124,7 +124,7 @@ func (p *plan) slots() {
 	}
 }
 
-// useful are the slots that the texts have when all are put in: not those that are only within another.
+// useful returns the slots that the texts have when all are put in: not those that are only within another.
 func useful(found []slot, texts []string) []slot {
 	var all []*source
 	for _, s := range found {

@@ -166,7 +166,7 @@ func textsOf(steps []*step) []*tmpl {
 	return out
 }
 
-// idOf is what a step may be called.
+// idOf returns what a step may be called.
 func (p *plan) idOf(s *step) string {
 	base := s.unit.label
 	switch {

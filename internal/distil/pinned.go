@@ -6,7 +6,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// files are the recipes that a run has pinned, nil for a run of something else.
+// files returns the recipes that a run has pinned, nil for a run of something else.
 func (r *Recording) files() []*recipe.Recipe {
 	var p struct {
 		Files []struct{ Name, Text string }
@@ -23,7 +23,7 @@ func (r *Recording) files() []*recipe.Recipe {
 	return out
 }
 
-// recipeSteps are the steps of the recipes of the run, by their IDs; of those that several have, the first.
+// recipeSteps returns the steps of the recipes of the run, by their IDs; of those that several have, the first.
 func (r *Recording) recipeSteps() map[string]*recipe.Step {
 	known := map[string]*recipe.Step{}
 	for _, f := range r.files() {

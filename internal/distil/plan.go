@@ -52,7 +52,7 @@ func (s *step) ended() uint64 {
 	return at
 }
 
-// value is what the step gave.
+// value returns what the step gave.
 func (s *step) value() json.RawMessage {
 	if s.rows == nil {
 		return s.unit.value
@@ -64,7 +64,7 @@ func (s *step) value() json.RawMessage {
 	return compact(list)
 }
 
-// texts are all templates of the step, those inside of it too.
+// texts returns all templates of the step, those inside of it too.
 func (s *step) texts() []*tmpl {
 	var out []*tmpl
 	for _, t := range []*tmpl{s.text, s.in} {
@@ -96,7 +96,7 @@ func textsIn(v any) []*tmpl {
 	return out
 }
 
-// uses are the steps of its block that the step needs, in the order of their references.
+// uses returns the steps of its block that the step needs, in the order of their references.
 func (s *step) uses() []*step {
 	out := slices.Clone(s.after)
 	for _, t := range s.texts() {
@@ -261,7 +261,7 @@ func what(u *unit) string {
 	return "agent " + u.name
 }
 
-// known are the sources that something had when it was asked.
+// known returns the sources that something had when it was asked.
 func (p *plan) known(asked uint64, but *step) []*source {
 	out := slices.Clone(p.from)
 	for _, s := range p.steps {
@@ -285,7 +285,7 @@ func (p *plan) write() {
 	}
 }
 
-// written is a unit as a template.
+// written returns a unit as a template.
 func written(u *unit, known []*source) (*tmpl, any) {
 	if u.kind == agentUnit {
 		return build(u.prompt, texts(known)), nil
@@ -296,12 +296,12 @@ func written(u *unit, known []*source) (*tmpl, any) {
 	return nil, templated(decoded(u.args), known)
 }
 
-// texts are the sources that may be within a text.
+// texts returns the sources that may be within a text.
 func texts(sources []*source) []*source {
 	return slices.DeleteFunc(slices.Clone(sources), func(s *source) bool { return s.exact && len(s.text) < 2 && s.item == "" && s.input == "" })
 }
 
-// templated is a JSON value with templates for its texts; another value that is an input or an output is a reference.
+// templated returns a JSON value with templates for its texts; another value that is an input or an output is a reference.
 func templated(v any, known []*source) any {
 	switch x := v.(type) {
 	case string:
@@ -332,7 +332,7 @@ func templated(v any, known []*source) any {
 	return v
 }
 
-// whole is a reference to what a value is as a whole.
+// whole returns a reference to what a value is as a whole.
 func whole(v any, known []*source) *tmpl {
 	text := string(compact(v))
 	for _, s := range slices.Backward(known) {
@@ -367,7 +367,7 @@ func (p *plan) conclude() error {
 	return nil
 }
 
-// concluding are the steps that the output needs.
+// concluding returns the steps that the output needs.
 func (p *plan) concluding() []*step {
 	return (&step{args: p.result}).uses()
 }
@@ -400,7 +400,7 @@ func (p *plan) saying(u *unit) *said {
 	return w
 }
 
-// asked are the words that a unit was asked with.
+// asked returns the words that a unit was asked with.
 func (p *plan) asked(u *unit) *said {
 	w := p.told[u]
 	if w == nil {
@@ -456,7 +456,7 @@ func (p *plan) again(s *step) bool {
 	})
 }
 
-// units are what a step stands for.
+// units returns what a step stands for.
 func (s *step) units() []*unit {
 	if s.rows == nil {
 		return []*unit{s.unit}
@@ -468,7 +468,7 @@ func (s *step) units() []*unit {
 	return out
 }
 
-// ends are the steps that no other of them uses.
+// ends returns the steps that no other of them uses.
 func (p *plan) ends(steps []*step) []*step {
 	used := map[*step]bool{}
 	for _, s := range steps {
@@ -479,7 +479,7 @@ func (p *plan) ends(steps []*step) []*step {
 	return slices.DeleteFunc(slices.Clone(steps), func(s *step) bool { return used[s] })
 }
 
-// promptOf is a prompt made of what the user asked for and of results.
+// promptOf returns a prompt made of what the user asked for and of results.
 func (p *plan) promptOf(results []*step, before, after string) *tmpl {
 	t := &tmpl{}
 	lit := func(s string) { t.parts = append(t.parts, part{lit: s}) }
@@ -494,7 +494,7 @@ func (p *plan) promptOf(results []*step, before, after string) *tmpl {
 	return t
 }
 
-// line is a text on a line, cut.
+// line returns a text on a line, cut.
 func line(s string, most int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > most {

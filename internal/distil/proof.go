@@ -47,7 +47,7 @@ func (e *ProofError) Error() string {
 // FailureCode returns the code for programs.
 func (e *ProofError) FailureCode() string { return "not_proven" }
 
-// around is the part of a text that differs, on a line.
+// around returns the part of a text that differs, on a line.
 func around(s string, at int) string {
 	from := max(0, min(at, len(s))-40)
 	to := min(len(s), at+80)
@@ -109,7 +109,7 @@ func newProof(p *plan) *proof {
 	return q
 }
 
-// asks is what the user asked for as the recipe says it, with the inputs of the run.
+// asks returns what the user asked for as the recipe says it, with the inputs of the run.
 func (p *plan) asks() string {
 	var b strings.Builder
 	for _, part := range p.task.parts {
@@ -165,7 +165,7 @@ func (l *recorded) answers(text string) bool {
 	return !slices.ContainsFunc(l.has, func(s string) bool { return !strings.Contains(text, s) })
 }
 
-// agree is how many bytes two texts have in common from their start.
+// agree returns how many bytes two texts have in common from their start.
 func agree(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -216,7 +216,7 @@ func (q *proof) run(ctx context.Context, text []byte) (*recipe.Recipe, error) {
 
 func canonicalValue(raw json.RawMessage) string { return string(compact(decoded(raw))) }
 
-// crew is who works in the proof.
+// crew returns who works in the proof.
 func (q *proof) crew(_ context.Context, needs *compile.Needs, _ *compile.Setting) (*compile.Crew, error) {
 	var tools []*tool.Tool
 	for _, name := range needs.Tools {
@@ -268,7 +268,7 @@ func (m *memory) Generate(_ context.Context, req *model.Request) iter.Seq2[model
 	}
 }
 
-// flow is a workflow that gives what it gave.
+// flow returns a workflow that gives what it gave.
 func (q *proof) flow(name string) (graph.Nested, error) {
 	w := &workflow.Workflow{Name: name, Inputs: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}}
 	for _, l := range q.lines {

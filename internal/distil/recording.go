@@ -183,7 +183,7 @@ func (r *Recording) take(rec *runlog.Record, asked map[string]string) error {
 	return nil
 }
 
-// plain is the text that a JSON value is.
+// plain returns the text that a JSON value is.
 func plain(raw json.RawMessage) (string, bool) {
 	var s string
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
@@ -194,7 +194,7 @@ func plain(raw json.RawMessage) (string, bool) {
 
 func quoted(s string) json.RawMessage { return compact(s) }
 
-// compact is a value as templates put it into texts.
+// compact returns a value as templates put it into texts.
 func compact(v any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -339,7 +339,7 @@ func (r *Recording) ran(u *unit, path string) {
 	r.units = append(r.units, u)
 }
 
-// textOf is a value as a template puts it into a text.
+// textOf returns a value as a template puts it into a text.
 func textOf(value json.RawMessage) string {
 	if s, ok := plain(value); ok {
 		return s
@@ -399,7 +399,7 @@ func (r *Recording) readGraph() error {
 	return nil
 }
 
-// worked is what an agent of a task did.
+// worked returns what an agent of a task did.
 func (r *Recording) worked(e *effect) (*unit, error) {
 	var s struct{ Agent, Prompt string } // of what the record says, see made.go of package agent
 	if err := json.Unmarshal(orNull(e.Input), &s); err != nil {
@@ -437,7 +437,7 @@ func (r *Recording) worked(e *effect) (*unit, error) {
 	return u, nil
 }
 
-// called is what the tool of a task did.
+// called returns what the tool of a task did.
 func (r *Recording) called(e *effect) *unit {
 	u := &unit{kind: toolUnit, name: e.Name, args: e.Input, path: e.path, asked: e.seq - 1, ended: e.seq, changes: r.at(e.path).changes[e.Key], failed: e.Error}
 	if !strings.Contains(e.Key, "turn-") {
@@ -454,7 +454,7 @@ func (r *Recording) called(e *effect) *unit {
 	return u
 }
 
-// stem is the name of the node of a path.
+// stem returns the name of the node of a path.
 func stem(path string) string {
 	path = path[strings.LastIndexByte(path, '/')+1:]
 	if i := strings.IndexAny(path, "[#"); i > 0 {

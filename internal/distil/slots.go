@@ -53,7 +53,7 @@ type slotFinder struct {
 	found  []slot
 }
 
-// times is how many of the texts have it.
+// times returns how many of the texts have it.
 func (f *slotFinder) times(s string) int {
 	n := 0
 	for _, t := range f.texts {
@@ -76,7 +76,7 @@ func (f *slotFinder) take(name string, from, to int) {
 	f.found = append(f.found, slot{name, text})
 }
 
-// special is what a word is by its form: a path or an address.
+// special returns what a word is by its form: a path or an address.
 func special(w string) string {
 	switch {
 	case strings.Contains(w, "://"):

@@ -55,7 +55,7 @@ func (t *tmpl) sources() []*source {
 	return out
 }
 
-// literal is what is no reference in it.
+// literal returns what is no reference in it.
 func (t *tmpl) literal() string {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -68,7 +68,7 @@ func (t *tmpl) literal() string {
 	return b.String()
 }
 
-// text is the template as recipes have it.
+// text returns the template as recipes have it.
 func (t *tmpl) text() string {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -81,7 +81,7 @@ func (t *tmpl) text() string {
 	return b.String()
 }
 
-// escaped is a literal text as a template has it.
+// escaped returns a literal text as a template has it.
 func escaped(s string) string { return strings.ReplaceAll(s, "{{", `\{{`) }
 
 func (t *tmpl) same(o *tmpl) bool {
@@ -167,7 +167,7 @@ func fits(text string, s span) bool {
 
 func wordy(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
 
-// outputs are the sources that an output is: as a whole, and the texts of its fields.
+// outputs returns the sources that an output is: as a whole, and the texts of its fields.
 func outputs(value json.RawMessage, at uint64, make func(sub string) *source) []*source {
 	var out []*source
 	add := func(sub, text string) {
@@ -205,7 +205,7 @@ func outputs(value json.RawMessage, at uint64, make func(sub string) *source) []
 	return out
 }
 
-// decoded is a JSON value with its numbers as they are written.
+// decoded returns a JSON value with its numbers as they are written.
 func decoded(raw json.RawMessage) any {
 	d := json.NewDecoder(strings.NewReader(string(orNull(raw))))
 	d.UseNumber()
@@ -241,7 +241,7 @@ type token struct {
 	common   bool // everybody says it
 }
 
-// tokens are the words of a text.
+// tokens returns the words of a text.
 func tokens(s string) []token {
 	var out []token
 	inWord := func(r rune) bool {

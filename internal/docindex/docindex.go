@@ -52,10 +52,10 @@ type Limits struct {
 	Time  time.Duration
 }
 
-// DefaultLimits are those of an index that nobody was asked about.
+// DefaultLimits returns those of an index that nobody was asked about.
 func DefaultLimits() *Limits { return &Limits{50_000, 1 << 30, 2 * time.Minute} }
 
-// LargeLimits are those of an index that a user has allowed to be large.
+// LargeLimits returns those of an index that a user has allowed to be large.
 func LargeLimits() *Limits { return &Limits{2_000_000, 64 << 30, 2 * time.Hour} }
 
 // Progress returns an Options.Progress that reports how large the index of a folder gets and how many of its files
@@ -183,13 +183,13 @@ func places(dir, cacheDir string) (abs, cache string, err error) {
 	return abs, filepath.Join(cacheDir, fmt.Sprintf("%s-v%d.db", hex.EncodeToString(sum[:12]), format)), nil
 }
 
-// Dir is the folder searched, absolute and without symbolic links.
+// Dir returns the folder searched, absolute and without symbolic links.
 func (ix *Index) Dir() string { return ix.dir }
 
 // Stats returns what the index holds and what opening it took.
 func (ix *Index) Stats() Stats { return ix.stats }
 
-// Excluded are the files, at most 10,000, that Options.Excluded left out, by path.
+// Excluded returns the files, at most 10,000, that Options.Excluded left out, by path.
 func (ix *Index) Excluded() []string { return slices.Clone(ix.out) }
 
 // Close releases the index. Searches that run are waited for; later ones fail.
@@ -262,7 +262,7 @@ func (ix *Index) document(f file) *document {
 	return d
 }
 
-// idf is the inverse document frequency of BM25: near 0 for what is everywhere, about log(n) for what is nowhere.
+// idf returns the inverse document frequency of BM25: near 0 for what is everywhere, about log(n) for what is nowhere.
 func idf(df, n int) float64 {
 	df = min(df, n)
 	return math.Log(1 + (float64(n-df)+0.5)/(float64(df)+0.5))

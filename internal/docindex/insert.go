@@ -267,7 +267,7 @@ func everywhere(term string) bool {
 	return false
 }
 
-// whereabouts is the end of a path, which says what a file is about.
+// whereabouts returns the end of a path, which says what a file is about.
 func whereabouts(name string) string {
 	dir, base := path.Split(name)
 	dir = strings.TrimSuffix(dir, "/")

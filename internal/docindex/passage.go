@@ -77,7 +77,7 @@ func (p *packer) add(s span, least int) {
 	}
 }
 
-// cut is where a block that is too long for a passage is cut: before an item of a list if there is one.
+// cut returns where a block that is too long for a passage is cut: before an item of a list if there is one.
 func (p *packer) cut(s span) int {
 	size, at := 0, s.first
 	for i := s.first; i < s.last; i++ {
@@ -195,7 +195,7 @@ func (d *document) text(p *packer) {
 	flush(len(d.lines))
 }
 
-// headPath is the headings above a passage, without the title of the file.
+// headPath returns the headings above a passage, without the title of the file.
 func headPath(heads [7]string) string {
 	var out []string
 	for _, h := range heads[1:] {
@@ -253,7 +253,7 @@ func (d *document) heading(i int) (level int, name string, used int) {
 
 var marks = strings.NewReplacer("`", "", "**", "", "¶", "")
 
-// oneLine is a heading without what only marks it up.
+// oneLine returns a heading without what only marks it up.
 func oneLine(s string) string {
 	s, _, _ = strings.Cut(s, " {#") // an anchor
 	s = strings.Join(strings.Fields(marks.Replace(strings.Map(func(r rune) rune {
@@ -349,7 +349,7 @@ func col0(text []byte) bool { return len(text) > 0 && text[0] != ' ' && text[0] 
 
 func opens(text []byte) bool { return col0(text) && text[0] != '}' && text[0] != ')' && text[0] != '#' }
 
-// symbol is what the comment at line i is about: what is declared below it.
+// symbol returns what the comment at line i is about: what is declared below it.
 func (d *document) symbol(i int, pack string) string {
 	inside := false
 	for end := min(len(d.lines), i+farthest); i < end; i++ {
@@ -370,7 +370,7 @@ func (d *document) symbol(i int, pack string) string {
 	return pack
 }
 
-// symbolOf is the head of the declaration that a line opens.
+// symbolOf returns the head of the declaration that a line opens.
 func symbolOf(t []byte) string {
 	if !declares(t) {
 		return ""
@@ -409,7 +409,7 @@ func comment(l []byte) bool {
 	return len(l) == 1 && (l[0] == '#' || l[0] == '*')
 }
 
-// about is what a file says it is about: the title or first heading of a document, the first comment of a source file
+// about returns what a file says it is about: the title or first heading of a document, the first comment of a source file
 // that is no licence.
 func (d *document) about() string {
 	block := ""

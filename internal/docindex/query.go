@@ -200,7 +200,7 @@ func (ix *Index) number(ctx context.Context, query, arg string) (n int, err erro
 	return n, err
 }
 
-// openings are the files that may say what the documents are about, the likeliest first: a README near the top.
+// openings returns the files that may say what the documents are about, the likeliest first: a README near the top.
 func (ix *Index) openings(ctx context.Context, may func(string) bool) (out []candidate, err error) {
 	err = ix.with(ctx, func(c *sqlite.Conn) error {
 		return sqlitex.Execute(c, `
@@ -216,7 +216,7 @@ func (ix *Index) openings(ctx context.Context, may func(string) bool) (out []can
 	return out, err
 }
 
-// match is the query as an FTS5 expression: any of the terms but those that are nearly everywhere, unless there is nothing else.
+// match returns the query as an FTS5 expression: any of the terms but those that are nearly everywhere, unless there is nothing else.
 func (q *query) match(rows int) string {
 	terms := slices.Clone(q.terms)
 	slices.SortStableFunc(terms, func(a, b term) int { return cmp.Compare(b.weight, a.weight) })

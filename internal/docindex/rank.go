@@ -370,7 +370,7 @@ func (r *ranker) open(files []candidate) {
 	}
 }
 
-// likelihood is how likely a passage answers: a logistic function of what its ranking saw, fitted to the same questions, of which a quarter
+// likelihood returns how likely a passage answers: a logistic function of what its ranking saw, fitted to the same questions, of which a quarter
 // have no answer.
 func (r *ranker) likelihood(s *scored) float64 {
 	missing := 0.0
@@ -410,7 +410,7 @@ func private(head string) bool {
 	return false
 }
 
-// prior is how much more, or less, likely a file answers a question than another with the same words: documents more,
+// prior returns how much more, or less, likely a file answers a question than another with the same words: documents more,
 // tests, test data, copies of other people's code, histories and licences less.
 func prior(name string, tests bool) float64 {
 	p := 1.0

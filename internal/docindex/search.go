@@ -106,7 +106,7 @@ type candidate struct {
 	prior       float64
 }
 
-// candidates are the rows that may answer, best first.
+// candidates returns the rows that may answer, best first.
 func (ix *Index) candidates(ctx context.Context, q *query, may func(string) bool) ([]candidate, error) {
 	match := q.match(ix.stats.Passages)
 	if match == "" {
@@ -183,7 +183,7 @@ func (r *ranker) found(limit int) Found {
 	return out
 }
 
-// shingles are the sequences of three words in a passage.
+// shingles returns the sequences of three words in a passage.
 func (r *ranker) shingles(p Passage) map[string]bool {
 	var words []string
 	for _, l := range p.Lines {

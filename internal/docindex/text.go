@@ -86,7 +86,7 @@ func looksBinary(raw []byte) bool {
 	return bad*5 > len(head)
 }
 
-// Text is the clean text of a file by line: the lines themselves, of HTML what a reader sees of them, with tags taken
+// Text returns the clean text of a file by line: the lines themselves, of HTML what a reader sees of them, with tags taken
 // out and entities resolved. A file whose name ends in .gz is unpacked. What does not fit into 16 MiB is cut off.
 func Text(name string, raw []byte) [][]byte {
 	raw, _ = unpacked(name, raw[:min(len(raw), maxFile)])
@@ -108,7 +108,7 @@ func IsBrief(text []byte) bool {
 	return bytes.HasSuffix(bytes.TrimSpace(text[max(0, len(text)-200):]), []byte(BriefMark))
 }
 
-// unpacked is the content of a file that may be compressed.
+// unpacked returns the content of a file that may be compressed.
 func unpacked(name string, raw []byte) ([]byte, error) {
 	if !packed(name) {
 		return raw, nil
@@ -241,7 +241,7 @@ func newLines(lines []line, cur line, n, pre int) ([]line, line) {
 	return lines, cur
 }
 
-// shown is what of a line people get to see: its longest run without control characters and invalid UTF-8.
+// shown returns what of a line people get to see: its longest run without control characters and invalid UTF-8.
 func shown(text []byte) string {
 	best, start := []byte(nil), 0
 	end := func(i int) {

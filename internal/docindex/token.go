@@ -159,7 +159,7 @@ func numeral(w []byte) bool {
 	return true
 }
 
-// stem is the term that a word or part of one counts as.
+// stem returns the term that a word or part of one counts as.
 func (t *tokenizer) stem(w []byte) *stem {
 	b := t.buf[:0]
 	ascii := true

@@ -16,7 +16,7 @@ import (
 // Full reports whether the full numbers were asked for.
 func Full() bool { return os.Getenv("SUPERSTEP_FAULTS") == "full" }
 
-// N is how often to do what is done full times in the full suite: a tenth of it, at
+// N returns how often to do what is done full times in the full suite: a tenth of it, at
 // least once, or a hundredth with -short.
 func N(full int) int {
 	switch {

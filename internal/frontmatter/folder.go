@@ -44,7 +44,7 @@ func (f *Folder) Sub(dir string) (*Folder, error) {
 // Close releases the folder.
 func (f *Folder) Close() { _ = f.root.Close() } // nothing was written
 
-// Path is the absolute path of a file in the folder.
+// Path returns the absolute path of a file in the folder.
 func (f *Folder) Path(name string) string { return filepath.Join(f.root.Dir, filepath.FromSlash(name)) }
 
 // Open opens a regular file. It does not wait for the other end of a FIFO.
@@ -179,7 +179,7 @@ func (v *visit) look(found, real string, depth int, link bool) {
 	}
 }
 
-// names are those in a folder, sorted.
+// names returns those in a folder, sorted.
 func (v *visit) names(dir string) ([]string, error) {
 	d, err := v.f.root.OpenFile(filepath.FromSlash(dir), os.O_RDONLY|inside.NonBlock, 0)
 	if err != nil {

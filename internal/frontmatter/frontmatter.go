@@ -154,7 +154,7 @@ func Parse(b []byte, clean func(string) string) (*Document, error) {
 	return p.doc, nil
 }
 
-// text is a file of bounded size as text, with newlines at all ends of lines.
+// text returns a file of bounded size as text, with newlines at all ends of lines.
 func text(b []byte, most int) (string, error) {
 	switch {
 	case len(b) > most:

@@ -83,7 +83,7 @@ func tooDeep(line, col int) *Error {
 	return &Error{TooDeep, line, col, fmt.Sprintf("lists and maps are over %d deep", MaxDepth)}
 }
 
-// invalid is an error of the parser. It does not repeat what was read.
+// invalid returns an error of the parser. It does not repeat what was read.
 func invalid(err error, text string, line int) *Error {
 	e := &Error{Syntax, line, 1, "invalid YAML"}
 	var wrong *yaml.LoadError
@@ -218,7 +218,7 @@ func (p *parsing) comments(header string) {
 // a space and more.
 var entryLine = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.-]*):(?:[ \t]+(.*))?$`)
 
-// lenient is the second attempt at a header that is not YAML, such as `description: Use this when: x`
+// lenient returns the second attempt at a header that is not YAML, such as `description: Use this when: x`
 // or `argument-hint: [a] [b]`. Every field of the header is read on its own, with the lines below it that
 // begin none. One that is not YAML is plain text, as it is written, if there is something on the line of
 // its key: a warning says so. It fails if a field has nothing there, or the header begins with no
@@ -278,7 +278,7 @@ func (p *parsing) lenient(header string) (ok bool, wrong *Error) {
 	return p.doc.Lenient, nil
 }
 
-// plain is a value that is not YAML: what is on the line of its key, and the lines below.
+// plain returns a value that is not YAML: what is on the line of its key, and the lines below.
 func plain(rest string, below []string) string {
 	var b strings.Builder
 	if rest[0] != '|' && rest[0] != '>' {

@@ -22,7 +22,7 @@ var (
 	ErrMoved      = errors.New("it was exchanged for a link while it was opened; try again")
 )
 
-// Reason is an error without the path, which the caller knows better.
+// Reason returns an error without the path, which the caller knows better.
 func Reason(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err

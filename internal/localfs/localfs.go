@@ -31,7 +31,7 @@ func Check(path, setting string) error {
 	}
 }
 
-// refuse is the error for a file system of that name, none for "".
+// refuse returns the error for a file system of that name, none for "".
 func refuse(path, name, setting string) error {
 	if name == "" {
 		return nil

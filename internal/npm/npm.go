@@ -23,7 +23,7 @@ import (
 //go:embed package.json package-lock.json .npmrc
 var locked embed.FS
 
-// Node is the path of node. Without one the test is skipped.
+// Node returns the path of node. Without one the test is skipped.
 func Node(tb testing.TB) string { return program(tb, "node") }
 
 func program(tb testing.TB, name string) string {
@@ -35,7 +35,7 @@ func program(tb testing.TB, name string) string {
 	return path
 }
 
-// Modules is a folder node_modules with the packages of package.json beside this file: MCP
+// Modules returns a folder node_modules with the packages of package.json beside this file: MCP
 // servers, a fake server of models, zod, a plugin package. It is shared: write nothing into it.
 func Modules(tb testing.TB) string {
 	tb.Helper()
@@ -59,7 +59,7 @@ func Modules(tb testing.TB) string {
 	return filepath.Join(dir, "node_modules")
 }
 
-// Package is the folder of one package, without what it depends on. The digest is the
+// Package returns the folder of one package, without what it depends on. The digest is the
 // integrity that npm tells of it, "sha512-…". It is shared: write nothing into it.
 func Package(tb testing.TB, spec, integrity string) string {
 	tb.Helper()

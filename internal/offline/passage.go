@@ -22,7 +22,7 @@ type passage struct {
 	lines    []string
 }
 
-// String is the passage as it stands in answers. [scan] reads it.
+// String returns the passage as it stands in answers. [scan] reads it.
 func (p *passage) String() string {
 	var b strings.Builder
 	if p.path != "" {
@@ -167,7 +167,7 @@ func once(all []passage) []passage {
 	return out
 }
 
-// stems are the stems of what a text is about, each once.
+// stems returns the stems of what a text is about, each once.
 func stems(text string) []string {
 	var out []string
 	seen := map[string]bool{}

@@ -300,7 +300,7 @@ func (a *ahead[S, U, M]) start(c *cell[U, M]) Task[M] {
 	return a.task(c)
 }
 
-// visits is how often the instance of a cell computes before it.
+// visits returns how often the instance of a cell computes before it.
 func (a *ahead[S, U, M]) visits(c *cell[U, M]) int {
 	n := int(a.m.visits[c.vertex])
 	if c.key != "" {
@@ -434,7 +434,7 @@ func (a *ahead[S, U, M]) recover(id instance, step int, r Result[U, M]) error {
 	return nil
 }
 
-// done are the tasks of supersteps to come, or of the one that was just opened, that
+// done returns the tasks of supersteps to come, or of the one that was just opened, that
 // have a result from before.
 func (a *ahead[S, U, M]) done() []*cell[U, M] {
 	var out []*cell[U, M]

@@ -165,7 +165,7 @@ func (m *Machine[S, U, M]) Stuck() error {
 	return errors.New("pregel: nothing to do in a superstep that is not complete")
 }
 
-// StallError is what is wrong with the end of a run: a *StalledError, or nil.
+// StallError returns what is wrong with the end of a run: a *StalledError, or nil.
 func (m *Machine[S, U, M]) StallError() error {
 	missing := m.Stalled()
 	if len(missing) == 0 {

@@ -184,27 +184,27 @@ func empty[S, U, M any](prog *Program[S, U, M], state S) *Machine[S, U, M] {
 	return m
 }
 
-// State is the state as of the last commit.
+// State returns the state as of the last commit.
 func (m *Machine[S, U, M]) State() S { return m.state }
 
-// Step is the superstep that is being computed, from 0. After the last commit it is
+// Step returns the superstep that is being computed, from 0. After the last commit it is
 // the number of supersteps the run took.
 func (m *Machine[S, U, M]) Step() int { return m.step }
 
 // Ended reports whether no vertex is active any more.
 func (m *Machine[S, U, M]) Ended() bool { return len(m.tasks) == 0 }
 
-// Tasks are all tasks of the current superstep, by index. The slice is the
+// Tasks returns all tasks of the current superstep, by index. The slice is the
 // machine's own and valid until the next commit.
 func (m *Machine[S, U, M]) Tasks() []Task[M] { return m.tasks }
 
-// Outcome is what is known of the task of that index, 0 if nothing.
+// Outcome returns what is known of the task of that index, 0 if nothing.
 func (m *Machine[S, U, M]) Outcome(index int) Outcome { return m.results[index].Outcome }
 
-// Result is the result of the task of that index, as handed to Apply.
+// Result returns the result of the task of that index, as handed to Apply.
 func (m *Machine[S, U, M]) Result(index int) *Result[U, M] { return &m.results[index] }
 
-// Path is the identity of a task.
+// Path returns the identity of a task.
 func (m *Machine[S, U, M]) Path(t *Task[M]) string {
 	return Path(m.prog.Vertices[t.Vertex].Name, t.Key, t.Visit)
 }
@@ -237,7 +237,7 @@ func (m *Machine[S, U, M]) Plan() []Task[M] {
 	return out
 }
 
-// Sees is the state that a task which was handed out is given.
+// Sees returns the state that a task which was handed out is given.
 func (m *Machine[S, U, M]) Sees(t *Task[M]) S {
 	if m.views == nil || m.prog.Vertices[t.Vertex].Reads == nil {
 		return m.state
@@ -350,10 +350,10 @@ func (m *Machine[S, U, M]) RecoverEarly(vertex int, key string, step int, r Resu
 // Complete reports whether every task of the superstep has ended well, so that Commit may be called.
 func (m *Machine[S, U, M]) Complete() bool { return m.open == 0 && m.failed == 0 && len(m.tasks) > 0 }
 
-// Failures are the indexes of the tasks that failed for good, in path order.
+// Failures returns the indexes of the tasks that failed for good, in path order.
 func (m *Machine[S, U, M]) Failures() []int { return m.having(Failed, m.failed) }
 
-// Waits are the waiting tasks, in path order, those that started early last.
+// Waits returns the waiting tasks, in path order, those that started early last.
 func (m *Machine[S, U, M]) Waits() []Task[M] {
 	var out []Task[M]
 	for _, i := range m.having(Waiting, m.waiting) {
@@ -365,7 +365,7 @@ func (m *Machine[S, U, M]) Waits() []Task[M] {
 	return out
 }
 
-// Skipped are the paths of the tasks that the last commit skipped, and what its tasks
+// Skipped returns the paths of the tasks that the last commit skipped, and what its tasks
 // say was skipped inside of them, in path order. The slice is valid until the next commit.
 func (m *Machine[S, U, M]) Skipped() []string { return m.skipped }
 
@@ -603,7 +603,7 @@ func (m *Machine[S, U, M]) visit(vertex int, key string) int {
 	return int(n)
 }
 
-// Stalled are the joins that some sources have reached but not enough of them, by
+// Stalled returns the joins that some sources have reached but not enough of them, by
 // vertex, with the sources that are missing. Once the run has Ended they can never fire.
 func (m *Machine[S, U, M]) Stalled() map[int][]int {
 	var out map[int][]int

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Path is the identity of a task as it stands in logs: the vertex, the key of the
+// Path returns the identity of a task as it stands in logs: the vertex, the key of the
 // instance in brackets if there is one, and the visit after # if it is not the
 // first. It says where in the graph the task is and never when it came:
 //

@@ -51,7 +51,7 @@ func Load(dir string) (*Table, string, error) {
 	return own.Over(base), path, nil
 }
 
-// installed is the path of the user's table, "" if there is none.
+// installed returns the path of the user's table, "" if there is none.
 func installed(dir string) (string, error) {
 	if dir == "" {
 		return "", nil

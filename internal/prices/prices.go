@@ -50,7 +50,7 @@ func Embedded() *Table {
 	return t
 }
 
-// Date is the day the table holds for, as 2026-01-31.
+// Date returns the day the table holds for, as 2026-01-31.
 func (t *Table) Date() string {
 	if t == nil {
 		return ""
@@ -66,7 +66,7 @@ func (t *Table) Sources() []string {
 	return slices.Clone(t.sources)
 }
 
-// Models are those of the table, in its order.
+// Models returns those of the table, in its order.
 func (t *Table) Models() []Model {
 	if t == nil {
 		return nil
@@ -171,7 +171,7 @@ func (t *Table) Newest(provider, word string) (Model, bool) {
 	return best, found
 }
 
-// version are the small numbers in a name: 4 and 5 of claude-sonnet-4-5, 2 and 5 of gemini-2.5-pro. Others
+// version returns the small numbers in a name: 4 and 5 of claude-sonnet-4-5, 2 and 5 of gemini-2.5-pro. Others
 // are dates and sizes.
 func version(name string) []int {
 	var out []int
@@ -183,7 +183,7 @@ func version(name string) []int {
 	return out
 }
 
-// Names are those of all models, of a provider if it is not "".
+// Names returns those of all models, of a provider if it is not "".
 func (t *Table) Names(provider string) []string {
 	if t == nil {
 		return nil

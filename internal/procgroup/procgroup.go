@@ -37,7 +37,7 @@ func Command(ctx context.Context, env []string, name string, args ...string) *ex
 	return cmd
 }
 
-// Mark is a variable by which the processes of a command are known again, for commands that
+// Mark returns a variable by which the processes of a command are known again, for commands that
 // Command has not made.
 func Mark() string { return mark + "=" + rand.Text() }
 
@@ -79,7 +79,7 @@ func Sweep(p *os.Process, env []string) {
 	}
 }
 
-// Base is an environment for commands that are not to see the secrets of this process's: those
+// Base returns an environment for commands that are not to see the secrets of this process's: those
 // of the given variables ("NAME=value") that say where things are and which language to speak.
 func Base(environ []string) []string {
 	keep := []string{

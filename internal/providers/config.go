@@ -29,7 +29,7 @@ type Provider struct {
 	Headers  map[string]string // further headers, to the variables with their values
 }
 
-// endpoint is the provider as it is used. Nothing of a built-in one of the same name is left.
+// endpoint returns the provider as it is used. Nothing of a built-in one of the same name is left.
 func (c *Provider) endpoint() endpoint {
 	e := endpoint{
 		name: c.Name, protocol: cmp.Or(c.Protocol, nameOpenAI), base: strings.TrimRight(c.BaseURL, "/"),

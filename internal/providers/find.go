@@ -89,7 +89,7 @@ func (p *Providers) decide(probe func() []server) Choice {
 	return Choice{offline.Name, ByDefault, "no model is configured"}
 }
 
-// named is the choice that somebody has written down.
+// named returns the choice that somebody has written down.
 func (p *Providers) named() (Choice, bool) {
 	for _, c := range []Choice{
 		{p.opt.Model, byFlag, "--model"},
@@ -113,7 +113,7 @@ func (p *Providers) named() (Choice, bool) {
 	return Choice{}, false
 }
 
-// firstChat is the first model that can talk and stays on this machine, "" for none.
+// firstChat returns the first model that can talk and stays on this machine, "" for none.
 func firstChat(e *endpoint, names []string) string {
 	for _, n := range names {
 		if !strings.Contains(strings.ToLower(n), "embed") && !remote(e, n) {
@@ -197,7 +197,7 @@ func (p *Providers) List(ctx context.Context) []Found {
 	return out
 }
 
-// models are those that a server named, else those of the table.
+// models returns those that a server named, else those of the table.
 func (p *Providers) models(e *endpoint, names []string) []Known {
 	if len(names) == 0 && !e.local {
 		for _, n := range p.table().Names(e.name) {

@@ -118,7 +118,7 @@ func (p *Providers) settle(asked string, e *endpoint, model, fallback string) (s
 	return "", "", lacks
 }
 
-// routed is what OpenRouter calls a model: Anthropic's have points where their own names have dashes,
+// routed returns what OpenRouter calls a model: Anthropic's have points where their own names have dashes,
 // and no dates.
 func routed(e *endpoint, model string) string {
 	if e.name != nameAnthropic {
@@ -130,7 +130,7 @@ func routed(e *endpoint, model string) string {
 	return version.ReplaceAllString(model, "-$1.$2$3")
 }
 
-// standard is the model of a provider that is used when none is named, "" for none.
+// standard returns the model of a provider that is used when none is named, "" for none.
 func (p *Providers) standard(e *endpoint) string {
 	if e.newest != "" {
 		if m, ok := p.table().Newest(e.name, e.newest); ok {

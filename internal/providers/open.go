@@ -36,7 +36,7 @@ func (c *connection) open() (model.Model, error) {
 	}
 }
 
-// cassette is a recording that is played. Nothing is sent anywhere.
+// cassette returns a recording that is played. Nothing is sent anywhere.
 func (p *Providers) cassette(name, file string) (model.Model, error) {
 	if file == "" {
 		return nil, &Error{Name: name, Message: "which recording? Name its file: " + cassettePrefix + "FILE"}

@@ -80,7 +80,7 @@ func New(o *Options) *Providers {
 	return p
 }
 
-// Prices is the table that prices come from.
+// Prices returns the table that prices come from.
 func (p *Providers) Prices() *prices.Table { return p.table() }
 
 // Open returns the model of a name, or of an alias as [Providers.Resolve] knows them; with "" the
@@ -194,7 +194,7 @@ func (p *Providers) connection(e *endpoint, name string) (*connection, error) {
 	return c, nil
 }
 
-// known is what the table has on a model. Servers on this machine are free.
+// known returns what the table has on a model. Servers on this machine are free.
 func (p *Providers) known(e *endpoint, name string) (prices.Model, bool) {
 	m, ok := p.table().Find(e.name + "/" + name)
 	if base, _ := p.base(e); e.local && loopback(base) && !remote(e, name) && !m.Priced {
@@ -203,7 +203,7 @@ func (p *Providers) known(e *endpoint, name string) (prices.Model, bool) {
 	return m, ok
 }
 
-// base is the address of a provider, and the variable it comes from, "" for none.
+// base returns the address of a provider, and the variable it comes from, "" for none.
 func (p *Providers) base(e *endpoint) (base, from string) {
 	if e.baseEnv != "" {
 		if v := strings.TrimSpace(p.opt.Env(e.baseEnv)); v != "" {
@@ -221,7 +221,7 @@ func (p *Providers) addressFrom(e *endpoint) string {
 	return "base_url of " + e.name + " in your providers.yaml"
 }
 
-// key is the API key of a provider and the variable it comes from, "" for none.
+// key returns the API key of a provider and the variable it comes from, "" for none.
 func (p *Providers) key(e *endpoint) (key, from string) {
 	for _, name := range e.keys {
 		if v := strings.TrimSpace(p.opt.Env(name)); v != "" {
@@ -231,7 +231,7 @@ func (p *Providers) key(e *endpoint) (key, from string) {
 	return "", ""
 }
 
-// headers are the further ones of a provider. Missing is the variable that one of them needs.
+// headers returns the further ones of a provider. Missing is the variable that one of them needs.
 func (p *Providers) headers(e *endpoint) (h http.Header, missing string) {
 	for _, header := range e.headerNames() {
 		name := e.headers[header]

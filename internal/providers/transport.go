@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// client is the HTTP client of one model: what it sends goes to its endpoint's host or nowhere.
+// client returns the HTTP client of one model: what it sends goes to its endpoint's host or nowhere.
 func (p *Providers) client(base string, headers http.Header) *http.Client {
 	c := &http.Client{}
 	if p.opt.HTTPClient != nil {

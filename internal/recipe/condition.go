@@ -43,10 +43,10 @@ type pattern struct {
 	size int
 }
 
-// String is the condition as it was written.
+// String returns the condition as it was written.
 func (c *Condition) String() string { return c.text }
 
-// Refs are the references in it, in their order, those that are there twice too.
+// Refs returns the references in it, in their order, those that are there twice too.
 func (c *Condition) Refs() []Ref {
 	refs := make([]Ref, len(c.refs))
 	for i, r := range c.refs {
@@ -55,7 +55,7 @@ func (c *Condition) Refs() []Ref {
 	return refs
 }
 
-// functions are the functions of conditions. They give the same at any time and anywhere.
+// functions returns the functions of conditions. They give the same at any time and anywhere.
 func functions() []string {
 	return []string{
 		"all", "any", "concat", "count", "filter", "find", "first", "flatten", "float", "hasPrefix", "hasSuffix", "int", "join", "keys", "last", "len",
@@ -209,7 +209,7 @@ func runeOffsets(text string) []int {
 	return append(offsets, len(text))
 }
 
-// exprFault is what the parser of expressions found.
+// exprFault returns what the parser of expressions found.
 func exprFault(text string, offsets []int, err error) fault {
 	f := fault{0, len(text), codeCondition, oneLine(err.Error(), 300)}
 	var at *file.Error
@@ -368,7 +368,7 @@ func (r *refReader) bare(n *ast.BinaryNode) bool {
 	return root != nil && r.lets[root.Value] == 0 && root.Value != "inputs" && root.Value != "steps" && root.Value != "loop" && root.Value != "index"
 }
 
-// leftmost is the variable that an expression starts with.
+// leftmost returns the variable that an expression starts with.
 func leftmost(n ast.Node) (*ast.IdentifierNode, int) {
 	for {
 		switch x := n.(type) {
@@ -436,7 +436,7 @@ func (r *refReader) chain(n ast.Node) {
 	}
 }
 
-// constant is a part of a path that is written out.
+// constant returns a part of a path that is written out.
 func constant(n ast.Node) (string, bool) {
 	switch x := n.(type) {
 	case *ast.StringNode:

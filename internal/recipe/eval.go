@@ -100,7 +100,7 @@ func numbers(v any) (any, error) {
 	return v, nil
 }
 
-// compact is a value as JSON on one line, without escapes for HTML.
+// compact returns a value as JSON on one line, without escapes for HTML.
 func compact(v any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -111,7 +111,7 @@ func compact(v any) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// text is the value of a reference as a text.
+// text returns the value of a reference as a text.
 func (s *Scope) text(r Ref) (string, error) {
 	v, err := s.value(r, false)
 	if err != nil {

@@ -128,7 +128,7 @@ func cutOff(n, v *yaml.Node) bool {
 	return v.Kind == yaml.ScalarNode && v.Value == "" && v.Style == 0 && n.Style&yaml.FlowStyle != 0
 }
 
-// meant is the field that a word from elsewhere stands for, nil if there is none.
+// meant returns the field that a word from elsewhere stands for, nil if there is none.
 func (m *fieldMap) meant(word string) *field {
 	all := elsewhere[word]
 	if len(all) == 0 {

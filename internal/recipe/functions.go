@@ -134,7 +134,7 @@ func (e *evaluation) entries(fn string, v any) []any {
 	return l
 }
 
-// string is a value as a text, as templates put it in.
+// string returns a value as a text, as templates put it in.
 func (e *evaluation) string(v any) string {
 	switch x := v.(type) {
 	case nil:
@@ -236,7 +236,7 @@ func (e *evaluation) join(args []any, word func(int) string) any {
 	return b.String()
 }
 
-// extreme is the least or the greatest of numbers, those in lists too; null if there are none.
+// extreme returns the least or the greatest of numbers, those in lists too; null if there are none.
 func (e *evaluation) extreme(fn string, args []any) any {
 	var best any
 	for _, a := range args {

@@ -50,7 +50,7 @@ func (c *Condition) Value(s *Scope) (v any, err error) {
 	return v, nil
 }
 
-// explain is what was wrong, in words for those who do not write Go.
+// explain returns what was wrong, in words for those who do not write Go.
 func explain(r any) string {
 	text := fmt.Sprint(r)
 	for _, w := range [][2]string{{"map[string]interface {}", "a map"}, {"[]interface {}", "a list"}, {"<nil>", "null"}, {"runtime error: ", ""}} {
@@ -180,7 +180,7 @@ func (e *evaluation) variable(id string) any {
 	return v
 }
 
-// step is a step's result as a map.
+// step returns a step's result as a map.
 func (e *evaluation) step(id string) map[string]any {
 	if m := e.steps[id]; m != nil {
 		return m
@@ -446,7 +446,7 @@ func (e *evaluation) search(n *ast.BinaryNode, a, b any) bool {
 	return p.re.MatchString(s)
 }
 
-// span is the list of whole numbers from a to b.
+// span returns the list of whole numbers from a to b.
 func (e *evaluation) span(a, b int) []any {
 	if a > b {
 		return []any{}
@@ -463,7 +463,7 @@ func (e *evaluation) span(a, b int) []any {
 	return l
 }
 
-// text is a value that must be a text.
+// text returns a value that must be a text.
 func text(v any, what string) string {
 	s, ok := v.(string)
 	if !ok {

@@ -156,7 +156,7 @@ func (p *reading) typed(n *yaml.Node, what, t string, said bool) json.RawMessage
 	return nil
 }
 
-// typeWords is what a value of a type is called.
+// typeWords returns what a value of a type is called.
 func typeWords(t string) string {
 	switch t {
 	case "integer":

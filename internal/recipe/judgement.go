@@ -72,7 +72,7 @@ func (j *judging) answer(ref Ref) bool {
 	return j.answers[path[0]] || j.answers["steps."+ref.Step()] && (len(path) < 3 || path[2] == "output")
 }
 
-// why is why a step needs a language model, "" if it does not.
+// why returns why a step needs a language model, "" if it does not.
 func (j *judging) why(s *Step) string {
 	for _, c := range []*Condition{s.When, s.until()} {
 		if c != nil && slices.ContainsFunc(c.Refs(), j.answer) {
@@ -92,7 +92,7 @@ func (s *Step) until() *Condition {
 	return s.Loop.Until
 }
 
-// agent is why the agent of a step needs a language model, "" if it only has to quote.
+// agent returns why the agent of a step needs a language model, "" if it only has to quote.
 func (j *judging) agent(s *Step) string {
 	if s.Output != nil {
 		if why := j.Fits(s.Output); why != "" {
@@ -128,7 +128,7 @@ func (j *judging) agent(s *Step) string {
 
 var sentenceStart = regexp.MustCompile(`(?:^|[.!?:]\s+|\n\s*\n\s*|\n\s*[-*•] |\n\s*\d+[.)] )([A-Za-z]+)(?:\s+(\w+))?`)
 
-// creates is the verb of the first instruction that takes more than finding and quoting, "" if there is none. A text may be
+// creates returns the verb of the first instruction that takes more than finding and quoting, "" if there is none. A text may be
 // written from material.
 func creates(prompt string, material bool) string {
 	const judging = " assess brainstorm calculate change check choose classify code compare compute convert count create criticise criticize " +

@@ -124,7 +124,7 @@ func values(text []byte) int {
 	return n
 }
 
-// end is the position of the last character of the text that is not white space.
+// end returns the position of the last character of the text that is not white space.
 func (s *source) end() Pos {
 	text := bytes.TrimRightFunc(s.text, white)
 	n := len(s.lines)
@@ -197,8 +197,8 @@ func (p *reading) key(k *yaml.Node, depth int) {
 	}
 }
 
-// name is a name, or another short text of the file, for a message.
+// name returns a name, or another short text of the file, for a message.
 func name(s string) string { return oneLine(s, 80) }
 
-// quoted is a value for a message.
+// quoted returns a value for a message.
 func quoted(s string) string { return fmt.Sprintf("%q", oneLine(s, 60)) }

@@ -323,7 +323,7 @@ func (m *meaning) ref(at site, ref placedRef, b *block, s *step, sc scope) {
 	}
 }
 
-// show is a reference as its text has it.
+// show returns a reference as its text has it.
 func (at site) show(ref placedRef) string {
 	if at.condition {
 		return name(ref.path)
@@ -408,7 +408,7 @@ func (m *meaning) ancestor(target, holder, s *step, say func(code, format string
 	}
 }
 
-// seen are the ids that a step could refer to.
+// seen returns the ids that a step could refer to.
 func (m *meaning) seen(b *block, s *step) []string {
 	var ids []string
 	for in := b; in != nil; {

@@ -95,7 +95,7 @@ func (p *reading) warn(n *yaml.Node, code, format string, args ...any) {
 	p.report(&Problem{Pos: posOf(n), End: endOf(n), Code: code, Text: fmt.Sprintf(format, args...), Warning: true})
 }
 
-// endOf is the column after a scalar, 0 if that cannot be told from its value.
+// endOf returns the column after a scalar, 0 if that cannot be told from its value.
 func endOf(n *yaml.Node) int {
 	if n.Kind != yaml.ScalarNode || n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || strings.ContainsAny(n.Value, "\n\\'\"") {
 		return 0
@@ -124,7 +124,7 @@ func (p *reading) within(n *yaml.Node, from, to int, code, format string, args .
 	p.report(problem)
 }
 
-// hint is what was probably meant, or what there is, as an end of sentence. It gets short when there is
+// hint returns what was probably meant, or what there is, as an end of sentence. It gets short when there is
 // much to compare, so that a file full of mistakes is answered as quickly as any other.
 func (p *reading) hint(word string, known []string) string {
 	cost := 0
@@ -262,7 +262,7 @@ func (p *reading) choice(n *yaml.Node, what string, words ...string) string {
 	return ""
 }
 
-// meant is a hint only if it names one word: the words are listed already.
+// meant returns a hint only if it names one word: the words are listed already.
 func meant(hint string) string {
 	if strings.Contains(hint, "did you mean") {
 		return hint

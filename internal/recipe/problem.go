@@ -191,7 +191,7 @@ func btoi(b bool) int {
 
 const window = 100 // columns of an excerpt
 
-// Excerpt is the line of the source that the problem is at, clean, and under it a caret at the
+// Excerpt returns the line of the source that the problem is at, clean, and under it a caret at the
 // column, or carets under all that is meant. Long lines are cut to the neighbourhood. It is empty
 // if there is no such line.
 func (p *Problem) Excerpt(source []byte) string {

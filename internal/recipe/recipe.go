@@ -106,7 +106,7 @@ type Step struct {
 	Loop     *Loop
 }
 
-// Kind is what the step is: agent, tool, workflow, ask, value, parallel, foreach or loop.
+// Kind returns what the step is: agent, tool, workflow, ask, value, parallel, foreach or loop.
 func (s *Step) Kind() string {
 	switch {
 	case s.Agent != nil:
@@ -127,7 +127,7 @@ func (s *Step) Kind() string {
 	return "loop"
 }
 
-// Body is the block inside of a container, nil for other steps.
+// Body returns the block inside of a container, nil for other steps.
 func (s *Step) Body() *Block {
 	switch {
 	case s.Parallel != nil:

@@ -49,7 +49,7 @@ func newSource(text []byte) *source {
 	return s
 }
 
-// lineBreak is the length of the end of a line that b starts with, 0 if it does not.
+// lineBreak returns the length of the end of a line that b starts with, 0 if it does not.
 func lineBreak(b []byte) int {
 	switch b[0] {
 	case '\n':
@@ -71,7 +71,7 @@ func lineBreak(b []byte) int {
 	return 0
 }
 
-// line is the text of a line, counted from 1, without its end.
+// line returns the text of a line, counted from 1, without its end.
 func (s *source) line(n int) (string, bool) {
 	if n < 1 || n > len(s.lines) {
 		return "", false
@@ -102,7 +102,7 @@ func (s *source) find(p Pos) (place, bool) {
 	return at, true
 }
 
-// next is the place of the character after that at p.
+// next returns the place of the character after that at p.
 func (s *source) next(p place) place {
 	if n := lineBreak(s.text[p.off:]); n > 0 {
 		return place{Pos{p.Line + 1, 1}, p.off + n}
@@ -143,7 +143,7 @@ func (s *source) at(n *yaml.Node, off int) (pos Pos, exact bool) {
 	return start, false
 }
 
-// open is the place where the text of a scalar starts.
+// open returns the place where the text of a scalar starts.
 func (s *source) open(n *yaml.Node, p place) place {
 	switch {
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
@@ -257,7 +257,7 @@ func oneLine(s string, limit int) string {
 	return s
 }
 
-// shownRunes is a part of a line for an excerpt: each character takes the place of one, so that a caret
+// shownRunes returns a part of a line for an excerpt: each character takes the place of one, so that a caret
 // below it stands right.
 func shownRunes(runes []rune) string {
 	var b strings.Builder
@@ -274,7 +274,7 @@ func shownRunes(runes []rune) string {
 	return b.String()
 }
 
-// width is the number of columns that a terminal needs for text.
+// width returns the number of columns that a terminal needs for text.
 func width(s string) int {
 	n := 0
 	for _, r := range s {

@@ -152,12 +152,12 @@ func (p *reading) block(n *yaml.Node, b *block) {
 	}
 }
 
-// kinds are the fields that say what a step is.
+// kinds returns the fields that say what a step is.
 func kinds() []string {
 	return []string{"subagent", "tool", "workflow", "ask", "value", "parallel", "foreach", "loop"}
 }
 
-// owned are the fields that go with a kind.
+// owned returns the fields that go with a kind.
 func owned() [][2]string {
 	return [][2]string{
 		{"prompt", "subagent"}, {"model", "subagent"}, {"max_turns", "subagent"}, {"output_retries", "subagent"},

@@ -91,7 +91,7 @@ func unquotedText(shown string) string {
 	return fmt.Sprintf("{{ starts a map in YAML; put the whole text in quotes: \"%s\"", shown)
 }
 
-// runeOffset is where a column is in a line.
+// runeOffset returns where a column is in a line.
 func runeOffset(line string, col int) int {
 	for i := range line {
 		if col--; col <= 0 {
@@ -129,7 +129,7 @@ func bareBraces(line string, stop int) int {
 	return -1
 }
 
-// above is the last line before that has something, and its number.
+// above returns the last line before that has something, and its number.
 func (s *stumble) above() (string, int) {
 	for n := s.at.Line - 1; n > 0; n-- {
 		if line, _ := s.src.line(n); !blankLine(line) {
@@ -227,7 +227,7 @@ func (s *stumble) indented() {
 	}
 }
 
-// nearest are the levels that are next to an indentation.
+// nearest returns the levels that are next to an indentation.
 func nearest(levels []int, indent int) string {
 	far := func(l int) int { return max(l-indent, indent-l) }
 	best := far(slices.MinFunc(levels, func(a, b int) int { return far(a) - far(b) }))
@@ -241,7 +241,7 @@ func nearest(levels []int, indent int) string {
 	return either(words)
 }
 
-// levels are the columns where the keys (or dashes) start that are open above the line. If the line is in the
+// levels returns the columns where the keys (or dashes) start that are open above the line. If the line is in the
 // midst of a block of text, header is the line where that starts, and inner how far its first line is indented.
 func (s *stumble) levels(dashes bool) (levels []int, header, inner int) {
 	low, last, item := 1<<30, 0, false

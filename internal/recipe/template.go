@@ -8,16 +8,16 @@ import (
 // A Ref is a reference to a value: "inputs.topic", "steps.find.output.items.0", "item.title".
 type Ref struct{ path string }
 
-// String is the reference as it was written, without spaces.
+// String returns the reference as it was written, without spaces.
 func (r Ref) String() string { return r.path }
 
-// Path is the parts of the reference.
+// Path returns the parts of the reference.
 func (r Ref) Path() []string { return strings.Split(r.path, ".") }
 
-// Step is the id of the step it refers to, "" if it refers to something else.
+// Step returns the id of the step it refers to, "" if it refers to something else.
 func (r Ref) Step() string { return r.below("steps") }
 
-// Input is the name of the input it refers to, "" if it refers to something else.
+// Input returns the name of the input it refers to, "" if it refers to something else.
 func (r Ref) Input() string { return r.below("inputs") }
 
 func (r Ref) below(root string) string {
@@ -42,10 +42,10 @@ type part struct {
 	from, to int // where the reference is in the text
 }
 
-// String is the template as it was written.
+// String returns the template as it was written.
 func (t *Template) String() string { return t.text }
 
-// Refs are the references in it, in their order, those that are there twice too.
+// Refs returns the references in it, in their order, those that are there twice too.
 func (t *Template) Refs() []Ref {
 	var refs []Ref
 	for _, p := range t.parts {
@@ -56,7 +56,7 @@ func (t *Template) Refs() []Ref {
 	return refs
 }
 
-// exact is the reference that is all of the template, nil if there is more, or none.
+// exact returns the reference that is all of the template, nil if there is more, or none.
 func (t *Template) exact() *Ref {
 	if len(t.parts) == 1 {
 		return t.parts[0].ref
@@ -177,7 +177,7 @@ func (r *room) take(n int) bool {
 	return r.left >= 0
 }
 
-// over is the error of a reference whose value has no room, "" if no reference is to blame.
+// over returns the error of a reference whose value has no room, "" if no reference is to blame.
 func (r *room) over(ref string, size int) error {
 	text := fmt.Sprintf("with its values this is over the limit of %d MiB", r.most>>20)
 	if ref != "" {

@@ -179,7 +179,7 @@ func isA(v any, t string) bool {
 	return false
 }
 
-// schemaType is a type of JSON Schema in words.
+// schemaType returns a type of JSON Schema in words.
 func schemaType(t string) string {
 	switch t {
 	case "array":

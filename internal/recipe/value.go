@@ -28,7 +28,7 @@ type valueField struct {
 	node valueNode
 }
 
-// Refs are the references in it, in the order of the file, those that are there twice too.
+// Refs returns the references in it, in the order of the file, those that are there twice too.
 func (v *Value) Refs() []Ref {
 	var refs []Ref
 	v.node.walk(func(t *Template) { refs = append(refs, t.Refs()...) })
@@ -47,7 +47,7 @@ func (n *valueNode) walk(visit func(*Template)) {
 	}
 }
 
-// String is the value as JSON, its templates as they were written.
+// String returns the value as JSON, its templates as they were written.
 func (v *Value) String() string { return string(compact(v.node.written())) }
 
 func (n *valueNode) written() any {
@@ -251,7 +251,7 @@ type placedRef struct {
 	from, to int
 }
 
-// literal is the value of a field if no template has a part in it.
+// literal returns the value of a field if no template has a part in it.
 func (n *valueNode) literal() (json.RawMessage, bool) {
 	plain := true
 	n.walk(func(t *Template) { plain = plain && len(t.Refs()) == 0 })

@@ -68,7 +68,7 @@ func (w *World) hasTool(id string) bool {
 	})
 }
 
-// tools are the names of all tools, also of those that are off.
+// tools returns the names of all tools, also of those that are off.
 func (w *World) tools() []string {
 	list := slices.AppendSeq(slices.Clone(w.Tools), maps.Keys(w.ToolsOff))
 	slices.Sort(list)
@@ -231,7 +231,7 @@ func isSelf(r *Recipe, id string) bool { return id == r.Name || slices.Contains(
 // leadsTo reports whether a workflow ends up calling the recipe.
 func leadsTo(w *World, id string, r *Recipe) bool { return w.way(id, r, map[string]bool{}) != nil }
 
-// circle is the first way from the recipe back to it, nil if there is none.
+// circle returns the first way from the recipe back to it, nil if there is none.
 func (w *World) circle(r *Recipe) []string {
 	for _, id := range r.Uses() {
 		if way := w.way(id, r, map[string]bool{}); way != nil {
@@ -241,7 +241,7 @@ func (w *World) circle(r *Recipe) []string {
 	return nil
 }
 
-// way is the chain of calls from a workflow to the recipe.
+// way returns the chain of calls from a workflow to the recipe.
 func (w *World) way(id string, r *Recipe, seen map[string]bool) []string {
 	if isSelf(r, id) {
 		return []string{r.Name}

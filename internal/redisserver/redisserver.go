@@ -89,13 +89,13 @@ func freePort(tb testing.TB) int {
 	return addr.Port
 }
 
-// Addr is the host and port of the server.
+// Addr returns the host and port of the server.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// URL is the address of the server's first database.
+// URL returns the address of the server's first database.
 func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
 
-// Dir is the folder of the server's files.
+// Dir returns the folder of the server's files.
 func (s *Server) Dir() string { return s.dir }
 
 // start starts the process and waits until it answers, with its data read.

@@ -107,7 +107,7 @@ func describeAgent(a *transcript.Agent, now time.Time) *agentFile {
 	return out
 }
 
-// label is what the file of an agent is named after.
+// label returns what the file of an agent is named after.
 func label(a *transcript.Agent) string {
 	if a.Use == "" {
 		return a.Task.Path

@@ -222,7 +222,7 @@ func (g *guard) scan(file, text string) {
 	}
 }
 
-// openings are the places, sorted, not more than people read.
+// openings returns the places, sorted, not more than people read.
 func (g *guard) openings() []opening {
 	slices.SortFunc(g.opened, func(a, b opening) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line), cmp.Compare(a.what, b.what))

@@ -194,7 +194,7 @@ func loadCommand(f Found, o *Options) (*tool.Tool, error) {
 	return &tool.Tool{Name: m.name, Description: m.description, Input: m.input, Output: m.output, Effect: m.effect, Run: c.call}, nil
 }
 
-// argv is what to run, after all of it was compared with what was found.
+// argv returns what to run, after all of it was compared with what was found.
 func (c *commandTool) argv() ([]string, error) {
 	f := c.found
 	b, err := readRegular(f.Path, maxManifest)
@@ -333,7 +333,7 @@ func variables(name string, call *tool.Call, o *Options) []string {
 	return out
 }
 
-// result is what a command gave: the output of {"output": …}, or all that it wrote.
+// result returns what a command gave: the output of {"output": …}, or all that it wrote.
 func (c *commandTool) result(out *head) string {
 	text := out.text()
 	if out.dropped == 0 && strings.HasPrefix(strings.TrimSpace(text), "{") {

@@ -401,7 +401,7 @@ func validVariable(name string) bool {
 	return name != "" && len(name) <= 128
 }
 
-// pick is the variables of an environment that have one of the names.
+// pick returns the variables of an environment that have one of the names.
 func pick(environ []string, names ...string) []string {
 	var out []string
 	for _, v := range environ {

@@ -117,7 +117,7 @@ func (j *job) do(ctx context.Context) (*os.ProcessState, error) {
 	return cmd.ProcessState, nil
 }
 
-// within is the sandbox of a program that declares what it needs in a file, and whose command line has these words.
+// within returns the sandbox of a program that declares what it needs in a file, and whose command line has these words.
 func (o *Options) within(file string, needs sandbox.Needs, words, env []string) (*sandbox.Sandbox, []string, error) {
 	s, env, err := o.Sandbox.Declaring(file, false, needs, words, env)
 	if err != nil {
@@ -159,7 +159,7 @@ func (h *head) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// text is what was kept, without half a character at the end of it.
+// text returns what was kept, without half a character at the end of it.
 func (h *head) text() string {
 	b := h.kept
 	for n := 1; h.dropped > 0 && n < utf8.UTFMax && n <= len(b); n++ {
@@ -173,7 +173,7 @@ func (h *head) text() string {
 	return string(b)
 }
 
-// stateText is how a program ended, for people.
+// stateText returns how a program ended, for people.
 func stateText(s *os.ProcessState) string {
 	if s == nil {
 		return "it did not start"

@@ -92,7 +92,7 @@ type Problem struct {
 	Warning bool
 }
 
-// Error is the problem as "file:line:column: text", harmless to show.
+// Error returns the problem as "file:line:column: text", harmless to show.
 func (p Problem) Error() string {
 	at := p.File
 	if p.Line > 0 {
@@ -175,7 +175,7 @@ func (o *Options) orDefault(root string) Options {
 	return out
 }
 
-// nameProblem is what is wrong with the name of a tool, "" if nothing.
+// nameProblem returns what is wrong with the name of a tool, "" if nothing.
 func nameProblem(name string, reserved []string) string {
 	if !toolnames.Valid(name) {
 		return fmt.Sprintf("%q is no name for a tool; use 1 to 64 letters, digits, _ and -", clip(name))
@@ -189,5 +189,5 @@ func nameProblem(name string, reserved []string) string {
 	return ""
 }
 
-// clip is a text of others as it may stand in a message.
+// clip returns a text of others as it may stand in a message.
 func clip(s string) string { return clean.Clip(s, 200) }

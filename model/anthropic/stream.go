@@ -228,7 +228,7 @@ func (t *turn) stop(e *event, out *wire.Out) error {
 	return nil
 }
 
-// signed is the part of a block that has something for the server in it.
+// signed returns the part of a block that has something for the server in it.
 func (b *said) signed() (model.Part, bool) {
 	if b.opaque == (opaque{}) {
 		return model.Part{}, false
@@ -320,7 +320,7 @@ func (u *usage) update(v *usage) {
 	}
 }
 
-// sum is the usage as we count it: what was read from the cache and written to it is part of the
+// sum returns the usage as we count it: what was read from the cache and written to it is part of the
 // input, which the protocol counts apart.
 func (u *usage) sum() model.Usage {
 	count := func(n *int) int {
@@ -346,7 +346,7 @@ func problem(data []byte) error {
 	return p
 }
 
-// statusOf is the status that goes with a type of error:
+// statusOf returns the status that goes with a type of error:
 // https://platform.claude.com/docs/en/api/errors
 func statusOf(code string) int {
 	switch code {

@@ -74,10 +74,10 @@ func Open(r io.Reader, o *Options) (*Player, error) {
 	return p, nil
 }
 
-// Name is that of the recorded model.
+// Name returns that of the recorded model.
 func (p *Player) Name() string { return p.name }
 
-// Price is that of the recorded model.
+// Price returns that of the recorded model.
 func (p *Player) Price() (price model.Price, known bool) {
 	if p.header.Price == nil {
 		return model.Price{}, false
@@ -86,10 +86,10 @@ func (p *Player) Price() (price model.Price, known bool) {
 	return model.Price{In: r.In, Out: r.Out, Cached: r.Cached, Written: r.Written}, true
 }
 
-// Window is that of the recorded model.
+// Window returns that of the recorded model.
 func (p *Player) Window() (tokens int, known bool) { return p.header.Window, p.header.Window > 0 }
 
-// Unused is how many recorded turns nobody has asked for so far.
+// Unused returns how many recorded turns nobody has asked for so far.
 func (p *Player) Unused() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -49,10 +49,10 @@ func Record(m model.Model, w io.Writer) *Recorder {
 	return &Recorder{model: m, w: w, pieces: map[string]bool{}}
 }
 
-// Name is that of the model.
+// Name returns that of the model.
 func (r *Recorder) Name() string { return r.model.Name() }
 
-// Price is what the model says.
+// Price returns what the model says.
 func (r *Recorder) Price() (p model.Price, known bool) {
 	if m, ok := r.model.(model.Priced); ok {
 		return m.Price()
@@ -60,7 +60,7 @@ func (r *Recorder) Price() (p model.Price, known bool) {
 	return model.Price{}, false
 }
 
-// Window is what the model says.
+// Window returns what the model says.
 func (r *Recorder) Window() (tokens int, known bool) {
 	if m, ok := r.model.(model.Sized); ok {
 		return m.Window()

@@ -157,7 +157,7 @@ func compact(raw json.RawMessage) (json.RawMessage, error) {
 	return b.Bytes(), err
 }
 
-// digest is the id of a piece.
+// digest returns the id of a piece.
 func (p piece) digest() string {
 	p.ID = ""
 	raw, err := encode(p)
@@ -168,7 +168,7 @@ func (p piece) digest() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// preview is the piece with its long texts cut short.
+// preview returns the piece with its long texts cut short.
 func (p piece) preview() piece {
 	p.System = clip(p.System, maxPreview)
 	if len(p.Schema) > maxPreview {
@@ -198,7 +198,7 @@ func (p piece) preview() piece {
 	return p
 }
 
-// quoted is the beginning of long JSON, as a string.
+// quoted returns the beginning of long JSON, as a string.
 func quoted(raw json.RawMessage) json.RawMessage {
 	out, _ := encode(clip(string(raw), maxPreview)) // a string always can
 	return out
@@ -216,7 +216,7 @@ func clip(s string, n int) string {
 	return fmt.Sprintf("%s… (%d bytes)", s[:cut], len(s))
 }
 
-// text is the piece for people.
+// text returns the piece for people.
 func (p *piece) text() string {
 	switch {
 	case p.Message != nil:

@@ -301,7 +301,7 @@ func (h *history) results(msg model.Message) error {
 	return nil
 }
 
-// place is the number of the call a response answers.
+// place returns the number of the call a response answers.
 func (h *history) place(p part) int {
 	if i := slices.Index(h.order, p.Response.ID); i >= 0 {
 		return i
@@ -317,7 +317,7 @@ type signature struct {
 	Tail int `json:"tail,omitempty"`
 }
 
-// opaque is the form in which a signature travels with a part.
+// opaque returns the form in which a signature travels with a part.
 func (s signature) opaque() *model.Opaque {
 	data, _ := json.Marshal(s) // a string and a number always can
 	return &model.Opaque{Provider: protocol, Data: data}

@@ -211,7 +211,7 @@ func (t *turn) stop() (model.StopCode, error) {
 	return "", &wire.Problem{Code: t.reason, Text: text}
 }
 
-// blocked is the error of a prompt that the provider refused to answer. It will not pass.
+// blocked returns the error of a prompt that the provider refused to answer. It will not pass.
 func (t *turn) blocked() error {
 	o := &t.model.opts
 	why := strings.Map(func(r rune) rune { // it is a word of theirs

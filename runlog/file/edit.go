@@ -58,7 +58,7 @@ func (s *store) lockAny(ctx context.Context, id string) (*flock.Flock, error) {
 	return l, nil
 }
 
-// patience is how long a change waits for whoever has the lock of a run. It is much
+// patience returns how long a change waits for whoever has the lock of a run. It is much
 // longer than a write takes.
 func (s *store) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, max(s.lease/3, 100*time.Millisecond), errPatience)

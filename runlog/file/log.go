@@ -195,7 +195,7 @@ func (l *log) show() {
 	l.shown = glance{h: *l.h, st: l.st, until: l.until, durable: l.size}
 }
 
-// glance is what the listings of this store may say of the run, if its log has that size.
+// glance returns what the listings of this store may say of the run, if its log has that size.
 func (l *log) glance(size int64) *glance {
 	l.mu.Lock()
 	defer l.mu.Unlock()

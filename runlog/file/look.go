@@ -86,7 +86,7 @@ func (s *store) vouched(id, dir string, info fs.FileInfo, live *owners.Liveness)
 	return g, s.owners.Alive(o.st.holder)
 }
 
-// lost is what can be said of a damaged run.
+// lost returns what can be said of a damaged run.
 func (s *store) lost(id string, damage error) *glance {
 	g := &glance{damage: damage}
 	g.h.id = id

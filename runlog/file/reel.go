@@ -34,7 +34,7 @@ func (r *reel) close() error {
 	return err
 }
 
-// length is how long the file is.
+// length returns how long the file is.
 func (r *reel) length() (int64, error) {
 	if r.f == nil {
 		return 0, fs.ErrClosed

@@ -63,7 +63,7 @@ func (s *store) number(ctx context.Context) (no uint64, err error) {
 	return last + 1, errors.Join(err, f.Close())
 }
 
-// lastNumber is the largest number a run has.
+// lastNumber returns the largest number a run has.
 func (s *store) lastNumber(ctx context.Context) (no uint64, err error) {
 	ids, err := s.ids(&runlog.Filter{})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
-// claim is what a run's state says of its holder.
+// claim returns what a run's state says of its holder.
 func (st *state) claim(until int64) owners.Claim {
 	return owners.Claim{Holder: st.holder, Until: until}
 }

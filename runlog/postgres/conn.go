@@ -61,7 +61,7 @@ func (d *dialer) prepare(dsn, schema string, patience time.Duration) error {
 	return nil
 }
 
-// masked is what people may see of an address.
+// masked returns what people may see of an address.
 func masked(config *pgconn.Config, schema string) string {
 	hosts := []string{}
 	add := func(host string, port uint16) {
@@ -81,7 +81,7 @@ func masked(config *pgconn.Config, schema string) string {
 	return name
 }
 
-// quoted is a name as SQL takes it.
+// quoted returns a name as SQL takes it.
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // A roleError reports that a server is there but takes no writes.

@@ -159,7 +159,7 @@ func (o *op) gone(c *conn) error {
 	return o.l.Fenced() // and deleted
 }
 
-// reset is the error for acknowledged records that are lost.
+// reset returns the error for acknowledged records that are lost.
 func (o *op) reset(how string) error {
 	return fmt.Errorf("run %s: %w: of the records up to %d that were acknowledged, %s: the server was replaced by one that did not have them, "+
 		"or brought back to an earlier moment (%w); read the run to see what it has, and resume it from there",

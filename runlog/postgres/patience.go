@@ -202,7 +202,7 @@ func (s *store) attempt(ctx context.Context, deadline time.Time, doubt bool, f f
 	return true, err
 }
 
-// gaveUp is the error of an operation that was not done, or may not have been.
+// gaveUp returns the error of an operation that was not done, or may not have been.
 func (s *store) gaveUp(doing string, doubt bool, err error) error {
 	if doubt {
 		return fmt.Errorf("writing store %s: %w: %w", s.name, runlog.ErrUnknown, err)

@@ -91,7 +91,7 @@ func (s *store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 	return a.log, a.info, nil
 }
 
-// newHold is a number that no other acquisition has.
+// newHold returns a number that no other acquisition has.
 func newHold() int64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -173,7 +173,7 @@ func (a *acquiring) taken(c *conn, r *row) error {
 	return nil
 }
 
-// hash is that of the run's last frame, which has to be there and intact.
+// hash returns that of the run's last frame, which has to be there and intact.
 func (r *row) hash() (runlog.FrameHash, error) {
 	if r.info.Head == 0 {
 		return runlog.FrameHash{}, nil
@@ -300,7 +300,7 @@ func possible(f *runlog.Filter) bool {
 	return ok(f.ID) && ok(f.Prefix)
 }
 
-// condition is the part of a filter that the database decides. Values are bound, so there
+// condition returns the part of a filter that the database decides. Values are bound, so there
 // is one text for each set of fields.
 func condition(f *runlog.Filter) (sql string, values [][]byte) {
 	var terms []string

@@ -369,7 +369,7 @@ func (w *writer) refused(g *group, err error) {
 	g.ops = nil
 }
 
-// refusal is the error of an op that the server refuses.
+// refusal returns the error of an op that the server refuses.
 func (w *writer) refusal(o *op, err error) error {
 	switch {
 	case o.sent:

@@ -105,7 +105,7 @@ func ends(name string, with ...string) bool {
 	return slices.ContainsFunc(with, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// passwords are those in an address: of a URL, as it is written and as it is meant, or of a
+// passwords returns those in an address: of a URL, as it is written and as it is meant, or of a
 // list of key=value.
 func passwords(address string) []string {
 	if _, rest, ok := strings.Cut(address, "://"); ok {

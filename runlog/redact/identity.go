@@ -46,7 +46,7 @@ type vertex struct {
 	Inbox              []struct{ From string }
 }
 
-// identities are the names in the data of a record.
+// identities returns the names in the data of a record.
 func identities(kind runlog.Kind, data json.RawMessage) (all []string) {
 	var n names
 	switch kind {

@@ -113,7 +113,7 @@ func New(secrets ...Secret) *Redactor {
 	return r
 }
 
-// Ignored are the names of the secrets whose values are too short to be looked for.
+// Ignored returns the names of the secrets whose values are too short to be looked for.
 func (r *Redactor) Ignored() []string {
 	if r == nil {
 		return nil
@@ -121,7 +121,7 @@ func (r *Redactor) Ignored() []string {
 	return slices.Clone(r.ignored)
 }
 
-// Names are the names of the secrets that are looked for, sorted.
+// Names returns the names of the secrets that are looked for, sorted.
 func (r *Redactor) Names() []string {
 	if r == nil {
 		return nil
@@ -129,7 +129,7 @@ func (r *Redactor) Names() []string {
 	return slices.Clone(r.names)
 }
 
-// mark is what stands for a secret of that name.
+// mark returns what stands for a secret of that name.
 func mark(name string) string {
 	clean := strings.Map(func(c rune) rune {
 		if c < utf8.RuneSelf && alnum(byte(c)) || c == '_' || c == '-' || c == '.' {
@@ -160,7 +160,7 @@ func lines(v string) (out []string) {
 	return out
 }
 
-// spellings are the ways a value is written: as it is, as in URLs, and as in JSON, up to
+// spellings returns the ways a value is written: as it is, as in URLs, and as in JSON, up to
 // three times over, by encoders that escape <, > and & and by those that do not.
 func spellings(v string) []string {
 	out := []string{v, url.QueryEscape(v), url.PathEscape(v)}
@@ -178,7 +178,7 @@ func spellings(v string) []string {
 	return slices.Compact(out)
 }
 
-// escape is what a string is in JSON, without the quotes.
+// escape returns what a string is in JSON, without the quotes.
 func escape(s string, html bool) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

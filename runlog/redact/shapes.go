@@ -12,7 +12,7 @@ type shape struct {
 	rule    rule
 }
 
-// shapes are the credentials that are known by their looks: the prefixes their issuers
+// shapes returns the credentials that are known by their looks: the prefixes their issuers
 // document, private keys, tokens in headers and passwords in URLs.
 func shapes() []shape {
 	return []shape{
@@ -34,7 +34,7 @@ func alnum(c byte) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
 }
 
-// span is where the run of letters, digits and other bytes that begins at i ends.
+// span returns where the run of letters, digits and other bytes that begins at i ends.
 func span(s []byte, i int, others string) (end int, digit bool) {
 	for ; i < len(s); i++ {
 		c := s[i]
@@ -68,7 +68,7 @@ func begins(s []byte, i int) bool {
 	return false
 }
 
-// token is a word of so many bytes, with a digit in it.
+// token returns a word of so many bytes, with a digit in it.
 func token(least int, others string) rule {
 	return func(s []byte, i int) (from, to int, ok bool) {
 		if !begins(s, i) {
@@ -79,7 +79,7 @@ func token(least int, others string) rule {
 	}
 }
 
-// gitlab is a token of GitLab: 20 bytes or more behind the prefix, which may all be letters.
+// gitlab returns a token of GitLab: 20 bytes or more behind the prefix, which may all be letters.
 // Words with dashes between them are none.
 func gitlab(s []byte, i int) (from, to int, ok bool) {
 	if !begins(s, i) {
@@ -95,7 +95,7 @@ func gitlab(s []byte, i int) (from, to int, ok bool) {
 	return i, end, len(text) >= 20 && (digit || !contains(string(text), '-') || bytes.ContainsAny(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 }
 
-// webToken is a JSON Web Token: three parts, the first of which begins like JSON.
+// webToken returns a JSON Web Token: three parts, the first of which begins like JSON.
 func webToken(s []byte, i int) (from, to int, ok bool) {
 	if !begins(s, i) {
 		return 0, 0, false
@@ -118,7 +118,7 @@ func webToken(s []byte, i int) (from, to int, ok bool) {
 	return i, end, true
 }
 
-// header is what follows the name of a scheme, the first letter of which is one of those
+// header returns what follows the name of a scheme, the first letter of which is one of those
 // given, in a header of that name if there is one.
 func header(first, name string) rule {
 	return func(s []byte, i int) (from, to int, ok bool) {
@@ -144,7 +144,7 @@ func header(first, name string) rule {
 	}
 }
 
-// password is that of a URL: scheme://user:password@host.
+// password returns that of a URL: scheme://user:password@host.
 func password(s []byte, i int) (from, to int, ok bool) {
 	const most = 512
 	k := i + len("://")
@@ -165,7 +165,7 @@ func password(s []byte, i int) (from, to int, ok bool) {
 	return 0, 0, false
 }
 
-// privateKey is a block of armour whose first line says that a private key is in it. One
+// privateKey returns a block of armour whose first line says that a private key is in it. One
 // without an end ends with what looks like a key.
 func privateKey(s []byte, i int) (from, to int, ok bool) {
 	const dashes = "-----"

@@ -69,7 +69,7 @@ func dial(url string, greet func(context.Context, redigo.Conn) error) (*client, 
 	return c, name, nil
 }
 
-// masked is the address without its user, password and settings.
+// masked returns the address without its user, password and settings.
 func masked(u *neturl.URL) string {
 	name := &neturl.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	if u.User != nil {

@@ -80,7 +80,7 @@ func (s *store) explain(doing string, err error) error {
 	return fmt.Errorf("%s store %s: %w", doing, s.name, err)
 }
 
-// full is the error for an answer that the server takes no writes.
+// full returns the error for an answer that the server takes no writes.
 func (s *store) full(said string) error {
 	code, _, _ := strings.Cut(said, " ")
 	err := errors.New(said)
@@ -140,7 +140,7 @@ func (s *store) sound() error {
 	return e
 }
 
-// missing is the error for a run whose key is not there, by what a script said of it.
+// missing returns the error for a run whose key is not there, by what a script said of it.
 func (s *store) missing(id, verdict string) error {
 	if verdict == "lost" {
 		return &resetError{store: s.name, what: "run " + id + " is listed, but its keys are gone",

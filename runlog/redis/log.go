@@ -35,7 +35,7 @@ func (l *log) reset(r []any) error {
 		remedy: "acquire the run anew to go on with what there is"}
 }
 
-// refusal is what a verdict on a hold means.
+// refusal returns what a verdict on a hold means.
 func (l *log) refusal(r []any) error {
 	switch verdict := text(r, 0); verdict {
 	case "ok":

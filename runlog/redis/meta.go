@@ -61,7 +61,7 @@ func decodeMeta(id, s string) (*meta, error) {
 	return m, nil
 }
 
-// damaged is the error for a run whose keys are not what a store writes.
+// damaged returns the error for a run whose keys are not what a store writes.
 func damaged(id string, good uint64, why string) error {
 	return &runlog.CorruptError{ID: id, Seq: good + 1, Good: good, Why: why}
 }
@@ -93,7 +93,7 @@ func fixed(n *runlog.NewRun) []byte {
 
 func (m *meta) held(now time.Time) bool { return m.token != token{} && now.Before(m.until) }
 
-// listed is the run as listings show it.
+// listed returns the run as listings show it.
 func (m *meta) listed(now time.Time) runlog.Info {
 	info := m.info
 	info.Show(m.held(now), m.token != token{})

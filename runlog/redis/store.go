@@ -257,7 +257,7 @@ func (s *store) Close() error {
 
 func (s *store) closedError() error { return fmt.Errorf("store %s: %w", s.name, storekit.ErrClosed) }
 
-// remember is what the marker keeps.
+// remember returns what the marker keeps.
 func (s *store) remember() remembered {
 	r := remembered{ID: s.id, LSN: s.known.Load()}
 	if server := s.server.Load(); server != nil {

@@ -158,7 +158,7 @@ func (s *store) drop(in []*op, last error) []*op {
 	return left
 }
 
-// unknown is the error for an op that was given up, for a reason.
+// unknown returns the error for an op that was given up, for a reason.
 func (s *store) unknown(o *op, why error) error {
 	if !o.unsure || o.harmless || s.sound() != nil {
 		return s.explain("writing", why)

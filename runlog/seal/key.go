@@ -76,13 +76,13 @@ func newKey(b []byte) (Key, error) {
 	return k, err
 }
 
-// Encode is the key as ParseKeys reads it. It is the secret itself.
+// Encode returns the key as ParseKeys reads it. It is the secret itself.
 func (k Key) Encode() string { return hex.EncodeToString(k.secret[:]) }
 
-// ID is the name of the key, which may be shown.
+// ID returns the name of the key, which may be shown.
 func (k Key) ID() string { return hex.EncodeToString(k.name[:]) }
 
-// String is the key's ID, so that a key that is printed by mistake stays secret.
+// String returns the key's ID, so that a key that is printed by mistake stays secret.
 func (k Key) String() string { return "key " + k.ID() }
 
 // GoString is String.
@@ -96,7 +96,7 @@ func (k Key) derive(purpose, run string, size int) ([]byte, error) {
 	return hkdf.Key(sha256.New, k.secret[:], nil, "superstep seal 1\x00"+purpose+"\x00"+run, size)
 }
 
-// aead is what seals for a purpose and a run.
+// aead returns what seals for a purpose and a run.
 func (k Key) aead(purpose, run string) (cipher.AEAD, error) {
 	sub, err := k.derive(purpose, run, keySize)
 	if err != nil {

@@ -159,7 +159,7 @@ func explain(err error, id string, seq uint64) error {
 	return fmt.Errorf("run %s: opening its seal: %w", id, err)
 }
 
-// place is what a sealed record is bound to, beside its run, which is in the key.
+// place returns what a sealed record is bound to, beside its run, which is in the key.
 func place(dst []byte, id string, r *runlog.Record) []byte {
 	dst = append(dst, "superstep record 1\x00"...)
 	dst = binary.AppendUvarint(dst, uint64(len(id)))
@@ -242,7 +242,7 @@ func Sealed(info runlog.Info) (keyID string, ok bool) {
 	return "", false
 }
 
-// bracketed is the title of a run that does not open.
+// bracketed returns the title of a run that does not open.
 func bracketed(err error) string { return "[" + err.Error() + "]" }
 
 // Acquire implements runlog.Store. A run that does not open is refused as it is.

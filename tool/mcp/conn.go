@@ -348,7 +348,7 @@ func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string,
 	return "", out
 }
 
-// Instructions are what the server says of how to use it.
+// Instructions returns what the server says of how to use it.
 func (c *conn) Instructions() string {
 	if agreed := c.snapshot().agreed; agreed != nil {
 		return agreed.Instructions
@@ -370,7 +370,7 @@ func (c *conn) Close() {
 	})
 }
 
-// Tools are the tools of the server that may be used, sorted by name; see Group.Tools.
+// Tools returns the tools of the server that may be used, sorted by name; see Group.Tools.
 //
 // One that changed since it was approved is there by its name, without what the server says of it
 // now, and fails until it is approved again, so that whoever counts on it learns why.

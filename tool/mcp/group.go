@@ -59,10 +59,10 @@ func (g *Group) Instructions() iter.Seq2[string, string] {
 	}
 }
 
-// Errors are those of the servers that could not be connected, one *Error each.
+// Errors returns those of the servers that could not be connected, one *Error each.
 func (g *Group) Errors() []error { return slices.Clone(g.errs) }
 
-// Tools are the tools of all servers that may be used, sorted by name; see Options.Pin. They are named mcp__server__tool. Their
+// Tools returns the tools of all servers that may be used, sorted by name; see Options.Pin. They are named mcp__server__tool. Their
 // effect is that of the server's annotations, which are no more than its word: Idempotent if it says that they only read or
 // that a second call changes nothing more, otherwise Once; Pure, which is used without asking, only if the configuration of the
 // user says trust_annotations. The error joins those of servers that failed

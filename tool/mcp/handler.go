@@ -50,12 +50,12 @@ func NewHandler(tools *tool.Set, opts *ServeOptions) (*Handler, error) {
 	}, nil
 }
 
-// Token is what clients send as "Authorization: Bearer TOKEN". It is a secret.
+// Token returns what clients send as "Authorization: Bearer TOKEN". It is a secret.
 func (h *Handler) Token() string { return h.token }
 
 type requestKey struct{}
 
-// requestContext is that of the request which a call came with, if it came with one. The SDK keeps
+// requestContext returns that of the request which a call came with, if it came with one. The SDK keeps
 // its values and not its end.
 func requestContext(ctx context.Context) context.Context {
 	if r, ok := ctx.Value(requestKey{}).(context.Context); ok {

@@ -82,7 +82,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return g.check(resp)
 }
 
-// noStream is the answer of a server that has no stream to listen to.
+// noStream returns the answer of a server that has no stream to listen to.
 func noStream(req *http.Request) *http.Response {
 	return &http.Response{
 		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

@@ -26,7 +26,7 @@ type (
 	field = frontmatter.Field
 )
 
-// called is what messages call a kind of value: its name in JSON.
+// called returns what messages call a kind of value: its name in JSON.
 func called(n *node) string {
 	names := map[frontmatter.Kind]string{frontmatter.Map: "object", frontmatter.List: "array", frontmatter.Text: "string", frontmatter.Bool: "boolean"}
 	return cmp.Or(names[n.Kind], string(n.Kind))
@@ -87,7 +87,7 @@ func parseJSON(data []byte, relaxed bool) (*node, *ConfigError) {
 	}
 }
 
-// position is where a byte is.
+// position returns where a byte is.
 func position(data []byte, at int) (line, col int) {
 	start := bytes.LastIndexByte(data[:at], '\n') + 1
 	return 1 + bytes.Count(data[:at], []byte("\n")), 1 + utf8.RuneCount(data[start:at])

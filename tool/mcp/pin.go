@@ -33,7 +33,7 @@ func (o *offer) knows(name string) bool {
 // refused is the description of a tool that changed since it was approved.
 const refused = "Cannot be used: the server changed it, and nobody has approved that yet."
 
-// agreement is what was approved of a server, as far as others recorded it.
+// agreement returns what was approved of a server, as far as others recorded it.
 func agreement(o *Offer) *offer {
 	out := &offer{Offer: *o, byName: map[string]string{}}
 	for _, t := range o.Tools {
@@ -47,7 +47,7 @@ type offered struct {
 	tool    *tool.Tool // nil if it cannot be used
 }
 
-// settled is the first list of a session. Some servers make up their minds when they have heard of
+// settled returns the first list of a session. Some servers make up their minds when they have heard of
 // the client, and say so: that is no change.
 func (c *conn) settled(ctx context.Context, s *session) (*offer, error) {
 	for try := 1; ; try++ {
@@ -135,7 +135,7 @@ func (c *conn) read(raw []*sdk.Tool, out *offer) error {
 	return nil
 }
 
-// review is what to do about tools that changed.
+// review returns what to do about tools that changed.
 func (c *conn) review() string { return "review: superstep trust " + c.server.Name }
 
 // pin asks for agreement to what a server offers now, and gives what is approved: now, what is

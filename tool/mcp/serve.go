@@ -104,7 +104,7 @@ func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, op
 	return nil
 }
 
-// newServer is the tools of a set as a server of the SDK. Calls end with ctx.
+// newServer returns the tools of a set as a server of the SDK. Calls end with ctx.
 func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Server, error) {
 	server := sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{
 		Instructions: o.Instructions,
@@ -180,7 +180,7 @@ type interruptible struct {
 	stopped <-chan struct{}
 }
 
-// Connect is that of a transport.
+// Connect returns that of a transport.
 func (e interruptible) Connect(context.Context) (sdk.Connection, error) { return e, nil }
 
 // Read returns when the connection is closed, whatever the reader does.

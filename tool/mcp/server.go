@@ -31,7 +31,7 @@ func (v Values) String() string { return fmt.Sprintf("%q", slices.Sorted(maps.Ke
 // GoString is String.
 func (v Values) GoString() string { return v.String() }
 
-// LogValue is the names.
+// LogValue returns the names.
 func (v Values) LogValue() slog.Value { return slog.StringValue(v.String()) }
 
 // MarshalJSON returns the names.
@@ -41,13 +41,13 @@ const workspace = "workspaceFolder"
 
 var reference = regexp.MustCompile(`\$\{([^{}]*)\}`)
 
-// variable is what a reference refers to: NAME, env:NAME or NAME:-default.
+// variable returns what a reference refers to: NAME, env:NAME or NAME:-default.
 func variable(ref string) (name, def string, ok bool) {
 	name, def, _ = strings.Cut(strings.TrimPrefix(ref, "env:"), ":-")
 	return name, def, envName.MatchString(name) && ref != workspace
 }
 
-// expandable are the texts in which variables are replaced, and workspaceFolder with them.
+// expandable returns the texts in which variables are replaced, and workspaceFolder with them.
 func (s *Server) expandable() []string {
 	out := append(slices.Clone(s.Args), s.URL)
 	for _, m := range []Values{s.Env, s.Headers} {
@@ -58,7 +58,7 @@ func (s *Server) expandable() []string {
 	return out
 }
 
-// Variables are the names of the variables that the server is given the values of, sorted.
+// Variables returns the names of the variables that the server is given the values of, sorted.
 func (s *Server) Variables() []string {
 	var out []string
 	for _, text := range s.expandable() {
@@ -72,7 +72,7 @@ func (s *Server) Variables() []string {
 	return slices.Compact(out)
 }
 
-// CommandLine is what would run, or be spoken to, for people: as it is configured, quoted where
+// CommandLine returns what would run, or be spoken to, for people: as it is configured, quoted where
 // something could be hidden.
 func (s *Server) CommandLine() string {
 	if s.Transport != Stdio {
@@ -94,7 +94,7 @@ func word(s string) string {
 	return strconv.Quote(s)
 }
 
-// Review is all of a server that somebody who is asked to trust it should see, on several lines,
+// Review returns all of a server that somebody who is asked to trust it should see, on several lines,
 // with a line of what its digest covers. Values that may be secrets do not show, and no value does
 // of the user's own servers; a value that is written down instead of named is called literal.
 func (s *Server) Review() string {
@@ -141,7 +141,7 @@ func (s *Server) Reads(o *Options, home string) []string {
 // only is a value that is one reference, and nothing that is written down.
 var only = regexp.MustCompile(`^(?:Bearer )?\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*\}$`)
 
-// shown is a value for people.
+// shown returns a value for people.
 func (s *Server) shown(value string, plain bool) string {
 	switch {
 	case s.Source.Scope != scopeProject:
@@ -188,7 +188,7 @@ func secret(name, value string) bool {
 	return false
 }
 
-// home is the project of a configuration that Find found.
+// home returns the project of a configuration that Find found.
 func (s *Server) home() string {
 	dir := filepath.Dir(s.Source.Path)
 	if base := filepath.Base(dir); base == ".superstep" || base == ".vscode" {
@@ -200,7 +200,7 @@ func (s *Server) home() string {
 	return dir
 }
 
-// Covers is a line about what Digest covers of the files that would run, and what not.
+// Covers returns a line about what Digest covers of the files that would run, and what not.
 func (s *Server) Covers(o *Options) string {
 	d := o.defaults()
 	if s.Transport != Stdio {
@@ -286,7 +286,7 @@ func (s *Server) expand(project string, env func(string) (string, bool)) (out *S
 	return &c, secrets, nil
 }
 
-// Digest is the identity of all that would run: the command, arguments, environment, what it declares that it needs, url and
+// Digest returns the identity of all that would run: the command, arguments, environment, what it declares that it needs, url and
 // headers as they are configured, and the contents of what the command leads to inside of the
 // project: each file that the command, an argument or a value of env names, with all that lies in
 // its folder (of the project itself, what lies there and the code of its family below); the folders
@@ -368,12 +368,12 @@ func (s *Server) cover(d *Options) (*cover.Cover, []digestedFile, error) {
 	return c, files, err
 }
 
-// fields are the texts in a value of env that may name a file.
+// fields returns the texts in a value of env that may name a file.
 func fields(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t=,;"+string(filepath.ListSeparator), r) })
 }
 
-// files are the files inside the project that a server names, its variables replaced.
+// files returns the files inside the project that a server names, its variables replaced.
 func (s *Server) files(real, project string) ([]digestedFile, error) {
 	var names []string
 	for _, text := range append([]string{s.Command}, s.Args...) {
@@ -408,7 +408,7 @@ func (s *Server) files(real, project string) ([]digestedFile, error) {
 	return out, errors.Join(errs...)
 }
 
-// dir is where a server is started.
+// dir returns where a server is started.
 func (s *Server) dir(project string) string {
 	switch {
 	case s.Dir == "":

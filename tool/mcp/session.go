@@ -115,7 +115,7 @@ func late(ctx context.Context, err error) error {
 	return err
 }
 
-// rootOf is a folder as servers are told of it.
+// rootOf returns a folder as servers are told of it.
 func rootOf(project string) (uri, name string) {
 	if project == "" {
 		return "", ""
@@ -329,7 +329,7 @@ func ended(p *process) bool {
 	}
 }
 
-// limit is the time that a phase may take.
+// limit returns the time that a phase may take.
 func (c *conn) limit(phase string) time.Duration {
 	own, general := c.server.InitTimeout, c.o.InitTimeout
 	if phase == phaseCall {

@@ -248,7 +248,7 @@ func (p *process) end() {
 	})
 }
 
-// findCommand is the path of a program. Nothing is looked for in the folder of the project unless
+// findCommand returns the path of a program. Nothing is looked for in the folder of the project unless
 // the configuration says so by a slash.
 func findCommand(name, dir string, environ []string) (string, error) {
 	if strings.ContainsRune(name, '/') || strings.ContainsRune(name, filepath.Separator) {
@@ -264,7 +264,7 @@ func findCommand(name, dir string, environ []string) (string, error) {
 	return path, nil
 }
 
-// said is the end of what a process wrote to its standard error, clean, from the beginning of a line.
+// said returns the end of what a process wrote to its standard error, clean, from the beginning of a line.
 func (p *process) said() string {
 	text := p.stderr.Text(maxStderr)
 	if strings.HasPrefix(text, "…") {

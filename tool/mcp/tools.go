@@ -36,7 +36,7 @@ type Offer struct {
 	Instructions string    // cleaned and bounded
 }
 
-// Diff is what changed from o to now, for people, as diff gives it, and a line about
+// Diff returns what changed from o to now, for people, as diff gives it, and a line about
 // the instructions if they changed. A nil Offer is one of nothing.
 func (o *Offer) Diff(now *Offer) string {
 	from, to := o, now
@@ -54,7 +54,7 @@ func (o *Offer) Diff(now *Offer) string {
 	return text
 }
 
-// summarize is the canonical form of a tool: keys sorted, nothing left out that a model or a
+// summarize returns the canonical form of a tool: keys sorted, nothing left out that a model or a
 // decision may depend on.
 func summarize(t *sdk.Tool) (Summary, error) {
 	s := Summary{Name: t.Name, Description: t.Description}
@@ -91,7 +91,7 @@ func digest(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// listDigest is the digest of a list of tools, whatever its order; see Options.Pin.
+// listDigest returns the digest of a list of tools, whatever its order; see Options.Pin.
 func listDigest(tools []Summary) string {
 	var lines []string
 	for _, t := range tools {
@@ -101,7 +101,7 @@ func listDigest(tools []Summary) string {
 	return digest([]byte("tools 1\n" + strings.Join(lines, "\n")))
 }
 
-// diff is what changed from one list of tools to another, for people: a line for each tool that
+// diff returns what changed from one list of tools to another, for people: a line for each tool that
 // came (+), went (-) or differs (~), and below the last what differs. It is "" if nothing changed.
 func diff(before, after []Summary) string {
 	old, now := byName(before), byName(after)
@@ -193,7 +193,7 @@ func toolName(server, name string, always bool) string {
 	return full[:min(len(full), 64-len(end))] + end
 }
 
-// effect is what a tool does when it is called twice, by its annotations. They are the server's
+// effect returns what a tool does when it is called twice, by its annotations. They are the server's
 // word, so that they decide no more than what is repeated after a crash: who reads, or says that a
 // second call changes nothing more, is called again. Only a server whose annotations the user
 // trusts has tools that count as pure, which callers may use without asking.

@@ -191,7 +191,7 @@ func meet(pattern, w string) bool {
 	return row[len(w)]
 }
 
-// likeCommand is a pattern that allows a command and its like: the same subcommand with other
+// likeCommand returns a pattern that allows a command and its like: the same subcommand with other
 // arguments, a command that only reads, or else only the very command.
 func (f *facts) likeCommand() string {
 	if f.why != "" || len(f.units) == 0 || len(f.units[0].words) == 0 {

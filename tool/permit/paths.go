@@ -28,7 +28,7 @@ func (l location) shown() string {
 	return l.abs
 }
 
-// like is a pattern for a path and its neighbours.
+// like returns a pattern for a path and its neighbours.
 func (l location) like(folder bool) string {
 	if l.rel == "" { // only the file itself
 		return literalPath(l.abs)
@@ -49,7 +49,7 @@ func (l location) like(folder bool) string {
 	return dir + "/**"
 }
 
-// locations are the places a path names: as written, and where links lead, if that differs.
+// locations returns the places a path names: as written, and where links lead, if that differs.
 func (p *Policy) locations(name string) []location {
 	first := p.locate(name)
 	all := p.around([]location{first})
@@ -82,7 +82,7 @@ func (p *Policy) around(all []location) []location {
 	return all
 }
 
-// placed is a location inside the root.
+// placed returns a location inside the root.
 func placed(abs, rel string) location { return location{rel: rel, fold: foldPath(rel), abs: abs} }
 
 // foldPath folds every name of a path.
@@ -123,7 +123,7 @@ func (p *Policy) locate(name string) location {
 	return l
 }
 
-// inside is a path relative to a folder, if it is in it.
+// inside returns a path relative to a folder, if it is in it.
 func inside(dir, name string) (string, bool) {
 	if name == dir {
 		return ".", true

@@ -46,7 +46,7 @@ const (
 	BuiltIn Layer = "built-in" // the defaults, looked at when no other rule matches
 )
 
-// origin is the name of a layer in a verdict.
+// origin returns the name of a layer in a verdict.
 func (l Layer) origin() string {
 	if l == Granted {
 		return string(Run)
@@ -231,7 +231,7 @@ func (p *Policy) List() []Rule {
 	return out
 }
 
-// usual are the rules that hold where no other matches: files inside the folder may be read, the
+// usual returns the rules that hold where no other matches: files inside the folder may be read, the
 // web may be searched, and an agent may think, plan, ask, read skills and hand work to
 // other agents, which are held by the same rules. Everything else asks: writing, commands,
 // fetching from the web, tools of MCP servers and scripts.

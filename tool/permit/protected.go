@@ -106,7 +106,7 @@ func guards(list []Protected) ([]guard, error) {
 	return once, nil
 }
 
-// folded are the names of a path as file systems may take them.
+// folded returns the names of a path as file systems may take them.
 func folded(name string) []string {
 	var out []string
 	for part := range strings.SplitSeq(name, "/") {
@@ -175,7 +175,7 @@ func shortOf(short, name string) bool {
 	return stem == name[:min(len(name), 6)]
 }
 
-// foldName is a name as file systems may take it: without case, without characters that some ignore,
+// foldName returns a name as file systems may take it: without case, without characters that some ignore,
 // and without what Windows leaves off its end.
 func foldName(s string) string {
 	s = strings.Map(func(c rune) rune {

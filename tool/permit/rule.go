@@ -37,7 +37,7 @@ type Rule struct {
 	Ignored string // set by New and With: why the rule has no effect, "" if it has
 }
 
-// String is the rule as it is written, without its decision.
+// String returns the rule as it is written, without its decision.
 func (r Rule) String() string {
 	if r.Pattern == "" {
 		return r.Tool

@@ -317,17 +317,17 @@ func (a *analysis) segment(all []string, forms [][]string) {
 	a.units = append(a.units, unit{words: all, forms: forms})
 }
 
-// readable is a command with a sign where a text is computed.
+// readable returns a command with a sign where a text is computed.
 func readable(all []string) string {
 	return strings.NewReplacer(string(within), "…", string(spread), "…").Replace(strings.Join(all, " "))
 }
 
-// shown is a command for people, not longer than they read.
+// shown returns a command for people, not longer than they read.
 func shown(all []string) string {
 	return clean.Text(clean.Clip(readable(all), 200))
 }
 
-// words are the words of a command with their quotes taken off.
+// words returns the words of a command with their quotes taken off.
 func words(list []*syntax.Word) []string {
 	out := make([]string, len(list))
 	for i, w := range list {
@@ -454,7 +454,7 @@ func (a *analysis) held(w string) {
 	}
 }
 
-// suffixes are the commands that something that starts others may start.
+// suffixes returns the commands that something that starts others may start.
 func suffixes(all []string) [][]string {
 	var out [][]string
 	for i := 1; i < len(all) && i <= mostForms; i++ {

@@ -53,7 +53,7 @@ func kindOf(name string) kind {
 	return kindOther
 }
 
-// builtIns are the names of the tools of this module.
+// builtIns returns the names of the tools of this module.
 func builtIns() []string { return append(toolnames.Builtin(), netTool, outsideTool) }
 
 // facts are what a call is about.
@@ -206,7 +206,7 @@ func decode(args []byte) (map[string]any, error) {
 	return object, nil
 }
 
-// str is a string argument, and whether it is one or absent.
+// str returns a string argument, and whether it is one or absent.
 func str(object map[string]any, key string) (string, bool) {
 	v, given := object[key]
 	s, ok := v.(string)
@@ -286,7 +286,7 @@ func webFacts(f *facts, object map[string]any) {
 	f.units = []unit{{host: cleanHost(u.Hostname())}}
 }
 
-// cleanHost is a host name for comparison.
+// cleanHost returns a host name for comparison.
 func cleanHost(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
 // textFacts reads the call of a tool whose patterns are about a name or a query.
@@ -346,7 +346,7 @@ func (d domain) match(u *unit, _ bool) answer {
 	return no
 }
 
-// always is the rule that would allow a call and its like, "" if there is none that is
+// always returns the rule that would allow a call and its like, "" if there is none that is
 // both narrow and enough.
 func (p *Policy) always(f *facts) string {
 	r, bare := Rule{Decision: tool.Allow, Tool: f.tool}, false // bare: a rule without a pattern will do
@@ -377,7 +377,7 @@ func (p *Policy) always(f *facts) string {
 	return p.tried(f, r)
 }
 
-// tried is a rule as text if it allows the call.
+// tried returns a rule as text if it allows the call.
 func (p *Policy) tried(f *facts, r Rule) string {
 	text := r.String()
 	parsed, err := Parse(tool.Allow, text, "")
@@ -391,7 +391,7 @@ func (p *Policy) tried(f *facts, r Rule) string {
 	return text
 }
 
-// literalPath is a path as a pattern that matches it and nothing else, "" if it cannot be one.
+// literalPath returns a path as a pattern that matches it and nothing else, "" if it cannot be one.
 func literalPath(s string) string {
 	if strings.ContainsAny(s, "*?[]{}\\") || slices.Contains(strings.Split(s, "/"), "..") {
 		return ""

@@ -21,7 +21,7 @@ func untrusted(name string) bool {
 	return strings.HasPrefix(name, "mcp__")
 }
 
-// Taint is a gate that asks before something is sent out of a conversation that has read what strangers wrote,
+// Taint returns a gate that asks before something is sent out of a conversation that has read what strangers wrote,
 // since that may have told the model what to send and where. Used gives the names of the tools
 // whose results are in the conversation of a call; it is taken from the conversation itself, so that a
 // run that is resumed or replayed decides as it did. What the inner gate asks about or denies stays so.

@@ -24,7 +24,7 @@ type change struct {
 
 const absent = -1
 
-// changes are the calls that a gate makes, by their numbers.
+// changes returns the calls that a gate makes, by their numbers.
 func changes() map[uint32]change {
 	all := map[uint32]change{
 		unix.SYS_FCHMOD:    {0, absent, 1, absent, false, changeMode},

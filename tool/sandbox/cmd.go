@@ -269,7 +269,7 @@ func (c *Cmd) Refusals() []string {
 	return slices.Clone(c.notes)
 }
 
-// writable are the folders that commands may write, less their caches.
+// writable returns the folders that commands may write, less their caches.
 func (s *Sandbox) writable() []string {
 	var all []string
 	if s.opt.Root != "" {

@@ -33,7 +33,7 @@ const firstExtra = 3 // the number of the first of ExtraFiles
 
 const ruleNetPort = 2 // LANDLOCK_RULE_NET_PORT
 
-// landlockABI is the version of Landlock that the system has, 0 for none.
+// landlockABI returns the version of Landlock that the system has, 0 for none.
 func landlockABI() int {
 	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -54,7 +54,7 @@ func probeLandlock(s *Sandbox) (string, error) {
 	return "ABI " + strconv.Itoa(abi), s.probe()
 }
 
-// landlocked is a child that Landlock restricts.
+// landlocked returns a child that Landlock restricts.
 func (c *Cmd) landlocked(found finding) (*child, error) {
 	s := c.s
 	policy := s.policy()

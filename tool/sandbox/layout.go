@@ -116,7 +116,7 @@ func within(dir, name string) bool {
 	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// systemLayout is what all commands see besides their project: programs, libraries and toolchains.
+// systemLayout returns what all commands see besides their project: programs, libraries and toolchains.
 func (s *Sandbox) systemLayout() layout {
 	l := layout{trees: map[string]bool{}, links: map[string]string{}}
 	for _, dir := range systemTrees() {
@@ -188,7 +188,7 @@ func (s *Sandbox) addSystem(l *layout, name string) {
 	}
 }
 
-// systemTrees are where systems keep programs, libraries and what these read to start.
+// systemTrees returns where systems keep programs, libraries and what these read to start.
 func systemTrees() []string {
 	return []string{
 		"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/etc/resolv.conf", "/opt", "/nix", "/gnu/store", "/snap", "/home/linuxbrew",
@@ -206,7 +206,7 @@ func systemSecrets() []string {
 	}
 }
 
-// toolchains are what of the home folder holds programs and packages, and what Git ignores everywhere, without which it ends
+// toolchains returns what of the home folder holds programs and packages, and what Git ignores everywhere, without which it ends
 // where it may not read that.
 func toolchains() []string {
 	return []string{
@@ -223,7 +223,7 @@ func toolchainSecrets() []string {
 		".nuget/NuGet.Config", ".gem/credentials", ".sdkman/etc/credentials"}
 }
 
-// layout is what this command sees.
+// layout returns what this command sees.
 func (c *Cmd) layout() layout {
 	s := c.s
 	l := s.shared.system.clone()

@@ -175,7 +175,7 @@ func (c *child) lower(network socketRule, files int) error {
 // proxyPort is where commands in a network namespace find their proxy.
 const proxyPort = 31280
 
-// namespaces is a child in namespaces of its own.
+// namespaces returns a child in namespaces of its own.
 func (c *Cmd) namespaces(found finding) (*child, error) {
 	s := c.s
 	policy := s.policy()

@@ -323,7 +323,7 @@ func (c *Cmd) Missing(who string, n Needs, file, said string) string {
 	return fmt.Sprintf("%s was refused %s; add %s in %s", who, strings.Join(refused, ", "), line(file, "network", hosts), file)
 }
 
-// line is a line of a declaration as it is written in a file.
+// line returns a line of a declaration as it is written in a file.
 func line(file, key string, values []string) string {
 	ext := filepath.Ext(file)
 	if ext == ".yaml" || ext == ".yml" || ext == "" {

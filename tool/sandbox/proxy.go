@@ -136,7 +136,7 @@ func (p *proxy) close() error {
 	return err
 }
 
-// refusals are the hosts that were wanted and not allowed, as sentences.
+// refusals returns the hosts that were wanted and not allowed, as sentences.
 func (p *proxy) refusals() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -288,7 +288,7 @@ func (s *Sandbox) alone(who string) (*Sandbox, error) {
 	return &out, nil
 }
 
-// own is a folder of this view in the temporary one.
+// own returns a folder of this view in the temporary one.
 func (s *Sandbox) own(name string) string { return filepath.Join(s.shared.temp, s.apart, name) }
 
 // In returns a view of s whose commands have another folder in place of the project's. It is closed with s.
@@ -313,7 +313,7 @@ func (s *Sandbox) Network() []string {
 	return s.policy().Network
 }
 
-// policy is what the commands of s may do besides the usual.
+// policy returns what the commands of s may do besides the usual.
 func (s *Sandbox) policy() Policy { return s.opt.Policy.join(s.extra) }
 
 func (p Policy) join(q Policy) Policy {
@@ -348,7 +348,7 @@ func (s *Sandbox) Command(ctx context.Context, env []string, name string, args .
 	return &Cmd{ctx: ctx, s: s, env: slices.Clone(env), path: name, args: args}
 }
 
-// environ is what commands see of an environment, with what the sandbox sets.
+// environ returns what commands see of an environment, with what the sandbox sets.
 func (s *Sandbox) environ(env []string, proxyURL string) []string {
 	set := map[string]string{"TMPDIR": s.tempSeen(), "TMP": s.tempSeen(), "TEMP": s.tempSeen()}
 	cache := s.cacheDir()
@@ -383,7 +383,7 @@ func (s *Sandbox) environ(env []string, proxyURL string) []string {
 	return out
 }
 
-// tempSeen is the temporary folder as commands see it.
+// tempSeen returns the temporary folder as commands see it.
 func (s *Sandbox) tempSeen() string {
 	if s.shared.mode == Namespaces {
 		return "/tmp"
@@ -391,7 +391,7 @@ func (s *Sandbox) tempSeen() string {
 	return s.own(tempFiles)
 }
 
-// cacheDir is where the caches of commands are.
+// cacheDir returns where the caches of commands are.
 func (s *Sandbox) cacheDir() string {
 	switch {
 	case s.opt.Cache != "" && s.apart == "":

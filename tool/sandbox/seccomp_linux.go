@@ -47,7 +47,7 @@ func (f *filter) fail(errno uint32) {
 func (f *filter) ask()  { f.add(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_USER_NOTIF, 0, 0) } // see gate
 func (f *filter) pass() { f.add(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW, 0, 0) }
 
-// filterFor is the filter of a command. What it refuses either has no use in a sandbox or would lead out of it: other name spaces,
+// filterFor returns the filter of a command. What it refuses either has no use in a sandbox or would lead out of it: other name spaces,
 // mounts, keys of the user, typing into a terminal, and io_uring, which makes calls that no filter sees. Private is
 // whether processes, memory that is shared by number, and Unix sockets of others are out of sight anyway.
 func filterFor(sockets socketRule, private bool) []unix.SockFilter {

@@ -95,7 +95,7 @@ func assign(s state) []graph.Send {
 	return out
 }
 
-// open are the directions that need more searching.
+// open returns the directions that need more searching.
 func (s *state) open() []direction {
 	var out []direction
 	for _, d := range s.Directions {
@@ -161,7 +161,7 @@ func (r *researcher) plan(ctx context.Context, t *graph.Task, s state) (update, 
 	return update{Queries: []string{s.Question}}, nil
 }
 
-// clean are the queries, one per line of a prompt, without empty ones and not too many.
+// clean returns the queries, one per line of a prompt, without empty ones and not too many.
 func (p plan) clean() []string {
 	var out []string
 	for _, q := range p.Queries {
@@ -244,7 +244,7 @@ func searchTools() []string { return []string{"search_docs", "web_search"} }
 
 func searchQuota(n int) []agent.Quota { return []agent.Quota{{Tools: searchTools(), Calls: n}} }
 
-// searches are the queries of a conversation, those that were turned down left out.
+// searches returns the queries of a conversation, those that were turned down left out.
 func searches(messages []model.Message) []string {
 	failed := map[string]bool{}
 	for _, m := range messages {
@@ -329,7 +329,7 @@ type checked struct {
 	Dropped  int       `json:"dropped,omitempty"`
 }
 
-// mission is the prompt of a researcher.
+// mission returns the prompt of a researcher.
 func (s *state) mission(job *assignment) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Question: %s\nDirection: %s\n", oneLine(s.Question), job.Direction.Topic)
@@ -417,7 +417,7 @@ func (r *researcher) write(ctx context.Context, t *graph.Task, s *state, m model
 	return u, nil
 }
 
-// brief is the prompt of the synthesizer.
+// brief returns the prompt of the synthesizer.
 func (s *state) brief(sources []finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Question: %s\n\nSources:\n", oneLine(s.Question))

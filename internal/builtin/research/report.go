@@ -61,7 +61,7 @@ func checkCitations(text string, sources int) error {
 	return nil
 }
 
-// numbered are the sources of a report, in the order of the directions.
+// numbered returns the sources of a report, in the order of the directions.
 func (s *state) numbered() []finding {
 	var out []finding
 	for _, d := range s.Directions {
@@ -76,7 +76,7 @@ func (s *state) numbered() []finding {
 
 var title = regexp.MustCompile(`^# [^\n]*\n*`)
 
-// render is the brief of a language model: the question, what it wrote, the sources that this cites, and what was done.
+// render returns the brief of a language model: the question, what it wrote, the sources that this cites, and what was done.
 func (s *state) render(text string, sources []finding, answered bool) (string, []Passage) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", oneLine(s.Question))
@@ -104,7 +104,7 @@ func (s *state) render(text string, sources []finding, answered bool) (string, [
 	return b.String(), quoted
 }
 
-// telling is the longest line of a passage, and its place.
+// telling returns the longest line of a passage, and its place.
 func (p Passage) telling() (at *Passage, text string) {
 	at = &Passage{Path: p.Path, Start: p.Start}
 	for i, l := range strings.Split(p.Text, "\n") {
@@ -118,7 +118,7 @@ func (p Passage) telling() (at *Passage, text string) {
 	return at, text
 }
 
-// listing is a report of a model that gave none: the findings as they are.
+// listing returns a report of a model that gave none: the findings as they are.
 func (s *state) listing(sources []finding) string {
 	var b strings.Builder
 	b.WriteString("The model wrote no report. These are the findings it was to be written from.\n\n")

@@ -89,7 +89,7 @@ type DocsError struct{ Why string }
 
 func (e *DocsError) Error() string { return e.Why }
 
-// FailureCode is the code of runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *DocsError) FailureCode() string { return "inputs" }
 
 // New creates the workflow.
@@ -191,7 +191,7 @@ func (r *researcher) prepare(ctx context.Context, in *Inputs) error {
 	return nil
 }
 
-// file is where a run writes its report: in a folder each has a file of its own, so that
+// file returns where a run writes its report: in a folder each has a file of its own, so that
 // a fork leaves that of its parent alone.
 func (s *state) file(run string) string {
 	if s.Report != "" && os.IsPathSeparator(s.Report[len(s.Report)-1]) {

@@ -173,7 +173,7 @@ func (r *researcher) web(t *graph.Task) (*tool.Tool, error) {
 
 const allowWeb = "allow it with --allow web_search"
 
-// normal is a query without what makes no difference.
+// normal returns a query without what makes no difference.
 func normal(query string) string { return strings.ToLower(oneLine(query)) }
 
 // policy returns the rules on reading.

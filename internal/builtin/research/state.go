@@ -54,7 +54,7 @@ type Passage struct {
 	Copies  []string `json:"copies,omitempty"`  // other places with the same text
 }
 
-// place is where a passage stands: path:line, path:from-to, or an address.
+// place returns where a passage stands: path:line, path:from-to, or an address.
 func (p *Passage) place() string {
 	switch {
 	case p.Start == 0:
@@ -167,7 +167,7 @@ func (f *finding) supports(direction string) bool {
 	return f.Direction == direction || slices.Contains(f.Also, direction)
 }
 
-// sources are the distinct files and pages that speak of a direction.
+// sources returns the distinct files and pages that speak of a direction.
 func (s *state) sources(direction string) []string {
 	var out []string
 	for _, f := range s.Findings {

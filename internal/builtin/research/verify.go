@@ -91,7 +91,7 @@ func open(root *builtin.Root, name string) file {
 	return out
 }
 
-// relative is the path of an opened file below the folder, or the name it was asked for
+// relative returns the path of an opened file below the folder, or the name it was asked for
 // by if that cannot be told.
 func relative(dir, opened, name string) string {
 	for _, base := range []string{dir, evaluated(dir)} {
@@ -155,7 +155,7 @@ func (f *finding) locate(lines []string) bool {
 	return true
 }
 
-// wordsOf are the words of a line, without a comment mark or bullet in front.
+// wordsOf returns the words of a line, without a comment mark or bullet in front.
 func wordsOf(lines []string, n int) []word {
 	var out []word
 	l := lines[n]

@@ -121,7 +121,7 @@ const (
 	leastText = 30       // characters of a description, before some are left out altogether
 )
 
-// Prompt is what a model is told of the skills there are: names and descriptions, and how to
+// Prompt returns what a model is told of the skills there are: names and descriptions, and how to
 // read one with the tool skill. It has at most 16 KiB: when there are too many, descriptions are cut
 // short, then left out, then names are. It is "" without skills.
 func (l Set) Prompt() string {
@@ -170,7 +170,7 @@ func (l Set) Prompt() string {
 	return head + b.String()
 }
 
-// short is a text on one line of at most that many characters.
+// short returns a text on one line of at most that many characters.
 func short(s string, most int) string {
 	s = oneLine(s)
 	if utf8.RuneCountInString(s) <= most {

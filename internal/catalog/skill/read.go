@@ -92,7 +92,7 @@ func read(b []byte, folder string) *reader {
 	return r
 }
 
-// canon is a key without the differences between programs: allowed-tools, allowed_tools, allowedTools.
+// canon returns a key without the differences between programs: allowed-tools, allowed_tools, allowedTools.
 func canon(key string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key))
 }
@@ -139,7 +139,7 @@ func (r *reader) field(f *frontmatter.Field) {
 	}
 }
 
-// closest is the field that was probably meant.
+// closest returns the field that was probably meant.
 func closest(key string) string {
 	if len(key) > 3 {
 		for _, k := range keys {

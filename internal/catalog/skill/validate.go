@@ -149,7 +149,7 @@ var (
 	scheme       = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 )
 
-// links are the files that a text links to, those in the folders of the format that it names, and scripts in backquotes. What
+// links returns the files that a text links to, those in the folders of the format that it names, and scripts in backquotes. What
 // stands in blocks of code is an example as often as not, and is left out.
 func links(body string) []link {
 	var out []link

@@ -26,7 +26,7 @@ type File struct {
 	Bare   bool   `json:"bare,omitempty"`
 }
 
-// Content is what Item.Content holds for files: their texts, as long as they are room bytes together (64 KiB for 0, 2 MiB
+// Content returns what Item.Content holds for files: their texts, as long as they are room bytes together (64 KiB for 0, 2 MiB
 // at most), and of the rest the digests. Characters that could deceive are made visible, such as <U+202E>.
 // A file whose Text is not to be kept is Bare.
 func Content(files []File, room int) string {
@@ -65,7 +65,7 @@ func Content(files []File, room int) string {
 	return string(b)
 }
 
-// Files are the files of a content, nil if it is none.
+// Files returns the files of a content, nil if it is none.
 func Files(content string) []File {
 	if content == "" || len(content) > longestContent {
 		return nil
@@ -80,7 +80,7 @@ func Files(content string) []File {
 	return out
 }
 
-// visible is a text in which what clean.Text would take away can be seen.
+// visible returns a text in which what clean.Text would take away can be seen.
 func visible(s string) string {
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	if clean.Text(s) == s {

@@ -22,7 +22,7 @@ func Diff(before, after string) string {
 	return out.String()
 }
 
-// unified is the difference of two texts as diff -u gives it, without the names of files, and how
+// unified returns the difference of two texts as diff -u gives it, without the names of files, and how
 // many lines came and went.
 func unified(before, after string) (text string, added, removed int) {
 	ended := func(s string) []byte {

@@ -161,7 +161,7 @@ func (s *Store) update(change func(*memory) error) error {
 	return nil
 }
 
-// bareError is an error without the path, which is named already.
+// bareError returns an error without the path, which is named already.
 func bareError(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

@@ -61,7 +61,7 @@ func privateDir(dir string) error {
 	return private(info)
 }
 
-// kept is the content of a digest, "" if there is none that can be relied on.
+// kept returns the content of a digest, "" if there is none that can be relied on.
 func (s *Store) kept(id string) string {
 	if !digest.MatchString(id) || privateDir(s.sideDir()) != nil {
 		return ""

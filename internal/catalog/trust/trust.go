@@ -109,7 +109,7 @@ func (s Status) Diff() string {
 	return text
 }
 
-// Lines are how many lines Diff has that came and that went.
+// Lines returns how many lines Diff has that came and that went.
 func (s Status) Lines() (added, removed int) {
 	_, added, removed = s.diff()
 	return added, removed
@@ -170,7 +170,7 @@ func Open(path string) (*Store, error) {
 // variable of the environment says.
 func (s *Store) TrustAll() *Store { return &Store{path: s.path, all: true, now: s.now} }
 
-// Path is the file.
+// Path returns the file.
 func (s *Store) Path() string { return s.path }
 
 // Status reports for each item whether it is trusted, in the order given. The project is its folder.
@@ -310,7 +310,7 @@ func (s *Store) Saw(project string, item Item) error {
 	})
 }
 
-// Seen are the items that Saw remembers of a project, with their contents.
+// Seen returns the items that Saw remembers of a project, with their contents.
 func (s *Store) Seen(project string) ([]Item, error) {
 	id, err := s.identify(project)
 	if err != nil || s.all {
@@ -380,7 +380,7 @@ func (s *Store) Projects() ([]Known, error) {
 	return out, nil
 }
 
-// identify is the path of a project without symbolic links, which is what it is known by. A memory
+// identify returns the path of a project without symbolic links, which is what it is known by. A memory
 // inside of it is refused, since the project could write that.
 func (s *Store) identify(project string) (string, error) {
 	if project == Runs {
@@ -428,7 +428,7 @@ func Resolved(path string) string {
 	}
 }
 
-// detail is a text as it is kept and shown.
+// detail returns a text as it is kept and shown.
 func detail(s string) string {
 	s = clean.Text(s)
 	if len(s) > longestDetail {

@@ -40,7 +40,7 @@ func fold(s note, u noteUpdate) note {
 
 type noteFlow = graph.Flow[note, noteUpdate]
 
-// writing is a loop of n steps that each write a text; visit is told before which.
+// writing returns a loop of n steps that each write a text; visit is told before which.
 func writing(n int, text string, grow bool, visit func(step int)) (*noteFlow, error) {
 	g := graph.New("durable", fold)
 	g.Add("w", func(_ context.Context, s note) (noteUpdate, error) {
@@ -148,7 +148,7 @@ func (s *suite) w4() {
 	s.together(jobs...)
 }
 
-// steps is one run. Of a list that grows, it compares the last steps with the first.
+// steps returns one run. Of a list that grows, it compares the last steps with the first.
 func (s *suite) steps(p *place, name string, n int, text string, grow bool, of series) job {
 	at := make([]time.Time, n)
 	var mib float64
@@ -286,7 +286,7 @@ func (s *suite) bareStore(p *place) (b *plain, remove func(), err error) {
 	}, nil
 }
 
-// inTurns is a run whose node commits a row by itself before each step, so that the two
+// inTurns returns a run whose node commits a row by itself before each step, so that the two
 // see the same disk. The ratio is that of their medians.
 func (s *suite) inTurns(p *place, name string, n int, text string, grow bool) job {
 	var steps, rows []float64 // in µs

@@ -253,7 +253,7 @@ func verdict(r *result) string {
 	return "SURVIVED"
 }
 
-// tail is the end of what a command said.
+// tail returns the end of what a command said.
 func tail(out []byte) string {
 	const most = 3000
 	if len(out) > most {

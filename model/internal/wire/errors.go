@@ -50,7 +50,7 @@ func (c *Client) newError(p *Problem) *model.Error {
 	}
 }
 
-// fault is an error that is not the server's.
+// fault returns an error that is not the server's.
 func (c *Client) fault(code, text string) *model.Error {
 	return c.newError(&Problem{Code: code, Text: text})
 }

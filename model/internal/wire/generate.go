@@ -153,7 +153,7 @@ type Out struct {
 // is said or kept does that by itself; the bytes of an event that adds nothing do not.
 func (o *Out) Progress() { o.moved = true }
 
-// Request is what is being answered.
+// Request returns what is being answered.
 func (o *Out) Request() *model.Request { return o.request }
 
 // Say yields a delta of text or reasoning; an empty one is none.
