@@ -14,7 +14,7 @@ import (
 // DataDir returns the folder where runs are kept.
 func (h *Host) DataDir() string { return h.folder(h.cfg.DataDir, "XDG_DATA_HOME", xdg.DataHome) }
 
-// CacheDir returns the folder for what can be made again.
+// CacheDir returns the folder for files that can be recreated.
 func (h *Host) CacheDir() string {
 	return h.folder(h.cfg.Env("SUPERSTEP_CACHE_DIR"), "XDG_CACHE_HOME", xdg.CacheHome)
 }
@@ -44,7 +44,7 @@ func (h *Host) Dir() string {
 	return rootOf(here, h.Home())
 }
 
-// RunDir returns the folder of a run for people and other tools. Each store has its own.
+// RunDir returns the folder of a run, which users and other tools read. Each store has its own.
 func (h *Host) RunDir(id string) string {
 	dir := h.DataDir()
 	if p, err := h.Place(); err == nil && h.cfg.Store != "" {
@@ -54,7 +54,7 @@ func (h *Host) RunDir(id string) string {
 	return filepath.Join(dir, "runs", id)
 }
 
-// homeless reports whether nothing says where runs are kept.
+// homeless reports whether no folder for runs is known.
 func (h *Host) homeless() bool {
 	_, err := os.UserHomeDir()
 	return err != nil && h.cfg.DataDir == "" && !filepath.IsAbs(h.cfg.Env("XDG_DATA_HOME"))
@@ -70,7 +70,7 @@ func (h *Host) folder(given, variable, home string) string {
 	return absolute(given)
 }
 
-// absolute returns a path from the root, where that can be found.
+// absolute returns an absolute path if it can be determined.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
