@@ -9,7 +9,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// explainLacking returns an error that there is no model, or none that will do, the ways out that work for the workflow.
+// explainLacking adds to the error about a missing or unsuitable model the remedies that work for the workflow.
 func explainLacking(a *app, w *workflow.Workflow, err error) error {
 	if err == nil {
 		return nil

@@ -13,7 +13,7 @@ func storeOrigin(a *app) string {
 	return "--store"
 }
 
-// storeName returns the store for people.
+// storeName returns the name of the store as shown to users.
 func storeName(a *app) string {
 	p, err := a.host().Place()
 	if err != nil {
@@ -22,7 +22,7 @@ func storeName(a *app) string {
 	return p.String()
 }
 
-// absent returns, for after "no runs", that there is no store at all.
+// absent returns an addition to "no runs" if there is no store at all.
 func absent(a *app) string {
 	if a.host().Absent() {
 		return ", which is not there yet"

@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// toolsCall calls a tool as an agent would, for those who write tools.
+// toolsCall calls a tool as an agent would. It is for authors of tools.
 func toolsCall(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "call NAME [ARGUMENTS]", Short: "Call a tool as an agent would, with JSON arguments",

@@ -144,8 +144,8 @@ func (c *compiler[S, U]) common(a, b int) int {
 	return a
 }
 
-// inevitable returns the nodes after which a given node runs whatever is chosen, provided that loops end. The last entry
-// stands for Start.
+// inevitable reports for every node whether the given node runs after it whatever is chosen, provided that loops end. The last
+// entry stands for Start.
 func (c *compiler[S, U]) inevitable(node int) []bool {
 	n := len(c.g.nodes)
 	leads := make([]bool, n+1)

@@ -342,7 +342,7 @@ func checkSetting(name, value string) error {
 	return nil
 }
 
-// UnknownSetting returns the error for a name that is no setting, with the setting that was probably meant. A name that does
+// UnknownSetting returns the message for a name that is no setting, with the setting that was probably meant. A name that does
 // not look like a setting is not repeated, since it may contain a password.
 func UnknownSetting(name string) string {
 	if len(name) > 40 || strings.ContainsFunc(name, func(r rune) bool {
