@@ -158,7 +158,7 @@ func endingOf(ctx context.Context, s *tui.Session, out *superstep.Outcome) *endi
 	return e
 }
 
-// was phrases a count of items with a participle, such as "2 runs were removed".
+// was returns a count of items with its verb, such as "2 runs were".
 func was(n int, what string) string {
 	if n == 1 {
 		return "1 " + what + " was"

@@ -53,7 +53,7 @@ func (s *svg) point(x, y float64) string {
 	return num(x) + " " + num(y)
 }
 
-// curve draws an edge straight within a layer and curved between layers.
+// curve returns the path of an edge, straight within a layer and curved between layers.
 func (s *svg) curve(p *plan, i int, l *labels) string {
 	e := &p.edges[i]
 	runs := slices.Clone(p.runs[i])

@@ -241,7 +241,7 @@ func (s *svg) text(x, y, size float64, class, text string) {
 	fmt.Fprintf(&s.b, `<text class="%s" x="%s" y="%s" font-size="%s">%s</text>`, class, num(x), num(y), num(size), escaped(text))
 }
 
-// style returns the style sheet of the picture and its arrow heads.
+// style writes the style sheet of the picture and its arrow heads.
 func (s *svg) style() {
 	s.b.WriteString("<style>\n.superstep-graph{font-family:system-ui,-apple-system,\"Segoe UI\",Helvetica,Arial,sans-serif}\n" +
 		".superstep-graph text{text-anchor:middle}\n.superstep-graph .name,.superstep-graph .head,.superstep-graph .frame-name{font-weight:600}\n" +

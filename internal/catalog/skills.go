@@ -14,8 +14,8 @@ import (
 
 const maxSkills = 2000 // in all folders
 
-// readSkills reads folders within folders too, until one is a skill. A skill that is broken is a problem and does not
-// keep others out. What only breaks a rule of the format is a warning; skill.Validate is stricter.
+// readSkills reads nested folders too, until one is a skill. A broken skill is a problem and does not keep others from being
+// used. A mere breach of the format is a warning; skill.Validate is stricter.
 func (c *Catalog) readSkills() *found[*skill.Skill] {
 	s := &found[*skill.Skill]{}
 	n := 0
@@ -51,7 +51,7 @@ func (c *Catalog) readSkills() *found[*skill.Skill] {
 	return s
 }
 
-// Skills lists all skills, those that may not be used too.
+// Skills lists all skills, including those that may not be used.
 func (c *Catalog) Skills() []Item {
 	var out []Item
 	for _, s := range c.skills().list {
@@ -102,7 +102,7 @@ func (c *Catalog) UsableSkills(names ...string) skill.Set {
 	return out
 }
 
-// skillFiles returns those of the folder of a skill.
+// skillFiles returns the files in the folder of a skill.
 func (c *Catalog) skillFiles(s *skill.Skill) []trust.File {
 	paths := []string{filepath.Join(s.Source.Path, skill.File)}
 	for _, h := range s.Files {

@@ -25,7 +25,7 @@ const (
 	unreadable         = "Unreadable"
 )
 
-// What is worth mending.
+// What should be corrected.
 const (
 	noExamples         = "NoExamples"
 	longDescription    = "LongDescription"
@@ -173,8 +173,8 @@ func (r *reader) metadata(f *frontmatter.Field) {
 	}
 }
 
-// name finds out what the skill is called. A name that cannot be used gives way to that of the
-// folder if that can, so that skills written for less strict programs can be used.
+// name determines the name of the skill. If the name is invalid, that of the folder is used if it is valid, so that skills
+// written for less strict programs work.
 func (r *reader) name(doc *frontmatter.Document) {
 	f := doc.Field("name")
 	if f == nil {
@@ -218,7 +218,7 @@ func (r *reader) description(doc *frontmatter.Document) {
 	}
 }
 
-// archive reports whether a file packs other files, which nobody sees who looks through the folder.
+// archive reports whether a file packs other files, which are invisible to a reader of the folder.
 func archive(name string) bool {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".jar", ".whl", ".skill":
