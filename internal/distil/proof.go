@@ -61,7 +61,7 @@ func around(s string, at int) string {
 	return out
 }
 
-// A line of a request and its result.
+// recorded is a request and its recorded result.
 type recorded struct {
 	what  string
 	asked string   // the prompt, or the arguments as JSON

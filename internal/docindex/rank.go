@@ -400,7 +400,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// private reports whether a Go symbol is unexported.
+// private reports whether a Go symbol is not meant for users of its package.
 func private(head string) bool {
 	for _, kind := range []string{"func ", "type ", "var ", "const "} {
 		if rest, ok := strings.CutPrefix(head, kind); ok {

@@ -43,7 +43,7 @@ func (f *field) beats(other *field) bool {
 	return f.tagged && !other.tagged
 }
 
-// collect adds the fields of a struct, and reports those that encoding/json passes over.
+// collect adds the fields of a struct, and reports those that encoding/json ignores.
 func (c *checker) collect(to []field, t reflect.Type, path string, depth int, addressable bool, within map[reflect.Type]bool) []field {
 	if within[t] {
 		return to

@@ -1,6 +1,5 @@
-// Package npm gives tests what others have published: programs to run against, and
-// collections to read. Everything is pinned by its digest, kept in the user's cache, and
-// installed without running anybody's scripts.
+// Package npm provides published npm packages to tests: programs to run against, and collections to read. Everything is pinned
+// by its digest, kept in the user's cache, and installed without running install scripts.
 package npm
 
 import (
@@ -89,7 +88,7 @@ func Package(tb testing.TB, spec, integrity string) string {
 	return filepath.Join(dir, "package")
 }
 
-// once creates a folder of the cache if it is not there yet, whoever else is at it.
+// once creates a folder of the cache if it is missing. Concurrent calls, even from other processes, are safe.
 func once(tb testing.TB, name string, make func(dir string) error) string {
 	tb.Helper()
 	program(tb, "npm")

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// What one agent's work may take, and what an answer holds at most.
+// Limits of one agent's work, and of the size of an answer.
 const (
 	mostSearches = 2
 	mostResults  = 8
@@ -22,10 +22,10 @@ const (
 	mostKept     = 30 // passages of material
 )
 
-// searchers returns the tools that are searched with. Others may do anything with what they call a query.
+// searchers returns the tools that are used for searching. Other tools may do anything with an argument named query.
 func searchers() []string { return []string{"search_docs", "search_files", "search"} }
 
-// worker is this model in the place of an agent.
+// worker is this model acting as an agent.
 type worker struct {
 	*task
 	req  *model.Request
@@ -229,7 +229,7 @@ func (w *worker) found(hitsToo bool) []passage {
 	return slices.DeleteFunc(once(append(slices.Clone(w.given), out...))[len(w.given):], func(p passage) bool { return hidden(p.path) })
 }
 
-// nowhere returns what searches said that no document has, "" for nothing.
+// nowhere returns the words that no document has, according to the searches, or "".
 func (w *worker) nowhere() string {
 	for _, m := range w.called(searchers()...) {
 		line, _, _ := strings.Cut(m.result, "\n")
@@ -270,7 +270,7 @@ func (w *worker) answer() (string, error) {
 	return strings.Join(parts, "\n\n"), nil
 }
 
-// lost is why there is nothing to quote, nil if documents were searched and have nothing.
+// lost returns why there is nothing to quote, or nil if documents were searched without a result.
 func (w *worker) lost() error {
 	worked := false
 	why := ""

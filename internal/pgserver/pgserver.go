@@ -38,7 +38,7 @@ const (
 	superuser   = "superstep"
 )
 
-// errMissing says that there is no Postgres on this machine.
+// errMissing reports that there is no Postgres on this machine.
 var errMissing = errors.New("there is no Postgres here (Debian: apt-get install postgresql)")
 
 // binaries returns the folder of the newest server's programs, "" if there is none.
@@ -92,7 +92,7 @@ type Shared struct {
 	err    error
 }
 
-// Server returns the server. Without the programs the test is skipped, as Start does it.
+// Server returns the server. Without the programs the test is skipped, as in Start.
 func (s *Shared) Server(tb testing.TB) *Server {
 	tb.Helper()
 	s.once.Do(func() { s.server, s.err = open(nil) })
@@ -337,7 +337,7 @@ func (s *Server) Close() {
 	}
 }
 
-// Exec runs SQL that gives no rows, as the server's superuser.
+// Exec runs SQL that returns no rows, as the server's superuser.
 func (s *Server) Exec(tb testing.TB, sql string) {
 	tb.Helper()
 	if err := s.exec(sql); err != nil {

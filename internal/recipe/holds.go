@@ -9,15 +9,14 @@ import (
 	"github.com/expr-lang/expr/vm/runtime"
 )
 
-// The bounds of one evaluation. The virtual machine of the library bounds what lists take, but neither
-// time nor texts, so conditions are evaluated here, on the tree that the library has parsed and checked.
+// The bounds of one evaluation. The library's virtual machine limits the size of lists, but neither time nor texts. So
+// conditions are evaluated here, on the tree that the library has parsed and checked.
 const (
 	maxWork = 2_000_000 // nodes evaluated, items looked at, and 32 bytes of texts read
 	maxMade = 16 << 20  // bytes of texts and lists made
 )
 
-// Holds evaluates the condition. It is bounded in time and memory, and fails when it does not give
-// true or false.
+// Holds evaluates the condition. It is bounded in time and memory, and fails if the result is neither true nor false.
 func (c *Condition) Holds(s *Scope) (holds bool, err error) {
 	v, err := c.Value(s)
 	if err != nil {
@@ -50,7 +49,7 @@ func (c *Condition) Value(s *Scope) (v any, err error) {
 	return v, nil
 }
 
-// explain returns what was wrong, in words for those who do not write Go.
+// explain returns the mistake in words for users who do not know Go.
 func explain(r any) string {
 	text := fmt.Sprint(r)
 	for _, w := range [][2]string{{"map[string]interface {}", "a map"}, {"[]interface {}", "a list"}, {"<nil>", "null"}, {"runtime error: ", ""}} {
@@ -203,7 +202,7 @@ func (e *evaluation) step(id string) map[string]any {
 	return e.steps[id]
 }
 
-// member follows a path. It tells whether it ended at a ?. with nothing before it.
+// member follows a path. It reports whether the path ended at a ?. after a null value.
 func (e *evaluation) member(n ast.Node) (v any, ended bool) {
 	switch n := n.(type) {
 	case *ast.ChainNode:
