@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A request is what was asked, as the ids of its pieces.
+// A request is a recorded request, as the ids of its pieces.
 type request struct {
 	System      string   `json:"system,omitempty"`
 	Messages    []string `json:"messages,omitempty"`
@@ -62,7 +62,7 @@ type tool struct {
 	Input       json.RawMessage `json:"input,omitempty"`
 }
 
-// describe takes a request apart, without its secrets. Equal requests have equal ids.
+// describe splits a request into pieces and redacts them. Equal requests have equal ids.
 func describe(req *model.Request, r Redactor) (request, []piece, error) {
 	out := request{Choice: r.Text(req.Choice), MaxTokens: req.MaxTokens, Temperature: req.Temperature}
 	var pieces []piece
@@ -122,8 +122,7 @@ func describeSchema(s *jsonschema.Schema, r Redactor) (json.RawMessage, error) {
 	return canonical(r.JSON(raw))
 }
 
-// canonical writes JSON the one way there is: the names of objects are sorted, numbers are as
-// they were.
+// canonical writes JSON in canonical form: object names are sorted, and numbers are unchanged.
 func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, nil

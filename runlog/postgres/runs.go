@@ -58,7 +58,7 @@ func scanRow(v [][]byte) row {
 // held reports whether somebody holds the run.
 func (r *row) held() bool { return r.hold != 0 && r.live }
 
-// busy is for people, so it puts the end of the lease on this machine's clock.
+// busy returns an error for users, so it converts the end of the lease to this machine's clock.
 func (r *row) busy() error {
 	return &runlog.BusyError{ID: r.info.ID, Owner: r.info.Owner, Until: time.Now().Add(r.left)}
 }
@@ -107,11 +107,11 @@ type acquiring struct {
 	info runlog.Info
 }
 
-// errRace says that somebody else was quicker, so that it has to be looked at again.
+// errRace reports that another process was faster, so that the operation must be repeated.
 var errRace = errors.New("the run keeps changing hands")
 
-// do takes the run. It decides on what it reads, and writes only if that is still so.
-// If it was cut off and is done again, it finds its own hold.
+// do acquires the run. It decides based on what it reads, and writes only if that is unchanged. If it is repeated after an
+// interruption, it finds its own hold.
 func (a *acquiring) do(ctx context.Context, c *conn) error {
 	for range 100 {
 		r, err := find(ctx, c, a.id)
@@ -173,7 +173,7 @@ func (a *acquiring) taken(c *conn, r *row) error {
 	return nil
 }
 
-// hash returns that of the run's last frame, which has to be there and intact.
+// hash returns the hash of the run's last frame, which must exist and be intact.
 func (r *row) hash() (runlog.FrameHash, error) {
 	if r.info.Head == 0 {
 		return runlog.FrameHash{}, nil
