@@ -1,6 +1,5 @@
-// Package seal keeps what users wrote from being read without a key. It is a store over
-// another: the data and path of every record, and the workflow and title of every run,
-// are encrypted and authenticated (AES-256-GCM) before the other store sees them.
+// Package seal encrypts the content of runs. It is a store over another: the data and path of every record, and the workflow
+// and title of every run, are encrypted and authenticated (AES-256-GCM) before the other store sees them.
 //
 // A sealed record opens only in its place: in its run, with its sequence number, epoch,
 // kind and time. One that was changed, moved, or put there without the key is refused, and

@@ -17,8 +17,8 @@ type Group struct {
 	errs  []error
 }
 
-// ConnectAll connects servers, all at once, without those that are disabled. A server that fails is
-// left out, and Errors says why; the others do not notice.
+// ConnectAll connects servers, all at once, without those that are disabled. A server that fails is left out, and Errors
+// returns why; the others are unaffected.
 func ConnectAll(ctx context.Context, servers []*Server, opts *Options) *Group {
 	conns, errs := make([]*conn, len(servers)), make([]error, len(servers))
 	var wg sync.WaitGroup
@@ -59,7 +59,7 @@ func (g *Group) Instructions() iter.Seq2[string, string] {
 	}
 }
 
-// Errors returns those of the servers that could not be connected, one *Error each.
+// Errors returns the errors of the servers that could not be connected, one *Error each.
 func (g *Group) Errors() []error { return slices.Clone(g.errs) }
 
 // Tools returns the tools of all servers that may be used, sorted by name; see Options.Pin. They are named mcp__server__tool. Their
@@ -79,7 +79,7 @@ func (g *Group) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	return slices.CompactFunc(out, func(a, b *tool.Tool) bool { return a.Name == b.Name }), errors.Join(errs...)
 }
 
-// Close closes all connections, at once, and returns when nothing of the servers is left.
+// Close closes all connections in parallel, and returns when no process of the servers is left.
 func (g *Group) Close() {
 	var wg sync.WaitGroup
 	for _, c := range g.conns {

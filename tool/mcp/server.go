@@ -22,8 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// Values are named values that may be secrets. They do not show when they are printed, logged or
-// encoded.
+// Values are named values that may be secrets. They are hidden when printed, logged or encoded.
 type Values map[string]string
 
 func (v Values) String() string { return fmt.Sprintf("%q", slices.Sorted(maps.Keys(v))) }
@@ -72,8 +71,8 @@ func (s *Server) Variables() []string {
 	return slices.Compact(out)
 }
 
-// CommandLine returns what would run, or be spoken to, for people: as it is configured, quoted where
-// something could be hidden.
+// CommandLine returns the command or address of a server, for users: as it is configured, and quoted where characters could be
+// hidden.
 func (s *Server) CommandLine() string {
 	if s.Transport != Stdio {
 		return s.Transport + " " + word(s.URL)
@@ -94,9 +93,9 @@ func word(s string) string {
 	return strconv.Quote(s)
 }
 
-// Review returns all of a server that somebody who is asked to trust it should see, on several lines,
-// with a line of what its digest covers. Values that may be secrets do not show, and no value does
-// of the user's own servers; a value that is written down instead of named is called literal.
+// Review returns everything about a server that a user should see before trusting it, on several lines, with a line about what
+// its digest covers. It hides values that may be secrets, and all values of the user's own servers. A value that is written
+// out instead of referenced is shown as "literal".
 func (s *Server) Review() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n  from %s\n", s.Name, s.CommandLine(), s.Source)
@@ -127,8 +126,8 @@ func (s *Server) Review() string {
 	return b.String()
 }
 
-// Reads returns what the server may read in its sandbox besides the project since its configuration names it as an
-// argument, as its command or as the folder where it starts; see sandbox.Named.
+// Reads returns the paths outside the project that the server may read in its sandbox because its configuration names them: as
+// an argument, as its command or as its working folder; see sandbox.Named.
 func (s *Server) Reads(o *Options, home string) []string {
 	d := o.defaults()
 	full, _, err := s.expand(d.Project, func(name string) (string, bool) { value, _ := d.Env(name); return value, true })
@@ -138,7 +137,7 @@ func (s *Server) Reads(o *Options, home string) []string {
 	return sandbox.Named(slices.Concat([]string{full.Command, full.dir(d.Project)}, full.Args), d.Project, home)
 }
 
-// only is a value that is one reference, and nothing that is written down.
+// only matches a value that consists of a single reference.
 var only = regexp.MustCompile(`^(?:Bearer )?\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*\}$`)
 
 // shown returns a value for people.
@@ -161,7 +160,7 @@ var (
 	opaque = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
 )
 
-// secret reports whether a value of env is one by its name or its shape. A path is none.
+// secret reports whether a value of env is a secret by its name or its shape. A path is not.
 func secret(name, value string) bool {
 	if secretName.MatchString(name) || secretShape.MatchString(value) {
 		return true
@@ -233,8 +232,8 @@ type unsetError []string
 
 func (e unsetError) Error() string { return "needs the variables " + strings.Join(e, ", ") }
 
-// expand replaces what a server refers to. The secrets are the values that were put in or are
-// written down, which must not show.
+// expand replaces the references in a server's configuration. The secrets are the inserted and the literal values, which must
+// not be shown.
 func (s *Server) expand(project string, env func(string) (string, bool)) (out *Server, secrets []string, err error) {
 	c := *s
 	var unset unsetError
@@ -328,8 +327,7 @@ func (s *Server) Digest(o *Options) (string, error) {
 
 type digestedFile struct{ Named, Is, Sum string }
 
-// cover reads what a server would run of a project: the files that it names, and those that they
-// could load.
+// cover collects the files of a project that a server would run: those that it names, and those that they could load.
 func (s *Server) cover(d *Options) (*cover.Cover, []digestedFile, error) {
 	if s.Transport != Stdio || d.Project == "" {
 		return nil, nil, nil
