@@ -8,7 +8,7 @@ import (
 )
 
 // Walk visits all steps, outer ones before those inside, in the order of the file. The depth of the top ones is
-// 0. Where visit gives false, what is inside of the step is left out.
+// 0. If visit returns false, the steps inside are skipped.
 func (r *Recipe) Walk(visit func(s *Step, depth int) bool) { r.Block.walk(visit, 0) }
 
 func (b *Block) walk(visit func(*Step, int) bool, depth int) {

@@ -30,7 +30,7 @@ type Server struct {
 	done chan struct{} // closed when the process has ended
 }
 
-// startTimeout is long, for machines that are busy.
+// startTimeout is long enough for busy machines.
 const startTimeout = 30 * time.Second
 
 // Start starts a server, and stops it when the test ends. It keeps nothing on disk unless lines of
@@ -134,7 +134,7 @@ func (s *Server) ready() error {
 	return err
 }
 
-// Do does a command, over a connection of its own.
+// Do executes a command over a separate connection.
 func (s *Server) Do(command string, args ...any) (any, error) {
 	c, err := redigo.Dial("tcp", s.Addr(), redigo.DialReadTimeout(startTimeout))
 	if err != nil {
