@@ -482,8 +482,8 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	return a, nil
 }
 
-// defaultTurns bounds agents whose definition does not: it is there to stop one that goes round
-// in circles, and budgets are what bounds cost.
+// defaultTurns is the turn limit of agents whose definition sets none. It stops an agent that repeats itself; budgets limit
+// the cost.
 const defaultTurns = 50
 
 // toolsOf returns the tools of an agent.

@@ -44,11 +44,10 @@ type (
 //
 // # Supersteps
 //
-// In a superstep every active vertex computes: it reads the messages sent to it in the
-// superstep before, changes its value, sends messages and votes. It is active in the
-// first superstep if it is an entry, after that if it voted [Stay] or a message came.
-// [Halt] puts it to sleep until a message comes, [Complete] for good; messages to a
-// completed vertex are dropped. The run ends when no vertex is active.
+// In a superstep every active vertex computes: it reads the messages sent to it in the superstep before, changes its value,
+// sends messages and votes. It is active in the first superstep if it is an entry, and later if it voted [Stay] or received a
+// message. [Halt] puts it to sleep until a message comes, [Complete] for good; messages to a completed vertex are dropped. The
+// run ends when no vertex is active.
 //
 // # Determinism
 //

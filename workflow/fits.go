@@ -73,8 +73,7 @@ func parseValue(kind, s string) (any, error) {
 	return v, nil
 }
 
-// wantedFor returns what a value of a type is, as people read it. What was given instead makes
-// the example.
+// wantedFor returns what a value of a type is, as people read it. The example is made from the value that was given.
 func wantedFor(kind, got string) string {
 	switch kind {
 	case "array":

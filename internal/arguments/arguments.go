@@ -67,7 +67,7 @@ type Given struct {
 	Stdin io.Reader      // nil if it must not be read
 }
 
-// names reports whether a word gives an input of a name.
+// names reports whether a word sets the input of a given name.
 func (g *Given) names(input string) bool {
 	for _, word := range g.Words {
 		if word == "--" {

@@ -91,8 +91,8 @@ func (n Needs) Within(m Needs) bool {
 	return in(n.Network, m.Network) && in(n.Read, m.Read) && in(n.Write, m.Write) && (!n.Off || m.Off)
 }
 
-// Policy returns what a declaration means in a project of a user. A path in the project that leads out of it is an error, and
-// so is a folder to write that is not there: nothing could be made in its place.
+// Policy returns the access that a declaration grants in a project of a user. A path in the project that leads out of it is an
+// error, and so is a folder to write that is not there: nothing could be made in its place.
 func (n Needs) Policy(root, home string) (Policy, error) {
 	p := Policy{Network: n.Network}
 	for _, name := range n.Read {
