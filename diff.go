@@ -41,7 +41,7 @@ func decode(v json.RawMessage) (any, error) {
 	return out, nil
 }
 
-// gone stands for a value that is not there.
+// gone stands for a missing value.
 type gone struct{}
 
 func compare(out []Change, path string, a, b any) ([]Change, error) {

@@ -67,7 +67,7 @@ type Outcome struct {
 	Err     error               // of a failed or interrupted run, or why an answer of a paused one was turned down
 }
 
-// ID is the run's.
+// ID returns the ID of the run.
 func (r *Run) ID() string { return r.id }
 
 // Follow is [Engine.Follow] of this run.
@@ -88,7 +88,7 @@ func (r *Run) Wait(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// launching is what is to be executed.
+// launching describes a run to execute.
 type launching struct {
 	ResumeOptions
 	workflow *workflow.Workflow
@@ -376,7 +376,7 @@ func askUntil(ctx context.Context, answer Answering, q runlog.Question, came <-c
 	return a, ok, other
 }
 
-// ask asks for one answer. A panic is none.
+// ask asks for one answer. If the function panics, there is no answer.
 func ask(ctx context.Context, answer Answering, q runlog.Question) (a *runlog.Answer, ok bool) {
 	defer func() {
 		if recover() != nil {

@@ -24,18 +24,18 @@ type ForkOptions struct {
 	Title string // defaults to that of the parent
 }
 
-// A Fork is a run that was made of another.
+// A Fork is a run that was forked from another.
 type Fork struct {
 	ID     string   `json:"run"`
 	Parent string   `json:"parent"`
 	Seq    uint64   `json:"seq"`  // the record of the parent that its state is as of
 	Step   int      `json:"step"` // how many supersteps it is spared
 	Next   []string `json:"next"` // the paths of the tasks that it computes next
-	// Workflow is that of ForkTo, "" for the parent's as it was. With it Next is all that is not kept.
+	// Workflow is that of ForkTo, "" for the parent's as it was. For ForkTo, Next lists all steps that are not kept.
 	Workflow string   `json:"workflow,omitempty"`
 	Kept     []string `json:"kept,omitempty"` // the paths of the tasks whose results it has beside these supersteps
-	// Repeats are what the parent has done to the world, or asked somebody else to do,
-	// that is not part of the fork: it will be done again, unless the fork goes another way.
+	// Repeats lists the parent's effects that are not part of the fork. They will happen again unless the fork takes another
+	// path.
 	Repeats []Repeated `json:"repeats,omitempty"`
 	Turns   int        `json:"turns,omitempty"` // of models, that may be asked and paid for again
 }
@@ -49,11 +49,10 @@ type Repeated struct {
 	Once bool   `json:"once,omitempty"` // it was declared to never happen twice
 }
 
-// Fork creates a new run that shares everything with another up to a record of it, which
-// may be running, or with Again what does not depend on these tasks. The new run executes nothing yet: Resume takes it up. Its log is its own and goes on
-// without the parent, which is never changed and may be deleted; lost with it is what
-// happened before the fork, of which the fork has the state alone. Effects without an
-// outcome at that record are not carried over.
+// Fork creates a new run that shares everything with another up to a record of it, which may be running, or with Again what
+// does not depend on these tasks. The new run executes nothing yet: Resume takes it up. The fork has its own log. The parent
+// is never changed and may be deleted; the history before the fork is then lost, since the fork holds only the state. Effects
+// without an outcome at that record are not carried over.
 func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOptions) (*Fork, error) {
 	leave, err := e.enter()
 	if err != nil {
@@ -94,7 +93,7 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 	return out, err
 }
 
-// forkable is reading, but for a run that nobody trusts.
+// forkable is reading, but fails for a run that is not trusted.
 func (e *Engine) forkable(ctx context.Context, id string) (runlog.RunStarted, graph.Reading, error) {
 	started, flow, err := e.reading(ctx, id)
 	if err == nil {
@@ -103,8 +102,8 @@ func (e *Engine) forkable(ctx context.Context, id string) (runlog.RunStarted, gr
 	return started, flow, err
 }
 
-// ForkFailed creates a new run of one that is Partial: it has the results of the parent, but for those of the tasks that
-// failed and of what depends on them. Resume executes it. A *PointError names another run if [Engine.Failed] does.
+// ForkFailed forks a Partial run: the fork has the results of the parent, except those of the tasks that failed and of all
+// that depends on them. Resume executes it. A *PointError names another run if [Engine.Failed] does.
 func (e *Engine) ForkFailed(ctx context.Context, id string) (*Fork, error) {
 	in, tasks, err := e.Failed(ctx, id)
 	if err != nil {
@@ -242,7 +241,7 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 	return out, err
 }
 
-// given are the inputs of a run that a workflow has as well and that are not the defaults of the run's own.
+// given returns the inputs of a run that the new workflow has too and that differ from the defaults of the old one.
 func given(before, w *workflow.Workflow, inputs json.RawMessage) json.RawMessage {
 	values := map[string]json.RawMessage{}
 	if json.Unmarshal(inputs, &values) != nil {
@@ -265,7 +264,7 @@ func given(before, w *workflow.Workflow, inputs json.RawMessage) json.RawMessage
 	return b
 }
 
-// edits are those that the workflow of a run makes of what is given.
+// edits returns the edits that the run's workflow derives from the given values.
 func (e *Engine) edits(started *runlog.RunStarted, given []graph.Edit) ([]graph.Edit, error) {
 	if len(given) == 0 {
 		return nil, nil
@@ -286,7 +285,7 @@ func (e *Engine) edits(started *runlog.RunStarted, given []graph.Edit) ([]graph.
 	return out, nil
 }
 
-// begin creates a run that has records and is executed by nobody.
+// begin creates a run with the given records. No process executes it yet.
 func (e *Engine) begin(ctx context.Context, started *runlog.RunStarted, recs []runlog.Record) (id string, err error) {
 	j, err := e.create(ctx, &journal.Options{Create: &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent}})
 	if err != nil {
@@ -303,7 +302,7 @@ func (e *Engine) begin(ctx context.Context, started *runlog.RunStarted, recs []r
 	return j.ID(), errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 }
 
-// repeats finds what the parent has done that its fork does not know of.
+// repeats finds effects of the parent that are not in the log of the fork.
 func (e *Engine) repeats(ctx context.Context, f *Fork, at uint64, forked *graph.Forked, edited bool) error {
 	type effect struct{ path, key string }
 	var order []effect
@@ -354,7 +353,7 @@ func (e *Engine) repeats(ctx context.Context, f *Fork, at uint64, forked *graph.
 	return nil
 }
 
-// within reports whether a path is that of one of the tasks, or of something inside of one.
+// within reports whether a path belongs to one of the tasks or lies inside one.
 func within(tasks map[string]bool, path string) bool {
 	for {
 		if tasks[path] {

@@ -25,20 +25,19 @@ type RecoverOptions struct {
 	Failed  func(id string, err error)   // why a run could not be resumed, or, with "", runs could not be looked for; defaults to nothing
 }
 
-// Recover takes up the runs that nobody executes though they are not over: those that are
-// interrupted, since their process died or was stopped, and those that wait for storage. It leaves
-// alone runs of workflows that the engine does not have or has another version of, imported
-// runs that are not trusted, paused ones, which need a person, and quarantined ones. A run that could not go on, for want of
-// storage or for an error of the store, is skipped for a while, longer each time.
-// Several processes may recover the runs of one store at once: each run is resumed by one
-// of them. It returns the runs it has resumed, which execute until they end or ctx does.
+// Recover resumes the unfinished runs that no process executes: interrupted runs, whose process crashed or was stopped, and
+// runs that wait for storage. It skips runs of workflows that the engine does not have or has in another version, imported
+// runs that are not trusted, paused runs, which need a person, and quarantined ones. A run that could not continue, for lack
+// of storage or because of a store error, is skipped for a while, longer each time. Several processes may recover the runs of
+// one store at once: each run is resumed by one of them. It returns the runs it has resumed, which execute until they end or
+// ctx does.
 func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, error) {
 	o := opt.settled()
 	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
 	if err != nil {
 		return nil, err
 	}
-	// In the order of their age, from a random one on, so that processes that look at once begin in different places.
+	// The runs are ordered by age, starting at a random one, so that concurrent processes begin with different runs.
 	slices.Reverse(left)
 	if n := len(left); n > 0 {
 		at := rand.IntN(n)
@@ -106,7 +105,7 @@ func (e *Engine) has(ctx context.Context, info *runlog.Info) error {
 	return err
 }
 
-// later is when a run that could not continue is looked at again.
+// later is when a run that could not continue is tried again.
 type later struct {
 	never bool // the engine is of no use to it
 	told  bool // that it is not trusted
@@ -117,7 +116,7 @@ type later struct {
 // maxPause is the longest that a run waits between two attempts to recover it.
 const maxPause = time.Hour
 
-// waits reports whether a run is to be left unchanged for now.
+// waits reports whether a run must not be tried yet.
 func (e *Engine) waits(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -125,7 +124,7 @@ func (e *Engine) waits(id string) bool {
 	return l.never || e.opt.Now().Before(l.until)
 }
 
-// pass leaves a run to others: for good, unless somebody may trust it later.
+// pass skips a run: for good, unless a user may trust it later.
 func (e *Engine) pass(id string, why error, o *RecoverOptions) {
 	untrusted := errors.As(why, new(*UntrustedError))
 	if was := e.setLater(id, later{never: !untrusted, told: untrusted}); !was.told || !untrusted {
@@ -133,8 +132,8 @@ func (e *Engine) pass(id string, why error, o *RecoverOptions) {
 	}
 }
 
-// putOff leaves a run alone, each time for twice as long: what it has done since its last
-// result was for nothing, and will be again if nothing has changed.
+// putOff skips a run, each time for twice as long: its work since the last result was lost, and would be lost again if nothing
+// has changed.
 func (e *Engine) putOff(id string, o *RecoverOptions) {
 	e.mu.Lock()
 	pause := min(max(2*e.later[id].pause, 6*o.Every), maxPause)
@@ -150,7 +149,7 @@ func (e *Engine) setLater(id string, l later) (was later) {
 	return was
 }
 
-// ended takes note of how a run ended that was recovered.
+// ended notes how a recovered run ended.
 func (e *Engine) ended(ctx context.Context, id string, out *Outcome, o *RecoverOptions) {
 	switch {
 	case errors.As(out.Err, new(*graph.ChangedError)):

@@ -22,18 +22,15 @@ type ReplayOptions struct {
 	Wait time.Duration
 }
 
-// Replay executes a run again from its own log, in memory, and compares what it writes
-// with what is recorded, frame by frame and with the hashes that chain them. No effect is
-// done: no model or tool is called, each gives what is recorded. What tasks do side by
-// side is put into the recorded order, and a process that died dies again at the same
-// record. Records have the recorded times.
+// Replay executes a run again from its own log, in memory, and compares what it writes with what is recorded, frame by frame
+// and with the hashes that chain them. No effect is performed: instead of calling models and tools, Replay uses their recorded
+// results. Parallel tasks are replayed in the recorded order, and a crash is repeated at the same record. Records have the
+// recorded times.
 //
-// What the world did to the run is taken from the record as it is: that it was started,
-// resumed, paused and cancelled, the answers to questions, where a process died or was
-// stopped, and the beginning of a fork. The rest the workflow has to write itself, from
-// the inputs on, with the same code: its own reading of files, clocks and chance outside
-// of effects is not recorded, and shows as a divergence if it differs. A run that has not
-// ended is replayed as far as it is.
+// External events are taken from the record as they are: that it was started, resumed, paused and cancelled, the answers to
+// questions, where a process died or was stopped, and the beginning of a fork. Everything else the workflow must produce again
+// from its inputs, with the same code: files, clocks and random values that it reads outside of effects are not recorded, and
+// show as a divergence if they differ. An unfinished run is replayed up to its last record.
 func (e *Engine) Replay(ctx context.Context, id string, opt *ReplayOptions) (*journal.Report, error) {
 	leave, err := e.enter()
 	if err != nil {
@@ -75,7 +72,7 @@ func (e *Engine) Replay(ctx context.Context, id string, opt *ReplayOptions) (*jo
 	return report, nil
 }
 
-// firstChange is in words where two payloads differ.
+// firstChange describes the first difference of two payloads.
 func firstChange(recorded, replayed json.RawMessage) string {
 	changes, err := Diff(recorded, replayed)
 	if err != nil || len(changes) == 0 {

@@ -25,11 +25,10 @@ type Action struct {
 	// effects, questions and agents in it do not meet those of other calls. It is run again
 	// after a crash or a pause, so what it does to the world are effects in that scope.
 	//
-	// What the model is to see of a failure is a result with Error set, or an error. An error
-	// that waits (see journal.Waits), and any that is about the run and not about the call,
-	// ends the agent for now, and the action is run again with it.
+	// To show the model a failure, return a result with Error set, or an error. An error that waits (see journal.Waits), or
+	// that is about the run and not about the call, ends the agent for now; the action is run again when the agent is.
 	Run func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error)
-	// Scoped says that all that Run does to the log is in its scope, so that a replay can tell that it did nothing.
+	// Scoped is set if Run writes to the log only within its scope, so that a replay can tell that it did nothing.
 	Scoped bool
 }
 
@@ -58,7 +57,7 @@ func (r *run) equip() error {
 	return err
 }
 
-// place is the scope of an action.
+// place returns the scope of an action.
 func (r *run) place(a *Action, turn, i int) *journal.Scope {
 	return r.scope.Inner(pregel.Path(a.Tool.Name, fmt.Sprintf("%s%d.%d", r.prefix, turn+1, i+1), 0))
 }
@@ -111,8 +110,8 @@ func (r *run) act(ctx context.Context, a *Action, place *journal.Scope, key stri
 	return spilled(a.Tool, res, path, err), nil
 }
 
-// OfRun reports whether an error is about the run and not about what is done in it: it is
-// to end the task, and never to be told to a model as the failure of a call.
+// OfRun reports whether an error is about the run itself. Such an error must end the task and must never be shown to a model
+// as the failure of a call.
 func OfRun(err error) bool {
 	var diverged *journal.DivergedError
 	var storage *runlog.StorageError
@@ -137,7 +136,8 @@ func Do[T any](ctx context.Context, scope *journal.Scope, e *journal.Effect, do 
 	return out, err
 }
 
-// untracedError takes an error out of an effect. It hides the cause, and waits, so that nothing is recorded.
+// untracedError carries an error out of an effect without a record. It hides the cause and reports that it waits, so that
+// nothing is recorded.
 type untracedError struct{ err error }
 
 func (e *untracedError) Error() string { return e.err.Error() }

@@ -34,8 +34,8 @@ type Agent struct {
 	// result. The agent is reminded of it when it stops without, and made to call it in
 	// its last turn. "" for an agent that ends by saying something.
 	Finish string
-	// Schema, unless nil, is what that something must fit, as JSON. The agent is told what
-	// does not fit and asked again. Finish goes before it.
+	// Schema, if non-nil, is the schema that the final answer must satisfy, as JSON. The agent is told what does not fit and
+	// asked again. If Finish is set, Schema is ignored.
 	Schema *jsonschema.Schema
 	Again  int // how often it is asked again for that at most; defaults to 2, and less than 0 is never
 	Limits Limits
@@ -51,7 +51,7 @@ type Agent struct {
 	// which the agent can read it. The name is fit for a file and unique in the run; after a
 	// crash it may come again, with the same text. Nil truncates such results.
 	Spill func(run, name, text string) (path string, err error)
-	// Clock is what rate limits are waited out with. Nil makes them failures.
+	// Clock times the waits for rate limits. If nil, a rate limit is a failure.
 	Clock *Clock
 }
 
@@ -59,8 +59,8 @@ type Agent struct {
 type Limits struct {
 	Turns     int // of the model; defaults to 10
 	MaxTokens int // of output per turn; defaults to the provider's own limit
-	// Calls bounds how often tools may be called; one that no quota names may be called
-	// at will. A call beyond its quota is turned down, and the model is told.
+	// Calls bounds how often tools may be called; a tool that no quota names has no limit. A call beyond its quota is turned
+	// down, and the model is told.
 	Calls []Quota
 	// Single lets the agent speak once and call nothing: what it says is its result.
 	Single bool
@@ -114,7 +114,7 @@ func (e *LimitError) Error() string {
 // FailureCode returns the code of runs that fail with the error.
 func (e *LimitError) FailureCode() string { return "limit" }
 
-// Work is what an agent is to do.
+// Work is the assignment of an agent.
 type Work struct {
 	// Key names this use of the agent within its task, so that one task can run
 	// several. "" will do for the only one.

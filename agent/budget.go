@@ -42,8 +42,7 @@ func (r *run) low() string {
 	return r.scope.Low()
 }
 
-// estimate is what a turn may cost. It errs on no particular side: what it does cost is
-// known when it is over.
+// estimate returns what a turn is likely to cost. It may be too high or too low: the actual cost is known after the turn.
 func (r *run) estimate(req *model.Request) runlog.Amount {
 	bytes := len(req.System)
 	for _, m := range req.Messages {
@@ -67,7 +66,7 @@ func size(m model.Message) int {
 	return bytes
 }
 
-// spent is what a turn did cost.
+// spent returns the actual cost of a turn.
 func (r *run) spent(output json.RawMessage) runlog.Amount {
 	var resp model.Response
 	if json.Unmarshal(output, &resp) != nil {
@@ -96,7 +95,7 @@ func (r *run) unpriced(ctx context.Context) error {
 	return r.scope.Emit(ctx, "note", note{r.unpricedText("agent " + r.Name)})
 }
 
-// unpricedTurn is unpriced for a turn that no agent takes.
+// unpricedTurn is unpriced for a turn outside an agent.
 func (r *run) unpricedTurn(ctx context.Context, key string) error {
 	key += "/unpriced"
 	_, priced := price(r.Model)

@@ -23,7 +23,7 @@ func callKey(prefix string, turn, i int) string {
 	return fmt.Sprintf("%sturn-%d/call-%d", prefix, turn, i)
 }
 
-// fate is what was decided of a call before it happens.
+// fate is the decision on a call before it is made.
 type fate struct {
 	result *tool.Result // it does not happen; this is what the model is told
 	free   bool         // and nothing is recorded of it
@@ -106,7 +106,7 @@ func (e *DeniedError) Error() string { return fmt.Sprintf("tool %s: %s", e.Tool,
 // Unwrap returns journal.ErrDenied.
 func (e *DeniedError) Unwrap() error { return journal.ErrDenied }
 
-// toModels is what a denial says to a model besides.
+// toModels is the text that is added to a denial for models.
 const toModels = "; go on without it, and say what you could not do"
 
 func refusal(name string, no tool.Result) *DeniedError {

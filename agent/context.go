@@ -31,7 +31,7 @@ const (
 	compacted = "compacted" // a summary took the place of all but the last messages
 )
 
-// measure takes over from a turn how long the conversation is.
+// measure notes the length of the conversation that a turn reported.
 func (r *run) measure(u model.Usage) {
 	if u.In > 0 {
 		r.used = u.In + u.Out

@@ -26,7 +26,7 @@ const (
 	lastPause  = 7 * 24 * time.Hour // what is asked for beyond that is a failure
 )
 
-// A turnError is a turn that failed in a way that the agent knows what to do about.
+// A turnError is a failed turn that the agent knows how to handle.
 type turnError struct {
 	kind  turnKind
 	err   error
@@ -78,7 +78,7 @@ func (r *run) complain(ctx context.Context, turn string, k int, why error) (bool
 	return true, nil
 }
 
-// retell returns the model what it was told in the turn before, and returns how often it was.
+// retell repeats to the model what it was told in the previous turn, and returns how often that was.
 func (r *run) retell(ctx context.Context, turn string) (told int, err error) {
 	for again := true; again && err == nil; told++ {
 		again, err = r.complain(ctx, turn, told+1, nil)

@@ -35,7 +35,7 @@ type agentStarted struct {
 // effectAction stands for the effect of an action, which is work of the run.
 const effectAction tool.Effect = "action"
 
-// made is what the run of an agent is made of.
+// made returns the definitions that an agent's run consists of.
 func (r *run) made() *agentStarted {
 	if r.pinned != nil {
 		return r.pinned

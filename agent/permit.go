@@ -215,7 +215,7 @@ func (r *run) covered(c model.Call) bool {
 	return slices.ContainsFunc(r.rules(), func(rule string) bool { return g.Grants(rule, t, r.toolCall(c, "")) })
 }
 
-// rules are those that were granted in the run.
+// rules returns the rules that were granted in the run.
 func (r *run) rules() []string {
 	var out []string
 	for _, what := range r.scope.Grants() {
@@ -303,8 +303,7 @@ func (r *run) permission(key string, c model.Call, rule *ruling) (*runlog.Questi
 	}, err
 }
 
-// about is what a call is about, in full: what the Gate says, without the name of the tool
-// before arguments, or else the arguments.
+// about returns what a call is about, in full: the Gate's description without a leading tool name, or else the arguments.
 func (rule *ruling) about(c model.Call) string {
 	if rule.Subject == "" {
 		return string(c.Args)
@@ -364,7 +363,7 @@ type note struct {
 	Text string `json:"text"`
 }
 
-// mark emits an event once: not again when the agent is run again.
+// mark emits an event once, even if the agent is run again.
 func (r *run) mark(ctx context.Context, key, event string, data any) error {
 	_, err := r.scope.Do(ctx, &journal.Effect{
 		Key: key, Kind: "note", Name: event, Inside: true,

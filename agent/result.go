@@ -28,7 +28,7 @@ func (e *UnfitError) Error() string {
 // Unwrap returns what is wrong.
 func (e *UnfitError) Unwrap() error { return e.Err }
 
-// fits takes a result, or asks for another.
+// fits accepts a result or asks for another.
 func (r *run) fits(text string) (bool, error) {
 	text = unfenced(text)
 	err := strict.CheckJSON(r.Schema, text)

@@ -29,7 +29,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Options are what a command line has besides its host. Nil means the defaults.
+// Options are the settings of a command line besides its host. Nil means the defaults.
 type Options struct {
 	Version string    // defaults to superstep.Version
 	Args    []string  // without the program's name; defaults to those of the process
@@ -156,7 +156,7 @@ func newApp(cfg *host.Config, opt *Options) *app {
 	return a
 }
 
-// host is the program's, with the settings as they are now.
+// host returns the host of the program with the current settings.
 func (a *app) host() *host.Host {
 	s := a.chosen()
 	as := fmt.Sprintf("%q %q %q %q %t %t %q %q %s %d %q %t %t %q %t %t", s.DataDir, s.Store, s.Origin, s.KeyFile, s.Volatile, s.Offline, s.Model, s.UserModel,
@@ -167,7 +167,7 @@ func (a *app) host() *host.Host {
 	return a.opened
 }
 
-// chosen is what the flags, the variables and the configuration say.
+// chosen returns what the flags, the variables and the configuration say.
 func (a *app) chosen() host.Settings {
 	userModel := ""
 	if m := a.config().Setting("model"); m != nil {
@@ -190,14 +190,14 @@ func (a *app) chosen() host.Settings {
 	}
 }
 
-// told prints what a host reports of a run that begins, or of a project that is started.
+// told prints the host's notices about a run that begins or a project that is started.
 func (a *app) told(text string) {
 	if !a.set.Quiet && (a.starts || a.current != "" && !a.programs()) {
 		a.tty.Notify(transcript.Line(text))
 	}
 }
 
-// run runs the command that the arguments name, and says what went wrong.
+// run runs the command that the arguments name, and prints what went wrong.
 func (a *app) run(ctx context.Context) (code int) {
 	if a.wrong != nil {
 		return a.fail(a.wrong)
@@ -245,7 +245,7 @@ func (a *app) kept() bool {
 	return a.host().Kept() && !demo.Running(a.cfg.Env)
 }
 
-// program is how this program is called.
+// program returns the name of this program as users call it.
 func (a *app) program() string {
 	if exe, err := os.Executable(); err == nil {
 		if build, ok := debug.ReadBuildInfo(); ok && byGo(exe) && build.Path != "command-line-arguments" {
@@ -255,7 +255,7 @@ func (a *app) program() string {
 	return a.cfg.Name
 }
 
-// hint is a command to type next, with the flags that it takes to mean the same place.
+// hint returns a command to type next, with the flags that make it refer to the same store.
 func (a *app) hint(words ...string) string {
 	s := a.program() + " " + strings.Join(words, " ")
 	if a.set.dataDir != "" && a.set.dataDir != a.cfg.Env("SUPERSTEP_DATA_DIR") {
@@ -270,7 +270,7 @@ func (a *app) hint(words ...string) string {
 	return s
 }
 
-// byGo reports whether an executable is one that `go run` has made, so that no command has its name.
+// byGo reports whether an executable was made by `go run`, so that its name is no command.
 func byGo(exe string) bool {
 	return !strings.HasSuffix(strings.TrimSuffix(exe, ".exe"), ".test") && strings.Contains(filepath.ToSlash(exe), "/go-build")
 }
@@ -287,7 +287,7 @@ func (a *app) print(v any, text string) error {
 	return nil
 }
 
-// look finds out about the streams, once the flags are known.
+// look examines the streams once the flags are known.
 func (a *app) look() {
 	a.out.format, a.err.format = a.set.output, a.set.output
 	a.set.Programs, a.set.Heartbeat = a.programs(), a.opt.heartbeat
@@ -297,8 +297,8 @@ func (a *app) look() {
 	a.tty.Look(&a.set.Settings)
 }
 
-// stoppable returns a context that the first signal ends, for which it calls then, or that nobody reads the output any
-// more, until done is called.
+// stoppable returns a context that ends at the first signal, after calling then, or when nobody reads the output any more.
+// Call done to release it.
 func (a *app) stoppable(ctx context.Context, then func()) (_ context.Context, done func()) {
 	ctx, stop := context.WithCancelCause(ctx)
 	a.out.broken = func() { stop(errPipe) }

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// A completer returns the words that may come next, each perhaps with a tab and what it is.
+// A completer returns the words that may come next, each optionally followed by a tab and a description.
 type completer func(a *app, cmd *cobra.Command) ([]string, error)
 
 // addCompletion adds to commands and flags the words that complete them, besides workflows and runs.
@@ -46,7 +46,7 @@ func runMeant(a *app, cmd *cobra.Command, ref string) *transcript.Run {
 	return run
 }
 
-// answerWords are the answers to the open questions of a run.
+// answerWords returns the answers to the open questions of a run.
 func answerWords(a *app, cmd *cobra.Command, ref string) []string {
 	run := runMeant(a, cmd, ref)
 	if run == nil {
@@ -65,7 +65,7 @@ func answerWords(a *app, cmd *cobra.Command, ref string) []string {
 	return out
 }
 
-// pointWords are the steps of a run that a fork may begin at.
+// pointWords returns the steps of a run that a fork may begin at.
 func pointWords(a *app, cmd *cobra.Command, ref string) []string {
 	run := runMeant(a, cmd, ref)
 	if run == nil {
@@ -109,8 +109,7 @@ func (c completer) words(a *app, all bool) cobra.CompletionFunc {
 	}
 }
 
-// word is one with what it is in a sentence, without what a shell or a terminal would take for
-// something else.
+// word returns a completion with a one-sentence description, without characters that a shell or a terminal would interpret.
 func word(name, what string) string {
 	what, _, _ = strings.Cut(what, ". ")
 	return transcript.Line(name) + "\t" + transcript.Line(what)

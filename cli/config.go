@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/host"
 )
 
-// config is the user's configuration, which is read once.
+// config returns the user's configuration, which is read once.
 func (a *app) config() *host.Configuration {
 	if a.configuration == nil {
 		a.configuration = a.opened.Configuration(a.set.config)
@@ -24,7 +24,7 @@ func (a *app) config() *host.Configuration {
 	return a.configuration
 }
 
-// configurable are the flags that a configuration may set: those of every command, and of
+// configurable returns the flags that a configuration may set: those of every command, and of
 // those that execute runs.
 func configurable(a *app) *pflag.FlagSet {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -40,8 +40,7 @@ func configurable(a *app) *pflag.FlagSet {
 	return out
 }
 
-// forgive lets a command work in spite of mistakes in the configuration that needs no
-// configuration, or is there to mend it.
+// forgive lets a command run in spite of mistakes in the configuration if it needs no configuration or serves to correct it.
 func forgive(a *app, cmd *cobra.Command) {
 	if a.config().Err == nil {
 		return
@@ -80,7 +79,7 @@ func configCommand(a *app) *cobra.Command {
 	return listFirst(a, cmd)
 }
 
-// effectiveSettings are all settings as they hold without flags.
+// effectiveSettings returns the values of all settings without flags.
 func effectiveSettings(a *app) ([]host.EffectiveSetting, error) {
 	return a.host().Effective(a.config(), func(name string) string { return configurable(a).Lookup(name).DefValue })
 }

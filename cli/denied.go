@@ -11,11 +11,11 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// mostDenied is how many calls that were turned down are named.
+// mostDenied is the largest number of denied calls that are named.
 const mostDenied = 3
 
-// withoutLeave returns which calls of a run that ended were turned down without a person
-// deciding on them, and how they would be allowed, or else which step was denied what it needed. It is nil if there are none.
+// withoutLeave returns which calls of a finished run were denied without a decision by a user, and how to allow them, or else
+// which step was denied what it needed. It returns nil if there are none.
 func withoutLeave(run *transcript.Run, id string) *Error {
 	var calls, rules []string
 	for _, d := range run.Denied {
@@ -85,7 +85,7 @@ func deniedStep(run *transcript.Run, id string) *Error {
 	return nil
 }
 
-// failedDenied reports whether a task failed that had a call turned down.
+// failedDenied reports whether a task failed that had a call denied.
 func failedDenied(run *transcript.Run) bool {
 	return slices.ContainsFunc(run.Denied, func(d transcript.Denial) bool {
 		t := run.Task(d.Path)

@@ -66,7 +66,7 @@ func distilRun(ctx context.Context, a *app, ref string, opt *host.DistilOptions)
 	return nil
 }
 
-// reportDistilled prints what came of it.
+// reportDistilled prints the result.
 func reportDistilled(a *app, d *host.Distilled) {
 	if d.Path == "" {
 		_, _ = a.out.Write([]byte(d.Text))

@@ -36,8 +36,7 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// FailureCode returns the code in the log of a run that fails with the error. It leads to
-// the same exit code.
+// FailureCode returns the code that is logged if a run fails with the error. It maps to the same exit code.
 func (e *Error) FailureCode() string {
 	if e.Code != "" && exitOf(e.Code) == e.Exit {
 		return e.Code
@@ -55,8 +54,7 @@ func (e *Error) FailureCode() string {
 	return superstep.CodeTask
 }
 
-// exitOf is the exit code of a stable word, whoever says it: an error, or the log of a
-// run that failed.
+// exitOf returns the exit code for a failure code, whether it comes from an error or from the log of a failed run.
 func exitOf(code string) int {
 	switch code {
 	case "usage", "inputs", "unknown_workflow", "unknown_run", "ambiguous_run":
@@ -77,7 +75,7 @@ func usage(message string, next ...string) *Error {
 	return &Error{Exit: ExitUsage, Code: "usage", Message: message, Next: next}
 }
 
-// classify finds the exit code and the stable word of an error.
+// classify returns the exit code and the failure code of an error.
 func classify(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -139,7 +137,7 @@ type errorJSON struct {
 
 func (e *Error) json() *errorJSON { return &errorJSON{e.Code, e.Message, e.Next} }
 
-// remedies are what to type next about an error of a library, which does not know of commands.
+// remedies returns the commands to type next after an error of a library, which knows nothing of commands.
 func remedies(a *app, err error) []string {
 	var (
 		busy   *runlog.BusyError
@@ -178,7 +176,7 @@ func remedies(a *app, err error) []string {
 	return nil
 }
 
-// fail returns what is wrong, as people or programs read it, and gives the exit code.
+// fail prints the error for users or programs, and returns the exit code.
 func (a *app) fail(err error) int {
 	e := classify(err)
 	if next := remedies(a, err); len(e.Next) == 0 && next != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// job is a run that is to be executed.
+// job is a run to execute.
 type job struct {
 	engine  *superstep.Engine
 	flags   *running
@@ -36,7 +36,7 @@ func (a *app) follow(after uint64, streamText bool) (*tui.Session, *events.Strea
 	return a.tty.Follow(after, stream.See), stream
 }
 
-// executeRun runs a run to its end and says how it ended.
+// executeRun executes a run to its end and prints how it ended.
 func executeRun(ctx context.Context, a *app, j *job) error {
 	s, stream := a.follow(j.after, j.flags.streamText)
 	ctx, done := a.stoppable(ctx, func() {
@@ -99,7 +99,7 @@ type ending struct {
 	shown    bool // the user is looking at the run already
 }
 
-// lacks turns it into the ending of a run that needs a larger budget, if it does.
+// lacks adds to the ending that the run needs a larger budget, if it does.
 func (e *ending) lacks(short *runlog.BudgetError) {
 	if short != nil {
 		e.exit = ExitLimit
@@ -158,7 +158,7 @@ func endingOf(ctx context.Context, s *tui.Session, out *superstep.Outcome) *endi
 	return e
 }
 
-// was counts things that something was done to.
+// was returns a count of items with its verb, such as "2 runs were".
 func was(n int, what string) string {
 	if n == 1 {
 		return "1 " + what + " was"
@@ -166,7 +166,7 @@ func was(n int, what string) string {
 	return inwords.Plural(n, what) + " were"
 }
 
-// unchained is the error of a run without the agent that has the name of its node.
+// unchained returns the error of a run without the prefix that names the agent of its node.
 func unchained(message string) string {
 	if rest, is := strings.CutPrefix(message, "node "); is {
 		if node, why, is := strings.Cut(rest, ": "); is {
@@ -176,7 +176,7 @@ func unchained(message string) string {
 	return message
 }
 
-// failureOf is why a run failed or could not go on.
+// failureOf returns why a run failed or could not continue.
 func failureOf(out *superstep.Outcome, id string) *Error {
 	if out.Err == nil {
 		return &Error{Exit: ExitFailed, Code: "failed", Message: fmt.Sprintf("run %s ended as %s", id, out.Status)}

@@ -37,7 +37,7 @@ type finishedJSON struct {
 	Error     *errorJSON     `json:"error,omitempty"`
 }
 
-// stepLists are the tasks of a run that did not give all that was wanted, by their paths.
+// stepLists holds the paths of the tasks of a run that failed, were skipped or have only part of their result.
 type stepLists struct {
 	Failed   []string `json:"failed,omitempty"`
 	Degraded []string `json:"degraded,omitempty"` // they gave less than was wanted
@@ -68,7 +68,7 @@ func questions(open []tui.Question) []questionJSON {
 	return out
 }
 
-// finishRun returns how a run ended: the result on standard output, the rest on standard error.
+// finishRun prints how a run ended: the result on standard output, everything else on standard error.
 func finishRun(a *app, s *tui.Session, stream *events.Stream, e *ending) error {
 	if a.programs() {
 		adviseLimit(a, e)
@@ -105,7 +105,7 @@ func finishRun(a *app, s *tui.Session, stream *events.Stream, e *ending) error {
 // mostCompleted bounds how many steps completed lists.
 const mostCompleted = 10
 
-// completed are the steps of a run that are done, each with the beginning of what it gave.
+// completed returns the finished steps of a run, each with the beginning of its output.
 func completed(r *transcript.Run) []string {
 	var out []string
 	for _, t := range r.Tasks {
@@ -215,7 +215,7 @@ func nextSteps(a *app, e *ending) {
 	}
 }
 
-// near is a path relative to here if it is below.
+// near returns a path relative to the current folder if it lies below.
 func near(path string) string {
 	wd, err := os.Getwd()
 	if err != nil || !filepath.IsAbs(path) {

@@ -18,7 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// forking are the flags of runs fork.
+// forking holds the flags of `runs fork`.
 type forking struct {
 	from   string
 	sets   arguments.List
@@ -74,7 +74,7 @@ func runsFork(a *app) *cobra.Command {
 	return cmd
 }
 
-// forkable returns a run that may be forked, with an engine that forks it.
+// forkable returns a run that may be forked, and an engine to fork it with.
 func forkable(ctx context.Context, a *app, ref string, ans tui.Answers) (*superstep.Engine, runlog.Info, error) {
 	e, info, err := pastRun(ctx, a, ref)
 	if err == nil {
@@ -105,7 +105,7 @@ func forkRun(ctx context.Context, a *app, ref string, f *forking, r *running, an
 	return runFork(ctx, a, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
 }
 
-// forkToRecipe creates a run from an edited recipe out of one of an older version, and runs it.
+// forkToRecipe forks a run of an older version of a recipe to the edited recipe, and runs the fork.
 func forkToRecipe(ctx context.Context, a *app, ref string, f *forking, r *running, ans tui.Answers) error {
 	_, info, err := findRun(ctx, a, ref)
 	if err == nil {
@@ -132,7 +132,7 @@ func forkToRecipe(ctx context.Context, a *app, ref string, f *forking, r *runnin
 	return runFork(ctx, a, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
 }
 
-// inheritSettings sets the model, and adds the rules, that a run began with to those of the flags.
+// inheritSettings takes the model that a run began with, and adds the run's rules to those of the flags.
 func inheritSettings(ctx context.Context, a *app, id string) error {
 	was := a.host().Pinned(ctx, id).Setting
 	a.set.model = was.Model
@@ -155,7 +155,7 @@ func inheritSettings(ctx context.Context, a *app, id string) error {
 	return err
 }
 
-// redoRun creates a fork of a partial run that does again what failed, and runs it.
+// redoRun forks a partial run so that the failed tasks are done again, and runs the fork.
 func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
 	e, info, err := forkable(ctx, a, info.ID, ans)
 	if err != nil {
@@ -212,7 +212,7 @@ func runFork(ctx context.Context, a *app, fork *superstep.Fork, noRun bool, r *r
 	return resumeRun(ctx, a, made, r, ans, again)
 }
 
-// someOf is a list of paths, cut where it is long.
+// someOf returns a list of paths, cut where it is long.
 func someOf(paths []string) string {
 	const most = 12
 	if n := len(paths) - most; n > 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/seal"
 )
 
-// sizeJSON is how much room a run takes.
+// sizeJSON is the disk space of a run, for programs.
 type sizeJSON struct {
 	ID       string        `json:"id"`
 	Workflow string        `json:"workflow"`

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// printAnswers prints how the open questions are answered, and what the fields of forms are.
+// printAnswers prints how to answer the open questions, and the fields of forms.
 func printAnswers(a *app, e *ending) {
 	for _, q := range e.open {
 		title := "Fields"
@@ -31,7 +31,7 @@ func printAnswers(a *app, e *ending) {
 
 func pad(title string) string { return title + strings.Repeat(" ", max(0, 7-len(title))) }
 
-// lacking returns which tasks of a run that ended in part failed, and which gave less than was wanted.
+// lacking returns which tasks of a partial run failed, and which have only part of their result.
 func lacking(r *transcript.Run) []string {
 	if r.Status != runlog.Partial {
 		return nil
@@ -46,7 +46,7 @@ func lacking(r *transcript.Run) []string {
 	return out
 }
 
-// again is the step from which a fork of the run asks once more at a gate, "" for none.
+// again returns the step to fork the run from so that a gate asks again, or "" if there is none.
 func (e *ending) again() (step string) {
 	if e.status != runlog.Failed {
 		return ""
@@ -54,7 +54,8 @@ func (e *ending) again() (step string) {
 	return transcript.Top(rejected(e.run))
 }
 
-// failedIn returns the words of the command that does again what failed in a partial run, nil if none can.
+// failedIn returns the words of the command that repeats the failed tasks of a partial run, or nil if there is no such
+// command.
 func failedIn(ctx context.Context, a *app, id string) []string {
 	e, err := superstep.New(a.store, nil)
 	if err != nil {
@@ -71,7 +72,7 @@ func failedIn(ctx context.Context, a *app, id string) []string {
 	return []string{"runs", "fork", in, "--from", clean.Shell(transcript.Top(tasks[0]))}
 }
 
-// rejected is the task that a person did not let go on, for which the run failed; "" for none.
+// rejected returns the task that a user rejected so that the run failed, or "" if there is none.
 func rejected(r *transcript.Run) string {
 	for i := len(r.Questions) - 1; i >= 0; i-- {
 		q := r.Questions[i]
@@ -87,7 +88,7 @@ func rejected(r *transcript.Run) string {
 	return ""
 }
 
-// adviseLimit puts what to do about a limit into the error, for programs, which are told nothing else.
+// adviseLimit adds the advice about a limit to the error. Programs read only the error.
 func adviseLimit(a *app, e *ending) {
 	short := e.run.Short
 	if e.err == nil || short == nil || e.status != runlog.Paused || len(e.err.Next) > 0 || !a.kept() {

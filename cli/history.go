@@ -20,10 +20,10 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// atHelp says how a point of a run is named.
+// atHelp describes how to name a checkpoint of a run.
 const atHelp = "a superstep (0 is the beginning), seq:N for record N, or a step or task, which is right before it first ran"
 
-// pastRun returns the run that is meant, and an engine that can read its states and runs nothing.
+// pastRun returns the run that the user names, and an engine that can read its states but executes nothing.
 func pastRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog.Info, error) {
 	_, info, err := findRun(ctx, a, ref)
 	if err != nil {
@@ -33,13 +33,13 @@ func pastRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog
 	return e, info, err
 }
 
-// pointOf returns the point of a run that is meant.
+// pointOf returns the checkpoint of a run that the user names.
 func pointOf(ctx context.Context, a *app, e *superstep.Engine, id, ref string) (graph.Checkpoint[json.RawMessage], error) {
 	m, err := e.At(ctx, id, ref)
 	return m, explainPoint(a, err, id)
 }
 
-// explainPoint returns what to do about a point that a run does not have.
+// explainPoint returns the error for a checkpoint that a run does not have, with what to do.
 func explainPoint(a *app, err error, id string) error {
 	if errors.As(err, new(*superstep.PointError)) {
 		return usage(err.Error(), "see the supersteps: "+a.hint("runs", "history", id))
@@ -101,7 +101,7 @@ func printHistory(a *app, moments []momentJSON) error {
 	return nil
 }
 
-// showAt prints the state of a run at a point of it.
+// showAt prints the state of a run at a checkpoint.
 func showAt(ctx context.Context, a *app, ref, at string) error {
 	e, info, err := pastRun(ctx, a, ref)
 	if err != nil {
@@ -264,7 +264,7 @@ func printChanges(a *app, indent string, changes []superstep.Change) {
 	}
 }
 
-// oneLine is a value as it is written, cut unless all of it is wanted.
+// oneLine returns a value as JSON, truncated unless the whole is wanted.
 func oneLine(a *app, v json.RawMessage) string {
 	s := transcript.Line(string(v))
 	if r := []rune(s); len(r) > 120 && !a.set.Verbose {
@@ -304,13 +304,13 @@ func runsReplay(a *app) *cobra.Command {
 	return cmd
 }
 
-// replayer returns an engine that replays runs. It needs no model, no key and nothing of the project.
+// replayer returns an engine that replays runs. It needs no model, no key and no project.
 func replayer(ctx context.Context, a *app) (*superstep.Engine, error) {
 	a.replays = true
 	return a.engine(ctx, "", nil)
 }
 
-// useModelOf sets the model that a run began with.
+// useModelOf selects the model that a run began with.
 func useModelOf(a *app, run *transcript.Run) {
 	var began struct{ Model string }
 	if json.Unmarshal(run.Inputs, &began) == nil && began.Model != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// untrustedRun is the error of a command that would continue an imported run.
+// untrustedRun returns the error of a command that would resume an untrusted imported run.
 func untrustedRun(a *app, id string) *Error {
 	return &Error{
 		Exit: ExitDenied, Code: "untrusted", Err: &superstep.UntrustedError{ID: id}, Message: (&superstep.UntrustedError{ID: id}).Error(),

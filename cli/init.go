@@ -44,7 +44,7 @@ func initFolder(a *app) error {
 	return nil
 }
 
-// tree shows files, each with what it is for.
+// tree lists files, each with its purpose.
 func tree(w *host.First) string {
 	var b strings.Builder
 	b.WriteString(w.Dir)

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// completing reports whether a shell asks what a word may be.
+// completing reports whether a shell asks for completions.
 func completing(a *app) bool {
 	args := a.opt.Args
 	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
@@ -43,10 +43,10 @@ func prepareRun(a *app, root, run *cobra.Command) {
 	if w := workflowMeant(a, name, set); w != nil {
 		addInputFlags(a, run, root.PersistentFlags(), w)
 	}
-	// What is wrong is said when the command runs.
+	// Errors are reported when the command runs.
 }
 
-// workflowMeant is the workflow that a word names, also one that may not be used yet; nil for none.
+// workflowMeant returns the workflow that a word names, even one that may not be used yet, or nil.
 func workflowMeant(a *app, word string, set workflow.Set) *workflow.Workflow {
 	if a.host().IsFile(word) {
 		if h, name, err := a.host().At(word); err == nil {
@@ -75,7 +75,7 @@ func addInputFlags(a *app, run *cobra.Command, global *pflag.FlagSet, w *workflo
 	}, w)
 }
 
-// nameToType is how the user names a workflow: the file of a recipe, or its name.
+// nameToType returns what the user types to name a workflow: the file of a recipe, or the name.
 func nameToType(a *app, w *workflow.Workflow) string {
 	if file := a.host().File(w.Name); file != "" {
 		return clean.Shell(file)

@@ -29,7 +29,7 @@ agents, tools and workflows that they name. The exit code is 2 if there is a mis
 	}
 }
 
-// lintedJSON is a recipe with what is wrong with it.
+// lintedJSON is a recipe and its problems, for programs.
 type lintedJSON struct {
 	Path     string        `json:"path"`
 	Name     string        `json:"name"`
@@ -87,7 +87,7 @@ func lintRecipes(a *app, paths []string) error {
 	return err
 }
 
-// found is a problem with the line that it is in, and a caret.
+// found formats a problem with its source line and a caret.
 func found(a *app, path string, x *recipe.Problem, text []byte) string {
 	pal := a.tty.Out
 	word := pal.Red("error")

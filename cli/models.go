@@ -30,8 +30,8 @@ func modelsCommand(a *app) *cobra.Command {
 	return listFirst(a, c)
 }
 
-// models is the host as the commands about models see it, which have no --model: the rest is in the environment and the
-// configuration.
+// models returns the host for the commands about models. They have no --model flag, so the model comes from the environment or
+// the configuration.
 func (a *app) models() (*host.Host, error) {
 	if a.cfg.NoModels {
 		return nil, usage(a.cfg.Name + " has no models to choose from")
@@ -126,7 +126,7 @@ func printProvider(a *app, list *host.ModelList, name string) error {
 	return usage(fmt.Sprintf("there is no provider %q%s", name, suggest.Hint(name, names)))
 }
 
-// describe is a model on one line.
+// describe returns a model on one line.
 func describe(m *host.ModelInfo) string {
 	line := fmt.Sprintf("%-44s %-22s", transcript.Line(m.Name), costs(m.Price))
 	if m.Window > 0 {
@@ -135,7 +135,7 @@ func describe(m *host.ModelInfo) string {
 	return strings.TrimRight(line, " ")
 }
 
-// costs is a price as people read it.
+// costs formats a price for users.
 func costs(p *host.ModelPrice) string {
 	switch {
 	case p == nil:
@@ -154,7 +154,7 @@ func priced(p *host.ModelPrices) string {
 	return fmt.Sprintf("prices for a million tokens, of %s (%s); check them with the provider", p.Date, from)
 }
 
-// dollars is an amount of millionths of a US dollar.
+// dollars returns an amount of millionths of a US dollar.
 func dollars(micro int64) string {
 	s := fmt.Sprintf("%.6f", float64(micro)/1e6)
 	for strings.HasSuffix(s, "0") && len(s)-strings.IndexByte(s, '.') > 3 {
@@ -228,7 +228,7 @@ func modelsUpdate(a *app) *cobra.Command {
 	return cmd
 }
 
-// modelTest is how a model did.
+// modelTest is the result of testing a model.
 type modelTest struct {
 	Model string           `json:"model"`
 	OK    bool             `json:"ok"`
@@ -261,7 +261,7 @@ func modelsTest(a *app) *cobra.Command {
 	return cmd
 }
 
-// testModel asks for a text and for a call, and says how that went.
+// testModel asks a model for a text and for a tool call, and prints the results.
 func testModel(ctx context.Context, a *app, m model.Model, info *host.ModelInfo) error {
 	result := &modelTest{Model: info.Name, Turns: []host.ModelTurn{}}
 	if !a.programs() {
@@ -290,7 +290,7 @@ func shortened(s string) string {
 	return s
 }
 
-// turnLine is a turn for people.
+// turnLine formats a turn for users.
 func turnLine(t *host.ModelTurn, info *host.ModelInfo) string {
 	cost := costs(info.Price)
 	if t.Cost != nil && *t.Cost > 0 {

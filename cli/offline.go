@@ -9,7 +9,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// explainLacking returns an error that there is no model, or none that will do, the ways out that work for the workflow.
+// explainLacking adds to the error about a missing or unsuitable model the remedies that work for the workflow.
 func explainLacking(a *app, w *workflow.Workflow, err error) error {
 	if err == nil {
 		return nil
@@ -36,7 +36,7 @@ func explainLacking(a *app, w *workflow.Workflow, err error) error {
 	return &out
 }
 
-// modelWays are the ways to have a language model.
+// modelWays returns the ways to have a language model.
 func modelWays(a *app) []string {
 	if a.set.offline {
 		return []string{"start Ollama, LM Studio or llama.cpp on this machine", "without --offline: set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY"}

@@ -42,7 +42,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Fd returns the descriptor of the stream, that of no file if it is none.
+// Fd returns the file descriptor of the stream, or an invalid one if it is no file.
 func (o *output) Fd() uintptr {
 	if f, ok := o.w.(*os.File); ok {
 		return f.Fd()
@@ -56,7 +56,7 @@ func (o *output) failed() error {
 	return o.err
 }
 
-// line writes text that somebody else may have had a hand in, made harmless.
+// line writes text from an untrusted source, with dangerous characters made harmless.
 func (o *output) line(s string) { fmt.Fprintln(o, transcript.Clean(s)) }
 
 // json writes a value, over several lines if it is for people too.
@@ -85,8 +85,8 @@ func rows[T any](o *output, all []T) error {
 	return nil
 }
 
-// table writes columns, and lines of one cell as they are. A column is at most so wide that those after it stay aligned; 0 is
-// for no limit. With a width of the terminal, lines are cut there.
+// table writes rows in aligned columns, and rows of one cell as they are. Cells that exceed the maximum width of their column
+// do not widen it; 0 means no maximum. If the width of the terminal is known, lines are cut there.
 func (o *output) table(lines [][]string, most, width int) {
 	for _, line := range inwords.Align(lines, most) {
 		if width > 0 {
@@ -96,7 +96,7 @@ func (o *output) table(lines [][]string, most, width int) {
 	}
 }
 
-// encode is JSON in which the characters that terminals act upon are escaped.
+// encode returns a value as JSON with control characters for terminals escaped.
 func encode(v any, indent bool) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// planRun returns what a run would do, with the model of all agents if one was named.
+// planRun prints what a run would do. If a model was named, all agents use it.
 func planRun(a *app, w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
 	p, err := a.host().Plan(w, &host.PlanOptions{Inputs: inputs, Model: model, Budget: r.budget()})
 	if err != nil {

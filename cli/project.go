@@ -23,7 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// leave is what the flags say about what agents may do.
+// leave holds the flags on what agents may do.
 type leave struct {
 	allow, ask   arguments.List
 	deny         arguments.List
@@ -41,7 +41,7 @@ func (l *leave) add(f *pflag.FlagSet) {
 	f.Lookup("trust-project").Annotations = map[string][]string{actFlag: {}}
 }
 
-// rules reads those of the flags.
+// rules parses the rules of the flags.
 func (l *leave) rules() ([]permit.Rule, error) {
 	var rules []permit.Rule
 	for _, x := range []struct {
@@ -60,7 +60,7 @@ func (l *leave) rules() ([]permit.Rule, error) {
 	return rules, nil
 }
 
-// here returns the host, and warns once of mistakes in the settings of the project.
+// here returns the host. The first call warns of mistakes in the project's settings.
 func (a *app) here() *host.Host {
 	problems, err := a.host().Problems()
 	if err != nil || !a.settled || a.set.Quiet || a.warned || completing(a) {
@@ -73,19 +73,19 @@ func (a *app) here() *host.Host {
 	return a.host()
 }
 
-// where is the place of a problem: a file, file:line or file:line:col.
+// where returns the place of a problem: a file, file:line or file:line:col.
 func where(file string, x *recipe.Problem) string { return clean.Place(file, x.Pos.Line, x.Pos.Col) }
 
-// startProject starts what may be used of the project, and says what is not.
+// startProject starts the trusted parts of the project, and reports the others.
 func startProject(ctx context.Context, a *app) (*host.Session, error) {
 	a.starts = true
 	return a.here().Session(ctx)
 }
 
-// An itemFilter checks the flags of a list, and returns which items are wanted and that in words, behind the kind.
+// An itemFilter checks the flags of a list. It returns a filter for items, and words that describe it after the kind.
 type itemFilter func() (wanted func(*host.Item) bool, words string, err error)
 
-// catalogCommand lists and shows what there is of a kind. If filter is nil, all of it is listed.
+// catalogCommand lists and shows the items of a kind. If filter is nil, it lists all of them.
 func catalogCommand(a *app, kind, short string, show func(context.Context, string) error, filter itemFilter) *cobra.Command {
 	n := a.cfg.Name
 	cmd := &cobra.Command{
@@ -101,7 +101,7 @@ func catalogCommand(a *app, kind, short string, show func(context.Context, strin
 	return listFirst(a, cmd)
 }
 
-// listCommand lists what there is of a kind.
+// listCommand lists the items of a kind.
 func listCommand(a *app, kind string, filter itemFilter) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List " + kind + ", with their sources and what they override", Args: none,
@@ -138,7 +138,7 @@ func itemNames(kind string, some func(*host.Item) bool) completer {
 	}
 }
 
-// problem is a line about something that is wrong or odd.
+// problem formats a problem on one line.
 func problem(x *recipe.Problem) string {
 	word := "error: "
 	if x.Warning {
@@ -150,7 +150,7 @@ func problem(x *recipe.Problem) string {
 	return word + where(x.File, x) + ": " + x.Text
 }
 
-// validateCommand checks the files of one kind: what cannot be used is an error, what is put up with a warning.
+// validateCommand checks the files of one kind. A file that cannot be used is an error; a tolerated mistake is a warning.
 func validateCommand(a *app, kind string) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate", Short: "Check the files of " + kind + ": exit code 1 if one cannot be used", Args: none,
@@ -165,7 +165,7 @@ func validateCommand(a *app, kind string) *cobra.Command {
 	}
 }
 
-// printItems writes a listing, and what is wrong besides. Filter says which of them were wanted, "" for all.
+// printItems writes a listing, and then the problems. Filter describes which items were wanted, "" for all.
 func printItems(a *app, kind string, items []host.Item, problems recipe.Problems, filter string) error {
 	if a.programs() {
 		return rows(a.out, append([]host.Item{}, items...))
@@ -220,7 +220,7 @@ func printTable(a *app, items []host.Item) {
 	}
 }
 
-// itemDetails are the lines below an item.
+// itemDetails returns the lines below an item.
 func itemDetails(a *app, e *host.Item) []string {
 	var out []string
 	if e.Source != "built-in" && e.Path != "" {
@@ -254,7 +254,7 @@ func itemDetails(a *app, e *host.Item) []string {
 	return out
 }
 
-// capabilities are those that agents may have.
+// capabilities lists the capabilities that agents may have.
 const capabilities = "research, explore, synthesize, write, search, read-only, code-review, data-analysis"
 
 func agentsCommand(a *app) *cobra.Command {
@@ -283,7 +283,7 @@ func agentsCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// showItem writes all there is to know of an agent or a skill.
+// showItem writes everything known about an agent or a skill.
 func showItem(a *app, kind, name string) error {
 	i, err := a.here().Show(kind, name)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// findWorkflow returns the workflow of a name, or says why it cannot be used.
+// findWorkflow returns the workflow of a name, or an error that tells why it cannot be used.
 func findWorkflow(a *app, name string) (*workflow.Workflow, error) {
 	w, err := a.host().Find(name)
 	var unknown *host.UnknownError
@@ -67,12 +67,12 @@ func chooseWorkflow(a *app, word string) (*workflow.Workflow, error) {
 	}
 }
 
-// loadWorkflows are the workflows there are. It warns of mistakes in the settings of the project that they are of.
+// loadWorkflows returns all workflows. It warns of mistakes in the settings of the project.
 func loadWorkflows(a *app) workflow.Set {
 	return a.here().Workflows()
 }
 
-// invalid shows everything that is wrong with a recipe, each at its place.
+// invalid prints every mistake of a recipe with its position.
 func invalid(bad *host.RecipeError) *Error {
 	const most = 20
 	var b strings.Builder
@@ -97,8 +97,8 @@ func invalid(bad *host.RecipeError) *Error {
 	}
 }
 
-// trustRecipe asks once, on a terminal, whether a recipe of the project is to be used that nobody has
-// trusted, which is why another cannot run or itself. The error is why it is not.
+// trustRecipe asks once, on a terminal, whether to trust an untrusted recipe of the project that keeps itself or another
+// recipe from running. If it is not trusted, the error tells why.
 func trustRecipe(a *app, d *host.Decision, why error) error {
 	refused := &Error{
 		Exit: ExitDenied, Code: "untrusted", Message: why.Error(), Err: why,
@@ -117,7 +117,7 @@ func trustRecipe(a *app, d *host.Decision, why error) error {
 	return a.host().Trust(items)
 }
 
-// shownPath is a path as it is typed here: relative to this folder if it lies below.
+// shownPath returns a path as a user would type it: relative to the current folder if it lies below.
 func shownPath(path string) string {
 	here, err := os.Getwd()
 	if err == nil {

@@ -57,7 +57,7 @@ func runsResolve(a *app) *cobra.Command {
 	return cmd
 }
 
-// resolution is the answer that the flags say, nil for nothing.
+// resolution returns the answer given by the flags, or nil.
 func resolution(again, happened bool, output json.RawMessage) (*runlog.Answer, error) {
 	choice := runlog.UnknownAgain
 	switch {
@@ -74,7 +74,7 @@ func resolution(again, happened bool, output json.RawMessage) (*runlog.Answer, e
 	return &runlog.Answer{Value: b, By: "person", Output: output}, err
 }
 
-// outcome returns what an effect gave, as --result says.
+// outcome returns the outcome of an effect as given by --result.
 func outcome(u *unknownJSON, result json.RawMessage) (json.RawMessage, error) {
 	switch {
 	case result == nil || json.Valid(result):
@@ -85,7 +85,7 @@ func outcome(u *unknownJSON, result json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(string(result))
 }
 
-// unknownJSON is an effect whose outcome nobody knows.
+// unknownJSON is an effect with an unknown outcome, for programs.
 type unknownJSON struct {
 	Task     string `json:"task"`
 	Effect   string `json:"effect"`
@@ -151,7 +151,8 @@ func resolveEffect(ctx context.Context, a *app, ref, task string, given *runlog.
 	return answerRecorded(a, info.ID, resumeRun(ctx, a, info, r, ans, &superstep.ResumeOptions{}))
 }
 
-// answerRecorded is the error of going on with a run whose last answer is recorded. That somebody else was quicker is none.
+// answerRecorded returns the error of resuming a run after its last answer was recorded. It is no error if another process
+// resumed the run first.
 func answerRecorded(a *app, id string, err error) error {
 	busy, ok := errors.AsType[*runlog.BusyError](err)
 	if !ok || busy.ID != id {
@@ -188,7 +189,7 @@ func printUnknown(a *app, info runlog.Info, open []unknownJSON) error {
 	return nil
 }
 
-// findsOut returns how an interrupted run comes to ask.
+// findsOut returns how to make an interrupted run ask its question.
 func findsOut(a *app, info runlog.Info) []string {
 	if info.Status != runlog.Interrupted {
 		return nil

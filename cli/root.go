@@ -45,7 +45,7 @@ Flags:
 Global flags: {{.Root.Name}} help flags
 `
 
-// groups are the headings of the list of commands, and what is below each.
+// groups are the headings of the list of commands, and the commands below each.
 var groups = []struct {
 	id, title string
 	commands  string
@@ -70,8 +70,8 @@ func group(root *cobra.Command) {
 	root.SetHelpCommandGroupID("self")
 }
 
-// newRoot builds the command. The flags of `run` depend on the workflow, which is why the
-// arguments are looked at before they are parsed.
+// newRoot builds the root command. The flags of `run` depend on the workflow, so the arguments are examined before they are
+// parsed.
 func newRoot(a *app) *cobra.Command {
 	name := a.cfg.Name
 	root := &cobra.Command{
@@ -241,7 +241,7 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 	return err
 }
 
-// actFlag marks flags that say what to do now, which no variable says.
+// actFlag marks flags that request an action, which no environment variable can set.
 const actFlag = "act"
 
 // acts marks the flags of a command that are not global.
@@ -260,7 +260,7 @@ func oneOf(flag, value string, allowed ...string) error {
 	return usage(fmt.Sprintf("%s: want %s, got %q", flag, strings.Join(allowed, ", "), value))
 }
 
-// early finds out how an error is to be told that came up before the flags were settled.
+// early determines how to print an error that occurred before the flags were settled.
 func (a *app) early() {
 	if a.settled {
 		return
@@ -274,7 +274,7 @@ func (a *app) early() {
 	_ = a.configure(f)
 }
 
-// flagError returns which flag was meant.
+// flagError adds to an error the flag that was probably meant.
 func (a *app) flagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
@@ -305,7 +305,7 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	return usage(fmt.Sprintf("unknown flag --%s; `%s --help` lists the flags", name, cmd.CommandPath()))
 }
 
-// wanted returns what a flag wants that was given something else.
+// wanted returns what kind of value a flag expects, for an error about another value.
 func wanted(f *pflag.Flag, got string, err error) string {
 	var want string
 	switch f.Value.Type() {
@@ -326,7 +326,7 @@ func wanted(f *pflag.Flag, got string, err error) string {
 	return fmt.Sprintf("want %s, got %q", want, got)
 }
 
-// unknownCommand returns which command was meant.
+// unknownCommand returns the error for an unknown command, with the one that was probably meant.
 func unknownCommand(a *app, parent *cobra.Command, args []string) error {
 	word := args[0]
 	if parent.HasParent() {
@@ -350,8 +350,8 @@ func unknownCommand(a *app, parent *cobra.Command, args []string) error {
 	return usage(fmt.Sprintf("unknown command %q for %s%s", word, parent.CommandPath(), hint))
 }
 
-// elsewhereCommand returns the command that a word means which is not the name of one here: what other tools call it, or
-// where else there is one of that name. "" for none.
+// elsewhereCommand returns the command that an unknown word probably stands for: one that other tools call by that name, or a
+// command of that name elsewhere in the tree. It returns "" if there is none.
 func elsewhereCommand(parent *cobra.Command, word string) string {
 	for _, c := range parent.Commands() {
 		if slices.Contains(c.SuggestFor, word) {
@@ -383,7 +383,7 @@ func commandNames(parent *cobra.Command) []string {
 	return names
 }
 
-// listFirst creates a command without arguments the first of its subcommands, its list.
+// listFirst makes a command without arguments run its first subcommand, the list.
 func listFirst(a *app, c *cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -400,7 +400,7 @@ func listFirst(a *app, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// bare is the command without a subcommand.
+// bare runs the command without a subcommand.
 func (a *app) bare(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 0:
@@ -419,10 +419,10 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 	return &Error{Exit: ExitUsage, shown: true}
 }
 
-// greetingWait is how long the greeting waits for a server of models to answer. All of it is to be there within 200 ms.
+// greetingWait is how long the greeting waits for a model server to answer. The whole greeting must appear within 200 ms.
 const greetingWait = 80 * time.Millisecond
 
-// greeting returns what can be typed first. Each command works as it stands, in this folder and with the model there is.
+// greeting prints the commands to try first. Each works as printed, in this folder and with the available model.
 func greeting(ctx context.Context, a *app, set workflow.Set) string {
 	var pairs []string
 	if a.opt.Demo {
@@ -479,7 +479,7 @@ func atHome(a *app) bool {
 	return err != nil || filepath.Dir(here) == here || missing == nil && os.SameFile(at, home)
 }
 
-// examples lays out commands and what they do, given in turns.
+// examples formats commands and their descriptions, which are given alternately.
 func examples(name string, pairs ...string) string {
 	var table [][]string
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -529,7 +529,7 @@ func completionCommand(a *app) *cobra.Command {
 	}
 }
 
-// none is for commands without arguments.
+// none is the argument check of commands without arguments.
 func none(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage(fmt.Sprintf("%s takes no arguments, got %q; see `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath()))

@@ -103,7 +103,7 @@ func (r *running) engine() *host.EngineOptions {
 	return &host.EngineOptions{MaxSteps: r.maxSteps, Agents: r.agents}
 }
 
-// budget is what the flags say, nil for nothing.
+// budget returns the budget given by the flags, or nil.
 func (r *running) budget() *runlog.Budget {
 	b := runlog.Budget{Tokens: r.maxTokens, Agents: r.maxAgents, Turns: r.maxTurns, Calls: r.maxCalls, Money: int64(math.Ceil(r.maxCost * 1e6)), Wall: r.timeout}
 	if b == (runlog.Budget{}) {
@@ -112,7 +112,7 @@ func (r *running) budget() *runlog.Budget {
 	return &b
 }
 
-// raised is the flag that lets a run go on that has met a limit.
+// raised returns the flag that raises the limit a run has met.
 func raised(e *runlog.BudgetError) []string {
 	n := e.Enough()
 	switch e.What {

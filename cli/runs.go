@@ -56,7 +56,7 @@ func listRuns(ctx context.Context, a *app, f *runlog.Filter) ([]runlog.Info, err
 	return e.Runs(ctx, f)
 }
 
-// oneRun is for commands about one run.
+// oneRun is the argument check of commands about one run.
 func oneRun(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usage(fmt.Sprintf("%s: name one run: its ID, the start of it, @last, or @-2 for the one before",
@@ -65,7 +65,7 @@ func oneRun(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// nargs is for commands with so many arguments.
+// nargs is the argument check of commands with a fixed number of arguments.
 func nargs(least, most int, message string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -75,7 +75,7 @@ func nargs(least, most int, message string) cobra.PositionalArgs {
 	}
 }
 
-// oneRunOrLast is for commands that look at one run, the newest one if none is named.
+// oneRunOrLast is the argument check of commands about one run, or the newest if none is named.
 func oneRunOrLast(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func named(args []string) string {
 	return args[0]
 }
 
-// findRun returns the run that is meant. It never shows one as running that nobody runs.
+// findRun returns the run that the user names. A run that no process executes is never shown as running.
 func findRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog.Info, error) {
 	e, err := a.looking(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func runsList(a *app) *cobra.Command {
 	return cmd
 }
 
-// statusNames are the statuses of runs as listings show them.
+// statusNames returns the names of run statuses as listings show them.
 func statusNames() []string {
 	var out []string
 	for _, s := range []runlog.Status{
@@ -192,7 +192,7 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 	return nil
 }
 
-// why is what the listing adds to the status: the reason of a pause, and that a run was imported.
+// why returns what the listing adds to the status: the reason of a pause, and that a run was imported.
 func why(r *host.RunItem) string {
 	var words []string
 	if r.Status == host.Waiting {
@@ -210,7 +210,7 @@ func why(r *host.RunItem) string {
 	return " (" + strings.Join(words, ", ") + ")"
 }
 
-// status colours the word, which says the same without.
+// status adds a colour to the status word. The word alone carries the same information.
 func status(p tui.Palette, of runlog.Status) string {
 	s := string(of)
 	switch of {
@@ -239,7 +239,7 @@ func runsWatch(a *app) *cobra.Command {
 	}
 }
 
-// watchRun follows a run until nobody runs it. Its exit code is the run's.
+// watchRun follows a run until no process executes it. The exit code is that of the run.
 func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
@@ -267,7 +267,7 @@ func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info
 	return finishRun(a, s, stream, endingOf(ctx, s, logged(s.Run(), &now)))
 }
 
-// logged is the outcome of a run that somebody else ran, as its log has it.
+// logged returns the outcome of a run that another process executed, read from its log.
 func logged(r *transcript.Run, info *runlog.Info) *superstep.Outcome {
 	failed := &Error{Exit: ExitFailed, Code: string(info.Status)}
 	out := &superstep.Outcome{Status: info.Status, Output: r.Output, Short: r.Short}
@@ -325,7 +325,7 @@ func runsResume(a *app) *cobra.Command {
 	return cmd
 }
 
-// noModel takes the flag --model, only to say that there is none.
+// noModel accepts the flag --model only to report that the command does not take it.
 func noModel(cmd *cobra.Command, a *app, keeps string) {
 	cmd.Flags().StringVar(&a.set.model, "model", "", "")
 	cmd.Flags().Lookup("model").Hidden = true

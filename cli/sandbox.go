@@ -42,7 +42,7 @@ func sandboxCommand(a *app) *cobra.Command {
 	return c
 }
 
-// openSandbox opens the sandbox of the project of the current folder, with the rules of flags.
+// openSandbox opens the sandbox of the project in the current folder, with the rules of the flags.
 func openSandbox(a *app, l leave) (*sandbox.Sandbox, error) {
 	if _, err := l.rules(); err != nil {
 		return nil, err

@@ -79,7 +79,7 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origi
 	return out
 }
 
-// showRun prints a run for people.
+// showRun prints a run for users.
 func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string) {
 	p := a.tty.Out
 	put := func(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
@@ -141,7 +141,7 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 	}
 }
 
-// openQuestions are those that still take an answer.
+// openQuestions returns those that still take an answer.
 func openQuestions(info *runlog.Info, r *transcript.Run) []tui.Question {
 	if info.Status == runlog.Cancelled {
 		return nil
@@ -149,7 +149,7 @@ func openQuestions(info *runlog.Info, r *transcript.Run) []tui.Question {
 	return tui.Questions(r.Open())
 }
 
-// refuser is who or what turned a call down.
+// refuser returns who or what denied a call.
 func refuser(d *transcript.Denial) string {
 	switch d.By {
 	case "":
@@ -217,7 +217,7 @@ func indent(s string) string {
 	return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n       ")
 }
 
-// nextShown prints what can be done with a run that was shown.
+// nextShown prints the commands that make sense after showing a run.
 func nextShown(a *app, info runlog.Info, r *transcript.Run) {
 	e := &ending{run: r, id: info.ID, open: tui.Questions(r.Open()), status: info.Status, output: r.Output, shown: true}
 	if info.Status == runlog.Failed {

@@ -2,7 +2,7 @@ package cli
 
 import "fmt"
 
-// storeOrigin is where the name of the store comes from.
+// storeOrigin returns where the name of the store comes from.
 func storeOrigin(a *app) string {
 	if a.cfg.Env("SUPERSTEP_STORE") == a.set.store {
 		return "SUPERSTEP_STORE"
@@ -13,7 +13,7 @@ func storeOrigin(a *app) string {
 	return "--store"
 }
 
-// storeName is the store for people.
+// storeName returns the name of the store as shown to users.
 func storeName(a *app) string {
 	p, err := a.host().Place()
 	if err != nil {
@@ -22,7 +22,7 @@ func storeName(a *app) string {
 	return p.String()
 }
 
-// absent returns, for after "no runs", that there is no store at all.
+// absent returns an addition to "no runs" if there is no store at all.
 func absent(a *app) string {
 	if a.host().Absent() {
 		return ", which is not there yet"

@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// toolsCall calls a tool as an agent would, for those who write tools.
+// toolsCall calls a tool as an agent would. It is for authors of tools.
 func toolsCall(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "call NAME [ARGUMENTS]", Short: "Call a tool as an agent would, with JSON arguments",
@@ -73,7 +73,7 @@ func callTool(ctx context.Context, a *app, name string, args json.RawMessage) er
 	return nil
 }
 
-// skillsValidate is the validator of skills.
+// skillsValidate returns the validator of skills.
 func skillsValidate(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate [FOLDER...]", Short: "Check skills against the format",

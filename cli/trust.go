@@ -73,12 +73,12 @@ func printDecisions(a *app, items []host.Decision, whole bool) error {
 	return nil
 }
 
-// decisionLines are what a person sees of a decision.
+// decisionLines returns a decision as lines for the user.
 func decisionLines(a *app, d *host.Decision, pal tui.Palette, whole bool) []string {
 	return pal.DecisionLines(d, whole, a.hint("workflows", "show", transcript.Line(d.Name), "-v"))
 }
 
-// called is a decision in a sentence.
+// called describes a decision in a sentence.
 func called(d *host.Decision) string {
 	return fmt.Sprintf("%s %s (%s)", d.Kind, transcript.Line(d.Called()), transcript.Line(d.Path))
 }
@@ -125,7 +125,7 @@ func decideItems(a *app, names []string, yes bool) error {
 	return printDecided(a, items)
 }
 
-// printDecided lists for programs the items of which the state was changed.
+// printDecided lists, for programs, the items whose state was changed.
 func printDecided(a *app, items []host.Decision) error {
 	if !a.programs() {
 		return nil
@@ -133,7 +133,7 @@ func printDecided(a *app, items []host.Decision) error {
 	return printDecisions(a, items, false)
 }
 
-// notRunnable prints which workflows of the project nobody can decide on, since they were written for another program.
+// notRunnable prints the workflows of the project that cannot be trusted because they were written for another program.
 func notRunnable(a *app, h *host.Host) {
 	for _, i := range h.NotRunnable() {
 		if i.Source == "project" {
@@ -142,14 +142,14 @@ func notRunnable(a *app, h *host.Host) {
 	}
 }
 
-// note is a line for people.
+// note is a line for users.
 func (a *app) note(text string) {
 	if !a.programs() {
 		a.err.line(text)
 	}
 }
 
-// askDecisions has a person look at items, and gives those that are trusted.
+// askDecisions shows items to the user, and returns those that the user trusts.
 func askDecisions(a *app, items []host.Decision) ([]host.Decision, error) {
 	dir := a.host().Dir()
 	if !a.tty.Asks() {

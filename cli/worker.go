@@ -42,7 +42,7 @@ which need a decision. When a worker stops, the others resume its runs.`,
 	return cmd
 }
 
-// heldElsewhere returns how many runs are held by others.
+// heldElsewhere returns how many runs are held by other processes.
 func heldElsewhere(ctx context.Context, a *app) string {
 	running, err := a.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Running}})
 	if err != nil || len(running) == 0 {

@@ -32,7 +32,7 @@ func workflowsCommand(a *app) *cobra.Command {
 	return listFirst(a, c)
 }
 
-// named is for commands about one workflow.
+// named is the argument check of commands about one workflow.
 func (a *app) named(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usage(fmt.Sprintf("%s: name one workflow; `%s` shows those there are", strings.TrimPrefix(cmd.CommandPath(), a.cfg.Name+" "),
@@ -54,7 +54,7 @@ func workflowNamed(a *app, name string) (*workflow.Workflow, error) {
 	return w, asUsage(err)
 }
 
-// asUsage creates a mistake of the command line of a workflow that there is not.
+// asUsage turns the error about an unknown workflow into a usage error.
 func asUsage(err error) error {
 	var unknown *workflow.UnknownError
 	if errors.As(err, &unknown) {
@@ -124,7 +124,7 @@ func workflowsGraph(a *app) *cobra.Command {
 	return cmd
 }
 
-// drawnRun returns the workflow and the inputs of a run, and the states of its nodes to the picture.
+// drawnRun returns the workflow and the inputs of a run, and the states of its nodes for the picture.
 func drawnRun(a *app, cmd *cobra.Command, ref string, opt *draw.Options) (*workflow.Workflow, json.RawMessage, error) {
 	_, info, err := findRun(cmd.Context(), a, ref)
 	if err != nil {
@@ -152,7 +152,7 @@ func drawnRun(a *app, cmd *cobra.Command, ref string, opt *draw.Options) (*workf
 	return w, started.Inputs, nil
 }
 
-// workflowOfRun is the workflow of a run, as the run has pinned it.
+// workflowOfRun returns the workflow of a run, as the run has pinned it.
 func workflowOfRun(a *app, started *runlog.RunStarted) (*workflow.Workflow, error) {
 	if started.Pinned != nil {
 		return a.host().Restore(started.Workflow, started.Pinned)

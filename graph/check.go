@@ -115,8 +115,8 @@ func (c *compiler[S, U]) find(name, where string) int {
 	return -1
 }
 
-// half takes note of a way of which only one end is known, -1 for the other: where it begins is taken
-// to lead somewhere, and where it ends to be reached.
+// half notes a path of which only one end is known; the other is -1. A known source is assumed to lead somewhere, and a known
+// target to be reached.
 func (c *compiler[S, U]) half(from, to int) {
 	if from >= 0 && to < 0 {
 		c.ends[from], c.leads[from] = true, true
@@ -194,7 +194,7 @@ func (c *compiler[S, U]) checkEdges() {
 	}
 }
 
-// lead takes note of a way from a node to another that is not always taken.
+// lead notes a path from one node to another that is not always taken.
 func (c *compiler[S, U]) lead(from, to int) {
 	c.loose[from] = append(c.loose[from], to)
 	c.looseIn[to] = append(c.looseIn[to], from)
@@ -259,7 +259,7 @@ func (r *route[S]) kind() string {
 	return "branch"
 }
 
-// checkRoutes looks at the graph as a whole.
+// checkRoutes checks the edges of the graph as a whole.
 func (c *compiler[S, U]) checkRoutes() {
 	n := len(c.g.nodes)
 	reached := make([]bool, n)
@@ -354,7 +354,7 @@ func mark(from []int, seen []bool, next func(int) [2][]int) {
 	}
 }
 
-// looped is how many nodes are on loops, or on a way from one to another.
+// looped returns how many nodes are on loops, or on a path between loops.
 func (c *compiler[S, U]) looped() int {
 	n := len(c.g.nodes)
 	next, back := make([][]int, n), make([][]int, n)
@@ -398,7 +398,7 @@ func (c *compiler[S, U]) looped() int {
 	return looped
 }
 
-// endlessLoop finds a cycle of nothing but edges: it can never stop.
+// endlessLoop finds a cycle that consists only of edges and so can never end.
 func (c *compiler[S, U]) endlessLoop() []string {
 	const open, closed = 1, 2
 	state := make([]uint8, len(c.g.nodes))
@@ -440,7 +440,7 @@ func (c *compiler[S, U]) endlessLoop() []string {
 	return nil
 }
 
-// checkTypes looks for what could not be kept in a log.
+// checkTypes looks for types that cannot be stored in a log.
 func (c *compiler[S, U]) checkTypes() {
 	for _, t := range []reflect.Type{reflect.TypeFor[S](), reflect.TypeFor[U]()} {
 		name := t.Name()
@@ -462,7 +462,7 @@ type checkedInput[S any] struct {
 	from   int // the producing node, -1 for none
 }
 
-// checkReads looks at what nodes say of what they are given, and make.
+// checkReads checks the Reads, Input and Output declarations of nodes.
 func (c *compiler[S, U]) checkReads() {
 	n := len(c.g.nodes)
 	c.inputs, c.outputs = make([]*checkedInput[S], n), make([]*jsonschema.Resolved, n)
@@ -530,7 +530,7 @@ func (c *compiler[S, U]) checkInput(i int) {
 	}
 }
 
-// distinct are the nodes among some that may be repeated, and may be Start, in order.
+// distinct returns the given nodes without duplicates, in order. Start may be among them.
 func distinct(nodes []int) []int {
 	out := slices.DeleteFunc(slices.Clone(nodes), func(i int) bool { return i < 0 })
 	slices.Sort(out)

@@ -162,7 +162,7 @@ func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 	return f, nil
 }
 
-// addNode creates a node, and its vertex, runnable.
+// addNode creates the runnable form of a node and of its vertex.
 func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 	nd := c.g.nodes[i]
 	v := pregel.Vertex{Name: nd.Name, Targets: append(append([]int(nil), c.out[i]...), c.loose[i]...)}
@@ -215,13 +215,13 @@ func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 	f.shape.Nodes = append(f.shape.Nodes, s)
 }
 
-// Name is the graph's.
+// Name returns the name of the graph.
 func (f *Flow[S, U]) Name() string { return f.name }
 
 // Digest changes whenever the shape of the graph does.
 func (f *Flow[S, U]) Digest() string { return f.digest }
 
-// Shape is what the graph looks like. The caller must not change it.
+// Shape describes the nodes and edges of the graph. The caller must not change it.
 func (f *Flow[S, U]) Shape() Shape { return f.shape }
 
 // A Schedule is when a node starts.

@@ -5,9 +5,9 @@ import "github.com/superstep-dev/superstep/internal/pregel"
 type (
 	// TasksError reports that tasks of a superstep failed for good.
 	TasksError = pregel.TasksError
-	// StepLimitError reports that a run took as many supersteps as it may.
+	// StepLimitError reports that a run reached its limit of supersteps.
 	StepLimitError = pregel.StepLimitError
-	// TimeoutError reports that a run or a task took longer than it may.
+	// TimeoutError reports that a run or a task exceeded its time limit.
 	TimeoutError = pregel.TimeoutError
 	// PanicError reports that a node panicked.
 	PanicError = pregel.PanicError

@@ -11,8 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// fold is what the records of one graph come to: the machine as it is after the last of
-// them. It executes nothing.
+// fold computes the state of a graph's machine from its records. It executes nothing.
 type fold[S, U any] struct {
 	flow    *Flow[S, U]
 	space   string // the path of the task that runs the graph, "" for a run's own
@@ -32,7 +31,7 @@ type place struct {
 	key    string
 }
 
-// path is that of a task of the graph, which the task of that space runs.
+// path returns the full path of a task of the graph, which runs within the task of the space.
 func (f *Flow[S, U]) path(space string, t *pregel.Task[message]) string {
 	path := pregel.Path(f.nodes[t.Vertex].Name, t.Key, t.Visit)
 	if space != "" {
@@ -41,7 +40,7 @@ func (f *Flow[S, U]) path(space string, t *pregel.Task[message]) string {
 	return path
 }
 
-// owns reports whether a record is of this graph, and not of one inside of it or around it.
+// owns reports whether a record belongs to this graph, and not to a nested or an enclosing one.
 func (d *fold[S, U]) owns(r *runlog.Record) bool {
 	switch r.Kind {
 	case runlog.KindSnapshot:
@@ -109,7 +108,7 @@ func (d *fold[S, U]) restore(r *runlog.Record) error {
 	return d.misfit(err)
 }
 
-// misfit is err, of a version of the graph that was to be continued with all the same.
+// misfit wraps an error that occurred although resuming with another version of the graph was allowed.
 func (d *fold[S, U]) misfit(err error) error {
 	var changed *ChangedError
 	if err == nil || !errors.As(d.adopted, &changed) {
@@ -148,7 +147,7 @@ func (d *fold[S, U]) redo(r *runlog.Record) error {
 	return d.m.Recover(index, res)
 }
 
-// result is what a record says of a task.
+// result returns the result of a task from a record.
 func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, message], error) {
 	res := pregel.Result[U, message]{Outcome: pregel.Done}
 	misfit := func(err error) error {
@@ -189,8 +188,8 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, m
 	return res, nil
 }
 
-// passedOver are the full paths of tasks that were skipped in the graph of a space;
-// those of graphs inside of it are full already.
+// passedOver returns the full paths of the tasks that were skipped in the graph of a space. Paths from nested graphs are full
+// already.
 func passedOver(paths []string, space string) []string {
 	var out []string
 	for _, p := range paths {

@@ -14,29 +14,28 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// An Edit is an update that a run is to have had.
+// An Edit is an update that a fork pretends a node has made.
 type Edit struct {
-	// Node is who is to have made the update, which those see who read that node.
-	// "" is nobody: it is as if the run had begun with it, and everybody sees it.
+	// Node is the supposed author of the update; nodes that read it see the update. If "", the run seems to have begun with
+	// the update, and all nodes see it.
 	Node   string
 	Update json.RawMessage // fits the update type of the graph; unknown fields are refused
 }
 
 // A ForkPoint is where a fork leaves its parent.
 type ForkPoint struct {
-	// At is the record of the parent that was the last one. With Again it may be 0: the fork begins with the first
-	// superstep that computes one of those.
+	// At is the last record of the parent that the fork keeps. With Again it may be 0: the fork then begins with the first
+	// superstep that computes one of those tasks.
 	At uint64
-	// Again are paths of tasks to compute anew, with all that depends on them. What the parent recorded for other
-	// tasks is kept, after At as well. A node's name stands for all of its tasks from At on.
+	// Again lists the paths of tasks to compute again, with everything that depends on them. What the parent recorded for
+	// other tasks is kept, even after At. The name of a node stands for all its tasks from At on.
 	Again []string
 	Edits []Edit
 }
 
-// Forked is what a new run needs to go on where another was.
+// Forked holds what a new run needs to continue from a checkpoint of another.
 type Forked struct {
-	// Records are to follow the run.started of the new run, all in one batch. They have
-	// neither Seq nor Time.
+	// Records must follow the run.started record of the new run, all in one batch. They have neither Seq nor Time.
 	Records []runlog.Record
 	Seq     uint64   // the record of the checkpoint that the new run begins with
 	Step    int      // how many supersteps it has been spared
@@ -46,16 +45,16 @@ type Forked struct {
 	redo *redo
 }
 
-// Partial reports whether the fork does only some of it again; see Redoes.
+// Partial reports whether the fork repeats only some tasks; see Redoes.
 func (k *Forked) Partial() bool { return k.redo != nil }
 
-// Redoes reports whether the fork of a point with Again does again what the parent did under a path and a key.
+// Redoes reports whether a fork with Again repeats what the parent did under a path and a key.
 func (k *Forked) Redoes(path, key string) bool { return k.redo != nil && k.redo.drops(path, key) }
 
-// Fork creates the beginning of a new run. An effect without an outcome is not carried. Without Again the fork keeps, of
-// the superstep under way at the record, the results, and the settled effects and answers of tasks that had not ended.
-// Edits are folded into the state in their order, and nothing is kept that was computed without them. Who computes in
-// the superstep is not decided anew: to change what a branch chose, fork from before the node that it follows.
+// Fork creates the beginning of a new run. An effect without an outcome is not carried. Without Again the fork keeps, of the
+// superstep under way at the record, the results, and the settled effects and answers of tasks that had not ended. Edits are
+// folded into the state in their order, and results computed without them are dropped. The set of nodes in the superstep stays
+// the same: to change the choice of a branch, fork before the node that the branch follows.
 func (f *Flow[S, U]) Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*Forked, error) {
 	out := &Forked{}
 	last := p.At
@@ -108,9 +107,9 @@ func (f *Flow[S, U]) Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint)
 	return out, f.fork(out, past, p, pending, carrier.Carried())
 }
 
-// Seed creates the beginning of a run that has the updates of some nodes from elsewhere. The run begins with the zero
-// state. An update is used if its node reads only what others with one have made, and leads to the same nodes whatever
-// it made; Kept says of which that is so, and Next names all other nodes.
+// Seed creates the beginning of a run that has the updates of some nodes from elsewhere. The run begins with the zero state.
+// An update is used if its node reads only nodes that have updates too, and if its successors do not depend on the update.
+// Kept lists the nodes for which that is so, and Next all others.
 func (f *Flow[S, U]) Seed(updates map[string]json.RawMessage) (*Forked, error) {
 	x := &execution[S, U]{flow: f}
 	var zero S
@@ -206,7 +205,7 @@ func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending [
 	return nil
 }
 
-// given puts an edit into the result that its node has among records, and reports whether there is one.
+// given puts an edit into the recorded result of its node, and reports whether there is such a result.
 func (f *Flow[S, U]) given(records []runlog.Record, e *Edit) (bool, error) {
 	for i := range records {
 		var d runlog.TaskDone

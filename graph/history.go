@@ -21,7 +21,7 @@ type Checkpoint[S any] struct {
 	Skipped []string // the paths of all tasks that were skipped so far
 }
 
-// A Result is what became of a task.
+// A Result is the result of a task.
 type Result struct {
 	Path   string          `json:"path"`
 	Node   string          `json:"node"`
@@ -33,20 +33,20 @@ type Result struct {
 	Fix    json.RawMessage `json:"fix,omitempty"`
 }
 
-// A Reading is a graph for those who have the log of a run of it and do not know its
-// types. Every *Flow is one. Nothing is executed, but for the reducer.
+// A Reading reads the log of a run without knowing the types of its graph. Every *Flow is a Reading. Only the reducer is
+// executed.
 type Reading interface {
 	Name() string
 	Shape() Shape
 	// Checkpoints is History with the states as JSON.
 	Checkpoints(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[json.RawMessage], error]
-	// Fork gives what another run needs to go on from a point of this one.
+	// Fork returns what a new run needs to continue from a checkpoint of this one.
 	Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*Forked, error)
-	// Seed gives what a new run needs whose nodes have these updates already, by name; see [Flow.Seed].
+	// Seed returns what a new run needs whose nodes already have the given updates, by name; see [Flow.Seed].
 	Seed(updates map[string]json.RawMessage) (*Forked, error)
 }
 
-// past is a fold over the log of a whole run, which may be of another version of the graph.
+// past returns a fold over the log of a whole run, which may be of another version of the graph.
 func (f *Flow[S, U]) past() *fold[S, U] {
 	return &fold[S, U]{flow: f, changed: func(name string, shape *Shape) error {
 		switch {
@@ -59,10 +59,9 @@ func (f *Flow[S, U]) past() *fold[S, U] {
 	}}
 }
 
-// History folds the records of a run of the graph, from the first on, and yields a
-// checkpoint for its beginning and for every superstep. Graphs inside of it are passed
-// over. It ends with the records, or with an error: theirs, a *ChangedError, or that a
-// record does not fit. The states must not be changed; they share memory.
+// History folds the records of a run of the graph, from the first on, and yields a checkpoint for its beginning and for every
+// superstep. Nested graphs are ignored. It ends with the records or with an error: that of the records, a *ChangedError, or
+// one for a record that does not fit. The states must not be changed; they share memory.
 func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[S], error] {
 	return func(yield func(Checkpoint[S], error) bool) {
 		past := f.past()
@@ -102,8 +101,8 @@ func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[
 	}
 }
 
-// known reports whether a record is a snapshot that says nothing new. One with a shape is
-// of the version of the graph that the run continues with.
+// known reports whether a record is a snapshot without new information. A snapshot with a shape belongs to the version of the
+// graph with which the run continues.
 func (d *fold[S, U]) known(r *runlog.Record) bool {
 	if r.Kind != runlog.KindSnapshot || d.m == nil {
 		return false
@@ -114,8 +113,8 @@ func (d *fold[S, U]) known(r *runlog.Record) bool {
 	return json.Unmarshal(r.Data, &s) == nil && s.Shape == nil
 }
 
-// other reports whether an error says that from here on the run is of another version of
-// the graph. Later it may be of this one.
+// other reports whether an error means that the run continues with another version of the graph from here on. Later it may
+// return to this one.
 func (d *fold[S, U]) other(err error) bool {
 	var changed *ChangedError
 	if !errors.As(err, &changed) || changed.Graph != d.flow.name {
@@ -125,7 +124,7 @@ func (d *fold[S, U]) other(err error) bool {
 	return true
 }
 
-// results are those of the superstep that is about to be committed.
+// results returns the results of the superstep that is about to be committed.
 func (d *fold[S, U]) results(failures map[string]runlog.TaskDone) ([]Result, error) {
 	if d.m == nil {
 		return nil, nil
@@ -180,8 +179,8 @@ func (f *Flow[S, U]) Checkpoints(records iter.Seq2[runlog.Record, error]) iter.S
 	}
 }
 
-// StateAt returns the state that a run had when a record of it was the last: as of the
-// superstep that was committed by then. Records are those of the run, from the first on.
+// StateAt returns the state of a run as of a record: that of the last superstep committed by then. Records are those of the
+// run, from the first on.
 func (f *Flow[S, U]) StateAt(records iter.Seq2[runlog.Record, error], seq uint64) (S, error) {
 	var last Checkpoint[S]
 	for c, err := range f.History(records) {

@@ -49,8 +49,8 @@ func fits(schema *jsonschema.Resolved, value json.RawMessage) error {
 	return strict.Check(schema, value)
 }
 
-// fit checks the input of a node, and lets the node that produced it try again while it
-// does not fit. It gives the state with the new work folded in, and that work.
+// fit checks the input of a node, and runs the producing node again while the input does not fit. It returns the state with
+// the new update folded in, and that update.
 func (x *execution[S, U]) fit(ctx context.Context, n *node[S, U], task *Task, s S) (S, *pregel.Fix[U], error) {
 	fail := &SchemaError{Node: n.Name}
 	most := 1
@@ -98,9 +98,8 @@ func (in *checkedInput[S]) value(s S) (json.RawMessage, error) {
 	return b, nil
 }
 
-// again runs the node that produced an input once more, as a part of the task that was
-// given the input and as an effect of it: a crash does not repeat it. A run that goes on
-// after the task has failed for good asks anew.
+// again runs the node that produced an input once more, as a part of the task that was given the input and as an effect of it:
+// a crash does not repeat it. If the run is resumed after the task failed for good, the producer is run again.
 func (x *execution[S, U]) again(ctx context.Context, vertex int, task *Task, s S, bad []SchemaAttempt) (U, error) {
 	n := &x.flow.nodes[vertex]
 	name := fmt.Sprintf("%s~%d", n.Name, len(bad)+1)
@@ -117,15 +116,14 @@ func (x *execution[S, U]) again(ctx context.Context, vertex int, task *Task, s S
 	})
 }
 
-// cachedWork is what a cache holds of a node: its update, and what its task sent itself.
+// cachedWork is the cache entry of a node: its update and the messages that its task sent.
 type cachedWork struct {
 	Update json.RawMessage   `json:"update"`
 	Sends  []runlog.TaskSend `json:"sends,omitempty"`
 }
 
-// cached is the update of a node, from the cache if it has been made before, or else the
-// key to keep it under once it counts. What the cache had is recorded, for a replay. A
-// cache that does not work is one that has nothing.
+// cached returns the update of a node if it is in the cache, or else the key under which to store it. A cache hit is recorded,
+// for replays. A failing cache counts as empty.
 func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task, s S) (u U, kept string, err error) {
 	key, err := x.cacheKey(n, task, s)
 	if err != nil {
@@ -161,7 +159,7 @@ func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task,
 	return u, "", nil
 }
 
-// keep puts the work of a node into the cache, if that can be done.
+// keep stores the result of a node in the cache, if possible.
 func (x *execution[S, U]) keep(ctx context.Context, key string, n *node[S, U], task *Task, u U) {
 	if x.opt.Cache == nil {
 		return
@@ -187,7 +185,7 @@ func (x *execution[S, U]) keep(ctx context.Context, key string, n *node[S, U], t
 	}
 }
 
-// cacheKey is made of the definition of a node and what it is given.
+// cacheKey returns a key made from the definition and the input of a node.
 func (x *execution[S, U]) cacheKey(n *node[S, U], task *Task, s S) (string, error) {
 	var of any = s
 	if n.Cache.Key != nil {
@@ -246,7 +244,7 @@ func (f *Flow[S, U]) conflict(tags *reduce.Tagged[S, U], tasks []pregel.Task[mes
 	return &ConflictError{Field: tags.Names(set)[0], Paths: [2]string{path(first), path(second)}, Step: tasks[second].Step}
 }
 
-// writes is what a task writes, its amendment of another node's work included.
+// writes returns the fields that a task writes, including its fix of another node's update.
 func writes[S, U any](tags *reduce.Tagged[S, U], r *pregel.Result[U, message]) uint64 {
 	set := tags.Writes(r.Update)
 	if r.Fix != nil {

@@ -23,7 +23,7 @@ type snapshot[S, U any] struct {
 	Machine pregel.Snapshot[S, U, message] `json:"machine"`
 }
 
-// records are those of the log that the run goes on from.
+// records returns the records from which the run resumes.
 func (x *execution[S, U]) records(ctx context.Context) (iter.Seq2[runlog.Record, error], error) {
 	inner, err := x.journal.Begin(x.opt.space)
 	if err != nil {
@@ -41,7 +41,7 @@ func (x *execution[S, U]) records(ctx context.Context) (iter.Seq2[runlog.Record,
 	}, nil
 }
 
-// open continues the run in the journal, or begins it there.
+// open resumes the run of the journal, or begins it.
 func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[S, U, message], err error) {
 	recs, err := x.records(ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func (x *execution[S, U]) snapshots(recs []runlog.Record, m *pregel.Machine[S, U
 	return append(recs, r), nil
 }
 
-// settleSkips takes note of the tasks that the last commit skipped.
+// settleSkips notes the tasks that the last commit skipped.
 func (x *execution[S, U]) settleSkips(m *pregel.Machine[S, U, message]) {
 	x.skipped = append(x.skipped, passedOver(m.Skipped(), x.opt.space)...)
 }
@@ -204,7 +204,7 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 	return nil
 }
 
-// lastAttempt is that of a task that is skipped, by the note of its result; nil for others.
+// lastAttempt returns the last attempt of a skipped task, from the note of its result, or nil for other tasks.
 func lastAttempt[U any](note any) *runlog.TaskFailed {
 	switch n := note.(type) {
 	case *runlog.TaskFailed:
@@ -215,7 +215,7 @@ func lastAttempt[U any](note any) *runlog.TaskFailed {
 	return nil
 }
 
-// snapshotDue reports whether the commit that leads to a step is one to be written with a snapshot.
+// snapshotDue reports whether the commit that leads to a step needs a snapshot.
 func (x *execution[S, U]) snapshotDue(step int) bool {
 	every := x.opt.SnapshotEvery
 	return x.journal.SnapshotDue(x.opt.space, every > 0 && step%every == 0)
@@ -267,7 +267,7 @@ func (x *execution[S, U]) failed(ctx context.Context, d *runlog.TaskFailed, path
 	return x.journal.Write(ctx, "", runlog.KindTaskFailed, path, d)
 }
 
-// inTurn is exec with results that come when it is their turn.
+// inTurn is exec, but returns results in their recorded order.
 func (x *execution[S, U]) inTurn() pregel.Exec[S, U, message] {
 	if x.journal == nil {
 		return x.exec
@@ -290,8 +290,8 @@ func (x *execution[S, U]) inTurn() pregel.Exec[S, U, message] {
 	}
 }
 
-// pause is the pause before a task's next attempt, and whether there is one. A replay
-// makes no pauses, and cannot judge a failure whose text is all that is known.
+// pause returns the pause before a task's next attempt, and whether there is one. A replay makes no pauses, and cannot
+// classify a failure of which only the text is known.
 func (x *execution[S, U]) pause(n *node[S, U], path string, attempt int, err error) (pause time.Duration, again bool) {
 	full, again := n.pause(attempt, err)
 	scope := x.journal.Scope(path)

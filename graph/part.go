@@ -9,11 +9,10 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// Part runs a node as a part of a task, for nodes that are made of others. It has a place
-// of its own in the log, below the task's and under its name: effects, questions and inner
-// graphs of several parts do not meet, and a task has one part of a name. Of its settings
-// Timeout, Retry and Output count; its attempts are counted anew after a crash. It may not
-// send. A panic of it is an error.
+// Part runs a node as a part of a task, for nodes that are made of others. The part has its own path in the log, below the
+// task's and under the part's name, so the effects, questions and inner graphs of several parts stay apart. Part names are
+// unique within a task. Only the Timeout, Retry and Output settings of the node are used. Its attempts are counted anew after
+// a crash. The node must not send. If it panics, Part returns an error.
 func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, err error) {
 	if n.Err != nil {
 		return u, fmt.Errorf("%s: %w", n.Name, n.Err)
@@ -32,7 +31,7 @@ func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, 
 	return u, err
 }
 
-// parts runs a node within a task until an attempt succeeds or there are no more.
+// parts runs a node within a task until an attempt succeeds or no attempt is left.
 func (n *Node[S, U]) parts(ctx context.Context, t *Task, state S) (u U, err error) {
 	for attempt := 1; ; attempt++ {
 		t.again(max(attempt, t.attempt))
@@ -49,7 +48,7 @@ func (n *Node[S, U]) parts(ctx context.Context, t *Task, state S) (u U, err erro
 	}
 }
 
-// part is one attempt.
+// part makes one attempt.
 func (n *Node[S, U]) part(ctx context.Context, t *Task, state S) (u U, err error) {
 	if n.Timeout > 0 {
 		parent := ctx
@@ -76,7 +75,7 @@ func (n *Node[S, U]) part(ctx context.Context, t *Task, state S) (u U, err error
 	return u, err
 }
 
-// latePart is late for a part. That it was is recorded, for a replay: no failure of its own is.
+// latePart is late for a part. A timeout is recorded so that a replay repeats it; the part's own failures are not recorded.
 func (n *Node[S, U]) latePart(ctx, limited context.Context, t *Task, err error) error {
 	late, noted := t.scope.Late(limited, t.attempt)
 	if !late || ctx.Err() != nil || journal.Waits(err) {

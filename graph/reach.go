@@ -21,7 +21,7 @@ func (c *compiler[S, U]) unjoined(join int) (runs, not int, found bool) {
 	if common == len(c.g.nodes) {
 		from = slices.Clone(c.entries)
 	}
-	// Whatever edges alone lead to from where all ways to the sources come through is sure.
+	// A node is certain if edges alone lead to it from the node that all ways to the sources pass through.
 	sure := make([]bool, len(c.g.nodes))
 	mark(from, sure, func(i int) [2][]int { return [2][]int{c.out[i]} })
 	for _, s := range sources {
@@ -35,8 +35,7 @@ func (c *compiler[S, U]) unjoined(join int) (runs, not int, found bool) {
 	return 0, 0, false
 }
 
-// without finds a node, out of some, that can be reached on a way on which no node leads
-// to another one for sure.
+// without finds a node among some that can be reached on a path where no node certainly leads to the other one.
 func (c *compiler[S, U]) without(node int, out []int) (int, bool) {
 	n := len(c.g.nodes)
 	leads := c.inevitable(node)
@@ -53,7 +52,7 @@ func (c *compiler[S, U]) without(node int, out []int) (int, bool) {
 	return 0, false
 }
 
-// chooses reports whether there is a branch at all.
+// chooses reports whether the graph has any branch.
 func (c *compiler[S, U]) chooses() bool {
 	for _, r := range c.g.routes {
 		if r.branch != nil {
@@ -63,9 +62,9 @@ func (c *compiler[S, U]) chooses() bool {
 	return false
 }
 
-// dominate finds for every node the last one that every way from Start to it comes
-// through, itself aside. Start is the place after the last node. The algorithm is that of
-// Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
+// dominate finds the immediate dominator of every node: the last other node that every path from Start to it passes. Start is
+// the place after the last node. The algorithm is that of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm"
+// (2001).
 func (c *compiler[S, U]) dominate() {
 	n := len(c.g.nodes)
 	next := func(i int) [2][]int {
@@ -133,7 +132,7 @@ func (c *compiler[S, U]) dominate() {
 	}
 }
 
-// common is the last node that every way to a and to b comes through.
+// common returns the last node that every path to a and every path to b passes.
 func (c *compiler[S, U]) common(a, b int) int {
 	for a != b {
 		if c.order[a] < c.order[b] {
@@ -145,8 +144,8 @@ func (c *compiler[S, U]) common(a, b int) int {
 	return a
 }
 
-// inevitable are the nodes, and in the last place Start, after which another node runs
-// whatever is chosen, provided that loops end.
+// inevitable reports for every node whether the given node runs after it whatever is chosen, provided that loops end. The last
+// entry stands for Start.
 func (c *compiler[S, U]) inevitable(node int) []bool {
 	n := len(c.g.nodes)
 	leads := make([]bool, n+1)

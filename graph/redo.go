@@ -15,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// redo describes what of a log a fork does again.
+// redo describes which part of a log a fork computes again.
 type redo struct {
 	seq    uint64            // the record of the checkpoint that the fork begins with
 	step   int               // its superstep
@@ -30,7 +30,7 @@ type redo struct {
 	retried map[string]bool // tasks whose block was run again, from what it had ended with
 }
 
-// redo looks through a log for what depends on the tasks that are to compute anew.
+// redo searches a log for everything that depends on the tasks to compute again.
 func (f *Flow[S, U]) redo(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*redo, error) {
 	d := &redo{step: math.MaxInt, ended: map[string]int{}, shapes: map[string]*Shape{"": &f.shape}, gone: map[string]bool{}, open: map[string]bool{},
 		whole: map[string]bool{}, parts: map[string]string{}, rounds: map[string]int{}, retried: map[string]bool{}}
@@ -67,7 +67,7 @@ func (f *Flow[S, U]) redo(records iter.Seq2[runlog.Record, error], p *ForkPoint)
 	return d, f.locate(d, records, p)
 }
 
-// follow has what saw the updates that edits are in place of computed anew, too.
+// follow marks the tasks that saw an edited update: they are computed again too.
 func (d *redo) follow(s *Shape, edits []Edit) error {
 	for i := range edits {
 		if e := &edits[i]; e.Node != "" && (d.gone[e.Node] || d.open[e.Node]) {
@@ -87,7 +87,7 @@ func (d *redo) follow(s *Shape, edits []Edit) error {
 	return nil
 }
 
-// locate finds the checkpoint before the tasks that compute anew.
+// locate finds the checkpoint before the tasks to compute again.
 func (f *Flow[S, U]) locate(d *redo, records iter.Seq2[runlog.Record, error], p *ForkPoint) error {
 	past, at := f.past(), p.At
 	for r, err := range records {
@@ -127,7 +127,7 @@ func (f *Flow[S, U]) locate(d *redo, records iter.Seq2[runlog.Record, error], p 
 	return nil
 }
 
-// scan takes a record into what is known of the log.
+// scan adds a record to what is known of the log.
 func (d *redo) scan(r *runlog.Record) error {
 	switch r.Kind {
 	case runlog.KindTaskDone:
@@ -163,7 +163,7 @@ func (d *redo) scan(r *runlog.Record) error {
 	return nil
 }
 
-// within shows the records that a KindCarried record has, and leaves out those that keep does not want.
+// within visits the records inside a KindCarried record and drops those for which keep returns false.
 func within(r *runlog.Record, keep func(*runlog.Record) (bool, error)) error {
 	var c carry.Data
 	if err := json.Unmarshal(r.Data, &c); err != nil {
@@ -198,7 +198,7 @@ func within(r *runlog.Record, keep func(*runlog.Record) (bool, error)) error {
 	return err
 }
 
-// take has the task of a path computed anew, and what depends on it.
+// take marks the task of a path, and everything that depends on it, to be computed again.
 func (d *redo) take(path string) {
 	space, rest := "", path
 	for {
@@ -226,7 +226,7 @@ func (d *redo) take(path string) {
 	}
 }
 
-// leads reports whether a node depends on another one, which may be itself on a cycle.
+// leads reports whether a node depends on another one. On a cycle a node may depend on itself.
 func (s *Shape) leads(from, to string) bool {
 	seen := map[string]bool{}
 	next := []string{from}
@@ -253,7 +253,7 @@ func (s *Shape) leads(from, to string) bool {
 	return seen[to]
 }
 
-// nodeOf is the name of the node of a task.
+// nodeOf returns the name of the node of a task.
 func nodeOf(task string) string {
 	if i := strings.IndexAny(task, "[#"); i >= 0 {
 		return task[:i]
@@ -261,7 +261,7 @@ func nodeOf(task string) string {
 	return task
 }
 
-// part splits the key of an effect that has the outcome of a part of a task. The name is "" for others.
+// part splits the key of an effect that holds the outcome of a part of a task. For other keys the name is "".
 func part(key string) (kind, name string) {
 	kind, name, _ = strings.Cut(key, "/")
 	if kind != "branch" && kind != "round" {
@@ -270,7 +270,7 @@ func part(key string) (kind, name string) {
 	return kind, name
 }
 
-// anew reports whether a path is that of a task to compute anew, or of something inside of one.
+// anew reports whether a path belongs to a task that is computed again, or lies inside one.
 func (d *redo) anew(path string) bool {
 	top, _, _ := strings.Cut(path, "/")
 	if step, done := d.ended[top]; done {
@@ -294,13 +294,13 @@ func (d *redo) anew(path string) bool {
 	return false
 }
 
-// later reports whether a path is that of a round of a loop after one that is done again.
+// later reports whether a path belongs to a loop round after a round that is computed again.
 func (d *redo) later(path string) bool {
 	i := strings.LastIndexByte(path, '/')
 	return i >= 0 && d.rounds[path[:i]] > 0 && roundOf(path[i+1:]) > d.rounds[path[:i]]
 }
 
-// roundOf is the number that the name of a part begins with, 0 if it does not.
+// roundOf returns the number that the name of a part begins with, 0 if it does not.
 func roundOf(name string) int {
 	digits, _, _ := strings.Cut(name, "-")
 	n, err := strconv.Atoi(digits)
@@ -310,7 +310,7 @@ func roundOf(name string) int {
 	return n
 }
 
-// drops reports whether what was done under a path and a key is done again.
+// drops reports whether the work recorded under a path and a key is done again.
 func (d *redo) drops(path, key string) bool {
 	if d.anew(path) {
 		return true
@@ -325,7 +325,7 @@ func (d *redo) drops(path, key string) bool {
 	return false
 }
 
-// filtered are the records that a fork has.
+// filtered returns the records that a fork keeps.
 func (d *redo) filtered(records iter.Seq2[runlog.Record, error]) iter.Seq2[runlog.Record, error] {
 	return func(yield func(runlog.Record, error) bool) {
 		begun := false

@@ -32,8 +32,8 @@ type RunOptions struct {
 	// nil, the run leaves nothing behind.
 	Store runlog.Store
 	ID    string // of the run in the Store
-	// Journal is for hosts that open runs themselves, as an engine does: it takes the place
-	// of Store and ID, and it is the host that records how the run ended.
+	// Journal is for hosts that open runs themselves, as an engine does. It replaces Store and ID, and the host records how
+	// the run ended.
 	Journal     *journal.Journal
 	Parallelism int // tasks of the graph running at once, those of graphs inside of it not counted; defaults to 16
 	// supersteps before a *StepLimitError; defaults to what the graph says, or to 100 rounds: 100 for each node on a loop and 1 for any other, at least 100
@@ -42,27 +42,27 @@ type RunOptions struct {
 	// Barrier makes every node wait for its superstep, even if what it reads is final.
 	// The state that a run ends with is the same.
 	Barrier bool
-	// Stop, once closed, lets nothing start any more: the run ends with
-	// ErrStopped when what is running has ended. Defaults to never.
+	// Once Stop is closed, nothing new starts, and the run ends with ErrStopped when the running tasks have ended. If nil, the
+	// run is never stopped.
 	Stop <-chan struct{}
-	// Cache is where nodes with a Caching find work that was done before. Defaults to none.
+	// Cache holds earlier results for nodes with a Caching. If nil, nothing is cached.
 	Cache Cache
-	// SnapshotEvery has a snapshot written after every so many supersteps, counted from the
-	// start of the run, and whenever the log has grown enough; defaults to the latter alone.
+	// SnapshotEvery is the number of supersteps between snapshots, counted from the start of the run. Snapshots are also
+	// written whenever the log has grown enough; if zero, only then.
 	SnapshotEvery int
-	// AllowChange continues with a run that was begun by another version of the graph, if what
-	// it does next is still there and its state still fits. Defaults to a *ChangedError.
+	// AllowChange resumes a run that was begun by another version of the graph, if its next nodes still exist and its state
+	// still fits. If false, such a run fails with a *ChangedError.
 	AllowChange bool
-	// Admit is asked before the task of a path sends to tasks that begin so many agents in all. An error fails the
-	// attempt, or makes the task wait, see journal.Waits. Defaults to letting all pass.
+	// Admit is called before the task of a path sends to tasks that begin so many agents in all. An error fails the attempt or
+	// makes the task wait, see journal.Waits. If nil, everything is admitted.
 	Admit func(path string, agents int) error
-	// Workflows finds what nodes run by name. Defaults to nothing.
+	// Workflows finds the workflows that nodes run by name. If nil, there are none.
 	Workflows func(name string) (Nested, error)
 	// Ended is called once before Run returns, also with an error, with the supersteps that the run took from its start and
-	// the paths of the tasks that failed and were skipped, in path order by step. Defaults to nothing.
+	// the paths of the tasks that failed and were skipped, ordered by superstep and then by path. It may be nil.
 	Ended func(steps int, skipped []string)
-	// Host is what nodes find other things by, such as agents and tools that are known when the run starts; see Task.Host.
-	// Defaults to nothing.
+	// Host gives nodes access to things such as agents and tools that are known only when the run starts; see Task.Host. It
+	// may be nil.
 	Host any
 
 	space   string // the path of the task that runs the graph, "" for a run's own
@@ -71,15 +71,15 @@ type RunOptions struct {
 
 // A Nested is something that a node can run by name within its own run.
 type Nested interface {
-	// Settle checks inputs, a JSON object, and gives those to run it with. It is asked
-	// once per task, however often that is run again.
+	// Settle checks inputs, a JSON object, and returns the inputs to run with. It is called once per task, however often the
+	// task is run again.
 	Settle(inputs json.RawMessage) (json.RawMessage, error)
 	// RunNested runs it with settled inputs and gives its output. The options are those
 	// of [Task.Nested].
 	RunNested(ctx context.Context, inputs json.RawMessage, opt *RunOptions) (json.RawMessage, error)
 }
 
-// An outcome is what a run ended with, see RunOptions.Ended. After an error it is as of the last superstep.
+// An outcome holds the arguments of RunOptions.Ended. After an error it describes the last superstep.
 type outcome[S any] struct {
 	State   S
 	Steps   int
@@ -99,7 +99,7 @@ func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, erro
 	return final.State, err
 }
 
-// execute is Run, and gives all of the end.
+// execute is Run and returns the whole outcome.
 func (f *Flow[S, U]) execute(ctx context.Context, state S, opt *RunOptions) (final outcome[S], err error) {
 	final.State = state
 	defer caught(&err) // a panic of the reducer, or of a route from Start; those of nodes fail their tasks
@@ -196,8 +196,8 @@ func (x *execution[S, U]) path(t *pregel.Task[message]) string {
 	return x.flow.path(x.opt.space, t)
 }
 
-// ready reports whether a task that waits may go on: neither it nor anything inside of it
-// has an open question, and something has happened since it was asked about last.
+// ready reports whether a waiting task may continue: neither it nor anything inside it has an open question, and something has
+// happened since the last call.
 func (x *execution[S, U]) ready(t *pregel.Task[message]) bool {
 	path, head := x.path(t), x.journal.Head()
 	if x.woken[path] == head {
@@ -216,7 +216,7 @@ func (x *execution[S, U]) ready(t *pregel.Task[message]) bool {
 	return true
 }
 
-// task creates the handle of a task, nil if nobody will look at it.
+// task creates the handle of a task, or returns nil if nothing will use it.
 func (x *execution[S, U]) task(n *node[S, U], t *pregel.Task[message]) *Task {
 	if x.journal == nil && n.fn != nil && n.input == nil {
 		return nil
@@ -245,8 +245,7 @@ func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S
 	}
 }
 
-// missed returns what comes of an attempt that has failed, once there is to be no other.
-// Until then it waits for the next.
+// missed handles an attempt that failed: it waits for the next attempt, or returns the result if none is left.
 func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.Task[message], attempt int, s S, err error) (end pregel.Result[U, message],
 	over bool) {
 	ended := func(o pregel.Outcome, err error) (pregel.Result[U, message], bool) {
@@ -299,8 +298,8 @@ func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.T
 	return end, false
 }
 
-// Halt is err for a node to fail the run with: there is no other attempt, and neither its OnError
-// nor a Catch or a Settled join takes care of it, also not those of the nodes that it is inside of.
+// Halt wraps err so that a node that returns it fails the whole run: there is no further attempt, and no OnError, Catch or
+// Settled join handles it, neither the node's own nor one of the nodes around it.
 func Halt(err error) error { return &haltError{err} }
 
 type haltError struct{ err error }
@@ -397,7 +396,7 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, visit int, s S, r *p
 	return nil
 }
 
-// after is the state with an update, which has to hold.
+// after returns the state with an update applied. The new state must pass the graph's check.
 func (f *Flow[S, U]) after(s S, u U) (S, error) {
 	s = f.reduce(s, u)
 	if f.check != nil {
@@ -408,8 +407,8 @@ func (f *Flow[S, U]) after(s S, u U) (S, error) {
 	return s, nil
 }
 
-// clean returns what is recorded of an update, if that is less than was said: the run
-// goes on as it would after a crash.
+// clean returns the update as it is recorded, if that differs from what the node returned, so that the run continues as it
+// would after a crash.
 func (x *execution[S, U]) clean(u *U) error {
 	if x.journal == nil || !x.journal.Cleans() {
 		return nil
@@ -430,7 +429,7 @@ func (x *execution[S, U]) clean(u *U) error {
 	return nil
 }
 
-// cleanSends is clean for what goes with the sends.
+// cleanSends is clean for the values of the sends.
 func (x *execution[S, U]) cleanSends(r *pregel.Result[U, message]) {
 	if x.journal == nil || !x.journal.Cleans() {
 		return
@@ -441,8 +440,8 @@ func (x *execution[S, U]) cleanSends(r *pregel.Result[U, message]) {
 	}
 }
 
-// unencodable returns why a value cannot be encoded, with the field that cannot. Err is what json.Marshal has returned; if it
-// is nil and no field is to blame, so is the error.
+// unencodable returns why a value cannot be encoded, with the field that cannot. Err is the error of json.Marshal. If err is
+// nil and no field is to blame, unencodable returns nil.
 func unencodable(what string, v any, err error) error {
 	root := reflect.Indirect(reflect.ValueOf(v)).Type()
 	if field := encodable.Value(v, cmp.Or(root.Name(), root.String())); field != nil {
@@ -454,7 +453,7 @@ func unencodable(what string, v any, err error) error {
 	return fmt.Errorf("%s cannot be encoded: %w", what, err)
 }
 
-// encoded is an update as JSON, which fits a schema unless that is nil.
+// encoded returns an update as JSON and checks it against a schema, if non-nil.
 func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 	b, err := json.Marshal(u)
 	if err != nil {
@@ -468,13 +467,13 @@ func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 	return b, nil
 }
 
-// timeout is why an attempt that took too long has failed, whatever it ended with.
+// timeout returns the error of an attempt that took too long, whatever the attempt returned.
 func (n *Node[S, U]) timeout(err error) error {
 	return &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout, Err: err}
 }
 
-// late is what an attempt has ended with: at its deadline it has failed, whatever the node makes of
-// that, unless it has paused by then.
+// late returns the result of an attempt. An attempt that ran past its deadline has failed, whatever the node returned, unless
+// it has paused by then.
 func (n *Node[S, U]) late(err error, late bool) error {
 	if !late || journal.Waits(err) {
 		return err
@@ -494,14 +493,14 @@ func (n *Node[S, U]) isLate(err error) bool {
 	return false
 }
 
-// caught turns a panic into an error. It is to be deferred.
+// caught turns a panic into an error. It must be deferred.
 func caught(err *error) {
 	if v := recover(); v != nil { //nolint:revive // it is what is deferred
 		*err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
 	}
 }
 
-// admit looks at how many tasks of each node are sent to.
+// admit checks how many tasks are sent to each node.
 func (x *execution[S, U]) admit(path string, sends []pregel.Send[message]) error {
 	var wide map[int]int
 	for i := range sends {
@@ -529,9 +528,8 @@ func (x *execution[S, U]) admit(path string, sends []pregel.Send[message]) error
 	return nil
 }
 
-// passOver is the result of a node whose attempts are used up and whose failure is
-// taken care of, or who may be skipped. Its last attempt is recorded together with
-// that, so that a crash leaves both or neither.
+// passOver returns the result of a node that has no attempts left and whose failure is handled, or that may be skipped. Its
+// last attempt is recorded together with that result, so that a crash leaves both or neither.
 func (x *execution[S, U]) passOver(n *node[S, U], path string, visit int, s S, last *runlog.TaskFailed, err error) pregel.Result[U, message] {
 	arg, _ := json.Marshal(Failure{Node: n.Name, Key: last.Key, Error: last.Error, Attempts: last.Attempt}) // strings and numbers encode
 	tell := func(to int) pregel.Send[message] {
@@ -570,15 +568,15 @@ func (x *execution[S, U]) passOver(n *node[S, U], path string, visit int, s S, l
 	return r
 }
 
-// standIn is the Note of a task that was skipped and has an update all the same.
+// standIn is the Note of a task that was skipped but still has an update.
 type standIn[U any] struct {
 	last    *runlog.TaskFailed
 	update  U
 	encoded json.RawMessage
 }
 
-// instead is what takes the place of the update of a node that failed, nil for nothing, and the state
-// with it. It is checked as any update of the node.
+// instead returns the update that replaces that of a failed node, nil for none, and the state after it. It is checked like any
+// other update of the node.
 func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, why error) (stand *standIn[U], after S, err error) {
 	if n.Instead == nil {
 		return nil, s, nil
@@ -601,7 +599,7 @@ func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, w
 	return stand, after, err
 }
 
-// next is who runs after a node: over its edges, then over its routes in the order they were added.
+// next returns the nodes that run after a node: over its edges, then over its routes in the order they were added.
 func (n *node[S, U]) next(f *Flow[S, U], visit int, after S) ([]pregel.Send[message], error) {
 	if len(n.routes) == 0 {
 		return n.sends, nil
@@ -675,7 +673,7 @@ func directed(d *Send, from string, to int) (pregel.Send[message], error) {
 	return send, nil
 }
 
-// directed returns messages for what a task has sent itself. What is sent to the end goes nowhere.
+// directed returns messages for what a task has sent itself. Messages to the end are dropped.
 func (n *node[S, U]) directed(sends []Send) ([]pregel.Send[message], error) {
 	out := make([]pregel.Send[message], 0, len(sends))
 	for i := range sends {
@@ -699,12 +697,12 @@ func (r *compiledRoute[S]) stray(to string) error {
 	return fmt.Errorf("the %s from %s chose %q, which is not among its targets%s", r.kind(), r.from, to, suggest.Hint(to, r.to))
 }
 
-// pause is how long to wait before the next attempt, if there is one.
+// pause returns how long to wait before the next attempt, if there is one.
 func (n *Node[S, U]) pause(attempt int, err error) (time.Duration, bool) {
 	return n.Retry.After(attempt, err, rand.Float64())
 }
 
-// sleep waits, and reports whether there is a reason to go on after that.
+// sleep waits, and reports whether the run should continue afterwards.
 func sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Shape is what a graph looks like: enough to draw it, to tell two versions of it apart
-// and to say in words how they differ.
+// Shape describes the nodes and edges of a graph: enough to draw it, to tell two versions apart and to describe how they
+// differ.
 type Shape struct {
 	Nodes []ShapeNode `json:"nodes"`
 	Edges []ShapeEdge `json:"edges"`
@@ -89,9 +89,8 @@ func (s Shape) nodeLines() []string {
 	return out
 }
 
-// Agents returns the most agents that a run begins, in the graphs inside of it too, where that can be known: not if a
-// node that begins agents is on a cycle or behind one, or is sent to by a fan that has no bound, or decides how many
-// while it runs.
+// Agents returns the largest number of agents that a run can begin, nested graphs included. The number is unknown if a node
+// that begins agents is on a cycle or behind one, is sent to by a fan without a bound, or decides how many while it runs.
 func (s Shape) Agents() (agents int, known bool) {
 	index := make(map[string]int, len(s.Nodes))
 	for i, n := range s.Nodes {
@@ -132,7 +131,7 @@ func (s Shape) Agents() (agents int, known bool) {
 	return agents, true
 }
 
-// bound finds how often nodes can be visited.
+// bound computes how often each node can be visited.
 type bound struct {
 	shape  *Shape
 	index  map[string]int

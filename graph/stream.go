@@ -7,7 +7,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// An Update is what a task has contributed, as it got its result in.
+// An Update is the update of one finished task.
 type Update struct {
 	Path   string // of the task
 	Node   string
@@ -21,8 +21,8 @@ type Update struct {
 // startedEvent is the name of the live-only event of a task that starts.
 const startedEvent = "task.started"
 
-// Updates are the updates among the records of a run, as they come in: those of one
-// superstep in any order. Records may be followed or read from a store.
+// Updates returns the updates among the records of a run, in the order of the records; within one superstep that order is
+// arbitrary. The records may come from a running run or from a store.
 func Updates(records iter.Seq2[runlog.Record, error]) iter.Seq2[Update, error] {
 	return readings(records, func(r *runlog.Record) (Update, bool, error) {
 		if r.Kind != runlog.KindTaskDone {
@@ -41,7 +41,7 @@ type TaskEvent struct {
 	Error string // of an attempt that failed, or a task that was skipped
 }
 
-// Tasks are the steps in the lives of tasks among the records of a run.
+// Tasks returns the steps in the lives of tasks among the records of a run.
 func Tasks(records iter.Seq2[runlog.Record, error]) iter.Seq2[TaskEvent, error] {
 	return readings(records, func(r *runlog.Record) (TaskEvent, bool, error) {
 		e := TaskEvent{Path: r.Path}
@@ -73,14 +73,14 @@ func Tasks(records iter.Seq2[runlog.Record, error]) iter.Seq2[TaskEvent, error] 
 	})
 }
 
-// A CustomEvent is what a task has emitted.
+// A CustomEvent is an event that a task has emitted.
 type CustomEvent struct {
 	Path string
 	Name string
 	Data json.RawMessage
 }
 
-// Events are what tasks have emitted, among the records of a run.
+// Events returns the events that tasks have emitted, among the records of a run.
 func Events(records iter.Seq2[runlog.Record, error]) iter.Seq2[CustomEvent, error] {
 	return readings(records, func(r *runlog.Record) (CustomEvent, bool, error) {
 		if r.Kind != runlog.KindEvent || r.Seq == 0 {
@@ -92,7 +92,7 @@ func Events(records iter.Seq2[runlog.Record, error]) iter.Seq2[CustomEvent, erro
 	})
 }
 
-// readings is what read makes of the records that it takes.
+// readings yields the results of read for the records that it accepts.
 func readings[T any](records iter.Seq2[runlog.Record, error], read func(*runlog.Record) (T, bool, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for r, err := range records {

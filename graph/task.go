@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// A Task is a node's handle on the one run of it that is under way.
+// A Task is the handle of a node on its current execution.
 type Task struct {
 	node     string
 	key      string
@@ -37,13 +37,13 @@ func (t *Task) again(attempt int) {
 	t.asked.clear()
 }
 
-// names are those that have been taken. Its methods may be called from several goroutines.
+// names is the set of names in use. Its methods may be called from several goroutines.
 type names struct {
 	mu    sync.Mutex
 	taken map[string]bool
 }
 
-// take takes a name, once, unless all of them are taken.
+// take reserves a name, which must be unused, unless all names are reserved.
 func (n *names) take(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,7 +54,7 @@ func (n *names) take(name string) bool {
 	return true
 }
 
-// whole takes all of the names, also again, unless one of them is taken.
+// whole reserves all names, unless a single one is in use. It may be called again.
 func (n *names) whole() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -78,19 +78,19 @@ func (n *names) clear() {
 	n.mu.Unlock()
 }
 
-// Node is the name of the node.
+// Node returns the name of the node.
 func (t *Task) Node() string { return t.node }
 
-// Key is the key of the Send it runs for, "" for none.
+// Key returns the key of the Send it runs for, "" for none.
 func (t *Task) Key() string { return t.key }
 
-// Visit is how often the node (of this key) has run before in this run of the graph.
+// Visit returns how often the node (of this key) has run before in this run of the graph.
 func (t *Task) Visit() int { return t.visit }
 
-// Attempt is which attempt this is, from 1.
+// Attempt returns which attempt this is, from 1.
 func (t *Task) Attempt() int { return t.attempt }
 
-// Arg decodes the argument of the Send it runs for; the last of them, if several came.
+// Arg decodes the argument of the Send that the task runs for; if there were several, the last one.
 func (t *Task) Arg(into any) error {
 	for i := len(t.inbox) - 1; i >= 0; i-- {
 		if t.inbox[i].Failed {
@@ -104,13 +104,13 @@ func (t *Task) Arg(into any) error {
 	return errors.New("it was not sent anything")
 }
 
-// A Message is something a node was sent.
+// A Message is a value that was sent to a node.
 type Message struct {
 	From string // the node, or Start
 	Arg  json.RawMessage
 }
 
-// Messages are all it was sent, in the order of the senders' paths.
+// Messages returns all messages sent to the task, in the order of the senders' paths.
 func (t *Task) Messages() []Message {
 	var out []Message
 	for _, m := range t.inbox {
@@ -129,8 +129,7 @@ type Failure struct {
 	Attempts int    `json:"attempts"`
 }
 
-// Failures are those it is there to take care of, or that its Settled join has met, in
-// path order.
+// Failures returns the failures that the node handles as a Catch, or that its Settled join has collected, in path order.
 func (t *Task) Failures() []Failure {
 	var out []Failure
 	for _, m := range t.inbox {
@@ -142,18 +141,17 @@ func (t *Task) Failures() []Failure {
 	return out
 }
 
-// Feedback returns, for a node that is run again because its work did not fit the Input of
-// another, what was wrong with each attempt so far. It is empty otherwise.
+// Feedback returns what was wrong with each attempt so far, for a node that is run again because its update did not fit the
+// Input of another node. It is empty otherwise.
 func (t *Task) Feedback() []string { return t.feedback }
 
-// Send sends a message when the task is done, after those of its edges and routes, to a
-// node that its Sends name.
+// Send sends a message to a node named in the Sends of this one. The message is delivered when the task is done, after those
+// of its edges and routes.
 func (t *Task) Send(s Send) { t.sends = append(t.sends, s) }
 
-// Nested are the options to run a graph within the task: it is kept in the same log and
-// resumed with the task. The key tells the graphs of one task apart; "" will do for the
-// only one, which then has no parts beside it. The error of the inner run is to be
-// returned, wrapped or not.
+// Nested returns the options to run a graph within the task: it is kept in the same log and resumed with the task. The key
+// distinguishes the graphs of one task; "" is allowed if the graph is the only one and the task has no parts. Return the error
+// of the inner run, wrapped or not.
 func (t *Task) Nested(key string) *RunOptions {
 	o := *t.opt
 	if key == "" && !t.parts.whole() {
@@ -166,8 +164,8 @@ func (t *Task) Nested(key string) *RunOptions {
 	return &o
 }
 
-// Workflow finds what the host has under a name, to be run with the options of Nested. The
-// node's Uses name it, so that circles of workflows are found before anything runs.
+// Workflow finds the host's workflow of a name, to be run with the options of Nested. The Uses of the node must name it, so
+// that cycles of workflows are found before anything runs.
 func (t *Task) Workflow(name string) (Nested, error) {
 	if !t.any && !slices.Contains(t.uses, name) {
 		return nil, fmt.Errorf("it runs workflow %q, which is not among its Uses", name)
@@ -181,8 +179,8 @@ func (t *Task) Workflow(name string) (Nested, error) {
 // Host returns what the host of the run gave its nodes to work with, nil for nothing.
 func (t *Task) Host() any { return t.opt.Host }
 
-// Stopped is closed once the run is to stop between two tasks: one that waits for
-// something long may end with ErrStopped then, and is run again when the run goes on.
+// Stopped returns a channel that is closed when the run is told to stop between two tasks. A task with a long wait may then
+// return ErrStopped; it is run again when the run is resumed.
 func (t *Task) Stopped() <-chan struct{} { return t.opt.Stop }
 
 // Emit puts an event into the log. It is durable when Emit returns.
@@ -190,8 +188,8 @@ func (t *Task) Emit(ctx context.Context, name string, data any) error {
 	return t.scope.Emit(ctx, name, data)
 }
 
-// Scope returns the task's part of the log: effects, questions, events. If the run has no
-// log it is nil, and may be used all the same.
+// Scope returns the task's part of the log: effects, questions, events. If the run has no log, it returns nil, which may be
+// used like any other Scope.
 func (t *Task) Scope() *journal.Scope {
 	if t == nil {
 		return nil
@@ -210,7 +208,7 @@ func (t *Task) within(ctx context.Context) context.Context {
 	return context.WithValue(ctx, taskKey{}, t)
 }
 
-// errNoTask is of a context in which no node runs.
+// errNoTask is the error for a context that belongs to no node.
 var errNoTask = errors.New("graph: the context is not that of a node; pass on the one that the node was given")
 
 // taskOf returns the task in whose context a node runs, nil in a run without a log.
@@ -222,7 +220,7 @@ func taskOf(ctx context.Context) (*Task, error) {
 	return t, nil
 }
 
-// apart returns a context without the task of another run, in which this one is begun.
+// apart returns a context without the task of the run in which this one is begun.
 func apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, taskKey{}, (*Task)(nil))
 }

@@ -62,8 +62,7 @@ func (p *project) shell() bool {
 	return slices.ContainsFunc(rules, func(r permit.Rule) bool { return r.Tool == "bash" && r.Decision != tool.Deny })
 }
 
-// withResults is a tool on files that also reads the results that were too large for the
-// conversations of the run that it is called in.
+// withResults returns a file tool that can also read the results of its run that were too large for a conversation.
 func (p *project) withResults(t *tool.Tool) *tool.Tool {
 	wide := *t
 	wide.Run = func(ctx context.Context, c *tool.Call) (string, error) {
@@ -93,8 +92,8 @@ func (p *project) withResults(t *tool.Tool) *tool.Tool {
 	return &wide
 }
 
-// defaultRules are rules besides those of package permit: a lead runs workflows, whose agents are
-// held by rules of their own, and agents read what was too large for them.
+// defaultRules are rules besides those of package permit: a lead may run workflows, whose agents have their own rules, and
+// agents may read results that were too large for their conversation.
 func (p *project) defaultRules() ([]permit.Rule, error) {
 	texts := []string{"run_workflow", "collect_workflow", "save_workflow"} // what is saved waits for approval
 	if !p.h.Sealed() {
@@ -109,13 +108,13 @@ type docs struct {
 	index *builtin.Docs
 }
 
-// reads decides on files in calls that no gate has decided on.
+// reads decides which files a call may read if no gate has decided on the call.
 func (s *Session) reads(name, from string) func(file string) tool.Verdict {
 	return s.policy.Reads(name, from, nil)
 }
 
-// openDocs opens the index of the project's files when it is first searched. It has what may be read unasked by the rules
-// of the user and the project; those of an agent decide on what it is shown of it.
+// openDocs opens the index of the project's files when it is first searched. The index covers the files that may be read
+// without asking by the rules of the user and the project. An agent's own rules decide which results it is shown.
 func (s *Session) openDocs(ctx context.Context, large bool) (*builtin.Docs, error) {
 	s.docs.mu.Lock()
 	defer s.docs.mu.Unlock()

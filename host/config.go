@@ -57,7 +57,7 @@ type Setting struct {
 	Line        int
 }
 
-// An EffectiveSetting is a setting as it holds without flags, and where it comes from.
+// An EffectiveSetting is the value of a setting without flags, and where it comes from.
 type EffectiveSetting struct {
 	Key    string `json:"key"`
 	Value  string `json:"value"`
@@ -100,7 +100,7 @@ func (h *Host) Effective(c *Configuration, def func(name string) string) ([]Effe
 	return out, nil
 }
 
-// Setting returns that of a name, nil if the file has none.
+// Setting returns the setting of a name, or nil if the file does not have it.
 func (c *Configuration) Setting(name string) *Setting {
 	for i := range c.Settings {
 		if c.Settings[i].Name == name {
@@ -110,8 +110,8 @@ func (c *Configuration) Setting(name string) *Setting {
 	return nil
 }
 
-// Configuration reads that of the user: the file of the path, or, if that is "", that of SUPERSTEP_CONFIG, or config.yaml in their
-// own folder, which need not be there.
+// Configuration reads the user's configuration from the path. If the path is "", it reads the file named by SUPERSTEP_CONFIG,
+// or else config.yaml in the user's configuration folder, which may be missing.
 func (h *Host) Configuration(path string) *Configuration {
 	path = cmp.Or(path, h.cfg.Env("SUPERSTEP_CONFIG"))
 	usual := filepath.Join(h.ConfigDir(), "config.yaml")
@@ -252,7 +252,7 @@ func (c *Configuration) parse(b []byte) (settings []Setting, err error) {
 	return nil, mistake(strings.Join(lines, "\n"))
 }
 
-// rest are the lines with text that begin no setting, such as the second one of a value.
+// rest returns the lines that have text but do not begin a setting, such as the second line of a value.
 func rest(b []byte, root *frontmatter.Value, refused []*frontmatter.Error) map[int]bool {
 	rest := map[int]bool{}
 	n := 0
@@ -273,7 +273,7 @@ func rest(b []byte, root *frontmatter.Value, refused []*frontmatter.Error) map[i
 	return rest
 }
 
-// plainValue is the value of a setting on one line, a number or truth value as it is written. More is set if it has another line.
+// plainValue returns the value of a setting on one line, a number or truth value as it is written. More is set if it has another line.
 func plainValue(f frontmatter.Field, more bool) (string, error) {
 	switch v := f.Value; {
 	case v.Kind == frontmatter.Null:
@@ -342,8 +342,8 @@ func checkSetting(name, value string) error {
 	return nil
 }
 
-// UnknownSetting returns which setting was meant by a name that none has. What does not look like one is not repeated: there may be
-// a password in it.
+// UnknownSetting returns the message for a name that is no setting, with the setting that was probably meant. A name that does
+// not look like a setting is not repeated, since it may contain a password.
 func UnknownSetting(name string) string {
 	if len(name) > 40 || strings.ContainsFunc(name, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
@@ -353,7 +353,7 @@ func UnknownSetting(name string) string {
 	return fmt.Sprintf("there is no setting %q%s", name, suggest.Hint(name, SettingNames()))
 }
 
-// Check reads the file anew and returns every mistake in it. One that is not there has none.
+// Check reads the file again and returns every mistake in it. A missing file has none.
 func (c *Configuration) Check() error {
 	b, err := c.read()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -365,8 +365,8 @@ func (c *Configuration) Check() error {
 	return err
 }
 
-// Set changes one line of the file, and leaves the others as they are. It does so if the line is mistaken, but only if no mistake
-// is left.
+// Set changes one line of the file, and leaves the others as they are. It may replace a line that has a mistake, but fails if
+// any mistake remains.
 func (c *Configuration) Set(name, value string) error {
 	if err := checkSetting(name, value); err != nil {
 		return mistake(name + ": " + err.Error())
@@ -393,10 +393,10 @@ func (c *Configuration) Set(name, value string) error {
 	return c.rewrite(name, name+": "+strings.TrimSpace(string(quoted)))
 }
 
-// Unset takes a setting out of the file.
+// Unset removes a setting from the file.
 func (c *Configuration) Unset(name string) error { return c.rewrite(name, "") }
 
-// rewrite puts a line in the place of that of a setting, or none for "".
+// rewrite replaces the line of a setting; "" removes it.
 func (c *Configuration) rewrite(name, line string) error {
 	b, err := c.read()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -433,8 +433,8 @@ func (c *Configuration) rewrite(name, line string) error {
 	return nil
 }
 
-// replaceSetting puts a line in the place of those that begin with a key, with what belongs to
-// their values: lines that are set in, such as those of a list. Where there are none it is added.
+// replaceSetting replaces the lines that begin with a key, and the indented lines that belong to their values, such as those
+// of a list. If there are none, the line is added.
 func replaceSetting(text, key, line string) string {
 	text, mark := strings.CutPrefix(text, byteOrderMark)
 	end := "\n"

@@ -19,8 +19,8 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// projectOf returns the project of a run in a folder, with the rules that it began with. Recipes may have models that agents
-// which people talk to may not.
+// projectOf returns the project of a run in a folder, with the rules that it began with. A recipe may use models that are
+// refused to agents users talk to.
 func (h *Host) projectOf(dir string, rules []string, onAsk string, models func(string) (model.Model, error)) (*project, error) {
 	all, err := h.rules(rules)
 	if err != nil {
@@ -32,7 +32,7 @@ func (h *Host) projectOf(dir string, rules []string, onAsk string, models func(s
 	return h.projectAt(rootOf(dir, h.Home()), all, h.headless(cmp.Or(h.cfg.OnAsk, onAsk)), models)
 }
 
-// rules are those that the run began with, and those of who continues with it.
+// rules returns the rules that the run began with and those of the user who resumes it.
 func (h *Host) rules(began []string) ([]permit.Rule, error) {
 	rules := slices.Clone(h.cfg.Rules)
 	for _, text := range began {
@@ -69,13 +69,13 @@ func texts(rules []permit.Rule) []string {
 	return out
 }
 
-// errReplay says that a replay does nothing.
+// errReplay is the error of anything that a replay must not do.
 var errReplay = errors.New("a replay does nothing")
 
 // leads returns the workflow "agent" what it needs of a host.
 type leads struct{ *Host }
 
-// project returns the project of a run, and its agent as it would be, which is not started.
+// project returns the project of a run and its agent, which is prepared but not started.
 func (h leads) project(in *delegate.Inputs) (*project, *prepared, error) {
 	p, err := h.projectOf(in.Dir, in.Rules, in.OnAsk, h.agentModel)
 	if err != nil {
@@ -136,7 +136,7 @@ func (h leads) crew(ctx context.Context, in *delegate.Inputs) (*delegate.Crew, e
 // steps returns recipes the agents and tools of the project that their runs work in.
 type steps struct{ *Host }
 
-// options are those that recipes are compiled with.
+// options returns the options that recipes are compiled with.
 func (h steps) options(lazy bool) *compile.Options {
 	setting := compile.Setting{Dir: h.Dir(), OnAsk: h.cfg.OnAsk}
 	if h.cfg.Model != h.cfg.UserModel { // which goes before what recipes and agents say only where it is said with the run

@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// DistilOptions are what is said of a recipe that is made of a run.
+// DistilOptions describe the recipe to make from a run.
 type DistilOptions struct {
 	Name    string // defaults to the title of the run
 	Loose   bool   // keep steps whose prompts were made of results in other words, in a draft
@@ -18,7 +18,7 @@ type DistilOptions struct {
 	Replace bool   // the recipe of that name that is there already
 }
 
-// Distilled is what came of a run that a recipe was made of.
+// Distilled is the result of making a recipe from a run.
 type Distilled struct {
 	Name  string          `json:"name"`
 	Run   string          `json:"run"`
@@ -31,9 +31,9 @@ type Distilled struct {
 	Text  string          `json:"text"`
 }
 
-// Distil creates a recipe from a run and proves it against the recording. One that is proven is put where it is found by its name, and
-// the user trusts it; another, or one of an imported run, is a draft. Errors are those of distil.Distil, an *ExistsError, a
-// *RecipeError or an *Error.
+// Distil creates a recipe from a run and proves it against the recording. A proven recipe is stored where its name finds it,
+// and is trusted. An unproven one, or one of an imported run, becomes a draft. Errors are those of distil.Distil, an
+// *ExistsError, a *RecipeError or an *Error.
 func (h *Host) Distil(ctx context.Context, id string, opt DistilOptions) (*Distilled, error) {
 	if opt.Name != "" && distil.Slug(opt.Name, 64) != opt.Name {
 		return nil, mistake(fmt.Sprintf("--name: %q is no name of a recipe; %s", opt.Name, namesOfRecipes))
@@ -64,7 +64,7 @@ func (h *Host) Distil(ctx context.Context, id string, opt DistilOptions) (*Disti
 	return out, err
 }
 
-// undistilled returns a user's error for a run that cannot be made a recipe.
+// undistilled returns the error shown to the user for a run that cannot become a recipe.
 func undistilled(err error) error {
 	if errors.As(err, new(*distil.UnfitError)) {
 		return mistaken(err)
@@ -72,7 +72,7 @@ func undistilled(err error) error {
 	return err
 }
 
-// keep writes a recipe into the project: one that is proven where it is found by its name, another as a draft.
+// keep writes a recipe into the project: a proven one where its name finds it, any other as a draft.
 func (h *Host) keep(made *distil.Made, draft bool, run string, replace bool) (path string, err error) {
 	p, err := h.project()
 	if err != nil {

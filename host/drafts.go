@@ -18,9 +18,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// What agents write waits in a folder of its own, where nothing finds it by name, until a person has
-// approved it. Everything is written within the folder of the project or of the user: links do
-// not lead out.
+// Recipes that agents write are kept in a separate folder, where their names do not find them, until a user approves them.
+// Everything is written within the folder of the project or of the user: links do not lead out.
 
 const (
 	draftMark = "# Draft by "
@@ -50,7 +49,7 @@ func (e *noProjectError) Error() string {
 // FailureCode returns the code of runs that fail with the error.
 func (e *noProjectError) FailureCode() string { return "usage" }
 
-// home is the folder in which recipes of a scope are written, and the path of theirs within it.
+// home returns the folder in which recipes of a scope are written, and the path of theirs within it.
 func (p *project) home(scope string) (root *os.Root, in string, err error) {
 	base, in := p.folder, ".superstep"
 	if scope == catalog.User {
@@ -72,8 +71,8 @@ func (p *project) home(scope string) (root *os.Root, in string, err error) {
 	return root, in, err
 }
 
-// place is home for a recipe of a name. One of that name is in the way unless it is in the file that has its name and is to be
-// replaced.
+// place is home for a recipe of a name. An existing recipe of that name is an error, unless it is in the file of that name and
+// may be replaced.
 func (p *project) place(scope, name string, replace bool) (*os.Root, string, error) {
 	root, in, err := p.home(scope)
 	if err != nil {
@@ -88,10 +87,9 @@ func (p *project) place(scope, name string, replace bool) (*os.Root, string, err
 	return root, in, nil
 }
 
-// saveDraft checks a recipe that an agent has written, and puts it where it waits for approval: in the
-// project, or with the user's own if there is none. Origin says who wrote it, in a line. A draft of
-// that origin is replaced, another is an *ExistsError. What is wrong with the recipe is a
-// *catalog.InvalidError, with places in the text as it was given.
+// saveDraft checks a recipe that an agent has written, and stores it as a draft: in the project, or with the user's own if
+// there is none. Origin is a line that names the author. A draft of the same origin is replaced; one of another origin is an
+// *ExistsError. Mistakes in the recipe are a *catalog.InvalidError, with positions in the text as it was given.
 func (p *project) saveDraft(name, text, origin string) (string, error) {
 	e := &catalog.RecipeFile{Name: name, File: name + ".yaml", Text: []byte(text), Draft: true, Scope: catalog.Project}
 	if p.folder == "" {
@@ -127,7 +125,7 @@ func (p *project) saveDraft(name, text, origin string) (string, error) {
 	return filepath.Join(root.Name(), filepath.FromSlash(at)), err
 }
 
-// bare is the text of a recipe without the lines that this package puts before it.
+// bare returns the text of a recipe without the lines that this package puts before it.
 func bare(text string) string {
 	for {
 		line, rest, _ := strings.Cut(text, "\n")
@@ -138,9 +136,9 @@ func bare(text string) string {
 	}
 }
 
-// approve moves a draft to the recipes that are found by their names, as it was when the project was
-// opened, and agrees to it. A recipe that is there already is an *ExistsError, or replaced if
-// that is wanted. It gives the path; open the project anew to find it.
+// approve moves a draft, as it was when the project was opened, to the recipes that are found by name, and trusts it. A recipe
+// that exists already is an *ExistsError, or is replaced if wanted. It returns the path; open the project again to find the
+// recipe.
 func (p *project) approve(name string, replace bool) (string, error) {
 	e, _, err := p.Draft(name)
 	if err != nil {
@@ -165,7 +163,7 @@ func (p *project) approve(name string, replace bool) (string, error) {
 	return path, root.Remove(draft)
 }
 
-// reject removes a draft and gives the path that it had.
+// reject removes a draft and returns the path that it had.
 func (p *project) reject(name string) (string, error) {
 	e, _, err := p.Draft(name)
 	if err != nil {
@@ -179,9 +177,8 @@ func (p *project) reject(name string) (string, error) {
 	return e.File, root.Remove(path.Join(in, "workflows", catalog.DraftsDir, filepath.Base(e.Path)))
 }
 
-// addRecipe puts a recipe that the user has made into the project and agrees to it. One of that name
-// that is there already is an *ExistsError, or replaced if that is wanted and it is in the file that
-// has its name. It gives the path.
+// addRecipe puts a recipe of the user into the project and trusts it. An existing recipe of that name is an *ExistsError, or
+// is replaced if wanted and if it is in the file of that name. It returns the path.
 func (p *project) addRecipe(text []byte, replace bool) (string, error) {
 	e := &catalog.RecipeFile{File: "recipe", Text: text}
 	if e.Recipe, e.Problems = recipe.Parse(e.File, text); e.Recipe == nil {
@@ -196,7 +193,7 @@ func (p *project) addRecipe(text []byte, replace bool) (string, error) {
 	return p.install(root, in, catalog.Project, text, name, replace)
 }
 
-// install writes a recipe, and the schema beside it that editors look at, and agrees to it.
+// install writes a recipe, and beside it the schema that editors use, and trusts the recipe.
 func (p *project) install(root *os.Root, in string, scope string, text []byte, name string, replace bool) (string, error) {
 	text = []byte(modeline + "../schema/workflow.json\n" + bare(string(text)))
 	parsed, problems := recipe.Parse(name, text)
@@ -229,7 +226,7 @@ func readIn(root *os.Root, name string) ([]byte, error) {
 	return root.ReadFile(name)
 }
 
-// write puts a file in place at once. One that is there already is replaced or an *ExistsError.
+// write creates a file atomically. An existing file is replaced, or is an *ExistsError.
 func write(root *os.Root, name string, text []byte, replace bool) error {
 	dir := path.Dir(name)
 	if err := root.MkdirAll(dir, 0o755); err != nil {
@@ -314,8 +311,8 @@ steps:
 output: "{{steps.write.output}}"
 `
 
-// AddRecipe puts a recipe of the user's into the project of a folder, has them trust it, and returns its path. A file that is
-// there already is an *ExistsError, unless it is to be replaced and has the recipe's name.
+// AddRecipe puts a recipe of the user into the project of a folder, trusts it, and returns its path. A file that exists
+// already is an *ExistsError, unless it may be replaced and has the recipe's name.
 func (h *Host) AddRecipe(dir string, text []byte, replace bool) (string, error) {
 	p, err := h.projectIn(dir)
 	if err != nil {
@@ -325,8 +322,8 @@ func (h *Host) AddRecipe(dir string, text []byte, replace bool) (string, error) 
 	return path, recipeError(err)
 }
 
-// Approve puts a draft where it is found by its name, has the user trust it, and returns its path. A recipe that is there already
-// is an *ExistsError, unless it is to be replaced.
+// Approve makes a draft a recipe that is found by its name, trusts it, and returns its path. A recipe that exists already is
+// an *ExistsError, unless it may be replaced.
 func (h *Host) Approve(name string, replace bool) (string, error) {
 	p, err := h.project()
 	if err != nil {

@@ -67,8 +67,8 @@ func (e *UnknownError) Error() string {
 // Unwrap returns the error of the set of workflows.
 func (e *UnknownError) Unwrap() error { return e.err }
 
-// Find returns the workflow of a name or an alias, or why there is none or why it cannot be used: an *UnknownError, a
-// *DraftError, a *RecipeError, or something that Untrusted knows.
+// Find returns the workflow of a name or an alias. The error tells why there is none or why it cannot be used: an
+// *UnknownError, a *DraftError, a *RecipeError, or something that Untrusted knows.
 func (h *Host) Find(name string) (*workflow.Workflow, error) {
 	b := h.read()
 	w, err := b.set.Find(name)
@@ -125,8 +125,8 @@ func (h *Host) unusable(name string) error {
 	return err
 }
 
-// Untrusted returns what the user has to trust before that can be used which an error is about; nil if the error is another.
-// It has no digest if it cannot be decided on here.
+// Untrusted returns the item that the user has to trust to get past an error, or nil if the error has another cause. The item
+// has no digest if it cannot be decided on here.
 func (h *Host) Untrusted(err error) *Decision {
 	wary, ok := errors.AsType[*catalog.UntrustedError](err)
 	if !ok || wary.Kind != "workflow" {
@@ -164,7 +164,8 @@ func (h *Host) IsFile(word string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// At returns the host with the recipe of a file beside the others, before one of its name, and the name of that recipe.
+// At returns a host that has the recipe of a file as well, and the name of that recipe, which precedes another of the same
+// name.
 func (h *Host) At(path string) (*Host, string, error) {
 	e, err := h.loadRecipe(path)
 	if err != nil {
@@ -183,7 +184,8 @@ func (h *Host) File(name string) string {
 	return h.file.File
 }
 
-// DiffRecipe shows how the file of a recipe, which may have mistakes, differs from a text; "" if it does not.
+// DiffRecipe returns the difference between the file of a recipe and a text, "" if there is none. The recipe may have
+// mistakes.
 func (h *Host) DiffRecipe(was, path string) (string, error) {
 	e, err := h.loadAny(path)
 	if err != nil {
@@ -201,7 +203,7 @@ func (h *Host) loadRecipe(path string) (*catalog.RecipeFile, error) {
 	return e, err
 }
 
-// loadAny is loadRecipe for a recipe that may have mistakes: an entry without a recipe.
+// loadAny is loadRecipe for a recipe that may have mistakes. The entry then has no recipe.
 func (h *Host) loadAny(path string) (*catalog.RecipeFile, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

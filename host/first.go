@@ -58,7 +58,7 @@ A run survives a crash: it resumes where it stopped, and no finished work
 is repeated.
 `
 
-// First is what a folder has to begin with.
+// First describes the starting files of a folder.
 type First struct {
 	Recipe string      // its name
 	There  bool        // the recipe was there before
@@ -66,7 +66,7 @@ type First struct {
 	Files  []FirstFile // in it
 }
 
-// A FirstFile is one of the files that a folder has to begin with.
+// A FirstFile is one of the starting files of a folder.
 type FirstFile struct {
 	Path    string `json:"path"` // relative to the folder
 	What    string `json:"what"`
@@ -99,7 +99,7 @@ func (w *First) expect(name, what string) {
 	w.Files = append(w.Files, FirstFile{name, what, errors.Is(err, fs.ErrNotExist)})
 }
 
-// HasDocuments reports whether there is anything in a folder to quote from.
+// HasDocuments reports whether a folder has documents to quote from.
 func HasDocuments(dir string) bool {
 	errFound, n := errors.New("found"), 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -117,7 +117,7 @@ func HasDocuments(dir string) bool {
 	return errors.Is(err, errFound)
 }
 
-// document writes one to quote from if the folder has none.
+// document writes a document to quote from if the folder has none.
 func (w *First) document() error {
 	if HasDocuments(w.Dir) {
 		return nil

@@ -14,7 +14,7 @@ import (
 // DataDir returns the folder where runs are kept.
 func (h *Host) DataDir() string { return h.folder(h.cfg.DataDir, "XDG_DATA_HOME", xdg.DataHome) }
 
-// CacheDir returns the folder for what can be made again.
+// CacheDir returns the folder for files that can be recreated.
 func (h *Host) CacheDir() string {
 	return h.folder(h.cfg.Env("SUPERSTEP_CACHE_DIR"), "XDG_CACHE_HOME", xdg.CacheHome)
 }
@@ -44,7 +44,7 @@ func (h *Host) Dir() string {
 	return rootOf(here, h.Home())
 }
 
-// RunDir returns the folder of a run for people and other tools. Each store has its own.
+// RunDir returns the folder of a run, which users and other tools read. Each store has its own.
 func (h *Host) RunDir(id string) string {
 	dir := h.DataDir()
 	if p, err := h.Place(); err == nil && h.cfg.Store != "" {
@@ -54,7 +54,7 @@ func (h *Host) RunDir(id string) string {
 	return filepath.Join(dir, "runs", id)
 }
 
-// homeless reports whether nothing says where runs are kept.
+// homeless reports whether no folder for runs is known.
 func (h *Host) homeless() bool {
 	_, err := os.UserHomeDir()
 	return err != nil && h.cfg.DataDir == "" && !filepath.IsAbs(h.cfg.Env("XDG_DATA_HOME"))
@@ -70,7 +70,7 @@ func (h *Host) folder(given, variable, home string) string {
 	return absolute(given)
 }
 
-// absolute returns a path from the root, where that can be found.
+// absolute returns an absolute path if it can be determined.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -78,7 +78,7 @@ func absolute(path string) string {
 	return path
 }
 
-// rootOf is the project that a folder belongs to: the next one above it, or itself, that has a
+// rootOf returns the project that a folder belongs to: the next one above it, or itself, that has a
 // folder or file of agents, tools or version control, or else the folder. The user's home, the root of the
 // file system and folders that everybody may write to, such as /tmp, are no project of what lies below them.
 func rootOf(dir, home string) string {
@@ -104,7 +104,7 @@ func common(dir string) bool {
 	return err == nil && info.Mode()&os.ModeSticky != 0 || filepath.Dir(dir) == dir
 }
 
-// results is the folder for the results of a run that are too large for a conversation, "" for none, so that they are
+// results returns the folder for the results of a run that are too large for a conversation, "" for none, so that they are
 // truncated: what lies there would not be encrypted.
 func (h *Host) results(run string) string {
 	if h.Sealed() {
@@ -113,7 +113,7 @@ func (h *Host) results(run string) string {
 	return filepath.Join(h.RunDir(run), "results")
 }
 
-// private are the files and folders that no command of a run sees: those of the store, and the user's own.
+// private returns the files and folders that no command of a run sees: those of the store, and the user's own.
 func (h *Host) private() []string {
 	out := []string{h.DataDir(), h.ConfigDir()}
 	if p, err := h.Place(); err == nil && p.Path != "" {

@@ -15,9 +15,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// ForkAt returns the record of a run that a fork begins at, and what it is made with. Point is a superstep, seq:N, or a step or task,
-// which is done again; see superstep.Engine. Sets are FIELD=value, or STEP=update as JSON, which of a recipe is the output of the
-// step.
+// ForkAt returns the record at which a fork of a run begins, and the options of the fork. Point is a superstep, seq:N, or a
+// step or task, which is done again; see superstep.Engine. Each element of sets is FIELD=value, or STEP=update as JSON; in a
+// recipe the update is the output of the step.
 func (h *Host) ForkAt(
 	ctx context.Context, e *superstep.Engine, info *runlog.Info, point string, sets []string,
 ) (at uint64, opt *superstep.ForkOptions, err error) {
@@ -40,7 +40,7 @@ func (h *Host) ForkAt(
 	return at, opt, err
 }
 
-// nodeOf is the node that a point in a run names, "" for a superstep or a record.
+// nodeOf returns the node that a point in a run names, "" for a superstep or a record.
 func nodeOf(point string) string {
 	if _, err := strconv.Atoi(point); err == nil || strings.HasPrefix(point, "seq:") {
 		return ""

@@ -1,6 +1,6 @@
-// Package host opens what belongs to one folder, one user, their models and one store, once per process: the configuration,
-// the project with its agents, tools and recipes, what the user trusts, and the store of runs. The command line and every
-// other face ask it and draw.
+// Package host opens, once per process, everything that belongs to one folder, one user and one store: the configuration, the
+// models, the project with its agents, tools and recipes, the user's decisions on trust, and the store of runs. The command
+// line and every other face call it and only render the results.
 //
 //	func main() {
 //		os.Exit(cli.Main(&host.Config{Workflows: []*workflow.Workflow{brief}, Stores: stores.All()}, nil))
@@ -36,12 +36,11 @@ type Config struct {
 	// Workflows are the program's own, beside those that are built in and recipes. Their nodes may name agents and tools; see
 	// Agent and Tool.
 	Workflows []*workflow.Workflow
-	// Stores are the kinds of places where runs may be kept; see runlog/stores. Defaults to memory, so that nothing survives
-	// the process.
+	// Stores are the kinds of stores for runs; see runlog/stores. The default is memory, so that nothing survives the process.
 	Stores []runlog.Driver
 	// Models are found by their names, before those of the user's providers.
 	Models []model.Model
-	// NoModels leaves models out, with all that asks one: the workflows research and agent, and agents of recipes.
+	// NoModels leaves out models and everything that needs one: the workflows research and agent, and agents of recipes.
 	NoModels  bool
 	Failpoint func(name string) // for crash tests; see superstep.Options
 	// Settled says that the settings are complete: neither the user's configuration nor the variables SUPERSTEP_* add to them.
@@ -67,9 +66,10 @@ type Settings struct {
 	Headless     bool          // nobody can be asked
 	TrustProject bool          // use everything of the project, without anybody having been asked
 
-	// Fresh reads the folders anew for each run that begins or goes on, for processes that live long.
+	// Fresh reads the folders again for each run that starts or is resumed. It is for long-lived processes.
 	Fresh bool
-	// Replay says that a run is replayed: no model and no tool is called, and the run's log has what its agents are made of.
+	// Replay is set if a run is replayed: no model and no tool is called, and the definitions of its agents come from the
+	// run's log.
 	Replay bool
 
 	Notice func(text string) // what people should know; from any goroutine; defaults to nobody
@@ -77,7 +77,7 @@ type Settings struct {
 	Passed func(text string) // what of the project is not used, since nobody trusts it; defaults to Notice
 }
 
-// Counts say how often a host did what takes time.
+// Counts holds how often a host did something that takes time.
 type Counts struct {
 	Opened   int64 // projects that were read
 	Compiled int64 // recipes
@@ -86,7 +86,7 @@ type Counts struct {
 	Walks map[string]int
 }
 
-// A Host is what the faces of one program share. It is safe for use from several goroutines.
+// A Host is shared by the faces of one program. It is safe for use from several goroutines.
 type Host struct {
 	cfg  Config
 	file *catalog.RecipeFile // a recipe that the user named by its path, nil for none
@@ -94,7 +94,7 @@ type Host struct {
 	own  *own
 }
 
-// shared is what a host and those that With makes of it have in common.
+// shared is the part that a host shares with the hosts With derives from it.
 type shared struct {
 	opened, compiled, stores atomic.Int64
 
@@ -108,7 +108,7 @@ type shared struct {
 	redactor *redact.Redactor
 }
 
-// own is what a host works out from its settings, once.
+// own holds what a host derives from its settings, once.
 type own struct {
 	mu        sync.Mutex
 	providers map[time.Duration]*providers.Providers // by how long models wait
@@ -144,14 +144,14 @@ func Open(_ context.Context, cfg *Config) (*Host, error) {
 	return h, workflow.Set(c.Workflows).Validate()
 }
 
-// With returns the same host with other settings. What was opened stays open and is shared.
+// With returns a host with other settings that shares everything that is open.
 func (h *Host) With(s Settings) *Host {
 	c := *h
 	c.cfg.Settings, c.own = s.whole(), &own{}
 	return &c
 }
 
-// whole returns the settings with somebody to tell what is told.
+// whole returns the settings with a function for notices, if there was none.
 func (s Settings) whole() Settings {
 	nobody := func(string) {}
 	if s.Notice == nil {
@@ -166,10 +166,10 @@ func (s Settings) whole() Settings {
 	return s
 }
 
-// Settings returns those of the host.
+// Settings returns the settings of the host.
 func (h *Host) Settings() Settings { return h.cfg.Settings }
 
-// Refresh has the folders read anew when they are next needed.
+// Refresh makes the host read the folders again when they are next needed.
 func (h *Host) Refresh() {
 	h.all.mu.Lock()
 	clear(h.all.projects)
@@ -179,7 +179,7 @@ func (h *Host) Refresh() {
 	h.own.mu.Unlock()
 }
 
-// Counts returns how often the host, and those that share with it, did what takes time.
+// Counts returns how often the host, and those that share with it, did something that takes time.
 func (h *Host) Counts() Counts {
 	c := Counts{Opened: h.all.opened.Load(), Compiled: h.all.compiled.Load(), Stores: h.all.stores.Load(), Walks: map[string]int{}}
 	h.all.mu.Lock()

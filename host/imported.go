@@ -28,7 +28,7 @@ type Origin struct {
 	item    trust.Item
 }
 
-// runItem is what is trusted of an imported run: the content of the file, in one folder.
+// runItem returns the item that is trusted for an imported run: the content of the file, in one folder.
 func runItem(im *runlog.Imported) trust.Item {
 	sum := sha256.Sum256([]byte(im.Digest + "\n" + im.Dir))
 	digest := hex.EncodeToString(sum[:])
@@ -68,7 +68,7 @@ type KeptRecipe struct {
 	Text string `json:"text"`
 }
 
-// Pinned is what a run of a recipe is made of. The workflow "agent" has no Files.
+// Pinned holds the definitions that a run of a recipe has pinned. The workflow "agent" has no Files.
 type Pinned struct {
 	Files   []KeptRecipe // the first is that of the run
 	Setting struct {
@@ -79,8 +79,8 @@ type Pinned struct {
 	}
 }
 
-// Pinned returns what a run is made of; nothing if it is no run of a recipe, or cannot be read. An imported run has no say about
-// models, rules and questions.
+// Pinned returns the definitions that a run has pinned; it is empty if the run is not of a recipe or cannot be read. For an
+// imported run the models, rules and answers to questions in the file are ignored.
 func (h *Host) Pinned(ctx context.Context, id string) (out Pinned) {
 	store, err := h.Store(ctx, true)
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *Host) Pinned(ctx context.Context, id string) (out Pinned) {
 	return out
 }
 
-// Edited returns the file of the recipe of a run, and whether it is another one by now than the run has kept.
+// Edited returns the file of a run's recipe, and whether it has changed since the run pinned it.
 func (h *Host) Edited(ctx context.Context, info *runlog.Info) (file string, changed bool) {
 	p := h.Pinned(ctx, info.ID)
 	if len(p.Files) == 0 {
@@ -136,7 +136,7 @@ type Claims struct {
 	Calls   []string        `json:"calls,omitempty"`  // other workflows
 	Parts   []string        `json:"parts,omitempty"`  // what the agents and tools were made of, which has to be the same here
 	Dropped []string        `json:"dropped,omitempty"`
-	// What the file says has happened. Nothing here has seen it.
+	// What happened according to the file. Nothing here has verified it.
 	Effects   []Claim `json:"effects,omitempty"`
 	Answers   []Claim `json:"answers,omitempty"`
 	Questions []Claim `json:"questions,omitempty"` // open ones
@@ -145,7 +145,7 @@ type Claims struct {
 	at     map[string]int // where an effect, or a question, is in its list
 }
 
-// A Claim is an effect, or a question, that the file of an imported run has.
+// A Claim is an effect or a question in the file of an imported run.
 type Claim struct {
 	Task    string `json:"task"`
 	What    string `json:"what"`
@@ -244,7 +244,7 @@ func (b *Claims) read(rec *runlog.Record) error {
 	return nil
 }
 
-// pinned takes what a run of a recipe is made of, and names what of it is not used.
+// pinned adds the pinned definitions of a run of a recipe, and names those that are not used.
 func (b *Claims) pinned(d *runlog.RunStarted) error {
 	var p Pinned
 	raw := d.Pinned
@@ -301,8 +301,8 @@ func (b *Claims) recipes(files []KeptRecipe) {
 	}
 }
 
-// nested takes the recipes out of the inputs of a workflow within the run, which are an outcome of its own: the run goes on
-// with these, whatever recipe of that name there is here. In the background the inputs are within what says that it began.
+// nested reads the recipes from the recorded inputs of a nested workflow: the run continues with these, whatever recipe of
+// that name exists here. For a workflow in the background the inputs are in the record of its start.
 func (b *Claims) nested(output json.RawMessage) {
 	type inputs struct{ Pinned struct{ Files []KeptRecipe } }
 	var out struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/builtin"
 )
 
-// unfit is what does not fit the name of a folder.
+// unfit matches characters that are not allowed in the name of a folder.
 var unfit = regexp.MustCompile(`[^a-zA-Z0-9_.-]+`)
 
 // isolate returns a sub-agent whose definition says "isolation: folder" an empty folder of its own in
@@ -64,7 +64,7 @@ func (s *Session) isolate(run, id string, a *agent.Agent) (*agent.Agent, error) 
 	return &confined, nil
 }
 
-// rootOf opens a folder that is made if it is not there, once.
+// rootOf opens a folder once, and creates it if it is missing.
 func (s *Session) rootOf(dir string) (*builtin.Root, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -46,7 +46,7 @@ func (h *Host) Problems() (recipe.Problems, error) {
 	return problemsOf("settings", p.settings.problems), nil
 }
 
-// problemsOf are those of a kind.
+// problemsOf returns those of a kind.
 func problemsOf(kind string, list []catalog.Problem) recipe.Problems {
 	var out recipe.Problems
 	for _, x := range list {
@@ -126,7 +126,7 @@ func (h *Host) listWorkflows(check bool) ([]Item, recipe.Problems, error) {
 	return out, problemsOf(Workflows, p.RecipeFolders()), nil
 }
 
-// graphItem is a workflow that is no recipe.
+// graphItem returns a workflow that is no recipe.
 func graphItem(w *workflow.Workflow) Item {
 	return Item{
 		Item:   catalog.Item{Name: w.Name, Description: w.Description, Kind: "graph", Source: catalog.BuiltIn, State: catalog.Usable, Aliases: w.Aliases},

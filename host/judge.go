@@ -54,7 +54,7 @@ func (h *Host) judgementsOf(b *catalog.Bundle) []recipe.Judgement {
 	return out
 }
 
-// toolsOf are the tools of an agent, nil for all there are.
+// toolsOf returns the tools of an agent, nil for all there are.
 func (h *Host) toolsOf(name string) ([]string, bool) {
 	d, _, err := h.read().project.Definition(name)
 	switch {
@@ -96,7 +96,7 @@ func (h *Host) Quotable(w *workflow.Workflow, given string) error {
 	return NoModel(text)
 }
 
-// asked is the model that a step asks for by its name, or the one that is configured.
+// asked returns the model that a step asks for by its name, or the one that is configured.
 func (h *Host) asked(r *recipe.Recipe, s *recipe.Step, given string) string {
 	p := h.read().project
 	name := cmp.Or(given, s.Agent.Model, r.Model)

@@ -50,7 +50,7 @@ func (p *project) tools() []catalog.Item {
 	return append(p.builtinEntries(), p.Catalog.Tools(func(f script.Found) []script.Problem { return script.Check(f, p.scriptOptions(nil)) })...)
 }
 
-// builtinEntries are the tools that come with this program, those that are off too.
+// builtinEntries returns the tools that come with this program, those that are off too.
 func (p *project) builtinEntries() []catalog.Item {
 	described := map[string]string{
 		"task":             "Has another agent do something, and gives its result",
@@ -79,7 +79,7 @@ func (p *project) builtinEntries() []catalog.Item {
 	return out
 }
 
-// toolsHere are the tools that come with this program and can be used here, to look at, and why the others
+// toolsHere returns the tools that come with this program and can be used here, to look at, and why the others
 // of them cannot. Those that only agents have are in neither.
 func (p *project) toolsHere() (tools []*tool.Tool, off map[string]string) {
 	why := map[string]string{

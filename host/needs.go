@@ -38,7 +38,7 @@ func (p *project) prepare(name, asked string) (*prepared, error) {
 	return &prepared{m.Name(), parts}, err
 }
 
-// parts are those of an agent.
+// parts returns those of an agent.
 func (p *project) parts(d *definition.Definition) (map[string]string, error) {
 	u := &usage{agents: p.withSubagents(d)}
 	parts := map[string]string{}
@@ -70,7 +70,7 @@ func (p *project) toolParts(parts map[string]string, u *usage) error {
 	return nil
 }
 
-// fingerprint is a digest over texts.
+// fingerprint returns a digest over texts.
 func fingerprint(texts ...string) string {
 	h := sha256.New()
 	for _, t := range texts {

@@ -20,7 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// gate is what decides on the calls of an agent.
+// gate returns what decides on the calls of an agent.
 func (s *Session) gate(d *definition.Definition) (tool.Gate, error) {
 	rules, err := agentRules(d)
 	if err != nil {
@@ -74,7 +74,7 @@ func (g careful) Reads(name, from string, answers []string) func(string) tool.Ve
 	return g.taint.Reads(name, from, answers)
 }
 
-// agentRules are the rules in the definition of an agent. It may be used, so what it wants leave for counts.
+// agentRules returns the rules in the definition of an agent. It may be used, so what it wants leave for counts.
 func agentRules(d *definition.Definition) ([]permit.Rule, error) {
 	deny, err := parseRules(tool.Deny, d.Source.String(), d.Deny...)
 	ask, err2 := parseRules(tool.Ask, d.Source.String(), d.Ask...)
@@ -189,7 +189,7 @@ func (p *project) readGrants() ([]grant, error) {
 	return list, nil
 }
 
-// granted are the rules of this project.
+// granted returns the rules of this project.
 func (p *project) granted() ([]permit.Rule, error) {
 	list, err := p.readGrants()
 	if err != nil {

@@ -36,7 +36,7 @@ func (p *project) pin(server string, now *mcp.Offer) (*mcp.Offer, error) {
 	return now, p.trust.Trust(p.folder, []trust.Item{item})
 }
 
-// pinItem is a list of tools as it is recorded.
+// pinItem returns a list of tools as it is recorded.
 func pinItem(server string, now *mcp.Offer) trust.Item {
 	names := make([]string, len(now.Tools))
 	files := make([]trust.File, 0, len(now.Tools)+1)
@@ -82,7 +82,7 @@ func pinText(s *mcp.Summary) string {
 	return b.String()
 }
 
-// unpin is the list of a record, nil if there is none.
+// unpin returns the list of a record, nil if there is none.
 func unpin(content string) *mcp.Offer {
 	files := trust.Files(content)
 	if files == nil {

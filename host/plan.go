@@ -72,7 +72,7 @@ func (n *PlanNeed) String() string {
 	return s + " (asks, and without a terminal is denied)"
 }
 
-// need is what the rules say of the call of a step, nil if it simply happens.
+// need returns what the rules say of the call of a step, nil if it simply happens.
 func (h *Host) need(s *recipe.Step, inputs map[string]any) *PlanNeed {
 	n := &PlanNeed{Step: s.ID, Tool: s.Tool.Name}
 	args := json.RawMessage("{}")
@@ -182,7 +182,7 @@ func (h *Host) planRecipe(out *Plan, b *catalog.Bundle, inputs json.RawMessage, 
 	out.Workflows = append(out.Workflows, b.Others...)
 }
 
-// modelOf is the model that an agent of a step would have: the one given with the run, the step's, the
+// modelOf returns the model that an agent of a step would have: the one given with the run, the step's, the
 // recipe's, its own, the project's, or the one that is configured. It is "" if there is none.
 func (h *Host) modelOf(r *recipe.Recipe, s *recipe.Step, given string) string {
 	p := h.read().project
@@ -192,7 +192,7 @@ func (h *Host) modelOf(r *recipe.Recipe, s *recipe.Step, given string) string {
 	return h.asked(r, s, given) // it cannot be opened, but perhaps it is named
 }
 
-// inputValues are the inputs of a run by name, with the defaults of those that are not given.
+// inputValues returns the inputs of a run by name, with the defaults of those that are not given.
 func inputValues(r *recipe.Recipe, inputs json.RawMessage) map[string]any {
 	out := map[string]any{}
 	var raw map[string]json.RawMessage
@@ -252,7 +252,7 @@ func (c *counting) step(s *recipe.Step, depth int) int64 {
 	return min(n, manyAgents)
 }
 
-// items is how many there are of a foreach at most.
+// items returns how many there are of a foreach at most.
 func (c *counting) items(s *recipe.Step) int64 {
 	// What needs more than inputs cannot be resolved yet.
 	v, err := s.Foreach.In.Resolve(&recipe.Scope{Inputs: c.inputs, Step: func(string) (*recipe.Result, bool) { return nil, false }})
@@ -272,7 +272,7 @@ func (c *counting) items(s *recipe.Step) int64 {
 	return 1
 }
 
-// longest is how long the list can be at most that a reference stands for: as the schema of a
+// longest returns how long the list can be at most that a reference stands for: as the schema of a
 // step's output says, or as many items as a foreach has.
 func (c *counting) longest(ref recipe.Ref) (int64, bool) {
 	path := ref.Path()
@@ -373,7 +373,7 @@ func (h *Host) planGraph(out *Plan, w *workflow.Workflow, inputs json.RawMessage
 	return nil
 }
 
-// planLead is who works for a workflow that is part of the program, by its inputs where these name an agent.
+// planLead returns who works for a workflow that is part of the program, by its inputs where these name an agent.
 func (h *Host) planLead(w *workflow.Workflow, inputs json.RawMessage, model string) PlanAgent {
 	var in struct{ Agent, Model string }
 	_ = json.Unmarshal(inputs, &in) // there may be no such inputs
@@ -434,7 +434,7 @@ func (h *Host) price(out *Plan) {
 	}
 }
 
-// dearest is what so many tokens cost with the dearest of the models.
+// dearest returns what so many tokens cost with the dearest of the models.
 func (h *Host) dearest(out *Plan, tokens int64) (float64, error) {
 	names := map[string]bool{}
 	for _, x := range out.Agents {

@@ -127,7 +127,7 @@ func (p *project) mcpOptions() *mcp.Options {
 	}
 }
 
-// problems are what cannot be used and what is odd, in the order in which it was found.
+// problems returns what cannot be used and what is odd, in the order in which it was found.
 func (p *project) problems() []catalog.Problem {
 	return slices.Concat(p.settings.problems, p.Problems())
 }
@@ -143,7 +143,7 @@ func (h *Host) projectModel() (name, where string) {
 	return c.model, clean.Place(c.path, c.modelLine, 0)
 }
 
-// projectModel is the model that the project names, if the user trusts it; "" for none.
+// projectModel returns the model that the project names, if the user trusts it; "" for none.
 func (p *project) projectModel() string {
 	if c := p.settings.project; c != nil && p.SettingsState() == catalog.Usable {
 		return c.model

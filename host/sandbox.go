@@ -178,7 +178,7 @@ func (p *project) startsCommands() bool {
 	return len(p.Scripts()) > 0 || slices.ContainsFunc(p.Servers(), func(s *mcp.Server) bool { return s.Transport == mcp.Stdio })
 }
 
-// confinement is what a sandbox means for rules.
+// confinement returns what a sandbox means for rules.
 func confinement(s *sandbox.Sandbox, set sandboxSettings) permit.Confinement {
 	switch {
 	case set.mode == sandboxOff:

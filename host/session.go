@@ -174,7 +174,7 @@ func (s *Session) Call(ctx context.Context, name string, args json.RawMessage) (
 	return &res, nil
 }
 
-// missing is the error of a tool that there is not, that cannot be used, or that works for agents only.
+// missing returns the error of a tool that there is not, that cannot be used, or that works for agents only.
 func (s *Session) missing(name string) error {
 	for _, e := range s.p.tools() {
 		prefix, group := strings.CutSuffix(e.Name, "*")
@@ -228,7 +228,7 @@ func (s *Session) scriptTools(ctx context.Context, use *usage) []*tool.Tool {
 	return tools
 }
 
-// scriptOptions are those that tools in files are loaded with.
+// scriptOptions returns those that tools in files are loaded with.
 func (p *project) scriptOptions(in *sandbox.Sandbox) *script.Options {
 	return &script.Options{Environ: p.h.cfg.Environ, Directory: p.dir, Worktree: p.dir, Reserved: toolnames.Builtin(), Sandbox: in}
 }
@@ -384,7 +384,7 @@ func (p *project) settingsError() error {
 		[]catalog.Problem{{Text: "you trusted this file, and what it denied would be allowed: mend it, or remove it"}})}
 }
 
-// modelOf is the model of an agent: the one asked for, the one its definition names, the usual one
+// modelOf returns the model of an agent: the one asked for, the one its definition names, the usual one
 // where it runs, the project's, or the one that is configured.
 func (p *project) modelOf(d *definition.Definition, asked, usual string) (string, error) {
 	fallback := cmp.Or(asked, usual, p.projectModel())
@@ -408,7 +408,7 @@ func (p *project) modelOf(d *definition.Definition, asked, usual string) (string
 	return name, nil
 }
 
-// subAgents are those that a lead may give work to.
+// subAgents returns those that a lead may give work to.
 func (s *Session) subAgents() []team.Info {
 	var out []team.Info
 	for _, d := range s.p.UsableAgents() {
@@ -482,11 +482,11 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	return a, nil
 }
 
-// defaultTurns bounds agents whose definition does not: it is there to stop one that goes round
-// in circles, and budgets are what bounds cost.
+// defaultTurns is the turn limit of agents whose definition sets none. It stops an agent that repeats itself; budgets limit
+// the cost.
 const defaultTurns = 50
 
-// toolsOf are the tools of an agent.
+// toolsOf returns the tools of an agent.
 func (s *Session) toolsOf(d *definition.Definition) (*tool.Set, error) {
 	var names []string
 	for _, name := range s.tools.Names() {
@@ -530,7 +530,7 @@ func (s *Session) once(text string) {
 
 const workingFolder = "You work in the folder of the project. Paths are relative to it."
 
-// prompt is the system prompt of an agent: its own, where it works, and the skills there are.
+// prompt returns the system prompt of an agent: its own, where it works, and the skills there are.
 func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(d.Prompt))

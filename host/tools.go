@@ -58,7 +58,7 @@ func (p *project) skillTool() (*tool.Tool, error) {
 		}, &tool.Options{Effect: tool.Pure})
 }
 
-// askUser is the tool by which an agent asks a person.
+// askUser returns the tool by which an agent asks a person.
 func askUser() *agent.Action {
 	return &agent.Action{
 		Tool: &tool.Tool{
@@ -133,7 +133,7 @@ func readable(text string) string {
 	return b.String()
 }
 
-// delegating is an action of a team for an agent that may not start every other: its definition says
+// delegating returns an action of a team for an agent that may not start every other: its definition says
 // so, or takes tools from it that the other has, or could have others use.
 func (p *project) delegating(d *definition.Definition, action *agent.Action) *agent.Action {
 	if d.Agents == nil && len(d.NoAgents) == 0 && len(d.Disallowed) == 0 {

@@ -23,7 +23,7 @@ type book struct {
 	wrong   error // why there is no project, and so no recipes
 }
 
-// base are the workflows that recipes may run: those of the program, and research.
+// base returns the workflows that recipes may run: those of the program, and research.
 func (h *Host) base() workflow.Set {
 	var out workflow.Set
 	for _, w := range h.cfg.Workflows {
@@ -114,7 +114,7 @@ func (h *Host) compiled(b *catalog.Bundle, lazy bool) (*workflow.Workflow, error
 	return compile.New(&compile.Bundle{Main: b.Main, Uses: b.Uses}, steps{h}.options(lazy))
 }
 
-// fileBundle is the recipe of the file that the user named, with all that it uses.
+// fileBundle returns the recipe of the file that the user named, with all that it uses.
 func (h *Host) fileBundle(p *project) (*catalog.Bundle, error) {
 	f := h.file
 	if slices.Contains(h.Taken(), f.Name) {
@@ -123,7 +123,7 @@ func (h *Host) fileBundle(p *project) (*catalog.Bundle, error) {
 	return p.BundleOf(f.Recipe)
 }
 
-// recipe is the recipe of a workflow, nil for one that is none.
+// recipe returns the recipe of a workflow, nil for one that is none.
 func (b *book) recipe(name string) *catalog.RecipeFile {
 	if b.project == nil {
 		return nil

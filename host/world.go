@@ -24,7 +24,7 @@ func (p *project) checkText(file string, text []byte) recipe.Problems {
 	return recipe.CheckText(file, text, p.world())
 }
 
-// agentOnly are the tools that work for agents only.
+// agentOnly returns the tools that work for agents only.
 func agentOnly() []string {
 	return []string{"task", "task_batch", "ask_user", "run_workflow", "collect_workflow", "save_workflow"}
 }
@@ -64,7 +64,7 @@ func (p *project) world() *recipe.World {
 	return w
 }
 
-// inputsOf are the inputs of a workflow that is no recipe.
+// inputsOf returns the inputs of a workflow that is no recipe.
 func inputsOf(w *workflow.Workflow) []recipe.Input {
 	var out []recipe.Input
 	for _, in := range w.List() {

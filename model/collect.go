@@ -12,13 +12,12 @@ import (
 // an error and without a stop.
 var errIncomplete = errors.New("the stream ended before the model was done")
 
-// Collect ranges over a stream and returns the turn it adds up to. Adjacent deltas of
-// text, and of reasoning, become one part, which ends where a delta has an Opaque; the order is kept and several usages are
-// added up. An error voids the response, and so does a stream that breaks the contract
-// of [Model]: the response is nil then, whatever had come.
+// Collect ranges over a stream and returns the turn it adds up to. Adjacent deltas of text, and of reasoning, become one part,
+// which ends where a delta has an Opaque; the order is kept and several usages are added up. On an error, or if a stream
+// breaks the contract of [Model], the response is nil, whatever had arrived.
 //
-// onPart, unless nil, is called with every part as it arrives, before the next one is
-// asked for, on the calling goroutine. What it was shown is void when Collect fails.
+// If onPart is non-nil, it is called with every part as it arrives, before the next one is requested, on the calling
+// goroutine. If Collect fails, discard these parts.
 func Collect(seq iter.Seq2[Part, error], onPart func(Part)) (*Response, error) {
 	c := collector{response: Response{Message: Message{Role: Assistant}}}
 	for part, err := range seq {

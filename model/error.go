@@ -25,8 +25,8 @@ const (
 	CodeBadCall   = "bad_call"  // the model made a tool call that cannot be read; asked in the same way, it may do so again
 )
 
-// An Error is why a model did not answer. Every error of a provider's stream is one,
-// or wraps one. It never holds the API key.
+// An Error explains why a model did not answer. Every error of a provider's stream is one, or wraps one. It never holds the
+// API key.
 type Error struct {
 	Provider string // as in the model's name
 	Model    string // the provider's name for the model
@@ -37,7 +37,7 @@ type Error struct {
 	// RetryAfter is how long the provider asked to wait, counted from when the error
 	// was made; 0 when it did not say.
 	RetryAfter time.Duration
-	// Temporary says that the same request may succeed later.
+	// Temporary is set if the same request may succeed later.
 	Temporary bool
 	Err       error // the cause; never nil in errors a provider makes
 }
@@ -127,7 +127,7 @@ func (e *Error) connectRemedy() string {
 	}
 }
 
-// FailureCode is the stable word under which a run that fails with the error is logged,
+// FailureCode returns the stable word under which a run that fails with the error is logged,
 // "" for no special one.
 func (e *Error) FailureCode() string {
 	if e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden {

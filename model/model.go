@@ -32,9 +32,9 @@ type Request struct {
 	// Choice says whether a tool must be called: "" leaves it to the model, "required"
 	// wants any call, and any other value is the name of the tool to call.
 	Choice string
-	// Schema, unless nil, is what the text of the answer must fit, an object: the provider is
-	// made to answer with such JSON and nothing else, by its own means where it has them. Whether
-	// it did is the caller's to check. A turn with tools may still call them first.
+	// Schema, if non-nil, is the schema of an object that the text of the answer must satisfy: the provider is made to answer
+	// with only such JSON, by its own mechanism if it has one. The caller must check the answer. A turn with tools may still
+	// call them first.
 	Schema      *jsonschema.Schema
 	MaxTokens   int      // the most output tokens, 0 for the provider's default
 	Temperature *float64 // nil for the provider's default
@@ -56,7 +56,7 @@ type Sized interface {
 	Window() (tokens int, known bool)
 }
 
-// Role names who speaks.
+// Role names the author of a message.
 type Role string
 
 // The roles of a conversation. The system prompt is not a message.
@@ -68,7 +68,7 @@ const (
 
 // A Message is one entry of a conversation.
 type Message struct {
-	// ID names the message in its conversation, for who keeps one; models are not shown it. "" is none.
+	// ID names the message within a stored conversation. It is not sent to models. "" means no ID.
 	ID    string `json:"id,omitempty"`
 	Role  Role   `json:"role"`
 	Parts []Part `json:"parts"`
@@ -95,9 +95,8 @@ type Part struct {
 	Error bool     `json:"error,omitempty"` // of a result: the tool failed and Text says why
 	Usage *Usage   `json:"usage,omitempty"` // of usage
 	Stop  StopCode `json:"stop,omitempty"`  // of stop
-	// Opaque is what the provider wants back with the part in later turns, such as the
-	// signature of its reasoning. Nobody else can read it; a provider leaves that of others out,
-	// and ends a delta with it: the next one begins a part of its own.
+	// Opaque is what the provider wants back with the part in later turns, such as the signature of its reasoning. Only that
+	// provider can read it; others leave it out. It ends a delta: the next delta begins a new part.
 	Opaque *Opaque `json:"opaque,omitempty"`
 }
 
@@ -139,7 +138,7 @@ const (
 	StopFilter StopCode = "filter" // the provider withheld the rest
 )
 
-// A Response is a whole turn: what a stream adds up to.
+// A Response is a whole turn: the sum of a stream.
 type Response struct {
 	Message Message  `json:"message"`
 	Usage   Usage    `json:"usage"`

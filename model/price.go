@@ -13,14 +13,14 @@ type Price struct {
 	Written float64 // for tokens of the input that the provider put into its cache; 0 charges them like the others
 }
 
-// Of is what a usage costs, in millionths of a US dollar, rounded up.
+// Of returns the cost of a usage in millionths of a US dollar, rounded up.
 func (p Price) Of(u Usage) int64 {
 	cached, written := cmp.Or(p.Cached, p.In), cmp.Or(p.Written, p.In)
 	plain := u.In - u.Cached - u.Written
 	return int64(math.Ceil(float64(plain)*p.In + float64(u.Cached)*cached + float64(u.Written)*written + float64(u.Out)*p.Out))
 }
 
-// Priced is a Model that may know its price. What others cost is not counted.
+// Priced is a Model that may know its price. The cost of other models is not counted.
 type Priced interface {
 	Price() (p Price, known bool)
 }

@@ -8,13 +8,11 @@ import (
 	"time"
 )
 
-// A Budget bounds what a run may use, with everything that works for it: agents, the
-// graphs that its tasks run, and their agents. A limit of zero or less is none.
+// A Budget limits a run, including its agents, its nested graphs and their agents. A limit of zero or less means none.
 //
-// What an effect is going to cost is set aside before it begins, so that tasks running
-// side by side cannot use the same rest, and replaced by what it did cost when it is
-// over. An effect that may cost more than is left does not begin: its task waits with a
-// *BudgetError, nothing is lost, and the run goes on once it has a larger budget.
+// The estimated cost of an effect is reserved before it begins, so that parallel tasks cannot spend the same amount, and
+// replaced by the actual cost when it ends. An effect that may cost more than is left does not begin: its task waits with a
+// *BudgetError, nothing is lost, and the run continues once it has a larger budget.
 type Budget struct {
 	Tokens int64         `json:"tokens,omitempty"` // that models read and write
 	Money  int64         `json:"money,omitempty"`  // in millionths of a US dollar, for models that tell their price
@@ -27,8 +25,8 @@ type Budget struct {
 	Soft float64 `json:"soft,omitempty"`
 }
 
-// Over is the budget with the changes of another: what is not zero there takes the
-// place of what is here, and what is less than zero there is without a limit.
+// Over returns the budget with the changes of another: non-zero limits there replace those here, and negative ones remove the
+// limit.
 func (b Budget) Over(base Budget) Budget {
 	return Budget{
 		Tokens: cmp.Or(b.Tokens, base.Tokens), Money: cmp.Or(b.Money, base.Money),
@@ -37,7 +35,7 @@ func (b Budget) Over(base Budget) Budget {
 	}
 }
 
-// An Amount is what something costs, in the units of Budget.
+// An Amount is a cost in the units of Budget.
 type Amount struct {
 	Tokens int64 `json:"tokens,omitempty"`
 	Money  int64 `json:"money,omitempty"`
@@ -61,8 +59,8 @@ const (
 	BudgetWall   = "time"
 )
 
-// A BudgetError reports that a task cannot go on within the budget of its run. The task
-// has not failed: it waits, and the run continues with a larger budget.
+// A BudgetError reports that a task cannot continue within the budget of its run. The task has not failed: it waits, and the
+// run continues with a larger budget.
 type BudgetError struct {
 	Path  string `json:"path,omitempty"` // of the task, "" for the run as a whole
 	What  string `json:"what"`           // which limit
@@ -93,7 +91,7 @@ func (e *BudgetError) show(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// unit is the limit with its unit.
+// unit returns the limit with its unit.
 func (e *BudgetError) unit() string {
 	switch e.What {
 	case BudgetMoney, BudgetWall:
@@ -106,14 +104,14 @@ func (e *BudgetError) unit() string {
 	return e.show(e.Limit) + " " + e.What
 }
 
-// Share returns how much of the limit is used, for people.
+// Share returns the used share of the limit, for users.
 func (e *BudgetError) Share() string { return e.show(e.Used) + " of " + e.unit() }
 
-// Waits reports that the task is not over.
+// Waits reports that the task has not ended.
 func (e *BudgetError) Waits() bool { return true }
 
-// FailureCode is the stable word for programs.
+// FailureCode returns the stable word for programs.
 func (e *BudgetError) FailureCode() string { return "budget" }
 
-// Enough is a limit that lets the run go on for a while.
+// Enough returns a limit that lets the run continue for a while.
 func (e *BudgetError) Enough() int64 { return max(2*e.Limit, e.Used+2*e.Need) }

@@ -7,14 +7,14 @@ import (
 )
 
 var (
-	// ErrFenced says that another process has taken the run over since.
+	// ErrFenced reports that another process has taken over the run.
 	ErrFenced = errors.New("the run was taken over by another process")
-	// ErrExists says that a run of that ID is there already.
+	// ErrExists reports that a run of that ID exists already.
 	ErrExists = errors.New("a run of this ID exists already")
-	// ErrUnknown says that a write may or may not have become durable: read before writing again.
+	// ErrUnknown reports that a write may or may not have become durable: read before writing again.
 	ErrUnknown = errors.New("the outcome of the write is unknown")
-	// ErrStoreReset says that a store lost what was acknowledged: it was emptied, replaced,
-	// or brought back to an earlier moment.
+	// ErrStoreReset reports that a store has lost acknowledged records: it was emptied, replaced, or restored to an earlier
+	// state.
 	ErrStoreReset = errors.New("the store has lost what it had")
 )
 
@@ -55,7 +55,7 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("the log of run %s is damaged at record %d (%s); %s", e.ID, e.Seq, e.Why, good)
 }
 
-// An EndedError reports that a run is over: nothing is added to its log any more.
+// An EndedError reports that a run is finished: nothing is added to its log any more.
 type EndedError struct {
 	ID     string
 	Status Status
@@ -65,8 +65,8 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("run %s is %s and takes no more; start a new one", e.ID, e.Status)
 }
 
-// A StorageError reports that a store can take no more for now: the disk is full, or gives
-// errors, or a server has not answered for as long as the store waits. Nothing of what was to be written is stored, and what was there before is safe.
+// A StorageError reports that a store cannot accept writes for now: the disk is full or fails, or a server has not answered in
+// time. Nothing of the write is stored, and earlier records are safe.
 type StorageError struct {
 	Store string // which one, for people, without passwords
 	Err   error
@@ -78,7 +78,7 @@ func (e *StorageError) Error() string {
 
 func (e *StorageError) Unwrap() error { return e.Err }
 
-// A QuarantinedError reports that the processes that ran a run died one after another.
+// A QuarantinedError reports that a run has crashed several processes in a row.
 type QuarantinedError struct {
 	ID        string
 	Takeovers int

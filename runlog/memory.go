@@ -19,9 +19,8 @@ type MemoryOptions struct {
 	Owner string           // who holds the runs, for people; default "pid N"
 }
 
-// Memory is a Store that survives nothing: its runs end with the process. It keeps
-// the same frames as other stores, so what a caller reads is never shared with what
-// is stored. It is a Waiter.
+// Memory is a Store without durability: its runs are lost when the process ends. It stores the same frames as other stores, so
+// callers never share memory with the stored records. It is a Waiter.
 type Memory struct {
 	now   func() time.Time
 	lease time.Duration
@@ -75,7 +74,7 @@ func (r *memoryRun) wake() {
 	r.grown = make(chan struct{})
 }
 
-// listed is the run as listings show it.
+// listed returns the run as listings show it.
 func (r *memoryRun) listed(now time.Time) Info {
 	info := r.info
 	info.Show(r.held(now), info.Owner != "")

@@ -60,9 +60,8 @@ type RunFinished struct {
 	Skipped []string        `json:"skipped,omitempty"` // the tasks that failed and were skipped: the run is partial
 }
 
-// TaskDone is the result of a task: all that the superstep needs of it. It also
-// stands for a task that failed for good and was skipped, with Error set and
-// without an update.
+// TaskDone is the result of a task: everything that the superstep needs from it. It also stands for a task that failed for
+// good and was skipped, with Error set and without an update.
 type TaskDone struct {
 	Node   string          `json:"node"`
 	Key    string          `json:"key,omitempty"`
@@ -79,8 +78,8 @@ type TaskDone struct {
 	Queued int64           `json:"queued_ms,omitempty"` // how long that waited for a place
 }
 
-// Encode returns the encoding of the payload, which is that of encoding/json. It does
-// not look into Update again, which makes a difference where it is large.
+// Encode returns the encoding of the payload, which is that of encoding/json. It does not validate Update again, which matters
+// if it is large.
 func (d *TaskDone) Encode() (json.RawMessage, error) {
 	small, mark := *d, []byte(`,"update":0`) // no string has it: a quote in one is escaped
 	if len(d.Update) > 0 {
@@ -94,8 +93,8 @@ func (d *TaskDone) Encode() (json.RawMessage, error) {
 	return slices.Concat(before, mark[:len(mark)-1], d.Update, after), nil
 }
 
-// Parse decodes the payload. The update aliases data. It takes what Encode has written
-// apart without looking into the update, and leaves anything else to encoding/json.
+// Parse decodes the payload. The update aliases data. It parses the output of Encode without examining the update, and leaves
+// any other form to encoding/json.
 func (d *TaskDone) Parse(data []byte) error {
 	*d = TaskDone{}
 	p := parser{b: data}
@@ -129,7 +128,7 @@ func (d *TaskDone) Parse(data []byte) error {
 	return nil
 }
 
-// parser takes JSON apart as long as it is as simple as expected.
+// parser parses JSON of the expected simple form.
 type parser struct {
 	b   []byte
 	bad bool
@@ -145,7 +144,7 @@ func (p *parser) has(s string) bool {
 
 func (p *parser) lit(s string) { p.bad = p.bad || !p.has(s) }
 
-// str takes a string without escapes.
+// str reads a string without escapes.
 func (p *parser) str() string {
 	if p.bad = p.bad || len(p.b) == 0 || p.b[0] != '"'; p.bad {
 		return ""
@@ -175,7 +174,7 @@ func (p *parser) num() int {
 	return n
 }
 
-// value takes any value, without a check of what is in it.
+// value reads any value without checking its content.
 func (p *parser) value() json.RawMessage {
 	depth, quoted := 0, false
 	for i := 0; i < len(p.b); i++ {
@@ -239,7 +238,7 @@ type Intended struct {
 	Cost  *Amount         `json:"cost,omitempty"`  // what is set aside for it
 }
 
-// Settled is the outcome of an effect. One without an Error is never asked for again.
+// Settled is the outcome of an effect. An effect that settled without an Error is never performed again.
 type Settled struct {
 	Key    string          `json:"key"`
 	Kind   string          `json:"kind"`
@@ -263,7 +262,7 @@ type Question struct {
 	Text    string       `json:"question"`          // of a permission request one line, for who has no words of their own
 	Header  string       `json:"header,omitempty"`  // the subject in a few words, "" for none
 	Options []string     `json:"options,omitempty"` // what may be answered; with a Schema, which then decides, what is offered
-	// About describes options, by option. Options without a description are left out.
+	// About maps options to their descriptions. Options without a description are left out.
 	About      map[string]string `json:"about,omitempty"`
 	Default    json.RawMessage   `json:"default,omitempty"`
 	Schema     json.RawMessage   `json:"schema,omitempty"`
@@ -301,7 +300,7 @@ type QuestionCall struct {
 	Larger  int             `json:"larger,omitempty"`  // lines of the diff that are left out, since it is too long
 }
 
-// QuestionPart is a part of a call that is decided on by itself.
+// QuestionPart is a part of a call that is decided on separately.
 type QuestionPart struct {
 	Text    string `json:"text"`
 	Allowed bool   `json:"allowed,omitempty"` // that part alone would not be asked about
@@ -316,16 +315,16 @@ type Answer struct {
 	Value  json.RawMessage `json:"answer,omitempty"`
 	Denied bool            `json:"denied,omitempty"` // nobody may or will answer
 	By     string          `json:"by,omitempty"`     // "default", "flag", "person", …
-	// Request is an ID that nothing else has, of an answer that reached the holder of the run as a request.
+	// Request is the unique ID of an answer that reached the holder of the run as a request.
 	Request string `json:"request,omitempty"`
 	// of an effect that happened and whose outcome was lost: what it gave. If the question has Text, a string is the text, and other JSON is the text as it is
 	Output json.RawMessage `json:"output,omitempty"`
-	// Waited is for how long before it nothing was under way but the wait for an answer, see Idle of journal.Journal. It is
-	// no execution time.
+	// Waited is how long before the answer the run did nothing but wait for answers, see Idle of journal.Journal. It does not
+	// count as execution time.
 	Waited time.Duration `json:"waited,omitempty"`
 }
 
-// Event is something a task wants known.
+// Event is an event that a task emits.
 type Event struct {
 	Name string          `json:"name"`
 	Data json.RawMessage `json:"data,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// A Place is where runs are kept, as people name it.
+// A Place is the location of a store, as users write it.
 type Place struct {
 	Kind string // "memory", "file", "sqlite", "postgres" or "redis"
 	Path string // of file and sqlite: the directory or file, as it was given
@@ -26,13 +26,12 @@ type Driver struct {
 	Open func(ctx context.Context, opt *OpenOptions) (Store, io.Closer, error)
 }
 
-// places is what a place may be, for people.
+// places lists the forms of a place, for users.
 const places = "memory, file:DIR, sqlite:PATH, postgres://… or redis://…"
 
-// ParsePlace reads the name of a place: memory, file:DIR, sqlite:PATH, postgres://… or
-// redis://… (rediss:// for TLS). Paths are as in file:/var/runs or sqlite:runs.db. Space
-// around the name does not count. What it says of a name that it refuses has no part of it
-// but the word before the colon, because any other may be a password.
+// ParsePlace reads the name of a place: memory, file:DIR, sqlite:PATH, postgres://… or redis://… (rediss:// for TLS). Paths
+// are as in file:/var/runs or sqlite:runs.db. Space around the name is ignored. The error for a refused name contains only the
+// word before the colon, because any other part may be a password.
 func ParsePlace(s string) (Place, error) {
 	s = strings.TrimSpace(s)
 	kind, rest, found := strings.Cut(s, ":")
@@ -65,7 +64,7 @@ func parseAddress(kind, s string) (Place, error) {
 		return Place{}, fmt.Errorf("the %s address has no host; %s", kind, want)
 	}
 	u, err := url.Parse(s)
-	// A password such as 12/3 is read as a port and a path: the @ behind it tells.
+	// A password such as 12/3 is parsed as a port and a path: the @ behind it reveals that.
 	if i := strings.IndexAny(rest, "/?#"); err != nil || i >= 0 && strings.Contains(rest[i:], "@") {
 		return Place{}, fmt.Errorf("the %s address cannot be read; special characters in a password must be percent-encoded, such as %%2F for / "+
 			"and %%40 for @; %s", kind, want)
@@ -76,7 +75,7 @@ func parseAddress(kind, s string) (Place, error) {
 	return Place{Kind: kind, URL: u.String()}, nil
 }
 
-// noPlace returns what is wrong with a name that is of no kind.
+// noPlace returns the error for a name of no known kind.
 func noPlace(s, kind string, found bool) error {
 	if key, _, ok := strings.Cut(s, "="); ok && key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz_ ") == "" {
 		return errors.New("a connection string of key=value pairs is not supported; want postgres://user:password@host:port/database")
@@ -94,7 +93,7 @@ func noPlace(s, kind string, found bool) error {
 	return errors.New(text + places)
 }
 
-// String is the place as ParsePlace reads it, with the password masked.
+// String returns the place as ParsePlace reads it, with the password masked.
 func (p Place) String() string {
 	if p.Kind == "memory" {
 		return p.Kind
@@ -149,17 +148,16 @@ func (p Place) Secret() bool {
 	return err != nil
 }
 
-// OpenOptions say which store is to be opened, see runlog/stores.
+// OpenOptions are the settings for opening a store, see runlog/stores.
 type OpenOptions struct {
 	Place Place
-	// StateDir is where what must be remembered about a distant store is kept, such as which
-	// instance it was. Defaults to nowhere.
+	// StateDir is the folder for local state about a remote store, such as its instance ID. If "", nothing is stored.
 	StateDir string
-	// Look says that the runs are only read, so that a store that cannot be written will do. Defaults to refusing one.
+	// Look is set if runs are only read, so that a read-only store is accepted. By default it is refused.
 	Look bool
 	// Volatile accepts a store that keeps nothing when its server stops. Defaults to refusing it.
 	Volatile bool
-	// Notice says what a person should know of the store, one line at a time. Defaults to nothing.
+	// Notice is called with notices about the store for the user, one line at a time. It may be nil.
 	Notice func(line string)
 	// Raw turns redaction off. By default the secrets of Environ are redacted in everything
 	// that is written.
@@ -170,6 +168,6 @@ type OpenOptions struct {
 	// Environ is the environment whose secrets are redacted, in the form of os.Environ. If
 	// nil, it is that of the process.
 	Environ []string
-	// Failpoint is for crash tests. Defaults to nothing.
+	// Failpoint is for crash tests. It may be nil.
 	Failpoint func(name string)
 }

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// Kind names what a record says. Kinds are part of the stored format: they are
-// never renamed, and a reader passes over the ones it does not know.
+// Kind names what a record says. Kinds are part of the stored format: they are never renamed, and a reader ignores unknown
+// kinds.
 type Kind string
 
 // The kinds of version 1. The type of a record's Data is the payload of the same
@@ -56,8 +56,8 @@ type Record struct {
 // Status is the state of a run as listings show it.
 type Status string
 
-// The statuses of a run. Interrupted and Quarantined are never stored: they are how a
-// running run reads once nobody holds it any more.
+// The statuses of a run. Interrupted and Quarantined are never stored: a running run has one of these statuses once no process
+// holds it any more.
 const (
 	Running        Status = "running"
 	Paused         Status = "paused"
@@ -69,22 +69,20 @@ const (
 	Interrupted    Status = "interrupted"
 	Quarantined    Status = "quarantined" // interrupted, and its processes died MaxTakeovers times over
 
-	// Importing is the status of a run without all that it begins with: the records of a file,
-	// see runlog/archive, or its first record. Runs lists such a run only if a filter names
-	// the status.
+	// Importing is the status of a run that is still being created: the records of its file (see runlog/archive) or its first
+	// record are missing. Runs lists such a run only if a filter names the status.
 	Importing Status = "importing"
 )
 
-// MaxTakeovers is how often a run is taken over from a process that died while running it,
-// before it is quarantined: it may be what kills them. What counts is one unclean end after
-// another; a hold that was released begins the count anew.
+// MaxTakeovers is how often a run is taken over from a process that died while running it, before it is quarantined: it may be
+// what kills them. Only consecutive crashes count; a released hold resets the count.
 const MaxTakeovers = 3
 
-// Ended reports whether a run of this status is over: it will write no more records.
-// A failed run has not ended in this sense, since it can be resumed.
+// Ended reports whether a run of this status has ended: it writes no more records. A failed run has not ended in this sense,
+// since it can be resumed.
 func (s Status) Ended() bool { return s == Completed || s == Partial || s == Cancelled }
 
-// Info is what a store says of a run without reading its log.
+// Info describes a run without reading its log.
 type Info struct {
 	ID       string
 	Workflow string
@@ -137,8 +135,7 @@ type Log interface {
 	// Renew extends the lease and reports whether a cancellation was requested.
 	Renew(ctx context.Context) (cancel bool, err error)
 
-	// Release gives the run up, which is a clean end: Takeovers becomes 0. It is
-	// idempotent; an append after it gives ErrFenced.
+	// Release releases the run, which is a clean end: Takeovers becomes 0. It is idempotent; a later append returns ErrFenced.
 	Release(ctx context.Context) error
 }
 
@@ -161,10 +158,10 @@ type Store interface {
 	// Runs lists runs, the newest first.
 	Runs(ctx context.Context, f *Filter) ([]Info, error)
 
-	// RequestCancel asks whoever holds the run to stop it. The request is durable.
+	// RequestCancel asks the holder of the run to stop it. The request is durable.
 	RequestCancel(ctx context.Context, id string) error
 
-	// Delete removes a run and its log. A run that is held gives *BusyError.
+	// Delete removes a run and its log. If the run is held, the error is a *BusyError.
 	Delete(ctx context.Context, id string) error
 }
 
@@ -184,29 +181,27 @@ func (f *Filter) Takes(s Status) bool {
 	return slices.Contains(f.Status, s)
 }
 
-// A Waiter is a store that can say when a run may have grown, so that readers need
-// not poll. Wait returns nil once the run's head is at or past seq, or when it may
-// be; readers read and wait again.
+// A Waiter is a store that reports when a run may have grown, so that readers need not poll. Wait returns nil once the run's
+// head is at or past seq, or when it may be; readers read and wait again.
 type Waiter interface {
 	Wait(ctx context.Context, id string, seq uint64) error
 }
 
-// A Sizer is a store that can say how much room runs take, in bytes, without reading
-// their logs: of the runs that f picks (nil for all), those of them that take any, by ID.
-// What runs share is not counted.
+// A Sizer is a store that reports the disk space of runs in bytes, by ID, without reading their logs: for the runs that f
+// picks (nil for all), except those that use none. Shared space is not counted.
 type Sizer interface {
 	Sizes(ctx context.Context, f *Filter) (map[string]int64, error)
 }
 
-// A Reclaimer is a store that keeps the room of deleted runs until it is asked to give
-// it back to the system. It returns how many bytes that were. Runs go on meanwhile.
+// A Reclaimer is a store that keeps the disk space of deleted runs until it is asked to free it. It returns the number of
+// bytes freed. Runs continue meanwhile.
 type Reclaimer interface {
 	Reclaim(ctx context.Context) (freed int64, err error)
 }
 
-// Show makes what is stored of a run what listings show: a run that is Running and that nobody holds
-// is Interrupted or Quarantined, and one that nobody holds has no owner. Died says that its last
-// holder has not released it. It is for stores.
+// Show converts the stored state of a run into the one that listings show: a run that is Running and that nobody holds is
+// Interrupted or Quarantined, and one that nobody holds has no owner. Died says that its last holder has not released it. It
+// is for stores.
 func (i *Info) Show(held, died bool) {
 	if held {
 		return
@@ -221,9 +216,8 @@ func (i *Info) Show(held, died bool) {
 	}
 }
 
-// TakeOver is what an acquisition of a run that nobody holds makes of its count of
-// takeovers, or a *QuarantinedError. The Info is as stored; died says that its last holder
-// has not released it. It is for stores.
+// TakeOver returns the new count of takeovers for the acquisition of a run that no process holds, or a *QuarantinedError. The
+// Info is as stored; died says that its last holder has not released it. It is for stores.
 func (i *Info) TakeOver(died bool, opt *AcquireOptions) (takeovers int, err error) {
 	switch {
 	case opt != nil && opt.Quarantined:

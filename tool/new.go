@@ -14,8 +14,8 @@ import (
 type Options struct {
 	// Effect of the tool. Defaults to "", which counts as Once.
 	Effect Effect
-	// Adjust, if set, is handed the inferred schema to add what struct tags cannot say:
-	// an enum, a minimum, a default for the model to see.
+	// Adjust, if set, may add to the inferred schema what struct tags cannot express: an enum, a minimum, a default for the
+	// model to see.
 	Adjust func(*jsonschema.Schema)
 }
 
@@ -34,7 +34,7 @@ func New[In, Out any](name, description string, run func(ctx context.Context, in
 	return NewRaw(name, description, func(ctx context.Context, _ *Call, in In) (Out, error) { return run(ctx, in) }, opts)
 }
 
-// NewRaw is New for a function that is also handed the call.
+// NewRaw is New for a function that also receives the call.
 func NewRaw[In, Out any](name, description string, run func(ctx context.Context, c *Call, in In) (Out, error), opts *Options) (*Tool, error) {
 	var o Options
 	if opts != nil {
@@ -80,8 +80,7 @@ func NewRaw[In, Out any](name, description string, run func(ctx context.Context,
 	return t, nil
 }
 
-// into fills a struct from checked arguments. Keys match exactly, since all others were
-// refused as unknown.
+// into fills a struct from checked arguments. All keys match fields exactly, since others were refused as unknown.
 func into(args map[string]any, in any) error {
 	b, err := json.Marshal(args)
 	if err != nil {

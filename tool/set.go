@@ -102,7 +102,7 @@ func (s *Set) Get(name string) (*Tool, bool) {
 	return e.tool, ok
 }
 
-// With returns the set with more tools at its end. One of a name that is there already takes its place.
+// With returns the set with more tools at its end. A tool with an existing name replaces the old one.
 func (s *Set) With(tools ...*Tool) (*Set, error) {
 	list := s.Tools()
 	for _, t := range tools {
@@ -143,11 +143,10 @@ func (s *Set) Select(names ...string) (*Set, error) {
 	return out, nil
 }
 
-// Call uses a tool. It never fails but in its result, which is what the model is to
-// read: an unknown name, arguments that do not fit, a refusal of the Guard, an error of the tool, a result that
-// does not fit its Output and a panic in it are results with Error set. The text is cleaned, and truncated
-// unless the tool gives it Whole. If ctx has ended the tool is not called; callers that
-// must tell a cancelled call from a failed one look at ctx.
+// Call uses a tool. Failures are reported only in its result, which the model reads: an unknown name, arguments that do not
+// fit, a refusal of the Guard, an error of the tool, a result that does not fit its Output and a panic in it are results with
+// Error set. The text is cleaned, and truncated unless the tool gives it Whole. If ctx has ended the tool is not called;
+// callers that must tell a cancelled call from a failed one look at ctx.
 func (s *Set) Call(ctx context.Context, name string, c *Call) Result {
 	r := s.CallWhole(ctx, name, c)
 	if t, ok := s.Get(name); r.Error || !ok || !t.Whole {
@@ -156,8 +155,8 @@ func (s *Set) Call(ctx context.Context, name string, c *Call) Result {
 	return r
 }
 
-// CallWhole is [Set.Call] for callers that have room for all of a result: no success is truncated, and that of a Raw
-// call is not cleaned.
+// CallWhole is [Set.Call] for callers that can handle a result of any size: a successful result is not truncated, and that of
+// a Raw call is not cleaned.
 func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	if c == nil {
 		c = new(Call)
@@ -189,8 +188,8 @@ func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	return Result{Text: clean.Text(text)}
 }
 
-// Refuses returns what [Set.Call] would answer to a call without doing it, if there is no tool
-// of that name or the arguments do not fit it.
+// Refuses returns the result with which [Set.Call] would refuse a call because the tool is unknown or the arguments do not
+// fit. It does not perform the call.
 func (s *Set) Refuses(name string, args []byte) (why Result, refuses bool) {
 	e, ok := s.entry(name)
 	if !ok {
@@ -210,7 +209,7 @@ func (s *Set) entry(name string) (entry, bool) {
 	return e, ok
 }
 
-// fits checks what the tool gave.
+// fits checks the result of the tool.
 func (e *entry) fits(text string) error {
 	list, err := e.output.wrong(text)
 	if err != nil {
@@ -231,7 +230,7 @@ func run(ctx context.Context, t *Tool, c *Call) (text string, err error) {
 	return t.Run(ctx, c)
 }
 
-// Failed is the result of a call that failed for that reason, cleaned and truncated.
+// Failed returns the result of a call that failed for that reason, cleaned and truncated.
 func Failed(text string) Result {
 	text, _ = clean.Truncate(clean.Text(text))
 	if text == "" {

@@ -1,4 +1,4 @@
-// Package tool is what agents act with: values with a name, a schema and a function.
+// Package tool defines the tools of agents: values with a name, a schema and a function.
 package tool
 
 import (
@@ -19,17 +19,16 @@ const (
 	Once       Effect = "once"       // must not happen twice: never called again unasked
 )
 
-// A Tool is a definition. It is a value: build it, hand it over, never change it after.
+// A Tool is a definition. It is a value: build it, pass it on, and never change it afterwards.
 type Tool struct {
 	Name        string             // [a-zA-Z0-9_-]{1,64}, what models call it by
 	Description string             // for the model
 	Input       *jsonschema.Schema // of the arguments, an object
 	Effect      Effect             // "" means Once, the careful choice
-	// Output, unless nil, is the schema that what Run gives must fit, as JSON; what does not is
-	// a failure of the tool.
+	// Output, if non-nil, is the schema that the result of Run must satisfy, as JSON. If it does not, the tool has failed.
 	Output *jsonschema.Schema
-	// Whole says that the output is not to be cut at the limits of this package, since it is
-	// the work of others or bounds itself.
+	// Whole is set if the output must not be truncated at the limits of this package, because it is another agent's work or
+	// bounds itself.
 	Whole bool
 	// Dir is the absolute folder in which the tool works, shown where a call is asked about. "" for none.
 	Dir string
@@ -42,7 +41,7 @@ type Tool struct {
 	Run func(ctx context.Context, c *Call) (string, error)
 }
 
-// ImportedFile stands in Call.Seen for the file that an imported run was made of.
+// ImportedFile stands in Call.Seen for the file from which a run was imported.
 const ImportedFile = "an imported file"
 
 // A Call is one use of a tool, and what a tool may know of who uses it.

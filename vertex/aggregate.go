@@ -50,7 +50,7 @@ func (a *Aggregator[A]) Add(c Aggregating, x A) {
 	cell.given = append(cell.given, given[A]{g.vertex, x})
 }
 
-// Value is what the superstep before has come to, and whether any vertex gave
+// Value returns what the superstep before has come to, and whether any vertex gave
 // anything. It panics if the program does not list the aggregator.
 func (a *Aggregator[A]) Value(c Aggregating) (A, bool) {
 	g := c.aggregating()
@@ -117,7 +117,7 @@ func (a *Aggregator[A]) name() string  { return a.Name }
 func (a *Aggregator[A]) newCell() any  { return &aggregateCell[A]{} }
 func (a *Aggregator[A]) newValue() any { return &aggregateValue[A]{} }
 
-// given is how much a cell holds whose blocks are not folded yet, and takeBack what makes it so again.
+// given returns how much a cell holds whose blocks are not folded yet, and takeBack what makes it so again.
 func (a *Aggregator[A]) given(cell any) int {
 	return len(cell.(*aggregateCell[A]).given) //nolint:errcheck // made by newCell
 }

@@ -23,8 +23,8 @@ type mark struct {
 	tally         tally
 }
 
-// attempts is Compute for a program whose vertices may fail: it tries as often as Retry has it,
-// and leaves of the attempts that failed nothing.
+// attempts is Compute for a program whose vertices may fail: it tries as often as Retry allows, and removes all traces of
+// failed attempts.
 func (c *Context[V, E, M]) attempts(v int32, value *V, in []M) Vote {
 	p, run := c.run.prog, c.ctx
 	old := *value

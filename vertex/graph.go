@@ -37,16 +37,16 @@ type rows struct {
 	to  []int32
 }
 
-// NumVertices is the number of vertices.
+// NumVertices returns the number of vertices.
 func (g *Graph[E]) NumVertices() int { return g.n }
 
-// NumEdges is the number of directed edges; an undirected edge counts as two.
+// NumEdges returns the number of directed edges; an undirected edge counts as two.
 func (g *Graph[E]) NumEdges() int { return len(g.out.to) }
 
-// Targets are the ends of the edges out of a vertex. The slice is the graph's own.
+// Targets returns the ends of the edges out of a vertex. The slice is the graph's own.
 func (g *Graph[E]) Targets(v int32) []int32 { return g.out.of(v) }
 
-// Label is what errors call a vertex: its id if the graph was built from named edges, its index
+// Label returns what errors call a vertex: its id if the graph was built from named edges, its index
 // otherwise.
 func (g *Graph[E]) Label(v int32) string {
 	if int(v) < g.labels {
@@ -57,7 +57,7 @@ func (g *Graph[E]) Label(v int32) string {
 
 func (r *rows) of(v int32) []int32 { return r.to[r.off[v]:r.off[v+1]] }
 
-// sourcesOf are the edges seen from their targets. The sources of a vertex are in ascending
+// sourcesOf returns the edges seen from their targets. The sources of a vertex are in ascending
 // order.
 func (g *Graph[E]) sourcesOf() *rows {
 	g.once.Do(func() {
@@ -290,13 +290,13 @@ func (b *NamedEdges[K, E]) Edge(from, to K, value ...E) {
 	b.edges = append(b.edges, e)
 }
 
-// Index is the index of a vertex.
+// Index returns the index of a vertex.
 func (b *NamedEdges[K, E]) Index(id K) (int32, bool) {
 	v, ok := b.index[id]
 	return v, ok
 }
 
-// ID is the id of the vertex of that index.
+// ID returns the id of the vertex of that index.
 func (b *NamedEdges[K, E]) ID(v int32) K { return b.ids[v] }
 
 // Build creates the graph. The error has everything that is wrong, one mistake on a line.

@@ -136,11 +136,11 @@ func newRun[V, E, M any](g *Graph[E], prog *Program[V, E, M], values []V) (*Run[
 	return r, bad.orNil()
 }
 
-// Values are the values of the vertices by index, those of vertices that do not exist
+// Values returns the values of the vertices by index, those of vertices that do not exist
 // included. The slice is the run's own; it is up to date between calls of Run.
 func (r *Run[V, E, M]) Values() []V { return r.values }
 
-// Step is the superstep to be computed next: how many have been computed.
+// Step returns the superstep to be computed next: how many have been computed.
 func (r *Run[V, E, M]) Step() int { return r.step }
 
 // Exists reports whether there is a vertex of that index.
@@ -148,7 +148,7 @@ func (r *Run[V, E, M]) Exists(v int32) bool {
 	return uint32(v) < uint32(r.n) && !hasBit(r.gone, v)
 }
 
-// Edges are the targets of the edges out of a vertex as they are now, and their values.
+// Edges returns the targets of the edges out of a vertex as they are now, and their values.
 func (r *Run[V, E, M]) Edges(v int32) ([]int32, []E) { return r.edges(v) }
 
 // Ended reports whether no vertex is active any more.
@@ -157,7 +157,7 @@ func (r *Run[V, E, M]) Ended() bool {
 	return r.active.empty()
 }
 
-// Aggregated is where the aggregators of the last superstep can be read.
+// Aggregated returns where the aggregators of the last superstep can be read.
 func (r *Run[V, E, M]) Aggregated() Aggregating {
 	return &Barrier{agg: &aggregates{list: r.prog.Aggregators, values: r.aggregated}}
 }

@@ -22,7 +22,7 @@ func newSet(n int) set {
 	}
 }
 
-// wordsFor is how many words n bits need, and at least one.
+// wordsFor returns how many words n bits need, and at least one.
 func wordsFor(n int) int { return max(1, (n+63)>>6) }
 
 func (s *set) words() []uint64 { return s.levels[0] }
@@ -66,7 +66,7 @@ func (s *set) remove(w int, mask uint64) {
 	}
 }
 
-// nextWord is the first word from w on that is not zero, or -1.
+// nextWord returns the first word from w on that is not zero, or -1.
 func (s *set) nextWord(w int) int {
 	if w < len(s.levels[0]) && s.levels[0][w] != 0 {
 		return w

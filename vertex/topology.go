@@ -62,7 +62,7 @@ func unknownVertex(v int32, n int) error {
 	return fmt.Errorf("a message to vertex %d: %w, of %d; add it in the same superstep", v, errNoVertex, n)
 }
 
-// requests are the changes and late messages of the superstep, in the order in which they take
+// requests returns the changes and late messages of the superstep, in the order in which they take
 // effect.
 func (r *Run[V, E, M]) requests() (changes []change[V, E], late []lateSend[M]) {
 	for _, c := range r.crew.at {

@@ -44,11 +44,10 @@ type (
 //
 // # Supersteps
 //
-// In a superstep every active vertex computes: it reads the messages sent to it in the
-// superstep before, changes its value, sends messages and votes. It is active in the
-// first superstep if it is an entry, after that if it voted [Stay] or a message came.
-// [Halt] puts it to sleep until a message comes, [Complete] for good; messages to a
-// completed vertex are dropped. The run ends when no vertex is active.
+// In a superstep every active vertex computes: it reads the messages sent to it in the superstep before, changes its value,
+// sends messages and votes. It is active in the first superstep if it is an entry, and later if it voted [Stay] or received a
+// message. [Halt] puts it to sleep until a message comes, [Complete] for good; messages to a completed vertex are dropped. The
+// run ends when no vertex is active.
 //
 // # Determinism
 //
@@ -220,22 +219,22 @@ type tally struct {
 // Context ends when the run is to stop, or the attempt has lasted for its Timeout.
 func (c *Context[V, E, M]) Context() context.Context { return c.ctx }
 
-// Step is the superstep, from 0.
+// Step returns the superstep, from 0.
 func (c *Context[V, E, M]) Step() int { return c.run.step }
 
-// NumVertices is one more than the highest index of a vertex in this superstep.
+// NumVertices returns one more than the highest index of a vertex in this superstep.
 func (c *Context[V, E, M]) NumVertices() int { return c.run.n }
 
-// Degree is the number of edges out of the vertex.
+// Degree returns the number of edges out of the vertex.
 func (c *Context[V, E, M]) Degree() int { return c.run.degree(c.v) }
 
-// Targets are the ends of the edges out of the vertex. The slice must not be changed.
+// Targets returns the ends of the edges out of the vertex. The slice must not be changed.
 func (c *Context[V, E, M]) Targets() []int32 {
 	to, _ := c.run.edges(c.v)
 	return to
 }
 
-// EdgeValues are the values of the edges out of the vertex, in the order of Targets.
+// EdgeValues returns the values of the edges out of the vertex, in the order of Targets.
 // The slice must not be changed.
 func (c *Context[V, E, M]) EdgeValues() []E {
 	_, values := c.run.edges(c.v)
@@ -301,7 +300,7 @@ func (c *Context[V, E, M]) Fail(err error) {
 	}
 }
 
-// failed is the error of the vertex that is computing.
+// failed returns the error of the vertex that is computing.
 func (c *Context[V, E, M]) failed(err error) *Error {
 	e := c.run.vertexError(c.v, err)
 	e.Attempts = max(1, c.attempt)

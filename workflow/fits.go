@@ -73,8 +73,7 @@ func parseValue(kind, s string) (any, error) {
 	return v, nil
 }
 
-// wantedFor is what a value of a type is, as people read it. What was given instead makes
-// the example.
+// wantedFor returns what a value of a type is, as people read it. The example is made from the value that was given.
 func wantedFor(kind, got string) string {
 	switch kind {
 	case "array":
@@ -124,7 +123,7 @@ func fits(name string, p *jsonschema.Schema, raw json.RawMessage) []string {
 	return faults
 }
 
-// shortened is the beginning of a text that may be long.
+// shortened returns the beginning of a text that may be long.
 func shortened(s string) string {
 	const most = 200
 	if len(s) <= most {

@@ -140,7 +140,7 @@ func Func[In, Out any](name, description string, run func(ctx context.Context, i
 	return w, nil
 }
 
-// orEmpty is what was given, or an object without anything in it.
+// orEmpty returns what was given, or an object without anything in it.
 func orEmpty(inputs json.RawMessage) json.RawMessage {
 	if len(bytes.TrimSpace(inputs)) == 0 {
 		return json.RawMessage("{}")
@@ -161,7 +161,7 @@ func (e *InputsError) Error() string {
 	return fmt.Sprintf("workflow %q: its inputs have %d mistakes:\n  - %s", e.Workflow, len(e.Problems), strings.Join(e.Problems, "\n  - "))
 }
 
-// FailureCode is the code of runs that fail with the error.
+// FailureCode returns the code of runs that fail with the error.
 func (e *InputsError) FailureCode() string { return "inputs" }
 
 // An Input is one input as people see it.
@@ -305,7 +305,7 @@ func meant(key string) bool {
 	})
 }
 
-// textInput is the input that free text is for, "" for none.
+// textInput returns the input that free text is for, "" for none.
 func textInput(inputs []Input, given map[string][]string) string {
 	var texts []string
 	required := false
@@ -494,7 +494,7 @@ func (e *Exec) Unchanged(name string, before, now map[string]string) error {
 	return e.Journal.Afresh(func() error { return &graph.ChangedError{Graph: name, Diff: diff} })
 }
 
-// changes are the parts that a run began with and that are others now, or gone, as lines of a diff. New
+// changes returns the parts that a run began with and that are others now, or gone, as lines of a diff. New
 // ones change nothing for a run that began without them. A part has a digest.
 func changes(before, now map[string]string) []string {
 	var diff []string

@@ -30,11 +30,11 @@ func leads(name string) bool {
 	return false
 }
 
-// Actions are the tools by which an agent has others work: task for one, task_batch for
-// several at once. An agent of the team that comes with them is given its own.
+// Actions returns the tools with which an agent delegates work: task for one job, task_batch for several at once. An agent of
+// the team that has these tools gets its own copies.
 func (t *Team) Actions() []*agent.Action { return t.actions(nil) }
 
-// actions are those of the agent that has the seat.
+// actions returns the tools of the agent that has the seat.
 func (t *Team) actions(s *seat) []*agent.Action {
 	text := func(description string) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Description: description}
@@ -157,7 +157,7 @@ func (t *Team) runBatch(ctx context.Context, scope *journal.Scope, s *seat, c *t
 	return tool.Result{Text: strings.TrimSpace(b.String()), Error: !slices.ContainsFunc(results, func(r Result) bool { return r.Success })}, nil
 }
 
-// told is a result as a lead is told it.
+// told returns a result as it is shown to a lead.
 func (r *Result) told() string {
 	switch {
 	case r.Success:

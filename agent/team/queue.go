@@ -105,7 +105,7 @@ type seat struct {
 	away   int     // of its calls, how many wait for others
 }
 
-// rise gives the place to others, until as many calls of back.
+// rise gives up the place until back has been called as often as rise.
 func (s *seat) rise() {
 	if s == nil {
 		return
@@ -118,8 +118,8 @@ func (s *seat) rise() {
 	}
 }
 
-// back waits for a place again, if nothing of it is away any more. With over, it has nothing
-// more to do and takes none.
+// back waits for a place again once every call of rise is matched. If over is set, there is no more work and it takes no
+// place.
 func (s *seat) back(ctx context.Context, over bool) error {
 	if s == nil {
 		return nil

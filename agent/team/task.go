@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// task is one job on its way.
+// task is one job being done.
 type task struct {
 	team   *Team
 	job    Job
@@ -167,7 +167,7 @@ func (k *task) note(ctx context.Context, key, kind, name string) error {
 	return err
 }
 
-// noteQueued records that there is the job, so that other processes know of it, see [List].
+// noteQueued records that the job exists, so that other processes see it, see [List].
 func (k *task) noteQueued(ctx context.Context) error {
 	key := queuedPrefix + k.name
 	if _, done := k.parent.Done(k.jobKey()); done {
@@ -257,7 +257,7 @@ func (k *task) cancelAgain(cancel context.CancelCauseFunc) (stop func()) {
 	return func() { close(quit); <-over }
 }
 
-// run has the agent work.
+// run runs the agent.
 func (k *task) run(ctx context.Context) (Result, error) {
 	def, err := k.define()
 	if err != nil {
@@ -285,7 +285,7 @@ func (k *task) run(ctx context.Context) (Result, error) {
 	return r, k.save(ctx, k.scope, "save", r)
 }
 
-// result is what an agent has come to.
+// result returns the result of an agent.
 func result(out *agent.Outcome, err error) Result {
 	var r Result
 	if out != nil {
@@ -327,7 +327,7 @@ func (k *task) define() (*agent.Agent, error) {
 	return t.confine(def, k.seat)
 }
 
-// now is the time, recorded; zero without a clock.
+// now returns the recorded time, or zero without a clock.
 func (k *task) now(ctx context.Context, key string) (time.Time, error) {
 	if k.team.opt.Clock == nil {
 		return time.Time{}, nil
@@ -347,7 +347,7 @@ func (k *task) saveCancelled(ctx context.Context) (Result, error) {
 	return r, k.save(ctx, k.parent, key, r)
 }
 
-// save hands the result to the host. That it could not be kept is said, and ends nothing.
+// save hands the result to the host. If it cannot be kept, that is noted, and the run continues.
 func (k *task) save(ctx context.Context, scope *journal.Scope, key string, r Result) error {
 	if k.team.opt.Save == nil {
 		return nil

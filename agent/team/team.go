@@ -1,9 +1,8 @@
 // Package team has agents work for other agents: a lead hands out tasks, and agents do
 // them side by side, each with a conversation and a place in the log of its own.
 //
-// What an agent of a team does is as durable as what its lead does: a run that was killed
-// continues with each of them in the middle of its conversation, and what one gave is not
-// asked for again. They share the budget of the run.
+// The work of a sub-agent is as durable as that of its lead: a killed run resumes each of them in the middle of its
+// conversation, and a finished result is not computed again. They share the budget of the run.
 package team
 
 import (
@@ -88,7 +87,7 @@ func New(opt *Options) (*Team, error) {
 	return t, nil
 }
 
-// A Job is what an agent is to do.
+// A Job is one assignment for an agent.
 type Job struct {
 	// ID names the job among those of its agent within its scope; the same when the task
 	// runs again. SpawnAll defaults it to the place in the list, from 1.
@@ -100,7 +99,7 @@ type Job struct {
 	Stopped <-chan struct{}
 }
 
-// A Result is what has come of a job.
+// A Result is the result of a job.
 type Result struct {
 	ID       string        `json:"id"` // of the agent in its run: where it is in the log
 	Agent    string        `json:"agent"`
@@ -203,14 +202,14 @@ func afford(scope *journal.Scope, tasks []*task) error {
 	return scope.AffordsWithin("fan/agents", runlog.Amount{Agents: need})
 }
 
-// gathering is some agents that work side by side.
+// gathering is a group of agents that work side by side.
 type gathering struct {
 	mu   sync.Mutex
 	busy int
 	idle chan struct{} // closed when all have ended or wait
 }
 
-// stay reports that one waits, and gives what tells when there is nobody left to wait with.
+// stay notes that one agent waits, and returns a channel that is closed when no other agent is left running.
 func (g *gathering) stay() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -227,7 +226,7 @@ func (g *gathering) leave() {
 	}
 }
 
-// resume reports that one goes on, unless all have ended.
+// resume notes that one agent continues, unless all have ended.
 func (g *gathering) resume() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,4 +1,4 @@
-// Command brief is a Go workflow of one's own with the whole command line around it:
+// Command brief is a custom Go workflow with the whole command line around it:
 //
 //	go run ./examples/brief run brief "Pregel"
 package main

@@ -1,5 +1,5 @@
-// Command own is a program of one's own: a workflow in Go beside everything that the command superstep has. Its nodes name a
-// tool and an agent, which are found when a run starts, so that it can be drawn, listed and forked without a model.
+// Command own is a custom program: it adds a Go workflow to everything that the superstep command has. Its nodes name a tool
+// and an agent, which are found when a run starts, so that it can be drawn, listed and forked without a model.
 //
 //	go run ./examples/own run survey "What is this project?" --model offline
 //	go run ./examples/own workflows graph survey
@@ -37,7 +37,7 @@ type inputs struct {
 
 type state struct{ Question, Files, Answer string }
 
-// survey looks at what is in the folder and has the agent explorer answer a question about it.
+// survey lists the folder and lets the agent explorer answer a question about it.
 func survey() (*workflow.Workflow, error) {
 	g := graph.New("survey", func(s, u state) state {
 		if u.Files != "" {

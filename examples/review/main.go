@@ -33,7 +33,7 @@ type State struct {
 	Report   string
 }
 
-// Update is what a node contributes; what it leaves at zero it has not written.
+// Update is what a node contributes. A zero field is not written.
 type Update struct {
 	Files    []string
 	Findings []string
@@ -59,7 +59,7 @@ func look(ctx context.Context, t *graph.Task, _ State) (Update, error) {
 	return Update{Findings: []string{fmt.Sprintf("%s has %d lines", file, lines)}}, nil
 }
 
-// weigh makes findings of the files that could not be reviewed.
+// weigh adds a finding for each file that could not be reviewed.
 func weigh(_ context.Context, t *graph.Task, _ State) (Update, error) {
 	var u Update
 	for _, f := range t.Failures() {
@@ -80,10 +80,10 @@ func build() (*graph.Flow[State, Update], error) {
 	g.Fan("plan", node.Map("look", func(s State) []string { return s.Files }, func(f string) string { return f }), "look")
 	g.AddNode(graph.Node[State, Update]{Name: "look", Run: look, Retry: &graph.Retry{Attempts: 2, Backoff: 10 * time.Millisecond}, Most: 50})
 
-	// It waits for all of them, and a file that cannot be reviewed is no end of the run.
+	// It waits for all of them. A file that cannot be reviewed does not end the run.
 	g.AddNode(graph.Node[State, Update]{Name: "weigh", Join: graph.Settled, Run: weigh})
 
-	// A person decides, and may have it done again.
+	// A person decides, and may ask for another round.
 	g.Add("approve", func(ctx context.Context, s State) (Update, error) {
 		answer, err := graph.Ask[string](ctx, graph.Question{
 			Text:    strings.Join(s.Findings, "; ") + ". Write the report?",

@@ -23,8 +23,7 @@ type choosing[S any] struct {
 	root *slot[S]
 }
 
-// slot is where a choice leads to: a node, another choice made at once, several of these,
-// or nothing yet.
+// slot is the target of a choice: a node, another choice made at once, several of these, or nothing yet.
 type slot[S any] struct {
 	to   string
 	test *test[S]
@@ -37,7 +36,7 @@ type test[S any] struct {
 	yes, no *slot[S]
 }
 
-// end is where the chain goes on: after a node, or where a choice of one leads to.
+// end is a point where the chain continues: after a node, or at the target of its choice.
 type end[S any] struct {
 	from string
 	slot *slot[S] // nil for after the node
@@ -87,7 +86,7 @@ func (c *Chain[S, U]) write() []string {
 	return nil
 }
 
-// run writes the chain at the place where a block is.
+// run writes the chain at the position of a block.
 func (c *Chain[S, U]) run(l *writer[S, U], b *block[S, U]) {
 	for _, op := range c.ops {
 		op(l, b)
@@ -129,7 +128,7 @@ func (l *writer[S, U]) report(at, format string, args ...any) {
 	l.mistakes = append(l.mistakes, l.within+at+": "+fmt.Sprintf(format, args...))
 }
 
-// inside writes the blocks of a part that has a beginning of its own.
+// inside writes the blocks of a part that has its own beginning.
 func (l *writer[S, U]) inside(at string, ends []end[S], blocks []Block[S, U]) *block[S, U] {
 	around := l.within
 	l.within += at + ": "
@@ -149,7 +148,7 @@ func (l *writer[S, U]) blocks(b *block[S, U], what string, blocks []Block[S, U])
 	}
 }
 
-// lead leads some ends to a node, or to End.
+// lead connects some ends to a node, or to End.
 func (l *writer[S, U]) lead(ends []end[S], to string) {
 	for _, e := range ends {
 		if e.slot != nil {
@@ -171,8 +170,7 @@ func (l *writer[S, U]) decide(ends []end[S], t *test[S]) {
 	}
 }
 
-// joined reports whether the branches of the last Parallel have been joined, and that
-// they have not.
+// joined reports whether the branches of the last Parallel have been joined. If not, it records the mistake.
 func (l *writer[S, U]) joined(b *block[S, U], at string) bool {
 	if b.open == "" {
 		return true
@@ -221,7 +219,7 @@ func (l *writer[S, U]) begin(b *block[S, U], cond func(S) bool) {
 	b.ends, b.begins = []end[S]{{slot: t.yes}}, len(b.loose)
 }
 
-// innermost is the last open If, nil after reporting that there is none.
+// innermost returns the last open If. If there is none, it records the mistake and returns nil.
 func (l *writer[S, U]) innermost(b *block[S, U], what string) *choice[S] {
 	at := b.place(what)
 	if len(b.ifs) == 0 {
@@ -331,7 +329,7 @@ func (l *writer[S, U]) fan(b *block[S, U], join graph.Join, split func(S) []grap
 	b.after = "the " + at
 }
 
-// fork are the same ends for one more branch.
+// fork returns the same ends for one more branch.
 func fork[S any](ends []end[S]) []end[S] {
 	out := slices.Clone(ends)
 	for i, e := range ends {
@@ -360,7 +358,7 @@ func (l *writer[S, U]) catch(b *block[S, U], n *graph.Node[S, U]) {
 
 func (s *slot[S]) empty() bool { return s.to == "" && s.test == nil && s.all == nil }
 
-// width is how many nodes choices lead to at most.
+// width returns how many nodes choices lead to at most.
 func (s *slot[S]) width() int {
 	if s.test != nil {
 		return max(s.test.yes.width(), s.test.no.width())
@@ -372,8 +370,8 @@ func (s *slot[S]) width() int {
 	return max(1, n)
 }
 
-// one finds which of several slots the kth node belongs to, and which one of that it is.
-// Where there are fewer, the last one stands for the rest.
+// one finds the slot that the kth node belongs to, and the node's index within it. If there are fewer slots, the last one
+// stands for the rest.
 func (s *slot[S]) one(k int) (*slot[S], int) {
 	k = min(k, s.width()-1)
 	for _, in := range s.all {
@@ -398,7 +396,7 @@ func (s *slot[S]) choose(state S, visit, k int) string {
 	return s.to
 }
 
-// targets are what the kth node may be, in order.
+// targets returns what the kth node may be, in order.
 func (s *slot[S]) targets(k int, to []string) []string {
 	s, k = s.one(k)
 	if s.test != nil {

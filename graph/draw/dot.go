@@ -97,7 +97,7 @@ func (d *diagram) dot(b *strings.Builder, indent string) {
 	}
 }
 
-// quote writes lines as a string of Graphviz, in which nothing is an escape or an entity.
+// quote writes lines as a Graphviz string, with everything escaped that Graphviz would interpret.
 func quote(lines ...string) string {
 	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `&`, `&amp;`)
 	quoted := make([]string, len(lines))

@@ -53,7 +53,7 @@ func (s *svg) point(x, y float64) string {
 	return num(x) + " " + num(y)
 }
 
-// curve leads an edge straight through the layers and in a bow from one to the next.
+// curve returns the path of an edge, straight within a layer and curved between layers.
 func (s *svg) curve(p *plan, i int, l *labels) string {
 	e := &p.edges[i]
 	runs := slices.Clone(p.runs[i])
@@ -88,8 +88,8 @@ func (s *svg) curve(p *plan, i int, l *labels) string {
 	return b.String()
 }
 
-// inset is how far inside the box of a node its outline is at x, for the side that the
-// layout calls lower (1) or upper (-1).
+// inset returns the distance from the box of a node to its outline at x, on the side that the layout calls lower (1) or upper
+// (-1).
 func (s *svg) inset(p *plan, at int, x, side float64) float64 {
 	b := p.boxes[at]
 	mid, length, depth := p.x[at], b.w, b.h
@@ -113,7 +113,7 @@ func (s *svg) inset(p *plan, at int, x, side float64) float64 {
 	return 0
 }
 
-// loop leads an edge out of a node and back, beside it.
+// loop draws an edge from a node to itself, beside the node.
 func (s *svg) loop(p *plan, i, nth int, l *labels) string {
 	e := &p.edges[i]
 	x, y, half := p.x[e.from], p.y[e.from], p.boxes[e.from].w/2
@@ -161,7 +161,7 @@ type label struct {
 	x, y, w float64
 }
 
-// put finds a place for a label on the first bow of an edge where it covers no other.
+// put finds a place for a label on the first curve of an edge where it covers no other label.
 func (l *labels) put(s *svg, text string, from, to run) {
 	w := textWidth(text, labelSize) + 6
 	mid := (from.bottom + to.top) / 2

@@ -8,9 +8,8 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// Mermaid draws a graph as a Mermaid flowchart, for Markdown and what else renders it.
-// The id of a node is its path with '_' for whatever is no letter or digit, and a number
-// after it where that was taken. Mermaid itself refuses pictures of more than 500 edges
+// Mermaid draws a graph as a Mermaid flowchart, for Markdown and other renderers. The id of a node is its path with '_' for
+// everything but letters and digits, and a number if that id was taken. Mermaid itself refuses pictures of more than 500 edges
 // unless it is told otherwise.
 func Mermaid(shape graph.Shape, opt *Options) string {
 	o := opt.orDefault()
@@ -38,7 +37,7 @@ type mermaid struct {
 	grouped bool
 }
 
-// mermaidForms are what stands around the label of a node.
+// mermaidForms are the brackets around the label of a node.
 var mermaidForms = [...][2]string{
 	plain:    {`["`, `"]`},
 	rounded:  {`("`, `")`},
@@ -113,8 +112,8 @@ func (m *mermaid) styles(withStates bool) {
 	}
 }
 
-// entities writes text so that neither Mermaid, nor Markdown, nor HTML sees anything in
-// it: punctuation becomes #35;, except inside words.
+// entities escapes text so that Mermaid, Markdown and HTML interpret nothing in it: punctuation becomes #35;, except inside
+// words.
 func entities(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

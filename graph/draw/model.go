@@ -8,7 +8,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// diagram is what the formats draw: a graph with everything decided but the syntax.
+// diagram is the input of all formats: a graph with everything decided except the syntax.
 type diagram struct {
 	nodes      []node
 	edges      []edge
@@ -27,7 +27,7 @@ type node struct {
 	inner  *diagram // of a sub-graph that is drawn open
 }
 
-// lines is what stands in a node.
+// lines returns the lines of text in a node.
 func (n *node) lines() []string {
 	out := []string{n.name}
 	for _, s := range []string{n.notes, n.status} {
@@ -64,7 +64,7 @@ var forms = map[string]form{
 	"sub": doubled,
 }
 
-// maxDepth bounds how deep sub-graphs are drawn open, so that one that holds itself ends.
+// maxDepth bounds how deep sub-graphs are drawn open, so that a graph that contains itself can be drawn.
 const maxDepth = 16
 
 type builder struct {
@@ -72,7 +72,7 @@ type builder struct {
 	ids map[string]int // those that are taken, and how often each was wanted
 }
 
-// build decides everything about a picture but its syntax.
+// build decides everything about a picture except its syntax.
 func build(shape *graph.Shape, opt *Options) *diagram {
 	b := &builder{opt: opt, ids: make(map[string]int, len(shape.Nodes))}
 	return b.diagram(shape, "", 0)
@@ -132,7 +132,7 @@ func (b *builder) diagram(shape *graph.Shape, prefix string, depth int) *diagram
 	return d
 }
 
-// deciders finds the nodes from which every way out is a choice.
+// deciders finds the nodes whose outgoing edges are all choices.
 func deciders(shape *graph.Shape) map[string]bool {
 	ways, edges := map[string]int{}, map[string]bool{}
 	for _, e := range shape.Edges {
@@ -228,11 +228,11 @@ func (b *builder) id(base string) string {
 	return id
 }
 
-// dashed is whether an edge is taken only sometimes.
+// dashed reports whether an edge is taken only sometimes.
 func (e *edge) dashed() bool { return e.kind == "branch" || e.kind == "catch" || e.kind == "send" }
 
-// ports returns the nodes that the edges of n go out from and in to, for formats in which
-// nothing leads to a box: those of an open sub-graph are its end and its start.
+// ports returns the nodes at which the edges of n start and end, for formats in which no edge can lead to a box. For an open
+// sub-graph these are its end and its start.
 func (n *node) ports() (out, in *node) {
 	out, in = n, n
 	for out.inner != nil {

@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// colours are of a node on one background.
+// colours are the colours of a node on one background.
 type colours struct{ fill, stroke, text string }
 
-// class is how nodes of a kind look. State is never told by it alone: it also stands in
-// the node as a glyph and a word.
+// class is the look of a kind of node. A state is never shown by colour alone: the node also has a glyph and a word.
 type class struct {
 	name        string
 	light, dark colours
@@ -17,7 +16,7 @@ type class struct {
 	dash        bool
 }
 
-// kinds is how many classes of the palette are of kinds of nodes; the others are of states.
+// kinds is the number of palette classes for kinds of nodes; the others are for states.
 const kinds = 2
 
 // palette has a contrast of 4.5 and more between each text and its fill.
@@ -33,7 +32,7 @@ var palette = []class{
 	{"failed", colours{"#ffebe9", "#cf222e", "#660018"}, colours{"#5d0f12", "#f85149", "#ffebe9"}, 3, false},
 }
 
-// canvas is what is behind and between the nodes.
+// canvas holds the colours behind and between the nodes.
 type canvas struct{ back, text, line, fail string }
 
 var (

@@ -44,8 +44,7 @@ func (l *layout) place() {
 	}
 }
 
-// wish is where a box would stand if it were alone, and how much that matters: edges that
-// pass several layers are to be straight.
+// wish returns the ideal position of a box and its weight. Edges across several layers weigh more, to keep them straight.
 func (l *layout) wish(v int, lists [2][]int) (x, weight float64) {
 	var sum, all float64
 	for _, list := range lists {
@@ -66,7 +65,7 @@ func (l *layout) wish(v int, lists [2][]int) (x, weight float64) {
 	return sum / all, all
 }
 
-// apart is how far the centres of neighbours in a layer must be from each other.
+// apart returns how far the centres of neighbours in a layer must be from each other.
 func (l *layout) apart(a, b int) float64 {
 	gap := besides
 	switch {
@@ -78,8 +77,8 @@ func (l *layout) apart(a, b int) float64 {
 	return l.boxes[a].w/2 + l.boxes[a].right + gap + l.boxes[b].w/2
 }
 
-// settle puts the boxes of a layer as near to their wishes as their order allows: the
-// least sum of weighted squares, by pooling neighbours that are in each other's way.
+// settle puts the boxes of a layer as near to their ideal positions as their order allows. It minimizes the weighted sum of
+// squares by pooling neighbours that overlap.
 func (l *layout) settle(layer []int, wish, weight []float64) {
 	type pool struct {
 		x, weight float64
@@ -110,7 +109,7 @@ func (l *layout) settle(layer []int, wish, weight []float64) {
 	}
 }
 
-// drawing puts the layers below each other and leads the edges.
+// drawing stacks the layers and routes the edges.
 func (l *layout) drawing() *drawing {
 	d := &drawing{x: make([]float64, l.n), y: make([]float64, l.n), runs: make([][]run, len(l.arcs)), turned: l.turned}
 	left, right := math.Inf(1), math.Inf(-1)
@@ -175,8 +174,8 @@ func (l *layout) heights() (top, bottom []float64) {
 	return top, bottom
 }
 
-// ports returns where edges leave and reach boxes, from their middles: by edge, the upper
-// end and the lower one. Those of a box are side by side in the order of where they go.
+// ports returns, for each edge, the offsets of its upper and its lower end from the middle of the box. The ends at one box are
+// ordered by where they lead.
 func (l *layout) ports() [][2]float64 {
 	type end struct {
 		arc, side int

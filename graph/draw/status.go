@@ -9,9 +9,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Status folds the records of a run into the states of its nodes, by path. They may be
-// those of a whole run, of one that is not finished, or what a follower has seen so far.
-// On an error it gives the states up to there, and the error as it came.
+// Status folds the records of a run into the states of its nodes, by path. They may be those of a whole run, of one that is
+// not finished, or what a follower has seen so far. On an error it returns the states so far and the error unchanged.
 func Status(records iter.Seq2[runlog.Record, error]) (map[string]NodeStatus, error) {
 	var p Progress
 	for r, err := range records {
@@ -38,8 +37,7 @@ type task struct {
 	open     []string // the keys of the questions without an answer
 }
 
-// Apply takes the next record, stored or live-only. One that was applied before is passed
-// over, and so is what it does not understand.
+// Apply applies the next record, stored or live-only. It ignores records that were applied before or that it does not know.
 func (p *Progress) Apply(r *runlog.Record) {
 	if r.Seq != 0 {
 		if r.Seq <= p.seq {
@@ -60,7 +58,7 @@ func (p *Progress) Apply(r *runlog.Record) {
 	}
 }
 
-// stop takes back what was running. A run that is resumed tries again what failed.
+// stop resets the running tasks. A resumed run retries the failed ones.
 func (p *Progress) stop(retry bool) {
 	for _, t := range p.tasks {
 		if t.state == running || retry && t.state == failed {
@@ -120,8 +118,7 @@ func (p *Progress) applyTask(r *runlog.Record) {
 	}
 }
 
-// set moves a task to a state, and everything it lies within along with it. What is done
-// stays done.
+// set changes the state of a task and of the tasks around it. A finished task stays finished.
 func (p *Progress) set(path string, state string) *task {
 	t := p.task(path)
 	if state == running && p.halted {
@@ -151,13 +148,13 @@ func (p *Progress) task(path string) *task {
 	return t
 }
 
-// parent is the path of the task that a task lies within, "" for none.
+// parent returns the path of the enclosing task, or "" if there is none.
 func parent(path string) string {
 	return path[:max(0, strings.LastIndexByte(path, '/'))]
 }
 
-// nodePath is the path of the node that a task is of: without keys and visits, and
-// without the keys that tell apart several graphs within one task.
+// nodePath returns the path of a task's node: the task's path without keys, visits, and the keys that distinguish several
+// graphs within one task.
 func nodePath(task string) string {
 	var names []string
 	for s := range strings.SplitSeq(task, "/") {
@@ -171,11 +168,10 @@ func nodePath(task string) string {
 	return strings.Join(names, "/")
 }
 
-// Status is the states of the nodes so far, by path. The caller owns it.
+// Status returns the states of the nodes so far, by path. The caller owns it.
 //
-// Of several tasks of a node the one that most needs to be looked at speaks for it:
-// failed, then waiting, running, done, caught, skipped. A sub-graph in which nothing
-// runs and something waits is waiting too.
+// If a node has several tasks, the most urgent state counts: failed, then waiting, running, done, caught, skipped. A sub-graph
+// in which nothing runs and something waits is waiting too.
 func (p *Progress) Status() map[string]NodeStatus {
 	paths := make([]string, 0, len(p.tasks))
 	for path := range p.tasks {
@@ -214,10 +210,10 @@ func (p *Progress) Status() map[string]NodeStatus {
 	return out
 }
 
-// urgency orders the states by which speaks for a node that has tasks in several.
+// urgency orders the states: the first one counts for a node whose tasks are in several states.
 var urgency = map[string]int{pending: 0, skipped: 1, caught: 2, done: 3, running: 4, waiting: 5, failed: 6}
 
-// insides is what matters to a task of those within it: that one runs, else waits, else failed.
+// insides returns the combined state of the tasks within a task: running if any runs, else waiting, else failed.
 func insides(a, b string) string {
 	for _, s := range [...]string{running, waiting, failed} {
 		if a == s || b == s {

@@ -12,10 +12,9 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// SVG draws a graph as a picture that stands for itself: without scripts and references
-// to elsewhere, with its text as text, an outline for those who listen to it, and colours
-// for light and dark surroundings. It takes time in proportion to the graph, or nearly:
-// a second for some ten thousand nodes.
+// SVG draws a graph as a self-contained picture: without scripts or external references, with text as text, an outline for
+// screen readers, and colours for light and dark backgrounds. The time is nearly proportional to the graph: about a second for
+// ten thousand nodes.
 func SVG(shape graph.Shape, opt *Options) []byte {
 	o := opt.orDefault()
 	d := build(&shape, o)
@@ -66,7 +65,7 @@ type svg struct {
 	across bool // from left to right
 }
 
-// plan is a diagram with everything in its place.
+// plan is a diagram with the positions of all its elements.
 type plan struct {
 	*diagram
 	*drawing
@@ -143,7 +142,7 @@ func (n *node) rows() []row {
 	return out
 }
 
-// box is how large a node is drawn.
+// box returns how large a node is drawn.
 func (n *node) box() box {
 	var w, h float64
 	for _, r := range n.rows() {
@@ -242,7 +241,7 @@ func (s *svg) text(x, y, size float64, class, text string) {
 	fmt.Fprintf(&s.b, `<text class="%s" x="%s" y="%s" font-size="%s">%s</text>`, class, num(x), num(y), num(size), escaped(text))
 }
 
-// style is the colours of the picture, and the heads of its arrows.
+// style writes the style sheet of the picture and its arrow heads.
 func (s *svg) style() {
 	s.b.WriteString("<style>\n.superstep-graph{font-family:system-ui,-apple-system,\"Segoe UI\",Helvetica,Arial,sans-serif}\n" +
 		".superstep-graph text{text-anchor:middle}\n.superstep-graph .name,.superstep-graph .head,.superstep-graph .frame-name{font-weight:600}\n" +

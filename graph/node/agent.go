@@ -16,10 +16,9 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// Agent is a node that lets an agent work. When it is run again after a crash, the agent
-// goes on in the middle of its conversation; after a *agent.LimitError or *agent.UnfitError it begins anew.
-// When it is run again for a better input of another node, the agent is told what was
-// wrong with what it gave. Update may not change the outcome.
+// Agent returns a node that runs an agent. When it is run again after a crash, the agent resumes in the middle of its
+// conversation; after a *agent.LimitError or *agent.UnfitError it starts over. When it is run again because its update did not
+// fit the Input of another node, the agent is told what was wrong. Update may not change the outcome.
 func Agent[S, U any](name string, def *agent.Agent, prompt func(S) (string, error), update func(S, *agent.Outcome) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1}
 	n.Err = errors.Join(whole(def), missing("prompt", prompt == nil), missing("update", update == nil))
@@ -48,7 +47,7 @@ func Subagent[S, U any](name, which string, agents []*agent.Agent, prompt func(S
 	return n
 }
 
-// A Job is what one of several agents is to do.
+// A Job is the assignment of one of several agents.
 type Job struct {
 	Key    string // names the job within its node; defaults to its place in the list, from 1
 	Agent  string // its name; defaults to the only agent there is
@@ -61,10 +60,9 @@ type SubagentsOptions struct {
 	Settled bool // a failure is a result; defaults to the failure of the node, once all that had begun has ended
 }
 
-// Subagents is a node that has jobs done side by side, by agents of a list. Merge makes
-// the update from the results, which are in the order of the jobs and named by their keys.
-// Each agent is resumed by itself where a crash has cut it off. Jobs must be a pure
-// function: a job is known again by its key.
+// Subagents returns a node that does jobs side by side with agents of a list. Merge makes the update from the results, which
+// are in the order of the jobs and named by their keys. After a crash each agent resumes where it stopped. Jobs must be a pure
+// function: jobs are identified by their keys.
 func Subagents[S, U any](name string, agents []*agent.Agent, jobs func(S) ([]Job, error), merge func(S, []Result[*agent.Outcome]) (U, error),
 	opt *SubagentsOptions) graph.Node[S, U] {
 	o := SubagentsOptions{}
@@ -126,7 +124,7 @@ func assign(jobs []Job, agents []*agent.Agent) ([]*agent.Agent, error) {
 	return defs, errors.Join(errs...)
 }
 
-// work has one job done. With settled, a failure is recorded, and given as a result.
+// work does one job. If settled is set, a failure is recorded and returned as a result.
 func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state func() (json.RawMessage, error), settled bool) (Result[*agent.Outcome], error) {
 	r := Result[*agent.Outcome]{Name: j.Key}
 	prompt := withFeedback(j.Prompt, t.Feedback())
@@ -143,7 +141,7 @@ func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state fu
 	if err != nil {
 		return r, err
 	}
-	// What the agent said is in the log as its turns; the outcome of the job is only whether it failed.
+	// The log already has what the agent said, as its turns; the outcome of the job records only whether it failed.
 	end := &journal.Effect{Key: key, Kind: "job", Name: def.Name, Hash: hash, Inside: true}
 	why, err := journal.Do(ctx, t.Scope(), end, func(ctx context.Context, _ string) (string, error) {
 		var err error
@@ -164,10 +162,10 @@ func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state fu
 	return r, err
 }
 
-// fatal is whether an error is of the run and not of the work.
+// fatal reports whether an error concerns the run and not the job.
 func fatal(err error) bool { return agent.OfRun(err) }
 
-// stopped is closed when the run is to stop; never, if nobody looks at the task.
+// stopped returns a channel that is closed when the run is told to stop, or nil if the task has no handle.
 func stopped(t *graph.Task) <-chan struct{} {
 	if t == nil {
 		return nil
@@ -175,8 +173,7 @@ func stopped(t *graph.Task) <-chan struct{} {
 	return t.Stopped()
 }
 
-// snapshot returns the state as tools are handed it: encoded when the first of them asks for
-// it, and a copy for each.
+// snapshot returns a function that returns the state for tools: encoded when it is first needed, with a copy for each tool.
 func snapshot[S any](s S) func() (json.RawMessage, error) {
 	encoded := sync.OnceValues(func() (json.RawMessage, error) {
 		b, err := json.Marshal(s)
@@ -191,7 +188,7 @@ func snapshot[S any](s S) func() (json.RawMessage, error) {
 	}
 }
 
-// text is what an error says.
+// text returns the text of an error.
 func text(err error) string {
 	switch {
 	case err == nil:
@@ -202,8 +199,8 @@ func text(err error) string {
 	return err.Error()
 }
 
-// converse runs an agent. A conversation that is in the log and has come to nothing, for
-// want of turns or of what fits, would come to nothing again, so it is followed by another.
+// converse runs an agent. A logged conversation that ended without a result, for lack of turns or of a valid answer, would do
+// so again, so a new one follows it.
 func converse(ctx context.Context, t *graph.Task, def *agent.Agent, first *agent.Work) (*agent.Outcome, error) {
 	scope := t.Scope()
 	for round := 1; ; round++ {

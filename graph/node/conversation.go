@@ -16,15 +16,14 @@ import (
 type Conversation[S, U any] struct {
 	Messages func(S) []model.Message
 	Replace  func(S, []model.Message) (U, error) // the update after which it is another one
-	// Add is the update after which it has more messages at its end, so that a step costs what it adds. If nil,
-	// Chat uses Replace.
+	// Add returns the update that appends messages, so that a step costs only what it adds. If nil, Chat uses Replace.
 	Add func(S, []model.Message) (U, error)
 }
 
-// Chat is a node that lets an agent go on with a conversation, which it leaves as it was at the end: with what it
-// was asked, said, called and was told, and within the window of its model. Prompt is what the user says next; if
-// nil, nothing, and the conversation must end with a message that awaits an answer. When the run is resumed after
-// a crash, the agent goes on in the middle, as that of [Agent].
+// Chat returns a node in which an agent continues a conversation. The update holds the whole conversation at its end, with all
+// messages, calls and results, cut to the window of the model. Prompt returns what the user says next; if nil, the
+// conversation must end with a message that awaits an answer. After a crash the agent resumes in the middle, like that of
+// [Agent].
 func Chat[S, U any](name string, def *agent.Agent, conv Conversation[S, U], prompt func(S) (string, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1, Err: errors.Join(whole(def), conv.whole())}
 	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
@@ -47,7 +46,7 @@ func Chat[S, U any](name string, def *agent.Agent, conv Conversation[S, U], prom
 	return n
 }
 
-// removed is the role of a message that takes another out of a conversation, in updates only.
+// removed is the role of a message that removes another one. It occurs only in updates.
 const removed model.Role = "removed"
 
 // Remove returns an update of a conversation for [Messages] that takes the messages of some IDs out of it.
@@ -63,8 +62,8 @@ func Remove(ids ...string) []model.Message {
 // the update is added.
 func RemoveAll() []model.Message { return []model.Message{{Role: removed}} }
 
-// Messages is a reducer for conversations: each message of an update takes the place of that with its ID, or else
-// goes to the end, and those of [Remove] and [RemoveAll] take messages out. An ID that is not there is nothing to remove.
+// Messages returns a reducer for conversations: each message of an update replaces the one with its ID, or else is appended,
+// and those of [Remove] and [RemoveAll] remove messages. Removing an unknown ID does nothing.
 func Messages(conversation, update []model.Message) []model.Message {
 	out := slices.Clone(conversation)
 	for _, m := range update {
@@ -97,7 +96,7 @@ type ClearOptions struct {
 	Summary model.Model // what sums the others up, in a message of their own; nil for no summary
 }
 
-// Clear is a node that drops a conversation, or all but its end.
+// Clear returns a node that drops a conversation, or all but its end.
 func Clear[S, U any](name string, conv Conversation[S, U], opt *ClearOptions) graph.Node[S, U] {
 	var o ClearOptions
 	if opt != nil {
@@ -120,13 +119,13 @@ func Clear[S, U any](name string, conv Conversation[S, U], opt *ClearOptions) gr
 // MonitorOptions are the settings of Monitor.
 type MonitorOptions[S any] struct {
 	Window int // tokens that the model takes; must be given
-	// Used is how many tokens the conversation takes, such as the input of the last turn's
-	// model.Usage. Defaults to a quarter of its bytes.
+	// Used is how many tokens the conversation takes, such as the input of the last turn's model.Usage. If nil, it is
+	// estimated as a quarter of the bytes.
 	Used func(S) int
-	// Warn, Summarize and Recreate are parts of the window, 0 to 1. From the highest of them on that is reached,
-	// a Monitor emits an event and does nothing else; has a summary take the place of all but the last messages; or begins
-	// a new conversation, which has a summary of the old one. 0 is never. If all are 0, they are 0.45 to summarize and 0.6 to
-	// recreate with a Summary, else 0.45 to warn.
+	// Warn, Summarize and Recreate are parts of the window, 0 to 1. The highest part that is reached decides what a Monitor
+	// does: at Warn it only emits an event; at Summarize it replaces all but the last messages by a summary; at Recreate it
+	// begins a new conversation with a summary of the old one. 0 means never. If all are 0, they are 0.45 to summarize and 0.6
+	// to recreate with a Summary, else 0.45 to warn.
 	Warn, Summarize, Recreate float64
 
 	Keep    int         // messages that summarizing leaves, and what these answer; defaults to 6
@@ -147,7 +146,7 @@ const (
 	recreate  = "recreate"
 )
 
-// Monitor is a node that keeps a conversation within its model's window. When there is
+// Monitor returns a node that keeps a conversation within its model's window. When there is
 // nothing to do, or only to warn, its update is the zero U.
 func Monitor[S, U any](name string, conv Conversation[S, U], opt MonitorOptions[S]) graph.Node[S, U] {
 	if opt.Used == nil {
@@ -215,7 +214,7 @@ func (o *MonitorOptions[S]) action(used int) (do string) {
 	return do
 }
 
-// estimate is about how many tokens messages take: a quarter of their bytes, which is the
+// estimate returns about how many tokens messages take: a quarter of their bytes, which is the
 // rule of thumb for English text.
 func estimate(messages []model.Message) int {
 	bytes := 0

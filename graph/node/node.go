@@ -4,11 +4,10 @@
 //	g.AddNode(node.Agent("plan", planner, prompt, update))
 //	g.AddNode(node.Tool("lint", tools, "lint", node.Args[state]{Paths: map[string]string{"path": "file"}}, update))
 //
-// Each function returns a [graph.Node], whose other settings (Retry, Timeout, Reads, …)
-// are the caller's to set. What it does to the world, or asks of it, is an effect in the
-// run's log, so that it is not repeated when the node is run again after a crash or for
-// another attempt. What is wrong with a node that is known when it is made is kept in its
-// Err, for Compile to report.
+// Each function returns a [graph.Node], whose other settings (Retry, Timeout, Reads, …) are the caller's to set. What it does
+// to the world, or asks of it, is an effect in the run's log, so that it is not repeated when the node is run again after a
+// crash or for another attempt. A mistake that is known when the node is created is kept in its Err field, and Compile reports
+// it.
 package node
 
 import (
@@ -26,7 +25,7 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// missing is the mistake of leaving out a function.
+// missing returns the error for a required function that was left out.
 func missing(what string, is bool) error {
 	if !is {
 		return nil
@@ -34,7 +33,7 @@ func missing(what string, is bool) error {
 	return fmt.Errorf("its %s is nil", what)
 }
 
-// decoded is the JSON of a state, as it is read by paths.
+// decoded returns the JSON of a state, as it is read by paths.
 func decoded(state any) (any, error) {
 	b, err := json.Marshal(state)
 	if err != nil {
@@ -47,7 +46,7 @@ func decoded(state any) (any, error) {
 	return v, err
 }
 
-// at finds what is at a path: names of fields, and places in lists from 0, with dots between.
+// at returns the value at a path: field names and list indexes from 0, separated by dots.
 func at(v any, path string) (any, bool) {
 	for name := range strings.SplitSeq(path, ".") {
 		switch in := v.(type) {
@@ -70,8 +69,8 @@ func at(v any, path string) (any, bool) {
 	return v, true
 }
 
-// each does n pieces of work, at most width of them at once, and gives their errors by
-// piece. With until, nothing more is begun once it has held of an error.
+// each does n pieces of work, at most width of them at once, and returns one error per piece. If until is non-nil, no further
+// work begins once it returns true for an error.
 func each(n, width int, until func(error) bool, work func(i int) error) []error {
 	errs := make([]error, n)
 	var stop atomic.Bool
@@ -104,8 +103,7 @@ func safely(work func() error) (err error) {
 	return work()
 }
 
-// verdict is the error of work done side by side: what has failed, in its order, or else
-// what some of it waits for.
+// verdict returns the error of parallel work: the failures in order, or, if nothing failed, what the work waits for.
 func verdict(errs []error) error {
 	var failed, waiting []error
 	for _, err := range errs {

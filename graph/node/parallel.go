@@ -24,16 +24,15 @@ const (
 type ParallelOptions struct {
 	Strategy Strategy
 	Width    int // branches running at once, of All; defaults to all of them
-	// Settled makes a failure that counts a result instead of the failure of the node.
+	// Settled turns a failure that would fail the node into a result.
 	Settled bool
 }
 
-// Parallel is a node that runs others side by side, on the state it was given, and merges
-// their updates into one. What a branch gave is recorded when it ends, so that only those
-// that had not ended are run again after a crash. With Race and Any those that have not won
-// are cancelled, and which one has won is recorded.
+// Parallel returns a node that runs others side by side, on the state it was given, and merges their updates into one. The
+// result of a branch is recorded when it ends, so after a crash only unfinished branches run again. With Race and Any the
+// winner is recorded and the other branches are cancelled.
 //
-// Of the settings of a branch Timeout, Retry and Output count; see [graph.Part].
+// Only the Timeout, Retry and Output settings of a branch are used; see [graph.Part].
 func Parallel[S, U any](name string, branches []graph.Node[S, U], merge func(S, []Result[U]) (U, error), opt *ParallelOptions) graph.Node[S, U] {
 	p := &parallel[S, U]{branches: branches}
 	if opt != nil {
@@ -72,7 +71,7 @@ type parallel[S, U any] struct {
 	branches []graph.Node[S, U]
 }
 
-// shape is that of the branches as a graph, which finds what is wrong with them.
+// shape returns the shape of the branches as a graph. Building it finds their mistakes.
 func (p *parallel[S, U]) shape(name string) (*graph.Shape, error) {
 	g := graph.New(name, func(s S, _ U) S { return s })
 	for i := range p.branches {
@@ -122,8 +121,7 @@ func (p *parallel[S, U]) run(ctx context.Context, t *graph.Task, b *graph.Node[S
 	return r, nil
 }
 
-// first runs the branches until one has won. Who that is depends on time, which is why
-// it is an effect.
+// first runs the branches until one has won. The winner depends on timing, so the choice is recorded as an effect.
 func (p *parallel[S, U]) first(ctx context.Context, t *graph.Task, s S) ([]Result[U], error) {
 	r, err := journal.Do(ctx, t.Scope(), &journal.Effect{Key: "winner", Kind: "branch", Name: t.Node(), Inside: true},
 		func(ctx context.Context, _ string) (Result[U], error) {
@@ -135,7 +133,7 @@ func (p *parallel[S, U]) first(ctx context.Context, t *graph.Task, s S) ([]Resul
 // errLost says why a branch was cancelled.
 var errLost = errors.New("another branch has won")
 
-// compete returns the winner, when all others have ended too.
+// compete returns the winner once all the other branches have ended too.
 func (p *parallel[S, U]) compete(ctx context.Context, t *graph.Task, s S) (won Result[U], err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -1,14 +1,14 @@
 package node
 
-// A Result is how one of several pieces of work ended. What was recorded and what has
-// just happened look the same, so that what is made of results can be repeated.
+// A Result is how one of several pieces of work ended. A recorded result and a new one look the same, so a function of results
+// can be repeated.
 type Result[T any] struct {
 	Name  string `json:"name"`
 	Value T      `json:"value,omitzero"`
 	Error string `json:"error,omitempty"` // why it failed; "" if it did not
 }
 
-// Values are those of the results that did not fail.
+// Values returns the values of the results that did not fail.
 func Values[T any](results []Result[T]) []T {
 	out := make([]T, 0, len(results))
 	for _, r := range results {

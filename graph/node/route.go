@@ -16,13 +16,12 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A Chooser chooses one of the targets, or "" for none of them. What it asks of the world
-// has to be an effect of the task.
+// A Chooser chooses one of the targets, or "" for none of them. Any call to the outside must be an effect of the task.
 type Chooser[S any] func(ctx context.Context, t *graph.Task, s S, targets []string) (string, error)
 
-// Router is a node that chooses where to go on, out of targets, and sends there. The
-// fallback is where to go when the chooser chooses nothing; "" makes that a failure.
-// Update may note the choice. A choice that is not among the targets is a failure.
+// Router returns a node that chooses one of the targets and sends to it. If the chooser returns "", the node sends to the
+// fallback; if the fallback is "" too, the node fails. Update may note the choice. A choice that is not among the targets is a
+// failure.
 //
 // graph.End among the targets, or as the fallback, means to send nothing.
 func Router[S, U any](name string, choose Chooser[S], update func(S, string) (U, error), fallback string, targets ...string) graph.Node[S, U] {
@@ -57,12 +56,11 @@ func Router[S, U any](name string, choose Chooser[S], update func(S, string) (U,
 	return n
 }
 
-// choices is how often a model is asked for a choice before the fallback is taken.
+// choices is how often a model is asked to choose before the fallback is used.
 const choices = 3
 
-// ByModel is a chooser that has a model choose: it must call a tool whose one argument is
-// one of the targets. Every turn is recorded. A model that does not choose one of them is
-// told so; at the third time nothing is chosen.
+// ByModel returns a chooser that has a model choose: it must call a tool whose one argument is one of the targets. Every turn
+// is recorded. A model that does not choose a target is told so; after three attempts the chooser returns "".
 func ByModel[S any](m model.Model, system string, prompt func(S) (string, error)) Chooser[S] {
 	return func(ctx context.Context, t *graph.Task, s S, targets []string) (string, error) {
 		if m == nil || prompt == nil {
@@ -107,7 +105,7 @@ func chooseTool(targets []string) model.ToolSpec {
 	}}
 }
 
-// chosen reads a choice, or says what is wrong with it.
+// chosen parses a choice, or returns what is wrong with it.
 func chosen(m model.Message, targets []string) (to, problem string) {
 	want := fmt.Sprintf(`Call the tool "choose" once, with "to" one of: %s.`, strings.Join(targets, ", "))
 	calls := m.Calls()

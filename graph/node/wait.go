@@ -12,12 +12,12 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// clockless is what is missing of a clock.
+// clockless returns the error for a missing clock.
 func clockless(c *agent.Clock) error {
 	return errors.Join(missing("clock's Now", c.Now == nil), missing("clock's After", c.After == nil))
 }
 
-// sleep waits, until the run is stopped at the latest.
+// sleep waits for the duration or until the run is stopped, whichever is first.
 func sleep(ctx context.Context, t *graph.Task, c *agent.Clock, d time.Duration) error {
 	select {
 	case <-c.After(d):
@@ -29,9 +29,8 @@ func sleep(ctx context.Context, t *graph.Task, c *agent.Clock, d time.Duration) 
 	}
 }
 
-// Wait is a node that waits for a while. When the wait is over is decided when it begins,
-// and recorded: a run that is resumed waits for what is left of it. When the run is
-// told to stop, the wait is broken off, to be resumed with the run.
+// Wait returns a node that waits for a while. The end of the wait is fixed and recorded when it begins: a resumed run waits
+// only for the rest. If the run is told to stop, the wait is interrupted and continues when the run is resumed.
 func Wait[S, U any](name string, clock agent.Clock, while func(S) (time.Duration, error), update func(S) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "wait"}
 	n.Err = errors.Join(clockless(&clock), missing("duration", while == nil), missing("update", update == nil))
@@ -57,9 +56,9 @@ func Wait[S, U any](name string, clock agent.Clock, while func(S) (time.Duration
 	return n
 }
 
-// Until is a node that waits for something to hold, and looks for it at once and then at
-// every interval. It waits for ever unless it has a Timeout, which counts from when the run
-// was last resumed. That it holds is recorded. An error of holds is a failure of the node.
+// Until returns a node that waits for something to hold, and looks for it at once and then at every interval. It waits for
+// ever unless it has a Timeout, which counts from when the run was last resumed. Once the condition holds, that is recorded.
+// If holds returns an error, the node fails.
 func Until[S, U any](name string, clock agent.Clock, every time.Duration, holds func(context.Context, S) (bool, error),
 	update func(S) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "wait"}

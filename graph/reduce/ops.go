@@ -2,7 +2,7 @@ package reduce
 
 import "reflect"
 
-// op is what a field's tag asks for.
+// An op is the operation that a field's tag names.
 type op uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 	opDeepMerge
 )
 
-// A field is what is to be done for one field of an update.
+// A field describes how one field of an update is folded into the state.
 type field struct {
 	name   string
 	op     op
@@ -34,8 +34,7 @@ type field struct {
 	id     []int        // the index of the elements' id
 }
 
-// written returns what an update holds for the field, and reports whether that is anything; of slices and maps
-// only nil is nothing.
+// written returns the value of the field in an update, and reports whether it is set. A slice or map is unset only if nil.
 func (f *field) written(update reflect.Value) (reflect.Value, bool) {
 	u := update.Field(f.update)
 	if f.ptr {
@@ -51,7 +50,7 @@ func (f *field) written(update reflect.Value) (reflect.Value, bool) {
 	return u, !u.IsZero()
 }
 
-// apply folds the field of an update into a state, which can be set.
+// apply folds the field of an update into a state, which must be settable.
 func (f *field) apply(state, update reflect.Value) {
 	u, written := f.written(update)
 	if !written {
@@ -90,7 +89,7 @@ func (f *field) apply(state, update reflect.Value) {
 	}
 }
 
-// calculate folds a number, or a text.
+// calculate folds a number or a string.
 func calculate(op op, s, u reflect.Value) {
 	switch {
 	case s.CanInt():
@@ -184,7 +183,7 @@ func (f *field) merge(old, e reflect.Value) {
 	}
 }
 
-// patch sets the exported fields of a struct that are not zero in another.
+// patch copies the exported fields of one struct that are not zero into another.
 func patch(old, e reflect.Value) {
 	for i := range e.NumField() {
 		f, v := e.Type().Field(i), e.Field(i)
@@ -197,7 +196,7 @@ func patch(old, e reflect.Value) {
 	}
 }
 
-// key is the id of an element, nil for a nil pointer.
+// key returns the id of an element, nil for a nil pointer.
 func (f *field) key(e reflect.Value) any {
 	if e.Kind() == reflect.Pointer {
 		if e.IsNil() {

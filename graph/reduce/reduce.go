@@ -1,7 +1,6 @@
-// Package reduce has the usual reducers: how what a node reports is folded into the
-// state.
+// Package reduce has the usual reducers. A reducer folds the updates of nodes into the state.
 //
-// The functions are for use inside a reducer of one's own:
+// Use the functions inside your own reducer:
 //
 //	func fold(s State, u Update) State {
 //		s.Log = reduce.Append(s.Log, u.Log)
@@ -11,9 +10,8 @@
 //
 // [Tags] makes the reducer from the tags of the state's fields instead.
 //
-// No function changes anything that its arguments show: what a state held, it holds
-// after any number of states were made from it. What they return may share memory
-// with both arguments.
+// No function changes what is visible through its arguments: a state keeps its content however many states are made from it.
+// The result may share memory with both arguments.
 package reduce
 
 import (
@@ -35,14 +33,11 @@ func IfSet[T any](a T, b *T) T {
 
 // Append adds the elements of b after those of a.
 //
-// Like the append of Go it writes into the capacity that a has to spare, so a list
-// that grows by one element a step costs the same each step. That is safe along one
-// line of states, each made from the one before: the elements that an older state
-// shows are never written again, and those behind them belong to the line. Whoever
-// makes a second continuation of a state (a preview, a fork, another run from the
-// same value) must first clip it, with a [Clipper] or slices.Clip; package graph does.
-// A Clipper does not reach slices that lie in maps or behind pointers and
-// interfaces: use slices.Concat for those.
+// Like the append of Go it writes into the capacity that a has to spare, so a list that grows by one element a step costs the
+// same each step. That is safe for one line of states, each made from the one before: elements that an older state shows are
+// never overwritten, and the capacity behind them belongs to the line. To continue a state a second time (a preview, a fork,
+// another run from the same value), first clip it with a [Clipper] or slices.Clip; package graph does so. A Clipper does not
+// reach slices that lie in maps or behind pointers and interfaces: use slices.Concat for those.
 func Append[S ~[]E, E any](a, b S) S { return append(a, b...) }
 
 // Union adds those elements of b that are neither in a nor earlier in b. It writes
@@ -106,8 +101,7 @@ func MergeByIDFunc[S ~[]E, E any, K comparable](a, b S, id func(E) K, merge func
 	return a
 }
 
-// Merge returns a map of all entries; where both have a key, b wins. Its cost is that of
-// copying a.
+// Merge returns a map of all entries; where both have a key, b wins. It costs a copy of a.
 func Merge[M ~map[K]V, K comparable, V any](a, b M) M {
 	if len(b) == 0 {
 		return a
@@ -140,18 +134,18 @@ func Max[T cmp.Ordered](a, b T) T { return max(a, b) }
 // Min returns the smaller one.
 func Min[T cmp.Ordered](a, b T) T { return min(a, b) }
 
-// Number is what can be summed up.
+// Number is the constraint of types that can be summed.
 type Number interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 |
 		~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr |
 		~float32 | ~float64
 }
 
-// Sum adds the two. An integer that overflows wraps around, as in Go.
+// Sum returns the sum of both. An integer that overflows wraps around, as in Go.
 func Sum[T Number](a, b T) T { return a + b }
 
-// Or is whether one of them is true.
+// Or reports whether one of them is true.
 func Or[T ~bool](a, b T) T { return a || b }
 
-// And is whether both are true.
+// And reports whether both are true.
 func And[T ~bool](a, b T) T { return a && b }

@@ -57,15 +57,13 @@ func (e *tagsError) Error() string {
 //	Hint  string         `reduce:"ifset"`      // replace, by a pointer in the update
 //	Draft string                               // replace, by one task a superstep
 //
-// They do what the functions of this package do, spare capacity included. The field of
-// the update is of the same type, and its zero value says that it is not written; or a
-// pointer to that, for which nil says so; or, for append, union, merge=ID and patch=ID, of the
-// type of one element. Of slices and maps only nil is not written. Where zero, or
-// empty, must be written, use a pointer; Tags refuses plain fields of and, max and min whose
-// zero would count, and single elements that are numbers or booleans.
+// They do what the functions of this package do, spare capacity included. The field of the update has the same type as the
+// state's, and is not written if it is zero. It may also be a pointer to that type, which is not written if nil, or, for
+// append, union, merge=ID and patch=ID, the type of one element. Slices and maps are not written only if nil. If zero or empty
+// must be written, use a pointer. Tags refuses plain fields with and, max or min whose zero would count, and single elements
+// that are numbers or booleans.
 //
-// A `default:"…"` tag gives what [Tagged.Initial] puts into the field: JSON, or for
-// a string the text itself.
+// A `default:"…"` tag holds the value that [Tagged.Initial] puts into the field: JSON, or for a string the text itself.
 //
 // Tags reports every mistake at once, one on a line.
 func Tags[S, U any]() (*Tagged[S, U], error) {
@@ -91,9 +89,8 @@ func (t *Tagged[S, U]) Reduce(state S, update U) S {
 	return state
 }
 
-// Writes is which fields without a tag an update writes, as a set of bits; 0 is none. Two
-// updates of one superstep with a bit in common contradict each other: [Tagged.Names]
-// says about what.
+// Writes returns which fields without a tag an update writes, as a set of bits; 0 is none. Two updates of one superstep that
+// share a bit conflict; [Tagged.Names] returns the fields they conflict on.
 func (t *Tagged[S, U]) Writes(update U) uint64 {
 	if len(t.singles) == 0 {
 		return 0
@@ -122,9 +119,8 @@ func (t *Tagged[S, U]) Names(set uint64) []string {
 	return names
 }
 
-// Initial returns a state with the defaults of the tags, each time one that shares
-// nothing with the others. It fails only if the type of a field refuses a default that
-// it has accepted before.
+// Initial returns a new state with the defaults of the tags, which shares no memory with earlier ones. It fails only if the
+// type of a field refuses a default that it accepted before.
 func (t *Tagged[S, U]) Initial() (S, error) {
 	var state S
 	v := reflect.ValueOf(&state).Elem()
@@ -145,8 +141,8 @@ func (d *defaulted) set(state reflect.Value) error {
 	return json.Unmarshal([]byte(d.value), f.Addr().Interface())
 }
 
-// lossy finds the fields that an update has written once it comes back from the log,
-// although it had not: those that encode as something else than nothing.
+// lossy finds the fields that an update did not write but that count as written once it is read back from the log, because
+// their zero value encodes as something.
 func (t *Tagged[S, U]) lossy(name string) (problems []string) {
 	var before, after U
 	data, err := json.Marshal(before)
@@ -183,7 +179,7 @@ type parser struct {
 	problems              []string
 }
 
-// maxSingles is how many fields fit into the set that Writes gives.
+// maxSingles is how many fields fit into the set that Writes returns.
 const maxSingles = 64
 
 func (p *parser) report(format string, args ...any) {
@@ -233,7 +229,7 @@ func (p *parser) parse() {
 	}
 }
 
-// tagNames are the tags, for suggestions.
+// tagNames returns the tags, for suggestions.
 func tagNames() []string {
 	return []string{"append", "union", "merge", "merge=ID", "patch=ID", "deep-merge", "max", "min", "sum", "or", "and", "keep-first", "replace", "ifset"}
 }
@@ -306,7 +302,7 @@ func hint(tag string) string {
 
 func isNumber(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Float64 }
 
-// isPlain is whether values of a type can always be compared, interfaces left out:
+// isPlain reports whether values of a type can always be compared, interfaces left out:
 // their values may be of types that cannot.
 func isPlain(t reflect.Type) bool {
 	switch t.Kind() {

@@ -126,7 +126,7 @@ func survey(ctx context.Context, r io.Reader) (*header, *runlog.Imported, error)
 	}
 }
 
-// imported is the status that a run gets by the one in the file, "" for none.
+// imported returns the status that a run gets by the one in the file, "" for none.
 func imported(s runlog.Status) runlog.Status {
 	switch s {
 	case runlog.Running, runlog.Interrupted, runlog.Quarantined, runlog.WaitingStorage:

@@ -67,7 +67,7 @@ type Given struct {
 	Stdin io.Reader      // nil if it must not be read
 }
 
-// names reports whether a word gives an input of a name.
+// names reports whether a word sets the input of a given name.
 func (g *Given) names(input string) bool {
 	for _, word := range g.Words {
 		if word == "--" {
@@ -299,7 +299,7 @@ func Lines(inputs []workflow.Input) []string {
 	return inwords.Align(table, 34)
 }
 
-// typeWord is the type of an input as recipes and people call it.
+// typeWord returns the type of an input as recipes and people call it.
 func typeWord(kind string) string {
 	if kind == "array" {
 		return "list"
@@ -307,7 +307,7 @@ func typeWord(kind string) string {
 	return kind
 }
 
-// inputText is what people are told of an input.
+// inputText returns what people are told of an input.
 func inputText(in workflow.Input) string {
 	text := in.Description
 	if len(in.Enum) > 0 {
@@ -329,7 +329,7 @@ func inputText(in workflow.Input) string {
 	return strings.TrimSpace(text)
 }
 
-// valueText is a JSON value as it is typed: a text as it is.
+// valueText returns a JSON value as it is typed: a text as it is.
 func valueText(v any) string {
 	if s, ok := v.(string); ok {
 		return s

@@ -1,5 +1,5 @@
-// Package carry has the record that follows a snapshot, which only the writer of a run needs: the journal writes it and reads it back, and
-// whoever changes a log on its way looks into it.
+// Package carry defines the record that follows a snapshot. Only the writer of a run needs it: the journal writes it and reads
+// it back. Code that rewrites logs reads it too.
 package carry
 
 import (
@@ -12,8 +12,8 @@ import (
 // Kind is the kind of the record.
 const Kind runlog.Kind = "carried"
 
-// Data follows a snapshot: what scopes have done and asked that belong to no task of
-// the supersteps before it, so that it is found without reading those.
+// Data holds the effects and questions of scopes outside the tasks of earlier supersteps. It follows a snapshot, so that they
+// are found without reading those supersteps.
 type Data struct {
 	Scopes []Scope  `json:"scopes"`
 	Ledger *Ledger  `json:"ledger,omitempty"`
@@ -30,7 +30,7 @@ type Record struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// Scope is what one scope has done and asked.
+// Scope holds the effects and questions of one scope.
 type Scope struct {
 	Path     string            `json:"path"`
 	Settled  []runlog.Settled  `json:"settled,omitempty"`
@@ -41,7 +41,7 @@ type Scope struct {
 	GivenUp  int               `json:"given_up,omitempty"`
 }
 
-// Intent is how often an effect was intended, and whether the last time has no outcome.
+// Intent holds how often an effect was attempted, and whether the last attempt has no outcome.
 type Intent struct {
 	Key  string         `json:"key"`
 	N    int            `json:"n"`
@@ -50,7 +50,7 @@ type Intent struct {
 	Cost *runlog.Amount `json:"cost,omitempty"`
 }
 
-// Ledger is the budget of a run, as the log has it, and what was used by then.
+// Ledger is the budget of a run according to the log, and what was used by then.
 type Ledger struct {
 	Budget runlog.Budget `json:"budget,omitzero"`
 	Spent  runlog.Amount `json:"spent,omitzero"`

@@ -22,15 +22,16 @@ const (
 //go:embed agents/*.md
 var shippedAgents embed.FS
 
-// agents are those there are, also those that their files switch off, which no other of their name goes before.
+// agents lists the agents that take precedence over others of their name, including those that are switched off in their
+// files.
 type agents struct {
 	found[*definition.Definition]
 	files int
 	known []string // tools besides those of this program
 }
 
-// readAgents reads folders within folders too, but nothing that a symbolic link leads to outside of the project or the
-// home. A file that is broken is a problem and does not keep others out.
+// readAgents reads nested folders too, but follows no symbolic link out of the project or the home folder. A broken file is a
+// problem and does not keep other files from being used.
 func (c *Catalog) readAgents() *agents {
 	a := &agents{known: c.ToolNames()}
 	c.walk(agentFolder, &a.problems, a.place)
@@ -106,8 +107,8 @@ func (a *agents) add(b []byte, src definition.Source) {
 	}
 }
 
-// find returns the agent of a name among those that may be looked at, or a *NotFoundError. It takes a name in the form
-// that it has in a file, such as "API Architect", too, and the names explore, task and code-review of other programs.
+// find returns the agent of a name among the usable ones, or a *NotFoundError. It also accepts a name as it is written in a
+// file, such as "API Architect", and the names explore, task and code-review of other programs.
 func (a *agents) find(name string, may func(*definition.Definition) bool) (*definition.Definition, error) {
 	want := definition.Normal(name)
 	e := &NotFoundError{Kind: "agent", Name: name}
@@ -137,7 +138,7 @@ func (a *agents) find(name string, may func(*definition.Definition) bool) (*defi
 	return nil, e
 }
 
-// first are the agents that go before others of their name, among those that may be looked at.
+// first returns, among the usable agents, those that take precedence over others of their name.
 func (a *agents) first(may func(*definition.Definition) bool) []*definition.Definition {
 	var out []*definition.Definition
 	for _, d := range a.all {
@@ -149,7 +150,7 @@ func (a *agents) first(may func(*definition.Definition) bool) []*definition.Defi
 	return out
 }
 
-// otherNames are the names besides its own that an agent of a list is found by.
+// otherNames returns the other names by which an agent of a list is found.
 func otherNames(d *definition.Definition, list []*definition.Definition) []string {
 	if d.Disabled {
 		return nil
@@ -161,14 +162,14 @@ func otherNames(d *definition.Definition, list []*definition.Definition) []strin
 
 func everyone(*definition.Definition) bool { return true }
 
-// mayUse returns which agents may be used: all but those of the project that the user has not trusted. A file that
-// switches an agent off only restricts, and is heeded.
+// mayUse returns which agents may be used: all but those of the project that the user has not trusted. A file that switches an
+// agent off only restricts, so it is always obeyed.
 func (c *Catalog) mayUse(d *definition.Definition) bool {
 	return d.Disabled || c.agentState(d) == Usable
 }
 
 // Agent returns the agent of a name that may be used: one of the project that is not trusted does not hide another of that
-// name. If there is none but that, the error is an *UntrustedError.
+// name. If there is no other, the error is an *UntrustedError.
 func (c *Catalog) Agent(name string) (*definition.Definition, error) {
 	d, err := c.agents().find(name, c.mayUse)
 	if hidden := c.Hidden(name); err != nil && hidden != nil {
@@ -177,8 +178,7 @@ func (c *Catalog) Agent(name string) (*definition.Definition, error) {
 	return d, err
 }
 
-// Hidden is the agent of a name that the project has and that is not used, since nobody trusted it as it is; nil for
-// none.
+// Hidden returns the project's agent of a name if it is not used because it is not trusted in its current form, or else nil.
 func (c *Catalog) Hidden(name string) *UntrustedError {
 	d, err := c.agents().find(name, everyone)
 	if err != nil || c.mayUse(d) {
@@ -187,12 +187,12 @@ func (c *Catalog) Hidden(name string) *UntrustedError {
 	return &UntrustedError{Kind: "agent", Name: d.Name, Path: c.rel(d.Source.Path), State: c.agentState(d)}
 }
 
-// UsableAgents are the agents that may be used, by name.
+// UsableAgents returns the agents that may be used, by name.
 func (c *Catalog) UsableAgents() []*definition.Definition {
 	return slices.DeleteFunc(c.agents().first(c.mayUse), func(d *definition.Definition) bool { return d.Disabled })
 }
 
-// Agents lists all agents that have all of the capabilities, those that may not be used too.
+// Agents lists all agents that have all of the capabilities, including those that may not be used.
 func (c *Catalog) Agents(capabilities ...string) []Item {
 	var out []Item
 	for _, d := range c.agents().list {
@@ -218,7 +218,7 @@ func (c *Catalog) agentItem(d *definition.Definition) Item {
 	return i
 }
 
-// Definition is the agent of a name as its file has it, trusted or not, and how it is listed.
+// Definition returns the agent of a name as its file has it, trusted or not, and how it is listed.
 func (c *Catalog) Definition(name string) (*definition.Definition, Item, error) {
 	d, err := c.agents().find(name, everyone)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 )
 
-// NoAtomic says why, and what to do instead.
+// NoAtomic is the message about why such a workflow cannot run, and what to do instead.
 const NoAtomic = "Superstep does not run workflows in TypeScript; write it as a recipe or in Go, as docs/atomic.md shows"
 
 // exported finds the name and the description that a workflow of Atomic exports.
 var exported = regexp.MustCompile("(?m)^export const (name|description)(?:\\s*:\\s*string)?\\s*=\\s*[\"'`]([^\"'`]+)[\"'`]")
 
-// Atomic lists the workflows of Atomic, which are programs for another engine and cannot run here, but for those of
-// whose name there is a recipe that can be used.
+// Atomic lists the workflows of Atomic. They are programs for another engine and cannot run here. A workflow is left out if
+// there is a usable recipe of its name.
 func (c *Catalog) Atomic() []Item {
 	var out []Item
 	for _, e := range c.foreign() {
@@ -28,7 +28,7 @@ func (c *Catalog) Atomic() []Item {
 	return out
 }
 
-// readForeign looks for workflows of Atomic. Nothing of them is run.
+// readForeign looks for workflows of Atomic. It runs none of them.
 func (c *Catalog) readForeign() []Item {
 	var out []Item
 	c.walk(foreignFolder, new([]Problem), func(f *frontmatter.Folder, p place) {

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// A Bundle is a recipe with all recipes that it uses, by itself and through others.
+// A Bundle is a recipe with all recipes that it uses, directly and indirectly.
 type Bundle struct {
 	Main *recipe.Recipe
 	Uses []*recipe.Recipe // each once, the outer before the inner, in the order of the steps
@@ -23,9 +23,8 @@ type Bundle struct {
 	Digest string // of all of it
 }
 
-// gather puts a recipe together with all that it uses. Find gives the recipe of a name, nil for one that
-// is no recipe, or why there is none. The error has all that is wrong: what find says, with where it
-// was called, and *circleError.
+// gather collects a recipe and all recipes that it uses. Find returns the recipe of a name, nil if the name is not a recipe,
+// or an error. The error of gather joins all errors of find, with the places of the calls, and *circleError.
 func gather(main *recipe.Recipe, find func(name string) (*recipe.Recipe, error)) (*Bundle, error) {
 	g := &gathering{find: find, b: &Bundle{Main: main, Names: map[string]*recipe.Recipe{}}, state: map[string]int{}}
 	g.visit(main)
@@ -74,8 +73,8 @@ func (g *gathering) visit(r *recipe.Recipe) {
 	g.state[r.Name] = done
 }
 
-// called is the recipe of a name that a step calls. Within a bundle its main recipe has its name,
-// wherever it lies.
+// called returns the recipe that a step calls by a name. Within a bundle the name of the main recipe always means that recipe,
+// wherever its file is.
 func (g *gathering) called(name string) (*recipe.Recipe, error) {
 	if name == g.b.Main.Name {
 		return g.b.Main, nil
@@ -102,7 +101,7 @@ func (b *Bundle) digest() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// A circleError reports that recipes run each other without an end.
+// A circleError reports that recipes call each other in a cycle.
 type circleError struct{ Chain []string } // the first is also the last
 
 func (e *circleError) Error() string {

@@ -203,7 +203,7 @@ func (c *Catalog) Walks() map[string]int {
 	return maps.Clone(c.walks)
 }
 
-// Problems are what cannot be used and what is odd, in the order in which it is looked at: tools, agents, skills and
+// Problems returns what cannot be used and what is odd, in the order in which it is looked at: tools, agents, skills and
 // workflows.
 func (c *Catalog) Problems() []Problem {
 	r := c.recipes()
@@ -216,7 +216,7 @@ func (c *Catalog) Problems() []Problem {
 	return out
 }
 
-// ToolProblems are those of the Problems that are about tools in files and servers.
+// ToolProblems returns those of the Problems that are about tools in files and servers.
 func (c *Catalog) ToolProblems() []Problem {
 	return slices.Concat(c.scripts().problems, c.servers().problems)
 }
@@ -296,10 +296,10 @@ type place struct {
 	dialect string
 }
 
-// path is the absolute path of the folder.
+// path returns the absolute path of the folder.
 func (p place) path() string { return filepath.Join(p.base, filepath.FromSlash(p.dir)) }
 
-// places are those of a kind, or all if it is "", in the order of precedence.
+// places returns those of a kind, or all if it is "", in the order of precedence.
 func places(of kind, project, home, configHome string) []place {
 	config, below := configHome, ""
 	if rel, err := filepath.Rel(home, config); home != "" && err == nil && filepath.IsLocal(rel) {
@@ -350,7 +350,7 @@ func (c *Catalog) count(dir string) {
 	c.mu.Unlock()
 }
 
-// Shown is a path as it is shown: relative to the project, or below the home.
+// Shown returns a path as it is shown: relative to the project, or below the home.
 func (c *Catalog) Shown(path string) string {
 	if !filepath.IsAbs(path) {
 		return "" // of what is built in

@@ -22,7 +22,7 @@ const (
 	maxBytes = 8 << 20 // of all of them
 )
 
-// DraftsDir is the folder within that of recipes in which drafts wait.
+// DraftsDir is the folder for drafts, inside the folder of recipes.
 const DraftsDir = "drafts"
 
 // read reads the recipes of a folder, and the drafts in it.
@@ -39,7 +39,7 @@ func (l *recipes) read(c *Catalog, p place) {
 	}
 }
 
-// known is how people know a file.
+// known returns the name of a file for users.
 func (c *Catalog) known(path string) string {
 	return strings.ReplaceAll(clean.Text(c.Shown(path)), "\n", " ")
 }
@@ -78,7 +78,7 @@ func (l *recipes) readIn(c *Catalog, f *frontmatter.Folder, p place, draft bool)
 	}
 }
 
-// IsRecipeFile reports whether a file is called as recipes are.
+// IsRecipeFile reports whether a file has the name of a recipe.
 func IsRecipeFile(name string) bool {
 	ext := strings.ToLower(path.Ext(filepath.ToSlash(name)))
 	return ext == ".yaml" || ext == ".yml"
@@ -101,7 +101,7 @@ func (l *recipes) builtin(c *Catalog) {
 	}
 }
 
-// add takes a file that was read, or could not be.
+// add adds a file that was read, or one that could not be read.
 func (l *recipes) add(e *RecipeFile, err error) {
 	base := path.Base(filepath.ToSlash(cmp.Or(e.Path, e.File)))
 	e.Name = clean.Text(strings.TrimSuffix(base, path.Ext(base)))
@@ -125,8 +125,8 @@ func (l *recipes) add(e *RecipeFile, err error) {
 	}
 }
 
-// LoadRecipe reads one file, wherever it is. The error is why it cannot be read; what is wrong with what is
-// in it is among the Problems of the entry.
+// LoadRecipe reads one file, wherever it is. The error tells why it cannot be read; mistakes in its content are among the
+// Problems of the entry.
 func LoadRecipe(file, shown string) (*RecipeFile, error) {
 	abs, err := filepath.Abs(file)
 	if err != nil {
@@ -160,7 +160,7 @@ func LoadRecipe(file, shown string) (*RecipeFile, error) {
 	return e, nil
 }
 
-// recipeDigest is that of a recipe with this text; see RecipeFile.
+// recipeDigest returns the digest of a recipe with this text; see RecipeFile.
 func recipeDigest(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -208,7 +208,7 @@ func (e *RecipeFile) note(p *recipe.Problem, key string) {
 	e.Problems = append(slices.Clone(e.Problems), p)
 }
 
-// arrange puts problems into the order of the file, those about all of it first.
+// arrange sorts problems by their position in the file, those about the whole file first.
 func arrange(list recipe.Problems) {
 	slices.SortStableFunc(list, func(a, b *recipe.Problem) int {
 		if a.Pos.Line != b.Pos.Line {

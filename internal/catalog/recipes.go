@@ -23,13 +23,13 @@ type RecipeFile struct {
 	Text   []byte
 	Digest string         // "sha256:" and 64 hexadecimal digits, of the text; "" if it could not be read
 	Recipe *recipe.Recipe // nil if it cannot be used
-	// Problems are what is wrong with it, and what is odd.
+	// Problems are its mistakes and oddities.
 	Problems recipe.Problems
-	// Overrides are the files that it goes before, each with the scope in front.
+	// Overrides are the files that it takes precedence over, each with its scope in front.
 	Overrides []string
 }
 
-// recipes are those there are.
+// recipes holds all recipes.
 type recipes struct {
 	entries  []*RecipeFile // by scope, and within by path
 	drafts   []*RecipeFile
@@ -42,8 +42,8 @@ type recipes struct {
 //go:embed recipes/*.yaml
 var shippedRecipes embed.FS
 
-// readRecipes reads what there is. A file that is invalid is an entry too, and goes by its file's name before what lies
-// below, so that nothing else is used in its place.
+// readRecipes reads all recipes. An invalid file is an entry too: under the name of its file it takes precedence over lower
+// scopes, so that nothing else is used in its place.
 func (c *Catalog) readRecipes() *recipes {
 	l := &recipes{names: map[string][]*RecipeFile{}, aliases: map[string][]*RecipeFile{}, taken: slices.Concat(c.opt.Taken, c.opt.Workflows)}
 	for _, p := range places(recipeFolder, c.folder, c.opt.Home, c.opt.ConfigHome) {
@@ -60,7 +60,7 @@ func (c *Catalog) readRecipes() *recipes {
 	return l
 }
 
-// order finds out which file a name stands for.
+// order determines which file a name stands for.
 func (l *recipes) order() {
 	byName := map[string][]*RecipeFile{}
 	for _, e := range l.entries {
@@ -93,7 +93,7 @@ func (l *recipes) order() {
 	}
 }
 
-// twice reports that files of one scope have one name.
+// twice reports that several files of one scope have the same name.
 func (l *recipes) twice(name string, files []*RecipeFile) {
 	for _, e := range files {
 		var others []string
@@ -106,7 +106,7 @@ func (l *recipes) twice(name string, files []*RecipeFile) {
 	}
 }
 
-// alias finds out what aliases stand for: a recipe of the nearest scope that has it. One never hides a name.
+// alias determines what aliases stand for: a recipe of the nearest scope that has the alias. An alias never hides a name.
 func (l *recipes) alias() {
 	for _, e := range l.effective() {
 		if e.Recipe == nil {
@@ -137,7 +137,7 @@ func (l *recipes) alias() {
 	}
 }
 
-// rank is how near the scope of an entry is: what is nearer goes before the rest.
+// rank returns how near the scope of an entry is: nearer scopes take precedence.
 func (l *recipes) rank(e *RecipeFile) int {
 	return slices.IndexFunc(l.entries, func(o *RecipeFile) bool { return o.Scope == e.Scope })
 }
@@ -150,14 +150,14 @@ func namesOf(entries []*RecipeFile) []string {
 	return out
 }
 
-// effective are the files that go before others of their name, by name: those that are found,
-// those that cannot be used, and all of several that none goes before.
+// effective returns, by name, the files that no other takes precedence over, usable or not. If several tie, it returns all of
+// them.
 func (l *recipes) effective() []*RecipeFile {
 	var out []*RecipeFile
 	for _, g := range l.names {
 		out = append(out, g...)
 	}
-	// A file whose name another recipe of its scope has is no recipe that anything could find, and shown all the same.
+	// If another recipe of the same scope has the name of this file, nothing finds this one, but it is still shown.
 	for _, e := range l.entries {
 		if e.Recipe == nil && !slices.Contains(out, e) && l.names[e.Name][0].Scope == e.Scope {
 			out = append(out, e)
@@ -169,7 +169,7 @@ func (l *recipes) effective() []*RecipeFile {
 	return out
 }
 
-// also are the names besides its own that an entry is found by.
+// also returns the other names by which an entry is found.
 func (l *recipes) also(e *RecipeFile) []string {
 	var out []string
 	if e.Recipe == nil {
@@ -183,8 +183,8 @@ func (l *recipes) also(e *RecipeFile) []string {
 	return out
 }
 
-// find returns the recipe of a name or an alias. The error is a *NotFoundError, an *InvalidError or an
-// *ambiguousError; with the second the entry is given too.
+// find returns the recipe of a name or an alias. The error is a *NotFoundError, an *InvalidError or an *ambiguousError; with
+// an *InvalidError, the entry is returned too.
 func (l *recipes) find(name string) (*RecipeFile, error) {
 	if g, ok := l.names[name]; ok {
 		switch e := g[0]; {
@@ -214,7 +214,7 @@ func files(entries []*RecipeFile) []string {
 	return out
 }
 
-// known are the names that something is found by.
+// known returns the names by which a recipe is found.
 func (l *recipes) known() []string {
 	var out []string
 	for _, e := range l.effective() {
@@ -225,7 +225,7 @@ func (l *recipes) known() []string {
 	return out
 }
 
-// RecipeFolders are those of the Problems that are about folders of recipes and not about one recipe.
+// RecipeFolders returns the Problems that are about folders of recipes and not about one recipe.
 func (c *Catalog) RecipeFolders() []Problem { return recipeProblems(c.recipes().problems) }
 
 func recipeProblems(list recipe.Problems) []Problem {
@@ -236,15 +236,14 @@ func recipeProblems(list recipe.Problems) []Problem {
 	return out
 }
 
-// Workflows lists the recipes there are by name, those that cannot or may not be used too, but
-// no drafts.
+// Workflows lists all recipes by name, including those that cannot or may not be used, but no drafts.
 func (c *Catalog) Workflows() []Item { return c.recipeItems(c.recipes().effective()) }
 
 // Drafts lists the recipes that wait for approval, those of the project first. They are not
 // found by name.
 func (c *Catalog) Drafts() []Item { return c.recipeItems(c.recipes().drafts) }
 
-// Recipes are the files of Workflows and Drafts, those that others go before too.
+// Recipes returns the files of Workflows and Drafts, including those that others take precedence over.
 func (c *Catalog) Recipes() []*RecipeFile {
 	return slices.Concat(c.recipes().entries, c.recipes().drafts)
 }
@@ -285,8 +284,8 @@ func (c *Catalog) recipeState(e *RecipeFile) State {
 	return c.state(e.Scope, trust.Workflow, e.Name, e.Path)
 }
 
-// Look returns the recipe of a name or an alias, whether it may be used or not, and how it is listed. A
-// file is also given with an *InvalidError. Drafts are not looked at; see Draft.
+// Look returns the recipe of a name or an alias, whether it may be used or not, and how it is listed. With an *InvalidError
+// the file is returned too. Drafts are not searched; see Draft.
 func (c *Catalog) Look(name string) (*RecipeFile, Item, error) {
 	e, err := c.recipes().find(name)
 	if e == nil {
@@ -343,8 +342,8 @@ func (c *Catalog) BundleOf(r *recipe.Recipe) (*Bundle, error) {
 	})
 }
 
-// Bundles returns all recipes that may be used, each with all that it uses, by name, and why the others
-// are not, by name too.
+// Bundles returns all recipes that may be used, each with all that it uses, and the reasons why the others may not, both by
+// name.
 func (c *Catalog) Bundles() ([]*Bundle, map[string]error) {
 	var out []*Bundle
 	failed := map[string]error{}
@@ -360,7 +359,7 @@ func (c *Catalog) Bundles() ([]*Bundle, map[string]error) {
 	return out, failed
 }
 
-// Callees are the recipes that can be run by a name or an alias, to check others against.
+// Callees returns the recipes that can be run by a name or an alias, to check others against.
 func (c *Catalog) Callees() map[string]*recipe.Callee {
 	out := map[string]*recipe.Callee{}
 	for _, e := range c.recipes().effective() {

@@ -14,8 +14,8 @@ import (
 
 const maxSkills = 2000 // in all folders
 
-// readSkills reads folders within folders too, until one is a skill. A skill that is broken is a problem and does not
-// keep others out. What only breaks a rule of the format is a warning; skill.Validate is stricter.
+// readSkills reads nested folders too, until one is a skill. A broken skill is a problem and does not keep others from being
+// used. A mere breach of the format is a warning; skill.Validate is stricter.
 func (c *Catalog) readSkills() *found[*skill.Skill] {
 	s := &found[*skill.Skill]{}
 	n := 0
@@ -51,7 +51,7 @@ func (c *Catalog) readSkills() *found[*skill.Skill] {
 	return s
 }
 
-// Skills lists all skills, those that may not be used too.
+// Skills lists all skills, including those that may not be used.
 func (c *Catalog) Skills() []Item {
 	var out []Item
 	for _, s := range c.skills().list {
@@ -78,7 +78,7 @@ func (c *Catalog) skillState(s *skill.Skill) State {
 	return c.state(s.Source.Scope, trust.Skill, s.Name, s.Source.Path)
 }
 
-// Skill is the skill of a name with its instructions, trusted or not, and how it is listed.
+// Skill returns the skill of a name with its instructions, trusted or not, and how it is listed.
 func (c *Catalog) Skill(name string) (*skill.Skill, string, Item, error) {
 	s, err := skill.Set(c.skills().list).Find(name)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Catalog) Skill(name string) (*skill.Skill, string, Item, error) {
 	return s, text, c.skillItem(s), err
 }
 
-// UsableSkills are the skills that an agent may read: those of the names given, or all if there are none. One of the
+// UsableSkills returns the skills that an agent may read: those of the names given, or all if there are none. One of the
 // project that is not trusted does not hide another of that name.
 func (c *Catalog) UsableSkills(names ...string) skill.Set {
 	var out skill.Set
@@ -102,7 +102,7 @@ func (c *Catalog) UsableSkills(names ...string) skill.Set {
 	return out
 }
 
-// skillFiles are those of the folder of a skill.
+// skillFiles returns the files in the folder of a skill.
 func (c *Catalog) skillFiles(s *skill.Skill) []trust.File {
 	paths := []string{filepath.Join(s.Source.Path, skill.File)}
 	for _, h := range s.Files {
@@ -111,7 +111,7 @@ func (c *Catalog) skillFiles(s *skill.Skill) []trust.File {
 	return c.files(paths...)
 }
 
-// SkillFolders are the folders of skills of a project.
+// SkillFolders returns the folders of skills of a project.
 func SkillFolders(project string) []string {
 	var out []string
 	for _, p := range places(skillFolder, project, "", "") {

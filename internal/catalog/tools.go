@@ -72,7 +72,7 @@ func (c *Catalog) readServers() *servers {
 	return s
 }
 
-// ToolNames are the names of the tools in files and of servers, as far as they are known before anything runs.
+// ToolNames returns the names of the tools in files and of servers, as far as they are known before anything runs.
 func (c *Catalog) ToolNames() []string {
 	var names []string
 	for _, f := range c.scripts().list {
@@ -84,7 +84,7 @@ func (c *Catalog) ToolNames() []string {
 	return names
 }
 
-// Scripts are the tools in files that may be used.
+// Scripts returns the tools in files that may be used.
 func (c *Catalog) Scripts() []script.Found {
 	var out []script.Found
 	for _, f := range c.scripts().list {
@@ -95,7 +95,7 @@ func (c *Catalog) Scripts() []script.Found {
 	return out
 }
 
-// Servers are the MCP servers that may be used: one of the project that nobody trusted does not hide one of the
+// Servers returns the MCP servers that may be used: one of the project that nobody trusted does not hide one of the
 // user's.
 func (c *Catalog) Servers() []*mcp.Server {
 	var out []*mcp.Server
@@ -108,7 +108,7 @@ func (c *Catalog) Servers() []*mcp.Server {
 	return out
 }
 
-// ScriptName is what people call a file of tools.
+// ScriptName returns the name of a file of tools for users.
 func ScriptName(f *script.Found) string {
 	name, _, _ := strings.Cut(filepath.Base(f.Path), ".")
 	return name
@@ -118,8 +118,8 @@ func (c *Catalog) scriptState(f *script.Found) State {
 	return c.state(f.Scope.Name, trust.Tool, ScriptName(f), f.Path)
 }
 
-// serverState is that of a server: Changed also if it offers other tools than were trusted. Those
-// that are as they were work then all the same.
+// serverState returns the state of a server. It is Changed also if the server offers other tools than were trusted; unchanged
+// tools still work then.
 func (c *Catalog) serverState(s *mcp.Server) State {
 	state := c.serverTrust(s)
 	name := ListName(s.Name)
@@ -133,8 +133,8 @@ func (c *Catalog) serverState(s *mcp.Server) State {
 	return state
 }
 
-// Tools lists the tools in files and the servers, those of the user first: a module is one item, and so is an MCP
-// server. Check tells what is wrong with a file that may be used.
+// Tools lists the tools in files and the servers, those of the user first: a module is one item, and so is an MCP server.
+// Check returns the problems of a file that may be used.
 func (c *Catalog) Tools(check func(script.Found) []script.Problem) []Item {
 	var out []Item
 	byName := map[string]int{}

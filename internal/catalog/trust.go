@@ -16,12 +16,12 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// judged are the kinds of items that can be trusted, in the order in which they are listed.
+// judged lists the kinds of items that can be trusted, in the order of listings.
 var judged = []trust.Kind{trust.Config, trust.Tool, trust.MCP, trust.Agent, trust.Skill, trust.Workflow, trust.MCPTools}
 
-// Items are what of the project can be trusted, with what the user should see of each: all, or those of some kinds. The
-// lists of tools of MCP servers, also of the user's own, are among them where the last connection saw others than were
-// trusted; to trust such an item agrees to the list that was seen and to no other.
+// Items returns the items of the project that can be trusted, of all or of some kinds, with what the user should see of each.
+// They include the tool lists of MCP servers, even of the user's own, if the last connection saw another list than the trusted
+// one. Trusting such an item accepts exactly the list that was seen.
 func (c *Catalog) Items(kinds ...trust.Kind) []trust.Status {
 	var out []trust.Status
 	for _, k := range judged {
@@ -32,7 +32,7 @@ func (c *Catalog) Items(kinds ...trust.Kind) []trust.Status {
 	return out
 }
 
-// Trust agrees to items as they were found. Items of another project are refused.
+// Trust marks items as trusted, as they were found. Items of another project are refused.
 func (c *Catalog) Trust(items []trust.Item) error {
 	if c.folder == "" || c.opt.Trust == nil {
 		return errors.New("there is no project here")
@@ -44,9 +44,8 @@ func (c *Catalog) Trust(items []trust.Item) error {
 	return c.opt.Trust.Trust(c.folder, items)
 }
 
-// Revoke takes back what was trusted, everything of the project if no names are given. The tools
-// that the user's own MCP servers offered stay those that were trusted: without them whatever such
-// a server shows next would be.
+// Revoke takes back trust in the named items, or in the whole project if no names are given. The trusted tool lists of the
+// user's own MCP servers are kept: without them, the next list of such a server would be trusted, whatever it is.
 func (c *Catalog) Revoke(names ...string) error {
 	if c.folder == "" || c.opt.Trust == nil {
 		return errors.New("there is no project here")
@@ -62,7 +61,7 @@ func (c *Catalog) Revoke(names ...string) error {
 	return err
 }
 
-// revocable are the names of all that is of the project.
+// revocable returns the names of everything that belongs to the project.
 func (c *Catalog) revocable() ([]string, error) {
 	own := map[string]bool{}
 	for _, s := range c.servers().list {
@@ -83,7 +82,7 @@ func (c *Catalog) revocable() ([]string, error) {
 	return names, nil
 }
 
-// forget has all items judged anew when they are asked about.
+// forget drops all decisions, so that they are made again when they are next needed.
 func (c *Catalog) forget() {
 	c.mu.Lock()
 	clear(c.states)
@@ -91,7 +90,7 @@ func (c *Catalog) forget() {
 	c.mu.Unlock()
 }
 
-// judge reports for each item of a kind whether it may be used. Of what cannot be judged nothing may be.
+// judge reports for each item of a kind whether it may be used. If that cannot be determined, none may be used.
 func (c *Catalog) judge(kind trust.Kind) []trust.Status {
 	if c.folder == "" || c.opt.Trust == nil {
 		return nil
@@ -134,7 +133,7 @@ func (c *Catalog) judge(kind trust.Kind) []trust.Status {
 	return list
 }
 
-// collect lists what of the project can be trusted of a kind, and how to get the contents of each.
+// collect lists the project's items of a kind that can be trusted, and how to read the content of each.
 func (c *Catalog) collect(kind trust.Kind, add func(i trust.Item, content func() []trust.File)) {
 	item := func(name, path, digest, detail string) trust.Item {
 		return trust.Item{Kind: kind, Name: name, Path: c.rel(path), Digest: digest, Detail: detail}
@@ -189,14 +188,14 @@ func (c *Catalog) collect(kind trust.Kind, add func(i trust.Item, content func()
 	}
 }
 
-// TrustRecipe agrees to a recipe that was just written into the project.
+// TrustRecipe trusts a recipe that was just written into the project.
 func (c *Catalog) TrustRecipe(r *recipe.Recipe, file string, text []byte) error {
 	item := trust.Item{Kind: trust.Workflow, Name: r.Name, Path: c.rel(file), Digest: recipeDigest(text), Detail: recipeDetail(r)}
 	item.Content = trust.Content(c.single(file, item.Digest)(), 0)
 	return c.opt.Trust.Trust(c.folder, []trust.Item{item})
 }
 
-// SettingsState is that of the project's settings.
+// SettingsState returns the state of the project's settings.
 func (c *Catalog) SettingsState() State {
 	if s := c.opt.Settings; s != nil {
 		return c.state(Project, trust.Config, s.Name, s.Path)
@@ -204,11 +203,11 @@ func (c *Catalog) SettingsState() State {
 	return Untrusted
 }
 
-// ListName is what the list of the tools of a server is recorded as.
+// ListName returns the name under which the tool list of a server is recorded.
 func ListName(server string) string { return server + " tools" }
 
-// forgetLists has the tools of servers that are about to be trusted looked at anew, unless a list of
-// theirs is trusted at the same time.
+// forgetLists drops the recorded tool lists of servers that are about to be trusted, unless such a list is trusted at the same
+// time.
 func (c *Catalog) forgetLists(items []trust.Item) error {
 	var lists, names []string
 	for _, i := range items {
@@ -228,7 +227,7 @@ func (c *Catalog) forgetLists(items []trust.Item) error {
 	return err
 }
 
-// TrustServer agrees to start a server whose files have not changed since it was found.
+// TrustServer trusts a server, provided its files have not changed since it was found.
 func (c *Catalog) TrustServer(s *mcp.Server, digest string) error {
 	if s.Source.Scope == Project && (c.servers().digests[s.Name] != digest || c.serverTrust(s) != Usable) {
 		return &UntrustedError{Kind: "MCP server", Name: s.Name, Path: c.rel(s.Source.Path), State: Changed}
@@ -240,7 +239,7 @@ func (c *Catalog) serverTrust(s *mcp.Server) State {
 	return c.state(s.Source.Scope, trust.MCP, s.Name, s.Source.Path)
 }
 
-// An UntrustedError reports that something of the project is wanted that the user has not trusted.
+// An UntrustedError reports that an item of the project is needed that the user has not trusted.
 type UntrustedError struct {
 	Kind, Name, Path string
 	State            State
@@ -257,7 +256,7 @@ func (e *UntrustedError) Error() string {
 // FailureCode returns the code of runs that fail with the error.
 func (e *UntrustedError) FailureCode() string { return "untrusted" }
 
-// rel is a path in the project as it is recorded and shown.
+// rel returns a path in the project, in the form that is recorded and shown.
 func (c *Catalog) rel(path string) string {
 	if rel, err := filepath.Rel(c.folder, path); err == nil {
 		path = filepath.ToSlash(rel)
@@ -297,7 +296,7 @@ func (c *Catalog) scriptDetail(f *script.Found) string {
 	return b.String()
 }
 
-// named returns what a command may read besides, since it names it.
+// named returns the additional files that a command may read because it names them.
 func named(paths []string) []string {
 	var out []string
 	for _, name := range paths {
@@ -306,7 +305,7 @@ func named(paths []string) []string {
 	return out
 }
 
-// review is all of a server that somebody who is asked to trust it should see.
+// review returns everything about a server that a user should see before trusting it.
 func (c *Catalog) review(s *mcp.Server) string {
 	text := s.Review()
 	for _, line := range named(s.Reads(c.opt.Servers, c.opt.Home)) {
@@ -329,7 +328,7 @@ func agentDetail(d *definition.Definition) string {
 	return d.Description + " (" + tools + ")"
 }
 
-// recipeDetail is what people see of a recipe before they agree to it.
+// recipeDetail returns what users see of a recipe before they trust it.
 func recipeDetail(r *recipe.Recipe) string {
 	var b strings.Builder
 	if r.Description != "" {
@@ -364,7 +363,7 @@ func stepLine(s *recipe.Step) string {
 	return clean.Text(line)
 }
 
-// state is that of an item of a scope: the one decision on what may be used.
+// state returns the state of an item of a scope. Only this function decides what may be used.
 func (c *Catalog) state(scope string, kind trust.Kind, name, path string) State {
 	if scope != Project {
 		return Usable

@@ -1,4 +1,4 @@
-// Package clean makes text that others wrote harmless.
+// Package clean makes untrusted text harmless.
 package clean
 
 import (
@@ -9,11 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s without what could drive a terminal or deceive a reader: escape
-// sequences, control characters other than newline and tab, and characters that change
-// the direction of text, take no room or are for machines only. Other ends of lines
-// become newlines. Invalid UTF-8 becomes U+FFFD. It takes time in proportion to the
-// length of s, and returns clean text as it is.
+// Text returns s without what could drive a terminal or deceive a reader: escape sequences, control characters other than
+// newline and tab, and characters that change the direction of text, have no width or are for machines only. Other ends of
+// lines become newlines. Invalid UTF-8 becomes U+FFFD. It takes time in proportion to the length of s, and returns clean text
+// as it is.
 func Text(s string) string {
 	i := firstUnclean(s)
 	if i == len(s) {
@@ -58,7 +57,7 @@ func firstUnclean(s string) int {
 	return len(s)
 }
 
-// escape is the length of the escape sequence that s starts with. One without an end is
+// escape returns the length of the escape sequence that s starts with. One without an end is
 // only its first character, so that it cannot hide the rest of the text.
 func escape(s string) int {
 	if len(s) < 2 {
@@ -92,7 +91,7 @@ func escape(s string) int {
 	return 1
 }
 
-// unclean tells of a character other than newline and tab whether it may not stay.
+// unclean reports whether a character other than newline and tab must be removed.
 func unclean(r rune) bool {
 	return unicode.IsControl(r) || // C0, DEL, C1
 		unicode.Is(unicode.Bidi_Control, r) ||
@@ -111,7 +110,7 @@ func Clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// Quote returns a name that others wrote as it is put into a message: clean, in quotes and not long.
+// Quote returns an untrusted name in a form that fits a message: cleaned, quoted and shortened.
 func Quote(s string) string {
 	s = Text(s)
 	if r := []rune(s); len(r) > 60 {
@@ -120,7 +119,7 @@ func Quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// Place returns a place in a file as people read it: file, file:line or file:line:col. What is 0 is left out.
+// Place formats a position in a file for users: file, file:line or file:line:col. A zero line or column is left out.
 func Place(file string, line, col int) string {
 	switch file = Text(file); {
 	case line == 0:
@@ -131,7 +130,7 @@ func Place(file string, line, col int) string {
 	return fmt.Sprintf("%s:%d:%d", file, line, col)
 }
 
-// Shell creates one word of a string for a POSIX shell.
+// Shell quotes a string as one word for a POSIX shell.
 func Shell(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,=", r))

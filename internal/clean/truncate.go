@@ -54,7 +54,7 @@ func countLines(s string) int {
 	return n
 }
 
-// endOfLine is the offset of the newline that ends the nth line.
+// endOfLine returns the offset of the newline that ends the nth line.
 func endOfLine(s string, n int) int {
 	at := -1
 	for range n {

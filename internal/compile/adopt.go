@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// adopt creates a run that starts with the results of the steps which are the same as in an older run.
+// adopt creates a run that starts with the results of the steps that have not changed since an older run.
 func (m *machine) adopt(inputs, now json.RawMessage, old *workflow.Past) (*graph.Forked, error) {
 	c, err := m.compare(inputs, now, old)
 	if err != nil {
@@ -65,7 +65,7 @@ func (m *machine) adopt(inputs, now json.RawMessage, old *workflow.Past) (*graph
 	return flow.Seed(results)
 }
 
-// comparison names which steps of a recipe are what they were.
+// comparison names the unchanged steps of a recipe.
 type comparison struct {
 	old, now      *Bundle
 	defsOld, defs map[string]string
@@ -118,7 +118,7 @@ func (m *machine) compare(inputs, now json.RawMessage, old *workflow.Past) (*com
 	return c, nil
 }
 
-// settled are inputs with the defaults in.
+// settled returns inputs completed by the defaults.
 func settled(r *recipe.Recipe, inputs json.RawMessage) (map[string]json.RawMessage, error) {
 	all, err := settle(r, inputs)
 	out := map[string]json.RawMessage{}
@@ -128,7 +128,7 @@ func settled(r *recipe.Recipe, inputs json.RawMessage) (map[string]json.RawMessa
 	return out, err
 }
 
-// same reports whether a step and all that it depends on are what they were.
+// same reports whether a step and everything that it depends on are unchanged.
 func (c *comparison) same(s *recipe.Step) bool {
 	if is, known := c.known[s.ID]; known {
 		return is
@@ -155,7 +155,7 @@ func (c *comparison) alone(s *recipe.Step) bool {
 	return c.made(s, 0)
 }
 
-// made reports whether what a step is made of is what it was: models, agents, tools and recipes.
+// made reports whether the models, agents, tools and recipes of a step are unchanged.
 func (c *comparison) made(s *recipe.Step, depth int) bool {
 	switch {
 	case depth > maxNesting:

@@ -13,8 +13,8 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// results are those of the steps of a block that have ended: a list that older states share, since a
-// step has a state of its own in which only what it reads is folded.
+// results holds the results of the finished steps of a block. Older states share the list, since each step has its own state,
+// into which only the results it reads are folded.
 type results struct{ last *ended }
 
 type ended struct {
@@ -29,8 +29,7 @@ type update struct {
 	recipe.Result
 }
 
-// edited creates an update from what a person says that a step is to have given: its output, or a result as it
-// is recorded.
+// edited creates an update from a user's replacement for the result of a step: its output, or a result in its recorded form.
 func edited(step string, raw json.RawMessage) (json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
@@ -80,13 +79,13 @@ func (s *results) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// surroundings are what a block inside of a container sees of what is around it; nil at the top.
+// surroundings holds what a block inside a container sees of the enclosing blocks. It is nil at the top level.
 type surroundings struct {
 	step func(id string) (*recipe.Result, bool)
 	vars map[string]any
 }
 
-// within adds to what is seen.
+// within returns the surroundings with additions.
 func (o *surroundings) within(step func(id string) (*recipe.Result, bool), vars map[string]any) *surroundings {
 	in := &surroundings{step: step, vars: map[string]any{}}
 	if o != nil {
@@ -111,7 +110,7 @@ type play struct {
 	kept   map[*recipe.Step]*update // what another attempt of a block need not do again
 }
 
-// sees is what a step sees whose state is s.
+// sees returns what a step with state s can see.
 func (p *play) sees(s results, around *surroundings) *recipe.Scope {
 	sc := &recipe.Scope{Inputs: p.inputs, Step: s.find}
 	if around != nil {
@@ -126,8 +125,8 @@ func (p *play) sees(s results, around *surroundings) *recipe.Scope {
 	return sc
 }
 
-// many is as many tasks of one graph as there may be: what bounds a run are its slots, which
-// the tasks of all its graphs share.
+// many is the largest number of parallel tasks of one graph. A run is bounded by its slots instead, which the tasks of all its
+// graphs share.
 const many = 1 << 20
 
 // widen sets how many tasks of a graph may be running at once; 0 is any number.
@@ -138,7 +137,7 @@ func (*play) widen(opt *graph.RunOptions, width int, j *journal.Journal) {
 	_ = j.Afresh(func() error { opt.Parallelism = width; return nil })
 }
 
-// block runs the steps of a block and gives what they amount to.
+// block runs the steps of a block and returns their combined output.
 func (p *play) block(ctx context.Context, name string, b *recipe.Block, around *surroundings, opt *graph.RunOptions) (json.RawMessage, ending, error) {
 	final, err := p.execute(ctx, name, b, around, opt)
 	if err != nil {
@@ -161,22 +160,22 @@ func (p *play) execute(ctx context.Context, name string, b *recipe.Block, around
 	return out, err
 }
 
-// nested are the options to run a block within a task.
+// nested returns the options to run a block within a task.
 func (p *play) nested(t *graph.Task, width int) *graph.RunOptions {
 	opt := t.Nested("")
 	p.widen(opt, width, opt.Journal)
 	return opt
 }
 
-// ending is what the graph of a block has ended with, as it is recorded for another attempt of its step.
+// ending is the recorded end of a block's graph, for another attempt of its step.
 type ending struct {
 	State   results  `json:"state"`
 	Skipped []string `json:"skipped,omitempty"` // see graph.RunOptions
 	steps   int      // of a block that was run now
 }
 
-// whole runs the one block of the step's own task. Another attempt does what failed and what depends on that; all
-// of it, if the one before was cut off.
+// whole runs the single block of a step within the step's own task. Another attempt repeats only the failed steps and those
+// that depend on them, or all steps if the attempt before was interrupted.
 func (w *work) whole(ctx context.Context, p *play, name string, b *recipe.Block, around *surroundings, width int) (final ending, err error) {
 	if r := w.step.Retry; r == nil || r.Attempts < 2 {
 		return p.execute(ctx, name, b, around, w.nested(w.task, width))
@@ -208,7 +207,7 @@ func (w *work) whole(ctx context.Context, p *play, name string, b *recipe.Block,
 	})
 }
 
-// keeps returns the results of the steps that need not be done again: they succeeded, and so did all that they depend on.
+// keeps returns the results of the steps that need not be repeated: they and everything they depend on have succeeded.
 func (e *ending) keeps(b *recipe.Block) map[*recipe.Step]*update {
 	steps, again := map[string]*recipe.Step{}, map[string]bool{}
 	for _, s := range b.Steps {
@@ -236,7 +235,7 @@ func (e *ending) keeps(b *recipe.Block) map[*recipe.Step]*update {
 	return out
 }
 
-// output is what a block amounts to: its output, or that of its last step.
+// output returns the output of a block: the declared one, or that of its last step.
 func (p *play) output(b *recipe.Block, s results, around *surroundings) (json.RawMessage, error) {
 	if b.Output == nil {
 		r, ok := s.find(b.Steps[len(b.Steps)-1].ID)
@@ -259,7 +258,7 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// flow is the graph of a block.
+// flow returns the graph of a block.
 func (p *play) flow(name string, b *recipe.Block, around *surroundings) (*graph.Flow[results, update], error) {
 	g := graph.New(name, fold)
 	leads := map[string]bool{}
@@ -283,7 +282,7 @@ func (p *play) flow(name string, b *recipe.Block, around *surroundings) (*graph.
 	return g.Compile()
 }
 
-// node is the node of a step.
+// node returns the node of a step.
 func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, update] {
 	n := graph.Node[results, update]{
 		Name: s.ID, Kind: s.Kind(), Reads: reads(s), Join: graph.Any,
@@ -330,10 +329,10 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 	return n
 }
 
-// reads are the steps whose results a step is given; none is not nil, which would be all.
+// reads returns the steps whose results a step sees. If there are none it returns an empty slice, since nil would mean all.
 func reads(s *recipe.Step) []string { return append([]string{}, s.Reads...) }
 
-// draw compiles the recipe, once: it makes the shapes of all blocks that are inside of others, the innermost first.
+// draw compiles the recipe once. It computes the shapes of all nested blocks, the innermost first.
 func (m *machine) draw() error {
 	m.drawn.once.Do(func() {
 		if m.opt.Compiled != nil {
@@ -349,7 +348,7 @@ func (m *machine) draw() error {
 	return m.drawn.err
 }
 
-// maxNesting bounds recipes that call each other, in case nobody has checked them for circles.
+// maxNesting bounds how deep recipes call each other, in case they were not checked for cycles.
 const maxNesting = 200
 
 func (m *machine) drawBlock(r *recipe.Recipe, b *recipe.Block, depth int) error {
@@ -382,7 +381,7 @@ func (m *machine) drawBlock(r *recipe.Recipe, b *recipe.Block, depth int) error 
 	return nil
 }
 
-// look is the graph of a recipe to read logs with.
+// look returns the graph of a recipe for reading logs.
 func (m *machine) look(r *recipe.Recipe) (graph.Reading, error) {
 	if err := m.draw(); err != nil {
 		return nil, err

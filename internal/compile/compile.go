@@ -1,10 +1,9 @@
-// Package compile makes workflows of recipes, and runs them.
+// Package compile turns recipes into workflows and runs them.
 //
-// A block of steps becomes a graph: a step is a node that reads the results of the steps it names,
-// so that it starts the moment these are final, and every result is durable when it is there.
-// Containers run graphs of their own inside of their task. What a run is made of (the text of
-// its recipe and of all recipes that it uses, and the digests of agents and tools) is pinned by it, so
-// that it ends as what it began as.
+// A block of steps becomes a graph: a step is a node that reads the results of the steps it names, so that it starts the
+// moment these are final, and every result is durable at once. Containers run their own graphs inside their task. A run pins
+// its definition (the text of its recipe and of all recipes that it uses, and the digests of agents and tools), so that later
+// changes do not affect it.
 package compile
 
 import (
@@ -25,13 +24,13 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// A Bundle is a recipe with all recipes that it uses, and that those use.
+// A Bundle is a recipe with all recipes that it uses, directly and indirectly.
 type Bundle struct {
 	Main *recipe.Recipe
 	Uses []*recipe.Recipe
 }
 
-// find returns the recipe of a name that a step calls, nil if that is no recipe.
+// find returns the recipe that a step calls by a name, or nil if the name is not a recipe.
 func (b *Bundle) find(name string) *recipe.Recipe {
 	for _, r := range b.all() {
 		if r.Name == name {
@@ -48,19 +47,18 @@ func (b *Bundle) find(name string) *recipe.Recipe {
 
 func (b *Bundle) all() []*recipe.Recipe { return append([]*recipe.Recipe{b.Main}, b.Uses...) }
 
-// A Setting is where a run works and what it may do there. The run keeps it, unless it was
-// imported: of the setting in a file only the Parts count, which are compared.
+// A Setting is where a run works and what it may do there. The run stores it. For an imported run only the Parts of the stored
+// setting are used, for comparison.
 type Setting struct {
 	Dir   string   `json:"dir,omitempty"`    // the folder to work in, absolute
 	Model string   `json:"model,omitempty"`  // of all agents, whatever the recipe says; "" for those it names
 	Rules []string `json:"rules,omitempty"`  // what agents may do, such as "deny read_file(secret/**)"
 	OnAsk string   `json:"on_ask,omitempty"` // what becomes of calls that need leave where nobody can be asked
-	// Parts are the digests of the agents and tools of the run, by what people call them. A run is
-	// not continued with by others.
+	// Parts are the digests of the run's agents and tools, by the names users know. A run is not resumed with other parts.
 	Parts map[string]string `json:"parts,omitempty"`
 }
 
-// Needs are what the steps of a bundle work with.
+// Needs lists the agents and tools that the steps of a bundle use.
 type Needs struct {
 	Agents []AgentNeed
 	Tools  []string // of tool steps
@@ -69,7 +67,7 @@ type Needs struct {
 // An AgentNeed is an agent of a step.
 type AgentNeed struct{ Name, Model string } // the model is the one that the recipe says, "" for the agent's own
 
-// Needs returns what the steps work with, each once, in the order of the steps.
+// Needs returns the agents and tools that the steps use, each once, in the order of the steps.
 func (b *Bundle) Needs() Needs {
 	var n Needs
 	for _, r := range b.all() {
@@ -96,18 +94,18 @@ func modelOf(r *recipe.Recipe, s *recipe.Step) string {
 	return r.Model
 }
 
-// A Crew is what the steps of a run work with, as it was started for it.
+// A Crew holds the agents and tools that were started for the steps of a run.
 type Crew struct {
-	// Agent creates the agent of a name, with a model, or its own for "". It is called from several goroutines.
+	// Agent creates the agent of a name with a model; for "", the agent's own. It is called from several goroutines.
 	Agent func(name, model string) (*agent.Agent, error)
 	Tools *tool.Set // for tool steps, whose Guard decides on calls; nil for none
-	// Unknown says why there is no tool of a name, and what to do about it. Defaults to saying that there is none.
+	// Unknown returns the error for an unknown tool, with what to do about it. If nil, the error only says that there is none.
 	Unknown func(name string) string
 	Parts   map[string]string // see Setting, as they are now
 	Close   func() error      // ends what was started; nil for nothing
 }
 
-// Options are what recipes are made workflows with.
+// Options are the settings with which recipes are compiled.
 type Options struct {
 	Setting Setting // of runs that begin, before Prepare
 	// Concurrency limits the steps of a run that execute at once, whatever its recipe says. If 0, the recipe decides.
@@ -116,14 +114,14 @@ type Options struct {
 	Lazy bool
 	// Compiled counts the recipes that were compiled; nil for nobody.
 	Compiled *atomic.Int64
-	// Prepare says whether there can be a run with these needs, and completes its setting. It starts
-	// nothing. Nil leaves the setting as it is.
+	// Prepare checks whether a run with these needs is possible, and completes its setting. It starts nothing. If nil, the
+	// setting stays as it is.
 	Prepare func(n *Needs, s *Setting) error
-	// Open gives what a run works with that begins or goes on. It is called if it needs anything.
+	// Open returns the crew for a run that starts or is resumed. It is called only if the run needs anything.
 	Open func(ctx context.Context, n *Needs, s *Setting) (*Crew, error)
 }
 
-// pinned is what a run is made of, as it keeps it.
+// pinned is the stored definition of a run.
 type pinned struct {
 	Files   []file  `json:"files"` // of the recipes; the first one is the run's own
 	Setting Setting `json:"setting,omitzero"`
@@ -164,7 +162,7 @@ func Restore(raw json.RawMessage, opt *Options) (*workflow.Workflow, error) {
 	return build(b, &o, &p.Setting)
 }
 
-// bundle reads the recipes that a run has kept.
+// bundle reads the recipes that a run has stored.
 func (p *pinned) bundle() (*Bundle, error) {
 	if len(p.Files) == 0 {
 		return nil, errors.New("the run has pinned no recipe")
@@ -184,7 +182,7 @@ func (p *pinned) bundle() (*Bundle, error) {
 	return b, nil
 }
 
-// restore is Restore, which need not read what was pinned a moment ago.
+// restore is Restore, but does not read again what was pinned a moment ago.
 func (m *machine) restore(raw json.RawMessage) (*workflow.Workflow, error) {
 	var p pinned
 	if json.Unmarshal(raw, &p) != nil || !slices.Equal(p.Files, m.files()) {
@@ -195,7 +193,7 @@ func (m *machine) restore(raw json.RawMessage) (*workflow.Workflow, error) {
 	return same.workflow(), nil
 }
 
-// files are the recipes as a run keeps them.
+// files returns the recipes in the form that a run stores.
 func (m *machine) files() []file {
 	var out []file
 	for _, r := range m.bundle.all() {
@@ -215,7 +213,7 @@ func build(b *Bundle, opt *Options, kept *Setting) (*workflow.Workflow, error) {
 	return m.workflow(), nil
 }
 
-// workflow is what hosts are given.
+// workflow returns the workflow for hosts.
 func (m *machine) workflow() *workflow.Workflow {
 	r := m.bundle.Main
 	w := &workflow.Workflow{
@@ -253,7 +251,7 @@ func settle(r *recipe.Recipe, inputs json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(given)
 }
 
-// values are inputs as templates see them: every one is there.
+// values returns the inputs for templates, in which every input is present.
 func values(r *recipe.Recipe, inputs json.RawMessage) (map[string]any, error) {
 	inputs, err := settle(r, inputs)
 	if err != nil {
@@ -276,7 +274,7 @@ func values(r *recipe.Recipe, inputs json.RawMessage) (map[string]any, error) {
 	return out, nil
 }
 
-// machine is a bundle as a workflow.
+// machine runs a bundle as a workflow.
 type machine struct {
 	bundle *Bundle
 	opt    *Options
@@ -285,14 +283,14 @@ type machine struct {
 	drawn  *drawn
 }
 
-// drawn is what a machine has compiled, once it is needed.
+// drawn holds what a machine has compiled on demand.
 type drawn struct {
 	once   sync.Once
 	err    error
 	shapes map[*recipe.Block]*graph.Shape // of the blocks of containers and of called recipes
 }
 
-// pin returns what a run that begins now is made of.
+// pin returns the definition to store for a run that begins now.
 func (m *machine) pin() (json.RawMessage, error) {
 	p := pinned{Setting: m.opt.Setting}
 	if m.kept != nil {
@@ -306,7 +304,7 @@ func (m *machine) pin() (json.RawMessage, error) {
 	return json.Marshal(p)
 }
 
-// hostCalls are the workflows that are no recipes.
+// hostCalls returns the workflows that are no recipes.
 func (m *machine) hostCalls() []string {
 	var out []string
 	for _, r := range m.bundle.all() {

@@ -17,8 +17,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// amount is the result of a part of a step: of a branch or a round, as it is recorded when its container continues
-// with others, or of an agent or another workflow. It is one type, since a graph is compiled anew for each.
+// amount is the recorded result of a part of a step: of a branch, a round, an agent or another workflow. All share one type,
+// since the graph code is compiled anew for every type.
 type amount struct {
 	Output  json.RawMessage `json:"output,omitempty"`
 	Skipped []string        `json:"skipped,omitempty"` // see graph.RunOptions
@@ -48,7 +48,7 @@ func (w *work) parallel(ctx context.Context) (g given, err error) {
 	return g, err
 }
 
-// fails is an error of a block inside of a step. Where a step in it is to fail the run, it does.
+// fails wraps an error of a block inside a step. If the failed step is set to fail the run, so does the error.
 func (w *work) fails(ctx context.Context, err error) error {
 	var tasks *pregel.TasksError
 	if errors.As(err, &tasks) && ctx.Err() == nil && !journal.Waits(err) {
@@ -60,10 +60,10 @@ func (w *work) fails(ctx context.Context, err error) error {
 // maxItems bounds how many items a foreach takes.
 const maxItems = 10_000
 
-// mostBeside is how many of them are on their way at once if nothing is said: each holds some 50 kB.
+// mostBeside is the default number of items processed at once: each takes about 50 kB.
 const mostBeside = 1000
 
-// foreach runs a block for each item of a list, each on its own way through it.
+// foreach runs a block for each item of a list, independently of the other items.
 func (w *work) foreach(ctx context.Context) (g given, err error) {
 	f := w.step.Foreach
 	items, err := w.items()
@@ -114,7 +114,7 @@ func (w *work) inside(b *recipe.Block, around *surroundings) graph.TaskFunc[resu
 	}
 }
 
-// items are what a foreach goes through.
+// items returns the items of a foreach.
 func (w *work) items() ([]any, error) {
 	v, err := w.step.Foreach.In.Resolve(w.scope)
 	if err != nil {
@@ -205,7 +205,7 @@ func (w *work) round(ctx context.Context, n int, attempt *int, around *surroundi
 	return r, r.Holds, err
 }
 
-// agents are how many agents a block has work at least, if nothing in it fails or is skipped.
+// agents returns the least number of agents that a block runs, provided that nothing in it fails or is skipped.
 func agents(b *Bundle, block *recipe.Block, depth int) int {
 	n := 0
 	if depth > maxNesting {

@@ -21,7 +21,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// agent has an agent work.
+// agent runs an agent.
 func (w *work) agent(ctx context.Context, prompt string) (g given, err error) {
 	s := w.step
 	def, err := w.crew.Agent(s.Agent.Name, modelOf(w.recipe, s))
@@ -58,11 +58,11 @@ func (w *work) agent(ctx context.Context, prompt string) (g given, err error) {
 	return given{output: out.Output}, err
 }
 
-// wrapper is the field in which an agent gives what is no object, since providers take only
-// schemas of objects.
+// wrapper is the field in which an agent returns a value that is not an object, since providers accept only schemas of
+// objects.
 const wrapper = "result"
 
-// answering is the schema of what an agent is to answer.
+// answering returns the schema for the answer of an agent.
 func answering(s *jsonschema.Schema) (_ *jsonschema.Schema, wrapped bool) {
 	if s.Type == "object" || s.Type == "" && len(s.Types) == 0 && len(s.Properties) > 0 {
 		return s, false
@@ -85,10 +85,10 @@ func unwrapped(args json.RawMessage, wrapped bool) (amount, error) {
 	return amount{Output: orNull(in[wrapper])}, err
 }
 
-// maxOutput is how much of what a tool gives is kept.
+// maxOutput is the number of bytes of a tool's result that are kept.
 const maxOutput = 1 << 20
 
-// tool calls a tool, as an agent would that may do nothing else.
+// tool calls a tool in the way of an agent that may call only this one.
 func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err error) {
 	s := w.step
 	set, err := w.one(ctx)
@@ -119,8 +119,8 @@ func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err err
 	return g, err
 }
 
-// one returns a set of the tool of the step. What its output is, if only the tool says that, is recorded, so that a
-// replay needs no tool.
+// one returns a set with the tool of the step. If only the tool declares its output schema, that is recorded, so that a replay
+// does not need the tool.
 func (w *work) one(ctx context.Context) (*tool.Set, error) {
 	s, scope, key := w.step, w.task.Scope(), strings.TrimPrefix(w.try()+"/tool", "/")
 	made := &tool.Tool{Name: s.Tool.Name, Input: &jsonschema.Schema{Type: "object"}, Whole: true}
@@ -161,8 +161,8 @@ func (w *work) declare(ctx context.Context, key string, t *tool.Tool) error {
 	return err
 }
 
-// try is the key of the call of this attempt. What failed before is in the log, so that another attempt is
-// another call; but one whose outcome is not known is resumed, as its effect demands.
+// try returns the key of the call in this attempt. Failed calls are in the log, so another attempt is a new call. A call whose
+// outcome is unknown is resumed according to its effect.
 func (w *work) try() string {
 	key := func(n int) string {
 		if n == 1 {
@@ -180,7 +180,7 @@ func (w *work) try() string {
 	return key(w.task.Attempt())
 }
 
-// kit has the tools of a run as its steps use them, so that each is checked once.
+// kit holds the tools that the steps of a run use, so that each is checked once.
 type kit struct {
 	mu   sync.Mutex
 	sets map[kitKey]*tool.Set
@@ -191,7 +191,8 @@ type kitKey struct {
 	effect tool.Effect
 }
 
-// tool is a set of a tool alone, whose result is not cut and which is at least as careful as it is said to be.
+// tool returns a set with one tool, whose result is not truncated and whose effect is at least as strict as the recipe
+// demands.
 func (k *kit) tool(all *tool.Set, name string, effect tool.Effect) (*tool.Set, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,7 +217,7 @@ func (k *kit) tool(all *tool.Set, name string, effect tool.Effect) (*tool.Set, e
 	return set, nil
 }
 
-// stricter is the more careful of two effects; a recipe does not make light of what a tool says of itself.
+// stricter returns the stricter of two effects: a recipe cannot weaken the effect that a tool declares.
 func stricter(declared, said tool.Effect) tool.Effect {
 	rank := map[tool.Effect]int{tool.Pure: 1, tool.Idempotent: 2, tool.Once: 3}
 	if declared == "" {
@@ -281,7 +282,7 @@ func (w *work) ask(ctx context.Context, question string) (g given, err error) {
 	return given{output: answer}, err
 }
 
-// value works an expression out.
+// value evaluates an expression.
 func (w *work) value(context.Context) (g given, err error) {
 	v, err := w.step.Value.Value(w.scope)
 	if err != nil {
@@ -300,10 +301,10 @@ const (
 	reject  = "reject"
 )
 
-// errRejected is why a step does not happen.
+// errRejected is the error of a step that a user rejected.
 var errRejected = errors.New("rejected by operator")
 
-// pass stops before a step until a person has let it go on.
+// pass waits before a step until a user has approved it.
 func (w *work) pass(ctx context.Context, j *job) error {
 	wrong := ""
 	for n := 1; ; n++ {
@@ -349,8 +350,8 @@ func (w *work) pass(ctx context.Context, j *job) error {
 	}
 }
 
-// gate is the question of a gate: what is about to happen, in full, and the answers as a form. Wrong is
-// why the last answer could not be used.
+// gate returns the question of a gate: a full description of what is about to happen, and a form for the answer. Wrong is why
+// the last answer was refused.
 func (w *work) gate(j *job, wrong string) (*runlog.Question, error) {
 	s := w.step
 	var b strings.Builder

@@ -11,8 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// slots are the places for running steps in a recipe, and in those that it is called by, the
-// innermost first.
+// slots are the places for running steps in a recipe and in the recipes that call it, the innermost first.
 type slots []*semaphore.Weighted
 
 func newSlot(width int) *semaphore.Weighted {
@@ -22,8 +21,8 @@ func newSlot(width int) *semaphore.Weighted {
 	return semaphore.NewWeighted(int64(width))
 }
 
-// take waits for a place, in the order of those who came, and gives the way to leave it. A run that is
-// to stop lets nobody in any more.
+// take waits for a place, in the order of arrival, and returns the function that frees it. Once a run is told to stop, it
+// gives out no more places.
 func (s slots) take(ctx context.Context, t *graph.Task) (leave func(), err error) {
 	leave = func() {}
 	err = t.Scope().Afresh(func() (err error) { leave, err = s.enter(ctx, t); return err })

@@ -25,7 +25,7 @@ const (
 	eventDegraded   = "degraded"    // it has less to give than was wanted; see noteData
 )
 
-// The live-only events of a step that waits for a place. Its time is counted from when it has one.
+// The live-only events of a step that waits for a place. Its execution time is counted from when it has a place.
 const (
 	eventQueued = "task.queued"
 	eventWorks  = "task.works"
@@ -51,7 +51,7 @@ type work struct {
 	scope  *recipe.Scope
 }
 
-// given is what a step gives.
+// given is the result of a step.
 type given struct {
 	output   json.RawMessage
 	degraded string // why it is less than was wanted, "" if it is not
@@ -88,7 +88,7 @@ func (w *work) do(ctx context.Context) (update, error) {
 	return u, nil
 }
 
-// verdict is an error as the graph is to take it: one of the run is none of the step.
+// verdict returns an error in the form for the graph: an error of the run is not treated as a failure of the step.
 func (w *work) verdict(ctx context.Context, err error) error {
 	if journal.Waits(err) || ctx.Err() != nil || !agent.OfRun(err) {
 		return err
@@ -96,7 +96,7 @@ func (w *work) verdict(ctx context.Context, err error) error {
 	return graph.Halt(err)
 }
 
-// bad are the steps that it reads and that have failed or were degraded.
+// bad returns the steps read by this one that have failed or are degraded.
 func (w *work) bad() []string {
 	var out []string
 	for _, id := range w.step.Reads {
@@ -130,7 +130,7 @@ func (w *work) skipped() (why string, skips bool, err error) {
 	return "", false, nil
 }
 
-// nothing reports whether all that the step depends on was skipped, and its condition does not look at any of that.
+// nothing reports whether everything that the step depends on was skipped and its condition reads none of it.
 func (w *work) nothing() bool {
 	for _, id := range w.step.DependsOn {
 		if r, ok := w.state.find(id); !ok || r.Status != recipe.Skipped {
@@ -150,7 +150,7 @@ func (w *work) nothing() bool {
 // maxError bounds the text of an error that becomes an output.
 const maxError = 8 << 10
 
-// failed is the result of a step whose attempts are used up.
+// failed returns the result of a step that has no attempts left.
 func (w *work) failed(err error) update {
 	text := clean.Text(err.Error())
 	if len(text) > maxError {
@@ -166,7 +166,7 @@ func (w *work) failed(err error) update {
 	return u
 }
 
-// give does what the step is for, once a person has let it, there is room, and within its time.
+// give executes the step once a user has approved it and a place is free, and within its time limit.
 func (w *work) give(ctx context.Context) (g given, err error) {
 	s := w.step
 	job, err := w.prepare()
@@ -208,7 +208,7 @@ func (w *work) give(ctx context.Context) (g given, err error) {
 	return g, nil
 }
 
-// job is what a step does, with all values put in.
+// job is the work of a step, with all values filled in.
 type job struct {
 	text string          // what a person may edit at a gate: of an agent and a question
 	data json.RawMessage // the same, of a tool and a workflow; nil for none
@@ -270,7 +270,7 @@ func about(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// object is a map with its values put in.
+// object returns a map with its values filled in.
 func object(v *recipe.Value, sc *recipe.Scope) (json.RawMessage, error) {
 	if v == nil {
 		return json.RawMessage("{}"), nil
@@ -282,11 +282,11 @@ func object(v *recipe.Value, sc *recipe.Scope) (json.RawMessage, error) {
 	return json.Marshal(x)
 }
 
-// seen is the state that tools are handed.
+// seen returns the state that tools receive.
 func (w *work) seen() (json.RawMessage, error) { return json.Marshal(w.state) }
 
-// data is what a tool gave as an output that fits a schema: the value that it is in JSON, or else the text itself, or
-// its lines where a list is wanted. Nil wants a text.
+// data converts the result of a tool into an output that fits a schema: its JSON value, or else the text itself, or its lines
+// if a list is wanted. A nil schema wants a text.
 func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
 	said, err := json.Marshal(s)
 	if wanted == nil || err != nil {
@@ -316,7 +316,7 @@ func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
 	return nil, fmt.Errorf("its output does not fit: %w", why)
 }
 
-// remains takes the paths of what was skipped inside of a step.
+// remains notes the paths of what was skipped inside a step.
 func (w *work) remains(g *given, paths []string) {
 	if len(paths) == 0 {
 		return
@@ -334,8 +334,8 @@ func (w *work) remains(g *given, paths []string) {
 	g.degraded, g.failed = "inside of it failed: "+strings.Join(names, ", ")+rest, true
 }
 
-// part is the name of a part of the step, and the attempt that it is of: the first one from an attempt on in which all
-// of it worked, or else this one.
+// part returns the name of a part of the step, and its attempt: the first one, from the given attempt on, in which the whole
+// part succeeded, or else the current one.
 func (w *work) part(kind, name string, from int) (string, int) {
 	for n := max(from, 1); ; n++ {
 		at := name

@@ -1,5 +1,5 @@
-// Package cover tells what of a project a command could load when it runs: the files that it names,
-// what lies in their folders, and what programs run that go by the folder they work in.
+// Package cover determines which files of a project a command could load when it runs: the files that it names, the files in
+// their folders, and those that programs load from their working folder.
 package cover
 
 import (
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// The limits of what a digest covers besides the files that a command names.
+// The limits of a digest, besides the files that a command names.
 const (
 	maxCovered      = 5000
 	maxCoveredBytes = 64 << 20
@@ -55,7 +55,7 @@ func New(root string, sum func(string, fs.FileInfo) (string, error)) *Cover {
 	return &Cover{root: root, sum: sum, Files: map[string]string{}, named: map[string]bool{}, done: map[string]bool{}}
 }
 
-// Write adds all that is covered to a digest, in the order of the paths.
+// Write adds all covered files to a digest, in the order of their paths.
 func (c *Cover) Write(h hash.Hash) {
 	for _, rel := range slices.Sorted(maps.Keys(c.Files)) {
 		fmt.Fprintf(h, "\n%d %s %s", len(rel), rel, c.Files[rel])
@@ -71,8 +71,7 @@ func (c *Cover) relative(path string) (string, bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// Command covers what the words of a command lead to, in a folder where they may name something.
-// The folder where it works is another question: see Works.
+// Command covers the files that the words of a command may name in a folder. Works covers its working folder.
 func (c *Cover) Command(dir string, argv []string) error {
 	if len(argv) == 0 {
 		return nil
@@ -121,8 +120,8 @@ func (c *Cover) Command(dir string, argv []string) error {
 	return nil
 }
 
-// fetched covers what of a folder decides which package a command runs that it names, and the package if it
-// is installed there.
+// fetched covers the files of a folder that decide which package a command runs by name, and the package itself if it is
+// installed there.
 func (c *Cover) fetched(dir string, argv []string) error {
 	for _, name := range []string{"package.json", ".npmrc", "package-lock.json", "yarn.lock", ".yarnrc.yml", "pnpm-lock.yaml", "bunfig.toml",
 		"bun.lock", "uv.toml", "pyproject.toml"} {
@@ -154,7 +153,7 @@ func (c *Cover) fetched(dir string, argv []string) error {
 	return nil
 }
 
-// candidates are the texts in a word that may name a file: all of it, what comes after "=" or after
+// candidates returns the texts in a word that may name a file: all of it, what comes after "=" or after
 // the letter of an option, and the words of a text for a shell.
 func candidates(word string) []string {
 	out := []string{word}
@@ -170,7 +169,7 @@ func candidates(word string) []string {
 	return out
 }
 
-// place is where a text leads to from a folder, real, if that is inside of the project.
+// place resolves a text as a path from a folder. It returns the real path if that is inside the project.
 func (c *Cover) place(dir, text string) (path, real string, ok bool) {
 	text = strings.TrimPrefix(text, "file://")
 	if text == "" || len(text) > 4096 || strings.ContainsRune(text, 0) {
@@ -188,8 +187,7 @@ func (c *Cover) place(dir, text string) (path, real string, ok bool) {
 	return path, real, ok
 }
 
-// File covers a file that is named, if there is one, and its folder. If it is a link, it may load
-// what lies beside it and what lies beside its target.
+// File covers a named file, if it exists, and its folder. A link may load files beside itself and files beside its target.
 func (c *Cover) File(dir, text, family string) error {
 	path, real, ok := c.place(dir, text)
 	if path == "" {
@@ -227,8 +225,8 @@ func (c *Cover) Folder(dir, text, family string) error {
 	return c.around(real, family)
 }
 
-// around covers a folder as a whole, or of the project itself the code in it and what can be run.
-// Other files there change with every day's work.
+// around covers a whole folder, or, for the project folder, only its code and executables: other files there change with every
+// day's work.
 func (c *Cover) around(dir, family string) error {
 	if dir != c.root {
 		return c.tree(dir, "", nil)
@@ -243,8 +241,8 @@ func (c *Cover) around(dir, family string) error {
 	})
 }
 
-// Works covers what a program runs of the folder where it works, if it is one that does: npm, make,
-// python -m and the like.
+// Works covers the files that a program runs from its working folder, if it is such a program: npm, make, python -m and the
+// like.
 func (c *Cover) Works(cwd string, argv []string) error {
 	upwards, ok := worksIn(argv)
 	if !ok {
@@ -284,8 +282,7 @@ func (c *Cover) Works(cwd string, argv []string) error {
 	return nil
 }
 
-// upwards finds the folder that such a program takes for its project, and covers what folders above
-// may add to it.
+// upwards finds the folder that such a program regards as its project, and covers what its parent folders may add.
 func (c *Cover) upwards(dir string) (string, error) {
 	base := ""
 	for at := dir; ; at = filepath.Dir(at) {
@@ -316,7 +313,7 @@ func (c *Cover) upwards(dir string) (string, error) {
 	return base, nil
 }
 
-// tree covers the files of a folder that take takes, or all of them. What git keeps is left out.
+// tree covers the files of a folder that take accepts, or all of them. The folder .git is left out.
 func (c *Cover) tree(dir, how string, take func(d fs.DirEntry, depth int) bool) error {
 	rel, ok := c.relative(dir)
 	if !ok || c.done[dir+"\x00"] || c.done[dir+"\x00"+how] {
@@ -332,7 +329,7 @@ func (c *Cover) tree(dir, how string, take func(d fs.DirEntry, depth int) bool) 
 	return err
 }
 
-// Shown is a folder as people read it.
+// Shown returns a folder in the form shown to users.
 func Shown(rel string) string {
 	if rel == "." {
 		return "./"
@@ -459,7 +456,7 @@ func (c *Cover) add(path string) error {
 	return nil
 }
 
-// Contents is the digest of a file.
+// Contents returns the digest of a file.
 func Contents(path string, info fs.FileInfo) (_ string, err error) {
 	f, err := os.Open(path)
 	if err != nil {

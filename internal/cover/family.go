@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Program is what a word calls a program, without folder, ending and version.
+// Program returns the program that a word names, without folder, extension and version.
 func Program(word string) string {
 	name := strings.ToLower(filepath.Base(filepath.FromSlash(word)))
 	name = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, ".exe"), ".cmd"), ".bat")
@@ -17,7 +17,7 @@ func Program(word string) string {
 	return strings.TrimSuffix(name, "-")
 }
 
-// Families are those of the interpreters.
+// Families returns the language families of the interpreters.
 func Families() map[string]string {
 	return map[string]string{
 		"python": "py", "pythonw": "py", "pypy": "py", "node": "js", "nodejs": "js", "bun": "js", "deno": "js", "tsx": "js", "ts-node": "js",
@@ -39,7 +39,7 @@ func code() map[string][]string {
 	}
 }
 
-// familyOf is that of a file by its ending: none for data, every for what can be anything.
+// familyOf returns the family of a file by its extension: none for data, every if it could be anything.
 func familyOf(ext string) string {
 	ext = strings.ToLower(ext)
 	for _, family := range []string{"py", "rb", "pl", "php", "lua", "sh"} {
@@ -56,7 +56,7 @@ func familyOf(ext string) string {
 	return "every"
 }
 
-// extensions are the endings of code of a family.
+// extensions returns the file extensions of a family.
 func extensions(family string) []string {
 	if family != "every" {
 		return code()[family]
@@ -68,13 +68,12 @@ func extensions(family string) []string {
 	return out
 }
 
-// worksIn reports whether a command runs what the folder holds where it works, and whether it looks
-// for that in the folders above too.
+// worksIn reports whether a command runs files from its working folder, and whether it also searches the parent folders.
 func worksIn(argv []string) (upwards, ok bool) {
 	words := argv
 	if len(argv) > 0 && slices.Contains([]string{"env", "nice", "nohup", "time", "timeout", "exec", "command", "xargs", "sudo", "setsid",
 		"stdbuf", "corepack", "cmd", "sh", "bash", "zsh", "dash", "ksh", "fish"}, Program(argv[0])) {
-		// What it starts is somewhere among the words.
+		// The program that it starts is somewhere among the words.
 		words = nil
 		for _, w := range argv[1:] {
 			words = append(words, strings.FieldsFunc(w, func(r rune) bool { return strings.ContainsRune(" \t\n;|&<>()'\"`", r) })...)
@@ -150,7 +149,7 @@ func programWorksIn(argv []string) (upwards, ok bool) {
 	return false, false
 }
 
-// working takes what programs that work in a folder may run of it.
+// working accepts the files that such programs may run from their working folder.
 func working(d fs.DirEntry, depth int) bool {
 	ext := strings.ToLower(filepath.Ext(d.Name()))
 	if depth == 0 || marker(d.Name()) || slices.Contains([]string{".mk", ".mak", ".just", ".gradle", ".kts", ".lock"}, ext) {
@@ -168,7 +167,7 @@ func working(d fs.DirEntry, depth int) bool {
 	return err == nil && info.Mode()&0o111 != 0
 }
 
-// marker reports whether a name is one by which such programs know a project, or are set up.
+// marker reports whether a file name marks a project for such programs or configures them.
 func marker(name string) bool {
 	name = strings.ToLower(name)
 	switch name {

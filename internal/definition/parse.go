@@ -30,16 +30,15 @@ func (r *reader) warn(line, col int, format string, args ...any) {
 	r.warnings = append(r.warnings, Warning{line, col, fmt.Sprintf(format, args...)})
 }
 
-// refuse records that a file cannot be used, as what it asks for is not clear.
+// refuse records that a file cannot be used because its meaning is unclear.
 func (r *reader) refuse(line, col int, format string, args ...any) {
 	r.problems = append(r.problems, Warning{line, col, fmt.Sprintf(format, args...)})
 }
 
-// Parse reads a file that somebody has written. Source says what it is and where: its line is filled
-// in. Known are the tools there are besides those that come with this program. Unknown fields and tools
-// are warnings. What makes a file unusable is a problem, and then there is no definition: it is no
-// front matter (opencode and Copilot need none), is not YAML, has no usable name, has a key twice, or says
-// something about tools that cannot be read.
+// Parse reads a file that somebody has written. Source tells what the file is and where; Parse fills in the line. Known are
+// the tools there are besides those that come with this program. Unknown fields and tools are warnings. What makes a file
+// unusable is a problem, and then there is no definition: the file has no front matter (opencode and Copilot need none), its
+// header is not YAML, it has no usable name or a duplicate key, or its settings about tools cannot be parsed.
 func Parse(b []byte, source Source, known []string) (*Definition, []Warning) {
 	sum := sha256.Sum256(b)
 	r := &reader{dialect: source.Dialect, known: known}
@@ -77,17 +76,16 @@ func Parse(b []byte, source Source, known []string) (*Definition, []Warning) {
 	return r.def, nil
 }
 
-// needsNone reports whether a file may do without front matter. One that is there to be read by people
-// may not.
+// needsNone reports whether a file may omit front matter. A file for human readers, such as a README, may not.
 func (r *reader) needsNone() bool {
 	base := strings.ToLower(path.Base(filepath.ToSlash(r.def.Source.Path)))
 	return (r.dialect == OpenCode || r.dialect == Copilot) && !strings.HasPrefix(base, "readme")
 }
 
-// NameOfFile returns the name of the agent that a file has if it does not say one itself.
+// NameOfFile returns the agent name of a file that declares none.
 func NameOfFile(file string) string { return Normal(stem(file)) }
 
-// stem is the name of a file without what is at its end.
+// stem returns the name of a file without its extension.
 func stem(file string) string {
 	base := path.Base(filepath.ToSlash(file))
 	for _, end := range []string{".md", ".agent"} {
@@ -98,7 +96,7 @@ func stem(file string) string {
 	return base
 }
 
-// name finds out what the agent is called. To Copilot the field is only what people see.
+// name determines the name of the agent. In Copilot the field is only a display name.
 func (r *reader) name() {
 	line, col, written := 1, 1, ""
 	if f := r.doc.Field("name"); f != nil {
@@ -134,12 +132,12 @@ func (r *reader) name() {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// canon is a key without the differences between programs: maxTurns, max_turns, max-turns.
+// canon returns a key without the differences between programs: maxTurns, max_turns, max-turns.
 func canon(key string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key))
 }
 
-// keys are the fields that some program knows.
+// keys lists the fields that any program knows.
 var keys = []string{
 	"name", "description", "prompt", "model", "tools", "disallowed_tools", "allow", "ask", "deny", "agents", "max_turns", "kind",
 	"capabilities", "skills", "mcp_servers", "mode", "temperature", "top_p", "effort", "hidden", "disable", "disabled", "permission",
@@ -205,8 +203,7 @@ func (r *reader) field(f *frontmatter.Field) {
 	}
 }
 
-// switches reads the fields that are on or off, those that mean something elsewhere only, and
-// those that nobody knows.
+// switches reads the fields that are on or off, those that only other programs use, and unknown ones.
 func (r *reader) switches(f *frontmatter.Field) {
 	v := f.Value
 	switch canon(f.Key) {
@@ -275,8 +272,7 @@ func (r *reader) text(f *frontmatter.Field, to *string) {
 	*to = s
 }
 
-// prompt is a field of opencode. It may name a file, which is not read: that is no business of
-// whoever lists agents.
+// prompt is a field of opencode. It may name a file. The file is not read, since listing agents must not read other files.
 func (r *reader) prompt(f *frontmatter.Field) {
 	var s string
 	r.text(f, &s)
@@ -390,8 +386,8 @@ func ParseCapability(s string) (string, bool) {
 	return capabilities[i], true
 }
 
-// servers reads what MCP servers an agent is to have. A server that the file describes itself is
-// not started, and nothing of the description is kept: it may hold secrets.
+// servers reads which MCP servers an agent uses. A server that is defined in the file itself is not started, and its
+// definition is not stored, since it may contain secrets.
 func (r *reader) servers(f *frontmatter.Field) {
 	add := func(name string) {
 		if name != "" && !slices.Contains(r.def.MCPServers, name) {
@@ -427,7 +423,7 @@ func (r *reader) servers(f *frontmatter.Field) {
 	}
 }
 
-// finish looks at the fields together.
+// finish checks the fields in combination.
 func (r *reader) finish() {
 	d := r.def
 	r.settle()
@@ -450,7 +446,7 @@ func (r *reader) finish() {
 	}
 }
 
-// at is the line of a field, or 1.
+// at returns the line of a field, or 1.
 func (r *reader) at(key string) int {
 	if f := r.doc.Field(key); f != nil {
 		return f.Line

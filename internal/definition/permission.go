@@ -46,8 +46,7 @@ func (r *reader) tools(f *frontmatter.Field) {
 	}
 }
 
-// only makes some tools those that the agent may use. A second such list, in another field, takes
-// away from the first.
+// only restricts the agent to some tools. A second such list, in another field, restricts it further.
 func (r *reader) only(tools []string) {
 	if !r.listed {
 		r.listed = true
@@ -74,8 +73,7 @@ const (
 	mostPatterns = 200 // of one tool
 )
 
-// toolMap reads tools as opencode has them: what it does not name stays as it is, and a later
-// line beats an earlier one.
+// toolMap reads opencode's map of tools: tools that it does not name are unchanged, and a later line beats an earlier one.
 func (r *reader) toolMap(f *frontmatter.Field) {
 	all := true
 	var on, off []string
@@ -108,7 +106,7 @@ func (r *reader) toolMap(f *frontmatter.Field) {
 	}
 }
 
-// editors are the tools of a name in a map of opencode, where edit is everything that writes.
+// editors returns the tools for a name in opencode's map, where edit means every tool that writes.
 func (r *reader) editors(name string, line, col int) []string {
 	if strings.EqualFold(name, "edit") || strings.EqualFold(name, "patch") {
 		return []string{"edit_file", "write_file"}
@@ -167,7 +165,7 @@ func (r *reader) rules(f *frontmatter.Field, to *[]string) {
 	}
 }
 
-// permissionMode is a field of Claude Code. A file cannot give itself leave.
+// permissionMode is a field of Claude Code. A file cannot grant permissions to itself.
 func (r *reader) permissionMode(f *frontmatter.Field) {
 	s, _ := f.Value.String()
 	r.extra(f)
@@ -201,7 +199,7 @@ func (r *reader) agents(f *frontmatter.Field) {
 	r.def.Agents = names
 }
 
-// An action is what opencode does about a tool.
+// An action is opencode's decision on a tool.
 type action string
 
 const (
@@ -210,8 +208,8 @@ const (
 	deny  action = "deny"
 )
 
-// permitting is what a map of permissions says of one tool. In opencode the last match wins; ours have
-// no order, deny beats ask beats allow.
+// permitting holds the entries of a permission map for one tool. In opencode the last match wins; our rules have no order:
+// deny beats ask beats allow.
 type permitting struct {
 	base     action // of what no pattern matches, "" if nothing was said
 	patterns []patternAction
@@ -265,7 +263,7 @@ func (r *reader) permission(f *frontmatter.Field) {
 	}
 }
 
-// last is the line of a map of patterns that is about everything, or the line itself.
+// last returns the line that matches everything in a map of patterns, or the line of the map itself.
 func last(t *frontmatter.Field) *frontmatter.Field {
 	for i := range t.Value.Fields {
 		if t.Value.Fields[i].Key == "*" {
@@ -275,7 +273,7 @@ func last(t *frontmatter.Field) *frontmatter.Field {
 	return t
 }
 
-// permit notes what a line of the map says of some tools.
+// permit notes the permissions that a line of the map sets for some tools.
 func (r *reader) permit(t *frontmatter.Field, names []string, about func(string) *permitting) {
 	if t.Value.Kind != frontmatter.Map {
 		a, ok := r.action(t)
@@ -320,8 +318,8 @@ func (*reader) action(f *frontmatter.Field) (action, bool) {
 	return "", false
 }
 
-// everything applies what is said of all tools, those of servers and plugins too. It gives what is
-// not to be said again of each: where some tools are not asked about, a rule for all would be in their way.
+// everything applies a permission for all tools, including those of servers and plugins. It returns the action that need not
+// be repeated for each tool. If some tools are exempt from asking, there can be no rule for all.
 func (r *reader) everything(all action, said map[string]*permitting) action {
 	switch all {
 	case allow:
@@ -352,7 +350,7 @@ func (r *reader) everything(all action, said map[string]*permitting) action {
 	return all
 }
 
-// permitted turns what was said of one tool into rules.
+// permitted turns the permissions of one tool into rules.
 func (r *reader) permitted(name string, s *permitting, all action) {
 	d := r.def
 	lifted := slices.ContainsFunc(s.patterns, func(p patternAction) bool { return p.action != deny })
@@ -390,7 +388,7 @@ func (r *reader) permitted(name string, s *permitting, all action) {
 	}
 }
 
-// starting turns what was said of starting agents into lists of them.
+// starting turns the permissions on starting agents into lists of agents.
 func (r *reader) starting(s *permitting, lifted bool) {
 	d := r.def
 	if s.base == deny && lifted && d.Agents == nil {
@@ -411,8 +409,8 @@ func (r *reader) starting(s *permitting, lifted bool) {
 	}
 }
 
-// settle sees to it that all rules can be heeded. Of one that cannot be put that way here, what it
-// allows is left out, and what it asks about or denies is asked about or denied with all that the tool does.
+// settle makes sure that all rules can be applied. A rule that cannot be expressed here is dropped if it allows. If it asks or
+// denies, it is extended to everything that the tool does.
 func (r *reader) settle() {
 	d := r.def
 	bad := func(rules []string, decision tool.Decision, instead func(name string)) []string {
@@ -449,14 +447,14 @@ func (r *reader) settle() {
 	d.Disallowed = union(d.Disallowed, denied)
 }
 
-// bound notes that only what patterns name is not denied.
+// bound notes that everything except the calls that patterns name is denied.
 func (r *reader) bound(rule string, s *permitting, lifted bool) {
 	if s.base == deny && lifted {
 		r.def.Only = union(r.def.Only, []string{rule})
 	}
 }
 
-// overruled is an earlier, stricter pattern that covers what a later one allows.
+// overruled returns an earlier, stricter pattern that covers what a later one allows.
 func overruled(before []patternAction, pattern string) string {
 	for _, b := range before {
 		if ok, err := path.Match(b.pattern, pattern); err == nil && ok && b.action != allow {

@@ -23,7 +23,7 @@ var (
 	notName    = regexp.MustCompile(`[^A-Za-z0-9_*-]`)
 )
 
-// wish is what a list of tools in a file comes to.
+// wish is the parsed form of a list of tools in a file.
 type wish struct {
 	all    bool     // every tool, as the list has a *
 	names  []string // by our names, in the order of the list, each once
@@ -32,7 +32,7 @@ type wish struct {
 	agents []string // that Task or Agent names; nil if neither names any
 }
 
-// wish reads one entry of a list of tools. Deny says that it is a list of what is not allowed.
+// wish parses one entry of a list of tools. Deny is set for a list of denied tools.
 func (r *reader) wish(w *wish, v *frontmatter.Value, deny bool) {
 	name, pattern := v.Text, ""
 	if m := callLike.FindStringSubmatch(name); m != nil {
@@ -76,7 +76,7 @@ func (r *reader) wish(w *wish, v *frontmatter.Value, deny bool) {
 	}
 }
 
-// rule is a rule of ours. Claude Code writes git:* for a command that begins with git.
+// rule returns a rule in our syntax. Claude Code writes git:* for a command that begins with git.
 func rule(tool, pattern string) string {
 	if p, ok := strings.CutSuffix(pattern, ":*"); ok && tool == "bash" {
 		pattern = p + " *"
@@ -84,7 +84,7 @@ func rule(tool, pattern string) string {
 	return tool + "(" + pattern + ")"
 }
 
-// ours are the tools of ours that a name stands for.
+// ours returns our tools that a name stands for.
 func (r *reader) ours(name string, line, col int) []string {
 	low := strings.ToLower(name)
 	if r.dialect == Copilot {
@@ -123,7 +123,7 @@ func (r *reader) ours(name string, line, col int) []string {
 	return []string{name} // there may be one later
 }
 
-// qualified are the tools of a name such as server/tool or edit/createFile.
+// qualified returns the tools of a name such as server/tool or edit/createFile.
 func (r *reader) qualified(first, second string, line, col int) []string {
 	family := strings.ToLower(first)
 	if !slices.Contains(families, family) {
@@ -140,7 +140,7 @@ func (r *reader) qualified(first, second string, line, col int) []string {
 	return names
 }
 
-// glob are the tools of a pattern, as opencode has it: of its own tools, or of a server.
+// glob returns the tools that match a pattern of opencode: its own tools, or those of a server.
 func (r *reader) glob(pattern string, line, col int) []string {
 	var out []string
 	add := func(names ...string) {
@@ -173,7 +173,7 @@ func (r *reader) glob(pattern string, line, col int) []string {
 	return out
 }
 
-// toolNames are what may have been meant.
+// toolNames returns the names to suggest for an unknown one.
 func (r *reader) toolNames() []string {
 	names := slices.Concat(toolnames.Builtin(), r.known)
 	if r.dialect != Superstep {

@@ -1,5 +1,5 @@
-// Package demo shows a run of five agents that is killed and resumed. It starts the commands of this program, whose model is
-// scripted, and kills one of them; all that is written is below a temporary folder.
+// Package demo shows a run of five agents that is killed and resumed. It starts commands of this program with a scripted
+// model, and kills one of them. It writes only below a temporary folder.
 package demo
 
 import (
@@ -36,7 +36,7 @@ const Patience = 5 * time.Second
 
 const fast = 0.04 // of the time that a person needs to follow
 
-// Options are what a showing needs.
+// Options are the settings of a demo.
 type Options struct {
 	Host     *host.Config  // the program's; its name, stores and environment are used
 	Screen   *tui.Screen   // to say on what happens
@@ -48,12 +48,12 @@ type Options struct {
 	Keep     bool      // keep the folder
 }
 
-// An ExitError is that of a command which failed and has said why.
+// An ExitError is the error of a command that failed and has printed why.
 type ExitError struct{ Exit int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Exit) }
 
-// demo is one showing of it.
+// demo is one demonstration.
 type demo struct {
 	*Options
 	dir   string // temporary; the run works in a folder of it
@@ -66,7 +66,7 @@ type demo struct {
 	pid   int            // of the process that was killed
 }
 
-// Show starts the run, kills it and resumes it. It returns the folder if that is kept, and else leaves nothing behind.
+// Show starts the run, kills it and resumes it. It returns the folder if it is kept; otherwise it removes everything.
 func Show(ctx context.Context, opt *Options) (kept string, err error) {
 	d := &demo{Options: opt, pace: 1, asks: opt.Screen.Asks() && !opt.Fast, pal: opt.Screen.Err}
 	if opt.Fast {
@@ -90,7 +90,7 @@ func (d *demo) show(ctx context.Context) (err error) {
 	if err == nil {
 		err = os.CopyFS(d.work(), work)
 	}
-	// The second makes the folder a project of its own.
+	// The second one makes the folder a separate project.
 	if err := errors.Join(err, os.Mkdir(filepath.Join(d.dir, "tmp"), 0o700), os.Mkdir(filepath.Join(d.work(), ".superstep"), 0o700)); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (d *demo) show(ctx context.Context) (err error) {
 	return d.proof(ctx, len(done))
 }
 
-// proof returns what the run log has, after it has looked whether it has anything twice.
+// proof checks that the run log has no duplicates, and returns its content.
 func (d *demo) proof(ctx context.Context, finished int) error {
 	counts, seen := map[string]int{}, map[[2]string]bool{}
 	for rec, err := range runlog.Records(ctx, d.store, d.id, 0) {
@@ -154,14 +154,14 @@ func (d *demo) proof(ctx context.Context, finished int) error {
 	return nil
 }
 
-// say prints something for the person, above and below the commands.
+// say prints an explanation above or below a command.
 func (d *demo) say(text string) {
 	fmt.Fprintln(d.Stderr, d.Screen.Wrap(text))
 }
 
 func (d *demo) work() string { return filepath.Join(d.dir, "incident") }
 
-// wait lets a person read.
+// wait pauses to let the user read.
 func (d *demo) wait(ctx context.Context, human time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -171,8 +171,8 @@ func (d *demo) wait(ctx context.Context, human time.Duration) error {
 	}
 }
 
-// child runs a command of this binary in the folder of the demo, and kills it in the middle if it is to. Unless a person may
-// answer, answers are given ahead.
+// child runs a command of this binary in the folder of the demo, and kills it midway if asked to. If no user can answer, the
+// answers are passed in advance.
 func (d *demo) child(ctx context.Context, kill bool, line, answers string) error {
 	exe, err := os.Executable()
 	if err := errors.Join(err, d.wait(ctx, time.Second)); err != nil {
@@ -221,7 +221,8 @@ func (d *demo) child(ctx context.Context, kill bool, line, answers string) error
 	return nil
 }
 
-// environment is that of the commands: nothing of the user's configuration, and all that they write is below the folder.
+// environment returns the environment of the commands: they see none of the user's configuration, and write only below the
+// folder.
 func (d *demo) environment(hold bool) []string {
 	env := slices.DeleteFunc(slices.Clone(d.Host.Environ), func(v string) bool { return strings.HasPrefix(v, "SUPERSTEP_") })
 	for _, name := range strings.Fields("HOME USERPROFILE XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME") {
@@ -236,7 +237,7 @@ func (d *demo) environment(hold bool) []string {
 		fmt.Sprintf("SUPERSTEP_NO_BELL=%t", s.NoBell))
 }
 
-// killMidway kills a process once its run has come to the held turn.
+// killMidway kills a process once its run has reached the held turn.
 func (d *demo) killMidway(ctx context.Context, p *os.Process) error {
 	for d.id == "" {
 		infos, err := d.store.Runs(ctx, nil)
@@ -259,7 +260,7 @@ func (d *demo) killMidway(ctx context.Context, p *os.Process) error {
 	return errors.New("it came to its end")
 }
 
-// midway reports whether all that can be done beside the held turn is done, and that turn has begun.
+// midway reports whether the held turn has begun and everything else that can run beside it is done.
 func (d *demo) midway() bool {
 	held := false
 	for _, t := range d.run.Tasks {

@@ -14,25 +14,25 @@ import (
 	"github.com/superstep-dev/superstep/model/scripted"
 )
 
-// Name is that of the model of the demo.
+// Name is the name of the demo model.
 const Name = "demo"
 
-// environ is the variable that tells a process that it is part of the demo: the share of the human time that it takes, and whether ("true") one turn
-// of the script does not end, so that the process is killed in the middle of it.
+// environ is the variable that tells a process that it is part of the demo. It holds the share of human time that turns take,
+// and "true" if one turn of the script must not end, so that the process can be killed in the middle of it.
 const environ = "SUPERSTEP_DEMO"
 
 // longest bounds how long a turn is held if nothing kills the process.
 const longest = time.Minute
 
-// turns is the script: what an agent says and calls, by the first word of what it is asked.
+// turns is the script: the messages and calls of an agent, by the first word of its prompt.
 type turns map[string][]struct {
 	Say   string
 	Calls []model.Call
 	Hold  bool
 }
 
-// scriptedModel describes what is in its script, word by word. Unlike scripted.Model it finds its place in the script by the request
-// alone, as a new process has to.
+// scriptedModel streams its script word by word. Unlike scripted.Model it finds its position in the script from the request
+// alone, as a new process must.
 type scriptedModel struct {
 	pace float64
 	hold bool
@@ -52,7 +52,7 @@ func NewModel(env func(string) string) model.Model {
 	return m
 }
 
-// Name returns Name.
+// Name returns the constant Name.
 func (m *scriptedModel) Name() string { return Name }
 
 // Generate streams the turn that follows those in the request, so that a resumed run gets the same.

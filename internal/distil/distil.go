@@ -13,15 +13,13 @@ import (
 type Options struct {
 	Run  string // the ID of the run, for the comment that says what the recipe is from
 	Name string // of the recipe; defaults to one made of the title of the run
-	// Loose keeps steps whose texts were made of earlier results in somebody's own words. The
-	// recipe is a draft then, and says so.
+	// Loose keeps steps whose texts paraphrase earlier results. The recipe is then a draft, and says so.
 	Loose bool
-	// Synthesizer is the agent that gives the last answer where the agent that led gave it itself;
-	// defaults to "synthesizer".
+	// Synthesizer is the agent for the last answer if the lead gave that answer itself. The default is "synthesizer".
 	Synthesizer string
 }
 
-// A Made is a recipe that was made of a run, and proven.
+// A Made is a recipe that was made from a run and proven.
 type Made struct {
 	Name   string
 	Text   []byte // of the file
@@ -32,7 +30,7 @@ type Made struct {
 	Notes  []string // what else people should know of it, each in a line
 }
 
-// A Cut is something that was done in the run and is no step of the recipe.
+// A Cut is work of the run that did not become a step of the recipe.
 type Cut struct {
 	What string `json:"what"` // "agent researcher"
 	Path string `json:"path"` // where it is in the log
@@ -46,8 +44,7 @@ type Reason struct {
 	Why  string `json:"why"`
 }
 
-// A RewrittenError names which steps were asked with texts that somebody made of earlier results in
-// own words. No template gives such a text.
+// A RewrittenError names the steps whose prompts paraphrase earlier results. No template can produce such a text.
 type RewrittenError struct{ Steps []Reason }
 
 func (e *RewrittenError) Error() string {
@@ -62,7 +59,7 @@ func (e *RewrittenError) Error() string {
 // FailureCode returns the code for programs.
 func (e *RewrittenError) FailureCode() string { return "not_proven" }
 
-// A RedactedError reports that a recipe would have to say what was taken out of the log as a secret.
+// A RedactedError reports that a recipe would need a text that was redacted from the log as a secret.
 type RedactedError struct{ Line int }
 
 func (e *RedactedError) Error() string {
@@ -73,7 +70,7 @@ func (e *RedactedError) Error() string {
 // FailureCode returns the code for programs.
 func (e *RedactedError) FailureCode() string { return "redacted" }
 
-// mark is what stands in logs for what was taken out of them.
+// mark matches the placeholder for redacted text in logs.
 var mark = regexp.MustCompile(`\[redacted(:[^\]\n]*)?\]`)
 
 // Distil creates a recipe from a run and proves it. Errors are *UnfitError, *RewrittenError,
@@ -109,7 +106,7 @@ func Distil(ctx context.Context, rec *Recording, opt *Options) (*Made, error) {
 	return made, err
 }
 
-// choices are the sets of folds that are tried, the largest first.
+// choices returns the sets of folds to try, the largest first.
 func choices(folds []*fold) [][]*fold {
 	var out [][]*fold
 	if len(folds) > 1 {

@@ -13,7 +13,7 @@ import (
 // modeline tells editors which schema the file fits.
 const modeline = "# yaml-language-server: $schema=../schema/workflow.json\n"
 
-// yaml is the text of the recipe.
+// yaml returns the text of the recipe.
 func (p *plan) yaml() string {
 	w := &writer{}
 	w.WriteString(modeline)
@@ -48,10 +48,10 @@ func (p *plan) yaml() string {
 	return w.String()
 }
 
-// comment is a text as a comment on one line.
+// comment returns a text as a comment on one line.
 func comment(s string) string { return line(clean.Text(s), 400) }
 
-// size is how many steps there are, with those inside of others.
+// size returns the number of steps, nested ones included.
 func (p *plan) size() int {
 	n := 0
 	for _, s := range p.steps {
@@ -137,7 +137,7 @@ func (w *writer) step(s *step, indent string) {
 	}
 }
 
-// value writes a value after its key. Plain is what is no template.
+// value writes a value after its key. A plain value has no template.
 func (w *writer) value(v any, indent string, plain bool) {
 	switch x := v.(type) {
 	case *tmpl:
@@ -172,7 +172,7 @@ func (w *writer) value(v any, indent string, plain bool) {
 	}
 }
 
-// text writes a text after its key, as a block if people read that better.
+// text writes a text after its key, as a block if that is easier to read.
 func (w *writer) text(s, indent string) {
 	if !blocky(s) {
 		w.WriteString(" " + quote(s) + "\n")
@@ -191,7 +191,7 @@ func (w *writer) text(s, indent string) {
 	}
 }
 
-// blocky reports whether a text is the same when it is written as a block.
+// blocky reports whether a text can be written as a block without changing it.
 func blocky(s string) bool {
 	if len(s) < 60 && !strings.Contains(s, "\n") || strings.HasPrefix(s, " ") || strings.HasPrefix(s, "\n") || strings.HasSuffix(s, "\n\n") || s == "\n" {
 		return false
@@ -207,10 +207,10 @@ func blocky(s string) bool {
 // bare are words that need no quotes.
 var bare = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
-// words that YAML reads as something else.
+// words matches the words that YAML would not read as text.
 var reserved = []string{"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
-// quote is a text on one line.
+// quote returns a text quoted, on one line.
 func quote(s string) string {
 	if bare.MatchString(s) && !slices.Contains(reserved, strings.ToLower(s)) {
 		return s

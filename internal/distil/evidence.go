@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// said are words and what is known of them, to see whether one text has something from another.
+// said holds words and what is known about them, to tell whether one text was derived from another.
 type said struct {
 	list  []token
 	stems map[string]bool
@@ -19,11 +19,11 @@ func saying(s string) *said {
 	return w
 }
 
-// run is how many words on end prove that one text was taken from another.
+// run is how many consecutive words prove that one text was taken from another.
 const run = 6
 
-// evidence returns what a text has from an output that it does not quote as a whole, "" for nothing. Known
-// are the words that it has from elsewhere: what the user said, and what the output was asked with.
+// evidence returns a part of a text that comes from an output it does not quote as a whole, or "" if there is none. Known
+// holds the words that the text may have from elsewhere: from the user, or from the prompt of the output.
 func evidence(text, output *said, known ...*said) string {
 	heard := hearing(known)
 	if words := common(text.list, output.list, heard); words != "" {
@@ -39,7 +39,7 @@ func evidence(text, output *said, known ...*said) string {
 	return ""
 }
 
-// hearing reports whether a word is one of those that are known.
+// hearing reports whether a word is known.
 func hearing(known []*said) func(*token) bool {
 	return func(t *token) bool {
 		for _, k := range known {
@@ -51,8 +51,8 @@ func hearing(known []*said) func(*token) bool {
 	}
 }
 
-// shares returns the words that a text has in common with an output and with nothing else that is known,
-// those of them that nobody says by chance, and how many words the text has that are not known.
+// shares returns the words that a text shares with an output but not with the known words, those among them that are too rare
+// to be chance, and the number of unknown words in the text.
 func (w *said) shares(output *said, heard func(*token) bool) (shared, names []string, own int) {
 	seen := map[string]bool{}
 	for i := range w.list {
@@ -72,7 +72,7 @@ func (w *said) shares(output *said, heard func(*token) bool) (shared, names []st
 	return shared, names, len(seen)
 }
 
-// common is the first run of words that both have, unless somebody else said all of them.
+// common returns the first run of words that both texts have, unless all of these words are known from elsewhere.
 func common(a, b []token, heard func(*token) bool) string {
 	at := map[string][]int{}
 	for i := range b {

@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// A fold is work of one shape on each item of a list: a foreach.
+// A fold is the same work on each item of a list, which becomes a foreach.
 type fold struct {
 	list  []any  // the items
 	unit  *unit  // that gave the list, nil for an input
@@ -20,13 +20,13 @@ type fold struct {
 	step  *step
 }
 
-// least is how many items a list has that is worth a foreach.
+// least is the smallest number of items for which a foreach is worthwhile.
 const least = 3
 
-// maxPairs bounds how much is looked at to find a foreach.
+// maxPairs bounds the search for a foreach.
 const maxPairs = 100_000
 
-// findFolds finds the lists on each of whose items the same was done.
+// findFolds finds the lists whose items were all processed in the same way.
 func findFolds(p *plan) []*fold {
 	var out []*fold
 	used := map[*unit]bool{}
@@ -62,7 +62,7 @@ func findFolds(p *plan) []*fold {
 	return out
 }
 
-// listOf is the list that an output is, also one that an agent wrote as a text.
+// listOf returns an output as a list, even if an agent wrote the list as text.
 func listOf(value json.RawMessage) ([]any, bool) {
 	v := decoded(value)
 	if s, ok := v.(string); ok {
@@ -74,7 +74,7 @@ func listOf(value json.RawMessage) ([]any, bool) {
 	return list, ok
 }
 
-// sources are what an item is in the texts of its steps.
+// sources returns the forms in which an item occurs in the texts of its steps.
 func (f *fold) sources(i int) []*source {
 	out := outputs(compact(f.list[i]), 0, func(sub string) *source { return &source{item: "item", sub: sub} })
 	for _, s := range out {
@@ -90,8 +90,8 @@ func (f *fold) sources(i int) []*source {
 	return out
 }
 
-// next finds a unit for each item, of one agent or tool and with one template, that comes after those
-// there are; nil for none.
+// next finds, for each item, a unit after the ones found so far, all of the same agent or tool and with the same template. It
+// returns nil if there are none.
 func (f *fold) next(p *plan, used map[*unit]bool) []*unit {
 	type shape struct {
 		name string
@@ -147,7 +147,7 @@ func (f *fold) next(p *plan, used map[*unit]bool) []*unit {
 	return nil
 }
 
-// listed finds lists that the user's prompt has in it: what the prompts of agents of one shape differ in.
+// listed finds lists in the user's prompt: they are the parts in which otherwise equal prompts of agents differ.
 func (p *plan) listed(used map[*unit]bool) []*fold {
 	groups := map[string][]*unit{}
 	var order []string
@@ -186,7 +186,7 @@ func (p *plan) listed(used map[*unit]bool) []*fold {
 	return out
 }
 
-// differ is what texts differ in, nil if that is more than one place, or nothing.
+// differ returns the parts in which texts differ, or nil if they are equal or differ in several places.
 func differ(texts []string) []string {
 	first := texts[0]
 	head, tail := len(first), len(first)
@@ -214,7 +214,7 @@ func differ(texts []string) []string {
 			return nil
 		}
 		item := strings.TrimSpace(t[head : len(t)-tail])
-		// What comes twice in a text differs in more places: the first is the item then.
+		// An item that occurs twice in a text makes it differ in several places: the first is taken as the item.
 		if i := strings.IndexAny(item, ".;:\n"); i > 0 && strings.Count(t, item[:i]) > 1 {
 			item = item[:i]
 		}
@@ -226,7 +226,7 @@ func differ(texts []string) []string {
 func lastRune(s string) rune  { r, _ := utf8.DecodeLastRuneInString(s); return r }
 func firstRune(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
 
-// enumerated returns the part of a text that names items one after the other.
+// enumerated returns the part of a text that lists the items.
 func enumerated(text string, items []string) (string, bool) {
 	if len(items) < least || items[0] == "" {
 		return "", false
@@ -250,7 +250,7 @@ func enumerated(text string, items []string) (string, bool) {
 	return text[start:at], true
 }
 
-// fold puts a foreach in the place of what it stands for.
+// fold replaces units by the foreach that stands for them.
 func (p *plan) fold(f *fold) {
 	s := &step{rows: f.rows, items: len(f.list), unit: f.rows[0][0]}
 	for k := range f.rows[0] {
@@ -309,7 +309,7 @@ func (p *plan) unfoldOne(f *fold) error {
 	return nil
 }
 
-// shapeOf is a value without what its templates say.
+// shapeOf returns a value without the content of its templates.
 func shapeOf(v any) string {
 	var strip func(v any) any
 	strip = func(v any) any {

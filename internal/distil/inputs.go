@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// given takes the inputs of the run, and what people said in it.
+// given collects the inputs of the run and the messages of users in it.
 func (p *plan) given() error {
 	if p.rec.started.Workflow == delegate.Name {
 		var in delegate.Inputs
@@ -33,7 +33,7 @@ func (p *plan) given() error {
 	return nil
 }
 
-// declared takes the inputs of a graph, as its recipe declares them if there is one.
+// declared collects the inputs of a graph, with their declarations if there is a recipe.
 func (p *plan) declared() error {
 	values, _ := decoded(p.rec.started.Inputs).(map[string]any)
 	if files := p.rec.files(); len(files) > 0 {
@@ -73,7 +73,7 @@ func (p *plan) declared() error {
 	return nil
 }
 
-// offer creates an input that steps may refer to, under a name that is free.
+// offer creates an input that steps may refer to, under an unused name.
 func (p *plan) offer(in *input) *input {
 	base := in.Name
 	for n := 2; slices.ContainsFunc(p.inputs, func(o *input) bool { return o.Name == in.Name }); n++ {
@@ -94,7 +94,7 @@ func (p *plan) offer(in *input) *input {
 	return in
 }
 
-// slots turns into inputs what the user said that comes again in prompts.
+// slots turns parts of the user's prompt that recur in later prompts into inputs.
 func (p *plan) slots() {
 	var texts []string
 	for _, s := range p.steps {
@@ -124,7 +124,7 @@ func (p *plan) slots() {
 	}
 }
 
-// useful are the slots that the texts have when all are put in: not those that are only within another.
+// useful returns the slots that occur in the texts once all are filled in, and drops those that occur only inside others.
 func useful(found []slot, texts []string) []slot {
 	var all []*source
 	for _, s := range found {
@@ -139,10 +139,10 @@ func useful(found []slot, texts []string) []slot {
 	return slices.DeleteFunc(found, func(s slot) bool { return !used[s.text] })
 }
 
-// described is what inputs of these names are.
+// described maps usual input names to descriptions.
 var described = map[string]string{"topic": "What it is about", "path": "A path", "url": "An address"}
 
-// example adds what the run had to what an input is described with.
+// example adds the value of the run to the description of an input.
 func (in *input) example() string {
 	text := string(compact(in.value))
 	if s, ok := in.value.(string); ok {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// examine finds the steps whose texts were made of results by somebody's own words, and gives those
-// of agents a prompt of the task and what there was.
+// examine finds the steps whose texts paraphrase results. For agents it replaces the prompt by the task and the available
+// results.
 func (p *plan) examine() {
 	known := []*said{saying(p.prompt), saying(textOf(p.rec.started.Inputs))}
 	for _, f := range p.rec.files() { // what a recipe says by itself
@@ -45,7 +45,7 @@ func (p *plan) examine() {
 	}
 }
 
-// programmed finds out whether a text has something that a function of a program has made.
+// programmed reports whether a text contains something that a function of a program has computed.
 func (p *plan) programmed(s *step, own string, text *said, known []*said) {
 	for _, u := range p.rec.units {
 		if u.kind != funcUnit || u.ended >= s.asked() {
@@ -59,7 +59,7 @@ func (p *plan) programmed(s *step, own string, text *said, known []*said) {
 	}
 }
 
-// loosen restores what a step had before somebody edited it.
+// loosen restores a step as it was before a user edited it.
 func (p *plan) loosen(s *step, from []*step) {
 	if p.task == nil || s.unit.kind != agentUnit || s.rows != nil {
 		s.after = append(s.after, from...)
@@ -166,7 +166,7 @@ func textsOf(steps []*step) []*tmpl {
 	return out
 }
 
-// idOf is what a step may be called.
+// idOf returns an ID for a step.
 func (p *plan) idOf(s *step) string {
 	base := s.unit.label
 	switch {
@@ -183,8 +183,8 @@ func (p *plan) idOf(s *step) string {
 	return "step"
 }
 
-// Slug creates a name from a text: small letters, digits and single hyphens, of at most so many
-// characters. It is empty if the text has none of these.
+// Slug creates a name from a text: lower-case letters, digits and single hyphens, up to a maximum length. It is empty if the
+// text has none of these.
 func Slug(text string, most int) string {
 	var b strings.Builder
 	gap := false

@@ -6,7 +6,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// files are the recipes that a run has pinned, nil for a run of something else.
+// files returns the recipes that a run has pinned, or nil if it is not a run of a recipe.
 func (r *Recording) files() []*recipe.Recipe {
 	var p struct {
 		Files []struct{ Name, Text string }
@@ -23,7 +23,7 @@ func (r *Recording) files() []*recipe.Recipe {
 	return out
 }
 
-// recipeSteps are the steps of the recipes of the run, by their IDs; of those that several have, the first.
+// recipeSteps returns the steps of the run's recipes by ID. If several recipes have the same ID, the first one counts.
 func (r *Recording) recipeSteps() map[string]*recipe.Step {
 	known := map[string]*recipe.Step{}
 	for _, f := range r.files() {
@@ -37,7 +37,7 @@ func (r *Recording) recipeSteps() map[string]*recipe.Step {
 	return known
 }
 
-// settle completes a unit that was a step of a recipe by what the recipe and its result say.
+// settle completes a unit that was a step of a recipe with data from the recipe and from its result.
 func (r *Recording) settle(u *unit, known map[string]*recipe.Step) {
 	s := known[u.label]
 	if s == nil || (s.Agent == nil || u.kind != agentUnit || s.Agent.Name != u.name) && (s.Tool == nil || u.kind != toolUnit || s.Tool.Name != u.name) {

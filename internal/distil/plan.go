@@ -29,7 +29,7 @@ type step struct {
 	why   string    // of a step that is not proven word for word: why
 }
 
-// asked and ended are when everything it needed was known, and when it was known itself.
+// asked and ended are the positions at which all its inputs were known and at which its result was known.
 func (s *step) asked() uint64 {
 	if s.rows == nil {
 		return s.unit.asked
@@ -52,7 +52,7 @@ func (s *step) ended() uint64 {
 	return at
 }
 
-// value is what the step gave.
+// value returns the result of the step.
 func (s *step) value() json.RawMessage {
 	if s.rows == nil {
 		return s.unit.value
@@ -64,7 +64,7 @@ func (s *step) value() json.RawMessage {
 	return compact(list)
 }
 
-// texts are all templates of the step, those inside of it too.
+// texts returns all templates of the step, nested ones included.
 func (s *step) texts() []*tmpl {
 	var out []*tmpl
 	for _, t := range []*tmpl{s.text, s.in} {
@@ -96,7 +96,7 @@ func textsIn(v any) []*tmpl {
 	return out
 }
 
-// uses are the steps of its block that the step needs, in the order of their references.
+// uses returns the steps of its block that the step needs, in the order of their references.
 func (s *step) uses() []*step {
 	out := slices.Clone(s.after)
 	for _, t := range s.texts() {
@@ -109,7 +109,7 @@ func (s *step) uses() []*step {
 	return out
 }
 
-// an input is an input of the recipe that is being made.
+// An input is an input of the recipe that is being made.
 type input struct {
 	recipe.Input
 	value any    // as it was recorded
@@ -133,7 +133,7 @@ type plan struct {
 	told   map[*unit]*said // of what they were asked
 }
 
-// maxUnits bounds the work that is looked at.
+// maxUnits bounds the number of units that are examined.
 const maxUnits = 2 * recipe.MaxSteps
 
 // draft creates a plan, with the folds that are given.
@@ -160,7 +160,7 @@ func draft(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 	return p, p.proper()
 }
 
-// begin creates a plan of the steps there may be.
+// begin creates a plan of all possible steps.
 func begin(rec *Recording, opt *Options, folds []*fold) (*plan, error) {
 	p := &plan{rec: rec, opt: opt, words: map[*unit]*said{}, told: map[*unit]*said{}}
 	if len(rec.units) > maxUnits {
@@ -221,8 +221,8 @@ func (p *plan) add(u *unit, folds []*fold) {
 	p.steps = append(p.steps, &step{unit: u, schema: u.schema})
 }
 
-// order has steps wait for what changed something before they were asked: they may have seen it, although
-// no text says so. A recipe has said itself what waits for what.
+// order makes each step wait for earlier steps that changed something: it may have seen the change, although no text shows
+// that. In a run of a recipe, the recipe itself declares the order.
 func (p *plan) order() {
 	known := p.rec.recipeSteps()
 	for i, s := range p.steps {
@@ -243,12 +243,12 @@ func (p *plan) order() {
 	}
 }
 
-// repeated reports whether two units were asked the same.
+// repeated reports whether two units had the same input.
 func repeated(a, b *unit) bool {
 	return a.kind == b.kind && a.name == b.name && a.prompt == b.prompt && string(a.args) == string(b.args)
 }
 
-// what returns what a unit is.
+// what describes a unit.
 func what(u *unit) string {
 	switch u.kind {
 	case toolUnit:
@@ -261,7 +261,7 @@ func what(u *unit) string {
 	return "agent " + u.name
 }
 
-// known are the sources that something had when it was asked.
+// known returns the sources that were available when a unit was asked.
 func (p *plan) known(asked uint64, but *step) []*source {
 	out := slices.Clone(p.from)
 	for _, s := range p.steps {
@@ -285,7 +285,7 @@ func (p *plan) write() {
 	}
 }
 
-// written is a unit as a template.
+// written returns a unit with templates for its texts.
 func written(u *unit, known []*source) (*tmpl, any) {
 	if u.kind == agentUnit {
 		return build(u.prompt, texts(known)), nil
@@ -296,12 +296,12 @@ func written(u *unit, known []*source) (*tmpl, any) {
 	return nil, templated(decoded(u.args), known)
 }
 
-// texts are the sources that may be within a text.
+// texts returns the sources that may occur within a text.
 func texts(sources []*source) []*source {
 	return slices.DeleteFunc(slices.Clone(sources), func(s *source) bool { return s.exact && len(s.text) < 2 && s.item == "" && s.input == "" })
 }
 
-// templated is a JSON value with templates for its texts; another value that is an input or an output is a reference.
+// templated returns a JSON value with templates for its texts; another value that is an input or an output is a reference.
 func templated(v any, known []*source) any {
 	switch x := v.(type) {
 	case string:
@@ -332,7 +332,7 @@ func templated(v any, known []*source) any {
 	return v
 }
 
-// whole is a reference to what a value is as a whole.
+// whole returns a reference if a value as a whole equals a source.
 func whole(v any, known []*source) *tmpl {
 	text := string(compact(v))
 	for _, s := range slices.Backward(known) {
@@ -367,15 +367,15 @@ func (p *plan) conclude() error {
 	return nil
 }
 
-// concluding are the steps that the output needs.
+// concluding returns the steps that the output needs.
 func (p *plan) concluding() []*step {
 	return (&step{args: p.result}).uses()
 }
 
-// mostWords is how many words an output may have of its own, such as a heading.
+// mostWords is how many additional words an output may have, such as a heading.
 const mostWords = 12
 
-// spoken reports whether an answer is what steps gave, with little else.
+// spoken reports whether an answer consists of the results of steps, with little else.
 func (p *plan) spoken(t *tmpl) bool {
 	rest := tokens(t.literal())
 	some := slices.ContainsFunc(t.sources(), func(s *source) bool { return s.step != nil })
@@ -400,7 +400,7 @@ func (p *plan) saying(u *unit) *said {
 	return w
 }
 
-// asked are the words that a unit was asked with.
+// asked returns the words of a unit's input.
 func (p *plan) asked(u *unit) *said {
 	w := p.told[u]
 	if w == nil {
@@ -410,7 +410,7 @@ func (p *plan) asked(u *unit) *said {
 	return w
 }
 
-// synthesize adds a step for what the agent that led said at last, from what it had.
+// synthesize adds a step for the last answer of the lead, from the results it had.
 func (p *plan) synthesize(text string, t *tmpl) {
 	s := &step{final: true, unit: &unit{
 		kind: agentUnit, name: cmp.Or(p.opt.Synthesizer, "synthesizer"), said: text, value: quoted(text), label: "answer", path: "the answer",
@@ -449,14 +449,14 @@ func (p *plan) synthesize(text string, t *tmpl) {
 		"proven of that step is what it is given, not what it will say", count(len(fed), "result")))
 }
 
-// again reports whether the same was asked once more later on.
+// again reports whether the same was asked again later.
 func (p *plan) again(s *step) bool {
 	return s.rows == nil && slices.ContainsFunc(p.steps, func(o *step) bool {
 		return o != s && o.rows == nil && repeated(s.unit, o.unit) && s.unit.asked <= o.unit.asked && slices.Index(p.steps, s) < slices.Index(p.steps, o)
 	})
 }
 
-// units are what a step stands for.
+// units returns the units that a step stands for.
 func (s *step) units() []*unit {
 	if s.rows == nil {
 		return []*unit{s.unit}
@@ -468,7 +468,7 @@ func (s *step) units() []*unit {
 	return out
 }
 
-// ends are the steps that no other of them uses.
+// ends returns the steps whose results no other step uses.
 func (p *plan) ends(steps []*step) []*step {
 	used := map[*step]bool{}
 	for _, s := range steps {
@@ -479,7 +479,7 @@ func (p *plan) ends(steps []*step) []*step {
 	return slices.DeleteFunc(slices.Clone(steps), func(s *step) bool { return used[s] })
 }
 
-// promptOf is a prompt made of what the user asked for and of results.
+// promptOf returns a prompt made of the user's request and of results.
 func (p *plan) promptOf(results []*step, before, after string) *tmpl {
 	t := &tmpl{}
 	lit := func(s string) { t.parts = append(t.parts, part{lit: s}) }
@@ -494,7 +494,7 @@ func (p *plan) promptOf(results []*step, before, after string) *tmpl {
 	return t
 }
 
-// line is a text on a line, cut.
+// line returns a text on one line, truncated.
 func line(s string, most int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > most {

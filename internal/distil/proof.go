@@ -24,7 +24,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// A ProofError reports that a recipe, run against the recording, does something else than the run did.
+// A ProofError reports that a recipe behaves differently from the recorded run.
 type ProofError struct {
 	What string // what was asked otherwise: "agent researcher"; "the output"
 	Got  string // what the recipe asks or gives
@@ -47,7 +47,7 @@ func (e *ProofError) Error() string {
 // FailureCode returns the code for programs.
 func (e *ProofError) FailureCode() string { return "not_proven" }
 
-// around is the part of a text that differs, on a line.
+// around returns the part of a text that differs, on one line.
 func around(s string, at int) string {
 	from := max(0, min(at, len(s))-40)
 	to := min(len(s), at+80)
@@ -61,7 +61,7 @@ func around(s string, at int) string {
 	return out
 }
 
-// line of what was asked and what came of it.
+// recorded is a request and its recorded result.
 type recorded struct {
 	what  string
 	asked string   // the prompt, or the arguments as JSON
@@ -81,7 +81,7 @@ type proof struct {
 	failed error // the first thing that differs
 }
 
-// newProof takes what a plan has of a recording.
+// newProof creates a proof from the parts of the recording that a plan uses.
 func newProof(p *plan) *proof {
 	q := &proof{want: p.want}
 	values := map[string]any{}
@@ -109,7 +109,7 @@ func newProof(p *plan) *proof {
 	return q
 }
 
-// asks is what the user asked for as the recipe says it, with the inputs of the run.
+// asks returns the user's request in the words of the recipe, with the inputs of the run.
 func (p *plan) asks() string {
 	var b strings.Builder
 	for _, part := range p.task.parts {
@@ -123,7 +123,7 @@ func (p *plan) asks() string {
 	return b.String()
 }
 
-// canonical is JSON in one way to write it.
+// canonical returns JSON in canonical form.
 func canonical(raw json.RawMessage) string {
 	if v := decoded(raw); v != nil {
 		return string(compact(v))
@@ -131,7 +131,7 @@ func canonical(raw json.RawMessage) string {
 	return "{}"
 }
 
-// ask returns what was recorded for what is asked, once.
+// ask returns the recorded answer to a request. Each answer is used once.
 func (q *proof) ask(what, text string) (*recorded, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -165,7 +165,7 @@ func (l *recorded) answers(text string) bool {
 	return !slices.ContainsFunc(l.has, func(s string) bool { return !strings.Contains(text, s) })
 }
 
-// agree is how many bytes two texts have in common from their start.
+// agree returns how many bytes two texts have in common from their start.
 func agree(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -174,10 +174,10 @@ func agree(a, b string) int {
 	return n
 }
 
-// run runs the text of a recipe, and gives it read if it is proven.
+// run runs the text of a recipe, and returns the parsed recipe if it is proven.
 func (q *proof) run(ctx context.Context, text []byte) (*recipe.Recipe, error) {
 	r, problems := recipe.Parse("recipe", text)
-	// Words and lists that agents wrote may be odd; what has no effect was not in the run.
+	// Texts and lists that agents wrote may cause warnings; anything without effect was not in the run.
 	if slices.ContainsFunc(problems, func(p *recipe.Problem) bool { return !p.Warning || p.Code == "unused" }) {
 		return nil, problems
 	}
@@ -216,7 +216,7 @@ func (q *proof) run(ctx context.Context, text []byte) (*recipe.Recipe, error) {
 
 func canonicalValue(raw json.RawMessage) string { return string(compact(decoded(raw))) }
 
-// crew is who works in the proof.
+// crew returns the agents and tools of the proof.
 func (q *proof) crew(_ context.Context, needs *compile.Needs, _ *compile.Setting) (*compile.Crew, error) {
 	var tools []*tool.Tool
 	for _, name := range needs.Tools {
@@ -240,7 +240,7 @@ func (q *proof) crew(_ context.Context, needs *compile.Needs, _ *compile.Setting
 	}, err
 }
 
-// memory is the model of an agent that says what it said.
+// memory is a model that repeats the recorded answers of an agent.
 type memory struct {
 	proof *proof
 	what  string
@@ -268,7 +268,7 @@ func (m *memory) Generate(_ context.Context, req *model.Request) iter.Seq2[model
 	}
 }
 
-// flow is a workflow that gives what it gave.
+// flow returns a workflow that returns its recorded output.
 func (q *proof) flow(name string) (graph.Nested, error) {
 	w := &workflow.Workflow{Name: name, Inputs: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}}
 	for _, l := range q.lines {

@@ -14,10 +14,10 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// maxRead bounds what is kept of a log, in bytes.
+// maxRead is the number of bytes of a log that are kept at most.
 const maxRead = 256 << 20
 
-// A Recording is what a log says of a run that has completed.
+// A Recording is the content of the log of a completed run.
 type Recording struct {
 	started  runlog.RunStarted
 	finished runlog.RunFinished
@@ -28,7 +28,7 @@ type Recording struct {
 	units    []*unit
 }
 
-// scope is what happened at a place of the log.
+// scope holds what happened at one path of the log.
 type scope struct {
 	effects map[string]*effect // the last of each key
 	changes map[string]bool    // those that were intended first: they are not pure
@@ -40,7 +40,7 @@ type effect struct {
 	seq  uint64
 }
 
-// answer is what a person said to an agent that asked.
+// answer is a user's answer to a question of an agent.
 type answer struct {
 	question, text string
 	seq            uint64
@@ -85,7 +85,7 @@ func (e *UnfitError) FailureCode() string { return "usage" }
 
 func unfit(format string, args ...any) error { return &UnfitError{fmt.Sprintf(format, args...)} }
 
-// Read reads the log of a run. One that has not completed, or only in part, is an *UnfitError.
+// Read reads the log of a run. If the run has not completed, or only in part, the error is an *UnfitError.
 func Read(records iter.Seq2[runlog.Record, error]) (*Recording, error) {
 	r := &Recording{scopes: map[string]*scope{}, done: map[string]json.RawMessage{}}
 	var last runlog.Kind
@@ -183,7 +183,7 @@ func (r *Recording) take(rec *runlog.Record, asked map[string]string) error {
 	return nil
 }
 
-// plain is the text that a JSON value is.
+// plain returns a JSON string as plain text.
 func plain(raw json.RawMessage) (string, bool) {
 	var s string
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
@@ -194,7 +194,7 @@ func plain(raw json.RawMessage) (string, bool) {
 
 func quoted(s string) json.RawMessage { return compact(s) }
 
-// compact is a value as templates put it into texts.
+// compact returns a value in the form in which templates insert it into texts.
 func compact(v any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -208,10 +208,10 @@ func compact(v any) json.RawMessage {
 // lead is the path of the agent that leads a chat.
 const lead = "work"
 
-// The tools of a lead that are no steps.
+// The tools of a lead that do not become steps.
 var notSteps = []string{"task", "task_batch", delegate.RunTool, delegate.CollectTool, delegate.SaveTool, "ask_user"}
 
-// readChat reads a run of the workflow "agent": what its lead had others do, and did itself.
+// readChat reads a run of the workflow "agent": the work that its lead delegated or did itself.
 func (r *Recording) readChat() error {
 	at := r.at(lead)
 	for _, e := range r.order {
@@ -255,10 +255,10 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// asked is a task as a lead gave it.
+// asked is a task as a lead assigned it.
 type asked struct{ Agent, Prompt, Description string }
 
-// delegated takes the work that a call of a lead handed out.
+// delegated collects the work that a call of a lead delegated.
 func (r *Recording) delegated(e *effect, call *unit, path string) {
 	var in struct {
 		asked
@@ -298,7 +298,7 @@ func (r *Recording) delegated(e *effect, call *unit, path string) {
 	}
 }
 
-// ran takes a workflow that a lead ran, at once or in the background.
+// ran collects a workflow that a lead ran, directly or in the background.
 func (r *Recording) ran(u *unit, path string) {
 	var in struct {
 		Name       string
@@ -339,7 +339,7 @@ func (r *Recording) ran(u *unit, path string) {
 	r.units = append(r.units, u)
 }
 
-// textOf is a value as a template puts it into a text.
+// textOf returns a value in the form in which a template inserts it into a text.
 func textOf(value json.RawMessage) string {
 	if s, ok := plain(value); ok {
 		return s
@@ -356,8 +356,7 @@ func textOf(value json.RawMessage) string {
 	return string(compact(v))
 }
 
-// readGraph reads a run of a graph or of a recipe: the work of its tasks. What agents had others do
-// is theirs.
+// readGraph reads a run of a graph or of a recipe: the work of its tasks. Work that agents delegated counts as their own.
 func (r *Recording) readGraph() error {
 	agents := map[string][]string{} // the prefixes of the keys of the agents at a path
 	for _, e := range r.order {
@@ -399,7 +398,7 @@ func (r *Recording) readGraph() error {
 	return nil
 }
 
-// worked is what an agent of a task did.
+// worked returns the work of a task's agent.
 func (r *Recording) worked(e *effect) (*unit, error) {
 	var s struct{ Agent, Prompt string } // of what the record says, see made.go of package agent
 	if err := json.Unmarshal(orNull(e.Input), &s); err != nil {
@@ -437,7 +436,7 @@ func (r *Recording) worked(e *effect) (*unit, error) {
 	return u, nil
 }
 
-// called is what the tool of a task did.
+// called returns the work of a task's tool.
 func (r *Recording) called(e *effect) *unit {
 	u := &unit{kind: toolUnit, name: e.Name, args: e.Input, path: e.path, asked: e.seq - 1, ended: e.seq, changes: r.at(e.path).changes[e.Key], failed: e.Error}
 	if !strings.Contains(e.Key, "turn-") {
@@ -454,7 +453,7 @@ func (r *Recording) called(e *effect) *unit {
 	return u
 }
 
-// stem is the name of the node of a path.
+// stem returns the name of the node of a path.
 func stem(path string) string {
 	path = path[strings.LastIndexByte(path, '/')+1:]
 	if i := strings.IndexAny(path, "[#"); i > 0 {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A slot is something of what the user said that comes again in what agents were asked.
+// A slot is a part of the user's prompt that recurs in the prompts of agents.
 type slot struct{ name, text string }
 
-// maxSlots is how many are taken.
+// maxSlots is the largest number of slots.
 const maxSlots = 4
 
 var inQuotes = regexp.MustCompile("\"([^\"\n]{2,200})\"|“([^”\n]{2,200})”|«([^»\n]{2,200})»|‘([^’\n]{2,200})’|`([^`\n]{2,200})`")
@@ -53,7 +53,7 @@ type slotFinder struct {
 	found  []slot
 }
 
-// times is how many of the texts have it.
+// times returns how many of the texts contain a string.
 func (f *slotFinder) times(s string) int {
 	n := 0
 	for _, t := range f.texts {
@@ -76,7 +76,7 @@ func (f *slotFinder) take(name string, from, to int) {
 	f.found = append(f.found, slot{name, text})
 }
 
-// special is what a word is by its form: a path or an address.
+// special returns the kind of a word with a special form: a path or an address.
 func special(w string) string {
 	switch {
 	case strings.Contains(w, "://"):
@@ -87,7 +87,7 @@ func special(w string) string {
 	return ""
 }
 
-// leadsTo are the words that lead up to what something is about.
+// leadsTo lists the words that precede a topic, such as "about".
 var leadsTo = []string{"about", "on", "of", "for", "in", "into", "regarding", "with", "topic", "is"}
 
 // phrase reports whether n words of a prompt may be what it is about.
@@ -104,7 +104,7 @@ func phrase(prompt string, words []token, i, n int) bool {
 	return first.names || i > 0 && (first.text[0] >= 'A' && first.text[0] <= 'Z' || slices.Contains(leadsTo, strings.ToLower(words[i-1].text)))
 }
 
-// sentence reports whether something ends within a text.
+// sentence reports whether a sentence ends within a text.
 func sentence(s string) bool {
 	return strings.ContainsAny(s, "!?;,\n\"") || strings.Contains(s, ". ") || strings.Contains(s, ": ")
 }

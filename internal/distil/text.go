@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// A source is a text that may come again in a later one, and what it is then a reference to.
+// A source is a text that may recur in a later one, and the reference that then stands for it.
 type source struct {
 	text  string
 	step  *step  // whose output it is, nil for others
@@ -31,12 +31,12 @@ func (s *source) ref() string {
 	return s.item + s.sub
 }
 
-// same reports whether two sources are references to the same.
+// same reports whether two sources have the same reference.
 func (s *source) same(o *source) bool {
 	return s.step == o.step && s.sub == o.sub && s.input == o.input && s.item == o.item
 }
 
-// A tmpl is a text in which parts are references.
+// A tmpl is a text with references in it.
 type tmpl struct{ parts []part }
 
 // A part is a literal text, or a reference.
@@ -55,7 +55,7 @@ func (t *tmpl) sources() []*source {
 	return out
 }
 
-// literal is what is no reference in it.
+// literal returns the parts that are not references.
 func (t *tmpl) literal() string {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -68,7 +68,7 @@ func (t *tmpl) literal() string {
 	return b.String()
 }
 
-// text is the template as recipes have it.
+// text returns the template in the syntax of recipes.
 func (t *tmpl) text() string {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -81,7 +81,7 @@ func (t *tmpl) text() string {
 	return b.String()
 }
 
-// escaped is a literal text as a template has it.
+// escaped returns a literal text, escaped for a template.
 func escaped(s string) string { return strings.ReplaceAll(s, "{{", `\{{`) }
 
 func (t *tmpl) same(o *tmpl) bool {
@@ -96,7 +96,7 @@ type span struct {
 	src      *source
 }
 
-// short is what is too short to be found by chance, in characters.
+// short is the length in characters below which a match may be chance.
 const short = 8
 
 // build finds sources in a text, the longest first.
@@ -148,7 +148,7 @@ func expressible(lit string) bool {
 	return n%2 == 0 && !strings.HasSuffix(lit, `\`)
 }
 
-// fits reports whether a text that was found is meant, and no part of another word.
+// fits reports whether a match is a whole word and not a part of another one.
 func fits(text string, s span) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:s.from])
 	after, _ := utf8.DecodeRuneInString(text[s.to:])
@@ -167,7 +167,7 @@ func fits(text string, s span) bool {
 
 func wordy(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
 
-// outputs are the sources that an output is: as a whole, and the texts of its fields.
+// outputs returns the sources of an output: the whole, and the texts of its fields.
 func outputs(value json.RawMessage, at uint64, make func(sub string) *source) []*source {
 	var out []*source
 	add := func(sub, text string) {
@@ -205,7 +205,7 @@ func outputs(value json.RawMessage, at uint64, make func(sub string) *source) []
 	return out
 }
 
-// decoded is a JSON value with its numbers as they are written.
+// decoded returns a JSON value with its numbers as they are written.
 func decoded(raw json.RawMessage) any {
 	d := json.NewDecoder(strings.NewReader(string(orNull(raw))))
 	d.UseNumber()
@@ -241,7 +241,7 @@ type token struct {
 	common   bool // everybody says it
 }
 
-// tokens are the words of a text.
+// tokens returns the words of a text.
 func tokens(s string) []token {
 	var out []token
 	inWord := func(r rune) bool {
@@ -293,7 +293,7 @@ func newToken(word string, at int) token {
 	return t
 }
 
-// ordinary are the words that say nothing of what a text is about.
+// ordinary lists the words that do not tell what a text is about.
 var ordinary = func() map[string]bool {
 	m := map[string]bool{}
 	for _, w := range strings.Fields(ordinaryWords) {

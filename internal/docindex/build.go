@@ -56,7 +56,7 @@ type builder struct {
 
 const mostOut = 10_000 // names of excluded files that are kept
 
-// A file is one to be indexed, as it was found or as it was when indexed.
+// A file is a file to index, as it was found or as it was when it was indexed.
 type file struct {
 	id    int64
 	path  string // relative, with slashes
@@ -89,7 +89,7 @@ func (b *builder) bringUpToDate(ctx context.Context) ([]*sqlite.Conn, Stats, err
 	return conns, b.stats, err
 }
 
-// purge removes a cache file that cannot be brought up to date and holds what is excluded.
+// purge removes a cache file that cannot be updated and contains excluded files.
 func (b *builder) purge() {
 	if b.excluded == nil {
 		return
@@ -120,7 +120,7 @@ func (b *builder) reuse(ctx context.Context, found []file) ([]*sqlite.Conn, erro
 		return nil, err
 	}
 	changed, gone := diff(found, known)
-	// What is removed from a table stays in the file for a while, and what must not be read must not.
+	// Deleted rows stay in the database file for a while. Excluded text must not.
 	if b.excluded != nil && slices.ContainsFunc(gone, func(f file) bool { return b.excluded(f.path) }) {
 		closeAll(conns)
 		return b.rebuild(ctx, found)
@@ -159,8 +159,8 @@ func (b *builder) rebuild(ctx context.Context, found []file) ([]*sqlite.Conn, er
 	})
 }
 
-// publish creates a new cache file: prepare fills it, change works on the database it
-// then is. The file appears under its name whole and durable, or not at all.
+// publish creates a new cache file: prepare fills it, and change modifies the resulting database. The file appears under its
+// name complete and durable, or not at all.
 func (b *builder) publish(prepare func(*os.File) error, change func(*sqlite.Conn) error) (conns []*sqlite.Conn, err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(b.cache), "build-*.tmp") // mode 0600
 	if err != nil {
@@ -187,8 +187,8 @@ func (b *builder) publish(prepare func(*os.File) error, change func(*sqlite.Conn
 	if err := seal(tmp); err != nil {
 		return nil, fmt.Errorf("write index cache %s: %w", name, err)
 	}
-	// Opened before it has its name, so that this process searches what it built even
-	// if another replaces the file at once.
+	// The file is opened before it is renamed, so that this process searches what it built even if another process replaces
+	// the file at once.
 	if conns, err = openAll(name); err != nil {
 		return nil, err
 	}
@@ -282,7 +282,7 @@ func (b *builder) known(c *sqlite.Conn) (map[string]file, int, error) {
 	return files, removed, err
 }
 
-// diff returns what of found has to be read, and what of known has to go.
+// diff returns which of the found files must be read, and which of the known ones must be removed.
 func diff(found []file, known map[string]file) (changed, gone []file) {
 	seen := make(map[string]bool, len(found))
 	for _, f := range found {
@@ -305,7 +305,7 @@ func diff(found []file, known map[string]file) (changed, gone []file) {
 	return changed, gone
 }
 
-// Has reports whether the index of a folder would have a file.
+// Has reports whether the index of a folder would contain a file.
 func Has(ctx context.Context, dir string, excluded func(path string) bool) bool {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -317,7 +317,7 @@ func Has(ctx context.Context, dir string, excluded func(path string) bool) bool 
 	return len(files) > 0
 }
 
-// packedToo is the same for a file and, if that is compressed, for what it unpacks to.
+// packedToo checks a file and, if it is compressed, also the name that it unpacks to.
 func packedToo(excluded func(string) bool) func(string) bool {
 	if excluded == nil {
 		return nil
@@ -397,8 +397,7 @@ func (b *builder) list(ctx context.Context, files []file, dir string, ig ignores
 	return files, nil
 }
 
-// Cache files carry the CRC-32C of the rest of them in the four bytes that SQLite
-// leaves to applications as "user version".
+// A cache file holds the CRC-32C of its other bytes in the four bytes that SQLite reserves for applications as "user version".
 const sealAt, sealSize = 60, 4
 
 func seal(f *os.File) error {
@@ -440,7 +439,7 @@ func checksum(f *os.File) (uint32, error) {
 	return h.Sum32(), err
 }
 
-// sweep removes what builders that were killed left behind.
+// sweep removes leftover files of killed builders.
 func sweep(dir string) {
 	old, _ := filepath.Glob(filepath.Join(dir, "build-*.tmp"))
 	for _, name := range old {

@@ -35,11 +35,11 @@ type Options struct {
 	// Progress, if set, is called by Open, on the goroutine of its caller, with how many of all files
 	// and how many bytes it has read so far.
 	Progress func(read, all int, bytes int64)
-	// Excluded, if set, reports whether a file must not be in the index. It is named from the folder, with
-	// slashes. What an older cache file holds of such a file is removed from disk.
+	// Excluded, if set, reports whether a file must not be in the index. The name is relative to the folder, with slashes. If
+	// an older cache file contains such a file, its text is removed from disk.
 	Excluded func(path string) bool
-	// Embed, if set, returns a vector for each text, by which Search orders its first passages anew. If it fails, their
-	// order by words remains.
+	// Embed, if set, returns a vector for each text, by which Search reorders its first passages. If it fails, their order by
+	// words remains.
 	Embed func(ctx context.Context, texts []string) ([][]float32, error)
 	// Limits of the index. Defaults to DefaultLimits.
 	Limits *Limits
@@ -52,14 +52,14 @@ type Limits struct {
 	Time  time.Duration
 }
 
-// DefaultLimits are those of an index that nobody was asked about.
+// DefaultLimits returns the limits of an index without a user's decision.
 func DefaultLimits() *Limits { return &Limits{50_000, 1 << 30, 2 * time.Minute} }
 
-// LargeLimits are those of an index that a user has allowed to be large.
+// LargeLimits returns the limits of an index that a user has allowed to be large.
 func LargeLimits() *Limits { return &Limits{2_000_000, 64 << 30, 2 * time.Hour} }
 
-// Progress returns an Options.Progress that reports how large the index of a folder gets and how many of its files
-// are read, not more often than every so often. Of an index that is ready sooner it reports nothing.
+// Progress returns an Options.Progress that reports how large the index of a folder gets and how many of its files are read,
+// at most once per interval. If the index is ready sooner, it reports nothing.
 func Progress(dir string, every time.Duration, report func(text string, read, all int)) func(read, all int, bytes int64) {
 	last := time.Now()
 	return func(read, all int, bytes int64) {
@@ -82,7 +82,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the index of %s would exceed the limit of %s: %d files with %d MB were found so far", e.Dir, e.Limit, e.Files, e.Bytes/1e6)
 }
 
-// Stats describes what an index holds and what opening it took.
+// Stats describes the content of an index and the work of opening it.
 type Stats struct {
 	Files    int            // files indexed
 	Passages int            // rows of the index: passages, and groups of them in code
@@ -108,11 +108,11 @@ type Index struct {
 	kept  int // bytes of docs, roughly
 }
 
-// Open returns the index of dir, building it or bringing it up to date first. It walks
-// the whole folder but reads only what changed, by size and modification time, since
-// the cache file was written. Left out are node_modules, files and folders whose name begins with a dot,
-// what .gitignore files in the folder and .git/info/exclude there ignore, briefs of research, and what is excluded by the options.
-// Symbolic links are not followed. An index beyond the limits is a *LimitError. Close the index after use.
+// Open returns the index of dir, building it or bringing it up to date first. It walks the whole folder but reads only what
+// changed, by size and modification time, since the cache file was written. Left out are node_modules, files and folders whose
+// name begins with a dot, files ignored by .gitignore or .git/info/exclude, briefs of the research workflow, and files
+// excluded by the options. Symbolic links are not followed. An index beyond the limits is a *LimitError. Close the index after
+// use.
 func Open(ctx context.Context, dir string, opts *Options) (*Index, error) {
 	var o Options
 	if opts != nil {
@@ -183,16 +183,16 @@ func places(dir, cacheDir string) (abs, cache string, err error) {
 	return abs, filepath.Join(cacheDir, fmt.Sprintf("%s-v%d.db", hex.EncodeToString(sum[:12]), format)), nil
 }
 
-// Dir is the folder searched, absolute and without symbolic links.
+// Dir returns the folder searched, absolute and without symbolic links.
 func (ix *Index) Dir() string { return ix.dir }
 
-// Stats returns what the index holds and what opening it took.
+// Stats returns the content of the index and the work of opening it.
 func (ix *Index) Stats() Stats { return ix.stats }
 
-// Excluded are the files, at most 10,000, that Options.Excluded left out, by path.
+// Excluded returns the files, at most 10,000, that Options.Excluded left out, by path.
 func (ix *Index) Excluded() []string { return slices.Clone(ix.out) }
 
-// Close releases the index. Searches that run are waited for; later ones fail.
+// Close waits for running searches and releases the index. Later searches fail.
 func (ix *Index) Close() error { return ix.close() }
 
 func (ix *Index) release() error {
@@ -262,7 +262,7 @@ func (ix *Index) document(f file) *document {
 	return d
 }
 
-// idf is the inverse document frequency of BM25: near 0 for what is everywhere, about log(n) for what is nowhere.
+// idf returns the inverse document frequency of BM25: near 0 for a term in all rows, about log(n) for a term in none.
 func idf(df, n int) float64 {
 	df = min(df, n)
 	return math.Log(1 + (float64(n-df)+0.5)/(float64(df)+0.5))

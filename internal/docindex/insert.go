@@ -20,7 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/inside"
 )
 
-// A record is a file ready to be stored. If it is left out, it is kept so that it is not read again.
+// A record is a file that is ready to be stored. A file without passages is stored too, so that it is not read again.
 type record struct {
 	file
 	left  string // why it is left out
@@ -29,7 +29,7 @@ type record struct {
 	where []byte // those of the path
 }
 
-// A row is what the index finds: a passage, or several of code that follow each other.
+// A row is the unit that the index finds: a passage, or several adjacent passages of code.
 type row struct {
 	first, last      int // lines, from 1
 	body, head, next int // where in the terms of the record each begins
@@ -171,8 +171,7 @@ func step(s *sqlite.Stmt) error {
 	return err
 }
 
-// read reads a file and cuts it up. Its size and time are those before it was read, so a change meanwhile shows at the
-// next look.
+// read reads a file and cuts it up. Its size and time are taken before the read, so a concurrent change is detected next time.
 func (r *reader) read(f file) *record {
 	rec := &record{file: f}
 	now := time.Now()
@@ -237,8 +236,8 @@ func (r *reader) begin() {
 	}
 }
 
-// append appends the terms of a text to a column, but for those that are in every one and, if once, those that are in it already.
-// A column has so many different terms only if it is data.
+// append appends the terms of a text to a column, except terms that occur everywhere and, if once is set, terms that the
+// column already has. Only data has more different terms than the limit.
 func (r *reader) append(b, text []byte, once bool) []byte {
 	if r.terms > maxStems {
 		return b
@@ -258,7 +257,7 @@ func (r *reader) append(b, text []byte, once bool) []byte {
 	return b
 }
 
-// everywhere reports whether a term is not worth its place in the index.
+// everywhere reports whether a term is too common to be indexed.
 func everywhere(term string) bool {
 	switch term {
 	case "a", "an", "and", "are", "as", "be", "by", "from", "in", "is", "it", "of", "or", "that", "the", "thi", "to", "with":
@@ -267,7 +266,7 @@ func everywhere(term string) bool {
 	return false
 }
 
-// whereabouts is the end of a path, which says what a file is about.
+// whereabouts returns the last parts of a path, which tell what a file is about.
 func whereabouts(name string) string {
 	dir, base := path.Split(name)
 	dir = strings.TrimSuffix(dir, "/")

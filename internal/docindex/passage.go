@@ -17,7 +17,7 @@ const (
 	farthest   = 200  // lines from a comment to what it is about
 )
 
-// A document is a file taken apart.
+// A document is a parsed file.
 type document struct {
 	kind  kind
 	title string // what it says it is about
@@ -25,7 +25,7 @@ type document struct {
 	spans []span
 }
 
-// A span is a passage of a document: lines from first to before last, from 0.
+// A span is a passage of a document: the lines from first up to but excluding last, counted from 0.
 type span struct {
 	first, last int
 	head        string // the headings above it, or the symbol it belongs to
@@ -33,7 +33,7 @@ type span struct {
 	decl        bool   // it is no comment within the body of a function
 }
 
-// parse takes a file apart. It may use the memory of lines.
+// parse parses a file. It may reuse the memory of lines.
 func parse(k kind, raw []byte, lines []line) *document {
 	d := &document{kind: k, lines: linesOf(k, raw, lines)}
 	d.title = d.about()
@@ -77,7 +77,7 @@ func (p *packer) add(s span, least int) {
 	}
 }
 
-// cut is where a block that is too long for a passage is cut: before an item of a list if there is one.
+// cut returns where to cut a block that is too long for a passage: before a list item if there is one.
 func (p *packer) cut(s span) int {
 	size, at := 0, s.first
 	for i := s.first; i < s.last; i++ {
@@ -195,7 +195,7 @@ func (d *document) text(p *packer) {
 	flush(len(d.lines))
 }
 
-// headPath is the headings above a passage, without the title of the file.
+// headPath returns the headings above a passage, without the title of the file.
 func headPath(heads [7]string) string {
 	var out []string
 	for _, h := range heads[1:] {
@@ -253,7 +253,7 @@ func (d *document) heading(i int) (level int, name string, used int) {
 
 var marks = strings.NewReplacer("`", "", "**", "", "¶", "")
 
-// oneLine is a heading without what only marks it up.
+// oneLine returns a heading without its markup.
 func oneLine(s string) string {
 	s, _, _ = strings.Cut(s, " {#") // an anchor
 	s = strings.Join(strings.Fields(marks.Replace(strings.Map(func(r rune) rune {
@@ -265,7 +265,7 @@ func oneLine(s string) string {
 	return clean.Clip(strings.TrimRight(s, " #"), 120)
 }
 
-// code finds the passages of program text: comments with what they are about, declarations, parts of bodies.
+// code finds the passages of program text: comments with the declarations they document, declarations, and parts of bodies.
 func (d *document) code(p *packer) {
 	p.lines = d.lines
 	head, prose, pack := "", 0, ""
@@ -349,7 +349,7 @@ func col0(text []byte) bool { return len(text) > 0 && text[0] != ' ' && text[0] 
 
 func opens(text []byte) bool { return col0(text) && text[0] != '}' && text[0] != ')' && text[0] != '#' }
 
-// symbol is what the comment at line i is about: what is declared below it.
+// symbol returns the declaration below the comment at line i.
 func (d *document) symbol(i int, pack string) string {
 	inside := false
 	for end := min(len(d.lines), i+farthest); i < end; i++ {
@@ -370,7 +370,7 @@ func (d *document) symbol(i int, pack string) string {
 	return pack
 }
 
-// symbolOf is the head of the declaration that a line opens.
+// symbolOf returns the head of the declaration that a line opens.
 func symbolOf(t []byte) string {
 	if !declares(t) {
 		return ""
@@ -409,8 +409,8 @@ func comment(l []byte) bool {
 	return len(l) == 1 && (l[0] == '#' || l[0] == '*')
 }
 
-// about is what a file says it is about: the title or first heading of a document, the first comment of a source file
-// that is no licence.
+// about returns a file's own description: the title or first heading of a document, or the first comment of a source file that
+// is not a licence.
 func (d *document) about() string {
 	block := ""
 	for i, l := range d.lines[:min(len(d.lines), 80)] {
@@ -440,7 +440,7 @@ func (d *document) about() string {
 	return oneLine(strings.Trim(block, "/*;- "))
 }
 
-// licence reports whether a comment grants rights rather than explains.
+// licence reports whether a comment is a licence.
 func licence(lines []line) bool {
 	var text []byte
 	for _, l := range lines[:min(len(lines), 4)] {

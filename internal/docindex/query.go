@@ -26,7 +26,7 @@ type term struct {
 	weight float64 // what it says about an answer: its inverse document frequency, less for words of questions
 }
 
-// A query is what people typed, taken apart. No character of it has a meaning to the database.
+// A query is a parsed question. None of its characters has a special meaning to the database.
 type query struct {
 	terms   []term
 	index   map[string]int // of terms
@@ -39,10 +39,10 @@ type query struct {
 	vague   bool     // it has no word to look for: What is this project?
 }
 
-// names are options and identifiers of several words, which a text has as a whole or not at all.
+// names are options and identifiers of several words. They match only as a whole.
 var names = regexp.MustCompile(`--\w[\w-]+|\w+_\w+`)
 
-// smallest is the number of rows that a folder counts as at least, so that words weigh in a small one what they do in others.
+// smallest is the least number of rows that is assumed for a folder, so that words weigh the same in small folders.
 const smallest = 1000
 
 func (ix *Index) parseQuery(ctx context.Context, text string) (*query, error) {
@@ -143,12 +143,12 @@ func (ix *Index) parseQuery(ctx context.Context, text string) (*query, error) {
 	return q, failed
 }
 
-// option is one of a command.
+// option matches an option of a command.
 var option = regexp.MustCompile(`(^|[^\w-])--(\w[\w-]*\w)`)
 
 func hasCapital(word string) bool { return strings.ContainsFunc(word, unicode.IsUpper) }
 
-// identifier reports whether the word is written as code is, so that it is meant as it is: Do in sync.Once.Do.
+// identifier reports whether the word is written like code and so must match exactly, such as Do in sync.Once.Do.
 func identifier(text []byte, from, to int) bool {
 	word := text[from:to]
 	for i, c := range word {
@@ -200,7 +200,7 @@ func (ix *Index) number(ctx context.Context, query, arg string) (n int, err erro
 	return n, err
 }
 
-// openings are the files that may say what the documents are about, the likeliest first: a README near the top.
+// openings returns the files that may describe all documents, the likeliest first: a README near the top.
 func (ix *Index) openings(ctx context.Context, may func(string) bool) (out []candidate, err error) {
 	err = ix.with(ctx, func(c *sqlite.Conn) error {
 		return sqlitex.Execute(c, `
@@ -216,7 +216,7 @@ func (ix *Index) openings(ctx context.Context, may func(string) bool) (out []can
 	return out, err
 }
 
-// match is the query as an FTS5 expression: any of the terms but those that are nearly everywhere, unless there is nothing else.
+// match returns the query as an FTS5 expression: any of its terms, without the very common ones unless there are no others.
 func (q *query) match(rows int) string {
 	terms := slices.Clone(q.terms)
 	slices.SortStableFunc(terms, func(a, b term) int { return cmp.Compare(b.weight, a.weight) })
@@ -264,7 +264,7 @@ func (t *tokenizer) wholes(text []byte) []string {
 	return out
 }
 
-// frameWords are those of a question rather than of its answer: words for what people do, see and want.
+// frameWords belong to questions rather than answers: words for what users do, see and want.
 const frameWords = `decide determine choose happen work know mean find get make made use used using cause handle write
 	written exactly actually way kind thing possible want need difference best give given gave take taken put set go goes
 	come comes keep kept let try tell told say said see look show call called calling turn turned done never ever always
@@ -273,7 +273,7 @@ const frameWords = `decide determine choose happen work know mean find get make 
 	everything people mine myself while without within after before inside ahead back away around once else often
 	able help please like seem may`
 
-// selfWords are those for the documents themselves.
+// selfWords are words for the documents themselves.
 const selfWords = `project readme document documentation documents program software library repository repo folder package tool purpose overview
 	introduction summary thing stuff`
 

@@ -25,7 +25,7 @@ type ranker struct {
 	like    map[string][]float64 // how alike a word is to each term
 }
 
-// A loaded file has the terms of its passages as far as they were needed.
+// A loaded file has the terms of its passages, computed as needed.
 type loaded struct {
 	*document
 	path  string
@@ -60,7 +60,7 @@ func newRanker(ix *Index, q *query, lex lexicon) *ranker {
 	}
 }
 
-// load returns the file of a candidate, or nil if it is not the one indexed any more.
+// load returns the file of a candidate, or nil if it has changed since it was indexed.
 func (r *ranker) load(c candidate) *loaded {
 	if d, ok := r.docs[c.path]; ok {
 		return d
@@ -118,10 +118,10 @@ func (r *ranker) counts(d *loaded, n int) *counts {
 	return c
 }
 
-// A lexicon has the directions of stems, as far as there are word vectors.
+// A lexicon has the vectors of the stems that have one.
 type lexicon map[string][]float32
 
-// newLexicon is made at the first search: 20,000 stems, in some milliseconds.
+// newLexicon is called at the first search. It takes a few milliseconds for 20,000 stems.
 func newLexicon() (lexicon, error) {
 	t, err := wordvec.Load()
 	if err != nil {
@@ -143,7 +143,7 @@ func newLexicon() (lexicon, error) {
 	return l, nil
 }
 
-// liking returns how alike a word is to the terms, nil if that is not known.
+// liking returns how similar a word is to each of the terms, or nil if that is unknown.
 func (r *ranker) liking(word string) []float64 {
 	like, ok := r.like[word]
 	if !ok {
@@ -212,7 +212,7 @@ const (
 	fewRows   = 0.8 // the prior below which files are indexed by larger parts
 )
 
-// The features of a passage, by which it is ranked. Shares are of the weights of the question's terms.
+// The features of a passage, by which it is ranked. Shares are relative to the total weight of the question's terms.
 const (
 	own     = iota // share in the passage, by how often
 	heads          // share in its headings or symbol
@@ -238,9 +238,10 @@ const (
 	features
 )
 
-// weights of the features. They maximize the likelihood of the passages that answer (softmax over the candidates of each question, L2 of
-// 0.01) for the tuned half of the golden questions and 61 others over the Go tree. Those of named and decl were set by hand, as was the
-// rule that a flag or identifier that is nowhere means no answer (query.absent); two features of little weight went after the fit.
+// weights of the features. They maximize the likelihood of the passages that answer (softmax over the candidates of each
+// question, L2 of 0.01) for the tuned half of the golden questions and 61 others over the Go tree. The weights of named and
+// decl were set by hand. So was the rule that there is no answer if a flag or identifier occurs nowhere (query.absent). Two
+// features of little weight were removed after the fit.
 var weights = [features]float64{own: 2.65, heads: 2.1, around: -0.48, where: 0.78, near: 1.59, likely: 2.01, prosaic: 0.85, decl: 0.4, hidden: -2.3,
 	matched: 1.37, longer: 0.65, plain: 1.75, depth: -1.48, akin: 0.29, every: 2.3, top: 0.28, content: 1.88, full: 0.69, inFile: 1.22, inDir: 1.25, named: 4}
 
@@ -314,8 +315,9 @@ func (r *ranker) score(d *loaded, n int, c candidate) *scored {
 	return out
 }
 
-// lacks counts the names and options of the question that are neither in a passage nor in its heading, path or title, nor near it.
-// Names are written as in the question: "react" is no "React". A comment in the body of a function only mentions them.
+// lacks counts the names and options of the question that are neither in a passage nor in its heading, path or title, nor near
+// it. Names are written as in the question: "react" is no "React". A comment in the body of a function does not count, since
+// it only mentions them.
 func (r *ranker) lacks(d *loaded, n int) (count int) {
 	first, last := d.spans[max(0, n-nearSpans)].first, d.spans[min(len(d.spans), n+nearSpans+1)-1].last
 	near := append([]line{{text: []byte(d.spans[n].head)}}, d.lines[first:last]...)
@@ -349,10 +351,11 @@ func (r *ranker) clusters(rows []candidate) {
 	}
 }
 
-// aboutAll is how likely the opening of a README answers what the documents are about.
+// aboutAll is the likelihood that the opening of a README answers a question about all documents.
 const aboutAll = 0.8
 
-// open ranks the first paragraph of the README, or of the document that comes first, before all: a question without a word to look for is about it.
+// open ranks the first paragraph of the README, or else of the first document, before all others: it answers a question
+// without any word to search for.
 func (r *ranker) open(files []candidate) {
 	for _, c := range files {
 		d := r.load(c)
@@ -370,8 +373,8 @@ func (r *ranker) open(files []candidate) {
 	}
 }
 
-// likelihood is how likely a passage answers: a logistic function of what its ranking saw, fitted to the same questions, of which a quarter
-// have no answer.
+// likelihood returns how likely a passage is an answer: a logistic function of its ranking features, fitted to the same
+// questions, a quarter of which have no answer.
 func (r *ranker) likelihood(s *scored) float64 {
 	missing := 0.0
 	for _, t := range r.q.terms {
@@ -397,7 +400,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// private reports whether a symbol of Go is not for users of its package.
+// private reports whether a Go symbol is not meant for users of its package.
 func private(head string) bool {
 	for _, kind := range []string{"func ", "type ", "var ", "const "} {
 		if rest, ok := strings.CutPrefix(head, kind); ok {
@@ -410,8 +413,8 @@ func private(head string) bool {
 	return false
 }
 
-// prior is how much more, or less, likely a file answers a question than another with the same words: documents more,
-// tests, test data, copies of other people's code, histories and licences less.
+// prior returns a factor for the kind of a file: documents are likelier to answer a question than others with the same words;
+// tests, test data, vendored code, histories and licences are less likely.
 func prior(name string, tests bool) float64 {
 	p := 1.0
 	base := path.Base(name)

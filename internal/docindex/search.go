@@ -32,8 +32,8 @@ type Passage struct {
 	Copies     []string // "path:start-end" of the same text elsewhere
 }
 
-// A Line is a line of a file. Text is verbatim contained in that line of [Text]: it is the line without trailing space, or
-// of one that is very long or has control characters or invalid UTF-8, the best run without them.
+// A Line is a line of a file. Text occurs verbatim in that line of [Text]. It is the line without trailing space. If the line
+// is very long or has control characters or invalid UTF-8, it is the best part without these.
 type Line struct {
 	N    int
 	Text string
@@ -47,9 +47,9 @@ type Found struct {
 }
 
 // Search returns the passages that are likely to answer a question, best first, at most limit of them (8 if limit is not
-// positive). Words are matched by stem and regardless of case, and identifiers also by their parts. A phrase in double
-// quotes must occur as it is. Any other character of the question only separates words.
-// Passages in files that changed since the index was opened are left out, and if may is not nil, those in files it refuses.
+// positive). Words are matched by stem and regardless of case, and identifiers also by their parts. A phrase in double quotes
+// must occur verbatim. All other characters of the question only separate words. Passages in files that changed since the
+// index was opened are left out, and so are those in files for which may, if non-nil, returns false.
 func (ix *Index) Search(ctx context.Context, question string, limit int, may func(path string) bool) (Found, error) {
 	if limit <= 0 {
 		limit = defaultLimit
@@ -106,7 +106,7 @@ type candidate struct {
 	prior       float64
 }
 
-// candidates are the rows that may answer, best first.
+// candidates returns the rows that may answer, best first.
 func (ix *Index) candidates(ctx context.Context, q *query, may func(string) bool) ([]candidate, error) {
 	match := q.match(ix.stats.Passages)
 	if match == "" {
@@ -148,7 +148,7 @@ func (ix *Index) candidates(ctx context.Context, q *query, may func(string) bool
 	return out[:min(len(out), candidates)], nil
 }
 
-// found turns the best passages into what callers see.
+// found converts the best passages into the result for callers.
 func (r *ranker) found(limit int) Found {
 	slices.SortStableFunc(r.ranked, func(a, b *scored) int { return cmp.Compare(b.score, a.score) })
 	out := Found{Missing: r.q.missing}
@@ -183,7 +183,7 @@ func (r *ranker) found(limit int) Found {
 	return out
 }
 
-// shingles are the sequences of three words in a passage.
+// shingles returns the sequences of three words in a passage.
 func (r *ranker) shingles(p Passage) map[string]bool {
 	var words []string
 	for _, l := range p.Lines {
@@ -196,7 +196,7 @@ func (r *ranker) shingles(p Passage) map[string]bool {
 	return set
 }
 
-// alike reports whether texts are copies, but for a few words.
+// alike reports whether texts are equal except for a few words.
 func alike(a, b map[string]bool) bool {
 	both := 0
 	for s := range a {
@@ -220,7 +220,7 @@ func (r *ranker) passage(s *scored) Passage {
 	return p
 }
 
-// around cuts a long line to maxLine bytes about the rarest term in it.
+// around cuts a long line to maxLine bytes around the rarest term in it.
 func (r *ranker) around(text string) string {
 	if len(text) <= maxLine {
 		return text

@@ -30,8 +30,8 @@ const (
 	longLine  = 1 << 20 // bytes of a line that are indexed
 )
 
-// kindOf returns what a file is from its name: notText for a name that is none of those
-// indexed. A file without an extension may be text; looksBinary decides.
+// kindOf returns the kind of a file from its name: notText if such files are not indexed. A file without an extension may be
+// text; looksBinary decides.
 func kindOf(name string) kind {
 	base := strings.TrimSuffix(path.Base(name), ".gz")
 	name = strings.ToLower(base)
@@ -86,8 +86,8 @@ func looksBinary(raw []byte) bool {
 	return bad*5 > len(head)
 }
 
-// Text is the clean text of a file by line: the lines themselves, of HTML what a reader sees of them, with tags taken
-// out and entities resolved. A file whose name ends in .gz is unpacked. What does not fit into 16 MiB is cut off.
+// Text returns the clean text of a file by line. HTML is reduced to its visible text, without tags and with entities resolved.
+// A file whose name ends in .gz is unpacked. Text beyond 16 MiB is cut off.
 func Text(name string, raw []byte) [][]byte {
 	raw, _ = unpacked(name, raw[:min(len(raw), maxFile)])
 	lines := linesOf(kindOf(name), raw, nil)
@@ -100,7 +100,7 @@ func Text(name string, raw []byte) [][]byte {
 
 var errTooLarge = errors.New("too large")
 
-// BriefMark is the last line of a brief that the workflow research wrote. What was written from documents is none.
+// BriefMark is the last line of a brief that the workflow research wrote. Briefs are not indexed as documents.
 const BriefMark = "<!-- superstep: brief -->"
 
 // IsBrief reports whether a text ends as a brief does.
@@ -108,7 +108,7 @@ func IsBrief(text []byte) bool {
 	return bytes.HasSuffix(bytes.TrimSpace(text[max(0, len(text)-200):]), []byte(BriefMark))
 }
 
-// unpacked is the content of a file that may be compressed.
+// unpacked returns the content of a file that may be compressed.
 func unpacked(name string, raw []byte) ([]byte, error) {
 	if !packed(name) {
 		return raw, nil
@@ -241,7 +241,7 @@ func newLines(lines []line, cur line, n, pre int) ([]line, line) {
 	return lines, cur
 }
 
-// shown is what of a line people get to see: its longest run without control characters and invalid UTF-8.
+// shown returns the part of a line that users see: its longest run without control characters and invalid UTF-8.
 func shown(text []byte) string {
 	best, start := []byte(nil), 0
 	end := func(i int) {

@@ -35,7 +35,7 @@ func (c *checker) fields(t reflect.Type, path string, addressable bool) {
 	}
 }
 
-// beats is whether encoding/json prefers a field over another of the same name.
+// beats reports whether encoding/json prefers a field over another of the same name.
 func (f *field) beats(other *field) bool {
 	if f.depth != other.depth {
 		return f.depth < other.depth
@@ -43,7 +43,7 @@ func (f *field) beats(other *field) bool {
 	return f.tagged && !other.tagged
 }
 
-// collect adds the fields of a struct, and reports those that encoding/json passes over.
+// collect adds the fields of a struct, and reports those that encoding/json ignores.
 func (c *checker) collect(to []field, t reflect.Type, path string, depth int, addressable bool, within map[reflect.Type]bool) []field {
 	if within[t] {
 		return to
@@ -88,7 +88,7 @@ func (c *checker) collect(to []field, t reflect.Type, path string, depth int, ad
 	return to
 }
 
-// validName is whether encoding/json takes a name from a tag.
+// validName reports whether encoding/json takes a name from a tag.
 func validName(name string) bool {
 	for _, r := range name {
 		if !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {

@@ -8,11 +8,11 @@ import (
 	"reflect"
 )
 
-// deepest is how deep values are looked into before encoding/json decides, which finds cycles.
+// deepest is the depth to which values are examined. Below that encoding/json decides, which detects cycles.
 const deepest = 200
 
-// Varies reports whether values of a type that passes Check may be refused by json.Marshal all the same: numbers such as
-// NaN, what is under an interface, values that encode themselves, and cycles.
+// Varies reports whether json.Marshal may refuse some values of a type that passes Check: numbers such as NaN, values in
+// interfaces, values that encode themselves, and cycles.
 func Varies(t reflect.Type) bool { return varies(t, map[reflect.Type]bool{}) }
 
 func varies(t reflect.Type, within map[reflect.Type]bool) bool {
@@ -107,7 +107,7 @@ func value(v reflect.Value, path string, depth int) error {
 	return nil
 }
 
-// entries looks at those of a map, and returns the error whose text is least.
+// entries checks the entries of a map, and returns the error whose text sorts first.
 func entries(v reflect.Value, path string, depth int) (first error) {
 	c := &checker{seen: map[place]bool{}}
 	if c.key(v.Type().Key(), path); len(c.problems) > 0 {

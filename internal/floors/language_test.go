@@ -3,15 +3,19 @@ package floors
 import (
 	"go/ast"
 	"go/token"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// refused lists phrases that readers have to read twice.
-var refused = regexp.MustCompile(`\b(goes on with|gone on with|taken up|take up|dead processes|left alone|waits outside|come to its end|passed over|is had|at work|at its turn|` +
-	`executed again from its own record|had leave|by leave|may not simply|agreed to|brings along|look at what|give room back|those who work for others|what is not over|told first)\b`)
+// refused lists phrases that readers have to read twice. It is the only such list: it holds for Go code, for the pages of docs
+// and for the other Markdown files of the project.
+var refused = regexp.MustCompile(`(?i)\b(goes on with|gone on with|taken up|takes? up|dead process(es)?|left alone|waits? outside|comes? to its end|` +
+	`passed over|is had|at work|at its turn|executed again from its own record|had leave|by leave|may not simply|agreed to|brings? along|look at what|gives? room back|` +
+	`those who work for others|what is not over|told first)\b`)
 
 const (
 	mostPhrases = 1    // refused phrases in 10,000 lines
@@ -140,6 +144,33 @@ func tooLong(text string) bool {
 		}
 	}
 	return false
+}
+
+// TestPagesLanguage checks that no page has a refused phrase. Code blocks and the generated reference of commands are left out.
+func TestPagesLanguage(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %d pages, %v", pattern, len(found), err)
+		}
+		pages = append(pages, found...)
+	}
+	code := regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	for _, page := range pages {
+		if name := filepath.Base(page); name == "commands.md" || name == "CHANGELOG.md" {
+			continue
+		}
+		b, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range refused.FindAllString(code.ReplaceAllString(string(b), ""), -1) {
+			t.Errorf("%s: %q", page, found)
+		}
+	}
 }
 
 func TestLanguageRulesBite(t *testing.T) {

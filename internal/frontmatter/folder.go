@@ -14,9 +14,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/inside"
 )
 
-// A Folder is a folder that others have filled. Nothing outside of it is opened: not by "..", not
-// by a symbolic link, even one that is changed meanwhile. Links that stay inside are followed. It is
-// safe for use from several goroutines.
+// A Folder is a folder with untrusted content. Nothing outside it is opened: neither by ".." nor by a symbolic link, even one
+// that changes concurrently. Links that stay inside are followed. It is safe for use from several goroutines.
 type Folder struct{ root *inside.Root }
 
 // OpenFolder opens a folder. If there is none, the error is fs.ErrNotExist. Close it.
@@ -28,7 +27,7 @@ func OpenFolder(dir string) (*Folder, error) {
 	return &Folder{root}, nil
 }
 
-// Sub opens a folder in this one, which links may then not leave. Close it.
+// Sub opens a folder in this one. Its links must not lead out of it. Close it.
 func (f *Folder) Sub(dir string) (*Folder, error) {
 	rel, err := f.root.Resolve(dir)
 	if err != nil {
@@ -44,7 +43,7 @@ func (f *Folder) Sub(dir string) (*Folder, error) {
 // Close releases the folder.
 func (f *Folder) Close() { _ = f.root.Close() } // nothing was written
 
-// Path is the absolute path of a file in the folder.
+// Path returns the absolute path of a file in the folder.
 func (f *Folder) Path(name string) string { return filepath.Join(f.root.Dir, filepath.FromSlash(name)) }
 
 // Open opens a regular file. It does not wait for the other end of a FIFO.
@@ -84,13 +83,13 @@ type Entry struct {
 type Walk struct {
 	Entries int // at most that many are looked at
 	Depth   int // of folders
-	// Enter says whether to go on into a folder; it is given the names in it. Nil for every one.
+	// Enter reports whether to descend into a folder, given the names in it. If nil, every folder is entered.
 	Enter func(dir string, names []string) bool
 }
 
-// Entries returns what is below a folder that is not itself a folder, in the order of the paths.
-// A folder that is reached twice is listed once. Names and links make no difference to the order,
-// so it is the same every time. Cut says that a limit was reached; then some are missing.
+// Entries returns what is below a folder that is not itself a folder, in the order of the paths. A folder that is reached
+// twice is listed once. The order does not depend on names or links, so it is the same every time. Cut is set if a limit was
+// reached; then some entries are missing.
 func (f *Folder) Entries(dir string, w *Walk) (list []Entry, cut bool) {
 	v := &visit{f: f, w: w, seen: map[string]bool{}}
 	rel, err := f.root.Resolve(dir)
@@ -116,8 +115,7 @@ type visit struct {
 	n    int
 	list []Entry
 	cut  bool
-	// links are to be followed when all else is done, so that a folder that is reached by one
-	// too is listed under its own name.
+	// links are followed last, so that a folder that is also reached directly is listed under its own name.
 	links []pending
 }
 
@@ -126,7 +124,7 @@ type pending struct {
 	depth       int
 }
 
-// enter looks at a folder: where it was found, and where it really is.
+// enter visits a folder, given the path where it was found and its real path.
 func (v *visit) enter(found, real string, depth int, link bool) {
 	if v.seen[real] {
 		return
@@ -179,7 +177,7 @@ func (v *visit) look(found, real string, depth int, link bool) {
 	}
 }
 
-// names are those in a folder, sorted.
+// names returns those in a folder, sorted.
 func (v *visit) names(dir string) ([]string, error) {
 	d, err := v.f.root.OpenFile(filepath.FromSlash(dir), os.O_RDONLY|inside.NonBlock, 0)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package frontmatter reads Markdown files that begin with a YAML header between two lines of
-// three hyphens, and the folders that hold such files. Others write them, often by hand and for
-// programs that are easily pleased. So it is strict about what is dangerous (sizes, depth,
-// aliases, tags, links, devices), tells where everything is, and forgives what is only untidy.
+// Package frontmatter reads Markdown files that begin with a YAML header between two lines of three hyphens, and the folders
+// that hold such files. Such files are often written by hand, and for programs that are less strict. So the package is strict
+// about everything dangerous (sizes, depth, aliases, tags, links, devices), reports the position of every value, and tolerates
+// what is only untidy.
 package frontmatter
 
 import (
@@ -54,7 +54,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%d:%d: %s", e.Line, e.Col, e.Text)
 }
 
-// A Warning is something that was put up with.
+// A Warning is a tolerated mistake.
 type Warning struct {
 	Line, Col int
 	Text      string
@@ -62,15 +62,15 @@ type Warning struct {
 
 func (w Warning) String() string { return fmt.Sprintf("%d:%d: %s", w.Line, w.Col, w.Text) }
 
-// A Document is a file taken apart.
+// A Document is a parsed file.
 type Document struct {
 	Fields   []Field // of the header, as they stand there; of a repeated one, only the first
 	Body     string  // what follows the header, without blank lines around it
 	BodyLine int     // where Body begins
 	Lenient  bool    // the header is not quite YAML
 	Warnings []Warning
-	// Repeated has every key that is there twice, at any depth. Programs differ in which of the two
-	// they take, so whoever reads a file that decides something refuses it.
+	// Repeated lists every duplicate key, at any depth. Programs differ in which of the two values they use, so readers of
+	// files that affect permissions refuse them.
 	Repeated []*Error
 }
 
@@ -125,9 +125,9 @@ func (d *Document) Field(key string) *Field {
 	return nil
 }
 
-// Parse takes a file apart. Its error is an *Error. The header is read as YAML; if it is not, once
-// more, line by line: see lenient. Clean, unless nil, makes text harmless; it is applied to every key
-// and value and to the body, and what it changes is a warning.
+// Parse parses a file. Its error is an *Error. The header is read as YAML, or, if it is not valid YAML, line by line: see
+// lenient. Clean, if non-nil, makes text harmless. It is applied to every key and value and to the body, and each change is a
+// warning.
 func Parse(b []byte, clean func(string) string) (*Document, error) {
 	text, err := text(b, MaxFile)
 	if err != nil {
@@ -154,7 +154,7 @@ func Parse(b []byte, clean func(string) string) (*Document, error) {
 	return p.doc, nil
 }
 
-// text is a file of bounded size as text, with newlines at all ends of lines.
+// text returns a file of bounded size as text, with newlines at all ends of lines.
 func text(b []byte, most int) (string, error) {
 	switch {
 	case len(b) > most:
@@ -192,8 +192,8 @@ func parts(text string) (header, body string, line int, err error) {
 
 func fence(line string) bool { return strings.TrimRight(line, " \t\r") == "---" }
 
-// Unfenced returns the text of a file as a body, for those kinds of files that need no front matter.
-// It has no field. Its error is an *Error.
+// Unfenced returns a document whose body is the whole file, for kinds of files that need no front matter. It has no fields.
+// Its error is an *Error.
 func Unfenced(b []byte, clean func(string) string) (*Document, error) {
 	text, err := text(b, MaxFile)
 	if err != nil {
@@ -204,7 +204,7 @@ func Unfenced(b []byte, clean func(string) string) (*Document, error) {
 	return p.doc, nil
 }
 
-// parsing is a file that is being taken apart.
+// parsing is a file that is being parsed.
 type parsing struct {
 	clean   func(string) string
 	doc     *Document
@@ -251,8 +251,8 @@ func (p *parsing) visible(text string, line int) string {
 	return strings.Join(lines, "")
 }
 
-// YAML reads a file that is a map in YAML and nothing else, of at most 64 KiB and as strictly as a
-// header can be read. A key that is there twice is an error. Its error is an *Error.
+// YAML reads a file that consists of one YAML map of at most 64 KiB, as strictly as a header. A duplicate key is an error. Its
+// error is an *Error.
 func YAML(b []byte, clean func(string) string) ([]Field, error) {
 	if len(b) > MaxHeader {
 		return nil, &Error{Code: TooLarge, Text: "the file is over 64 KiB"}
@@ -269,9 +269,9 @@ func YAML(b []byte, clean func(string) string) ([]Field, error) {
 	return v.Fields, nil
 }
 
-// Tree reads a file that is one value in YAML, of which JSON is a part; without one it is null. Aliases, tags and
-// keys that are there twice are refused: whoever reads the file reports them. In the value they are missing, or have
-// no kind. The caller bounds the size. The error is an *Error, such as one for more than MaxDepth levels.
+// Tree reads a file that is one YAML (or JSON) value; an empty file is null. Aliases, tags and duplicate keys are returned for
+// the caller to report as errors. In the value they are missing, or have no kind. The caller bounds the size. The error is an
+// *Error, such as one for more than MaxDepth levels.
 func Tree(b []byte, clean func(string) string) (v *Value, refused []*Error, err error) {
 	text, err := text(b, len(b))
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// String is the text of a single value, trimmed, and whether it is one. A number or truth
-// value is given as it is written.
+// String returns the text of a single value, trimmed, and whether it is one. A number or truth value is returned as it is
+// written.
 func (v *Value) String() (string, bool) {
 	switch v.Kind {
 	case Text, Number, Bool:
@@ -17,7 +17,7 @@ func (v *Value) String() (string, bool) {
 	return "", false
 }
 
-// Bool is a truth value, and whether it is one. It may be in quotes.
+// Bool returns a truth value, and whether it is one. It may be in quotes.
 func (v *Value) Bool() (value, ok bool) {
 	s, _ := v.String()
 	switch strings.ToLower(s) {
@@ -29,14 +29,14 @@ func (v *Value) Bool() (value, ok bool) {
 	return false, false
 }
 
-// Int is a whole number, and whether it is one. It may be in quotes.
+// Int returns a whole number, and whether it is one. It may be in quotes.
 func (v *Value) Int() (int, bool) {
 	s, _ := v.String()
 	n, err := strconv.Atoi(strings.ReplaceAll(s, "_", ""))
 	return n, err == nil
 }
 
-// Float is a finite number, and whether it is one. It may be in quotes.
+// Float returns a finite number, and whether it is one. It may be in quotes.
 func (v *Value) Float() (float64, bool) {
 	s, _ := v.String()
 	f, err := strconv.ParseFloat(s, 64)
@@ -45,9 +45,9 @@ func (v *Value) Float() (float64, bool) {
 
 const maxWords = 1000
 
-// Words are the values of a list of single values, or of a text that is one: separated by commas,
-// and by spaces too if there is no comma and spaced is set. What is in parentheses stays together, as
-// in Task(a, b). Ok is false if it is something else, or has more than 1,000. Each has its place.
+// Words returns the values of a list of single values, or of a text that is one: separated by commas, and by spaces too if
+// there is no comma and spaced is set. Text in parentheses stays together, as in Task(a, b). Ok is false if the value is
+// something else or has more than 1,000 elements. Each element has its position.
 func (v *Value) Words(spaced bool) (words []*Value, ok bool) {
 	if v.Kind == List {
 		if len(v.Items) > maxWords {
@@ -78,7 +78,7 @@ func (v *Value) Words(spaced bool) (words []*Value, ok bool) {
 	return words, true
 }
 
-// cut separates a list on one line.
+// cut splits a list that is on one line.
 func cut(s string, spaced bool) []string {
 	parts := split(s, ",\n")
 	if spaced && len(parts) == 1 {
@@ -107,7 +107,7 @@ func split(s, separators string) []string {
 	return append(out, s[start:])
 }
 
-// Any is the value as encoding/json would give it, except that a whole number that fits is an int.
+// Any returns the value as encoding/json would decode it, except that a whole number that fits is an int.
 func (v *Value) Any() any {
 	switch v.Kind {
 	case Bool:

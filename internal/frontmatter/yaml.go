@@ -30,7 +30,7 @@ func (p *parsing) strict(header string) *Error {
 	return nil
 }
 
-// forget takes back what was said of a header that turned out not to be YAML.
+// forget drops the warnings about a header that turned out not to be YAML.
 func (p *parsing) forget() {
 	p.doc.Repeated = nil
 	p.doc.Warnings = slices.DeleteFunc(p.doc.Warnings, func(w Warning) bool { return w.Line < p.doc.BodyLine })
@@ -83,7 +83,7 @@ func tooDeep(line, col int) *Error {
 	return &Error{TooDeep, line, col, fmt.Sprintf("lists and maps are over %d deep", MaxDepth)}
 }
 
-// invalid is an error of the parser. It does not repeat what was read.
+// invalid returns an error of the parser. It does not quote the input.
 func invalid(err error, text string, line int) *Error {
 	e := &Error{Syntax, line, 1, "invalid YAML"}
 	var wrong *yaml.LoadError
@@ -218,11 +218,10 @@ func (p *parsing) comments(header string) {
 // a space and more.
 var entryLine = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.-]*):(?:[ \t]+(.*))?$`)
 
-// lenient is the second attempt at a header that is not YAML, such as `description: Use this when: x`
-// or `argument-hint: [a] [b]`. Every field of the header is read on its own, with the lines below it that
-// begin none. One that is not YAML is plain text, as it is written, if there is something on the line of
-// its key: a warning says so. It fails if a field has nothing there, or the header begins with no
-// field; then the first error stands. What YAML forbids for safety is forbidden here too, and is the error.
+// lenient is the second attempt to read a header that is not YAML, such as `description: Use this when: x` or `argument-hint:
+// [a] [b]`. It reads every field separately, with the lines below that begin no field. A field that is not YAML is plain text,
+// with a warning, if there is text on the line of its key. Otherwise, or if the header does not begin with a field, lenient
+// fails and the first error stands. YAML features that are forbidden for safety are an error here too.
 func (p *parsing) lenient(header string) (ok bool, wrong *Error) {
 	type entry struct {
 		key, rest string
@@ -278,7 +277,7 @@ func (p *parsing) lenient(header string) (ok bool, wrong *Error) {
 	return p.doc.Lenient, nil
 }
 
-// plain is a value that is not YAML: what is on the line of its key, and the lines below.
+// plain returns a value that is not YAML: the rest of its key's line, and the lines below.
 func plain(rest string, below []string) string {
 	var b strings.Builder
 	if rest[0] != '|' && rest[0] != '>' {

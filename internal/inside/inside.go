@@ -1,5 +1,5 @@
-// Package inside opens what others have put into a folder, and nothing outside of it: not by "..", not by a symbolic link,
-// even one that is changed meanwhile. What is no regular file is not opened.
+// Package inside opens files in a folder with untrusted content, and nothing outside it: neither by ".." nor by a symbolic
+// link, even one that changes concurrently. Only regular files are opened.
 package inside
 
 import (
@@ -22,7 +22,7 @@ var (
 	ErrMoved      = errors.New("it was exchanged for a link while it was opened; try again")
 )
 
-// Reason is an error without the path, which the caller knows better.
+// Reason returns an error without the path, which the caller knows better.
 func Reason(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err
@@ -30,7 +30,7 @@ func Reason(err error) error {
 	return err
 }
 
-// A Root is a folder that is not left. It is safe for use from several goroutines.
+// A Root is a folder that no opened path can leave. It is safe for use from several goroutines.
 type Root struct {
 	*os.Root
 	Dir  string // as given, made absolute
@@ -73,8 +73,8 @@ func Rel(dir, name string) (string, bool) {
 }
 
 // Resolve follows the symbolic links of a relative path with slashes. The result, which has slashes too, names no link, but
-// possibly something that does not exist. [os.Root] decides what may be opened; this makes absolute links work that stay
-// inside, and tells those that do not from missing files.
+// possibly something that does not exist. [os.Root] decides what may be opened. This makes absolute links work if they stay
+// inside, and distinguishes links that lead out from missing files.
 func (r *Root) Resolve(name string) (string, error) {
 	rest := path.Clean(name)
 	if !filepath.IsLocal(filepath.FromSlash(rest)) {
@@ -123,8 +123,8 @@ func Regular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return regular(filepath.FromSlash(name), root.Stat, root.OpenFile)
 }
 
-// Exact is Regular for a path that names no link, as Resolve returns it: what is opened is what has that path, also if a link
-// takes the place of a part of it meanwhile.
+// Exact is Regular for a path without links, as Resolve returns it: it opens the file at exactly that path, even if a part of
+// the path is replaced by a link meanwhile.
 func (r *Root) Exact(name string) (f *os.File, info fs.FileInfo, err error) {
 	for range 3 { // an editor exchanges a file for its next version
 		if f, info, err = r.exact(name); !errors.Is(err, ErrMoved) {
@@ -169,7 +169,7 @@ func (r *Root) exact(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, err
 }
 
-// still returns an error unless what is opened has a name in a folder itself, and not a link of that name.
+// still returns an error unless the opened file itself, and not a link, has the name in a folder.
 func still(dir *os.Root, name string, opened fs.FileInfo) error {
 	info, err := dir.Lstat(name)
 	if err == nil && !os.SameFile(info, opened) {
@@ -179,8 +179,8 @@ func still(dir *os.Root, name string, opened fs.FileInfo) error {
 }
 
 func regular(name string, stat func(string) (fs.FileInfo, error), open func(string, int, fs.FileMode) (*os.File, error)) (*os.File, fs.FileInfo, error) {
-	// A device may do something when it is opened, so it is looked at before; and after, since it may have taken the place of a
-	// file.
+	// Opening a device may have side effects, so the type is checked before; it is checked again afterwards, since a device
+	// may have replaced the file.
 	if info, err := stat(name); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 		return nil, nil, ErrNotRegular
 	}
@@ -212,7 +212,7 @@ func ReadFile(name string, most int64) ([]byte, error) {
 	return ReadAll(f, most)
 }
 
-// ReadAll reads a file to its end, which is at most so many bytes away.
+// ReadAll reads a file to its end, up to a maximum number of bytes.
 func ReadAll(f io.Reader, most int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(b)) > most {

@@ -1,6 +1,5 @@
-// Package localfs tells local file systems from those that are shared over a network,
-// on which the locks and the write-ahead files that stores rely on may not work, and makes
-// directories and names in them durable.
+// Package localfs distinguishes local file systems from network file systems, on which the locks and write-ahead files of
+// stores may not work. It also makes directories and names in them durable.
 package localfs
 
 import (
@@ -12,9 +11,8 @@ import (
 	"runtime"
 )
 
-// Check returns an error if path is, or would be made, on a network file system. The
-// remedy names the setting that overrides it, for instance "Options.AllowNetwork". Where
-// the system does not say what a file system is, it counts as local.
+// Check returns an error if path is, or would be made, on a network file system. The remedy names the setting that overrides
+// it, for instance "Options.AllowNetwork". A file system of unknown kind counts as local.
 func Check(path, setting string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -31,7 +29,7 @@ func Check(path, setting string) error {
 	}
 }
 
-// refuse is the error for a file system of that name, none for "".
+// refuse returns the error for a file system of that name, none for "".
 func refuse(path, name, setting string) error {
 	if name == "" {
 		return nil
@@ -52,8 +50,7 @@ func MakeDir(dir string) (unsynced []string, err error) {
 	return unsynced, os.MkdirAll(dir, 0o700)
 }
 
-// SyncDir makes a new name in a directory durable, if the directory may be listed:
-// without that right nothing can be done about it.
+// SyncDir makes a new name in a directory durable. It does nothing without the right to list the directory.
 func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil

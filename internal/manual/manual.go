@@ -27,7 +27,7 @@ func Write(c *cobra.Command, dir, source, options string) error {
 	return nil
 }
 
-// page is the page of a command, in the language of man(7).
+// page returns the page of a command, in the language of man(7).
 func page(c *cobra.Command, source, options string) string {
 	title := strings.ReplaceAll(c.CommandPath(), " ", "-")
 	var b strings.Builder

@@ -1,6 +1,5 @@
-// Package modeltest has a [Server] of models for tests: it speaks a provider's protocol on a real socket,
-// says what a script says, and fails in the ways real servers do. Its own tests are the suite that
-// every provider must pass.
+// Package modeltest has a model [Server] for tests: it speaks a provider's protocol on a real socket, answers according to a
+// script, and fails in the ways real servers do. Its own tests are the suite that every provider must pass.
 package modeltest
 
 import (
@@ -27,13 +26,12 @@ type Wire interface {
 	Path() string
 	// Parse reads a request. An error is answered with status 400.
 	Parse(r *http.Request, body []byte) (*ParsedRequest, error)
-	// Frames returns the body of the stream that says reply, cut where a client may have
-	// something to act upon: one frame for each thing said, the last ones say stop and
-	// usage and end the stream. Faults are not its business.
+	// Frames returns the body of the stream for a reply, cut where a client may act: one frame for each part, followed by
+	// frames with the stop reason and the usage. It ignores faults.
 	Frames(req *ParsedRequest, reply *Reply) [][]byte
 	// ErrorFrame is an error in the middle of a stream.
 	ErrorFrame(code, message string) []byte
-	// ErrorBody is the body of a response whose status is no success.
+	// ErrorBody returns the body of a response with an error status.
 	ErrorBody(status int, code, message string) []byte
 }
 
@@ -59,7 +57,7 @@ type Reply struct {
 	Fragment int
 	// Stop defaults to calls if there are any, else to end.
 	Stop model.StopCode
-	// Raw is sent as the body in place of all that.
+	// Raw, if set, is sent as the body instead.
 	Raw []byte
 
 	// Status, if it is neither 0 nor 200, is answered with an error body of Code and
@@ -116,8 +114,7 @@ func Failure(status int, retryAfter string) Reply {
 // A Handler decides what the server answers. It is called from several goroutines.
 type Handler func(*ParsedRequest) Reply
 
-// Sequence returns a handler that gives the replies in order, and the last one from
-// then on.
+// Sequence returns a handler that returns the replies in order, and then repeats the last one.
 func Sequence(replies ...Reply) Handler {
 	var mu sync.Mutex
 	n := 0
@@ -260,7 +257,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(&stream{w: w, gone: r.Context()}, &reply)
 		return
 	}
-	// Errors of writing mean that the client left, which is its right.
+	// A write error means that the client has disconnected, which is no error here.
 	_ = s.stream(&stream{w: w, gone: r.Context()}, req, &reply)
 }
 

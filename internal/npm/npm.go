@@ -1,6 +1,5 @@
-// Package npm gives tests what others have published: programs to run against, and
-// collections to read. Everything is pinned by its digest, kept in the user's cache, and
-// installed without running anybody's scripts.
+// Package npm provides published npm packages to tests: programs to run against, and collections to read. Everything is pinned
+// by its digest, kept in the user's cache, and installed without running install scripts.
 package npm
 
 import (
@@ -23,7 +22,7 @@ import (
 //go:embed package.json package-lock.json .npmrc
 var locked embed.FS
 
-// Node is the path of node. Without one the test is skipped.
+// Node returns the path of node. Without one the test is skipped.
 func Node(tb testing.TB) string { return program(tb, "node") }
 
 func program(tb testing.TB, name string) string {
@@ -35,7 +34,7 @@ func program(tb testing.TB, name string) string {
 	return path
 }
 
-// Modules is a folder node_modules with the packages of package.json beside this file: MCP
+// Modules returns a folder node_modules with the packages of package.json beside this file: MCP
 // servers, a fake server of models, zod, a plugin package. It is shared: write nothing into it.
 func Modules(tb testing.TB) string {
 	tb.Helper()
@@ -59,7 +58,7 @@ func Modules(tb testing.TB) string {
 	return filepath.Join(dir, "node_modules")
 }
 
-// Package is the folder of one package, without what it depends on. The digest is the
+// Package returns the folder of one package, without what it depends on. The digest is the
 // integrity that npm tells of it, "sha512-…". It is shared: write nothing into it.
 func Package(tb testing.TB, spec, integrity string) string {
 	tb.Helper()
@@ -89,7 +88,7 @@ func Package(tb testing.TB, spec, integrity string) string {
 	return filepath.Join(dir, "package")
 }
 
-// once creates a folder of the cache if it is not there yet, whoever else is at it.
+// once creates a folder of the cache if it is missing. Concurrent calls, even from other processes, are safe.
 func once(tb testing.TB, name string, make func(dir string) error) string {
 	tb.Helper()
 	program(tb, "npm")

@@ -1,12 +1,13 @@
-// Package offline is a model that needs no key and no network. It plays an agent that searches, reads and quotes: it answers
-// with passages of documents, verbatim and each with its place. It writes no prose and no code, and judges nothing.
+// Package offline is a model that needs no key and no network. It acts as an agent that searches, reads and quotes: it answers
+// with passages of documents, verbatim and each with its location. It writes neither prose nor code, and makes no judgements.
 //
-// It takes a prompt apart: what to look for, and material such as the outputs of earlier steps, which stands between tags or
-// fences, below a line that ends with a colon, or in the form of passages. With material it keeps the quotes, in their order and
-// each once. Else it reads the files that the prompt names, or searches with the tools search_docs or grep and read_file.
-// It calls no other tool, and what documents and material say is quoted and not obeyed.
+// It parses a prompt into a question and material, such as the outputs of earlier steps: text between tags or fences, below a
+// line that ends with a colon, or in the form of passages. If there is material, it keeps the quotes in it, in their order and
+// each once. Otherwise it reads the files that the prompt names, or searches with the tools search_docs or grep and read_file.
+// It calls no other tool. Instructions in documents and material are quoted and never obeyed.
 //
-// What takes more is a [*CannotError]; [Quotable] tells it before anything runs. The same request always has the same answer.
+// Anything that needs more is a [*CannotError]; [Quotable] detects this before anything runs. The same request always has the
+// same answer.
 package offline
 
 import (
@@ -28,10 +29,10 @@ type offline struct{}
 
 func (offline) Name() string { return Name }
 
-// Price is nothing.
+// Price returns a price of zero.
 func (offline) Price() (model.Price, bool) { return model.Price{}, true }
 
-// A CannotError reports that an answer was asked for that takes more than quoting.
+// A CannotError reports that a request needs more than quoting.
 type CannotError struct {
 	At  string // the place in the answer, as "findings/severity"; "" for the whole of it
 	Why string // such as "is a number, which takes judgement"

@@ -22,7 +22,7 @@ type passage struct {
 	lines    []string
 }
 
-// String is the passage as it stands in answers. [scan] reads it.
+// String returns the passage in the form used in answers. [scan] parses it.
 func (p *passage) String() string {
 	var b strings.Builder
 	if p.path != "" {
@@ -153,7 +153,7 @@ func paragraphs(path, printed string) []passage {
 
 const mostLooked = 1000 // passages
 
-// once leaves out passages that are there before, by their place or their text, as a part or with more around them.
+// once removes passages that repeat earlier ones: by location or by text, also if one contains the other.
 func once(all []passage) []passage {
 	var out []passage
 	for i := range all[:min(len(all), mostLooked)] {
@@ -167,7 +167,7 @@ func once(all []passage) []passage {
 	return out
 }
 
-// stems are the stems of what a text is about, each once.
+// stems returns the stems of what a text is about, each once.
 func stems(text string) []string {
 	var out []string
 	seen := map[string]bool{}

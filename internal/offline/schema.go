@@ -12,7 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Quotable returns a [*CannotError] if quotes can be no answer of a schema. They can be a text, a list of texts, or an object
+// Quotable returns a [*CannotError] if quotes cannot satisfy a schema. They can satisfy a text, a list of texts, or an object
 // whose only property is one of these.
 func Quotable(s *jsonschema.Schema) error { return quotable(s, "") }
 
@@ -64,7 +64,7 @@ func quotable(s *jsonschema.Schema, at string) error {
 	return several
 }
 
-// fill creates an answer that fits a schema of so many passages, or more where it wants more items.
+// fill creates an answer that fits a schema, from a number of passages, or from more if the schema requires more items.
 func fill(s *jsonschema.Schema, all []passage, most int) (string, error) {
 	v, err := value(s, "", all, most)
 	if err != nil {

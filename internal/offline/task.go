@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/words"
 )
 
-// A task is a prompt, taken apart.
+// A task is a parsed prompt.
 type task struct {
 	topic   string   // what to look for, "" if the prompt does not say
 	words   []string // of the topic
@@ -38,7 +38,7 @@ var (
 		`json|ya?ml|toml|log|sql|go|py|[jt]sx?|java|[ch]|cc|cpp|cs|rs|rb|sh)|README|LICENSE|CHANGELOG)$`)
 )
 
-// read takes a prompt apart.
+// read parses a prompt.
 func read(prompt string) *task {
 	if len(prompt) > mostGiven {
 		prompt = strings.ToValidUTF8(prompt[:mostGiven], "")
@@ -173,7 +173,7 @@ const instructing = " answer briefly brief cite cited cites collect describe det
 	"quotes read report reports research say says search sentence sentences source sources summarise summarize summary show tell text write " +
 	"page topic this question following below key main important two three four five bullet "
 
-// strip takes the words that tell what to do off the beginning of a sentence, and the names of files out of it.
+// strip removes instruction words from the beginning of a sentence, and file names anywhere in it.
 func strip(s string, question bool) string {
 	var out []string
 	for f := range strings.FieldsSeq(s) {

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// What one agent's work may take, and what an answer holds at most.
+// Limits of one agent's work, and of the size of an answer.
 const (
 	mostSearches = 2
 	mostResults  = 8
@@ -22,10 +22,10 @@ const (
 	mostKept     = 30 // passages of material
 )
 
-// searchers are the tools that are searched with. Others may do anything with what they call a query.
+// searchers returns the tools that are used for searching. Other tools may do anything with an argument named query.
 func searchers() []string { return []string{"search_docs", "search_files", "search"} }
 
-// worker is this model in the place of an agent.
+// worker is this model acting as an agent.
 type worker struct {
 	*task
 	req  *model.Request
@@ -39,7 +39,7 @@ type attempt struct {
 	failed             bool
 }
 
-// turn is what the model says next: calls, or its answer.
+// turn returns what the model says next: calls, or its answer.
 func turn(req *model.Request) ([]model.Part, error) {
 	if req.Schema != nil {
 		if err := Quotable(req.Schema); err != nil {
@@ -77,7 +77,7 @@ func turn(req *model.Request) ([]model.Part, error) {
 	return []model.Part{{Kind: model.Text, Text: text}}, err
 }
 
-// offered is a tool by one of its names.
+// offered returns a tool by one of its names.
 func (w *worker) offered(names ...string) *model.ToolSpec {
 	for _, n := range names {
 		for i := range w.req.Tools {
@@ -105,7 +105,7 @@ func (w *worker) call(k int, t *model.ToolSpec, args map[string]any) model.Part 
 	return model.Part{Kind: model.ToolCall, Call: &model.Call{ID: fmt.Sprintf("offline-%d", len(w.made)+k+1), Name: t.Name, Args: b}}
 }
 
-// next are the calls to make, none if there is nothing more to find.
+// next returns the calls to make, none if there is nothing more to find.
 func (w *worker) next() []model.Part {
 	if len(w.given) > 0 && !w.asked {
 		return nil
@@ -151,7 +151,7 @@ func (w *worker) next() []model.Part {
 	return nil
 }
 
-// shallow is the file of a listing that is in the fewest folders, "" for none.
+// shallow returns the file of a listing that is in the fewest folders, "" for none.
 func shallow(listing string) string {
 	best := ""
 	for f := range strings.Lines(listing) {
@@ -198,7 +198,7 @@ func (w *worker) windows(reader *model.ToolSpec) []model.Part {
 	return calls
 }
 
-// found are the passages that the tools brought, the best first. Hits are the lines that grep found, if there are no others.
+// found returns the passages that the tools brought, the best first. Hits are the lines that grep found, if there are no others.
 func (w *worker) found(hitsToo bool) []passage {
 	var searched, hits, begin, rest []passage
 	for _, m := range w.made {
@@ -229,7 +229,7 @@ func (w *worker) found(hitsToo bool) []passage {
 	return slices.DeleteFunc(once(append(slices.Clone(w.given), out...))[len(w.given):], func(p passage) bool { return hidden(p.path) })
 }
 
-// nowhere is what searches said that no document has, "" for nothing.
+// nowhere returns the words that no document has, according to the searches, or "".
 func (w *worker) nowhere() string {
 	for _, m := range w.called(searchers()...) {
 		line, _, _ := strings.Cut(m.result, "\n")
@@ -240,7 +240,7 @@ func (w *worker) nowhere() string {
 	return ""
 }
 
-// answer is the passages there are, as a text or as the schema has it.
+// answer returns the passages there are, as a text or as the schema has it.
 func (w *worker) answer() (string, error) {
 	all, most := w.given, mostKept
 	if len(w.given) == 0 || w.asked {
@@ -270,7 +270,7 @@ func (w *worker) answer() (string, error) {
 	return strings.Join(parts, "\n\n"), nil
 }
 
-// lost is why there is nothing to quote, nil if documents were searched and have nothing.
+// lost returns why there is nothing to quote, or nil if documents were searched without a result.
 func (w *worker) lost() error {
 	worked := false
 	why := ""

@@ -38,10 +38,10 @@ const (
 	superuser   = "superstep"
 )
 
-// errMissing says that there is no Postgres on this machine.
+// errMissing reports that there is no Postgres on this machine.
 var errMissing = errors.New("there is no Postgres here (Debian: apt-get install postgresql)")
 
-// binaries is the folder of the newest server's programs, "" if there is none.
+// binaries returns the folder of the newest server's programs, "" if there is none.
 func binaries() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	slices.SortFunc(found, func(a, b string) int {
@@ -92,7 +92,7 @@ type Shared struct {
 	err    error
 }
 
-// Server returns the server. Without the programs the test is skipped, as Start does it.
+// Server returns the server. Without the programs the test is skipped, as in Start.
 func (s *Shared) Server(tb testing.TB) *Server {
 	tb.Helper()
 	s.once.Do(func() { s.server, s.err = open(nil) })
@@ -153,7 +153,7 @@ func prepare() (*Server, error) {
 	return s, l.Close()
 }
 
-// root is a folder for temporary files that the server's user can reach.
+// root returns a folder for temporary files that the server's user can reach.
 func root() string {
 	dir := os.TempDir()
 	if os.Geteuid() != 0 {
@@ -247,21 +247,21 @@ func (s *Server) ready(exited <-chan struct{}) error {
 
 func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
-// tail is the end of the server's log.
+// tail returns the end of the server's log.
 func (s *Server) tail() string {
 	log := s.Log()
 	return log[max(0, len(log)-2000):]
 }
 
-// DSN is the address of the server's first database.
+// DSN returns the address of the server's first database.
 func (s *Server) DSN() string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/postgres?sslmode=disable", superuser, s.port)
 }
 
-// Addr is the server's host and port.
+// Addr returns the server's host and port.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// Log is what the server has logged.
+// Log returns what the server has logged.
 func (s *Server) Log() string {
 	b, _ := os.ReadFile(s.log())
 	return string(b)
@@ -310,7 +310,7 @@ func (s *Server) signal(sig os.Signal) error {
 	}
 }
 
-// childrenOf are the processes that a process has started, where the system tells it.
+// childrenOf returns the processes that a process has started, where the system tells it.
 func childrenOf(pid int) (pids []int) {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for _, field := range bytes.Fields(b) {
@@ -337,7 +337,7 @@ func (s *Server) Close() {
 	}
 }
 
-// Exec runs SQL that gives no rows, as the server's superuser.
+// Exec runs SQL that returns no rows, as the server's superuser.
 func (s *Server) Exec(tb testing.TB, sql string) {
 	tb.Helper()
 	if err := s.exec(sql); err != nil {

@@ -27,7 +27,7 @@ func own(dir string) error {
 	return os.Chown(dir, int(uid), int(gid))
 }
 
-// unprivileged is the user that stands in for root, with an error if we are not root.
+// unprivileged returns the user that stands in for root, with an error if we are not root.
 func unprivileged() (uid, gid uint32, err error) {
 	if os.Geteuid() != 0 {
 		return 0, 0, errors.New("not root")

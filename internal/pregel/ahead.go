@@ -6,11 +6,9 @@ import (
 	"slices"
 )
 
-// ahead is the part of a machine that lets tasks start before their superstep. It
-// follows the results that are known as far as they lead and computes tasks whose
-// every input is final by then. The superstep that such a task belongs to is opened as
-// ever; the machine then finds the result there, or still on its way. So what a run
-// computes does not depend on any of this.
+// ahead is the part of a machine that lets tasks start before their superstep. It follows the known results into later
+// supersteps, and computes tasks whose inputs are all final. The superstep of such a task is opened as usual; the machine then
+// finds the result, or a task that is still running. So what a run computes does not depend on any of this.
 type ahead[S, U, M any] struct {
 	m       *Machine[S, U, M]
 	plans   *earlyPlan
@@ -54,7 +52,7 @@ type arrival[U, M any] struct {
 	bare bool
 }
 
-// gathering is what a join has so far, the results of supersteps to come included.
+// gathering is what a join has collected so far, including results of later supersteps.
 type gathering[U, M any] struct {
 	sources map[int]int // to the superstep it sent in
 	from    []arrival[U, M]
@@ -70,7 +68,7 @@ func newAhead[S, U, M any](m *Machine[S, U, M]) *ahead[S, U, M] {
 	}
 }
 
-// open takes up a superstep that the machine has opened.
+// open begins a superstep that the machine has opened.
 func (a *ahead[S, U, M]) open() {
 	for _, c := range a.current {
 		a.drop(c)
@@ -125,7 +123,7 @@ func (a *ahead[S, U, M]) add(id cellID) *cell[U, M] {
 	return c
 }
 
-// settled takes a cell out of those that may still lead somewhere.
+// settled removes a cell from those that may still send messages.
 func (a *ahead[S, U, M]) settled(c *cell[U, M]) {
 	if a.count[c.vertex]--; a.count[c.vertex] == 0 {
 		a.live.clear(c.vertex)
@@ -148,7 +146,7 @@ func (a *ahead[S, U, M]) drop(c *cell[U, M]) {
 	}
 }
 
-// take hands out a task of the current superstep, unless it has started.
+// take returns a task of the current superstep for execution, unless it has started.
 func (a *ahead[S, U, M]) take(index int) bool {
 	c := a.current[index]
 	taken := c.started
@@ -300,7 +298,7 @@ func (a *ahead[S, U, M]) start(c *cell[U, M]) Task[M] {
 	return a.task(c)
 }
 
-// visits is how often the instance of a cell computes before it.
+// visits returns how often the instance of a cell computes before it.
 func (a *ahead[S, U, M]) visits(c *cell[U, M]) int {
 	n := int(a.m.visits[c.vertex])
 	if c.key != "" {
@@ -328,7 +326,7 @@ func (a *ahead[S, U, M]) task(c *cell[U, M]) Task[M] {
 	return t
 }
 
-// sees returns the state of a task: what has been committed, and what is sure to be.
+// sees returns the state of a task: the committed updates, and those that are certain to be committed.
 func (a *ahead[S, U, M]) sees(t *Task[M]) S {
 	views := a.m.views
 	state := views.sees(t.Vertex)
@@ -360,8 +358,8 @@ func (a *ahead[S, U, M]) sees(t *Task[M]) S {
 	return state
 }
 
-// apply takes the result of a task that started early. It gives the index of one whose
-// superstep has come meanwhile, and -1 for others.
+// apply applies the result of a task that started early. It returns the task's index if its superstep has been opened
+// meanwhile, and otherwise -1.
 func (a *ahead[S, U, M]) apply(index int, r *Result[U, M]) (int, error) {
 	place := -1 - index
 	if place >= len(a.out) || a.out[place] == nil {
@@ -395,8 +393,8 @@ func (a *ahead[S, U, M]) path(c *cell[U, M]) string {
 	return Path(a.m.prog.Vertices[c.vertex].Name, c.key, c.visit)
 }
 
-// wake readies a waiting task that started early. It returns the index of one
-// whose superstep has come meanwhile, and -1 for others.
+// wake makes a waiting task that started early ready again. It returns the task's index if its superstep has been opened
+// meanwhile, and otherwise -1.
 func (a *ahead[S, U, M]) wake(index int) int {
 	place := -1 - index
 	if place >= len(a.out) || a.out[place] == nil {
@@ -419,7 +417,7 @@ func (a *ahead[S, U, M]) waits() []Task[M] {
 	return out
 }
 
-// recover takes the result of a task that had started early before.
+// recover restores the result of a task that had started early.
 func (a *ahead[S, U, M]) recover(id instance, step int, r Result[U, M]) error {
 	c := a.cells[cellID{id, step}]
 	if err := a.m.prog.takes(&r); err != nil {
@@ -434,8 +432,7 @@ func (a *ahead[S, U, M]) recover(id instance, step int, r Result[U, M]) error {
 	return nil
 }
 
-// done are the tasks of supersteps to come, or of the one that was just opened, that
-// have a result from before.
+// done returns the tasks of later supersteps, or of the one just opened, that already have a result.
 func (a *ahead[S, U, M]) done() []*cell[U, M] {
 	var out []*cell[U, M]
 	for _, c := range a.out {

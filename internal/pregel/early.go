@@ -2,8 +2,8 @@ package pregel
 
 import "slices"
 
-// earlyPlan holds for every vertex whether its tasks may start before their superstep,
-// and who must have ended, or can never run again before it, when they do.
+// earlyPlan holds, for every vertex, whether its tasks may start before their superstep. It also lists the vertices that must
+// have ended by then, or that can no longer run before it.
 type earlyPlan struct {
 	may      []bool
 	blockers []vertices // of those that may: whose unfinished tasks could change what the vertex is given
@@ -30,12 +30,10 @@ func (b vertices) add(o vertices) bool {
 	return more
 }
 
-// AllowEarly lets tasks of vertices with declared Reads start as soon as what they are
-// given is final, instead of at their superstep: once no unfinished task can lead to
-// the vertex, to one it reads, or to one that corrects such a one. What a run computes,
-// and in which order it folds it, stays the same; a machine whose run ends at a failure
-// may have computed more. It needs Targets of all vertices, and is called once, before
-// the program is used. It takes a bit for every pair of vertices, so that in a program of
+// AllowEarly lets tasks of vertices with declared Reads start as soon as their input is final, instead of at their superstep:
+// once no unfinished task can lead to the vertex, to a vertex it reads, or to one that corrects those. The results of a run
+// and the order of folding stay the same, but a run that ends with a failure may have computed more. It needs Targets of all
+// vertices, and is called once, before the program is used. It takes a bit for every pair of vertices, so that in a program of
 // more than 20,000 of them nothing starts early.
 func (p *Program[S, U, M]) AllowEarly() {
 	n := len(p.Vertices)
@@ -80,7 +78,7 @@ func (p *Program[S, U, M]) AllowEarly() {
 	p.early = e
 }
 
-// reach returns for every vertex those that a path leads from to it.
+// reach returns, for every vertex, the vertices from which a path leads to it.
 func (p *Program[S, U, M]) reach() []vertices {
 	n := len(p.Vertices)
 	words := (n + 63) / 64

@@ -50,7 +50,7 @@ func (e *TasksError) Unwrap() []error {
 	return out
 }
 
-// A WaitingError reports that a run can go on only once something it waits for has happened.
+// A WaitingError reports that a run can only continue once something it waits for has happened.
 type WaitingError struct {
 	Paths []string // the waiting tasks, in path order
 	Errs  []error  // by path: what the task waits for; nil if it is not known
@@ -73,7 +73,7 @@ func (e *WaitingError) Error() string {
 // Waits reports that the run is not over.
 func (e *WaitingError) Waits() bool { return true }
 
-// A StepLimitError reports that a run took as many supersteps as it may.
+// A StepLimitError reports that a run reached its limit of supersteps.
 type StepLimitError struct {
 	Limit    int
 	Frontier []string // what would have computed next, in path order, at most ten
@@ -84,7 +84,7 @@ func (e *StepLimitError) Error() string {
 		e.Limit, strings.Join(e.Frontier, ", "))
 }
 
-// A TimeoutError reports that a run or a task took longer than it may.
+// A TimeoutError reports that a run or a task exceeded its time limit.
 type TimeoutError struct {
 	What  string
 	After time.Duration
@@ -141,8 +141,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Stuck is why a superstep does not go on when nothing is running and nothing may
-// start: a *TasksError, or a *WaitingError.
+// Stuck returns why a superstep cannot continue when nothing is running and nothing may start: a *TasksError or a
+// *WaitingError.
 func (m *Machine[S, U, M]) Stuck() error {
 	if failed := m.Failures(); len(failed) > 0 {
 		e := &TasksError{Step: m.Step()}
@@ -165,7 +165,7 @@ func (m *Machine[S, U, M]) Stuck() error {
 	return errors.New("pregel: nothing to do in a superstep that is not complete")
 }
 
-// StallError is what is wrong with the end of a run: a *StalledError, or nil.
+// StallError returns what is wrong with the end of a run: a *StalledError, or nil.
 func (m *Machine[S, U, M]) StallError() error {
 	missing := m.Stalled()
 	if len(missing) == 0 {

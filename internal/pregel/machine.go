@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Vote is what a vertex wants to be after it computed.
+// Vote is the state that a vertex chooses after computing.
 type Vote uint8
 
 // The votes of a vertex.
@@ -16,20 +16,18 @@ const (
 	Complete             // never compute again; messages to it are dropped
 )
 
-// A Vertex is a place in the graph.
+// A Vertex is a node of the graph.
 type Vertex struct {
 	Name string
-	// Need makes it a join: it is woken once so many of its Sources have sent, over
-	// however many supersteps, each counted once. That is a round. What further sources send
-	// is dropped until all have sent, or until one sends again, which begins the next round:
-	// all that arrives in the superstep of that message belongs to the new round. 0 is no
-	// join: any message wakes it, those of one superstep being one visit.
+	// Need makes the vertex a join: it is woken once Need of its Sources have sent, each counted once, over any number of
+	// supersteps. That is a round. Messages of further sources are dropped until all have sent, or until one sends again,
+	// which begins the next round: every message of that superstep belongs to the new round. If 0, the vertex is no join: any
+	// message wakes it, and the messages of one superstep are one visit.
 	Need    int
 	Sources []int // of a join: the vertices it waits for, by index, sorted, distinct; what others send wakes it as ever
-	// Reads are the vertices whose updates its tasks see: the state they are given is
-	// the first one of the run with only those folded in, of the supersteps before
-	// theirs. Nil is the whole state. A task that reads little may start early, see
-	// Program.AllowEarly.
+	// Reads are the vertices whose updates its tasks see: their state is the first state of the run with only those updates
+	// folded in, up to the superstep before theirs. If nil, they see the whole state. A task that reads little may start
+	// early, see Program.AllowEarly.
 	Reads []int
 	// Targets are all vertices it may ever send to, in any way. Only AllowEarly looks at them.
 	Targets []int
@@ -44,15 +42,13 @@ type Program[S, U, M any] struct {
 	// Reduce folds an update into the state. It must be a pure function: it is called
 	// in path order at every barrier, and again when a run is recovered.
 	Reduce func(S, U) S
-	// Terminal ends the run as soon as it holds for the state, whatever is still
-	// active. Nil means never.
+	// Terminal ends the run as soon as it returns true for the state, whatever is still active. If nil, it never does.
 	Terminal func(S) bool
-	// Branch makes of a state one that may be folded further beside the original: the
-	// two must not share memory that Reduce writes to, such as the spare capacity of a
-	// slice. Nil means that Reduce writes to nothing.
+	// Branch returns a copy of a state that can be folded independently: the two must not share memory that Reduce writes to,
+	// such as the spare capacity of a slice. It may be nil if Reduce writes to no shared memory.
 	Branch func(S) S
-	// Check looks at the results of a complete superstep before its commit, in path
-	// order. An error ends the run there. Nil checks nothing.
+	// Check examines the results of a complete superstep before its commit, in path order. An error ends the run there. If
+	// nil, nothing is checked.
 	Check func(tasks []Task[M], results []Result[U, M]) error
 
 	early *earlyPlan // who may start early, nil for nobody
@@ -89,7 +85,7 @@ const (
 	Aborted                    // it was stopped before it ended; as if it had never started
 )
 
-// A Result is what became of a task.
+// A Result is the result of a task.
 type Result[U, M any] struct {
 	Outcome Outcome
 	Update  U
@@ -101,8 +97,7 @@ type Result[U, M any] struct {
 	Note    any      // for the recorder; the machine does not look at it
 }
 
-// A Fix is a task's amendment to what another vertex has done: those who read that
-// vertex see it as an update of its.
+// A Fix is an update made on behalf of another vertex. Readers of that vertex see it as one of that vertex's own updates.
 type Fix[U any] struct {
 	Vertex int // one that the task's own Corrects
 	Update U
@@ -137,7 +132,7 @@ type Machine[S, U, M any] struct {
 	ahead *ahead[S, U, M] // what starts before its superstep; nil if nothing does
 }
 
-// round is what a join has so far.
+// round is what a join has collected so far.
 type round[M any] struct {
 	sources []int // those that have sent, sorted
 	inbox   []M
@@ -155,7 +150,7 @@ type instance struct {
 	key    string
 }
 
-// frontier collects who computes in the next superstep.
+// frontier collects the vertices that compute in the next superstep.
 type frontier[M any] struct {
 	tasks  []Task[M]
 	at     []int32 // by vertex: the place of its own task in tasks, plus one
@@ -184,34 +179,33 @@ func empty[S, U, M any](prog *Program[S, U, M], state S) *Machine[S, U, M] {
 	return m
 }
 
-// State is the state as of the last commit.
+// State returns the state as of the last commit.
 func (m *Machine[S, U, M]) State() S { return m.state }
 
-// Step is the superstep that is being computed, from 0. After the last commit it is
+// Step returns the superstep that is being computed, from 0. After the last commit it is
 // the number of supersteps the run took.
 func (m *Machine[S, U, M]) Step() int { return m.step }
 
 // Ended reports whether no vertex is active any more.
 func (m *Machine[S, U, M]) Ended() bool { return len(m.tasks) == 0 }
 
-// Tasks are all tasks of the current superstep, by index. The slice is the
+// Tasks returns all tasks of the current superstep, by index. The slice is the
 // machine's own and valid until the next commit.
 func (m *Machine[S, U, M]) Tasks() []Task[M] { return m.tasks }
 
-// Outcome is what is known of the task of that index, 0 if nothing.
+// Outcome returns the outcome of the task at an index, or 0 if it is not known yet.
 func (m *Machine[S, U, M]) Outcome(index int) Outcome { return m.results[index].Outcome }
 
-// Result is the result of the task of that index, as handed to Apply.
+// Result returns the result of the task of that index, as handed to Apply.
 func (m *Machine[S, U, M]) Result(index int) *Result[U, M] { return &m.results[index] }
 
-// Path is the identity of a task.
+// Path returns the identity of a task.
 func (m *Machine[S, U, M]) Path(t *Task[M]) string {
 	return Path(m.prog.Vertices[t.Vertex].Name, t.Key, t.Visit)
 }
 
-// Plan hands out the tasks that may start now, in path order, those that start early
-// last. A task is handed out once, and again after Wake. The slice is the machine's own
-// and valid until the next call of Plan or Commit.
+// Plan returns the tasks that may start now, in path order, followed by those that start early. Each task is returned once,
+// and again after Wake. The slice is the machine's own and valid until the next call of Plan or Commit.
 func (m *Machine[S, U, M]) Plan() []Task[M] {
 	if m.fresh {
 		m.fresh = false
@@ -237,7 +231,7 @@ func (m *Machine[S, U, M]) Plan() []Task[M] {
 	return out
 }
 
-// Sees is the state that a task which was handed out is given.
+// Sees returns the input state of a task that Plan has returned.
 func (m *Machine[S, U, M]) Sees(t *Task[M]) S {
 	if m.views == nil || m.prog.Vertices[t.Vertex].Reads == nil {
 		return m.state
@@ -248,8 +242,8 @@ func (m *Machine[S, U, M]) Sees(t *Task[M]) S {
 	return m.views.sees(t.Vertex)
 }
 
-// Apply takes the result of a task of this superstep. It changes nothing but what is
-// known of that task; the state moves at Commit. A result that it refuses changes nothing.
+// Apply applies the result of a task of this superstep. It changes only that task; the state changes at Commit. A refused
+// result changes nothing.
 func (m *Machine[S, U, M]) Apply(index int, r Result[U, M]) error {
 	if index < 0 && m.ahead != nil {
 		var err error
@@ -305,7 +299,7 @@ func (p *Program[S, U, M]) takes(r *Result[U, M]) error {
 	return nil
 }
 
-// Wake readies a waiting task. It does nothing for any other.
+// Wake makes a waiting task ready again. It ignores other tasks.
 func (m *Machine[S, U, M]) Wake(index int) {
 	if index < 0 && m.ahead != nil {
 		index = m.ahead.wake(index)
@@ -316,7 +310,7 @@ func (m *Machine[S, U, M]) Wake(index int) {
 	}
 }
 
-// again readies a task that was handed out.
+// again makes a task ready that was already started.
 func (m *Machine[S, U, M]) again(index int) {
 	m.results[index] = Result[U, M]{}
 	m.ready = append(m.ready, index)
@@ -325,8 +319,8 @@ func (m *Machine[S, U, M]) again(index int) {
 	}
 }
 
-// Recover tells a machine that was restored what became of a task of the current
-// superstep before: Plan will not hand it out. It must come before the first Plan of the step.
+// Recover gives a restored machine the recorded result of a task of the current superstep, so that Plan does not return it.
+// Call it before the first Plan of the step.
 func (m *Machine[S, U, M]) Recover(index int, r Result[U, M]) error {
 	if !m.fresh {
 		return fmt.Errorf("superstep %d has started already", m.step)
@@ -350,10 +344,10 @@ func (m *Machine[S, U, M]) RecoverEarly(vertex int, key string, step int, r Resu
 // Complete reports whether every task of the superstep has ended well, so that Commit may be called.
 func (m *Machine[S, U, M]) Complete() bool { return m.open == 0 && m.failed == 0 && len(m.tasks) > 0 }
 
-// Failures are the indexes of the tasks that failed for good, in path order.
+// Failures returns the indexes of the tasks that failed for good, in path order.
 func (m *Machine[S, U, M]) Failures() []int { return m.having(Failed, m.failed) }
 
-// Waits are the waiting tasks, in path order, those that started early last.
+// Waits returns the waiting tasks, in path order, followed by those that started early.
 func (m *Machine[S, U, M]) Waits() []Task[M] {
 	var out []Task[M]
 	for _, i := range m.having(Waiting, m.waiting) {
@@ -365,8 +359,8 @@ func (m *Machine[S, U, M]) Waits() []Task[M] {
 	return out
 }
 
-// Skipped are the paths of the tasks that the last commit skipped, and what its tasks
-// say was skipped inside of them, in path order. The slice is valid until the next commit.
+// Skipped returns, in path order, the paths of the tasks that the last commit skipped, and the paths that its tasks reported
+// as skipped inside them. The slice is valid until the next commit.
 func (m *Machine[S, U, M]) Skipped() []string { return m.skipped }
 
 func (m *Machine[S, U, M]) having(o Outcome, n int) []int {
@@ -382,8 +376,7 @@ func (m *Machine[S, U, M]) having(o Outcome, n int) []int {
 	return out
 }
 
-// Check has the program look at the results of a superstep that is Complete. A driver
-// calls it before Commit, and gives up with its error.
+// Check runs the program's check on a superstep that is Complete. A driver calls it before Commit, and stops with its error.
 func (m *Machine[S, U, M]) Check() error {
 	if m.prog.Check == nil {
 		return nil
@@ -452,7 +445,7 @@ func (m *Machine[S, U, M]) route() {
 	m.fire()
 }
 
-// deliver puts a message where its vertex finds it in the next superstep.
+// deliver delivers a message to its vertex for the next superstep.
 func (m *Machine[S, U, M]) deliver(from int, s *Send[M]) {
 	if m.prog.joins(from, s.To, s.Key) {
 		m.arrived = append(m.arrived, joining[M]{from, s})
@@ -474,8 +467,7 @@ func (p *Program[S, U, M]) joins(from, to int, key string) bool {
 	return found
 }
 
-// fire counts the sources of the joins that the commit has sent to, and wakes those that enough
-// have sent to.
+// fire counts the sources of the joins that received messages, and wakes the joins that have enough.
 func (m *Machine[S, U, M]) fire() {
 	slices.SortStableFunc(m.arrived, func(a, b joining[M]) int { return a.send.To - b.send.To })
 	for rest := m.arrived; len(rest) > 0; {
@@ -491,7 +483,7 @@ func (m *Machine[S, U, M]) fire() {
 	m.arrived = m.arrived[:0]
 }
 
-// join takes what one superstep has sent to a join. All of it belongs to one round.
+// join adds the messages that one superstep has sent to a join. All of them belong to one round.
 func (m *Machine[S, U, M]) join(to int, arrived []joining[M]) {
 	v, r := &m.prog.Vertices[to], m.rounds[to]
 	again := func(x joining[M]) bool { _, sent := slices.BinarySearch(r.sources, x.from); return sent }
@@ -588,7 +580,7 @@ func (m *Machine[S, U, M]) openStep() {
 	}
 }
 
-// visit counts a computation of an instance and gives how many came before it.
+// visit counts a computation of an instance and returns the number of earlier ones.
 func (m *Machine[S, U, M]) visit(vertex int, key string) int {
 	if key == "" {
 		m.visits[vertex]++
@@ -603,8 +595,8 @@ func (m *Machine[S, U, M]) visit(vertex int, key string) int {
 	return int(n)
 }
 
-// Stalled are the joins that some sources have reached but not enough of them, by
-// vertex, with the sources that are missing. Once the run has Ended they can never fire.
+// Stalled returns the joins that some but not enough sources have reached, by vertex, with the missing sources. Once the run
+// has Ended they can never fire.
 func (m *Machine[S, U, M]) Stalled() map[int][]int {
 	var out map[int][]int
 	for to, r := range m.rounds {

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Path is the identity of a task as it stands in logs: the vertex, the key of the
-// instance in brackets if there is one, and the visit after # if it is not the
-// first. It says where in the graph the task is and never when it came:
+// Path returns the identity of a task as it stands in logs: the vertex, the key of the instance in brackets if there is one,
+// and the visit after # if it is not the first. It names the position of the task in the graph and does not depend on time:
 //
 //	write    researcher[gc-pacer]    search#2
 //

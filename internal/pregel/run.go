@@ -14,11 +14,10 @@ import (
 // return soon after ctx is done. A panic in it is a failed task.
 type Exec[S, U, M any] func(ctx context.Context, t *Task[M], state S) Result[U, M]
 
-// A Recorder makes results count. Record is called from one goroutine at a time,
-// with the tasks that have ended since the last call, in path order, and whether they
-// closed their superstep; the machine has applied all of that by then. What Record
-// was given is part of the run once it has returned nil, and nothing that follows
-// from it starts before. After an error the run stops and the machine is to be thrown away.
+// A Recorder makes results durable. Record is called from one goroutine at a time, with the tasks that have ended since the
+// last call, in path order, and whether they closed their superstep; the machine has applied all of that by then. Once Record
+// has returned nil, the tasks are part of the run; nothing that depends on them starts before. After an error the run stops
+// and the machine must be discarded.
 type Recorder[S, U, M any] interface {
 	Record(ctx context.Context, m *Machine[S, U, M], ended []Ended[U, M], commit bool) error
 }
@@ -39,20 +38,19 @@ type RunOptions[S, U, M any] struct {
 	Barrier     bool              // no task starts before its superstep, even if what it reads is final
 	Stop        <-chan struct{}   // once closed, nothing starts any more, and the run ends with ErrStopped when what is running has ended; defaults to never
 	Wake        <-chan struct{}   // says that waiting tasks may go on, so that Ready is asked of each; defaults to never
-	// Ready reports whether a waiting task may go on now; it is asked when Wake says so
-	// and before the run would end for want of anything to do. Defaults to never.
+	// Ready reports whether a waiting task may continue now. It is called when Wake signals, and before the run would end
+	// because nothing is left to do. If nil, no task may.
 	Ready func(t *Task[M]) bool
 }
 
-// ErrStopped says that a run was stopped from outside, between two tasks.
+// ErrStopped reports that a run was stopped from outside, between two tasks.
 var ErrStopped = errors.New("the run was stopped")
 
-// Run drives a machine to its end on goroutines of this process. It returns nil once
-// the machine has ended; a *TasksError if tasks failed for good, after the others of
-// their superstep have ended; a *WaitingError if only waiting tasks are left; a
-// *StepLimitError or *TimeoutError at a limit; a *StalledError if a join never fired; and the cause of
-// ctx if that ended first. In each of these cases the machine is consistent and Run can
-// be called again. When it returns, no goroutine of its making is left.
+// Run drives a machine to its end on goroutines of this process. It returns nil once the machine has ended; a *TasksError if
+// tasks failed for good, after the others of their superstep have ended; a *WaitingError if only waiting tasks are left; a
+// *StepLimitError or *TimeoutError at a limit; a *StalledError if a join never fired; and the cause of ctx if that ended
+// first. In each of these cases the machine is consistent and Run can be called again. When it returns, all goroutines that it
+// started have ended.
 //
 // A superstep of one task, and any with a Parallelism of 1, computes on the caller's goroutine.
 func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, M], opt *RunOptions[S, U, M]) error {
@@ -101,8 +99,8 @@ type driver[S, U, M any] struct {
 
 func (d *driver[S, U, M]) idle() bool { return d.pool.idle() && len(d.line) == 0 }
 
-// collect returns tasks that have ended. One at a time are computed here, so that each is
-// recorded before the next starts.
+// collect returns tasks that have ended. If tasks run one at a time, they are computed here, so that each is recorded before
+// the next starts.
 func (d *driver[S, U, M]) collect(m *Machine[S, U, M], wake <-chan struct{}) []Ended[U, M] {
 	if len(d.line) == 0 {
 		return d.pool.collect(wake)
@@ -145,7 +143,7 @@ func (d *driver[S, U, M]) run(m *Machine[S, U, M]) error {
 
 func (d *driver[S, U, M]) stopping() bool { return d.pool.stopping() }
 
-// next starts what may start and gives the tasks that have ended since.
+// next starts the tasks that may start and returns those that have ended since.
 func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
 	if m.Complete() && d.ctx.Err() == nil {
 		return nil, nil // every task of the step has a result from before
@@ -180,7 +178,7 @@ func (d *driver[S, U, M]) next(m *Machine[S, U, M]) ([]Ended[U, M], error) {
 	return ended, nil
 }
 
-// settle applies what has ended, commits the superstep if that was the last of it, and records both.
+// settle applies the ended tasks, commits the superstep if none is left, and records both.
 func (d *driver[S, U, M]) settle(m *Machine[S, U, M], ended []Ended[U, M]) error {
 	ended, err := d.apply(m, ended)
 	if err != nil {
@@ -196,7 +194,7 @@ func (d *driver[S, U, M]) settle(m *Machine[S, U, M], ended []Ended[U, M]) error
 	return d.record(m, ended, last)
 }
 
-// keep is settle for what ends when the run is over: it closes no superstep.
+// keep is settle for tasks that end after the run has ended: it commits no superstep.
 func (d *driver[S, U, M]) keep(m *Machine[S, U, M], ended []Ended[U, M]) error {
 	ended, err := d.apply(m, ended)
 	if err != nil {
@@ -205,7 +203,7 @@ func (d *driver[S, U, M]) keep(m *Machine[S, U, M], ended []Ended[U, M]) error {
 	return d.record(m, ended, false)
 }
 
-// apply returns the machine what has become of tasks, and returns those that have ended.
+// apply gives the results of tasks to the machine, and returns the tasks that have ended.
 func (d *driver[S, U, M]) apply(m *Machine[S, U, M], ended []Ended[U, M]) ([]Ended[U, M], error) {
 	n := 0
 	for _, e := range ended {
@@ -224,7 +222,7 @@ func (d *driver[S, U, M]) record(m *Machine[S, U, M], ended []Ended[U, M], commi
 	if d.opt.Recorder == nil || len(ended) == 0 && !commit {
 		return nil
 	}
-	// What has ended is kept even if the run is being stopped meanwhile.
+	// Ended tasks are kept even if the run is being stopped.
 	err := d.opt.Recorder.Record(context.WithoutCancel(d.ctx), m, ended, commit)
 	d.lost = err != nil
 	return err
@@ -269,7 +267,7 @@ type pool[S, U, M any] struct {
 	spare  []Ended[U, M]
 }
 
-// item is a task and what it reads: the state of the pool, or one of its own.
+// item is a task and the state it reads: that of the pool, or its own.
 type item[S, M any] struct {
 	task Task[M]
 	view *S
@@ -330,9 +328,8 @@ func (p *pool[S, U, M]) submit(tasks []Task[M]) {
 	p.mu.Unlock()
 }
 
-// wake starts a worker, unless one is on its way: it starts the next one when it has taken
-// a task. So tasks that take long get a goroutine each, and short ones share a few. The
-// caller holds mu.
+// wake starts a worker, unless one is about to take a task: that worker starts the next one afterwards. So long tasks get a
+// goroutine each, and short ones share a few. The caller holds mu.
 func (p *pool[S, U, M]) wake() {
 	if !p.coming && p.busy < p.size {
 		p.coming = true

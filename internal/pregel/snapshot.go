@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// A Snapshot is all a machine is between two supersteps. It names vertices instead
-// of counting them, so it outlives a change of their order, and it encodes as JSON
-// wherever S and M do.
+// A Snapshot is the whole state of a machine between two supersteps. It refers to vertices by name, so it survives a change of
+// their order, and it encodes as JSON if S and M do.
 type Snapshot[S, U, M any] struct {
 	Step      int               `json:"step"`
 	State     S                 `json:"state"`
@@ -35,7 +34,7 @@ type visitCount struct {
 	Count  int    `json:"count,omitempty"`
 }
 
-// arrivedJoin is what a join has so far.
+// arrivedJoin is what a join has collected so far.
 type arrivedJoin[M any] struct {
 	Vertex  string   `json:"vertex"`
 	Sources []string `json:"sources"`
@@ -43,7 +42,7 @@ type arrivedJoin[M any] struct {
 	Fired   bool     `json:"fired,omitempty"`
 }
 
-// KeptUpdate is an update of a vertex that somebody reads.
+// KeptUpdate is an update of a vertex that another vertex reads.
 type KeptUpdate[U any] struct {
 	Vertex string `json:"vertex"`
 	Step   int    `json:"step"`
@@ -73,7 +72,7 @@ type sentEarly[M any] struct {
 	Bare bool   `json:"bare,omitempty"`
 }
 
-// Snapshot takes the machine as it was when the current superstep opened.
+// Snapshot returns the state of the machine at the start of the current superstep.
 func (m *Machine[S, U, M]) Snapshot() Snapshot[S, U, M] {
 	name := func(v int) string { return m.prog.Vertices[v].Name }
 	s := Snapshot[S, U, M]{Step: m.step, State: m.state}

@@ -2,8 +2,8 @@ package pregel
 
 import "slices"
 
-// views keeps what the vertices see that do not read the whole state: the first state
-// of the run, and the updates of the vertices that somebody reads.
+// views holds the input of vertices that do not read the whole state: the first state of the run, and the updates of the
+// vertices that are read by others.
 type views[S, U any] struct {
 	reduce  func(S, U) S
 	branch  func(S) S
@@ -64,7 +64,7 @@ func (v *views[S, U]) apart(s S) S {
 	return v.branch(s)
 }
 
-// keep takes note of a committed update, if somebody reads it.
+// keep stores a committed update, if any vertex reads it.
 func (v *views[S, U]) keep(vertex, step, index int, fix *Fix[U], u U) {
 	if fix != nil && v.read[fix.Vertex] {
 		v.kept[fix.Vertex] = append(v.kept[fix.Vertex], kept[U]{step, index, false, fix.Update})

@@ -17,7 +17,7 @@ const (
 	fileJSON = "prices.json"
 )
 
-// An OlderError reports that a table is older than the one that is there.
+// An OlderError reports that a table is older than the current one.
 type OlderError struct {
 	Date, Installed string
 	Path            string // of the installed one, "" if it is the embedded one
@@ -31,9 +31,8 @@ func (e *OlderError) Error() string {
 	return fmt.Sprintf("the table is of %s and older than %s, which is of %s", e.Date, where, e.Installed)
 }
 
-// Load returns the user's table in a folder laid over the embedded one, and the path of the
-// user's, "" if there is none. When the user's cannot be read, the embedded one is returned
-// with the error.
+// Load returns the embedded table, overlaid by the user's table in a folder, and the path of the user's, "" if there is none.
+// If the user's table cannot be read, it returns the embedded one and the error.
 func Load(dir string) (*Table, string, error) {
 	base := Embedded()
 	path, err := installed(dir)
@@ -51,7 +50,7 @@ func Load(dir string) (*Table, string, error) {
 	return own.Over(base), path, nil
 }
 
-// installed is the path of the user's table, "" if there is none.
+// installed returns the path of the user's table, "" if there is none.
 func installed(dir string) (string, error) {
 	if dir == "" {
 		return "", nil
@@ -88,10 +87,9 @@ func read(path string) ([]byte, error) {
 	return b, nil
 }
 
-// Install makes the table in a file the user's, in the folder of their configuration, and
-// gives it with the path that it has there. One that is older than what holds now, the user's
-// or the embedded one, is refused with an [*OlderError] unless force is set. A user's table
-// that cannot be read is replaced.
+// Install copies a table from a file into the user's configuration folder, and returns it with its new path. A table that is
+// older than the current one (the user's or the embedded one) is refused with an [*OlderError] unless force is set. A user's
+// table that cannot be read is replaced.
 func Install(dir, file string, force bool) (*Table, string, error) {
 	if dir == "" {
 		return nil, "", errors.New("there is no folder for the user's configuration")

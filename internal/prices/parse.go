@@ -95,7 +95,7 @@ func (r *reader) wrong(v *frontmatter.Value, format string, args ...any) {
 	r.at(v.Line, v.Col, format, args...)
 }
 
-// fields are those of a map; none, with a complaint, if it is none.
+// fields returns those of a map; none, with a complaint, if it is none.
 func (r *reader) fields(v *frontmatter.Value, want string) []frontmatter.Field {
 	if v.Kind != frontmatter.Map {
 		r.wrong(v, "want %s", want)
@@ -208,7 +208,7 @@ func (r *reader) model(m *Model, entry frontmatter.Field) {
 	m.Priced = has("in") && has("out")
 }
 
-// digits is a number as it is written, "" for what is none. Numbers in quotes are texts.
+// digits returns a number as it is written, "" for what is none. Numbers in quotes are texts.
 func digits(v *frontmatter.Value) string {
 	if v.Kind != frontmatter.Number {
 		return ""

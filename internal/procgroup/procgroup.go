@@ -1,6 +1,5 @@
-// Package procgroup runs commands that somebody else wrote, and sees to it that nothing of
-// them is left when they are over: not the processes they started, nor those that left their
-// group to stay behind.
+// Package procgroup runs untrusted commands, and makes sure that no process is left when they end: neither the processes they
+// started, nor those that left their group to survive.
 package procgroup
 
 import (
@@ -20,12 +19,12 @@ import (
 // Grace is how long a group has between being told to end and being killed.
 const Grace = 2 * time.Second
 
-// mark is the variable by which the processes of a command are known again, wherever they went.
+// mark is the variable that identifies the processes of a command, even outside its group.
 const mark = "SUPERSTEP_GROUP"
 
-// Command is exec.CommandContext for a command with a process group of its own. When ctx ends,
-// the group is told to end and killed after Grace. Env replaces the environment, nil means an
-// empty one. Whoever started the command calls Sweep when it is over, however it ended.
+// Command is exec.CommandContext for a command with a process group of its own. When ctx ends, the group is told to end and
+// killed after Grace. Env replaces the environment, nil means an empty one. The caller must call Sweep when the command has
+// ended, however it ended.
 func Command(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(slices.DeleteFunc(slices.Clone(env), func(v string) bool {
@@ -37,8 +36,7 @@ func Command(ctx context.Context, env []string, name string, args ...string) *ex
 	return cmd
 }
 
-// Mark is a variable by which the processes of a command are known again, for commands that
-// Command has not made.
+// Mark returns a variable that identifies the processes of a command that was not created by Command.
 func Mark() string { return mark + "=" + rand.Text() }
 
 // Terminate tells the group of a process to end.
@@ -79,8 +77,8 @@ func Sweep(p *os.Process, env []string) {
 	}
 }
 
-// Base is an environment for commands that are not to see the secrets of this process's: those
-// of the given variables ("NAME=value") that say where things are and which language to speak.
+// Base returns an environment for commands that must not see the secrets of this process: only the given variables
+// ("NAME=value") for paths and languages.
 func Base(environ []string) []string {
 	keep := []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "TMPDIR", "TEMP", "TMP",
@@ -107,8 +105,8 @@ func Variable(environ []string, name string) (string, bool) {
 	return "", false
 }
 
-// Look returns the path of a program by the PATH of an environment. Only absolute folders count: what lies in the folder that
-// somebody happens to be in is not theirs to run.
+// Look returns the path of a program by the PATH of an environment. Only absolute folders count: files in the current folder
+// must not be run by accident.
 func Look(environ []string, name string) (string, error) {
 	path, _ := Variable(environ, "PATH")
 	for _, dir := range filepath.SplitList(path) {
@@ -122,7 +120,7 @@ func Look(environ []string, name string) (string, error) {
 	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
-// A Tail keeps the end of what is written to it, by several at once.
+// A Tail keeps the end of what is written to it. Several goroutines may write at once.
 type Tail struct {
 	Limit int // bytes that are kept for sure
 
@@ -156,8 +154,8 @@ func (t *Tail) Text(most int) string {
 	return "…" + string(b)
 }
 
-// GitSafe are variables by which Git executes nothing of a folder that only looks like a repository: one without a .git,
-// which every tool that writes files could make.
+// GitSafe returns variables that keep Git from executing anything in a folder that only looks like a repository: one without a
+// .git, which any tool that writes files could create.
 func GitSafe() []string {
 	return []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.bareRepository", "GIT_CONFIG_VALUE_0=explicit"}
 }

@@ -28,7 +28,7 @@ func terminate(p *os.Process) error {
 // kill kills a group. There may be none of it left.
 func kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
-// marked are the living processes that have a variable in their environment.
+// marked returns the living processes that have a variable in their environment.
 func marked(v string) []int {
 	if runtime.GOOS != "linux" || v == "" {
 		return nil

@@ -18,8 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// A Provider is one that the user configured. It holds no secrets, but the names of the
-// variables with them.
+// A Provider is a provider that the user configured. It holds no secrets, only the names of the variables that hold them.
 type Provider struct {
 	Name     string            // the first half of the names of its models
 	BaseURL  string            // as the provider documents it for the protocol
@@ -29,7 +28,7 @@ type Provider struct {
 	Headers  map[string]string // further headers, to the variables with their values
 }
 
-// endpoint is the provider as it is used. Nothing of a built-in one of the same name is left.
+// endpoint returns the endpoint of the provider. It replaces a built-in one of the same name completely.
 func (c *Provider) endpoint() endpoint {
 	e := endpoint{
 		name: c.Name, protocol: cmp.Or(c.Protocol, nameOpenAI), base: strings.TrimRight(c.BaseURL, "/"),
@@ -48,8 +47,8 @@ const (
 	maxHeaders   = 20
 )
 
-// Load reads the providers that the user configured: the file providers.yaml in the folder of
-// their configuration. Without one there are none.
+// Load reads the providers that the user configured, from the file providers.yaml in the configuration folder. Without the
+// file there are none.
 func Load(dir string) ([]Provider, error) {
 	if dir == "" {
 		return nil, nil
@@ -126,7 +125,7 @@ func (c *config) bad(v *frontmatter.Value, format string, args ...any) {
 	c.wrong(v.Line, v.Col, format, args...)
 }
 
-// text returns a text. Other kinds of values are mistakes.
+// text returns the text of a value. A value of another kind is a mistake.
 func (c *config) text(v *frontmatter.Value) string {
 	if v.Kind != frontmatter.Text {
 		c.bad(v, "want a text")
@@ -210,7 +209,7 @@ func (c *config) headers(out *Provider, v *frontmatter.Value) {
 	}
 }
 
-// reserved are the headers that a request has anyway.
+// reserved lists the headers that every request has already.
 func reserved(name string) bool {
 	name = strings.ToLower(name)
 	return slices.Contains([]string{

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// An Error explains why there is no model of a name. It never holds a key.
+// An Error explains why a model cannot be opened. It never contains a key.
 type Error struct {
 	Name    string   // of the model
 	Model   string   // its whole name, if only a key or the like is missing
@@ -26,7 +26,7 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// unknown is the error for a name that is none.
+// unknown returns the error for an unknown name.
 func (p *Providers) unknown(name string) *Error {
 	shown := shorten(name)
 	e := &Error{Name: name, Message: fmt.Sprintf("there is no model %q", shown)}
@@ -53,7 +53,7 @@ func shorten(name string) string {
 	return s
 }
 
-// closest is what was probably meant by a name, "" if nothing is like it.
+// closest returns what was probably meant by a name, "" if nothing is like it.
 func (p *Providers) closest(name string) string {
 	provider, rest, ok := strings.Cut(name, "/")
 	if ok {
@@ -95,8 +95,8 @@ func (p *Providers) some() []string {
 	return out
 }
 
-// Configured are the providers that can be asked without more ado, with what makes it so, such as
-// "openai (OPENAI_API_KEY)". Servers on this machine are left out: whether they run is not known.
+// Configured returns the providers that are ready to use, with what configures them, such as "openai (OPENAI_API_KEY)".
+// Servers on this machine are left out, since it is unknown whether they run.
 func (p *Providers) Configured() []string {
 	var out []string
 	for i := range p.all {
@@ -141,7 +141,7 @@ func (p *Providers) local() []string {
 	return []string{"start Ollama and use --model ollama/NAME", "or use the one that is built in: --model offline"}
 }
 
-// incomplete is the error for a provider without a model.
+// incomplete returns the error for a provider without a model.
 func (p *Providers) incomplete(e *endpoint) *Error {
 	hint := "name it as " + e.name + "/NAME"
 	if m := p.standard(e); m != "" {
@@ -166,7 +166,7 @@ func checkURL(base string) error {
 	return nil
 }
 
-// host is the part of an address that errors may show.
+// host returns the part of an address that errors may show.
 func host(base string) string {
 	if u, err := url.Parse(base); err == nil && u.Host != "" {
 		return u.Host

@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// ByDefault is the layer of a choice that nobody and nothing made, so of the offline model.
+// ByDefault is the layer of the fallback choice, the offline model.
 const ByDefault = "default"
 
 // The other layers, in their order. The first one that names a model wins.
@@ -44,10 +44,10 @@ const (
 	maxListed  = 200     // models of it
 )
 
-// Choose returns the model to use when none is named: of the layers of [Options], else of the first
-// provider whose key is there, else of the first server on this machine that answers with a
-// model, else "offline". It looks for servers at most once, only on this machine, and for
-// 300 ms at most. It always gives a model that may exist; that it opens is not promised.
+// Choose returns the model to use when none is named: of the layers of [Options], else of the first provider whose key is
+// there, else of the first server on this machine that answers with a model, else "offline". It looks for servers at most
+// once, only on this machine, and for 300 ms at most. It always returns a model name, but does not guarantee that the model
+// can be opened.
 func (p *Providers) Choose(ctx context.Context) Choice {
 	p.choose.Lock()
 	defer p.choose.Unlock()
@@ -89,7 +89,7 @@ func (p *Providers) decide(probe func() []server) Choice {
 	return Choice{offline.Name, ByDefault, "no model is configured"}
 }
 
-// named is the choice that somebody has written down.
+// named returns the choice that was configured.
 func (p *Providers) named() (Choice, bool) {
 	for _, c := range []Choice{
 		{p.opt.Model, byFlag, "--model"},
@@ -113,7 +113,7 @@ func (p *Providers) named() (Choice, bool) {
 	return Choice{}, false
 }
 
-// firstChat is the first model that can talk and stays on this machine, "" for none.
+// firstChat returns the first model that can talk and stays on this machine, "" for none.
 func firstChat(e *endpoint, names []string) string {
 	for _, n := range names {
 		if !strings.Contains(strings.ToLower(n), "embed") && !remote(e, n) {
@@ -123,7 +123,7 @@ func firstChat(e *endpoint, names []string) string {
 	return ""
 }
 
-// Found is a provider, and what was found out about it.
+// Found is a provider with what is known about it.
 type Found struct {
 	Name       string
 	Configured bool   // it can be asked; of a server on this machine, it runs
@@ -197,7 +197,7 @@ func (p *Providers) List(ctx context.Context) []Found {
 	return out
 }
 
-// models are those that a server named, else those of the table.
+// models returns those that a server named, else those of the table.
 func (p *Providers) models(e *endpoint, names []string) []Known {
 	if len(names) == 0 && !e.local {
 		for _, n := range p.table().Names(e.name) {
@@ -211,8 +211,7 @@ func (p *Providers) models(e *endpoint, names []string) []Known {
 	return out
 }
 
-// Known returns what the table has on a model: its price and how much it holds. One that it does
-// not have only has its name.
+// Known returns what the table has on a model: its price and how much it holds. For an unknown model it returns only the name.
 func (p *Providers) Known(name string) Known {
 	k := Known{Name: name}
 	e, rest := p.find(name)
@@ -275,12 +274,12 @@ func whyNot(err error) string {
 	return "not reachable"
 }
 
-// saidError is an answer that is no list of models.
+// saidError is an answer that is not a list of models.
 type saidError struct{ text string }
 
 func (e *saidError) Error() string { return e.text }
 
-// listing asks a server for its models. No key goes along.
+// listing asks a server for its models. It sends no key.
 func listing(ctx context.Context, client *http.Client, name, base string) ([]string, error) {
 	base = strings.TrimRight(base, "/")
 	at := base + "/models"

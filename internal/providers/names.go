@@ -21,9 +21,9 @@ var (
 // provider such as claude-sonnet-4-5, gpt-5 and gemini-2.5-pro, names as Copilot shows them ("GPT-4.1
 // (copilot)"), a provider alone, and offline. "", "inherit" and "default" are the fallback.
 //
-// A model whose provider is not configured is asked for by OpenRouter if there is a key for
-// that, and is the fallback else; the note says so, and is "" otherwise. Without a fallback that is
-// an error, and so is a name that nobody knows. Errors are of type [*Error]. Nothing is sent.
+// If a model's provider is not configured, Resolve returns the model at OpenRouter if there is a key for that, or else the
+// fallback, and a note about it; otherwise the note is "". A missing fallback or an unknown name is an error. Errors are of
+// type [*Error]. Nothing is sent.
 func (p *Providers) Resolve(name, fallback string) (resolved, note string, err error) {
 	asked := strings.TrimSpace(name)
 	bare := longWindow.ReplaceAllString(vendorNote.ReplaceAllString(asked, ""), "")
@@ -45,7 +45,7 @@ func (p *Providers) Resolve(name, fallback string) (resolved, note string, err e
 	}
 	slug := strings.ToLower(strings.Join(strings.Fields(strings.NewReplacer("(", " ", ")", " ").Replace(bare)), "-"))
 	if strings.Contains(slug, "/") {
-		// A maker that is no provider here is one of OpenRouter's.
+		// A vendor that is no provider here is available through OpenRouter.
 		if e := p.provider("openrouter"); e != nil && p.configured(e) {
 			if m, ok := p.table().Find("openrouter/" + slug); ok {
 				return m.Name, fmt.Sprintf("%s is asked for by openrouter", shorten(asked)), nil
@@ -67,7 +67,7 @@ func (p *Providers) Resolve(name, fallback string) (resolved, note string, err e
 	return p.settle(asked, e, model, fallback)
 }
 
-// family finds the maker of a model by its name alone, nil if it is nobody's.
+// family returns the vendor of a model by its name alone, or nil if unknown.
 func (p *Providers) family(slug string) (*endpoint, string) {
 	if word := tiers()[slug]; word != "" {
 		if m, ok := p.table().Newest(nameAnthropic, word); ok {
@@ -97,7 +97,7 @@ func (p *Providers) family(slug string) (*endpoint, string) {
 	return nil, ""
 }
 
-// settle returns a model of a provider if that is configured, or who stands in for it.
+// settle returns a model of a provider if the provider is configured, or else its replacement.
 func (p *Providers) settle(asked string, e *endpoint, model, fallback string) (string, string, error) {
 	lacks := p.ready(e)
 	if lacks == nil {
@@ -118,8 +118,7 @@ func (p *Providers) settle(asked string, e *endpoint, model, fallback string) (s
 	return "", "", lacks
 }
 
-// routed is what OpenRouter calls a model: Anthropic's have points where their own names have dashes,
-// and no dates.
+// routed returns OpenRouter's name for a model: Anthropic's models have points instead of dashes there, and no dates.
 func routed(e *endpoint, model string) string {
 	if e.name != nameAnthropic {
 		return model
@@ -130,7 +129,7 @@ func routed(e *endpoint, model string) string {
 	return version.ReplaceAllString(model, "-$1.$2$3")
 }
 
-// standard is the model of a provider that is used when none is named, "" for none.
+// standard returns the model of a provider that is used when none is named, "" for none.
 func (p *Providers) standard(e *endpoint) string {
 	if e.newest != "" {
 		if m, ok := p.table().Newest(e.name, e.newest); ok {

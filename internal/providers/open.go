@@ -36,7 +36,7 @@ func (c *connection) open() (model.Model, error) {
 	}
 }
 
-// cassette is a recording that is played. Nothing is sent anywhere.
+// cassette returns a recording that is played. Nothing is sent anywhere.
 func (p *Providers) cassette(name, file string) (model.Model, error) {
 	if file == "" {
 		return nil, &Error{Name: name, Message: "which recording? Name its file: " + cassettePrefix + "FILE"}
@@ -56,8 +56,8 @@ func (p *Providers) cassette(name, file string) (model.Model, error) {
 	return played{m, cassettePrefix + file}, nil
 }
 
-// played is a recording by the name that opens it again. Its own is that of the model that was
-// recorded, which is another one: who opened that would ask it.
+// played is a recording under the name that opens it again. The recording's own name is that of the recorded model; opening
+// that would call the real model.
 type played struct {
 	*cassette.Player
 	name string

@@ -1,6 +1,5 @@
-// Package providers opens models by the names people give them, "provider/model": it knows the
-// addresses of the providers, where their keys are, what their models cost, and which model to
-// use when nobody named one.
+// Package providers opens models by name, "provider/model". It knows the addresses of the providers, where their keys are, the
+// prices of their models, and which model to use if none is named.
 //
 // An API key goes to the endpoint it belongs to and nowhere else. Endpoints are those built in,
 // those of the user's configuration, and those of variables such as OPENAI_BASE_URL; never those of
@@ -30,8 +29,8 @@ type Options struct {
 	Offline    bool                // open no connection but to this machine
 	Config     []Provider          // of the user; they hide built-in ones of the same name. See [ParseConfig]
 	Prices     *prices.Table       // defaults to the embedded table
-	// MaxWait is the longest that a model waits by itself where its provider asks for that; beyond it
-	// the caller gets an error that says how long. Defaults to what the providers default to, a minute.
+	// MaxWait is the longest that a model waits by itself when its provider asks for a pause. For a longer pause the caller
+	// gets an error with the duration. The default is that of the providers, one minute.
 	MaxWait time.Duration
 	// TurnTimeout is the longest that a turn of a model may take, and half of it the longest without
 	// progress. The default is that of the models: 10 minutes.
@@ -80,7 +79,7 @@ func New(o *Options) *Providers {
 	return p
 }
 
-// Prices is the table that prices come from.
+// Prices returns the table that prices come from.
 func (p *Providers) Prices() *prices.Table { return p.table() }
 
 // Open returns the model of a name, or of an alias as [Providers.Resolve] knows them; with "" the
@@ -194,7 +193,7 @@ func (p *Providers) connection(e *endpoint, name string) (*connection, error) {
 	return c, nil
 }
 
-// known is what the table has on a model. Servers on this machine are free.
+// known returns what the table has on a model. Servers on this machine are free.
 func (p *Providers) known(e *endpoint, name string) (prices.Model, bool) {
 	m, ok := p.table().Find(e.name + "/" + name)
 	if base, _ := p.base(e); e.local && loopback(base) && !remote(e, name) && !m.Priced {
@@ -203,7 +202,7 @@ func (p *Providers) known(e *endpoint, name string) (prices.Model, bool) {
 	return m, ok
 }
 
-// base is the address of a provider, and the variable it comes from, "" for none.
+// base returns the address of a provider, and the variable it comes from, "" for none.
 func (p *Providers) base(e *endpoint) (base, from string) {
 	if e.baseEnv != "" {
 		if v := strings.TrimSpace(p.opt.Env(e.baseEnv)); v != "" {
@@ -221,7 +220,7 @@ func (p *Providers) addressFrom(e *endpoint) string {
 	return "base_url of " + e.name + " in your providers.yaml"
 }
 
-// key is the API key of a provider and the variable it comes from, "" for none.
+// key returns the API key of a provider and the variable it comes from, "" for none.
 func (p *Providers) key(e *endpoint) (key, from string) {
 	for _, name := range e.keys {
 		if v := strings.TrimSpace(p.opt.Env(name)); v != "" {
@@ -231,7 +230,7 @@ func (p *Providers) key(e *endpoint) (key, from string) {
 	return "", ""
 }
 
-// headers are the further ones of a provider. Missing is the variable that one of them needs.
+// headers returns the further ones of a provider. Missing is the variable that one of them needs.
 func (p *Providers) headers(e *endpoint) (h http.Header, missing string) {
 	for _, header := range e.headerNames() {
 		name := e.headers[header]
@@ -247,7 +246,7 @@ func (p *Providers) headers(e *endpoint) (h http.Header, missing string) {
 	return h, ""
 }
 
-// ready returns what a provider lacks, nil for nothing. Whether a server answers is not looked at.
+// ready returns an error for what a provider lacks, or nil. It does not check whether a server answers.
 func (p *Providers) ready(e *endpoint) *Error {
 	base, _ := p.base(e)
 	here := loopback(base)
@@ -261,8 +260,8 @@ func (p *Providers) ready(e *endpoint) *Error {
 	return nil
 }
 
-// remote reports for a model of a local server whether that server asks another one for it, as
-// Ollama does for names with the tag cloud.
+// remote reports whether a local server forwards requests for a model to another server, as Ollama does for names with the tag
+// cloud.
 func remote(e *endpoint, name string) bool {
 	return e.local && (strings.HasSuffix(name, ":cloud") || strings.HasSuffix(name, "-cloud"))
 }

@@ -29,7 +29,7 @@ type endpoint struct {
 	replay      bool              // it wants its reasoning back
 }
 
-// keyName is the variable to set.
+// keyName returns the variable to set.
 func (e *endpoint) keyName() string {
 	if len(e.keys) == 0 {
 		return ""
@@ -46,7 +46,7 @@ func (e *endpoint) headerNames() []string {
 	return names
 }
 
-// remoteKey is a provider on the network with a key.
+// remoteKey returns a provider on the network with a key.
 func remoteKey(name, base, standard, vendor string) endpoint {
 	upper := strings.ToUpper(name)
 	return endpoint{
@@ -55,7 +55,7 @@ func remoteKey(name, base, standard, vendor string) endpoint {
 	}
 }
 
-// localServer is a server on this machine that needs no key. It gets one if there is a variable
+// localServer returns a server on this machine that needs no key. It gets one if there is a variable
 // for it and that is set.
 func localServer(name, base string, keys ...string) endpoint {
 	return endpoint{
@@ -64,7 +64,7 @@ func localServer(name, base string, keys ...string) endpoint {
 	}
 }
 
-// builtin are the providers known by name. With a key, the first one is used when no model is
+// builtin returns the providers known by name. With a key, the first one is used when no model is
 // named; of those that run on this machine, the first one that answers.
 func builtin() []endpoint {
 	anthropic := remoteKey("anthropic", "https://api.anthropic.com", "claude-sonnet-5-5", "anthropic")
@@ -89,7 +89,7 @@ func builtin() []endpoint {
 	}
 }
 
-// families are the beginnings of the names of models, or whole names before the dash, and who
+// families returns the beginnings of the names of models, or whole names before the dash, and who
 // makes them.
 func families() [][2]string {
 	return [][2]string{
@@ -103,7 +103,7 @@ func families() [][2]string {
 	}
 }
 
-// tiers are the words by which agent definitions name Anthropic's models.
+// tiers returns the words by which agent definitions name Anthropic's models.
 func tiers() map[string]string {
 	return map[string]string{"sonnet": "sonnet", "opus": "opus", "haiku": "haiku", "opusplan": "opus"}
 }

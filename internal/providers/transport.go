@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// client is the HTTP client of one model: what it sends goes to its endpoint's host or nowhere.
+// client returns the HTTP client of one model: what it sends goes to its endpoint's host or nowhere.
 func (p *Providers) client(base string, headers http.Header) *http.Client {
 	c := &http.Client{}
 	if p.opt.HTTPClient != nil {
@@ -32,7 +32,7 @@ func (p *Providers) client(base string, headers http.Header) *http.Client {
 	return c
 }
 
-// A guard lets requests pass to one host.
+// A guard allows requests to one host only.
 type guard struct {
 	next         http.RoundTripper
 	scheme, host string
@@ -73,8 +73,7 @@ func (g *guard) CloseIdleConnections() {
 	}
 }
 
-// localTransport reaches this machine only, whatever names stand for, and by no proxy. It
-// keeps no connections.
+// localTransport connects only to this machine, whatever names resolve to, and uses no proxy. It keeps no connections.
 func localTransport() *http.Transport {
 	d := &net.Dialer{Timeout: 10 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
 		host, _, err := net.SplitHostPort(address)

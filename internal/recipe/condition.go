@@ -29,7 +29,7 @@ const (
 	maxConditions = 256 << 10 // bytes of all in a recipe
 )
 
-// A Condition is an expression: one that gives true or false, or that of a step with a value.
+// A Condition is an expression: one that yields true or false, or the value expression of a step.
 type Condition struct {
 	text     string
 	node     ast.Node
@@ -43,10 +43,10 @@ type pattern struct {
 	size int
 }
 
-// String is the condition as it was written.
+// String returns the condition as it was written.
 func (c *Condition) String() string { return c.text }
 
-// Refs are the references in it, in their order, those that are there twice too.
+// Refs returns the references in the condition, in their order and with duplicates.
 func (c *Condition) Refs() []Ref {
 	refs := make([]Ref, len(c.refs))
 	for i, r := range c.refs {
@@ -55,7 +55,7 @@ func (c *Condition) Refs() []Ref {
 	return refs
 }
 
-// functions are the functions of conditions. They give the same at any time and anywhere.
+// functions returns the functions of conditions. They are deterministic.
 func functions() []string {
 	return []string{
 		"all", "any", "concat", "count", "filter", "find", "first", "flatten", "float", "hasPrefix", "hasSuffix", "int", "join", "keys", "last", "len",
@@ -63,7 +63,7 @@ func functions() []string {
 	}
 }
 
-// reserved reports for a name whether it means something else already.
+// reserved reports whether a name already has another meaning.
 func reserved(s string) bool {
 	switch s {
 	case "inputs", "steps", "loop", "index", "true", "false", "nil", "let", "if", "else", "in", "not", "and", "or",
@@ -209,7 +209,7 @@ func runeOffsets(text string) []int {
 	return append(offsets, len(text))
 }
 
-// exprFault is what the parser of expressions found.
+// exprFault returns what the parser of expressions found.
 func exprFault(text string, offsets []int, err error) fault {
 	f := fault{0, len(text), codeCondition, oneLine(err.Error(), 300)}
 	var at *file.Error
@@ -253,7 +253,7 @@ func hyphen(text string) string {
 	return fmt.Sprintf("a hyphen means minus here; write %s[%q]", m[1], m[2])
 }
 
-// A refReader finds the references of an expression, and what recipes do not have of the language.
+// A refReader finds the references of an expression, and the language features that recipes do not support.
 type refReader struct {
 	condition *Condition
 	offsets   []int
@@ -362,13 +362,13 @@ func (r *refReader) binary(n *ast.BinaryNode) {
 	r.condition.patterns[n] = pat
 }
 
-// bare reports for a difference whether what is taken away from an input is a name that nothing has.
+// bare reports whether the right side of a subtraction from an input is an unknown name.
 func (r *refReader) bare(n *ast.BinaryNode) bool {
 	root, _ := leftmost(n.Right)
 	return root != nil && r.lets[root.Value] == 0 && root.Value != "inputs" && root.Value != "steps" && root.Value != "loop" && root.Value != "index"
 }
 
-// leftmost is the variable that an expression starts with.
+// leftmost returns the variable that an expression starts with.
 func leftmost(n ast.Node) (*ast.IdentifierNode, int) {
 	for {
 		switch x := n.(type) {
@@ -436,7 +436,7 @@ func (r *refReader) chain(n ast.Node) {
 	}
 }
 
-// constant is a part of a path that is written out.
+// constant returns a constant part of a path.
 func constant(n ast.Node) (string, bool) {
 	switch x := n.(type) {
 	case *ast.StringNode:

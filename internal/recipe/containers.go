@@ -37,7 +37,7 @@ func (p *reading) foreach(n *yaml.Node, s *step) *Foreach {
 	return c
 }
 
-// listValue reads what a foreach goes through: one reference, or a list.
+// listValue reads the list of a foreach: one reference, or a literal list.
 func (p *reading) listValue(n *yaml.Node, s *step) *Value {
 	switch n.Kind {
 	case yaml.SequenceNode:

@@ -29,10 +29,9 @@ type Result struct {
 	Status Status          `json:"status"`
 	Output json.RawMessage `json:"output,omitempty"` // a JSON value; nothing is null
 	Error  string          `json:"error,omitempty"`
-	// Skips says of one that failed that what depends on it is skipped, and of one that was skipped
-	// for such a failure that it goes on.
+	// Skips is set for a failed step if its dependents are skipped, and for a step that was skipped because of such a failure.
 	Skips bool `json:"skips,omitempty"`
-	// Bad are the steps it saw the results of that had failed or were degraded, in the order of the file.
+	// Bad lists the failed or degraded steps whose results the step has read, in the order of the file.
 	Bad []string `json:"bad,omitempty"`
 }
 
@@ -41,11 +40,12 @@ type Scope struct {
 	Inputs map[string]any                  // by name, as Decode gives them; every declared one is there
 	Step   func(id string) (*Result, bool) // of those that have ended
 	Vars   map[string]any                  // of containers: items under their names, "index", and "loop" as a map of round and output
-	// Clean, if non-nil, is applied to what steps and items put into a text; inputs and the author's words stay as they are.
+	// Clean, if non-nil, is applied to values of steps and items that are inserted into a text; inputs and the author's text
+	// stay as they are.
 	Clean func(string) string
 }
 
-// Decode reads a JSON value: whole numbers that fit are int, other numbers float64. Nothing is null.
+// Decode reads a JSON value: whole numbers that fit are int, other numbers float64. Empty input is null.
 func Decode(raw json.RawMessage) (any, error) {
 	v, err := decode(raw)
 	if err != nil {
@@ -100,7 +100,7 @@ func numbers(v any) (any, error) {
 	return v, nil
 }
 
-// compact is a value as JSON on one line, without escapes for HTML.
+// compact returns a value as JSON on one line, without escapes for HTML.
 func compact(v any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -111,7 +111,7 @@ func compact(v any) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// text is the value of a reference as a text.
+// text returns the value of a reference as a text.
 func (s *Scope) text(r Ref) (string, error) {
 	v, err := s.value(r, false)
 	if err != nil {
@@ -233,7 +233,7 @@ func fieldsOf(m map[string]any) string {
 	return strings.Join(keys, ", ")
 }
 
-// typeOf returns what a value is.
+// typeOf returns the type of a value.
 func typeOf(v any) string {
 	switch v.(type) {
 	case nil:

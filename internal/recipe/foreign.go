@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// elsewhere has what other systems call fields, in small letters and without - and _. The first of the
-// fields that the map at hand may have is meant.
+// elsewhere maps the field names of other systems, in lower case and without - and _, to fields of recipes. The first field
+// that the current map may have is meant.
 var elsewhere = map[string][]string{
 	"if": {"when", "until"}, "onlyif": {"when"}, "condition": {"when", "until"}, "where": {"when"},
 	"exitwhen": {"until"}, "stopwhen": {"until"}, "stopif": {"until"}, "breakif": {"until"}, "exitcondition": {"until"},
@@ -45,7 +45,7 @@ var elsewhere = map[string][]string{
 	"maxtokens": {"tokens"}, "usd": {"cost"}, "dollars": {"cost"}, "maxcost": {"cost"}, "maxturns": {"turns"}, "maxcalls": {"calls"}, "toolcalls": {"calls"},
 }
 
-// nowhere has what a map has no field for, and what there is instead.
+// nowhere lists fields of other systems that recipes do not have, and their alternatives.
 var nowhere = map[string]map[string]string{
 	"a step": {
 		"run": noCommand, "script": noCommand, "command": noCommand, "cmd": noCommand, "shell": noCommand, "bash": noCommand, "exec": noCommand,
@@ -62,7 +62,7 @@ var nowhere = map[string]map[string]string{
 	"a field":  {"optional": "; a field is optional unless it says required: true"},
 }
 
-// What there is instead.
+// The alternatives.
 const (
 	noCommand  = "; a step runs no command itself: a tool or an agent does it"
 	noEnv      = "; a recipe sees no environment: what it needs are its inputs"
@@ -83,8 +83,8 @@ type fieldMap struct {
 	has    map[string]bool       // all keys, once they were asked for
 }
 
-// unknown reports a key that is no field, and what was probably meant. If that is sure and not there too,
-// the value is read as that field's, so that the mistake is told once and not by what follows from it.
+// unknown reports a key that is no field, and what was probably meant. If the guess is certain and that field is missing, the
+// value is read as the field's, so that the mistake does not cause further errors.
 func (p *reading) unknown(m *fieldMap, k, v *yaml.Node) {
 	say := func(hint string) { p.mark(k, codeField, "%s has no field `%s`%s", m.what, name(k.Value), hint) }
 	if cutOff(m.node, v) {
@@ -123,12 +123,12 @@ func (p *reading) unknown(m *fieldMap, k, v *yaml.Node) {
 
 const commaHint = "; within { } a text that has a comma must be in quotes"
 
-// cutOff reports whether a key within { } has no value. The key is then probably the rest of a text.
+// cutOff reports whether a key within { } has no value. It is then probably the rest of a text that was split at a comma.
 func cutOff(n, v *yaml.Node) bool {
 	return v.Kind == yaml.ScalarNode && v.Value == "" && v.Style == 0 && n.Style&yaml.FlowStyle != 0
 }
 
-// meant is the field that a word from elsewhere stands for, nil if there is none.
+// meant returns the field that a word from elsewhere stands for, nil if there is none.
 func (m *fieldMap) meant(word string) *field {
 	all := elsewhere[word]
 	if len(all) == 0 {

@@ -63,7 +63,7 @@ func (e *evaluation) call(n *ast.BuiltinNode) any {
 	return e.convert(n.Name, arg(0))
 }
 
-// concat puts lists together, and with deep what lists in them have. Deep takes what is no list as it is.
+// concat concatenates lists. If deep is set it also flattens nested lists, and keeps other elements as they are.
 func (e *evaluation) concat(lists []any, deep bool) []any {
 	out := []any{}
 	for _, l := range lists {
@@ -134,7 +134,7 @@ func (e *evaluation) entries(fn string, v any) []any {
 	return l
 }
 
-// string is a value as a text, as templates put it in.
+// string returns a value as a text, as templates put it in.
 func (e *evaluation) string(v any) string {
 	switch x := v.(type) {
 	case nil:
@@ -146,7 +146,7 @@ func (e *evaluation) string(v any) string {
 	return string(compact(v))
 }
 
-// measure counts a value as made.
+// measure counts a value against the memory limit.
 func (e *evaluation) measure(v any) {
 	e.make(24)
 	switch x := v.(type) {
@@ -236,7 +236,7 @@ func (e *evaluation) join(args []any, word func(int) string) any {
 	return b.String()
 }
 
-// extreme is the least or the greatest of numbers, those in lists too; null if there are none.
+// extreme returns the least or the greatest number, including numbers in lists, or null if there are none.
 func (e *evaluation) extreme(fn string, args []any) any {
 	var best any
 	for _, a := range args {
@@ -313,7 +313,7 @@ func (e *evaluation) each(n *ast.BuiltinNode) any {
 	return kept
 }
 
-// keep appends to a list, and counts the memory that it takes anew when it grows.
+// keep appends to a list, and counts its memory again whenever it grows.
 func (e *evaluation) keep(list []any, v any) []any {
 	if len(list) == cap(list) {
 		e.make(16 * max(4, 2*len(list)))

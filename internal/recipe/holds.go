@@ -9,15 +9,14 @@ import (
 	"github.com/expr-lang/expr/vm/runtime"
 )
 
-// The bounds of one evaluation. The virtual machine of the library bounds what lists take, but neither
-// time nor texts, so conditions are evaluated here, on the tree that the library has parsed and checked.
+// The bounds of one evaluation. The library's virtual machine limits the size of lists, but neither time nor texts. So
+// conditions are evaluated here, on the tree that the library has parsed and checked.
 const (
 	maxWork = 2_000_000 // nodes evaluated, items looked at, and 32 bytes of texts read
 	maxMade = 16 << 20  // bytes of texts and lists made
 )
 
-// Holds evaluates the condition. It is bounded in time and memory, and fails when it does not give
-// true or false.
+// Holds evaluates the condition. It is bounded in time and memory, and fails if the result is neither true nor false.
 func (c *Condition) Holds(s *Scope) (holds bool, err error) {
 	v, err := c.Value(s)
 	if err != nil {
@@ -50,7 +49,7 @@ func (c *Condition) Value(s *Scope) (v any, err error) {
 	return v, nil
 }
 
-// explain is what was wrong, in words for those who do not write Go.
+// explain returns the mistake in words for users who do not know Go.
 func explain(r any) string {
 	text := fmt.Sprint(r)
 	for _, w := range [][2]string{{"map[string]interface {}", "a map"}, {"[]interface {}", "a list"}, {"<nil>", "null"}, {"runtime error: ", ""}} {
@@ -180,7 +179,7 @@ func (e *evaluation) variable(id string) any {
 	return v
 }
 
-// step is a step's result as a map.
+// step returns a step's result as a map.
 func (e *evaluation) step(id string) map[string]any {
 	if m := e.steps[id]; m != nil {
 		return m
@@ -203,7 +202,7 @@ func (e *evaluation) step(id string) map[string]any {
 	return e.steps[id]
 }
 
-// member follows a path. It tells whether it ended at a ?. with nothing before it.
+// member follows a path. It reports whether the path ended at a ?. after a null value.
 func (e *evaluation) member(n ast.Node) (v any, ended bool) {
 	switch n := n.(type) {
 	case *ast.ChainNode:
@@ -446,7 +445,7 @@ func (e *evaluation) search(n *ast.BinaryNode, a, b any) bool {
 	return p.re.MatchString(s)
 }
 
-// span is the list of whole numbers from a to b.
+// span returns the list of whole numbers from a to b.
 func (e *evaluation) span(a, b int) []any {
 	if a > b {
 		return []any{}
@@ -463,7 +462,7 @@ func (e *evaluation) span(a, b int) []any {
 	return l
 }
 
-// text is a value that must be a text.
+// text returns a value that must be a text.
 func text(v any, what string) string {
 	s, ok := v.(string)
 	if !ok {

@@ -49,7 +49,7 @@ func (p *reading) declared(n *yaml.Node, what string) []Input {
 	return all
 }
 
-// input reads one input. The key is its name in a map of them, nil in a list.
+// input reads one input. The key is the name of the input if inputs are a map, or nil if they are a list.
 func (p *reading) input(n *yaml.Node, what string, key *yaml.Node) Input {
 	in := Input{Type: "string", Pos: posOf(n)}
 	var typ, def, enum *yaml.Node
@@ -156,7 +156,7 @@ func (p *reading) typed(n *yaml.Node, what, t string, said bool) json.RawMessage
 	return nil
 }
 
-// typeWords is what a value of a type is called.
+// typeWords returns what a value of a type is called.
 func typeWords(t string) string {
 	switch t {
 	case "integer":

@@ -7,7 +7,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// InputSchema is the JSON Schema of inputs, or of the fields of a form: an object in their order that has
+// InputSchema returns the JSON Schema of inputs, or of the fields of a form: an object in their order that has
 // no others.
 func InputSchema(inputs []Input) *jsonschema.Schema {
 	s := &jsonschema.Schema{

@@ -23,15 +23,15 @@ func (j *Judgement) String() string {
 
 // Quoting describes a model that only searches documents and quotes them.
 type Quoting struct {
-	// Tools returns the tools of an agent, nil for all there are. The second result is false if there is no such agent.
+	// Tools returns the tools of an agent, or nil for all tools. The second result is false if there is no such agent.
 	Tools func(agent string) ([]string, bool)
-	// Fits returns why quotes can be no answer of a schema, "" if they can.
+	// Fits returns why quotes cannot satisfy a schema, or "" if they can.
 	Fits func(*jsonschema.Schema) (why string)
 }
 
 // Judgements returns the steps that a model which only quotes cannot do, in the order of the file. Such a model can quote what
-// an agent finds with the tools that search, and put together the quotes of earlier steps. It cannot fill other schemas than
-// those of texts, act, create, or decide what runs next.
+// an agent finds with search tools, and combine the quotes of earlier steps. It cannot act, create, decide what runs next, or
+// fill schemas other than those of texts.
 func (r *Recipe) Judgements(q *Quoting) []Judgement {
 	j := &judging{Quoting: q, answers: map[string]bool{}, items: map[string]bool{}}
 	r.Walk(func(s *Step, _ int) bool {
@@ -58,7 +58,7 @@ type judging struct {
 	items   map[string]bool // items that steps before have given
 }
 
-// answered reports whether an agent gives the output of a step.
+// answered reports whether the output of a step comes from an agent.
 func (j *judging) answered(s *Step) bool {
 	if body := s.Body(); body != nil {
 		return slices.ContainsFunc(body.Steps, j.answered)
@@ -66,13 +66,13 @@ func (j *judging) answered(s *Step) bool {
 	return s.Agent != nil || s.Value != nil && slices.ContainsFunc(s.Value.Refs(), j.answer)
 }
 
-// answer reports whether a reference is to what agents have answered, and not to whether they have.
+// answer reports whether a reference is to an agent's answer, and not to the status of its step.
 func (j *judging) answer(ref Ref) bool {
 	path := ref.Path()
 	return j.answers[path[0]] || j.answers["steps."+ref.Step()] && (len(path) < 3 || path[2] == "output")
 }
 
-// why is why a step needs a language model, "" if it does not.
+// why returns why a step needs a language model, "" if it does not.
 func (j *judging) why(s *Step) string {
 	for _, c := range []*Condition{s.When, s.until()} {
 		if c != nil && slices.ContainsFunc(c.Refs(), j.answer) {
@@ -92,7 +92,7 @@ func (s *Step) until() *Condition {
 	return s.Loop.Until
 }
 
-// agent is why the agent of a step needs a language model, "" if it only has to quote.
+// agent returns why the agent of a step needs a language model, "" if it only has to quote.
 func (j *judging) agent(s *Step) string {
 	if s.Output != nil {
 		if why := j.Fits(s.Output); why != "" {
@@ -128,8 +128,8 @@ func (j *judging) agent(s *Step) string {
 
 var sentenceStart = regexp.MustCompile(`(?:^|[.!?:]\s+|\n\s*\n\s*|\n\s*[-*•] |\n\s*\d+[.)] )([A-Za-z]+)(?:\s+(\w+))?`)
 
-// creates is the verb of the first instruction that takes more than finding and quoting, "" if there is none. A text may be
-// written from material.
+// creates returns the verb of the first instruction that needs more than finding and quoting, or "" if there is none. A text
+// may be written from material.
 func creates(prompt string, material bool) string {
 	const judging = " assess brainstorm calculate change check choose classify code compare compute convert count create criticise criticize " +
 		"critique debug decide delete design edit " +

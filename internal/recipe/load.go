@@ -16,7 +16,7 @@ import (
 // maxValues bounds the lists, maps, texts and so on of a file: thirty for each of a thousand steps.
 const maxValues = 30_000
 
-// load reads the text as YAML. It gives nil if there is nothing that could be looked at further.
+// load reads the text as YAML. It returns nil if nothing is left to check further.
 func (p *reading) load(text []byte) *yaml.Node {
 	if !p.readable(text) {
 		return nil
@@ -55,7 +55,7 @@ func (p *reading) load(text []byte) *yaml.Node {
 	return root
 }
 
-// readable checks what has to hold before anything reads the text as YAML.
+// readable checks the text before it is parsed as YAML.
 func (p *reading) readable(text []byte) bool {
 	if len(text) > MaxBytes {
 		p.add(Pos{}, codeLarge, "the recipe is over 1 MiB (%d bytes); shorten its texts, or have steps read files", len(text))
@@ -99,8 +99,8 @@ func (p *reading) readable(text []byte) bool {
 	return fine
 }
 
-// values estimates how many lists, maps and scalars a text has, before it is read: no fewer than
-// a third, and no more than ends of lines, commas, brackets and quotes outside of block scalars.
+// values estimates the number of lists, maps and scalars in a text before it is parsed. The estimate is at least a third of
+// the real number, and at most the number of line ends, commas, brackets and quotes outside block scalars.
 func values(text []byte) int {
 	n, block := 0, -1
 	for line := range bytes.Lines(text) {
@@ -124,7 +124,7 @@ func values(text []byte) int {
 	return n
 }
 
-// end is the position of the last character of the text that is not white space.
+// end returns the position of the last character of the text that is not white space.
 func (s *source) end() Pos {
 	text := bytes.TrimRightFunc(s.text, white)
 	n := len(s.lines)
@@ -134,8 +134,8 @@ func (s *source) end() Pos {
 	return Pos{n, max(1, utf8.RuneCount(text[min(s.lines[n-1], len(text)):]))}
 }
 
-// tree reports what no part of a recipe may have: anchors, aliases, tags, keys that are there twice
-// or are no texts, and values too deep in each other.
+// tree reports what is forbidden anywhere in a recipe: anchors, aliases, tags, duplicate keys, keys that are not text, and
+// values that are nested too deeply.
 func (p *reading) tree(n *yaml.Node, depth int) {
 	if depth > maxDepth {
 		p.add(posOf(n), codeDepth, "lists and maps more than %d deep in each other", maxDepth)
@@ -197,8 +197,8 @@ func (p *reading) key(k *yaml.Node, depth int) {
 	}
 }
 
-// name is a name, or another short text of the file, for a message.
+// name returns a name, or another short text of the file, for a message.
 func name(s string) string { return oneLine(s, 80) }
 
-// quoted is a value for a message.
+// quoted returns a value for a message.
 func quoted(s string) string { return fmt.Sprintf("%q", oneLine(s, 60)) }

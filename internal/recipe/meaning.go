@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// meaning checks what names mean: that ids are unique, that what is depended on and referred to is
-// there and has ended, and that nothing waits for itself.
+// meaning checks names: ids must be unique, steps that are depended on or referred to must exist and have ended, and no step
+// may wait for itself.
 func (p *reading) meaning(top *block) {
 	all := map[string]*step{}
 	for _, s := range p.steps {
@@ -34,7 +34,7 @@ type meaning struct {
 	all map[string]*step
 }
 
-// A scope names which variables of containers there are.
+// A scope names the variables that containers define.
 type scope struct {
 	vars  map[string]bool // of foreach, by name
 	names []string        // the same, in order, for messages
@@ -129,7 +129,7 @@ func (m *meaning) edges(s *step) {
 	}
 }
 
-// infer finds the steps beside s that the texts of a step refer to, s itself or one inside of it.
+// infer finds the siblings of s that are referred to by the texts of s or of a step inside it.
 func (m *meaning) infer(s, of *step) {
 	note := func(sites []site) {
 		for _, at := range sites {
@@ -149,7 +149,7 @@ func (m *meaning) infer(s, of *step) {
 	}
 }
 
-// beside returns which step of a block to name instead of one of another block.
+// beside returns the step of a block to name instead of a step in another block.
 func beside(s, other *step) string {
 	for o := other; o != nil; o = o.in.of {
 		if o.in == s.in && o != s {
@@ -169,9 +169,8 @@ func idsOf(b *block, but *step) []string {
 	return ids
 }
 
-// cycles reports steps that wait for each other, one circle for each knot of them. It gives the steps so that
-// each comes after what it depends on, but for circles, whose steps are together. It is Tarjan's
-// algorithm for strongly connected components (1972).
+// cycles reports steps that wait for each other, one cycle for each strongly connected component. It returns the steps in
+// dependency order; the steps of a cycle are adjacent. It is Tarjan's algorithm for strongly connected components (1972).
 func (m *meaning) cycles(b *block) [][]*step {
 	low, num := map[*step]int{}, map[*step]int{}
 	var stack []*step
@@ -214,7 +213,7 @@ func (m *meaning) cycles(b *block) [][]*step {
 	return order
 }
 
-// circle reports the shortest way from the first step of a knot back to it.
+// circle reports the shortest cycle through the first step of a component.
 func (m *meaning) circle(knot []*step) {
 	first := slices.MinFunc(knot, func(a, b *step) int { return a.index - b.index })
 	from := map[*step]*step{}
@@ -269,8 +268,8 @@ func (a ancestors) union(b ancestors) {
 	}
 }
 
-// closeOver finds what has ended when a step starts: what it depends on, and what has ended when that starts. The steps
-// of a circle are ancestors of each other.
+// closeOver computes the steps that have ended when a step starts: its dependencies and, transitively, theirs. The steps of a
+// cycle are ancestors of each other.
 func closeOver(order [][]*step, n int) {
 	for _, knot := range order {
 		set := newAncestors(n)
@@ -286,8 +285,8 @@ func closeOver(order [][]*step, n int) {
 	}
 }
 
-// sites checks the references of texts. The step is the one they belong to, nil for what a block amounts to: it
-// sees all steps of the block.
+// sites checks the references of texts. The step is the one they belong to, or nil for the output of a block, which sees all
+// steps of the block.
 func (m *meaning) sites(sites []site, b *block, s *step, sc scope) {
 	for _, at := range sites {
 		for _, ref := range at.refs {
@@ -323,7 +322,7 @@ func (m *meaning) ref(at site, ref placedRef, b *block, s *step, sc scope) {
 	}
 }
 
-// show is a reference as its text has it.
+// show returns a reference as it is written in its text.
 func (at site) show(ref placedRef) string {
 	if at.condition {
 		return name(ref.path)
@@ -385,8 +384,8 @@ func (m *meaning) stepRef(path []string, b *block, s *step, say func(code, forma
 	say(codeUnknownStep, "no step `%s`%s", name(id), m.hint(id, m.seen(b, s)))
 }
 
-// ancestor checks that a step has ended when the holder starts: the step that refers to it, or the container
-// beside it that has that step inside.
+// ancestor checks that a step has ended when the holder starts. The holder is the step that refers to it, or the sibling
+// container that has the referring step inside.
 func (m *meaning) ancestor(target, holder, s *step, say func(code, format string, args ...any)) {
 	switch {
 	case holder == nil: // what a block amounts to
@@ -408,7 +407,7 @@ func (m *meaning) ancestor(target, holder, s *step, say func(code, format string
 	}
 }
 
-// seen are the ids that a step could refer to.
+// seen returns the ids that a step could refer to.
 func (m *meaning) seen(b *block, s *step) []string {
 	var ids []string
 	for in := b; in != nil; {

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/strict"
 )
 
-// outputSchema reads the schema of a step's output. It is complete: nothing of it is somewhere else.
+// outputSchema reads the schema of a step's output. It is complete and refers to nothing outside.
 func (p *reading) outputSchema(n *yaml.Node) *jsonschema.Schema {
 	if n.Kind != yaml.MappingNode {
 		p.wrongType(n, "`output` of a step", "a map, a JSON Schema")
@@ -45,8 +45,8 @@ func (p *reading) outputSchema(n *yaml.Node) *jsonschema.Schema {
 	return &s
 }
 
-// unknownType finds a type that JSON Schema does not have, which the library would let pass, and then
-// nothing would ever fit. It is "" if there is none.
+// unknownType returns a type that JSON Schema does not have, or "". The library would accept such a type, and then no value
+// would ever fit.
 func unknownType(s *jsonschema.Schema, depth int) string {
 	if s == nil || depth > 2*maxDepth {
 		return ""
@@ -79,8 +79,8 @@ func unknownType(s *jsonschema.Schema, depth int) string {
 	return ""
 }
 
-// schemaWords are the keywords of JSON Schema, and what schemas they have below them: "" for none, "one" for a
-// schema, "list" for a list of them (or one), "map" for a map of them.
+// schemaWords maps the keywords of JSON Schema to the schemas that they contain: "" for none, "one" for a schema, "list" for a
+// list of schemas (or one), "map" for a map of schemas.
 var schemaWords = map[string]string{
 	"title": "", "description": "", "default": "", "deprecated": "", "readOnly": "", "writeOnly": "", "examples": "",
 	"type": "", "enum": "", "const": "", "multipleOf": "", "minimum": "", "maximum": "", "exclusiveMinimum": "", "exclusiveMaximum": "",
@@ -92,7 +92,7 @@ var schemaWords = map[string]string{
 	"allOf": "list", "anyOf": "list", "oneOf": "list", "not": "one", "if": "one", "then": "one", "else": "one",
 }
 
-// keywords warns of keywords that JSON Schema does not have: they are not looked at.
+// keywords warns of keywords that JSON Schema does not have: they are ignored.
 func (p *reading) keywords(n *yaml.Node, known []string) {
 	if n.Kind != yaml.MappingNode {
 		return

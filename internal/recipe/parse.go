@@ -12,9 +12,9 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// Parse reads a recipe. The file is its name for messages. It gives all problems at once, in the order of the
-// file; the recipe is nil if one of them is more than a warning. Beyond 1,000 problems they are not
-// counted. It keeps the text: the caller does not change it after.
+// Parse reads a recipe. The file is its name for messages. It returns all problems at once, in the order of the file; the
+// recipe is nil if any of them is more than a warning. It stops counting at 1,000 problems. It keeps the text, which the
+// caller must not change afterwards.
 func Parse(file string, text []byte) (*Recipe, Problems) {
 	r, problems := read(file, text)
 	if problems.Err() != nil {
@@ -79,7 +79,7 @@ func (p *reading) add(at Pos, code, format string, args ...any) {
 	p.report(&Problem{Pos: at, Code: code, Text: fmt.Sprintf(format, args...)})
 }
 
-// mark reports a problem with a scalar, of which all is meant.
+// mark reports a problem with a whole scalar.
 func (p *reading) mark(n *yaml.Node, code, format string, args ...any) {
 	if p.full() {
 		return
@@ -95,7 +95,7 @@ func (p *reading) warn(n *yaml.Node, code, format string, args ...any) {
 	p.report(&Problem{Pos: posOf(n), End: endOf(n), Code: code, Text: fmt.Sprintf(format, args...), Warning: true})
 }
 
-// endOf is the column after a scalar, 0 if that cannot be told from its value.
+// endOf returns the column after a scalar, 0 if that cannot be told from its value.
 func endOf(n *yaml.Node) int {
 	if n.Kind != yaml.ScalarNode || n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || strings.ContainsAny(n.Value, "\n\\'\"") {
 		return 0
@@ -124,8 +124,8 @@ func (p *reading) within(n *yaml.Node, from, to int, code, format string, args .
 	p.report(problem)
 }
 
-// hint is what was probably meant, or what there is, as an end of sentence. It gets short when there is
-// much to compare, so that a file full of mistakes is answered as quickly as any other.
+// hint returns the end of a sentence with what was probably meant, or with what exists. It is shorter if there is much to
+// compare, so that a file full of mistakes is checked as quickly as any other.
 func (p *reading) hint(word string, known []string) string {
 	cost := 0
 	for _, k := range known {
@@ -144,8 +144,8 @@ type field struct {
 	read func(v *yaml.Node)
 }
 
-// object reads a map of known fields. It gives the nodes of the keys that are there, also of those that have
-// another name elsewhere, nil if it is no map.
+// object reads a map of known fields. It returns the nodes of the keys that are present, including keys under their names in
+// other systems, or nil if the node is not a map.
 func (p *reading) object(n *yaml.Node, what string, fields []field) map[string]*yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		p.wrongType(n, what, "a map")
@@ -168,7 +168,7 @@ func (p *reading) object(n *yaml.Node, what string, fields []field) map[string]*
 	return m.keys
 }
 
-// need reports fields that are not there.
+// need reports missing fields.
 func (p *reading) need(n *yaml.Node, keys map[string]*yaml.Node, what string, fields ...string) {
 	if keys == nil {
 		return
@@ -242,7 +242,7 @@ func (p *reading) named(n *yaml.Node, what string, f *form) string {
 	return s
 }
 
-// hidden tells of characters that are not seen, or change how others are seen.
+// hidden reports characters that are invisible or change how others are displayed.
 func hidden(r rune) bool {
 	return r == '\t' || r == '\n' || r == utf8.RuneError || clean.Text(string(r)) != string(r)
 }
@@ -262,7 +262,7 @@ func (p *reading) choice(n *yaml.Node, what string, words ...string) string {
 	return ""
 }
 
-// meant is a hint only if it names one word: the words are listed already.
+// meant returns a hint only if it names one word: the words are listed already.
 func meant(hint string) string {
 	if strings.Contains(hint, "did you mean") {
 		return hint

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Problem is something that is wrong with a recipe, or odd.
+// A Problem is a mistake in a recipe, or something odd.
 type Problem struct {
 	File    string
 	Pos     Pos    // zero if it is about the file as a whole
@@ -45,9 +45,9 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Structural reports whether a problem is one of form, which the JSON Schema of recipes knows too: a
-// document with such a problem is refused by both. The others are about the text as YAML, or about
-// what names and expressions mean, which a schema cannot know.
+// Structural reports whether a problem is one of form, which the JSON Schema of recipes knows too: both refuse a document with
+// such a problem. Other problems are about the text as YAML, or about the meaning of names and expressions, which a schema
+// cannot check.
 func (p *Problem) Structural() bool { return !p.Warning && structural[p.Code] }
 
 // structural has the codes of problems of form.
@@ -191,9 +191,8 @@ func btoi(b bool) int {
 
 const window = 100 // columns of an excerpt
 
-// Excerpt is the line of the source that the problem is at, clean, and under it a caret at the
-// column, or carets under all that is meant. Long lines are cut to the neighbourhood. It is empty
-// if there is no such line.
+// Excerpt returns the source line of the problem, cleaned, and below it a caret at the column, or carets under the whole
+// range. Long lines are cut around the problem. It returns "" if there is no such line.
 func (p *Problem) Excerpt(source []byte) string {
 	line, ok := newSource(source).line(p.Pos.Line)
 	if !ok || p.Pos.Col < 1 {

@@ -31,7 +31,7 @@ const (
 	defaultTries       = 2  // how often an agent is asked again for what fits a schema
 )
 
-// A Pos is a place in the file, counted from 1. The column counts characters.
+// A Pos is a position in the file, counted from 1. The column counts characters.
 type Pos struct{ Line, Col int }
 
 // A Recipe is a workflow. It is a value: Parse makes it, and nobody changes it after.
@@ -70,7 +70,7 @@ type Input struct {
 	Pos         Pos
 }
 
-// A Block is steps that depend on each other and on nothing beside them, and what they amount to.
+// A Block is a group of steps that depend only on each other, and their output.
 type Block struct {
 	Steps  []*Step // in the order of the file
 	Output *Value  // nil for the last step's output; of a parallel, for all of them by id
@@ -81,9 +81,9 @@ type Step struct {
 	ID        string
 	Pos       Pos
 	DependsOn []string // as written or, if nothing is, the steps beside it that it refers to, in the order of the file
-	// Reads are all steps whose results it can see and uses: those it depends on, and the
-	// ancestors of its block that its templates and conditions, and those of steps inside of it, refer to.
-	// In the order of the file. It never names steps of an enclosing block: those are the container's.
+	// Reads lists, in the order of the file, all steps whose results this step uses: its dependencies, and the ancestors in
+	// its block that it or a step inside it refers to in templates and conditions. Steps of an enclosing block are never
+	// listed: they belong to the container's Reads.
 	Reads []string
 
 	When    *Condition
@@ -92,7 +92,7 @@ type Step struct {
 	Tries   int                // how often an agent is asked again for that
 	Retry   *Retry
 	Timeout time.Duration // of one attempt, 0 for none
-	// OnError is what its failure means: "continue" makes the text of the error its output, and the run ends
+	// OnError decides what a failure of the step means: "continue" makes the text of the error its output, and the run ends
 	// partial; "skip" also skips what depends on it; with "fail" the run fails.
 	OnError string
 
@@ -106,7 +106,7 @@ type Step struct {
 	Loop     *Loop
 }
 
-// Kind is what the step is: agent, tool, workflow, ask, value, parallel, foreach or loop.
+// Kind returns the kind of the step: agent, tool, workflow, ask, value, parallel, foreach or loop.
 func (s *Step) Kind() string {
 	switch {
 	case s.Agent != nil:
@@ -127,7 +127,7 @@ func (s *Step) Kind() string {
 	return "loop"
 }
 
-// Body is the block inside of a container, nil for other steps.
+// Body returns the block inside of a container, nil for other steps.
 func (s *Step) Body() *Block {
 	switch {
 	case s.Parallel != nil:
@@ -153,7 +153,7 @@ type Gate struct {
 	Message *Template // nil for none
 }
 
-// An Agent is an agent's work.
+// An Agent is the work of an agent.
 type Agent struct {
 	Name   string // of the sub-agent
 	Pos    Pos    // of that name
@@ -194,7 +194,7 @@ type Parallel struct {
 	Block
 }
 
-// A Foreach runs its steps for each item of a list, each on its own way through them.
+// A Foreach runs its steps for each item of a list, independently of the other items.
 type Foreach struct {
 	In    *Value // a list
 	As    string

@@ -22,7 +22,7 @@ const (
 	isNumber  scalarKind = "a number"
 )
 
-// A scalar is what YAML's core schema (1.2, 10.3) takes a scalar for.
+// A scalar is the type of a scalar in YAML's core schema (1.2, 10.3).
 type scalar struct {
 	kind scalarKind
 	json json.RawMessage // nil for a text, which may be long
@@ -36,7 +36,7 @@ var (
 	notFinite = regexp.MustCompile(`^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
 )
 
-// scalarOf reads a scalar. The library's own reading is of another version of YAML in some cases.
+// scalarOf reads a scalar. In some cases the library follows another version of YAML.
 func scalarOf(n *yaml.Node) scalar {
 	v := n.Value
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
@@ -91,7 +91,7 @@ func wholeScalar(v string) scalar {
 
 func textScalar() scalar { return scalar{kind: isText} }
 
-// kindOf returns what a node is.
+// kindOf returns the kind of a node.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -49,7 +49,7 @@ func newSource(text []byte) *source {
 	return s
 }
 
-// lineBreak is the length of the end of a line that b starts with, 0 if it does not.
+// lineBreak returns the length of the end of a line that b starts with, 0 if it does not.
 func lineBreak(b []byte) int {
 	switch b[0] {
 	case '\n':
@@ -71,7 +71,7 @@ func lineBreak(b []byte) int {
 	return 0
 }
 
-// line is the text of a line, counted from 1, without its end.
+// line returns the text of a line, counted from 1, without its end.
 func (s *source) line(n int) (string, bool) {
 	if n < 1 || n > len(s.lines) {
 		return "", false
@@ -83,7 +83,7 @@ func (s *source) line(n int) (string, bool) {
 	return strings.TrimRight(string(s.text[s.lines[n-1]:end]), "\r\n\u0085\u2028\u2029"), true
 }
 
-// find returns the place of a position.
+// find converts a position to a place.
 func (s *source) find(p Pos) (place, bool) {
 	if p.Line < 1 || p.Line > len(s.lines) || p.Col < 1 {
 		return place{}, false
@@ -102,7 +102,7 @@ func (s *source) find(p Pos) (place, bool) {
 	return at, true
 }
 
-// next is the place of the character after that at p.
+// next returns the place of the character after that at p.
 func (s *source) next(p place) place {
 	if n := lineBreak(s.text[p.off:]); n > 0 {
 		return place{Pos{p.Line + 1, 1}, p.off + n}
@@ -111,9 +111,9 @@ func (s *source) next(p place) place {
 	return place{Pos{p.Line, p.Col + 1}, p.off + n}
 }
 
-// at returns the position of a byte of a scalar's value. Of all ways to write a scalar it uses that they
-// keep what is not white space, in its order. If the text does not say what the value says, it is
-// the position of the scalar, and not exact.
+// at returns the position of a byte of a scalar's value. It relies on the fact that every style of scalar keeps all characters
+// other than white space in their order. If the text does not match the value, it returns the position of the scalar and
+// reports that it is not exact.
 func (s *source) at(n *yaml.Node, off int) (pos Pos, exact bool) {
 	start := Pos{n.Line, n.Column}
 	if s.node != n || s.value > off {
@@ -143,7 +143,7 @@ func (s *source) at(n *yaml.Node, off int) (pos Pos, exact bool) {
 	return start, false
 }
 
-// open is the place where the text of a scalar starts.
+// open returns the place where the text of a scalar starts.
 func (s *source) open(n *yaml.Node, p place) place {
 	switch {
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
@@ -235,12 +235,12 @@ func unhex(c byte) rune {
 	return -1
 }
 
-// white tells of the characters that the ways to write a scalar fold, cut or add.
+// white reports whether the styles of scalars may fold, cut or add a character.
 func white(r rune) bool {
 	return r == ' ' || r == '\t' || r == '\n' || r == '\r' || r == '\u0085' || r == '\u2028' || r == '\u2029'
 }
 
-// oneLine is text for a message: clean, on one line and not long.
+// oneLine returns text for a message: cleaned, on one line and shortened.
 func oneLine(s string, limit int) string {
 	if len(s) > 4*limit {
 		s = s[:4*limit]
@@ -257,8 +257,8 @@ func oneLine(s string, limit int) string {
 	return s
 }
 
-// shownRunes is a part of a line for an excerpt: each character takes the place of one, so that a caret
-// below it stands right.
+// shownRunes returns a part of a line for an excerpt. It replaces each character by exactly one, so that the caret below is
+// aligned.
 func shownRunes(runes []rune) string {
 	var b strings.Builder
 	for _, r := range runes {
@@ -274,7 +274,7 @@ func shownRunes(runes []rune) string {
 	return b.String()
 }
 
-// width is the number of columns that a terminal needs for text.
+// width returns the number of columns that a terminal needs for text.
 func width(s string) int {
 	n := 0
 	for _, r := range s {
@@ -289,5 +289,5 @@ func width(s string) int {
 	return n
 }
 
-// place of a node.
+// place returns the place of a node.
 func posOf(n *yaml.Node) Pos { return Pos{max(n.Line, 1), max(n.Column, 1)} }

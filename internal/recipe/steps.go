@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A block is a Block as it is read.
+// A block is a Block that is being read.
 type block struct {
 	*Block
 	steps []*step
@@ -16,7 +16,7 @@ type block struct {
 	names map[string]*step
 }
 
-// A step is a Step as it is read.
+// A step is a Step that is being read.
 type step struct {
 	*Step
 	node  *yaml.Node // the whole of it
@@ -24,7 +24,8 @@ type step struct {
 	in    *block
 	index int  // in its block
 	free  bool // it has no depends_on
-	// refers are, of a free step, the steps beside it that it refers to, with the first place where it does.
+	// refers lists, for a step without depends_on, the sibling steps that it refers to, with the first position of each
+	// reference.
 	refers map[*step]site
 	deps   []*yaml.Node
 	sites  []site // of all that is evaluated before it starts
@@ -66,7 +67,7 @@ func (p *reading) recipe(n *yaml.Node, r *Recipe) *block {
 	return top
 }
 
-// names warns of names that do not do what they seem to.
+// names warns of names with a misleading meaning.
 func (p *reading) names(r *Recipe, aliases *yaml.Node) {
 	for _, in := range r.Inputs {
 		if in.Name == "model" {
@@ -83,7 +84,7 @@ func (p *reading) names(r *Recipe, aliases *yaml.Node) {
 	}
 }
 
-// tooMany reports whether there are so many steps or problems that nobody would read more.
+// tooMany reports whether there are so many steps or problems that more would be useless.
 func (p *reading) tooMany() bool { return p.full() || len(p.steps) > 4*MaxSteps }
 
 const maxWidth = 1000
@@ -152,12 +153,12 @@ func (p *reading) block(n *yaml.Node, b *block) {
 	}
 }
 
-// kinds are the fields that say what a step is.
+// kinds returns the fields that determine the kind of a step.
 func kinds() []string {
 	return []string{"subagent", "tool", "workflow", "ask", "value", "parallel", "foreach", "loop"}
 }
 
-// owned are the fields that go with a kind.
+// owned returns the fields that go with a kind.
 func owned() [][2]string {
 	return [][2]string{
 		{"prompt", "subagent"}, {"model", "subagent"}, {"max_turns", "subagent"}, {"output_retries", "subagent"},
@@ -215,7 +216,7 @@ func (p *reading) step(n *yaml.Node, in *block) *step {
 	return s
 }
 
-// oneKind checks that a step is exactly one thing, and has what goes with it.
+// oneKind checks that a step has exactly one kind, and only the fields of that kind.
 func (p *reading) oneKind(n *yaml.Node, keys map[string]*yaml.Node, effects string) {
 	var is []string
 	for _, k := range kinds() {

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// syntax reports what the YAML reader stumbled over: in plain words where it can be told what is
-// probably wrong, in the reader's else.
+// syntax reports an error of the YAML reader: in plain words if the probable mistake is known, otherwise in the reader's
+// words.
 func (p *reading) syntax(err error) {
 	var at, context Pos
 	text := err.Error()
@@ -64,7 +64,7 @@ type stumble struct {
 
 func indentOf(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 
-// braces looks for a template without quotes, on the line or on that above, which the line continues with.
+// braces looks for a template without quotes, on the line or on the one above that it continues.
 func (s *stumble) braces() bool {
 	n, line := s.at.Line, s.line
 	i := bareBraces(line, runeOffset(line, s.at.Col))
@@ -91,7 +91,7 @@ func unquotedText(shown string) string {
 	return fmt.Sprintf("{{ starts a map in YAML; put the whole text in quotes: \"%s\"", shown)
 }
 
-// runeOffset is where a column is in a line.
+// runeOffset returns where a column is in a line.
 func runeOffset(line string, col int) int {
 	for i := range line {
 		if col--; col <= 0 {
@@ -129,7 +129,7 @@ func bareBraces(line string, stop int) int {
 	return -1
 }
 
-// above is the last line before that has something, and its number.
+// above returns the last non-empty line above, and its number.
 func (s *stumble) above() (string, int) {
 	for n := s.at.Line - 1; n > 0; n-- {
 		if line, _ := s.src.line(n); !blankLine(line) {
@@ -144,7 +144,7 @@ func blankLine(line string) bool {
 	return line == "" || line[0] == '#'
 }
 
-// explained reports whether it can be said what is probably wrong.
+// explained reports whether the probable mistake is known.
 func (s *stumble) explained() bool {
 	before := strings.TrimRight(s.line[:runeOffset(s.line, s.at.Col)], " ")
 	switch {
@@ -227,7 +227,7 @@ func (s *stumble) indented() {
 	}
 }
 
-// nearest are the levels that are next to an indentation.
+// nearest returns the levels that are next to an indentation.
 func nearest(levels []int, indent int) string {
 	far := func(l int) int { return max(l-indent, indent-l) }
 	best := far(slices.MinFunc(levels, func(a, b int) int { return far(a) - far(b) }))
@@ -241,8 +241,8 @@ func nearest(levels []int, indent int) string {
 	return either(words)
 }
 
-// levels are the columns where the keys (or dashes) start that are open above the line. If the line is in the
-// midst of a block of text, header is the line where that starts, and inner how far its first line is indented.
+// levels returns the columns of the keys (or dashes) that are open above the line. If the line is inside a text block, header
+// is the line where the block starts, and inner is the indentation of its first line.
 func (s *stumble) levels(dashes bool) (levels []int, header, inner int) {
 	low, last, item := 1<<30, 0, false
 	for n := s.at.Line - 1; n > 0 && (low > 0 || item); n-- {
@@ -276,14 +276,14 @@ func (s *stumble) levels(dashes bool) (levels []int, header, inner int) {
 	return levels, 0, 0
 }
 
-// blockHeader reports whether a line ends with the sign that a block of text follows.
+// blockHeader reports whether a line ends with the sign that introduces a text block.
 func blockHeader(line string) bool {
 	line = strings.TrimRight(line, " ")
 	i := strings.LastIndexAny(line, "|>")
 	return i > 0 && line[i-1] == ' ' && strings.Trim(line[i+1:], "+-0123456789") == ""
 }
 
-// ended explains a value that goes on where it had ended.
+// ended explains text after the end of a value.
 func (s *stumble) ended(before string) {
 	switch last, _ := utf8.DecodeLastRuneInString(before); last {
 	case '"', '\'':
@@ -293,7 +293,7 @@ func (s *stumble) ended(before string) {
 	}
 }
 
-// unquoted reports whether a map is a template without quotes. If so it is reported, and made the text it was meant to be.
+// unquoted reports whether a map is a template without quotes. If so it is reported, and replaced by the intended text.
 func (p *reading) unquoted(n *yaml.Node) bool {
 	if n.Kind != yaml.MappingNode || n.Style&yaml.FlowStyle == 0 || n.Anchor != "" || len(n.Content) == 0 || n.Content[0].Kind != yaml.MappingNode {
 		return false

@@ -8,16 +8,16 @@ import (
 // A Ref is a reference to a value: "inputs.topic", "steps.find.output.items.0", "item.title".
 type Ref struct{ path string }
 
-// String is the reference as it was written, without spaces.
+// String returns the reference as it was written, without spaces.
 func (r Ref) String() string { return r.path }
 
-// Path is the parts of the reference.
+// Path returns the parts of the reference.
 func (r Ref) Path() []string { return strings.Split(r.path, ".") }
 
-// Step is the id of the step it refers to, "" if it refers to something else.
+// Step returns the id of the step that the reference is to, or "" if it is to something else.
 func (r Ref) Step() string { return r.below("steps") }
 
-// Input is the name of the input it refers to, "" if it refers to something else.
+// Input returns the name of the input that the reference is to, or "" if it is to something else.
 func (r Ref) Input() string { return r.below("inputs") }
 
 func (r Ref) below(root string) string {
@@ -42,10 +42,10 @@ type part struct {
 	from, to int // where the reference is in the text
 }
 
-// String is the template as it was written.
+// String returns the template as it was written.
 func (t *Template) String() string { return t.text }
 
-// Refs are the references in it, in their order, those that are there twice too.
+// Refs returns the references in the template, in their order and with duplicates.
 func (t *Template) Refs() []Ref {
 	var refs []Ref
 	for _, p := range t.parts {
@@ -56,7 +56,7 @@ func (t *Template) Refs() []Ref {
 	return refs
 }
 
-// exact is the reference that is all of the template, nil if there is more, or none.
+// exact returns the reference if the template consists of exactly one, or else nil.
 func (t *Template) exact() *Ref {
 	if len(t.parts) == 1 {
 		return t.parts[0].ref
@@ -64,13 +64,13 @@ func (t *Template) exact() *Ref {
 	return nil
 }
 
-// A fault is what is wrong with a part of a text.
+// A fault is a mistake in a part of a text.
 type fault struct {
 	from, to   int
 	code, text string
 }
 
-// parseTemplate reads a template. What is wrong with it stays in it as text.
+// parseTemplate reads a template. Invalid parts stay in it as text.
 func parseTemplate(text string) (*Template, []fault) {
 	t := &Template{text: text}
 	var faults []fault
@@ -148,7 +148,7 @@ func refForm(s string) bool {
 	return true
 }
 
-// notRef returns why what is in braces is no reference.
+// notRef returns why the text in braces is not a reference.
 func notRef(body string) string {
 	switch {
 	case body == "":
@@ -169,7 +169,7 @@ const maxPrompt = 1 << 20
 // maxValue bounds a value in the same way. It is what the inputs of a workflow may have.
 const maxValue = 4 << 20
 
-// room is how much may still be put into a text or a value.
+// room is how many more bytes may be inserted into a text or a value.
 type room struct{ most, left int }
 
 func (r *room) take(n int) bool {
@@ -177,7 +177,7 @@ func (r *room) take(n int) bool {
 	return r.left >= 0
 }
 
-// over is the error of a reference whose value has no room, "" if no reference is to blame.
+// over returns the error for a reference whose value does not fit, or "" if no single reference is to blame.
 func (r *room) over(ref string, size int) error {
 	text := fmt.Sprintf("with its values this is over the limit of %d MiB", r.most>>20)
 	if ref != "" {
@@ -200,8 +200,8 @@ func (e *LookupError) Error() string {
 	return fmt.Sprintf("{{%s}}: %s", oneLine(e.Ref, 200), oneLine(e.Text, 1000))
 }
 
-// Render puts the values in. It fails where a path leads to nothing, and with a *LookupError. What it puts in is not
-// looked at again. The result is valid UTF-8 and at most [maxPrompt] long, which is checked before it is built.
+// Render fills in the values. If a path leads to nothing, it fails with a *LookupError. Inserted text is not interpreted
+// again. The result is valid UTF-8 and at most [maxPrompt] long, which is checked before it is built.
 func (t *Template) Render(s *Scope) (string, error) {
 	return t.render(s, &room{maxPrompt, maxPrompt})
 }

@@ -72,7 +72,7 @@ func (c *toolCheck) of(id string) *toolInputs {
 	return in
 }
 
-// args checks what is written out of the arguments of a tool; what a template gives is of any type.
+// args checks the literal arguments of a tool; the value of a template may have any type.
 func (c *toolCheck) args(t *Tool, in *toolInputs) {
 	has := map[string]bool{}
 	var fields []valueField
@@ -104,8 +104,8 @@ func (c *toolCheck) args(t *Tool, in *toolInputs) {
 	}
 }
 
-// unknownArg reports an argument that a tool does not have. Where a tool takes any, one that is like another,
-// which is not given, is odd.
+// unknownArg reports an argument that a tool does not have. If a tool accepts any argument, it warns of one that resembles a
+// missing known one.
 func (c *toolCheck) unknownArg(t *Tool, in *toolInputs, f *valueField, has map[string]bool) {
 	hint := c.hint(f.key, in.names)
 	text := fmt.Sprintf("tool `%s` has no argument `%s`", t.Name, name(f.key))
@@ -121,7 +121,7 @@ func (c *toolCheck) unknownArg(t *Tool, in *toolInputs, f *valueField, has map[s
 	}
 }
 
-// misfit returns what is wrong with a value for an argument, "" if nothing is.
+// misfit returns why a value does not fit an argument, or "" if it does.
 func misfit(in *toolInputs, s *jsonschema.Schema, key string, raw json.RawMessage) string {
 	v, err := decodePlain(raw)
 	if err != nil || in.types == nil || s == nil || !strict.Affordable(in.types.Schema(), map[string]any{key: v}) {
@@ -182,7 +182,7 @@ func isA(v any, t string) bool {
 	return false
 }
 
-// schemaType is a type of JSON Schema in words.
+// schemaType returns a type of JSON Schema in words.
 func schemaType(t string) string {
 	switch t {
 	case "array":

@@ -28,7 +28,7 @@ type valueField struct {
 	node valueNode
 }
 
-// Refs are the references in it, in the order of the file, those that are there twice too.
+// Refs returns the references in the value, in the order of the file and with duplicates.
 func (v *Value) Refs() []Ref {
 	var refs []Ref
 	v.node.walk(func(t *Template) { refs = append(refs, t.Refs()...) })
@@ -47,7 +47,7 @@ func (n *valueNode) walk(visit func(*Template)) {
 	}
 }
 
-// String is the value as JSON, its templates as they were written.
+// String returns the value as JSON, its templates as they were written.
 func (v *Value) String() string { return string(compact(v.node.written())) }
 
 func (n *valueNode) written() any {
@@ -70,7 +70,7 @@ func (n *valueNode) written() any {
 	return n.plain
 }
 
-// Resolve puts the values in; what it gives encodes as JSON and shares nothing. It fails as Render does.
+// Resolve fills in the values. The result encodes as JSON and shares no memory. It fails like Render.
 func (v *Value) Resolve(s *Scope) (any, error) {
 	return v.node.resolve(s, &room{maxValue, maxValue})
 }
@@ -115,7 +115,7 @@ func (n *valueNode) resolve(s *Scope, free *room) (any, error) {
 	return n.plain, nil
 }
 
-// clone copies a value that there is room for.
+// clone copies a value if it fits.
 func clone(v any, free *room) (any, error) {
 	size := 1
 	if s, ok := v.(string); ok {
@@ -160,7 +160,7 @@ func (p *reading) mapping(n *yaml.Node, what string, at *[]site) *Value {
 	return p.value(n, at)
 }
 
-// result reads what a block amounts to: a text, a list or a map.
+// result reads the output of a block: a text, a list or a map.
 func (p *reading) result(n *yaml.Node, at *[]site) *Value {
 	if n.Kind == yaml.ScalarNode {
 		if _, ok := p.text(n, "`output`"); !ok {
@@ -251,7 +251,7 @@ type placedRef struct {
 	from, to int
 }
 
-// literal is the value of a field if no template has a part in it.
+// literal returns the value of a field if it contains no template.
 func (n *valueNode) literal() (json.RawMessage, bool) {
 	plain := true
 	n.walk(func(t *Template) { plain = plain && len(t.Refs()) == 0 })

@@ -8,7 +8,7 @@ import (
 )
 
 // Walk visits all steps, outer ones before those inside, in the order of the file. The depth of the top ones is
-// 0. Where visit gives false, what is inside of the step is left out.
+// 0. If visit returns false, the steps inside are skipped.
 func (r *Recipe) Walk(visit func(s *Step, depth int) bool) { r.Block.walk(visit, 0) }
 
 func (b *Block) walk(visit func(*Step, int) bool, depth int) {
@@ -19,7 +19,7 @@ func (b *Block) walk(visit func(*Step, int) bool, depth int) {
 	}
 }
 
-// Definitions are the steps at the top as they are written, by ID, as JSON in which equal ones are equal texts.
+// Definitions returns the steps at the top as they are written, by ID, as JSON in which equal ones are equal texts.
 func (r *Recipe) Definitions() (map[string]string, error) {
 	var in struct {
 		Steps []map[string]any `yaml:"steps"`
@@ -40,7 +40,7 @@ func (r *Recipe) Definitions() (map[string]string, error) {
 	return out, nil
 }
 
-// Uses are the names of the workflows it calls, in the order of the file, each once.
+// Uses returns the names of the workflows it calls, in the order of the file, each once.
 func (r *Recipe) Uses() []string {
 	return r.names(func(s *Step) string {
 		if s.Workflow == nil {
@@ -50,7 +50,7 @@ func (r *Recipe) Uses() []string {
 	})
 }
 
-// AgentNames are the names of the sub-agents it gives work to, in the order of the file, each once.
+// AgentNames returns the names of the sub-agents it gives work to, in the order of the file, each once.
 func (r *Recipe) AgentNames() []string {
 	return r.names(func(s *Step) string {
 		if s.Agent == nil {
@@ -60,7 +60,7 @@ func (r *Recipe) AgentNames() []string {
 	})
 }
 
-// ToolNames are the names of the tools it calls by itself, in the order of the file, each once.
+// ToolNames returns the names of the tools it calls by itself, in the order of the file, each once.
 func (r *Recipe) ToolNames() []string {
 	return r.names(func(s *Step) string {
 		if s.Tool == nil {

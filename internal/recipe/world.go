@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/toolnames"
 )
 
-// A World is what there is beside a recipe. What is nil is not checked.
+// A World holds what a recipe may refer to outside its file. Nil fields are not checked.
 type World struct {
 	Agents     []string
 	AgentsFrom string   // where they were looked for, for messages
@@ -32,9 +32,9 @@ type Callee struct {
 	Recipe *Recipe // nil if it is no recipe
 }
 
-// Check finds what needs more than the file: sub-agents, tools and workflows that are not there, inputs that a
-// called workflow lacks, does not know or that are of another type, arguments of tools likewise, and recipes that
-// call each other in a circle. A tool that is off is a warning: a run may turn it on.
+// Check finds mistakes that the file alone does not show: unknown sub-agents, tools and workflows; missing, unknown or
+// mistyped inputs of called workflows and arguments of tools; and recipes that call each other in a cycle. A tool that is off
+// is a warning: a run may turn it on.
 func Check(r *Recipe, w *World) Problems {
 	if r == nil || w == nil {
 		return nil
@@ -48,7 +48,7 @@ func Check(r *Recipe, w *World) Problems {
 	r.Walk(func(s *Step, _ int) bool {
 		switch {
 		case s.Agent != nil && s.Agent.Name == "", s.Tool != nil && s.Tool.Name == "", s.Workflow != nil && s.Workflow.Name == "":
-			// Parse has said so
+			// Parse has reported it
 		case s.Agent != nil && w.Agents != nil && !slices.Contains(w.Agents, s.Agent.Name):
 			p.missing(s.Agent.Pos, codeUnknownAgent, "subagent", s.Agent.Name, w.Agents, w.AgentsFrom)
 		case s.Tool != nil:
@@ -69,7 +69,7 @@ func (w *World) hasTool(id string) bool {
 	})
 }
 
-// tools are the names of all tools, also of those that are off.
+// tools returns the names of all tools, also of those that are off.
 func (w *World) tools() []string {
 	list := slices.AppendSeq(slices.Clone(w.Tools), maps.Keys(w.ToolsOff))
 	slices.Sort(list)
@@ -229,10 +229,10 @@ func enumWords(all []json.RawMessage) string {
 
 func isSelf(r *Recipe, id string) bool { return id == r.Name || slices.Contains(r.Aliases, id) }
 
-// leadsTo reports whether a workflow ends up calling the recipe.
+// leadsTo reports whether a workflow calls the recipe, directly or indirectly.
 func leadsTo(w *World, id string, r *Recipe) bool { return w.way(id, r, map[string]bool{}) != nil }
 
-// circle is the first way from the recipe back to it, nil if there is none.
+// circle returns the first chain of calls from the recipe back to itself, or nil if there is none.
 func (w *World) circle(r *Recipe) []string {
 	for _, id := range r.Uses() {
 		if way := w.way(id, r, map[string]bool{}); way != nil {
@@ -242,7 +242,7 @@ func (w *World) circle(r *Recipe) []string {
 	return nil
 }
 
-// way is the chain of calls from a workflow to the recipe.
+// way returns the chain of calls from a workflow to the recipe.
 func (w *World) way(id string, r *Recipe, seen map[string]bool) []string {
 	if isSelf(r, id) {
 		return []string{r.Name}

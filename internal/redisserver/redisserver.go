@@ -30,7 +30,7 @@ type Server struct {
 	done chan struct{} // closed when the process has ended
 }
 
-// startTimeout is long, for machines that are busy.
+// startTimeout is long enough for busy machines.
 const startTimeout = 30 * time.Second
 
 // Start starts a server, and stops it when the test ends. It keeps nothing on disk unless lines of
@@ -89,13 +89,13 @@ func freePort(tb testing.TB) int {
 	return addr.Port
 }
 
-// Addr is the host and port of the server.
+// Addr returns the host and port of the server.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// URL is the address of the server's first database.
+// URL returns the address of the server's first database.
 func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
 
-// Dir is the folder of the server's files.
+// Dir returns the folder of the server's files.
 func (s *Server) Dir() string { return s.dir }
 
 // start starts the process and waits until it answers, with its data read.
@@ -134,7 +134,7 @@ func (s *Server) ready() error {
 	return err
 }
 
-// Do does a command, over a connection of its own.
+// Do executes a command over a separate connection.
 func (s *Server) Do(command string, args ...any) (any, error) {
 	c, err := redigo.Dial("tcp", s.Addr(), redigo.DialReadTimeout(startTimeout))
 	if err != nil {

@@ -83,7 +83,7 @@ type agentFile struct {
 	Calls    []call           `json:"calls,omitempty"`
 }
 
-// A call is one of a tool.
+// A call is a tool call.
 type call struct {
 	Tool   string          `json:"tool"`
 	Input  json.RawMessage `json:"input,omitempty"`
@@ -107,7 +107,7 @@ func describeAgent(a *transcript.Agent, now time.Time) *agentFile {
 	return out
 }
 
-// label is what the file of an agent is named after.
+// label returns the label from which the file name of an agent is made.
 func label(a *transcript.Agent) string {
 	if a.Use == "" {
 		return a.Task.Path

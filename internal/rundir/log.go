@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// note writes the line of a record into the log for people.
+// note writes the line of a record into the log for users.
 func (f *Folder) note(r *runlog.Record) {
 	what := say(r)
 	if what == "" {
@@ -23,7 +23,7 @@ func (f *Folder) note(r *runlog.Record) {
 	fmt.Fprintf(&f.log, "%s %6d %s%s\n", r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Seq, path, transcript.Line(what))
 }
 
-// say puts a record into words, "" for one that is not for people.
+// say describes a record in words, or returns "" if it is not for users.
 func say(r *runlog.Record) string {
 	var d struct {
 		Title, Workflow, Error, Code, Reason, Node, Kind, Name, Question, By string

@@ -22,7 +22,7 @@ const (
 	format  = 1 // raised when the files are written in another way
 )
 
-// A stamp is the beginning of run.json: whose it is, and as of when.
+// A stamp is the beginning of run.json: the run, and the record up to which it was written.
 type stamp struct {
 	Superstep string        `json:"superstep"`
 	Version   int           `json:"version"`
@@ -32,8 +32,7 @@ type stamp struct {
 	Rules     string        `json:"rules"` // names what was taken out, "" for nothing
 }
 
-// rules tells redactors apart, by the names of their secrets: their values must not be guessed
-// from it.
+// rules identifies a redactor by the names of its secrets: their values must not be derivable from it.
 func rules(r *redact.Redactor) string {
 	if r == nil {
 		return ""
@@ -51,9 +50,8 @@ func written(dir string) (s stamp) {
 	return s
 }
 
-// Remove removes what Write writes into a directory, and the directory if nothing else is in
-// it. It goes by names, follows no symbolic link, and refuses a directory whose run.json is
-// not one that Write has written. One that is not there is fine.
+// Remove removes what Write writes into a directory, and the directory if nothing else is in it. It goes by names, follows no
+// symbolic link, and refuses a directory whose run.json is not one that Write has written. A missing directory is no error.
 func Remove(dir string) error {
 	info, err := os.Lstat(dir)
 	switch {
@@ -74,7 +72,7 @@ func Remove(dir string) error {
 	return nil
 }
 
-// emptied removes the files, run.json last, so that what is cut off can be done again.
+// emptied removes the files, run.json last, so that an interrupted removal can be repeated.
 func emptied(dir string) (empty bool, err error) {
 	root, err := os.OpenRoot(dir) // nothing below leads out of it
 	if err != nil {
@@ -96,7 +94,7 @@ func emptied(dir string) (empty bool, err error) {
 	return len(left) == 0, err
 }
 
-// ours returns why a directory is not one of a run.
+// ours returns an error if a directory is not that of a run.
 func ours(root *os.Root) error {
 	info, err := root.Lstat(runName)
 	if err != nil {

@@ -39,8 +39,7 @@ const (
 	zodModule    = "./superstep-zod.mjs"
 )
 
-// bundleModule puts a module together in memory. The real path is what is read, the other one
-// what messages call it.
+// bundleModule bundles a module in memory. The real path is read; the other one is used in messages.
 func bundleModule(root, real, shown string) (*bundle, []Problem) {
 	guard := &guard{root: root}
 	if err := guard.above(filepath.Dir(real)); err != nil {
@@ -71,7 +70,7 @@ func bundleModule(root, real, shown string) (*bundle, []Problem) {
 		ResolveExtensions: []string{".ts", ".tsx", ".mts", ".cts", ".mjs", ".js", ".cjs", ".jsx", ".json"},
 		Loader:            map[string]api.Loader{".txt": api.LoaderText, ".md": api.LoaderText},
 		Define: map[string]string{
-			// Names of ours, since bun has its own idea of __dirname. They are those of the tool's file.
+			// Our own names for these variables, since bun defines __dirname differently. They refer to the tool's file.
 			"import.meta.url": "__superstep_url", "__dirname": "__superstep_dirname", "__filename": "__superstep_filename",
 			"import.meta.dirname": "__superstep_dirname", "import.meta.filename": "__superstep_filename",
 			"import.meta.dir": "__superstep_dirname", "import.meta.path": "__superstep_filename",
@@ -125,8 +124,8 @@ func bundleModule(root, real, shown string) (*bundle, []Problem) {
 
 var declaration = regexp.MustCompile(`[{,]"?(env|network|read|write)"?:("(?:[^"\\\n]|\\.)*"|\[[^\[\]]*\])`)
 
-// declarations finds what the module's tools can declare that they need: all texts that its code has for one of the keys, of
-// a tool or not. More may be found than is declared, and no more is granted than is found.
+// declarations finds what the module's tools can declare that they need: all texts that its code has for one of the keys, of a
+// tool or not. It may find more than is declared, but nothing else is ever granted.
 func (b *bundle) declarations() {
 	plain := api.Transform(string(b.code), api.TransformOptions{Loader: api.LoaderJS, MinifyWhitespace: true, Charset: api.CharsetUTF8,
 		LegalComments: api.LegalCommentsNone, LogLevel: api.LogLevelSilent})
@@ -197,7 +196,7 @@ type guard struct {
 	opened []opening
 }
 
-// An opening is a place by which a module may load what its bundle does not hold.
+// An opening is a place in the code by which a module may load code outside its bundle.
 type opening struct {
 	file string // relative to the root
 	line int
@@ -206,7 +205,7 @@ type opening struct {
 
 var indirect = regexp.MustCompile(`\b(createRequire|(?:globalThis|global|module)\s*\??\.\s*require|getBuiltinModule)\b`)
 
-// scan finds what the bundler does not know for a way to load something.
+// scan finds ways to load code that the bundler does not recognize.
 func (g *guard) scan(file, text string) {
 	seen := map[string]bool{}
 	for _, at := range indirect.FindAllStringIndex(text, -1) {
@@ -222,7 +221,7 @@ func (g *guard) scan(file, text string) {
 	}
 }
 
-// openings are the places, sorted, not more than people read.
+// openings returns the places, sorted and limited to a readable number.
 func (g *guard) openings() []opening {
 	slices.SortFunc(g.opened, func(a, b opening) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line), cmp.Compare(a.what, b.what))
@@ -231,7 +230,7 @@ func (g *guard) openings() []opening {
 	return out[:min(len(out), 20)]
 }
 
-// ours returns which of our modules an import means, "" if none.
+// ours returns which of our modules an import means, or "".
 func ours(path string) string {
 	switch path {
 	case "@superstep/plugin", "@superstep/plugin/tool", "@atomic/plugin", "@bastani/atomic", "@bastani/atomic/plugin", "@opencode-ai/plugin",
@@ -272,11 +271,10 @@ func (g *guard) plugin() api.Plugin {
 	}}
 }
 
-// esbuild reads these files of every folder that it comes by, and would wait for the other end of a
-// FIFO. They are looked at before it does.
+// esbuild reads these files in every folder that it visits, and would block on a FIFO. So they are checked first.
 func telling() []string { return []string{"package.json", "tsconfig.json", "jsconfig.json"} }
 
-// folder returns what is wrong with the files that describe a folder.
+// folder returns why the files that describe a folder must not be read.
 func (g *guard) folder(dir string) error {
 	for _, name := range telling() {
 		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && !info.Mode().IsRegular() {
@@ -327,7 +325,7 @@ func (g *guard) readable(dir, path string) error {
 	}
 }
 
-// load reads a file of the root, and none from outside of it.
+// load reads a file within the root, and none outside it.
 func (g *guard) load(a api.OnLoadArgs) (api.OnLoadResult, error) {
 	real, err := filepath.EvalSymlinks(a.Path)
 	if err != nil {

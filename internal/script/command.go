@@ -118,8 +118,8 @@ func digestCommand(root, path string, manifestText []byte, m *manifest, sums *su
 	return d, nil
 }
 
-// word adds the file to the digest that a word names in a folder, as it is or after "=", and
-// gives its path if the whole word names it.
+// word adds to the digest the file that a word names in a folder, as a whole or after "=". It returns the path if the whole
+// word names it.
 func (d *digested) word(h hash.Hash, root, dir string, i int, word string) (string, error) {
 	_, value, assigned := strings.Cut(word, "=")
 	for k, name := range []string{word, value} {
@@ -172,7 +172,7 @@ func commandText(argv []string) string {
 	return clean.Text(clip(string(b)))
 }
 
-// A commandTool is an executable, ready to be called.
+// A commandTool is an executable that is ready to be called.
 type commandTool struct {
 	found Found
 	opts  *Options
@@ -194,7 +194,7 @@ func loadCommand(f Found, o *Options) (*tool.Tool, error) {
 	return &tool.Tool{Name: m.name, Description: m.description, Input: m.input, Output: m.output, Effect: m.effect, Run: c.call}, nil
 }
 
-// argv is what to run, after all of it was compared with what was found.
+// argv returns the command line, after the files were compared with those that were found.
 func (c *commandTool) argv() ([]string, error) {
 	f := c.found
 	b, err := readRegular(f.Path, maxManifest)
@@ -218,7 +218,7 @@ func (c *commandTool) argv() ([]string, error) {
 	return d.argv, nil
 }
 
-// interpreter says if a script asks for a program that is not there.
+// interpreter returns an error if a script names an interpreter that is missing.
 func interpreter(path string, o *Options) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -333,7 +333,7 @@ func variables(name string, call *tool.Call, o *Options) []string {
 	return out
 }
 
-// result is what a command gave: the output of {"output": …}, or all that it wrote.
+// result returns the result of a command: the output of {"output": …}, or everything that it wrote.
 func (c *commandTool) result(out *head) string {
 	text := out.text()
 	if out.dropped == 0 && strings.HasPrefix(strings.TrimSpace(text), "{") {

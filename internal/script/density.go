@@ -10,8 +10,8 @@ import (
 // program: it takes more than 40,000 levels of any kind, and time that grows with their square.
 const maxDensity = 40_000
 
-// tooDense returns an error text if a file could be nested deeper than the bundler stands, "" if not. It counts all
-// that can open a level, in strings and comments too, so that no way of hiding it helps.
+// tooDense returns an error text if a file could be nested too deeply for the bundler, or else "". It counts everything that
+// can open a level, even in strings and comments, so that nesting cannot be hidden.
 func tooDense(text string) string {
 	n := 0
 	for i := 0; i < len(text); i++ {
@@ -43,7 +43,7 @@ func letter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '$' || c >= 0x80
 }
 
-// opens reports whether a word can stand before what it opens without any sign between.
+// opens reports whether a word can open a level without a sign in between.
 func opens(word string) bool {
 	switch word {
 	case "if", "else", "do", "new", "typeof", "void", "delete", "await", "yield", "class", "switch", "for", "while", "with",

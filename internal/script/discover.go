@@ -133,7 +133,7 @@ func kindOf(name string) (kind Kind, base string) {
 	return Module, base
 }
 
-// toolName is what a tool is called: as its file if it is the default export.
+// toolName returns what a tool is called: as its file if it is the default export.
 func toolName(file, export string) string {
 	if export == "default" {
 		return file

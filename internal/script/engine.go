@@ -15,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// A request is what a module is asked, as it is told to the engine.
+// A request is a request to a module, in the form sent to the engine.
 type request struct {
 	Op         string          `json:"op"` // describe or call
 	Mark       string          `json:"mark,omitempty"`
@@ -32,7 +32,7 @@ type request struct {
 	needs sandbox.Needs
 }
 
-// A callContext is what a tool is told of who calls it.
+// A callContext tells a tool about its caller.
 type callContext struct {
 	SessionID   string `json:"sessionID"`
 	MessageID   string `json:"messageID"` // of its own for each call, and the same when it is repeated after a crash
@@ -51,7 +51,7 @@ func contextOf(c *tool.Call, o *Options) *callContext {
 	}
 }
 
-// An answer is what a module gave: a text, or why there is none.
+// An answer is the answer of a module: a text or an error.
 type answer struct {
 	text    string
 	dropped int64 // bytes that were not kept
@@ -66,7 +66,7 @@ type thrown struct {
 	Stack   string `json:"stack"`
 }
 
-// err is the failure of a tool as its caller is to read it, nil if there is none.
+// err returns the failure of a tool in the form for its caller, or nil.
 func (a *answer) err(m *module) error {
 	f := a.failure
 	if f == nil {

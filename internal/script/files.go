@@ -25,7 +25,7 @@ func readRegular(path string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// realRoot is the root of a scope without symbolic links.
+// realRoot returns the root of a scope without symbolic links.
 func (s Scope) realRoot(dir string) (string, error) {
 	root := s.Root
 	if root == "" {

@@ -38,7 +38,7 @@ func load(ctx context.Context, f Found, opts *Options) ([]*tool.Tool, error) {
 	return m.tools(ctx)
 }
 
-// Check returns why what was found cannot be used, as far as that can be seen without running it; nil if it may.
+// Check returns why a Found cannot be used, as far as that is visible without running it, or nil if it can.
 func Check(f Found, opts *Options) []Problem {
 	o := opts.orDefault(f.root)
 	_, _, err := prepare(f, &o)
@@ -67,9 +67,9 @@ func prepare(f Found, o *Options) (*tool.Tool, *module, error) {
 	return nil, &module{found: f, engine: e, opts: o}, nil
 }
 
-// LoadAll loads what was found, several at a time. Of tools with the same name the one of the
-// earlier Found is kept, so give the folders of a project before those of the user. What is left
-// out, and what is odd, is among the problems; none of them keeps other tools from being loaded.
+// LoadAll loads the tools of several Found in parallel. If tools have the same name, that of the earlier Found is kept, so
+// pass the folders of a project before those of the user. Tools that are left out, and oddities, are among the problems; other
+// tools are loaded nevertheless.
 func LoadAll(ctx context.Context, found []Found, opts *Options) ([]*tool.Tool, []Problem) {
 	var o Options
 	if opts != nil {
@@ -135,14 +135,14 @@ func asProblems(file string, err error) []Problem {
 	return []Problem{{File: file, Text: err.Error()}}
 }
 
-// A module is the tools of a file, ready to be called.
+// A module is a file of tools that are ready to be called.
 type module struct {
 	found  Found
 	engine *engine
 	opts   *Options
 }
 
-// A described is what a module tells of one of its tools. Any of it can be anything.
+// A described is a module's description of one of its tools. None of its values can be trusted.
 type described struct {
 	Export      string
 	Description json.RawMessage
@@ -242,8 +242,8 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 	return t, nil
 }
 
-// declared reads what a tool needs. It must be among what was found in the text of the module, which is what people
-// trusted: what is computed would show only when it runs.
+// declared reads the needs of a tool. They must be among those found in the module's text, which users have trusted: computed
+// values would appear only at run time.
 func (m *module) declared(d described) (env []string, needs sandbox.Needs, err error) {
 	if err := json.Unmarshal(orNull(d.Env), &env); err != nil {
 		return nil, needs, errors.New(`env is not a list of names of variables, such as ["GITHUB_TOKEN"]`)
@@ -300,7 +300,7 @@ func tookTooLong(timeout time.Duration) error {
 	return fmt.Errorf("it took longer than %v and was ended; give it less to do, or a longer timeout in its definition", timeout)
 }
 
-// omitted returns how much of an output was not kept.
+// omitted describes how much of an output was not kept.
 func omitted(n int64) string {
 	if n <= 0 {
 		return ""
@@ -401,7 +401,7 @@ func validVariable(name string) bool {
 	return name != "" && len(name) <= 128
 }
 
-// pick is the variables of an environment that have one of the names.
+// pick returns the variables of an environment that have one of the names.
 func pick(environ []string, names ...string) []string {
 	var out []string
 	for _, v := range environ {

@@ -260,7 +260,7 @@ func (r *manifestReader) schema(at *frontmatter.Value, v any, args bool, above s
 	return s
 }
 
-// locate is where a JSON pointer leads in a value, or as far as it does.
+// locate returns where a JSON pointer leads in a value, or as far as it does.
 func locate(v *frontmatter.Value, pointer string) (line, col int) {
 	line, col = v.Line, v.Col
 	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
@@ -321,7 +321,7 @@ func (r *manifestReader) input(v *frontmatter.Value) *jsonschema.Schema {
 	return r.schema(v, schema, true, "/properties")
 }
 
-// short is the schema of one argument in the short form, nil if it is wrong.
+// short returns the schema of one argument in the short form, nil if it is wrong.
 func (r *manifestReader) short(v *frontmatter.Value) (schema any, optional bool) {
 	types := []string{"string", "number", "integer", "boolean", "object", "array", "any"}
 	switch v.Kind {

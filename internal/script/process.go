@@ -23,14 +23,14 @@ type job struct {
 	env     []string
 	dir     string
 	stdin   []byte // nil for an empty standard input, which is never a terminal
-	// What reads the outputs. Each reads to the end, however much there is. Answers is a pipe of
-	// its own for the program, as descriptor 3; nil for none.
+	// The readers of the outputs. Each reads to the end, whatever the size. Answers is a pipe of its own for the program, as
+	// descriptor 3; nil for none.
 	stdout, stderr, answers func(io.Reader)
 }
 
-// do runs a program to its end and kills what it left behind. What still holds a pipe after that
-// is not waited for. The state is nil if the program never started. The error is why it did not
-// start or, if ctx has ended, the cause of that.
+// do runs a program to its end and kills what it left behind. It does not wait for processes that still hold a pipe after
+// that. The state is nil if the program never started. The error is why it did not start or, if ctx has ended, the cause of
+// that.
 func (j *job) do(ctx context.Context) (*os.ProcessState, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -117,7 +117,7 @@ func (j *job) do(ctx context.Context) (*os.ProcessState, error) {
 	return cmd.ProcessState, nil
 }
 
-// within is the sandbox of a program that declares what it needs in a file, and whose command line has these words.
+// within returns the sandbox of a program that declares what it needs in a file, and whose command line has these words.
 func (o *Options) within(file string, needs sandbox.Needs, words, env []string) (*sandbox.Sandbox, []string, error) {
 	s, env, err := o.Sandbox.Declaring(file, false, needs, words, env)
 	if err != nil {
@@ -131,7 +131,7 @@ func (o *Options) within(file string, needs sandbox.Needs, words, env []string) 
 	return s, env, err
 }
 
-// lacking adds to an error of a program what the sandbox had to do with it.
+// lacking adds to an error of a program the likely role of the sandbox.
 func (j *job) lacking(err error, needs sandbox.Needs, file string) error {
 	if text := j.cmd.Missing("it", needs, file, err.Error()); text != "" {
 		return fmt.Errorf("%w; %s", err, text)
@@ -139,7 +139,7 @@ func (j *job) lacking(err error, needs sandbox.Needs, file string) error {
 	return err
 }
 
-// into reads to the end, which is that of the program.
+// into reads until the program ends.
 func into(w io.Writer) func(io.Reader) {
 	return func(r io.Reader) { _, _ = io.Copy(w, r) }
 }
@@ -159,7 +159,7 @@ func (h *head) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// text is what was kept, without half a character at the end of it.
+// text returns the kept text, without half a character at its end.
 func (h *head) text() string {
 	b := h.kept
 	for n := 1; h.dropped > 0 && n < utf8.UTFMax && n <= len(b); n++ {
@@ -173,7 +173,7 @@ func (h *head) text() string {
 	return string(b)
 }
 
-// stateText is how a program ended, for people.
+// stateText describes for users how a program ended.
 func stateText(s *os.ProcessState) string {
 	if s == nil {
 		return "it did not start"

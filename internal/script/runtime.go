@@ -113,7 +113,7 @@ var sources embed.FS
 
 const bundleName = "superstep-bundle.mjs"
 
-// writeModules writes a bundle and the modules of ours that stand beside it.
+// writeModules writes a bundle, and beside it our own modules.
 func writeModules(dir string, code []byte) error {
 	errs := []error{os.WriteFile(filepath.Join(dir, bundleName), code, 0o600)}
 	ours, err := sources.ReadDir("js")

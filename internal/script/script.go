@@ -1,11 +1,10 @@
 // Package script finds and runs the tools that users keep in folders: modules in TypeScript or
 // JavaScript, and executables with a manifest.
 //
-// Finding and running are apart, so that somebody can decide in between. Discover reads, and runs
-// nothing: it puts a module and all that it imports into one text and tells its digest. LoadAll runs
-// what was found, to learn what its tools are called and take, and makes tools of them. What was
-// put together by Discover is what runs, whatever became of the files since; an executable is
-// checked against its digest right before each call.
+// Finding and running are separate, so that a user can decide in between. Discover reads, and runs nothing: it puts a module
+// and all that it imports into one text and tells its digest. LoadAll runs what was found, to learn what its tools are called
+// and take, and makes tools of them. What was put together by Discover is what runs, whatever became of the files since; an
+// executable is checked against its digest right before each call.
 //
 // A module runs in node, bun or deno, each call in a process of its own that sees few variables
 // and none of whose descendants outlives it. What runs is bounded by Options.Sandbox, and declares
@@ -37,13 +36,12 @@ const (
 	Command Kind = "command" // an executable with a manifest
 )
 
-// A Scope names whose a folder of tools is.
+// A Scope names the owner of a folder of tools.
 type Scope struct {
 	// Name for people, such as "project" or "user".
 	Name string
-	// Root is the folder that nothing of a tool may lie outside of. Defaults to the folder above
-	// the one above the tools if that one's name begins with a dot (the project of
-	// .superstep/tools), else to the one above the tools.
+	// Root is the folder that must contain all files of a tool. The default is the parent of the tools folder or, if the name
+	// of that parent begins with a dot (as in .superstep/tools), the folder above it.
 	Root string
 }
 
@@ -64,7 +62,7 @@ type Found struct {
 
 	Env []string // the variables that its tools declare; see Needs
 
-	// Of commands, as the manifest has them.
+	// The settings of commands, as in the manifest.
 	Description string
 	Command     []string // what would be run
 	Effect      tool.Effect
@@ -73,8 +71,8 @@ type Found struct {
 	// are granted.
 	Needs sandbox.Needs
 
-	// Open says, one reason each, why a module may run more than Digest covers: it imports by names
-	// that are only known when it runs.
+	// Open lists the reasons why a module may run more than Digest covers: it imports by names that are known only at run
+	// time.
 	Open []string
 
 	root     string // real path
@@ -92,7 +90,7 @@ type Problem struct {
 	Warning bool
 }
 
-// Error is the problem as "file:line:column: text", harmless to show.
+// Error returns the problem as "file:line:column: text", harmless to show.
 func (p Problem) Error() string {
 	at := p.File
 	if p.Line > 0 {
@@ -115,7 +113,7 @@ type Options struct {
 	Env []string
 	// Directory is where tools work, absolute. Defaults to the root of the scope.
 	Directory string
-	// Worktree is told to tools as the root of the working tree. Defaults to Directory.
+	// Worktree is the root of the working tree that is reported to tools. The default is Directory.
 	Worktree string
 	// LoadTimeout is how long a module may take to tell what it holds. Defaults to 30 seconds.
 	LoadTimeout time.Duration
@@ -123,7 +121,7 @@ type Options struct {
 	Memory int64
 	// Reserved are names that no tool may have, those of built-in tools.
 	Reserved []string
-	// Sandbox bounds what tools do that run in a process. Defaults to nil: nothing does.
+	// Sandbox confines the processes of tools. If nil, they are not confined.
 	Sandbox *sandbox.Sandbox
 	// Temp is the folder for private temporary folders. Defaults to the system's.
 	Temp string
@@ -175,7 +173,7 @@ func (o *Options) orDefault(root string) Options {
 	return out
 }
 
-// nameProblem is what is wrong with the name of a tool, "" if nothing.
+// nameProblem returns what is wrong with the name of a tool, "" if nothing.
 func nameProblem(name string, reserved []string) string {
 	if !toolnames.Valid(name) {
 		return fmt.Sprintf("%q is no name for a tool; use 1 to 64 letters, digits, _ and -", clip(name))
@@ -189,5 +187,5 @@ func nameProblem(name string, reserved []string) string {
 	return ""
 }
 
-// clip is a text of others as it may stand in a message.
+// clip returns an untrusted text in a form that fits a message.
 func clip(s string) string { return clean.Clip(s, 200) }

@@ -21,8 +21,8 @@ type known struct {
 	sum   string
 }
 
-// A stamp tells one state of a file from another. Nobody can set the time of the last change of a
-// file's data or name, as opposed to that of its modification.
+// A stamp identifies a state of a file. It includes the time of the last status change, which no program can set, unlike the
+// modification time.
 type stamp struct {
 	inode           uint64
 	size            int64
@@ -30,7 +30,7 @@ type stamp struct {
 	modified, moved int64
 }
 
-// settled is how long a file has to be at rest: clocks of file systems are coarse.
+// settled is how long a file must be unchanged, since the clocks of file systems are coarse.
 const settled = 2 * time.Second
 
 func (s *sums) of(path string, info fs.FileInfo) (string, error) {

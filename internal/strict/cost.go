@@ -6,14 +6,14 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// A tree is a value as far as it decides which schemas apply to what is in it.
+// A tree is the part of a value that decides which schemas apply to its elements.
 type tree struct {
 	fields map[string]*tree
 	items  []*tree
 }
 
-// costs count the schemas that are looked at when a value is checked, with all alternatives. Schemas that hold themselves twice
-// double them with each level of the value, and nothing stops a check that was begun.
+// costs counts the schemas that are evaluated when a value is checked, including all alternatives. Schemas that contain
+// themselves twice double the cost with each level of the value, and a running check cannot be stopped.
 type costs struct {
 	root  *jsonschema.Schema
 	most  int
@@ -33,8 +33,8 @@ type costKey struct {
 	t *tree
 }
 
-// Affordable reports whether checking a decoded value against a schema takes a time that goes with the size of both. Nil is no
-// schema.
+// Affordable reports whether the time to check a decoded value against a schema is in proportion to the size of both. A nil
+// schema is no schema.
 func Affordable(root *jsonschema.Schema, v any) bool {
 	return root == nil || !refers(root) || affordable(root, root, v)
 }
@@ -98,7 +98,7 @@ func (c *costs) partsOf(s *jsonschema.Schema) []costPart {
 	return out
 }
 
-// of returns how many schemas are looked at for a value, or more than most.
+// of returns how many schemas are evaluated for a value; a result above most means that there are more than most.
 func (c *costs) of(s *jsonschema.Schema, t *tree) int {
 	key := costKey{s, t}
 	if n, known := c.known[key]; known {

@@ -39,7 +39,7 @@ var keywords = sync.OnceValue(func() (out []keyword) {
 // A part is a schema within another: the keyword that holds it, and the name that it has there, "" for none.
 type part struct{ keyword, name string }
 
-// parts are the schemas right within one.
+// parts returns the schemas right within one.
 func parts(s *jsonschema.Schema) iter.Seq2[part, *jsonschema.Schema] {
 	return func(yield func(part, *jsonschema.Schema) bool) {
 		v := reflect.ValueOf(s).Elem()
@@ -66,7 +66,7 @@ func parts(s *jsonschema.Schema) iter.Seq2[part, *jsonschema.Schema] {
 	}
 }
 
-// forSame are the keywords of schemas that apply to the same value.
+// forSame returns the keywords of schemas that apply to the same value.
 func forSame() []string {
 	return []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"}
 }

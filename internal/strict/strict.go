@@ -101,7 +101,7 @@ func Words(text []byte, err error) error {
 	return err
 }
 
-// excerpt is the beginning of a text as it may stand in a message.
+// excerpt returns the beginning of a text as it may stand in a message.
 func excerpt(text []byte) string {
 	const longest = 120
 	r := []rune(strings.ToValidUTF8(string(text[:min(len(text), 8*longest)]), "�"))
@@ -251,7 +251,7 @@ func number(n json.Number, at string) (any, error) {
 	return n, nil
 }
 
-// below is the pointer to what is in something, as far as a message needs it. Names may be as long as a file, and each of a million
+// below returns the pointer to what is in something, as far as a message needs it. Names may be as long as a file, and each of a million
 // items has a pointer.
 func below(at, key string) string {
 	if len(at)+len(key) > 1000 {
@@ -297,7 +297,7 @@ func (f *faults) add(at, format string, args ...any) {
 	f.list = append(f.list, at+": "+fmt.Sprintf(format, args...))
 }
 
-// short is the list as far as one message goes.
+// short returns the list as far as one message goes.
 func (f *faults) short() []string {
 	if len(f.list) > maxFaults {
 		return append(slices.Clone(f.list[:maxFaults]), fmt.Sprintf("and %d more", len(f.list)-maxFaults))
@@ -494,7 +494,7 @@ func isType(v any, t string) bool {
 	return t == "object"
 }
 
-// describe is a value as an error message shows it.
+// describe returns a value as an error message shows it.
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -28,7 +28,7 @@ func Closest(word string, candidates []string) string {
 	return best
 }
 
-// Hint is an end of sentence: "; did you mean "x"?", or the candidates if they are
+// Hint returns an end of sentence: "; did you mean "x"?", or the candidates if they are
 // few, or nothing.
 func Hint(word string, candidates []string) string {
 	if c := cmp.Or(Closest(word, candidates), related(word, candidates)); c != "" {
@@ -64,7 +64,7 @@ func related(word string, candidates []string) string {
 	return ""
 }
 
-// distinct is a list without what was in it before.
+// distinct returns a list without what was in it before.
 func distinct(list []string) []string {
 	var out []string
 	for _, s := range list {
@@ -75,7 +75,7 @@ func distinct(list []string) []string {
 	return out
 }
 
-// edits is the number of letters to insert, delete, replace or swap (with the next
+// edits returns the number of letters to insert, delete, replace or swap (with the next
 // one) to get from a to b, or limit if it is not below that. After Damerau (1964),
 // in the restricted form that edits no letter twice.
 func edits(a, b string, limit int) int {

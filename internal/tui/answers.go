@@ -76,7 +76,7 @@ func (c *Screen) AnswersTo(info *runlog.Info, open []Question, where string, tex
 	return Answers{{path: open[0].Path + ":" + open[0].Key, value: texts[0], where: where, text: texts[0]}}, nil
 }
 
-// wrong is the error of an answer that cannot be used.
+// wrong returns the error of an answer that cannot be used.
 func wrong(message string, next ...string) error {
 	return &host.Error{Code: "usage", Message: message, Next: next}
 }
@@ -179,7 +179,7 @@ func (a Answers) take(path, key string) (found *given) {
 	return found
 }
 
-// meant are the questions that an answer can be for, without the others that it would be for if
+// meant returns the questions that an answer can be for, without the others that it would be for if
 // none were addressed to them better.
 func (a Answers) meant(g *given, open []Question) (met []Question, others int) {
 	best := 1
@@ -261,7 +261,7 @@ func Questions(open []*transcript.Question) []Question {
 	return out
 }
 
-// options are those that the question offers, behind its text.
+// options returns those that the question offers, behind its text.
 func (q *Question) options() string {
 	if len(q.Options) == 0 {
 		return ""

@@ -136,7 +136,7 @@ func (k *asker) answeredElsewhere(rec *runlog.Record) {
 	})
 }
 
-// pending are the open questions that are to be put, in the order in which they were asked. What changes closes moved.
+// pending returns the open questions that are to be put, in the order in which they were asked. What changes closes moved.
 func (k *asker) pending() (open []runlog.Question, moved <-chan struct{}) {
 	all := k.session.questions()
 	k.mu.Lock()
@@ -252,7 +252,7 @@ func (k *asker) outwait(rec *runlog.Record) {
 	})
 }
 
-// answer is a superstep.Answering.
+// answer returns a superstep.Answering.
 func (k *asker) answer(ctx context.Context, q runlog.Question) (*runlog.Answer, bool) {
 	if ctx.Err() != nil {
 		return nil, false
@@ -347,7 +347,7 @@ func typeOf(schema json.RawMessage) string {
 	return s.Type
 }
 
-// offered are the answers that a question names, as they are to be written.
+// offered returns the answers that a question names, as they are to be written.
 func offered(q *runlog.Question) []string {
 	var out []string
 	for _, o := range q.Options {
@@ -361,7 +361,7 @@ func offered(q *runlog.Question) []string {
 	return out
 }
 
-// spellings are how an option is answered: with the text that has to follow it, or without a reason and with one.
+// spellings returns how an option is answered: with the text that has to follow it, or without a reason and with one.
 func spellings(q *runlog.Question, option string) []string {
 	word, open := opening(q, option)
 	switch {
@@ -381,7 +381,7 @@ func gated(q *runlog.Question) bool {
 	})
 }
 
-// opening is the word of an option that a text has to follow, such as "edit: …".
+// opening returns the word of an option that a text has to follow, such as "edit: …".
 func opening(q *runlog.Question, option string) (word string, open bool) {
 	word, open = strings.CutSuffix(option, ": …")
 	return word, open && (accepts(q, word+": x") || accepts(q, word+": {}"))
@@ -397,7 +397,7 @@ func accepts(q *runlog.Question, s string) bool {
 	return err == nil && q.Fits(text) == nil
 }
 
-// decision is an answer about a call or at a gate as people write it: in any case, and with yes and no.
+// decision returns an answer about a call or at a gate as people write it: in any case, and with yes and no.
 func decision(q *runlog.Question, s string) string {
 	yes, no, all := agent.AnswerOnce, agent.AnswerDeny, false
 	switch kindOfQuestion(q) {

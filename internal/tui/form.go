@@ -83,7 +83,7 @@ func (f form) with(def json.RawMessage) form {
 	return out
 }
 
-// kind is what a value of the field is, in words.
+// kind returns what a value of the field is, in words.
 func (f *formField) kind() string {
 	if len(f.Enum) > 0 {
 		return "one of " + f.offered()
@@ -91,7 +91,7 @@ func (f *formField) kind() string {
 	return kindOf(f.Type)
 }
 
-// kindOf is a type of JSON Schema in words.
+// kindOf returns a type of JSON Schema in words.
 func kindOf(t string) string {
 	return cmp.Or(map[string]string{
 		"integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list", "object": "a JSON object", "null": "null",
@@ -135,7 +135,7 @@ func (f form) lines() []string {
 	return out
 }
 
-// example is an answer such as it is wanted.
+// example returns an answer such as it is wanted.
 func (f form) example() string {
 	values := make([]json.RawMessage, len(f))
 	for i := range f {
@@ -144,7 +144,7 @@ func (f form) example() string {
 	return f.object(values)
 }
 
-// object is the answer with these values of the fields; nil leaves one out.
+// object returns the answer with these values of the fields; nil leaves one out.
 func (f form) object(values []json.RawMessage) string {
 	var out []string
 	for i, v := range values {
@@ -193,7 +193,7 @@ func (f form) wrong(answer string) string {
 	return strings.Join(out, "; ")
 }
 
-// got is a value as an error shows it.
+// got returns a value as an error shows it.
 func got(v json.RawMessage) string {
 	s := string(v)
 	if len(s) < 60 && json.Valid(v) && !strings.HasPrefix(s, `"`) {

@@ -72,7 +72,7 @@ func (i *input) fresh(ctx context.Context) (ok bool) {
 	return true
 }
 
-// more is what was typed next. It is not ok at the end of the input, after Ctrl-D, and when ctx ends.
+// more returns what was typed next. It is not ok at the end of the input, after Ctrl-D, and when ctx ends.
 func (i *input) more(ctx context.Context) (text []byte, ok bool) {
 	if len(i.rest) > 0 {
 		text, i.rest = i.rest, nil
@@ -149,7 +149,7 @@ func (i *input) keyed(ctx context.Context, show func(line string)) (line string,
 	}
 }
 
-// escape is the length of an escape sequence after its first character.
+// escape returns the length of an escape sequence after its first character.
 func escape(b []byte) int {
 	switch {
 	case len(b) == 0:

@@ -36,7 +36,7 @@ type page struct {
 	dir string
 }
 
-// blocks are the lines of the blocks in a node, with an empty line between two of them, but not in a list without empty lines.
+// blocks returns the lines of the blocks in a node, with an empty line between two of them, but not in a list without empty lines.
 func (p *page) blocks(n ast.Node, width int) []string {
 	list, _ := n.(*ast.List)
 	_, tight := n.FirstChild().(*ast.TextBlock)
@@ -84,7 +84,7 @@ func (p *page) block(n ast.Node, width int) []string {
 	return indented(out, "  ", "  ")
 }
 
-// inline is the text in a block, styled, with the line breaks of the source.
+// inline returns the text in a block, styled, with the line breaks of the source.
 func (p *page) inline(n ast.Node) string {
 	pal := Palette(true)
 	var b strings.Builder
@@ -141,7 +141,7 @@ var (
 	spanPlace = regexp.MustCompile(`^(.+):(\d+)(?:-\d+)?$`)
 )
 
-// span is a span of code.
+// span returns a span of code.
 func (p *page) span(n *ast.CodeSpan) string {
 	if only, ok := n.FirstChild().(*ast.Text); ok && only.NextSibling() == nil {
 		s := string(only.Segment.Value(p.src))

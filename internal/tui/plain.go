@@ -47,7 +47,7 @@ func newPlain(a *Screen, s *Session) *plain {
 	return v
 }
 
-// plainLines is the view without the goroutine.
+// plainLines returns the view without the goroutine.
 func plainLines(s *Session, out io.Writer, every time.Duration) *plain {
 	v := &plain{out: out, every: every, begun: map[string]bool{}, beat: time.NewTimer(every), end: make(chan struct{}), ended: make(chan struct{})}
 	v.s, v.say = s, func(at time.Time, n *news) { v.line(at, n.kind+" "+n.text) }
@@ -201,7 +201,7 @@ func (v *plain) taskDone(at time.Time, t *transcript.Task) {
 	v.line(at, line+more)
 }
 
-// remarks are what there is to say of a task besides its state.
+// remarks returns what there is to say of a task besides its state.
 func remarks(t *transcript.Task) string {
 	text := ""
 	if len(t.Bad) > 0 {

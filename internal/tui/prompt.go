@@ -89,7 +89,7 @@ func (p *prompting) call(fold int) {
 	p.say("\n" + p.who + "\n" + strings.Join(lines, "\n") + "\n" + p.choices())
 }
 
-// choices are what may be answered, in lines.
+// choices returns what may be answered, in lines.
 func (p *prompting) choices() string {
 	var b strings.Builder
 	width := 0
@@ -226,7 +226,7 @@ func (p *prompting) choose(line string) (answer string, ok bool, err error) {
 	return c.answer + ": " + why, ok, nil
 }
 
-// choice is the one that was typed, by its number or as a word that a text has to follow; nil for anything else.
+// choice returns the one that was typed, by its number or as a word that a text has to follow; nil for anything else.
 func (p *prompting) choice(line string) *choice {
 	n, err := strconv.Atoi(line)
 	for i := range p.menu {
@@ -274,7 +274,7 @@ func (p *prompting) instead() (string, bool) {
 	}
 }
 
-// shown is what a question shows at its end, set in by two columns; "" for nothing.
+// shown returns what a question shows at its end, set in by two columns; "" for nothing.
 func shown(question string) string {
 	lines := strings.Split(strings.TrimRight(question, "\n"), "\n")
 	i := len(lines)

@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// kindOfQuestion is what a question is about, also in logs that do not have it.
+// kindOfQuestion returns what a question is about, also in logs that do not have it.
 func kindOfQuestion(q *runlog.Question) runlog.QuestionKind {
 	switch _, unknown := q.Unknown(); {
 	case q.Kind != "":
@@ -36,7 +36,7 @@ type choice struct {
 	why    bool   // a reason is asked for
 }
 
-// menu are the choices of a question. That of refusing is always 4, with a reason 5.
+// menu returns the choices of a question. That of refusing is always 4, with a reason 5.
 func menu(q *runlog.Question) []choice {
 	var out []choice
 	switch kindOfQuestion(q) {
@@ -125,7 +125,7 @@ func several(q *runlog.Question, answer string) (json.RawMessage, error) {
 	return v, nil
 }
 
-// headed is the text of a question after its header.
+// headed returns the text of a question after its header.
 func headed(header, question string) string {
 	if header == "" {
 		return question
@@ -133,7 +133,7 @@ func headed(header, question string) string {
 	return header + ": " + question
 }
 
-// noAlways is why no rule can allow a call and its like.
+// noAlways returns why no rule can allow a call and its like.
 func noAlways(c *runlog.QuestionCall) string {
 	if len(c.Parts) > 1 {
 		return "no one rule allows every part of this"
@@ -141,7 +141,7 @@ func noAlways(c *runlog.QuestionCall) string {
 	return "this is asked about each time"
 }
 
-// wants is what somebody wants to do, as the rest of a sentence.
+// wants returns what somebody wants to do, as the rest of a sentence.
 func wants(c *runlog.QuestionCall) string {
 	subject := transcript.Line(c.Subject)
 	switch {
@@ -159,7 +159,7 @@ func wants(c *runlog.QuestionCall) string {
 	return "wants to call " + transcript.Line(c.Tool)
 }
 
-// because is why a call is asked about, as a sentence.
+// because returns why a call is asked about, as a sentence.
 func because(rule, origin, reason string) string {
 	if rule == "" {
 		return transcript.Line(reason)
@@ -178,7 +178,7 @@ func because(rule, origin, reason string) string {
 	return s + ": " + reason
 }
 
-// card is a permission request in words: what is to happen, in full, where, and why that is asked. Of a long change fold
+// card returns a permission request in words: what is to happen, in full, where, and why that is asked. Of a long change fold
 // lines are shown, all if fold is 0; folded is how many are not.
 func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded int) {
 	put := func(s string) { lines = append(lines, s) }
@@ -241,7 +241,7 @@ func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded
 	return lines, folded
 }
 
-// inFull is a call as it is shown: what it is about where that is all there is to see, or else the arguments, none of which may
+// inFull returns a call as it is shown: what it is about where that is all there is to see, or else the arguments, none of which may
 // be left out.
 func inFull(c *runlog.QuestionCall) string {
 	switch c.Tool {
@@ -267,7 +267,7 @@ func hidden(s string) bool {
 	return transcript.Clean(s) != s
 }
 
-// asks is who asks what, for the first line of a question.
+// asks returns who asks what, for the first line of a question.
 func asks(path string, q *runlog.Question) string {
 	who := transcript.Line(spelled(path))
 	if name := transcript.Line(q.Agent); name != "" && !strings.Contains(who, name) {
@@ -279,7 +279,7 @@ func asks(path string, q *runlog.Question) string {
 	return who + " asks:"
 }
 
-// spelled is a path as it is written without brackets, which shells have other uses for. A key that would make it
+// spelled returns a path as it is written without brackets, which shells have other uses for. A key that would make it
 // ambiguous keeps them.
 func spelled(path string) string {
 	var b strings.Builder

@@ -144,7 +144,7 @@ func (c *Screen) Width() int {
 	return width
 }
 
-// size is that of the terminal behind standard error, in cells.
+// size returns that of the terminal behind standard error, in cells.
 func (c *Screen) size() (width, height int) {
 	fd, _ := terminal(c.err)
 	w, h, err := term.GetSize(fd)

@@ -103,7 +103,7 @@ func (s *Session) observe(rec *runlog.Record, err error) (asks bool) {
 	return s.asker != nil && !s.done
 }
 
-// questions are those that are open, in the order in which they were asked.
+// questions returns those that are open, in the order in which they were asked.
 func (s *Session) questions() []runlog.Question {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Session) questions() []runlog.Question {
 	return out
 }
 
-// live is the view that is redrawn in place, nil if there is none.
+// live returns the view that is redrawn in place, nil if there is none.
 func (s *Session) live() *live {
 	v, _ := s.view.(*live)
 	return v
@@ -186,7 +186,7 @@ func (s *Session) LastLine(status runlog.Status, exit int, took time.Duration) s
 	return fmt.Sprintf("%s exit=%d", line, exit)
 }
 
-// closing is the completion line on a terminal.
+// closing returns the completion line on a terminal.
 func closing(p Palette, status runlog.Status, took time.Duration, r *transcript.Run) string {
 	sign, how := p.Yellow("■"), "stopped after"
 	switch status {
@@ -206,7 +206,7 @@ func closing(p Palette, status runlog.Status, took time.Duration, r *transcript.
 	return sign + " Workflow " + how + " " + strings.Join(append([]string{inwords.Duration(took)}, spent(r)...), " · ")
 }
 
-// spent are the tokens and agents of a run, nil if it has none.
+// spent returns the tokens and agents of a run, nil if it has none.
 func spent(r *transcript.Run) []string {
 	tokens := r.Usage.In + r.Usage.Out
 	if tokens == 0 && len(r.Agents) == 0 {
@@ -231,7 +231,7 @@ func (s *Session) Ask(ctx context.Context, opt *AskOptions) {
 	s.asker = k
 }
 
-// Answer is a superstep.Answering, after Ask.
+// Answer returns a superstep.Answering, after Ask.
 func (s *Session) Answer(ctx context.Context, q runlog.Question) (*runlog.Answer, bool) {
 	return s.asker.answer(ctx, q)
 }

@@ -16,7 +16,7 @@ import (
 // news is what a view says of a record: with a sign before it where lines are decorated, or else with the kind of thing it is about.
 type news struct{ sign, kind, text string }
 
-// data is that of a record, as far as it can be read.
+// data returns that of a record, as far as it can be read.
 func data[T any](rec *runlog.Record) (d T) {
 	_ = json.Unmarshal(rec.Data, &d)
 	return d
@@ -111,7 +111,7 @@ func (v *teller) taskFailed(rec *runlog.Record, t *transcript.Task) *news {
 	return n
 }
 
-// confined is what bounds the commands of a run, for its first line.
+// confined returns what bounds the commands of a run, for its first line.
 func confined(r *transcript.Run) string {
 	if r.Sandbox == "" {
 		return ""
@@ -119,7 +119,7 @@ func confined(r *transcript.Run) string {
 	return " sandbox=" + r.Sandbox
 }
 
-// whyFailed is the error of a task without the agent of the same name.
+// whyFailed returns the error of a task without the agent of the same name.
 func whyFailed(t *transcript.Task) string {
 	return strings.TrimPrefix(transcript.Line(t.Error), "agent "+t.Node+": ")
 }
@@ -130,7 +130,7 @@ func noted(d *runlog.Event) bool {
 	return d.Name == "note" || d.Name == "denied" || d.Name == "context" && json.Unmarshal(d.Data, &level) == nil && level.Action != ""
 }
 
-// partOf is what a task did or said last, as the record says that it ended; nil for nothing.
+// partOf returns what a task did or said last, as the record says that it ended; nil for nothing.
 func partOf(rec *runlog.Record, r *transcript.Run, t *transcript.Task) *news {
 	var d runlog.Settled
 	if json.Unmarshal(rec.Data, &d) != nil {

@@ -57,7 +57,7 @@ func (p Palette) DecisionLines(d *host.Decision, whole bool, more string) []stri
 // mostShown is how many lines of a recipe are shown before somebody agrees to it.
 const mostShown = 120
 
-// recipeLines are what a person reads of a recipe before agreeing to it: its text.
+// recipeLines returns what a person reads of a recipe before agreeing to it: its text.
 func recipeLines(d *host.Decision, all string) []string {
 	if d.Kind != "workflow" {
 		return nil

@@ -78,7 +78,7 @@ func (s *stemmer) cvc(n int) bool {
 	return c != 'w' && c != 'x' && c != 'y'
 }
 
-// before is how many letters precede the suffix, or -1 if the word does not end in it.
+// before returns how many letters precede the suffix, or -1 if the word does not end in it.
 func (s *stemmer) before(suffix string) int {
 	n := len(s.b) - len(suffix)
 	if n < 0 || string(s.b[n:]) != suffix {

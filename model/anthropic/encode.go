@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/model/internal/wire"
 )
 
-// protocol is who made what a part of ours keeps in Opaque.
+// protocol names the provider of the data that a part keeps in Opaque.
 const protocol = "anthropic"
 
 // A request is what is sent.
@@ -168,8 +168,8 @@ func (r *request) declareCalled() {
 	}
 }
 
-// think sets how much the model thinks, how long it answers and how warm. Thinking is part of
-// what max_tokens limits, and excludes a temperature and a tool that must be called.
+// think sets the limits on thinking and output, and the temperature. Thinking is part of what max_tokens limits, and excludes
+// a temperature and a tool that must be called.
 func (r *request) think(o *Options, req *model.Request) {
 	r.MaxTokens, r.Temperature = req.MaxTokens, req.Temperature
 	if r.MaxTokens <= 0 {
@@ -298,8 +298,8 @@ func encodeAssistant(msg model.Message) ([]block, error) {
 	return blocks, nil
 }
 
-// encodeThinking returns the block a part of ours was, with its signature. The reasoning of others
-// cannot be sent: the server checks who thought it.
+// encodeThinking returns the original thinking block of a part, with its signature. The reasoning of other models cannot be
+// sent: the server checks the signature.
 func encodeThinking(p model.Part) (block, bool) {
 	if p.Opaque == nil || p.Opaque.Provider != protocol {
 		return block{}, false
@@ -325,8 +325,8 @@ func encodeResults(msg model.Message) ([]block, error) {
 	return blocks, err
 }
 
-// callID returns an id as the server takes it. Those of other providers in the same
-// conversation may have other characters.
+// callID returns an id in the form that the server accepts. Those of other providers in the same conversation may have other
+// characters.
 func callID(id string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'

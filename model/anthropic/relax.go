@@ -14,10 +14,9 @@ import (
 // of output tokens for …".
 var tooManyTokens = regexp.MustCompile(`max_tokens: \d+ > (\d+)`)
 
-// Relax implements [wire.Turn]: it leaves out, or says otherwise, what the server said
-// this model does not know. Models differ in how they think, and whether they have a
-// temperature, an effort, an output format; the server's answer is the only list of
-// that which is never out of date.
+// Relax implements [wire.Turn]: it leaves out or rewrites settings that the server has rejected for this model. Models differ
+// in how they think, and whether they have a temperature, an effort or an output format. Only the server's answer is always up
+// to date on that.
 func (r *request) Relax(fail *model.Error) bool {
 	if fail.Status != http.StatusBadRequest && fail.Status != http.StatusUnprocessableEntity || fail.Err == nil {
 		return false
@@ -54,7 +53,7 @@ func (r *request) Relax(fail *model.Error) bool {
 	return true
 }
 
-// lowerLimit takes the limit the server named.
+// lowerLimit uses the limit that the server named.
 func (r *request) lowerLimit(text string) bool {
 	found := tooManyTokens.FindStringSubmatch(text)
 	if found == nil {
@@ -71,8 +70,7 @@ func (r *request) lowerLimit(text string) bool {
 	return true
 }
 
-// forgetThinking leaves out what was thought in earlier turns, and reports whether there was
-// anything.
+// forgetThinking leaves out the thinking of earlier turns, and reports whether there was any.
 func (r *request) forgetThinking() bool {
 	found := false
 	for i := range r.Messages {

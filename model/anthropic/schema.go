@@ -77,9 +77,8 @@ func (r *request) answerByTool() error {
 	return nil
 }
 
-// replace turns the call that is the answer into text, in place of all other text. A turn
-// that calls other tools too is not done, and its answer premature. What stop means
-// without the call is returned too.
+// replace turns the call that holds the answer into text, which replaces all other text. If the turn calls other tools too, it
+// is not finished and the answer is premature. It also returns the stop code without that call.
 func (a *answer) replace(held []model.Part, stop model.StopCode) ([]model.Part, model.StopCode) {
 	isAnswer := func(p model.Part) bool { return p.Kind == model.ToolCall && p.Call.Name == a.tool }
 	i := slices.IndexFunc(held, isAnswer)
@@ -98,10 +97,9 @@ func (a *answer) replace(held []model.Part, stop model.StopCode) ([]model.Part, 
 	return append(held, text), stop
 }
 
-// enforceable returns a schema that the server can enforce and that says the same, or
-// a part of the same: what it knows no keyword for is told in the description. It fails for objects
-// with names of their own, for recursion, and for what is true of several schemas at once.
-// https://platform.claude.com/docs/en/build-with-claude/structured-outputs
+// enforceable returns an equivalent or weaker schema that the server can enforce. Constraints without a supported keyword are
+// moved to the description. It fails for objects with arbitrary property names, for recursion, and for combinations of
+// schemas. https://platform.claude.com/docs/en/build-with-claude/structured-outputs
 func enforceable(root any) (json.RawMessage, bool) {
 	top, ok := root.(map[string]any)
 	if !ok {
@@ -177,7 +175,7 @@ func enforce(in any, depth int) (map[string]any, bool) {
 	return finishObject(out, told)
 }
 
-// finishObject closes an object, and tells what has no keyword.
+// finishObject closes an object, and describes constraints that have no keyword.
 func finishObject(out map[string]any, told []string) (map[string]any, bool) {
 	if out["type"] == nil && out["anyOf"] == nil && out["enum"] == nil && out["const"] == nil {
 		return nil, false

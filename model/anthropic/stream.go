@@ -63,7 +63,7 @@ type event struct {
 	Usage *usage          `json:"usage"`
 	Error json.RawMessage `json:"error"`
 
-	// Of a whole message, in place of a stream.
+	// The fields of a whole message that is sent instead of a stream.
 	Content    []content `json:"content"`
 	StopReason string    `json:"stop_reason"`
 }
@@ -215,7 +215,7 @@ func (b *said) say(out *wire.Out, kind model.PartKind, text string) error {
 	return out.Grow(len(text))
 }
 
-// stop ends a block. What it reasoned ends with what the server wants back.
+// stop ends a block. A reasoning block ends with the data that the server wants back.
 func (t *turn) stop(e *event, out *wire.Out) error {
 	b, err := t.open(e.Index)
 	if err != nil {
@@ -228,7 +228,7 @@ func (t *turn) stop(e *event, out *wire.Out) error {
 	return nil
 }
 
-// signed is the part of a block that has something for the server in it.
+// signed returns the part of a block that has something for the server in it.
 func (b *said) signed() (model.Part, bool) {
 	if b.opaque == (opaque{}) {
 		return model.Part{}, false
@@ -260,7 +260,7 @@ func (t *turn) End(marked bool, out *wire.Out) error {
 	return out.Finish(wire.Ending{Reason: t.reason, Stop: stop, Held: held, Usage: t.usage.sum()})
 }
 
-// held returns what waited for the end of the turn, in order.
+// held returns the parts that waited for the end of the turn, in order.
 func (t *turn) held() []model.Part {
 	var parts []model.Part
 	for _, b := range t.blocks {
@@ -290,8 +290,7 @@ func (t *turn) held() []model.Part {
 	return parts
 }
 
-// stopCode reads a stop_reason. Reasons it does not know are errors: nobody can say
-// whether the turn is whole.
+// stopCode reads a stop_reason. Unknown reasons are errors, since the turn may be incomplete.
 func stopCode(reason string) (model.StopCode, error) {
 	switch reason {
 	case "end_turn", "stop_sequence":
@@ -320,8 +319,8 @@ func (u *usage) update(v *usage) {
 	}
 }
 
-// sum is the usage as we count it: what was read from the cache and written to it is part of the
-// input, which the protocol counts apart.
+// sum returns the usage as we count it: tokens read from and written to the cache are part of the input; the protocol counts
+// them separately.
 func (u *usage) sum() model.Usage {
 	count := func(n *int) int {
 		if n == nil {
@@ -346,7 +345,7 @@ func problem(data []byte) error {
 	return p
 }
 
-// statusOf is the status that goes with a type of error:
+// statusOf returns the status that goes with a type of error:
 // https://platform.claude.com/docs/en/api/errors
 func statusOf(code string) int {
 	switch code {

@@ -1,5 +1,5 @@
-// Package cassette records what a model says and says it again, for tests and
-// demonstrations that ask nobody and cost nothing.
+// Package cassette records the answers of a model and plays them back, for tests and demonstrations that call no model and
+// cost nothing.
 //
 // A cassette is a file of JSON Lines, one of these objects a line:
 //
@@ -9,16 +9,14 @@
 //	{"turn":{"digest":"sha256:…","request":{"system":"9f2c…","messages":["51ab…"]},
 //	  "parts":[{"ms":412,"kind":"text","text":"It is "},{"ms":31,"kind":"text","text":"Kaliningrad now."},{"kind":"stop","stop":"end"}]}}
 //
-// The first line names the version of the format and the model, with its price (US dollars for
-// a million tokens) and window if it knew them. A piece is a part of requests, written
-// once, before the first turn that has it: a system prompt, a message, a tool, a schema.
-// Long texts of pieces are cut short; they are for people. A turn is what was asked, as the ids of
-// its pieces, and all that was answered: the parts of the stream, each with the milliseconds the
-// model took for it, and the failure that ended it, if one did.
+// The first line names the version of the format and the model, with its price (US dollars for a million tokens) and window if
+// it knew them. A piece is a part of requests, written once, before the first turn that has it: a system prompt, a message, a
+// tool, a schema. Long texts of pieces are cut short; they are for people. A turn is the request, as the ids of its pieces,
+// and the answer: the parts of the stream, each with the milliseconds the model took for it, and the failure that ended it, if
+// any.
 //
-// A request is told from others by its digest, which covers all it asks for but not
-// its Key and not what providers want back for themselves ([model.Part.Opaque]). Credentials
-// are taken out of what is recorded, requests and answers, before anything is derived from it.
+// A request is identified by its digest, which covers everything except its Key and the providers' own data
+// ([model.Part.Opaque]). Credentials are redacted in recorded requests and answers before anything is derived from them.
 package cassette
 
 import (
@@ -39,7 +37,7 @@ const (
 	maxParts    = 20_000    // of a turn, from which on deltas are put together
 )
 
-// codeNotRecorded is the code of errors about turns that are not on a cassette, or do not get there.
+// codeNotRecorded is the code of errors about turns that are not on a cassette or cannot be recorded.
 const codeNotRecorded = "not_recorded"
 
 // A line is one line of a cassette: a header, a piece or a turn.
@@ -67,7 +65,7 @@ type recordation struct {
 	Failure *failure `json:"failure,omitempty"`
 }
 
-// A part is a part of a stream, and how long it took.
+// A part is a part of a stream with the time it took.
 type part struct {
 	MS     int64          `json:"ms,omitempty"`
 	Kind   model.PartKind `json:"kind"`
@@ -119,7 +117,7 @@ func encodePart(p model.Part, took time.Duration) part {
 	return out
 }
 
-// decode returns the part as it was said, with memory of its own.
+// decode returns the original part in newly allocated memory.
 func (p *part) decode() model.Part {
 	out := model.Part{Kind: p.Kind, Text: p.Text, Stop: p.Stop}
 	if p.Call != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// An unknownRequestError reports that a request was not recorded, and what it may have been meant
-// to be.
+// An unknownRequestError reports that a request was not recorded, and names the most similar recorded one.
 type unknownRequestError struct {
 	Digest   string // of the request
 	Turns    int    // that are recorded, of all requests
@@ -35,8 +34,7 @@ func (e *unknownRequestError) Error() string {
 	return fmt.Sprintf("this request was not recorded; the nearest is that of turn %d of %d: %s%s", e.Nearest, e.Turns, strings.Join(e.Differences, "; "), remedy)
 }
 
-// distance is small for requests that are alike: what differs in them, of messages and tools how
-// many.
+// distance returns how much requests differ: it is small for similar requests, and counts the messages and tools that differ.
 func distance(a, b *request) int {
 	shorter := min(len(a.Messages), len(b.Messages))
 	d := max(len(a.Messages), len(b.Messages)) - shorter
@@ -152,7 +150,7 @@ func toolDifferences(asked, recorded *request, piece func(id string) *piece) []s
 	return out
 }
 
-// against shows two texts from shortly before where they begin to differ.
+// against shows two texts from shortly before their first difference.
 func against(asked, recorded string) string {
 	if asked == recorded { // as far as it was kept
 		return "the same in its beginning, and differs later"
@@ -172,7 +170,7 @@ func against(asked, recorded string) string {
 	return fmt.Sprintf("%s, recorded %s", show(mark+asked[from:]), show(mark+recorded[from:]))
 }
 
-// show quotes a text of somebody for an error.
+// show quotes an untrusted text for an error.
 func show(s string) string {
 	s = clean.Text(s)
 	if len(s) > 80 {

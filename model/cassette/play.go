@@ -19,18 +19,17 @@ type Options struct {
 	// Sleep, unless nil, waits as long as the model took for each part: it returns after d, or
 	// with an error when ctx ended. Without it nothing waits.
 	Sleep func(ctx context.Context, d time.Duration) error
-	// Redact is what the cassette was recorded with; nil for what a [Recorder] does without one.
+	// Redact is the redactor that the cassette was recorded with; nil if the [Recorder] had none.
 	Redact Redactor
 	// Name is what errors call the cassette.
 	Name string
 }
 
-// A Player is a model that says what was recorded.
+// A Player is a model that plays back recorded answers.
 //
-// A request is answered by the first turn recorded for an equal one, the next equal request by the
-// second turn, and so on; a recorded failure is one of them. So the answers do not depend on
-// the order in which different requests come, nor on how many come at once. A turn that its
-// reader left before its end can be had again.
+// A request is answered by the first turn recorded for an equal one, the next equal request by the second turn, and so on; a
+// recorded failure is one of them. So the answers do not depend on the order in which different requests come, nor on how many
+// come at once. If the reader stops before the end of a turn, that turn can be played again.
 type Player struct {
 	name, provider, model string
 	header                line
@@ -74,10 +73,10 @@ func Open(r io.Reader, o *Options) (*Player, error) {
 	return p, nil
 }
 
-// Name is that of the recorded model.
+// Name returns the name of the recorded model.
 func (p *Player) Name() string { return p.name }
 
-// Price is that of the recorded model.
+// Price returns the price of the recorded model.
 func (p *Player) Price() (price model.Price, known bool) {
 	if p.header.Price == nil {
 		return model.Price{}, false
@@ -86,10 +85,10 @@ func (p *Player) Price() (price model.Price, known bool) {
 	return model.Price{In: r.In, Out: r.Out, Cached: r.Cached, Written: r.Written}, true
 }
 
-// Window is that of the recorded model.
+// Window returns the window of the recorded model.
 func (p *Player) Window() (tokens int, known bool) { return p.header.Window, p.header.Window > 0 }
 
-// Unused is how many recorded turns nobody has asked for so far.
+// Unused returns the number of recorded turns that were not played yet.
 func (p *Player) Unused() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +134,7 @@ func (p *Player) Generate(ctx context.Context, req *model.Request) iter.Seq2[mod
 	}
 }
 
-// say yields a turn and reports whether it was heard to its end.
+// say yields a turn and reports whether it was read to its end.
 func (p *Player) say(ctx context.Context, turn *recordation, yield func(model.Part, error) bool) bool {
 	for i := range turn.Parts {
 		part := &turn.Parts[i]
@@ -163,7 +162,7 @@ func (p *Player) say(ctx context.Context, turn *recordation, yield func(model.Pa
 	return true
 }
 
-// take returns the first turn with that digest that is free, and takes it.
+// take returns the first unused turn with that digest, and marks it as used.
 func (p *Player) take(digest string) (int, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,8 +19,8 @@ type tape struct {
 	turns  []*recordation
 }
 
-// read reads a cassette. It takes nothing for granted: a turn that no model could have said is an
-// error, and so is a request whose digest is another.
+// read reads a cassette. It checks everything: a turn that no model could have produced is an error, and so is a request with
+// a wrong digest.
 func read(r io.Reader) (*tape, int, error) {
 	t := &tape{pieces: map[string]*piece{}}
 	lines := bufio.NewReaderSize(r, 64<<10)
@@ -134,7 +134,7 @@ func (t *tape) takeTurn(turn *recordation) error {
 // errFailed stands for the recorded failure of a turn that is being checked.
 var errFailed = errors.New("the recorded failure")
 
-// check finds out whether a model could have said this.
+// check reports whether a model could have produced a turn.
 func (r *recordation) check() error {
 	for i := range r.Parts {
 		if r.Parts[i].MS < 0 {

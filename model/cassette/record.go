@@ -14,11 +14,11 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A Recorder is a model that answers as another one does, and writes down what that says. It is
-// made by [Record]. Its fields may be set before its first use.
+// A Recorder is a model that forwards requests to another one and records its answers. It is made by [Record]. Its fields may
+// be set before its first use.
 type Recorder struct {
-	// Redact takes secrets out of what is recorded. Without one, what looks like a well-known
-	// kind of credential is taken out. Who plays the cassette needs the same.
+	// Redact takes secrets out of what is recorded. If nil, text that looks like a well-known kind of credential is redacted.
+	// A player of the cassette needs the same redactor.
 	Redact Redactor
 	// Now tells the time that parts take; defaults to time.Now.
 	Now func() time.Time
@@ -38,10 +38,9 @@ var (
 	_ model.Sized  = (*Recorder)(nil)
 )
 
-// Record returns a model that answers as m does and writes every turn to w when it is over, whole
-// or with an error: one Write for each, and never two at once. A turn that nobody waited for, because its
-// context ended or its reader broke off before the stop, is not recorded. Nothing is written before
-// the first turn is over.
+// Record returns a model that answers as m does and writes every turn to w when it is over, whole or with an error: one Write
+// for each, and never two at once. A turn is not recorded if its context ended or its reader broke off before the stop.
+// Nothing is written before the first turn is over.
 //
 // A turn that cannot be written fails, after all its parts, and so do the turns after it: a
 // cassette has all turns that succeeded, or its recorder has an error.
@@ -49,10 +48,10 @@ func Record(m model.Model, w io.Writer) *Recorder {
 	return &Recorder{model: m, w: w, pieces: map[string]bool{}}
 }
 
-// Name is that of the model.
+// Name returns the name of the model.
 func (r *Recorder) Name() string { return r.model.Name() }
 
-// Price is what the model says.
+// Price returns what the model says.
 func (r *Recorder) Price() (p model.Price, known bool) {
 	if m, ok := r.model.(model.Priced); ok {
 		return m.Price()
@@ -60,7 +59,7 @@ func (r *Recorder) Price() (p model.Price, known bool) {
 	return model.Price{}, false
 }
 
-// Window is what the model says.
+// Window returns what the model says.
 func (r *Recorder) Window() (tokens int, known bool) {
 	if m, ok := r.model.(model.Sized); ok {
 		return m.Window()
@@ -68,7 +67,7 @@ func (r *Recorder) Window() (tokens int, known bool) {
 	return 0, false
 }
 
-// Err is why turns are no longer recorded, nil while they are.
+// Err returns why turns are no longer recorded, or nil while they are.
 func (r *Recorder) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +128,7 @@ type hearing struct {
 	tail  strings.Builder // of the text of the last part, once there are many
 }
 
-// add takes a part. Of a turn with very many deltas those that come late are put together.
+// add adds a part. If a turn has very many deltas, later ones are merged.
 func (h *hearing) add(p model.Part, took time.Duration) {
 	last := len(h.parts) - 1
 	if last+1 >= maxParts && (p.Kind == model.Text || p.Kind == model.Reasoning) && h.parts[last].Kind == p.Kind && h.parts[last].Opaque == nil &&
@@ -201,7 +200,7 @@ func describeFailure(err error, r Redactor) *failure {
 	return f
 }
 
-// write appends a turn, and before it what it needs.
+// write appends a turn, preceded by the pieces it needs.
 func (r *Recorder) write(turn *recordation, pieces []piece) error {
 	turn.Parts = redactParts(r.redactor(), turn.Parts)
 	r.mu.Lock()

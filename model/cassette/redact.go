@@ -10,15 +10,14 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A Redactor takes secrets out of texts and of JSON, which stays valid. What it puts in their
-// place it leaves alone when it sees it again. A *redact.Redactor of package
-// runlog/redact is one.
+// A Redactor takes secrets out of texts and of JSON, which stays valid. It leaves its own placeholders unchanged. A
+// *redact.Redactor of package runlog/redact is one.
 type Redactor interface {
 	Text(s string) string
 	JSON(data []byte) []byte
 }
 
-// shapes takes out what looks like a credential. It is what there is without a Redactor.
+// shapes redacts text that looks like a credential. It is the default Redactor.
 type shapes struct{}
 
 const hidden = "[secret]"
@@ -40,7 +39,7 @@ var credentials = regexp.MustCompile(strings.Join([]string{
 	`-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`,
 }, "|"))
 
-// marks are such that every credential has one of them. Nearly no text has any.
+// Every credential contains one of marks, and hardly any other text does.
 var marks = []string{
 	"sk-", "pk-", "rk-", "AIza", "ya29.", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AKIA", "ASIA",
 	"hf_", "gsk_", "npm_", "earer ", "eyJ", "PRIVATE KEY",
@@ -56,8 +55,7 @@ func (shapes) Text(s string) string {
 
 var literals = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// JSON implements [Redactor]. It looks into the strings as they are meant: a credential after an
-// escaped line break is one too.
+// JSON implements [Redactor]. It examines the decoded strings, so it finds a credential after an escaped line break too.
 func (r shapes) JSON(data []byte) []byte {
 	if !bytes.ContainsRune(data, '\\') && !slices.ContainsFunc(marks, func(m string) bool { return bytes.Contains(data, []byte(m)) }) {
 		return data
@@ -76,8 +74,7 @@ func (r shapes) JSON(data []byte) []byte {
 	})
 }
 
-// redactParts takes secrets out of what a turn said. Deltas that only together hold one become
-// one.
+// redactParts redacts the parts of a turn. Deltas that together contain a secret are merged.
 func redactParts(r Redactor, parts []part) []part {
 	var out []part
 	for i := 0; i < len(parts); {
@@ -117,7 +114,7 @@ func redactCall(r Redactor, c *call) *call {
 	return out
 }
 
-// redactArgs never makes something else of arguments than arguments.
+// redactArgs redacts arguments. The result is always valid arguments.
 func redactArgs(r Redactor, args json.RawMessage) json.RawMessage {
 	if len(args) == 0 {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A request is what was asked, as the ids of its pieces.
+// A request is a recorded request, as the ids of its pieces.
 type request struct {
 	System      string   `json:"system,omitempty"`
 	Messages    []string `json:"messages,omitempty"`
@@ -62,7 +62,7 @@ type tool struct {
 	Input       json.RawMessage `json:"input,omitempty"`
 }
 
-// describe takes a request apart, without its secrets. Equal requests have equal ids.
+// describe splits a request into pieces and redacts them. Equal requests have equal ids.
 func describe(req *model.Request, r Redactor) (request, []piece, error) {
 	out := request{Choice: r.Text(req.Choice), MaxTokens: req.MaxTokens, Temperature: req.Temperature}
 	var pieces []piece
@@ -122,8 +122,7 @@ func describeSchema(s *jsonschema.Schema, r Redactor) (json.RawMessage, error) {
 	return canonical(r.JSON(raw))
 }
 
-// canonical writes JSON the one way there is: the names of objects are sorted, numbers are as
-// they were.
+// canonical writes JSON in canonical form: object names are sorted, and numbers are unchanged.
 func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, nil
@@ -157,7 +156,7 @@ func compact(raw json.RawMessage) (json.RawMessage, error) {
 	return b.Bytes(), err
 }
 
-// digest is the id of a piece.
+// digest returns the id of a piece.
 func (p piece) digest() string {
 	p.ID = ""
 	raw, err := encode(p)
@@ -168,7 +167,7 @@ func (p piece) digest() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// preview is the piece with its long texts cut short.
+// preview returns the piece with its long texts cut short.
 func (p piece) preview() piece {
 	p.System = clip(p.System, maxPreview)
 	if len(p.Schema) > maxPreview {
@@ -198,7 +197,7 @@ func (p piece) preview() piece {
 	return p
 }
 
-// quoted is the beginning of long JSON, as a string.
+// quoted returns the beginning of long JSON, as a string.
 func quoted(raw json.RawMessage) json.RawMessage {
 	out, _ := encode(clip(string(raw), maxPreview)) // a string always can
 	return out
@@ -216,7 +215,7 @@ func clip(s string, n int) string {
 	return fmt.Sprintf("%s… (%d bytes)", s[:cut], len(s))
 }
 
-// text is the piece for people.
+// text returns the piece for people.
 func (p *piece) text() string {
 	switch {
 	case p.Message != nil:

@@ -12,8 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/model/internal/wire"
 )
 
-// noSignature is what the service documents for calls that its own models did not make: it
-// stands where a signature is required.
+// noSignature is the documented placeholder for a required signature, for calls that the service's own models did not make.
 const noSignature = "skip_thought_signature_validator"
 
 type wireRequest struct {
@@ -110,7 +109,7 @@ func (t *turn) encode() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// instruct says the system prompt, before everything else where there is no place for it.
+// instruct sets the system prompt. If the request has no field for it, it precedes all other content.
 func (w *wireRequest) instruct(system string, without relaxation) {
 	if without&systemPlace == 0 {
 		w.System = &content{Parts: []part{{Text: &system}}}
@@ -154,7 +153,7 @@ func (w *wireRequest) declare(req *model.Request, without relaxation) error {
 	return nil
 }
 
-// configure writes the rest. What cannot be configured is returned, to be said instead.
+// configure writes the other settings. It returns instructions for settings that the service does not support.
 func (w *wireRequest) configure(t *turn) (prompted string, err error) {
 	req, opts := t.request, &t.model.opts
 	c := &generationConfig{MaxTokens: req.MaxTokens, Temperature: req.Temperature}
@@ -264,8 +263,7 @@ func (h *history) assistant(msg model.Message) error {
 	return nil
 }
 
-// results puts the answers in the order of their calls: without ids nothing else tells two
-// calls of one tool apart.
+// results sorts the answers by their calls: without ids, only the order distinguishes two calls of one tool.
 func (h *history) results(msg model.Message) error {
 	results, err := wire.Results(msg)
 	if err != nil {
@@ -301,7 +299,7 @@ func (h *history) results(msg model.Message) error {
 	return nil
 }
 
-// place is the number of the call a response answers.
+// place returns the number of the call a response answers.
 func (h *history) place(p part) int {
 	if i := slices.Index(h.order, p.Response.ID); i >= 0 {
 		return i
@@ -312,18 +310,18 @@ func (h *history) place(p part) int {
 // A signature is what the service wants back, and what is kept of a part that had one.
 type signature struct {
 	Signature string `json:"signature"`
-	// Tail is how many bytes at the end of the text were the part that had it. What is before
-	// came in parts of their own, and goes back like that.
+	// Tail is the number of bytes at the end of the text that belong to the signed part. The text before came in separate
+	// parts, and is sent back that way.
 	Tail int `json:"tail,omitempty"`
 }
 
-// opaque is the form in which a signature travels with a part.
+// opaque returns the form in which a signature travels with a part.
 func (s signature) opaque() *model.Opaque {
 	data, _ := json.Marshal(s) // a string and a number always can
 	return &model.Opaque{Provider: protocol, Data: data}
 }
 
-// readSignature returns nil when there is none, or one that is somebody else's.
+// readSignature returns nil if there is no signature, or if it belongs to another provider.
 func readSignature(o *model.Opaque) *signature {
 	var s signature
 	if o == nil || o.Provider != protocol || json.Unmarshal(o.Data, &s) != nil || s.Signature == "" {
@@ -332,7 +330,7 @@ func readSignature(o *model.Opaque) *signature {
 	return &s
 }
 
-// split cuts text into the parts it came in, as far as that matters.
+// split cuts text into its original parts, as far as that matters.
 func (s *signature) split(text string, thought bool) []part {
 	if s == nil {
 		return []part{{Text: &text, Thought: thought}}

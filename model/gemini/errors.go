@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/model/internal/wire"
 )
 
-// details are what the service says of a failure beside its message.
+// details holds the service's details of a failure, besides its message.
 type details struct {
 	RetryAfter time.Duration // of a google.rpc.RetryInfo
 	Reason     string        // of a google.rpc.ErrorInfo
@@ -55,7 +55,7 @@ func refine(e *model.Error, body []byte) {
 	}
 }
 
-// problem reads an error that came in place of the rest of a stream.
+// problem reads an error that the server sent instead of the rest of a stream.
 func problem(body []byte) *wire.Problem {
 	p := wire.ReadProblem(body)
 	p.RetryAfter = max(p.RetryAfter, readDetails(body).RetryAfter)

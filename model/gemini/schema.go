@@ -14,7 +14,7 @@ const (
 	maxSchemas     = 5000
 )
 
-// plainSchema is a schema for the fields that take JSON Schema.
+// plainSchema returns a schema for the fields that take JSON Schema.
 func plainSchema(s *jsonschema.Schema) (json.RawMessage, error) {
 	if s.Schema != "" { // which dialect it is, is not a question there
 		copied := *s
@@ -24,7 +24,7 @@ func plainSchema(s *jsonschema.Schema) (json.RawMessage, error) {
 	return json.Marshal(s)
 }
 
-// olderSchema is a schema for the older fields, which know a part of OpenAPI's: what they would
+// olderSchema returns a schema for the older fields, which know a part of OpenAPI's: what they would
 // refuse is left out, so it may allow more. It is nil for an object without properties, which
 // they refuse too.
 func olderSchema(s *jsonschema.Schema) (json.RawMessage, error) {

@@ -70,7 +70,7 @@ type partDelta struct {
 		Args         json.RawMessage `json:"args"`
 		WillContinue bool            `json:"willContinue"`
 	} `json:"functionCall"`
-	// What nobody asked for.
+	// Parts that were not requested.
 	Inline json.RawMessage `json:"inlineData"`
 	File   json.RawMessage `json:"fileData"`
 	Code   json.RawMessage `json:"executableCode"`
@@ -184,8 +184,7 @@ func (t *turn) End(_ bool, out *wire.Out) error {
 	return out.Finish(wire.Ending{Reason: t.reason, Stop: stop, Held: t.held, Usage: t.usage})
 }
 
-// stop reads the finishReason. Those it does not know are errors: the service uses them for
-// turns it broke off.
+// stop reads the finishReason. Unknown reasons are errors: the service uses them for interrupted turns.
 func (t *turn) stop() (model.StopCode, error) {
 	text := fmt.Sprintf("the server broke the turn off with finishReason %q", wire.Clip(t.reason, 40))
 	if t.detail != "" {
@@ -211,7 +210,7 @@ func (t *turn) stop() (model.StopCode, error) {
 	return "", &wire.Problem{Code: t.reason, Text: text}
 }
 
-// blocked is the error of a prompt that the provider refused to answer. It will not pass.
+// blocked returns the error of a prompt that the provider refused to answer. It is not temporary.
 func (t *turn) blocked() error {
 	o := &t.model.opts
 	why := strings.Map(func(r rune) rune { // it is a word of theirs
@@ -226,8 +225,8 @@ func (t *turn) blocked() error {
 	}
 }
 
-// A relaxation is a set of things that are left out of a request, or said in another way, since
-// the server does not know them.
+// A relaxation is a set of features that are left out of a request or expressed differently because the server does not
+// support them.
 type relaxation uint32
 
 const (
@@ -239,7 +238,7 @@ const (
 	systemPlace                        // the place of its own of the system prompt
 )
 
-// Relax implements [wire.Turn]: it goes by what the server says of a request it does not take.
+// Relax implements [wire.Turn], based on the server's error about a request that it refuses.
 func (t *turn) Relax(fail *model.Error) bool {
 	if fail.Status != http.StatusBadRequest || fail.Err == nil {
 		return false

@@ -28,11 +28,9 @@ func (a *arguments) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*string)(a))
 }
 
-// calls assembles tool calls from their deltas. The protocol tells deltas of different
-// calls apart by their index. Servers also leave it out or say 0 for all (Ollama),
-// leave ids out or use one twice, and repeat id and name in every delta. A mistake in
-// telling them apart cannot go unnoticed: what two objects of arguments make together
-// is never an object.
+// calls assembles tool calls from their deltas. The protocol tells deltas of different calls apart by their index. Servers
+// also leave it out or say 0 for all (Ollama), leave ids out or use one twice, and repeat id and name in every delta. Mixing
+// up two calls is always detected: two argument objects joined together are never one valid object.
 type calls struct {
 	list []*call
 	tick int // of the chunk being read
@@ -46,7 +44,7 @@ type call struct {
 	tick     int          // of the last chunk with a delta of the call
 }
 
-// add takes a delta. first says that it is the first one of its chunk.
+// add adds a delta. first is set for the first delta of its chunk.
 func (c *calls) add(d *callDelta, first bool) error {
 	if first {
 		c.tick++
@@ -71,7 +69,7 @@ func (c *calls) add(d *callDelta, first bool) error {
 	return nil
 }
 
-// find returns the call a delta seems to go on with, the latest one that fits.
+// find returns the call that a delta seems to continue: the latest one that fits.
 func (c *calls) find(d *callDelta) *call {
 	for i := len(c.list) - 1; i >= 0; i-- {
 		got := c.list[i]
@@ -91,8 +89,7 @@ func (c *calls) find(d *callDelta) *call {
 	return nil
 }
 
-// startsAnother reports whether a delta that seems to go on with a call begins a new one.
-// Only a delta with a name can.
+// startsAnother reports whether a delta that seems to continue a call begins a new one. Only a delta with a name can.
 func (c *calls) startsAnother(got *call, d *callDelta) bool {
 	switch {
 	case d.Function.Name == "":

@@ -26,7 +26,7 @@ func (w *request) shape(schema *jsonschema.Schema) error {
 	return nil
 }
 
-// instruct says in the prompt what a server that knows no schemas was to be told otherwise.
+// instruct puts the schema into the prompt for a server that does not support schemas.
 func (w *request) instruct() {
 	say := "Your answer must be one JSON object that fits this JSON Schema, and nothing else: no other text, no code fence.\n" + w.schema
 	if len(w.Messages) > 0 && w.Messages[0].Role == "system" {

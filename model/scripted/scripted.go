@@ -28,11 +28,10 @@ type Model struct {
 	ID string // what Name returns; defaults to "test/scripted"
 	// Turns answers requests, one each, in the order in which they come. A request beyond the last fails.
 	Turns []Turn
-	// Prompts has scripts for conversations of their own, and the first that matches a request answers it. Agents
-	// that run side by side get the same turns whatever their order, if each has a script.
+	// Prompts has separate scripts for some conversations; the first that matches a request answers it. If each agent has a
+	// script, agents that run side by side get the same turns in any order.
 	Prompts []Prompt
-	// Answer, if non-nil, is asked for each turn, and takes the place of Turns. It may be called from several
-	// goroutines at once.
+	// Answer, if non-nil, is called for each turn instead of using Turns. It may be called from several goroutines at once.
 	Answer func(*model.Request) Turn
 
 	Tokens int          // what Window returns; 0 is not known
@@ -60,7 +59,7 @@ type Turn struct {
 	Until <-chan struct{} // is closed before the first part; nil waits for nothing
 }
 
-// Say returns a turn that says a text, in so many deltas.
+// Say returns a turn with a text in the given deltas.
 func Say(deltas ...string) Turn { return said(model.Text, deltas) }
 
 // Think returns a turn of reasoning, in so many deltas; see [Turn.And].
@@ -107,14 +106,14 @@ func (m *Model) Price() (model.Price, bool) {
 	return *m.Cost, true
 }
 
-// Requests returns what the model was asked, in the order in which the requests came.
+// Requests returns the requests that the model has received, in their order.
 func (m *Model) Requests() []model.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.asked)
 }
 
-// Unused returns an error that names the scripts with turns that nobody has asked for, nil if there are none.
+// Unused returns an error that names the scripts with unused turns, or nil if there are none.
 func (m *Model) Unused() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// An edit is a change of a run by somebody who has its lock.
+// An edit is a change of a run by the holder of its lock.
 type edit struct {
 	reel
 	id    string
@@ -23,7 +23,7 @@ type edit struct {
 	until int64 // when the lease ends, as far as anybody said so
 }
 
-// lockEvery is how often somebody asks for a lock that another process has.
+// lockEvery is the interval between attempts to take a lock that another process has.
 const lockEvery = time.Millisecond
 
 // lockRun takes a run's lock. It waits for whoever has it.
@@ -37,7 +37,7 @@ func (s *store) lockRun(ctx context.Context, id string) (*flock.Flock, error) {
 	}
 }
 
-// lockAny is lockRun for those who look afterwards whether the run is still there.
+// lockAny is lockRun for callers that check afterwards whether the run still exists.
 func (s *store) lockAny(ctx context.Context, id string) (*flock.Flock, error) {
 	l := flock.New(filepath.Join(s.runDir(id), lockName), flock.SetFlag(os.O_RDWR))
 	ok, err := l.TryLock()
@@ -58,17 +58,15 @@ func (s *store) lockAny(ctx context.Context, id string) (*flock.Flock, error) {
 	return l, nil
 }
 
-// patience is how long a change waits for whoever has the lock of a run. It is much
-// longer than a write takes.
+// patience returns how long a change waits for the lock of a run. It is much longer than a write takes.
 func (s *store) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, max(s.lease/3, 100*time.Millisecond), errPatience)
 }
 
 var errPatience = errors.New("another process keeps the run locked")
 
-// edit takes a run's lock and reads its log. Whatever a crash left at the end of the log
-// is cut off, and what nobody vouches for is made durable. With a *CorruptError there
-// is an edit nevertheless, of what could be read. The caller closes it.
+// edit takes a run's lock and reads its log. It cuts off the remains of a crash at the end of the log, and makes durable what
+// no process guarantees to be. With a *CorruptError it still returns an edit, of what could be read. The caller closes it.
 func (s *store) edit(ctx context.Context, id string) (*edit, error) {
 	short, stop := s.patience(ctx)
 	defer stop()
@@ -88,7 +86,7 @@ func (s *store) edit(ctx context.Context, id string) (*edit, error) {
 	return e, err
 }
 
-// stuck is the answer when a run stays locked: its process hangs in the middle of a write.
+// stuck returns the error for a run that stays locked: its process hangs in the middle of a write.
 func (s *store) stuck(id string) error {
 	busy := &runlog.BusyError{ID: id, Owner: "a process that hangs in a write"}
 	if o, ok := readHold(s.runDir(id)); ok && o.st.owner != "" {
@@ -149,7 +147,7 @@ func readable(id, path string, err error) error {
 	return err
 }
 
-// mend makes a log be what counts of it, and durable.
+// mend reduces a log to its valid part, and makes that durable.
 func (e *edit) mend(data []byte, durable int64) error {
 	if e.size == int64(len(data)) && e.size == durable {
 		return nil
@@ -160,8 +158,8 @@ func (e *edit) mend(data []byte, durable int64) error {
 		}
 	}
 	if e.size > durable {
-		// Written again, not only synced: if a sync failed, the system may take for stored
-		// what it only remembers.
+		// It is written again, not only synced: after a failed sync the system may treat data as stored that is only in
+		// memory.
 		if _, err := e.f.WriteAt(data[durable:e.size], durable); err != nil {
 			return err
 		}
@@ -187,7 +185,7 @@ func (e *edit) commit(st *state, until int64) error {
 	return nil
 }
 
-// commitLast is commit for what must go through on a full disk too.
+// commitLast is commit for a write that must succeed even on a full disk.
 func (e *edit) commitLast(st *state, until int64) error {
 	err := e.commit(st, until)
 	if errors.As(err, new(*runlog.StorageError)) && e.s.reserve.spend() {
@@ -196,7 +194,7 @@ func (e *edit) commitLast(st *state, until int64) error {
 	return err
 }
 
-// settle makes the end of a log sure, for a reader to whom nobody vouches for it.
+// settle makes the end of a log durable, for a reader when no process guarantees it.
 func (s *store) settle(ctx context.Context, id string) error {
 	e, err := s.edit(ctx, id)
 	if e != nil {

@@ -22,7 +22,7 @@ type log struct {
 	mu    sync.Mutex
 	shown glance // for listings of this store
 
-	// What follows belongs to whoever has the turn to write.
+	// The goroutine whose turn it is to write owns the fields below.
 	reel
 	until int64
 	st    state
@@ -30,8 +30,8 @@ type log struct {
 	ends  []int
 }
 
-// Append implements runlog.Log. After an error that wraps ErrUnknown this hold of the run writes
-// no more: release it and acquire the run again.
+// Append implements runlog.Log. After an error that wraps ErrUnknown this hold of the run no longer writes: release it and
+// acquire the run again.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	if err := l.s.alive(ctx); err != nil {
 		return err
@@ -64,10 +64,10 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	})
 }
 
-// keepMost is how much of the memory of one append is kept for the next.
+// keepMost is how many bytes of buffer one append keeps for the next.
 const keepMost = 4 << 20
 
-// write writes a batch. Empty ones only find out whether the run is held.
+// write writes a batch. An empty batch only checks whether the run is still held.
 func (l *log) write(b *runlog.Batch) error {
 	if cap(l.buf) > keepMost {
 		l.buf = nil
@@ -129,7 +129,7 @@ func (l *log) begin(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// check finds out whether the log is as this hold left it. The caller has the lock.
+// check checks whether the log is as this hold left it. The caller has the lock.
 func (l *log) check() error {
 	own, err := l.f.Stat()
 	if err != nil {
@@ -149,8 +149,8 @@ func (l *log) check() error {
 	return nil
 }
 
-// catchUp reads what somebody else wrote to the log: that the run is taken over, or
-// deleted, or shall be cancelled.
+// catchUp reads what other processes wrote to the log: that the run was taken over or deleted, or that its cancellation was
+// requested.
 func (l *log) catchUp(size int64) error {
 	if size < l.size {
 		err := fmt.Errorf("run %s: %w: its log became shorter, from %d bytes to %d; check who changed it", l.ID, runlog.ErrUnknown, l.size, size)
@@ -182,20 +182,20 @@ func (l *log) catchUp(size int64) error {
 	return l.f.Truncate(l.size)
 }
 
-// tell lets everybody know what the run has come to.
+// tell publishes the new state of the run.
 func (l *log) tell() {
 	l.vouch(&l.st, l.until)
 	l.show()
 }
 
-// show tells the listings of this store.
+// show updates the listings of this store.
 func (l *log) show() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shown = glance{h: *l.h, st: l.st, until: l.until, durable: l.size}
 }
 
-// glance is what the listings of this store may say of the run, if its log has that size.
+// glance returns what the listings of this store may say of the run, if its log has that size.
 func (l *log) glance(size int64) *glance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -259,7 +259,7 @@ func (l *log) Release(ctx context.Context) error {
 	return nil
 }
 
-// shut ends what this process can do with the run.
+// shut closes the run for this process.
 func (l *log) shut() {
 	l.End()
 	l.turn <- struct{}{} // whoever writes is finished first

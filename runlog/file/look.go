@@ -23,8 +23,7 @@ type glance struct {
 	damage  error // a *CorruptError or *versionError, nil if none is known; the rest is what could be found out
 }
 
-// look finds out what a run looks like without reading its log, if somebody vouches for
-// it.
+// look returns a glance at a run. It does not read the log if a live process guarantees its state.
 func (s *store) look(ctx context.Context, id string) (*glance, error) {
 	if err := runlog.CheckID(id); err != nil {
 		return nil, s.notFound(id)
@@ -33,8 +32,7 @@ func (s *store) look(ctx context.Context, id string) (*glance, error) {
 	return s.lookAt(ctx, id, nil, info, err)
 }
 
-// lookAt is look for somebody who has asked for the log's size already, with that result. The
-// liveness may be nil.
+// lookAt is look for a caller that already knows the size of the log. The liveness may be nil.
 func (s *store) lookAt(ctx context.Context, id string, live *owners.Liveness, info fs.FileInfo, err error) (*glance, error) {
 	dir := s.runDir(id)
 	for try := 0; ; try++ {
@@ -67,7 +65,7 @@ func (s *store) lookAt(ctx context.Context, id string, live *owners.Liveness, in
 	}
 }
 
-// vouched returns what the hold of a run says, if that can be trusted.
+// vouched returns the state in the hold of a run, if it can be trusted.
 func (s *store) vouched(id, dir string, info fs.FileInfo, live *owners.Liveness) (*glance, bool) {
 	o, ok := readHold(dir)
 	if !ok || o.h.id != id {
@@ -86,7 +84,7 @@ func (s *store) vouched(id, dir string, info fs.FileInfo, live *owners.Liveness)
 	return g, s.owners.Alive(o.st.holder)
 }
 
-// lost is what can be said of a damaged run.
+// lost returns what is known of a damaged run.
 func (s *store) lost(id string, damage error) *glance {
 	g := &glance{damage: damage}
 	g.h.id = id
@@ -105,8 +103,8 @@ func (s *store) lost(id string, damage error) *glance {
 	return g
 }
 
-// A cache keeps what files that do not change say: of logs that nobody holds, what listings
-// need, and the former log that was read last.
+// A cache keeps the content of unchanged files: for logs that no process holds, the data for listings, and the former log that
+// was read last.
 type cache struct {
 	mu    sync.Mutex
 	runs  map[string]seen
@@ -132,7 +130,7 @@ type spot struct {
 	at    int64
 }
 
-// fresh is how long a file must have been left unchanged before its time tells its contents.
+// fresh is how long a file must be unchanged before its modification time identifies its content.
 const fresh = 100 * time.Millisecond
 
 func (c *cache) run(id string, info fs.FileInfo) *glance {
@@ -157,7 +155,7 @@ func (c *cache) keep(id string, info fs.FileInfo, g *glance) {
 	c.runs[id] = seen{info.Size(), info.ModTime(), g}
 }
 
-// trim forgets runs that are not there any more.
+// trim forgets runs that no longer exist.
 func (c *cache) trim(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ const packSuffix = ".zst"
 // largest records.
 const packMost = 1 << 32
 
-// packName is the file of the former log that begins with a record.
+// packName returns the file of the former log that begins with a record.
 func packName(base uint64) string { return fmt.Sprintf("%020d%s", base, packSuffix) }
 
 // packed returns the first records of the former logs that are there, in order.

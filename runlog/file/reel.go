@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A reel is the log of a run, open for writing. Whoever writes has the run's lock.
+// A reel is the log of a run, open for writing. The writer holds the run's lock.
 type reel struct {
 	s    *store
 	dir  string // of the run
@@ -34,7 +34,7 @@ func (r *reel) close() error {
 	return err
 }
 
-// length is how long the file is.
+// length returns how long the file is.
 func (r *reel) length() (int64, error) {
 	if r.f == nil {
 		return 0, fs.ErrClosed
@@ -46,8 +46,8 @@ func (r *reel) length() (int64, error) {
 	return info.Size(), nil
 }
 
-// append writes b to the end of the log and makes it durable. On an error nothing of b
-// counts, unless it wraps ErrUnknown.
+// append writes b to the end of the log and makes it durable. On an error b was not appended, unless the error wraps
+// ErrUnknown.
 func (r *reel) append(b []byte) error {
 	if r.f == nil {
 		return fs.ErrClosed
@@ -86,8 +86,8 @@ func (r *reel) write(b []byte) error {
 	return err
 }
 
-// cut takes back what was written behind the end. If a sync failed, the file is
-// opened anew, since the former handle has told of the error and will not do so again.
+// cut removes what was written behind the end. If a sync failed, it opens the file again, since the old handle reports the
+// error only once.
 func (r *reel) cut(synced bool) error {
 	if synced {
 		_ = r.close()
@@ -133,8 +133,7 @@ func (r *reel) load() (*header, []byte, error) {
 	return h, data, err
 }
 
-// vouch writes down how far the log is durable, and until when the run is held. If that
-// fails, nobody vouches for the log, and readers find out for themselves.
+// vouch records how far the log is durable, and until when the run is held. If that fails, readers determine it themselves.
 func (r *reel) vouch(st *state, until int64) {
 	o := hold{h: *r.h, st: *st, durable: r.size, until: until}
 	path := filepath.Join(r.dir, holdName)
@@ -160,8 +159,8 @@ func readHold(dir string) (*hold, bool) {
 	return nil, false
 }
 
-// rotate puts the log away, compressed, and begins a new one. On an error the log is as
-// before, unless it wraps ErrUnknown.
+// rotate puts the log away, compressed, and begins a new one. On an error the log is as before, unless the error wraps
+// ErrUnknown.
 func (r *reel) rotate(st *state) error {
 	h, data, err := r.load()
 	if err != nil {

@@ -8,12 +8,11 @@ import (
 	"sync/atomic"
 )
 
-// reserveSize is room for a last batch of some dozens of runs.
+// reserveSize is enough disk space for the last batches of some dozens of runs.
 const reserveSize = 256 << 10
 
-// A reserve is a file that takes up room, so that a run that is parked because the disk is
-// full can say so: then the file is emptied. It is filled again as soon as there is
-// room, and until then this store takes nothing else.
+// A reserve is a file that occupies disk space. If the disk is full, it is emptied so that a run can record that it waits for
+// storage. It is filled again as soon as there is space; until then this store accepts no other writes.
 type reserve struct {
 	path string
 	disk disk
@@ -22,7 +21,7 @@ type reserve struct {
 	spent atomic.Bool
 }
 
-// fill makes the reserve what it should be.
+// fill fills the reserve to its full size.
 func (r *reserve) fill() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,7 +33,7 @@ func (r *reserve) fill() (err error) {
 	if err != nil {
 		return err
 	}
-	// Noise, since a file system may store zeros as nothing.
+	// It is filled with random data, since a file system may not allocate space for zeros.
 	noise := make([]byte, reserveSize)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	_, err = f.WriteAt(noise, 0)
@@ -47,7 +46,7 @@ func (r *reserve) fill() (err error) {
 	return errors.Join(err, f.Close())
 }
 
-// spend returns the room back to the system. It reports whether there was any.
+// spend frees the reserved space. It reports whether there was any.
 func (r *reserve) spend() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

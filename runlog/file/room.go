@@ -63,7 +63,7 @@ func (s *store) number(ctx context.Context) (no uint64, err error) {
 	return last + 1, errors.Join(err, f.Close())
 }
 
-// lastNumber is the largest number a run has.
+// lastNumber returns the largest number a run has.
 func (s *store) lastNumber(ctx context.Context) (no uint64, err error) {
 	ids, err := s.ids(&runlog.Filter{})
 	if err != nil {
@@ -118,11 +118,11 @@ func folderSize(dir string) (size int64, err error) {
 	return size, err
 }
 
-// packLeast is how long a log must be to be worth compressing once its run is over.
+// packLeast is the size from which the log of a finished run is compressed.
 const packLeast = 16 << 10
 
-// Reclaim implements [runlog.Reclaimer]. It removes what deletions and crashed processes
-// left behind, and compresses the logs of runs that are over.
+// Reclaim implements [runlog.Reclaimer]. It removes what deletions and crashed processes left behind, and compresses the logs
+// of finished runs.
 func (s *store) Reclaim(ctx context.Context) (freed int64, err error) {
 	if err := s.alive(ctx); err != nil {
 		return 0, err
@@ -148,7 +148,7 @@ func (s *store) Reclaim(ctx context.Context) (freed int64, err error) {
 	return freed, nil
 }
 
-// sweep empties the trash, but for the folders that runs are being made in.
+// sweep empties the trash, except for the folders of runs that are being created.
 func (s *store) sweep(ctx context.Context) (freed int64, err error) {
 	trash := filepath.Join(s.dir, "trash")
 	entries, err := os.ReadDir(trash)
@@ -177,7 +177,7 @@ func (s *store) sweep(ctx context.Context) (freed int64, err error) {
 	return freed, nil
 }
 
-// tidy makes a run's folder smaller, if it can be.
+// tidy compresses a run's folder, if possible.
 func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -222,8 +222,8 @@ func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 	return max(before-after, 0), err
 }
 
-// isDebris returns what a process left unfinished that died while it put a log away, given
-// the first record of the present log.
+// isDebris returns the unfinished files of a process that crashed while it archived a log, given the first record of the
+// present log.
 func isDebris(name string, base uint64) bool {
 	if strings.HasSuffix(name, ".tmp") {
 		return true

@@ -20,7 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
-// claim is what a run's state says of its holder.
+// claim returns what a run's state says of its holder.
 func (st *state) claim(until int64) owners.Claim {
 	return owners.Claim{Holder: st.holder, Until: until}
 }
@@ -76,7 +76,7 @@ func (s *store) newLog(id string, r reel, st *state, until int64) *log {
 }
 
 func (s *store) acquire(ctx context.Context, id string, opt *runlog.AcquireOptions, holder string, seen *owners.Doubt) (*log, error) {
-	// Somebody who holds the run is found without getting in his way.
+	// A live holder is detected without taking the lock.
 	if o, ok := readHold(s.runDir(id)); ok && o.h.id == id && s.owners.Liveness(s.now()).Held(o.st.claim(o.until)) {
 		if err := s.free(id, &o.st, o.until, seen); err != nil { // he may be gone by now
 			return nil, err
@@ -188,7 +188,7 @@ func (s *store) furnish(r *reel, b []byte, st *state, until int64) error {
 	return s.disk.syncDir(r.dir)
 }
 
-// there reports whether there is a run of that ID, damaged or not.
+// there reports whether a run of that ID exists, damaged or not.
 func (s *store) there(ctx context.Context, id string) bool {
 	if _, err := os.Lstat(s.runDir(id)); err != nil {
 		return false
@@ -197,8 +197,7 @@ func (s *store) there(ctx context.Context, id string) bool {
 	return !errors.As(err, new(*runlog.NotFoundError))
 }
 
-// discard takes a run's folder out of the way. The caller has the store's lock, or
-// made the folder.
+// discard moves a run's folder to the trash. The caller has the store's lock, or created the folder.
 func (s *store) discard(id string) error {
 	trash := filepath.Join(s.dir, "trash", strings.ToLower(rand.Text()))
 	s.fail("file.before-rename")
@@ -280,7 +279,7 @@ type row struct {
 	held bool
 }
 
-// glances looks at runs, several at a time.
+// glances reads the state of runs for a listing, several at a time.
 func (s *store) glances(ctx context.Context, ids []string) ([]row, error) {
 	rows := make([]row, len(ids))
 	live := s.owners.Liveness(s.now())
@@ -388,7 +387,7 @@ func (s *store) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// strike marks a run as deleted, which fences whoever still has it open.
+// strike marks a run as deleted, which fences any process that still has it open.
 func (s *store) strike(ctx context.Context, id string, seen *owners.Doubt) error {
 	e, err := s.edit(ctx, id)
 	if e != nil {

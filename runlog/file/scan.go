@@ -32,7 +32,7 @@ func (h *header) entry(b []byte, at int64) (e entry, err error) {
 	return e, err
 }
 
-// frameSize is the size of the frame at the start of b, which has all of it. Length
+// frameSize returns the size of the frame at the start of b, which has all of it. Length
 // and checksum of a frame have their place in all versions.
 func frameSize(b []byte) (int, error) {
 	if len(b) < 8 {
@@ -122,7 +122,7 @@ func (h *header) later(data []byte, pos int64) bool {
 	}
 }
 
-// located is the error for the next record of a chain, and where it should be.
+// located returns the error for the next record of a chain, and where it should be.
 func located(c *runlog.Chain, path string, offset int64, why string) *runlog.CorruptError {
 	return c.Damaged(fmt.Sprintf("%s; %s in the folder of the run, offset %d", why, filepath.Base(path), offset))
 }

@@ -73,8 +73,8 @@ type Options struct {
 	SegmentSize  int64 // bytes of a log from which on it is compressed and a new one begun; default 1 MiB
 	AllowNetwork bool  // use a directory on a network file system, where locks may not work
 
-	// Protection says what is redacted, and whether what is written is encrypted. By default
-	// the secrets of the process's environment are redacted, and nothing is encrypted.
+	// Protection configures redaction and encryption. By default the secrets of the process's environment are redacted, and
+	// nothing is encrypted.
 	storekit.Protection
 
 	// Failpoint is called at the points of a write at which a crash is interesting:
@@ -153,7 +153,7 @@ func Open(ctx context.Context, dir string, opt *Options) (*Store, error) {
 	return &Store{p, inner{s}}, nil
 }
 
-// open takes the disk, so that tests can make it fail.
+// open is Open with a given disk, so that tests can make it fail.
 func open(ctx context.Context, dir string, opt *Options, d disk) (*store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func newStore(dir string, opt *Options, d disk) *store {
 	return s
 }
 
-// prepare sees to it that the directory is a store of this version.
+// prepare makes sure that the directory is a store of this version.
 func (s *store) prepare() error {
 	unsynced, err := localfs.MakeDir(s.dir)
 	if err != nil {
@@ -238,11 +238,11 @@ func (s *store) prepare() error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	// Whoever made these names may have died before this.
+	// The process that created these names may have crashed before the sync.
 	return s.disk.syncDir(s.dir)
 }
 
-// checkVersion reports whether the directory is a store already, and refuses what is none.
+// checkVersion reports whether the directory is a store already, and refuses other content.
 func (s *store) checkVersion() (known bool, err error) {
 	b, err := os.ReadFile(filepath.Join(s.dir, storeName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -263,8 +263,7 @@ func (s *store) checkVersion() (known bool, err error) {
 	return true, nil
 }
 
-// checkEmpty refuses a directory in which there is something, but for the beginnings of
-// a store that another process is making.
+// checkEmpty refuses a directory that is not empty, except for a store that another process is just creating.
 func (s *store) checkEmpty() error {
 	d, err := os.Open(s.dir)
 	if errors.Is(err, fs.ErrPermission) {
@@ -291,8 +290,8 @@ func (s *store) checkEmpty() error {
 	return nil
 }
 
-// Close ends the store. Runs that are still held read as interrupted from then on, and
-// others may take them over. The holds write no more.
+// Close closes the store. Runs that are still held are listed as interrupted from then on, and other processes may take them
+// over. The holds no longer write.
 func (s *store) Close() error {
 	s.once.Do(func() {
 		s.watch.Close() // first, so that who waits hears of this and not of a poll that was refused

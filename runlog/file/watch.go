@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// pollEvery is how often those who wait for a run look whether another process has written.
+// pollEvery is the interval at which a waiter checks whether another process has written.
 const pollEvery = 40 * time.Millisecond
 
 // Wait implements [runlog.Waiter].
@@ -72,7 +72,7 @@ func (h *holds) of(id string) *log {
 	return h.held[id]
 }
 
-// close returns the holds there are, and takes no more.
+// close returns all holds, and accepts no more.
 func (h *holds) close() (held []*log) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -34,7 +34,7 @@ func (d *dialer) prepare(dsn, schema string, patience time.Duration) error {
 	}
 	config, err := pgconn.ParseConfig(dsn)
 	if err != nil {
-		// What the library says may have a part of the password in it.
+		// The library's message may contain a part of the password.
 		return errors.New("the address of the Postgres store cannot be read; it has the form postgres://user@host:5432/database, with special " +
 			"characters of the password percent-encoded, or give the password in PGPASSWORD or ~/.pgpass")
 	}
@@ -61,7 +61,7 @@ func (d *dialer) prepare(dsn, schema string, patience time.Duration) error {
 	return nil
 }
 
-// masked is what people may see of an address.
+// masked returns what people may see of an address.
 func masked(config *pgconn.Config, schema string) string {
 	hosts := []string{}
 	add := func(host string, port uint16) {
@@ -81,10 +81,10 @@ func masked(config *pgconn.Config, schema string) string {
 	return name
 }
 
-// quoted is a name as SQL takes it.
+// quoted returns a name as SQL takes it.
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// A roleError reports that a server is there but takes no writes.
+// A roleError reports that a server is reachable but accepts no writes.
 type roleError struct{ why string }
 
 func (e *roleError) Error() string { return e.why }
@@ -152,7 +152,7 @@ type conn struct {
 	timeline string // the history the server writes, "" if it does not say
 }
 
-// dial connects, and leaves it to the caller to look which store that is.
+// dial connects. The caller must check which store that is.
 func (d *dialer) dial(ctx context.Context) (*conn, error) {
 	pg, err := pgconn.ConnectConfig(context.WithValue(ctx, dialing{}, true), d.config)
 	if err != nil {
@@ -200,8 +200,7 @@ func (d *dialer) connect(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// check sees to it that a connection is to the same store as the first one. If not, it
-// closes it.
+// check makes sure that a connection leads to the same store as the first one, and closes it if not.
 func (d *dialer) check(ctx context.Context, c *conn) error {
 	version, instance, err := d.look(ctx, c)
 	if err == nil && version == 0 {
@@ -226,7 +225,7 @@ func (d *dialer) check(ctx context.Context, c *conn) error {
 	return err
 }
 
-// close gives a connection up. What it was doing goes on in the server or not.
+// close abandons a connection. Its current statement may or may not continue in the server.
 func (c *conn) close() {
 	if c == nil {
 		return
@@ -281,8 +280,7 @@ func (c *conn) warning() string {
 	return w
 }
 
-// fence makes a commit of its own. What was committed before is then wherever commits have
-// to be.
+// fence makes a separate commit. Once it succeeds, earlier commits have reached all required standbys too.
 func (c *conn) fence(ctx context.Context) error {
 	err := c.query(ctx, "UPDATE meta SET value = (value::bigint + 1)::text WHERE name = 'fences'", nil)
 	if err == nil {
@@ -293,7 +291,7 @@ func (c *conn) fence(ctx context.Context) error {
 	return err
 }
 
-// A warnedError reports that a commit may not be where it has to be.
+// A warnedError reports that a commit may not have reached a required standby.
 type warnedError struct{ warning string }
 
 func (e *warnedError) Error() string { return "the server warned: " + e.warning }

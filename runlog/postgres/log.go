@@ -26,7 +26,7 @@ type log struct {
 	timeline string // the server's history when it was
 }
 
-// A tail is what is needed of a log to go on with it.
+// A tail is the state needed to append to a log.
 type tail struct {
 	storekit.Tail
 	rev int64
@@ -38,7 +38,7 @@ func (l *log) tail() tail {
 	return l.acked
 }
 
-// settle notes the outcome of a write that would make the log then.
+// settle notes the outcome of a write that would lead to the given tail.
 func (l *log) settle(then tail, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,10 +55,9 @@ func (l *log) on(timeline string) {
 	l.timeline = timeline
 }
 
-// Append implements runlog.Log. After an error that wraps ErrUnknown or ErrStoreReset this
-// hold of the run writes no more: release it, and acquire the run again. When ctx ends while
-// the batch is on its way, Append waits for the outcome for up to two seconds and gives
-// ErrUnknown then.
+// Append implements runlog.Log. After an error that wraps ErrUnknown or ErrStoreReset this hold of the run no longer writes:
+// release it, and acquire the run again. When ctx ends while the batch is on its way, Append waits for the outcome for up to
+// two seconds and gives ErrUnknown then.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	return l.Alone(ctx, func() error {
 		o := &op{ctx: ctx, l: l, was: l.tail(), deadline: time.Now().Add(l.s.patience), done: make(chan error, 1)}
@@ -85,7 +84,7 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	})
 }
 
-// errLanded says that an op is in the database.
+// errLanded reports that an op is in the database.
 var errLanded = errors.New("it landed")
 
 const lookSQL = `SELECT b.ord, r.hold = b.hold, r.rev, w.frame, t.frame
@@ -94,8 +93,8 @@ const lookSQL = `SELECT b.ord, r.hold = b.hold, r.rev, w.frame, t.frame
 	LEFT JOIN records w ON r.hold <> b.hold AND w.run = b.no AND w.seq = b.was_seq
 	LEFT JOIN records t ON r.hold <> b.hold AND t.run = b.no AND t.seq = b.then_seq`
 
-// look finds out what has become of ops: nil if they may be written, errLanded if they
-// were, and otherwise why they cannot be.
+// look determines the state of ops: nil if they may be written, errLanded if they were written, and otherwise why they cannot
+// be.
 func look(ctx context.Context, c *conn, ops []*op) ([]error, error) {
 	found := make([]error, len(ops))
 	for i, o := range ops {
@@ -130,8 +129,8 @@ func (o *op) compare(rev int64) error {
 	return o.l.Fenced()
 }
 
-// superseded judges a run that somebody else holds or has held, given the record at the old
-// head and the one at the new head.
+// superseded decides about a run that another process holds or has held, given the record at the old head and the one at the
+// new head.
 func (o *op) superseded(was, then []byte) error {
 	is := func(frame []byte, hash runlog.FrameHash) bool {
 		_, _, self, _, err := runlog.DecodeFrame(frame)
@@ -148,7 +147,7 @@ func (o *op) superseded(was, then []byte) error {
 	return o.l.Fenced()
 }
 
-// gone judges a run that is not there.
+// gone decides about a run that is missing.
 func (o *op) gone(c *conn) error {
 	o.l.mu.Lock()
 	timeline := o.l.timeline
@@ -159,7 +158,7 @@ func (o *op) gone(c *conn) error {
 	return o.l.Fenced() // and deleted
 }
 
-// reset is the error for acknowledged records that are lost.
+// reset returns the error for acknowledged records that are lost.
 func (o *op) reset(how string) error {
 	return fmt.Errorf("run %s: %w: of the records up to %d that were acknowledged, %s: the server was replaced by one that did not have them, "+
 		"or brought back to an earlier moment (%w); read the run to see what it has, and resume it from there",
@@ -200,7 +199,7 @@ func (l *log) Renew(ctx context.Context) (cancel bool, err error) {
 	return cancel, nil
 }
 
-// notUnknown is err, or nil if it is about a write whose outcome does not matter.
+// notUnknown returns err, or nil if err is about a write whose outcome does not matter.
 func notUnknown(err error) error {
 	if errors.Is(err, runlog.ErrUnknown) {
 		return nil

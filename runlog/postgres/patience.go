@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
-// A verdict is what an error of the server or the network means for what was asked of it.
+// A verdict tells what an error of the server or the network means for the operation.
 type verdict int
 
 const (
@@ -126,15 +126,14 @@ func (p *pool) close() {
 	p.flush()
 }
 
-// What is done with a store, for people.
+// Names of operations on a store, for users.
 const (
 	reading = "reading"
 	writing = "writing"
 )
 
-// with calls f with a connection, again and again while the server is away. What f does has
-// to be right if it is done twice. If it writes, what landed while
-// the connection was lost is made sure of.
+// with calls f with a connection, and repeats that while the server is away. f must be idempotent. If it writes, with makes
+// sure of writes that succeeded while the connection was lost.
 func (s *store) with(ctx context.Context, doing string, f func(ctx context.Context, c *conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -177,7 +176,7 @@ func (s *store) with(ctx context.Context, doing string, f func(ctx context.Conte
 	}
 }
 
-// attempt calls f once. Sent says that f got as far as being called.
+// attempt calls f once. Sent is set once f was called.
 func (s *store) attempt(ctx context.Context, deadline time.Time, doubt bool, f func(ctx context.Context, c *conn) error) (sent bool, err error) {
 	limit := min(time.Until(deadline), s.patience/3)
 	ctx, stop := context.WithTimeout(ctx, max(limit, 50*time.Millisecond))
@@ -202,7 +201,7 @@ func (s *store) attempt(ctx context.Context, deadline time.Time, doubt bool, f f
 	return true, err
 }
 
-// gaveUp is the error of an operation that was not done, or may not have been.
+// gaveUp returns the error of an operation that was not done, or may not have been.
 func (s *store) gaveUp(doing string, doubt bool, err error) error {
 	if doubt {
 		return fmt.Errorf("writing store %s: %w: %w", s.name, runlog.ErrUnknown, err)
@@ -210,8 +209,7 @@ func (s *store) gaveUp(doing string, doubt bool, err error) error {
 	return s.explain(doing, err)
 }
 
-// explain names the store in an error. Errors that name it already, and those of runlog
-// that have all to say, are left as they are.
+// explain names the store in an error. Errors that name it already, and complete errors of package runlog, stay as they are.
 func (s *store) explain(doing string, err error) error {
 	if err == nil || storekit.Explained(err) {
 		return err

@@ -58,7 +58,7 @@ func scanRow(v [][]byte) row {
 // held reports whether somebody holds the run.
 func (r *row) held() bool { return r.hold != 0 && r.live }
 
-// busy is for people, so it puts the end of the lease on this machine's clock.
+// busy returns an error for users, so it converts the end of the lease to this machine's clock.
 func (r *row) busy() error {
 	return &runlog.BusyError{ID: r.info.ID, Owner: r.info.Owner, Until: time.Now().Add(r.left)}
 }
@@ -91,7 +91,7 @@ func (s *store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 	return a.log, a.info, nil
 }
 
-// newHold is a number that no other acquisition has.
+// newHold returns a number that no other acquisition has.
 func newHold() int64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -107,11 +107,11 @@ type acquiring struct {
 	info runlog.Info
 }
 
-// errRace says that somebody else was quicker, so that it has to be looked at again.
+// errRace reports that another process was faster, so that the operation must be repeated.
 var errRace = errors.New("the run keeps changing hands")
 
-// do takes the run. It decides on what it reads, and writes only if that is still so.
-// If it was cut off and is done again, it finds its own hold.
+// do acquires the run. It decides based on what it reads, and writes only if that is unchanged. If it is repeated after an
+// interruption, it finds its own hold.
 func (a *acquiring) do(ctx context.Context, c *conn) error {
 	for range 100 {
 		r, err := find(ctx, c, a.id)
@@ -173,7 +173,7 @@ func (a *acquiring) taken(c *conn, r *row) error {
 	return nil
 }
 
-// hash is that of the run's last frame, which has to be there and intact.
+// hash returns the hash of the run's last frame, which must exist and be intact.
 func (r *row) hash() (runlog.FrameHash, error) {
 	if r.info.Head == 0 {
 		return runlog.FrameHash{}, nil
@@ -300,7 +300,7 @@ func possible(f *runlog.Filter) bool {
 	return ok(f.ID) && ok(f.Prefix)
 }
 
-// condition is the part of a filter that the database decides. Values are bound, so there
+// condition returns the part of a filter that the database decides. Values are bound, so there
 // is one text for each set of fields.
 func condition(f *runlog.Filter) (sql string, values [][]byte) {
 	var terms []string

@@ -16,7 +16,7 @@ const (
 // millennium is the moment that Postgres counts from, 2000-01-01, as a Unix time.
 const millennium = 946_684_800
 
-// bigint is a bigint as Postgres takes it.
+// bigint returns a bigint in the binary form of Postgres.
 func bigint(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
 func toInt(b []byte) int64 {
@@ -35,11 +35,10 @@ func toTime(b []byte) time.Time {
 	return time.UnixMicro(toInt(b) + millennium*1e6).UTC()
 }
 
-// micros is a duration in microseconds, which is how statements take one.
+// micros returns a duration in microseconds, the unit of the statements.
 func micros(d time.Duration) []byte { return bigint(d.Microseconds()) }
 
-// text is s without what Postgres keeps in no text: zero bytes, and bytes that are not UTF-8.
-// Each becomes the replacement character.
+// text returns s in a form that Postgres can store: zero bytes and invalid UTF-8 become the replacement character.
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
@@ -59,7 +58,7 @@ func arrayHead(b []byte, oid uint32, n int) []byte {
 	return b
 }
 
-// bigints is an array of bigint: f of each element of list.
+// bigints returns an array of bigint: f of each element of list.
 func bigints[T any](list []T, f func(T) int64) []byte {
 	b := arrayHead(make([]byte, 0, 20+12*len(list)), oidInt8, len(list))
 	for _, v := range list {

@@ -20,8 +20,7 @@ const (
 	maxBatchBytes = 512 << 20
 )
 
-// grace is how long an append that its caller has given up goes on, for an answer that is
-// on its way.
+// grace is how long an abandoned append still waits for an answer that may be arriving.
 const grace = time.Second
 
 // An op is one append. There is one at a time of each log.
@@ -40,17 +39,16 @@ type op struct {
 // A group is what one transaction writes.
 type group struct{ ops []*op }
 
-// A writer makes the appends of a store. Whoever takes it from Store.turn writes, for all who are
-// waiting by then; no goroutine has to be woken for a single append. Appends that arrive while the
-// server is committing share the next transaction.
+// A writer performs the appends of a store. The goroutine that takes it from Store.turn writes for all that wait by then, so a
+// single append wakes no other goroutine. Appends that arrive while the server is committing share the next transaction.
 type writer struct {
 	s     *store
 	c     *conn // nil after a failure
 	pause storekit.Backoff
 }
 
-// submit has an op done, by the caller if it has the turn to write, or else by the one who does. If
-// ctx ends before the op is sent, nothing is written.
+// submit performs an op: in the calling goroutine if it has the turn to write, or else in the one that has it. If ctx ends
+// before the op is sent, nothing is written.
 func (s *store) submit(ctx context.Context, o *op) error {
 	select {
 	case w := <-s.turn:
@@ -76,8 +74,8 @@ func (s *store) submit(ctx context.Context, o *op) error {
 	}
 }
 
-// gather takes what waits beside an op, and before it lets those run who are about to add to it: a
-// transaction more costs more than that.
+// gather collects the ops that wait beside one. It first yields to goroutines that are about to add ops, since another
+// transaction would cost more.
 func (s *store) gather(o *op) *group {
 	g, bytes := &group{[]*op{o}}, len(o.frames)
 	for more := true; more; {
@@ -96,8 +94,8 @@ func (s *store) gather(o *op) *group {
 	return g
 }
 
-// serve tries to write an op, and what else is waiting, for the caller of the first, and leaves it
-// to a goroutine to try again, since that caller may not want to wait.
+// serve tries to write an op and all others that wait, in the goroutine of the op's caller. Retries run in another goroutine,
+// since the caller may not want to wait.
 func (w *writer) serve(o *op) {
 	g := w.s.gather(o)
 	all, whole := g.ops, false
@@ -138,14 +136,14 @@ func (w *writer) serve(o *op) {
 	})
 }
 
-// write stores a group durably, or finds out why it cannot be.
+// write stores a group durably, or determines why that is impossible.
 func (w *writer) write(g *group) {
 	for len(g.ops) > 0 {
 		w.after(g, w.try(g))
 	}
 }
 
-// after deals with the outcome of an attempt, and waits a little if there has to be another.
+// after handles the outcome of an attempt, and waits a little if another one is needed.
 func (w *writer) after(g *group, err error) {
 	v := judge(err)
 	switch v {
@@ -163,8 +161,7 @@ func (w *writer) after(g *group, err error) {
 	}
 }
 
-// try brings a group forward by one transaction. What is settled by it is finished and
-// leaves the group.
+// try writes a group in one transaction. Ops with a known outcome are finished and leave the group.
 func (w *writer) try(g *group) error {
 	timeout, stop := context.WithDeadline(context.Background(), w.until(g))
 	defer stop()
@@ -223,7 +220,7 @@ func (w *writer) try(g *group) error {
 	return w.lost(w.settle(timeout, g)) // they are not what they were
 }
 
-// lost marks the error of a connection that is no more.
+// lost marks the error of a lost connection.
 func (w *writer) lost(err error) error {
 	if err != nil && w.c.pg.IsClosed() {
 		return &lostError{err}
@@ -249,8 +246,8 @@ func (w *writer) until(g *group) time.Time {
 	return until
 }
 
-// commitSQL takes one row per log, and all frames in one piece: $10 is where each begins.
-// A row of runs that is not as the writer left it is not updated, and gets no records.
+// commitSQL takes one row per log, and all frames in one value; $10 holds their offsets. If the row of a run is not as the
+// writer left it, it is not updated and gets no records.
 const commitSQL = `WITH u AS (
 	UPDATE runs r SET rev = r.rev + 1, head = b.head, snapshot = b.snapshot, bytes = r.bytes + b.bytes, status = b.status,
 		updated = CASE WHEN r.status = b.status THEN r.updated ELSE clock_timestamp() END,
@@ -319,8 +316,8 @@ func (w *writer) commit(ops []*op) (landed []bool, err error) {
 	return landed, err
 }
 
-// settle finds out what has become of ops that may have been committed, and why others
-// were not. What is certain is finished; what is left may be sent.
+// settle determines which ops were committed, and why others were not. It finishes the ops whose outcome is certain; the
+// others may be sent.
 func (w *writer) settle(ctx context.Context, g *group) error {
 	found, err := look(ctx, w.c, g.ops)
 	if err != nil {
@@ -369,7 +366,7 @@ func (w *writer) refused(g *group, err error) {
 	g.ops = nil
 }
 
-// refusal is the error of an op that the server refuses.
+// refusal returns the error of an op that the server refuses.
 func (w *writer) refusal(o *op, err error) error {
 	switch {
 	case o.sent:
@@ -382,7 +379,7 @@ func (w *writer) refusal(o *op, err error) error {
 	return fmt.Errorf("run %s: %w", o.l.ID, w.s.explain(writing, err))
 }
 
-// expire finishes the ops for which there is no more time.
+// expire finishes the ops whose time has run out.
 func (w *writer) expire(g *group, v verdict, err error) {
 	closing := false
 	select {

@@ -10,8 +10,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// names are the strings in the data of a record that something is found by when a run goes
-// on: nodes, keys, paths, and which effect it is. Other fields are for what was said.
+// names are the strings in a record's data that identify something when a run is resumed: nodes, keys, paths and effects.
+// Other fields hold content.
 type names struct {
 	effect // of the record itself, or its question
 	Node   string
@@ -46,7 +46,7 @@ type vertex struct {
 	Inbox              []struct{ From string }
 }
 
-// identities are the names in the data of a record.
+// identities returns the names in the data of a record.
 func identities(kind runlog.Kind, data json.RawMessage) (all []string) {
 	var n names
 	switch kind {
@@ -95,7 +95,7 @@ func identities(kind runlog.Kind, data json.RawMessage) (all []string) {
 	return all
 }
 
-// kept are fields that stay as they are even with a secret in them: what a run is of.
+// kept are fields that stay unchanged even if they contain a secret: they identify the run's workflow.
 func kept(kind runlog.Kind) string {
 	switch kind {
 	case runlog.KindRunStarted:
@@ -106,8 +106,8 @@ func kept(kind runlog.Kind) string {
 	return ""
 }
 
-// record takes the secrets out of the data of a record. It refuses one that would be found
-// under another name then. Data without a secret cost no more than being looked through.
+// record redacts the data of a record. It refuses a record whose identifying names would change. Data without a secret are
+// only scanned.
 func (r *Redactor) record(kind runlog.Kind, data json.RawMessage) (json.RawMessage, error) {
 	clean := r.JSON(data)
 	if bytes.Equal(clean, data) || !json.Valid(data) {
@@ -140,7 +140,7 @@ func (r *Redactor) carried(data, clean json.RawMessage) (json.RawMessage, error)
 	return swap(clean, inner, "inner"), err
 }
 
-// swap sets the field of an object to the value that it has in another one, if both have it.
+// swap sets a field of an object to its value in another object, if both have the field.
 func swap(object, other json.RawMessage, field string) json.RawMessage {
 	if field == "" {
 		return object
@@ -152,7 +152,7 @@ func swap(object, other json.RawMessage, field string) json.RawMessage {
 	return bytes.Join([][]byte{object[:is.from], other[want.from:want.to], object[is.to:]}, nil)
 }
 
-// A stretch is where something is in a text; the zero one is nowhere.
+// A stretch is a range in a text; the zero stretch is nowhere.
 type stretch struct{ from, to int }
 
 // fieldOf finds the value of a field of a JSON object.

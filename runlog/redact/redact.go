@@ -1,6 +1,5 @@
-// Package redact keeps secrets out of the log of a run. A [Redactor] knows the values of
-// the secrets there are, and the shapes of well-known credentials, and takes both out of
-// texts and of JSON. [Store] does so to all that a run writes.
+// Package redact keeps secrets out of the log of a run. A [Redactor] knows the values of secrets and the shapes of well-known
+// credentials, and redacts both in texts and in JSON. [Store] applies it to everything that a run writes.
 //
 // What it promises is about what it can see: a value it was told, as it is, or as JSON
 // and URLs spell it, also inside of JSON that is inside of a string; and credentials of the
@@ -18,8 +17,7 @@ import (
 	"unicode/utf8"
 )
 
-// minValue is the fewest bytes a secret value has to have. Shorter ones would take
-// pieces out of words.
+// minValue is the least length of a secret value in bytes. Shorter values would match parts of words.
 const minValue = 8
 
 // A Secret is a value that must not be written.
@@ -30,8 +28,7 @@ type Secret struct {
 
 const hidden = "[redacted]"
 
-// A Redactor takes secrets out. It is immutable, and may be used from several goroutines.
-// A nil Redactor takes nothing out.
+// A Redactor redacts secrets. It is immutable, and may be used from several goroutines. A nil Redactor redacts nothing.
 type Redactor struct {
 	bits    [1024]uint64 // which hashes of three bytes begin a needle, or an odd escape
 	needles map[uint32][]needle
@@ -49,9 +46,8 @@ type needle struct {
 	rule rule   // of a shape, nil for a value
 }
 
-// New returns a redactor for secrets, and for the shapes it knows. Values that are too short
-// are not looked for, see [Redactor.Ignored]. Of a value of several lines each line is
-// looked for as well, unless it is too short or common.
+// New returns a redactor for secrets, and for the shapes it knows. Values that are too short are not looked for, see
+// [Redactor.Ignored]. Each line of a multi-line value is searched for as well, unless it is too short or too common.
 func New(secrets ...Secret) *Redactor {
 	r := &Redactor{needles: map[uint32][]needle{}}
 	var forms []string
@@ -113,7 +109,7 @@ func New(secrets ...Secret) *Redactor {
 	return r
 }
 
-// Ignored are the names of the secrets whose values are too short to be looked for.
+// Ignored returns the names of the secrets whose values are too short to be looked for.
 func (r *Redactor) Ignored() []string {
 	if r == nil {
 		return nil
@@ -121,7 +117,7 @@ func (r *Redactor) Ignored() []string {
 	return slices.Clone(r.ignored)
 }
 
-// Names are the names of the secrets that are looked for, sorted.
+// Names returns the names of the secrets that are looked for, sorted.
 func (r *Redactor) Names() []string {
 	if r == nil {
 		return nil
@@ -129,7 +125,7 @@ func (r *Redactor) Names() []string {
 	return slices.Clone(r.names)
 }
 
-// mark is what stands for a secret of that name.
+// mark returns the placeholder for a secret of that name.
 func mark(name string) string {
 	clean := strings.Map(func(c rune) rune {
 		if c < utf8.RuneSelf && alnum(byte(c)) || c == '_' || c == '-' || c == '.' {
@@ -143,8 +139,8 @@ func mark(name string) string {
 	return "[redacted:" + clean + "]"
 }
 
-// lines returns the lines of a value that are secrets by themselves. It leaves out what
-// other texts have too: the armour of keys, words, and settings made of words.
+// lines returns the lines of a value that are secrets by themselves. It leaves out lines that also occur in other texts: the
+// armour of keys, words, and settings made of words.
 func lines(v string) (out []string) {
 	if !strings.Contains(v, "\n") {
 		return nil
@@ -160,7 +156,7 @@ func lines(v string) (out []string) {
 	return out
 }
 
-// spellings are the ways a value is written: as it is, as in URLs, and as in JSON, up to
+// spellings returns the ways a value is written: as it is, as in URLs, and as in JSON, up to
 // three times over, by encoders that escape <, > and & and by those that do not.
 func spellings(v string) []string {
 	out := []string{v, url.QueryEscape(v), url.PathEscape(v)}
@@ -178,7 +174,7 @@ func spellings(v string) []string {
 	return slices.Compact(out)
 }
 
-// escape is what a string is in JSON, without the quotes.
+// escape returns a string in JSON, without the quotes.
 func escape(s string, html bool) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -215,7 +211,7 @@ func hasAt(s []byte, i int, p string) bool {
 	return i >= 0 && len(s)-i >= len(p) && string(s[i:i+len(p)]) == p
 }
 
-// A match is a part of a text that something takes the place of.
+// A match is a part of a text that is replaced.
 type match struct {
 	from, to int
 	with     string
@@ -229,7 +225,7 @@ type mode struct {
 	shapes bool // for shapes
 }
 
-// find returns the first match from a place on.
+// find returns the first match from an offset on.
 func (r *Redactor) find(s []byte, from int, m mode) (match, bool) {
 	if len(s)-from < 3 {
 		return match{}, false
@@ -270,8 +266,7 @@ func (r *Redactor) at(s []byte, i int, w uint32, m mode) (match, bool) {
 	return match{}, false
 }
 
-// odd reports whether the escape at i is one that encoders have no need of, so that it may
-// spell something that would not be found as it is written.
+// odd reports whether the escape at i is unnecessary, so that it may hide a secret from a literal search.
 func (r *Redactor) odd(s []byte, i int) bool {
 	if s[i+1] == '/' {
 		return true
@@ -320,8 +315,7 @@ func (r *Redactor) Text(s string) string {
 	return s
 }
 
-// clean takes values out first, since they have names, and then what has the shape of a
-// credential. It does not change s.
+// clean redacts known values first, since they have names, and then text in the shape of a credential. It does not change s.
 func (r *Redactor) clean(s []byte, name bool) (out []byte, changed bool) {
 	out, values := r.replace(s, mode{name: name, values: true})
 	out, shapes := r.replace(out, mode{shapes: true})
@@ -348,10 +342,9 @@ func (r *Redactor) replace(s []byte, m mode) (out []byte, changed bool) {
 	return append(out, s[done:]...), true
 }
 
-// JSON takes the secrets out of the strings of a JSON value, the names of fields included.
-// Valid JSON stays valid, and what has no secret stays as it is byte for byte; then the
-// result is what was given. Otherwise it is new, and what was given is not changed. What is
-// not JSON is taken for text.
+// JSON takes the secrets out of the strings of a JSON value, the names of fields included. Valid JSON stays valid. If it has
+// no secret, the result is the argument itself, byte for byte; otherwise it is a new value, and the argument is unchanged.
+// Input that is not JSON is treated as text.
 func (r *Redactor) JSON(data []byte) []byte {
 	if r == nil {
 		return data
@@ -410,7 +403,7 @@ func isName(rest []byte) bool {
 	return false
 }
 
-// unescape appends what the contents of a JSON string mean. Half a surrogate pair means U+FFFD.
+// unescape appends the decoded content of a JSON string. Half a surrogate pair becomes U+FFFD.
 func unescape(dst, s []byte) []byte {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' {

@@ -2,18 +2,17 @@ package redact
 
 import "bytes"
 
-// A rule tells whether the anchor at i belongs to a credential, and where that is, which
-// is never before i.
+// A rule reports whether the anchor at i belongs to a credential, and returns its range, which never begins before i.
 type rule func(s []byte, i int) (from, to int, ok bool)
 
-// A shape is how some credentials look.
+// A shape describes the form of some credentials.
 type shape struct {
 	anchors []string // of at least three bytes
 	rule    rule
 }
 
-// shapes are the credentials that are known by their looks: the prefixes their issuers
-// document, private keys, tokens in headers and passwords in URLs.
+// shapes returns the recognized forms of credentials: the prefixes their issuers document, private keys, tokens in headers and
+// passwords in URLs.
 func shapes() []shape {
 	return []shape{
 		{[]string{"sk-", "sk_live_", "sk_test_", "rk_live_", "xai-", "gsk_", "ya29."}, token(20, "-_.")},
@@ -34,7 +33,7 @@ func alnum(c byte) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
 }
 
-// span is where the run of letters, digits and other bytes that begins at i ends.
+// span returns where the run of letters, digits and other bytes that begins at i ends.
 func span(s []byte, i int, others string) (end int, digit bool) {
 	for ; i < len(s); i++ {
 		c := s[i]
@@ -55,7 +54,7 @@ func contains(set string, c byte) bool {
 	return false
 }
 
-// begins reports whether a word begins at i. The letters of an escape are not part of it.
+// begins reports whether a word begins at i. The letters of an escape do not count.
 func begins(s []byte, i int) bool {
 	switch {
 	case i == 0 || !alnum(s[i-1]) && s[i-1] != '_':
@@ -68,7 +67,7 @@ func begins(s []byte, i int) bool {
 	return false
 }
 
-// token is a word of so many bytes, with a digit in it.
+// token returns a rule for a word of a given length that contains a digit.
 func token(least int, others string) rule {
 	return func(s []byte, i int) (from, to int, ok bool) {
 		if !begins(s, i) {
@@ -79,8 +78,8 @@ func token(least int, others string) rule {
 	}
 }
 
-// gitlab is a token of GitLab: 20 bytes or more behind the prefix, which may all be letters.
-// Words with dashes between them are none.
+// gitlab returns a token of GitLab: 20 bytes or more behind the prefix, which may all be letters. Words joined by dashes are
+// not tokens.
 func gitlab(s []byte, i int) (from, to int, ok bool) {
 	if !begins(s, i) {
 		return 0, 0, false
@@ -95,7 +94,7 @@ func gitlab(s []byte, i int) (from, to int, ok bool) {
 	return i, end, len(text) >= 20 && (digit || !contains(string(text), '-') || bytes.ContainsAny(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 }
 
-// webToken is a JSON Web Token: three parts, the first of which begins like JSON.
+// webToken returns a JSON Web Token: three parts, the first of which begins like JSON.
 func webToken(s []byte, i int) (from, to int, ok bool) {
 	if !begins(s, i) {
 		return 0, 0, false
@@ -118,7 +117,7 @@ func webToken(s []byte, i int) (from, to int, ok bool) {
 	return i, end, true
 }
 
-// header is what follows the name of a scheme, the first letter of which is one of those
+// header returns what follows the name of a scheme, the first letter of which is one of those
 // given, in a header of that name if there is one.
 func header(first, name string) rule {
 	return func(s []byte, i int) (from, to int, ok bool) {
@@ -144,7 +143,7 @@ func header(first, name string) rule {
 	}
 }
 
-// password is that of a URL: scheme://user:password@host.
+// password matches the password of a URL: scheme://user:password@host.
 func password(s []byte, i int) (from, to int, ok bool) {
 	const most = 512
 	k := i + len("://")
@@ -165,8 +164,8 @@ func password(s []byte, i int) (from, to int, ok bool) {
 	return 0, 0, false
 }
 
-// privateKey is a block of armour whose first line says that a private key is in it. One
-// without an end ends with what looks like a key.
+// privateKey returns a block of armour whose first line says that a private key is in it. If the end is missing, the block
+// ends with the last line that looks like a key.
 func privateKey(s []byte, i int) (from, to int, ok bool) {
 	const dashes = "-----"
 	line := i + len(dashes)

@@ -30,8 +30,8 @@ type client struct {
 	failed atomic.Int64 // when a connection was lost, in Unix nanoseconds: those that were idle by then are not used again
 }
 
-// dial creates a client that calls greet for each new connection, and returns the store's name
-// without its password. It connects to nothing yet.
+// dial creates a client that calls greet for each new connection, and returns the store's name without its password. It does
+// not connect yet.
 func dial(url string, greet func(context.Context, redigo.Conn) error) (*client, string, error) {
 	u, err := neturl.Parse(url)
 	if err != nil { // which may repeat the password
@@ -69,7 +69,7 @@ func dial(url string, greet func(context.Context, redigo.Conn) error) (*client, 
 	return c, name, nil
 }
 
-// masked is the address without its user, password and settings.
+// masked returns the address without its user, password and settings.
 func masked(u *neturl.URL) string {
 	name := &neturl.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	if u.User != nil {
@@ -78,7 +78,7 @@ func masked(u *neturl.URL) string {
 	return strings.ReplaceAll(name.String(), "%2A", "*")
 }
 
-// An address is what a URL says of a server.
+// An address is a parsed server URL.
 type address struct {
 	network, addr string
 	poolSize      int
@@ -123,7 +123,7 @@ func parseAddress(u *neturl.URL) (a address, err error) {
 	return a, q.end()
 }
 
-// A query is the settings behind an address, less those that were asked for.
+// A query holds the settings of an address that were not read yet.
 type query struct {
 	neturl.Values
 	err error
@@ -208,7 +208,7 @@ func run(ctx context.Context, conn redigo.Conn, script *redigo.Script, keys []st
 	return script.DoContext(ctx, conn, append(all, args...)...)
 }
 
-// transaction returns the answers to commands that were done at one moment. An answer can be an error.
+// transaction executes commands atomically and returns their answers. An answer can be an error.
 func (c *client) transaction(ctx context.Context, commands ...[]any) ([]any, error) {
 	return redigo.Values(c.with(ctx, func(conn redigo.Conn) (any, error) {
 		err := conn.Send("MULTI")

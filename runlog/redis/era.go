@@ -6,10 +6,9 @@ import (
 	redigo "github.com/gomodule/redigo/redis"
 )
 
-// greet looks at the server at the other end of a new connection before anything is sent on it.
-// If it is not the process that the store knew, it was started anew or took over from another
-// one, and may have lost what others have written over since. A server that does not tell who it
-// is cannot be checked for that.
+// greet checks the server of a new connection before anything is sent. If it is not the process that the store knew, it was
+// restarted or has replaced another server, and may have lost records that were overwritten since. A server that does not
+// report its identity cannot be checked.
 func (s *store) greet(ctx context.Context, conn redigo.Conn) error {
 	if s.id == "" { // Open is not done
 		return nil
@@ -24,8 +23,7 @@ func (s *store) greet(ctx context.Context, conn redigo.Conn) error {
 	return err
 }
 
-// enterEra compares what was known when another server was there with how far the store had
-// come when this one began.
+// enterEra compares the last known state of the store with its state when the new server process began.
 func (s *store) enterEra(ctx context.Context, conn redigo.Conn, server string, known uint64) error {
 	if was := s.server.Load(); server == "" || was != nil && *was == server {
 		return nil

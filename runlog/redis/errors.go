@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
-// A fault is what an error of the client comes to.
+// A fault is the kind of a client error.
 type fault int
 
 const (
@@ -25,7 +25,7 @@ const (
 	faultFull                 // an answer: the server takes no writes, nothing was done
 )
 
-// faultOf sorts errors, which are not nil.
+// faultOf classifies a non-nil error.
 func faultOf(err error) fault {
 	if errors.Is(err, runlog.ErrStoreReset) {
 		return faultOther
@@ -80,7 +80,7 @@ func (s *store) explain(doing string, err error) error {
 	return fmt.Errorf("%s store %s: %w", doing, s.name, err)
 }
 
-// full is the error for an answer that the server takes no writes.
+// full returns the error for a server that refuses writes.
 func (s *store) full(said string) error {
 	code, _, _ := strings.Cut(said, " ")
 	err := errors.New(said)
@@ -95,7 +95,7 @@ func (s *store) full(said string) error {
 	return &runlog.StorageError{Store: s.name, Err: err}
 }
 
-// A resetError reports that the store is not what this process knows.
+// A resetError reports that the store has lost its state or was replaced.
 type resetError struct {
 	store, what, remedy string
 }
@@ -125,7 +125,7 @@ func (s *store) resetBy(r []any) *resetError {
 	return e
 }
 
-// forget is the end of this Store: what it knew is not there any more.
+// forget marks this Store as unusable, since the data it knew are gone.
 func (s *store) forget(r []any) error {
 	s.lost.CompareAndSwap(nil, s.resetBy(r))
 	return s.lost.Load()
@@ -140,7 +140,7 @@ func (s *store) sound() error {
 	return e
 }
 
-// missing is the error for a run whose key is not there, by what a script said of it.
+// missing returns the error for a run whose key is not there, by what a script said of it.
 func (s *store) missing(id, verdict string) error {
 	if verdict == "lost" {
 		return &resetError{store: s.name, what: "run " + id + " is listed, but its keys are gone",

@@ -9,14 +9,14 @@ import (
 	redigo "github.com/gomodule/redigo/redis"
 )
 
-// A server is what is asked of one at Open. Maps are nil if it does not tell.
+// A server holds the properties of a server that Open reads. Maps are nil if the server does not report them.
 type server struct {
 	info   map[string]string
 	config map[string]string
 }
 
-// examine looks at what the server promises, refuses what is not enough, and notes the rest. It
-// returns which process the server is, "" if it does not tell.
+// examine checks the durability settings of the server, refuses insufficient ones, and notes the others. It returns the ID of
+// the server process, or "" if unknown.
 func (s *store) examine(ctx context.Context, opt *Options) (process string, err error) {
 	var v server
 	err = s.patiently(ctx, "opening", func() (err error) {
@@ -34,7 +34,7 @@ func (s *store) examine(ctx context.Context, opt *Options) (process string, err 
 }
 
 func askServer(ctx context.Context, c *client) (v server, err error) {
-	// One after the other, since a user may be allowed some of it.
+	// The commands are sent one by one, since the user may be allowed only some of them.
 	info, err := redigo.String(c.do(ctx, "INFO"))
 	if refused(err) {
 		_, err = c.do(ctx, "PING")
@@ -69,7 +69,7 @@ func askServer(ctx context.Context, c *client) (v server, err error) {
 // errLoading is an error of this side, taken for a server that is starting.
 var errLoading = errors.New("the server is reading its data")
 
-// refused reports whether the server answered that it does not do that for this user.
+// refused reports whether the server denied a command to this user.
 func refused(err error) bool {
 	reply := redigo.Error("")
 	if !errors.As(err, &reply) || faultOf(err) != faultOther {

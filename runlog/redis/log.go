@@ -9,8 +9,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
-// reserved is the most that a batch may have that is to be stored when the server has
-// reached its maxmemory.
+// reserved is the largest batch that is still stored when the server has reached its maxmemory.
 const reserved = 16 << 10
 
 // A log is the hold of one store on one run.
@@ -23,7 +22,7 @@ type log struct {
 	tail  tail // as of the last append that was acknowledged; only verdicts set it, one at a time
 }
 
-// A tail is what is needed of a log to go on with it.
+// A tail is the state needed to append to a log.
 type tail struct {
 	storekit.Tail
 	ver uint64
@@ -35,7 +34,7 @@ func (l *log) reset(r []any) error {
 		remedy: "acquire the run anew to go on with what there is"}
 }
 
-// refusal is what a verdict on a hold means.
+// refusal returns the error for a verdict on a hold.
 func (l *log) refusal(r []any) error {
 	switch verdict := text(r, 0); verdict {
 	case "ok":
@@ -51,8 +50,8 @@ func (l *log) refusal(r []any) error {
 	}
 }
 
-// Append implements runlog.Log. After an error that wraps ErrUnknown or ErrStoreReset this hold
-// of the run writes no more: release it and acquire the run again.
+// Append implements runlog.Log. After an error that wraps ErrUnknown or ErrStoreReset this hold of the run no longer writes:
+// release it and acquire the run again.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	return l.Alone(ctx, func() error {
 		was := l.tail

@@ -14,7 +14,7 @@ import (
 // markEvery is how often a marker is written while there are writes.
 const markEvery = time.Second
 
-// remembered is what a marker file holds.
+// remembered is the content of a marker file.
 type remembered struct {
 	Store string `json:"store"` // for people
 	ID    string `json:"id"`
@@ -31,7 +31,7 @@ type marker struct {
 	last time.Time
 }
 
-// read returns what the file says, nothing if there is none.
+// read returns the content of the file, which is empty if the file is missing.
 func (m *marker) read() (r remembered, err error) {
 	b, err := os.ReadFile(m.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +49,7 @@ func (m *marker) read() (r remembered, err error) {
 	return r, nil
 }
 
-// due reports whether it is time to write, and takes it that the caller does.
+// due reports whether it is time to write. If so, the caller must write.
 func (m *marker) due(now time.Time) bool {
 	if m == nil {
 		return false
@@ -63,8 +63,8 @@ func (m *marker) due(now time.Time) bool {
 	return true
 }
 
-// write replaces the file. Another process may write it too: of the same store, what has
-// seen more is kept, unless all of it is to be forgotten.
+// write replaces the file. Another process may write it too: for the same store the more recent state is kept, unless the file
+// is to be reset.
 func (m *marker) write(r remembered, forget bool) (err error) {
 	if m == nil || r.ID == "" {
 		return nil

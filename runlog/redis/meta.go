@@ -16,7 +16,7 @@ const (
 	untilOffset = 2
 )
 
-// A meta is what a run's key holds. scripts/common.lua writes the same.
+// A meta is the value of a run's key. scripts/common.lua writes the same format.
 type meta struct {
 	info  runlog.Info // as stored
 	until time.Time
@@ -26,7 +26,7 @@ type meta struct {
 	token token // of the hold, zeros for none
 }
 
-// decodeMeta reads the key of run id.
+// decodeMeta decodes the value of a run's key.
 func decodeMeta(id, s string) (*meta, error) {
 	if len(s) < metaFixed+2 {
 		return nil, damaged(id, 0, "what is listed of it is cut off")
@@ -61,12 +61,12 @@ func decodeMeta(id, s string) (*meta, error) {
 	return m, nil
 }
 
-// damaged is the error for a run whose keys are not what a store writes.
+// damaged returns the error for a run whose keys are not what a store writes.
 func damaged(id string, good uint64, why string) error {
 	return &runlog.CorruptError{ID: id, Seq: good + 1, Good: good, Why: why}
 }
 
-// cutField takes a text with its length in front, which is one byte or a uvarint.
+// cutField reads a text that is preceded by its length, which is one byte or a uvarint.
 func cutField(s string, short bool) (field, rest string, ok bool) {
 	if s == "" {
 		return "", "", false
@@ -81,7 +81,7 @@ func cutField(s string, short bool) (field, rest string, ok bool) {
 	return s[width : width+int(n)], s[width+int(n):], true
 }
 
-// fixed encodes what never changes of a run.
+// fixed encodes the properties of a run that never change.
 func fixed(n *runlog.NewRun) []byte {
 	var b []byte
 	for _, s := range []string{n.Workflow, n.Title, n.Parent} {
@@ -93,14 +93,14 @@ func fixed(n *runlog.NewRun) []byte {
 
 func (m *meta) held(now time.Time) bool { return m.token != token{} && now.Before(m.until) }
 
-// listed is the run as listings show it.
+// listed returns the run as listings show it.
 func (m *meta) listed(now time.Time) runlog.Info {
 	info := m.info
 	info.Show(m.held(now), m.token != token{})
 	return info
 }
 
-// Answers of scripts are lists of texts and numbers.
+// Scripts answer with lists of texts and numbers.
 
 func text(r []any, i int) string {
 	if i >= len(r) {

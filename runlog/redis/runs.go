@@ -52,7 +52,7 @@ type acquiring struct {
 	log   *log
 }
 
-// args encodes the acquisition. It can be sent again: the token tells whether it was done.
+// args encodes the acquisition. It can be sent again: the token shows whether it was already done.
 func (a *acquiring) args() []any {
 	var rest []byte
 	status := runlog.Running
@@ -156,9 +156,9 @@ func (s *store) find(ctx context.Context, id string) (*meta, time.Time, error) {
 	return m, l.now, err
 }
 
-// Runs implements [runlog.Store]. It is no snapshot: a run that is made or deleted meanwhile may
-// be in it or not. A run whose keys somebody else removed gives an error that wraps
-// runlog.ErrStoreReset and names it, beside the runs that are listed before it.
+// Runs implements [runlog.Store]. It is no snapshot: runs that are created or deleted meanwhile may be missing. If another
+// program removed the keys of a run, the error wraps runlog.ErrStoreReset and names the run; the runs before it are returned
+// too.
 func (s *store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info, err error) {
 	err = s.each(ctx, f, func(m *meta, now time.Time) bool {
 		infos = append(infos, m.listed(now))
@@ -321,7 +321,7 @@ func (s *store) page(ctx context.Context, id string, from uint64, most int) (*me
 	return m, frames, err
 }
 
-// observe compares what the store said of itself with what was known when it was asked.
+// observe compares the state that the store reported with the state known when the request was sent.
 func (s *store) observe(store []any, known uint64) error {
 	switch id := text(store, 0); {
 	case id == "":
@@ -355,7 +355,7 @@ func (s *store) RequestCancel(ctx context.Context, id string) error {
 	})
 }
 
-// Delete implements [runlog.Store]. It also takes a run off the list whose keys are gone.
+// Delete implements [runlog.Store]. It also removes from the list a run whose keys are gone.
 func (s *store) Delete(ctx context.Context, id string) error {
 	m, _, err := s.find(ctx, id)
 	if errors.Is(err, runlog.ErrStoreReset) && s.sound() == nil {

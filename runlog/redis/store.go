@@ -1,10 +1,9 @@
 // Package redis keeps run logs in Redis 7 or newer, for several machines at once.
 //
-// How durable a commit is, the server's configuration decides, and a store says so:
-// see [Store.Notes]. With appendonly yes and appendfsync always a commit is on the
-// server's disk when it returns. With less, a crash of the server can take back what was
-// acknowledged. A store notices that, as long as it or its marker file remembers more
-// than the server does, and answers runlog.ErrStoreReset instead of going on.
+// The server's configuration decides how durable a commit is; [Store.Notes] describes it. With appendonly yes and appendfsync
+// always a commit is on the server's disk when it returns. With less, a crash of the server can take back what was
+// acknowledged. A store notices that, as long as it or its marker file remembers more than the server does, and answers
+// runlog.ErrStoreReset instead of going on.
 //
 // A run is a hash of frames by number, beside a string with what listings show. (It is no stream:
 // what a server does again of a transaction that was torn by a power cut must be something that can be
@@ -50,11 +49,11 @@ type Options struct {
 	// later process also notices when it was emptied or lost something. It is written at Open and
 	// Close, and about once a second in between. Default: only this Store remembers.
 	Marker string
-	// Accept takes the store as it is, whatever the marker remembers of it.
+	// Accept accepts the store as it is, even if it contradicts the marker.
 	Accept bool
 
-	// Protection says what is redacted, and whether what is written is encrypted. By default
-	// the secrets of the process's environment are redacted, and nothing is encrypted.
+	// Protection configures redaction and encryption. By default the secrets of the process's environment are redacted, and
+	// nothing is encrypted.
 	storekit.Protection
 
 	// Failpoint is called at the points of a write at which a crash is interesting:
@@ -70,7 +69,7 @@ const (
 
 	// schema is the version of the keys of a store.
 	schema = 1
-	// goneFor is how long it is remembered that a run was deleted whose holder may come back.
+	// goneFor is how long the deletion of a held run is remembered, in case its holder returns.
 	goneFor = 7 * 24 * time.Hour
 )
 
@@ -198,7 +197,7 @@ func newStore(url string, opt *Options) (*store, error) {
 	return s, nil
 }
 
-// enter finds the store or makes it, and compares it with what the marker remembers.
+// enter opens or creates the store, and compares it with the marker.
 func (s *store) enter(ctx context.Context, server string, opt *Options) error {
 	var was remembered
 	if s.marker != nil {
@@ -239,8 +238,8 @@ func (s *store) enter(ctx context.Context, server string, opt *Options) error {
 	return s.marker.write(s.remember(), opt.Accept)
 }
 
-// Notes returns what can be lost with this server, and other things its user should know, one
-// sentence each. It is empty if nothing acknowledged can be lost short of losing the server's disk.
+// Notes returns what can be lost with this server, and other things its user should know, one sentence each. It is empty if
+// acknowledged records can only be lost together with the server's disk.
 func (s *store) Notes() []string { return append([]string(nil), s.notes...) }
 
 // Close ends the store. Writes that have begun are finished first, unless the server is away.
@@ -257,7 +256,7 @@ func (s *store) Close() error {
 
 func (s *store) closedError() error { return fmt.Errorf("store %s: %w", s.name, storekit.ErrClosed) }
 
-// remember is what the marker keeps.
+// remember returns what the marker keeps.
 func (s *store) remember() remembered {
 	r := remembered{ID: s.id, LSN: s.known.Load()}
 	if server := s.server.Load(); server != nil {
@@ -266,7 +265,7 @@ func (s *store) remember() remembered {
 	return r
 }
 
-// learn notes how far the store had come in an answer.
+// learn notes the position of the store from an answer.
 func (s *store) learn(lsn string) {
 	n := parse(lsn)
 	for {
@@ -294,7 +293,7 @@ func (k *keys) run(id string) string  { return k.base + "run:" + id }
 func (k *keys) log(id string) string  { return k.base + "log:" + id }
 func (k *keys) gone(id string) string { return k.base + "gone:" + id }
 
-// checkPrefix refuses what would end a hash tag early or could not be told from other text.
+// checkPrefix refuses a prefix that would end a hash tag early or would be ambiguous.
 func checkPrefix(p string) error {
 	odd := func(c rune) bool {
 		return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("._:-", c)

@@ -15,7 +15,7 @@ import (
 const (
 	// pollEvery is how often the server is asked what other processes have written.
 	pollEvery = 25 * time.Millisecond
-	// headsPage is for how many runs it is asked at once.
+	// headsPage is the number of runs per request.
 	headsPage = 1000
 )
 
@@ -32,7 +32,7 @@ func (s *store) head(ctx context.Context, id string) (uint64, error) {
 	return m.info.Head, nil
 }
 
-// poll wakes those whose run has grown or gone. A server that is away is waited for.
+// poll wakes the waiters whose run has grown or was deleted. It waits for an unavailable server.
 func (s *store) poll(ctx context.Context, runs map[string]uint64, wake func(string)) error {
 	var err error
 	for page := range slices.Chunk(slices.Collect(maps.Keys(runs)), headsPage) {

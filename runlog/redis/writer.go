@@ -9,7 +9,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
-// The most that goes to the server at once. It serves nobody else meanwhile.
+// The largest request to the server, which serves no other client meanwhile.
 const (
 	maxGroupOps   = 512
 	maxGroupBytes = 4 << 20
@@ -22,11 +22,11 @@ type op struct {
 	args []any  // of the script
 	size int    // of what is large in them
 
-	// verdict takes the server's answer. Whoever has the turn to write calls it.
+	// verdict processes the server's answer. It is called by the goroutine that has the turn to write.
 	verdict func(r []any) error
-	// small writes may use the room that the server keeps back at its maxmemory.
+	// small writes may use the memory that the server reserves at its maxmemory.
 	small bool
-	// harmless says that it may be done although its caller was told that it failed.
+	// harmless is set if the op may still be done after its caller was told that it failed.
 	harmless bool
 	// unsureAt is the place in args of a flag that the write was sent before, 0 for none.
 	unsureAt int
@@ -39,8 +39,8 @@ type op struct {
 	finished bool
 }
 
-// write has an op done: by the caller if it has the turn to write, or else by the one
-// who does. If ctx ends before the op is sent, nothing is written.
+// write performs an op: in the calling goroutine if it has the turn to write, or else in the one that has it. If ctx ends
+// before the op is sent, nothing is written.
 func (s *store) write(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -70,9 +70,8 @@ func (s *store) mark() {
 	}
 }
 
-// serve writes an op, with what waits by then, and passes the turn on. Writes that arrive while a
-// group is under way share the next. If something panics, the others that share the write are
-// told that its outcome is unknown.
+// serve writes an op together with all that wait by then, and passes the turn on. Writes that arrive while a group is being
+// sent share the next group. If something panics, the others that share the write are told that its outcome is unknown.
 func (s *store) serve(o *op) {
 	in, size := []*op{o}, o.size
 	defer func() {
@@ -138,7 +137,7 @@ func (s *store) send(in []*op) {
 	}
 }
 
-// drop finishes the ops that wait no longer.
+// drop finishes the ops whose callers no longer wait.
 func (s *store) drop(in []*op, last error) []*op {
 	left := in[:0:0]
 	for _, o := range in {
@@ -158,7 +157,7 @@ func (s *store) drop(in []*op, last error) []*op {
 	return left
 }
 
-// unknown is the error for an op that was given up, for a reason.
+// unknown returns the error for an op that was given up, for a reason.
 func (s *store) unknown(o *op, why error) error {
 	if !o.unsure || o.harmless || s.sound() != nil {
 		return s.explain("writing", why)
@@ -219,8 +218,8 @@ func (s *store) settle(in []*op, r []any) (again []*op, why error) {
 	return s.refused(full, said)
 }
 
-// refused deals with ops for which the server had no room: what is small may use its reserve,
-// and what may have been done before is asked again.
+// refused handles ops for which the server had no memory: small ones may use its reserve, and those that may have been done
+// before are checked again.
 func (s *store) refused(in []*op, said string) (again []*op, why error) {
 	for _, o := range in {
 		switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// hostile are texts that a careless query, pattern or path takes for more than text.
+// hostile are texts that a careless query, pattern or path would interpret.
 var hostile = []string{
 	"'", `"`, "%", "_", "a%", "a_", "*", "?", "[a-z]", `\`, "--x'", "' OR 1=1 --", "'; DROP TABLE runs; --",
 	"../x", "..", "/", "a/b", "a b", "a\x00b", "\x00", "a\n", "a{", "a|b", "$ne", "{}", "🙂", "\xff", "%00",

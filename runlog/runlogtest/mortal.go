@@ -10,19 +10,17 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// ErrCrash is what a process gets from a [Mortal] store once it is dead.
+// ErrCrash is the error of a [Mortal] store once its process is dead.
 var ErrCrash = errors.New("the process died")
 
-// Mortal is a store in memory under a process that dies, for tests of what a run comes to
-// when it is cut off. A dead process appends, renews, acquires and releases nothing more:
-// it gets ErrCrash for all of it but the release, and keeps the leases it had. What it
-// wrote can be read on. Appends are made one at a time, so those after the deadly one
-// are not stored however many were under way. Its clock moves only from life to life.
+// Mortal is a store in memory with a simulated process that can die, for tests of runs that crash. A dead process appends,
+// renews, acquires and releases nothing more: it gets ErrCrash for all of it but the release, and keeps the leases it had.
+// What it wrote can be read on. Appends are made one at a time, so those after the deadly one are not stored however many were
+// under way. Its clock moves only from life to life.
 type Mortal struct {
 	*runlog.Memory
 
-	// Quarantine lets runs be quarantined as in other stores. Otherwise they are taken over
-	// however many processes died.
+	// Quarantine enables quarantine as in other stores. Otherwise runs are taken over however many processes have died.
 	Quarantine bool
 
 	past atomic.Int64 // lives that ended, which is also the clock, in hours
@@ -33,7 +31,7 @@ type Mortal struct {
 	dead  bool
 }
 
-// NewMortal returns an empty store under a process that does not die unless it is told to.
+// NewMortal returns an empty store whose process dies only when told to.
 func NewMortal() *Mortal {
 	m := &Mortal{left: -1}
 	m.Memory = runlog.NewMemory(&runlog.MemoryOptions{Now: func() time.Time {

@@ -15,13 +15,12 @@ import (
 	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
-// A Site is where a store under test keeps its data, which are none at first.
+// A Site is where a store under test keeps its data. It is empty at first.
 type Site struct {
 	// Open opens the store, with what p says of its options. It is closed when the test ends.
 	Open func(t *testing.T, p *storekit.Protection) runlog.Store
 
-	// Stored returns all the bytes that the store keeps, as somebody finds them who reads its
-	// files, its tables or its memory.
+	// Stored returns all stored bytes, as an attacker would find them in its files, its tables or its memory.
 	Stored func(t *testing.T) []byte
 }
 

@@ -102,7 +102,7 @@ func (f *fixture) append(l runlog.Log, b *runlog.Batch) {
 	f.ok(l.Append(f.Context(), b))
 }
 
-// released creates a run of n records that nobody holds.
+// released creates a run of n records that no process holds.
 func (f *fixture) released(id string, n int) {
 	f.Helper()
 	l := f.create(id)

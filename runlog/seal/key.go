@@ -17,14 +17,14 @@ import (
 // keySize is how many bytes a key has.
 const keySize = 32
 
-// A Key seals and opens. It prints as its name, which is derived from the key and tells
-// nothing about it. The zero Key is none.
+// A Key encrypts and decrypts. It prints as its ID, which is derived from the key and reveals nothing about it. The zero Key
+// is no key.
 type Key struct {
 	secret [keySize]byte
 	name   [4]byte
 }
 
-// NewKey creates a key of the system's randomness.
+// NewKey creates a random key.
 func NewKey() Key {
 	var b [keySize]byte
 	_, _ = rand.Read(b[:]) // never fails, by its documentation
@@ -35,8 +35,8 @@ func NewKey() Key {
 	return k
 }
 
-// parseKey reads a key of 32 bytes as 64 hexadecimal digits, or as base64 in any of its
-// spellings. Space around it does not count. The error never contains what was given.
+// parseKey reads a key of 32 bytes as 64 hexadecimal digits, or as base64 in any of its spellings. Surrounding space is
+// ignored. The error never contains the input.
 func parseKey(s string) (Key, error) {
 	s = strings.TrimSpace(s)
 	if len(s) == hex.EncodedLen(keySize) {
@@ -76,13 +76,13 @@ func newKey(b []byte) (Key, error) {
 	return k, err
 }
 
-// Encode is the key as ParseKeys reads it. It is the secret itself.
+// Encode returns the key as ParseKeys reads it. It is the secret itself.
 func (k Key) Encode() string { return hex.EncodeToString(k.secret[:]) }
 
-// ID is the name of the key, which may be shown.
+// ID returns the name of the key, which may be shown.
 func (k Key) ID() string { return hex.EncodeToString(k.name[:]) }
 
-// String is the key's ID, so that a key that is printed by mistake stays secret.
+// String returns the key's ID, so that a key that is printed by mistake stays secret.
 func (k Key) String() string { return "key " + k.ID() }
 
 // GoString is String.
@@ -91,12 +91,12 @@ func (k Key) GoString() string { return k.String() }
 // MarshalText is String, for logs.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// derive creates a key of this one for a purpose and a run.
+// derive derives a key from this one for a purpose and a run.
 func (k Key) derive(purpose, run string, size int) ([]byte, error) {
 	return hkdf.Key(sha256.New, k.secret[:], nil, "superstep seal 1\x00"+purpose+"\x00"+run, size)
 }
 
-// aead is what seals for a purpose and a run.
+// aead returns the cipher for a purpose and a run.
 func (k Key) aead(purpose, run string) (cipher.AEAD, error) {
 	sub, err := k.derive(purpose, run, keySize)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package seal keeps what users wrote from being read without a key. It is a store over
-// another: the data and path of every record, and the workflow and title of every run,
-// are encrypted and authenticated (AES-256-GCM) before the other store sees them.
+// Package seal encrypts the content of runs. It is a store over another: the data and path of every record, and the workflow
+// and title of every run, are encrypted and authenticated (AES-256-GCM) before the other store sees them.
 //
 // A sealed record opens only in its place: in its run, with its sequence number, epoch,
 // kind and time. One that was changed, moved, or put there without the key is refused, and
@@ -159,7 +158,7 @@ func explain(err error, id string, seq uint64) error {
 	return fmt.Errorf("run %s: opening its seal: %w", id, err)
 }
 
-// place is what a sealed record is bound to, beside its run, which is in the key.
+// place returns what a sealed record is bound to, beside its run, which is in the key.
 func place(dst []byte, id string, r *runlog.Record) []byte {
 	dst = append(dst, "superstep record 1\x00"...)
 	dst = binary.AppendUvarint(dst, uint64(len(id)))
@@ -242,7 +241,7 @@ func Sealed(info runlog.Info) (keyID string, ok bool) {
 	return "", false
 }
 
-// bracketed is the title of a run that does not open.
+// bracketed returns the title of a run that does not open.
 func bracketed(err error) string { return "[" + err.Error() + "]" }
 
 // Acquire implements runlog.Store. A run that does not open is refused as it is.

@@ -159,7 +159,7 @@ func blob(st *zsqlite.Stmt, col int) []byte {
 	return b
 }
 
-// code is the primary result code of an error of SQLite, ResultOK for nil.
+// code returns the primary result code of an error of SQLite, ResultOK for nil.
 func code(err error) zsqlite.ResultCode {
 	if err == nil {
 		return zsqlite.ResultOK

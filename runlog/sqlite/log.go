@@ -12,7 +12,7 @@ import (
 
 const maxSeq = math.MaxUint32 // the low half of records.pos
 
-// first is the smallest pos that a record of a run can have, less one.
+// first returns the smallest pos that a record of a run can have, less one.
 func first(no int64) int64 { return no << 32 }
 
 // A log is the hold of one store on one run.

@@ -239,7 +239,7 @@ func (v view) places(no int64, from, to uint64) []place {
 // shared reports whether batches of the run are in the table recent.
 func (v view) shared(no int64) bool { return len(v.places(no, 0, maxSeq)) > 0 }
 
-// head is the last record of a run, given that of the table records.
+// head returns the last record of a run, given that of the table records.
 func (v view) head(no int64, moved uint64) uint64 {
 	if ps := v.places(no, moved+1, maxSeq); len(ps) > 0 {
 		return uint64(ps[len(ps)-1].last)
@@ -247,7 +247,7 @@ func (v view) head(no int64, moved uint64) uint64 {
 	return moved
 }
 
-// lastBefore is the last record of the row before the one that has record seq of a run, 0
+// lastBefore returns the last record of the row before the one that has record seq of a run, 0
 // if there is none.
 func (v view) lastBefore(no int64, seq uint64) (last uint64, err error) {
 	if seq <= 1 {

@@ -259,7 +259,7 @@ func (w *writer) shrink(ctx context.Context, pages int) (left int64, err error) 
 	return left, err
 }
 
-// bytes is the room that the store takes.
+// bytes returns the room that the store takes.
 func (s *store) bytes() (n int64) {
 	for _, name := range []string{s.path, s.path + "-wal"} {
 		if info, err := os.Stat(name); err == nil {

@@ -28,7 +28,7 @@ func countFrames(frames []byte) (n int) {
 	return n
 }
 
-// lastFrame is the last frame of a row.
+// lastFrame returns the last frame of a row.
 func lastFrame(frames []byte) []byte {
 	for {
 		frame, rest := cut(frames)

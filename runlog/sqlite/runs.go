@@ -113,7 +113,7 @@ func (s *store) reading(ctx context.Context, f func(v view) error) error {
 	})
 }
 
-// claim is what the run's row says of its holder.
+// claim returns what the run's row says of its holder.
 func (r *row) claim() owners.Claim { return owners.Claim{Holder: r.holder, Until: r.until.UnixNano()} }
 
 // free returns nil if the run may be taken from whoever held it, see [owners.Owners.Free].
@@ -297,7 +297,7 @@ func (s *store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info
 	return infos, nil
 }
 
-// condition is the part of a filter that the database decides. Values are bound,
+// condition returns the part of a filter that the database decides. Values are bound,
 // so there is one text for each set of fields.
 func condition(f *runlog.Filter) (where string, bind func(*zsqlite.Stmt)) {
 	var terms, values []string

@@ -302,7 +302,7 @@ func (w *writer) forget() {
 	w.rows.forget() // before others can reuse the numbers of its rows
 }
 
-// view is what the open transaction sees.
+// view returns what the open transaction sees.
 func (w *writer) view() (view, error) {
 	if err := w.flush(); err != nil {
 		return view{}, err

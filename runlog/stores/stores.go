@@ -74,7 +74,7 @@ func notes(opt *runlog.OpenOptions, lines ...string) {
 	}
 }
 
-// marker is the file that remembers what a server had, "" for none.
+// marker returns the file that remembers what a server had, "" for none.
 func marker(opt *runlog.OpenOptions) string {
 	if opt.StateDir == "" {
 		return ""

@@ -134,7 +134,7 @@ func (b *shell) posix() bool {
 	return !strings.HasPrefix(filepath.Base(b.path), "bash")
 }
 
-// shellEnv is what commands see.
+// shellEnv returns what commands see.
 func shellEnv(o BashOptions) []string {
 	env := procgroup.Base(o.Environ)
 	if _, ok := procgroup.Variable(env, "PATH"); !ok {
@@ -248,10 +248,10 @@ func (h *headTail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rest is the end that is kept.
+// rest returns the end that is kept.
 func (h *headTail) rest() []byte { return h.tail[max(0, len(h.tail)-bashKept/2):] }
 
-// String is what is kept, cut to what a tool may tell.
+// String returns what is kept, cut to what a tool may tell.
 func (h *headTail) String() string {
 	tail := h.rest()
 	lost := h.total - int64(len(h.head)) - int64(len(tail))

@@ -211,7 +211,7 @@ func once(content, old string) (start, end, n int) {
 	return at, at + len(old), 1
 }
 
-// original is the offset in a text of one in the same text with LF alone.
+// original returns the offset in a text of one in the same text with LF alone.
 func original(content string, at int) int {
 	i := 0
 	for ; at > 0; at-- {

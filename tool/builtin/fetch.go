@@ -178,7 +178,7 @@ func unanswered(ctx context.Context, err error) error {
 	return err
 }
 
-// redirect is where an answer leads, nil if nowhere.
+// redirect returns where an answer leads, nil if nowhere.
 func redirect(u *url.URL, resp *response) (*url.URL, error) {
 	switch resp.status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -194,7 +194,7 @@ func redirect(u *url.URL, resp *response) (*url.URL, error) {
 	return next, nil
 }
 
-// answer is the page as text.
+// answer returns the page as text.
 func answer(u *url.URL, resp *response, offset int, raw bool) (string, error) {
 	body := resp.body
 	kind := resp.header.Get("Content-Type")
@@ -241,7 +241,7 @@ func answer(u *url.URL, resp *response, offset int, raw bool) (string, error) {
 	return fmt.Sprintf("[%s, %s]\n\n%s%s", u, form, rest, more), nil
 }
 
-// pageEnd is where a part of a long text ends: at the end of a line, if there is one near.
+// pageEnd returns where a part of a long text ends: at the end of a line, if there is one near.
 func pageEnd(s string) int {
 	end := min(len(s), textBytes-fetchURL)
 	lines := 0

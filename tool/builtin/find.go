@@ -27,7 +27,7 @@ const (
 	grepText    = 300      // bytes of a line shown
 )
 
-// skipped reports whether a folder is left out of walks unless it is where they start.
+// skipped reports whether walks leave out a folder, unless they start in it.
 func skipped(name string) bool { return name == ".git" || name == "node_modules" }
 
 // walk calls f with every file below dir, in order of folders, as a path relative to the

@@ -62,7 +62,7 @@ func OpenRoot(dir string, opts *RootOptions) (*Root, error) {
 	return &Root{root: r, protected: o.Protected, writes: o.Writes, reads: o.Reads}, nil
 }
 
-// Dir is the absolute path of the folder.
+// Dir returns the absolute path of the folder.
 func (r *Root) Dir() string { return r.root.Dir }
 
 // Close releases the folder.
@@ -120,7 +120,7 @@ func (r *Root) explain(name string, err error) error {
 	return fmt.Errorf("path %s in %s: %w", name, r.Dir(), inside.Reason(err))
 }
 
-// missing is the error for a file that does not exist, with what may have been meant.
+// missing returns the error for a file that does not exist, with what may have been meant.
 func (r *Root) missing(name string) error {
 	hint := "list the folder to see what there is"
 	if rel, err := r.resolve(name); err == nil {

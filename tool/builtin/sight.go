@@ -99,7 +99,7 @@ func (s *sight) check(names ...string) error {
 
 const toldAbout = 5 // names and rules of what was left out
 
-// note is the line about what was left out, "" if nothing was. Of what is denied it has the number and nothing else.
+// note returns the line about what was left out, "" if nothing was. Of what is denied it has the number and nothing else.
 func (s *sight) note() string {
 	var parts []string
 	if n := len(s.asks); n > 0 {
@@ -122,7 +122,7 @@ func (s *sight) note() string {
 	return "[left out: " + strings.Join(parts, "; ") + "]\n"
 }
 
-// some is a list, of which the first are named.
+// some returns a list, of which the first are named.
 func some(list []string) string {
 	if n := len(list) - toldAbout; n > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:toldAbout], ", "), n)

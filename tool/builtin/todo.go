@@ -88,7 +88,7 @@ func parseTodos(args json.RawMessage) ([]todo, error) {
 	return out, nil
 }
 
-// todoID is an id as a string, "" for what cannot be one.
+// todoID returns an id as a string, "" for what cannot be one.
 func todoID(v any) string {
 	switch v := v.(type) {
 	case string:

@@ -378,7 +378,7 @@ func (w web) hide(s string) string {
 	return strings.ReplaceAll(s, w.key, "[key]")
 }
 
-// failed is the error of a request without an answer.
+// failed returns the error of a request without an answer.
 func (w web) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -389,7 +389,7 @@ func (w web) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("search %s: %w; check the connection and try again", w.host, w.redact(err))
 }
 
-// refused is the error of an answer that is not a result.
+// refused returns the error of an answer that is not a result.
 func (w web) refused(resp *http.Response, answer []byte) error {
 	remedy := "try again later"
 	switch code := resp.StatusCode; {

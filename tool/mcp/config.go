@@ -267,7 +267,7 @@ func (c *reader) server(f field) *Server {
 	return s
 }
 
-// transport decides how the server is spoken to, and whether it says enough for that.
+// transport determines the transport of a server, and checks that its configuration is complete.
 func (c *reader) transport(s *Server, f field, kind string) {
 	switch kind {
 	case "":

@@ -21,8 +21,8 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// A conn is a connection to one server, which is started again when it ended between two calls. It
-// is safe for use from several goroutines. Close it.
+// A conn is a connection to one server. A server that ends between two calls is started again. It is safe for use from several
+// goroutines. Close it.
 type conn struct {
 	server *Server
 	o      *Options
@@ -49,8 +49,8 @@ type state struct {
 // maxFailures is how often a server may end in a row before it is not started again.
 const maxFailures = 5
 
-// connect starts a server or reaches it, and reads its tools. It asks Options.Trust first. The
-// error is an *Error. What the server is and does ends with Close, not with ctx.
+// connect starts a server or reaches it, and reads its tools. It asks Options.Trust first. The error is an *Error. The server
+// runs until Close, not until ctx ends.
 func connect(ctx context.Context, s *Server, opts *Options) (*conn, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	c := &conn{server: s, o: opts.defaults(), life: life, end: end, busy: make(chan struct{}, 1), kick: make(chan struct{}, 1), gone: make(chan struct{})}
@@ -98,14 +98,14 @@ func (c *conn) connect(ctx context.Context) error {
 	return nil
 }
 
-// within bounds what is done in a phase, also by the life of the connection.
+// within bounds the work of a phase by its time limit and by the life of the connection.
 func (c *conn) within(ctx context.Context, phase string) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit(phase), context.DeadlineExceeded)
 	release := context.AfterFunc(c.life, cancel)
 	return ctx, func() { release(); cancel() }
 }
 
-// dial asks for trust, every time, since files may have been exchanged, and opens a session.
+// dial checks trust, each time because files may have changed, and opens a session.
 func (c *conn) dial(ctx context.Context) (*session, error) {
 	digest, err := c.server.Digest(c.o)
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *conn) dial(ctx context.Context) (*session, error) {
 	return s, err
 }
 
-// redact takes the values of variables out of a text.
+// redact removes the values of variables from a text.
 func (c *conn) redact(text string) string {
 	for _, s := range c.snapshot().secrets {
 		if len(s) >= 8 { // shorter ones are words like true
@@ -145,7 +145,7 @@ func (c *conn) snapshot() state {
 	return c.state
 }
 
-// change changes the state, and returns what it is then.
+// change changes the state, and returns the new one.
 func (c *conn) change(f func(*state)) state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,8 +247,8 @@ func (c *conn) refresh(ctx context.Context, s *session) error {
 	return err
 }
 
-// call uses a tool. A server that ended before is started again, once. A call that was on its way
-// when the server ended is repeated only if that does no harm.
+// call uses a tool. A server that ended before is started again, once. A call that was in progress when the server ended is
+// repeated only if its effect allows that.
 func (c *conn) call(ctx context.Context, name string, repeat bool, args json.RawMessage) (string, error) {
 	start := c.snapshot().s
 	for try := 1; ; try++ {
@@ -270,7 +270,7 @@ func (c *conn) call(ctx context.Context, name string, repeat bool, args json.Raw
 	}
 }
 
-// An attempt is told by the network what became of the request of a call.
+// An attempt records what happened to the request of a call on the network.
 type attempt struct {
 	unsent atomic.Bool               // it never reached the server
 	answer atomic.Pointer[wireError] // the server refused it
@@ -278,10 +278,10 @@ type attempt struct {
 
 type attemptKey struct{}
 
-// errNoSession is what a server says that has forgotten the session, and did nothing.
+// errNoSession is the error of a server that has forgotten the session and did nothing.
 var errNoSession = errors.New("no such session")
 
-// unsent notes for a call that its request was not sent, or not taken.
+// unsent notes that the request of a call was not sent or not accepted.
 func unsent(ctx context.Context, err error) {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -293,7 +293,7 @@ func unsent(ctx context.Context, err error) {
 	}
 }
 
-// errLost is the cause of the error of a call that was on its way when the connection ended.
+// errLost is the cause of the error of a call that was in progress when the connection ended.
 var errLost = errors.New("the connection ended before an answer")
 
 var errIdle = errors.New("no more progress")
@@ -348,7 +348,7 @@ func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string,
 	return "", out
 }
 
-// Instructions are what the server says of how to use it.
+// Instructions returns what the server says of how to use it.
 func (c *conn) Instructions() string {
 	if agreed := c.snapshot().agreed; agreed != nil {
 		return agreed.Instructions
@@ -356,8 +356,8 @@ func (c *conn) Instructions() string {
 	return ""
 }
 
-// Close ends the connection, and of a command every process it started. Calls that are on their
-// way fail. It returns when nothing is left.
+// Close ends the connection and every process that the server's command has started. Calls in progress fail. It returns when
+// nothing is left.
 func (c *conn) Close() {
 	c.closed.Do(func() {
 		c.end()
@@ -370,10 +370,10 @@ func (c *conn) Close() {
 	})
 }
 
-// Tools are the tools of the server that may be used, sorted by name; see Group.Tools.
+// Tools returns the tools of the server that may be used, sorted by name; see Group.Tools.
 //
-// One that changed since it was approved is there by its name, without what the server says of it
-// now, and fails until it is approved again, so that whoever counts on it learns why.
+// A tool that changed since it was approved is listed by name without its new description. It fails until it is approved
+// again, so that its users learn why.
 func (c *conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	if _, err := c.live(ctx, true); err != nil {
 		return nil, err

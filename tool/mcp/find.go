@@ -15,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/inside"
 )
 
-// Found is what the configurations of a project and its user say.
+// Found holds the configurations of a project and its user.
 type Found struct {
 	Servers  []*Server // one for each name, sorted by name
 	Own      []*Server // the same without those of the project
@@ -127,7 +127,7 @@ func readConfig(path string) ([]byte, error) {
 	return nil, fmt.Errorf("cannot read %s: %w", path, err)
 }
 
-// onlyKey reads one key of a file and nothing else of it, except that the rest is JSON.
+// onlyKey reads one key of a file. It only checks that the rest is JSON.
 func onlyKey(data []byte, key string) (*node, *ConfigError) {
 	fault := func(at int64, text string) (*node, *ConfigError) {
 		line, col := position(data, int(min(at, int64(len(data)))))
@@ -156,7 +156,7 @@ func onlyKey(data []byte, key string) (*node, *ConfigError) {
 		case len(raw) > maxConfig:
 			return fault(start, clean.Quote(key)+" over 1 MiB")
 		}
-		// Where it stands, so that its places are those of the file.
+		// The offset of the value, so that positions refer to the whole file.
 		line, col := position(data, int(start))
 		value, bad := parseJSON(slices.Concat(bytes.Repeat([]byte("\n"), line-1), bytes.Repeat([]byte(" "), col-1), raw), false)
 		if bad != nil {

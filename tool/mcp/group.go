@@ -17,8 +17,8 @@ type Group struct {
 	errs  []error
 }
 
-// ConnectAll connects servers, all at once, without those that are disabled. A server that fails is
-// left out, and Errors says why; the others do not notice.
+// ConnectAll connects servers, all at once, without those that are disabled. A server that fails is left out, and Errors
+// returns why; the others are unaffected.
 func ConnectAll(ctx context.Context, servers []*Server, opts *Options) *Group {
 	conns, errs := make([]*conn, len(servers)), make([]error, len(servers))
 	var wg sync.WaitGroup
@@ -59,10 +59,10 @@ func (g *Group) Instructions() iter.Seq2[string, string] {
 	}
 }
 
-// Errors are those of the servers that could not be connected, one *Error each.
+// Errors returns the errors of the servers that could not be connected, one *Error each.
 func (g *Group) Errors() []error { return slices.Clone(g.errs) }
 
-// Tools are the tools of all servers that may be used, sorted by name; see Options.Pin. They are named mcp__server__tool. Their
+// Tools returns the tools of all servers that may be used, sorted by name; see Options.Pin. They are named mcp__server__tool. Their
 // effect is that of the server's annotations, which are no more than its word: Idempotent if it says that they only read or
 // that a second call changes nothing more, otherwise Once; Pure, which is used without asking, only if the configuration of the
 // user says trust_annotations. The error joins those of servers that failed
@@ -79,7 +79,7 @@ func (g *Group) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	return slices.CompactFunc(out, func(a, b *tool.Tool) bool { return a.Name == b.Name }), errors.Join(errs...)
 }
 
-// Close closes all connections, at once, and returns when nothing of the servers is left.
+// Close closes all connections in parallel, and returns when no process of the servers is left.
 func (g *Group) Close() {
 	var wg sync.WaitGroup
 	for _, c := range g.conns {

@@ -24,8 +24,8 @@ const (
 	maxRequests = 64 // at once
 )
 
-// A Handler serves tools by streamable HTTP. Every request needs a token, one of the hosts and none
-// or one of the origins, whatever its path and method; there is no way to do without.
+// A Handler serves tools by streamable HTTP. Every request, whatever its path and method, needs the token, an allowed host,
+// and an allowed origin or none. This check cannot be turned off.
 type Handler struct {
 	o     ServeOptions
 	token string
@@ -33,8 +33,8 @@ type Handler struct {
 	slots chan struct{}
 }
 
-// NewHandler creates a handler with a token of its own. Calls end with their request. The server that
-// it is put into should have limits for reading headers and for being idle.
+// NewHandler creates a handler with a new token. Calls end with their request. The server that it is put into should have
+// limits for reading headers and for being idle.
 func NewHandler(tools *tool.Set, opts *ServeOptions) (*Handler, error) {
 	o := opts.defaults()
 	server, err := newServer(context.Background(), tools, o)
@@ -43,20 +43,20 @@ func NewHandler(tools *tool.Set, opts *ServeOptions) (*Handler, error) {
 	}
 	return &Handler{
 		o: o, token: rand.Text() + rand.Text(), slots: make(chan struct{}, maxRequests),
-		// Without sessions there is nothing to take over, and nothing to clear away.
+		// Without sessions there is nothing to hijack and nothing to clean up.
 		inner: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
 			Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxRequest,
 		}),
 	}, nil
 }
 
-// Token is what clients send as "Authorization: Bearer TOKEN". It is a secret.
+// Token returns what clients send as "Authorization: Bearer TOKEN". It is a secret.
 func (h *Handler) Token() string { return h.token }
 
 type requestKey struct{}
 
-// requestContext is that of the request which a call came with, if it came with one. The SDK keeps
-// its values and not its end.
+// requestContext returns the context of the request that carried a call, if any. The SDK passes on its values but not its
+// cancellation.
 func requestContext(ctx context.Context) context.Context {
 	if r, ok := ctx.Value(requestKey{}).(context.Context); ok {
 		return r
@@ -105,7 +105,7 @@ func (h *Handler) authorized(values []string) bool {
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1 && ok
 }
 
-// checkBody reads a request's message ahead of the SDK, and answers those that are refused.
+// checkBody reads a request's message before the SDK does, and answers refused requests itself.
 func checkBody(w http.ResponseWriter, r *http.Request) bool {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)

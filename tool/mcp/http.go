@@ -16,9 +16,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// A guard is all the network a server gets to see of us, and we of it: one origin, which alone
-// receives the configured headers; bounded answers; messages that were checked before the SDK
-// reads them.
+// A guard restricts the traffic with a server: to one origin, which alone receives the configured headers, to bounded answers,
+// and to messages that were checked before the SDK reads them.
 type guard struct {
 	base    http.RoundTripper
 	origin  *url.URL
@@ -82,7 +81,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return g.check(resp)
 }
 
-// noStream is the answer of a server that has no stream to listen to.
+// noStream returns the response of a server without a stream of events.
 func noStream(req *http.Request) *http.Response {
 	return &http.Response{
 		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -101,7 +100,7 @@ func (b *body) Close() error {
 	return err
 }
 
-// check reads an answer ahead of the SDK, or puts a reader that does before it.
+// check checks an answer before the SDK reads it, or wraps it in a reader that does.
 func (g *guard) check(resp *http.Response) (*http.Response, error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	resp.Header.Set("Content-Type", kind)
@@ -167,8 +166,8 @@ func statusNote(code int) *wireError {
 	return note
 }
 
-// An events is a stream of server-sent events that holds nothing but what was checked: names of
-// events, their order, and messages. It is written anew, so that nobody reads it in another way.
+// An events is a stream of server-sent events that holds nothing but what was checked: names of events, their order, and
+// messages. It is re-encoded, so that it has only one interpretation.
 type events struct {
 	src   io.Closer
 	in    *bufio.Reader
@@ -191,7 +190,7 @@ func (e *events) Read(p []byte) (int, error) {
 // Close is io.Closer.
 func (e *events) Close() error { return e.src.Close() }
 
-// event moves one event from in to out. An event without an end is none.
+// event moves one event from in to out. An incomplete event is ignored.
 func (e *events) event() error {
 	var name, id, retry string
 	var data [][]byte
@@ -244,7 +243,7 @@ func (e *events) event() error {
 	return nil
 }
 
-// refuse ends a stream with a message that the SDK takes for the end of the connection.
+// refuse ends a stream with a message that the SDK treats as the end of the connection.
 func (e *events) refuse(wire *wireError) error {
 	e.fault.set(wire)
 	e.out.WriteString("event: message\ndata: {}\n\n")

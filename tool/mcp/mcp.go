@@ -45,13 +45,13 @@ type Options struct {
 	// Env looks up the variables that configurations refer to, and where the user's own
 	// configurations are. Defaults to looking in Environ.
 	Env func(name string) (value string, ok bool)
-	// Sandbox bounds what servers do that are started; see Server.Needs. Defaults to nil: nothing does.
+	// Sandbox confines the servers that are started; see Server.Needs. If nil, they are not confined.
 	Sandbox *sandbox.Sandbox
-	// HTTP is used for servers on the network; its Transport and nothing else of it. Defaults to
-	// one of the connection's own, without a proxy.
+	// HTTP provides the Transport for servers on the network; its other fields are ignored. If nil, each connection has its
+	// own transport, without a proxy.
 	HTTP *http.Client
-	// Trust is asked before a server is started or spoken to, with the digest of what would run.
-	// An error refuses it. Nil agrees to the user's own servers and refuses those of a project.
+	// Trust is asked before a server is started or spoken to, with the digest of what would run. An error refuses it. If nil,
+	// the user's own servers are trusted and those of a project are refused.
 	Trust func(s *Server, digest string) error
 	// Pin is asked about what a server says of itself when it was connected, whenever that changed,
 	// and when a tool that was refused is called. It answers from what is recorded, at once, and is
@@ -61,8 +61,8 @@ type Options struct {
 	// one what this connection approved before counts. Nil agrees to the first list of a connection
 	// and to no other.
 	Pin func(server string, now *Offer) (agreed *Offer, err error)
-	// Warn is told, from any goroutine, what people should know: tools left out, text that was
-	// cleaned, lists that changed. Defaults to nobody.
+	// Warn is called, from any goroutine, with warnings for the user: tools left out, text that was cleaned, lists that
+	// changed. It may be nil.
 	Warn func(server, text string)
 
 	Name    string // that servers are told; defaults to "superstep"
@@ -116,7 +116,7 @@ func (o *Options) defaults() *Options {
 	return &d
 }
 
-// What was going on when a server failed.
+// The phase in which a server failed.
 const (
 	phaseConfig = "configuration"
 	phaseTrust  = "trust"
@@ -127,8 +127,7 @@ const (
 	phaseClosed = "closed"
 )
 
-// An Error is a failure of a server, or of the way to it. Its text holds no value of a variable
-// or header.
+// An Error is a failure of a server or of the connection to it. Its text contains no value of a variable or header.
 type Error struct {
 	Server string
 	Phase  string // what was going on: configuration, trust, start, initialize, tools, call or closed

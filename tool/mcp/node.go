@@ -20,13 +20,13 @@ const (
 	maxFaults = 20
 )
 
-// A node is a value of a configuration and where it stands.
+// A node is a value of a configuration with its position.
 type (
 	node  = frontmatter.Value
 	field = frontmatter.Field
 )
 
-// called is what messages call a kind of value: its name in JSON.
+// called returns the name of a kind of value for messages: the one in JSON.
 func called(n *node) string {
 	names := map[frontmatter.Kind]string{frontmatter.Map: "object", frontmatter.List: "array", frontmatter.Text: "string", frontmatter.Bool: "boolean"}
 	return cmp.Or(names[n.Kind], string(n.Kind))
@@ -46,7 +46,7 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Text)
 }
 
-// parseYAML reads the YAML that has the meaning of JSON: no aliases, no tags, no merging, no key twice.
+// parseYAML reads the subset of YAML that corresponds to JSON: no aliases, tags, merging or duplicate keys.
 func parseYAML(data []byte) (*node, *ConfigError) {
 	v, refused, err := frontmatter.Tree(data, nil)
 	if err == nil && len(refused) > 0 {
@@ -58,8 +58,8 @@ func parseYAML(data []byte) (*node, *ConfigError) {
 	return v, nil
 }
 
-// parseJSON reads JSON, with comments and commas before ends if relaxed. Keys are compared as they
-// are, and none may be given twice.
+// parseJSON reads JSON, with comments and commas before ends if relaxed. Keys are compared exactly, and duplicate keys are
+// refused.
 func parseJSON(data []byte, relaxed bool) (*node, *ConfigError) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	text := data
@@ -87,16 +87,16 @@ func parseJSON(data []byte, relaxed bool) (*node, *ConfigError) {
 	}
 }
 
-// position is where a byte is.
+// position returns the line and column of a byte.
 func position(data []byte, at int) (line, col int) {
 	start := bytes.LastIndexByte(data[:at], '\n') + 1
 	return 1 + bytes.Count(data[:at], []byte("\n")), 1 + utf8.RuneCount(data[start:at])
 }
 
-// An escape of JSON; the first kinds are those of a character in two halves, or of half of one, which YAML lacks.
+// Matches an escape of JSON. The first alternatives match surrogate pairs and halves of pairs, which YAML does not have.
 var escape = regexp.MustCompile(`\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)`)
 
-// plainEscapes writes the characters in two halves out.
+// plainEscapes replaces surrogate pairs by their characters.
 func plainEscapes(text []byte) []byte {
 	return escape.ReplaceAllFunc(text, func(e []byte) []byte {
 		var s string
@@ -107,7 +107,7 @@ func plainEscapes(text []byte) []byte {
 	})
 }
 
-// withoutComments blanks comments and commas before ends. Every byte that is left keeps its place.
+// withoutComments blanks comments and trailing commas. All other bytes keep their offsets.
 func withoutComments(data []byte) []byte {
 	out := bytes.Clone(data)
 	comma := -1

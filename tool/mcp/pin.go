@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// An offer is what a server says of itself at one time, or what was approved of that.
+// An offer is a server's description of itself and its tools at one time, or the approved part of it.
 type offer struct {
 	Offer
 	list   []offered         // in the order of the list
@@ -21,7 +21,7 @@ type offer struct {
 
 func (o *offer) has(s Summary) bool { return o != nil && o.byName[s.Name] == s.Digest }
 
-// knows reports whether a tool of that name was approved, in whatever form.
+// knows reports whether a tool of that name was approved in any form.
 func (o *offer) knows(name string) bool {
 	if o == nil {
 		return false
@@ -33,7 +33,7 @@ func (o *offer) knows(name string) bool {
 // refused is the description of a tool that changed since it was approved.
 const refused = "Cannot be used: the server changed it, and nobody has approved that yet."
 
-// agreement is what was approved of a server, as far as others recorded it.
+// agreement returns the recorded approval of a server's offer.
 func agreement(o *Offer) *offer {
 	out := &offer{Offer: *o, byName: map[string]string{}}
 	for _, t := range o.Tools {
@@ -47,8 +47,8 @@ type offered struct {
 	tool    *tool.Tool // nil if it cannot be used
 }
 
-// settled is the first list of a session. Some servers make up their minds when they have heard of
-// the client, and say so: that is no change.
+// settled returns the first tool list of a session. Some servers announce a new list right after they learn about the client;
+// that does not count as a change.
 func (c *conn) settled(ctx context.Context, s *session) (*offer, error) {
 	for try := 1; ; try++ {
 		c.change(func(now *state) { now.stale = false })
@@ -89,7 +89,7 @@ func (c *conn) list(ctx context.Context, s *session) (*offer, error) {
 	}
 }
 
-// read turns a list into tools, and notes what is left out and why.
+// read converts a list into tools, and notes which are left out and why.
 func (c *conn) read(raw []*sdk.Tool, out *offer) error {
 	var names []string
 	tools := map[string]*sdk.Tool{}
@@ -135,11 +135,11 @@ func (c *conn) read(raw []*sdk.Tool, out *offer) error {
 	return nil
 }
 
-// review is what to do about tools that changed.
+// review returns advice on tools that changed.
 func (c *conn) review() string { return "review: superstep trust " + c.server.Name }
 
-// pin asks for agreement to what a server offers now, and gives what is approved: now, what is
-// recorded instead, or before, which may be nil.
+// pin asks for approval of the current offer of a server, and returns the approved offer: the current one, the recorded one,
+// or the one before, which may be nil.
 func (c *conn) pin(now, before *offer) (*offer, error) {
 	agreed, err := c.o.Pin(c.server.Name, &now.Offer)
 	switch {
@@ -151,9 +151,9 @@ func (c *conn) pin(now, before *offer) (*offer, error) {
 	return before, err
 }
 
-// adopt takes what a server offers now, and asks for agreement to what is new. What was approved
-// before stays usable as long as it is the same; a first list that is refused is an error if nobody
-// knows what was approved. The caller has the token.
+// adopt accepts the current offer of a server after asking for approval of what is new. Tools approved before stay usable as
+// long as they are unchanged. If the first list is refused and no approval is recorded, that is an error. The caller has the
+// token.
 func (c *conn) adopt(now *offer, first bool) error {
 	was := c.snapshot()
 	before, old := was.agreed, was.offered

@@ -9,7 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// render is what a call gave as text: texts as they are, all else described.
+// render returns the result of a call as text: texts unchanged, other content described.
 func render(r *sdk.CallToolResult) (string, error) {
 	if r.NeedsInput() {
 		return "", errors.New("asks for more input from a person or a model, which is not supported; give it all it needs as arguments")
@@ -69,7 +69,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// resource is a resource that came with a result, and whether it has a text.
+// resource returns the text of a resource in a result, and whether it has one.
 func resource(r *sdk.ResourceContents) (string, bool) {
 	if r == nil {
 		return "[resource without contents]", false

@@ -19,18 +19,17 @@ import (
 
 const maxCalls = 16 // that run at once; more wait
 
-// ServeOptions are those of Serve and NewHandler. Nil means the defaults.
+// ServeOptions are the settings of Serve and NewHandler. Nil means the defaults.
 type ServeOptions struct {
 	Name         string // that clients are told; defaults to "superstep"
 	Version      string // defaults to "0"
 	Instructions string // for the models of clients; defaults to none
-	// Gate decides about a call before it happens; an error refuses it, and is what the client
-	// gets to read. The call has its arguments, which may not fit the tool. Nil refuses every tool
-	// that is not pure, since nobody is there who could be asked.
+	// Gate decides on a call before it is made; an error refuses the call and is shown to the client. The arguments of the
+	// call may not fit the tool. If nil, every tool that is not pure is refused, since no user can be asked.
 	Gate func(ctx context.Context, t *tool.Tool, c *tool.Call) error
 
-	// Hosts are the values of the header Host that NewHandler answers to, such as
-	// "127.0.0.1:7777", exactly. Without one it answers nobody.
+	// Hosts are the values of the header Host that NewHandler answers to, such as "127.0.0.1:7777", exactly. If empty, no
+	// request is answered.
 	Hosts []string
 	// Origins are the values of the header Origin it answers to. Defaults to none: requests of web
 	// pages are refused, those of programs have no Origin.
@@ -59,10 +58,9 @@ func (o *ServeOptions) defaults() ServeOptions {
 	return d
 }
 
-// Serve is an MCP server with the tools of a set, for one client, by line over in and out; a process
-// hands over its standard input and output, and writes nothing else to the latter. It returns nil at
-// the end of in, and the cause of ctx when that ends, closing in if it can; a read that goes on all
-// the same, as of a terminal, is left behind.
+// Serve is an MCP server with the tools of a set, for one client, by line over in and out; a process hands over its standard
+// input and output, and writes nothing else to the latter. It returns nil at the end of in, and the cause of ctx when that
+// ends, closing in if it can; a read that continues nevertheless, such as one from a terminal, is abandoned.
 func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, opts *ServeOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -104,7 +102,7 @@ func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, op
 	return nil
 }
 
-// newServer is the tools of a set as a server of the SDK. Calls end with ctx.
+// newServer returns the tools of a set as a server of the SDK. Calls end with ctx.
 func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Server, error) {
 	server := sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{
 		Instructions: o.Instructions,
@@ -164,7 +162,7 @@ func serveCall(ctx context.Context, tools *tool.Set, t *tool.Tool, gate func(con
 	return out
 }
 
-// permitted asks the gate. One that panics has not agreed.
+// permitted calls the gate. A gate that panics does not permit the call.
 func permitted(ctx context.Context, gate func(context.Context, *tool.Tool, *tool.Call) error, t *tool.Tool, c *tool.Call) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -180,10 +178,10 @@ type interruptible struct {
 	stopped <-chan struct{}
 }
 
-// Connect is that of a transport.
+// Connect implements the interface of transports.
 func (e interruptible) Connect(context.Context) (sdk.Connection, error) { return e, nil }
 
-// Read returns when the connection is closed, whatever the reader does.
+// Read returns when the connection is closed, even if the reader blocks.
 func (e interruptible) Read(ctx context.Context) (jsonrpc.Message, error) {
 	type result struct {
 		msg jsonrpc.Message

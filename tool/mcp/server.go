@@ -22,8 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// Values are named values that may be secrets. They do not show when they are printed, logged or
-// encoded.
+// Values are named values that may be secrets. They are hidden when printed, logged or encoded.
 type Values map[string]string
 
 func (v Values) String() string { return fmt.Sprintf("%q", slices.Sorted(maps.Keys(v))) }
@@ -31,7 +30,7 @@ func (v Values) String() string { return fmt.Sprintf("%q", slices.Sorted(maps.Ke
 // GoString is String.
 func (v Values) GoString() string { return v.String() }
 
-// LogValue is the names.
+// LogValue returns the names.
 func (v Values) LogValue() slog.Value { return slog.StringValue(v.String()) }
 
 // MarshalJSON returns the names.
@@ -41,13 +40,13 @@ const workspace = "workspaceFolder"
 
 var reference = regexp.MustCompile(`\$\{([^{}]*)\}`)
 
-// variable is what a reference refers to: NAME, env:NAME or NAME:-default.
+// variable returns what a reference refers to: NAME, env:NAME or NAME:-default.
 func variable(ref string) (name, def string, ok bool) {
 	name, def, _ = strings.Cut(strings.TrimPrefix(ref, "env:"), ":-")
 	return name, def, envName.MatchString(name) && ref != workspace
 }
 
-// expandable are the texts in which variables are replaced, and workspaceFolder with them.
+// expandable returns the texts in which variables are replaced, and workspaceFolder with them.
 func (s *Server) expandable() []string {
 	out := append(slices.Clone(s.Args), s.URL)
 	for _, m := range []Values{s.Env, s.Headers} {
@@ -58,7 +57,7 @@ func (s *Server) expandable() []string {
 	return out
 }
 
-// Variables are the names of the variables that the server is given the values of, sorted.
+// Variables returns the names of the variables that the server is given the values of, sorted.
 func (s *Server) Variables() []string {
 	var out []string
 	for _, text := range s.expandable() {
@@ -72,8 +71,8 @@ func (s *Server) Variables() []string {
 	return slices.Compact(out)
 }
 
-// CommandLine is what would run, or be spoken to, for people: as it is configured, quoted where
-// something could be hidden.
+// CommandLine returns the command or address of a server, for users: as it is configured, and quoted where characters could be
+// hidden.
 func (s *Server) CommandLine() string {
 	if s.Transport != Stdio {
 		return s.Transport + " " + word(s.URL)
@@ -94,9 +93,9 @@ func word(s string) string {
 	return strconv.Quote(s)
 }
 
-// Review is all of a server that somebody who is asked to trust it should see, on several lines,
-// with a line of what its digest covers. Values that may be secrets do not show, and no value does
-// of the user's own servers; a value that is written down instead of named is called literal.
+// Review returns everything about a server that a user should see before trusting it, on several lines, with a line about what
+// its digest covers. It hides values that may be secrets, and all values of the user's own servers. A value that is written
+// out instead of referenced is shown as "literal".
 func (s *Server) Review() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n  from %s\n", s.Name, s.CommandLine(), s.Source)
@@ -127,8 +126,8 @@ func (s *Server) Review() string {
 	return b.String()
 }
 
-// Reads returns what the server may read in its sandbox besides the project since its configuration names it as an
-// argument, as its command or as the folder where it starts; see sandbox.Named.
+// Reads returns the paths outside the project that the server may read in its sandbox because its configuration names them: as
+// an argument, as its command or as its working folder; see sandbox.Named.
 func (s *Server) Reads(o *Options, home string) []string {
 	d := o.defaults()
 	full, _, err := s.expand(d.Project, func(name string) (string, bool) { value, _ := d.Env(name); return value, true })
@@ -138,10 +137,10 @@ func (s *Server) Reads(o *Options, home string) []string {
 	return sandbox.Named(slices.Concat([]string{full.Command, full.dir(d.Project)}, full.Args), d.Project, home)
 }
 
-// only is a value that is one reference, and nothing that is written down.
+// only matches a value that consists of a single reference.
 var only = regexp.MustCompile(`^(?:Bearer )?\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*\}$`)
 
-// shown is a value for people.
+// shown returns a value for people.
 func (s *Server) shown(value string, plain bool) string {
 	switch {
 	case s.Source.Scope != scopeProject:
@@ -161,7 +160,7 @@ var (
 	opaque = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
 )
 
-// secret reports whether a value of env is one by its name or its shape. A path is none.
+// secret reports whether a value of env is a secret by its name or its shape. A path is not.
 func secret(name, value string) bool {
 	if secretName.MatchString(name) || secretShape.MatchString(value) {
 		return true
@@ -188,7 +187,7 @@ func secret(name, value string) bool {
 	return false
 }
 
-// home is the project of a configuration that Find found.
+// home returns the project of a configuration that Find found.
 func (s *Server) home() string {
 	dir := filepath.Dir(s.Source.Path)
 	if base := filepath.Base(dir); base == ".superstep" || base == ".vscode" {
@@ -200,7 +199,7 @@ func (s *Server) home() string {
 	return dir
 }
 
-// Covers is a line about what Digest covers of the files that would run, and what not.
+// Covers returns a line about what Digest covers of the files that would run, and what not.
 func (s *Server) Covers(o *Options) string {
 	d := o.defaults()
 	if s.Transport != Stdio {
@@ -233,8 +232,8 @@ type unsetError []string
 
 func (e unsetError) Error() string { return "needs the variables " + strings.Join(e, ", ") }
 
-// expand replaces what a server refers to. The secrets are the values that were put in or are
-// written down, which must not show.
+// expand replaces the references in a server's configuration. The secrets are the inserted and the literal values, which must
+// not be shown.
 func (s *Server) expand(project string, env func(string) (string, bool)) (out *Server, secrets []string, err error) {
 	c := *s
 	var unset unsetError
@@ -286,7 +285,7 @@ func (s *Server) expand(project string, env func(string) (string, bool)) (out *S
 	return &c, secrets, nil
 }
 
-// Digest is the identity of all that would run: the command, arguments, environment, what it declares that it needs, url and
+// Digest returns the identity of all that would run: the command, arguments, environment, what it declares that it needs, url and
 // headers as they are configured, and the contents of what the command leads to inside of the
 // project: each file that the command, an argument or a value of env names, with all that lies in
 // its folder (of the project itself, what lies there and the code of its family below); the folders
@@ -328,8 +327,7 @@ func (s *Server) Digest(o *Options) (string, error) {
 
 type digestedFile struct{ Named, Is, Sum string }
 
-// cover reads what a server would run of a project: the files that it names, and those that they
-// could load.
+// cover collects the files of a project that a server would run: those that it names, and those that they could load.
 func (s *Server) cover(d *Options) (*cover.Cover, []digestedFile, error) {
 	if s.Transport != Stdio || d.Project == "" {
 		return nil, nil, nil
@@ -368,12 +366,12 @@ func (s *Server) cover(d *Options) (*cover.Cover, []digestedFile, error) {
 	return c, files, err
 }
 
-// fields are the texts in a value of env that may name a file.
+// fields returns the texts in a value of env that may name a file.
 func fields(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t=,;"+string(filepath.ListSeparator), r) })
 }
 
-// files are the files inside the project that a server names, its variables replaced.
+// files returns the files inside the project that a server names, its variables replaced.
 func (s *Server) files(real, project string) ([]digestedFile, error) {
 	var names []string
 	for _, text := range append([]string{s.Command}, s.Args...) {
@@ -408,7 +406,7 @@ func (s *Server) files(real, project string) ([]digestedFile, error) {
 	return out, errors.Join(errs...)
 }
 
-// dir is where a server is started.
+// dir returns where a server is started.
 func (s *Server) dir(project string) string {
 	switch {
 	case s.Dir == "":

@@ -16,15 +16,14 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The versions of the protocol that are tried, in this order. Every server that answers the older
-// one is spoken to as it says; only one that refuses it is asked again, since there are servers
-// that never answer a request they do not know.
+// The versions of the protocol that are tried, in this order. If a server accepts the older version, its answer decides. Only
+// a server that refuses it is asked again, since some servers never answer a request that they do not know.
 const (
 	handshake = "2025-11-25"
 	stateless = "2026-07-28"
 )
 
-// rejected is what the SDK makes of an answer by HTTP that has no message in it.
+// rejected matches the SDK's error for an HTTP response without a message.
 const rejected = "rejected by transport"
 
 // A session is one connection to a server, from its start to its end.
@@ -43,7 +42,7 @@ type session struct {
 	asked    map[string]bool   // what was refused, so that it is said once
 }
 
-// Connect is that of the transport, remembered.
+// Connect connects the transport and remembers the connection.
 type remembered struct {
 	sdk.Transport
 	s *session
@@ -107,7 +106,7 @@ func (c *conn) open(ctx context.Context, full *Server, version string) (*session
 	return s, nil
 }
 
-// late prefers that time was up to what came of it.
+// late returns the timeout rather than the error that it caused.
 func late(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -115,7 +114,7 @@ func late(ctx context.Context, err error) error {
 	return err
 }
 
-// rootOf is a folder as servers are told of it.
+// rootOf returns a folder as servers are told of it.
 func rootOf(project string) (uri, name string) {
 	if project == "" {
 		return "", ""
@@ -163,7 +162,7 @@ func (s *session) transport(life context.Context, full *Server, o *Options) (sdk
 	return &sdk.StreamableClientTransport{Endpoint: full.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: 2 * maxMessage}, nil
 }
 
-// refuse answers what servers ask of us and do not get.
+// refuse answers requests of servers that are not supported.
 func (c *conn) refuse(s *session) sdk.Middleware {
 	return func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
@@ -201,7 +200,7 @@ func (s *session) progressed(_ context.Context, req *sdk.ProgressNotificationCli
 	}
 }
 
-// follow has a function told of the reports of a call, until stop is called.
+// follow calls a function with the progress reports of a call, until stop is called.
 func (s *session) follow(token string, report func()) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +212,7 @@ func (s *session) follow(token string, report func()) (stop func()) {
 	}
 }
 
-// abort makes all that waits for the server return.
+// abort makes everything that waits for the server return.
 func (s *session) abort() {
 	s.cancel()
 	if s.proc != nil {
@@ -259,7 +258,7 @@ func (s *session) alive() bool {
 	}
 }
 
-// fail creates an *Error from what went wrong, with what is known of why.
+// fail creates an *Error from an error, with its known cause.
 func (c *conn) fail(s *session, phase string, err error) *Error {
 	out := &Error{Server: c.server.Name, Phase: phase}
 	var done *Error
@@ -329,7 +328,7 @@ func ended(p *process) bool {
 	}
 }
 
-// limit is the time that a phase may take.
+// limit returns the time that a phase may take.
 func (c *conn) limit(phase string) time.Duration {
 	own, general := c.server.InitTimeout, c.o.InitTimeout
 	if phase == phaseCall {

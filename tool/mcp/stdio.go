@@ -22,7 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// A lines is messages by line, over two streams. It is a connection of the SDK.
+// A lines is a connection of the SDK that exchanges messages line by line over two streams.
 type lines struct {
 	in    *bufio.Reader
 	out   io.Writer
@@ -32,7 +32,7 @@ type lines struct {
 	fault *faultOnce
 }
 
-// A faultOnce keeps what was wrong first, which explains all that follows.
+// A faultOnce keeps the first error, which explains all later ones.
 type faultOnce struct{ first atomic.Pointer[wireError] }
 
 func (f *faultOnce) set(err *wireError) { f.first.CompareAndSwap(nil, err) }
@@ -74,7 +74,7 @@ func (l *lines) Read(context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// readLine reads a line of bounded length. What follows the last newline is no line.
+// readLine reads a line of bounded length. Text after the last newline is ignored.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -93,8 +93,8 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// Write writes a message whole. If ctx ends in the middle of one, nobody could read on, so that
-// the connection ends.
+// Write writes a message whole. If ctx ends in the middle of a message, the connection ends, since the rest could not be
+// parsed.
 func (l *lines) Write(ctx context.Context, msg jsonrpc.Message) error {
 	b, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
@@ -150,7 +150,7 @@ type process struct {
 	ending sync.Once
 }
 
-// start runs the command of a server whose variables were replaced.
+// start runs the command of a server. Its variables must be replaced already.
 func start(s *Server, d *Options) (*process, error) {
 	dir := s.dir(d.Project)
 	env := procgroup.Base(d.Environ)
@@ -201,7 +201,7 @@ func start(s *Server, d *Options) (*process, error) {
 	return p, nil
 }
 
-// reap waits for the end of a process, and sees to it that nothing of it is left.
+// reap waits for the end of a process, and makes sure that no process of it is left.
 func (p *process) reap(stdout, stderr *os.File) {
 	defer close(p.done)
 	drained := make(chan struct{})
@@ -215,7 +215,7 @@ func (p *process) reap(stdout, stderr *os.File) {
 		p.exit = "ended (" + err.Error() + ")"
 	}
 	close(p.exited)
-	// What it wrote last may be on its way; what it started may hold the pipes open.
+	// Its last output may still be in the pipe; processes that it started may hold the pipes open.
 	const moment = 100 * time.Millisecond
 	waitFor(drained, moment)
 	p.stdin.Close()
@@ -236,8 +236,8 @@ func waitFor(done <-chan struct{}, d time.Duration) {
 	}
 }
 
-// end lets a process end: by the end of its input, then by a signal, then by force. It does not
-// wait; done is closed when all of it is gone.
+// end ends a process: first by closing its input, then by a signal, then by killing it. It does not wait; done is closed when
+// everything is gone.
 func (p *process) end() {
 	p.ending.Do(func() {
 		p.stdin.Close()
@@ -248,7 +248,7 @@ func (p *process) end() {
 	})
 }
 
-// findCommand is the path of a program. Nothing is looked for in the folder of the project unless
+// findCommand returns the path of a program. Nothing is looked for in the folder of the project unless
 // the configuration says so by a slash.
 func findCommand(name, dir string, environ []string) (string, error) {
 	if strings.ContainsRune(name, '/') || strings.ContainsRune(name, filepath.Separator) {
@@ -264,7 +264,7 @@ func findCommand(name, dir string, environ []string) (string, error) {
 	return path, nil
 }
 
-// said is the end of what a process wrote to its standard error, clean, from the beginning of a line.
+// said returns the end of what a process wrote to its standard error, clean, from the beginning of a line.
 func (p *process) said() string {
 	text := p.stderr.Text(maxStderr)
 	if strings.HasPrefix(text, "…") {

@@ -19,7 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// A Summary is what a server says of one tool, as far as it matters to whoever is to trust it.
+// A Summary is a server's description of one tool, as far as it matters for trust.
 type Summary struct {
 	Name        string          `json:"name"`   // the server's own
 	Digest      string          `json:"digest"` // "sha256:hex" over the rest, uncut
@@ -29,15 +29,15 @@ type Summary struct {
 	Annotations json.RawMessage `json:"annotations,omitempty"`
 }
 
-// An Offer is what a server says of itself.
+// An Offer is a server's description of itself and its tools.
 type Offer struct {
 	Digest       string    // over the tools, whatever their order, and the instructions
 	Tools        []Summary // in the order of the server
 	Instructions string    // cleaned and bounded
 }
 
-// Diff is what changed from o to now, for people, as diff gives it, and a line about
-// the instructions if they changed. A nil Offer is one of nothing.
+// Diff returns what changed from o to now, for people, as diff gives it, and a line about the instructions if they changed. A
+// nil Offer is empty.
 func (o *Offer) Diff(now *Offer) string {
 	from, to := o, now
 	if from == nil {
@@ -54,7 +54,7 @@ func (o *Offer) Diff(now *Offer) string {
 	return text
 }
 
-// summarize is the canonical form of a tool: keys sorted, nothing left out that a model or a
+// summarize returns the canonical form of a tool: keys sorted, nothing left out that a model or a
 // decision may depend on.
 func summarize(t *sdk.Tool) (Summary, error) {
 	s := Summary{Name: t.Name, Description: t.Description}
@@ -91,7 +91,7 @@ func digest(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// listDigest is the digest of a list of tools, whatever its order; see Options.Pin.
+// listDigest returns the digest of a list of tools, whatever its order; see Options.Pin.
 func listDigest(tools []Summary) string {
 	var lines []string
 	for _, t := range tools {
@@ -101,7 +101,7 @@ func listDigest(tools []Summary) string {
 	return digest([]byte("tools 1\n" + strings.Join(lines, "\n")))
 }
 
-// diff is what changed from one list of tools to another, for people: a line for each tool that
+// diff returns what changed from one list of tools to another, for people: a line for each tool that
 // came (+), went (-) or differs (~), and below the last what differs. It is "" if nothing changed.
 func diff(before, after []Summary) string {
 	old, now := byName(before), byName(after)
@@ -141,7 +141,7 @@ func byName(tools []Summary) map[string]Summary {
 	return out
 }
 
-// difference shows two texts from shortly before where they part.
+// difference shows two texts from shortly before their first difference.
 func difference(a, b string) (string, string) {
 	i := 0
 	for i < len(a) && i < len(b) && a[i] == b[i] {
@@ -193,10 +193,9 @@ func toolName(server, name string, always bool) string {
 	return full[:min(len(full), 64-len(end))] + end
 }
 
-// effect is what a tool does when it is called twice, by its annotations. They are the server's
-// word, so that they decide no more than what is repeated after a crash: who reads, or says that a
-// second call changes nothing more, is called again. Only a server whose annotations the user
-// trusts has tools that count as pure, which callers may use without asking.
+// effect returns the effect of a tool according to its annotations. They are only the server's claim, so they decide only what
+// is repeated after a crash: tools that read, or for which a second call changes nothing more. Only a server whose annotations
+// the user trusts has tools that count as pure, which callers may use without asking.
 func effect(a *sdk.ToolAnnotations, trusted bool) tool.Effect {
 	switch {
 	case a == nil:
@@ -209,7 +208,7 @@ func effect(a *sdk.ToolAnnotations, trusted bool) tool.Effect {
 	return tool.Once
 }
 
-// define creates a tool from what a server says of it, without Run, and says what was cleaned.
+// define creates a tool, without Run, from a server's description, and reports what was cleaned.
 func define(name string, t *sdk.Tool, trusted bool) (*tool.Tool, []string, error) {
 	var notes []string
 	text := t.Description

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/strict"
 )
 
-// A wireError is a message that is refused, which ends the connection it came by.
+// A wireError reports a refused message. It ends the connection.
 type wireError struct {
 	what, fix string
 	status    int // of an answer by HTTP, if it is that
@@ -30,8 +30,8 @@ var errTooLarge = &wireError{
 	fix:  "ask it for less at a time",
 }
 
-// decodeMessage reads one message of JSON-RPC. It is stricter than the SDK, which takes the last of
-// two keys of one name: a message that two readers could understand differently is refused.
+// decodeMessage reads one message of JSON-RPC. It is stricter than the SDK, which uses the last of two equal keys: an
+// ambiguous message is refused.
 func decodeMessage(data []byte) (jsonrpc.Message, *wireError) {
 	if len(data) > maxMessage {
 		return nil, errTooLarge

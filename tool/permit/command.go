@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A commandPattern matches the words of a simple command. A word "*" of it stands for any words, a
-// star within a word for any text of that word, and one at the very end for the rest of the command.
+// A commandPattern matches the words of a simple command. In a pattern, the word "*" stands for any words, a star within a
+// word for any text of that word, and a star at the very end for the rest of the command.
 type commandPattern []string
 
 func compileCommand(pattern string) matcher { return commandPattern(strings.Fields(pattern)) }
@@ -31,8 +31,8 @@ func (c commandPattern) match(u *unit, strict bool) answer {
 	return best
 }
 
-// mayFit matches for rules that deny or ask: a command by its path is the command, and what is computed may
-// be anything.
+// mayFit matches for rules that deny or ask: a command given by its path counts as the command, and computed parts may be
+// anything.
 func (c commandPattern) mayFit(words []string) answer {
 	byName := words
 	if plain(words[0]) && strings.Contains(words[0], "/") {
@@ -103,7 +103,7 @@ func (c commandPattern) could(words []string) bool {
 	if !slices.ContainsFunc(words, func(w string) bool { return !plain(w) }) {
 		return false // fits has decided
 	}
-	// open[t] says that the words so far may be the first t of the pattern.
+	// open[t] is set if the words so far may match the first t words of the pattern.
 	open := make([]bool, len(c)+1)
 	open[0] = true
 	for t := 0; t < len(c) && c[t] == "*"; t++ {
@@ -133,7 +133,7 @@ func (c commandPattern) could(words []string) bool {
 	return open[len(c)]
 }
 
-// step marks where a word may lead from a place in the pattern.
+// step marks the positions that a word may lead to from a position in the pattern.
 func (c commandPattern) step(t int, w string, next []bool) {
 	if t > 0 && t == len(c) && strings.HasSuffix(c[t-1], "*") {
 		next[t] = true // the star at the end takes what follows
@@ -161,8 +161,7 @@ func (c commandPattern) step(t int, w string, next []bool) {
 	}
 }
 
-// meet reports whether a glob and a word with computed parts have a text in common. Long ones count as if
-// they had.
+// meet reports whether a glob and a word with computed parts have a text in common. Long ones are assumed to have one.
 func meet(pattern, w string) bool {
 	if len(pattern)*len(w) > 1<<16 {
 		return true
@@ -191,7 +190,7 @@ func meet(pattern, w string) bool {
 	return row[len(w)]
 }
 
-// likeCommand is a pattern that allows a command and its like: the same subcommand with other
+// likeCommand returns a pattern that allows a command and its like: the same subcommand with other
 // arguments, a command that only reads, or else only the very command.
 func (f *facts) likeCommand() string {
 	if f.why != "" || len(f.units) == 0 || len(f.units[0].words) == 0 {
@@ -223,7 +222,7 @@ func hasSubcommands(name string) bool {
 	}, name)
 }
 
-// onlyReads reports whether a command, whatever its words, writes nothing, sends nothing and starts nothing.
+// onlyReads reports whether a command neither writes nor sends nor starts anything, whatever its arguments.
 func onlyReads(name string) bool {
 	return slices.Contains([]string{
 		"ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "stat", "du", "df", "diff", "cmp", "pwd", "echo", "which", "true", "uname", "nl", "cut",

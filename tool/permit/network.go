@@ -7,7 +7,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// netTool is the name in rules for the hosts that commands may reach.
+// netTool is the tool name in rules about the hosts that commands may reach.
 const netTool = "net"
 
 // exactText is a pattern without wildcards.
@@ -20,9 +20,9 @@ func (e exactText) match(u *unit, _ bool) answer {
 	return no
 }
 
-// Network returns the hosts that rules let commands reach, sorted: those of net rules that allow, less those in which a rule denies or
-// asks about any, since nobody can be asked while a command runs. "*" is any host; with it a rule that denies has no
-// effect on what is reached by address, so any rule that denies takes it away.
+// Network returns the hosts that rules let commands reach, sorted: those of net rules that allow, less those in which a rule
+// denies or asks about any, since nobody can be asked while a command runs. "*" means any host. It is removed if any rule
+// denies, since such a rule would not stop access by address.
 func (p *Policy) Network() []string {
 	var out, not []string
 	for _, r := range p.rules {

@@ -28,7 +28,7 @@ func (l location) shown() string {
 	return l.abs
 }
 
-// like is a pattern for a path and its neighbours.
+// like returns a pattern for a path and its neighbours.
 func (l location) like(folder bool) string {
 	if l.rel == "" { // only the file itself
 		return literalPath(l.abs)
@@ -49,7 +49,7 @@ func (l location) like(folder bool) string {
 	return dir + "/**"
 }
 
-// locations are the places a path names: as written, and where links lead, if that differs.
+// locations returns the locations that a path names: the path as written, and the target of its links, if that differs.
 func (p *Policy) locations(name string) []location {
 	first := p.locate(name)
 	all := p.around([]location{first})
@@ -82,7 +82,7 @@ func (p *Policy) around(all []location) []location {
 	return all
 }
 
-// placed is a location inside the root.
+// placed returns the location of a path inside the root.
 func placed(abs, rel string) location { return location{rel: rel, fold: foldPath(rel), abs: abs} }
 
 // foldPath folds every name of a path.
@@ -123,7 +123,7 @@ func (p *Policy) locate(name string) location {
 	return l
 }
 
-// inside is a path relative to a folder, if it is in it.
+// inside returns a path relative to a folder, if it is in it.
 func inside(dir, name string) (string, bool) {
 	if name == dir {
 		return ".", true
@@ -174,7 +174,7 @@ func newPathGlob(text string) pathGlob {
 	return g
 }
 
-// hasNames reports whether a path has some names on end: last, or if within is set, anywhere.
+// hasNames reports whether a path ends with a sequence of names, or, if within is set, contains it anywhere.
 func hasNames(name, names string, within bool) bool {
 	for at := 0; ; {
 		i := strings.Index(name[at:], names)

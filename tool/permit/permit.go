@@ -1,5 +1,4 @@
-// Package permit decides which calls of tools may happen unasked, which are asked about and
-// which never happen.
+// Package permit decides which tool calls are allowed, which ones require approval and which are denied.
 //
 // A rule is one line, "TOOL" or "TOOL(pattern)", the same in configuration, on the command line and
 // in definitions of agents:
@@ -46,7 +45,7 @@ const (
 	BuiltIn Layer = "built-in" // the defaults, looked at when no other rule matches
 )
 
-// origin is the name of a layer in a verdict.
+// origin returns the name of a layer in a verdict.
 func (l Layer) origin() string {
 	if l == Granted {
 		return string(Run)
@@ -54,7 +53,7 @@ func (l Layer) origin() string {
 	return string(l)
 }
 
-// A Confinement is what bounds commands.
+// A Confinement is the kind of sandbox for commands.
 type Confinement int
 
 // The kinds of confinement.
@@ -77,32 +76,30 @@ type Options struct {
 	Root string
 	// Home is what "~" stands for. Defaults to "", where a rule with "~" is a mistake.
 	Home string
-	// Resolve, if set, gives the absolute path without symbolic links, as far as it exists. A rule that allows then has
-	// to match what a path names and not only how it is written; one that denies may match either.
+	// Resolve, if set, gives the absolute path without symbolic links, as far as it exists. An allow rule must then match the
+	// real path and not only the written one; a deny rule may match either.
 	Resolve func(path string) string
 	// Linked, if set, reports whether an absolute path is that of a file with other names (hard links), which may be outside
-	// of the folder or those of secret files. By default they may not be read unasked: a rule has to allow it. It is asked
-	// once for each file that is to be read, so it must be cheap.
+	// of the folder or those of secret files. By default they may not be read unasked: a rule has to allow it. It is called
+	// once for each file to be read, so it must be cheap.
 	Linked func(path string) bool
-	// Protected is what no tool may write besides AlwaysProtected: the files and folders that the caller loads
-	// as code or as rules.
+	// Protected lists paths that no tool may write, besides AlwaysProtected: the files and folders that the caller loads as
+	// code or as rules.
 	Protected []Protected
-	// Unprotect are patterns of paths that may be written although they are protected. They come
-	// from the user and from nobody else.
+	// Unprotect lists patterns of paths that may be written although they are protected. Only the user may set it.
 	Unprotect []string
-	// NoDefaults leaves out the default rules: what no rule allows is asked about.
+	// NoDefaults leaves out the default rules: every call that no rule allows is asked about.
 	NoDefaults bool
-	// Headless says that nobody can be asked, so that what would be asked about is denied.
+	// Headless is set if no user can be asked: calls that would be asked about are denied.
 	Headless bool
 	// Sandbox is what bounds commands. Defaults to Confined.
 	Sandbox Confinement
-	// Auto says that commands that stay in the sandbox are allowed unless a rule asks about or denies them. It means nothing
-	// unless they are Confined.
+	// Auto allows commands that stay in the sandbox, unless a rule asks about or denies them. It has no effect unless commands
+	// are Confined.
 	Auto bool
 	// Shell is what runs the commands of bash: "bash", which is the default, or "sh".
 	Shell string
-	// Tools are the names that rules may use, for finding those that are misspelled. Defaults to nil:
-	// any name goes.
+	// Tools are the names that rules may use, to find misspelled ones. If nil, any name is accepted.
 	Tools []string
 }
 
@@ -174,8 +171,8 @@ func New(opts *Options) (*Policy, error) {
 
 func layers() []Layer { return []Layer{User, Project, Agent, Run, Granted, BuiltIn} }
 
-// With returns a policy with more rules, for an agent or for what a person allows while a run goes
-// on. The rules of p stay, so an agent that another one starts is bound by what binds that one.
+// With returns a policy with more rules, for an agent or for what a person allows while a run goes on. The rules of p stay, so
+// a sub-agent is bound by the rules of its parent.
 func (p *Policy) With(layer Layer, rules ...Rule) (*Policy, error) {
 	if !slices.Contains(layers(), layer) {
 		return nil, fmt.Errorf("permissions: no layer %q", layer)
@@ -211,7 +208,7 @@ func (p *Policy) add(layer Layer, rules []Rule) error {
 	return errors.Join(errs...)
 }
 
-// Bounded returns a policy for commands that are confined otherwise; see Options.Sandbox and Options.Auto.
+// Bounded returns the policy with another confinement of commands; see Options.Sandbox and Options.Auto.
 func (p *Policy) Bounded(c Confinement, auto bool) *Policy {
 	out := *p
 	out.opt.Sandbox, out.opt.Auto, out.rules = c, auto, slices.Clip(p.rules)
@@ -231,10 +228,9 @@ func (p *Policy) List() []Rule {
 	return out
 }
 
-// usual are the rules that hold where no other matches: files inside the folder may be read, the
-// web may be searched, and an agent may think, plan, ask, read skills and hand work to
-// other agents, which are held by the same rules. Everything else asks: writing, commands,
-// fetching from the web, tools of MCP servers and scripts.
+// usual returns the rules that hold where no other matches: files inside the folder may be read, the web may be searched, and
+// an agent may think, plan, ask, read skills and delegate work to other agents, which are bound by the same rules. Everything
+// else asks: writing, commands, fetching from the web, tools of MCP servers and scripts.
 //
 // Reading files that usually hold secrets asks, too, such as .env and *.pem; see keyFiles. Tools that list or search a folder
 // leave them out: see Reads.
@@ -284,8 +280,8 @@ func (p *Policy) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 	return p.headless(v)
 }
 
-// Grants reports whether a rule, as a person's answer, would allow a call. It lifts neither what is denied
-// nor what has to be asked about each time. It implements tool.Granter.
+// Grants reports whether a rule, as a user's answer, would allow a call. It lifts neither a denial nor a rule that must ask
+// each time. It implements tool.Granter.
 func (p *Policy) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
 	r, err := Parse(tool.Allow, rule, "")
 	if err != nil {
@@ -333,7 +329,7 @@ func (p *Policy) decide(f *facts) tool.Verdict {
 	return tool.Verdict{Decision: tool.Ask, Origin: string(BuiltIn), Reason: "no rule allows it"}
 }
 
-// bare reports whether a rule without a pattern allows the tool whatever is done with it.
+// bare reports whether a rule without a pattern allows every call of the tool.
 func (p *Policy) bare(f *facts) bool {
 	if f.malformed || f.firm {
 		return false
@@ -346,7 +342,7 @@ func (p *Policy) bare(f *facts) bool {
 	return false
 }
 
-// A finding is what the rules say of one unit.
+// A finding is the decision of the rules on one unit.
 type finding struct {
 	decision tool.Decision
 	rule     *compiled // nil if none decided
@@ -439,14 +435,14 @@ func (p *Policy) unit(f *facts, u *unit) finding {
 	return finding{decision: tool.Ask, unit: u}
 }
 
-// excepted reports whether a rule for all else leaves a unit to another rule.
+// excepted reports whether a catch-all rule yields to another rule for a unit.
 func (p *Policy) excepted(f *facts, u *unit, r *compiled) bool {
 	return slices.ContainsFunc(p.rules, func(o *compiled) bool {
 		return o.group == r.group && !o.Otherwise && o.Ignored == "" && u.match(f, o) == yes
 	})
 }
 
-// lifted reports whether a person has answered what a rule asks.
+// lifted reports whether a user's answer lifts a rule that asks.
 func (p *Policy) lifted(f *facts, u *unit, ask *compiled) bool {
 	if ask.Layer == BuiltIn {
 		return false
@@ -459,8 +455,8 @@ func (p *Policy) lifted(f *facts, u *unit, ask *compiled) bool {
 	return false
 }
 
-// parts returns what the rules say of each simple command of a call, and of each file that a command writes. It is
-// nil for a call that has one part.
+// parts returns the decisions on each simple command of a call, and on each file that a command writes. It returns nil for a
+// call with one part.
 func (p *Policy) parts(f *facts) []tool.Part {
 	var out []tool.Part
 	for i := range f.units {

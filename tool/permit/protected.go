@@ -10,17 +10,16 @@ import (
 	"unicode"
 )
 
-// Protected is a file or folder that decides what runs later or what agents may do: what Superstep, git, a shell or an
-// editor loads as code or as rules, and keys. No tool may write it or anything below it, whether it exists or not,
-// and names match in any letter case. What a build runs when somebody starts it, such as a Makefile, is ordinary work
-// and not protected.
+// Protected is a file or folder that decides what runs later or what agents may do: files that Superstep, git, a shell or an
+// editor loads as code or as rules, and keys. No tool may write it or anything below it, whether it exists or not, and names
+// match in any letter case. Files that run only in a build, such as a Makefile, are ordinary work and not protected.
 type Protected struct {
 	// Path has slashes, and a folder ends in one. It is relative to the root of the policy, or absolute, or begins
 	// with "**/": then it is protected at any depth, inside and outside of the root.
 	Path string
-	// Why is what is there, in a few words for errors, such as "configuration of agents".
+	// Why describes the content in a few words for errors, such as "configuration of agents".
 	Why string
-	// Ask means that each write is asked about, whatever rules allow, rather than denied.
+	// Ask means that each write requires approval, whatever the rules allow, instead of being denied.
 	Ask bool
 }
 
@@ -34,8 +33,8 @@ const (
 	ofPrompts = "instructions that agents read when they start"
 )
 
-// alwaysProtected returns what every policy protects: what programs other than Superstep load, and Superstep's own
-// folder. What else Superstep reads is known to those who read it: see Options.Protected.
+// alwaysProtected returns what every policy protects: what programs other than Superstep load, and Superstep's own folder.
+// Other files that Superstep reads are listed by the packages that read them: see Options.Protected.
 func alwaysProtected() []Protected {
 	var out []Protected
 	add := func(why string, ask bool, names ...string) {
@@ -61,7 +60,7 @@ func alwaysProtected() []Protected {
 	add(ofKeys, false, ".ssh/", ".gnupg/", ".aws/", ".kube/", ".docker/", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
 	add(ofLogins, false, ".config/superstep/", ".config/opencode/", ".config/autostart/", ".config/systemd/", ".config/environment.d/",
 		"Library/LaunchAgents/", "Library/LaunchDaemons/")
-	// Text that is put into prompts. People have agents write it, so they are asked.
+	// Text that is put into prompts. Users let agents write it, so such a write is asked about.
 	add(ofPrompts, true, "AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", ".cursorrules", ".windsurfrules",
 		".clinerules", ".goosehints")
 	return out
@@ -75,7 +74,7 @@ type guard struct {
 	anyDir bool
 }
 
-// guards compiles what is protected. What is denied comes before what is asked about.
+// guards compiles what is protected. Entries that deny come before those that ask.
 func guards(list []Protected) ([]guard, error) {
 	var out []guard
 	for _, x := range list {
@@ -106,7 +105,7 @@ func guards(list []Protected) ([]guard, error) {
 	return once, nil
 }
 
-// folded are the names of a path as file systems may take them.
+// folded returns the names of a path in the form that file systems may reduce them to.
 func folded(name string) []string {
 	var out []string
 	for part := range strings.SplitSeq(name, "/") {
@@ -134,7 +133,7 @@ func spotOf(l location) spot {
 	return s
 }
 
-// covers reports whether a place is the protected one or below it. Names of the root itself do not count: a project
+// covers reports whether a path is the protected one or lies below it. The names of the root itself do not count: a project
 // may lie in a folder that is protected for others.
 func (g *guard) covers(s *spot) bool {
 	switch {
@@ -175,7 +174,7 @@ func shortOf(short, name string) bool {
 	return stem == name[:min(len(name), 6)]
 }
 
-// foldName is a name as file systems may take it: without case, without characters that some ignore,
+// foldName returns a name in the form that file systems may reduce it to: without case, without characters that some ignore,
 // and without what Windows leaves off its end.
 func foldName(s string) string {
 	s = strings.Map(func(c rune) rune {
@@ -191,7 +190,7 @@ func foldName(s string) string {
 	return s
 }
 
-// protection returns why a place is protected, nil if it is not or the user excepts it.
+// protection returns why a path is protected, or nil if it is not or if the user excepted it.
 func (p *Policy) protection(l location) *Protected {
 	s := spotOf(l)
 	for i := range p.guards {
@@ -228,6 +227,6 @@ func (p *Policy) Protected(name string) string {
 	return u.protected
 }
 
-// Unwritable reports whether a path is protected, those included that are asked about: nobody can be asked
-// while a command runs.
+// Unwritable reports whether a path is protected, including paths that would be asked about: no user can be asked while a
+// command runs.
 func (p *Policy) Unwritable(name string) bool { return p.protection(p.locate(name)) != nil }

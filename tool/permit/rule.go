@@ -20,24 +20,24 @@ const (
 	mostStars   = 16   // in a pattern, so that matching stays cheap
 )
 
-// A Rule describes what is to become of the calls it matches. Make one with Parse.
+// A Rule describes the decision on the calls that it matches. Make one with Parse.
 type Rule struct {
 	Decision tool.Decision
 	Tool     string // a name, or a glob over names: * and ?
 	// Pattern is what the call must be about, "" for any call: a command for bash, a path for the
 	// tools on files, "domain:HOST" for web_fetch, a text for web_search, skill, task and run_workflow.
 	Pattern string
-	// Source is where the rule is written, for people: a file and a line, a flag. May be "".
+	// Source is where the rule is written, for users: a file and a line, or a flag. It may be "".
 	Source string
-	// Otherwise limits a rule that denies or asks to what no other rule matches that was given together
-	// with it: "deny all of bash but these", as definitions of agents from elsewhere have it.
+	// Otherwise limits a rule that denies or asks to calls that no other rule of the same group matches: "deny all of bash but
+	// these", as in agent definitions of other programs.
 	Otherwise bool
 
 	Layer   Layer  // set by New and With
 	Ignored string // set by New and With: why the rule has no effect, "" if it has
 }
 
-// String is the rule as it is written, without its decision.
+// String returns the rule as it is written, without its decision.
 func (r Rule) String() string {
 	if r.Pattern == "" {
 		return r.Tool
@@ -45,7 +45,7 @@ func (r Rule) String() string {
 	return r.Tool + "(" + r.Pattern + ")"
 }
 
-// where names the rule and its place.
+// where names the rule and its source.
 func (r Rule) where() string {
 	s := fmt.Sprintf("by the rule %s (%s", r, r.Layer.origin())
 	if r.Layer == BuiltIn {
@@ -134,7 +134,7 @@ func nameRune(c rune) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-*?", c)
 }
 
-// compile prepares a rule for matching, where the tools are known by name.
+// compile prepares a rule for matching. The names of the tools must be known.
 func (r Rule) compile(o *Options) (matcher, error) {
 	if _, err := ParseDecision(string(r.Decision)); err != nil {
 		return nil, fmt.Errorf("%s: %w", r, err)
@@ -194,7 +194,7 @@ func (r Rule) matcher(o *Options) (matcher, int, error) {
 		"skill, task and run_workflow", r.Tool, r.Tool)
 }
 
-// specific orders rules by how much they say: by what is literal in their pattern, then in the name.
+// specific orders rules by how specific they are: by the literal part of their pattern, then of their name.
 func (r Rule) specific() int {
 	literal := 0
 	for _, c := range r.Pattern {

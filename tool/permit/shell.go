@@ -22,8 +22,8 @@ const (
 	mostForms      = 200       // ways to read one command that may start others
 )
 
-// Marks in the words of a command for what is known only when it runs. Commands with such
-// characters of their own are never allowed by a pattern.
+// Marks in the words of a command for parts that are known only when it runs. Commands with such characters of their own are
+// never allowed by a pattern.
 const (
 	within = '\x00' // some text within the word
 	spread = '\x01' // some text that may fall into several words, or none
@@ -91,7 +91,7 @@ type analysis struct {
 	sets     bool // it sets variables
 }
 
-// hard records that a command can do what cannot be seen in it.
+// hard records that a command may do more than its text shows.
 func (a *analysis) hard(why string) {
 	if a.why == "" {
 		a.why = why
@@ -164,7 +164,7 @@ func (a *analysis) walk(file *syntax.File, command string) {
 
 const wordRunes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 
-// node looks at one node of a command. Those within it are looked at by themselves.
+// node looks at one node of a command. Nested ones are examined separately.
 func (a *analysis) node(n syntax.Node) {
 	switch n := n.(type) {
 	case *syntax.CallExpr:
@@ -235,7 +235,7 @@ func plainNumber(x syntax.ArithmExpr) bool {
 	return ok
 }
 
-// assign looks at an assignment, before a command or by itself.
+// assign examines an assignment, before a command or alone.
 func (a *analysis) assign(as *syntax.Assign) {
 	a.sets = true
 	if as.Name == nil {
@@ -262,7 +262,7 @@ func declared(as *syntax.Assign) string {
 	return s
 }
 
-// redirect looks at where a command reads from or writes to.
+// redirect examines a redirection of a command.
 func (a *analysis) redirect(r *syntax.Redirect) {
 	a.sets = a.sets || r.N != nil && strings.HasPrefix(r.N.Value, "{")
 	switch r.Op {
@@ -317,17 +317,17 @@ func (a *analysis) segment(all []string, forms [][]string) {
 	a.units = append(a.units, unit{words: all, forms: forms})
 }
 
-// readable is a command with a sign where a text is computed.
+// readable returns a command with a sign in place of each computed text.
 func readable(all []string) string {
 	return strings.NewReplacer(string(within), "…", string(spread), "…").Replace(strings.Join(all, " "))
 }
 
-// shown is a command for people, not longer than they read.
+// shown returns a command for users, shortened to a readable length.
 func shown(all []string) string {
 	return clean.Text(clean.Clip(readable(all), 200))
 }
 
-// words are the words of a command with their quotes taken off.
+// words returns the words of a command with their quotes taken off.
 func words(list []*syntax.Word) []string {
 	out := make([]string, len(list))
 	for i, w := range list {
@@ -361,7 +361,7 @@ func word(w *syntax.Word) string {
 		}
 	}
 	if brace > 0 && strings.ContainsAny(b.String(), "}") && (strings.Contains(b.String(), ",") || strings.Contains(b.String(), "..")) {
-		// Braces make several words of one, and any part of it may become the first.
+		// Braces turn one word into several, and any of these may come first.
 		return string(spread)
 	}
 	return b.String()
@@ -420,8 +420,8 @@ func quoted(b *strings.Builder, q *syntax.DblQuoted) {
 	}
 }
 
-// call looks at a simple command. What it starts itself is its own business, which the sandbox bounds; rules that deny
-// or ask are also held against what its words may be as a command.
+// call examines a simple command. Programs that it starts are not examined: the sandbox bounds them. Rules that deny or ask
+// are also matched against its words, which may form another command.
 func (a *analysis) call(all []string) {
 	if len(all) == 0 {
 		return
@@ -454,7 +454,7 @@ func (a *analysis) held(w string) {
 	}
 }
 
-// suffixes are the commands that something that starts others may start.
+// suffixes returns the commands that a program which starts other programs may start.
 func suffixes(all []string) [][]string {
 	var out [][]string
 	for i := 1; i < len(all) && i <= mostForms; i++ {

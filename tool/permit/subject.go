@@ -19,7 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// kind is how a pattern for a tool is read.
+// kind is the kind of pattern that a tool has.
 type kind int
 
 const (
@@ -53,10 +53,10 @@ func kindOf(name string) kind {
 	return kindOther
 }
 
-// builtIns are the names of the tools of this module.
+// builtIns returns the names of the tools of this module.
 func builtIns() []string { return append(toolnames.Builtin(), netTool, outsideTool) }
 
-// facts are what a call is about.
+// facts holds the subject of a call.
 type facts struct {
 	tool      string
 	subject   string // for people
@@ -67,8 +67,8 @@ type facts struct {
 	malformed bool   // the arguments cannot be read
 }
 
-// A unit is a part of a call that is decided on by itself: a simple command, a file that a
-// command writes, or the whole of any other call.
+// A unit is a part of a call that is decided on separately: a simple command, a file that a command writes, or the whole of
+// any other call.
 type unit struct {
 	tool      string // whose rules apply, "" for that of the call
 	what      string // for people, "" if it is a command or the call
@@ -87,7 +87,7 @@ type unit struct {
 	text  string
 }
 
-// answer is what matching gives.
+// answer is the result of matching.
 type answer int
 
 const (
@@ -122,7 +122,7 @@ func (u *unit) match(f *facts, r *compiled) answer {
 			}
 			return no // it is allowed by its own name alone, and by what the user has written down
 		}
-		// A command that nobody limits may write files; rules on files still bind it.
+		// A command without limits may write files, but rules on files still bind it.
 		if r.Pattern == "" && glob(r.Tool, f.tool) {
 			return yes
 		}
@@ -141,8 +141,8 @@ func (u *unit) match(f *facts, r *compiled) answer {
 	return r.match.match(u, strict)
 }
 
-// binds reports whether a rule that denies or asks for one tool also binds another that does the same:
-// files that must not be edited must not be replaced.
+// binds reports whether a rule that denies or asks for one tool also applies to another tool with the same effect: files that
+// must not be edited must not be replaced.
 func binds(rule, name string) bool {
 	return rule == "edit_file" && name == "write_file" || rule == "write_file" && name == "edit_file"
 }
@@ -206,21 +206,21 @@ func decode(args []byte) (map[string]any, error) {
 	return object, nil
 }
 
-// str is a string argument, and whether it is one or absent.
+// str returns a string argument, and reports whether it is a string or absent.
 func str(object map[string]any, key string) (string, bool) {
 	v, given := object[key]
 	s, ok := v.(string)
 	return s, ok || !given
 }
 
-// is reports whether a truth value is given that is not false.
+// is reports whether a boolean argument is present and not false.
 func is(object map[string]any, key string) bool {
 	v, given := object[key]
 	yes, truth := v.(bool)
 	return given && (yes || !truth)
 }
 
-// cannot has a call asked about.
+// cannot makes a call require approval.
 func (f *facts) cannot(why string) {
 	f.why = why
 	f.units = append(f.units, unit{unknown: true})
@@ -286,7 +286,7 @@ func webFacts(f *facts, object map[string]any) {
 	f.units = []unit{{host: cleanHost(u.Hostname())}}
 }
 
-// cleanHost is a host name for comparison.
+// cleanHost returns a host name for comparison.
 func cleanHost(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
 // textFacts reads the call of a tool whose patterns are about a name or a query.
@@ -314,7 +314,7 @@ func (t textPattern) match(u *unit, strict bool) answer {
 	return no
 }
 
-// A domain is a host, or all below one.
+// A domain is a host, or all hosts below one.
 type domain struct {
 	host string
 	sub  bool
@@ -346,7 +346,7 @@ func (d domain) match(u *unit, _ bool) answer {
 	return no
 }
 
-// always is the rule that would allow a call and its like, "" if there is none that is
+// always returns the rule that would allow a call and its like, "" if there is none that is
 // both narrow and enough.
 func (p *Policy) always(f *facts) string {
 	r, bare := Rule{Decision: tool.Allow, Tool: f.tool}, false // bare: a rule without a pattern will do
@@ -377,7 +377,7 @@ func (p *Policy) always(f *facts) string {
 	return p.tried(f, r)
 }
 
-// tried is a rule as text if it allows the call.
+// tried returns a rule as text, provided it allows the call.
 func (p *Policy) tried(f *facts, r Rule) string {
 	text := r.String()
 	parsed, err := Parse(tool.Allow, text, "")
@@ -391,7 +391,7 @@ func (p *Policy) tried(f *facts, r Rule) string {
 	return text
 }
 
-// literalPath is a path as a pattern that matches it and nothing else, "" if it cannot be one.
+// literalPath returns a path as a pattern that matches it and nothing else, "" if it cannot be one.
 func literalPath(s string) string {
 	if strings.ContainsAny(s, "*?[]{}\\") || slices.Contains(strings.Split(s, "/"), "..") {
 		return ""

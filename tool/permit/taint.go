@@ -10,9 +10,8 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// untrusted reports whether what a tool gives is written by strangers: pages and search results
-// of the web, answers of MCP servers, the reports of other agents, who may have read such, and the
-// file that an imported run was made of.
+// untrusted reports whether the result of a tool comes from untrusted sources: pages and search results of the web, answers of
+// MCP servers, the reports of other agents, who may have read such, and the file that an imported run was made of.
 func untrusted(name string) bool {
 	switch name {
 	case "web_fetch", "web_search", "task", "task_batch", "run_workflow", "collect_workflow", tool.ImportedFile:
@@ -21,7 +20,7 @@ func untrusted(name string) bool {
 	return strings.HasPrefix(name, "mcp__")
 }
 
-// Taint is a gate that asks before something is sent out of a conversation that has read what strangers wrote,
+// Taint returns a gate that asks before something is sent out of a conversation that has read what strangers wrote,
 // since that may have told the model what to send and where. Used gives the names of the tools
 // whose results are in the conversation of a call; it is taken from the conversation itself, so that a
 // run that is resumed or replayed decides as it did. What the inner gate asks about or denies stays so.
@@ -54,7 +53,7 @@ func (g taint) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 	return v
 }
 
-// Reads implements tool.Reader, as far as the inner gate does: a taint is about what is sent.
+// Reads implements tool.Reader through the inner gate: a taint does not affect reading.
 func (g taint) Reads(name, from string, answers []string) func(file string) tool.Verdict {
 	if r, ok := g.inner.(tool.Reader); ok {
 		return r.Reads(name, from, answers)
@@ -69,7 +68,7 @@ func (g taint) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
 	return ok && t != nil && c != nil && inner.Grants(rule, t, c) && g.asks(t, c) == ""
 }
 
-// asks returns why a call is asked about, "" if it is not.
+// asks returns why a call requires approval, or "" if it does not.
 func (g taint) asks(t *tool.Tool, c *tool.Call) string {
 	p, _ := g.inner.(*Policy)
 	what := p.sends(t, c)
@@ -84,10 +83,10 @@ func (g taint) asks(t *tool.Tool, c *tool.Call) string {
 	return "the conversation holds what " + used[i] + " gave, which strangers may have written, and this " + what
 }
 
-// longPath is how many bytes of an address's path are taken for more than a name.
+// longPath is the length in bytes from which the path of a URL may carry data.
 const longPath = 200
 
-// sends returns how a call can carry something out, "" if it cannot.
+// sends returns how a call can send data out, or "" if it cannot.
 func (p *Policy) sends(t *tool.Tool, c *tool.Call) string {
 	object, err := decode(c.Args)
 	if err != nil {
@@ -108,7 +107,7 @@ func (p *Policy) sends(t *tool.Tool, c *tool.Call) string {
 	return ""
 }
 
-// sendsCommand returns how a command can carry something out: it cannot if it has no network.
+// sendsCommand returns how a command can send data out. It cannot if it has no network.
 func (p *Policy) sendsCommand(object map[string]any) string {
 	if p != nil && p.opt.Sandbox == Confined && len(p.Network()) == 0 && !is(object, "unsandboxed") {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A change is a call that changes the mode, the owner or the times of a file. It tells which of its arguments is what.
+// A change describes a system call that changes the mode, the owner or the times of a file: which argument has which meaning.
 type change struct {
 	dir, path, value, flags int  // absent for what it lacks
 	link                    bool // it changes a symbolic link itself
@@ -24,7 +24,7 @@ type change struct {
 
 const absent = -1
 
-// changes are the calls that a gate makes, by their numbers.
+// changes returns the calls that a gate makes, by their numbers.
 func changes() map[uint32]change {
 	all := map[uint32]change{
 		unix.SYS_FCHMOD:    {0, absent, 1, absent, false, changeMode},
@@ -38,8 +38,8 @@ func changes() map[uint32]change {
 	return all
 }
 
-// unsupported are calls that are refused as by a file system that lacks what they change, which programs expect: extended attributes,
-// with access lists among them, and flags.
+// unsupported lists calls that are refused in the way of a file system without the feature, which programs handle: extended
+// attributes, with access lists among them, and flags.
 func unsupported() []uint32 {
 	return []uint32{
 		unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
@@ -47,8 +47,8 @@ func unsupported() []uint32 {
 	}
 }
 
-// change performs a change where files may be written. What it is made to is opened before it is looked at, so that whatever the command
-// does to the path, its memory or its descriptors meanwhile has no effect.
+// change performs a change where files may be written. The target is opened before it is checked, so that concurrent changes
+// by the command to the path, its memory or its descriptors have no effect.
 func (g *gate) change(n *notification, valid func() bool) error {
 	c, ok := g.changes[uint32(n.nr)] //nolint:gosec // a number
 	if !ok {
@@ -70,7 +70,7 @@ func (g *gate) change(n *notification, valid func() bool) error {
 	if st.Nlink == 0 {
 		name = strings.TrimSuffix(name, " (deleted)")
 	}
-	// Another's file would be changed with rights of this process that the command has given up.
+	// Another user's file would be changed with rights that this process has and the command has given up.
 	if !g.writable(name) || int(st.Uid) != os.Geteuid() || !valid() {
 		return unix.EPERM
 	}
@@ -127,7 +127,7 @@ func (c *change) target(n *notification) (int, error) {
 	default:
 		return n.file(dir) // futimens
 	}
-	// A link in /proc leads each process elsewhere.
+	// A link in /proc has a different target for each process.
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	if c.link || flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
 		how.Flags |= unix.O_NOFOLLOW
@@ -193,7 +193,7 @@ func (n *notification) read(addr uint64, b []byte) int {
 
 func ownFile(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// changeMode sets the rights alone: no program of a command is setuid.
+// changeMode sets only the permission bits, so a command cannot create setuid programs.
 func changeMode(fd int, st *unix.Stat_t, n *notification, value int) error {
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		return unix.EOPNOTSUPP
@@ -201,7 +201,7 @@ func changeMode(fd int, st *unix.Stat_t, n *notification, value int) error {
 	return unix.Chmod(ownFile(fd), uint32(n.args[value])&0o777) //nolint:gosec // as the kernel takes it
 }
 
-// changeOwner allows the owner that a file has.
+// changeOwner allows only the current owner of a file.
 func changeOwner(_ int, st *unix.Stat_t, n *notification, value int) error {
 	for i, has := range []uint32{st.Uid, st.Gid} {
 		if id := uint32(n.args[value+i]); id != has && id != ^uint32(0) { //nolint:gosec // as the kernel takes it

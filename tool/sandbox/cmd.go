@@ -77,8 +77,8 @@ func (c *Cmd) startPlain(path string, args []string) error {
 	return err
 }
 
-// Wait waits until the command and all that it started have ended. A command that did not succeed is an
-// *exec.ExitError; a signal that ended a command is the exit code 128 and its number where it had an init.
+// Wait waits until the command and all processes that it started have ended. A failure of the command is an *exec.ExitError.
+// If the command had an init and was ended by a signal, the exit code is 128 plus the signal number.
 func (c *Cmd) Wait() error {
 	if c.plain != nil {
 		err := c.plain.Wait()
@@ -132,7 +132,7 @@ func (c *Cmd) watch() {
 	procgroup.Kill(c.Process)
 }
 
-// finish looks at what the command left.
+// finish checks the files that the command left.
 func (c *Cmd) finish() {
 	if c.s.Mode() == None {
 		return
@@ -172,7 +172,7 @@ func (c *Cmd) finish() {
 	}
 }
 
-// remember notes what is protected before the command starts.
+// remember notes the protected files before the command starts.
 func (c *Cmd) remember(found finding) {
 	c.before, c.links = existing(found.protected), map[string]string{}
 	for _, name := range c.before {
@@ -219,7 +219,7 @@ func enter(dir *os.Root, name string) (*os.Root, error) {
 	return sub, nil
 }
 
-// aside renames what a command must not have made.
+// aside renames a file that the command was not allowed to create.
 func (s *Sandbox) aside(name string) (string, error) {
 	dir, err := s.parent(name)
 	if err != nil {
@@ -235,7 +235,7 @@ func (s *Sandbox) aside(name string) (string, error) {
 	return "", errors.New("there are too many of its kind")
 }
 
-// restore recreates a symbolic link that a command has taken away.
+// restore recreates a symbolic link that a command has removed.
 func (s *Sandbox) restore(name, to string) error {
 	if _, err := os.Lstat(name); err == nil {
 		return nil
@@ -261,15 +261,15 @@ func (c *Cmd) note(all ...string) {
 	c.notes = append(c.notes, all...)
 }
 
-// Refusals returns, after Wait, what the sandbox refused as far as it can tell, a sentence each: hosts that the command
-// wanted to reach, and protected files that it made.
+// Refusals returns, after Wait, the known refusals of the sandbox, a sentence each: hosts that the command tried to reach, and
+// protected files that it created.
 func (c *Cmd) Refusals() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.notes)
 }
 
-// writable are the folders that commands may write, less their caches.
+// writable returns the folders that commands may write, except their caches.
 func (s *Sandbox) writable() []string {
 	var all []string
 	if s.opt.Root != "" {
@@ -283,7 +283,7 @@ func (s *Sandbox) writable() []string {
 	return all
 }
 
-// look finds what is hidden and protected in the folders that commands may write.
+// look finds the hidden and protected files in the folders that commands may write.
 func (s *Sandbox) look() (finding, error) {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()

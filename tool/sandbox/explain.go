@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Explain returns what commands of s may do, for people, a line each.
+// Explain describes for users what commands of s may do, one line per item.
 func (s *Sandbox) Explain() (string, error) {
 	var b strings.Builder
 	line := func(head, format string, args ...any) {

@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/procgroup"
 )
 
-// leastABI is the oldest version of Landlock that is of use: before it files could be emptied anywhere.
+// leastABI is the oldest useful version of Landlock: earlier ones do not prevent truncating files.
 const leastABI = 3
 
 // Rights of Landlock.
@@ -33,7 +33,7 @@ const firstExtra = 3 // the number of the first of ExtraFiles
 
 const ruleNetPort = 2 // LANDLOCK_RULE_NET_PORT
 
-// landlockABI is the version of Landlock that the system has, 0 for none.
+// landlockABI returns the version of Landlock that the system has, 0 for none.
 func landlockABI() int {
 	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -54,7 +54,7 @@ func probeLandlock(s *Sandbox) (string, error) {
 	return "ABI " + strconv.Itoa(abi), s.probe()
 }
 
-// landlocked is a child that Landlock restricts.
+// landlocked returns a child that Landlock restricts.
 func (c *Cmd) landlocked(found finding) (*child, error) {
 	s := c.s
 	policy := s.policy()
@@ -65,7 +65,7 @@ func (c *Cmd) landlocked(found finding) (*child, error) {
 	case policy.anyNetwork():
 		rule = socketsFree
 	default:
-		// The proxy also learns what is refused where no host is allowed, but then nothing could reach it.
+		// A proxy would also report refusals if no host is allowed, but then no command could reach it.
 		if len(policy.Network) == 0 {
 			break
 		}
@@ -112,7 +112,7 @@ func (c *Cmd) landlocked(found finding) (*child, error) {
 	return k, nil
 }
 
-// ruleset lists what the command may do with files, also for the gate.
+// ruleset lists the file access of the command, also for the gate.
 func (c *Cmd) ruleset(abi int, found finding, policy Policy, port int) (*os.File, *gate, error) {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: llAll}
 	if abi >= 4 && !policy.anyNetwork() {
@@ -179,8 +179,8 @@ func makeRuleset(attr *unix.LandlockRulesetAttr, size uintptr) (*os.File, error)
 	return os.NewFile(fd, "landlock"), nil
 }
 
-// rules adds rules to a set. Landlock grants whole trees and cannot except a part of one, so a folder with something in it that is
-// not granted is split: what is in it is granted by itself, and nothing new can be made beside it.
+// rules adds rules to a set. Landlock grants whole trees and cannot exclude a part of one. So a folder with an excluded entry
+// is split: its other entries are granted separately, and nothing new can be created in the folder.
 type rules struct {
 	set               int
 	hidden, protected map[string]bool
@@ -228,8 +228,8 @@ func (r *rules) tree(name string, write bool) {
 	}
 }
 
-// add grants rights on what is at a path, less those that only folders have if it is none. A path through a
-// link, which somebody may have made meanwhile, grants nothing.
+// add grants rights on a path. If it is not a folder, rights for folders are left out. A path through a link, which may have
+// been created meanwhile, grants nothing.
 func (r *rules) add(name string, access uint64) {
 	if r.err != nil {
 		return

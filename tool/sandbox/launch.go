@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Fetches returns the registry that a command fetches from what it runs: "npm", "PyPI" or "Go modules"; "" if it does not.
+// Fetches returns the registry from which a command fetches the program that it runs: "npm", "PyPI" or "Go modules", or "" if
+// there is none.
 func Fetches(argv []string) string {
 	if len(argv) == 0 {
 		return ""
@@ -37,9 +38,9 @@ func Fetches(argv []string) string {
 	return ""
 }
 
-// launch returns what a command needs that fetches what it runs: the hosts of its registry, and the variables by which it
-// finds that, and keeps what it fetched where it may write. The registry is the one that the command's or the user's
-// environment or the user's configuration names.
+// launch returns the needs of a command that fetches the program it runs: the hosts of its registry, and the variables that
+// select the registry and a writable cache. The registry is named by the environment of the command or the user, or by the
+// user's configuration.
 func (s *Sandbox) launch(argv, env []string) (hosts, vars []string) {
 	setting := func(names ...string) string {
 		for _, list := range [][]string{env, s.opt.Environ} {
@@ -88,7 +89,7 @@ func (s *Sandbox) launch(argv, env []string) (hosts, vars []string) {
 			if modules == "" {
 				modules = filepath.Join(s.opt.Home, "go", "pkg", "mod")
 			}
-			// What the user has already is not fetched again.
+			// Packages in the user's cache are not fetched again.
 			proxy = (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(modules, "cache", "download"))}).String() + "," + proxy
 		}
 		vars = []string{"GOMODCACHE=" + filepath.Join(cache, "go-mod"), "GOPROXY=" + proxy}
@@ -130,5 +131,5 @@ func npmrcRegistry(home string) string {
 	return userinfo.ReplaceAllString(registry, "//")
 }
 
-// userinfo is a user or password in an address, which is not handed on.
+// userinfo matches a user or password in an address, which is removed.
 var userinfo = regexp.MustCompile(`//[^/@,|]*@`)

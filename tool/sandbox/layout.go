@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// A layout is which trees of the file system a command sees.
+// A layout lists the trees of the file system that a command sees.
 type layout struct {
 	trees map[string]bool   // absolute paths without symbolic links, to whether they may be written
 	links map[string]string // symbolic links on the way to them
 	hide  []string          // what is hidden of them
 }
 
-// add adds a tree as it is outside, with the links on the way there. What does not exist is left out, and so is what a link within
-// a tree that may be written leads to outside of it.
+// add adds a tree at its real path, with the links that lead to it. Missing trees are left out, and so are targets outside a
+// writable tree of links within it.
 func (l *layout) add(name string, write bool) {
 	real, links := l.resolve(name)
 	if real == "" || real == "/" {
@@ -41,7 +41,7 @@ func (l *layout) resolve(name string) (string, map[string]string) {
 	return real, links
 }
 
-// follow returns where a path leads, and notes the links on the way; "" if it leads nowhere.
+// follow returns the target of a path, and notes the links on the way. It returns "" if there is no target.
 func follow(name string, links map[string]string, left int) string {
 	at := string(filepath.Separator)
 	if v := filepath.VolumeName(name); v != "" {
@@ -74,7 +74,7 @@ func follow(name string, links map[string]string, left int) string {
 	return at
 }
 
-// sorted returns the trees so that what is within another comes behind it; one that changes nothing is left out.
+// sorted returns the trees with outer ones before inner ones, and leaves out redundant ones.
 func (l *layout) sorted() []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(l.trees)) {
@@ -98,7 +98,7 @@ func (l *layout) around(name string) (string, bool) {
 	}
 }
 
-// holds reports whether a tree holds a path or is it.
+// holds reports whether a tree contains a path or is equal to it.
 func (l *layout) holds(name string) bool {
 	if _, ok := l.trees[name]; ok {
 		return true
@@ -116,7 +116,7 @@ func within(dir, name string) bool {
 	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// systemLayout is what all commands see besides their project: programs, libraries and toolchains.
+// systemLayout returns what all commands see besides their project: programs, libraries and toolchains.
 func (s *Sandbox) systemLayout() layout {
 	l := layout{trees: map[string]bool{}, links: map[string]string{}}
 	for _, dir := range systemTrees() {
@@ -171,7 +171,7 @@ func (s *Sandbox) addProgram(l *layout, dir string) {
 	}
 }
 
-// addSystem adds a tree of the system, less the home folder if that is within it.
+// addSystem adds a tree of the system, without the home folder if that is within it.
 func (s *Sandbox) addSystem(l *layout, name string) {
 	real, _ := l.resolve(name)
 	home := follow(filepath.Clean(s.opt.Home), map[string]string{}, 40)
@@ -188,7 +188,7 @@ func (s *Sandbox) addSystem(l *layout, name string) {
 	}
 }
 
-// systemTrees are where systems keep programs, libraries and what these read to start.
+// systemTrees returns the folders of programs, libraries and their configuration on usual systems.
 func systemTrees() []string {
 	return []string{
 		"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/etc/resolv.conf", "/opt", "/nix", "/gnu/store", "/snap", "/home/linuxbrew",
@@ -197,7 +197,7 @@ func systemTrees() []string {
 	}
 }
 
-// systemSecrets are files below them that are nobody's business, also where everybody could read them.
+// systemSecrets lists files below them that stay hidden, even if every user may read them.
 func systemSecrets() []string {
 	return []string{
 		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private",
@@ -206,8 +206,8 @@ func systemSecrets() []string {
 	}
 }
 
-// toolchains are what of the home folder holds programs and packages, and what Git ignores everywhere, without which it ends
-// where it may not read that.
+// toolchains returns the paths in the home folder with programs and packages, and the global ignore file of Git, which fails
+// if it may not read that file.
 func toolchains() []string {
 	return []string{
 		"go/pkg", "go/bin", ".gvm", ".config/go", ".cargo", ".rustup", ".nvm", ".volta", ".fnm", ".local/share/fnm", ".local/share/pnpm", ".bun",
@@ -223,7 +223,7 @@ func toolchainSecrets() []string {
 		".nuget/NuGet.Config", ".gem/credentials", ".sdkman/etc/credentials"}
 }
 
-// layout is what this command sees.
+// layout returns the trees that this command sees.
 func (c *Cmd) layout() layout {
 	s := c.s
 	l := s.shared.system.clone()

@@ -26,7 +26,7 @@ func mechanisms() []mechanism {
 	return []mechanism{{Namespaces, probeNamespaces}, {Landlock, probeLandlock}}
 }
 
-// probe starts a command that does nothing.
+// probe starts a command that does nothing, to test the mechanism.
 func (s *Sandbox) probe() error {
 	path := ""
 	for _, name := range []string{"/bin/true", "/usr/bin/true", "/run/current-system/sw/bin/true", "/bin/sh"} {
@@ -122,7 +122,7 @@ func (c *Cmd) confined() (err error) {
 	return nil
 }
 
-// release closes what only the child needs.
+// release closes the files that only the child needs.
 func (c *child) release() {
 	for _, v := range c.keep {
 		if f, ok := v.(*os.File); ok {
@@ -134,13 +134,13 @@ func (c *child) release() {
 	}
 }
 
-// setup that both mechanisms begin with.
+// setup adds the calls with which both mechanisms begin.
 func (c *child) separate() {
 	c.before(must, "start a session", unix.SYS_SETSID)
 	c.before(must, "die with its parent", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 }
 
-// lower gives up, behind everything that needs them, all rights that the user does not have, and the means to get any.
+// lower drops all rights that the user does not have, and the means to gain any, after everything that needs them.
 func (c *child) lower(network socketRule, files int) error {
 	for n := range uintptr(64) {
 		c.after(may, "drop capability", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, n, 0, 0, 0)
@@ -175,7 +175,7 @@ func (c *child) lower(network socketRule, files int) error {
 // proxyPort is where commands in a network namespace find their proxy.
 const proxyPort = 31280
 
-// namespaces is a child in namespaces of its own.
+// namespaces returns a child in namespaces of its own.
 func (c *Cmd) namespaces(found finding) (*child, error) {
 	s := c.s
 	policy := s.policy()
@@ -231,7 +231,7 @@ func (c *Cmd) namespaces(found finding) (*child, error) {
 
 const atCwd = ^uintptr(99) // AT_FDCWD, -100
 
-// A tree puts the file system of a child together.
+// A tree builds the file system of a child.
 type tree struct {
 	k    *child
 	root string // where it is put together
@@ -281,25 +281,25 @@ func (t *tree) bind(source, target string, folder bool) {
 		t.mount(must, "mount "+target, source, t.root+target, "", unix.MS_BIND|unix.MS_REC, "")
 		return
 	}
-	// A command that runs may swap a folder on the way for a link.
+	// A running command may replace a folder in the path by a link.
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	k.before(save, "open "+source, unix.SYS_OPENAT2, atCwd, k.text(source), pointer(k, &how), unsafe.Sizeof(how))
 	k.before(save, "open "+source, unix.SYS_OPEN_TREE, lastResult, k.text(""), unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	k.before(must, "mount "+target, unix.SYS_MOVE_MOUNT, lastResult, k.text(""), atCwd, k.text(t.root+target), unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// again creates a mount from what is at a path already.
+// again turns an existing path into a mount.
 func (t *tree) again(name string) {
 	t.mount(must, "mount "+name, t.root+name, t.root+name, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// mounts puts the file system of the child together.
+// mounts builds the file system of the child.
 func (c *Cmd) mounts(k *child, found finding) {
 	s, sh := c.s, c.s.shared
 	t := &tree{k: k, root: filepath.Join(sh.temp, tempRoot), l: c.layout(), made: map[string]bool{"/": true}}
 	t.mount(must, "make mounts private", "none", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	t.mount(must, "mount a root", "tmpfs", t.root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=4m")
-	// The usual folders come first, so that what is allowed within them shows.
+	// The usual folders come first, so that allowed paths within them stay visible.
 	for _, name := range []string{"/dev", "/proc", "/dev/shm", "/dev/pts"} {
 		t.mkdirs(name)
 	}
@@ -346,9 +346,9 @@ func (c *Cmd) mounts(k *child, found finding) {
 	k.before(must, "enter /", unix.SYS_CHDIR, k.text("/"))
 }
 
-// except takes out of the tree what is hidden, and the right to write what is protected.
+// except removes hidden files from the tree, and write access to protected ones.
 func (c *Cmd) except(t *tree, found finding) {
-	// What holds something that is hidden or protected becomes a mount itself, so that nobody moves it away.
+	// A folder with a hidden or protected entry becomes a mount itself, so that it cannot be moved away.
 	pins := map[string]bool{}
 	for _, name := range slices.Concat(found.hidden, c.before) {
 		for dir := filepath.Dir(name); t.l.holds(dir); dir = filepath.Dir(dir) {
@@ -439,7 +439,8 @@ func (c *child) loopback(files int) error {
 	return nil
 }
 
-// attach takes what the child has sent: the listener that the proxy is to serve, or the questions of its seccomp filter.
+// attach receives the descriptor that the child has sent: the listener for the proxy, or the notifications of its seccomp
+// filter.
 func (c *Cmd) attach(k *child) error {
 	if k.socket == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Needs is what a program declares that it needs besides what all commands may do.
+// Needs is a program's declaration of the access that it needs besides that of all commands.
 type Needs struct {
 	Network []string `json:",omitempty"` // hosts; "*" for the network as it is
 	Read    []string `json:",omitempty"` // files and folders: relative to the project, "~/…" or absolute
@@ -50,7 +50,7 @@ func (n *Needs) Add(key, value string) error {
 	return nil
 }
 
-// checkPlace reports what is wrong with a path of a declaration, whatever there is on the disk.
+// checkPlace returns what is wrong with a path of a declaration, without reading the disk.
 func checkPlace(name string) error {
 	_, ofHome := strings.CutPrefix(name, "~/")
 	switch clean := filepath.Clean(name); {
@@ -66,7 +66,7 @@ func checkPlace(name string) error {
 	return nil
 }
 
-// Lines returns a declaration for people, a line for each key that is there.
+// Lines returns a declaration for users, one line for each key.
 func (n Needs) Lines() []string {
 	var out []string
 	for i, list := range [][]string{n.Network, n.Read, n.Write} {
@@ -91,8 +91,8 @@ func (n Needs) Within(m Needs) bool {
 	return in(n.Network, m.Network) && in(n.Read, m.Read) && in(n.Write, m.Write) && (!n.Off || m.Off)
 }
 
-// Policy returns what a declaration means in a project of a user. A path in the project that leads out of it is an error, and
-// so is a folder to write that is not there: nothing could be made in its place.
+// Policy returns the access that a declaration grants in a project of a user. A path in the project that leads out of it is an
+// error, and so is a folder to write that is not there: nothing could be made in its place.
 func (n Needs) Policy(root, home string) (Policy, error) {
 	p := Policy{Network: n.Network}
 	for _, name := range n.Read {
@@ -119,7 +119,7 @@ func (n Needs) Policy(root, home string) (Policy, error) {
 	return p, nil
 }
 
-// place returns the absolute path that one of a declaration means.
+// place returns the absolute path for a path of a declaration.
 func place(name, root, home string) (string, error) {
 	if err := checkPlace(name); err != nil {
 		return "", err
@@ -152,8 +152,8 @@ func place(name, root, home string) (string, error) {
 	return real, nil
 }
 
-// tooMuch reports whether a folder is never granted as a whole: it holds what leads out of the sandbox, such as sockets and
-// devices, or all that is the user's.
+// tooMuch reports whether a folder is never granted as a whole, because it holds ways out of the sandbox, such as sockets and
+// devices, or all files of the user.
 func tooMuch(dir, home string) bool {
 	if real, err := filepath.EvalSymlinks(home); err == nil && home != "" && real != home && within(dir, real) {
 		return true
@@ -186,7 +186,7 @@ func Named(argv []string, root, home string) []string {
 	return slices.DeleteFunc(slices.Compact(out), func(name string) bool { return name == "" })
 }
 
-// passes reports whether a path leads through a project, in which links may be exchanged.
+// passes reports whether a path leads through a project, in which links may change.
 func passes(name, root string) bool {
 	for ; root != "" && name != filepath.Dir(name); name = filepath.Dir(name) {
 		if within(root, name) {
@@ -199,7 +199,7 @@ func passes(name, root string) bool {
 	return false
 }
 
-// around returns what is readable around a path that is named, "" for nothing.
+// around returns the readable folder around a named path, or "" if there is none.
 func around(name, home string) string {
 	info, err := os.Stat(name)
 	switch {
@@ -265,7 +265,7 @@ func (s *Sandbox) Declaring(who string, own bool, n Needs, argv, env []string) (
 	return view, append(slices.Clone(env), vars...), err
 }
 
-// private returns the private folder that a path lies in or holds, "" for none.
+// private returns the private folder that contains a path or lies in it, or "".
 func (s *Sandbox) private(name string) string {
 	for _, dir := range s.opt.Private {
 		real, err := filepath.EvalSymlinks(dir)
@@ -279,7 +279,7 @@ func (s *Sandbox) private(name string) string {
 	return ""
 }
 
-// symptoms are what programs say that were refused a file or the network.
+// symptoms matches messages of programs that were refused a file or the network.
 var symptoms = regexp.MustCompile(`(?i)\b(E(ACCES|PERM|ROFS|NOENT|NOTFOUND|AI_AGAIN|CONNREFUSED|NETUNREACH|AFNOSUPPORT|` +
 	`HOSTUNREACH|PROTO)|permission denied|operation not permitted|read-only file system|no such file|not allowed|` +
 	`network is unreachable|connection refused|could not resolve|name resolution|fetch failed|access denied|Forbidden)\b`)
@@ -323,7 +323,7 @@ func (c *Cmd) Missing(who string, n Needs, file, said string) string {
 	return fmt.Sprintf("%s was refused %s; add %s in %s", who, strings.Join(refused, ", "), line(file, "network", hosts), file)
 }
 
-// line is a line of a declaration as it is written in a file.
+// line returns a line of a declaration in the syntax of its file.
 func line(file, key string, values []string) string {
 	ext := filepath.Ext(file)
 	if ext == ".yaml" || ext == ".yml" || ext == "" {

@@ -39,7 +39,7 @@ func CheckHost(h string) error {
 	return nil
 }
 
-// allowed reports whether one of the hosts is meant.
+// allowed reports whether a name matches one of the hosts.
 func allowed(hosts []string, host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	return slices.ContainsFunc(hosts, func(h string) bool {
@@ -51,7 +51,7 @@ func allowed(hosts []string, host string) bool {
 	})
 }
 
-// A proxy is an HTTP proxy on a loopback address that lets through what its hosts allow, to whoever knows its password.
+// A proxy is an HTTP proxy on a loopback address that lets clients who know its password reach the allowed hosts.
 type proxy struct {
 	hosts    []string
 	password string
@@ -101,7 +101,7 @@ func (p *proxy) serve(l net.Listener) {
 	p.done.Go(func() { _ = p.server.Serve(l) })
 }
 
-// control refuses addresses of this machine and its link to names that others may have pointed there.
+// control refuses to connect names to loopback and link-local addresses, since others may have pointed the names there.
 func (p *proxy) control(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -136,7 +136,7 @@ func (p *proxy) close() error {
 	return err
 }
 
-// refusals are the hosts that were wanted and not allowed, as sentences.
+// refusals returns a sentence for each host that was requested but not allowed.
 func (p *proxy) refusals() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

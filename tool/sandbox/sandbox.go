@@ -25,7 +25,7 @@ import (
 	"sync"
 )
 
-// A Mode is what bounds commands.
+// A Mode is a mechanism that confines commands.
 type Mode string
 
 // The modes.
@@ -46,8 +46,8 @@ type Policy struct {
 
 // Options of New.
 type Options struct {
-	// Root is the folder of the project, an absolute path. Commands may write it, less what Protect names, and read
-	// it, less what Hide names. Defaults to "": none.
+	// Root is the folder of the project, an absolute path. Commands may write it except where Protect reports true, and read
+	// it except where Hide does. If "", there is no project.
 	Root string
 	// Protect reports whether an absolute path below a writable folder must not be written. Defaults to nil:
 	// only what Git executes is protected.
@@ -57,15 +57,15 @@ type Options struct {
 	// Private are files and folders, absolute paths, that no command sees and no declaration grants: those of Superstep itself.
 	// Defaults to none.
 	Private []string
-	// Policy is what all commands may do besides.
+	// Policy is the additional access of all commands.
 	Policy Policy
-	// Home is the user's home folder. Of it commands see toolchains, read-only. Defaults to "": nothing.
+	// Home is the user's home folder. Commands see only its toolchains, read-only. If "", they see nothing of it.
 	Home string
 	// Environ is the user's environment, "NAME=value", which says where toolchains are. Defaults to nil.
 	Environ []string
-	// Cache is a folder for caches that are kept from run to run, made when it is needed. Caches of the user's own
-	// are never written, so that no command leaves something in them that is run outside later. Defaults to "":
-	// caches last as long as the Sandbox.
+	// Cache is a folder for caches that are kept from run to run, made when it is needed. The user's own caches are never
+	// written, so that no command can plant something in them that is run outside later. Defaults to "": caches last as long
+	// as the Sandbox.
 	Cache string
 	// Temp is where the temporary folder is made. Defaults to os.TempDir().
 	Temp string
@@ -73,8 +73,7 @@ type Options struct {
 	Mode Mode
 }
 
-// A Sandbox starts commands within bounds. It is safe for use from several goroutines. A nil *Sandbox starts them
-// without.
+// A Sandbox starts confined commands. It is safe for use from several goroutines. A nil *Sandbox starts commands unconfined.
 type Sandbox struct {
 	opt    Options
 	extra  Policy // of this view
@@ -96,8 +95,8 @@ type shared struct {
 	scans map[string]*scanner // by their folders
 }
 
-// New finds out what this system can do, and makes a temporary folder. A system without a sandbox is no error:
-// the mode is None then, and the caller decides. Close the Sandbox when no command runs any more.
+// New detects what this system supports, and creates a temporary folder. A system without a sandbox is no error: the mode is
+// then None, and the caller decides. Close the Sandbox when no command runs any more.
 func New(opts *Options) (*Sandbox, error) {
 	var o Options
 	if opts != nil {
@@ -176,7 +175,7 @@ func (s *Sandbox) prepare() error {
 	return nil
 }
 
-// A mechanism is a way to bound commands.
+// A mechanism is a way to confine commands.
 type mechanism struct {
 	mode  Mode
 	probe func(*Sandbox) (detail string, err error) // tries it
@@ -205,7 +204,7 @@ func removeAll(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// Mode returns what bounds commands.
+// Mode returns the mechanism that confines commands.
 func (s *Sandbox) Mode() Mode {
 	if s == nil {
 		return None
@@ -213,7 +212,7 @@ func (s *Sandbox) Mode() Mode {
 	return s.shared.mode
 }
 
-// String returns the mode with its details, or with why there is none, such as "landlock (ABI 7)".
+// String returns the mode with its details, such as "landlock (ABI 7)", or with the reason why there is none.
 func (s *Sandbox) String() string {
 	switch {
 	case s == nil:
@@ -249,7 +248,8 @@ func (s *Sandbox) Reader() *Sandbox {
 	return &out
 }
 
-// Keep notes that somebody other than a command writes a file, by its absolute path: it is not a command that made it.
+// Keep notes the absolute path of a file that is written by something other than a command, so that it is not attributed to
+// one.
 func (s *Sandbox) Keep(path string) {
 	if s == nil {
 		return
@@ -262,7 +262,7 @@ func (s *Sandbox) Keep(path string) {
 	s.shared.kept[path] = true
 }
 
-// keeps reports whether a path is one that others have written, or holds one.
+// keeps reports whether a path was noted by Keep or contains such a path.
 func (s *Sandbox) keeps(name string) bool {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()
@@ -274,8 +274,8 @@ func (s *Sandbox) keeps(name string) bool {
 	return false
 }
 
-// alone returns a view of s for a program that may be trusted with more than others: it has a home folder, a temporary folder
-// and caches of its own, in which they leave nothing for it to run.
+// alone returns a view of s for a program with more rights than others: it has its own home folder, temporary folder and
+// caches, so that others cannot plant something there for it to run.
 func (s *Sandbox) alone(who string) (*Sandbox, error) {
 	out := *s
 	sum := sha256.Sum256([]byte(who))
@@ -288,7 +288,7 @@ func (s *Sandbox) alone(who string) (*Sandbox, error) {
 	return &out, nil
 }
 
-// own is a folder of this view in the temporary one.
+// own returns the temporary folder of this view.
 func (s *Sandbox) own(name string) string { return filepath.Join(s.shared.temp, s.apart, name) }
 
 // In returns a view of s whose commands have another folder in place of the project's. It is closed with s.
@@ -313,7 +313,7 @@ func (s *Sandbox) Network() []string {
 	return s.policy().Network
 }
 
-// policy is what the commands of s may do besides the usual.
+// policy returns the additional access of the commands of s.
 func (s *Sandbox) policy() Policy { return s.opt.Policy.join(s.extra) }
 
 func (p Policy) join(q Policy) Policy {
@@ -338,7 +338,7 @@ func (p Policy) check() error {
 	return nil
 }
 
-// anyNetwork reports whether the network is as it is outside.
+// anyNetwork reports whether network access is unrestricted.
 func (p Policy) anyNetwork() bool { return slices.Contains(p.Network, "*") }
 
 // Command returns a command that is started within the bounds of s, with a process group of its own. Name is the absolute path of a program. Env
@@ -348,7 +348,7 @@ func (s *Sandbox) Command(ctx context.Context, env []string, name string, args .
 	return &Cmd{ctx: ctx, s: s, env: slices.Clone(env), path: name, args: args}
 }
 
-// environ is what commands see of an environment, with what the sandbox sets.
+// environ returns the part of an environment that commands see, with the variables that the sandbox sets.
 func (s *Sandbox) environ(env []string, proxyURL string) []string {
 	set := map[string]string{"TMPDIR": s.tempSeen(), "TMP": s.tempSeen(), "TEMP": s.tempSeen()}
 	cache := s.cacheDir()
@@ -361,7 +361,7 @@ func (s *Sandbox) environ(env []string, proxyURL string) []string {
 		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "npm_config_proxy", "npm_config_https_proxy"} {
 			set[name] = proxyURL
 		}
-		// Loopback is the command's own, unless that of this machine was allowed.
+		// The command has its own loopback interface, unless that of this machine was allowed.
 		direct := strings.Join(slices.DeleteFunc([]string{"localhost", "127.0.0.1", "::1"}, func(h string) bool { return allowed(s.policy().Network, h) }), ",")
 		set["NO_PROXY"], set["no_proxy"], set["npm_config_noproxy"], set["NODE_USE_ENV_PROXY"] = direct, direct, direct, "1"
 	}
@@ -383,7 +383,7 @@ func (s *Sandbox) environ(env []string, proxyURL string) []string {
 	return out
 }
 
-// tempSeen is the temporary folder as commands see it.
+// tempSeen returns the temporary folder as commands see it.
 func (s *Sandbox) tempSeen() string {
 	if s.shared.mode == Namespaces {
 		return "/tmp"
@@ -391,7 +391,7 @@ func (s *Sandbox) tempSeen() string {
 	return s.own(tempFiles)
 }
 
-// cacheDir is where the caches of commands are.
+// cacheDir returns where the caches of commands are.
 func (s *Sandbox) cacheDir() string {
 	switch {
 	case s.opt.Cache != "" && s.apart == "":

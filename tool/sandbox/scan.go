@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// mostFolders bounds how many folders of a project are looked through for what is hidden or protected.
+// mostFolders bounds how many folders of a project are searched for hidden or protected files.
 const mostFolders = 100_000
 
-// A finding is what in a folder must be treated apart.
+// A finding lists the entries of a folder that need special treatment.
 type finding struct {
 	hidden    []string // may not be read
 	protected []string // may be read, not written
 }
 
-// A scanner finds what is hidden and what is protected below a folder. It remembers folders that have not changed
-// since, so that looking again costs one stat per folder.
+// A scanner finds hidden and protected files below a folder. It remembers unchanged folders, so that a second scan costs one
+// stat per folder.
 type scanner struct {
 	root    string
 	folders map[string]*scanned
@@ -33,11 +33,10 @@ type scanned struct {
 	sub []string // folders that are looked through
 }
 
-// settled is how long a folder must not have changed before its entries are believed to be all: file
-// systems tell times in steps.
+// settled is how long a folder must be unchanged before its scan is trusted, since file systems have a coarse clock.
 const settled = 50 * time.Millisecond
 
-// look returns what is hidden and protected below root, sorted.
+// look returns the hidden and protected paths below root, sorted.
 func (sc *scanner) look(root string, hide, protect func(string) bool) (finding, error) {
 	sc.root = root
 	old := sc.folders
@@ -109,7 +108,7 @@ func (sc *scanner) folder(dir string, before *scanned, hide, protect func(string
 	return f, nil
 }
 
-// behind returns where a symbolic link leads, if that is another place in the same project.
+// behind returns the target of a symbolic link, if it is another path in the same project.
 func (sc *scanner) behind(name string, e fs.DirEntry) []string {
 	if e.Type()&fs.ModeSymlink == 0 {
 		return nil
@@ -121,8 +120,8 @@ func (sc *scanner) behind(name string, e fs.DirEntry) []string {
 	return []string{real}
 }
 
-// gitExecutes returns what of a repository names programs that Git executes, or another place where to look for such. The rest of
-// it may be written, so that commits can be made.
+// gitExecutes returns the files of a repository that name programs for Git to execute, or other files that do. The rest of the
+// repository may be written, so that commits are possible.
 func gitExecutes(name string, folder bool) []string {
 	if !folder {
 		return []string{name}
@@ -134,13 +133,13 @@ func gitExecutes(name string, folder bool) []string {
 	return out
 }
 
-// gitKeeps reports whether Git itself makes a path of a repository, as for a worktree. What commands write there is only
-// executed by way of another protected name.
+// gitKeeps reports whether Git itself makes a path of a repository, as for a worktree. Files that commands write there are
+// executed only through another protected name.
 func gitKeeps(name string) bool {
 	return filepath.Base(filepath.Dir(name)) == ".git" && slices.Contains([]string{"info", "worktrees"}, filepath.Base(name))
 }
 
-// existing returns those of a list that there are.
+// existing returns the paths of a list that exist.
 func existing(all []string) []string {
 	var out []string
 	for _, name := range all {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A socketRule is which sockets may be made.
+// A socketRule tells which sockets may be created.
 type socketRule int
 
 const (
@@ -47,9 +47,9 @@ func (f *filter) fail(errno uint32) {
 func (f *filter) ask()  { f.add(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_USER_NOTIF, 0, 0) } // see gate
 func (f *filter) pass() { f.add(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW, 0, 0) }
 
-// filterFor is the filter of a command. What it refuses either has no use in a sandbox or would lead out of it: other name spaces,
-// mounts, keys of the user, typing into a terminal, and io_uring, which makes calls that no filter sees. Private is
-// whether processes, memory that is shared by number, and Unix sockets of others are out of sight anyway.
+// filterFor returns the filter of a command. The refused calls either have no use in a sandbox or would lead out of it: other
+// name spaces, mounts, keys of the user, typing into a terminal, and io_uring, which makes calls that no filter sees. Private
+// is whether processes, memory that is shared by number, and Unix sockets of others are out of sight anyway.
 func filterFor(sockets socketRule, private bool) []unix.SockFilter {
 	var f filter
 	f.load(atArch)
@@ -75,7 +75,7 @@ func filterFor(sockets socketRule, private bool) []unix.SockFilter {
 		f.ifEqual(uint32(nr), 0, 1)
 		f.fail(uint32(unix.EPERM))
 	}
-	// Arguments of clone3 are in memory, which a filter does not see; everybody falls back to clone.
+	// The arguments of clone3 are in memory, which a filter cannot read; programs fall back to clone.
 	f.ifEqual(unix.SYS_CLONE3, 0, 1)
 	f.fail(uint32(unix.ENOSYS))
 	for _, nr := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {
@@ -99,7 +99,7 @@ func filterFor(sockets socketRule, private bool) []unix.SockFilter {
 	return f
 }
 
-// landlocked refuses or hands over what Landlock does not know of.
+// landlocked refuses calls that Landlock does not restrict, or passes them to the gate.
 func (f *filter) landlocked() {
 	for _, nr := range slices.Sorted(maps.Keys(changes())) {
 		f.ifEqual(nr, 0, 1)
@@ -129,7 +129,7 @@ func (f *filter) landlocked() {
 	f.load(atNumber)
 }
 
-// sockets refuses those that lead out.
+// sockets refuses sockets that lead out of the sandbox.
 func (f *filter) sockets(sockets socketRule, private bool) {
 	switch sockets {
 	case socketsFree:

@@ -7,7 +7,7 @@ const (
 	x32Bit    = 0x40000000 // of the numbers of calls in the way of x32
 )
 
-// oldChanges are those that later processors lack.
+// oldChanges returns those that later processors lack.
 func oldChanges() map[uint32]change {
 	return map[uint32]change{
 		unix.SYS_CHMOD:     {absent, 0, 1, absent, false, changeMode},

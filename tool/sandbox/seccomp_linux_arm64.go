@@ -7,5 +7,5 @@ const (
 	x32Bit    = 0
 )
 
-// oldChanges are those that later processors lack.
+// oldChanges returns those that later processors lack.
 func oldChanges() map[uint32]change { return nil }

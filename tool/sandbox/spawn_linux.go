@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Neither os/exec nor package syscall can mount between fork and exec, an unprivileged process with
-// several threads cannot enter a user namespace by itself, and starting this program again takes longer
-// than the commands that it would confine. So what a child does before it becomes another program is a
-// list of system calls, made beforehand; between fork and exec nothing but that list is carried out.
+// Neither os/exec nor package syscall can mount between fork and exec, an unprivileged process with several threads cannot
+// enter a user namespace by itself, and starting this program again takes longer than the commands that it would confine. So
+// the work of a child before exec is a list of system calls that is prepared beforehand; between fork and exec nothing else is
+// executed.
 
 // An op is a system call of a child.
 type op struct {
@@ -92,7 +92,7 @@ func newOp(mode opMode, nr uintptr, args []uintptr) op {
 	return o
 }
 
-// before adds a call to the setup. What it is called is for errors.
+// before adds a call to the setup. The name is for errors.
 func (c *child) before(mode opMode, what string, nr uintptr, args ...uintptr) {
 	c.setup = append(c.setup, newOp(mode, nr, args))
 	c.names = append(c.names, what)
@@ -229,8 +229,8 @@ func (c *child) start(dir, path string, args, env []string, files []*os.File) (p
 	return 0, fmt.Errorf("it ended before it began: %w", syscall.Errno(why))
 }
 
-// alone has the child, before anything else, die with its parent and close what it does not need: it must not hold the locks of a
-// parent that is killed meanwhile.
+// alone makes the child, before anything else, die with its parent and close the files it does not need: it must not hold
+// locks of a parent that is killed meanwhile.
 func (c *child) alone(fds []int) {
 	fds = slices.Clone(fds)
 	for _, v := range c.keep {
@@ -255,8 +255,8 @@ func (c *child) alone(fds []int) {
 	c.names = append(slices.Repeat([]string{"close"}, len(first)), c.names...)
 }
 
-// split forks, and is what the child does. In the child it may neither grow the stack nor allocate nor touch what other threads
-// may have locked, and it does not return.
+// split forks and runs the child's calls. In the child it must neither grow the stack nor allocate nor use anything that other
+// threads may have locked, and it does not return.
 //
 //go:norace
 //go:noinline
@@ -294,7 +294,7 @@ func split(c *child, report uintptr, failure *[2]uint64, unneeded *ranges) (pid 
 		if stage == 1 {
 			continue // execve returned without an error, which it never does
 		}
-		// Until it is another program, its memory and its environment are this process's.
+		// Until exec, its memory and its environment are those of this process.
 		syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0, 0, 0)
 		if c.init {
 			inner, _, err := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
@@ -385,7 +385,7 @@ type ranges [4096]struct{ start, end uintptr }
 
 const stackKept = 64 << 10 // bytes on both sides of where the stack is
 
-// spare lists the memory that an init does without: all but programs.
+// spare lists the memory that an init does not need: everything except program code.
 func spare() (*ranges, func(), error) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -20,7 +20,7 @@ func toolchainVariables() []string {
 		"BUN_INSTALL", "PYENV_ROOT"}
 }
 
-// userVariables are the variables of the user's environment and configuration that commands see besides those they are given:
+// userVariables returns the variables of the user's environment and configuration that commands see besides those they are given:
 // where toolchains are, and by which name Git commits.
 func (s *Sandbox) userVariables() []string {
 	var out []string

@@ -172,7 +172,7 @@ func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Ou
 	return Output{Text: final.Text, Agent: in.Agent, Model: in.Model}, err
 }
 
-// flow is the graph of a run: one node, the agent; a nil crew gives a graph to look at.
+// flow returns the graph of a run: one node, the agent; a nil crew gives a graph to look at.
 func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[state, string], error) {
 	version, err := journal.Hash(in.Definition)
 	if err != nil {
@@ -219,7 +219,7 @@ func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state
 	return k.handOver(&lead, w, text, rest)
 }
 
-// said is what an agent ended with, or why that is nothing.
+// said returns what an agent ended with, or why that is nothing.
 func said(name string, out *agent.Outcome, err error) (string, error) {
 	switch {
 	case err != nil:

@@ -377,7 +377,7 @@ func (k *desk) find(handle string) (*background, []string) {
 	return nil, handles
 }
 
-// told is the result of a workflow as an agent is told it.
+// told returns the result of a workflow as an agent is told it.
 func (b *background) told(r *ended) tool.Result {
 	if r.Success {
 		return tool.Result{Text: text(r.Output)}

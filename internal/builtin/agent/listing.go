@@ -48,7 +48,7 @@ func described(w *workflow.Workflow) string {
 	return b.String()
 }
 
-// choices are the values that an input may have, "" if it may have any.
+// choices returns the values that an input may have, "" if it may have any.
 func choices(enum []any) string {
 	const most = 50
 	var out []string
@@ -66,7 +66,7 @@ func choices(enum []any) string {
 	return "one of " + strings.Join(out, ", ")
 }
 
-// line is a text on one line.
+// line returns a text on one line.
 func line(s string) string { return strings.Join(strings.Fields(clean.Text(s)), " ") }
 
 // listing returns what is in the background.
@@ -125,7 +125,7 @@ func (k *desk) state(b *background, steps map[string]int) string {
 	return what
 }
 
-// short is a text, cut at so many characters.
+// short returns a text, cut at so many characters.
 func short(s string, most int) string {
 	if r := []rune(s); len(r) > most {
 		return string(r[:most]) + "…"

@@ -24,7 +24,7 @@ const (
 	SaveTool    = "save_workflow"
 )
 
-// actions are the tools for workflows, as far as there is something for them.
+// actions returns the tools for workflows, as far as there is something for them.
 func (k *desk) actions(crew *Crew) []*agent.Action {
 	var out []*agent.Action
 	if len(k.flows.opt.Workflows) > 0 {
@@ -40,7 +40,7 @@ func (k *desk) actions(crew *Crew) []*agent.Action {
 	return out
 }
 
-// object is the schema of a tool's arguments.
+// object returns the schema of a tool's arguments.
 func object(order []string, properties map[string]*jsonschema.Schema, required ...string) *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Type: "object", Properties: properties, PropertyOrder: order, Required: required,
@@ -197,7 +197,7 @@ func names(set workflow.Set) []string {
 	return out
 }
 
-// text is an output as an agent reads it: what it says, if it is one that says something.
+// text returns an output as an agent reads it: what it says, if it is one that says something.
 func text(output json.RawMessage) string {
 	var says struct {
 		Text string `json:"text"`

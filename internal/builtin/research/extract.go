@@ -28,7 +28,7 @@ const (
 	narrowPassages = 4
 )
 
-// queries are the question itself and, if it has some, the names in it: what is written like an identifier or a path.
+// queries returns the question itself and, if it has some, the names in it: what is written like an identifier or a path.
 func queries(question string) []string {
 	var names []string
 	words := strings.Fields(question)
@@ -101,7 +101,7 @@ func (r *researcher) lookInDocs(ctx context.Context, t *graph.Task, s *state, qu
 	return l, nil
 }
 
-// passage is one that the index found, without lines at its ends that only mark a comment, and without the heading of a
+// passage returns one that the index found, without lines at its ends that only mark a comment, and without the heading of a
 // group of declarations, which says nothing.
 func passage(p docindex.Passage) Passage {
 	lines := make([]string, p.End-p.Start+1)
@@ -188,7 +188,7 @@ func shared(query []string, text string) (n int) {
 	return n
 }
 
-// scout is the explorer without a language model: what it finds are the directions. A question that the documents do not
+// scout returns the explorer without a language model: what it finds are the directions. A question that the documents do not
 // answer has none.
 func (r *researcher) scout(ctx context.Context, t *graph.Task, s *state) (update, error) {
 	var u update
@@ -234,7 +234,7 @@ func (r *researcher) scout(ctx context.Context, t *graph.Task, s *state) (update
 	return u.directed(), nil
 }
 
-// directed is the update with what it found as directions.
+// directed returns the update with what it found as directions.
 func (u update) directed() update {
 	for i := range u.Findings {
 		f := &u.Findings[i]
@@ -255,7 +255,7 @@ var symbol = regexp.MustCompile(`^(?:func|type|const|var) (?:\([^)]*\) )?([\pL_]
 // bare are topics that every file of code has.
 var bare = regexp.MustCompile(`^(?:package [\pL_][\pL\pN_]*|const|var|type|import|func|class|def|main)$`)
 
-// topic is what a passage is part of: the symbol or section, or else the file.
+// topic returns what a passage is part of: the symbol or section, or else the file.
 func (p *Passage) topic() string {
 	if m := symbol.FindStringSubmatch(p.Heading); m != nil {
 		return m[1]
@@ -263,7 +263,7 @@ func (p *Passage) topic() string {
 	return cmp.Or(p.Heading, p.Path)
 }
 
-// lookInto is a researcher without a language model. It looks once, in other files, for what the question and the direction
+// lookInto returns a researcher without a language model. It looks once, in other files, for what the question and the direction
 // have in common.
 func (r *researcher) lookInto(ctx context.Context, t *graph.Task, s *state, job *assignment) (update, error) {
 	d := job.Direction
@@ -374,7 +374,7 @@ func (s *state) unverified(b *strings.Builder) {
 	}
 }
 
-// none is the first line of a brief that does not answer.
+// none returns the first line of a brief that does not answer.
 func none(s *state) string {
 	if s.Docs == "" {
 		return "The web search does not answer this."
@@ -494,12 +494,12 @@ func leftOut(left map[string]int) string {
 	return "; left out: " + strings.Join(out, ", ")
 }
 
-// shown is a name on one line, without what could drive a terminal.
+// shown returns a name on one line, without what could drive a terminal.
 func shown(name string) string {
 	return strings.NewReplacer("\n", "�", "\t", " ").Replace(clean.Text(name))
 }
 
-// span is a name as code, in which nothing is interpreted.
+// span returns a name as code, in which nothing is interpreted.
 func span(name string) string {
 	name = shown(name)
 	if !strings.Contains(name, "`") {
@@ -509,7 +509,7 @@ func span(name string) string {
 	return fence + " " + name + " " + fence
 }
 
-// fence is one that does not occur in a text, of at least some characters.
+// fence returns one that does not occur in a text, of at least some characters.
 func fence(least, text string) string {
 	for strings.Contains(text, least) {
 		least += "`"
@@ -519,7 +519,7 @@ func fence(least, text string) string {
 
 var special = regexp.MustCompile("[\\\\`*_\\[\\]<>]")
 
-// heading is that of a passage: of code as code, else with nothing in it interpreted.
+// heading returns that of a passage: of code as code, else with nothing in it interpreted.
 func (p *Passage) heading() string {
 	if lang := fenced(p); lang != "" && lang != "text" {
 		return span(p.Heading)
@@ -527,7 +527,7 @@ func (p *Passage) heading() string {
 	return special.ReplaceAllString(shown(p.Heading), `\$0`)
 }
 
-// at is the place of a passage as a brief writes it.
+// at returns the place of a passage as a brief writes it.
 func (p *Passage) at() string {
 	if p.Start == 0 {
 		return shown(p.place()) // an address
@@ -535,7 +535,7 @@ func (p *Passage) at() string {
 	return span(p.place())
 }
 
-// about is what a passage is part of, behind its place.
+// about returns what a passage is part of, behind its place.
 func about(p *Passage) string {
 	if p.Heading == "" {
 		return ""
@@ -543,7 +543,7 @@ func about(p *Passage) string {
 	return " — " + p.heading()
 }
 
-// source is the line of a passage in the list of sources.
+// source returns the line of a passage in the list of sources.
 func (p *Passage) source(n int) string {
 	return fmt.Sprintf("[%d] %s%s%s\n", n, p.at(), about(p), p.also())
 }
@@ -583,7 +583,7 @@ func (p *Passage) quote(b *strings.Builder, n int) {
 	b.WriteByte('\n')
 }
 
-// fenced is the language in which a passage is put between fences: "text" for what is neither Markdown nor code, "" for
+// fenced returns the language in which a passage is put between fences: "text" for what is neither Markdown nor code, "" for
 // Markdown, which is quoted as it is.
 func fenced(p *Passage) string {
 	name := strings.TrimSuffix(strings.ToLower(p.Path), ".gz")

@@ -31,7 +31,7 @@ var researcherPrompt string
 //go:embed prompts/synthesizer.md
 var synthesizerPrompt string
 
-// The most directions of a question, and searches of an explorer and of a researcher.
+// The largest numbers of directions of a question, and of searches of an explorer and of a researcher.
 const (
 	mostDirections = 4
 	broadSearches  = 2
@@ -59,21 +59,20 @@ func (r *researcher) flow() (*graph.Flow[state, update], error) {
 	return g.Compile()
 }
 
-// temporary reports whether a failure of a model may pass.
+// temporary reports whether a model failure may be temporary.
 func temporary(err error) bool {
 	m, ok := errors.AsType[*model.Error](err)
 	return ok && m.Temporary
 }
 
-// an assignment is what a researcher is sent.
+// An assignment is the message that a researcher is sent.
 type assignment struct {
 	Direction direction `json:"direction"`
 	Searches  int       `json:"searches"`
 }
 
-// assign shares the search budget out among the directions that need more, or hands
-// over to the synthesizer. A direction gets one search, and two where that leaves as
-// much for another round, or there will be none.
+// assign divides the search budget among the directions that need more, or hands over to the synthesizer. A direction gets one
+// search, or two if that leaves as much for another round or no other round follows.
 func assign(s state) []graph.Send {
 	left := s.Max - s.Searches
 	open := s.open()
@@ -95,7 +94,7 @@ func assign(s state) []graph.Send {
 	return out
 }
 
-// open are the directions that need more searching.
+// open returns the directions that need more searching.
 func (s *state) open() []direction {
 	var out []direction
 	for _, d := range s.Directions {
@@ -106,9 +105,9 @@ func (s *state) open() []direction {
 	return out
 }
 
-// work lets an agent work for a node, until it hands in a result with its tool Finish, which has that description and
-// accepts what check does. Of an agent that has no result in the end it returns an empty one, an outcome without Args,
-// and makes a note of it: what it found is lost, the run is not.
+// work runs an agent for a node until it hands in a result with its tool Finish, which has the given description and accepts
+// what check accepts. If the agent ends without a result, work notes that and returns an outcome without Args: the agent's
+// findings are lost, but the run continues.
 func work[T any](ctx context.Context, t *graph.Task, a *agent.Agent, tools []*tool.Tool, finish string, check func(T) error, prompt string) (v T,
 	out *agent.Outcome, err error) {
 	last, err := tool.New(a.Finish, finish, func(_ context.Context, in T) (string, error) { return "taken", check(in) }, &tool.Options{Effect: tool.Pure})
@@ -161,7 +160,7 @@ func (r *researcher) plan(ctx context.Context, t *graph.Task, s state) (update, 
 	return update{Queries: []string{s.Question}}, nil
 }
 
-// clean are the queries, one per line of a prompt, without empty ones and not too many.
+// clean returns a limited number of queries, one per line of a prompt, without empty ones.
 func (p plan) clean() []string {
 	var out []string
 	for _, q := range p.Queries {
@@ -233,7 +232,7 @@ func (r *researcher) explore(ctx context.Context, t *graph.Task, s state) (updat
 	return u, nil
 }
 
-// key names a direction: its number, and its words for people.
+// key names a direction by its number and, for users, by its words.
 func key(i int, topic string) string {
 	words := strings.FieldsFunc(strings.ToLower(topic), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 	return strings.Join(append([]string{fmt.Sprint(i + 1)}, words[:min(len(words), 3)]...), "-")
@@ -244,7 +243,7 @@ func searchTools() []string { return []string{"search_docs", "web_search"} }
 
 func searchQuota(n int) []agent.Quota { return []agent.Quota{{Tools: searchTools(), Calls: n}} }
 
-// searches are the queries of a conversation, those that were turned down left out.
+// searches returns the queries of a conversation, except those that were denied.
 func searches(messages []model.Message) []string {
 	failed := map[string]bool{}
 	for _, m := range messages {
@@ -307,7 +306,7 @@ func (r *researcher) research(ctx context.Context, t *graph.Task, s state) (upda
 	}
 	queries := searches(out.Messages)
 	u := update{Searches: min(len(queries), job.Searches), Directions: []direction{{Key: job.Direction.Key, Searched: queries}}}
-	// What stands in the sources is recorded: a replay needs none of them.
+	// The content of the sources is recorded, so a replay does not need them.
 	e := &journal.Effect{Key: "verify", Kind: "save", Name: "verify", Repeat: journal.RepeatFreely}
 	kept, err := journal.Do(ctx, t.Scope(), e, func(ctx context.Context, _ string) (checked, error) {
 		var root *builtin.Root
@@ -323,13 +322,13 @@ func (r *researcher) research(ctx context.Context, t *graph.Task, s state) (upda
 	return u, err
 }
 
-// checked is what verify made of findings.
+// checked is the result of verify.
 type checked struct {
 	Findings []finding `json:"findings,omitempty"`
 	Dropped  int       `json:"dropped,omitempty"`
 }
 
-// mission is the prompt of a researcher.
+// mission returns the prompt for a researcher.
 func (s *state) mission(job *assignment) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Question: %s\nDirection: %s\n", oneLine(s.Question), job.Direction.Topic)
@@ -353,8 +352,7 @@ func (s *state) mission(job *assignment) string {
 	return b.String()
 }
 
-// mostRounds bounds how often researchers are sent out. The budget ends it before, as
-// long as they search at all.
+// mostRounds bounds how often researchers are sent out. Usually the search budget is used up earlier.
 const mostRounds = 8
 
 // coverage decides whether enough is known, after every round of researchers.
@@ -382,8 +380,7 @@ func (r *researcher) synthesize(ctx context.Context, t *graph.Task, s state) (up
 	if s.Report == "" {
 		return u, nil
 	}
-	// The writing is an effect of its own: where it fails, the text is in the log, and
-	// resuming the run tries again.
+	// Writing is a separate effect: if it fails, the text is in the log, and resuming the run tries again.
 	u.Report = s.file(t.Scope().Run())
 	if err := inside(t.Scope().Imported(), u.Report); err != nil {
 		return update{}, err
@@ -417,7 +414,7 @@ func (r *researcher) write(ctx context.Context, t *graph.Task, s *state, m model
 	return u, nil
 }
 
-// brief is the prompt of the synthesizer.
+// brief returns the prompt of the synthesizer.
 func (s *state) brief(sources []finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Question: %s\n\nSources:\n", oneLine(s.Question))

@@ -17,8 +17,7 @@ import (
 
 var marker = regexp.MustCompile(`\[(\d+(?:\s*,\s*\d+)*)\]`)
 
-// unread are the parts of a text in which a number in brackets is no citation: code, and
-// the words of others.
+// unread matches the parts of a text in which a number in brackets is no citation: code and quotations.
 var unread = regexp.MustCompile("(?s)```.*?(```|$)|`[^`\n]*`|“[^”]*”")
 
 // cited returns the numbers of sources that a text cites, in order of first use.
@@ -35,10 +34,10 @@ func cited(text string) []int {
 	return out
 }
 
-// listed finds a list of sources in a text, which it must not have.
+// listed finds a list of sources in a text. The text must not have one.
 var listed = regexp.MustCompile(`(?mi)^#+\s*(sources|references|bibliography|citations)\W*$|^\s*\[\d+\]:? \S+:\d+ `)
 
-// checkCitations finds what is wrong with the citations of a text.
+// checkCitations finds the mistakes in the citations of a text.
 func checkCitations(text string, sources int) error {
 	if strings.TrimSpace(text) == "" {
 		return fmt.Errorf("content: is empty")
@@ -61,7 +60,7 @@ func checkCitations(text string, sources int) error {
 	return nil
 }
 
-// numbered are the sources of a report, in the order of the directions.
+// numbered returns the sources of a report, in the order of the directions.
 func (s *state) numbered() []finding {
 	var out []finding
 	for _, d := range s.Directions {
@@ -76,7 +75,8 @@ func (s *state) numbered() []finding {
 
 var title = regexp.MustCompile(`^# [^\n]*\n*`)
 
-// render is the brief of a language model: the question, what it wrote, the sources that this cites, and what was done.
+// render returns the brief of a language model: the question, the text of the model, the sources that it cites, and what was
+// done.
 func (s *state) render(text string, sources []finding, answered bool) (string, []Passage) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", oneLine(s.Question))
@@ -104,7 +104,7 @@ func (s *state) render(text string, sources []finding, answered bool) (string, [
 	return b.String(), quoted
 }
 
-// telling is the longest line of a passage, and its place.
+// telling returns the longest line of a passage, and its place.
 func (p Passage) telling() (at *Passage, text string) {
 	at = &Passage{Path: p.Path, Start: p.Start}
 	for i, l := range strings.Split(p.Text, "\n") {
@@ -118,7 +118,7 @@ func (p Passage) telling() (at *Passage, text string) {
 	return at, text
 }
 
-// listing is a report of a model that gave none: the findings as they are.
+// listing returns a report for a model that wrote none: the findings as they are.
 func (s *state) listing(sources []finding) string {
 	var b strings.Builder
 	b.WriteString("The model wrote no report. These are the findings it was to be written from.\n\n")
@@ -128,8 +128,7 @@ func (s *state) listing(sources []finding) string {
 	return b.String()
 }
 
-// save puts the report where it belongs, whole or not at all. Its error has the system's reason alone: the files that
-// were made on the way are nobody's business.
+// save writes the report atomically. Its error has only the system's reason and does not name temporary files.
 func save(file, text string) error {
 	err := os.MkdirAll(filepath.Dir(file), 0o755)
 	if err == nil {
@@ -144,8 +143,7 @@ func save(file, text string) error {
 	return fmt.Errorf("the report is done but cannot be written to %s: %w; mend that and resume the run", file, err)
 }
 
-// writable reports why no file can be made in a folder, or in the nearest one above it
-// that there is.
+// writable returns why no file can be created in a folder, or in its nearest parent that exists.
 func writable(dir string) error {
 	for {
 		info, err := os.Stat(dir)

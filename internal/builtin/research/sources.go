@@ -22,8 +22,8 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// researcher is the workflow in one process: what its nodes share. Everything in it is
-// made from the state when it is first needed, so that a resumed run opens what it had.
+// researcher is what the nodes of the workflow share within one process. Everything in it is derived from the state when it is
+// first needed, so that a resumed run opens the same sources.
 type researcher struct {
 	opt *Options
 
@@ -46,7 +46,7 @@ func (r *researcher) close() {
 	}
 }
 
-// noModel is the name of the model that stands for none: with it the nodes search by themselves.
+// noModel is the model name that means "none": the nodes then search by themselves.
 const noModel = "offline"
 
 // modelFor returns the model of the run, nil if it has no language model.
@@ -123,7 +123,7 @@ func noDocs(dir string) error {
 	return &DocsError{fmt.Sprintf("there is nothing to read in %s: no Markdown, text, HTML or source files; give another folder with --docs", dir)}
 }
 
-// tools returns what an agent searches and reads with. A replay needs none.
+// tools returns the tools with which an agent searches and reads. A replay needs none.
 func (r *researcher) tools(ctx context.Context, t *graph.Task, s *state) (tools []*tool.Tool, err error) {
 	err = t.Scope().Afresh(func() error { tools, err = r.allTools(ctx, t, s); return err })
 	return tools, err
@@ -150,8 +150,8 @@ func (r *researcher) allTools(ctx context.Context, t *graph.Task, s *state) ([]*
 	return tools, err
 }
 
-// web returns the tool to search the web with, nil if there is none or the rules do not allow it unasked: nobody is asked here.
-// Of that it makes a note, once.
+// web returns the tool that searches the web, or nil if there is none or the rules would ask first: no user is asked here. The
+// first time, it emits a note about that.
 func (r *researcher) web(t *graph.Task) (*tool.Tool, error) {
 	if r.opt.SearchWeb == nil {
 		return nil, nil
@@ -174,7 +174,7 @@ func (r *researcher) web(t *graph.Task) (*tool.Tool, error) {
 
 const allowWeb = "allow it with --allow web_search"
 
-// normal is a query without what makes no difference.
+// normal returns a query in a normal form, to compare it with others.
 func normal(query string) string { return strings.ToLower(oneLine(query)) }
 
 // policy returns the rules on reading.
@@ -211,8 +211,8 @@ func (r *researcher) openDocs(ctx context.Context, dir string, may func(string) 
 	return docs, err
 }
 
-// inside returns an error if the run was imported and one of the paths leads out of the folder
-// that it works in: paths come from the file.
+// inside returns an error if the run was imported and one of the paths leads out of its folder, since these paths come from
+// the imported file.
 func inside(im *runlog.Imported, paths ...string) error {
 	if im == nil {
 		return nil

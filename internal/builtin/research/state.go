@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A state is what a run of the research workflow knows.
+// A state is the state of a run of the research workflow.
 type state struct {
 	Question string `json:"question"`
 	Docs     string `json:"docs,omitempty"`   // the folder that is searched, absolute; "" for the web only
@@ -34,7 +34,7 @@ type state struct {
 	Quoted     []Passage   `json:"quoted,omitempty"` // in the brief
 }
 
-// A direction is a part of the question that is looked into on its own.
+// A direction is a part of the question that is investigated separately.
 type direction struct {
 	Key       string   `json:"key"` // names its tasks
 	Topic     string   `json:"topic"`
@@ -54,7 +54,7 @@ type Passage struct {
 	Copies  []string `json:"copies,omitempty"`  // other places with the same text
 }
 
-// place is where a passage stands: path:line, path:from-to, or an address.
+// place returns the location of a passage: path:line, path:from-to, or an address.
 func (p *Passage) place() string {
 	switch {
 	case p.Start == 0:
@@ -65,7 +65,7 @@ func (p *Passage) place() string {
 	return fmt.Sprintf("%s:%d-%d", p.Path, p.Start, p.End)
 }
 
-// A finding is one thing that a source says.
+// A finding is one statement of a source.
 type finding struct {
 	Direction string   `json:"direction"`       // the key; "" for the question itself
 	Also      []string `json:"also,omitempty"`  // the keys of other directions that found it, too
@@ -162,12 +162,12 @@ func (f finding) same(o finding) bool {
 	return f.Start <= max(o.Start, o.End) && o.Start <= max(f.Start, f.End)
 }
 
-// supports reports whether a finding speaks of a direction.
+// supports reports whether a finding is about a direction.
 func (f *finding) supports(direction string) bool {
 	return f.Direction == direction || slices.Contains(f.Also, direction)
 }
 
-// sources are the distinct files and pages that speak of a direction.
+// sources returns the distinct files and pages that are about a direction.
 func (s *state) sources(direction string) []string {
 	var out []string
 	for _, f := range s.Findings {
@@ -178,7 +178,7 @@ func (s *state) sources(direction string) []string {
 	return out
 }
 
-// covered reports whether a direction needs no more searching: two sources speak of it, or one says a lot.
+// covered reports whether a direction needs no more searches: two sources are about it, or one has several findings.
 func (s *state) covered(direction string) bool {
 	n := 0
 	for _, f := range s.Findings {

@@ -13,15 +13,14 @@ import (
 	"github.com/superstep-dev/superstep/tool/builtin"
 )
 
-// most is how much of a file is read to find a quote in it.
+// most is the number of bytes of a file that are searched for a quote.
 const most = 16 << 20
 
-// leastQuote is how many letters and digits a quote must have to say anything.
+// leastQuote is the number of letters and digits that a quote must have.
 const leastQuote = 8
 
-// verify keeps the findings whose quotes are in their sources, with the line put right
-// where the model was off and the path in its one form, and counts the others. Pages of
-// the web are checked against what the searches of the conversation gave.
+// verify keeps the findings whose quotes are in their sources, and counts the others. It corrects the line if the model was
+// wrong, and normalizes the path. Web pages are checked against the search results in the conversation.
 func verify(root *builtin.Root, seen []model.Message, found []finding) (good []finding, dropped int) {
 	files := map[string]file{}
 	for _, f := range found {
@@ -68,8 +67,8 @@ type file struct {
 
 var lineSuffix = regexp.MustCompile(`:\d+(-\d+)?$`)
 
-// open reads a file as a model named it, perhaps with a line behind. A source that
-// cannot be read supports nothing, so there is no error.
+// open reads a file by the name that a model gave, which may end in a line number. A source that cannot be read supports
+// nothing, so there is no error.
 func open(root *builtin.Root, name string) file {
 	f, err := root.Open(name)
 	if bare := lineSuffix.ReplaceAllString(name, ""); err != nil && bare != name {
@@ -91,8 +90,7 @@ func open(root *builtin.Root, name string) file {
 	return out
 }
 
-// relative is the path of an opened file below the folder, or the name it was asked for
-// by if that cannot be told.
+// relative returns the path of an opened file below the folder, or the requested name if that path is unknown.
 func relative(dir, opened, name string) string {
 	for _, base := range []string{dir, evaluated(dir)} {
 		if rel, err := filepath.Rel(base, opened); err == nil && filepath.IsLocal(rel) {
@@ -115,8 +113,9 @@ const mostQuoted = 20
 // A word is a word of a line, by its bytes.
 type word struct{ line, from, to int }
 
-// locate finds the quote in the lines of its file word by word, so that spaces, ends of lines and what introduces these make
-// no difference, as near to the line it names as can be. It sets Start and End, and the quote becomes what stands there.
+// locate finds the quote in the lines of its file, as near as possible to the line it names. It compares words, so that
+// spaces, line breaks and comment marks make no difference. It sets Start and End, and replaces the quote by the text of the
+// file.
 func (f *finding) locate(lines []string) bool {
 	quote := strings.Split(f.Text, "\n")
 	var want []string
@@ -155,7 +154,7 @@ func (f *finding) locate(lines []string) bool {
 	return true
 }
 
-// wordsOf are the words of a line, without a comment mark or bullet in front.
+// wordsOf returns the words of a line, without a comment mark or bullet in front.
 func wordsOf(lines []string, n int) []word {
 	var out []word
 	l := lines[n]
@@ -177,8 +176,8 @@ func wordsOf(lines []string, n int) []word {
 	return out
 }
 
-// saysFrom reports whether the words wanted are the first ones of ws. The first and the
-// last may be parts of theirs; the quote gets the whole ones.
+// saysFrom reports whether ws begins with the wanted words. The first and the last wanted word may be parts of words; the
+// quote then gets the whole words.
 func saysFrom(lines []string, ws []word, want []string) bool {
 	for i, w := range want {
 		got := lines[ws[i].line][ws[i].from:ws[i].to]

@@ -22,8 +22,8 @@ const (
 	maxDepth   = 16       // folders in each other
 )
 
-// Dirs returns the folders below one that are skills, sorted, and that folder too if it may be one; and what cannot be
-// looked at or is odd. It does not look into skills.
+// Dirs returns the folders of skills below a folder, sorted, and that folder itself if it may be a skill. It also returns what
+// cannot be read or is odd. It does not search inside skills.
 func Dirs(f *frontmatter.Folder, dir string, itself bool) (dirs []string, odd []Finding) {
 	list, cut := f.Entries(dir, &frontmatter.Walk{Entries: maxEntries, Depth: maxDepth, Enter: func(d string, names []string) bool {
 		if slices.Contains(names, File) && (itself || d != path.Clean(dir)) {
@@ -79,7 +79,7 @@ func Read(base *frontmatter.Folder, dir string, src Source) (*Skill, []Finding) 
 	return k, nil
 }
 
-// contents is a folder of a skill that was looked through.
+// contents describes the files in the folder of a skill.
 type contents struct {
 	main   []byte // SKILL.md
 	files  []HelperFile
@@ -87,9 +87,9 @@ type contents struct {
 	digest string
 }
 
-// look reads all files of a folder. The digest covers the path and content of each, and that of links
-// and devices, whose content is not read, the path and what is odd about them: so it changes with
-// whatever the skill could run or be told. One that is too large to be covered is refused.
+// look reads all files of a folder. The digest covers the path and content of each, and, for links and devices, whose content
+// is not read, the path and what is odd about them. So it changes with everything that the skill could run or tell a model. A
+// skill that is too large to be covered is refused.
 func look(f *frontmatter.Folder) (*contents, error) {
 	list, cut := f.Entries(".", &frontmatter.Walk{Entries: maxHelpers, Depth: maxDepth})
 	if cut {
@@ -135,7 +135,7 @@ func look(f *frontmatter.Folder) (*contents, error) {
 	return c, nil
 }
 
-// readSum hashes a file. It gives the content of SKILL.md.
+// readSum hashes a file. For SKILL.md it also returns the content.
 func readSum(f *frontmatter.Folder, name string, left int64) (content []byte, sum string, n int64, err error) {
 	file, err := f.Open(name)
 	if err != nil {

@@ -26,8 +26,8 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("there is no skill %s%s", clean.Quote(e.Name), suggest.Hint(e.Name, e.Known))
 }
 
-// A ChangedError reports that the files of a skill are no longer those that were found, so that what
-// the user has trusted is not what is there.
+// A ChangedError reports that the files of a skill have changed since it was found, so that they are not what the user has
+// trusted.
 type ChangedError struct {
 	Name string
 	Path string // of the file that differs, relative to the folder; "" if it may be any
@@ -58,8 +58,8 @@ func (l Set) Find(name string) (*Skill, error) {
 	return nil, e
 }
 
-// Load reads the instructions of a skill. It gives a *ChangedError if any of its files is not what it was when the skill
-// was found.
+// Load reads the instructions of a skill. It returns a *ChangedError if any of its files has changed since the skill was
+// found.
 func (s *Skill) Load() (string, error) {
 	f, err := frontmatter.OpenFolder(s.Source.Path)
 	if err != nil {
@@ -76,12 +76,12 @@ func (s *Skill) Load() (string, error) {
 	return read(c.main, filepath.Base(s.Source.Path)).body, nil
 }
 
-// maxRead is how much of a file is given to a model.
+// maxRead is the number of bytes of a file that a model may read.
 const maxRead = 1 << 20
 
-// ReadFile reads a file that lies beside the instructions of a skill: text of at most 1 MiB. The path is
-// relative to the folder of the skill, and nothing outside of it is read. It gives a *ChangedError if the file is not
-// what it was when the skill was found.
+// ReadFile reads a file that lies beside the instructions of a skill: text of at most 1 MiB. The path is relative to the
+// folder of the skill, and nothing outside of it is read. It returns a *ChangedError if the file has changed since the skill
+// was found.
 func (s *Skill) ReadFile(rel string) (string, error) {
 	rel = path.Clean(strings.ReplaceAll(rel, `\`, "/"))
 	if rel == File {
@@ -121,9 +121,9 @@ const (
 	leastText = 30       // characters of a description, before some are left out altogether
 )
 
-// Prompt is what a model is told of the skills there are: names and descriptions, and how to
-// read one with the tool skill. It has at most 16 KiB: when there are too many, descriptions are cut
-// short, then left out, then names are. It is "" without skills.
+// Prompt returns the description of all skills for a model: names and descriptions, and how to read one with the tool skill.
+// It has at most 16 KiB: if there are too many skills, descriptions are shortened, then left out, and then names are left out.
+// Without skills it is "".
 func (l Set) Prompt() string {
 	var list []*Skill
 	for _, s := range l {
@@ -148,7 +148,7 @@ func (l Set) Prompt() string {
 		}
 		return b.String()
 	}
-	// The longest descriptions that there is room for.
+	// The longest descriptions that fit.
 	if text := lines(maxDescription); len(text) <= room {
 		return head + text
 	}
@@ -170,7 +170,7 @@ func (l Set) Prompt() string {
 	return head + b.String()
 }
 
-// short is a text on one line of at most that many characters.
+// short returns a text on one line of at most that many characters.
 func short(s string, most int) string {
 	s = oneLine(s)
 	if utf8.RuneCountInString(s) <= most {

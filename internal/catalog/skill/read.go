@@ -25,7 +25,7 @@ const (
 	unreadable         = "Unreadable"
 )
 
-// What is worth mending.
+// What should be corrected.
 const (
 	noExamples         = "NoExamples"
 	longDescription    = "LongDescription"
@@ -92,7 +92,7 @@ func read(b []byte, folder string) *reader {
 	return r
 }
 
-// canon is a key without the differences between programs: allowed-tools, allowed_tools, allowedTools.
+// canon returns a key without the differences between programs: allowed-tools, allowed_tools, allowedTools.
 func canon(key string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key))
 }
@@ -139,7 +139,7 @@ func (r *reader) field(f *frontmatter.Field) {
 	}
 }
 
-// closest is the field that was probably meant.
+// closest returns the field that was probably meant.
 func closest(key string) string {
 	if len(key) > 3 {
 		for _, k := range keys {
@@ -173,8 +173,8 @@ func (r *reader) metadata(f *frontmatter.Field) {
 	}
 }
 
-// name finds out what the skill is called. A name that cannot be used gives way to that of the
-// folder if that can, so that skills written for less strict programs can be used.
+// name determines the name of the skill. If the name is invalid, that of the folder is used if it is valid, so that skills
+// written for less strict programs work.
 func (r *reader) name(doc *frontmatter.Document) {
 	f := doc.Field("name")
 	if f == nil {
@@ -218,7 +218,7 @@ func (r *reader) description(doc *frontmatter.Document) {
 	}
 }
 
-// archive reports whether a file packs other files, which nobody sees who looks through the folder.
+// archive reports whether a file packs other files, which are invisible to a reader of the folder.
 func archive(name string) bool {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".jar", ".whl", ".skill":

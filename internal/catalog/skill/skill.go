@@ -16,12 +16,11 @@ import (
 // File is the name of the file that makes a folder a skill.
 const File = "SKILL.md"
 
-// A Skill is what is known of a skill before it is read. It is a value: never change one that a
-// catalog gave.
+// A Skill describes a skill before its text is read. It is a value: never change a Skill that a catalog returned.
 type Skill struct {
 	Name        string // [a-z0-9-]{1,64}
 	Description string // what it does and when to use it
-	// Manual says that only a person may ask for it: it is not in the prompt.
+	// Manual is set if only a user may ask for the skill: it is not in the prompt.
 	Manual bool
 	Source Source
 	// Digest covers the names and contents of all files of the folder: sha256:hex.
@@ -29,7 +28,7 @@ type Skill struct {
 	Files  []HelperFile // all but SKILL.md, by path
 	// Warnings are about SKILL.md, and about files that are odd. Their paths are relative to the folder.
 	Warnings []Finding
-	// Overrides are other skills of that name that this one comes before, the next one first.
+	// Overrides are the other skills of that name, over which this one takes precedence, in their order of precedence.
 	Overrides []Source
 }
 
@@ -72,7 +71,7 @@ var namePattern = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 // reserved names mean something else to the command line.
 var reserved = []string{"help", "version"}
 
-// CheckName returns why a name is none for a skill, or nil.
+// CheckName returns why a name is not valid for a skill, or nil.
 func CheckName(name string) error {
 	switch {
 	case name == "":

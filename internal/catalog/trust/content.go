@@ -18,7 +18,7 @@ const (
 	longestContent = 4 << 20  // bytes, encoded
 )
 
-// A File is a text of an item, such as a file, so that it can be shown what of it changed.
+// A File is a text of an item, such as a file, stored to show later what has changed.
 type File struct {
 	Name   string `json:"name"`
 	Text   string `json:"text,omitempty"`
@@ -26,9 +26,9 @@ type File struct {
 	Bare   bool   `json:"bare,omitempty"`
 }
 
-// Content is what Item.Content holds for files: their texts, as long as they are room bytes together (64 KiB for 0, 2 MiB
-// at most), and of the rest the digests. Characters that could deceive are made visible, such as <U+202E>.
-// A file whose Text is not to be kept is Bare.
+// Content returns the value of Item.Content for files: their texts, up to room bytes in total (64 KiB for 0, 2 MiB at most),
+// and only the digests of the rest. Characters that could deceive are made visible, such as <U+202E>. A file whose Text must
+// not be stored is Bare.
 func Content(files []File, room int) string {
 	room = min(cmp.Or(room, mostText), 2<<20)
 	if len(files) == 0 {
@@ -65,7 +65,7 @@ func Content(files []File, room int) string {
 	return string(b)
 }
 
-// Files are the files of a content, nil if it is none.
+// Files returns the files of a content, or nil if the content is invalid.
 func Files(content string) []File {
 	if content == "" || len(content) > longestContent {
 		return nil
@@ -80,7 +80,7 @@ func Files(content string) []File {
 	return out
 }
 
-// visible is a text in which what clean.Text would take away can be seen.
+// visible returns a text with the characters that clean.Text would remove made visible.
 func visible(s string) string {
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	if clean.Text(s) == s {
@@ -102,14 +102,14 @@ func visible(s string) string {
 	return clean.Text(b.String())
 }
 
-// A change is how files became others.
+// A change is the difference between two versions of files.
 type change struct {
 	text           string // the unified difference, file by file
 	names          string // which files came, went and differ, on a line each
 	added, removed int    // lines
 }
 
-// compare returns how contents became others.
+// compare returns the changes between two contents.
 func compare(before, after []File) change {
 	old, now := map[string]File{}, map[string]File{}
 	var names []string

@@ -102,7 +102,7 @@ func (s *Store) load() (*memory, error) {
 	return m, nil
 }
 
-// safe refuses a file that somebody else could have written.
+// safe refuses a file that another user could have written.
 func (s *Store) safe(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Store) safe(f *os.File) error {
 	return nil
 }
 
-// update changes the file while no other process does.
+// update changes the file under a lock against other processes.
 func (s *Store) update(change func(*memory) error) error {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return &FileError{s.path, fmt.Errorf("%w; make its folder writable", bareError(err))}
@@ -161,7 +161,7 @@ func (s *Store) update(change func(*memory) error) error {
 	return nil
 }
 
-// bareError is an error without the path, which is named already.
+// bareError returns an error without its path, which the message names already.
 func bareError(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

@@ -11,10 +11,10 @@ import (
 
 const nonblock = 0
 
-// private cannot tell here who may write.
+// private does nothing: on this system it is unknown who may write.
 func private(fs.FileInfo) error { return nil }
 
-// replaceFile replaces a file at once, through one beside it.
+// replaceFile replaces a file atomically, by renaming another one.
 func replaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {

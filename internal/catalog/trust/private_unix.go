@@ -14,7 +14,7 @@ import (
 
 const nonblock = syscall.O_NONBLOCK
 
-// private refuses what others than the user and the system may write.
+// private refuses files that anyone but the user and the system may write.
 func private(info fs.FileInfo) error {
 	if info.Mode().Perm()&0o022 != 0 && (!info.IsDir() || info.Mode()&fs.ModeSticky == 0) {
 		return errors.New("may be written by others")
@@ -26,7 +26,7 @@ func private(info fs.FileInfo) error {
 	return nil
 }
 
-// replaceFile replaces a file at once and durably; it is the user's alone.
+// replaceFile replaces a file atomically and durably. Only the user may read or write it.
 func replaceFile(path string, content []byte) error {
 	return renameio.WriteFile(path, content, 0o600, renameio.WithStaticPermissions(0o600), renameio.WithTempDir(filepath.Dir(path)))
 }

@@ -14,13 +14,12 @@ import (
 	"regexp"
 )
 
-// What was trusted is kept in a folder beside the file, so that it can be shown how it changed. A
-// text is a file of its own, compressed, named by its digest. It decides nothing: one that is gone
-// or damaged is one that was not kept.
+// Trusted texts are stored in a folder beside the file, to show later how they changed. Each text is a compressed file named
+// by its digest. These files decide nothing: a missing or damaged one only means that there is no text to show.
 
 func (s *Store) sideDir() string { return s.path + ".d" }
 
-// keep writes a content and gives its digest, "" for none.
+// keep writes a content and returns its digest, or "" if there is none.
 func (s *Store) keep(content string) (string, error) {
 	if content == "" || len(content) > longestContent {
 		return "", nil
@@ -61,7 +60,7 @@ func privateDir(dir string) error {
 	return private(info)
 }
 
-// kept is the content of a digest, "" if there is none that can be relied on.
+// kept returns the content of a digest, or "" if it is missing or damaged.
 func (s *Store) kept(id string) string {
 	if !digest.MatchString(id) || privateDir(s.sideDir()) != nil {
 		return ""
@@ -92,7 +91,7 @@ func (s *Store) kept(id string) string {
 
 var sideName = regexp.MustCompile(`^[0-9a-f]{64}\.gz$`)
 
-// sweep removes what nothing refers to any more, for whoever has the lock.
+// sweep removes files that nothing refers to. The caller holds the lock.
 func (s *Store) sweep(m *memory) {
 	used := map[string]bool{}
 	for _, all := range []map[string][]entry{m.Projects, m.Seen} {

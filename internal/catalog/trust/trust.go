@@ -1,10 +1,9 @@
-// Package trust remembers what of a project its user trusts: which tools, servers, agents, skills, recipes and
-// settings may run, each as it was when the user looked at it.
+// Package trust remembers which parts of a project its user trusts: which tools, servers, agents, skills, recipes and settings
+// may run, each in the form that the user has seen.
 //
-// The memory is one file of the user's, outside of every project, so that a project has no say in
-// what is trusted of it. An item is trusted by the digest of all that would run: when that changes, the
-// user is asked again and shown what changed. For that, texts that were trusted are kept in a folder
-// beside the file; they decide nothing.
+// The memory is one file of the user, outside every project, so that a project cannot influence what is trusted. An item is
+// trusted by the digest of all that would run: when that changes, the user is asked again and shown what changed. For that,
+// texts that were trusted are kept in a folder beside the file; they decide nothing.
 package trust
 
 import (
@@ -46,18 +45,18 @@ const (
 	mostItems     = 2000     // of a project
 )
 
-// An Item is something of a project that can be trusted.
+// An Item is a part of a project that can be trusted.
 type Item struct {
 	Kind   Kind   `json:"kind"`
 	Name   string `json:"name"`
 	Path   string `json:"path"`   // of its file, relative to the project, with slashes
 	Digest string `json:"digest"` // "sha256:" and 64 hexadecimal digits, of all that would run
 	Detail string `json:"detail,omitempty"`
-	// Content is what to compare later versions with; see the function Content. It is kept apart.
+	// Content is compared with later versions; see the function Content. It is stored in a separate file.
 	Content string `json:"-"`
 }
 
-// String names the item for people.
+// String returns the name of the item for users.
 func (i Item) String() string {
 	return fmt.Sprintf("%s %s (%s)", i.Kind, clean.Text(i.Name), clean.Text(i.Path))
 }
@@ -91,25 +90,25 @@ const (
 	New     State = "new"     // never trusted, or not any more
 )
 
-// A Status is what is known of an item. Only one that is Trusted may run.
+// A Status is what is known of an item. Only a Trusted item may run.
 type Status struct {
 	Item      Item
 	State     State
 	Old       string // the digest that was trusted, if it changed
 	OldDetail string // and what was shown of it
-	// OldContent is the content that was trusted, if it changed; "" if that was not kept.
+	// OldContent is the content that was trusted, if it has changed; "" if it was not stored.
 	OldContent string
 	When       time.Time // it was trusted, zero if never
 }
 
-// Diff shows what changed since the item was trusted, "" if it did not: of the files of its content
-// as diff -u does, otherwise of its detail. What cannot be shown is said to differ.
+// Diff shows what changed since the item was trusted, "" if it did not: in the form of diff -u for the files of its content,
+// otherwise for its detail. Changes that cannot be shown are only mentioned.
 func (s Status) Diff() string {
 	text, _, _ := s.diff()
 	return text
 }
 
-// Lines are how many lines Diff has that came and that went.
+// Lines returns how many added and removed lines Diff has.
 func (s Status) Lines() (added, removed int) {
 	_, added, removed = s.diff()
 	return added, removed
@@ -149,7 +148,7 @@ type Store struct {
 	now  func() time.Time
 }
 
-// Open opens the memory in a file, which need not exist. It makes nothing and reads nothing of a project.
+// Open opens the memory in a file, which need not exist. It creates nothing and does not read the project.
 func Open(path string) (*Store, error) {
 	if path == "" {
 		return nil, errors.New("trust: no file is given to remember in")
@@ -170,7 +169,7 @@ func Open(path string) (*Store, error) {
 // variable of the environment says.
 func (s *Store) TrustAll() *Store { return &Store{path: s.path, all: true, now: s.now} }
 
-// Path is the file.
+// Path returns the file.
 func (s *Store) Path() string { return s.path }
 
 // Status reports for each item whether it is trusted, in the order given. The project is its folder.
@@ -210,8 +209,8 @@ func (s *Store) Status(project string, items []Item) ([]Status, error) {
 	return out, nil
 }
 
-// Trust remembers items as they are. What was known of the same items is replaced. An item without a
-// content keeps the one it had, if its digest is the same.
+// Trust remembers items as they are, and replaces what was known of them. An item without a content keeps its stored content
+// if the digest is the same.
 func (s *Store) Trust(project string, items []Item) error {
 	id, err := s.identify(project)
 	if err != nil {
@@ -268,8 +267,8 @@ func (m *memory) setSeen(id string, list []entry) {
 	}
 }
 
-// Saw remembers an item as it was last seen, for things that nobody can look at later. That agrees
-// to nothing. One that is as it was trusted is no longer among those that were Seen.
+// Saw remembers an item as it was last seen, for items that cannot be examined later. It does not trust the item. An item that
+// equals its trusted form is removed from the list of Seen.
 func (s *Store) Saw(project string, item Item) error {
 	id, err := s.identify(project)
 	if err != nil {
@@ -310,7 +309,7 @@ func (s *Store) Saw(project string, item Item) error {
 	})
 }
 
-// Seen are the items that Saw remembers of a project, with their contents.
+// Seen returns the items that Saw remembers of a project, with their contents.
 func (s *Store) Seen(project string) ([]Item, error) {
 	id, err := s.identify(project)
 	if err != nil || s.all {
@@ -328,8 +327,8 @@ func (s *Store) Seen(project string) ([]Item, error) {
 	return out, nil
 }
 
-// Revoke forgets the items of those names, or all of the project if none are given, and tells how many
-// it forgot. The project need not exist any more.
+// Revoke forgets the items of those names, or all of the project if none are given, and returns how many it forgot. The
+// project need not exist any more.
 func (s *Store) Revoke(project string, names []string) (int, error) {
 	id, err := s.identify(project)
 	if err != nil {
@@ -356,7 +355,7 @@ func (s *Store) Revoke(project string, names []string) (int, error) {
 	return gone, err
 }
 
-// A Known is a project of which something is trusted.
+// A Known is a project with trusted items.
 type Known struct {
 	Path  string
 	Items []Item
@@ -380,8 +379,8 @@ func (s *Store) Projects() ([]Known, error) {
 	return out, nil
 }
 
-// identify is the path of a project without symbolic links, which is what it is known by. A memory
-// inside of it is refused, since the project could write that.
+// identify returns the path of a project without symbolic links, which identifies it. It refuses a memory file inside the
+// project, since the project could write it.
 func (s *Store) identify(project string) (string, error) {
 	if project == Runs {
 		return Runs, nil
@@ -428,7 +427,7 @@ func Resolved(path string) string {
 	}
 }
 
-// detail is a text as it is kept and shown.
+// detail returns a text in the form that is stored and shown.
 func detail(s string) string {
 	s = clean.Text(s)
 	if len(s) > longestDetail {

@@ -35,7 +35,7 @@ func chain(n int, node graph.Func[counter, int]) (*countFlow, error) {
 	return g.Compile()
 }
 
-// loop is a node that is led to itself until it has run n times, and idle ones beside it
+// loop returns a node that is led to itself until it has run n times, and idle ones beside it
 // that nothing ever wakes.
 func loop(n, idle int) (*countFlow, error) {
 	g := graph.New("loop", add)
@@ -66,7 +66,7 @@ func joined(g *countGraph, name string) {
 	g.AddNode(graph.Node[counter, int]{Name: name, Join: graph.All, Run: func(context.Context, *graph.Task, counter) (int, error) { return 1, nil }})
 }
 
-// static is one node, k nodes side by side, and one that waits for them.
+// static returns one node, k nodes side by side, and one that waits for them.
 func static(k int) (*countFlow, error) {
 	g := graph.New("static", add)
 	g.Add("s", one)

@@ -40,7 +40,7 @@ func fold(s note, u noteUpdate) note {
 
 type noteFlow = graph.Flow[note, noteUpdate]
 
-// writing is a loop of n steps that each write a text; visit is told before which.
+// writing returns a loop of n steps, each of which writes a text. It calls visit with the number before each step.
 func writing(n int, text string, grow bool, visit func(step int)) (*noteFlow, error) {
 	g := graph.New("durable", fold)
 	g.Add("w", func(_ context.Context, s note) (noteUpdate, error) {
@@ -148,7 +148,7 @@ func (s *suite) w4() {
 	s.together(jobs...)
 }
 
-// steps is one run. Of a list that grows, it compares the last steps with the first.
+// steps returns one run. Of a list that grows, it compares the last steps with the first.
 func (s *suite) steps(p *place, name string, n int, text string, grow bool, of series) job {
 	at := make([]time.Time, n)
 	var mib float64
@@ -176,7 +176,7 @@ func (s *suite) steps(p *place, name string, n int, text string, grow bool, of s
 	}}
 }
 
-// untouched is steps of 1 KB beside a state of so many KB that stays as it is.
+// untouched measures steps of 1 KB beside a large state that does not change.
 func (s *suite) untouched(p *place, size int, text string) job {
 	const n = 200
 	rest := strings.Repeat(text, size)
@@ -270,7 +270,7 @@ func (s *suite) bareCommits(p *place, name string, rows, batch int, text string)
 	}}
 }
 
-// bareStore creates a place that is written to without the engine, and gives what removes it.
+// bareStore creates a store that is used without the engine, and returns a function that removes it.
 func (s *suite) bareStore(p *place) (b *plain, remove func(), err error) {
 	dir, rm, err := s.folder()
 	if err != nil {
@@ -286,8 +286,8 @@ func (s *suite) bareStore(p *place) (b *plain, remove func(), err error) {
 	}, nil
 }
 
-// inTurns is a run whose node commits a row by itself before each step, so that the two
-// see the same disk. The ratio is that of their medians.
+// inTurns returns a run whose node commits a row by itself before each step, so that both see the same disk. The result is the
+// ratio of the medians.
 func (s *suite) inTurns(p *place, name string, n int, text string, grow bool) job {
 	var steps, rows []float64 // in µs
 	return job{wl: "W4", name: name, n: n, do: func(w *stopwatch) error {

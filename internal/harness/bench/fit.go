@@ -26,7 +26,7 @@ func exponent(points []point) (e float64, ok bool) {
 	return 0, false
 }
 
-// A fitted series is one with its exponent.
+// A fitted series is a series with the exponent of its fit.
 type fitted struct {
 	wl       string
 	series   series

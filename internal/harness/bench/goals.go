@@ -67,8 +67,8 @@ func extra(key string) func(*record) float64 {
 	}
 }
 
-// against is what a unit costs in one of our cases, for each that it costs in one of the
-// bare machine: the median over the repetitions, which took turns.
+// against returns the ratio of the cost of a unit in one of our cases to that on the bare machine: the median over the
+// repetitions, which alternated.
 func against(wl, name, limit string) func(results) (float64, bool) {
 	return func(rs results) (float64, bool) { return ratio(rs.find(ours, wl, name), rs.find(bare, wl, limit)) }
 }
@@ -95,7 +95,7 @@ func exponentOf(name string) func(results) (float64, bool) {
 	}
 }
 
-// goals are all there are, in the order of the workloads.
+// goals returns all goals, in the order of the workloads.
 func goals() []goal {
 	var gs []goal
 	add := func(wl, what, unit string, most float64, value func(results) (float64, bool)) {
@@ -164,7 +164,7 @@ func goals() []goal {
 	return gs
 }
 
-// figure is a number with the digits that count: three, or four of one between 1 and 10,
+// figure returns a number with the digits that count: three, or four of one between 1 and 10,
 // which may be a ratio.
 func figure(v float64) string {
 	switch x := math.Abs(v); {

@@ -44,7 +44,7 @@ func (s *suite) w5() {
 	}
 }
 
-// concurrent is a goroutine per run, with a look at the memory while all of them wait.
+// concurrent returns a goroutine per run, with a look at the memory while all of them wait.
 func concurrent(peer, name string, runs int, run func() error) job {
 	var held []float64
 	return job{peer: peer, wl: "W5", name: name, n: runs, do: func(*stopwatch) error {

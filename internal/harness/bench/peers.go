@@ -48,7 +48,7 @@ func readRecords(names []string) (results, error) {
 	return all, nil
 }
 
-// rows are the patterns of cases that are the same work under different names. Without a
+// rows returns the patterns of cases that are the same work under different names. Without a
 // row of that work, a case is one of its own.
 func rows() []struct{ wl, pattern, row, unit string } {
 	return []struct{ wl, pattern, row, unit string }{
@@ -167,7 +167,7 @@ func rowOf(r *record) (name, unit string, order int) {
 	return r.Case, "µs", len(rows())
 }
 
-// perRow is a record's figure in the unit of its row.
+// perRow returns a record's figure in the unit of its row.
 func perRow(r *record, unit string) float64 {
 	switch {
 	case r.MedMs == 0:

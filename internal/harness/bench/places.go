@@ -36,7 +36,7 @@ type plain struct {
 	close func()
 }
 
-// places are those there are on this machine. Servers are named by BENCH_PG and BENCH_REDIS.
+// places returns those there are on this machine. Servers are named by BENCH_PG and BENCH_REDIS.
 func (s *suite) places() []*place {
 	all := []*place{sqlitePlace(), filePlace()}
 	if dsn := os.Getenv("BENCH_PG"); dsn != "" {

@@ -191,7 +191,7 @@ func (w *stopwatch) stop() {
 	w.allocs, w.bytes = now.Mallocs-w.mem.Mallocs, now.TotalAlloc-w.mem.TotalAlloc
 }
 
-// heapBytes is what is alive.
+// heapBytes returns what is alive.
 func heapBytes() float64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -182,7 +182,7 @@ func (s *suite) stalled(each int) job {
 	}, after: func(r *record) { r.Extra["heap_mib"] = max(0, median(grown)) }}
 }
 
-// bareChannel is one channel from all producers to one consumer.
+// bareChannel returns one channel from all producers to one consumer.
 func bareChannel(agents, each int) job {
 	type event struct {
 		agent, n int

@@ -47,7 +47,7 @@ func layered(layers, width int, seed uint64) *uneven {
 	return u
 }
 
-// critical is the longest way through.
+// critical returns the duration of the longest path.
 func (u *uneven) critical() time.Duration {
 	end := make([]time.Duration, len(u.cost))
 	most := time.Duration(0)
@@ -61,7 +61,7 @@ func (u *uneven) critical() time.Duration {
 	return most
 }
 
-// bound is what no schedule of so many nodes at once can beat; 0 is any number.
+// bound returns a lower bound on the duration of any schedule with the given parallelism; 0 means no limit.
 func (u *uneven) bound(width int) time.Duration {
 	work := time.Duration(0)
 	for _, d := range u.cost {
@@ -73,8 +73,7 @@ func (u *uneven) bound(width int) time.Duration {
 	return max(u.critical(), work/time.Duration(width))
 }
 
-// listed is how long it takes without a moment lost, if of the nodes that may start those go
-// first that may first.
+// listed returns the ideal duration of a list schedule, in which nodes start in the order in which they become ready.
 func (u *uneven) listed(width int) time.Duration {
 	n := len(u.cost)
 	open, after := make([]int, n), make([][]int, n)
@@ -109,7 +108,7 @@ func (u *uneven) listed(width int) time.Duration {
 	return now
 }
 
-// flow is the graph of nodes that say what they read.
+// flow returns a graph of nodes that declare what they read.
 func (u *uneven) flow() (*countFlow, error) {
 	g := graph.New("uneven", add)
 	last := make([]bool, len(u.cost))

@@ -1,5 +1,5 @@
-// Sabotage shows that the tests are worth something: it takes the safeguards out of the
-// code, one at a time and in a copy of the module, and expects the tests to fail.
+// Sabotage checks that the tests detect missing safeguards: it removes the safeguards from the code, one at a time and in a
+// copy of the module, and expects the tests to fail.
 //
 //	go run ./sabotage                 all of them
 //	go run ./sabotage -only 'sqlite'  those whose name fits the expression
@@ -121,8 +121,7 @@ func (s *saboteur) say(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// all tests the mutants, in copies that are used one after the other, and before that
-// what the copies are like without sabotage.
+// all tests the mutants in copies that are reused. Before that it tests the copies without sabotage.
 func (s *saboteur) all(todo []mutant, jobs int) ([]result, error) {
 	var copies []string
 	defer func() {
@@ -229,7 +228,7 @@ func (s *saboteur) try(dir string, m *mutant) (r result) {
 	return r
 }
 
-// red reports whether a test fails.
+// red reports whether a test run fails.
 func (s *saboteur) red(dir string, t test, limit time.Duration) (bool, []byte) {
 	args := append([]string{"test", "-count=1", "-failfast", "-timeout=" + limit.String()}, strings.Fields(string(t))...)
 	out, err := s.command(dir, args...).CombinedOutput()
@@ -253,7 +252,7 @@ func verdict(r *result) string {
 	return "SURVIVED"
 }
 
-// tail is the end of what a command said.
+// tail returns the end of what a command said.
 func tail(out []byte) string {
 	const most = 3000
 	if len(out) > most {

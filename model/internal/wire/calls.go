@@ -16,7 +16,7 @@ import (
 // MaxCalls is how many tool calls one turn may have.
 const MaxCalls = 256
 
-// TooManyCalls is the error of a turn that has more than [MaxCalls].
+// TooManyCalls returns the error of a turn that has more than [MaxCalls].
 func TooManyCalls() error {
 	return fmt.Errorf("%w: the turn has more than %d tool calls", errTooLarge, MaxCalls)
 }

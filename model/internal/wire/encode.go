@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// Misplaced is the error of a message with a part that its role cannot have.
+// Misplaced returns the error of a message with a part that its role cannot have.
 func Misplaced(role model.Role, kind model.PartKind) error {
 	switch kind {
 	case model.ToolCall, model.Result:
@@ -21,7 +21,7 @@ func Misplaced(role model.Role, kind model.PartKind) error {
 	return fmt.Errorf("a part of kind %q does not belong in a message of role %q", kind, role)
 }
 
-// Texts are what a user says in a message: one text at least, and none that is empty, which providers refuse.
+// Texts returns what a user says in a message: one text at least, and none that is empty, which providers refuse.
 func Texts(msg model.Message) ([]string, error) {
 	var texts []string
 	for _, p := range msg.Parts {
@@ -38,7 +38,7 @@ func Texts(msg model.Message) ([]string, error) {
 	return texts, nil
 }
 
-// Results are the parts of a message of a tool: results with a call each, of which none is empty.
+// Results returns the parts of a message of a tool: results with a call each, of which none is empty.
 func Results(msg model.Message) ([]model.Part, error) {
 	if len(msg.Parts) == 0 {
 		return nil, errors.New("a tool message without results")
@@ -73,12 +73,12 @@ func CheckTools(req *model.Request) error {
 	return nil
 }
 
-// SchemaError is the error of a tool whose input schema cannot be sent.
+// SchemaError returns the error of a tool whose input schema cannot be sent.
 func SchemaError(spec *model.ToolSpec, err error) error {
 	return fmt.Errorf("tool %q: its input schema: %w", spec.Name, err)
 }
 
-// ObjectSchema is the schema of a tool's arguments as providers want it: of an object, with
+// ObjectSchema returns the schema of a tool's arguments as providers want it: of an object, with
 // its properties listed even if there are none.
 func ObjectSchema(s *jsonschema.Schema) (json.RawMessage, error) {
 	if s == nil {

@@ -23,7 +23,7 @@ var (
 
 // Errors of a [Turn]. Anything else is taken for an error of the connection.
 
-// Malformed is an error that says what in an answer is not the protocol. It is temporary.
+// Malformed is an error about an answer that violates the protocol. It is temporary.
 type Malformed string
 
 func (e Malformed) Error() string { return string(e) }
@@ -32,8 +32,8 @@ func (e Malformed) Error() string { return string(e) }
 // model stopped.
 var ErrUnfinished = errors.New("the stream ended before the model was done")
 
-// BadCall is an error that says what in an answer the model has got wrong, and not the server. The request is not
-// repeated: who asked tells the model.
+// BadCall is an error about a mistake of the model, not of the server. The request is not repeated: the caller must tell the
+// model.
 type BadCall string
 
 func (e BadCall) Error() string { return string(e) }
@@ -50,7 +50,7 @@ func (c *Client) newError(p *Problem) *model.Error {
 	}
 }
 
-// fault is an error that is not the server's.
+// fault returns an error that the server did not cause.
 func (c *Client) fault(code, text string) *model.Error {
 	return c.newError(&Problem{Code: code, Text: text})
 }
@@ -95,8 +95,7 @@ func (c *Client) tooLarge(err error) *model.Error {
 	return c.fault(model.CodeTooLarge, strings.TrimPrefix(err.Error(), errTooLarge.Error()+": "))
 }
 
-// classify turns the errors of a turn into errors of the model. What it does not know
-// is the connection's.
+// classify turns the errors of a turn into errors of the model. Unknown errors are attributed to the connection.
 func (c *Client) classify(err error) *model.Error {
 	var known *model.Error
 	var malformed Malformed

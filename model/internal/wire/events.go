@@ -10,8 +10,7 @@ import (
 
 // An Event is one event of a stream.
 type Event struct {
-	// Name is what the server calls it; "error" for those that are errors by the way they were
-	// sent, and "" for most of the rest.
+	// Name is the server's name for the event: "error" if it was sent as an error, and "" for most others.
 	Name string
 	// Data is text that begins like a JSON object and may yet be cut or broken, or anything at
 	// all for an error. It is overwritten by the next event.
@@ -143,15 +142,14 @@ func (e *events) dispatch() {
 	e.data, e.name, e.bare, e.balance = e.data[:0], "", false, Balance{}
 }
 
-// A Balance follows the braces of JSON text to tell when an object is closed. It does
-// not check the text.
+// A Balance counts the braces of JSON text to detect when an object is closed. It does not check the text.
 type Balance struct {
 	depth        int
 	text, escape bool // inside a string, after its backslash
 	began        bool
 }
 
-// Feed takes more of the text.
+// Feed adds more of the text.
 func (b *Balance) Feed(s []byte) {
 	for _, c := range s {
 		switch {

@@ -15,16 +15,15 @@ import (
 // other, on the goroutine that ranges over the turn. An attempt is a Post, the events of
 // its answer, and an End unless the stream broke off.
 type Turn interface {
-	// Post begins an attempt: it forgets what the last one brought and returns what to send.
+	// Post begins an attempt: it discards the results of the last one and returns the request to send.
 	Post() (*Post, error)
 	// Event takes the next event. [ErrDone] says that it was the last one, whatever follows it.
 	Event(ev *Event, out *Out) error
-	// End is told that the stream ended, and yields what waited for that, usually by
-	// [Out.Finish]. marked says that the stream said so itself, by ErrDone or "[DONE]", and
-	// not only the connection.
+	// End is called when the stream has ended, and yields the parts that waited for that, usually by [Out.Finish]. marked is
+	// set if the stream itself ended, by ErrDone or "[DONE]", and not only the connection.
 	End(marked bool, out *Out) error
-	// Relax is asked after a failure that would end the turn. It may leave something out that the
-	// server said it does not know; true means that the request is now another.
+	// Relax is called after a failure that would end the turn. It may remove something that the server does not support; it
+	// returns true if it changed the request.
 	Relax(fail *model.Error) bool
 }
 
@@ -140,7 +139,7 @@ func (c *Client) attempt(ctx, caller context.Context, turn Turn, out *Out) (err 
 // ErrDone is returned by [Turn.Event] for the event that ends the stream.
 var ErrDone = errors.New("the stream is done")
 
-// An Out yields what a turn says.
+// An Out yields the parts of a turn.
 type Out struct {
 	request *model.Request
 	yield   func(model.Part, error) bool
@@ -149,11 +148,11 @@ type Out struct {
 	moved   bool
 }
 
-// Progress notes that the answer has come further, which keeps it from being taken for idle. What
-// is said or kept does that by itself; the bytes of an event that adds nothing do not.
+// Progress notes progress of the answer, so that it does not count as idle. Yielded or kept parts count by themselves; the
+// bytes of an event that adds nothing do not.
 func (o *Out) Progress() { o.moved = true }
 
-// Request is what is being answered.
+// Request returns the request being answered.
 func (o *Out) Request() *model.Request { return o.request }
 
 // Say yields a delta of text or reasoning; an empty one is none.
@@ -167,8 +166,7 @@ func (o *Out) Say(kind model.PartKind, text string) error {
 	return o.Emit(model.Part{Kind: kind, Text: text})
 }
 
-// Grow counts n bytes that are kept for later, such as arguments of calls, towards the
-// limit of what a turn says.
+// Grow counts n bytes that are kept for later, such as arguments of calls, towards the size limit of a turn.
 func (o *Out) Grow(n int) error {
 	o.moved = o.moved || n > 0
 	if o.size += n; o.size > maxContent {
@@ -191,15 +189,14 @@ func (o *Out) Emit(p model.Part) error {
 type Ending struct {
 	Reason string         // the provider's word for it
 	Stop   model.StopCode // what it means
-	// Held are the parts that waited for the end: calls as they were collected, with
-	// arguments that may be missing or broken and ids that may be missing or used before, and
-	// what was said among them.
+	// Held are the parts that waited for the end: the collected calls, whose arguments may be missing or broken and whose ids
+	// may be missing or duplicate, and the text between them.
 	Held  []model.Part
 	Usage model.Usage // yielded unless it is zero
 }
 
-// Finish checks the calls and yields them, the usage and the stop. A turn that ended
-// for want of room among its calls, or with one that is not whole, is an error.
+// Finish checks the calls and yields them, the usage and the stop. If a turn reached its token limit within its calls, or if a
+// call is incomplete, Finish returns an error.
 func (o *Out) Finish(e Ending) error {
 	parts, calls, err := o.checkCalls(e.Held)
 	switch {

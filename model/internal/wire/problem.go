@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// A Problem is what a server says about a failure. As an error of a [Turn] it is one the server
-// sent in place of the rest of the stream. It is temporary if its status says so, or if
-// it has none and its code does not say that it lasts.
+// A Problem is a server's description of a failure. As an error of a [Turn] it was sent instead of the rest of the stream. It
+// is temporary if its status says so, or if it has no status and its code does not mean a permanent error.
 type Problem struct {
 	Code, Text string
 	Status     int           // 0 for none

@@ -43,7 +43,7 @@ func (w *watchdog) stop() {
 	}
 }
 
-// progress begins to count anew.
+// progress restarts the count.
 func (w *watchdog) progress() { w.left = w.idle }
 
 // An exchange is the request and the response of one attempt.
@@ -90,7 +90,7 @@ func (x *exchange) do(ctx context.Context, post *Post) error {
 func (x *exchange) head(h http.Header, post *Post) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Accept", "text/event-stream")
-	// A compressed stream arrives late, and may unpack to anything.
+	// A compressed stream arrives late, and its unpacked size is unlimited.
 	h.Set("Accept-Encoding", "identity")
 	if x.key != "" {
 		h.Set("Idempotency-Key", x.key)
@@ -105,7 +105,7 @@ func (x *exchange) head(h http.Header, post *Post) {
 
 func (x *exchange) close() { _ = x.events.body.body.Close() } // its errors have been seen by then
 
-// identify adds the server's name for the request to an error, for those who ask its support.
+// identify adds the server's request ID to an error, for questions to its support.
 func (x *exchange) identify(e *model.Error) {
 	if x.id != "" && e.Code != model.CodeCanceled {
 		e.Err = fmt.Errorf("%w (request %s)", e.Err, x.client.clean(Clip(x.id, 80)))

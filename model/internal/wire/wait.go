@@ -10,9 +10,8 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// nextWait decides whether attempt n (from 1), which failed, is followed by another,
-// and how long to wait before it. Silence and timeouts are not tried again: the time
-// they took is what the limits are there to bound.
+// nextWait decides whether attempt n (from 1), which failed, is followed by another, and how long to wait before it. Silence
+// and timeouts are not retried: a retry would exceed the time that these limits bound.
 func (c *Client) nextWait(n int, fail *model.Error) (time.Duration, bool) {
 	if !fail.Temporary || n >= c.config.Retries || fail.Code == model.CodeIdle || fail.Code == model.CodeTimeout {
 		return 0, false
@@ -26,7 +25,7 @@ func (c *Client) nextWait(n int, fail *model.Error) (time.Duration, bool) {
 	return time.Duration(float64(wait) * (0.5 + jitter/2)), true
 }
 
-// sleep waits and reports whether it could: not when ctx ends first, or would.
+// sleep waits and reports whether it did: it returns false if ctx ends first or would end first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false
@@ -41,8 +40,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// retryAfter reads how long to wait, in any of the three forms in use. It is 0 when the
-// server does not say, or says something that is none of them.
+// retryAfter reads how long to wait, in any of the three forms in use. It returns 0 if the header is missing or has another
+// form.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return bounded(ms / 1000)
@@ -57,10 +56,9 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// limitReset reads how long to wait from the headers that tell the state of the limits,
-// x-ratelimit-reset-tokens and anthropic-ratelimit-tokens-reset and what else is called
-// like that: until the last of the limits that are used up is reset, or, when none says
-// that it is, until the first of them all.
+// limitReset reads how long to wait from rate limit headers such as x-ratelimit-reset-tokens and
+// anthropic-ratelimit-tokens-reset: until the last of the exhausted limits is reset, or, if none is reported as exhausted,
+// until the first reset of all.
 func limitReset(h http.Header, now time.Time) time.Duration {
 	var used, first time.Duration
 	for name, values := range h {
@@ -108,7 +106,7 @@ func untilReset(value string, now time.Time) time.Duration {
 	return bounded(n)
 }
 
-// bounded keeps nonsense from overflowing: nobody is asked to wait longer than a year.
+// bounded limits a wait to a year, so that absurd values do not overflow.
 func bounded(seconds float64) time.Duration {
 	const year = 365 * 24 * 3600
 	return time.Duration(min(seconds, year) * float64(time.Second))
