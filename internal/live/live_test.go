@@ -420,8 +420,7 @@ func TestReaderDistrusts(t *testing.T) {
 // A process that is stopped, and that another has taken the run from, says nothing and keeps the connection.
 func TestReaderLeavesSilence(t *testing.T) {
 	s := newStage(t, runlog.NewMemory(nil))
-	hold := make(chan net.Conn, 100)
-	liar(t, s.paths[0], func(c net.Conn) { hold <- c })
+	liar(t, s.paths[0], func(c net.Conn) { t.Cleanup(func() { _ = c.Close() }) })
 	n := collect(live.Follow(t.Context(), s.store, s.paths, "run", 0))
 	n.until(t, "begin")
 	s.write("more")
@@ -429,10 +428,6 @@ func TestReaderLeavesSilence(t *testing.T) {
 	s.finish()
 	if got := n.end(t); !slices.Equal(got, []string{"begin", "more", "run.finished"}) {
 		t.Errorf("%q", got)
-	}
-	close(hold)
-	for c := range hold {
-		_ = c.Close()
 	}
 }
 
