@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,9 @@ type watched struct {
 	binary string
 	dir    string
 	env    []string
+
+	mu   sync.Mutex
+	gate chan struct{} // closed when somebody watches: the model waits for it
 }
 
 // watchRecipe has a step that is done at once before the one that streams.
@@ -42,6 +46,13 @@ func newWatched(t *testing.T, env ...string) *watched {
 		t.Fatal(err)
 	}
 	server := modeltest.NewServer(t, func(*modeltest.ParsedRequest) modeltest.Reply {
+		w.mu.Lock()
+		gate := w.gate
+		w.mu.Unlock()
+		select {
+		case <-gate:
+		case <-time.After(time.Minute):
+		}
 		r := modeltest.Reply{Fault: modeltest.Trickle, Pause: 500 * time.Microsecond}
 		for range 20 {
 			r.Parts = append(r.Parts, model.Part{Kind: model.Text, Text: "word "})
@@ -59,16 +70,19 @@ func (w *watched) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// begin starts the run in a process of its own, and returns once it is listed.
-func (w *watched) begin() *exec.Cmd {
+// begin executes the run in a process of its own, and returns once it is listed as running.
+func (w *watched) begin(args ...string) *exec.Cmd {
 	w.t.Helper()
-	cmd := w.command("run", "./slow.yaml", "--model", "openai/slow")
+	w.mu.Lock()
+	w.gate = make(chan struct{})
+	w.mu.Unlock()
+	cmd := w.command(args...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	w.t.Cleanup(func() { _ = cmd.Process.Kill() })
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if out, err := w.command("runs", "list", "-o", "json").Output(); err == nil && strings.Contains(string(out), `"running"`) {
 			return cmd
@@ -87,7 +101,7 @@ type seen struct {
 	raw  string
 }
 
-// watch follows the run in another process to its end, and calls each with every event.
+// watch follows the run in another process to its end, and calls each with every event. It has the model go on with the first.
 func (w *watched) watch(each func(seen)) (all []seen, stderr string) {
 	w.t.Helper()
 	cmd := w.command("runs", "watch", "@last", "-o", "jsonl", "--stream-text")
@@ -109,7 +123,15 @@ func (w *watched) watch(each func(seen)) (all []seen, stderr string) {
 		if err := json.Unmarshal(in.Bytes(), &s); err != nil {
 			w.t.Fatalf("%v: %s", err, in.Text())
 		}
-		all = append(all, s)
+		if all = append(all, s); len(all) == 1 {
+			w.mu.Lock()
+			select {
+			case <-w.gate:
+			default:
+				close(w.gate)
+			}
+			w.mu.Unlock()
+		}
 		if each != nil {
 			each(s)
 		}
@@ -148,22 +170,25 @@ func TestWatchElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWatched(t)
 			if runtimeDir {
-				dir, err := os.MkdirTemp("", "rt")
+				dir, err := os.MkdirTemp("", "rt") //nolint:usetesting // t.TempDir may be too long a path
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = os.RemoveAll(dir) })
 				w.env = append(w.env, "XDG_RUNTIME_DIR="+dir)
 			}
-			w.begin()
+			begun := w.begin("run", "./slow.yaml", "--model", "openai/slow")
 			all, errs := w.watch(nil)
 			done := slices.IndexFunc(all, func(s seen) bool { return s.Type == "turn.done" })
 			first := slices.IndexFunc(all, func(s seen) bool { return s.Type == "text.delta" })
 			if first < 0 || done < 0 || all[done].at.Sub(all[first].at) < 200*time.Millisecond {
 				t.Errorf("event %d of %d is the first word, and %d the end of the turn\n%s", first, len(all), done, errs)
 			}
-			if n := count(all, "text.delta"); n < 10 {
+			if n := count(all, "text.delta"); n != 20 {
 				t.Errorf("%d of 20 words", n)
+			}
+			if err := begun.Wait(); err != nil {
+				t.Error(err)
 			}
 			if strings.Contains(errs, "another machine") {
 				t.Errorf("the reader is told that no words come:\n%s", errs)
@@ -180,7 +205,7 @@ func TestWatchElsewhere(t *testing.T) {
 // replaces the socket that is left.
 func TestWatchKilled(t *testing.T) {
 	w := newWatched(t)
-	cmd := w.begin()
+	cmd := w.begin("run", "./slow.yaml", "--model", "openai/slow")
 	words := 0
 	all, errs := w.watch(func(s seen) {
 		if s.Type == "text.delta" {
@@ -192,6 +217,7 @@ func TestWatchKilled(t *testing.T) {
 	if words < 3 || count(all, "turn.done") != 0 || count(all, "run.finished") != 1 {
 		t.Fatalf("%d words, %d events\n%s", words, len(all), errs)
 	}
+	_ = cmd.Wait()
 	again, _ := w.watch(nil)
 	if a, b := stored(all), stored(again); !slices.Equal(a, b) || len(a) < 3 {
 		t.Errorf("live:\n%s\nfrom the store:\n%s", strings.Join(a, "\n"), strings.Join(b, "\n"))
@@ -200,20 +226,9 @@ func TestWatchKilled(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Fatalf("sockets %q, %v", left, err)
 	}
-	resume := w.command("runs", "resume", "@last")
-	if err := resume.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if out, err := w.command("runs", "list", "-o", "json").Output(); err == nil && strings.Contains(string(out), `"running"`) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the run is never resumed")
-		}
-	}
+	resume := w.begin("runs", "resume", "@last")
 	all, errs = w.watch(nil)
-	if count(all, "text.delta") < 10 || count(all, "turn.done") != 1 {
+	if count(all, "text.delta") != 20 || count(all, "turn.done") != 1 {
 		t.Errorf("%d words after it was resumed\n%s", count(all, "text.delta"), errs)
 	}
 	if err := resume.Wait(); err != nil {

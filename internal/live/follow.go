@@ -184,6 +184,9 @@ func (f *follower) read(ctx context.Context) (conn *net.UnixConn, more bool) {
 			if conn != nil {
 				_ = conn.Close()
 			}
+			if cause := context.Cause(ctx); broke != nil && cause != nil {
+				broke = cause
+			}
 			if broke != nil {
 				f.yield(runlog.Record{}, broke)
 			}
