@@ -113,7 +113,7 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		stop(ErrClosed)
 	}
 	e.mu.Unlock()
-	seen, files, unseen := observe(ctx, j, l.Observe), e.files(ctx, j.ID()), e.show(r)
+	seen, files, hide := observe(ctx, j, l.Observe), e.files(ctx, j.ID()), e.show(r)
 	e.work.Go(func() {
 		defer close(r.done)
 		defer seen()
@@ -132,7 +132,7 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		if err := j.Close(context.WithoutCancel(ctx)); err != nil && r.outcome.Err == nil && !errors.Is(err, runlog.ErrFenced) {
 			r.outcome.Err = err
 		}
-		unseen()
+		hide()
 		r.outcome.Folder = files()
 		if l.ended != nil {
 			l.ended(r.outcome)

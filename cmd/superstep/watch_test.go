@@ -144,10 +144,9 @@ func (w *watched) watch(each func(seen)) (all []seen, stderr string) {
 func stored(all []seen) (out []string) {
 	number := regexp.MustCompile(`"(seq|duration_ms)":\d+|"ts":"[^"]*"`)
 	for _, s := range all {
-		if strings.HasSuffix(s.Type, ".delta") || s.Type == "task.started" || strings.HasSuffix(s.Type, ".started") && s.Type != "run.started" || s.Type == "run.finished" {
-			continue
-		}
-		if s.Type == "event" && strings.Contains(s.raw, `"name":"context"`) || strings.Contains(s.raw, `"name":"task.`) {
+		live := strings.HasSuffix(s.Type, ".delta") || strings.HasSuffix(s.Type, ".started") && s.Type != "run.started" ||
+			s.Type == "event" && strings.Contains(s.raw, `"name":"context"`) || strings.Contains(s.raw, `"name":"task.`)
+		if live || s.Type == "run.finished" { // which is of the stream, and not of the run
 			continue
 		}
 		out = append(out, number.ReplaceAllString(s.raw, ""))
