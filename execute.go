@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/unlisted"
@@ -112,7 +113,7 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		stop(ErrClosed)
 	}
 	e.mu.Unlock()
-	seen, files := observe(ctx, j, l.Observe), e.files(ctx, j.ID())
+	seen, files, hide := observe(ctx, j, l.Observe), e.files(ctx, j.ID()), e.show(r)
 	e.work.Go(func() {
 		defer close(r.done)
 		defer seen()
@@ -131,12 +132,34 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		if err := j.Close(context.WithoutCancel(ctx)); err != nil && r.outcome.Err == nil && !errors.Is(err, runlog.ErrFenced) {
 			r.outcome.Err = err
 		}
+		hide()
 		r.outcome.Folder = files()
 		if l.ended != nil {
 			l.ended(r.outcome)
 		}
 	})
 	return r
+}
+
+// shown is a run as other processes see it.
+type shown struct{ *Run }
+
+// Look implements live.Source.
+func (r shown) Look(ctx context.Context) {
+	if r.journal.Cancelled(ctx) {
+		r.stop(journal.ErrCancelRequested)
+	}
+	r.journal.Look(ctx)
+}
+
+// show lets other processes of this user follow the run until hide is called. What cannot be shown so is read from the store.
+func (e *Engine) show(r *Run) (hide func()) {
+	server, err := live.Listen(e.opt.Sockets(r.id), r.id, shown{r})
+	if err != nil {
+		return func() {}
+	}
+	e.work.Go(server.Serve)
+	return server.Close
 }
 
 // listenEvery is the shortest time between two looks for requests of other processes.

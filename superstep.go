@@ -19,6 +19,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/unlisted"
@@ -50,6 +51,10 @@ type Options struct {
 	// Folder returns the folder in which the files of a run are kept up to date while it executes, and how they are written;
 	// see rundir.Folder. "" is for none, which is the default.
 	Folder func(id string) (dir string, opt *rundir.Options)
+	// Sockets returns the paths at which other processes of this user follow a run that executes here, and at which Follow finds
+	// a run that executes there. The first that can be made is used, and one of more than 100 bytes cannot. Defaults to none:
+	// others read what is stored.
+	Sockets func(id string) []string
 	// Trusted reports whether an imported run may be continued here. The default is no: such a
 	// run can be read and replayed, and every call that would continue it returns *UntrustedError.
 	Trusted func(*runlog.Imported) (bool, error)
@@ -120,6 +125,9 @@ func New(store runlog.Store, opt *Options) (*Engine, error) {
 	}
 	if e.opt.Folder == nil {
 		e.opt.Folder = func(string) (string, *rundir.Options) { return "", nil }
+	}
+	if e.opt.Sockets == nil {
+		e.opt.Sockets = func(string) []string { return nil }
 	}
 	if e.opt.Trusted == nil {
 		e.opt.Trusted = func(*runlog.Imported) (bool, error) { return false, nil }
@@ -422,6 +430,7 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 			r.stop(journal.ErrCancelRequested)
 			return nil
 		}
+		defer e.poke(ctx, id)
 		return e.store.RequestCancel(ctx, id)
 	}
 	if err != nil {
@@ -496,9 +505,7 @@ func (e *Engine) Pause(ctx context.Context, id, by string) error {
 			if err := unlisted.Request(ctx, e.store, id, r); err != nil {
 				return err
 			}
-			if here := e.executing(id); here != nil {
-				here.journal.Look(ctx)
-			}
+			e.poke(ctx, id)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -541,9 +548,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if err := unlisted.Request(ctx, e.store, id, runlog.Record{Kind: unlisted.KindCancel, Path: agent, Time: e.opt.Now().UTC()}); err != nil {
 		return err
 	}
-	if r := e.executing(id); r != nil {
-		r.journal.CancelPart(agent)
-	}
+	e.poke(ctx, id)
 	if info, err = e.find(ctx, id); err != nil || !info.Status.Ended() {
 		return err
 	}
@@ -580,6 +585,7 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) 
 				if from, err = journal.Post(ctx, e.store, id, path, a, e.opt.Now()); err != nil || from == 0 {
 					return err
 				}
+				e.poke(ctx, id)
 			}
 			var done bool
 			if from, done, err = e.answered(ctx, id, path, a, from); done || err != nil {
@@ -702,13 +708,26 @@ func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 }
 
 // Follow yields a run's records from a sequence number on (0 is the first) and then
-// those to come, until nobody runs it any more. Of a run that executes in this engine
-// it yields the live-only records too.
+// those to come, until nobody runs it any more. Of a run that executes in this engine, or
+// in a process that answers at one of Options.Sockets, it yields the live-only records too. If a run with
+// sockets executes where none answers, a live-only event of the name "stored.only" says so.
 func (e *Engine) Follow(ctx context.Context, id string, from uint64) iter.Seq2[runlog.Record, error] {
 	if r := e.executing(id); r != nil {
 		return r.journal.Follow(ctx, from)
 	}
+	if paths := e.opt.Sockets(id); paths != nil {
+		return live.Follow(ctx, e.store, paths, id, from)
+	}
 	return runlog.Follow(ctx, e.store, id, from)
+}
+
+// poke has whoever executes the run look for requests at once, if that is this process or one that can be reached.
+func (e *Engine) poke(ctx context.Context, id string) {
+	if r := e.executing(id); r != nil {
+		r.journal.Look(ctx)
+		return
+	}
+	live.Look(ctx, e.opt.Sockets(id), id)
 }
 
 // executing returns the run of that ID if it executes here, or else nil.

@@ -59,7 +59,17 @@ func (r *running) add(f *pflag.FlagSet) {
 	f.IntVar(&r.agents, "parallel-agents", journal.DefaultAgents, "run at most this many agents at once, whatever began them")
 	f.IntVar(&r.maxSteps, "max-steps", 0, "stop after this many supersteps (default: the workflow's own limit)")
 	r.leave.add(f)
-	f.BoolVar(&r.streamText, "stream-text", false, "with -o jsonl: also what models say while they say it")
+	f.BoolVar(&r.streamText, "stream-text", false, streamTextHelp)
+}
+
+const streamTextHelp = "with -o jsonl: also what models say while they say it"
+
+// checkStreamText refuses the flag where it does nothing.
+func (a *app) checkStreamText(wanted bool) error {
+	if wanted && a.set.output != "jsonl" {
+		return usage("--stream-text needs -o jsonl")
+	}
+	return nil
 }
 
 // check finds the mistakes in the flags. It runs before anything else does.
@@ -87,8 +97,9 @@ func (r *running) check(a *app) (tui.Answers, error) {
 		return nil, usage(fmt.Sprintf("--turn-timeout: want a positive duration such as 20m, got %s", r.turn))
 	case !(r.maxCost >= 0 && r.maxCost < 1e12):
 		return nil, usage(fmt.Sprintf("--max-cost: want a number of US dollars such as 1.50, got %g", r.maxCost))
-	case r.streamText && a.set.output != "jsonl":
-		return nil, usage("--stream-text needs -o jsonl")
+	}
+	if err := a.checkStreamText(r.streamText); err != nil {
+		return nil, err
 	}
 	if _, err := r.leave.rules(); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
@@ -225,7 +226,8 @@ func status(p tui.Palette, of runlog.Status) string {
 }
 
 func runsWatch(a *app) *cobra.Command {
-	return &cobra.Command{
+	var streamText bool
+	cmd := &cobra.Command{
 		Use: "watch [ID]", Aliases: []string{"logs"}, Short: "Show the log of a run, and follow it while the run executes", Args: oneRunOrLast,
 		ValidArgsFunction: a.ids,
 		Example:           examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come"),
@@ -234,22 +236,31 @@ func runsWatch(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return watchRun(cmd.Context(), a, e, info)
+			return watchRun(cmd.Context(), a, e, info, streamText)
 		},
 	}
+	cmd.Flags().BoolVar(&streamText, "stream-text", false, streamTextHelp)
+	cmd.PreRunE = func(*cobra.Command, []string) error { return a.checkStreamText(streamText) }
+	return cmd
 }
 
 // watchRun follows a run until no process executes it. The exit code is that of the run.
-func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info) error {
+func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info, streamText bool) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
-	s, stream := a.follow(0, false)
+	s, stream := a.follow(0, streamText)
 	s.Begin(info.ID)
 	var broke error
 	for rec, err := range e.Follow(ctx, info.ID, 0) {
 		if err != nil {
 			broke = err
 			break
+		}
+		if live.StoredOnly(&rec) {
+			if !a.set.Quiet {
+				a.tty.Notify(fmt.Sprintf("run %s executes on another machine, or out of reach: text appears when each answer is complete", info.ID))
+			}
+			continue
 		}
 		s.Observe(rec, nil)
 	}

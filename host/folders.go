@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/adrg/xdg"
 
@@ -52,6 +53,24 @@ func (h *Host) RunDir(id string) string {
 		dir = filepath.Join(dir, "stores", p.Kind+"-"+hex.EncodeToString(sum[:6]))
 	}
 	return filepath.Join(dir, "runs", id)
+}
+
+// sockets returns where other processes of this user can follow a run while it executes: the user's folder for such things, or
+// else one in the data folder. Both are tried, for two processes may differ in their environments.
+func (h *Host) sockets(id string) (paths []string) {
+	p, err := h.Place()
+	if err != nil || p.Kind == "memory" || runtime.GOOS == "windows" {
+		return []string{}
+	}
+	if real, err := filepath.EvalSymlinks(p.Path); err == nil {
+		p.Path = real
+	}
+	sum := sha256.Sum256([]byte(p.String()))
+	name := hex.EncodeToString(sum[:4]) + "-" + id + ".sock"
+	if dir := h.cfg.Env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		paths = append(paths, filepath.Join(dir, "superstep", name))
+	}
+	return append(paths, filepath.Join(h.DataDir(), "live", name))
 }
 
 // homeless reports whether no folder for runs is known.

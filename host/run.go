@@ -25,7 +25,7 @@ func (h *Host) Engine(ctx context.Context, opt *EngineOptions) (*superstep.Engin
 		return nil, err
 	}
 	o := &superstep.Options{
-		Folder: h.Folder, Failpoint: h.cfg.Failpoint, Sandbox: h.sandbox, Trusted: h.trustsRun,
+		Folder: h.Folder, Sockets: h.sockets, Failpoint: h.cfg.Failpoint, Sandbox: h.sandbox, Trusted: h.trustsRun,
 		MaxSteps: opt.MaxSteps, Agents: opt.Agents, Restore: h.Restore,
 	}
 	if !opt.Look {

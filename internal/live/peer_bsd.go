@@ -1,0 +1,24 @@
+//go:build darwin || freebsd
+
+package live
+
+import (
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mine reports whether the process at the other end is this user's.
+func mine(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ok := false
+	err = raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
+		ok = err == nil && int(cred.Uid) == os.Geteuid()
+	})
+	return err == nil && ok
+}
