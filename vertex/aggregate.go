@@ -49,8 +49,8 @@ func (a *Aggregator[A]) Add(c Aggregating, x A) {
 	cell.given = append(cell.given, given[A]{g.vertex, x})
 }
 
-// Value returns the result of the superstep before, and whether any vertex added a value. It panics if the program does not
-// list the aggregator.
+// Value returns the result of the superstep before, and whether any vertex added a value. It panics
+// if the program does not list the aggregator.
 func (a *Aggregator[A]) Value(c Aggregating) (A, bool) {
 	g := c.aggregating()
 	v := g.values[g.find(a)].(*aggregateValue[A]) //nolint:errcheck // the value was made by a

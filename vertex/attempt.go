@@ -23,8 +23,8 @@ type mark struct {
 	tally         tally
 }
 
-// attempts is Compute for a program whose vertices may fail: it tries as often as Retry allows, and removes all traces of
-// failed attempts.
+// attempts is Compute for a program whose vertices may fail: it tries as often as Retry allows, and
+// removes all traces of failed attempts.
 func (c *Context[V, E, M]) attempts(v int32, value *V, in []M) Vote {
 	p, run := c.run.prog, c.ctx
 	old := *value
@@ -126,7 +126,8 @@ func (r *Run[V, E, M]) rollback() {
 	r.said.reset(nil)
 }
 
-// chance spreads the pauses of vertices that fail together. It is a hash, so that a repeated run has the same pauses.
+// chance spreads the pauses of vertices that fail together. It is a hash, so that a repeated run
+// has the same pauses.
 func chance(v int32, step, attempt int) float64 {
 	h := uint64(uint32(v))<<32 ^ uint64(step)<<8 ^ uint64(attempt)
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9

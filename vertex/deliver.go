@@ -12,8 +12,8 @@ const (
 	onePart  = 31 // the shift that makes all indexes one part
 )
 
-// An outbox holds messages in the order sent, separated by ranges of target indexes, so that each range can be delivered by a
-// separate goroutine.
+// An outbox holds messages in the order sent, separated by ranges of target indexes, so that each
+// range can be delivered by a separate goroutine.
 type outbox[M any] struct{ parts [maxParts][]envelope[M] }
 
 type envelope[M any] struct {
@@ -72,7 +72,8 @@ func (r *Run[V, E, M]) needNextInbox() {
 	}
 }
 
-// combine folds messages into the inboxes of the next superstep. Only the caller uses their words of the bitmaps.
+// combine folds messages into the inboxes of the next superstep. Only the caller uses their words
+// of the bitmaps.
 func (r *Run[V, E, M]) combine(part []envelope[M]) {
 	inbox, has, f := r.nextInbox, r.nextHas, r.prog.Combine.fold
 	for i := range part {

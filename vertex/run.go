@@ -162,9 +162,10 @@ func (r *Run[V, E, M]) Aggregated() Aggregating {
 	return &Barrier{agg: &aggregates{list: r.prog.Aggregators, values: r.aggregated}}
 }
 
-// Run computes supersteps until no vertex is active, and returns nil then. It returns a *StepLimitError or *TimeoutError at a
-// limit, a *Error if a vertex failed or panicked, the error of a checkpoint, and the cause of ctx if that is done first. When
-// it returns, all goroutines that it started have ended.
+// Run computes supersteps until no vertex is active, and returns nil then. It returns a
+// *StepLimitError or *TimeoutError at a limit, a *Error if a vertex failed or panicked, the error
+// of a checkpoint, and the cause of ctx if that is done first. When it returns, all goroutines that
+// it started have ended.
 //
 // After an error that came between two supersteps Run may be called again and goes on, and so it
 // does after one in the middle of a superstep if the program has a Retry or a Timeout. If it has

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// compute computes the active vertices. They are cut into chunks of neighbouring indexes, which the goroutines of the crew
-// take in order. The result does not depend on the cuts.
+// compute computes the active vertices. They are cut into chunks of neighbouring indexes, which the
+// goroutines of the crew take in order. The result does not depend on the cuts.
 func (r *Run[V, E, M]) compute() {
 	w := r.crew
 	if r.slots != nil && len(r.slots) < r.n {
@@ -73,8 +73,8 @@ func (c *Context[V, E, M]) begin(shift uint8, whole bool) {
 	}
 }
 
-// rounds computes all chunks, unless the run is stopped before. A round ends when enough messages are buffered, and they are
-// combined then.
+// rounds computes all chunks, unless the run is stopped before. A round ends when enough messages
+// are buffered, and they are combined then.
 func (r *Run[V, E, M]) rounds(chunks int, stop bool, do func(c *Context[V, E, M], chunk int)) {
 	w := r.crew
 	w.outs = append(w.outs[:0], make([]*outbox[M], chunks)...)

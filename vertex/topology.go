@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// A change of the topology, asked for by a vertex. Changes take effect between two supersteps, in the order of Malewicz et al.
-// §3.4: edges are removed first, then vertices (with the edges out of them), then vertices are added, then edges; requests of
-// the same kind take effect in the order of the requesting vertices. Messages along edges use the edges of the superstep in
-// which they are sent, and reach the vertices that exist after it.
+// A change of the topology, asked for by a vertex. Changes take effect between two supersteps, in
+// the order of Malewicz et al. §3.4: edges are removed first, then vertices (with the edges out of
+// them), then vertices are added, then edges; requests of the same kind take effect in the order of
+// the requesting vertices. Messages along edges use the edges of the superstep in which they are
+// sent, and reach the vertices that exist after it.
 type change[V, E any] struct {
 	by    int32
 	kind  changeKind
@@ -51,8 +52,8 @@ func (c *Context[V, E, M]) AddVertex(v int32, value V) {
 	c.changes = append(c.changes, change[V, E]{by: c.v, kind: addVertex, v: v, value: value})
 }
 
-// RemoveVertex removes a vertex and the edges out of it after this superstep. Edges to it stay, and messages along them are
-// dropped.
+// RemoveVertex removes a vertex and the edges out of it after this superstep. Edges to it stay, and
+// messages along them are dropped.
 func (c *Context[V, E, M]) RemoveVertex(v int32) {
 	c.changes = append(c.changes, change[V, E]{by: c.v, kind: removeVertex, v: v})
 }
@@ -134,7 +135,8 @@ type removal struct {
 	done bool
 }
 
-// removeEdge performs all removals for a source at the first request for it, and reports whether the requested edge existed.
+// removeEdge performs all removals for a source at the first request for it, and reports whether
+// the requested edge existed.
 func (r *Run[V, E, M]) removeEdge(v, to int32, x *removal) bool {
 	if !r.Exists(v) {
 		return false

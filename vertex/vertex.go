@@ -25,7 +25,8 @@ const (
 	Complete = pregel.Complete // never compute again; messages to it are dropped
 )
 
-// A Retry describes how often and how soon a failed vertex is tried again. If nil, there is one attempt.
+// A Retry describes how often and how soon a failed vertex is tried again. If nil, there is one
+// attempt.
 type Retry = pregel.Retry
 
 type (
@@ -44,10 +45,11 @@ type (
 //
 // # Supersteps
 //
-// In a superstep every active vertex computes: it reads the messages sent to it in the superstep before, changes its value,
-// sends messages and votes. It is active in the first superstep if it is an entry, and later if it voted [Stay] or received a
-// message. [Halt] puts it to sleep until a message comes, [Complete] for good; messages to a completed vertex are dropped. The
-// run ends when no vertex is active.
+// In a superstep every active vertex computes: it reads the messages sent to it in the superstep
+// before, changes its value, sends messages and votes. It is active in the first superstep if it is
+// an entry, and later if it voted [Stay] or received a message. [Halt] puts it to sleep until a
+// message comes, [Complete] for good; messages to a completed vertex are dropped. The run ends when
+// no vertex is active.
 //
 // # Determinism
 //
@@ -97,7 +99,8 @@ type Program[V, E, M any] struct {
 	Combine *Combiner[M]
 	// Aggregators are those the program may use.
 	Aggregators []AnyAggregator
-	// Terminal, if non-nil, ends the run after a superstep if it returns true, even if vertices are still active.
+	// Terminal, if non-nil, ends the run after a superstep if it returns true, even if vertices are
+	// still active.
 	Terminal func(b *Barrier) bool
 	// Conflict gives the value of a vertex that is added and exists, or is added again
 	// by another vertex of the same superstep. Nil keeps what was there, or came first.
@@ -106,11 +109,12 @@ type Program[V, E, M any] struct {
 	// keeps its goroutine: a program whose vertices do so at the same time wants a Parallelism to match. Nil
 	// means that a vertex which fails ends the run.
 	Retry *Retry
-	// Timeout limits one attempt: the context of the vertex ends then, and the attempt has failed. It takes effect when
-	// Compute returns. If zero, there is no limit.
+	// Timeout limits one attempt: the context of the vertex ends then, and the attempt has failed.
+	// It takes effect when Compute returns. If zero, there is no limit.
 	Timeout time.Duration
-	// Copy returns a copy of a value, for an attempt to work on, that shares no memory which Compute changes. If nil, a plain
-	// assignment is used. It is used only with a Retry or a Timeout.
+	// Copy returns a copy of a value, for an attempt to work on, that shares no memory which
+	// Compute changes. If nil, a plain assignment is used. It is used only with a Retry or a
+	// Timeout.
 	Copy func(V) V
 }
 
@@ -128,7 +132,8 @@ type Options[V, E, M any] struct {
 	// Checkpoint is given the run as it is at a barrier. The snapshot is the callee's to keep. An
 	// error of it ends Run, at that barrier.
 	Checkpoint func(s *Snapshot[V, E, M]) error
-	// Trace is called after every superstep. The engine reads no clock: to measure supersteps, read one here. It may be nil.
+	// Trace is called after every superstep. The engine reads no clock: to measure supersteps, read
+	// one here. It may be nil.
 	Trace func(s Stats)
 	// Retrying is called when an attempt has failed and another will follow after the pause, from
 	// the goroutine of the vertex: several at once. Defaults to nothing.
@@ -174,8 +179,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause, a *PanicError for a panic.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A Context is the engine as a computing vertex sees it. It belongs to one call
-// of Compute.
+// A Context gives a computing vertex access to the engine. It belongs to one call of Compute.
 type Context[V, E, M any] struct {
 	run *Run[V, E, M]
 	ctx context.Context

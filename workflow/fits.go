@@ -73,7 +73,8 @@ func parseValue(kind, s string) (any, error) {
 	return v, nil
 }
 
-// wantedFor describes the values of a type for users. The example is made from the value that was given.
+// wantedFor describes the values of a type for users. The example is made from the value that was
+// given.
 func wantedFor(kind, got string) string {
 	switch kind {
 	case "array":

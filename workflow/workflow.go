@@ -1,5 +1,5 @@
-// Package workflow gives a piece of work a name, typed inputs and an output, so that hosts can list it, start it from a
-// command line and resume it after a crash.
+// Package workflow gives a piece of work a name, typed inputs and an output, so that hosts can list
+// it, start it from a command line and resume it after a crash.
 package workflow
 
 import (
@@ -29,33 +29,37 @@ type Workflow struct {
 	Inputs      *jsonschema.Schema // an object; the order of its properties is the order for people
 	// NoModel is set if the workflow calls no language model.
 	NoModel bool
-	// NeedsModel is set if the workflow needs a model that can judge and write, so that the offline model is not enough.
+	// NeedsModel is set if the workflow needs a model that can judge and write, so that the offline
+	// model is not enough.
 	NeedsModel bool
 	// Uses names the workflows that it runs by name; see graph.Call.
 	Uses []string
-	// Prepare returns the inputs with which a run begins, given inputs that fit the schema. For instance, it makes a relative
-	// path absolute, since the run may be resumed elsewhere. If no such run is possible, it returns an error. It may be called
-	// several times, also with its own result, and is never called for a resumed run. If nil, the inputs stay as they are.
+	// Prepare returns the inputs with which a run begins, given inputs that fit the schema. For
+	// instance, it makes a relative path absolute, since the run may be resumed elsewhere. If no
+	// such run is possible, it returns an error. It may be called several times, also with its own
+	// result, and is never called for a resumed run. If nil, the inputs stay as they are.
 	Prepare func(inputs json.RawMessage) (json.RawMessage, error)
-	// Pin returns the definition of a run with these inputs, if it may change before the run has ended. The run stores it and
-	// is executed with what Restore makes of it, now and whenever it is resumed. Inputs are those that Settle returns. If nil,
-	// nothing is pinned.
+	// Pin returns the definition of a run with these inputs, if it may change before the run has
+	// ended. The run stores it and is executed with what Restore makes of it, now and whenever it
+	// is resumed. Inputs are those that Settle returns. If nil, nothing is pinned.
 	Pin func(inputs json.RawMessage) (json.RawMessage, error)
-	// Restore returns the workflow that a run has pinned, however this one has changed since. It is required if Pin is set.
+	// Restore returns the workflow that a run has pinned, however this one has changed since. It is
+	// required if Pin is set.
 	Restore func(pinned json.RawMessage) (*Workflow, error)
 	// Budget is the default budget of a run; nil means no limits.
 	Budget *runlog.Budget
-	// Run does the work or continues it: the journal knows the progress. The inputs fit the schema. It is called once at a
-	// time per run.
+	// Run does the work or continues it: the journal knows the progress. The inputs fit the schema.
+	// It is called once at a time per run.
 	Run func(ctx context.Context, e *Exec) (*Result, error)
-	// Edit converts a user's replacement for the result of a node into an update, for forks. If nil, the replacement is the
-	// update.
+	// Edit converts a user's replacement for the result of a node into an update, for forks. If
+	// nil, the replacement is the update.
 	Edit func(node string, given json.RawMessage) (update json.RawMessage, err error)
-	// Adopt creates the beginning of a run with these inputs and this pinned definition from a run of another version of the
-	// workflow. If nil, that is not supported.
+	// Adopt creates the beginning of a run with these inputs and this pinned definition from a run
+	// of another version of the workflow. If nil, that is not supported.
 	Adopt func(inputs, pinned json.RawMessage, old *Past) (*graph.Forked, error)
-	// Flow returns the graph of a run with these inputs, to read the run's history and states from its log and to fork it. It
-	// has no side effects, and may be called at any time. It is nil if the workflow is not one graph.
+	// Flow returns the graph of a run with these inputs, to read the run's history and states from
+	// its log and to fork it. It has no side effects, and may be called at any time. It is nil if
+	// the workflow is not one graph.
 	Flow func(inputs json.RawMessage) (graph.Reading, error)
 }
 
@@ -110,8 +114,8 @@ func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], be
 	return w, nil
 }
 
-// Func is New for a workflow that builds its graph from its inputs, and runs it with the options Graph of the Exec. If it
-// always runs the same graph, set Flow of the result.
+// Func is New for a workflow that builds its graph from its inputs, and runs it with the options
+// Graph of the Exec. If it always runs the same graph, set Flow of the result.
 func Func[In, Out any](name, description string, run func(ctx context.Context, in In, e *Exec) (Out, error)) (*Workflow, error) {
 	schema, err := jsonschema.For[In](nil)
 	if err != nil {
@@ -351,7 +355,8 @@ func (w *Workflow) Check(inputs json.RawMessage) error {
 	return err
 }
 
-// Settle returns the inputs with which a run begins: the given ones, checked and prepared by Prepare.
+// Settle returns the inputs with which a run begins: the given ones, checked and prepared by
+// Prepare.
 func (w *Workflow) Settle(inputs json.RawMessage) (json.RawMessage, error) {
 	if err := w.check(inputs, nil); err != nil || w.Prepare == nil {
 		return inputs, err
@@ -443,8 +448,8 @@ func (s Set) Validate() error {
 	return errors.Join(errs...)
 }
 
-// clashes reports the names that stand for two workflows: an alias of several, or names and aliases that differ only in case.
-// If an alias is the name of another workflow, the name wins.
+// clashes reports the names that stand for two workflows: an alias of several, or names and aliases
+// that differ only in case. If an alias is the name of another workflow, the name wins.
 func (s Set) clashes() []string {
 	var problems []string
 	type owner struct {
@@ -476,8 +481,8 @@ func (s Set) clashes() []string {
 	return problems
 }
 
-// Unchanged returns a *graph.ChangedError if the definition of a run has changed since it began, unless that is allowed or the
-// run is replayed.
+// Unchanged returns a *graph.ChangedError if the definition of a run has changed since it began,
+// unless that is allowed or the run is replayed.
 func (e *Exec) Unchanged(name string, before, now map[string]string) error {
 	diff := changes(before, now)
 	if len(diff) == 0 || e.Graph.AllowChange {
@@ -486,8 +491,8 @@ func (e *Exec) Unchanged(name string, before, now map[string]string) error {
 	return e.Journal.Afresh(func() error { return &graph.ChangedError{Graph: name, Diff: diff} })
 }
 
-// changes returns the parts of a run that have changed or are gone since it began, as lines of a diff. New parts do not affect
-// a run that began without them. A part has a digest.
+// changes returns the parts of a run that have changed or are gone since it began, as lines of a
+// diff. New parts do not affect a run that began without them. A part has a digest.
 func changes(before, now map[string]string) []string {
 	var diff []string
 	for _, part := range slices.Sorted(maps.Keys(before)) {

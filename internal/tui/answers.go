@@ -28,7 +28,8 @@ type given struct {
 // String returns the answer as it was given, for errors.
 func (g *given) String() string { return g.where + " " + clean.Shell(g.text) }
 
-// Answers are answers given in advance. Several answers for one path are used for its questions in turn.
+// Answers are answers given in advance. Several answers for one path are used for its questions in
+// turn.
 type Answers []*given
 
 // ParseAnswers reads answers such as PATH=value and PATH:KEY=value. Errors begin with where they were given, such as a flag.
@@ -179,7 +180,8 @@ func (a Answers) take(path, key string) (found *given) {
 	return found
 }
 
-// meant returns the questions that an answer may be for, without those that another answer matches better.
+// meant returns the questions that an answer may be for, without those that another answer matches
+// better.
 func (a Answers) meant(g *given, open []Question) (met []Question, others int) {
 	best := 1
 	for _, q := range open {

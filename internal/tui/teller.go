@@ -13,7 +13,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// news is the text of a view about a record: preceded by a sign if lines are decorated, or else by the kind of its subject.
+// news is the text of a view about a record: preceded by a sign if lines are decorated, or else by
+// the kind of its subject.
 type news struct{ sign, kind, text string }
 
 // data returns the data of a record, as far as it can be decoded.
@@ -31,7 +32,8 @@ type teller struct {
 	failed  failure
 }
 
-// failure is the last failed attempt of a task. It is not reported if the task has a partial result instead.
+// failure is the last failed attempt of a task. It is not reported if the task has a partial result
+// instead.
 type failure struct {
 	news
 	path, why string

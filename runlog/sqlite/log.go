@@ -24,8 +24,8 @@ type log struct {
 	tail  storekit.Tail // belongs to the append that is under way
 }
 
-// Append implements runlog.Log. After an error that wraps ErrUnknown this hold of the run no longer writes: release it and
-// acquire the run again.
+// Append implements runlog.Log. After an error that wraps ErrUnknown this hold of the run no longer
+// writes: release it and acquire the run again.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	return l.Alone(ctx, func() error {
 		a, _ := l.s.scratch.Get().(*appending)
@@ -144,8 +144,8 @@ func (w *writer) insert(run int64, last uint64, frames []byte) error {
 	})
 }
 
-// updateRun updates the run's row if the batch changes it. A batch without records and changes still checks whether the run is
-// held.
+// updateRun updates the run's row if the batch changes it. A batch without records and changes
+// still checks whether the run is held.
 func (a *appending) updateRun(c *conn) error {
 	l, was, now := a.l, a.l.tail, a.then
 	if len(a.b.Records) > 0 && was.Status == now.Status && was.Snapshot == now.Snapshot {

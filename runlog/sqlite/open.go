@@ -25,7 +25,8 @@ var migrations embed.FS
 // applicationID marks the files that are superstep stores: "Sstp".
 const applicationID = 0x53737470
 
-// prepareFile makes sure that path is a file that may be a store, and creates an empty one if it is missing.
+// prepareFile makes sure that path is a file that may be a store, and creates an empty one if it is
+// missing.
 func prepareFile(path string) error {
 	dir := filepath.Dir(path)
 	unsynced, err := localfs.MakeDir(dir)

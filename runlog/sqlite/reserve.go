@@ -50,7 +50,8 @@ func (r *reserve) keep() {
 	r.there = true
 }
 
-// room returns why no run may be acquired: on a full disk without the reserve, the run could not be parked.
+// room returns why no run may be acquired: on a full disk without the reserve, the run could not be
+// parked.
 func (r *reserve) room() error {
 	r.looked = time.Time{} // now, for a person may have made room
 	if r.keep(); r.there || !errors.Is(r.err, syscall.ENOSPC) {
